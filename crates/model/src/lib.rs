@@ -1,0 +1,29 @@
+//! The nouns of unsnarl, shared by all its parts: who (threads), where (sites), what (operations,
+//! events), in which order (schedules), as ordered (plans) and how it ended (outcomes).
+//!
+//! No dependencies and no I/O: the runtime inside the target uses the same types as the analyses.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod event;
+mod holders;
+mod op;
+mod outcome;
+mod plan;
+mod schedule;
+mod site;
+mod thread;
+mod trace;
+
+pub use event::{Event, Flags};
+pub use holders::Holders;
+pub use op::{ObjectKind, Op, Order};
+pub use outcome::{Backtrace, Kind, Misuse, Outcome, Signature, Wait, Warning, signal_name};
+pub use plan::{Action, Fidelity, Limits, Plan, Points, Policy, Prefix};
+pub use schedule::{Schedule, Segment, Stats};
+pub use site::{ModuleIx, Site, SiteIx};
+pub use thread::{ThreadId, ThreadIx};
+pub use trace::{Divergence, Module, Object, ObjectIx, Objects, Output, Program, Thread, Trace};

@@ -1,0 +1,118 @@
+//! How a run shall be scheduled.
+
+use crate::{Op, Segment, Site, ThreadId};
+use alloc::{string::String, vec::Vec};
+
+/// Everything that decides a run apart from the program and its inputs. The same plan gives the
+/// same trace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// What to follow first.
+    pub prefix: Prefix,
+    /// Who runs where the prefix says nothing.
+    pub tail: Policy,
+    /// For the policy's choices.
+    pub seed: u64,
+    /// Which accesses are schedule points.
+    pub points: Points,
+    /// Whether waits on condition variables may end for no reason.
+    pub spurious: bool,
+    /// What the program's own random numbers are drawn from.
+    pub entropy: u64,
+    /// The virtual time at the start, in nanoseconds since 1970.
+    pub epoch: u64,
+    /// Where the run is cut off.
+    pub limits: Limits,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self {
+            prefix: Prefix::default(),
+            tail: Policy::Fair,
+            seed: 0,
+            points: Points::All,
+            spurious: false,
+            entropy: 0x5eed,
+            // 2026-01-01 00:00:00 UTC: a fixed date, so that a seed alone says what a run does.
+            epoch: 1_767_225_600_000_000_000,
+            limits: Limits::default(),
+        }
+    }
+}
+
+/// A schedule to follow: segments over the plan's own list of threads.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Prefix {
+    /// The threads that `segments` index by their [`crate::ThreadIx`].
+    pub threads: Vec<ThreadId>,
+    /// The modules that the sites of `actions` are in, by path.
+    pub modules: Vec<String>,
+    /// Who runs for how many points.
+    pub segments: Vec<Segment>,
+    /// What is expected at each point; as many as the segments have points, or none at all.
+    pub actions: Vec<Action>,
+    /// How closely to follow.
+    pub fidelity: Fidelity,
+}
+
+/// What a thread does at a point, told without addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Action {
+    /// The operation.
+    pub op: Op,
+    /// From where.
+    pub site: Site,
+}
+
+/// How closely a prefix is followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+#[repr(u8)]
+pub enum Fidelity {
+    /// To the point: anything else that happens is a divergence and ends the run.
+    #[default]
+    Exact,
+    /// As the Tinertia paper, section 4.2.1: tolerate what a changed order changes.
+    Relaxed,
+}
+
+/// Who runs next where nothing is prescribed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+#[repr(u8)]
+pub enum Policy {
+    /// Nobody: the run ends with the prefix.
+    Stop,
+    /// Without preemptions, and fair: who gives way or spins lets the others go first.
+    #[default]
+    Fair,
+    /// Anyone, each with the same chance at each point.
+    Random,
+}
+
+/// Which memory accesses are schedule points, beside all synchronisation and atomic operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+#[repr(u8)]
+pub enum Points {
+    /// None.
+    Sync,
+    /// Every instrumented access made while more than one thread is alive.
+    #[default]
+    All,
+}
+
+/// Where a run is cut off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Events in all.
+    pub events: u64,
+    /// Points in a row by which a thread has changed nothing while nobody else could run.
+    pub spins: u32,
+    /// Real time, in milliseconds.
+    pub millis: u64,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { events: 1 << 24, spins: 100_000, millis: 60_000 }
+    }
+}

@@ -1,0 +1,99 @@
+//! Threads, by number within one run and by name across runs.
+
+use alloc::vec::Vec;
+use core::{fmt, str::FromStr};
+
+/// A thread of one run, numbered in the order of creation; main is 0.
+///
+/// Dense, so it indexes tables. It means nothing in another run, where the order of creation may
+/// differ: there, threads go by their [`ThreadId`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ThreadIx(pub u16);
+
+impl ThreadIx {
+    /// The thread that the program starts with.
+    pub const MAIN: Self = Self(0);
+
+    /// The index into tables of threads.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A thread's name: the path of its creation. Main is `0`, main's second child is `0.2`.
+///
+/// A thread keeps its name when the order of execution changes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct ThreadId(Vec<u32>);
+
+impl ThreadId {
+    /// The name of the thread that the program starts with.
+    #[must_use]
+    pub const fn main() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The name of this thread's `nth` child, counted from 1.
+    #[must_use]
+    pub fn child(&self, nth: u32) -> Self {
+        let mut path = self.0.clone();
+        path.push(nth);
+        Self(path)
+    }
+
+    /// The name of the thread that created this one, and the how-manieth of its children this is.
+    #[must_use]
+    pub fn parent(&self) -> Option<(Self, u32)> {
+        let (&nth, path) = self.0.split_last()?;
+        Some((Self(path.to_vec()), nth))
+    }
+
+    /// Child numbers from main down.
+    #[must_use]
+    pub fn path(&self) -> &[u32] {
+        &self.0
+    }
+
+    /// The thread with these child numbers from main down.
+    #[must_use]
+    pub const fn from_path(path: Vec<u32>) -> Self {
+        Self(path)
+    }
+}
+
+impl fmt::Display for ThreadId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("0")?;
+        self.0.iter().try_for_each(|nth| write!(f, ".{nth}"))
+    }
+}
+
+impl FromStr for ThreadId {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        const WANT: &str = "a thread is written as its path of creation, like 0.2.1";
+        let mut parts = text.split('.');
+        if parts.next() != Some("0") {
+            return Err(WANT);
+        }
+        parts.map(|nth| nth.parse().ok().filter(|&n| n > 0).ok_or(WANT)).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn a_thread_is_named_by_its_path_of_creation() {
+        let grandchild = ThreadId::main().child(2).child(1);
+        assert_eq!(grandchild.to_string(), "0.2.1");
+        assert_eq!("0.2.1".parse(), Ok(grandchild.clone()));
+        assert_eq!(grandchild.parent(), Some((ThreadId::main().child(2), 1)));
+        assert!("1.2".parse::<ThreadId>().is_err());
+        assert!("0.0".parse::<ThreadId>().is_err());
+    }
+}

@@ -1,1 +1,47 @@
-fn main() {}
+//! What a developer does with this repository, as commands: `cargo xtask demo|test|bench`.
+
+#![forbid(unsafe_code)]
+
+mod bench;
+mod demo;
+mod test;
+mod tools;
+mod workspace;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  demo                     build unsnarl, find a bug in a small program, replay it, show it
+  test                     formatting, lints, build, all tests
+  bench runtime [--quick]  what control costs, as ratios measured side by side
+
+All of them install what is missing (compilers, gdb, …) when run as root on Debian and its kin,
+and name the command that does it otherwise.";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let done = match args[..] {
+        ["demo"] => demo::demo(),
+        ["test"] => test::test(),
+        ["bench", "runtime"] => bench::runtime::bench(bench::Effort::Full),
+        ["bench", "runtime", "--quick"] => bench::runtime::bench(bench::Effort::Quick),
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

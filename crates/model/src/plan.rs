@@ -113,6 +113,6 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { events: 1 << 24, spins: 100_000, millis: 60_000 }
+        Self { events: 1 << 24, spins: 1_000_000, millis: 60_000 }
     }
 }

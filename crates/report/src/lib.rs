@@ -1,1 +1,24 @@
+//! What the user reads: pure functions from a trace to text or JSON.
 //!
+//! Where code and data get their names from is behind the [`Names`] trait: the program's files
+//! ([`ProgramNames`]), or a few lines in a test.
+
+#![forbid(unsafe_code)]
+
+mod divergence;
+mod interleaving;
+mod json;
+mod line;
+mod look;
+mod names;
+mod objects;
+mod outcome;
+mod paths;
+mod words;
+
+pub use divergence::{divergence_json, divergence_text};
+pub use interleaving::interleaving;
+pub use json::{outcome_json, stats_json, warnings_json};
+pub use look::Look;
+pub use names::{Names, ProgramNames};
+pub use outcome::{outcome_text, stats_text};

@@ -1,1 +1,45 @@
+//! The library inside the target program: every pthread a fiber, every visible operation an event.
+//!
+//! Preloaded, it takes the place of the pthread functions and their kin. It runs all threads of the
+//! program on one kernel thread, asks the plan's [`Picker`](unsnarl_sched::Picker) before each visible
+//! operation who goes next, and writes what happens into the memory it shares with the controller.
+//! Without that memory it is passive: every hook calls the real function.
+//!
+//! # Safety, for the whole crate
+//!
+//! One kernel thread, the *carrier*, runs all fibers, and only code on the carrier reaches the
+//! [`Runtime`](state::Runtime): every hook first checks that the caller's thread pointer is that of
+//! the current fiber. There is therefore no concurrency in here, and a `&mut Runtime` obtained in a
+//! hook is the only one in use, as long as it is not kept across a switch; [`turn`] is written so that
+//! it is not. Pointers that hooks receive are the program's: they are as valid as the C interface that
+//! is being stood in for demands, and a program that breaks that crashes here as it would there.
+
 #![no_std]
+
+extern crate alloc;
+
+mod access;
+mod atomic;
+mod clock;
+mod crash;
+mod end;
+mod entropy;
+mod fiber;
+mod gate;
+mod heap;
+mod hooks;
+mod init;
+mod log;
+mod modules;
+mod queue;
+mod real;
+mod state;
+mod sys;
+mod thread;
+mod turn;
+mod warn;
+
+#[panic_handler]
+fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
+    end::internal(info)
+}

@@ -1,1 +1,122 @@
+//! Who runs next inside a run.
 //!
+//! A [`Picker`] is asked before each visible operation and answers with a thread. It sees the run
+//! through [`World`] only, does no I/O, never allocates after it was made, and its answers depend
+//! on nothing but the plan and what it was shown: that is what makes a plan repeatable.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod fair;
+mod prefix;
+mod random;
+mod relaxed;
+mod set;
+mod toy;
+
+pub use prefix::Script;
+pub use set::ThreadSet;
+pub use toy::Toy;
+
+use unsnarl_model::{Action, Fidelity, Policy, ThreadIx};
+
+/// What a picker may know about the run.
+pub trait World {
+    /// Who ran last.
+    fn current(&self) -> ThreadIx;
+    /// Who can go on now.
+    fn ready(&self) -> &ThreadSet;
+    /// Who can go on only because its time is up, or for no reason: sleepers and timed waits.
+    fn late(&self) -> &ThreadSet;
+    /// Who of the late ones has the earliest deadline.
+    fn first_late(&self) -> Option<ThreadIx>;
+    /// Whether the thread lets others go first: it is about to yield or sleep, or it spins.
+    fn gives_way(&self, thread: ThreadIx) -> bool;
+    /// Whether the thread's next operation is this one; sites are of the plan's modules.
+    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool;
+    /// The thread that goes by this name in the plan, once it was created.
+    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx>;
+}
+
+/// A picker's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pick {
+    /// This thread runs its next operation.
+    Run(ThreadIx),
+    /// The plan ends here and says nothing of what follows.
+    End,
+    /// The plan cannot be followed.
+    Diverged(Diverged),
+}
+
+/// Why an exact prefix could not be followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Diverged {
+    /// At which point of the prefix.
+    pub point: u64,
+    /// Who should have run, by the plan's numbering.
+    pub expected: ThreadIx,
+    /// Who that is in this run; none if it was never created.
+    pub thread: Option<ThreadIx>,
+    /// Whether it could have run: then it was about to do something else.
+    pub runnable: bool,
+}
+
+/// Decides a run: first by the plan's prefix, then by its policy.
+#[derive(Debug)]
+pub struct Picker {
+    script: Option<Follow>,
+    tail: Tail,
+}
+
+#[derive(Debug)]
+enum Follow {
+    Exact(prefix::Exact),
+    Relaxed(relaxed::Relaxed),
+}
+
+#[derive(Debug)]
+enum Tail {
+    Stop,
+    Fair(fair::Fair),
+    Random(random::Random),
+}
+
+impl Picker {
+    /// A picker for a plan's prefix and what comes after it.
+    #[must_use]
+    pub fn new(script: Script, fidelity: Fidelity, tail: Policy, seed: u64) -> Self {
+        let script = (!script.segments.is_empty()).then(|| match fidelity {
+            Fidelity::Exact => Follow::Exact(prefix::Exact::new(script)),
+            Fidelity::Relaxed => Follow::Relaxed(relaxed::Relaxed::new(script)),
+        });
+        let tail = match tail {
+            Policy::Stop => Tail::Stop,
+            Policy::Fair => Tail::Fair(fair::Fair::default()),
+            Policy::Random => Tail::Random(random::Random::new(seed)),
+        };
+        Self { script, tail }
+    }
+
+    /// Who runs next; some thread must be ready or late.
+    #[inline]
+    pub fn pick(&mut self, world: &impl World) -> Pick {
+        if let Some(follow) = &mut self.script {
+            let pick = match follow {
+                Follow::Exact(exact) => exact.pick(world),
+                Follow::Relaxed(relaxed) => relaxed.pick(world),
+            };
+            match pick {
+                Some(pick) => return pick,
+                None => self.script = None,
+            }
+        }
+        match &mut self.tail {
+            Tail::Stop => Pick::End,
+            Tail::Fair(fair) => Pick::Run(fair.pick(world)),
+            Tail::Random(random) => Pick::Run(random.pick(world)),
+        }
+    }
+}

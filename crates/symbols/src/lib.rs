@@ -1,1 +1,41 @@
+//! Addresses in words: [`Symbols`] turns places in code into functions, files and lines and
+//! addresses of globals into the names of variables; [`Unwinder`] turns the registers and the
+//! stack of a dead program into the calls that were active; [`Binary`] says what a file is before
+//! it is run.
 //!
+//! Everything is read from files that may be missing, stripped, damaged or rebuilt since: what is
+//! not known is left out, and nothing here panics or guesses.
+
+#![forbid(unsafe_code)]
+
+mod binary;
+mod debug_file;
+mod demangle;
+mod frame;
+mod image;
+mod names;
+mod symbols;
+mod system;
+mod unwind;
+
+pub use binary::{Binary, CannotRead, ElfKind, Libc, build_id, elf_kind, has_debug_info, is_instrumented};
+pub use demangle::demangle;
+pub use frame::Frame;
+pub use symbols::Symbols;
+pub use system::is_system;
+pub use unwind::{Registers, StackCopy, Unwinder};
+
+use unsnarl_model::{Module, ModuleIx, Site};
+
+/// The site of an address: the module whose image it lies in, and how far from its load address.
+///
+/// Where images overlap (a program at fixed addresses is loaded at 0) the nearest one counts.
+#[must_use]
+pub fn site_of(modules: &[Module], addr: u64) -> Option<Site> {
+    modules
+        .iter()
+        .enumerate()
+        .filter(|(_, m)| m.base <= addr && addr - m.base < m.size)
+        .max_by_key(|(_, m)| m.base)
+        .and_then(|(ix, m)| Some(Site { module: ModuleIx(u16::try_from(ix).ok()?), offset: addr - m.base }))
+}

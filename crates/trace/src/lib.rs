@@ -1,1 +1,45 @@
+//! The trace file, and the formats of other tools.
 //!
+//! A `.snarl` file holds one whole [`Trace`](unsnarl_model::Trace). It can be read while it is
+//! being copied, cut short, damaged or made up: reading gives a trace whose parts fit together or
+//! an error that says what to do, and never takes memory out of proportion to the file (see
+//! `section::Budget`).
+//!
+//! ```text
+//! file    = "unsnarl\0"  format: u32  section*
+//! section = tag: [u8; 4]  unpacked: u64  packed: u64  crc of packed: u32  crc of the above: u32
+//!           packed bytes (zstd)
+//! ```
+//!
+//! All numbers are little-endian. Sections come in a fixed order: program, plan, threads, outcome,
+//! output, then events in chunks of [`CHUNK`], then the end; padding may stand before any of them.
+//! Everything but the events comes first, so that [`EventReader`] can show it before it reads on.
+
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod check;
+mod chunk;
+mod error;
+mod file;
+mod meta;
+mod read;
+mod section;
+pub mod std_format;
+mod write;
+
+pub use check::Inconsistent;
+pub use chunk::CHUNK;
+pub use error::{DecodeError, LoadError, SaveError};
+pub use file::{load, open, save};
+pub use read::{EventReader, decode};
+pub use section::Section;
+pub use write::{encode, write};
+
+/// The first bytes of every trace file.
+const MAGIC: [u8; 8] = *b"unsnarl\0";
+
+/// The format that this version writes, and the newest that it reads.
+///
+/// Bump it whenever what is written changes, also by a change of the numbers of the model's enums.
+pub const FORMAT: u32 = 1;

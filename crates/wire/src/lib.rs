@@ -1,1 +1,45 @@
+//! The shared memory between the controller and the runtime inside the target.
 //!
+//! The controller writes a [`Plan`](unsnarl_model::Plan) into it and starts the target; the runtime
+//! writes what happens. Nothing else passes between them while the target runs, and because the
+//! memory belongs to the controller too, nothing is lost however the target dies.
+//!
+//! Everything is `repr(C)` at fixed places: one memory file, mapped by both sides.
+//!
+//! ```text
+//! Header | threads | modules | warnings | plan: threads, modules, segments, actions | stacks | events …
+//! ```
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+mod event;
+mod header;
+mod plan;
+
+pub use event::RawEvent;
+pub use header::{
+    End, EndKind, Header, MAX_MESSAGE, MAX_MODULES, MAX_PATH, MAX_THREADS, MAX_WARNINGS, Module, Regions,
+    Stack, Thread, Warning,
+};
+pub use plan::{PlanThread, PlanWords, RawAction, RawSegment};
+
+/// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
+pub const VERSION: u32 = 1;
+
+/// The first word of the memory.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
+
+/// The environment variable that tells the runtime the memory's file descriptor. Without it the
+/// runtime stays passive: it lets the program run as if it were not there.
+pub const VARIABLE: &str = "UNSNARL_WIRE";
+
+/// The file descriptor at which the target finds the memory. Fixed, so that the environment, and
+/// with it the layout of the stack, is the same in every run.
+pub const DESCRIPTOR: i32 = 198;
+
+/// The signal by which the controller asks a target whose time is up where it is.
+pub const TIME_IS_UP: i32 = 24;
+
+/// The runtime's name as a library.
+pub const RUNTIME: &str = "libunsnarl_rt.so";

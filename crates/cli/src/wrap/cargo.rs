@@ -1,0 +1,199 @@
+//! `unsnarl cargo build|run|test`: a stable Rust toolchain, the passes of LLVM's thread sanitizer,
+//! unsnarl's runtime.
+//!
+//! `--target` is always given, which keeps the flags away from build scripts and procedural macros;
+//! a target directory of its own keeps these builds apart from the ordinary ones. The standard
+//! library comes precompiled and is not instrumented; the runtime sees what it does by its calls of
+//! pthread functions and futexes.
+
+use super::{RUNTIME, run};
+use anyhow::{Context, Result, bail, ensure};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const TARGET: &str = "x86_64-unknown-linux-gnu";
+
+/// Between flags in cargo's `CARGO_ENCODED_…` variables, so that flags may hold spaces.
+const SEPARATOR: &str = "\x1f";
+
+/// Runs cargo on `args` so that what it builds reports to the runtime in `runtime_dir`, and returns
+/// its exit status.
+pub(crate) fn cargo(args: &[OsString], runtime_dir: &Path) -> Result<i32> {
+    let call = Call::parse(args)?;
+    // CARGO names one toolchain's own cargo, which does not understand `+toolchain`.
+    let own = std::env::var_os("CARGO").filter(|_| call.toolchain.is_none());
+    let cargo = own.unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(&cargo);
+    command.args(call.toolchain).arg(call.subcommand);
+    match call.option("--target").or_else(|| std::env::var_os("CARGO_BUILD_TARGET")) {
+        Some(target) => {
+            ensure!(target == TARGET, "unsnarl runs programs for {TARGET} only: leave --target out")
+        }
+        None => drop(command.args(["--target", TARGET])),
+    }
+    let elsewhere =
+        ["CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"].iter().any(|v| std::env::var_os(v).is_some());
+    if !elsewhere && call.option("--target-dir").is_none() {
+        command.arg("--target-dir").arg(call.workspace(&cargo)?.join("target/unsnarl"));
+    }
+    let flags = rust_flags(runtime_dir);
+    for (encoded, plain) in
+        [("CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"), ("CARGO_ENCODED_RUSTDOCFLAGS", "RUSTDOCFLAGS")]
+    {
+        let users = users_flags(std::env::var_os(encoded), std::env::var_os(plain));
+        command.env(encoded, join(users.iter().chain(&flags)));
+    }
+    // Without line tables a release build can only be shown as functions and offsets.
+    for (variable, value) in [("CARGO_PROFILE_RELEASE_DEBUG", "2"), ("CARGO_PROFILE_RELEASE_STRIP", "none")] {
+        if std::env::var_os(variable).is_none() {
+            command.env(variable, value);
+        }
+    }
+    run(command.args(call.rest))
+}
+
+/// What was asked of cargo.
+#[derive(Debug, PartialEq, Eq)]
+struct Call<'a> {
+    /// `+toolchain`.
+    toolchain: Option<&'a OsStr>,
+    subcommand: &'a OsStr,
+    rest: &'a [OsString],
+}
+
+impl<'a> Call<'a> {
+    fn parse(args: &'a [OsString]) -> Result<Self> {
+        let (toolchain, args) = match args.split_first() {
+            Some((first, rest)) if first.as_bytes().starts_with(b"+") => (Some(first.as_os_str()), rest),
+            _ => (None, args),
+        };
+        match args.split_first() {
+            Some((first, rest))
+                if ["build", "b", "run", "r", "test", "t"].iter().any(|known| first == known) =>
+            {
+                Ok(Self { toolchain, subcommand: first, rest })
+            }
+            Some((other, _)) => {
+                bail!("unsnarl cargo knows build, run and test, not {}", other.to_string_lossy())
+            }
+            None => bail!("unsnarl cargo needs one of build, run and test"),
+        }
+    }
+
+    /// The value of cargo's option `name`, given in either way.
+    fn option(&self, name: &str) -> Option<OsString> {
+        let mut args = self.rest.iter().take_while(|arg| *arg != "--");
+        while let Some(arg) = args.next() {
+            if arg == name {
+                return args.next().cloned();
+            }
+            let value = arg.as_bytes().strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="));
+            if let Some(value) = value {
+                return Some(OsString::from_vec(value.to_vec()));
+            }
+        }
+        None
+    }
+
+    /// The directory of the workspace that cargo would build.
+    fn workspace(&self, cargo: &OsStr) -> Result<PathBuf> {
+        let mut command = Command::new(cargo);
+        command.args(self.toolchain).args(["locate-project", "--workspace", "--message-format", "plain"]);
+        if let Some(path) = self.option("--manifest-path") {
+            command.arg("--manifest-path").arg(path);
+        }
+        let answer = command.output().context("cannot run cargo: install a Rust toolchain")?;
+        ensure!(answer.status.success(), "{}", String::from_utf8_lossy(&answer.stderr).trim_end());
+        let manifest = PathBuf::from(OsString::from_vec(answer.stdout.trim_ascii_end().to_vec()));
+        Ok(manifest.parent().context("cargo names no workspace")?.to_owned())
+    }
+}
+
+/// The flags that make a stable rustc instrument and link with the runtime.
+fn rust_flags(runtime_dir: &Path) -> Vec<OsString> {
+    let mut flags: Vec<OsString> = [
+        "-Cpasses=forceattrs",
+        "-Cpasses=tsan-module",
+        "-Cpasses=tsan",
+        "-Cllvm-args=-force-attribute=sanitize_thread",
+        "-Cllvm-args=-tsan-instrument-read-before-write",
+        "-Cllvm-args=-tsan-instrument-func-entry-exit=0",
+    ]
+    .map(OsString::from)
+    .into();
+    let mut link = |before: &str, after: &OsStr| {
+        let mut flag = OsString::from("-Clink-arg=");
+        flag.push(before);
+        flag.push(after);
+        flags.push(flag);
+    };
+    link("-L", runtime_dir.as_os_str());
+    // -Wl, would split a directory's name at its commas.
+    link("-Xlinker", OsStr::new(""));
+    link("-rpath", OsStr::new(""));
+    link("-Xlinker", OsStr::new(""));
+    link("", runtime_dir.as_os_str());
+    link("-Wl,--push-state,--no-as-needed", OsStr::new(""));
+    link("-l", OsStr::new(RUNTIME));
+    link("-Wl,--pop-state", OsStr::new(""));
+    flags
+}
+
+/// The flags that the user has set; as in cargo, the encoded variable goes before the plain one.
+fn users_flags(encoded: Option<OsString>, plain: Option<OsString>) -> Vec<OsString> {
+    let (text, is_separator): (_, fn(&u8) -> bool) = match (encoded, plain) {
+        (Some(encoded), _) => (encoded, |byte| *byte == SEPARATOR.as_bytes()[0]),
+        (None, plain) => (plain.unwrap_or_default(), u8::is_ascii_whitespace),
+    };
+    let flags = text.as_bytes().split(is_separator).filter(|flag| !flag.is_empty());
+    flags.map(|flag| OsString::from_vec(flag.to_vec())).collect()
+}
+
+fn join<'a>(flags: impl Iterator<Item = &'a OsString>) -> OsString {
+    flags.map(OsString::as_os_str).collect::<Vec<_>>().join(OsStr::new(SEPARATOR))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn os(args: &[&str]) -> Vec<OsString> {
+        args.iter().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn build_run_and_test_are_passed_on() {
+        let args = os(&["+1.95", "test", "--release", "--", "--target", "x"]);
+        let call = Call::parse(&args).unwrap();
+        assert_eq!((call.toolchain, call.subcommand), (Some(OsStr::new("+1.95")), OsStr::new("test")));
+        assert_eq!(call.option("--target"), None, "what follows -- is not cargo's");
+        assert!(Call::parse(&os(&["install"])).unwrap_err().to_string().contains("build, run and test"));
+        assert!(Call::parse(&[]).is_err());
+    }
+
+    #[test]
+    fn options_are_understood_in_both_ways() {
+        for args in [&["build", "--target-dir", "x"][..], &["b", "-q", "--target-dir=x"]] {
+            assert_eq!(Call::parse(&os(args)).unwrap().option("--target-dir"), Some("x".into()));
+            assert_eq!(Call::parse(&os(args)).unwrap().option("--target"), None);
+        }
+    }
+
+    #[test]
+    fn the_users_own_flags_come_first_and_stay() {
+        assert_eq!(users_flags(None, Some(" -Ca  -Cb ".into())), os(&["-Ca", "-Cb"]));
+        assert_eq!(users_flags(Some("-Ca b\x1f-Cc".into()), Some("-Cx".into())), os(&["-Ca b", "-Cc"]));
+        assert_eq!(users_flags(None, None), os(&[]));
+        assert_eq!(join(os(&["-Ca b", "-Cc"]).iter()), OsString::from("-Ca b\x1f-Cc"));
+    }
+
+    #[test]
+    fn the_runtime_is_linked_from_any_directory() {
+        let flags = rust_flags(Path::new("/a b,c"));
+        assert!(flags.contains(&"-Clink-arg=-L/a b,c".into()));
+        assert!(flags.contains(&"-Clink-arg=/a b,c".into()));
+        assert!(flags.contains(&"-Clink-arg=-lunsnarl_rt".into()));
+    }
+}

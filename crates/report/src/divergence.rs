@@ -1,0 +1,60 @@
+//! Where a run left its plan.
+
+use crate::{
+    Names,
+    json::{insert_place, site_text},
+};
+use serde_json::{Map, Value, json};
+use unsnarl_model::{Action, Divergence, ModuleIx, Site, Trace};
+use unsnarl_symbols::Frame;
+
+/// Where and how a run left its plan, in a few lines. The trace is that of the run.
+#[must_use]
+pub fn divergence_text(divergence: &Divergence, trace: &Trace, names: &mut dyn Names) -> String {
+    let Divergence { point, thread, expected, got } = divergence;
+    let mut tell = |action: &(Action, String)| {
+        let place = place(trace, names, action);
+        let text = place
+            .line
+            .and_then(|line| names.source_line(place.file.as_deref()?, line))
+            .map(|text| format!("\n    {}", text.trim()))
+            .unwrap_or_default();
+        format!("{} at {}{text}", action.0.op.word(), site_text(trace, &place))
+    };
+    let expected = expected.as_ref().map_or_else(|| "the end of the run".to_owned(), &mut tell);
+    let got = got.as_ref().map_or_else(|| "nothing: it could not run, or the run had ended".to_owned(), tell);
+    format!(
+        "the run left its schedule at point {point}, in thread {thread}\n  expected: {expected}\n  got: {got}\n"
+    )
+}
+
+/// Where and how a run left its plan. The trace is that of the run.
+#[must_use]
+pub fn divergence_json(divergence: &Divergence, trace: &Trace, names: &mut dyn Names) -> Value {
+    let mut tell = |action: &(Action, String)| {
+        let mut object = Map::new();
+        object.insert("op".into(), action.0.op.word().into());
+        object.insert("module".into(), action.1.as_str().into());
+        object.insert("offset".into(), action.0.site.offset.into());
+        insert_place(&mut object, &place(trace, names, action));
+        Value::from(object)
+    };
+    json!({
+        "point": divergence.point,
+        "thread": divergence.thread.to_string(),
+        "expected": divergence.expected.as_ref().map(&mut tell),
+        "got": divergence.got.as_ref().map(tell),
+    })
+}
+
+/// Where an action is. Its module goes by path, since the numbers may be another run's.
+fn place(trace: &Trace, names: &mut dyn Names, (action, module): &(Action, String)) -> Frame {
+    let ix = trace.modules.iter().position(|m| m.path == *module).and_then(|ix| u16::try_from(ix).ok());
+    match ix {
+        Some(ix) => names.place(Site { module: ModuleIx(ix), offset: action.site.offset }),
+        None => {
+            let name = module.rsplit('/').next().unwrap_or_default();
+            Frame { function: Some(format!("{name}+{:#x}", action.site.offset)), ..Frame::default() }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! Which events of a long trace are worth a row.
+
+use unsnarl_model::{Event, ThreadIx};
+
+/// Events next to a context switch, on either side, that are always shown.
+const EDGE: usize = 3;
+/// Events before the end that are always shown.
+const LAST: usize = 8;
+/// So many rows can be read; of more, only the beginning and the end are shown.
+const ROWS: usize = 400;
+
+/// A row, or rows that there are not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Item {
+    Event(usize),
+    LeftOut {
+        /// The first event that is left out.
+        from: usize,
+        events: usize,
+        /// Context switches between them.
+        switches: usize,
+        /// Whose they are, if all are one thread's.
+        thread: Option<ThreadIx>,
+    },
+}
+
+/// All events, or those that tell most: next to switches and towards the end.
+pub(super) fn abridge(events: &[Event], full: bool) -> Vec<Item> {
+    let mut shown = vec![full; events.len()];
+    if !full {
+        mark(events, &mut shown);
+    }
+    let mut items = Vec::new();
+    let mut at = 0;
+    for run in shown.chunk_by(|a, b| a == b) {
+        let numbers = at..at + run.len();
+        at += run.len();
+        // The line saying that some were left out takes room as well.
+        if run[0] || run.len() < 3 {
+            items.extend(numbers.map(Item::Event));
+        } else {
+            let left_out = &events[numbers.clone()];
+            let switches = left_out.windows(2).filter(|pair| pair[0].thread != pair[1].thread).count();
+            let thread = (switches == 0).then_some(left_out[0].thread);
+            items.push(Item::LeftOut { from: numbers.start, events: run.len(), switches, thread });
+        }
+    }
+    items
+}
+
+fn mark(events: &[Event], shown: &mut [bool]) {
+    let mut at = 0;
+    for segment in events.chunk_by(|a, b| a.thread == b.thread) {
+        let end = at + segment.len();
+        shown[at..end.min(at + EDGE)].fill(true);
+        shown[end.saturating_sub(EDGE).max(at)..end].fill(true);
+        at = end;
+    }
+    shown[events.len().saturating_sub(LAST)..].fill(true);
+
+    let rows: Vec<usize> = (0..shown.len()).filter(|&number| shown[number]).collect();
+    if rows.len() > ROWS {
+        let (first, last) = (rows[ROWS / 4], rows[rows.len() - ROWS / 4 * 3]);
+        shown[first..last].fill(false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unsnarl_model::{Flags, Op, Order, SiteIx};
+
+    fn events(threads: impl IntoIterator<Item = u16>) -> Vec<Event> {
+        let event = |thread| Event {
+            thread: ThreadIx(thread),
+            op: Op::Yield,
+            flags: Flags::NONE,
+            order: Order::Relaxed,
+            site: SiteIx(0),
+            size: 0,
+            addr: 0,
+            value: 0,
+        };
+        threads.into_iter().map(event).collect()
+    }
+
+    fn left_out(items: &[Item]) -> Vec<(usize, usize)> {
+        let gap = |item: &Item| match *item {
+            Item::LeftOut { events, switches, .. } => Some((events, switches)),
+            Item::Event(_) => None,
+        };
+        items.iter().filter_map(gap).collect()
+    }
+
+    #[test]
+    fn events_next_to_switches_and_the_last_ones_are_kept() {
+        let events = events([vec![0; 20], vec![1; 7], vec![0; 30]].concat());
+        let items = abridge(&events, false);
+        assert_eq!(left_out(&items), [(14, 0), (19, 0)]);
+        assert_eq!(items[..4], [Item::Event(0), Item::Event(1), Item::Event(2), items[3]]);
+        assert_eq!(abridge(&events, true).len(), 57);
+    }
+
+    #[test]
+    fn of_very_many_switches_the_middle_is_left_out() {
+        let events = events((0..1000).map(|n| n % 2));
+        let items = abridge(&events, false);
+        assert_eq!(items.len(), ROWS + 1);
+        assert_eq!(left_out(&items), [(600, 599)]);
+        assert_eq!(items.last(), Some(&Item::Event(999)));
+    }
+}

@@ -1,0 +1,303 @@
+//! Rows and columns on a terminal of limited width.
+
+use super::{Location, switch::Why};
+use crate::{
+    Look,
+    line::{Line, Style, cut, cut_front, width},
+};
+use unsnarl_model::ThreadIx;
+
+/// A thread.
+pub(super) struct Column {
+    pub(super) thread: ThreadIx,
+    /// Its id and name.
+    pub(super) title: String,
+    /// The function that it runs; may be empty.
+    pub(super) function: String,
+    /// The numbers of its first event and its last.
+    pub(super) alive: (usize, usize),
+}
+
+impl Column {
+    /// The thread's id, without its name.
+    fn id(&self) -> &str {
+        self.title.split(' ').next().unwrap_or_default()
+    }
+}
+
+/// A row. `at` is the number of the event that it stands before.
+pub(super) enum Row {
+    Event { number: usize, column: usize, words: String, location: Location, source: String },
+    Switch { at: usize, from: usize, to: usize, why: Why },
+    LeftOut { at: usize, column: Option<usize>, events: usize, switches: usize },
+    End { at: usize, column: usize, words: String, location: Location, source: String },
+}
+
+impl Row {
+    pub(super) fn location(&self) -> Option<&Location> {
+        match self {
+            Self::Event { location, .. } | Self::End { location, .. } => Some(location),
+            Self::Switch { .. } | Self::LeftOut { .. } => None,
+        }
+    }
+
+    pub(super) fn location_mut(&mut self) -> Option<&mut Location> {
+        match self {
+            Self::Event { location, .. } | Self::End { location, .. } => Some(location),
+            Self::Switch { .. } | Self::LeftOut { .. } => None,
+        }
+    }
+
+    fn at(&self) -> usize {
+        match *self {
+            Self::Event { number, .. } => number,
+            Self::Switch { at, .. } | Self::LeftOut { at, .. } | Self::End { at, .. } => at,
+        }
+    }
+
+    /// What stands in a thread's column, and in which.
+    fn cell(&self) -> Option<(usize, &str)> {
+        match self {
+            Self::Event { column, words, .. } | Self::End { column, words, .. } => Some((*column, words)),
+            Self::Switch { .. } | Self::LeftOut { .. } => None,
+        }
+    }
+}
+
+/// Blanks between columns.
+const GAP: usize = 2;
+/// A column is never wider, however long a name; what does not fit runs over the empty columns to
+/// its right.
+const WIDEST: [usize; 4] = [34, 26, 20, 14];
+/// Less of a source line is not worth showing.
+const SOURCE: usize = 24;
+/// The end of a path is what tells files apart.
+const LOCATION: usize = 28;
+
+/// Where things stand.
+struct Layout {
+    /// The start of each thread's column; with one place for all, lines begin with the thread's id.
+    columns: Vec<usize>,
+    ids: bool,
+    location: usize,
+    source: usize,
+}
+
+/// The rows and columns to be shown.
+pub(super) struct Table<'a> {
+    columns: &'a [Column],
+    rows: &'a [Row],
+    look: &'a Look,
+    /// Where numbers end.
+    gutter: usize,
+    layout: Layout,
+}
+
+impl<'a> Table<'a> {
+    pub(super) fn new(columns: &'a [Column], rows: &'a [Row], look: &'a Look) -> Self {
+        let largest = rows.iter().map(Row::at).max().unwrap_or(0);
+        let gutter = width(&largest.to_string()).max(3);
+        let layout = Layout::choose(columns, rows, gutter + GAP, look.width);
+        Self { columns, rows, look, gutter, layout }
+    }
+
+    pub(super) fn render(&self) -> String {
+        let mut text = String::new();
+        for line in self.header().into_iter().chain(self.rows.iter().map(|row| self.line(row))) {
+            text += &line.render(self.look.colour);
+            text.push('\n');
+        }
+        text
+    }
+
+    fn header(&self) -> Vec<Line> {
+        let mut lines = if self.layout.ids { self.legend() } else { self.heads() };
+        if !lines.is_empty() {
+            lines.push(Line::default());
+        }
+        lines
+    }
+
+    /// What stands on top of the columns.
+    fn heads(&self) -> Vec<Line> {
+        let (mut titles, mut functions) = (Line::default(), Line::default());
+        for (nth, column) in self.columns.iter().enumerate() {
+            let start = self.layout.columns[nth];
+            let room = self.layout.end(nth) - start - 1;
+            titles.put(start, &cut(&column.title, room), Style::Bold);
+            functions.put(start, &cut(&column.function, room), Style::Thread(nth));
+        }
+        [titles, functions].into_iter().filter(|line| !line.is_empty()).collect()
+    }
+
+    /// Who is who, where there are no columns to say it.
+    fn legend(&self) -> Vec<Line> {
+        let wide = self.columns.iter().map(|column| width(&column.title)).max().unwrap_or(0);
+        let entry = |(nth, column): (usize, &Column)| {
+            let mut line = Line::default();
+            line.put(0, &cut(&column.title, self.look.width), Style::Bold);
+            let room = self.look.width.saturating_sub(wide + GAP);
+            line.put(wide + GAP, &cut(&column.function, room), Style::Thread(nth));
+            line
+        };
+        self.columns.iter().enumerate().map(entry).collect()
+    }
+
+    fn line(&self, row: &Row) -> Line {
+        let mut line = Line::default();
+        if !self.layout.ids {
+            for (column, &start) in self.columns.iter().zip(&self.layout.columns) {
+                if column.alive.0 < row.at() && row.at() <= column.alive.1 {
+                    line.put(start, "│", Style::Dim);
+                }
+            }
+        }
+        match row {
+            Row::Event { number, column, words, location, source } => {
+                let number = number.to_string();
+                line.put(self.gutter - width(&number), &number, Style::Dim);
+                self.cell(&mut line, *column, words, Style::Thread(*column));
+                self.source(&mut line, location, source);
+            }
+            Row::End { column, words, location, source, .. } => {
+                self.cell(&mut line, *column, words, Style::Failure);
+                self.source(&mut line, location, source);
+            }
+            Row::Switch { from, to, why, .. } => self.switch(&mut line, *from, *to, why),
+            Row::LeftOut { column, events, switches, .. } => {
+                let mut words = format!("⋮ {events} more");
+                if *switches > 0 {
+                    words += &format!(" events with {switches} context switches");
+                }
+                self.cell(&mut line, column.unwrap_or(0), &words, Style::Dim);
+            }
+        }
+        line
+    }
+
+    fn cell(&self, line: &mut Line, column: usize, words: &str, style: Style) {
+        let start = self.layout.columns[column];
+        let room = self.layout.location.saturating_sub(start + 1);
+        // A lifeline right behind the words would look like part of them.
+        line.put(start, &cut(&format!("{words} "), room), style);
+        if self.layout.ids {
+            line.put(self.gutter + GAP, self.columns[column].id(), Style::Thread(column));
+        }
+    }
+
+    fn source(&self, line: &mut Line, location: &Location, source: &str) {
+        let room = self.look.width.saturating_sub(self.layout.location);
+        line.put(self.layout.location, &cut_front(&location.text(), room.min(LOCATION)), Style::Dim);
+        if self.layout.source > 0 {
+            let room = self.look.width.saturating_sub(self.layout.source);
+            line.put(self.layout.source, &cut(source, room), Style::Plain);
+        }
+    }
+
+    /// Whom the words on a switch are about.
+    fn subject(&self, from: usize, to: usize, why: &Why) -> &str {
+        match why {
+            Why::Preempts(_) => self.columns[to].id(),
+            Why::Stopped(_) => self.columns[from].id(),
+        }
+    }
+
+    /// An arrow from column to column with the reason on it; without columns, a rule.
+    fn switch(&self, line: &mut Line, from: usize, to: usize, why: &Why) {
+        let (words, dash, style) = match why {
+            Why::Preempts(whom) => (format!("preempts {whom}"), "━", Style::Preemption),
+            Why::Stopped(why) => (why.clone(), "─", Style::Dim),
+        };
+        if self.layout.ids {
+            let words = if words.is_empty() {
+                format!("{} goes on", self.columns[to].id())
+            } else {
+                format!("{} {words}", self.subject(from, to, why))
+            };
+            let rule = format!("{dash}{dash} {words} {dash}{dash}");
+            line.put(
+                self.gutter + GAP,
+                &cut(&rule, self.look.width.saturating_sub(self.gutter + GAP)),
+                style,
+            );
+            return;
+        }
+        let (start, end) = (self.layout.columns[from], self.layout.columns[to]);
+        let (left, right) = (start.min(end), start.max(end));
+        let heads = if start < end { ("╰", "▶") } else { ("◀", "╯") };
+        line.put(left, &dash.repeat(right - left), style);
+        line.put(left, heads.0, style);
+        line.put(right, heads.1, style);
+        if words.is_empty() {
+            return;
+        }
+        let label = format!(" {words} ");
+        if right - left < width(&label) + 4 {
+            // Beside the arrow it is not clear whose the words are.
+            let label = format!(" {} {words}", self.subject(from, to, why));
+            line.put(right + 1, &cut(&label, self.look.width.saturating_sub(right + 1)), style);
+        } else if start < end {
+            line.put(left + 3, &label, style);
+        } else {
+            line.put(right - 2 - width(&label), &label, style);
+        }
+    }
+}
+
+impl Layout {
+    /// The layout that shows most within this width.
+    fn choose(columns: &[Column], rows: &[Row], start: usize, total: usize) -> Self {
+        let location = rows
+            .iter()
+            .filter_map(|row| Some(width(&row.location()?.text()).min(LOCATION)))
+            .max()
+            .unwrap_or(0);
+        let mut widest: Vec<usize> =
+            columns.iter().map(|column| width(&column.title).max(width(&column.function))).collect();
+        for (column, words) in rows.iter().filter_map(Row::cell) {
+            widest[column] = widest[column].max(width(words));
+        }
+        for limit in WIDEST {
+            let layout = Self::side_by_side(&widest, start, limit, location);
+            if layout.source + SOURCE <= total {
+                return layout;
+            }
+        }
+        let narrow = Self::side_by_side(&widest, start, WIDEST[WIDEST.len() - 1], location);
+        if narrow.location + location <= total {
+            return Self { source: 0, ..narrow };
+        }
+        Self::with_ids(columns, &widest, start, total, location)
+    }
+
+    fn side_by_side(widest: &[usize], start: usize, limit: usize, location: usize) -> Self {
+        let mut at = start;
+        let mut columns = Vec::new();
+        for (nth, &wide) in widest.iter().enumerate() {
+            columns.push(at);
+            // The last column has no empty one to its right to run over into.
+            let limit = if nth + 1 == widest.len() { WIDEST[0].min(limit + 12) } else { limit };
+            at += wide.clamp(6, limit) + GAP;
+        }
+        Self { columns, ids: false, location: at, source: at + location + GAP }
+    }
+
+    fn with_ids(columns: &[Column], widest: &[usize], start: usize, total: usize, location: usize) -> Self {
+        let words = start + columns.iter().map(|column| width(column.id())).max().unwrap_or(0) + GAP;
+        let room = total.saturating_sub(words + GAP + location);
+        let widest = widest.iter().copied().max().unwrap_or(0).min(room).clamp(12, WIDEST[0]);
+        let at = words + widest + GAP;
+        let source = at + location + GAP;
+        Self {
+            columns: vec![words; columns.len()],
+            ids: true,
+            location: at,
+            source: if source + SOURCE / 2 <= total { source } else { 0 },
+        }
+    }
+
+    /// Where the nth column ends.
+    fn end(&self, nth: usize) -> usize {
+        self.columns.get(nth + 1).copied().unwrap_or(self.location)
+    }
+}

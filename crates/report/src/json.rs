@@ -1,0 +1,135 @@
+//! What other programs read.
+
+use crate::{Names, objects::ObjectNames, outcome::taken_at, paths, words};
+use serde_json::{Map, Value, json};
+use unsnarl_model::{Kind, Site, Stats, Trace, signal_name};
+use unsnarl_symbols::Frame;
+
+/// The outcome, with the fields of DESIGN.md: always `kind`, `message` and `threads`; `status`,
+/// `signal`, `site`, `file`, `line`, `function`, `thread` and `backtrace` where there are such.
+#[must_use]
+pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {
+    let outcome = &trace.outcome;
+    let mut object = Map::new();
+    object.insert("kind".into(), outcome.kind.name().into());
+    match outcome.kind {
+        Kind::Exit(status) => {
+            object.insert("status".into(), status.into());
+        }
+        Kind::Signal(signal) => {
+            object.insert("signal".into(), signal_name(signal).into());
+            object.insert("signal_number".into(), signal.into());
+        }
+        _ => {}
+    }
+    if let Some(site) = outcome.site {
+        let place = names.place(site);
+        object.insert("site".into(), site_text(trace, &place).into());
+        insert_place(&mut object, &place);
+    }
+    object.insert("message".into(), outcome.message.as_str().into());
+    if let Some(thread) = outcome.thread {
+        object.insert("thread".into(), words::id(trace, thread).into());
+    }
+    object.insert("threads".into(), waits(trace, names).into());
+    if !outcome.backtraces.is_empty() {
+        // The failing thread's stack under its own name; all of them for who wants more.
+        let failing = outcome.backtraces.iter().find(|b| Some(b.thread) == outcome.thread);
+        let frames = failing.unwrap_or(&outcome.backtraces[0]).frames.as_slice();
+        object.insert("backtrace".into(), backtrace(names, frames));
+        let all = outcome
+            .backtraces
+            .iter()
+            .map(|b| json!({ "thread": words::id(trace, b.thread), "frames": backtrace(names, &b.frames) }));
+        let all: Vec<Value> = all.collect();
+        object.insert("backtraces".into(), all.into());
+    }
+    object.into()
+}
+
+/// Size and switches.
+#[must_use]
+pub fn stats_json(stats: &Stats) -> Value {
+    json!({
+        "events": stats.events,
+        "threads": stats.threads,
+        "context_switches": stats.context_switches,
+        "preemptive": stats.preemptive,
+        "non_preemptive": stats.non_preemptive(),
+    })
+}
+
+/// What went wrong without ending the run.
+#[must_use]
+pub fn warnings_json(trace: &Trace, names: &mut dyn Names) -> Value {
+    let objects = ObjectNames::of(trace, names);
+    let warnings = trace.warnings.iter().map(|warning| {
+        let mut object = Map::new();
+        let thread = words::id(trace, warning.thread);
+        let text = format!("thread {thread} {}", warning.misuse.words());
+        object.insert("kind".into(), format!("{:?}", warning.misuse).into());
+        object.insert("text".into(), text.into());
+        object.insert("thread".into(), thread.into());
+        object.insert("event".into(), warning.at.into());
+        object.insert("detail".into(), warning.detail.as_str().into());
+        let name = (warning.addr != 0).then(|| objects.by_addr(warning.addr)).flatten();
+        if let Some(name) = name.or_else(|| names.variable(warning.addr)) {
+            object.insert("object".into(), name.into());
+        }
+        insert_place(&mut object, &names.place(warning.site));
+        Value::from(object)
+    });
+    let warnings: Vec<Value> = warnings.collect();
+    warnings.into()
+}
+
+/// Who cannot go on, and why.
+fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
+    let objects = ObjectNames::of(trace, names);
+    let waits = trace.outcome.waits.iter().map(|wait| {
+        let mut object = Map::new();
+        object.insert("thread".into(), words::id(trace, wait.thread).into());
+        object.insert("op".into(), wait.op.word().into());
+        let holders: Vec<String> = wait.holders.iter().map(|&holder| words::id(trace, holder)).collect();
+        // A join waits for a thread, everything else for a thing.
+        let waits_for = objects.for_op(wait.op, wait.addr).or_else(|| holders.first().cloned());
+        object.insert("waits_for".into(), waits_for.into());
+        let held_since: Vec<Option<String>> = wait
+            .holders
+            .iter()
+            .map(|&holder| Some(site_text(trace, &names.place(taken_at(trace, wait, holder)?))))
+            .collect();
+        object.insert("holders".into(), holders.into());
+        object.insert("held_since".into(), held_since.into());
+        let place = names.place(wait.site);
+        object.insert("site".into(), site_text(trace, &place).into());
+        insert_place(&mut object, &place);
+        Value::from(object)
+    });
+    waits.collect()
+}
+
+fn backtrace(names: &mut dyn Names, frames: &[Site]) -> Value {
+    let frames = frames.iter().flat_map(|&site| names.frames(site)).map(|frame| {
+        let mut object = Map::new();
+        insert_place(&mut object, &frame);
+        object.insert("system".into(), frame.system.into());
+        Value::from(object)
+    });
+    let frames: Vec<Value> = frames.collect();
+    frames.into()
+}
+
+/// `file:line` with the file as seen from where the program ran; the function where there is none.
+pub(crate) fn site_text(trace: &Trace, frame: &Frame) -> String {
+    match (&frame.file, frame.line) {
+        (Some(file), Some(line)) => format!("{}:{line}", paths::relative(file, &trace.program.cwd)),
+        _ => frame.function.clone().unwrap_or_default(),
+    }
+}
+
+pub(crate) fn insert_place(object: &mut Map<String, Value>, frame: &Frame) {
+    object.insert("file".into(), frame.file.clone().into());
+    object.insert("line".into(), frame.line.into());
+    object.insert("function".into(), frame.function.clone().into());
+}

@@ -1,0 +1,121 @@
+//! A line of text made of coloured pieces at given columns.
+
+use std::fmt::Write;
+
+/// What a piece of text is, which decides its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    Plain,
+    /// Not to be read first.
+    Dim,
+    /// A heading.
+    Bold,
+    /// The nth thread's.
+    Thread(usize),
+    /// A context switch that matters.
+    Preemption,
+    /// What went wrong.
+    Failure,
+}
+
+impl Style {
+    fn code(self) -> &'static str {
+        // Red and yellow are taken by failures and preemptions.
+        const THREADS: [&str; 4] = ["36", "32", "35", "34"];
+        match self {
+            Self::Plain => "",
+            Self::Dim => "2",
+            Self::Bold => "1",
+            Self::Thread(nth) => THREADS[nth % THREADS.len()],
+            Self::Preemption => "1;33",
+            Self::Failure => "1;31",
+        }
+    }
+}
+
+/// Text in this style, if there are colours.
+pub(crate) fn paint(text: &str, style: Style, colour: bool) -> String {
+    if colour && style != Style::Plain && !text.is_empty() {
+        format!("\x1b[{}m{text}\x1b[0m", style.code())
+    } else {
+        text.to_owned()
+    }
+}
+
+/// How many columns a text takes. Characters of double width are rare in code.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// At most `room` columns of a text, with `…` where it was cut.
+pub(crate) fn cut(text: &str, room: usize) -> String {
+    if width(text) <= room {
+        return text.to_owned();
+    }
+    text.chars().take(room.saturating_sub(1)).chain((room > 0).then_some('…')).collect()
+}
+
+/// The end of a text, with `…` where it was cut.
+pub(crate) fn cut_front(text: &str, room: usize) -> String {
+    let over = width(text).saturating_sub(room);
+    if over == 0 {
+        return text.to_owned();
+    }
+    (room > 0).then_some('…').into_iter().chain(text.chars().skip(over + 1)).collect()
+}
+
+/// A line under construction. What is put later covers what was there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Line(Vec<(char, Style)>);
+
+impl Line {
+    /// Puts a text at a column.
+    pub(crate) fn put(&mut self, column: usize, text: &str, style: Style) {
+        for (at, char) in (column..).zip(text.chars()) {
+            if self.0.len() <= at {
+                self.0.resize(at + 1, (' ', Style::Plain));
+            }
+            // A tab or an escape sequence in a name would tear the columns apart.
+            self.0[at] = (if char.is_control() { ' ' } else { char }, style);
+        }
+    }
+
+    /// Whether nothing was put on it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The finished line, without blanks at its end.
+    pub(crate) fn render(&self, colour: bool) -> String {
+        let end = self.0.iter().rposition(|&(char, _)| char != ' ').map_or(0, |at| at + 1);
+        let mut text = String::new();
+        for piece in self.0[..end].chunk_by(|a, b| a.1 == b.1) {
+            let words: String = piece.iter().map(|&(char, _)| char).collect();
+            // Blanks have no colour; leaving them plain keeps the output small.
+            let style = if words.trim().is_empty() { Style::Plain } else { piece[0].1 };
+            let _ = write!(text, "{}", paint(&words, style, colour));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_stand_at_their_columns() {
+        let mut line = Line::default();
+        line.put(2, "ab", Style::Plain);
+        line.put(6, "c\td", Style::Failure);
+        line.put(10, "  ", Style::Dim);
+        assert_eq!(line.render(false), "  ab  c d");
+        assert_eq!(line.render(true), "  ab  \x1b[1;31mc d\x1b[0m");
+    }
+
+    #[test]
+    fn long_texts_are_cut_at_either_end() {
+        assert_eq!((cut("abcdef", 4), cut("abcd", 4)), ("abc…".to_owned(), "abcd".to_owned()));
+        assert_eq!((cut_front("abcdef", 4), cut("abc", 0)), ("…def".to_owned(), String::new()));
+    }
+}

@@ -1,0 +1,65 @@
+//! Where code and data get their names from.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    fs,
+};
+use unsnarl_model::{Module, Site};
+use unsnarl_symbols::{Frame, Symbols};
+
+/// Names of the code and data of one trace.
+pub trait Names {
+    /// The functions at a site, innermost first: several where calls were inlined.
+    fn frames(&mut self, site: Site) -> Vec<Frame>;
+
+    /// The global variable at an address, like `lock` or `table+16`.
+    fn variable(&mut self, addr: u64) -> Option<String>;
+
+    /// A line of a source file.
+    fn source_line(&mut self, file: &str, line: u32) -> Option<String>;
+
+    /// The one frame that tells the user most about a site: the innermost in the user's own code,
+    /// such as the line with the `lock_guard` rather than the one inside it.
+    fn place(&mut self, site: Site) -> Frame {
+        let mut frames = self.frames(site);
+        let of_user = frames.iter().position(|frame| !frame.system).unwrap_or(0);
+        if frames.is_empty() { Frame::default() } else { frames.swap_remove(of_user) }
+    }
+}
+
+/// Names from the program's files and its sources.
+#[derive(Debug)]
+pub struct ProgramNames<'a> {
+    symbols: &'a mut Symbols,
+    modules: &'a [Module],
+    frames: HashMap<Site, Vec<Frame>>,
+    sources: HashMap<String, Vec<String>>,
+}
+
+impl<'a> ProgramNames<'a> {
+    /// Names for a trace with these modules.
+    pub fn new(modules: &'a [Module], symbols: &'a mut Symbols) -> Self {
+        Self { symbols, modules, frames: HashMap::new(), sources: HashMap::new() }
+    }
+}
+
+impl Names for ProgramNames<'_> {
+    fn frames(&mut self, site: Site) -> Vec<Frame> {
+        match self.frames.entry(site) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(new) => new.insert(self.symbols.lookup(self.modules, site)).clone(),
+        }
+    }
+
+    fn variable(&mut self, addr: u64) -> Option<String> {
+        self.symbols.data_symbol(self.modules, addr)
+    }
+
+    fn source_line(&mut self, file: &str, line: u32) -> Option<String> {
+        let lines = self.sources.entry(file.to_owned()).or_insert_with(|| {
+            let bytes = fs::read(file).unwrap_or_default();
+            String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
+        });
+        lines.get(usize::try_from(line).ok()?.checked_sub(1)?).cloned()
+    }
+}

@@ -1,0 +1,67 @@
+//! What the things are called that threads act on.
+
+use crate::Names;
+use std::collections::HashMap;
+use unsnarl_model::{ObjectIx, ObjectKind, Objects, Op, Trace};
+
+/// A name for each thing of a trace: the global variable that it is, or `lock#1` and `memory#3`
+/// in the order of appearance, which is the same in every replay where addresses are not.
+#[derive(Debug)]
+pub(crate) struct ObjectNames {
+    objects: Objects,
+    by_object: Vec<String>,
+    memory: HashMap<u64, String>,
+}
+
+impl ObjectNames {
+    pub(crate) fn of(trace: &Trace, names: &mut dyn Names) -> Self {
+        let objects = trace.objects();
+        let by_object = objects
+            .all
+            .iter()
+            .map(|o| names.variable(o.addr).unwrap_or_else(|| format!("{}#{}", o.kind.word(), o.nth)))
+            .collect();
+        let mut memory: HashMap<u64, String> = HashMap::new();
+        let mut unnamed = 0;
+        for event in trace.events.iter().filter(|e| e.op.object_kind() == Some(ObjectKind::Memory)) {
+            memory.entry(event.addr).or_insert_with(|| {
+                names.variable(event.addr).unwrap_or_else(|| {
+                    unnamed += 1;
+                    format!("memory#{unnamed}")
+                })
+            });
+        }
+        Self { objects, by_object, memory }
+    }
+
+    /// What the event of this number is on.
+    pub(crate) fn at(&self, trace: &Trace, event: usize) -> String {
+        if let Some(ObjectIx(ix)) = self.objects.at(event) {
+            return self.by_object[ix as usize].clone();
+        }
+        let addr = trace.events[event].addr;
+        self.memory.get(&addr).cloned().unwrap_or_else(|| format!("{addr:#x}"))
+    }
+
+    /// What is at an address at the end of the run, for an operation of this kind.
+    pub(crate) fn for_op(&self, op: Op, addr: u64) -> Option<String> {
+        let kind = op.object_kind()?;
+        self.last(|object| object.kind == kind && object.addr == addr)
+            .or_else(|| self.memory.get(&addr).cloned())
+    }
+
+    /// What is at an address at the end of the run.
+    pub(crate) fn by_addr(&self, addr: u64) -> Option<String> {
+        self.last(|object| object.addr == addr).or_else(|| self.memory.get(&addr).cloned())
+    }
+
+    /// The mutex at an address.
+    pub(crate) fn lock(&self, addr: u64) -> Option<String> {
+        self.for_op(Op::Lock, addr)
+    }
+
+    fn last(&self, fits: impl Fn(&unsnarl_model::Object) -> bool) -> Option<String> {
+        let ix = self.objects.all.iter().rposition(fits)?;
+        Some(self.by_object[ix].clone())
+    }
+}

@@ -1,0 +1,154 @@
+//! Memory accesses of instrumented code: the `__tsan_*` functions that compilers call.
+//!
+//! The plain ones return at once unless accesses are schedule points and several threads are alive:
+//! two instructions on the way. Atomic ones perform the operation, as the compiler expects.
+
+use crate::state::Runtime;
+use core::{
+    arch::naked_asm,
+    sync::atomic::{AtomicBool, Ordering},
+};
+use unsnarl_model::{Flags, Op, Order};
+
+/// Whether plain accesses are points now.
+static ON: AtomicBool = AtomicBool::new(false);
+/// Whether the plan has them as points at all.
+static WANTED: AtomicBool = AtomicBool::new(false);
+
+pub(crate) fn configure(all: bool) {
+    WANTED.store(all, Ordering::Relaxed);
+}
+
+/// Accesses matter only while somebody else could see them.
+pub(crate) fn several_threads(several: bool) {
+    ON.store(several && WANTED.load(Ordering::Relaxed), Ordering::Relaxed);
+}
+
+/// A plain access that is a point.
+#[inline]
+fn plain(op: Op, addr: usize, size: u32, pc: u64) {
+    let Some(runtime) = Runtime::enter() else { return };
+    runtime.turn(op, addr, pc);
+    // SAFETY: the program is about to access these bytes itself.
+    let value = unsafe { peek(addr, size) };
+    runtime.log_access(op, Flags::NONE, pc, (addr, size, Order::Relaxed), value);
+}
+
+/// Up to eight bytes at an address.
+#[inline]
+unsafe fn peek(addr: usize, size: u32) -> u64 {
+    // SAFETY: by the caller; unaligned is fine.
+    unsafe {
+        match size {
+            1 => u64::from((addr as *const u8).read_unaligned()),
+            2 => u64::from((addr as *const u16).read_unaligned()),
+            4 => u64::from((addr as *const u32).read_unaligned()),
+            0 | 3 | 5..=7 => (0..size as usize).fold(0, |v, at| v | u64::from(*((addr + at) as *const u8)) << (8 * at)),
+            _ => (addr as *const u64).read_unaligned(),
+        }
+    }
+}
+
+extern "C-unwind" fn read<const SIZE: u32>(addr: usize, pc: u64) {
+    plain(Op::Read, addr, SIZE, pc);
+}
+
+extern "C-unwind" fn write<const SIZE: u32>(addr: usize, pc: u64) {
+    plain(Op::Write, addr, SIZE, pc);
+}
+
+extern "C-unwind" fn read_write<const SIZE: u32>(addr: usize, pc: u64) {
+    plain(Op::Read, addr, SIZE, pc);
+    plain(Op::Write, addr, SIZE, pc);
+}
+
+extern "C-unwind" fn read_range(addr: usize, size: usize, pc: u64) {
+    range(Op::Read, addr, size, pc);
+}
+
+extern "C-unwind" fn write_range(addr: usize, size: usize, pc: u64) {
+    range(Op::Write, addr, size, pc);
+}
+
+/// An access to many bytes, also on behalf of `memcpy` and its kin.
+pub(crate) fn range(op: Op, addr: usize, size: usize, pc: u64) {
+    if size > 0 && ON.load(Ordering::Relaxed) {
+        plain(op, addr, u32::try_from(size).unwrap_or(u32::MAX), pc);
+    }
+}
+
+/// Defines plain-access entry points: exported names, and who handles them with the return address in
+/// the next free argument register.
+macro_rules! entries {
+    ($($register:literal $handler:path: $($name:ident)*;)*) => {
+        $($(
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name() {
+                naked_asm!(
+                    "cmp byte ptr [rip + {on}], 0",
+                    "jne 2f",
+                    "ret",
+                    "2:",
+                    concat!("mov ", $register, ", [rsp]"),
+                    "jmp {handler}",
+                    on = sym ON,
+                    handler = sym $handler,
+                )
+            }
+        )*)*
+    };
+}
+
+entries! {
+    "rsi" read::<1>: __tsan_read1 __tsan_volatile_read1;
+    "rsi" read::<2>: __tsan_read2 __tsan_unaligned_read2 __tsan_volatile_read2 __tsan_unaligned_volatile_read2;
+    "rsi" read::<4>: __tsan_read4 __tsan_unaligned_read4 __tsan_volatile_read4 __tsan_unaligned_volatile_read4;
+    "rsi" read::<8>: __tsan_read8 __tsan_unaligned_read8 __tsan_volatile_read8 __tsan_unaligned_volatile_read8 __tsan_vptr_read;
+    "rsi" read::<16>: __tsan_read16 __tsan_unaligned_read16 __tsan_volatile_read16 __tsan_unaligned_volatile_read16;
+    "rsi" write::<1>: __tsan_write1 __tsan_volatile_write1;
+    "rsi" write::<2>: __tsan_write2 __tsan_unaligned_write2 __tsan_volatile_write2 __tsan_unaligned_volatile_write2;
+    "rsi" write::<4>: __tsan_write4 __tsan_unaligned_write4 __tsan_volatile_write4 __tsan_unaligned_volatile_write4;
+    "rsi" write::<8>: __tsan_write8 __tsan_unaligned_write8 __tsan_volatile_write8 __tsan_unaligned_volatile_write8;
+    "rdx" write_pointer: __tsan_vptr_update;
+    "rsi" write::<16>: __tsan_write16 __tsan_unaligned_write16 __tsan_volatile_write16 __tsan_unaligned_volatile_write16;
+    "rsi" read_write::<1>: __tsan_read_write1;
+    "rsi" read_write::<2>: __tsan_read_write2 __tsan_unaligned_read_write2;
+    "rsi" read_write::<4>: __tsan_read_write4 __tsan_unaligned_read_write4;
+    "rsi" read_write::<8>: __tsan_read_write8 __tsan_unaligned_read_write8;
+    "rsi" read_write::<16>: __tsan_read_write16 __tsan_unaligned_read_write16;
+    "rdx" read_range: __tsan_read_range;
+    "rdx" write_range: __tsan_write_range;
+}
+
+extern "C-unwind" fn write_pointer(addr: usize, _new: usize, pc: u64) {
+    plain(Op::Write, addr, 8, pc);
+}
+
+/// Entry points that need do nothing here: call stacks come from unwinding, and what the annotations
+/// tell TSan is modelled.
+macro_rules! nothing {
+    ($($name:ident)*) => {
+        $(
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name() {
+                naked_asm!("xor eax, eax", "ret")
+            }
+        )*
+    };
+}
+
+nothing! {
+    __tsan_init __tsan_func_entry __tsan_func_exit __tsan_ignore_thread_begin __tsan_ignore_thread_end
+    __tsan_acquire __tsan_release __tsan_mutex_create __tsan_mutex_destroy __tsan_mutex_pre_lock
+    __tsan_mutex_post_lock __tsan_mutex_pre_unlock __tsan_mutex_post_unlock __tsan_mutex_pre_signal
+    __tsan_mutex_post_signal __tsan_mutex_pre_divert __tsan_mutex_post_divert __tsan_get_current_fiber
+    __tsan_create_fiber __tsan_destroy_fiber __tsan_switch_to_fiber __tsan_set_fiber_name
+    __tsan_external_register_tag __tsan_external_assign_tag __tsan_external_read __tsan_external_write
+    AnnotateHappensBefore AnnotateHappensAfter AnnotateIgnoreReadsBegin AnnotateIgnoreReadsEnd
+    AnnotateIgnoreWritesBegin AnnotateIgnoreWritesEnd AnnotateIgnoreSyncBegin AnnotateIgnoreSyncEnd
+    AnnotateRWLockCreate AnnotateRWLockDestroy AnnotateRWLockAcquired AnnotateRWLockReleased
+    AnnotateBenignRace AnnotateBenignRaceSized AnnotateNewMemory AnnotateThreadName AnnotateFlushState
+    AnnotateEnableRaceDetection WTFAnnotateHappensBefore WTFAnnotateHappensAfter
+}

@@ -1,0 +1,170 @@
+//! Ends of a run that the runtime brings about or sees coming.
+
+use crate::{fiber::Backend, gate::Gate, log, state::Runtime, state::State, sys};
+use core::{
+    arch::asm,
+    ffi::CStr,
+    fmt::{self, Write},
+};
+use unsnarl_model::ThreadIx;
+use unsnarl_sched::Diverged;
+use unsnarl_wire::{End, EndKind};
+
+/// The status of a process that the runtime ended; the controller looks at the shared memory instead.
+const STATUS: i32 = 96;
+
+/// Nobody can go on, or some never will.
+#[cold]
+pub(crate) fn deadlock(state: &State, why: &str) -> ! {
+    conclude(state, EndKind::Deadlock, why);
+    let current = state.current;
+    for thread in &state.threads {
+        if thread.ended {
+            continue;
+        }
+        let row = state.log.thread(thread.ix);
+        row.blocked = u32::from(!state.ready.contains(thread.ix) && thread.pending.gate != Gate::Open);
+        row.op = thread.pending.op as u32;
+        (row.pc, row.addr) = (thread.pending.pc, thread.pending.addr);
+        row.holder = state.holder(thread.ix).map_or(u64::MAX, |t| t.0.into());
+        let registers = if thread.ix == current { here() } else { thread.fiber.registers() };
+        state.log.stack(thread.ix, registers, thread.stack_top);
+    }
+    sys::exit(STATUS)
+}
+
+/// Threads run, and nothing changes.
+#[cold]
+pub(crate) fn livelock(state: &State) -> ! {
+    conclude(state, EndKind::Livelock, "");
+    let text = Text(&mut state.log.header().end, 0);
+    describe(text, format_args!("nothing has changed during the last {} operations", state.idle - 1));
+    leave_with_stack(state)
+}
+
+/// There is no room for another event.
+#[cold]
+pub(crate) fn full(state: &State) -> ! {
+    conclude(state, EndKind::Full, "");
+    leave_with_stack(state)
+}
+
+/// The plan says nothing of what comes now.
+#[cold]
+pub(crate) fn plan_end(state: &State) -> ! {
+    conclude(state, EndKind::PlanEnd, "");
+    leave_with_stack(state)
+}
+
+/// The plan cannot be followed.
+#[cold]
+pub(crate) fn diverged(state: &State, diverged: Diverged) -> ! {
+    conclude(state, EndKind::Diverged, "");
+    let end = &mut state.log.header().end;
+    end.diverged_point = diverged.point;
+    end.diverged_thread = diverged.expected.0.into();
+    if let (Some(thread), true) = (diverged.thread, diverged.runnable) {
+        let pending = &state.threads[thread.index()].pending;
+        end.diverged_op = pending.op as u32 + 1;
+        end.pc = pending.pc;
+    }
+    sys::exit(STATUS)
+}
+
+/// This program cannot be controlled.
+#[cold]
+pub(crate) fn refuse(why: &str) -> ! {
+    match Runtime::interrupted() {
+        Some(runtime) => conclude(&runtime.state, EndKind::Refused, why),
+        None => {
+            sys::complain(b"unsnarl: ");
+            sys::complain(why.as_bytes());
+            sys::complain(b"\n");
+        }
+    }
+    sys::exit(STATUS)
+}
+
+/// A function that every glibc has is not there.
+#[cold]
+pub(crate) fn missing(name: &CStr) -> ! {
+    sys::complain(b"unsnarl: the C library lacks ");
+    sys::complain(name.to_bytes());
+    sys::complain(b"; only glibc 2.34 and later is supported\n");
+    refuse("the C library is not a glibc of version 2.34 or later")
+}
+
+/// The runtime itself failed.
+#[cold]
+pub(crate) fn internal(info: &core::panic::PanicInfo<'_>) -> ! {
+    struct Stderr;
+    impl Write for Stderr {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            sys::complain(text.as_bytes());
+            Ok(())
+        }
+    }
+    let _ = writeln!(Stderr, "unsnarl: internal error in the runtime: {info}");
+    if let Some(runtime) = Runtime::interrupted() {
+        conclude(&runtime.state, EndKind::Internal, "");
+        describe(Text(&mut runtime.state.log.header().end, 0), format_args!("{info}"));
+    }
+    sys::exit(STATUS)
+}
+
+/// Writes down the kind of end and a message.
+pub(crate) fn conclude(state: &State, kind: EndKind, message: &str) {
+    let end = &mut state.log.header().end;
+    end.kind = kind;
+    end.thread = state.current.0.into();
+    end.pc = state.threads[state.current.index()].pending.pc;
+    set_message(end, message.as_bytes());
+}
+
+/// The program's last words.
+pub(crate) fn set_message(end: &mut End, message: &[u8]) {
+    log::copy(&mut end.message, message);
+    end.message_len = message.len().min(end.message.len() - 1) as u32;
+}
+
+fn leave_with_stack(state: &State) -> ! {
+    let me = &state.threads[state.current.index()];
+    state.log.stack(state.current, here(), me.stack_top);
+    sys::exit(STATUS)
+}
+
+/// Text written into the message of the end.
+pub(crate) struct Text<'a>(pub(crate) &'a mut End, pub(crate) usize);
+
+impl Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = &mut self.0.message[self.1..];
+        let len = text.len().min(room.len());
+        room[..len].copy_from_slice(&text.as_bytes()[..len]);
+        self.1 += len;
+        self.0.message_len = self.1 as u32;
+        Ok(())
+    }
+}
+
+pub(crate) fn describe(mut text: Text<'_>, message: fmt::Arguments<'_>) {
+    let _ = text.write_fmt(message);
+}
+
+/// rip, rsp, rbp, rbx, r12 to r15, here.
+#[inline(always)]
+pub(crate) fn here() -> [u64; 8] {
+    let mut r = [0u64; 8];
+    // SAFETY: reads registers only.
+    unsafe {
+        asm!("lea {0}, [rip]", "mov [{1}], {0}", "mov [{1} + 8], rsp", "mov [{1} + 16], rbp", "mov [{1} + 24], rbx",
+            "mov [{1} + 32], r12", "mov [{1} + 40], r13", "mov [{1} + 48], r14", "mov [{1} + 56], r15",
+            out(reg) _, in(reg) r.as_mut_ptr(), options(nostack));
+    }
+    r
+}
+
+/// Whose doing it is, for messages made in signal handlers.
+pub(crate) fn current() -> Option<ThreadIx> {
+    Runtime::interrupted().map(|r| r.state.current)
+}

@@ -1,0 +1,132 @@
+//! What a thread waits for: a condition over the state of synchronisation objects.
+
+use crate::{
+    hooks::{mutex::Mutex, rwlock::RwLock},
+    state::State,
+};
+use unsnarl_model::ThreadIx;
+
+/// What must hold for a thread's next operation to be possible.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Gate {
+    /// Nothing.
+    Open,
+    /// Time must pass.
+    Sleep,
+    /// The mutex is free.
+    Mutex(*const Mutex),
+    /// The spin lock is free.
+    Spin(*const i32),
+    /// The lock can be taken for reading.
+    Read(*const RwLock),
+    /// The lock can be taken for writing.
+    Write(*const RwLock),
+    /// A wake-up came, and the mutex is free.
+    Cond(usize, *const Mutex),
+    /// The count is not zero.
+    Semaphore(*const u32),
+    /// The thread ended.
+    Join(ThreadIx),
+    /// The barrier's round is complete (the gate is opened from outside).
+    Barrier(usize),
+    /// Nobody runs the routine.
+    Once(*const i32),
+    /// Nobody runs the initialiser.
+    Guard(*const u8),
+    /// A wake-up came.
+    Futex(usize, u32),
+}
+
+/// Whether a thread can go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chance {
+    /// Now.
+    Ready,
+    /// Only by time passing, or for no reason.
+    Late,
+    /// Not at all.
+    Blocked,
+}
+
+impl Gate {
+    /// Whether a change of the object at `addr` can open or close the gate.
+    pub(crate) fn depends_on(self, addr: usize) -> bool {
+        match self {
+            Self::Open | Self::Sleep | Self::Join(_) => false,
+            Self::Mutex(m) => m as usize == addr,
+            Self::Spin(word) | Self::Once(word) => word as usize == addr,
+            Self::Read(lock) | Self::Write(lock) => lock as usize == addr,
+            Self::Cond(cond, mutex) => cond == addr || mutex as usize == addr,
+            Self::Semaphore(count) => count as usize == addr,
+            Self::Barrier(barrier) => barrier == addr,
+            Self::Guard(guard) => guard as usize == addr,
+            Self::Futex(word, _) => word == addr,
+        }
+    }
+
+    /// Whether the C library opens it without telling: when an exception leaves the routine.
+    pub(crate) fn is_polled(self) -> bool {
+        matches!(self, Self::Once(_) | Self::Guard(_))
+    }
+}
+
+impl State {
+    /// Whether the thread's next operation is possible now, late, or not at all.
+    pub(crate) fn chance(&self, thread: ThreadIx) -> Chance {
+        let t = &self.threads[thread.index()];
+        let pending = &t.pending;
+        let timed = pending.deadline != u64::MAX;
+        let late = if timed { Chance::Late } else { Chance::Blocked };
+        let cancelled = pending.cancellable && t.cancel.is_due();
+        let choose = |open: bool| if open || cancelled { Chance::Ready } else { late };
+        // SAFETY: objects that threads wait for are alive as long as they are waited for; a program
+        // that breaks this rule breaks here as it would break in the C library.
+        unsafe {
+            match pending.gate {
+                Gate::Open => Chance::Ready,
+                Gate::Sleep => choose(false),
+                Gate::Mutex(m) => choose((*m).lets_in(t)),
+                Gate::Spin(word) => choose(*word == 1),
+                Gate::Read(lock) => choose((*lock).lets_read(self, thread)),
+                Gate::Write(lock) => choose((*lock).lets_write()),
+                Gate::Cond(cond, mutex) => {
+                    // Whatever ends the wait, the mutex must be had again.
+                    if !(*mutex).lets_in(t) {
+                        Chance::Blocked
+                    } else if cancelled || t.granted.is_some() || self.queues.has_wake_up(cond, t.arrival) {
+                        Chance::Ready
+                    } else if timed || self.spurious {
+                        Chance::Late
+                    } else {
+                        Chance::Blocked
+                    }
+                }
+                Gate::Semaphore(count) => choose(*count > 0),
+                Gate::Join(target) => choose(self.threads[target.index()].ended),
+                Gate::Barrier(_) => Chance::Blocked,
+                Gate::Once(word) => choose(*word & 1 == 0),
+                Gate::Guard(guard) => choose(*guard.add(1) == 0),
+                Gate::Futex(word, _) => choose(t.granted.is_some() || self.queues.has_wake_up(word, t.arrival)),
+            }
+        }
+    }
+
+    /// Who would have to act for the thread to go on, where that is one thread.
+    pub(crate) fn holder(&self, thread: ThreadIx) -> Option<ThreadIx> {
+        // SAFETY: as in `chance`.
+        unsafe {
+            match self.threads[thread.index()].pending.gate {
+                Gate::Mutex(m) | Gate::Cond(_, m) => self.by_tid((*m).owner()),
+                Gate::Spin(word) => self.by_tid((*word).unsigned_abs()),
+                Gate::Read(lock) | Gate::Write(lock) => self.by_tid((*lock).writer()),
+                Gate::Join(target) => Some(target),
+                _ => None,
+            }
+        }
+    }
+
+    fn by_tid(&self, tid: u32) -> Option<ThreadIx> {
+        let ix = tid.checked_sub(self.threads[0].tid)?;
+        self.threads.get(ix as usize).map(|t| t.ix)
+    }
+}

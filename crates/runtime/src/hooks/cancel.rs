@@ -1,0 +1,82 @@
+//! Cancellation. A request takes effect at the thread's next cancellation point, where it leaves by the
+//! real `pthread_exit`, which runs the cleanup handlers. Asynchronous cancellation takes effect there too,
+//! or when the thread asks for it.
+
+use crate::{real::real, state::Runtime};
+use core::ffi::c_void;
+use unsnarl_model::{Flags, Op};
+
+mod next {
+    use super::*;
+    real! { fn pthread_exit(result: *mut c_void) -> !; }
+}
+
+const PTHREAD_CANCEL_ENABLE: i32 = 0;
+const PTHREAD_CANCEL_DISABLE: i32 = 1;
+const PTHREAD_CANCEL_DEFERRED: i32 = 0;
+const PTHREAD_CANCEL_ASYNCHRONOUS: i32 = 1;
+
+/// What a cancelled thread's join gets.
+const CANCELED: *mut c_void = usize::MAX as *mut c_void;
+
+/// The running thread leaves, unwinding its stack.
+pub(super) extern "C-unwind" fn exit_cancelled() -> ! {
+    if let Some(runtime) = Runtime::enter() {
+        let me = runtime.state.me();
+        me.result = CANCELED;
+        // Cleanup handlers and destructors are not interrupted again.
+        me.cancel.disabled = true;
+    }
+    // SAFETY: called from hooks, on the thread's own stack.
+    unsafe { next::pthread_exit(CANCELED) }
+}
+
+/// Acts on a request that is due, by an event of its own.
+pub(super) extern "C-unwind" fn test(runtime: &'static mut Runtime, pc: u64) {
+    if runtime.state.me().cancel.is_due() {
+        runtime.turn(Op::Cancelled, 0, pc);
+        runtime.log(Op::Cancelled, Flags::CANCELLED, pc, 0, 0);
+        exit_cancelled()
+    }
+}
+
+hooks! {
+    fn pthread_cancel(handle: usize) -> i32, |runtime, pc| {
+        runtime.turn(Op::Cancel, 0, pc);
+        let state = &mut runtime.state;
+        let Some(target) = state.by_handle(handle) else {
+            runtime.log(Op::Cancel, Flags::FAILED, pc, 0, u64::MAX);
+            return libc::ESRCH;
+        };
+        state.thread(target).cancel.requested = true;
+        if state.waiting.contains(target) {
+            state.reclassify(target);
+        }
+        let itself = target == state.current && state.me().cancel.asynchronous;
+        runtime.log(Op::Cancel, Flags::NONE, pc, 0, target.0.into());
+        if itself { test(runtime, pc) }
+        0
+    }
+
+    fn pthread_testcancel() -> (), |runtime, pc| {
+        test(runtime, pc)
+    }
+
+    fn pthread_setcancelstate(state: i32, old: *mut i32) -> i32, |runtime, pc| {
+        if state != PTHREAD_CANCEL_ENABLE && state != PTHREAD_CANCEL_DISABLE { return libc::EINVAL }
+        let cancel = &mut runtime.state.me().cancel;
+        if !old.is_null() { *old = i32::from(cancel.disabled) }
+        cancel.disabled = state == PTHREAD_CANCEL_DISABLE;
+        if cancel.asynchronous { test(runtime, pc) }
+        0
+    }
+
+    fn pthread_setcanceltype(kind: i32, old: *mut i32) -> i32, |runtime, pc| {
+        if kind != PTHREAD_CANCEL_DEFERRED && kind != PTHREAD_CANCEL_ASYNCHRONOUS { return libc::EINVAL }
+        let cancel = &mut runtime.state.me().cancel;
+        if !old.is_null() { *old = i32::from(cancel.asynchronous) }
+        cancel.asynchronous = kind == PTHREAD_CANCEL_ASYNCHRONOUS;
+        if cancel.asynchronous { test(runtime, pc) }
+        0
+    }
+}

@@ -1,0 +1,161 @@
+//! Condition variables. Who is woken by a signal is decided by who is scheduled; see [`crate::queue`].
+
+use super::{
+    cancel::exit_cancelled,
+    mutex::{self, Mutex, deadline},
+};
+use crate::{gate::Gate, state::Runtime, thread::Pending, turn::Turn};
+use unsnarl_model::{Flags, Misuse, Op};
+
+/// Our own use of glibc's 48 bytes; all zeros is a fresh one, and the clock is where `init` puts it.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Cond {
+    destroyed: u64,
+    unused: [u32; 7],
+    flags: u32,
+}
+
+const MONOTONIC: u32 = 2;
+
+impl Cond {
+    const fn clock(&self) -> i32 {
+        if self.flags & MONOTONIC != 0 { libc::CLOCK_MONOTONIC } else { libc::CLOCK_REALTIME }
+    }
+}
+
+/// Releases the mutex, waits, takes the mutex again. The second figure: whether the thread was cancelled.
+unsafe fn wait(runtime: &mut Runtime, cond: *mut Cond, mutex: *mut Mutex, pc: u64, deadline: u64) -> (i32, bool) {
+    let object = cond as usize;
+    runtime.turn(Op::CondWait, object, pc);
+    let state = &mut runtime.state;
+    // SAFETY: the program's objects.
+    let (owner, destroyed) = unsafe { ((*mutex).owner(), (*cond).destroyed) };
+    if destroyed != 0 {
+        state.warn(Misuse::UseDestroyed, pc, object, "");
+    }
+    if owner != state.me().tid {
+        state.warn(Misuse::WaitUnlocked, pc, mutex as usize, "");
+    }
+    // SAFETY: the program's mutex.
+    unsafe { mutex::release(state, mutex) };
+    let arrival = state.queues.arrive();
+    let me = state.me();
+    me.arrival = arrival;
+    me.granted = None;
+    runtime.log(Op::CondWait, Flags::NONE, pc, object, mutex as u64);
+
+    let gate = Gate::Cond(object, mutex);
+    let turn =
+        runtime.wait_turn(Pending { op: Op::CondWake, pc, addr: object as u64, gate, deadline, cancellable: true });
+    let state = &mut runtime.state;
+    let waker = match (turn, state.me().granted.take()) {
+        (Turn::Go, Some(event)) => Some(event),
+        (Turn::Go, None) => state.queues.take(object, arrival),
+        _ => None,
+    };
+    // Others may have counted on the wake-up that was taken.
+    state.changed(object);
+    // SAFETY: the gate let us in, so the mutex is free.
+    let error = unsafe { mutex::acquire(state, mutex) };
+    runtime.log(Op::CondWake, turn.flags(), pc, object, waker.unwrap_or(u64::MAX));
+    (if turn == Turn::TimedOut { libc::ETIMEDOUT } else { error }, turn == Turn::Cancelled)
+}
+
+/// Lets one or all of the waiters go on.
+unsafe fn wake(runtime: &mut Runtime, cond: *mut Cond, pc: u64, all: bool) -> i32 {
+    let object = cond as usize;
+    let op = if all { Op::Broadcast } else { Op::Signal };
+    runtime.turn(op, object, pc);
+    let state = &mut runtime.state;
+    // SAFETY: the program's object.
+    if unsafe { (*cond).destroyed } != 0 {
+        state.warn(Misuse::UseDestroyed, pc, object, "");
+    }
+    let event = state.log.count();
+    let here = |gate: &Gate| matches!(gate, Gate::Cond(other, _) if *other == object);
+    let mut unserved = 0u64;
+    let mut n = 0;
+    while let Some(thread) = state.waiting.nth(n) {
+        n += 1;
+        let waiter = state.thread(thread);
+        if here(&waiter.pending.gate) && waiter.granted.is_none() {
+            unserved += 1;
+            if all {
+                waiter.granted = Some(event);
+            }
+        }
+    }
+    let woken = if all {
+        // Everyone has a wake-up of their own now.
+        while state.queues.take(object, 0).is_some() {}
+        unserved
+    } else if unserved > state.queues.pending(object) as u64 {
+        state.queues.signal(object, event);
+        1
+    } else {
+        0
+    };
+    state.changed(object);
+    runtime.log(op, Flags::NONE, pc, object, woken);
+    0
+}
+
+type Attr = libc::pthread_condattr_t;
+type Time = libc::timespec;
+
+hooks! {
+    fn pthread_cond_init(cond: *mut Cond, attr: *const Attr) -> i32, |runtime, pc| {
+        runtime.turn(Op::CondInit, cond as usize, pc);
+        let error = real::pthread_cond_init(cond, attr);
+        runtime.log(Op::CondInit, Flags::NONE, pc, cond as usize, 0);
+        error
+    }
+
+    fn pthread_cond_destroy(cond: *mut Cond) -> i32, |runtime, pc| {
+        runtime.turn(Op::CondDestroy, cond as usize, pc);
+        let state = &mut runtime.state;
+        let object = cond as usize;
+        // Those who were woken may still be on their way out: that is allowed.
+        let mut waiters = state.waiters(|gate| matches!(gate, Gate::Cond(other, _) if *other == object));
+        let busy = waiters.any(|w| {
+            let waiter = &state.threads[w.index()];
+            waiter.granted.is_none() && !state.queues.has_wake_up(object, waiter.arrival)
+        });
+        drop(waiters);
+        if busy {
+            state.warn(Misuse::DestroyBusy, pc, object, "");
+        }
+        (*cond).destroyed = u64::MAX;
+        runtime.log(Op::CondDestroy, Flags::NONE, pc, object, 0);
+        0
+    }
+
+    fn pthread_cond_wait(cond: *mut Cond, mutex: *mut Mutex) -> i32, |runtime, pc| {
+        let (error, cancelled) = wait(runtime, cond, mutex, pc, u64::MAX);
+        if cancelled { exit_cancelled() }
+        error
+    }
+
+    fn pthread_cond_timedwait(cond: *mut Cond, mutex: *mut Mutex, at: *const Time) -> i32, |runtime, pc| {
+        let Some(deadline) = deadline(&runtime.state.clock, (*cond).clock(), at) else { return libc::EINVAL };
+        let (error, cancelled) = wait(runtime, cond, mutex, pc, deadline);
+        if cancelled { exit_cancelled() }
+        error
+    }
+
+    fn pthread_cond_clockwait(cond: *mut Cond, mutex: *mut Mutex, clock: i32, at: *const Time) -> i32, |runtime, pc| {
+        let Some(deadline) = deadline(&runtime.state.clock, clock, at) else { return libc::EINVAL };
+        let (error, cancelled) = wait(runtime, cond, mutex, pc, deadline);
+        if cancelled { exit_cancelled() }
+        error
+    }
+
+    fn pthread_cond_signal(cond: *mut Cond) -> i32, |runtime, pc| {
+        wake(runtime, cond, pc, false)
+    }
+
+    fn pthread_cond_broadcast(cond: *mut Cond) -> i32, |runtime, pc| {
+        wake(runtime, cond, pc, true)
+    }
+}

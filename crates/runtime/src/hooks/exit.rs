@@ -1,0 +1,64 @@
+//! The end of the program: by itself, or by a failed assertion; and its children.
+
+use crate::{end, init, log::c_bytes, state::Runtime};
+use core::ffi::c_char;
+use unsnarl_model::Misuse;
+use unsnarl_wire::EndKind;
+
+fn failed(runtime: &Runtime, what: core::fmt::Arguments<'_>) {
+    end::conclude(&runtime.state, EndKind::Assertion, "");
+    end::describe(end::Text(&mut runtime.state.log.header().end, 0), what);
+}
+
+fn text(c: *const c_char) -> &'static str {
+    core::str::from_utf8(c_bytes(c)).unwrap_or("?")
+}
+
+hooks! {
+    fn _exit(status: i32) -> !, |runtime, pc| {
+        init::exiting(status, pc);
+        real::_exit(status)
+    }
+
+    fn _Exit(status: i32) -> !, |runtime, pc| {
+        init::exiting(status, pc);
+        real::_Exit(status)
+    }
+
+    fn quick_exit(status: i32) -> !, |runtime, pc| {
+        init::exiting(status, pc);
+        real::quick_exit(status)
+    }
+
+    fn __assert_fail(expression: *const c_char, file: *const c_char, line: u32, function: *const c_char) -> !, |runtime, pc| {
+        failed(runtime, format_args!("Assertion `{}' failed.", text(expression)));
+        real::__assert_fail(expression, file, line, function)
+    }
+
+    fn __assert_perror_fail(error: i32, file: *const c_char, line: u32, function: *const c_char) -> !, |runtime, pc| {
+        failed(runtime, format_args!("Unexpected error {error}."));
+        real::__assert_perror_fail(error, file, line, function)
+    }
+
+    fn __assert(expression: *const c_char, file: *const c_char, line: i32) -> !, |runtime, pc| {
+        failed(runtime, format_args!("Assertion `{}' failed.", text(expression)));
+        real::__assert(expression, file, line)
+    }
+
+    fn fork() -> i32, |runtime, pc| {
+        runtime.state.warn(Misuse::NotModelled, pc, 0, "fork: the child runs without control");
+        let child = real::fork();
+        if child == 0 { Runtime::abandon() }
+        child
+    }
+
+    fn dlopen(path: *const c_char, flags: i32) -> *mut core::ffi::c_void, |runtime, pc| {
+        // The loader holds a lock of its own while constructors run: nobody else may run meanwhile.
+        runtime.state.undivided += 1;
+        let handle = real::dlopen(path, flags);
+        runtime.state.undivided -= 1;
+        let state = &mut runtime.state;
+        state.modules.refresh(&state.log);
+        handle
+    }
+}

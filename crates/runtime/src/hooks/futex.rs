@@ -1,0 +1,263 @@
+//! `syscall`: futexes (which Rust's standard library and C++'s atomic waits are made of) and the few other
+//! calls that must not reach the kernel.
+
+use crate::{
+    clock::duration,
+    gate::Gate,
+    state::{Runtime, State},
+    sys,
+    thread::Pending,
+    turn::Turn,
+};
+use core::arch::naked_asm;
+use unsnarl_model::{Flags, Misuse, Op};
+
+/// `long syscall(long number, ...)`: the number and up to six arguments, the last on the stack. The
+/// return address becomes one more, behind it.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn syscall() {
+    naked_asm!(
+        ".cfi_startproc",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "push [rsp + 8]",
+        ".cfi_adjust_cfa_offset 8",
+        "push [rsp + 24]",
+        ".cfi_adjust_cfa_offset 8",
+        "call {}",
+        "add rsp, 24",
+        ".cfi_adjust_cfa_offset -24",
+        "ret",
+        ".cfi_endproc",
+        sym call
+    )
+}
+
+#[allow(clippy::too_many_arguments, reason = "the C function's")]
+unsafe extern "C-unwind" fn call(
+    number: i64,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+    pc: u64,
+) -> isize {
+    let arguments = [a, b, c, d, e, f];
+    // SAFETY: the program's call, passed on or stood in for.
+    let result = unsafe {
+        match Runtime::enter() {
+            None => sys::call(number, arguments),
+            Some(runtime) => match number {
+                libc::SYS_futex => futex(runtime, arguments, pc),
+                libc::SYS_gettid => runtime.state.me().tid as isize,
+                libc::SYS_sched_yield => {
+                    runtime.turn(Op::Yield, 0, pc);
+                    runtime.log(Op::Yield, Flags::NONE, pc, 0, 0);
+                    0
+                }
+                libc::SYS_getrandom => {
+                    runtime.state.entropy.fill(core::slice::from_raw_parts_mut(a as *mut u8, b));
+                    b as isize
+                }
+                libc::SYS_clock_gettime => {
+                    *(b as *mut libc::timespec) = crate::clock::timespec(runtime.state.clock.look(a as i32));
+                    0
+                }
+                libc::SYS_nanosleep => super::time::sleep_for(runtime, a as *const libc::timespec, pc) as isize,
+                _ => sys::call(number, arguments),
+            },
+        }
+    };
+    if (-4095..0).contains(&result) {
+        sys::set_errno(-result as i32);
+        return -1;
+    }
+    result
+}
+
+const ANY: u32 = u32::MAX;
+
+/// The kernel's answer: negative for errors.
+unsafe fn futex(runtime: &mut Runtime, [word, op, value, timeout, second, third]: [usize; 6], pc: u64) -> isize {
+    let realtime = op as i32 & libc::FUTEX_CLOCK_REALTIME != 0;
+    let command = op as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+    // SAFETY: the program's words and times.
+    unsafe {
+        match command {
+            libc::FUTEX_WAIT | libc::FUTEX_WAIT_BITSET => {
+                let timeout = timeout as *const libc::timespec;
+                let clock = &runtime.state.clock;
+                let deadline = if timeout.is_null() {
+                    Some(u64::MAX)
+                } else if command == libc::FUTEX_WAIT {
+                    duration(&*timeout).map(|span| clock.after(span))
+                } else {
+                    let id = if realtime { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
+                    clock.deadline(id, &*timeout)
+                };
+                let Some(deadline) = deadline else { return -libc::EINVAL as isize };
+                let bits = if command == libc::FUTEX_WAIT { ANY } else { third as u32 };
+                wait(runtime, word, value as u32, bits, deadline, pc)
+            }
+            libc::FUTEX_WAKE => wake(runtime, word, value, ANY, pc),
+            libc::FUTEX_WAKE_BITSET => wake(runtime, word, value, third as u32, pc),
+            libc::FUTEX_REQUEUE => requeue(runtime, word, value, timeout, second, None, pc),
+            libc::FUTEX_CMP_REQUEUE => requeue(runtime, word, value, timeout, second, Some(third as u32), pc),
+            libc::FUTEX_WAKE_OP => {
+                let woken = wake(runtime, word, value, ANY, pc);
+                let old = modify(second as *mut u32, third as u32);
+                woken + if compare(old, third as u32) { wake(runtime, second, timeout, ANY, pc) } else { 0 }
+            }
+            _ => {
+                runtime.state.warn(Misuse::NotModelled, pc, word, "a priority-inheriting futex");
+                -libc::ENOSYS as isize
+            }
+        }
+    }
+}
+
+unsafe fn wait(runtime: &mut Runtime, word: usize, expected: u32, bits: u32, deadline: u64, pc: u64) -> isize {
+    runtime.turn(Op::FutexWait, word, pc);
+    // SAFETY: the program's word.
+    let found = unsafe { (word as *const u32).read_volatile() };
+    if found != expected {
+        runtime.log(Op::FutexWait, Flags::FAILED, pc, word, found.into());
+        return -libc::EAGAIN as isize;
+    }
+    let state = &mut runtime.state;
+    let arrival = state.queues.arrive();
+    let me = state.me();
+    me.arrival = arrival;
+    me.granted = None;
+    runtime.log(Op::FutexWait, Flags::NONE, pc, word, found.into());
+
+    let gate = Gate::Futex(word, bits);
+    let pending = Pending { op: Op::FutexWoken, pc, addr: word as u64, gate, deadline, cancellable: false };
+    let turn = runtime.wait_turn(pending);
+    let state = &mut runtime.state;
+    let me = state.me();
+    // A requeue may have moved the wait.
+    let Gate::Futex(word, _) = me.pending.gate else { return 0 };
+    let arrival = me.arrival;
+    let waker = match (turn, me.granted.take()) {
+        (Turn::Go, Some(event)) => Some(event),
+        (Turn::Go, None) => state.queues.take(word, arrival),
+        _ => None,
+    };
+    state.changed(word);
+    runtime.log(Op::FutexWoken, turn.flags(), pc, word, waker.unwrap_or(u64::MAX));
+    if turn == Turn::TimedOut { -libc::ETIMEDOUT as isize } else { 0 }
+}
+
+/// Threads that wait at the word without a wake-up of their own, longest first.
+fn waiters(state: &State, word: usize) -> impl Iterator<Item = unsnarl_model::ThreadIx> {
+    let mut found: alloc::vec::Vec<_> = state
+        .waiters(|gate| matches!(gate, Gate::Futex(other, _) if *other == word))
+        .filter(|w| state.threads[w.index()].granted.is_none())
+        .collect();
+    found.sort_by_key(|w| state.threads[w.index()].arrival);
+    found.into_iter()
+}
+
+/// Lets up to `count` waiters go on. Any of them may be the ones, unless bits tell them apart.
+unsafe fn wake(runtime: &mut Runtime, word: usize, count: usize, bits: u32, pc: u64) -> isize {
+    runtime.turn(Op::FutexWake, word, pc);
+    let state = &mut runtime.state;
+    let event = state.log.count();
+    let wants = |state: &State, thread: unsnarl_model::ThreadIx| match state.threads[thread.index()].pending.gate {
+        Gate::Futex(_, wanted) => wanted,
+        _ => 0,
+    };
+    let waiting: alloc::vec::Vec<_> = waiters(state, word).collect();
+    let told_apart = bits != ANY || waiting.iter().any(|&w| wants(state, w) != ANY);
+    let mut woken = 0;
+    if told_apart {
+        let chosen = waiting.iter().filter(|&&w| wants(state, w) & bits != 0).take(count);
+        for &thread in chosen.collect::<alloc::vec::Vec<_>>() {
+            state.thread(thread).granted = Some(event);
+            woken += 1;
+        }
+    } else {
+        let unserved = waiting.len() - state.queues.pending(word).min(waiting.len());
+        for _ in 0..unserved.min(count) {
+            state.queues.signal(word, event);
+            woken += 1;
+        }
+    }
+    state.changed(word);
+    runtime.log(Op::FutexWake, if woken == 0 { Flags::FAILED } else { Flags::NONE }, pc, word, woken as u64);
+    woken
+}
+
+/// Wakes some, moves others to another word.
+unsafe fn requeue(
+    runtime: &mut Runtime,
+    word: usize,
+    wake: usize,
+    limit: usize,
+    target: usize,
+    expected: Option<u32>,
+    pc: u64,
+) -> isize {
+    runtime.turn(Op::FutexRequeue, word, pc);
+    // SAFETY: the program's word.
+    if expected.is_some_and(|expected| unsafe { (word as *const u32).read_volatile() } != expected) {
+        runtime.log(Op::FutexRequeue, Flags::FAILED, pc, word, 0);
+        return -libc::EAGAIN as isize;
+    }
+    let state = &mut runtime.state;
+    let event = state.log.count();
+    let waiting: alloc::vec::Vec<_> = waiters(state, word).collect();
+    let mut affected = 0;
+    for (n, thread) in waiting.into_iter().take(wake.saturating_add(limit)).enumerate() {
+        if n < wake {
+            state.thread(thread).granted = Some(event);
+        } else {
+            let arrival = state.queues.arrive();
+            let waiter = state.thread(thread);
+            waiter.arrival = arrival;
+            if let Gate::Futex(_, bits) = waiter.pending.gate {
+                waiter.pending.gate = Gate::Futex(target, bits);
+            }
+        }
+        state.reclassify(thread);
+        affected += 1;
+    }
+    runtime.log(Op::FutexRequeue, Flags::NONE, pc, word, affected as u64);
+    affected
+}
+
+/// The modification that a wake-op asks for; the old value.
+unsafe fn modify(word: *mut u32, code: u32) -> u32 {
+    // SAFETY: the program's word.
+    let old = unsafe { *word };
+    let shift = code >> 28 & 8 != 0;
+    let argument = (code as i32) << 8 >> 20;
+    let argument = if shift { 1u32.wrapping_shl(argument as u32) } else { argument as u32 };
+    let new = match code >> 28 & 7 {
+        0 => argument,
+        1 => old.wrapping_add(argument),
+        2 => old | argument,
+        3 => old & !argument,
+        _ => old ^ argument,
+    };
+    // SAFETY: the program's word.
+    unsafe { *word = new };
+    old
+}
+
+/// The comparison that a wake-op asks for.
+const fn compare(old: u32, code: u32) -> bool {
+    let (old, argument) = (old as i32, (code as i32) << 20 >> 20);
+    match code >> 24 & 15 {
+        0 => old == argument,
+        1 => old != argument,
+        2 => old < argument,
+        3 => old <= argument,
+        4 => old > argument,
+        _ => old >= argument,
+    }
+}

@@ -1,0 +1,73 @@
+//! Thread-specific data. Values stay with glibc; destructors are ours to call, where they can be
+//! scheduled.
+
+use crate::{real::real, state::Runtime};
+use alloc::vec::Vec;
+use core::ffi::c_void;
+
+pub(super) type Destructor = unsafe extern "C-unwind" fn(*mut c_void);
+
+/// The destructor of each key that has one.
+#[derive(Default)]
+pub(crate) struct Keys(Vec<(u32, Destructor)>);
+
+mod next {
+    use super::*;
+    real! {
+        fn pthread_getspecific(key: u32) -> *mut c_void;
+        fn pthread_setspecific(key: u32, value: *const c_void) -> i32;
+    }
+}
+
+/// As many rounds as glibc makes while destructors set new values.
+const ROUNDS: usize = 4;
+
+/// Calls the destructors of the running thread's values.
+pub(crate) unsafe extern "C-unwind" fn run_destructors() {
+    for _ in 0..ROUNDS {
+        let mut any = false;
+        let mut at = 0;
+        while let Some(&(key, destructor)) = Runtime::enter().and_then(|r| r.state.keys.0.get(at)) {
+            at += 1;
+            // SAFETY: a key that exists, and the program's destructor for it.
+            unsafe {
+                let value = next::pthread_getspecific(key);
+                if !value.is_null() {
+                    next::pthread_setspecific(key, core::ptr::null());
+                    any = true;
+                    destructor(value);
+                }
+            }
+        }
+        if !any {
+            return;
+        }
+    }
+}
+
+hooks! {
+    fn pthread_key_create(key: *mut u32, destructor: Option<Destructor>) -> i32, |runtime, pc| {
+        create(runtime, key, destructor)
+    }
+
+    fn __pthread_key_create(key: *mut u32, destructor: Option<Destructor>) -> i32, |runtime, pc| {
+        create(runtime, key, destructor)
+    }
+
+    fn pthread_key_delete(key: u32) -> i32, |runtime, pc| {
+        runtime.state.keys.0.retain(|(known, _)| *known != key);
+        real::pthread_key_delete(key)
+    }
+}
+
+/// Also for C11.
+pub(super) unsafe fn create(runtime: &mut Runtime, key: *mut u32, destructor: Option<Destructor>) -> i32 {
+    // SAFETY: the program's key.
+    unsafe {
+        let error = real::pthread_key_create(key, None);
+        if let (0, Some(destructor)) = (error, destructor) {
+            runtime.state.keys.0.push((*key, destructor));
+        }
+        error
+    }
+}

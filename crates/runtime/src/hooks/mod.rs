@@ -1,0 +1,74 @@
+//! The functions that programs call, one file per kind of object. Every hook reads the same way:
+//! guard (is the caller under control?), model (wait for the turn, change the state), real call where
+//! there is one, event.
+
+macro_rules! register_after {
+    () => { "rdi" };
+    ($a:ident) => { "rsi" };
+    ($a:ident $b:ident) => { "rdx" };
+    ($a:ident $b:ident $c:ident) => { "rcx" };
+    ($a:ident $b:ident $c:ident $d:ident) => { "r8" };
+    ($a:ident $b:ident $c:ident $d:ident $e:ident) => { "r9" };
+}
+
+/// Defines hooks: `fn name(args) -> type, |runtime, pc| body`. The body runs under control, in an unsafe
+/// context; without control the real function is called. `pc` is the caller's address.
+macro_rules! hooks {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty, |$runtime:ident, $pc:ident| $body:block)*) => {
+        $(
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name($(_: $type),*) -> $ret {
+                core::arch::naked_asm!(
+                    concat!("mov ", register_after!($($arg)*), ", [rsp]"),
+                    "jmp {}",
+                    sym controlled::$name
+                )
+            }
+        )*
+
+        mod real {
+            #[allow(unused_imports, reason = "types of signatures")]
+            use super::*;
+            $crate::real::real! { $(fn $name($($arg: $type),*) -> $ret;)* }
+        }
+
+        pub(super) mod controlled {
+            #[allow(unused_imports, reason = "what the bodies use")]
+            use super::*;
+            $(
+                #[allow(unused_variables, unused_unsafe, reason = "not every hook needs everything")]
+                pub(in super::super) unsafe extern "C-unwind" fn $name($($arg: $type,)* $pc: u64) -> $ret {
+                    // SAFETY: the program keeps the contract of the function that it called.
+                    unsafe {
+                        match $crate::state::Runtime::enter() {
+                            None => real::$name($($arg),*),
+                            Some($runtime) => $body,
+                        }
+                    }
+                }
+            )*
+        }
+    };
+}
+
+
+mod barrier;
+mod c11;
+mod cancel;
+pub(crate) mod cond;
+mod exit;
+mod futex;
+mod guard;
+pub(crate) mod key;
+mod memory;
+pub(crate) mod mutex;
+pub(crate) mod once;
+mod random;
+pub(crate) mod rwlock;
+mod semaphore;
+mod signal;
+mod spin;
+mod thread;
+mod time;
+mod unwind;

@@ -1,0 +1,252 @@
+//! Mutexes: normal, recursive, error-checking, robust.
+//!
+//! The state is kept where glibc keeps it, in the program's own object: a static initialiser works, a
+//! debugger sees what it knows, and there is nothing to look up.
+
+use crate::{
+    clock::Clock,
+    gate::Gate,
+    state::{Runtime, State},
+    thread::{Pending, Thread},
+    turn::Turn,
+};
+use unsnarl_model::{Flags, Misuse, Op};
+
+/// glibc's layout.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Mutex {
+    locked: i32,
+    depth: u32,
+    owner: u32,
+    users: u32,
+    kind: i32,
+    /// glibc counts spins here, which nobody does under control: the health of a robust mutex.
+    health: i16,
+}
+
+const RECURSIVE: i32 = 1;
+const ERROR_CHECKING: i32 = 2;
+const TYPE: i32 = 3;
+const ROBUST: i32 = 16;
+const DESTROYED: i32 = -1;
+
+/// A robust mutex's owner ended, and nobody has locked it since.
+const ORPHANED: i16 = 1;
+/// Somebody has locked it since and must repair what it guards.
+const INCONSISTENT: i16 = 2;
+/// Nobody did; it is lost.
+const LOST: i16 = 3;
+
+impl Mutex {
+    pub(crate) fn owner(&self) -> u32 {
+        if self.locked == 0 { 0 } else { self.owner }
+    }
+
+    /// Whether a thread that asks for it now gets an answer.
+    pub(crate) fn lets_in(&self, thread: &Thread) -> bool {
+        self.locked == 0 || self.kind == DESTROYED || (self.owner == thread.tid && self.kind & TYPE != 0)
+    }
+
+    fn is_robust(&self) -> bool {
+        self.kind & ROBUST != 0
+    }
+}
+
+/// Locks the mutex for the running thread, which has its turn; the error number.
+pub(crate) unsafe fn acquire(state: &mut State, mutex: *mut Mutex) -> i32 {
+    let me = state.me();
+    // SAFETY: the program's mutex.
+    let m = unsafe { &mut *mutex };
+    m.locked = 1;
+    m.owner = me.tid;
+    m.depth = 1;
+    m.users = 1;
+    me.held.push(mutex);
+    let orphaned = m.is_robust() && m.health == ORPHANED;
+    if orphaned {
+        m.health = INCONSISTENT;
+    }
+    state.changed(mutex as usize);
+    if orphaned { libc::EOWNERDEAD } else { 0 }
+}
+
+/// Frees the mutex.
+pub(crate) unsafe fn release(state: &mut State, mutex: *mut Mutex) {
+    // SAFETY: the program's mutex.
+    let m = unsafe { &mut *mutex };
+    let owner = m.owner;
+    (m.locked, m.owner, m.depth, m.users) = (0, 0, 0, 0);
+    if m.health == INCONSISTENT {
+        m.health = LOST;
+    }
+    if let Some(holder) = state.threads.iter_mut().find(|t| t.tid == owner)
+        && let Some(at) = holder.held.iter().rposition(|&held| held == mutex)
+    {
+        holder.held.remove(at);
+    }
+    state.changed(mutex as usize);
+}
+
+/// The running thread ends: robust mutexes it holds go to the next who asks, others are lost.
+pub(crate) fn orphan(state: &mut State) {
+    while let Some(mutex) = state.me().held.pop() {
+        // SAFETY: it was locked and not destroyed since; a freed one is the program's fault.
+        let m = unsafe { &mut *mutex };
+        if m.is_robust() {
+            (m.locked, m.owner, m.depth, m.users) = (0, 0, 0, 0);
+            m.health = if m.health == INCONSISTENT { LOST } else { ORPHANED };
+            state.changed(mutex as usize);
+        } else {
+            state.warn(Misuse::EndedHolding, state.threads[state.current.index()].pending.pc, mutex as usize, "");
+        }
+    }
+}
+
+unsafe fn lock(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, deadline: u64) -> i32 {
+    // SAFETY: the program's mutex.
+    let m = unsafe { &mut *mutex };
+    let state = &mut runtime.state;
+    let mine = m.locked != 0 && m.owner == state.me().tid;
+    if mine && m.kind & TYPE == 0 && m.kind != DESTROYED {
+        state.warn(Misuse::Relock, pc, mutex as usize, "");
+    }
+    let addr = mutex as u64;
+    let turn = runtime.wait_turn(Pending {
+        op: Op::Lock,
+        pc,
+        addr,
+        gate: Gate::Mutex(mutex),
+        deadline,
+        cancellable: false,
+    });
+    // SAFETY: the program's mutex.
+    unsafe { locked(runtime, mutex, pc, Op::Lock, turn) }
+}
+
+/// It is the thread's turn at the mutex: what comes of it.
+unsafe fn locked(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, op: Op, turn: Turn) -> i32 {
+    // SAFETY: the program's mutex.
+    let m = unsafe { &mut *mutex };
+    let addr = mutex as usize;
+    let state = &mut runtime.state;
+    if turn == Turn::TimedOut {
+        runtime.log(op, Flags::TIMED_OUT, pc, addr, 0);
+        return libc::ETIMEDOUT;
+    }
+    let failure = if m.kind == DESTROYED {
+        state.warn(Misuse::UseDestroyed, pc, addr, "");
+        libc::EINVAL
+    } else if m.locked != 0 && m.owner == state.me().tid && m.kind & TYPE == RECURSIVE {
+        m.depth += 1;
+        runtime.log(op, Flags::NONE, pc, addr, m.depth.into());
+        return 0;
+    } else if m.locked != 0 {
+        if op == Op::TryLock { libc::EBUSY } else { libc::EDEADLK }
+    } else if m.is_robust() && m.health == LOST {
+        libc::ENOTRECOVERABLE
+    } else {
+        // SAFETY: free, and it is our turn.
+        let result = unsafe { acquire(state, mutex) };
+        runtime.log(op, Flags::NONE, pc, addr, 1);
+        return result;
+    };
+    runtime.log(op, Flags::FAILED, pc, addr, 0);
+    failure
+}
+
+/// The deadline of a timed wait; none if the time is not a proper one.
+pub(crate) unsafe fn deadline(clock: &Clock, id: i32, at: *const libc::timespec) -> Option<u64> {
+    // SAFETY: the program's time.
+    clock.deadline(id, unsafe { &*at })
+}
+
+type Attr = libc::pthread_mutexattr_t;
+
+hooks! {
+    fn pthread_mutex_init(mutex: *mut Mutex, attr: *const Attr) -> i32, |runtime, pc| {
+        runtime.turn(Op::LockInit, mutex as usize, pc);
+        let error = real::pthread_mutex_init(mutex, attr);
+        let flags = if error == 0 { Flags::NONE } else { Flags::FAILED };
+        runtime.log(Op::LockInit, flags, pc, mutex as usize, 0);
+        error
+    }
+
+    fn pthread_mutex_destroy(mutex: *mut Mutex) -> i32, |runtime, pc| {
+        runtime.turn(Op::LockDestroy, mutex as usize, pc);
+        let state = &mut runtime.state;
+        let m = &mut *mutex;
+        let awaited = state.waiters(|gate| matches!(gate, Gate::Mutex(other) | Gate::Cond(_, other) if core::ptr::eq(*other, mutex))).next().is_some();
+        let error = if m.kind == DESTROYED {
+            state.warn(Misuse::UseDestroyed, pc, mutex as usize, "destroyed twice");
+            libc::EINVAL
+        } else if m.locked != 0 || awaited {
+            state.warn(Misuse::DestroyBusy, pc, mutex as usize, "");
+            libc::EBUSY
+        } else {
+            m.kind = DESTROYED;
+            0
+        };
+        runtime.log(Op::LockDestroy, if error == 0 { Flags::NONE } else { Flags::FAILED }, pc, mutex as usize, 0);
+        error
+    }
+
+    fn pthread_mutex_lock(mutex: *mut Mutex) -> i32, |runtime, pc| {
+        lock(runtime, mutex, pc, u64::MAX)
+    }
+
+    fn pthread_mutex_timedlock(mutex: *mut Mutex, at: *const libc::timespec) -> i32, |runtime, pc| {
+        match deadline(&runtime.state.clock, libc::CLOCK_REALTIME, at) {
+            Some(deadline) => lock(runtime, mutex, pc, deadline),
+            None => libc::EINVAL,
+        }
+    }
+
+    fn pthread_mutex_clocklock(mutex: *mut Mutex, clock: i32, at: *const libc::timespec) -> i32, |runtime, pc| {
+        match deadline(&runtime.state.clock, clock, at) {
+            Some(deadline) => lock(runtime, mutex, pc, deadline),
+            None => libc::EINVAL,
+        }
+    }
+
+    fn pthread_mutex_trylock(mutex: *mut Mutex) -> i32, |runtime, pc| {
+        runtime.turn(Op::TryLock, mutex as usize, pc);
+        locked(runtime, mutex, pc, Op::TryLock, Turn::Go)
+    }
+
+    fn pthread_mutex_unlock(mutex: *mut Mutex) -> i32, |runtime, pc| {
+        runtime.turn(Op::Unlock, mutex as usize, pc);
+        let state = &mut runtime.state;
+        let m = &mut *mutex;
+        let mine = m.locked != 0 && m.owner == state.me().tid;
+        if m.kind == DESTROYED {
+            state.warn(Misuse::UseDestroyed, pc, mutex as usize, "");
+        } else if !mine && m.kind & TYPE != ERROR_CHECKING {
+            state.warn(Misuse::UnlockNotHeld, pc, mutex as usize, "");
+        }
+        // A plain mutex does not check: whoever unlocks it, it is unlocked.
+        if m.kind == DESTROYED || (!mine && (m.kind & TYPE != 0 || m.is_robust() || m.locked == 0)) {
+            let checks = m.kind & TYPE != 0 || m.is_robust();
+            runtime.log(Op::Unlock, Flags::FAILED, pc, mutex as usize, 0);
+            return if m.kind == DESTROYED { libc::EINVAL } else if checks { libc::EPERM } else { 0 };
+        }
+        if m.kind & TYPE == RECURSIVE && m.depth > 1 {
+            m.depth -= 1;
+            runtime.log(Op::Unlock, Flags::NONE, pc, mutex as usize, m.depth.into());
+            return 0;
+        }
+        release(state, mutex);
+        runtime.log(Op::Unlock, Flags::NONE, pc, mutex as usize, 0);
+        0
+    }
+
+    fn pthread_mutex_consistent(mutex: *mut Mutex) -> i32, |runtime, pc| {
+        let m = &mut *mutex;
+        if m.is_robust() && m.health == INCONSISTENT {
+            m.health = 0;
+            0
+        } else {
+            libc::EINVAL
+        }
+    }
+}

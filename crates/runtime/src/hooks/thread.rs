@@ -1,0 +1,220 @@
+//! Threads: create, join, detach, exit, names, ids.
+
+use super::cancel::exit_cancelled;
+use crate::{
+    gate::Gate,
+    log::c_bytes,
+    state::Runtime,
+    thread::{Birth, Pending, Start},
+    turn::Turn,
+};
+use core::ffi::{c_char, c_void};
+use unsnarl_model::{Flags, Misuse, Op, ThreadIx};
+
+type Attr = libc::pthread_attr_t;
+type Time = libc::timespec;
+
+/// Creates a thread; also for C11.
+pub(super) fn create(runtime: &mut Runtime, birth: &Birth, pc: u64) -> i32 {
+    runtime.turn(Op::Create, 0, pc);
+    match runtime.create(birth) {
+        Ok(child) => {
+            runtime.log(Op::Create, Flags::NONE, pc, 0, child.0.into());
+            0
+        }
+        Err(error) => {
+            runtime.log(Op::Create, Flags::FAILED, pc, 0, error as u64);
+            error
+        }
+    }
+}
+
+/// How long a join may wait.
+pub(super) enum Patience {
+    /// Not at all.
+    None,
+    /// Until then; `u64::MAX` for ever.
+    Until(u64),
+}
+
+/// Joins a thread: the error number, its result, and whether the caller was cancelled.
+pub(super) fn join(runtime: &mut Runtime, handle: usize, patience: Patience, pc: u64) -> (i32, *mut c_void, bool) {
+    let nothing = core::ptr::null_mut();
+    let state = &mut runtime.state;
+    let me = state.current;
+    let target = state.by_handle(handle);
+    let wrong = match target {
+        None => Some(libc::ESRCH),
+        Some(target) if target == me => Some(libc::EDEADLK),
+        Some(target) if state.thread(target).detached || state.thread(target).joined => Some(libc::EINVAL),
+        Some(_) => None,
+    };
+    let (Some(target), None) = (target, wrong) else {
+        state.warn(Misuse::BadJoin, pc, handle, "");
+        runtime.turn(Op::Join, 0, pc);
+        runtime.log(Op::Join, Flags::FAILED, pc, 0, target.map_or(u64::MAX, |t| t.0.into()));
+        return (wrong.unwrap_or(libc::ESRCH), nothing, false);
+    };
+    match patience {
+        Patience::None => {
+            runtime.turn(Op::Join, 0, pc);
+            if !runtime.state.thread(target).ended {
+                runtime.log(Op::Join, Flags::FAILED, pc, 0, target.0.into());
+                return (libc::EBUSY, nothing, false);
+            }
+        }
+        Patience::Until(deadline) => {
+            state.thread(target).joined = true;
+            let gate = Gate::Join(target);
+            let turn = runtime.wait_turn(Pending { op: Op::Join, pc, addr: 0, gate, deadline, cancellable: true });
+            if turn != Turn::Go {
+                runtime.state.thread(target).joined = false;
+                runtime.log(Op::Join, turn.flags(), pc, 0, target.0.into());
+                return (libc::ETIMEDOUT, nothing, turn == Turn::Cancelled);
+            }
+        }
+    }
+    runtime.state.thread(target).joined = true;
+    let result = runtime.state.thread(target).result;
+    runtime.log(Op::Join, Flags::NONE, pc, 0, target.0.into());
+    if target != ThreadIx::MAIN {
+        runtime.reap(target);
+    }
+    (0, result, false)
+}
+
+/// Detaches a thread; also for C11.
+pub(super) fn detach(runtime: &mut Runtime, handle: usize, pc: u64) -> i32 {
+    runtime.turn(Op::Detach, 0, pc);
+    let state = &mut runtime.state;
+    let Some(target) = state.by_handle(handle) else {
+        runtime.log(Op::Detach, Flags::FAILED, pc, 0, u64::MAX);
+        return libc::ESRCH;
+    };
+    if state.thread(target).detached {
+        runtime.log(Op::Detach, Flags::FAILED, pc, 0, target.0.into());
+        return libc::EINVAL;
+    }
+    state.thread(target).detached = true;
+    state.log.thread_detached(target);
+    let ended = state.thread(target).ended;
+    runtime.log(Op::Detach, Flags::NONE, pc, 0, target.0.into());
+    if ended && target != ThreadIx::MAIN {
+        runtime.reap(target);
+    }
+    0
+}
+
+unsafe fn give(place: *mut *mut c_void, result: *mut c_void) {
+    if !place.is_null() {
+        // SAFETY: the program's own place.
+        unsafe { *place = result };
+    }
+}
+
+hooks! {
+    fn pthread_create(handle: *mut usize, attr: *const Attr, start: Start, arg: *mut c_void) -> i32, |runtime, pc| {
+        create(runtime, &Birth { handle, attr, start, arg, returns_int: false }, pc)
+    }
+
+    fn pthread_join(handle: usize, result: *mut *mut c_void) -> i32, |runtime, pc| {
+        let (error, value, cancelled) = join(runtime, handle, Patience::Until(u64::MAX), pc);
+        if cancelled { exit_cancelled() }
+        if error == 0 { give(result, value) }
+        error
+    }
+
+    fn pthread_tryjoin_np(handle: usize, result: *mut *mut c_void) -> i32, |runtime, pc| {
+        let (error, value, _) = join(runtime, handle, Patience::None, pc);
+        if error == 0 { give(result, value) }
+        error
+    }
+
+    fn pthread_timedjoin_np(handle: usize, result: *mut *mut c_void, at: *const Time) -> i32, |runtime, pc| {
+        timed_join(runtime, handle, result, libc::CLOCK_REALTIME, at, pc)
+    }
+
+    fn pthread_clockjoin_np(handle: usize, result: *mut *mut c_void, clock: i32, at: *const Time) -> i32, |runtime, pc| {
+        timed_join(runtime, handle, result, clock, at, pc)
+    }
+
+    fn pthread_detach(handle: usize) -> i32, |runtime, pc| {
+        detach(runtime, handle, pc)
+    }
+
+    fn pthread_exit(result: *mut c_void) -> !, |runtime, pc| {
+        runtime.state.me().result = result;
+        real::pthread_exit(result)
+    }
+
+    fn pthread_setname_np(handle: usize, name: *const c_char) -> i32, |runtime, pc| {
+        let name = c_bytes(name);
+        let Some(thread) = runtime.state.by_handle(handle) else { return libc::ESRCH };
+        if name.len() > 15 { return libc::ERANGE }
+        runtime.state.log.thread_named(thread, name);
+        0
+    }
+
+    fn pthread_getname_np(handle: usize, name: *mut c_char, size: usize) -> i32, |runtime, pc| {
+        let Some(thread) = runtime.state.by_handle(handle) else { return libc::ESRCH };
+        let known = &runtime.state.log.thread(thread).name;
+        if known[0] == 0 {
+            return real::pthread_getname_np(runtime.state.threads[0].handle, name, size);
+        }
+        if size < known.len() { return libc::ERANGE }
+        core::ptr::copy_nonoverlapping(known.as_ptr(), name.cast(), known.len());
+        0
+    }
+
+    fn gettid() -> i32, |runtime, pc| {
+        runtime.state.me().tid as i32
+    }
+
+    fn sched_yield() -> i32, |runtime, pc| {
+        give_way(runtime, pc)
+    }
+
+    fn pthread_yield() -> i32, |runtime, pc| {
+        give_way(runtime, pc)
+    }
+
+    fn pthread_setaffinity_np(handle: usize, size: usize, set: *const c_void) -> i32, |runtime, pc| {
+        // One kernel thread carries all: where it runs is not the program's to say.
+        0
+    }
+}
+
+/// Offers the processor to others; also for C11.
+pub(super) fn give_way(runtime: &mut Runtime, pc: u64) -> i32 {
+    runtime.turn(Op::Yield, 0, pc);
+    runtime.log(Op::Yield, Flags::NONE, pc, 0, 0);
+    0
+}
+
+unsafe extern "C-unwind" fn timed_join(
+    runtime: &'static mut Runtime,
+    handle: usize,
+    result: *mut *mut c_void,
+    clock: i32,
+    at: *const Time,
+    pc: u64,
+) -> i32 {
+    let deadline = if at.is_null() {
+        u64::MAX
+    } else {
+        // SAFETY: the program's time.
+        match runtime.state.clock.deadline(clock, unsafe { &*at }) {
+            Some(deadline) => deadline,
+            None => return libc::EINVAL,
+        }
+    };
+    let (error, value, cancelled) = join(runtime, handle, Patience::Until(deadline), pc);
+    if cancelled {
+        exit_cancelled()
+    }
+    if error == 0 {
+        // SAFETY: the program's place.
+        unsafe { give(result, value) }
+    }
+    error
+}

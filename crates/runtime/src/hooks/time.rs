@@ -1,0 +1,98 @@
+//! Clocks and sleeps, in virtual time. Whoever sleeps can be chosen to wake at any point; then time has
+//! passed.
+
+use super::cancel::exit_cancelled;
+use crate::{
+    clock::{duration, timespec},
+    gate::Gate,
+    state::Runtime,
+    sys,
+    thread::Pending,
+    turn::Turn,
+};
+use core::ffi::c_void;
+use unsnarl_model::Op;
+
+type Time = libc::timespec;
+
+/// Sleeps until then; true if the thread was cancelled.
+fn sleep_until(runtime: &mut Runtime, deadline: u64, pc: u64) -> bool {
+    let turn =
+        runtime.wait_turn(Pending { op: Op::Sleep, pc, addr: 0, gate: Gate::Sleep, deadline, cancellable: true });
+    let now = runtime.state.clock.now();
+    runtime.log(Op::Sleep, turn.flags(), pc, 0, now);
+    turn == Turn::Cancelled
+}
+
+/// As the system call: 0 or a negative error.
+pub(super) unsafe extern "C-unwind" fn sleep_for(runtime: &'static mut Runtime, span: *const Time, pc: u64) -> i32 {
+    // SAFETY: the program's time.
+    let Some(span) = duration(unsafe { &*span }) else { return -libc::EINVAL };
+    let deadline = runtime.state.clock.after(span);
+    if sleep_until(runtime, deadline, pc) {
+        exit_cancelled()
+    }
+    0
+}
+
+hooks! {
+    fn nanosleep(span: *const Time, left: *mut Time) -> i32, |runtime, pc| {
+        let error = -sleep_for(runtime, span, pc);
+        if error != 0 { sys::set_errno(error) }
+        if error == 0 { 0 } else { -1 }
+    }
+
+    fn clock_nanosleep(clock: i32, flags: i32, time: *const Time, left: *mut Time) -> i32, |runtime, pc| {
+        if flags & libc::TIMER_ABSTIME == 0 {
+            return -sleep_for(runtime, time, pc);
+        }
+        let Some(deadline) = runtime.state.clock.deadline(clock, &*time) else { return libc::EINVAL };
+        if sleep_until(runtime, deadline, pc) { exit_cancelled() }
+        0
+    }
+
+    fn usleep(micros: u32) -> i32, |runtime, pc| {
+        let deadline = runtime.state.clock.after(u64::from(micros) * 1_000);
+        if sleep_until(runtime, deadline, pc) { exit_cancelled() }
+        0
+    }
+
+    fn sleep(seconds: u32) -> u32, |runtime, pc| {
+        let deadline = runtime.state.clock.after(u64::from(seconds) * 1_000_000_000);
+        if sleep_until(runtime, deadline, pc) { exit_cancelled() }
+        0
+    }
+
+    fn thrd_sleep(span: *const Time, left: *mut Time) -> i32, |runtime, pc| {
+        if sleep_for(runtime, span, pc) == 0 { 0 } else { -2 }
+    }
+
+    fn clock_gettime(clock: i32, time: *mut Time) -> i32, |runtime, pc| {
+        if !(0..=11).contains(&clock) { return real::clock_gettime(clock, time) }
+        *time = timespec(runtime.state.clock.look(clock));
+        0
+    }
+
+    fn timespec_get(time: *mut Time, base: i32) -> i32, |runtime, pc| {
+        *time = timespec(runtime.state.clock.look(libc::CLOCK_REALTIME));
+        base
+    }
+
+    fn gettimeofday(time: *mut libc::timeval, zone: *mut c_void) -> i32, |runtime, pc| {
+        let now = timespec(runtime.state.clock.look(libc::CLOCK_REALTIME));
+        if !time.is_null() {
+            *time = libc::timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1_000 };
+        }
+        0
+    }
+
+    fn time(place: *mut i64) -> i64, |runtime, pc| {
+        let now = timespec(runtime.state.clock.look(libc::CLOCK_REALTIME)).tv_sec;
+        if !place.is_null() { *place = now }
+        now
+    }
+
+    fn clock() -> i64, |runtime, pc| {
+        (runtime.state.clock.look(libc::CLOCK_PROCESS_CPUTIME_ID) / 1_000) as i64
+    }
+}

@@ -1,0 +1,58 @@
+//! Rust panics: seen when they begin to unwind. The panic's own stack is gone by the time the program
+//! ends, so it is copied here.
+
+use crate::{real::Real, state::Runtime};
+use core::{arch::naked_asm, ffi::c_void, sync::atomic::Ordering};
+
+/// How Rust's exceptions are marked: "MOZ\0RUST".
+const RUST: u64 = 0x4d4f_5a00_5255_5354;
+
+/// `_Unwind_RaiseException(exception)`: looks, then goes on as if nothing had been in between.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn _Unwind_RaiseException() {
+    naked_asm!(
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "push rdi",
+        "mov rsi, rsp",
+        "call {}",
+        "pop rdi",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "jmp rax",
+        sym look
+    )
+}
+
+/// Notes a panic; the address of the real function. `saved` are rdi, r15 to r12, rbx, rbp and the return
+/// address.
+unsafe extern "C" fn look(exception: *const u64, saved: *const u64) -> *mut c_void {
+    static REAL: Real = Real::new(c"_Unwind_RaiseException");
+    // SAFETY: an exception begins with its class; the words were just pushed.
+    unsafe {
+        if let Some(runtime) = Runtime::enter()
+            && *exception == RUST
+        {
+            let state = &mut runtime.state;
+            let header = state.log.header();
+            if header.panicked.load(Ordering::Relaxed) == 0 {
+                header.panicked.store(u32::from(state.current.0) + 1, Ordering::Release);
+                let word = |n: usize| *saved.add(n);
+                let registers =
+                    [word(7), saved.add(8) as u64, word(6), word(5), word(4), word(3), word(2), word(1)];
+                let top = state.me().stack_top;
+                state.log.stack(state.current, registers, top);
+            }
+        }
+    }
+    REAL.address()
+}

@@ -1,0 +1,285 @@
+//! Taking control when the program is loaded.
+
+use crate::{
+    clock::Clock,
+    crash, end,
+    entropy::Entropy,
+    fiber::{Backend, Fiber},
+    hooks::key::Keys,
+    log::{Log, c_bytes},
+    modules::Modules,
+    queue::Queues,
+    real::{Real, real},
+    state::{Runtime, State},
+    sys,
+    thread::{Thread, enter_main},
+};
+use alloc::vec::Vec;
+use core::{
+    ffi::{c_char, c_void},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+use unsnarl_model::{Fidelity, Flags, Op, Points, Policy, ThreadIx};
+use unsnarl_sched::{Picker, Script, ThreadSet};
+use unsnarl_wire::{DESCRIPTOR, EndKind, Header, MAGIC, RUNTIME, VARIABLE, VERSION};
+
+type Main = unsafe extern "C-unwind" fn(i32, *mut *mut u8, *mut *mut u8) -> i32;
+
+real! {
+    fn __libc_start_main(main: Main, argc: i32, argv: *mut *mut u8, init: usize, fini: usize, rtld_fini: usize, stack_end: usize) -> i32;
+}
+
+unsafe extern "C" {
+    static mut environ: *mut *mut c_char;
+    static __libc_stack_end: usize;
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: extern "C" fn() = init;
+
+/// Runs when the library is loaded, after the libraries it needs and before the program.
+extern "C" fn init() {
+    let Some(header) = attach() else { return };
+    // SAFETY: `attach` checked the memory.
+    unsafe { begin(header) };
+}
+
+/// Maps the controller's memory, if there is a controller.
+fn attach() -> Option<*mut Header> {
+    let asked = environment().any(|entry| entry.strip_prefix(VARIABLE.as_bytes()).is_some_and(|v| v[0] == b'='));
+    if !asked {
+        return None;
+    }
+    let header = sys::map_shared(DESCRIPTOR, size_of::<Header>())? as *mut Header;
+    // SAFETY: the controller wrote a header; its first words never change their places.
+    let (magic, version, total) = unsafe { ((*header).magic, (*header).version, (*header).regions.total) };
+    if magic != MAGIC || version != VERSION {
+        sys::complain(b"unsnarl: the program was started by another version of unsnarl; rebuild with this one\n");
+        sys::exit(96);
+    }
+    let header = sys::map_shared(DESCRIPTOR, total as usize)? as *mut Header;
+    // SAFETY: ours to close; the program should not find it.
+    unsafe { sys::call(libc::SYS_close, [DESCRIPTOR as usize, 0, 0, 0, 0, 0]) };
+    Some(header)
+}
+
+unsafe fn begin(header: *mut Header) {
+    // SAFETY: by the caller.
+    let plan = unsafe { (*header).plan };
+    let tid_offset = tid_offset();
+    // SAFETY: by the caller.
+    let log = unsafe { Log::new(header, tid_offset.unwrap_or(0)) };
+    let script = Script {
+        segments: log.segments().map(Into::into).collect(),
+        actions: log.actions().filter_map(|a| a.unpack()).collect(),
+    };
+    let fidelity = if plan.fidelity == Fidelity::Relaxed as u8 { Fidelity::Relaxed } else { Fidelity::Exact };
+    let tail = [Policy::Stop, Policy::Fair, Policy::Random].into_iter().find(|p| *p as u8 == plan.tail);
+    let picker = Picker::new(script, fidelity, tail.unwrap_or_default(), plan.seed);
+
+    let mut main = Thread::new(ThreadIx::MAIN, sys::process() as u32, Fiber::adopt(sys::thread_pointer()));
+    main.handle = sys::thread_pointer();
+    // SAFETY: the loader's word about where main's stack begins.
+    main.stack_top = unsafe { __libc_stack_end };
+    let mut state = State {
+        current: ThreadIx::MAIN,
+        threads: Vec::from([main]),
+        live: 1,
+        ready: ThreadSet::new(),
+        late: ThreadSet::new(),
+        waiting: ThreadSet::new(),
+        polled: 0,
+        switch_flags: Flags::NONE,
+        muted: false,
+        undivided: 0,
+        idle: 0,
+        max_idle: plan.max_spins,
+        spurious: plan.spurious != 0,
+        to_reap: Vec::new(),
+        log,
+        clock: Clock::new(plan.epoch),
+        entropy: Entropy(plan.entropy),
+        queues: Queues::default(),
+        keys: Keys::default(),
+        modules: Modules::default(),
+    };
+    state.ready.set(ThreadIx::MAIN, true);
+    state.log.thread_created(ThreadIx::MAIN, ThreadIx::MAIN, 0, 0, false);
+    state.modules.refresh(&state.log);
+    replace_kernel_randomness(&mut state.entropy);
+    hide();
+    crash::install();
+    crate::access::configure(plan.points == Points::All as u8);
+    find_rseq();
+    // SAFETY: the controller reads it after our death or polls it.
+    unsafe { (*header).attached.store(1, Ordering::Release) };
+    // SAFETY: `at_exit` is a function of the right kind.
+    unsafe { on_exit(at_exit, core::ptr::null_mut()) };
+    Runtime { picker, state }.begin();
+    if tid_offset.is_none() {
+        end::refuse("the C library does not tell where it keeps thread ids; only glibc 2.34 and later is supported");
+    }
+    // SAFETY: asks only.
+    if unsafe { libc::getauxval(libc::AT_HWCAP2) } & 2 == 0 {
+        end::refuse("this processor or kernel does not let programs set the FS base (Linux 5.9 and fsgsbase are needed)");
+    }
+}
+
+/// Where glibc keeps the kernel's thread id, as it tells debuggers.
+fn tid_offset() -> Option<usize> {
+    static DESCRIPTION: Real = Real::new(c"_thread_db_pthread_tid");
+    // SAFETY: size in bits, count, offset in bytes.
+    DESCRIPTION.find().map(|place| unsafe { *place.cast::<u32>().add(2) } as usize)
+}
+
+fn environment() -> impl Iterator<Item = &'static [u8]> {
+    // SAFETY: a list of C strings that ends with null; nobody changes it now.
+    let mut at = unsafe { environ };
+    core::iter::from_fn(move || {
+        if at.is_null() {
+            return None;
+        }
+        // SAFETY: as above.
+        let entry = unsafe { *at };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: not beyond the null.
+        at = unsafe { at.add(1) };
+        Some(c_bytes(entry))
+    })
+}
+
+/// Removes what brought us here from the environment: the program should see its own, and its children
+/// run without us.
+fn hide() {
+    // SAFETY: entries are only moved down or shortened in place, before the program runs.
+    unsafe {
+        let (mut from, mut to) = (environ, environ);
+        if from.is_null() {
+            return;
+        }
+        loop {
+            let entry = *from;
+            if entry.is_null() {
+                *to = entry;
+                return;
+            }
+            let text = c_bytes(entry);
+            let ours = text.starts_with(VARIABLE.as_bytes());
+            let (first, rest) = preloaded(text);
+            if !ours && !first {
+                *to = entry;
+                to = to.add(1);
+            } else if first && rest > 0 {
+                // `LD_PRELOAD=ours:theirs` becomes `LD_PRELOAD=theirs`.
+                let name = b"LD_PRELOAD=";
+                let start = entry.add(rest - name.len());
+                core::ptr::copy(name.as_ptr().cast(), start, name.len());
+                *to = start;
+                to = to.add(1);
+            }
+            from = from.add(1);
+        }
+    }
+}
+
+/// Whether the entry preloads this library first, and where what else it preloads begins.
+fn preloaded(entry: &[u8]) -> (bool, usize) {
+    let Some(list) = entry.strip_prefix(b"LD_PRELOAD=") else { return (false, 0) };
+    let first = list.split(|&b| b == b':').next().unwrap_or(list);
+    if !first.ends_with(RUNTIME.as_bytes()) {
+        return (false, 0);
+    }
+    (true, if first.len() < list.len() { entry.len() - list.len() + first.len() + 1 } else { 0 })
+}
+
+/// The kernel gives every program sixteen random bytes; the loader has used them, the program may too.
+fn replace_kernel_randomness(entropy: &mut Entropy) {
+    // SAFETY: asks only.
+    let bytes = unsafe { libc::getauxval(libc::AT_RANDOM) } as *mut u8;
+    if !bytes.is_null() {
+        // SAFETY: sixteen bytes on the initial stack.
+        entropy.fill(unsafe { core::slice::from_raw_parts_mut(bytes, 16) });
+    }
+}
+
+static RSEQ: AtomicUsize = AtomicUsize::new(0);
+
+/// Where each thread's restartable-sequence area is, relative to its thread pointer.
+fn find_rseq() {
+    static OFFSET: Real = Real::new(c"__rseq_offset");
+    static SIZE: Real = Real::new(c"__rseq_size");
+    if let (Some(offset), Some(size)) = (OFFSET.find(), SIZE.find()) {
+        // SAFETY: a pointer-sized offset and an unsigned size.
+        unsafe {
+            if *size.cast::<u32>() > 0 {
+                RSEQ.store(*offset.cast::<usize>(), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// A thread that becomes a fiber must not leave the kernel writing to its area.
+pub(crate) fn leave_rseq() {
+    const UNREGISTER: usize = 1;
+    const SIGNATURE: usize = 0x5305_3053;
+    let offset = RSEQ.load(Ordering::Relaxed);
+    if offset != 0 {
+        let area = sys::thread_pointer().wrapping_add(offset);
+        // SAFETY: the calling thread's own area, as glibc registered it.
+        unsafe { sys::call(libc::SYS_rseq, [area, 32, UNREGISTER, SIGNATURE, 0, 0]) };
+    }
+}
+
+unsafe extern "C" {
+    fn on_exit(handler: unsafe extern "C" fn(i32, *mut c_void), arg: *mut c_void) -> i32;
+}
+
+/// The program exits by itself.
+unsafe extern "C" fn at_exit(status: i32, _: *mut c_void) {
+    exiting(status, 0);
+}
+
+/// Logs the exit; what follows are the last destructors.
+pub(crate) fn exiting(status: i32, pc: u64) {
+    if let Some(runtime) = Runtime::enter() {
+        let pc = if pc == 0 { MAIN.load(Ordering::Relaxed) as u64 + 1 } else { pc };
+        runtime.turn(Op::Exit, 0, pc);
+        runtime.log(Op::Exit, Flags::NONE, pc, 0, u64::from(status as u32));
+        end::conclude(&runtime.state, EndKind::Exit, "");
+    }
+}
+
+static MAIN: AtomicUsize = AtomicUsize::new(0);
+
+/// Puts ourselves between the C library and the program's main function.
+#[unsafe(export_name = "__libc_start_main")]
+unsafe extern "C-unwind" fn start_main(
+    main: Main,
+    argc: i32,
+    argv: *mut *mut u8,
+    init: usize,
+    fini: usize,
+    rtld_fini: usize,
+    stack_end: usize,
+) -> i32 {
+    MAIN.store(main as usize, Ordering::Relaxed);
+    let main = if Runtime::enter().is_some() { enter_main } else { main };
+    // SAFETY: passed on as received.
+    unsafe { __libc_start_main(main, argc, argv, init, fini, rtld_fini, stack_end) }
+}
+
+/// Calls the program's main function.
+pub(crate) unsafe extern "C-unwind" fn call_main(argc: i32, argv: *mut *mut u8, envp: *mut *mut u8) -> i32 {
+    let main = MAIN.load(Ordering::Relaxed);
+    if let Some(runtime) = Runtime::enter() {
+        let pc = main as u64 + 1;
+        runtime.state.log.thread(ThreadIx::MAIN).start = main as u64;
+        runtime.turn(Op::Start, 0, pc);
+        runtime.log(Op::Start, Flags::NONE, pc, 0, 0);
+    }
+    // SAFETY: the address that the program's entry code passed.
+    unsafe { core::mem::transmute::<usize, Main>(main)(argc, argv, envp) }
+}

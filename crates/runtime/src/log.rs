@@ -1,0 +1,234 @@
+//! The memory shared with the controller.
+
+use alloc::vec::Vec;
+use core::{ffi::c_char, sync::atomic::Ordering};
+use unsnarl_model::ThreadIx;
+use unsnarl_wire::{Header, Module, PlanThread, RawAction, RawEvent, RawSegment, Stack, Thread, Warning};
+
+/// Our side of the wire.
+pub(crate) struct Log {
+    header: *mut Header,
+    events: *mut RawEvent,
+    count: u64,
+    capacity: u64,
+    /// For each thread of this run its entry in the plan.
+    in_plan: Vec<Option<u16>>,
+    /// For each thread of the plan who that is in this run.
+    in_run: Vec<Option<ThreadIx>>,
+    /// Where glibc keeps the kernel's thread id in its thread descriptor.
+    tid_offset: usize,
+}
+
+impl Log {
+    /// The log in the mapped memory.
+    ///
+    /// # Safety
+    /// `header` is the beginning of a mapping that the controller has laid out.
+    pub(crate) unsafe fn new(header: *mut Header, tid_offset: usize) -> Self {
+        // SAFETY: by the caller's promise.
+        let (events, capacity, threads) = unsafe {
+            let h = &*header;
+            (header.byte_add(h.regions.events as usize).cast(), h.plan.max_events, h.plan.threads as usize)
+        };
+        let mut in_run = alloc::vec![None; threads];
+        if let Some(main) = in_run.first_mut() {
+            *main = Some(ThreadIx::MAIN);
+        }
+        Self { header, events, count: 0, capacity, in_plan: alloc::vec![Some(0)], in_run, tid_offset }
+    }
+
+    pub(crate) fn header(&self) -> &mut Header {
+        // SAFETY: the mapping is never undone, and only the carrier writes.
+        unsafe { &mut *self.header }
+    }
+
+    /// An entry of a table at this offset.
+    fn entry<T>(&self, table: u64, at: usize) -> *mut T {
+        // SAFETY: tables are within the mapping; callers check their bounds.
+        unsafe { self.header.byte_add(table as usize).cast::<T>().add(at) }
+    }
+
+    #[inline]
+    pub(crate) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Appends an event; its number, or none if there is no room.
+    #[inline]
+    pub(crate) fn append(&mut self, event: RawEvent) -> Option<u64> {
+        if self.count >= self.capacity {
+            return None;
+        }
+        // SAFETY: below the capacity, for which the controller made room.
+        unsafe { self.events.add(self.count as usize).write(event) };
+        self.count += 1;
+        // The count follows the event: whenever the process dies, what is counted is there.
+        self.header().events.store(self.count, Ordering::Release);
+        Some(self.count - 1)
+    }
+
+    pub(crate) fn segments(&self) -> impl Iterator<Item = RawSegment> + '_ {
+        let h = self.header();
+        // SAFETY: as many as the controller wrote.
+        (0..h.plan.segments as usize).map(move |at| unsafe { *self.entry(h.regions.plan_segments, at) })
+    }
+
+    pub(crate) fn actions(&self) -> impl Iterator<Item = RawAction> + '_ {
+        let h = self.header();
+        // SAFETY: as many as the controller wrote.
+        (0..h.plan.actions as usize).map(move |at| unsafe { *self.entry(h.regions.plan_actions, at) })
+    }
+
+    /// The paths of the plan's modules.
+    pub(crate) fn plan_modules(&self) -> impl Iterator<Item = &[u8]> + '_ {
+        let h = self.header();
+        (0..h.plan.modules as usize).map(move |at| {
+            // SAFETY: as many as the controller wrote.
+            let module: &Module = unsafe { &*self.entry(h.regions.plan_modules, at) };
+            until_zero(&module.path)
+        })
+    }
+
+    /// Who goes by this name in the plan.
+    #[inline]
+    pub(crate) fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+        self.in_run.get(in_plan.index()).copied().flatten()
+    }
+
+    /// A thread's row in the shared table.
+    pub(crate) fn thread(&self, thread: ThreadIx) -> &mut Thread {
+        // SAFETY: there are rows for all thread numbers.
+        unsafe { &mut *self.entry(self.header().regions.threads, thread.index()) }
+    }
+
+    /// Tells of a new thread.
+    pub(crate) fn thread_created(&mut self, ix: ThreadIx, parent: ThreadIx, nth: u32, start: u64, detached: bool) {
+        *self.thread(ix) = Thread {
+            parent: parent.0.into(),
+            nth,
+            start,
+            ended: 0,
+            blocked: 0,
+            op: 0,
+            detached: detached.into(),
+            pc: 0,
+            addr: 0,
+            holder: u64::MAX,
+            name: [0; 16],
+        };
+        self.header().threads.store(u32::from(ix.0) + 1, Ordering::Release);
+        if ix != ThreadIx::MAIN {
+            let in_plan = self.in_plan[parent.index()].and_then(|parent| self.plan_entry(parent.into(), nth));
+            self.in_plan.push(in_plan);
+            if let Some(entry) = in_plan {
+                self.in_run[entry as usize] = Some(ix);
+            }
+        }
+    }
+
+    fn plan_entry(&self, parent: u32, nth: u32) -> Option<u16> {
+        let h = self.header();
+        (1..h.plan.threads as usize)
+            // SAFETY: as many as the controller wrote.
+            .find(|&at| unsafe { *self.entry::<PlanThread>(h.regions.plan_threads, at) } == PlanThread { parent, nth })
+            .map(|at| at as u16)
+    }
+
+    pub(crate) fn thread_ended(&self, ix: ThreadIx) {
+        self.thread(ix).ended = 1;
+    }
+
+    pub(crate) fn thread_detached(&self, ix: ThreadIx) {
+        self.thread(ix).detached = 1;
+    }
+
+    pub(crate) fn thread_named(&self, ix: ThreadIx, name: &[u8]) {
+        copy(&mut self.thread(ix).name, name);
+    }
+
+    /// Tells of a module; false if there is no room.
+    pub(crate) fn module(&self, base: u64, start: u64, end: u64, path: &[u8]) -> bool {
+        let h = self.header();
+        let at = h.modules.load(Ordering::Relaxed);
+        if at as usize >= unsnarl_wire::MAX_MODULES {
+            return false;
+        }
+        // SAFETY: checked against the table's size.
+        let module: &mut Module = unsafe { &mut *self.entry(h.regions.modules, at as usize) };
+        (module.base, module.start, module.end) = (base, start, end);
+        copy(&mut module.path, path);
+        h.modules.store(at + 1, Ordering::Release);
+        true
+    }
+
+    /// Tells of wrong use; what comes after the table is full is dropped.
+    pub(crate) fn warning(&self, misuse: u8, thread: ThreadIx, pc: u64, addr: u64, detail: &[u8]) {
+        let h = self.header();
+        let count = h.warnings.load(Ordering::Relaxed) as usize;
+        // SAFETY: `count` of them were written.
+        let known = (0..count).map(|at| unsafe { &*self.entry::<Warning>(h.regions.warnings, at) });
+        let mut known = known.filter(|w| w.misuse == u32::from(misuse) && w.pc == pc && w.thread == u32::from(thread.0));
+        if count >= unsnarl_wire::MAX_WARNINGS || known.next().is_some() {
+            return;
+        }
+        // SAFETY: checked against the table's size.
+        let warning: &mut Warning = unsafe { &mut *self.entry(h.regions.warnings, count) };
+        *warning =
+            Warning { misuse: misuse.into(), thread: thread.0.into(), pc, addr, at: self.count, detail: [0; 64] };
+        copy(&mut warning.detail, detail);
+        h.warnings.store(count as u32 + 1, Ordering::Release);
+    }
+
+    /// Copies a stack from `base` up to `top`, as much as there is room for and at most 128 KiB.
+    pub(crate) fn stack(&self, thread: ThreadIx, registers: [u64; 8], top: usize) {
+        const MOST: usize = 128 << 10;
+        let h = self.header();
+        let used = h.stacks.load(Ordering::Relaxed);
+        let at = h.regions.stacks + used;
+        let base = registers[1] as usize;
+        let wanted = top.saturating_sub(base).min(MOST) & !7;
+        let head = size_of::<Stack>();
+        if at as usize + head + wanted > h.regions.stacks_end as usize {
+            return;
+        }
+        // SAFETY: within the region for stacks; the source is a live stack above its stack pointer.
+        unsafe {
+            let place: *mut Stack = self.entry(at, 0);
+            *place = Stack { thread: thread.0.into(), registers, base: base as u64, len: wanted as u64 };
+            core::ptr::copy_nonoverlapping(base as *const u64, place.add(1).cast(), wanted / 8);
+        }
+        h.stacks.store(used + (head + wanted) as u64, Ordering::Release);
+    }
+
+    /// The kernel's thread id in glibc's descriptor of a thread.
+    pub(crate) fn glibc_tid(&self, handle: usize) -> *mut u32 {
+        (handle + self.tid_offset) as *mut u32
+    }
+
+    /// Lets glibc believe that a fiber's thread is the carrier, which is what asking the kernel about it
+    /// should mean.
+    pub(crate) fn set_glibc_tid(&self, handle: usize, tid: u32) {
+        // SAFETY: the descriptor is alive and parked.
+        unsafe { *self.glibc_tid(handle) = tid };
+    }
+}
+
+/// Copies text into a field that ends with zero.
+pub(crate) fn copy(field: &mut [u8], text: &[u8]) {
+    let len = text.len().min(field.len() - 1);
+    field[..len].copy_from_slice(&text[..len]);
+    field[len] = 0;
+}
+
+pub(crate) fn until_zero(field: &[u8]) -> &[u8] {
+    &field[..field.iter().position(|&b| b == 0).unwrap_or(field.len())]
+}
+
+/// The bytes of a C string.
+pub(crate) fn c_bytes<'a>(text: *const c_char) -> &'a [u8] {
+    if text.is_null() {
+        return b"";
+    }
+    // SAFETY: a C string, as the interface has it.
+    unsafe { core::ffi::CStr::from_ptr(text) }.to_bytes()
+}

@@ -1,0 +1,88 @@
+//! The program's modules: where they are loaded, and which of them are the system's own innards.
+
+use crate::log::{Log, c_bytes};
+use alloc::vec::Vec;
+use core::ffi::c_void;
+use unsnarl_model::Site;
+
+#[derive(Debug, Default)]
+pub(crate) struct Modules {
+    known: Vec<Known>,
+    /// For each module of the plan where it is loaded here; `u64::MAX` while it is not.
+    plan_bases: Vec<u64>,
+    /// The unwinder's code: it locks while exceptions pass, which is no concern of the program's.
+    quiet: (u64, u64),
+}
+
+#[derive(Debug)]
+struct Known {
+    base: u64,
+    start: u64,
+}
+
+impl Modules {
+    /// Whether code at this address is the unwinder's.
+    #[inline]
+    pub(crate) fn is_quiet(&self, pc: u64) -> bool {
+        pc.wrapping_sub(self.quiet.0) < self.quiet.1
+    }
+
+    /// Whether a return address belongs to a site of the plan.
+    #[inline]
+    pub(crate) fn is_at(&self, pc: u64, site: Site) -> bool {
+        self.plan_bases
+            .get(site.module.0 as usize)
+            .is_some_and(|&base| base != u64::MAX && base.wrapping_add(site.offset) == pc.wrapping_sub(1))
+    }
+
+    /// Looks for modules not seen before and tells the controller.
+    pub(crate) fn refresh(&mut self, log: &Log) {
+        let mut walk = Walk { modules: self, log };
+        // SAFETY: the callback gets what it is given here and nothing else.
+        unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
+    }
+
+    fn add(&mut self, log: &Log, base: u64, start: u64, end: u64, path: &[u8]) {
+        if self.known.iter().any(|k| k.base == base && k.start == start) || !log.module(base, start, end, path) {
+            return;
+        }
+        self.known.push(Known { base, start });
+        for (at, planned) in log.plan_modules().enumerate() {
+            if self.plan_bases.len() <= at {
+                self.plan_bases.push(u64::MAX);
+            }
+            if self.plan_bases[at] == u64::MAX && planned == path {
+                self.plan_bases[at] = base;
+            }
+        }
+        let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+        if name.starts_with(b"libgcc_s.so") {
+            self.quiet = (start, end - start);
+        }
+    }
+}
+
+struct Walk<'a> {
+    modules: &'a mut Modules,
+    log: &'a Log,
+}
+
+unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, walk: *mut c_void) -> i32 {
+    // SAFETY: the loader's description of a module, and the walk we passed.
+    let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk<'_>>()) };
+    let headers = if info.dlpi_phnum == 0 {
+        &[]
+    } else {
+        // SAFETY: as many program headers as the loader says.
+        unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) }
+    };
+    let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+    if let (Some(start), Some(end)) =
+        (loads().map(|h| h.p_vaddr).min(), loads().map(|h| h.p_vaddr + h.p_memsz).max())
+    {
+        let base = info.dlpi_addr;
+        let path = c_bytes(info.dlpi_name);
+        walk.modules.add(walk.log, base, base + start, base + end, path);
+    }
+    0
+}

@@ -1,0 +1,56 @@
+//! Wake-ups on their way to waiters: condition variables and futexes.
+//!
+//! A signal wakes one of those who wait at that moment; which one is nobody's business but the
+//! scheduler's. So a signal leaves a *wake-up* at the object, each waiter that was there before it can
+//! take it, and whoever is scheduled first does. The choice of the woken waiter is thereby part of the
+//! schedule like every other choice.
+//!
+//! A waiter takes the earliest wake-up that came after it arrived. As signals leave a wake-up only if
+//! there is a waiter without one, none is ever left over.
+
+use alloc::vec::Vec;
+
+#[derive(Debug, Default)]
+pub(crate) struct Queues {
+    wake_ups: Vec<WakeUp>,
+    /// Counts arrivals and signals, in one sequence.
+    clock: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct WakeUp {
+    object: usize,
+    at: u64,
+    /// The event that brought it.
+    event: u64,
+}
+
+impl Queues {
+    /// The moment of an arrival.
+    pub(crate) fn arrive(&mut self) -> u64 {
+        self.clock += 1;
+        self.clock
+    }
+
+    /// Leaves a wake-up.
+    pub(crate) fn signal(&mut self, object: usize, event: u64) {
+        self.clock += 1;
+        self.wake_ups.push(WakeUp { object, at: self.clock, event });
+    }
+
+    /// Wake-ups that nobody has taken yet.
+    pub(crate) fn pending(&self, object: usize) -> usize {
+        self.wake_ups.iter().filter(|w| w.object == object).count()
+    }
+
+    /// Whether there is one for who arrived at that moment.
+    pub(crate) fn has_wake_up(&self, object: usize, arrival: u64) -> bool {
+        self.wake_ups.iter().any(|w| w.object == object && w.at > arrival)
+    }
+
+    /// Takes the earliest one; the event that brought it.
+    pub(crate) fn take(&mut self, object: usize, arrival: u64) -> Option<u64> {
+        let at = self.wake_ups.iter().position(|w| w.object == object && w.at > arrival)?;
+        Some(self.wake_ups.remove(at).event)
+    }
+}

@@ -1,0 +1,222 @@
+//! Everything the runtime knows about the run.
+
+use crate::{
+    clock::Clock,
+    entropy::Entropy,
+    fiber::Backend,
+    gate::{Chance, Gate},
+    hooks::key::Keys,
+    log::Log,
+    modules::Modules,
+    queue::Queues,
+    sys,
+    thread::Thread,
+};
+use alloc::{boxed::Box, vec::Vec};
+use core::cell::UnsafeCell;
+use unsnarl_model::{Action, Flags, Op, ThreadIx};
+use unsnarl_sched::{Picker, ThreadSet, World};
+
+/// The run: who decides, and what is decided about.
+pub(crate) struct Runtime {
+    pub(crate) picker: Picker,
+    pub(crate) state: State,
+}
+
+pub(crate) struct State {
+    pub(crate) current: ThreadIx,
+    /// By [`ThreadIx`]; boxed because fibers know their own record's place.
+    #[allow(clippy::vec_box, reason = "threads hold on to their records")]
+    pub(crate) threads: Vec<Box<Thread>>,
+    /// Threads that did not end yet.
+    pub(crate) live: u32,
+    pub(crate) ready: ThreadSet,
+    pub(crate) late: ThreadSet,
+    /// Threads at a gate that may be closed.
+    pub(crate) waiting: ThreadSet,
+    /// How many of those are at gates that others open behind our back.
+    pub(crate) polled: u32,
+    /// What the next event tells of the switch that led to it.
+    pub(crate) switch_flags: Flags,
+    /// The operation in progress is made by a library's innards: no choice, no event.
+    pub(crate) muted: bool,
+    /// Depth of calls during which nobody else may run, because the C library holds a lock of its own.
+    pub(crate) undivided: u32,
+    /// Events in a row that changed nothing.
+    pub(crate) idle: u64,
+    pub(crate) max_idle: u64,
+    pub(crate) spurious: bool,
+    /// Threads that ended and that nobody will join.
+    pub(crate) to_reap: Vec<ThreadIx>,
+    pub(crate) log: Log,
+    pub(crate) clock: Clock,
+    pub(crate) entropy: Entropy,
+    pub(crate) queues: Queues,
+    pub(crate) keys: Keys,
+    pub(crate) modules: Modules,
+}
+
+struct Cell(UnsafeCell<Option<Runtime>>, UnsafeCell<usize>);
+
+// SAFETY: reached by the carrier only (see the crate's documentation).
+unsafe impl Sync for Cell {}
+
+/// The run, and the thread pointer of the current fiber: 0 while the runtime is passive.
+static RUNTIME: Cell = Cell(UnsafeCell::new(None), UnsafeCell::new(0));
+
+impl Runtime {
+    /// The run, if the caller is one of its fibers; none for a passive runtime and for kernel threads
+    /// that are on their way in or out.
+    #[inline]
+    pub(crate) fn enter() -> Option<&'static mut Self> {
+        // SAFETY: a word that only the carrier changes; another kernel thread sees a value that is
+        // not its own thread pointer, whatever it sees.
+        let current = unsafe { RUNTIME.1.get().read_volatile() };
+        if current != sys::thread_pointer() {
+            return None;
+        }
+        // SAFETY: we are on the carrier.
+        unsafe { (*RUNTIME.0.get()).as_mut() }
+    }
+
+    /// Takes control: from now on hooks enter.
+    pub(crate) fn begin(self) {
+        // SAFETY: called once, before any hook can enter.
+        unsafe {
+            *RUNTIME.0.get() = Some(self);
+            *RUNTIME.1.get() = sys::thread_pointer();
+        }
+    }
+
+    /// Gives up control: hooks stay outside, in a forked child for instance.
+    pub(crate) fn abandon() {
+        // SAFETY: on the carrier.
+        unsafe { *RUNTIME.1.get() = 0 };
+    }
+
+    /// The current fiber is the one with this thread pointer.
+    #[inline]
+    pub(crate) fn set_current(thread_pointer: usize) {
+        // SAFETY: on the carrier.
+        unsafe { RUNTIME.1.get().write_volatile(thread_pointer) };
+    }
+
+    /// For signal handlers, which run on the carrier but perhaps in the middle of something.
+    pub(crate) fn interrupted() -> Option<&'static mut Self> {
+        // SAFETY: the handlers that use this end the run and touch nothing that is half done.
+        unsafe { (*RUNTIME.0.get()).as_mut() }
+    }
+}
+
+impl State {
+    #[inline]
+    pub(crate) fn thread(&mut self, thread: ThreadIx) -> &mut Thread {
+        &mut self.threads[thread.index()]
+    }
+
+    /// The running thread.
+    #[inline]
+    pub(crate) fn me(&mut self) -> &mut Thread {
+        let current = self.current;
+        self.thread(current)
+    }
+
+    /// The thread with this handle, unless it is gone for good.
+    pub(crate) fn by_handle(&self, handle: usize) -> Option<ThreadIx> {
+        let found = self.threads.iter().rev().find(|t| t.handle == handle && !t.reaped)?;
+        Some(found.ix)
+    }
+
+    /// Puts the thread where its gate says it belongs.
+    pub(crate) fn reclassify(&mut self, thread: ThreadIx) {
+        let chance = self.chance(thread);
+        self.ready.set(thread, chance == Chance::Ready);
+        self.late.set(thread, chance == Chance::Late);
+    }
+
+    /// Something about the object at this address changed: who waits there may go on, or no longer.
+    #[inline]
+    pub(crate) fn changed(&mut self, addr: usize) {
+        if !self.waiting.is_empty() {
+            self.reclassify_at(addr);
+        }
+    }
+
+    #[cold]
+    fn reclassify_at(&mut self, addr: usize) {
+        let mut n = 0;
+        while let Some(thread) = self.waiting.nth(n) {
+            n += 1;
+            if self.thread(thread).pending.gate.depends_on(addr) {
+                self.reclassify(thread);
+            }
+        }
+    }
+
+    /// Looks again at gates that are opened behind our back.
+    #[cold]
+    pub(crate) fn poll(&mut self) {
+        let mut n = 0;
+        while let Some(thread) = self.waiting.nth(n) {
+            n += 1;
+            if self.thread(thread).pending.gate.is_polled() {
+                self.reclassify(thread);
+            }
+        }
+    }
+
+    /// Those who wait at gates that `at` accepts, in the order of creation.
+    pub(crate) fn waiters(&self, at: impl Fn(&Gate) -> bool) -> impl Iterator<Item = ThreadIx> {
+        self.waiting.iter().filter(move |t| at(&self.threads[t.index()].pending.gate))
+    }
+}
+
+impl World for State {
+    #[inline]
+    fn current(&self) -> ThreadIx {
+        self.current
+    }
+
+    #[inline]
+    fn ready(&self) -> &ThreadSet {
+        &self.ready
+    }
+
+    #[inline]
+    fn late(&self) -> &ThreadSet {
+        &self.late
+    }
+
+    fn first_late(&self) -> Option<ThreadIx> {
+        self.late.iter().min_by_key(|t| self.threads[t.index()].pending.deadline)
+    }
+
+    #[inline]
+    fn gives_way(&self, thread: ThreadIx) -> bool {
+        let thread = &self.threads[thread.index()];
+        thread.pending.op.gives_way() || thread.spins()
+    }
+
+    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {
+        let pending = &self.threads[thread.index()].pending;
+        asks_as(pending.op) == asks_as(action.op) && self.modules.is_at(pending.pc, action.site)
+    }
+
+    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+        self.log.named(in_plan)
+    }
+}
+
+/// Some operations are known only when they are executed: who comes first to a once control runs the
+/// routine, the others pass.
+const fn asks_as(op: Op) -> u8 {
+    match op {
+        Op::OnceBegin => Op::OncePass as u8,
+        other => other as u8,
+    }
+}
+
+/// The thread pointer of a fiber about to run.
+pub(crate) fn pointer_of(thread: &Thread) -> usize {
+    thread.fiber.thread_pointer()
+}

@@ -1,0 +1,87 @@
+//! System calls made directly: no hook sees them and errno stays as it is.
+
+use core::arch::asm;
+
+/// A system call with up to six arguments; negative results are errors.
+///
+/// # Safety
+/// As the call itself demands.
+#[inline]
+pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
+    let result;
+    // SAFETY: the kernel clobbers rcx and r11 only; what the call does is the caller's promise.
+    unsafe {
+        asm!("syscall", inlateout("rax") number as isize => result,
+            in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
+            in("r10") args[3], in("r8") args[4], in("r9") args[5],
+            lateout("rcx") _, lateout("r11") _, options(nostack));
+    }
+    result
+}
+
+/// Fresh zeroed memory.
+pub(crate) fn map(size: usize) -> Option<usize> {
+    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    // SAFETY: a new anonymous mapping disturbs nothing.
+    let at = unsafe { call(libc::SYS_mmap, [0, size, protection, flags, usize::MAX, 0]) };
+    (at > 0).then_some(at as usize)
+}
+
+/// Maps `size` bytes of a file, shared.
+pub(crate) fn map_shared(fd: i32, size: usize) -> Option<usize> {
+    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+    let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE) as usize;
+    // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
+    let at = unsafe { call(libc::SYS_mmap, [0, size, protection, flags, fd as usize, 0]) };
+    (at > 0).then_some(at as usize)
+}
+
+/// Ends the process at once.
+pub(crate) fn exit(status: i32) -> ! {
+    loop {
+        // SAFETY: does not return.
+        unsafe { call(libc::SYS_exit_group, [status as usize, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// Writes to standard error, as much as goes.
+pub(crate) fn complain(text: &[u8]) {
+    // SAFETY: the kernel only reads the text.
+    unsafe { call(libc::SYS_write, [2, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
+}
+
+/// The carrier's thread id, which is the process's id.
+pub(crate) fn process() -> i32 {
+    // SAFETY: no arguments, no effect.
+    unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
+}
+
+/// Sleeps until the word at `addr` is 0; the kernel clears it when a thread is gone.
+pub(crate) fn wait_until_cleared(addr: *const u32) {
+    loop {
+        // SAFETY: the word belongs to a thread record or a thread descriptor that is still there.
+        let seen = unsafe { addr.read_volatile() };
+        if seen == 0 {
+            return;
+        }
+        // Not a private futex: the kernel's wake-up at thread exit is a shared one.
+        // SAFETY: a wait changes nothing.
+        unsafe { call(libc::SYS_futex, [addr as usize, libc::FUTEX_WAIT as usize, seen as usize, 0, 0, 0]) };
+    }
+}
+
+/// The calling thread's own descriptor, where FS points: what `pthread_self` returns.
+#[inline]
+pub(crate) fn thread_pointer() -> usize {
+    let pointer;
+    // SAFETY: on x86-64 glibc keeps the thread descriptor's own address at this offset.
+    unsafe { asm!("mov {}, fs:[0x10]", out(reg) pointer, options(nostack, pure, readonly, preserves_flags)) };
+    pointer
+}
+
+/// The caller's errno.
+pub(crate) fn set_errno(error: i32) {
+    // SAFETY: glibc returns the thread's own, valid place.
+    unsafe { *libc::__errno_location() = error };
+}

@@ -1,0 +1,440 @@
+//! Threads: their records, birth and end.
+
+use crate::{
+    end,
+    fiber::{Backend, Fiber},
+    gate::Gate,
+    hooks::mutex::Mutex,
+    real::real,
+    state::Runtime,
+    sys,
+};
+use alloc::{boxed::Box, vec::Vec};
+use core::{arch::naked_asm, ffi::c_void};
+use unsnarl_model::{Flags, Op, ThreadIx};
+
+real! {
+    fn pthread_create(thread: *mut usize, attr: *const libc::pthread_attr_t, start: Start, arg: *mut c_void) -> i32;
+    fn pthread_join(thread: usize, result: *mut *mut c_void) -> i32;
+    fn pthread_attr_setdetachstate(attr: *mut libc::pthread_attr_t, state: i32) -> i32;
+    fn pthread_attr_getdetachstate(attr: *const libc::pthread_attr_t, state: *mut i32) -> i32;
+    fn __call_tls_dtors();
+    fn exit(status: i32) -> !;
+}
+
+/// What a thread runs.
+pub(crate) type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+pub(crate) struct Thread {
+    pub(crate) fiber: Fiber,
+    pub(crate) ix: ThreadIx,
+    /// What `gettid` answers and what locks keep as their owner.
+    pub(crate) tid: u32,
+    /// Its `pthread_t`.
+    pub(crate) handle: usize,
+    pub(crate) start: Option<Start>,
+    /// C11 threads return an int.
+    pub(crate) returns_int: bool,
+    pub(crate) arg: *mut c_void,
+    pub(crate) result: *mut c_void,
+    pub(crate) children: u32,
+    pub(crate) ended: bool,
+    pub(crate) detached: bool,
+    /// Somebody is joining it.
+    pub(crate) joined: bool,
+    /// glibc has freed it; the handle may be another thread's by now.
+    pub(crate) reaped: bool,
+    pub(crate) pending: Pending,
+    /// When it began to wait, see [`crate::queue`].
+    pub(crate) arrival: u64,
+    /// The event that woke it by name (a broadcast).
+    pub(crate) granted: Option<u64>,
+    pub(crate) cancel: Cancel,
+    /// Mutexes it holds, in the order of taking.
+    pub(crate) held: Vec<*mut Mutex>,
+    /// Read-write locks it holds for reading.
+    pub(crate) read_held: Vec<usize>,
+    /// Routines of `pthread_once` that it is in.
+    pub(crate) once: Vec<(unsafe extern "C-unwind" fn(), usize, *const i32)>,
+    pub(crate) alternate_stack: libc::stack_t,
+    /// Where its stack begins; it grows down from here.
+    pub(crate) stack_top: usize,
+    last_idle: (u64, u64, u64),
+    repeats: u32,
+}
+
+/// What a thread is about to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pending {
+    pub(crate) op: Op,
+    pub(crate) pc: u64,
+    pub(crate) addr: u64,
+    pub(crate) gate: Gate,
+    /// In virtual time; `u64::MAX` for never.
+    pub(crate) deadline: u64,
+    pub(crate) cancellable: bool,
+}
+
+/// Where a thread stands with `pthread_cancel`.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Cancel {
+    pub(crate) requested: bool,
+    pub(crate) disabled: bool,
+    pub(crate) asynchronous: bool,
+}
+
+impl Cancel {
+    /// Whether the thread must stop at its next cancellation point.
+    pub(crate) const fn is_due(self) -> bool {
+        self.requested && !self.disabled
+    }
+}
+
+impl Thread {
+    pub(crate) fn new(ix: ThreadIx, tid: u32, fiber: Fiber) -> Box<Self> {
+        let no_stack = libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
+        Box::new(Self {
+            fiber,
+            ix,
+            tid,
+            handle: 0,
+            start: None,
+            returns_int: false,
+            arg: core::ptr::null_mut(),
+            result: core::ptr::null_mut(),
+            children: 0,
+            ended: false,
+            detached: false,
+            joined: false,
+            reaped: false,
+            pending: Pending {
+                op: Op::Start,
+                pc: 0,
+                addr: 0,
+                gate: Gate::Open,
+                deadline: u64::MAX,
+                cancellable: false,
+            },
+            arrival: 0,
+            granted: None,
+            cancel: Cancel::default(),
+            held: Vec::new(),
+            read_held: Vec::new(),
+            once: Vec::new(),
+            alternate_stack: no_stack,
+            stack_top: 0,
+            last_idle: (0, 0, 0),
+            repeats: 0,
+        })
+    }
+
+    /// Counts how often the thread did the very same thing in vain.
+    #[inline]
+    pub(crate) fn note_idle(&mut self, idle: bool, what: (u64, u64, u64)) {
+        if idle && self.last_idle == what {
+            self.repeats += 1;
+        } else {
+            self.last_idle = what;
+            self.repeats = 0;
+        }
+    }
+
+    /// Whether it does the same thing in vain over and over.
+    #[inline]
+    pub(crate) fn spins(&self) -> bool {
+        self.repeats >= 8
+    }
+}
+
+/// A request for a thread.
+pub(crate) struct Birth {
+    pub(crate) handle: *mut usize,
+    pub(crate) attr: *const libc::pthread_attr_t,
+    pub(crate) start: Start,
+    pub(crate) arg: *mut c_void,
+    pub(crate) returns_int: bool,
+}
+
+impl Runtime {
+    /// Has glibc make a thread and takes it over as a fiber; an error number otherwise.
+    pub(crate) fn create(&mut self, birth: &Birth) -> Result<ThreadIx, i32> {
+        self.reap_ended();
+        let ix = self.state.threads.len();
+        if ix >= unsnarl_wire::MAX_THREADS {
+            end::refuse("more than 65,536 threads");
+        }
+        let ix = ThreadIx(ix as u16);
+        let mut thread = Thread::new(ix, self.state.threads[0].tid + u32::from(ix.0), Fiber::unborn());
+        thread.start = Some(birth.start);
+        thread.returns_int = birth.returns_int;
+        thread.arg = birth.arg;
+        let record: *mut Thread = &raw mut *thread;
+
+        // SAFETY: attributes are the caller's or a copy of them; the record outlives the thread.
+        let error = unsafe {
+            let mut attr = core::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
+            let mut chosen = birth.attr;
+            if !chosen.is_null() {
+                let mut state = 0;
+                pthread_attr_getdetachstate(chosen, &raw mut state);
+                if state == libc::PTHREAD_CREATE_DETACHED {
+                    // The runtime joins detached threads itself: glibc must not free them early.
+                    thread.detached = true;
+                    attr.as_mut_ptr().write(chosen.read());
+                    pthread_attr_setdetachstate(attr.as_mut_ptr(), libc::PTHREAD_CREATE_JOINABLE);
+                    chosen = attr.as_ptr();
+                }
+            }
+            pthread_create(birth.handle, chosen, enter_thread, record.cast())
+        };
+        if error != 0 {
+            return Err(error);
+        }
+        // SAFETY: glibc wrote the handle.
+        thread.handle = unsafe { *birth.handle };
+        thread.fiber.wait_parked();
+        self.state.log.set_glibc_tid(thread.handle, sys::process() as u32);
+
+        let parent = self.state.me();
+        parent.children += 1;
+        let (parent, nth) = (parent.ix, parent.children);
+        thread.pending.pc = birth.start as usize as u64 + 1;
+        thread.pending.addr = u64::from(parent.0);
+        let detached = thread.detached;
+        self.state.threads.push(thread);
+        self.state.live += 1;
+        self.state.ready.set(ix, true);
+        self.state.log.thread_created(ix, parent, nth, birth.start as usize as u64, detached);
+        crate::access::several_threads(self.state.live > 1);
+        Ok(ix)
+    }
+
+    /// Lets glibc free a thread that ended.
+    pub(crate) fn reap(&mut self, thread: ThreadIx) {
+        let handle = self.state.thread(thread).handle;
+        let tid = self.state.log.glibc_tid(handle);
+        let thread = self.state.thread(thread);
+        thread.fiber.release(tid);
+        // SAFETY: the thread is gone and nobody joined it; glibc frees its stack.
+        unsafe { pthread_join(thread.handle, core::ptr::null_mut()) };
+        thread.reaped = true;
+    }
+
+    /// Lets glibc free threads that ended and that nobody will join.
+    pub(crate) fn reap_ended(&mut self) {
+        while let Some(thread) = self.state.to_reap.pop() {
+            self.reap(thread);
+        }
+    }
+}
+
+/// Where a thread begins that glibc made for us: parks, runs the program's routine as a fiber, comes
+/// back here also when `pthread_exit` or a cancellation unwinds it, and ends.
+///
+/// The registered buffer is what `pthread_cleanup_push` in C registers: glibc jumps to it when it has
+/// unwound as far as this frame.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn enter_thread(record: *mut c_void) -> *mut c_void {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "push rbx",
+        "push r12",
+        "sub rsp, 112",
+        "mov rbx, rdi",
+        "call {park}",
+        "mov rdi, rsp",
+        "xor esi, esi",
+        "call {setjmp}",
+        "test eax, eax",
+        "jnz 2f",
+        "mov rdi, rsp",
+        "call {register}",
+        "mov rdi, rbx",
+        "call {body}",
+        "mov r12, rax",
+        "mov rdi, rsp",
+        "call {unregister}",
+        "mov rdi, rbx",
+        "mov rsi, r12",
+        "xor edx, edx",
+        "jmp 3f",
+        "2:",
+        "mov rdi, rbx",
+        "xor esi, esi",
+        "mov edx, 1",
+        "3:",
+        "call {end}",
+        "lea rsp, [rbp - 16]",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+        park = sym park_thread,
+        setjmp = sym __sigsetjmp,
+        register = sym __pthread_register_cancel,
+        unregister = sym __pthread_unregister_cancel,
+        body = sym thread_body,
+        end = sym thread_end,
+    )
+}
+
+/// The same for main, which is there already: `main(argc, argv, envp)` wrapped.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C-unwind" fn enter_main(argc: i32, argv: *mut *mut u8, envp: *mut *mut u8) -> i32 {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "sub rsp, 112",
+        "mov ebx, edi",
+        "mov r12, rsi",
+        "mov r13, rdx",
+        "mov rdi, rsp",
+        "xor esi, esi",
+        "call {setjmp}",
+        "test eax, eax",
+        "jnz 2f",
+        "mov rdi, rsp",
+        "call {register}",
+        "mov edi, ebx",
+        "mov rsi, r12",
+        "mov rdx, r13",
+        "call {body}",
+        "mov ebx, eax",
+        "mov rdi, rsp",
+        "call {unregister}",
+        "mov eax, ebx",
+        "lea rsp, [rbp - 32]",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        ".cfi_remember_state",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_restore_state",
+        "2:",
+        "call {end}",
+        "ud2",
+        ".cfi_endproc",
+        setjmp = sym __sigsetjmp,
+        register = sym __pthread_register_cancel,
+        unregister = sym __pthread_unregister_cancel,
+        body = sym crate::init::call_main,
+        end = sym main_end,
+    )
+}
+
+unsafe extern "C" {
+    fn __sigsetjmp(buffer: *mut c_void, save_mask: i32) -> i32;
+    fn __pthread_register_cancel(buffer: *mut c_void);
+    fn __pthread_unregister_cancel(buffer: *mut c_void);
+}
+
+/// On the thread glibc made: steps aside until first switched to.
+unsafe extern "C" fn park_thread(record: *mut Thread) {
+    crate::init::leave_rseq();
+    // SAFETY: the record is ours; its creator waits until we parked.
+    let thread = unsafe { &mut *record };
+    thread.stack_top = core::ptr::from_ref(&thread) as usize + 512;
+    thread.fiber.park();
+}
+
+/// On the carrier, as a fiber: the thread's whole life.
+unsafe extern "C-unwind" fn thread_body(record: *mut Thread) -> *mut c_void {
+    // SAFETY: the record outlives the thread, and the routine is the program's own.
+    unsafe {
+        if let Some(runtime) = Runtime::enter() {
+            let pending = (*record).pending;
+            runtime.log(Op::Start, Flags::NONE, pending.pc, 0, pending.addr);
+        }
+        let Some(start) = (*record).start else { return core::ptr::null_mut() };
+        let result = start((*record).arg);
+        if (*record).returns_int { result as usize as i32 as isize as *mut c_void } else { result }
+    }
+}
+
+/// The thread's routine returned, or was unwound.
+unsafe extern "C-unwind" fn thread_end(record: *mut Thread, value: *mut c_void, unwound: i32) -> *mut c_void {
+    // SAFETY: the record outlives the thread.
+    unsafe {
+        if unwound == 0 {
+            (*record).result = value;
+        }
+        run_destructors();
+        if let Some(runtime) = Runtime::enter() {
+            runtime.leave();
+        }
+        // Only a kernel thread of its own comes here, to run glibc's epilogue.
+        (*record).result
+    }
+}
+
+/// Main was unwound by `pthread_exit`: the others go on without it.
+unsafe extern "C-unwind" fn main_end() {
+    // SAFETY: as in `thread_end`.
+    unsafe { run_destructors() };
+    if let Some(runtime) = Runtime::enter() {
+        runtime.leave();
+    }
+}
+
+/// What glibc would do on the way out, but here, where it can be scheduled.
+unsafe fn run_destructors() {
+    // SAFETY: the calling thread's own.
+    unsafe {
+        __call_tls_dtors();
+        crate::hooks::key::run_destructors();
+    }
+}
+
+impl Runtime {
+    /// The current thread's last event; the carrier goes on with somebody else.
+    fn leave(&mut self) {
+        let pc = enter_thread as *const () as usize as u64 + 1;
+        self.turn(Op::End, 0, pc);
+        let state = &mut self.state;
+        crate::hooks::mutex::orphan(state);
+        let me = state.me();
+        me.ended = true;
+        let (ix, detached) = (me.ix, me.detached);
+        state.live -= 1;
+        self.log(Op::End, Flags::NONE, pc, 0, 0);
+        let state = &mut self.state;
+        state.log.thread_ended(ix);
+        state.ready.set(ix, false);
+        if detached {
+            state.to_reap.push(ix);
+        }
+        let mut n = 0;
+        while let Some(waiter) = state.waiting.nth(n) {
+            n += 1;
+            if state.thread(waiter).pending.gate == Gate::Join(ix) {
+                state.reclassify(waiter);
+            }
+        }
+        crate::access::several_threads(state.live > 1);
+        if state.live == 0 {
+            // The last one out ends the program, as glibc does. It is a thread again for that.
+            state.live = 1;
+            // SAFETY: `exit` may be called from any thread.
+            unsafe { exit(0) };
+        }
+        self.go_elsewhere();
+    }
+}

@@ -1,0 +1,232 @@
+//! The schedule point: where the running thread asks who goes next.
+//!
+//! Every visible operation is executed the same way: the thread says what it is about to do, waits for
+//! its turn, does it, and logs one event. One pick, one event: that is what lets a schedule be followed.
+
+use crate::{
+    end,
+    fiber::Backend,
+    gate::Gate,
+    state::{Runtime, pointer_of},
+    thread::{Pending, Thread},
+};
+use unsnarl_model::{Flags, Op, Order, ThreadIx};
+use unsnarl_sched::Pick;
+use unsnarl_wire::RawEvent;
+
+/// How a thread's turn came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// What it waited for is there.
+    Go,
+    /// Its time is up.
+    TimedOut,
+    /// For no reason.
+    Spurious,
+    /// It was cancelled.
+    Cancelled,
+}
+
+impl Turn {
+    /// What the event tells of it.
+    pub(crate) const fn flags(self) -> Flags {
+        match self {
+            Self::Go => Flags::NONE,
+            Self::TimedOut => Flags::TIMED_OUT,
+            Self::Spurious => Flags::SPURIOUS,
+            Self::Cancelled => Flags::CANCELLED,
+        }
+    }
+}
+
+impl Runtime {
+    /// The running thread is about to do something that is always possible; returns when it is its turn.
+    #[inline]
+    pub(crate) fn turn(&mut self, op: Op, addr: usize, pc: u64) {
+        let state = &mut self.state;
+        if state.is_quiet(pc) {
+            state.muted = true;
+            return;
+        }
+        let me = state.me();
+        me.pending.op = op;
+        me.pending.pc = pc;
+        me.pending.addr = addr as u64;
+        me.pending.gate = Gate::Open;
+        me.pending.cancellable = false;
+        self.take_turn();
+    }
+
+    /// The running thread is about to do something that may have to wait.
+    pub(crate) fn wait_turn(&mut self, pending: Pending) -> Turn {
+        let state = &mut self.state;
+        let ix = state.current;
+        state.me().pending = pending;
+        state.reclassify(ix);
+        if state.is_quiet(pending.pc) && state.ready.contains(ix) {
+            state.muted = true;
+            return state.turn_of(ix);
+        }
+        state.waiting.set(ix, true);
+        state.polled += u32::from(pending.gate.is_polled());
+        if !state.ready.contains(ix) {
+            state.look_for_circle(ix);
+        }
+        self.take_turn();
+
+        let state = &mut self.state;
+        let turn = state.turn_of(ix);
+        state.polled -= u32::from(pending.gate.is_polled());
+        state.waiting.set(ix, false);
+        state.late.set(ix, false);
+        state.ready.set(ix, true);
+        if turn == Turn::TimedOut {
+            state.clock.pass(pending.deadline);
+        }
+        turn
+    }
+
+    /// Runs whoever is picked; returns when that is the caller.
+    #[inline]
+    fn take_turn(&mut self) {
+        let me = self.state.current;
+        let next = self.pick();
+        if next != me {
+            self.switch(me, next);
+        }
+    }
+
+    /// The current thread ended: the carrier goes on with somebody else, for good.
+    pub(crate) fn go_elsewhere(&mut self) {
+        let me = self.state.current;
+        let next = self.pick();
+        self.switch(me, next);
+    }
+
+    #[inline]
+    fn pick(&mut self) -> ThreadIx {
+        let Self { picker, state } = self;
+        if state.polled > 0 {
+            state.poll();
+        }
+        if state.ready.is_empty() && state.late.is_empty() {
+            end::deadlock(state, "no thread can go on");
+        }
+        match picker.pick(state) {
+            Pick::Run(thread) => thread,
+            Pick::End => end::plan_end(state),
+            Pick::Diverged(diverged) => end::diverged(state, diverged),
+        }
+    }
+
+    #[inline]
+    fn switch(&mut self, from: ThreadIx, to: ThreadIx) {
+        let state = &mut self.state;
+        let preempts = state.ready.contains(from) && !state.thread(from).pending.op.gives_way();
+        state.switch_flags = if preempts { Flags::PREEMPTS } else { Flags::NONE };
+        state.current = to;
+        let from: *mut Thread = state.thread(from);
+        let to: *const Thread = state.thread(to);
+        // SAFETY: records stay where they are; no reference into the state is kept across the switch
+        // but `self`, which is the one runtime there is and reached anew by every hook.
+        unsafe {
+            Self::set_current(pointer_of(&*to));
+            (*from).fiber.switch(&(*to).fiber);
+        }
+    }
+
+    /// Appends an event of the running thread; its number.
+    #[inline]
+    pub(crate) fn log(&mut self, op: Op, flags: Flags, pc: u64, addr: usize, value: u64) -> u64 {
+        let event = RawEvent::new(self.state.current, op, flags, pc, addr as u64, value);
+        self.append(op, flags, event, (pc, addr as u64, value))
+    }
+
+    /// Appends an access of the running thread.
+    #[inline]
+    pub(crate) fn log_access(&mut self, op: Op, flags: Flags, pc: u64, access: (usize, u32, Order), value: u64) {
+        let (addr, size, order) = access;
+        let event = RawEvent::new(self.state.current, op, flags, pc, addr as u64, value).access(size, order);
+        self.append(op, flags, event, (pc, addr as u64, value));
+    }
+
+    #[inline]
+    fn append(&mut self, op: Op, flags: Flags, event: RawEvent, what: (u64, u64, u64)) -> u64 {
+        let state = &mut self.state;
+        if state.muted {
+            state.muted = false;
+            return state.log.count();
+        }
+        let idle = changes_nothing(op, flags);
+        state.idle = if idle { state.idle + 1 } else { 0 };
+        state.me().note_idle(idle, what);
+        state.clock.tick();
+        let switch_flags = core::mem::take(&mut state.switch_flags);
+        let number = state.log.append(event.with(switch_flags));
+        if state.idle > state.max_idle {
+            end::livelock(state);
+        }
+        match number {
+            Some(number) => number,
+            None => end::full(state),
+        }
+    }
+}
+
+/// Operations after which the world is as it was.
+#[inline]
+const fn changes_nothing(op: Op, flags: Flags) -> bool {
+    match op {
+        Op::AtomicLoad | Op::Read | Op::Yield | Op::SemGet | Op::Fence => true,
+        Op::AtomicCas
+        | Op::TryLock
+        | Op::TryReadLock
+        | Op::TryWriteLock
+        | Op::SemTryWait
+        | Op::FutexWait
+        | Op::Join => flags.has(Flags::FAILED),
+        Op::FutexWake => true,
+        _ => false,
+    }
+}
+
+impl crate::state::State {
+    /// Whether an operation from this place is a library's own business: no choice is offered there.
+    #[inline]
+    pub(crate) fn is_quiet(&self, pc: u64) -> bool {
+        self.undivided > 0 || self.modules.is_quiet(pc)
+    }
+
+    /// In which way the thread can go on.
+    fn turn_of(&self, thread: ThreadIx) -> Turn {
+        let t = &self.threads[thread.index()];
+        if t.pending.cancellable && t.cancel.is_due() {
+            Turn::Cancelled
+        } else if self.ready.contains(thread) {
+            Turn::Go
+        } else if t.pending.deadline == u64::MAX {
+            Turn::Spurious
+        } else {
+            Turn::TimedOut
+        }
+    }
+
+    /// A thread is about to block: if it closes a circle of threads that wait for each other's locks,
+    /// that is a deadlock, whatever the other threads do.
+    #[cold]
+    fn look_for_circle(&self, thread: ThreadIx) {
+        let mut at = thread;
+        for _ in 0..self.threads.len() {
+            let pending = &self.threads[at.index()].pending;
+            let waits_for_lock = matches!(pending.gate, Gate::Mutex(_) | Gate::Spin(_) | Gate::Write(_) | Gate::Read(_));
+            if !waits_for_lock || pending.deadline != u64::MAX || self.ready.contains(at) {
+                return;
+            }
+            match self.holder(at) {
+                Some(holder) if holder == thread => end::deadlock(self, "threads wait for each other in a circle"),
+                Some(holder) if !self.threads[holder.index()].ended && self.waiting.contains(holder) => at = holder,
+                _ => return,
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Following a schedule to the point.
+
+use crate::{Diverged, Pick, World};
+use alloc::vec::Vec;
+use unsnarl_model::{Action, Segment};
+
+/// A schedule to follow, with what is expected at each of its points.
+#[derive(Clone, Debug, Default)]
+pub struct Script {
+    /// Who runs for how many points, by the plan's numbering of threads.
+    pub segments: Vec<Segment>,
+    /// What is expected; as many as points, or none.
+    pub actions: Vec<Action>,
+}
+
+/// Exact: the thread of the schedule runs and does what is expected, or the run has diverged.
+#[derive(Debug)]
+pub(crate) struct Exact {
+    script: Script,
+    segment: usize,
+    /// Points of the current segment that are done.
+    done: u32,
+    /// Points done in all.
+    point: u64,
+}
+
+impl Exact {
+    pub(crate) const fn new(script: Script) -> Self {
+        Self { script, segment: 0, done: 0, point: 0 }
+    }
+
+    /// None at the end of the schedule.
+    #[inline]
+    pub(crate) fn pick(&mut self, world: &impl World) -> Option<Pick> {
+        let mut segment = self.script.segments.get(self.segment)?;
+        while self.done == segment.points {
+            self.segment += 1;
+            self.done = 0;
+            segment = self.script.segments.get(self.segment)?;
+        }
+        let thread = world.named(segment.thread);
+        let runnable = thread.is_some_and(|t| world.ready().contains(t) || world.late().contains(t));
+        let expected = self.script.actions.get(self.point as usize);
+        match thread {
+            Some(thread) if runnable && expected.is_none_or(|action| world.about_to(thread, action)) => {
+                self.done += 1;
+                self.point += 1;
+                Some(Pick::Run(thread))
+            }
+            _ => Some(Pick::Diverged(Diverged {
+                point: self.point,
+                expected: segment.thread,
+                thread,
+                runnable,
+            })),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Toy;
+    use alloc::vec;
+    use unsnarl_model::{Op, Site, ThreadIx};
+
+    fn segment(thread: u16, points: u32) -> Segment {
+        Segment { thread: ThreadIx(thread), points }
+    }
+
+    #[test]
+    fn the_schedule_is_followed_and_then_says_nothing() {
+        let toy = Toy::new(2);
+        let script = Script { segments: vec![segment(0, 1), segment(1, 2)], actions: vec![] };
+        let mut exact = Exact::new(script);
+        let picks = [exact.pick(&toy), exact.pick(&toy), exact.pick(&toy), exact.pick(&toy)];
+        let run = |t| Some(Pick::Run(ThreadIx(t)));
+        assert_eq!(picks, [run(0), run(1), run(1), None]);
+    }
+
+    #[test]
+    fn a_blocked_thread_or_another_action_is_a_divergence() {
+        let mut toy = Toy::new(2);
+        toy.block(ThreadIx(1));
+        let mut exact = Exact::new(Script { segments: vec![segment(1, 1)], actions: vec![] });
+        assert!(matches!(exact.pick(&toy), Some(Pick::Diverged(Diverged { runnable: false, .. }))));
+
+        let wanted = Action { op: Op::Lock, site: Site::default() };
+        let mut exact = Exact::new(Script { segments: vec![segment(0, 1)], actions: vec![wanted] });
+        toy.next(ThreadIx(0), Op::Unlock, 0);
+        assert!(matches!(exact.pick(&toy), Some(Pick::Diverged(Diverged { runnable: true, point: 0, .. }))));
+        toy.next(ThreadIx(0), Op::Lock, 0);
+        assert_eq!(exact.pick(&toy), Some(Pick::Run(ThreadIx(0))));
+    }
+}

@@ -1,0 +1,69 @@
+//! A uniform random walk: at each point anyone who can go on, each with the same chance.
+
+use crate::World;
+use unsnarl_model::ThreadIx;
+
+#[derive(Debug)]
+pub(crate) struct Random {
+    state: u64,
+}
+
+impl Random {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    #[inline]
+    pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
+        let (ready, late) = (world.ready(), world.late());
+        let choices = ready.len() + late.len();
+        if choices == 1 {
+            // A single choice takes no randomness: runs with equal seeds stay alike for longer.
+            return ready.nth(0).or_else(|| late.nth(0)).unwrap_or(ThreadIx::MAIN);
+        }
+        let n = self.below(choices as u32) as usize;
+        let chosen = if n < ready.len() { ready.nth(n) } else { late.nth(n - ready.len()) };
+        chosen.unwrap_or(ThreadIx::MAIN)
+    }
+
+    /// A number below `bound`: SplitMix64, scaled by multiplication. The bias is below 2⁻³² and
+    /// of no consequence here.
+    #[inline]
+    fn below(&mut self, bound: u32) -> u32 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let random = (z ^ (z >> 31)) >> 32;
+        ((random * u64::from(bound)) >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Toy;
+
+    #[test]
+    fn everyone_gets_about_the_same_share() {
+        let mut toy = Toy::new(4);
+        toy.make_late(ThreadIx(3));
+        let mut random = Random::new(7);
+        let mut counts = [0u32; 4];
+        for _ in 0..4000 {
+            counts[random.pick(&toy).index()] += 1;
+        }
+        assert!(counts.iter().all(|&n| (850..1150).contains(&n)), "{counts:?}");
+    }
+
+    #[test]
+    fn the_seed_decides() {
+        let toy = Toy::new(3);
+        let walk = |seed| {
+            let mut random = Random::new(seed);
+            core::array::from_fn::<_, 64, _>(|_| random.pick(&toy))
+        };
+        assert_eq!(walk(1), walk(1));
+        assert_ne!(walk(1), walk(2));
+    }
+}

@@ -1,0 +1,177 @@
+//! Following a schedule as far as it makes sense: the rules of Tinertia (Jalbert and Sen, FSE 2010),
+//! section 4.2.1, all in this file.
+//!
+//! Segments are executed in the order in which they appear. What can differ, and what is done:
+//!
+//! - *Disabled threads.* A thread may block, or have ended, or not exist yet, before its whole
+//!   segment was executed: go on with the next segment.
+//! - *Control flow changes.* A thread may be about to do something else than expected: it runs on
+//!   until it rejoins the expected path, then completes what is left of the segment. If it blocks or
+//!   spins without rejoining, go on with the next segment.
+//! - *Condition variables.* A signal that was missed may now find a waiter. Which waiter goes on is
+//!   decided by who is scheduled first, so the schedule itself covers this case.
+//! - *No bug.* After the last segment the plan's tail takes over: non-preemptive and fair.
+//!
+//! The paper leaves open what "rejoins" means. Here: the thread's next operation is one that is still
+//! expected in this segment (what was skipped counts as done), or the first one of the thread's next
+//! segment (then this segment is over: the thread took a shorter way and must not run into what the
+//! schedule has for later).
+
+use crate::{Pick, Script, World};
+use unsnarl_model::ThreadIx;
+
+/// Operations off the expected path before a thread counts as lost.
+const OFF_PATH: u32 = 10_000;
+
+#[derive(Debug)]
+pub(crate) struct Relaxed {
+    script: Script,
+    segment: usize,
+    /// Points of the current segment that are done or were skipped.
+    done: u32,
+    /// Where the current segment's actions begin.
+    first_action: usize,
+    /// Operations off the expected path in the current segment.
+    astray: u32,
+}
+
+impl Relaxed {
+    pub(crate) const fn new(script: Script) -> Self {
+        Self { script, segment: 0, done: 0, first_action: 0, astray: 0 }
+    }
+
+    /// None at the end of the schedule.
+    pub(crate) fn pick(&mut self, world: &impl World) -> Option<Pick> {
+        loop {
+            let segment = *self.script.segments.get(self.segment)?;
+            if self.done < segment.points
+                && let Some(thread) = world.named(segment.thread)
+                && (world.ready().contains(thread) || world.late().contains(thread))
+                && self.goes_on(world, thread)
+            {
+                return Some(Pick::Run(thread));
+            }
+            self.first_action += segment.points as usize;
+            self.segment += 1;
+            self.done = 0;
+            self.astray = 0;
+        }
+    }
+
+    /// Whether the thread's next operation still belongs to the current segment; counts it if so.
+    fn goes_on(&mut self, world: &impl World, thread: ThreadIx) -> bool {
+        let segment = self.script.segments[self.segment];
+        if self.script.actions.is_empty() {
+            self.done += 1;
+            return true;
+        }
+        let end = self.first_action + segment.points as usize;
+        let left = &self.script.actions[self.first_action + self.done as usize..end];
+        if let Some(skipped) = left.iter().position(|action| world.about_to(thread, action)) {
+            self.done += skipped as u32 + 1;
+            self.astray = 0;
+            return true;
+        }
+        if self.next_segment_begins(world, thread) {
+            return false;
+        }
+        self.astray += 1;
+        self.astray < OFF_PATH && !(self.astray > 1 && world.gives_way(thread))
+    }
+
+    /// Whether the thread is where its next segment has it begin.
+    fn next_segment_begins(&self, world: &impl World, thread: ThreadIx) -> bool {
+        let here = self.script.segments[self.segment];
+        let mut at = self.first_action + here.points as usize;
+        for segment in &self.script.segments[self.segment + 1..] {
+            if segment.thread == here.thread {
+                return self.script.actions.get(at).is_some_and(|action| world.about_to(thread, action));
+            }
+            at += segment.points as usize;
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Toy;
+    use alloc::vec::Vec;
+    use unsnarl_model::{Action, ModuleIx, Op, Segment, Site};
+
+    /// A script from (thread, sites of its segment).
+    fn script(parts: &[(u16, &[u64])]) -> Relaxed {
+        let at = |&offset: &u64| Action { op: Op::Write, site: Site { module: ModuleIx(0), offset } };
+        Relaxed::new(Script {
+            segments: parts
+                .iter()
+                .map(|(t, sites)| Segment { thread: ThreadIx(*t), points: sites.len() as u32 })
+                .collect(),
+            actions: parts.iter().flat_map(|(_, sites)| sites.iter().map(at)).collect(),
+        })
+    }
+
+    /// Runs threads along their own lists of sites under the script; what was executed.
+    fn execute(relaxed: &mut Relaxed, threads: &[&[u64]]) -> Vec<(u16, u64)> {
+        let mut toy = Toy::new(threads.len() as u16);
+        let mut at = alloc::vec![0; threads.len()];
+        let mut executed = Vec::new();
+        loop {
+            for (ix, sites) in threads.iter().enumerate() {
+                match sites.get(at[ix]) {
+                    Some(&site) => toy.next(ThreadIx(ix as u16), Op::Write, site),
+                    None => toy.block(ThreadIx(ix as u16)),
+                }
+            }
+            match relaxed.pick(&toy) {
+                Some(Pick::Run(t)) => {
+                    executed.push((t.0, threads[t.index()][at[t.index()]]));
+                    at[t.index()] += 1;
+                }
+                _ => return executed,
+            }
+        }
+    }
+
+    #[test]
+    fn the_expected_path_is_followed_segment_by_segment() {
+        let mut relaxed = script(&[(0, &[1, 2]), (1, &[11]), (0, &[3])]);
+        assert_eq!(execute(&mut relaxed, &[&[1, 2, 3], &[11]]), [(0, 1), (0, 2), (1, 11), (0, 3)]);
+    }
+
+    #[test]
+    fn a_disabled_thread_loses_the_rest_of_its_segment() {
+        let mut relaxed = script(&[(0, &[1, 2]), (1, &[11])]);
+        assert_eq!(execute(&mut relaxed, &[&[1], &[11]]), [(0, 1), (1, 11)]);
+    }
+
+    #[test]
+    fn a_detour_is_executed_until_the_path_is_rejoined() {
+        let mut relaxed = script(&[(0, &[1, 2]), (1, &[11]), (0, &[3])]);
+        let executed = execute(&mut relaxed, &[&[1, 7, 8, 2, 3], &[11]]);
+        assert_eq!(executed, [(0, 1), (0, 7), (0, 8), (0, 2), (1, 11), (0, 3)]);
+    }
+
+    #[test]
+    fn a_shorter_way_stops_where_the_next_segment_begins() {
+        // The loop at 1 is left at once; 3 must still wait for the other thread's 11.
+        let mut relaxed = script(&[(0, &[1, 1, 1]), (1, &[11]), (0, &[3])]);
+        assert_eq!(execute(&mut relaxed, &[&[1, 3], &[11]]), [(0, 1), (1, 11), (0, 3)]);
+    }
+
+    #[test]
+    fn a_thread_that_never_rejoins_is_left_when_it_ends_or_spins() {
+        let mut relaxed = script(&[(0, &[1, 2]), (1, &[11])]);
+        assert_eq!(execute(&mut relaxed, &[&[7, 8], &[11]]), [(0, 7), (0, 8), (1, 11)]);
+
+        let mut relaxed = script(&[(0, &[1]), (1, &[11])]);
+        let mut toy = Toy::new(2);
+        toy.next(ThreadIx(0), Op::Write, 7);
+        toy.give_way(ThreadIx(0), true);
+        toy.next(ThreadIx(1), Op::Write, 11);
+        assert_eq!(relaxed.pick(&toy), Some(Pick::Run(ThreadIx(0))));
+        assert_eq!(relaxed.pick(&toy), Some(Pick::Run(ThreadIx(1))));
+        assert_eq!(relaxed.pick(&toy), None);
+    }
+}

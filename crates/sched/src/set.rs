@@ -1,0 +1,144 @@
+//! A set of threads.
+
+use unsnarl_model::ThreadIx;
+
+const WORDS: usize = (u16::MAX as usize + 1) / 64;
+
+/// A set of threads, as bits. Counting, adding and removing take no time worth telling; finding
+/// the nth looks only at words up to the highest thread ever added.
+pub struct ThreadSet {
+    words: [u64; WORDS],
+    used: usize,
+    len: u32,
+}
+
+impl core::fmt::Debug for ThreadSet {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+impl Default for ThreadSet {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ThreadSet {
+    /// Nobody.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { words: [0; WORDS], used: 0, len: 0 }
+    }
+
+    /// How many.
+    #[must_use]
+    #[inline]
+    pub const fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Whether nobody is in it.
+    #[must_use]
+    #[inline]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether the thread is in it.
+    #[must_use]
+    #[inline]
+    pub const fn contains(&self, thread: ThreadIx) -> bool {
+        self.words[thread.index() / 64] & bit(thread) != 0
+    }
+
+    /// Adds or removes the thread.
+    #[inline]
+    pub fn set(&mut self, thread: ThreadIx, member: bool) {
+        let at = thread.index() / 64;
+        let had = self.words[at] & bit(thread) != 0;
+        if had != member {
+            self.words[at] ^= bit(thread);
+            if member {
+                self.len += 1;
+                self.used = self.used.max(at + 1);
+            } else {
+                self.len -= 1;
+            }
+        }
+    }
+
+    /// The member that `n` members precede, in the order of creation.
+    #[must_use]
+    #[inline]
+    pub fn nth(&self, n: usize) -> Option<ThreadIx> {
+        let mut left = n as u32;
+        for (at, &word) in self.words[..self.used].iter().enumerate() {
+            let here = word.count_ones();
+            if left < here {
+                let mut word = word;
+                for _ in 0..left {
+                    word &= word - 1;
+                }
+                return Some(ThreadIx((at * 64) as u16 + word.trailing_zeros() as u16));
+            }
+            left -= here;
+        }
+        None
+    }
+
+    /// The members, in the order of creation.
+    pub fn iter(&self) -> impl Iterator<Item = ThreadIx> + '_ {
+        self.words[..self.used]
+            .iter()
+            .enumerate()
+            .flat_map(|(at, &word)| Bits(word).map(move |b| at * 64 + b))
+            .map(|ix| ThreadIx(ix as u16))
+    }
+
+    /// The members, in the order of creation but beginning behind `thread` and ending with it.
+    pub fn iter_after(&self, thread: ThreadIx) -> impl Iterator<Item = ThreadIx> + '_ {
+        let behind = self.iter().filter(move |&t| t > thread);
+        behind.chain(self.iter().filter(move |&t| t <= thread))
+    }
+}
+
+const fn bit(thread: ThreadIx) -> u64 {
+    1 << (thread.index() % 64)
+}
+
+struct Bits(u64);
+
+impl Iterator for Bits {
+    type Item = usize;
+
+    fn next(&mut self) -> Option<usize> {
+        (self.0 != 0).then(|| {
+            let bit = self.0.trailing_zeros() as usize;
+            self.0 &= self.0 - 1;
+            bit
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    #[test]
+    fn members_are_counted_found_and_walked_in_order() {
+        let mut set = ThreadSet::new();
+        for ix in [3, 64, 200, 3] {
+            set.set(ThreadIx(ix), true);
+        }
+        assert_eq!(set.len(), 3);
+        assert_eq!(
+            (0..4).map(|n| set.nth(n)).collect::<Vec<_>>(),
+            [Some(ThreadIx(3)), Some(ThreadIx(64)), Some(ThreadIx(200)), None]
+        );
+        assert_eq!(set.iter_after(ThreadIx(64)).map(|t| t.0).collect::<Vec<_>>(), [200, 3, 64]);
+        set.set(ThreadIx(64), false);
+        assert!(!set.contains(ThreadIx(64)) && set.len() == 2);
+    }
+}

@@ -1,0 +1,94 @@
+//! A run in memory, for tests of pickers here and of algorithms built on them.
+
+use crate::{ThreadSet, World};
+use alloc::{vec, vec::Vec};
+use unsnarl_model::{Action, ModuleIx, Op, Site, ThreadIx};
+
+/// Threads that are ready, late or blocked, and what each is about to do.
+#[derive(Debug)]
+pub struct Toy {
+    current: ThreadIx,
+    ready: ThreadSet,
+    late: ThreadSet,
+    gives_way: Vec<bool>,
+    next: Vec<Action>,
+    /// Who of the late ones has the earliest deadline.
+    pub first_late: Option<ThreadIx>,
+}
+
+impl Toy {
+    /// So many threads, all of them ready; main ran last.
+    #[must_use]
+    pub fn new(threads: u16) -> Self {
+        let mut ready = ThreadSet::new();
+        (0..threads).for_each(|ix| ready.set(ThreadIx(ix), true));
+        let nothing = Action { op: Op::Yield, site: Site::default() };
+        Self {
+            current: ThreadIx::MAIN,
+            ready,
+            late: ThreadSet::new(),
+            gives_way: vec![false; threads as usize],
+            next: vec![nothing; threads as usize],
+            first_late: None,
+        }
+    }
+
+    /// The thread ran last.
+    pub fn run(&mut self, thread: ThreadIx) {
+        self.current = thread;
+    }
+
+    /// The thread cannot go on.
+    pub fn block(&mut self, thread: ThreadIx) {
+        self.ready.set(thread, false);
+        self.late.set(thread, false);
+    }
+
+    /// The thread goes on only if its time is up.
+    pub fn make_late(&mut self, thread: ThreadIx) {
+        self.ready.set(thread, false);
+        self.late.set(thread, true);
+        self.first_late = self.first_late.or(Some(thread));
+    }
+
+    /// Whether the thread lets others go first.
+    pub fn give_way(&mut self, thread: ThreadIx, gives_way: bool) {
+        self.gives_way[thread.index()] = gives_way;
+    }
+
+    /// What the thread is about to do, and that it can.
+    pub fn next(&mut self, thread: ThreadIx, op: Op, offset: u64) {
+        self.ready.set(thread, true);
+        self.next[thread.index()] = Action { op, site: Site { module: ModuleIx(0), offset } };
+    }
+}
+
+impl World for Toy {
+    fn current(&self) -> ThreadIx {
+        self.current
+    }
+
+    fn ready(&self) -> &ThreadSet {
+        &self.ready
+    }
+
+    fn late(&self) -> &ThreadSet {
+        &self.late
+    }
+
+    fn first_late(&self) -> Option<ThreadIx> {
+        self.first_late
+    }
+
+    fn gives_way(&self, thread: ThreadIx) -> bool {
+        self.gives_way[thread.index()]
+    }
+
+    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {
+        self.next[thread.index()] == *action
+    }
+
+    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+        (in_plan.index() < self.next.len()).then_some(in_plan)
+    }
+}

@@ -1,0 +1,249 @@
+//! What a file is, before it is run: whether unsnarl can run it, and how much it will see.
+
+use object::{
+    BinaryFormat, Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef,
+    elf::{self, FileHeader64},
+    read::elf::{Dyn, FileHeader, ProgramHeader},
+};
+use std::{
+    fs::File,
+    io::{self, Read, Seek},
+    path::{Path, PathBuf},
+};
+use thiserror::Error;
+
+/// What a file is, as far as running it goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ElfKind {
+    /// A program that a dynamic linker loads: what unsnarl runs.
+    DynamicExecutable,
+    /// A program without a dynamic linker: nothing can be loaded into it.
+    StaticExecutable,
+    /// A library.
+    SharedLibrary,
+    /// The compiler's output, not linked yet.
+    Relocatable,
+    /// A memory image of a crash.
+    Core,
+    /// For 32-bit machines.
+    Bits32,
+    /// For another processor than x86-64; its number in the file.
+    WrongMachine(u16),
+    /// A script, with what runs it.
+    Script(String),
+    /// Neither ELF nor a script, or damaged.
+    NotElf,
+}
+
+/// Whose C library a program is linked against.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Libc {
+    /// The GNU C library: what unsnarl knows.
+    Glibc,
+    /// The one of Alpine Linux and others.
+    Musl,
+    /// Another one, or none.
+    Unknown,
+}
+
+/// What a file is and what is in it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Binary {
+    /// What it is; everything else is empty unless it is ELF for x86-64.
+    pub kind: ElfKind,
+    /// The dynamic linker that it asks for.
+    pub interpreter: Option<String>,
+    /// The libraries that it asks for.
+    pub needed: Vec<String>,
+    /// The linker's build id; empty if it has none.
+    pub build_id: Vec<u8>,
+    /// Whether it has debug information itself (there may be a separate file with it).
+    pub debug_info: bool,
+    /// Whether it was compiled with `-fsanitize=thread`: it calls `__tsan_…` functions.
+    pub instrumented: bool,
+    /// Whether TSan's own runtime is linked into it, so that ours cannot take its place.
+    pub contains_tsan: bool,
+    /// Whether it is a Go program, with a scheduler of its own.
+    pub go: bool,
+}
+
+/// Why a file could not be looked at.
+#[derive(Debug, Error)]
+#[error("cannot read {path}: {cause}")]
+pub struct CannotRead {
+    /// Which file.
+    pub path: PathBuf,
+    /// What the system said.
+    #[source]
+    pub cause: io::Error,
+}
+
+impl Binary {
+    /// Looks at a file. Reads only the parts needed, so large programs cost no more than small.
+    ///
+    /// # Errors
+    /// If the file cannot be read. A file that is no program is a [`ElfKind`], not an error.
+    pub fn read(path: &Path) -> Result<Self, CannotRead> {
+        let cannot = |cause| CannotRead { path: path.to_owned(), cause };
+        let mut file = File::open(path).map_err(cannot)?;
+        if file.metadata().map_err(cannot)?.is_dir() {
+            return Err(cannot(io::ErrorKind::IsADirectory.into()));
+        }
+        let mut start = Vec::new();
+        Read::by_ref(&mut file).take(256).read_to_end(&mut start).map_err(cannot)?;
+        file.rewind().map_err(cannot)?;
+        Ok(match start.as_slice() {
+            [b'#', b'!', line @ ..] => {
+                let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+                Self::only(ElfKind::Script(String::from_utf8_lossy(line).trim().to_owned()))
+            }
+            [0x7f, b'E', b'L', b'F', class, ..] if *class == elf::ELFCLASS32.0 => Self::only(ElfKind::Bits32),
+            [0x7f, b'E', b'L', b'F', ..] => {
+                let cache = ReadCache::new(file);
+                Self::inspect(&cache).unwrap_or_else(|| Self::only(ElfKind::NotElf))
+            }
+            _ => Self::only(ElfKind::NotElf),
+        })
+    }
+
+    /// Whose C library it is linked against.
+    #[must_use]
+    pub fn libc(&self) -> Libc {
+        let named = |part: &str| {
+            self.interpreter.iter().chain(&self.needed).any(|name| name.rsplit('/').next() == Some(part))
+        };
+        if named("ld-linux-x86-64.so.2") || named("libc.so.6") {
+            Libc::Glibc
+        } else if named("ld-musl-x86_64.so.1") || named("libc.musl-x86_64.so.1") {
+            Libc::Musl
+        } else {
+            Libc::Unknown
+        }
+    }
+
+    const fn only(kind: ElfKind) -> Self {
+        Self {
+            kind,
+            interpreter: None,
+            needed: Vec::new(),
+            build_id: Vec::new(),
+            debug_info: false,
+            instrumented: false,
+            contains_tsan: false,
+            go: false,
+        }
+    }
+
+    fn inspect<'data, R: ReadRef<'data>>(data: R) -> Option<Self> {
+        let header = FileHeader64::<Endianness>::parse(data).ok()?;
+        let endian = header.endian().ok()?;
+        let machine = header.e_machine(endian);
+        if machine != elf::EM_X86_64 {
+            return Some(Self::only(ElfKind::WrongMachine(machine.0)));
+        }
+        let linking = Linking::read(header, endian, data)?;
+        let mut binary = Self::only(linking.kind(header.e_type(endian)));
+        let file = object::File::parse(data).ok()?;
+        debug_assert_eq!(file.format(), BinaryFormat::Elf);
+        binary.build_id = file.build_id().ok().flatten().unwrap_or_default().to_vec();
+        binary.debug_info = file.section_by_name(".debug_info").is_some_and(|section| section.size() > 0);
+        binary.go = [".note.go.buildid", ".go.buildinfo"].iter().any(|n| file.section_by_name(n).is_some());
+        for symbol in file.dynamic_symbols().chain(file.symbols()) {
+            let Ok(name) = symbol.name_bytes() else { continue };
+            if name.starts_with(b"__tsan_") {
+                binary.instrumented = true;
+                // A program can define single functions (`__tsan_on_report`); the runtime has this one.
+                binary.contains_tsan |= symbol.is_definition() && name == b"__tsan_init";
+            }
+        }
+        binary.interpreter = linking.interpreter;
+        binary.needed = linking.needed;
+        Some(binary)
+    }
+}
+
+/// What the dynamic linker is told about a file.
+#[derive(Default)]
+struct Linking {
+    interpreter: Option<String>,
+    needed: Vec<String>,
+    /// A library's name for itself.
+    soname: bool,
+    /// The linker says that it is a program, though one that can be loaded anywhere.
+    pie: bool,
+}
+
+impl Linking {
+    fn read<'data, R: ReadRef<'data>>(
+        header: &FileHeader64<Endianness>,
+        endian: Endianness,
+        data: R,
+    ) -> Option<Self> {
+        let mut linking = Self::default();
+        let sections = header.sections(endian, data).ok();
+        for segment in header.program_headers(endian, data).ok()? {
+            if let Ok(Some(name)) = segment.interpreter(endian, data) {
+                linking.interpreter = Some(String::from_utf8_lossy(name).into_owned());
+            }
+            let Ok(Some(entries)) = segment.dynamic(endian, data) else { continue };
+            let strings = sections.as_ref().and_then(|sections| {
+                let (_, index) = sections.dynamic(endian, data).ok()??;
+                sections.strings(endian, data, index).ok()
+            });
+            for entry in entries {
+                let tag = entry.tag(endian);
+                match tag {
+                    elf::DT_NEEDED => {
+                        if let Some(Ok(name)) = strings.map(|s| entry.string(endian, s)) {
+                            linking.needed.push(String::from_utf8_lossy(name).into_owned());
+                        }
+                    }
+                    elf::DT_SONAME => linking.soname = true,
+                    elf::DT_FLAGS_1 => linking.pie = entry.val(endian) & elf::DF_1_PIE.0 != 0,
+                    _ => {}
+                }
+            }
+        }
+        Some(linking)
+    }
+
+    fn kind(&self, file_type: elf::FileType) -> ElfKind {
+        match file_type {
+            elf::ET_REL => ElfKind::Relocatable,
+            elf::ET_CORE => ElfKind::Core,
+            // libc.so.6 can be run, and so has an interpreter; it is a library all the same.
+            elf::ET_DYN if self.soname && !self.pie => ElfKind::SharedLibrary,
+            elf::ET_EXEC | elf::ET_DYN if self.interpreter.is_some() => ElfKind::DynamicExecutable,
+            elf::ET_EXEC => ElfKind::StaticExecutable,
+            elf::ET_DYN if self.pie => ElfKind::StaticExecutable,
+            elf::ET_DYN => ElfKind::SharedLibrary,
+            _ => ElfKind::NotElf,
+        }
+    }
+}
+
+/// The linker's build id of a file; empty if there is none, or no such file.
+#[must_use]
+pub fn build_id(path: &Path) -> Vec<u8> {
+    Binary::read(path).map(|binary| binary.build_id).unwrap_or_default()
+}
+
+/// Whether a file has debug information.
+#[must_use]
+pub fn has_debug_info(path: &Path) -> bool {
+    Binary::read(path).is_ok_and(|binary| binary.debug_info)
+}
+
+/// Whether a file was compiled with `-fsanitize=thread`.
+#[must_use]
+pub fn is_instrumented(path: &Path) -> bool {
+    Binary::read(path).is_ok_and(|binary| binary.instrumented)
+}
+
+/// What a file is, as far as running it goes.
+///
+/// # Errors
+/// If it cannot be read.
+pub fn elf_kind(path: &Path) -> Result<ElfKind, CannotRead> {
+    Binary::read(path).map(|binary| binary.kind)
+}

@@ -1,0 +1,191 @@
+//! One module's file, opened.
+
+use crate::{Frame, debug_file, demangle, names::Names, system};
+use addr2line::Context;
+use gimli::{EndianArcSlice, LittleEndian};
+use object::{Object, ObjectSection, SymbolKind};
+use std::{borrow::Cow, cell::OnceCell, fs, path::Path, sync::Arc};
+
+type Reader = EndianArcSlice<LittleEndian>;
+
+/// Far above any real section: a damaged header must not make us ask for all memory.
+const LARGEST_SECTION: u64 = 1 << 31;
+
+/// A module's file with all that can be asked of it. Addresses are those in the file.
+pub(crate) struct Image {
+    bytes: Arc<[u8]>,
+    /// The separate debug file.
+    debug: Option<Arc<[u8]>>,
+    build_id: Vec<u8>,
+    functions: OnceCell<Names>,
+    variables: OnceCell<Names>,
+    lines: OnceCell<Option<Context<Reader>>>,
+}
+
+impl Image {
+    /// Opens a file; none if it cannot be read or is no ELF file.
+    pub(crate) fn open(path: &Path) -> Option<Self> {
+        let bytes: Arc<[u8]> = fs::read(path).ok()?.into();
+        let file = object::File::parse(&*bytes).ok()?;
+        let debug = if file.section_by_name(".debug_info").is_some() {
+            None
+        } else {
+            debug_file::read(path, &file).map(Into::into)
+        };
+        let build_id = file.build_id().ok().flatten().unwrap_or_default().to_vec();
+        Some(Self {
+            bytes,
+            debug,
+            build_id,
+            functions: OnceCell::new(),
+            variables: OnceCell::new(),
+            lines: OnceCell::new(),
+        })
+    }
+
+    pub(crate) fn build_id(&self) -> &[u8] {
+        &self.build_id
+    }
+
+    /// The functions at an address, innermost first: several where calls were inlined.
+    pub(crate) fn frames(&self, address: u64) -> Vec<Frame> {
+        let mut frames = self.debug_frames(address).unwrap_or_default();
+        // Line tables alone (-g1, assembly) name no function; the symbol table may.
+        if let Some(outermost) = frames.last_mut()
+            && outermost.function.is_none()
+        {
+            outermost.function = self.function(address).map(|(name, _)| name);
+        }
+        if frames.is_empty()
+            && let Some((name, offset)) = self.function(address)
+        {
+            let system = system::is_system_code(None, Some(&name));
+            frames.push(Frame {
+                function: Some(with_offset(name, offset, true)),
+                system,
+                ..Frame::default()
+            });
+        }
+        frames
+    }
+
+    /// The name of the variable at an address, like `lock` or `table+16`.
+    pub(crate) fn variable(&self, address: u64) -> Option<String> {
+        let variables = self.variables.get_or_init(|| Names::read(&self.files(), SymbolKind::Data));
+        let (name, offset) = variables.at(address)?;
+        Some(with_offset(demangle(without_number(name)), offset, false))
+    }
+
+    fn function(&self, address: u64) -> Option<(String, u64)> {
+        let functions = self.functions.get_or_init(|| Names::read(&self.files(), SymbolKind::Text));
+        functions.at(address).map(|(name, offset)| (demangle(name), offset))
+    }
+
+    fn debug_frames(&self, address: u64) -> Option<Vec<Frame>> {
+        let lines = self.lines.get_or_init(|| self.read_lines()).as_ref()?;
+        let mut found = lines.find_frames(address).skip_all_loads().ok()?;
+        let mut frames = Vec::new();
+        while let Ok(Some(frame)) = found.next() {
+            let function = frame.function.and_then(|name| Some(demangle(&name.raw_name().ok()?)));
+            let location = frame.location;
+            let file = location.as_ref().and_then(|l| l.file.map(tidy));
+            frames.push(Frame {
+                system: system::is_system_code(file.as_deref(), function.as_deref()),
+                function,
+                file,
+                // The compiler says 0 where no line is to blame.
+                line: location.as_ref().and_then(|l| l.line).filter(|&line| line > 0),
+                column: location.as_ref().and_then(|l| l.column).filter(|&column| column > 0),
+            });
+        }
+        frames.retain(|f| f.function.is_some() || f.line.is_some());
+        Some(frames)
+    }
+
+    fn read_lines(&self) -> Option<Context<Reader>> {
+        let bytes = self.debug.as_ref().unwrap_or(&self.bytes);
+        let file = object::File::parse(&**bytes).ok()?;
+        file.section_by_name(".debug_info")?;
+        let load = |id: gimli::SectionId| -> Result<Reader, gimli::Error> {
+            Ok(section(bytes, &file, id.name()).unwrap_or_else(|| reader(Arc::from([]))))
+        };
+        Context::from_dwarf(gimli::Dwarf::load(load).ok()?).ok()
+    }
+
+    /// The parsed files, to read symbols from.
+    fn files(&self) -> Vec<object::File<'_>> {
+        [Some(&self.bytes), self.debug.as_ref()]
+            .into_iter()
+            .flatten()
+            .filter_map(|bytes| object::File::parse(&**bytes).ok())
+            .collect()
+    }
+}
+
+fn reader(bytes: Arc<[u8]>) -> Reader {
+    EndianArcSlice::new(bytes, LittleEndian)
+}
+
+/// A section's contents: a window on the file, or a copy where it is compressed.
+fn section(bytes: &Arc<[u8]>, file: &object::File<'_>, name: &str) -> Option<Reader> {
+    let section = file.section_by_name(name)?;
+    let data = section.compressed_data().ok()?;
+    if data.uncompressed_size > LARGEST_SECTION {
+        return None;
+    }
+    match data.decompress().ok()? {
+        Cow::Owned(copy) => Some(reader(copy.into())),
+        Cow::Borrowed(data) => {
+            let (start, size) = section.file_range()?;
+            let start = usize::try_from(start).ok()?;
+            debug_assert_eq!(data.len() as u64, size);
+            Some(reader(Arc::clone(bytes)).range(start..start + data.len()))
+        }
+    }
+}
+
+fn with_offset(name: String, offset: u64, hexadecimal: bool) -> String {
+    match (offset, hexadecimal) {
+        (0, _) => name,
+        (_, true) => format!("{name}+{offset:#x}"),
+        (_, false) => format!("{name}+{offset}"),
+    }
+}
+
+/// `counter.0` is what gcc calls a `static` inside a function.
+fn without_number(name: &str) -> &str {
+    match name.rsplit_once('.') {
+        Some((stem, number)) if !stem.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => stem,
+        _ => name,
+    }
+}
+
+/// `/home/me/./src/../a.c` is `/home/me/a.c`: as the user would write it.
+fn tidy(file: &str) -> String {
+    if !file.contains("/.") {
+        return file.to_owned();
+    }
+    let mut parts: Vec<&str> = Vec::new();
+    for part in file.split('/') {
+        match part {
+            "." => {}
+            ".." if parts.last().is_some_and(|&last| !last.is_empty() && last != "..") => {
+                parts.pop();
+            }
+            _ => parts.push(part),
+        }
+    }
+    parts.join("/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_tidied() {
+        assert_eq!(tidy("/a/./b/../c.c"), "/a/c.c");
+        assert_eq!(tidy("../c.c"), "../c.c");
+        assert_eq!(tidy("/a/.hidden/c.c"), "/a/.hidden/c.c");
+    }
+}

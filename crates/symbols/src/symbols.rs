@@ -1,0 +1,92 @@
+//! Names of code and data, from the files of the program that ran.
+
+use crate::{Frame, image::Image, is_system, site_of};
+use std::{collections::HashMap, fmt, path::Path};
+use unsnarl_model::{Module, Site};
+
+/// Names of code and data. Opens a module's file when it is first asked about, and keeps it.
+#[derive(Default)]
+pub struct Symbols {
+    /// By path; none where the file is missing or damaged.
+    images: HashMap<String, Option<Image>>,
+    stale: Vec<String>,
+}
+
+impl Symbols {
+    /// Nothing opened yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The functions at a site, innermost first: several where calls were inlined, never none.
+    ///
+    /// Without debug information it is the symbol and an offset (`visit+0x1c`), without symbols
+    /// the module and an offset (`libz.so.1+0x1234`).
+    pub fn lookup(&mut self, modules: &[Module], site: Site) -> Vec<Frame> {
+        let Some(module) = modules.get(usize::from(site.module.0)) else {
+            return vec![unknown("?", site.offset, false)];
+        };
+        let mut frames = self.image(module).map(|i| i.frames(site.offset)).unwrap_or_default();
+        let system = is_system(&module.path);
+        if frames.is_empty() {
+            let name = module.path.rsplit('/').next().unwrap_or(&module.path);
+            frames.push(unknown(name, site.offset, system));
+        }
+        frames.iter_mut().for_each(|frame| frame.system |= system);
+        frames
+    }
+
+    /// The name of the global variable at an address, like `lock` or `table+16`.
+    pub fn data_symbol(&mut self, modules: &[Module], addr: u64) -> Option<String> {
+        let site = site_of(modules, addr)?;
+        self.image(modules.get(usize::from(site.module.0))?)?.variable(site.offset)
+    }
+
+    /// The innermost of these frames (innermost first) in the user's own code: outside the
+    /// system's libraries, and outside what the language put into the user's module.
+    ///
+    /// Where everything in the user's module came with the language, its innermost frame.
+    pub fn user_frame(&mut self, modules: &[Module], frames: &[Site]) -> Option<Site> {
+        let in_user_module = |site: &&Site| {
+            modules.get(usize::from(site.module.0)).is_some_and(|module| !is_system(&module.path))
+        };
+        frames
+            .iter()
+            .filter(in_user_module)
+            .find(|site| self.lookup(modules, **site).iter().any(|frame| !frame.system))
+            .or_else(|| frames.iter().find(in_user_module))
+            .copied()
+    }
+
+    /// The files that were rebuilt since the trace was made, of those asked about so far: they are
+    /// treated as missing, since their lines would be wrong.
+    #[must_use]
+    pub fn stale(&self) -> &[String] {
+        &self.stale
+    }
+
+    fn image(&mut self, module: &Module) -> Option<&Image> {
+        if !self.images.contains_key(&module.path) {
+            self.images.insert(module.path.clone(), Image::open(Path::new(&module.path)));
+        }
+        let image = self.images.get(&module.path)?.as_ref()?;
+        if image.build_id().is_empty() || module.build_id.is_empty() || image.build_id() == module.build_id {
+            return Some(image);
+        }
+        if !self.stale.contains(&module.path) {
+            self.stale.push(module.path.clone());
+        }
+        None
+    }
+}
+
+impl fmt::Debug for Symbols {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Symbols").field("opened", &self.images.keys()).field("stale", &self.stale).finish()
+    }
+}
+
+fn unknown(module: &str, offset: u64, system: bool) -> Frame {
+    Frame { function: Some(format!("{module}+{offset:#x}")), system, ..Frame::default() }
+}

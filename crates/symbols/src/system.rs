@@ -1,0 +1,137 @@
+//! What is the user's own code and what is the language's or the system's.
+
+/// Libraries by the start of their file name, which a version or `.so` follows.
+const LIBRARIES: &[&str] = &[
+    "libc",
+    "ld",
+    "ld-linux-x86-64",
+    "libstdc++",
+    "libc++",
+    "libc++abi",
+    "libsupc++",
+    "libgcc_s",
+    "libpthread",
+    "libm",
+    "libmvec",
+    "libdl",
+    "librt",
+    "libutil",
+    "libresolv",
+    "libanl",
+    "libatomic",
+    "libgomp",
+    "libtsan",
+    "libunwind",
+];
+
+/// Where compilers find the headers and sources that come with them.
+const SOURCES: &[&str] = &["/usr/include/", "/usr/lib/gcc/", "/usr/lib/llvm", "/rustc/"];
+
+/// Whether a module belongs to the system or to unsnarl rather than to the user's program.
+#[must_use]
+pub fn is_system(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or(path);
+    name.starts_with("libunsnarl")
+        || name.starts_with("linux-vdso")
+        || name.starts_with("linux-gate")
+        || path == "[vdso]"
+        || (name.starts_with("libstd-") && name.ends_with(".so"))
+        || LIBRARIES.iter().any(|library| {
+            name.strip_prefix(library).is_some_and(|rest| {
+                // `libm.so.6` and `libm-2.31.so`, but not `libmine.so` and not `ld`.
+                rest.starts_with(".so")
+                    || (rest.starts_with('-')
+                        && rest[1..].starts_with(|c: char| c.is_ascii_digit())
+                        && rest.contains(".so"))
+            })
+        })
+}
+
+/// Whether code in the user's own module came with the language: the standard library's generics,
+/// inlined functions and start-up code. The file decides where it is known, since a user may well
+/// implement `std::hash` or `Drop`.
+pub(crate) fn is_system_code(file: Option<&str>, function: Option<&str>) -> bool {
+    match (file, function) {
+        (Some(file), _) => is_system_source(file),
+        (None, Some(function)) => is_system_function(function),
+        (None, None) => false,
+    }
+}
+
+fn is_system_source(file: &str) -> bool {
+    SOURCES.iter().any(|source| file.starts_with(source))
+        || file.contains("/rustlib/src/rust/library/")
+        || file.contains("/rust/library/")
+        // Where clang and other gccs keep their headers.
+        || file.contains("/include/c++/")
+}
+
+fn is_system_function(function: &str) -> bool {
+    const START: &[&str] =
+        &["_start", "__libc_", "_init", "_fini", "deregister_tm_clones", "register_tm_clones", "frame_dummy"];
+    const RUST: &[&str] = &["rust_", "__rust", "_rust", "___rust"];
+    const CPP: &[&str] = &["__gnu_cxx::", "__gthread", "__cxxabiv1::", "__cxa_"];
+    let starts = |prefixes: &[&str]| prefixes.iter().any(|prefix| function.starts_with(prefix));
+    if starts(START) || starts(RUST) || starts(CPP) {
+        return true;
+    }
+    // `<Type as Trait>::method` belongs to whom the type does; only calls through a closure's
+    // shim are the language's whatever the type.
+    let owner = function.trim_start_matches(['<', '&', '*', '(', '[']).trim_start_matches("mut ");
+    let of_language = ["std::", "core::", "alloc::"].iter().any(|library| owner.starts_with(library));
+    of_language || function.contains(" as core::ops::function::Fn")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_of_the_system_are_told_from_the_users() {
+        for path in [
+            "/lib/x86_64-linux-gnu/libc.so.6",
+            "/lib/x86_64-linux-gnu/libc-2.31.so",
+            "/lib64/ld-linux-x86-64.so.2",
+            "/usr/lib/x86_64-linux-gnu/libstdc++.so.6.0.30",
+            "/lib/libgcc_s.so.1",
+            "/lib/libm.so.6",
+            "/tmp/libunsnarl_runtime.so",
+            "linux-vdso.so.1",
+            "[vdso]",
+            "/r/lib/libstd-0123456789abcdef.so",
+        ] {
+            assert!(is_system(path), "{path}");
+        }
+        for path in
+            ["/home/me/libmine.so", "/home/me/ld", "/home/me/a.out", "/usr/lib/libz.so.1", "libcool.so"]
+        {
+            assert!(!is_system(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn the_file_decides_whose_code_it_is() {
+        let header = Some("/usr/include/c++/12/bits/std_mutex.h");
+        assert!(is_system_code(header, Some("std::mutex::lock")));
+        assert!(is_system_code(Some("/rustc/abc/library/std/src/sync/mutex.rs"), None));
+        assert!(!is_system_code(Some("/home/me/hash.cpp"), Some("std::hash<Me>::operator()")));
+        assert!(!is_system_code(Some("/root/.cargo/registry/src/x/lib.rs"), Some("x::f")));
+    }
+
+    #[test]
+    fn without_a_file_the_name_decides() {
+        for name in [
+            "std::__invoke_impl<void, main::{lambda()#1}>",
+            "core::panicking::panic_fmt",
+            "<alloc::vec::Vec<u8> as core::ops::drop::Drop>::drop",
+            "<me::run::{closure#0} as core::ops::function::FnOnce<()>>::call_once",
+            "__rust_begin_unwind",
+            "rust_panic",
+        ] {
+            assert!(is_system_code(None, Some(name)), "{name}");
+        }
+        for name in ["main", "<me::Guard as core::ops::drop::Drop>::drop", "me::std::f", "stdout_lock"] {
+            assert!(!is_system_code(None, Some(name)), "{name}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! The calls that were active when a program died, from its registers and a copy of its stack.
+//!
+//! The call frame information in the modules' files (`.eh_frame`, `.debug_frame`) says for each
+//! instruction where the caller's registers are. It is evaluated here with gimli for all registers
+//! that calls preserve and with access to the stack's memory, since both are needed to get through
+//! a signal's frame; where there is none, frame pointers have to do.
+
+mod cfi;
+mod step;
+
+use crate::site_of;
+use cfi::Cfi;
+use std::{collections::HashMap, fmt, path::Path};
+use step::{Machine, Step};
+use unsnarl_model::{Module, Site};
+
+/// The registers that matter for finding callers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Registers {
+    /// Where the thread was.
+    pub rip: u64,
+    /// The top of its stack.
+    pub rsp: u64,
+    /// The frame pointer, in code that has one.
+    pub rbp: u64,
+    /// Preserved by calls, like those that follow.
+    pub rbx: u64,
+    #[allow(missing_docs)]
+    pub r12: u64,
+    #[allow(missing_docs)]
+    pub r13: u64,
+    #[allow(missing_docs)]
+    pub r14: u64,
+    #[allow(missing_docs)]
+    pub r15: u64,
+}
+
+/// A piece of a thread's stack, copied from the stack pointer upwards.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct StackCopy {
+    /// The address of the first byte.
+    pub base: u64,
+    /// What was there.
+    pub bytes: Vec<u8>,
+}
+
+impl StackCopy {
+    fn word(&self, addr: u64) -> Option<u64> {
+        let start = usize::try_from(addr.checked_sub(self.base)?).ok()?;
+        let word = self.bytes.get(start..start.checked_add(8)?)?;
+        Some(u64::from_le_bytes(word.try_into().ok()?))
+    }
+}
+
+/// Finds callers. Keeps what it has read of modules' files.
+#[derive(Default)]
+pub struct Unwinder {
+    /// By path; none where there is no call frame information.
+    cfi: HashMap<String, Option<Cfi>>,
+}
+
+impl Unwinder {
+    /// Nothing read yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The places of at most `max` active calls, innermost first. The first is where the thread
+    /// was; of the others the offset is inside the call instruction, where the debug information
+    /// has the right line. Code outside all modules is left out.
+    pub fn backtrace(
+        &mut self,
+        modules: &[Module],
+        regs: &Registers,
+        stack: &StackCopy,
+        max: usize,
+    ) -> Vec<Site> {
+        let mut sites = Vec::new();
+        let mut machine = Machine::new(regs);
+        // The instruction itself, where the thread was interrupted; after a call the one before.
+        let mut interrupted = true;
+        // Code outside modules adds no site; the count of steps still ends a circle.
+        for step in 0..max.saturating_mul(2) {
+            let at = if interrupted { machine.rip() } else { machine.rip().wrapping_sub(1) };
+            let site = site_of(modules, at);
+            sites.extend(site);
+            if sites.len() >= max {
+                break;
+            }
+            let known = site.and_then(|site| {
+                let module = modules.get(usize::from(site.module.0))?;
+                self.cfi(module)?.step(&machine, site.offset, stack)
+            });
+            let next = known.unwrap_or_else(|| {
+                // A call of a wild pointer has left nothing but the return address.
+                let pushed = (step == 0 && site.is_none()).then(|| machine.pop(stack)).flatten();
+                let caller = pushed.filter(|caller| site_of(modules, caller.rip().wrapping_sub(1)).is_some());
+                match caller.or_else(|| machine.by_frame_pointer(stack)) {
+                    Some(caller) => Step::Called(caller),
+                    None => Step::End,
+                }
+            });
+            match next {
+                Step::Called(caller) => (machine, interrupted) = (caller, false),
+                Step::Interrupted(before) => (machine, interrupted) = (before, true),
+                Step::End => break,
+            }
+            if machine.rip() == 0 {
+                break;
+            }
+        }
+        sites
+    }
+
+    fn cfi(&mut self, module: &Module) -> Option<&Cfi> {
+        if !self.cfi.contains_key(&module.path) {
+            self.cfi.insert(module.path.clone(), Cfi::open(Path::new(&module.path)));
+        }
+        self.cfi.get(&module.path)?.as_ref()
+    }
+}
+
+impl fmt::Debug for Unwinder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Unwinder").field("read", &self.cfi.keys()).finish()
+    }
+}

@@ -1,0 +1,76 @@
+//! What files are.
+
+mod common;
+
+use common::{compile, folder};
+use std::{fs, path::Path};
+use unsnarl_symbols::{Binary, ElfKind, Libc, elf_kind, has_debug_info, is_instrumented};
+
+const MAIN: &str = "int x; int main(void) { return x++; }";
+
+#[test]
+fn programs_and_libraries_are_told_apart() {
+    for (flags, kind) in [
+        ("", ElfKind::DynamicExecutable),
+        ("-no-pie -fno-pie", ElfKind::DynamicExecutable),
+        ("-static", ElfKind::StaticExecutable),
+        ("-static-pie -fPIE", ElfKind::StaticExecutable),
+        ("-shared -fPIC", ElfKind::SharedLibrary),
+        ("-shared -fPIC -Wl,-soname,libx.so", ElfKind::SharedLibrary),
+        ("-c", ElfKind::Relocatable),
+    ] {
+        assert_eq!(elf_kind(&compile("gcc", "a.c", MAIN, flags)).unwrap(), kind, "{flags}");
+    }
+    assert_eq!(elf_kind(Path::new("/lib/x86_64-linux-gnu/libc.so.6")).unwrap(), ElfKind::SharedLibrary);
+}
+
+#[test]
+fn a_dynamic_program_names_its_linker_and_libraries() {
+    let binary = Binary::read(&compile("gcc", "a.c", MAIN, "")).unwrap();
+    assert_eq!(binary.interpreter.as_deref(), Some("/lib64/ld-linux-x86-64.so.2"));
+    assert_eq!(binary.needed, ["libc.so.6"]);
+    assert_eq!(binary.libc(), Libc::Glibc);
+    let musl = Binary { interpreter: Some("/lib/ld-musl-x86_64.so.1".to_owned()), needed: vec![], ..binary };
+    assert_eq!(musl.libc(), Libc::Musl);
+}
+
+#[test]
+fn debug_information_and_instrumentation_are_seen() {
+    let plain = compile("gcc", "a.c", MAIN, "");
+    assert!(!has_debug_info(&plain) && !is_instrumented(&plain));
+    assert!(has_debug_info(&compile("gcc", "a.c", MAIN, "-g")));
+
+    let calls = "void __tsan_init(void); void __tsan_func_entry(void *); int main(void) { __tsan_init(); __tsan_func_entry(0); return 0; }";
+    let open = Binary::read(&compile("gcc", "a.c", calls, "-shared -fPIC")).unwrap();
+    assert!(open.instrumented && !open.contains_tsan);
+
+    let own = "void __tsan_init(void) {} int main(void) { __tsan_init(); return 0; }";
+    let closed = Binary::read(&compile("gcc", "a.c", own, "")).unwrap();
+    assert!(closed.instrumented && closed.contains_tsan);
+}
+
+#[test]
+fn go_programs_are_seen() {
+    let source = "__attribute__((section(\".go.buildinfo\"), used)) char info[] = \"go\"; int main(void) { return 0; }";
+    assert!(Binary::read(&compile("gcc", "a.c", source, "")).unwrap().go);
+}
+
+#[test]
+fn what_is_no_program_for_this_machine_is_named() {
+    let folder = folder();
+    let kind = |bytes: &[u8]| {
+        fs::write(folder.join("file"), bytes).unwrap();
+        elf_kind(&folder.join("file")).unwrap()
+    };
+    assert_eq!(kind(b"#! /usr/bin/env python3\nprint()"), ElfKind::Script("/usr/bin/env python3".to_owned()));
+    assert_eq!(kind(b"hello"), ElfKind::NotElf);
+    assert_eq!(kind(b""), ElfKind::NotElf);
+    assert_eq!(kind(b"\x7fELF"), ElfKind::NotElf);
+    let mut program = fs::read(compile("gcc", "a.c", MAIN, "")).unwrap();
+    program[18] = 183;
+    assert_eq!(kind(&program), ElfKind::WrongMachine(183));
+    program[4] = 1;
+    assert_eq!(kind(&program), ElfKind::Bits32);
+    let missing = elf_kind(&folder.join("nothing")).unwrap_err().to_string();
+    assert!(missing.starts_with("cannot read ") && missing.contains("nothing: No such file"), "{missing}");
+}

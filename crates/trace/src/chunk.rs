@@ -1,0 +1,171 @@
+//! Events as bytes: a chunk at a time, a column for each field, each told by what was expected.
+//!
+//! A thread that is in a loop passes the same sites again and again. So a site is expected to be
+//! followed, in its thread, by the one that followed it last time, and an operation is expected to
+//! be what it was the last time at its site. What has not been seen yet is expected at the next new
+//! site (they are numbered as they appear) and near the last address. A column holds how far off
+//! that was, mostly zeros, which compress to almost nothing. Expectations start afresh with each
+//! chunk.
+
+use crate::bytes::{Cursor, Wrong, put_length, put_varint, put_zigzag};
+use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
+
+/// How many events a chunk has; only the last one has fewer.
+pub const CHUNK: usize = 1 << 16;
+
+/// Thread, site, op, flags, order, size, addr, value.
+const COLUMNS: usize = 8;
+
+/// The fewest bytes of an event: one in each column.
+pub(crate) const LEAST: usize = COLUMNS;
+
+/// The most bytes of an event: thread 3, site 5, op 1, flags 1, order 1, size 5, addr 10, value 10.
+const MOST: usize = 36;
+
+/// The most bytes of a chunk.
+pub(crate) const MOST_IN_CHUNK: usize = COLUMNS * size_of::<u64>() + MOST * CHUNK;
+
+/// What the last event at a site was like.
+#[derive(Clone, Copy, Default)]
+struct Last {
+    seen: bool,
+    op: u8,
+    order: u8,
+    size: u32,
+    addr: u64,
+    value: u64,
+}
+
+/// What comes next, judging by what came before in this chunk.
+struct Expected {
+    /// By thread: where it was.
+    at: Vec<u32>,
+    /// By site: where its thread went from there.
+    after: Vec<Option<u32>>,
+    /// By site.
+    last: Vec<Last>,
+    /// Beyond all sites so far.
+    new_site: u32,
+    /// Of the event before, whoever's it was.
+    addr: u64,
+}
+
+impl Expected {
+    /// Sites share places beyond this many, which costs bytes but is not wrong. It makes the
+    /// tables small enough for the processor's cache, and independent of what a file claims.
+    const SITES: usize = 1 << 14;
+
+    fn new() -> Self {
+        Self {
+            at: vec![0; 1 << u16::BITS],
+            after: vec![None; Self::SITES],
+            last: vec![Last::default(); Self::SITES],
+            new_site: 0,
+            addr: 0,
+        }
+    }
+
+    fn site(&self, thread: ThreadIx) -> u32 {
+        self.after[self.at[thread.index()] as usize % Self::SITES].unwrap_or(self.new_site)
+    }
+
+    fn event(&self, site: u32) -> Last {
+        let last = self.last[site as usize % Self::SITES];
+        if last.seen { last } else { Last { addr: self.addr, ..last } }
+    }
+
+    /// This is how it was.
+    fn learn(&mut self, thread: ThreadIx, site: u32, event: Last) {
+        let at = &mut self.at[thread.index()];
+        self.after[*at as usize % Self::SITES] = Some(site);
+        *at = site;
+        self.last[site as usize % Self::SITES] = event;
+        self.new_site = self.new_site.max(site.saturating_add(1));
+        self.addr = event.addr;
+    }
+}
+
+pub(crate) fn put(events: &[Event], out: &mut Vec<u8>) {
+    let mut columns: [Vec<u8>; COLUMNS] = std::array::from_fn(|_| Vec::with_capacity(events.len()));
+    let [threads, sites, ops, flags, orders, sizes, addrs, values] = &mut columns;
+    let mut expected = Expected::new();
+    for event in events {
+        put_varint(u64::from(event.thread.0), threads);
+        let site = event.site.0;
+        let as_expected = expected.site(event.thread) == site;
+        put_varint(if as_expected { 0 } else { u64::from(site) + 1 }, sites);
+        let last = expected.event(site);
+        let now = Last {
+            seen: true,
+            op: event.op as u8,
+            order: event.order as u8,
+            size: event.size,
+            addr: event.addr,
+            value: event.value,
+        };
+        ops.push(now.op ^ last.op);
+        flags.push(event.flags.0);
+        orders.push(now.order ^ last.order);
+        put_varint(u64::from(now.size ^ last.size), sizes);
+        put_zigzag(now.addr.wrapping_sub(last.addr).cast_signed(), addrs);
+        put_zigzag(now.value.wrapping_sub(last.value).cast_signed(), values);
+        expected.learn(event.thread, site, now);
+    }
+    for column in &columns {
+        put_length(column.len(), out);
+        out.extend_from_slice(column);
+    }
+}
+
+/// Appends `count` events, whose threads and sites are below these.
+pub(crate) fn take(
+    count: usize,
+    threads: usize,
+    sites: usize,
+    bytes: &[u8],
+    events: &mut Vec<Event>,
+) -> Result<(), Wrong> {
+    let mut all = Cursor::new(bytes);
+    let mut columns: [Cursor<'_>; COLUMNS] = std::array::from_fn(|_| Cursor::new(&[]));
+    for column in &mut columns {
+        let length = all.length(1)?;
+        *column = Cursor::new(all.bytes(length)?);
+    }
+    all.finish()?;
+    let [thread_column, site_column, ops, flags, orders, sizes, addrs, values] = &mut columns;
+    let mut expected = Expected::new();
+    for _ in 0..count {
+        let thread = u16::try_from(thread_column.varint()?).ok().map(ThreadIx);
+        let thread =
+            thread.filter(|t| t.index() < threads).ok_or("an event is of a thread that does not exist")?;
+        let site = match site_column.varint()? {
+            0 => Some(expected.site(thread)),
+            site => u32::try_from(site - 1).ok(),
+        };
+        let site = site
+            .filter(|&site| (site as usize) < sites)
+            .ok_or("an event is at a site that does not exist")?;
+        let last = expected.event(site);
+        let size = u32::try_from(sizes.varint()?).map_err(|_| "the size of an access is too large")?;
+        let now = Last {
+            seen: true,
+            op: ops.byte()? ^ last.op,
+            order: orders.byte()? ^ last.order,
+            size: size ^ last.size,
+            addr: last.addr.wrapping_add(addrs.zigzag()?.cast_unsigned()),
+            value: last.value.wrapping_add(values.zigzag()?.cast_unsigned()),
+        };
+        events.push(Event {
+            thread,
+            op: Op::from_number(now.op).ok_or("it has no such operation")?,
+            flags: Flags(flags.byte()?),
+            order: Order::from_number(now.order).ok_or("it has no such memory order")?,
+            site: SiteIx(site),
+            size: now.size,
+            addr: now.addr,
+            value: now.value,
+        });
+        expected.learn(thread, site, now);
+    }
+    columns.into_iter().try_for_each(Cursor::finish)
+}

@@ -1,0 +1,81 @@
+//! Trace files on disk.
+
+use crate::{DecodeError, EventReader, LoadError, SaveError, check, write};
+use std::{
+    fs::{self, File},
+    io::{self, BufReader, BufWriter, Write},
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
+use unsnarl_model::Trace;
+
+/// Loads a whole trace.
+pub fn load(path: &Path) -> Result<Trace, LoadError> {
+    let file = open_file(path)?;
+    let size = file.metadata().map_err(DecodeError::Io).map(|metadata| metadata.len());
+    size.and_then(|size| EventReader::new(BufReader::new(file))?.into_trace(size))
+        .map_err(|why| LoadError::Decode { path: path.into(), why })
+}
+
+/// Opens a trace to read its events chunk by chunk.
+pub fn open(path: &Path) -> Result<EventReader<BufReader<File>>, LoadError> {
+    EventReader::new(BufReader::new(open_file(path)?))
+        .map_err(|why| LoadError::Decode { path: path.into(), why })
+}
+
+fn open_file(path: &Path) -> Result<File, LoadError> {
+    File::open(path).map_err(|why| LoadError::Open { path: path.into(), why })
+}
+
+/// Saves a trace. What was there before stays until all of the new file is written.
+pub fn save(trace: &Trace, path: &Path) -> Result<(), SaveError> {
+    check::metadata(trace)
+        .and_then(|()| check::events(trace))
+        .map_err(|why| SaveError::Inconsistent { path: path.into(), why })?;
+    if path.file_name().is_none() {
+        return Err(SaveError::NotAFile { path: path.into() });
+    }
+    Draft::create(path)
+        .and_then(|(draft, file)| {
+            let mut out = BufWriter::new(file);
+            write(trace, &mut out)?;
+            out.flush()?;
+            draft.publish(path)
+        })
+        .map_err(|why| SaveError::Write { path: path.into(), why })
+}
+
+/// A file that is not finished. It goes away unless it is published.
+struct Draft {
+    path: PathBuf,
+    published: bool,
+}
+
+impl Draft {
+    /// Beside the file to be: only within one file system is a renaming all or nothing.
+    fn create(target: &Path) -> io::Result<(Self, File)> {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let mut name = std::ffi::OsString::from(".");
+        name.push(target.file_name().unwrap_or_default());
+        name.push(format!(".{}-{}.tmp", process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
+        let path = target.with_file_name(name);
+        let file = File::create(&path)?;
+        Ok((Self { path, published: false }, file))
+    }
+
+    fn publish(mut self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)?;
+        self.published = true;
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if !self.published {
+            // A draft that cannot be removed stays: the error that came first is the one to report.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

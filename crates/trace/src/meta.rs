@@ -1,0 +1,245 @@
+//! Everything of a trace but its events, as bytes: which fields, in which order.
+
+use crate::bytes::{Coded, Cursor, Wrong, put_length, put_zigzag};
+use unsnarl_model::{
+    Action, Backtrace, Fidelity, Kind, Limits, Misuse, Module, ModuleIx, Op, Outcome, Output, Plan, Points,
+    Policy, Prefix, Program, Segment, Site, Thread, ThreadId, ThreadIx, Wait, Warning,
+};
+
+/// A struct is its fields one after the other.
+macro_rules! fields {
+    ($($name:ident { $($field:ident: $type:ty),* $(,)? })*) => {$(
+        impl Coded for $name {
+            const LEAST: usize = 0 $(+ <$type as Coded>::LEAST)*;
+
+            fn put(&self, out: &mut Vec<u8>) {
+                $(self.$field.put(out);)*
+            }
+
+            fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+                Ok(Self { $($field: <$type as Coded>::take(from)?,)* })
+            }
+        }
+    )*};
+}
+
+fields! {
+    Program { path: String, args: Vec<Vec<u8>>, env: Vec<Vec<u8>>, cwd: String, stdin: Vec<u8> }
+    Module { path: String, build_id: Vec<u8>, base: u64, size: u64 }
+    Plan {
+        prefix: Prefix, tail: Policy, seed: u64, points: Points, spurious: bool, entropy: u64, epoch: u64,
+        limits: Limits,
+    }
+    Prefix {
+        threads: Vec<ThreadId>, modules: Vec<String>, segments: Vec<Segment>, actions: Vec<Action>,
+        fidelity: Fidelity,
+    }
+    Segment { thread: ThreadIx, points: u32 }
+    Action { op: Op, site: Site }
+    Limits { events: u64, spins: u32, millis: u64 }
+    Thread { id: ThreadId, name: String, start: Site }
+    Outcome {
+        kind: Kind, thread: Option<ThreadIx>, site: Option<Site>, message: String,
+        backtraces: Vec<Backtrace>, waits: Vec<Wait>,
+    }
+    Backtrace { thread: ThreadIx, frames: Vec<Site> }
+    Wait { thread: ThreadIx, op: Op, addr: u64, site: Site, holders: Vec<ThreadIx> }
+    Warning { misuse: Misuse, thread: ThreadIx, site: Site, addr: u64, at: u64, detail: String }
+    Output { stdout: Vec<u8>, stderr: Vec<u8> }
+}
+
+impl Coded for Site {
+    const LEAST: usize = ModuleIx::LEAST + 1;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.module.put(out);
+        self.offset.put(out);
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+        Ok(Self { module: ModuleIx::take(from)?, offset: u64::take(from)? })
+    }
+
+    /// Sites in a row are often near each other.
+    fn put_all(all: &[Self], out: &mut Vec<u8>) {
+        let mut before = 0;
+        for site in all {
+            site.module.put(out);
+            put_zigzag(site.offset.wrapping_sub(before).cast_signed(), out);
+            before = site.offset;
+        }
+    }
+
+    fn take_all(count: usize, from: &mut Cursor<'_>) -> Result<Vec<Self>, Wrong> {
+        let mut all = Vec::with_capacity(count);
+        let mut before = 0_u64;
+        for _ in 0..count {
+            let module = ModuleIx::take(from)?;
+            before = before.wrapping_add(from.zigzag()?.cast_unsigned());
+            all.push(Self { module, offset: before });
+        }
+        Ok(all)
+    }
+}
+
+/// A closed set is numbered; a number that is not given is refused.
+macro_rules! numbers {
+    ($($name:ident { $($variant:ident = $number:literal),* })*) => {$(
+        impl Coded for $name {
+            const LEAST: usize = 1;
+
+            fn put(&self, out: &mut Vec<u8>) {
+                out.push(match self { $(Self::$variant => $number,)* });
+            }
+
+            fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+                match from.byte()? {
+                    $($number => Ok(Self::$variant),)*
+                    _ => Err(concat!("it has no such ", stringify!($name))),
+                }
+            }
+        }
+    )*};
+}
+
+numbers! {
+    Policy { Stop = 0, Fair = 1, Random = 2 }
+    Points { Sync = 0, All = 1 }
+    Fidelity { Exact = 0, Relaxed = 1 }
+    Misuse {
+        UnlockNotHeld = 0, DestroyBusy = 1, UseDestroyed = 2, Relock = 3, LeakedThread = 4, BadJoin = 5,
+        WaitUnlocked = 6, EndedHolding = 7, NotModelled = 8
+    }
+}
+
+impl Coded for Op {
+    const LEAST: usize = 1;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+        Self::from_number(from.byte()?).ok_or("it has no such operation")
+    }
+}
+
+impl Coded for ThreadIx {
+    const LEAST: usize = u16::LEAST;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+        u16::take(from).map(Self)
+    }
+}
+
+impl Coded for ModuleIx {
+    const LEAST: usize = u16::LEAST;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+        u16::take(from).map(Self)
+    }
+}
+
+impl Coded for ThreadId {
+    const LEAST: usize = Vec::<u32>::LEAST;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        put_length(self.path().len(), out);
+        u32::put_all(self.path(), out);
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+        Vec::take(from).map(Self::from_path)
+    }
+}
+
+impl Coded for Kind {
+    const LEAST: usize = 1;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        let (number, detail) = match *self {
+            Self::Exit(status) => (0_u8, Some(status)),
+            Self::Deadlock => (1, None),
+            Self::Signal(signal) => (2, Some(signal)),
+            Self::Assertion => (3, None),
+            Self::Abort => (4, None),
+            Self::Exception => (5, None),
+            Self::Panic => (6, None),
+            Self::Livelock => (7, None),
+            Self::Timeout => (8, None),
+            Self::Race => (9, None),
+            Self::Misuse => (10, None),
+            Self::Check => (11, None),
+        };
+        number.put(out);
+        detail.iter().for_each(|detail: &i32| detail.put(out));
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+        Ok(match from.byte()? {
+            0 => Self::Exit(i32::take(from)?),
+            1 => Self::Deadlock,
+            2 => Self::Signal(i32::take(from)?),
+            3 => Self::Assertion,
+            4 => Self::Abort,
+            5 => Self::Exception,
+            6 => Self::Panic,
+            7 => Self::Livelock,
+            8 => Self::Timeout,
+            9 => Self::Race,
+            10 => Self::Misuse,
+            11 => Self::Check,
+            _ => return Err("it has no such kind of end"),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What memory a byte of a section can turn into; `section::Budget` counts on it.
+    #[test]
+    fn nothing_grows_more_than_sixfold_from_its_bytes() {
+        fn growth<T: Coded>() -> usize {
+            size_of::<T>().div_ceil(T::LEAST)
+        }
+        let all = [
+            growth::<String>(),
+            growth::<Vec<u8>>(),
+            growth::<u32>(),
+            growth::<Module>(),
+            growth::<ThreadId>(),
+            growth::<Segment>(),
+            growth::<Action>(),
+            growth::<Thread>(),
+            growth::<Site>(),
+            growth::<Backtrace>(),
+            growth::<Wait>(),
+            growth::<ThreadIx>(),
+            growth::<Warning>(),
+        ];
+        assert!(all.iter().all(|&times| times <= 6), "{all:?}");
+    }
+
+    /// Operations and orders go to the file by the model's numbers.
+    #[test]
+    fn the_numbers_of_operations_are_those_of_the_format() {
+        let words = Op::ALL.iter().map(|op| op.word()).collect::<Vec<_>>().join(",");
+        const KNOWN: &str = "start,end,exit,create,join,detach,cancel,cancelled,lock init,lock destroy,lock,\
+            try lock,unlock,rwlock init,rwlock destroy,read lock,try read lock,write lock,try write lock,\
+            rwlock unlock,cond init,cond destroy,cond wait,cond wake,signal,broadcast,sem init,sem destroy,\
+            sem wait,sem try wait,sem post,sem value,barrier init,barrier destroy,barrier arrive,\
+            barrier leave,once begin,once end,once pass,futex wait,futex woken,futex wake,futex requeue,\
+            atomic load,atomic store,atomic update,atomic compare-exchange,fence,read,write,yield,sleep";
+        assert!(words.starts_with(KNOWN), "operations are added at the end, or FORMAT is bumped");
+    }
+}

@@ -1,0 +1,165 @@
+//! From the bytes of a file back to its trace, all at once or chunk by chunk.
+
+use crate::{
+    CHUNK, DecodeError, FORMAT, MAGIC, Section,
+    bytes::{Coded, Cursor, Wrong},
+    check, chunk,
+    section::{SectionReader, most_in},
+};
+use std::io::Read;
+use unsnarl_model::{Event, Trace};
+
+/// The trace of a file's bytes.
+pub fn decode(bytes: &[u8]) -> Result<Trace, DecodeError> {
+    EventReader::new(bytes)?.into_trace(bytes.len() as u64)
+}
+
+/// Reads a trace file front to back: all but the events at once, then the events a chunk at a time.
+///
+/// ```
+/// # fn count(file: &[u8]) -> Result<u64, unsnarl_trace::DecodeError> {
+/// let mut reader = unsnarl_trace::EventReader::new(file)?;
+/// println!("{} threads", reader.header().threads.len());
+/// let mut events = 0;
+/// while let Some(chunk) = reader.next_chunk()? {
+///     events += chunk.len() as u64;
+/// }
+/// # Ok(events)
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct EventReader<R> {
+    sections: SectionReader<R>,
+    header: Trace,
+    events: u64,
+    left: u64,
+    ended: bool,
+    chunk: Vec<Event>,
+}
+
+impl<R: Read> EventReader<R> {
+    /// Reads everything up to the events. Hand it something buffered.
+    pub fn new(mut input: R) -> Result<Self, DecodeError> {
+        first_bytes(&mut input)?;
+        let mut sections = SectionReader::new(input)?;
+        let (program, modules) = section(&mut sections, Section::Program)?;
+        let plan = section(&mut sections, Section::Plan)?;
+        let (threads, (sites, Fixed(events))) = section(&mut sections, Section::Threads)?;
+        let (outcome, warnings) = section(&mut sections, Section::Outcome)?;
+        let output = section(&mut sections, Section::Output)?;
+        let header =
+            Trace { program, modules, plan, threads, sites, events: Vec::new(), outcome, warnings, output };
+        check::metadata(&header).map_err(|inconsistent| DecodeError::Corrupt {
+            section: inconsistent.section,
+            why: inconsistent.why,
+        })?;
+        Ok(Self { sections, header, events, left: events, ended: false, chunk: Vec::new() })
+    }
+
+    /// The trace without its events.
+    pub const fn header(&self) -> &Trace {
+        &self.header
+    }
+
+    /// How many events the file says it has. If it has another number, reading them fails.
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The next events; none after the last, when the end of the file has been checked as well.
+    pub fn next_chunk(&mut self) -> Result<Option<&[Event]>, DecodeError> {
+        let mut chunk = std::mem::take(&mut self.chunk);
+        chunk.clear();
+        let more = self.append_chunk(&mut chunk)?;
+        self.chunk = chunk;
+        Ok(more.then_some(&self.chunk))
+    }
+
+    /// The whole trace, if no chunk has been read yet. `size` is the file's, or any upper bound:
+    /// it limits what is set aside for the events at once.
+    pub(crate) fn into_trace(mut self, size: u64) -> Result<Trace, DecodeError> {
+        let most = most_in(size, chunk::LEAST as u64).min(self.events);
+        let mut events = Vec::with_capacity(usize::try_from(most).unwrap_or(0));
+        while self.append_chunk(&mut events)? {}
+        Ok(Trace { events, ..self.header })
+    }
+
+    fn append_chunk(&mut self, events: &mut Vec<Event>) -> Result<bool, DecodeError> {
+        if self.left == 0 {
+            if !self.ended {
+                let Fixed(events) = section(&mut self.sections, Section::End)?;
+                if events != self.events {
+                    let why = "it counts other events than there are";
+                    return Err(DecodeError::Corrupt { section: Section::End, why });
+                }
+                self.sections.finish()?;
+                self.ended = true;
+            }
+            return Ok(false);
+        }
+        let count = self.left.min(CHUNK as u64);
+        let corrupt = |why| DecodeError::Corrupt { section: Section::Events, why };
+        let bytes = self.sections.read(Section::Events)?;
+        if bytes.len() > chunk::MOST_IN_CHUNK {
+            return Err(corrupt("a chunk is too long"));
+        }
+        let (threads, sites) = (self.header.threads.len(), self.header.sites.len());
+        chunk::take(count as usize, threads, sites, bytes, events).map_err(corrupt)?;
+        self.left -= count;
+        Ok(true)
+    }
+}
+
+fn first_bytes(input: &mut impl Read) -> Result<(), DecodeError> {
+    let mut start = Vec::new();
+    let length = MAGIC.len() + size_of::<u32>();
+    input.take(length as u64).read_to_end(&mut start).map_err(DecodeError::Io)?;
+    let common = start.len().min(MAGIC.len());
+    if start.is_empty() || start[..common] != MAGIC[..common] {
+        return Err(DecodeError::NotATrace);
+    }
+    let Some(&format) = start.last_chunk().filter(|_| start.len() == length) else {
+        return Err(DecodeError::Truncated { section: Section::Start });
+    };
+    match u32::from_le_bytes(format) {
+        FORMAT => Ok(()),
+        found @ FORMAT.. => Err(DecodeError::Newer { found, newest: FORMAT }),
+        _ => Err(DecodeError::Corrupt { section: Section::Start, why: "there was no such format" }),
+    }
+}
+
+/// A section that holds one value and nothing else.
+fn section<T: Coded>(sections: &mut SectionReader<impl Read>, section: Section) -> Result<T, DecodeError> {
+    let mut cursor = Cursor::new(sections.read(section)?);
+    T::take(&mut cursor)
+        .and_then(|value| cursor.finish().map(|()| value))
+        .map_err(|why| DecodeError::Corrupt { section, why })
+}
+
+/// A number in eight bytes.
+struct Fixed(u64);
+
+impl Coded for Fixed {
+    const LEAST: usize = size_of::<u64>();
+
+    fn put(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.0.to_le_bytes());
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+        from.array().map(u64::from_le_bytes).map(Self)
+    }
+}
+
+impl<A: Coded, B: Coded> Coded for (A, B) {
+    const LEAST: usize = A::LEAST + B::LEAST;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.0.put(out);
+        self.1.put(out);
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+        Ok((A::take(from)?, B::take(from)?))
+    }
+}

@@ -1,0 +1,259 @@
+//! The parts of the file: framed, checksummed, compressed.
+
+use crate::DecodeError;
+use std::{
+    fmt,
+    io::{self, Read, Write},
+};
+
+/// A part of a trace file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Section {
+    /// The first bytes: magic and format.
+    Start,
+    /// What was run, and its modules.
+    Program,
+    /// What decided the run.
+    Plan,
+    /// Threads, sites, and how many events there are.
+    Threads,
+    /// How it ended, and warnings.
+    Outcome,
+    /// What the program wrote.
+    Output,
+    /// A chunk of events.
+    Events,
+    /// Says that nothing is missing.
+    End,
+    /// Bytes without meaning, so that the file is not too small for what it unpacks to.
+    Padding,
+}
+
+impl fmt::Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Start => "first bytes",
+            Self::Program => "program section",
+            Self::Plan => "plan section",
+            Self::Threads => "threads section",
+            Self::Outcome => "outcome section",
+            Self::Output => "output section",
+            Self::Events => "events section",
+            Self::End => "last section",
+            Self::Padding => "padding",
+        })
+    }
+}
+
+impl Section {
+    const fn tag(self) -> [u8; 4] {
+        *match self {
+            Self::Start => b"strt",
+            Self::Program => b"prog",
+            Self::Plan => b"plan",
+            Self::Threads => b"thrd",
+            Self::Outcome => b"outc",
+            Self::Output => b"outp",
+            Self::Events => b"evnt",
+            Self::End => b"end.",
+            Self::Padding => b"pad.",
+        }
+    }
+}
+
+/// How much a file may unpack to.
+///
+/// Loops compress by factors of thousands, so a small file could ask for any amount of memory. The
+/// format forbids it: all sections so far unpack to at most `FREE + RATIO ×` their packed bytes.
+/// A writer that compresses better than that adds padding: nothing up to half a million events, then
+/// as much as it takes to come to half a byte or so for each event of the dullest loop.
+///
+/// In memory, an unpacked byte turns into six at most (see the test in `meta`), while one section's
+/// bytes are at hand. So a file of n bytes never makes a reader allocate more than 32 MiB + 128 n,
+/// which `tests/memory.rs` holds it to. Not in that count is zstd's own state, of constant size:
+/// a section is unpacked in one go into its buffer, without a window.
+#[derive(Debug, Default)]
+struct Budget {
+    unpacked: u64,
+    packed: u64,
+}
+
+impl Budget {
+    const FREE: u64 = 4 << 20;
+    const RATIO: u64 = 16;
+
+    /// The padding that is needed before a section of these sizes.
+    const fn missing(&self, unpacked: u64, packed: u64) -> u64 {
+        let all = self.unpacked.saturating_add(unpacked);
+        all.saturating_sub(Self::FREE)
+            .div_ceil(Self::RATIO)
+            .saturating_sub(self.packed.saturating_add(packed))
+    }
+
+    const fn spend(&mut self, unpacked: u64, packed: u64) {
+        self.unpacked = self.unpacked.saturating_add(unpacked);
+        self.packed = self.packed.saturating_add(packed);
+    }
+}
+
+/// How many events a file of this size can hold at most, if each takes `least` unpacked bytes.
+pub(crate) const fn most_in(file: u64, least: u64) -> u64 {
+    Budget::FREE.saturating_add(file.saturating_mul(Budget::RATIO)) / least
+}
+
+const HEADER: usize = 28;
+
+/// What stands before the packed bytes.
+struct Header {
+    tag: [u8; 4],
+    unpacked: u64,
+    packed: u64,
+    checksum: u32,
+}
+
+impl Header {
+    fn bytes(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[..4].copy_from_slice(&self.tag);
+        bytes[4..12].copy_from_slice(&self.unpacked.to_le_bytes());
+        bytes[12..20].copy_from_slice(&self.packed.to_le_bytes());
+        bytes[20..24].copy_from_slice(&self.checksum.to_le_bytes());
+        let own = crc32fast::hash(&bytes[..24]);
+        bytes[24..].copy_from_slice(&own.to_le_bytes());
+        bytes
+    }
+
+    /// None if its own checksum does not fit.
+    fn parse(bytes: [u8; HEADER]) -> Option<Self> {
+        let mut cursor = crate::bytes::Cursor::new(&bytes);
+        let header = Self {
+            tag: cursor.array().ok()?,
+            unpacked: u64::from_le_bytes(cursor.array().ok()?),
+            packed: u64::from_le_bytes(cursor.array().ok()?),
+            checksum: u32::from_le_bytes(cursor.array().ok()?),
+        };
+        (header.bytes() == bytes).then_some(header)
+    }
+}
+
+/// Writes sections one after the other.
+pub(crate) struct SectionWriter<W> {
+    out: W,
+    budget: Budget,
+    packer: zstd::bulk::Compressor<'static>,
+}
+
+impl<W: Write> SectionWriter<W> {
+    /// Fast, and on columns of events hardly larger than the slower levels.
+    const LEVEL: i32 = 3;
+
+    pub(crate) fn new(out: W) -> io::Result<Self> {
+        Ok(Self { out, budget: Budget::default(), packer: zstd::bulk::Compressor::new(Self::LEVEL)? })
+    }
+
+    pub(crate) fn write(&mut self, section: Section, bytes: &[u8]) -> io::Result<()> {
+        let packed = self.packer.compress(bytes)?;
+        let missing = self.budget.missing(bytes.len() as u64, packed.len() as u64);
+        if missing > 0 {
+            self.frame(Section::Padding, 0, &vec![0; missing as usize])?;
+        }
+        self.frame(section, bytes.len() as u64, &packed)
+    }
+
+    fn frame(&mut self, section: Section, unpacked: u64, packed: &[u8]) -> io::Result<()> {
+        let header = Header {
+            tag: section.tag(),
+            unpacked,
+            packed: packed.len() as u64,
+            checksum: crc32fast::hash(packed),
+        };
+        self.budget.spend(unpacked, header.packed);
+        self.out.write_all(&header.bytes())?;
+        self.out.write_all(packed)
+    }
+
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// Reads sections one after the other.
+pub(crate) struct SectionReader<R> {
+    input: R,
+    budget: Budget,
+    unpacker: zstd::bulk::Decompressor<'static>,
+    packed: Vec<u8>,
+    unpacked: Vec<u8>,
+}
+
+impl<R> fmt::Debug for SectionReader<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SectionReader").field("budget", &self.budget).finish_non_exhaustive()
+    }
+}
+
+impl<R: Read> SectionReader<R> {
+    pub(crate) fn new(input: R) -> Result<Self, DecodeError> {
+        let unpacker = zstd::bulk::Decompressor::new().map_err(DecodeError::Io)?;
+        Ok(Self { input, budget: Budget::default(), unpacker, packed: Vec::new(), unpacked: Vec::new() })
+    }
+
+    /// The next section's bytes, which must be this one.
+    pub(crate) fn read(&mut self, section: Section) -> Result<&[u8], DecodeError> {
+        let corrupt = |why| DecodeError::Corrupt { section, why };
+        loop {
+            let mut bytes = [0; HEADER];
+            self.fill(section, &mut bytes)?;
+            let header = Header::parse(bytes).ok_or(corrupt("the checksum of its header does not fit"))?;
+            let padding = header.tag == Section::Padding.tag();
+            if header.tag != section.tag() && !padding {
+                return Err(corrupt("another section is in its place"));
+            }
+            if padding && header.unpacked != 0 || self.budget.missing(header.unpacked, header.packed) > 0 {
+                return Err(corrupt("it claims to unpack to more than it can"));
+            }
+            // Grows with what is really there, whatever the header says.
+            self.packed.clear();
+            (&mut self.input).take(header.packed).read_to_end(&mut self.packed).map_err(DecodeError::Io)?;
+            if (self.packed.len() as u64) < header.packed {
+                return Err(DecodeError::Truncated { section });
+            }
+            if crc32fast::hash(&self.packed) != header.checksum {
+                return Err(corrupt("its checksum does not fit"));
+            }
+            self.budget.spend(header.unpacked, header.packed);
+            if padding {
+                continue;
+            }
+            let length = usize::try_from(header.unpacked).map_err(|_| corrupt("it is too large"))?;
+            self.unpacked.clear();
+            self.unpacked.reserve_exact(length);
+            match self.unpacker.decompress_to_buffer(&self.packed, &mut self.unpacked) {
+                Ok(unpacked) if unpacked == length => return Ok(&self.unpacked),
+                _ => return Err(corrupt("it does not unpack to what it should")),
+            }
+        }
+    }
+
+    /// Nothing may follow the last section.
+    pub(crate) fn finish(&mut self) -> Result<(), DecodeError> {
+        let mut more = [0];
+        loop {
+            match self.input.read(&mut more) {
+                Ok(0) => return Ok(()),
+                Ok(_) => {
+                    return Err(DecodeError::Corrupt { section: Section::End, why: "more bytes follow it" });
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(DecodeError::Io(error)),
+            }
+        }
+    }
+
+    fn fill(&mut self, section: Section, bytes: &mut [u8]) -> Result<(), DecodeError> {
+        self.input.read_exact(bytes).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => DecodeError::Truncated { section },
+            _ => DecodeError::Io(error),
+        })
+    }
+}

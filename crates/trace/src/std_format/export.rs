@@ -1,0 +1,145 @@
+//! From a trace to STD text.
+
+use super::{
+    Names, is_imported,
+    line::{Word, is_name},
+};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap, HashSet},
+    io::{self, Write},
+};
+use unsnarl_model::{Event, Flags, Op, ThreadIx, Trace};
+
+/// What was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exported {
+    /// Lines, one for each event that STD has a word for.
+    pub lines: u64,
+    /// How many events were left out, by operation: STD has no word for them, they failed, or they are
+    /// inner levels of recursive locks.
+    pub skipped: BTreeMap<Op, u64>,
+}
+
+/// Writes a trace as STD text, operands as numbers.
+///
+/// Locations are indices into the trace's `sites`, or what they were in the text that it was
+/// imported from. Threads are `T0`, `T1` …, or called as in that text. The writer should be
+/// buffered.
+pub fn export(trace: &Trace, out: impl Write) -> io::Result<Exported> {
+    export_with_names(trace, &Names::default(), out)
+}
+
+/// Writes an imported trace with operands called as in the text that it came from.
+pub fn export_with_names(trace: &Trace, names: &Names, mut out: impl Write) -> io::Result<Exported> {
+    let imported = is_imported(trace);
+    let threads = thread_names(trace, imported);
+    let mut locks = Locks::default();
+    let mut exported = Exported::default();
+    for event in &trace.events {
+        let Some((word, operand)) = sentence(event, imported, &mut locks) else {
+            *exported.skipped.entry(event.op).or_default() += 1;
+            continue;
+        };
+        let operand = match operand {
+            Operand::Address(addr) => names.of(addr),
+            Operand::Thread(thread) => {
+                let known = names.threads.get(&thread).map(String::as_str);
+                match known.or(threads.get(thread.index()).map(|name| &**name)) {
+                    Some(name) => name.into(),
+                    None => {
+                        *exported.skipped.entry(event.op).or_default() += 1;
+                        continue;
+                    }
+                }
+            }
+        };
+        let thread = &threads[event.thread.index()];
+        let location =
+            if imported { trace.site(event).offset.cast_signed() } else { i64::from(event.site.0) };
+        writeln!(out, "{thread}|{}({operand})|{location}", word.text())?;
+        exported.lines += 1;
+    }
+    out.flush()?;
+    Ok(exported)
+}
+
+/// What an operation is on.
+enum Operand {
+    Address(u64),
+    Thread(ThreadIx),
+}
+
+/// The event in the words of STD, if it has any for it.
+fn sentence(event: &Event, imported: bool, locks: &mut Locks) -> Option<(Word, Operand)> {
+    let failed = event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT);
+    let address = Operand::Address(event.addr);
+    match event.op {
+        // Unlike a wait for a lock, one on a condition variable ends with the mutex held in any case.
+        Op::CondWait => {
+            locks.waiting.insert(event.thread, event.value);
+            let outermost = locks.give_up(event.thread, event.value);
+            outermost.then_some((Word::Release, Operand::Address(event.value)))
+        }
+        Op::CondWake => {
+            let mutex = locks.waiting.remove(&event.thread)?;
+            locks.take(event.thread, mutex).then_some((Word::Acquire, Operand::Address(mutex)))
+        }
+        // A compare-and-exchange that failed has read.
+        Op::AtomicCas if failed => Some((Word::Read, address)),
+        _ if failed => None,
+        Op::Lock | Op::TryLock | Op::ReadLock | Op::TryReadLock | Op::WriteLock | Op::TryWriteLock => {
+            locks.take(event.thread, event.addr).then_some((Word::Acquire, address))
+        }
+        Op::Unlock | Op::RwUnlock => {
+            locks.give_up(event.thread, event.addr).then_some((Word::Release, address))
+        }
+        Op::Create => Some((Word::Fork, Operand::Thread(thread(event.value)?))),
+        Op::Join => Some((Word::Join, Operand::Thread(thread(event.value)?))),
+        Op::Read | Op::AtomicLoad => Some((Word::Read, address)),
+        Op::Write | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => Some((Word::Write, address)),
+        // For RAPID these mark transactions, which a thread of a program is not.
+        Op::Start if imported => Some((Word::Begin, address)),
+        Op::End if imported => Some((Word::End, address)),
+        _ => None,
+    }
+}
+
+fn thread(value: u64) -> Option<ThreadIx> {
+    u16::try_from(value).ok().map(ThreadIx)
+}
+
+/// How often each thread holds each lock.
+#[derive(Default)]
+struct Locks {
+    depths: HashMap<(ThreadIx, u64), u64>,
+    /// The mutex that a thread gave up for a wait on a condition variable.
+    waiting: HashMap<ThreadIx, u64>,
+}
+
+impl Locks {
+    /// Says whether this is the outermost level.
+    fn take(&mut self, thread: ThreadIx, lock: u64) -> bool {
+        let depth = self.depths.entry((thread, lock)).or_default();
+        *depth += 1;
+        *depth == 1
+    }
+
+    /// Says whether this was the outermost level.
+    fn give_up(&mut self, thread: ThreadIx, lock: u64) -> bool {
+        let depth = self.depths.entry((thread, lock)).or_default();
+        *depth = depth.saturating_sub(1);
+        *depth == 0
+    }
+}
+
+/// The names of imported threads; other programs may give several threads the same, or none.
+fn thread_names(trace: &Trace, imported: bool) -> Vec<Cow<'_, str>> {
+    let own = trace.threads.iter().map(|thread| thread.name.as_str());
+    let mut seen = HashSet::new();
+    if imported && own.clone().all(|name| is_name(name) && seen.insert(name)) {
+        own.map(Cow::Borrowed).collect()
+    } else {
+        (0..trace.threads.len()).map(|number| format!("T{number}").into()).collect()
+    }
+}

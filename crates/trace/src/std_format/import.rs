@@ -1,0 +1,322 @@
+//! From STD text to a trace.
+
+use super::{
+    MODULE, Names, Note, Oddity,
+    line::Word,
+    preemption,
+    text::{Entry, Text},
+};
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    io::{self, BufRead},
+};
+use unsnarl_model::{
+    Event, Flags, Holders, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program, Site, SiteIx, Thread,
+    ThreadId, ThreadIx, Trace,
+};
+
+/// A trace of another tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// It has no program, and ended well for all we know.
+    pub trace: Trace,
+    /// What the text calls locks and variables.
+    pub names: Names,
+    /// What was odd and has been kept as it is.
+    pub notes: Vec<Note>,
+    /// How many lines were left out, by operation.
+    pub skipped: BTreeMap<&'static str, u64>,
+}
+
+/// Why text is not an STD trace.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StdError {
+    /// A line is not of the form.
+    #[error("line {line} {why}; correct or remove it")]
+    Line {
+        /// Which, from 1.
+        line: u64,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// There are no events.
+    #[error("has no events; an STD trace has lines like T1|w(x)|42")]
+    Empty,
+    /// The text could not be had.
+    #[error("cannot be read after line {line}: {why}")]
+    Io {
+        /// The last line that was read.
+        line: u64,
+        /// The system's words.
+        why: io::Error,
+    },
+}
+
+/// Reads a trace. See the [module's documentation](super) for what becomes of it.
+pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
+    let text = Text::read(text)?;
+    let mut import = Import::new(&text);
+    for (index, entry) in text.entries.iter().enumerate() {
+        import.entry(index, entry)?;
+    }
+    import.finish()
+}
+
+/// How many generations of threads there may be. A thread's name is as long as its line of ancestors, so that a
+/// long chain of forks would take memory by the square of its length.
+const DEEPEST: usize = 1024;
+
+/// A trace in the making.
+struct Import<'a> {
+    text: &'a Text,
+    names: Names,
+    notes: Vec<Note>,
+    skipped: BTreeMap<&'static str, u64>,
+    threads: Vec<Thread>,
+    numbers: HashMap<String, ThreadIx>,
+    /// By thread: how many it has forked.
+    children: Vec<u32>,
+    parents: Vec<ThreadIx>,
+    sites: Vec<Site>,
+    site_numbers: HashMap<i64, SiteIx>,
+    events: Vec<Event>,
+    holders: Holders,
+    waiting: HashMap<ThreadIx, Waiting>,
+    /// By condition, those whom no notification has reached yet.
+    queues: HashMap<u64, VecDeque<ThreadIx>>,
+}
+
+/// A wait that is not over.
+struct Waiting {
+    on: u64,
+    site: SiteIx,
+    woken_by: Option<u64>,
+}
+
+impl<'a> Import<'a> {
+    fn new(text: &'a Text) -> Self {
+        Self {
+            text,
+            names: Names::default(),
+            notes: Vec::new(),
+            skipped: BTreeMap::new(),
+            threads: Vec::new(),
+            numbers: HashMap::new(),
+            children: Vec::new(),
+            parents: Vec::new(),
+            sites: Vec::new(),
+            site_numbers: HashMap::new(),
+            events: Vec::new(),
+            holders: Holders::default(),
+            waiting: HashMap::new(),
+            queues: HashMap::new(),
+        }
+    }
+
+    fn entry(&mut self, index: usize, entry: &Entry) -> Result<(), StdError> {
+        let text = self.text;
+        let thread = self.thread(text.word(entry.thread), None, entry.line)?;
+        let site = self.site(entry.location);
+        self.wake(thread, entry.line);
+        let (first, last) = text.threads[&entry.thread];
+        let operand = text.word(entry.operand);
+        let event = |op, addr, value| Event {
+            thread,
+            op,
+            flags: Flags::NONE,
+            order: Order::Relaxed,
+            site,
+            size: u32::from(Op::is_plain_access(op)),
+            addr,
+            value,
+        };
+        let event = match entry.word {
+            Word::Read => event(Op::Read, self.names.address(operand), 0),
+            Word::Write => event(Op::Write, self.names.address(operand), 0),
+            Word::Acquire => {
+                let lock = self.names.address(operand);
+                self.taking(thread, lock, entry.line);
+                event(Op::Lock, lock, self.depth(thread, lock) + 1)
+            }
+            Word::Release => {
+                let lock = self.names.address(operand);
+                self.giving_up(thread, lock, entry.line);
+                event(Op::Unlock, lock, self.depth(thread, lock).saturating_sub(1))
+            }
+            Word::Fork => {
+                let child = self.fork(thread, entry)?;
+                event(Op::Create, 0, u64::from(child.0))
+            }
+            Word::Join => {
+                let child = self.thread(&text.thread_name(entry.operand), None, entry.line)?;
+                self.remember_spelling(child, operand);
+                event(Op::Join, 0, u64::from(child.0))
+            }
+            Word::Begin if index == first => {
+                let parent = self.parents[thread.index()];
+                event(Op::Start, self.names.address(operand), u64::from(parent.0))
+            }
+            Word::End if index == last => event(Op::End, self.names.address(operand), 0),
+            Word::Begin | Word::End | Word::Request => {
+                *self.skipped.entry(entry.word.text()).or_default() += 1;
+                return Ok(());
+            }
+            Word::Wait => {
+                let lock = self.names.address(operand);
+                self.giving_up(thread, lock, entry.line);
+                self.waiting.insert(thread, Waiting { on: lock, site, woken_by: None });
+                self.queues.entry(lock).or_default().push_back(thread);
+                event(Op::CondWait, lock, lock)
+            }
+            Word::Notify => {
+                let lock = self.names.address(operand);
+                event(Op::Signal, lock, self.notify(lock, 1))
+            }
+            Word::NotifyAll => {
+                let lock = self.names.address(operand);
+                event(Op::Broadcast, lock, self.notify(lock, usize::MAX))
+            }
+        };
+        self.push(event);
+        Ok(())
+    }
+
+    fn push(&mut self, event: Event) {
+        self.holders.step(&event);
+        self.events.push(event);
+    }
+
+    /// The thread of this name; if it is new, a child of `parent`, or of main if nobody forked it.
+    fn thread(&mut self, name: &str, parent: Option<ThreadIx>, line: u64) -> Result<ThreadIx, StdError> {
+        if let Some(&thread) = self.numbers.get(name) {
+            return Ok(thread);
+        }
+        let wrong = |why| StdError::Line { line, why };
+        let number = u16::try_from(self.threads.len())
+            .map_err(|_| wrong("has one thread too many: unsnarl takes 65536"))?;
+        let parent = parent.unwrap_or(ThreadIx::MAIN);
+        let id = if number == 0 {
+            ThreadId::main()
+        } else {
+            let nth = &mut self.children[parent.index()];
+            *nth += 1;
+            self.threads[parent.index()].id.child(*nth)
+        };
+        if id.path().len() > DEEPEST {
+            return Err(wrong("forks too deep: unsnarl takes 1024 generations of threads"));
+        }
+        let first = self.text.numbers.get(name).and_then(|word| self.text.threads.get(word));
+        let location = first.map_or(0, |&(first, _)| self.text.entries[first].location);
+        self.threads.push(Thread { id, name: name.into(), start: place(location) });
+        self.children.push(0);
+        self.parents.push(parent);
+        self.numbers.insert(name.into(), ThreadIx(number));
+        Ok(ThreadIx(number))
+    }
+
+    fn fork(&mut self, thread: ThreadIx, entry: &Entry) -> Result<ThreadIx, StdError> {
+        let name = self.text.thread_name(entry.operand);
+        if self.numbers.contains_key(&name) {
+            self.note(entry.line, thread, Oddity::ForkedAlready { child: name.clone() });
+        }
+        let child = self.thread(&name, Some(thread), entry.line)?;
+        self.remember_spelling(child, self.text.word(entry.operand));
+        Ok(child)
+    }
+
+    fn remember_spelling(&mut self, thread: ThreadIx, spelling: &str) {
+        if self.threads[thread.index()].name != spelling {
+            self.names.threads.entry(thread).or_insert_with(|| spelling.into());
+        }
+    }
+
+    fn site(&mut self, location: i64) -> SiteIx {
+        let sites = &mut self.sites;
+        *self.site_numbers.entry(location).or_insert_with(|| {
+            sites.push(place(location));
+            SiteIx(sites.len() as u32 - 1)
+        })
+    }
+
+    fn depth(&self, thread: ThreadIx, lock: u64) -> u64 {
+        self.holders.of(lock).iter().filter(|&&holder| holder == thread).count() as u64
+    }
+
+    fn taking(&mut self, thread: ThreadIx, lock: u64, line: u64) {
+        let name = || self.names.of(lock).into_owned();
+        let holders = self.holders.of(lock);
+        let oddity = if holders.contains(&thread) {
+            Oddity::TakenAgain { lock: name() }
+        } else if let Some(holder) = holders.last() {
+            Oddity::TakenFromAnother { lock: name(), holder: self.threads[holder.index()].name.clone() }
+        } else {
+            return;
+        };
+        self.note(line, thread, oddity);
+    }
+
+    fn giving_up(&mut self, thread: ThreadIx, lock: u64, line: u64) {
+        if self.depth(thread, lock) == 0 {
+            self.note(line, thread, Oddity::NotHeld { lock: self.names.of(lock).into_owned() });
+        }
+    }
+
+    /// As many as `most` waiters may now go on; says how many they are.
+    fn notify(&mut self, condition: u64, most: usize) -> u64 {
+        let Some(queue) = self.queues.get_mut(&condition) else { return 0 };
+        let woken = most.min(queue.len());
+        for thread in queue.drain(..woken) {
+            if let Some(waiting) = self.waiting.get_mut(&thread) {
+                waiting.woken_by = Some(self.events.len() as u64);
+            }
+        }
+        woken as u64
+    }
+
+    /// A thread that has a line again does not wait any more.
+    fn wake(&mut self, thread: ThreadIx, line: u64) {
+        let Some(Waiting { on, site, woken_by }) = self.waiting.remove(&thread) else { return };
+        if let Some(queue) = self.queues.get_mut(&on) {
+            queue.retain(|&other| other != thread);
+        }
+        self.taking(thread, on, line);
+        self.push(Event {
+            thread,
+            op: Op::CondWake,
+            flags: if woken_by.is_some() { Flags::NONE } else { Flags::SPURIOUS },
+            order: Order::Relaxed,
+            site,
+            size: 0,
+            addr: on,
+            value: woken_by.unwrap_or(u64::MAX),
+        });
+    }
+
+    fn note(&mut self, line: u64, thread: ThreadIx, oddity: Oddity) {
+        self.notes.push(Note { line, thread: self.threads[thread.index()].name.clone(), oddity });
+    }
+
+    fn finish(mut self) -> Result<Imported, StdError> {
+        preemption::mark(&mut self.events);
+        if self.events.is_empty() {
+            return Err(StdError::Empty);
+        }
+        let trace = Trace {
+            program: Program::default(),
+            modules: vec![Module { path: MODULE.into(), ..Module::default() }],
+            plan: Plan::default(),
+            threads: self.threads,
+            sites: self.sites,
+            events: self.events,
+            outcome: Outcome::exit(0),
+            warnings: Vec::new(),
+            output: Output::default(),
+        };
+        Ok(Imported { trace, names: self.names, notes: self.notes, skipped: self.skipped })
+    }
+}
+
+fn place(location: i64) -> Site {
+    Site { module: ModuleIx(0), offset: location.cast_unsigned() }
+}

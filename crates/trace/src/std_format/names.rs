@@ -1,0 +1,62 @@
+//! What operands are called in the text, where the trace has only addresses.
+
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
+use unsnarl_model::ThreadIx;
+
+/// The names of locks and variables that are not their own addresses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Names {
+    names: Vec<String>,
+    numbers: HashMap<String, u64>,
+    /// Threads that forks and joins call otherwise than their own lines do.
+    pub(super) threads: BTreeMap<ThreadIx, String>,
+}
+
+/// Addresses from here up stand for names; numbers below are their own addresses.
+const FIRST: u64 = 1 << 63;
+
+impl Names {
+    /// What the text calls the lock or variable at this address.
+    #[must_use]
+    pub fn of(&self, addr: u64) -> Cow<'_, str> {
+        let name = addr.checked_sub(FIRST).and_then(|nth| self.names.get(usize::try_from(nth).ok()?));
+        name.map_or_else(|| addr.to_string().into(), |name| name.as_str().into())
+    }
+
+    /// The address of what the text calls so.
+    pub(super) fn address(&mut self, name: &str) -> u64 {
+        // Only what is written back the same is its own address (not 007), and 0 means no address.
+        let number = name.parse().ok().filter(|number| (1..FIRST).contains(number));
+        if let Some(number) = number.filter(|number| number.to_string() == name) {
+            return number;
+        }
+        if let Some(&number) = self.numbers.get(name) {
+            return number;
+        }
+        let number = FIRST + self.names.len() as u64;
+        self.names.push(name.into());
+        self.numbers.insert(name.into(), number);
+        number
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_their_own_addresses_and_names_are_remembered() {
+        let mut names = Names::default();
+        assert_eq!(names.address("399431958621"), 399_431_958_621);
+        for name in ["x", "0", "007", "+7", "9223372036854775808", "18446744073709551616"] {
+            let address = names.address(name);
+            assert!(address >= FIRST);
+            assert_eq!(names.address(name), address);
+            assert_eq!(names.of(address), name);
+        }
+        assert_eq!(names.of(7), "7");
+    }
+}

@@ -1,0 +1,183 @@
+//! Any trace whose parts fit together.
+
+use proptest::{collection::vec, option, prelude::*, sample::select};
+use unsnarl_model::{
+    Action, Backtrace, Event, Fidelity, Flags, Kind, Limits, Misuse, Module, ModuleIx, Op, Order, Outcome,
+    Output, Plan, Points, Policy, Prefix, Program, Segment, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace,
+    Wait, Warning,
+};
+
+fn text() -> impl Strategy<Value = String> {
+    prop_oneof![Just(String::new()), "[a-zä/]{0,9}".prop_map(String::from)]
+}
+
+fn bytes() -> impl Strategy<Value = Vec<u8>> {
+    vec(any::<u8>(), 0..12)
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    select(Op::ALL)
+}
+
+fn site(modules: u16) -> impl Strategy<Value = Site> + Clone {
+    (0..modules, any::<u64>()).prop_map(|(module, offset)| Site { module: ModuleIx(module), offset })
+}
+
+fn thread_ix(threads: u16) -> impl Strategy<Value = ThreadIx> + Clone {
+    (0..threads).prop_map(ThreadIx)
+}
+
+fn thread_id() -> impl Strategy<Value = ThreadId> {
+    vec(1..u32::MAX, 0..4).prop_map(ThreadId::from_path)
+}
+
+fn program() -> impl Strategy<Value = Program> {
+    (text(), vec(bytes(), 0..4), vec(bytes(), 0..4), text(), bytes())
+        .prop_map(|(path, args, env, cwd, stdin)| Program { path, args, env, cwd, stdin })
+}
+
+fn module() -> impl Strategy<Value = Module> {
+    (text(), bytes(), any::<u64>(), any::<u64>()).prop_map(|(path, build_id, base, size)| Module {
+        path,
+        build_id,
+        base,
+        size,
+    })
+}
+
+fn prefix() -> impl Strategy<Value = Prefix> {
+    (vec(thread_id(), 1..4), vec(text(), 1..4), any::<bool>(), any::<bool>()).prop_flat_map(
+        |(threads, modules, told, exact)| {
+            let segment = (thread_ix(threads.len() as u16), 0..5_u32)
+                .prop_map(|(thread, points)| Segment { thread, points });
+            let site = site(modules.len() as u16);
+            vec(segment, 0..6).prop_flat_map(move |segments| {
+                let points = if told { segments.iter().map(|s| s.points as usize).sum() } else { 0 };
+                let action = (op(), site.clone()).prop_map(|(op, site)| Action { op, site });
+                let (threads, modules) = (threads.clone(), modules.clone());
+                let fidelity = if exact { Fidelity::Exact } else { Fidelity::Relaxed };
+                vec(action, points).prop_map(move |actions| Prefix {
+                    threads: threads.clone(),
+                    modules: modules.clone(),
+                    segments: segments.clone(),
+                    actions,
+                    fidelity,
+                })
+            })
+        },
+    )
+}
+
+fn plan() -> impl Strategy<Value = Plan> {
+    (
+        prefix(),
+        select(&[Policy::Stop, Policy::Fair, Policy::Random][..]),
+        select(&[Points::Sync, Points::All][..]),
+        any::<(u64, bool, u64, u64)>(),
+        any::<(u64, u32, u64)>(),
+    )
+        .prop_map(|(prefix, tail, points, (seed, spurious, entropy, epoch), (events, spins, millis))| {
+            Plan {
+                prefix,
+                tail,
+                seed,
+                points,
+                spurious,
+                entropy,
+                epoch,
+                limits: Limits { events, spins, millis },
+            }
+        })
+}
+
+fn kind() -> impl Strategy<Value = Kind> {
+    prop_oneof![
+        any::<i32>().prop_map(Kind::Exit),
+        any::<i32>().prop_map(Kind::Signal),
+        select(
+            &[
+                Kind::Deadlock,
+                Kind::Assertion,
+                Kind::Abort,
+                Kind::Exception,
+                Kind::Panic,
+                Kind::Livelock,
+                Kind::Timeout,
+                Kind::Race,
+                Kind::Misuse,
+                Kind::Check
+            ][..]
+        ),
+    ]
+}
+
+fn outcome(threads: u16, modules: u16) -> impl Strategy<Value = Outcome> {
+    let thread = thread_ix(threads);
+    let site = site(modules);
+    let backtrace =
+        (thread.clone(), vec(site.clone(), 0..4)).prop_map(|(thread, frames)| Backtrace { thread, frames });
+    let wait = (thread.clone(), op(), any::<u64>(), site.clone(), vec(thread.clone(), 0..3))
+        .prop_map(|(thread, op, addr, site, holders)| Wait { thread, op, addr, site, holders });
+    (kind(), option::of(thread), option::of(site), text(), vec(backtrace, 0..3), vec(wait, 0..3)).prop_map(
+        |(kind, thread, site, message, backtraces, waits)| Outcome {
+            kind,
+            thread,
+            site,
+            message,
+            backtraces,
+            waits,
+        },
+    )
+}
+
+fn warning(threads: u16, modules: u16) -> impl Strategy<Value = Warning> {
+    (select(Misuse::ALL), thread_ix(threads), site(modules), any::<u64>(), any::<u64>(), text()).prop_map(
+        |(misuse, thread, site, addr, at, detail)| Warning { misuse, thread, site, addr, at, detail },
+    )
+}
+
+fn event(threads: u16, sites: u32) -> impl Strategy<Value = Event> {
+    (
+        (thread_ix(threads), op(), any::<u8>(), select(Order::ALL), 0..sites, any::<u32>()),
+        prop_oneof![0..100_u64, any::<u64>()],
+        prop_oneof![0..100_u64, any::<u64>()],
+    )
+        .prop_map(|((thread, op, flags, order, site, size), addr, value)| Event {
+            thread,
+            op,
+            flags: Flags(flags),
+            order,
+            site: SiteIx(site),
+            size,
+            addr,
+            value,
+        })
+}
+
+/// Of up to a hundred events.
+pub(crate) fn trace() -> impl Strategy<Value = Trace> {
+    (1..4_u16, 1..5_u16).prop_flat_map(|(modules, threads)| {
+        let thread =
+            (thread_id(), text(), site(modules)).prop_map(|(id, name, start)| Thread { id, name, start });
+        let sites = vec(site(modules), 1..9);
+        (
+            program(),
+            vec(module(), modules as usize),
+            plan(),
+            vec(thread, threads as usize),
+            sites.prop_flat_map(move |sites| {
+                vec(event(threads, sites.len() as u32), 0..100)
+                    .prop_map(move |events| (sites.clone(), events))
+            }),
+            outcome(threads, modules),
+            vec(warning(threads, modules), 0..3),
+            (bytes(), bytes()).prop_map(|(stdout, stderr)| Output { stdout, stderr }),
+        )
+            .prop_map(
+                |(program, modules, plan, mut threads, (sites, events), outcome, warnings, output)| {
+                    threads[0].id = ThreadId::main();
+                    Trace { program, modules, plan, threads, sites, events, outcome, warnings, output }
+                },
+            )
+    })
+}

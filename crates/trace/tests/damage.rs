@@ -1,0 +1,259 @@
+//! Files that are not what was written: each gives its own error, none a panic.
+
+mod arbitrary;
+mod looping;
+
+use proptest::prelude::*;
+use unsnarl_model::{
+    Action, Backtrace, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx, Trace, Wait,
+};
+use unsnarl_trace::{DecodeError, EventReader, decode, encode};
+
+fn message(bytes: &[u8]) -> String {
+    decode(bytes).unwrap_err().to_string()
+}
+
+/// Where sections begin: tag, unpacked, packed, two checksums, then the packed bytes.
+fn sections(file: &[u8]) -> Vec<(String, usize)> {
+    let mut at = 12;
+    let mut all = Vec::new();
+    while at < file.len() {
+        let packed = u64::from_le_bytes(file[at + 12..at + 20].try_into().unwrap());
+        all.push((String::from_utf8(file[at..at + 4].to_vec()).unwrap(), at));
+        at += 28 + packed as usize;
+    }
+    all
+}
+
+#[test]
+fn sections_come_in_their_order() {
+    let names: Vec<_> = sections(&encode(&looping::trace(9))).into_iter().map(|(name, _)| name).collect();
+    assert_eq!(names, ["prog", "plan", "thrd", "outc", "outp", "evnt", "end."]);
+}
+
+#[test]
+fn a_foreign_file_is_not_a_trace() {
+    let want = "is not an unsnarl trace; `unsnarl record` and `unsnarl explore` make traces";
+    assert_eq!(message(b""), want);
+    assert_eq!(message(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"), want);
+    assert_eq!(message(b"unsnarl is a debugger"), want);
+}
+
+#[test]
+fn a_newer_file_says_to_update() {
+    let mut file = encode(&looping::trace(9));
+    file[8..12].copy_from_slice(&3_u32.to_le_bytes());
+    assert_eq!(
+        message(&file),
+        "was written by a newer unsnarl (format 3, this one reads up to 1); update unsnarl"
+    );
+    file[8..12].copy_from_slice(&0_u32.to_le_bytes());
+    assert!(message(&file).starts_with("is damaged in its first bytes: there was no such format"));
+}
+
+#[test]
+fn a_file_cut_anywhere_says_where_it_was_cut() {
+    let file = encode(&looping::trace(99));
+    for cut in 1..file.len() {
+        assert!(matches!(decode(&file[..cut]), Err(DecodeError::Truncated { .. })), "cut at {cut}");
+    }
+    let before_end = sections(&file).pop().unwrap().1;
+    assert_eq!(
+        message(&file[..before_end]),
+        "is cut short in its last section; copy it again, or record it again"
+    );
+    assert_eq!(message(&file[..9]), "is cut short in its first bytes; copy it again, or record it again");
+}
+
+#[test]
+fn a_flipped_bit_says_in_which_section() {
+    let file = encode(&looping::trace(99));
+    let words = ["program", "plan", "threads", "outcome", "output", "events", "last"];
+    for ((_, at), word) in sections(&file).into_iter().zip(words) {
+        let mut damaged = file.clone();
+        damaged[at + 28 + 5] ^= 4;
+        let start = format!("is damaged in its {word} section: its checksum does not fit; ");
+        assert!(message(&damaged).starts_with(&start), "{}", message(&damaged));
+        let mut damaged = file.clone();
+        damaged[at + 7] ^= 1;
+        let start = format!("is damaged in its {word} section: the checksum of its header does not fit; ");
+        assert!(message(&damaged).starts_with(&start), "{}", message(&damaged));
+    }
+}
+
+#[test]
+fn bytes_after_the_end_are_damage() {
+    let mut file = encode(&looping::trace(9));
+    file.push(0);
+    assert!(message(&file).starts_with("is damaged in its last section: more bytes follow it"));
+}
+
+#[test]
+fn a_chunk_left_out_is_damage_not_a_shorter_trace() {
+    let file = encode(&looping::trace(9));
+    let events = sections(&file)[5].1;
+    let end = sections(&file)[6].1;
+    let without = [&file[..events], &file[end..]].concat();
+    assert!(
+        message(&without).starts_with("is damaged in its events section: another section is in its place")
+    );
+}
+
+#[test]
+fn parts_that_do_not_fit_together_are_refused() {
+    let far = Site { module: ModuleIx(1), offset: 0 };
+    let stranger = ThreadIx(5);
+    let main = ThreadIx::MAIN;
+    let near = Site::default();
+    type Change = Box<dyn Fn(&mut Trace)>;
+    let changes: Vec<(&str, Change)> = vec![
+        ("threads", Box::new(|t| t.threads.clear())),
+        ("threads", Box::new(|t| t.threads[0].id = ThreadId::main().child(1))),
+        ("threads", Box::new(move |t| t.threads[1].start = far)),
+        ("threads", Box::new(move |t| t.sites[1] = far)),
+        ("events", Box::new(move |t| t.events[3].thread = stranger)),
+        ("events", Box::new(|t| t.events[3].site = SiteIx(6))),
+        ("outcome", Box::new(move |t| t.outcome.thread = Some(stranger))),
+        ("outcome", Box::new(move |t| t.outcome.site = Some(far))),
+        (
+            "outcome",
+            Box::new(move |t| {
+                t.outcome.backtraces = vec![Backtrace { thread: main, frames: vec![near, far] }];
+            }),
+        ),
+        (
+            "outcome",
+            Box::new(move |t| {
+                t.outcome.waits =
+                    vec![Wait { thread: main, op: Op::Lock, addr: 1, site: near, holders: vec![stranger] }];
+            }),
+        ),
+        ("plan", Box::new(move |t| t.plan.prefix.segments = vec![Segment { thread: main, points: 1 }])),
+        (
+            "plan",
+            Box::new(move |t| {
+                t.plan = t.replay_plan();
+                t.plan.prefix.actions.pop();
+            }),
+        ),
+        (
+            "plan",
+            Box::new(move |t| {
+                t.plan = t.replay_plan();
+                t.plan.prefix.actions[4] = Action { op: Op::Lock, site: far };
+            }),
+        ),
+    ];
+    for (number, (section, change)) in changes.iter().enumerate() {
+        let mut trace = looping::trace(9);
+        change(&mut trace);
+        let message = message(&encode(&trace));
+        let start = format!("is damaged in its {section} section: ");
+        assert!(message.starts_with(&start), "change {number}: {message}");
+    }
+}
+
+fn read_chunks(bytes: &[u8]) -> Result<u64, DecodeError> {
+    let mut reader = EventReader::new(bytes)?;
+    let mut events = 0;
+    while let Some(chunk) = reader.next_chunk()? {
+        events += chunk.len() as u64;
+    }
+    Ok(events)
+}
+
+/// Puts right the checksums, so that what lies behind them is reached.
+fn with_checksums(mut file: Vec<u8>) -> Vec<u8> {
+    let mut at = 12;
+    while let Some(header) = file.get(at..at + 28) {
+        let packed = u64::from_le_bytes(header[12..20].try_into().unwrap());
+        let Some(end) = usize::try_from(packed).ok().and_then(|packed| packed.checked_add(at + 28)) else {
+            break;
+        };
+        let Some(content) = file.get(at + 28..end) else { break };
+        let checksum = crc32fast::hash(content);
+        file[at + 20..at + 24].copy_from_slice(&checksum.to_le_bytes());
+        let own = crc32fast::hash(&file[at..at + 24]);
+        file[at + 24..at + 28].copy_from_slice(&own.to_le_bytes());
+        at = end;
+    }
+    file
+}
+
+/// Changes what a section unpacks to.
+fn repacked(file: &[u8], section: usize, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
+    let starts: Vec<_> = sections(file).into_iter().map(|(_, at)| at).chain([file.len()]).collect();
+    let (start, end) = (starts[section], starts[section + 1]);
+    let mut content = zstd::bulk::decompress(&file[start + 28..end], 1 << 20).unwrap();
+    change(&mut content);
+    let packed = zstd::bulk::compress(&content, 3).unwrap();
+    let mut header = file[start..start + 28].to_vec();
+    header[4..12].copy_from_slice(&(content.len() as u64).to_le_bytes());
+    header[12..20].copy_from_slice(&(packed.len() as u64).to_le_bytes());
+    with_checksums([&file[..start], &header, &packed, &file[end..]].concat())
+}
+
+/// What passes is a trace, and the same one by either way of reading.
+fn both_ways_agree(file: &[u8]) -> Result<(), TestCaseError> {
+    match decode(file) {
+        Ok(trace) => {
+            prop_assert_eq!(read_chunks(file).unwrap(), trace.events.len() as u64);
+            prop_assert_eq!(decode(&encode(&trace)).unwrap(), trace);
+        }
+        Err(error) => prop_assert_eq!(read_chunks(file).unwrap_err().to_string(), error.to_string()),
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    #[test]
+    fn random_bytes_do_no_harm(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), start: bool) {
+        if start && bytes.len() > 12 {
+            bytes[..12].copy_from_slice(b"unsnarl\0\x01\0\0\0");
+        }
+        prop_assert!(decode(&bytes).is_err());
+        prop_assert!(decode(&with_checksums(bytes)).is_err());
+    }
+
+    #[test]
+    fn changed_bytes_do_no_harm(
+        trace in arbitrary::trace(),
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        let file = encode(&trace);
+        let mut damaged = file.clone();
+        for (at, byte) in changes {
+            *at.get_mut(&mut damaged) = byte;
+        }
+        if let Some(cut) = cut {
+            damaged.truncate(cut.index(damaged.len()));
+        }
+        if damaged != file {
+            prop_assert!(decode(&damaged).is_err());
+        }
+        both_ways_agree(&with_checksums(damaged))?;
+    }
+
+    #[test]
+    fn changed_content_does_no_harm(
+        trace in arbitrary::trace(),
+        section in any::<prop::sample::Index>(),
+        changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+    ) {
+        let file = encode(&trace);
+        let section = section.index(sections(&file).len());
+        let damaged = repacked(&file, section, |content| {
+            for (at, byte) in changes {
+                *at.get_mut(content) = byte;
+            }
+            if let Some(cut) = cut {
+                content.truncate(cut.index(content.len()));
+            }
+        });
+        both_ways_agree(&damaged)?;
+    }
+}

@@ -1,0 +1,67 @@
+//! Saving and loading.
+
+mod looping;
+
+use std::{fs, path::PathBuf};
+use unsnarl_trace::{load, open, save};
+
+/// A new directory for one test.
+fn directory(test: &str) -> PathBuf {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
+    fs::create_dir_all(&path).unwrap();
+    path
+}
+
+fn names(directory: &PathBuf) -> Vec<String> {
+    let entries = fs::read_dir(directory).unwrap();
+    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+#[test]
+fn what_is_saved_can_be_loaded_and_replaces_what_was_there() {
+    let directory = directory("save");
+    let path = directory.join("a.snarl");
+    for events in [9, 99] {
+        let trace = looping::trace(events);
+        save(&trace, &path).unwrap();
+        assert_eq!(load(&path).unwrap(), trace);
+        assert_eq!(open(&path).unwrap().events(), events as u64);
+    }
+    assert_eq!(names(&directory), ["a.snarl"]);
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn what_cannot_be_saved_leaves_nothing_behind() {
+    let directory = directory("refuse");
+    let trace = looping::trace(9);
+    // A directory is in the way of the renaming.
+    let path = directory.join("taken.snarl");
+    fs::create_dir(&path).unwrap();
+    let error = save(&trace, &path).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot write {}: ", path.display())), "{error}");
+    assert_eq!(names(&directory), ["taken.snarl"]);
+
+    let mut broken = trace.clone();
+    broken.threads.truncate(1);
+    let error = save(&broken, &directory.join("b.snarl")).unwrap_err().to_string();
+    assert!(error.contains("a thread does not exist (in its events section)"), "{error}");
+    assert_eq!(names(&directory), ["taken.snarl"]);
+
+    let error = save(&trace, "/".as_ref()).unwrap_err().to_string();
+    assert_eq!(error, "/ is not the name of a file; give one that ends in .snarl");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn errors_name_the_file() {
+    let directory = directory("errors");
+    let path = directory.join("x.snarl");
+    let error = load(&path).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("cannot open {}: ", path.display())), "{error}");
+    fs::write(&path, "hello, world").unwrap();
+    let error = load(&path).unwrap_err().to_string();
+    assert!(error.starts_with(&format!("{} is not an unsnarl trace; ", path.display())), "{error}");
+    assert!(load(&directory).unwrap_err().to_string().contains("cannot be read: "));
+    fs::remove_dir_all(directory).unwrap();
+}

@@ -1,0 +1,100 @@
+//! An event as the target writes it: four words, half a cache line.
+
+use unsnarl_model::{Flags, Op, Order, ThreadIx};
+
+/// One executed operation. Code and data are raw addresses here; the controller turns them into
+/// modules and offsets afterwards, off the target's hot path.
+#[repr(C, align(32))]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawEvent {
+    /// Return address (48 bits), operation (8), flags (8).
+    what: u64,
+    /// Thread (16 bits), memory order (8), size (32, from bit 32).
+    who: u64,
+    /// On what.
+    pub addr: u64,
+    /// See [`Op`].
+    pub value: u64,
+}
+
+const PC: u64 = (1 << 48) - 1;
+
+impl RawEvent {
+    /// Packs an event.
+    #[must_use]
+    #[inline]
+    pub const fn new(thread: ThreadIx, op: Op, flags: Flags, pc: u64, addr: u64, value: u64) -> Self {
+        Self {
+            what: (pc & PC) | (op as u64) << 48 | (flags.0 as u64) << 56,
+            who: thread.0 as u64,
+            addr,
+            value,
+        }
+    }
+
+    /// The same, of an access to so many bytes with this memory order.
+    #[must_use]
+    #[inline]
+    pub const fn access(self, size: u32, order: Order) -> Self {
+        Self { who: self.who | (order as u64) << 16 | (size as u64) << 32, ..self }
+    }
+
+    /// The same with these facts added.
+    #[must_use]
+    #[inline]
+    pub const fn with(self, flags: Flags) -> Self {
+        Self { what: self.what | (flags.0 as u64) << 56, ..self }
+    }
+
+    /// The return address of the call that asked for the operation.
+    #[must_use]
+    pub const fn pc(&self) -> u64 {
+        self.what & PC
+    }
+
+    /// The operation; none if the memory was damaged.
+    #[must_use]
+    pub fn op(&self) -> Option<Op> {
+        Op::from_number((self.what >> 48) as u8)
+    }
+
+    /// How it went.
+    #[must_use]
+    pub const fn flags(&self) -> Flags {
+        Flags((self.what >> 56) as u8)
+    }
+
+    /// Who.
+    #[must_use]
+    pub const fn thread(&self) -> ThreadIx {
+        ThreadIx(self.who as u16)
+    }
+
+    /// The memory order.
+    #[must_use]
+    pub fn order(&self) -> Order {
+        Order::from_number((self.who >> 16) as u8).unwrap_or(Order::SeqCst)
+    }
+
+    /// Bytes accessed.
+    #[must_use]
+    pub const fn size(&self) -> u32 {
+        (self.who >> 32) as u32
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_comes_out_again() {
+        let flags = Flags::PREEMPTS | Flags::FAILED;
+        let event = RawEvent::new(ThreadIx(7), Op::AtomicCas, flags, 0x7fff_1234_5678, 0x1000, 42)
+            .access(8, Order::AcqRel);
+        assert_eq!(event.pc(), 0x7fff_1234_5678);
+        assert_eq!((event.op(), event.flags(), event.thread()), (Some(Op::AtomicCas), flags, ThreadIx(7)));
+        assert_eq!((event.order(), event.size()), (Order::AcqRel, 8));
+        assert_eq!(size_of::<RawEvent>(), 32);
+    }
+}

@@ -1,0 +1,270 @@
+//! What stands at the beginning of the memory, and the tables behind it.
+
+use crate::{MAGIC, PlanThread, PlanWords, RawAction, RawEvent, RawSegment, VERSION};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Threads that a run may create.
+pub const MAX_THREADS: usize = 1 << 16;
+/// Modules that a run may load.
+pub const MAX_MODULES: usize = 512;
+/// Warnings that are kept.
+pub const MAX_WARNINGS: usize = 256;
+/// Bytes of a module's path.
+pub const MAX_PATH: usize = 488;
+/// Bytes of a message about the end.
+pub const MAX_MESSAGE: usize = 2000;
+/// Bytes for copies of stacks.
+const STACK_BYTES: u64 = 4 << 20;
+
+/// The beginning of the memory.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Header {
+    /// [`MAGIC`].
+    pub magic: u64,
+    /// [`VERSION`].
+    pub version: u32,
+    /// 1 once the runtime has taken control.
+    pub attached: AtomicU32,
+    /// Where everything is.
+    pub regions: Regions,
+    /// The plan's single figures.
+    pub plan: PlanWords,
+    /// Events written.
+    pub events: AtomicU64,
+    /// Threads created, main included.
+    pub threads: AtomicU32,
+    /// Modules seen.
+    pub modules: AtomicU32,
+    /// Warnings written.
+    pub warnings: AtomicU32,
+    /// Whether a Rust panic was seen, and by whom (thread + 1).
+    pub panicked: AtomicU32,
+    /// Bytes of stacks written.
+    pub stacks: AtomicU64,
+    /// How the run ended, if the runtime knows.
+    pub end: End,
+}
+
+/// Byte offsets of the tables, all of them multiples of 64.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Regions {
+    /// [`Thread`]s.
+    pub threads: u64,
+    /// [`Module`]s.
+    pub modules: u64,
+    /// [`Warning`]s.
+    pub warnings: u64,
+    /// [`PlanThread`]s.
+    pub plan_threads: u64,
+    /// [`Module`]s, only their paths.
+    pub plan_modules: u64,
+    /// [`RawSegment`]s.
+    pub plan_segments: u64,
+    /// [`RawAction`]s.
+    pub plan_actions: u64,
+    /// [`Stack`]s, each followed by its bytes.
+    pub stacks: u64,
+    /// Where `stacks` ends.
+    pub stacks_end: u64,
+    /// [`RawEvent`]s.
+    pub events: u64,
+    /// The memory's size.
+    pub total: u64,
+}
+
+impl Regions {
+    /// Room for a plan of this size and so many events.
+    #[must_use]
+    pub const fn new(plan: &PlanWords, events: u64) -> Self {
+        const fn up(at: u64) -> u64 {
+            at.next_multiple_of(4096)
+        }
+        let threads = up(size_of::<Header>() as u64);
+        let modules = up(threads + (MAX_THREADS * size_of::<Thread>()) as u64);
+        let warnings = up(modules + (MAX_MODULES * size_of::<Module>()) as u64);
+        let plan_threads = up(warnings + (MAX_WARNINGS * size_of::<Warning>()) as u64);
+        let plan_modules = up(plan_threads + plan.threads * size_of::<PlanThread>() as u64);
+        let plan_segments = up(plan_modules + plan.modules * size_of::<Module>() as u64);
+        let plan_actions = up(plan_segments + plan.segments * size_of::<RawSegment>() as u64);
+        let stacks = up(plan_actions + plan.actions * size_of::<RawAction>() as u64);
+        let stacks_end = up(stacks + STACK_BYTES);
+        let total = up(stacks_end + events * size_of::<RawEvent>() as u64);
+        Self {
+            threads,
+            modules,
+            warnings,
+            plan_threads,
+            plan_modules,
+            plan_segments,
+            plan_actions,
+            stacks,
+            stacks_end,
+            events: stacks_end,
+            total,
+        }
+    }
+}
+
+impl Header {
+    /// The beginning of a run.
+    #[must_use]
+    pub const fn new(regions: Regions, plan: PlanWords) -> Self {
+        Self {
+            magic: MAGIC,
+            version: VERSION,
+            attached: AtomicU32::new(0),
+            regions,
+            plan,
+            events: AtomicU64::new(0),
+            threads: AtomicU32::new(0),
+            modules: AtomicU32::new(0),
+            warnings: AtomicU32::new(0),
+            panicked: AtomicU32::new(0),
+            stacks: AtomicU64::new(0),
+            end: End {
+                kind: EndKind::Unknown,
+                signal: 0,
+                thread: 0,
+                message_len: 0,
+                addr: 0,
+                pc: 0,
+                diverged_point: 0,
+                diverged_thread: 0,
+                diverged_op: 0,
+                message: [0; MAX_MESSAGE],
+            },
+        }
+    }
+}
+
+/// A thread, as the runtime tells it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Thread {
+    /// Who created it.
+    pub parent: u32,
+    /// The how-manieth child of its creator, from 1; 0 for main.
+    pub nth: u32,
+    /// The address of its start routine.
+    pub start: u64,
+    /// 1 once it ended.
+    pub ended: u32,
+    /// 1 if it cannot go on: at the end of a run, the deadlock's cast.
+    pub blocked: u32,
+    /// What it is about to do: an operation's number.
+    pub op: u32,
+    /// 1 if nobody will ever join it.
+    pub detached: u32,
+    /// From where.
+    pub pc: u64,
+    /// On what.
+    pub addr: u64,
+    /// Who would have to act, where that is one thread; else `u64::MAX`.
+    pub holder: u64,
+    /// Its name, ended by zero.
+    pub name: [u8; 16],
+}
+
+/// A module, as the runtime found it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Module {
+    /// What to subtract from an address to get the file's own.
+    pub base: u64,
+    /// Where its image begins.
+    pub start: u64,
+    /// Where its image ends.
+    pub end: u64,
+    /// Its path, ended by zero; empty for the program itself.
+    pub path: [u8; MAX_PATH],
+}
+
+/// Wrong use of something, as the runtime tells it.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Warning {
+    /// The [`unsnarl_model::Misuse`]'s number.
+    pub misuse: u32,
+    /// Whose doing.
+    pub thread: u32,
+    /// From where.
+    pub pc: u64,
+    /// On what.
+    pub addr: u64,
+    /// After how many events.
+    pub at: u64,
+    /// More about it, ended by zero.
+    pub detail: [u8; 64],
+}
+
+/// The head of a copy of a stack.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Stack {
+    /// Whose.
+    pub thread: u64,
+    /// rip, rsp, rbp, rbx, r12, r13, r14, r15.
+    pub registers: [u64; 8],
+    /// Where the copied bytes were.
+    pub base: u64,
+    /// How many follow.
+    pub len: u64,
+}
+
+/// How the run ended, as far as the runtime could tell.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct End {
+    /// In which way.
+    pub kind: EndKind,
+    /// The signal's number.
+    pub signal: i32,
+    /// Whose doing.
+    pub thread: u32,
+    /// Bytes of the message.
+    pub message_len: u32,
+    /// The address at fault.
+    pub addr: u64,
+    /// Where in the code.
+    pub pc: u64,
+    /// At which point the plan was left.
+    pub diverged_point: u64,
+    /// Who should have run, by the plan's numbering.
+    pub diverged_thread: u32,
+    /// 1 + what it was about to do instead; 0 if it could not run.
+    pub diverged_op: u32,
+    /// The program's last words, or the runtime's.
+    pub message: [u8; MAX_MESSAGE],
+}
+
+/// In which way a run ended.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndKind {
+    /// The runtime did not see it: an ordinary exit, or SIGKILL.
+    Unknown,
+    /// The program exits.
+    Exit,
+    /// Nobody can go on.
+    Deadlock,
+    /// A signal.
+    Signal,
+    /// A failed assertion, followed by its SIGABRT.
+    Assertion,
+    /// Nothing changes any more.
+    Livelock,
+    /// The controller said that time is up.
+    Timeout,
+    /// The event log is full.
+    Full,
+    /// The plan ended before the program did.
+    PlanEnd,
+    /// The plan could not be followed.
+    Diverged,
+    /// The runtime cannot control this program; the message says why.
+    Refused,
+    /// A bug in the runtime.
+    Internal,
+}

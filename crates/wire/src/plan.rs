@@ -1,0 +1,102 @@
+//! A plan as the runtime reads it.
+
+use unsnarl_model::{Action, ModuleIx, Op, Segment, Site, ThreadIx};
+
+/// The single figures of a plan.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanWords {
+    /// For the policy's choices.
+    pub seed: u64,
+    /// For the program's random numbers.
+    pub entropy: u64,
+    /// Virtual time at the start.
+    pub epoch: u64,
+    /// Events after which the log is full.
+    pub max_events: u64,
+    /// Points without change after which it is a livelock.
+    pub max_spins: u64,
+    /// The number of the policy.
+    pub tail: u8,
+    /// The number of the fidelity.
+    pub fidelity: u8,
+    /// The number of the point set.
+    pub points: u8,
+    /// 1 if waits may end for no reason.
+    pub spurious: u8,
+    /// For what is to come.
+    pub reserved: u32,
+    /// Entries in the plan's tables.
+    pub threads: u64,
+    /// See `threads`.
+    pub modules: u64,
+    /// See `threads`.
+    pub segments: u64,
+    /// See `threads`.
+    pub actions: u64,
+}
+
+/// A thread of a plan: entry 0 is main, parents precede their children.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PlanThread {
+    /// Its creator's entry.
+    pub parent: u32,
+    /// The how-manieth child, from 1; 0 for main.
+    pub nth: u32,
+}
+
+/// A segment of a plan.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawSegment {
+    /// The thread's entry.
+    pub thread: u32,
+    /// For how many points.
+    pub points: u32,
+}
+
+/// An action of a plan: operation (8 bits), module (16), offset (40).
+#[repr(transparent)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawAction(pub u64);
+
+impl From<Segment> for RawSegment {
+    fn from(segment: Segment) -> Self {
+        Self { thread: segment.thread.0.into(), points: segment.points }
+    }
+}
+
+impl From<RawSegment> for Segment {
+    fn from(raw: RawSegment) -> Self {
+        Self { thread: ThreadIx(raw.thread as u16), points: raw.points }
+    }
+}
+
+impl From<Action> for RawAction {
+    fn from(action: Action) -> Self {
+        let Site { module, offset } = action.site;
+        Self((action.op as u64) << 56 | u64::from(module.0) << 40 | (offset & ((1 << 40) - 1)))
+    }
+}
+
+impl RawAction {
+    /// The action; none if the memory was damaged.
+    #[must_use]
+    pub fn unpack(self) -> Option<Action> {
+        let site = Site { module: ModuleIx((self.0 >> 40) as u16), offset: self.0 & ((1 << 40) - 1) };
+        Some(Action { op: Op::from_number((self.0 >> 56) as u8)?, site })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn actions_survive_the_wire() {
+        let action = Action { op: Op::Sleep, site: Site { module: ModuleIx(511), offset: 0x12_3456_789a } };
+        assert_eq!(RawAction::from(action).unpack(), Some(action));
+        assert_eq!(RawAction(u64::MAX).unpack(), None);
+    }
+}

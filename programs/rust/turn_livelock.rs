@@ -1,0 +1,21 @@
+//! Each of two threads claims the turn once and then spins until it is its own. Expected: livelock when a
+//! claim is overwritten before its thread has looked, for the turn never comes back.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+
+static TURN: AtomicU32 = AtomicU32::new(0);
+
+fn claim_turn(me: u32) {
+    TURN.store(me, Ordering::SeqCst);
+    while TURN.load(Ordering::SeqCst) != me {
+        thread::yield_now();
+    }
+}
+
+fn main() {
+    let threads = [1, 2].map(|me| thread::spawn(move || claim_turn(me)));
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}

@@ -1,0 +1,22 @@
+//! Benchmarks print ratios, never verdicts on absolute times: both sides of a ratio are measured in
+//! turns in the same run, and what counts is the median of the ratios with its quartiles.
+
+mod measure;
+pub(crate) mod runtime;
+mod table;
+
+/// How long to measure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Effort {
+    Quick,
+    Full,
+}
+
+impl Effort {
+    const fn repetitions(self) -> usize {
+        match self {
+            Self::Quick => 3,
+            Self::Full => 11,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The programs that the repository needs beside Rust: there, or installed, or named.
+
+use crate::workspace::run;
+use anyhow::{Result, bail};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// A program and the Debian package that has it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tool {
+    program: &'static str,
+    package: &'static str,
+}
+
+const fn tool(program: &'static str, package: &'static str) -> Tool {
+    Tool { program, package }
+}
+
+/// For compiling the C programs of the demonstration and the benchmarks. `g++` brings libc's headers.
+pub(crate) const COMPILERS: &[Tool] = &[tool("gcc", "gcc"), tool("g++", "g++")];
+
+/// For the tests.
+pub(crate) const TESTS: &[Tool] = &[
+    tool("gcc", "gcc"),
+    tool("g++", "g++"),
+    tool("gdb", "gdb"),
+    tool("make", "make"),
+    tool("cmake", "cmake"),
+    tool("autoconf", "autoconf"),
+    tool("automake", "automake"),
+];
+
+/// Makes sure that these programs are there. Silent when they are.
+pub(crate) fn require(tools: &[Tool]) -> Result<()> {
+    let missing: Vec<&str> = tools.iter().filter(|t| !is_on_path(t.program)).map(|t| t.package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let packages = missing.join(" ");
+    if !is_on_path("apt-get") {
+        bail!("missing: {packages}; install them with this system's package manager and try again");
+    }
+    if !is_root() {
+        bail!(
+            "missing: {packages}; this installs them:\n\
+             sudo apt-get update && sudo apt-get install -y {packages}"
+        );
+    }
+    eprintln!("installing {packages}");
+    run(apt_get().arg("update"), "apt-get update")?;
+    run(apt_get().args(["install", "-y"]).args(&missing), "apt-get install")?;
+    match tools.iter().find(|t| !is_on_path(t.program)) {
+        Some(still) => bail!("{} was installed but there is no {}", still.package, still.program),
+        None => Ok(()),
+    }
+}
+
+/// Makes sure that this toolchain can format and lint.
+pub(crate) fn require_components(cargo: impl Fn() -> Command) -> Result<()> {
+    let has = |subcommand: &str| {
+        let asked =
+            cargo().args([subcommand, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        asked.is_ok_and(|status| status.success())
+    };
+    if has("fmt") && has("clippy") {
+        return Ok(());
+    }
+    if !is_on_path("rustup") {
+        bail!("this Rust toolchain lacks rustfmt or clippy; install both and try again");
+    }
+    eprintln!("installing rustfmt and clippy");
+    run(Command::new("rustup").args(["component", "add", "rustfmt", "clippy"]), "rustup component add")
+}
+
+fn apt_get() -> Command {
+    let mut command = Command::new("apt-get");
+    // The progress of packages is nobody's result.
+    command.arg("-qq").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).stdout(Stdio::null());
+    command
+}
+
+fn is_root() -> bool {
+    Path::new("/proc/self").metadata().is_ok_and(|own| own.uid() == 0)
+}
+
+fn is_on_path(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|directory| directory.join(program).is_file())
+}

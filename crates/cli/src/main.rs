@@ -1,1 +1,94 @@
-fn main() {}
+//! unsnarl, the command line: one file per subcommand, exit statuses in one `match`.
+
+#![forbid(unsafe_code)]
+
+mod bench_run;
+mod convert;
+mod doctor;
+mod explore;
+mod options;
+mod output;
+mod record;
+mod replay;
+mod show;
+mod target;
+mod traces;
+mod verdict;
+mod wrap;
+
+use clap::{Parser, Subcommand};
+use std::{ffi::OsString, process::ExitCode};
+use verdict::Verdict;
+
+/// Find the thread schedule that makes a program fail, replay it for certain, and see why.
+#[derive(Parser)]
+#[command(name = "unsnarl", version, max_term_width = 100)]
+#[command(after_help = "Exit status: 0 done, nothing wrong found; 100 a failure was found or reproduced; \
+    103 replay diverged or did not reproduce; 96 the target or this machine cannot be used; 2 wrong usage; \
+    1 internal error.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Compile C with instrumentation: CC="unsnarl cc" in make, cmake, configure
+    #[command(disable_help_flag = true)]
+    Cc(Arguments),
+    /// Compile C++ with instrumentation: CXX="unsnarl c++"
+    #[command(name = "c++", disable_help_flag = true)]
+    Cxx(Arguments),
+    /// Build, run or test Rust with instrumentation: unsnarl cargo build …
+    #[command(disable_help_flag = true)]
+    Cargo(Arguments),
+    /// Search for a failing schedule and save its trace
+    Explore(explore::Explore),
+    /// One controlled run, saved: non-preemptive and fair, or random with --seed
+    Record(record::Record),
+    /// The same schedule again; says whether the same thing happened
+    Replay(replay::Replay),
+    /// The interleaving, one column per thread
+    Show(show::Show),
+    /// Write a trace in another tool's format
+    Export(convert::Export),
+    /// Read a trace of another tool
+    Import(convert::Import),
+    /// What this machine and a program support
+    Doctor(doctor::Doctor),
+    /// Controlled runs in a row, timed: for `cargo xtask bench`
+    #[command(hide = true)]
+    BenchRun(bench_run::BenchRun),
+}
+
+/// Passed on as they are.
+#[derive(clap::Args)]
+struct Arguments {
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    args: Vec<OsString>,
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Cc(a) => compile(wrap::Language::C, &a.args),
+        Command::Cxx(a) => compile(wrap::Language::Cxx, &a.args),
+        Command::Cargo(a) => unsnarl_exec::runtime_directory()
+            .map_err(Into::into)
+            .and_then(|directory| wrap::cargo(&a.args, &directory))
+            .map(Verdict::Status),
+        Command::Explore(command) => command.run(),
+        Command::Record(command) => command.run(),
+        Command::Replay(command) => command.run(),
+        Command::Show(command) => command.run(),
+        Command::Export(command) => command.run(),
+        Command::Import(command) => command.run(),
+        Command::Doctor(command) => command.run(),
+        Command::BenchRun(command) => command.run(),
+    };
+    verdict::exit(result)
+}
+
+fn compile(language: wrap::Language, args: &[OsString]) -> anyhow::Result<Verdict> {
+    let directory = unsnarl_exec::runtime_directory()?;
+    wrap::cc(language, args, &directory).map(Verdict::Status)
+}

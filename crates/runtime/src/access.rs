@@ -43,7 +43,9 @@ unsafe fn peek(addr: usize, size: u32) -> u64 {
             1 => u64::from((addr as *const u8).read_unaligned()),
             2 => u64::from((addr as *const u16).read_unaligned()),
             4 => u64::from((addr as *const u32).read_unaligned()),
-            0 | 3 | 5..=7 => (0..size as usize).fold(0, |v, at| v | u64::from(*((addr + at) as *const u8)) << (8 * at)),
+            0 | 3 | 5..=7 => {
+                (0..size as usize).fold(0, |v, at| v | u64::from(*((addr + at) as *const u8)) << (8 * at))
+            }
             _ => (addr as *const u64).read_unaligned(),
         }
     }

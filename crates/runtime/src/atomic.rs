@@ -29,7 +29,7 @@ macro_rules! exported {
             #[unsafe(naked)]
             #[unsafe(export_name = $name)]
             unsafe extern "C" fn entry() {
-                core::arch::naked_asm!(concat!("mov ", $register, ", [rsp]"), "jmp {}", sym $handler)
+        core::arch::naked_asm!(concat!("mov ", $register, ", [rsp]"), "jmp {}", sym $handler)
             }
         };
     };
@@ -137,21 +137,28 @@ size!(atomic64, 64, u64, AtomicU64, load64 store64 cas64 rmw64);
 mod wide {
     //! Sixteen bytes: the processor has a compare-and-exchange, the rest is made of it.
 
-    use core::{arch::x86_64::cmpxchg16b, cell::UnsafeCell, sync::atomic::Ordering};
+    use core::{arch::asm, cell::UnsafeCell, sync::atomic::Ordering};
 
     #[repr(transparent)]
     pub(super) struct AtomicU128(UnsafeCell<u128>);
 
     impl AtomicU128 {
-        pub(super) fn compare_exchange(&self, old: u128, new: u128, _: Ordering, _: Ordering) -> Result<u128, u128> {
-            #[target_feature(enable = "cmpxchg16b")]
-            unsafe fn exchange(place: *mut u128, old: u128, new: u128) -> u128 {
-                // SAFETY: an aligned place of sixteen bytes, by the caller.
-                unsafe { cmpxchg16b(place, old, new, Ordering::SeqCst, Ordering::SeqCst) }
+        pub(super) fn compare_exchange(
+            &self,
+            old: u128,
+            new: u128,
+            _: Ordering,
+            _: Ordering,
+        ) -> Result<u128, u128> {
+            let (mut low, mut high) = (old as u64, (old >> 64) as u64);
+            // SAFETY: every processor with FS-base instructions has this one; the place is the program's own
+            // atomic variable. The compiler keeps rbx for itself, so it is put back.
+            unsafe {
+                asm!("xchg {new}, rbx", "lock cmpxchg16b [{place}]", "mov rbx, {new}",
+                    place = in(reg) self.0.get(), new = inout(reg) new as u64 => _, in("rcx") (new >> 64) as u64,
+                    inout("rax") low, inout("rdx") high, options(nostack));
             }
-            // SAFETY: every processor with FS-base instructions has this one; the place is the program's
-            // own atomic variable.
-            let found = unsafe { exchange(self.0.get(), old, new) };
+            let found = u128::from(high) << 64 | u128::from(low);
             if found == old { Ok(old) } else { Err(found) }
         }
 

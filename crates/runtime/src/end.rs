@@ -6,7 +6,6 @@ use core::{
     ffi::CStr,
     fmt::{self, Write},
 };
-use unsnarl_model::ThreadIx;
 use unsnarl_sched::Diverged;
 use unsnarl_wire::{End, EndKind};
 
@@ -53,6 +52,9 @@ pub(crate) fn full(state: &State) -> ! {
 #[cold]
 pub(crate) fn plan_end(state: &State) -> ! {
     conclude(state, EndKind::PlanEnd, "");
+    let end = &mut state.log.header().end;
+    end.diverged_point = state.log.count();
+    end.diverged_op = state.threads[state.current.index()].pending.op as u32 + 1;
     leave_with_stack(state)
 }
 
@@ -162,9 +164,4 @@ pub(crate) fn here() -> [u64; 8] {
             out(reg) _, in(reg) r.as_mut_ptr(), options(nostack));
     }
     r
-}
-
-/// Whose doing it is, for messages made in signal handlers.
-pub(crate) fn current() -> Option<ThreadIx> {
-    Runtime::interrupted().map(|r| r.state.current)
 }

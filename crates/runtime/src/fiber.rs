@@ -68,7 +68,9 @@ impl Backend for Fiber {
         // SAFETY: the context is never used again; `tid` is in its descriptor, which glibc keeps.
         let created = unsafe { resume_as_thread(self, tid) };
         if created < 0 {
-            crate::end::refuse("the kernel refused a thread (is a limit on processes reached? see `ulimit -u`)");
+            crate::end::refuse(
+                "the kernel refused a thread (is a limit on processes reached? see `ulimit -u`)",
+            );
         }
         sys::wait_until_cleared(tid);
     }

@@ -106,7 +106,9 @@ impl State {
                 Gate::Barrier(_) => Chance::Blocked,
                 Gate::Once(word) => choose(*word & 1 == 0),
                 Gate::Guard(guard) => choose(*guard.add(1) == 0),
-                Gate::Futex(word, _) => choose(t.granted.is_some() || self.queues.has_wake_up(word, t.arrival)),
+                Gate::Futex(word, _) => {
+                    choose(t.granted.is_some() || self.queues.has_wake_up(word, t.arrival))
+                }
             }
         }
     }

@@ -47,7 +47,8 @@ extern "C" fn init() {
 
 /// Maps the controller's memory, if there is a controller.
 fn attach() -> Option<*mut Header> {
-    let asked = environment().any(|entry| entry.strip_prefix(VARIABLE.as_bytes()).is_some_and(|v| v[0] == b'='));
+    let asked =
+        environment().any(|entry| entry.strip_prefix(VARIABLE.as_bytes()).is_some_and(|v| v[0] == b'='));
     if !asked {
         return None;
     }
@@ -55,7 +56,9 @@ fn attach() -> Option<*mut Header> {
     // SAFETY: the controller wrote a header; its first words never change their places.
     let (magic, version, total) = unsafe { ((*header).magic, (*header).version, (*header).regions.total) };
     if magic != MAGIC || version != VERSION {
-        sys::complain(b"unsnarl: the program was started by another version of unsnarl; rebuild with this one\n");
+        sys::complain(
+            b"unsnarl: the program was started by another version of unsnarl; rebuild with this one\n",
+        );
         sys::exit(96);
     }
     let header = sys::map_shared(DESCRIPTOR, total as usize)? as *mut Header;
@@ -118,11 +121,15 @@ unsafe fn begin(header: *mut Header) {
     unsafe { on_exit(at_exit, core::ptr::null_mut()) };
     Runtime { picker, state }.begin();
     if tid_offset.is_none() {
-        end::refuse("the C library does not tell where it keeps thread ids; only glibc 2.34 and later is supported");
+        end::refuse(
+            "the C library does not tell where it keeps thread ids; only glibc 2.34 and later is supported",
+        );
     }
     // SAFETY: asks only.
     if unsafe { libc::getauxval(libc::AT_HWCAP2) } & 2 == 0 {
-        end::refuse("this processor or kernel does not let programs set the FS base (Linux 5.9 and fsgsbase are needed)");
+        end::refuse(
+            "this processor or kernel does not let programs set the FS base (Linux 5.9 and fsgsbase are needed)",
+        );
     }
 }
 

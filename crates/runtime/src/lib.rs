@@ -43,3 +43,11 @@ mod warn;
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     end::internal(info)
 }
+
+/// The core library was built to be unwound through and refers to this. Nothing of ours has anything to
+/// clean up when `pthread_exit` or an exception passes: go on unwinding.
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() -> i32 {
+    const CONTINUE: i32 = 8;
+    CONTINUE
+}

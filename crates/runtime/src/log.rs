@@ -102,7 +102,14 @@ impl Log {
     }
 
     /// Tells of a new thread.
-    pub(crate) fn thread_created(&mut self, ix: ThreadIx, parent: ThreadIx, nth: u32, start: u64, detached: bool) {
+    pub(crate) fn thread_created(
+        &mut self,
+        ix: ThreadIx,
+        parent: ThreadIx,
+        nth: u32,
+        start: u64,
+        detached: bool,
+    ) {
         *self.thread(ix) = Thread {
             parent: parent.0.into(),
             nth,
@@ -167,14 +174,21 @@ impl Log {
         let count = h.warnings.load(Ordering::Relaxed) as usize;
         // SAFETY: `count` of them were written.
         let known = (0..count).map(|at| unsafe { &*self.entry::<Warning>(h.regions.warnings, at) });
-        let mut known = known.filter(|w| w.misuse == u32::from(misuse) && w.pc == pc && w.thread == u32::from(thread.0));
+        let mut known =
+            known.filter(|w| w.misuse == u32::from(misuse) && w.pc == pc && w.thread == u32::from(thread.0));
         if count >= unsnarl_wire::MAX_WARNINGS || known.next().is_some() {
             return;
         }
         // SAFETY: checked against the table's size.
         let warning: &mut Warning = unsafe { &mut *self.entry(h.regions.warnings, count) };
-        *warning =
-            Warning { misuse: misuse.into(), thread: thread.0.into(), pc, addr, at: self.count, detail: [0; 64] };
+        *warning = Warning {
+            misuse: misuse.into(),
+            thread: thread.0.into(),
+            pc,
+            addr,
+            at: self.count,
+            detail: [0; 64],
+        };
         copy(&mut warning.detail, detail);
         h.warnings.store(count as u32 + 1, Ordering::Release);
     }

@@ -43,7 +43,9 @@ impl Modules {
     }
 
     fn add(&mut self, log: &Log, base: u64, start: u64, end: u64, path: &[u8]) {
-        if self.known.iter().any(|k| k.base == base && k.start == start) || !log.module(base, start, end, path) {
+        if self.known.iter().any(|k| k.base == base && k.start == start)
+            || !log.module(base, start, end, path)
+        {
             return;
         }
         self.known.push(Known { base, start });

@@ -1,6 +1,9 @@
 //! System calls made directly: no hook sees them and errno stays as it is.
 
-use core::arch::asm;
+use core::{
+    arch::asm,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 /// A system call with up to six arguments; negative results are errors.
 ///
@@ -19,22 +22,32 @@ pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
     result
 }
 
-/// Fresh zeroed memory.
-pub(crate) fn map(size: usize) -> Option<usize> {
-    let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+/// Where the runtime's own memory lies: far from where programs, libraries, stacks and heaps are put, so
+/// that the program's addresses do not depend on how much of it there is.
+const OWN: usize = 0x6000_0000_0000;
+/// Where its heap begins, beyond any log.
+const HEAP: usize = 0x6800_0000_0000;
+
+fn map_at(at: usize, size: usize, flags: i32, fd: i32) -> Option<usize> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    // SAFETY: a new anonymous mapping disturbs nothing.
-    let at = unsafe { call(libc::SYS_mmap, [0, size, protection, flags, usize::MAX, 0]) };
-    (at > 0).then_some(at as usize)
+    let flags = (flags | libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE) as usize;
+    // SAFETY: a new mapping where there is none disturbs nothing.
+    let got = unsafe { call(libc::SYS_mmap, [at, size, protection, flags, fd as usize, 0]) };
+    (got == at as isize).then_some(at)
 }
 
-/// Maps `size` bytes of a file, shared.
+/// Fresh zeroed memory.
+pub(crate) fn map(size: usize) -> Option<usize> {
+    static NEXT: AtomicUsize = AtomicUsize::new(HEAP);
+    let at = NEXT.fetch_add(size.next_multiple_of(4096), Ordering::Relaxed);
+    map_at(at, size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
+}
+
+/// Maps `size` bytes of a file, shared, in place of what was mapped so before.
 pub(crate) fn map_shared(fd: i32, size: usize) -> Option<usize> {
-    let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-    let flags = (libc::MAP_SHARED | libc::MAP_NORESERVE) as usize;
-    // SAFETY: a new mapping at an address of the kernel's choice disturbs nothing.
-    let at = unsafe { call(libc::SYS_mmap, [0, size, protection, flags, fd as usize, 0]) };
-    (at > 0).then_some(at as usize)
+    // SAFETY: only ever a mapping of ours is there.
+    unsafe { call(libc::SYS_munmap, [OWN, size, 0, 0, 0, 0]) };
+    map_at(OWN, size, libc::MAP_SHARED, fd)
 }
 
 /// Ends the process at once.

@@ -406,7 +406,8 @@ unsafe fn run_destructors() {
 impl Runtime {
     /// The current thread's last event; the carrier goes on with somebody else.
     fn leave(&mut self) {
-        let pc = enter_thread as *const () as usize as u64 + 1;
+        // A thread's end has no line of its own: it is told of its start routine.
+        let pc = self.state.log.thread(self.state.current).start + 1;
         self.turn(Op::End, 0, pc);
         let state = &mut self.state;
         crate::hooks::mutex::orphan(state);

@@ -144,7 +144,14 @@ impl Runtime {
 
     /// Appends an access of the running thread.
     #[inline]
-    pub(crate) fn log_access(&mut self, op: Op, flags: Flags, pc: u64, access: (usize, u32, Order), value: u64) {
+    pub(crate) fn log_access(
+        &mut self,
+        op: Op,
+        flags: Flags,
+        pc: u64,
+        access: (usize, u32, Order),
+        value: u64,
+    ) {
         let (addr, size, order) = access;
         let event = RawEvent::new(self.state.current, op, flags, pc, addr as u64, value).access(size, order);
         self.append(op, flags, event, (pc, addr as u64, value));
@@ -218,13 +225,18 @@ impl crate::state::State {
         let mut at = thread;
         for _ in 0..self.threads.len() {
             let pending = &self.threads[at.index()].pending;
-            let waits_for_lock = matches!(pending.gate, Gate::Mutex(_) | Gate::Spin(_) | Gate::Write(_) | Gate::Read(_));
+            let waits_for_lock =
+                matches!(pending.gate, Gate::Mutex(_) | Gate::Spin(_) | Gate::Write(_) | Gate::Read(_));
             if !waits_for_lock || pending.deadline != u64::MAX || self.ready.contains(at) {
                 return;
             }
             match self.holder(at) {
-                Some(holder) if holder == thread => end::deadlock(self, "threads wait for each other in a circle"),
-                Some(holder) if !self.threads[holder.index()].ended && self.waiting.contains(holder) => at = holder,
+                Some(holder) if holder == thread => {
+                    end::deadlock(self, "threads wait for each other in a circle")
+                }
+                Some(holder) if !self.threads[holder.index()].ended && self.waiting.contains(holder) => {
+                    at = holder
+                }
                 _ => return,
             }
         }

@@ -6,7 +6,7 @@ use unsnarl_model::{Flags, Misuse, Op};
 /// glibc's layout, as far as it goes.
 #[repr(C)]
 #[derive(Debug)]
-struct Barrier {
+pub(super) struct Barrier {
     arrived: u32,
     round: u32,
     count: u32,

@@ -25,7 +25,13 @@ impl Cond {
 }
 
 /// Releases the mutex, waits, takes the mutex again. The second figure: whether the thread was cancelled.
-unsafe fn wait(runtime: &mut Runtime, cond: *mut Cond, mutex: *mut Mutex, pc: u64, deadline: u64) -> (i32, bool) {
+unsafe fn wait(
+    runtime: &mut Runtime,
+    cond: *mut Cond,
+    mutex: *mut Mutex,
+    pc: u64,
+    deadline: u64,
+) -> (i32, bool) {
     let object = cond as usize;
     runtime.turn(Op::CondWait, object, pc);
     let state = &mut runtime.state;
@@ -46,8 +52,14 @@ unsafe fn wait(runtime: &mut Runtime, cond: *mut Cond, mutex: *mut Mutex, pc: u6
     runtime.log(Op::CondWait, Flags::NONE, pc, object, mutex as u64);
 
     let gate = Gate::Cond(object, mutex);
-    let turn =
-        runtime.wait_turn(Pending { op: Op::CondWake, pc, addr: object as u64, gate, deadline, cancellable: true });
+    let turn = runtime.wait_turn(Pending {
+        op: Op::CondWake,
+        pc,
+        addr: object as u64,
+        gate,
+        deadline,
+        cancellable: true,
+    });
     let state = &mut runtime.state;
     let waker = match (turn, state.me().granted.take()) {
         (Turn::Go, Some(event)) => Some(event),

@@ -66,7 +66,9 @@ unsafe extern "C-unwind" fn call(
                     *(b as *mut libc::timespec) = crate::clock::timespec(runtime.state.clock.look(a as i32));
                     0
                 }
-                libc::SYS_nanosleep => super::time::sleep_for(runtime, a as *const libc::timespec, pc) as isize,
+                libc::SYS_nanosleep => {
+                    super::time::sleep_for(runtime, a as *const libc::timespec, pc) as isize
+                }
                 _ => sys::call(number, arguments),
             },
         }
@@ -81,7 +83,11 @@ unsafe extern "C-unwind" fn call(
 const ANY: u32 = u32::MAX;
 
 /// The kernel's answer: negative for errors.
-unsafe fn futex(runtime: &mut Runtime, [word, op, value, timeout, second, third]: [usize; 6], pc: u64) -> isize {
+unsafe fn futex(
+    runtime: &mut Runtime,
+    [word, op, value, timeout, second, third]: [usize; 6],
+    pc: u64,
+) -> isize {
     let realtime = op as i32 & libc::FUTEX_CLOCK_REALTIME != 0;
     let command = op as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
     // SAFETY: the program's words and times.
@@ -119,7 +125,14 @@ unsafe fn futex(runtime: &mut Runtime, [word, op, value, timeout, second, third]
     }
 }
 
-unsafe fn wait(runtime: &mut Runtime, word: usize, expected: u32, bits: u32, deadline: u64, pc: u64) -> isize {
+unsafe fn wait(
+    runtime: &mut Runtime,
+    word: usize,
+    expected: u32,
+    bits: u32,
+    deadline: u64,
+    pc: u64,
+) -> isize {
     runtime.turn(Op::FutexWait, word, pc);
     // SAFETY: the program's word.
     let found = unsafe { (word as *const u32).read_volatile() };
@@ -167,10 +180,11 @@ unsafe fn wake(runtime: &mut Runtime, word: usize, count: usize, bits: u32, pc: 
     runtime.turn(Op::FutexWake, word, pc);
     let state = &mut runtime.state;
     let event = state.log.count();
-    let wants = |state: &State, thread: unsnarl_model::ThreadIx| match state.threads[thread.index()].pending.gate {
-        Gate::Futex(_, wanted) => wanted,
-        _ => 0,
-    };
+    let wants =
+        |state: &State, thread: unsnarl_model::ThreadIx| match state.threads[thread.index()].pending.gate {
+            Gate::Futex(_, wanted) => wanted,
+            _ => 0,
+        };
     let waiting: alloc::vec::Vec<_> = waiters(state, word).collect();
     let told_apart = bits != ANY || waiting.iter().any(|&w| wants(state, w) != ANY);
     let mut woken = 0;

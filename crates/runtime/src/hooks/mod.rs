@@ -3,12 +3,24 @@
 //! there is one, event.
 
 macro_rules! register_after {
-    () => { "rdi" };
-    ($a:ident) => { "rsi" };
-    ($a:ident $b:ident) => { "rdx" };
-    ($a:ident $b:ident $c:ident) => { "rcx" };
-    ($a:ident $b:ident $c:ident $d:ident) => { "r8" };
-    ($a:ident $b:ident $c:ident $d:ident $e:ident) => { "r9" };
+    () => {
+        "rdi"
+    };
+    ($a:ident) => {
+        "rsi"
+    };
+    ($a:ident $b:ident) => {
+        "rdx"
+    };
+    ($a:ident $b:ident $c:ident) => {
+        "rcx"
+    };
+    ($a:ident $b:ident $c:ident $d:ident) => {
+        "r8"
+    };
+    ($a:ident $b:ident $c:ident $d:ident $e:ident) => {
+        "r9"
+    };
 }
 
 /// Defines hooks: `fn name(args) -> type, |runtime, pc| body`. The body runs under control, in an unsafe
@@ -16,6 +28,7 @@ macro_rules! register_after {
 macro_rules! hooks {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty, |$runtime:ident, $pc:ident| $body:block)*) => {
         $(
+            #[allow(non_snake_case, reason = "the C function's name")]
             #[unsafe(naked)]
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name($(_: $type),*) -> $ret {
@@ -37,7 +50,7 @@ macro_rules! hooks {
             #[allow(unused_imports, reason = "what the bodies use")]
             use super::*;
             $(
-                #[allow(unused_variables, unused_unsafe, reason = "not every hook needs everything")]
+                #[allow(unused_variables, unused_unsafe, non_snake_case, reason = "not every hook needs everything")]
                 pub(in super::super) unsafe extern "C-unwind" fn $name($($arg: $type,)* $pc: u64) -> $ret {
                     // SAFETY: the program keeps the contract of the function that it called.
                     unsafe {
@@ -51,7 +64,6 @@ macro_rules! hooks {
         }
     };
 }
-
 
 mod barrier;
 mod c11;

@@ -98,7 +98,12 @@ pub(crate) fn orphan(state: &mut State) {
             m.health = if m.health == INCONSISTENT { LOST } else { ORPHANED };
             state.changed(mutex as usize);
         } else {
-            state.warn(Misuse::EndedHolding, state.threads[state.current.index()].pending.pc, mutex as usize, "");
+            state.warn(
+                Misuse::EndedHolding,
+                state.threads[state.current.index()].pending.pc,
+                mutex as usize,
+                "",
+            );
         }
     }
 }

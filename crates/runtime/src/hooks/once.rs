@@ -10,7 +10,10 @@ type Routine = unsafe extern "C-unwind" fn();
 
 /// Runs the program's routine and tells its end while the control still says that it runs.
 unsafe extern "C-unwind" fn run() {
-    let Some((routine, pc, control)) = Runtime::enter().and_then(|r| r.state.me().once.last().copied()) else { return };
+    let Some((routine, pc, control)) = Runtime::enter().and_then(|r| r.state.me().once.last().copied())
+    else {
+        return;
+    };
     // SAFETY: the program's routine.
     unsafe { routine() };
     if let Some(runtime) = Runtime::enter() {
@@ -26,9 +29,15 @@ hooks! {
 }
 
 /// Also for C11's `call_once`.
-pub(super) unsafe extern "C-unwind" fn once(runtime: &'static mut Runtime, control: *mut i32, routine: Routine, pc: u64) -> i32 {
+pub(super) unsafe extern "C-unwind" fn once(
+    runtime: &'static mut Runtime,
+    control: *mut i32,
+    routine: Routine,
+    pc: u64,
+) -> i32 {
     let gate = Gate::Once(control);
-    let pending = Pending { op: Op::OncePass, pc, addr: control as u64, gate, deadline: u64::MAX, cancellable: false };
+    let pending =
+        Pending { op: Op::OncePass, pc, addr: control as u64, gate, deadline: u64::MAX, cancellable: false };
     runtime.wait_turn(pending);
     // SAFETY: the program's control.
     if unsafe { *control } & DONE != 0 {

@@ -33,7 +33,9 @@ impl RwLock {
         let here: *const Self = self;
         free && (self.kind != PREFER_WRITERS
             || state.threads[reader.index()].read_held.contains(&(here as usize))
-            || !state.waiters(|gate| matches!(gate, Gate::Write(other) if core::ptr::eq(*other, here))).any(|w| w != reader))
+            || !state
+                .waiters(|gate| matches!(gate, Gate::Write(other) if core::ptr::eq(*other, here)))
+                .any(|w| w != reader))
     }
 
     pub(crate) fn lets_write(&self) -> bool {

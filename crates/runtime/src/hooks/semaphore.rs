@@ -3,10 +3,7 @@
 use super::{cancel::exit_cancelled, mutex::deadline};
 use crate::{gate::Gate, log::c_bytes, state::Runtime, sys, thread::Pending, turn::Turn};
 use alloc::{boxed::Box, vec::Vec};
-use core::{
-    cell::UnsafeCell,
-    ffi::c_char,
-};
+use core::{cell::UnsafeCell, ffi::c_char};
 use unsnarl_model::{Flags, Misuse, Op};
 
 type Semaphore = u32;
@@ -176,4 +173,3 @@ fn named() -> &'static mut Vec<Named> {
     // SAFETY: as above; callers do not hold on to it.
     unsafe { &mut *NAMES.0.get() }
 }
-

@@ -38,7 +38,12 @@ pub(super) enum Patience {
 }
 
 /// Joins a thread: the error number, its result, and whether the caller was cancelled.
-pub(super) fn join(runtime: &mut Runtime, handle: usize, patience: Patience, pc: u64) -> (i32, *mut c_void, bool) {
+pub(super) fn join(
+    runtime: &mut Runtime,
+    handle: usize,
+    patience: Patience,
+    pc: u64,
+) -> (i32, *mut c_void, bool) {
     let nothing = core::ptr::null_mut();
     let state = &mut runtime.state;
     let me = state.current;
@@ -66,7 +71,8 @@ pub(super) fn join(runtime: &mut Runtime, handle: usize, patience: Patience, pc:
         Patience::Until(deadline) => {
             state.thread(target).joined = true;
             let gate = Gate::Join(target);
-            let turn = runtime.wait_turn(Pending { op: Op::Join, pc, addr: 0, gate, deadline, cancellable: true });
+            let turn =
+                runtime.wait_turn(Pending { op: Op::Join, pc, addr: 0, gate, deadline, cancellable: true });
             if turn != Turn::Go {
                 runtime.state.thread(target).joined = false;
                 runtime.log(Op::Join, turn.flags(), pc, 0, target.0.into());

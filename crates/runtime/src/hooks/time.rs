@@ -17,15 +17,25 @@ type Time = libc::timespec;
 
 /// Sleeps until then; true if the thread was cancelled.
 fn sleep_until(runtime: &mut Runtime, deadline: u64, pc: u64) -> bool {
-    let turn =
-        runtime.wait_turn(Pending { op: Op::Sleep, pc, addr: 0, gate: Gate::Sleep, deadline, cancellable: true });
+    let turn = runtime.wait_turn(Pending {
+        op: Op::Sleep,
+        pc,
+        addr: 0,
+        gate: Gate::Sleep,
+        deadline,
+        cancellable: true,
+    });
     let now = runtime.state.clock.now();
     runtime.log(Op::Sleep, turn.flags(), pc, 0, now);
     turn == Turn::Cancelled
 }
 
 /// As the system call: 0 or a negative error.
-pub(super) unsafe extern "C-unwind" fn sleep_for(runtime: &'static mut Runtime, span: *const Time, pc: u64) -> i32 {
+pub(super) unsafe extern "C-unwind" fn sleep_for(
+    runtime: &'static mut Runtime,
+    span: *const Time,
+    pc: u64,
+) -> i32 {
     // SAFETY: the program's time.
     let Some(span) = duration(unsafe { &*span }) else { return -libc::EINVAL };
     let deadline = runtime.state.clock.after(span);

@@ -1,0 +1,40 @@
+//! `unsnarl bench-run`: controlled runs in a row, timed from within, so that our own start-up is left out.
+
+use crate::{
+    options::{Run, Target},
+    output, target,
+    verdict::Verdict,
+};
+use anyhow::Result;
+use serde_json::json;
+use std::time::Instant;
+use unsnarl_exec::{Executor, Settings};
+use unsnarl_model::Policy;
+
+/// Controlled runs in a row, timed
+#[derive(clap::Args)]
+pub(crate) struct BenchRun {
+    /// How many
+    #[arg(long, default_value_t = 1)]
+    runs: u64,
+    #[command(flatten)]
+    run: Run,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl BenchRun {
+    pub(crate) fn run(self) -> Result<Verdict> {
+        let program = target::program(&self.target)?;
+        let plan = self.run.plan(Policy::Fair, 0);
+        let mut executor = Executor::new(program, Settings::default())?;
+        let begin = Instant::now();
+        let mut events = 0;
+        for _ in 0..self.runs {
+            events = executor.run(&plan)?.events();
+        }
+        let elapsed = begin.elapsed().as_secs_f64();
+        output::json(&json!({ "runs": self.runs, "elapsed_s": elapsed, "events": events }));
+        Ok(Verdict::Fine)
+    }
+}

@@ -1,0 +1,111 @@
+//! Options that several commands share.
+
+use clap::{Args, ValueEnum};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
+use unsnarl_model::{Limits, Plan, Points, Policy};
+
+/// What to run.
+#[derive(Args)]
+pub(crate) struct Target {
+    /// The program and its arguments
+    #[arg(last = true, required = true, value_name = "PROG")]
+    pub(crate) program: Vec<OsString>,
+    /// Give the program this file as its standard input (default: ours, unless it is a terminal)
+    #[arg(long, value_name = "FILE")]
+    pub(crate) stdin: Option<PathBuf>,
+}
+
+/// How to run it.
+#[derive(Args)]
+pub(crate) struct Run {
+    /// Which accesses are schedule points beside synchronisation and atomics
+    #[arg(long, value_enum, default_value_t = PointSet::All)]
+    points: PointSet,
+    /// Let waits on condition variables end for no reason, as POSIX allows
+    #[arg(long)]
+    spurious: bool,
+    /// Stop a run after this much real time
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    timeout: Duration,
+    /// Stop a run after this many events
+    #[arg(long, value_name = "N", default_value_t = Limits::default().events)]
+    max_events: u64,
+    /// What counts as a failure beside a bad end
+    #[arg(long, value_enum, value_name = "WHAT")]
+    pub(crate) fail_on: Vec<FailOn>,
+    /// Where to save the trace
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Print one JSON object and nothing else
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+pub(crate) enum PointSet {
+    /// None
+    Sync,
+    /// Every instrumented access made while several threads are alive
+    All,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FailOn {
+    /// Wrong use of locks, conditions, threads
+    Misuse,
+}
+
+impl Run {
+    /// The plan of these wishes.
+    pub(crate) fn plan(&self, tail: Policy, seed: u64) -> Plan {
+        Plan {
+            tail,
+            seed,
+            points: self.points.into(),
+            spurious: self.spurious,
+            limits: Limits {
+                events: self.max_events,
+                millis: self.timeout.as_millis().try_into().unwrap_or(u64::MAX),
+                ..Limits::default()
+            },
+            ..Plan::default()
+        }
+    }
+}
+
+impl From<PointSet> for Points {
+    fn from(points: PointSet) -> Self {
+        match points {
+            PointSet::Sync => Self::Sync,
+            PointSet::All => Self::All,
+        }
+    }
+}
+
+/// A span like `90s`, `500ms`, `5m`; a bare number is seconds.
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let factor = match unit {
+        "ms" => 0.001,
+        "" | "s" => 1.0,
+        "m" | "min" => 60.0,
+        "h" => 3600.0,
+        _ => return Err("a time is written like 90s, 500ms, 5m or 2h".into()),
+    };
+    let number: f64 = number.parse().map_err(|_| "a time is written like 90s, 500ms, 5m or 2h".to_owned())?;
+    Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_with_their_units() {
+        assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));
+        assert!(duration("soon").is_err());
+    }
+}

@@ -1,0 +1,75 @@
+//! What commands print.
+
+use serde_json::Value;
+use std::io::{IsTerminal, Write};
+use unsnarl_model::{Kind, Misuse, Outcome, Trace};
+use unsnarl_report::{Look, ProgramNames, outcome_json, outcome_text, stats_json, stats_text, warnings_json};
+use unsnarl_symbols::Symbols;
+
+use crate::options::FailOn;
+
+/// The width and colours of our standard output.
+pub(crate) fn look() -> Look {
+    let terminal = std::io::stdout().is_terminal();
+    let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    Look {
+        width: width
+            .or_else(|| console::Term::stdout().size_checked().map(|(_, columns)| columns.into()))
+            .unwrap_or(100),
+        colour: terminal && std::env::var_os("NO_COLOR").is_none(),
+        full: false,
+    }
+}
+
+/// The outcome in words.
+pub(crate) fn outcome(trace: &Trace) -> String {
+    let mut symbols = Symbols::new();
+    let mut names = ProgramNames::new(&trace.modules, &mut symbols);
+    outcome_text(trace, &mut names, &look())
+}
+
+/// The outcome and the figures of a trace, for JSON.
+pub(crate) fn told(trace: &Trace) -> (Value, Value, Value) {
+    let mut symbols = Symbols::new();
+    let mut names = ProgramNames::new(&trace.modules, &mut symbols);
+    (outcome_json(trace, &mut names), stats_json(&trace.stats()), warnings_json(trace, &mut names))
+}
+
+/// The figures of a trace in words.
+pub(crate) fn figures(trace: &Trace) -> String {
+    stats_text(&trace.stats())
+}
+
+/// Prints one JSON object.
+pub(crate) fn json(value: &Value) {
+    print(&format!("{value:#}\n"));
+}
+
+/// Prints to standard output; a reader that went away is no error.
+pub(crate) fn print(text: &str) {
+    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+}
+
+/// A run with wrong use of synchronisation fails if the user wants it to.
+pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
+    let wrong = trace.warnings.iter().find(|w| w.misuse != Misuse::NotModelled);
+    if let Some(warning) = wrong
+        && fail_on.contains(&FailOn::Misuse)
+        && !trace.outcome.is_failure()
+    {
+        trace.outcome = Outcome {
+            kind: Kind::Misuse,
+            thread: Some(warning.thread),
+            site: Some(warning.site),
+            message: warning.misuse.words().into(),
+            ..Outcome::exit(0)
+        };
+    }
+}
+
+/// How a command line refers to a file.
+pub(crate) fn quoted(path: &std::path::Path) -> String {
+    let text = path.to_string_lossy();
+    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "./_-+@%".contains(c));
+    if plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+}

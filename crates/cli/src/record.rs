@@ -1,0 +1,47 @@
+//! `unsnarl record`: one controlled run, saved.
+
+use crate::{
+    options::{Run, Target},
+    output, target, traces,
+    verdict::Verdict,
+};
+use anyhow::Result;
+use serde_json::json;
+use unsnarl_exec::{Executor, Settings};
+use unsnarl_model::Policy;
+
+/// One controlled run, saved: non-preemptive and fair, or random with --seed
+#[derive(clap::Args)]
+pub(crate) struct Record {
+    /// Schedule at random, by this seed
+    #[arg(long, value_name = "S")]
+    seed: Option<u64>,
+    #[command(flatten)]
+    run: Run,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Record {
+    pub(crate) fn run(self) -> Result<Verdict> {
+        let program = target::program(&self.target)?;
+        let tail = if self.seed.is_some() { Policy::Random } else { Policy::Fair };
+        let plan = self.run.plan(tail, self.seed.unwrap_or(0));
+        let settings = Settings { echo: !self.run.json, ..Settings::default() };
+        let mut executor = Executor::new(program, settings)?;
+        let mut trace = executor.run(&plan)?.trace();
+        output::judge(&mut trace, &self.run.fail_on);
+        let path = traces::save(&trace, self.run.output.as_deref())?;
+        if self.run.json {
+            let (outcome, stats, warnings) = output::told(&trace);
+            output::json(&json!({ "trace": path, "outcome": outcome, "stats": stats, "warnings": warnings }));
+        } else {
+            let path = output::quoted(&path);
+            eprint!("{}", output::outcome(&trace));
+            eprintln!("trace    {path} ({})", output::figures(&trace));
+            eprintln!("show     unsnarl show {path}");
+            eprintln!("replay   unsnarl replay {path}");
+        }
+        Ok(if trace.outcome.is_failure() { Verdict::Failure } else { Verdict::Fine })
+    }
+}

@@ -1,0 +1,164 @@
+//! `unsnarl replay`: the same schedule again.
+
+use crate::{output, traces, verdict::Verdict};
+use anyhow::{Result, bail};
+use serde_json::json;
+use std::path::{Path, PathBuf};
+use unsnarl_exec::{Error, Executor, Settings};
+use unsnarl_model::{Action, Divergence, Event, Fidelity, Kind, Plan, Policy, Trace};
+use unsnarl_report::{ProgramNames, divergence_json, divergence_text};
+use unsnarl_symbols::{Symbols, build_id};
+
+/// The same schedule again; says whether the same thing happened
+#[derive(clap::Args)]
+pub(crate) struct Replay {
+    /// The trace: a path, or `latest`
+    #[arg(default_value = "latest")]
+    trace: PathBuf,
+    /// Follow the schedule as far as it makes sense, then go on without preemptions
+    #[arg(long)]
+    relaxed: bool,
+    /// Print one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+/// What came of a replay.
+pub(crate) struct Replayed {
+    pub(crate) trace: Trace,
+    /// The same failure, or the same ordinary end.
+    pub(crate) reproduced: bool,
+    /// The same events, one by one.
+    pub(crate) identical: bool,
+    pub(crate) divergence: Option<Divergence>,
+}
+
+impl Replay {
+    pub(crate) fn run(self) -> Result<Verdict> {
+        let recorded = traces::load(&self.trace)?;
+        let settings = Settings { echo: !self.json, ..Settings::default() };
+        let plan = if self.relaxed {
+            Plan {
+                prefix: recorded.as_prefix(Fidelity::Relaxed),
+                tail: Policy::Fair,
+                ..recorded.plan.clone()
+            }
+        } else {
+            recorded.replay_plan()
+        };
+        let replayed = replay(&recorded, &plan, settings)?;
+        self.tell(&recorded, &replayed);
+        Ok(match (replayed.reproduced, recorded.outcome.is_failure()) {
+            (true, true) => Verdict::Failure,
+            (true, false) => Verdict::Fine,
+            (false, _) => Verdict::NotReproduced,
+        })
+    }
+
+    fn tell(&self, recorded: &Trace, replayed: &Replayed) {
+        let mut symbols = Symbols::new();
+        if self.json {
+            let (outcome, stats, _) = output::told(&replayed.trace);
+            let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
+            let divergence = replayed.divergence.as_ref().map(|d| divergence_json(d, recorded, &mut names));
+            output::json(&json!({
+                "reproduced": replayed.reproduced, "identical": replayed.identical, "outcome": outcome,
+                "stats": stats, "divergence": divergence,
+            }));
+            return;
+        }
+        match (&replayed.divergence, replayed.reproduced) {
+            (Some(divergence), false) => {
+                let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
+                eprint!("{}", divergence_text(divergence, recorded, &mut names));
+            }
+            (_, true) => {
+                eprint!("{}", output::outcome(&replayed.trace));
+                let events = recorded.events.len();
+                let how = if replayed.identical {
+                    format!(": all {events} events are the same")
+                } else {
+                    ", by other events".into()
+                };
+                eprintln!("reproduced{how}");
+            }
+            (None, false) => {
+                eprint!("{}", output::outcome(&replayed.trace));
+                eprintln!("not reproduced: the recorded run ended differently");
+            }
+        }
+    }
+}
+
+/// Runs a plan made of a trace and compares.
+pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Result<Replayed> {
+    if recorded.program.path.is_empty() {
+        bail!(Error::Refused("the trace was imported from another tool and has no program to run".into()));
+    }
+    unsnarl_exec::check(Path::new(&recorded.program.path))?;
+    check_builds(recorded)?;
+    let mut executor = Executor::new(recorded.program.clone(), settings)?;
+    let run = executor.run(plan)?;
+    let mut divergence = run.divergence();
+    let cut_off = run.reached_plan_end();
+    let mut trace = run.trace();
+    let identical =
+        recorded.events.len() == trace.events.len() && first_difference(recorded, &trace).is_none();
+    // A run that was cut off by a limit ends where its recording did.
+    if cut_off && identical && recorded.outcome.kind == Kind::Timeout {
+        trace.outcome = recorded.outcome.clone();
+        divergence = None;
+    }
+    // What the recording counted as a failure is one here too.
+    if matches!(recorded.outcome.kind, Kind::Misuse | Kind::Check) && !trace.outcome.is_failure() && identical
+    {
+        trace.outcome = recorded.outcome.clone();
+    }
+    let reproduced = divergence.is_none() && trace.signature() == recorded.signature();
+    if !reproduced && divergence.is_none() {
+        divergence = first_difference(recorded, &trace);
+    }
+    Ok(Replayed { trace, reproduced, identical, divergence })
+}
+
+/// A trace is of one build of a program.
+fn check_builds(recorded: &Trace) -> Result<()> {
+    for module in recorded.modules.iter().filter(|m| !m.build_id.is_empty()) {
+        if build_id(Path::new(&module.path)) != module.build_id {
+            bail!(Error::Refused(format!(
+                "{} is not the file that the trace was recorded with; record again, or bring back that build",
+                module.path
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// The first event that is not the same.
+fn first_difference(recorded: &Trace, replayed: &Trace) -> Option<Divergence> {
+    let longest = recorded.events.len().max(replayed.events.len());
+    let at = (0..longest)
+        .find(|&at| !same(recorded, recorded.events.get(at), replayed, replayed.events.get(at)))?;
+    let told = |trace: &Trace| {
+        trace.events.get(at).map(|event| {
+            let action: Action = trace.action(event);
+            (action, trace.modules[action.site.module.0 as usize].path.clone())
+        })
+    };
+    let thread = recorded.events.get(at).map(|event| recorded.thread_id(event.thread));
+    let thread = thread.or_else(|| replayed.events.get(at).map(|event| replayed.thread_id(event.thread)));
+    let thread = thread.cloned().unwrap_or_default();
+    Some(Divergence { point: at as u64, thread, expected: told(recorded), got: told(replayed) })
+}
+
+fn same(recorded: &Trace, a: Option<&Event>, replayed: &Trace, b: Option<&Event>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => {
+            recorded.site(a) == replayed.site(b)
+                && recorded.thread_id(a.thread) == replayed.thread_id(b.thread)
+                && Event { site: b.site, ..*a } == *b
+        }
+        (None, None) => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,36 @@
+//! `unsnarl show`: the interleaving.
+
+use crate::{output, traces, verdict::Verdict};
+use anyhow::Result;
+use std::path::PathBuf;
+use unsnarl_report::{Look, ProgramNames, interleaving};
+use unsnarl_symbols::Symbols;
+
+/// The interleaving, one column per thread
+#[derive(clap::Args)]
+pub(crate) struct Show {
+    /// The trace: a path, or `latest`
+    #[arg(default_value = "latest")]
+    trace: PathBuf,
+    /// Show every event, also of long stretches without a switch
+    #[arg(long)]
+    all: bool,
+    /// Columns of text
+    #[arg(long, value_name = "N")]
+    width: Option<usize>,
+}
+
+impl Show {
+    pub(crate) fn run(self) -> Result<Verdict> {
+        let trace = traces::load(&self.trace)?;
+        let mut symbols = Symbols::new();
+        let look = output::look();
+        let look = Look { full: self.all, width: self.width.unwrap_or(look.width), ..look };
+        let text = interleaving(&trace, &mut ProgramNames::new(&trace.modules, &mut symbols), &look);
+        output::print(&text);
+        for file in symbols.stale() {
+            eprintln!("unsnarl: {file} was rebuilt since the recording; its lines are not shown");
+        }
+        Ok(Verdict::Fine)
+    }
+}

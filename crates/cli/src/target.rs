@@ -1,0 +1,75 @@
+//! The program to run, with all that its run depends on.
+
+use crate::options::Target;
+use anyhow::{Context, Result};
+use std::{
+    env, fs,
+    io::{IsTerminal, Read},
+    os::unix::{
+        ffi::{OsStrExt, OsStringExt},
+        fs::FileTypeExt,
+    },
+    sync::mpsc::RecvTimeoutError,
+    time::Duration,
+};
+use unsnarl_model::Program;
+
+/// Finds and checks the program, and takes down its surroundings.
+pub(crate) fn program(target: &Target) -> Result<Program> {
+    let path = unsnarl_exec::find(&target.program[0])?;
+    unsnarl_exec::check(&path)?;
+    let text = |what: &'static str, path: std::path::PathBuf| {
+        path.into_os_string()
+            .into_string()
+            .map_err(|p| anyhow::anyhow!("{what} {} is not UTF-8", p.display()))
+    };
+    Ok(Program {
+        path: text("the program's path", path)?,
+        args: target.program.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
+        env: environment(),
+        cwd: text("the directory", env::current_dir().context("cannot tell the current directory")?)?,
+        stdin: standard_input(target)?,
+    })
+}
+
+/// Ours, in a fixed order.
+fn environment() -> Vec<Vec<u8>> {
+    let mut entries: Vec<Vec<u8>> = env::vars_os()
+        .map(|(name, value)| {
+            let mut entry = name.into_vec();
+            entry.push(b'=');
+            entry.extend(value.into_vec());
+            entry
+        })
+        .collect();
+    entries.sort();
+    entries
+}
+
+/// All of the program's standard input, up front: every run gets the same.
+fn standard_input(target: &Target) -> Result<Vec<u8>> {
+    if let Some(path) = &target.stdin {
+        return fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    }
+    let stdin = std::io::stdin();
+    let from_device = fs::metadata("/proc/self/fd/0").is_ok_and(|m| m.file_type().is_char_device());
+    if stdin.is_terminal() || from_device {
+        return Ok(Vec::new());
+    }
+    // The hint waits for the reading to end or two seconds, whichever is first.
+    let (done, reading) = std::sync::mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if reading.recv_timeout(Duration::from_secs(2)) == Err(RecvTimeoutError::Timeout) {
+            eprintln!(
+                "unsnarl: reading all of standard input first (give < /dev/null if the program needs none)"
+            );
+        }
+    });
+    let mut bytes = Vec::new();
+    let read = stdin.lock().read_to_end(&mut bytes);
+    drop(done);
+    // A closed standard input is an empty one.
+    read.or_else(|error| if error.raw_os_error() == Some(9) { Ok(0) } else { Err(error) })
+        .context("cannot read standard input")?;
+    Ok(bytes)
+}

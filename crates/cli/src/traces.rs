@@ -1,0 +1,59 @@
+//! Where traces are kept: `./.unsnarl/`, the newest also as `latest`.
+
+use anyhow::{Context, Result};
+use std::{
+    fs, io,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+use unsnarl_model::Trace;
+
+const DIRECTORY: &str = ".unsnarl";
+const ENDING: &str = "snarl";
+
+/// Saves a trace where the user said, or under the program's name; its path.
+pub(crate) fn save(trace: &Trace, wanted: Option<&Path>) -> Result<PathBuf> {
+    let path = match wanted {
+        Some(path) => path.to_path_buf(),
+        None => fresh(trace)?,
+    };
+    unsnarl_trace::save(trace, &path)?;
+    remember(&path);
+    Ok(path)
+}
+
+/// The trace that the user means.
+pub(crate) fn find(wanted: &Path) -> PathBuf {
+    let latest = || Path::new(DIRECTORY).join("latest").with_extension(ENDING);
+    if wanted.as_os_str() == "latest" && !wanted.exists() { latest() } else { wanted.to_path_buf() }
+}
+
+/// Loads the trace that the user means.
+pub(crate) fn load(wanted: &Path) -> Result<Trace> {
+    let path = find(wanted);
+    if wanted.as_os_str() == "latest" && !path.exists() {
+        let error =
+            io::Error::new(io::ErrorKind::NotFound, "no trace here yet: `unsnarl record -- PROG` makes one");
+        return Err(error.into());
+    }
+    Ok(unsnarl_trace::load(&path)?)
+}
+
+/// A name that is not taken.
+fn fresh(trace: &Trace) -> Result<PathBuf> {
+    fs::create_dir_all(DIRECTORY)
+        .with_context(|| format!("cannot make the directory {DIRECTORY} (use -o FILE)"))?;
+    let name = Path::new(&trace.program.path).file_name().map_or("trace".into(), |n| n.to_string_lossy());
+    let path = |n: u32| Path::new(DIRECTORY).join(format!("{name}-{n}.{ENDING}"));
+    Ok((1..).map(path).find(|path| !path.exists()).expect("numbers do not end"))
+}
+
+/// Makes this the latest. Only a convenience: where it cannot be done, nothing is lost.
+fn remember(path: &Path) {
+    let link = Path::new(DIRECTORY).join("latest").with_extension(ENDING);
+    let Ok(target) = std::path::absolute(path) else { return };
+    if fs::create_dir_all(DIRECTORY).is_ok() {
+        let _ = fs::remove_file(&link);
+        let _ = symlink(target, &link);
+    }
+}

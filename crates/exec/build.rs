@@ -1,0 +1,29 @@
+//! Builds the runtime, so that it can be part of the `unsnarl` binary: `cargo install` alone is enough.
+
+use std::{env, path::PathBuf, process::Command};
+
+fn main() {
+    let crates = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("..");
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
+    for part in ["runtime", "sched", "wire", "model"] {
+        println!("cargo:rerun-if-changed={}", crates.join(part).display());
+    }
+    println!("cargo:rerun-if-changed=build.rs");
+
+    // A build of its own, in a directory of its own: other settings, other panic strategy, no std.
+    let target = out.join("runtime");
+    let status = Command::new(env::var_os("CARGO").expect("cargo sets it"))
+        .args(["build", "--package", "unsnarl-runtime", "--profile", "runtime", "--target-dir"])
+        .arg(&target)
+        .arg("--manifest-path")
+        .arg(crates.join("runtime/Cargo.toml"))
+        // What was set for the outer build (coverage, sanitizers, a wrapper) is not for this one.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS")
+        .env_remove("RUSTC_WORKSPACE_WRAPPER")
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "the runtime did not build");
+    let library = target.join("runtime/libunsnarl_rt.so");
+    println!("cargo:rustc-env=UNSNARL_RUNTIME={}", library.display());
+}

@@ -1,0 +1,199 @@
+//! From what the target left in shared memory to a trace.
+
+use crate::{memory::Memory, outcome};
+use std::{collections::HashMap, process::ExitStatus};
+use unsnarl_model::{
+    Action, Divergence, Event, Misuse, Module, ModuleIx, Op, Output, Plan, Program, Site, SiteIx, Thread,
+    ThreadId, ThreadIx, Trace, Warning,
+};
+use unsnarl_symbols::build_id;
+use unsnarl_wire::{End, EndKind};
+
+/// The module of code that belongs to none: generated at run time, or a wild jump.
+const NOWHERE: &str = "[no module]";
+
+pub(crate) fn trace(
+    memory: &Memory,
+    program: &Program,
+    plan: &Plan,
+    status: ExitStatus,
+    output: Output,
+) -> Trace {
+    let modules = modules(memory, program);
+    let mut places = Places::new(&modules);
+    let events: Vec<Event> = memory
+        .events()
+        .iter()
+        .filter_map(|raw| {
+            Some(Event {
+                thread: raw.thread(),
+                op: raw.op()?,
+                flags: raw.flags(),
+                order: raw.order(),
+                site: places.intern(raw.pc()),
+                size: raw.size(),
+                addr: raw.addr,
+                value: raw.value,
+            })
+        })
+        .collect();
+    let threads = threads(memory, &places);
+    let mut trace = Trace {
+        program: program.clone(),
+        plan: plan.clone(),
+        warnings: warnings(memory, &places, &events),
+        outcome: outcome::outcome(memory, &modules, &places, status, &output, &events),
+        threads,
+        sites: places.sites,
+        events,
+        modules,
+        output,
+    };
+    for module in &mut trace.modules {
+        module.build_id = build_id(module.path.as_ref());
+    }
+    trace
+}
+
+fn modules(memory: &Memory, program: &Program) -> Vec<Module> {
+    let known = memory.modules().iter().map(|raw| {
+        let path = text(&raw.path);
+        Module {
+            path: if path.is_empty() { program.path.clone() } else { path },
+            build_id: Vec::new(),
+            base: raw.base,
+            size: raw.end - raw.base,
+        }
+    });
+    let nowhere = Module { path: NOWHERE.into(), ..Module::default() };
+    known.chain([nowhere]).collect()
+}
+
+/// Code addresses to sites.
+pub(crate) struct Places {
+    /// By beginning: beginning, end, module.
+    ranges: Vec<(u64, u64, ModuleIx, u64)>,
+    nowhere: ModuleIx,
+    known: HashMap<u64, SiteIx>,
+    sites: Vec<Site>,
+}
+
+impl Places {
+    fn new(modules: &[Module]) -> Self {
+        let numbered =
+            modules.iter().enumerate().map(|(ix, m)| (m.base, m.base + m.size, ModuleIx(ix as u16), m.base));
+        let mut ranges: Vec<_> = numbered.filter(|(from, to, ..)| from < to).collect();
+        // A program at fixed addresses has base 0 and would seem to hold everything: look there last.
+        ranges.sort_by_key(|&(from, ..)| std::cmp::Reverse(from));
+        let nowhere = ModuleIx(modules.len().saturating_sub(1) as u16);
+        Self { ranges, nowhere, known: HashMap::new(), sites: Vec::new() }
+    }
+
+    /// The site of an address of code.
+    pub(crate) fn site(&self, addr: u64) -> Site {
+        let found = self.ranges.iter().find(|(from, to, ..)| (*from..*to).contains(&addr));
+        found.map_or(Site { module: self.nowhere, offset: addr & 0xff_ffff_ffff }, |&(_, _, module, base)| {
+            Site { module, offset: addr - base }
+        })
+    }
+
+    /// The site of the call that returns there.
+    pub(crate) fn caller(&self, pc: u64) -> Site {
+        self.site(pc.saturating_sub(1))
+    }
+
+    fn intern(&mut self, pc: u64) -> SiteIx {
+        if let Some(&known) = self.known.get(&pc) {
+            return known;
+        }
+        let ix = SiteIx(self.sites.len() as u32);
+        self.sites.push(self.caller(pc));
+        self.known.insert(pc, ix);
+        ix
+    }
+}
+
+fn threads(memory: &Memory, places: &Places) -> Vec<Thread> {
+    let mut threads: Vec<Thread> = Vec::new();
+    for (ix, raw) in memory.threads().iter().enumerate() {
+        let id = if ix == 0 {
+            ThreadId::main()
+        } else {
+            threads.get(raw.parent as usize).map_or_else(ThreadId::main, |parent| parent.id.child(raw.nth))
+        };
+        threads.push(Thread { id, name: text(&raw.name), start: places.site(raw.start) });
+    }
+    threads
+}
+
+fn warnings(memory: &Memory, places: &Places, events: &[Event]) -> Vec<Warning> {
+    let mut warnings: Vec<Warning> = memory
+        .warnings()
+        .iter()
+        .filter_map(|raw| {
+            Some(Warning {
+                misuse: Misuse::from_number(raw.misuse as u8)?,
+                thread: ThreadIx(raw.thread as u16),
+                site: places.caller(raw.pc),
+                addr: raw.addr,
+                at: raw.at,
+                detail: text(&raw.detail),
+            })
+        })
+        .collect();
+    let exited = matches!(memory.header().end.kind, EndKind::Exit) && events.iter().any(|e| e.op == Op::Exit);
+    for (ix, raw) in memory.threads().iter().enumerate().skip(1) {
+        if exited && raw.ended == 0 && raw.detached == 0 {
+            warnings.push(Warning {
+                misuse: Misuse::LeakedThread,
+                thread: ThreadIx(ix as u16),
+                site: places.site(raw.start),
+                addr: 0,
+                at: events.len() as u64,
+                detail: String::new(),
+            });
+        }
+    }
+    warnings
+}
+
+/// Where the run left its plan.
+pub(crate) fn divergence(memory: &Memory, program: &Program, plan: &Plan) -> Option<Divergence> {
+    let end = &memory.header().end;
+    if !matches!(end.kind, EndKind::Diverged | EndKind::PlanEnd) {
+        return None;
+    }
+    let modules = modules(memory, program);
+    let places = Places::new(&modules);
+    let expected = plan.prefix.actions.get(end.diverged_point as usize).map(|&action| {
+        let path = plan.prefix.modules.get(action.site.module.0 as usize).cloned();
+        (action, path.unwrap_or_default())
+    });
+    let got = end.diverged_op.checked_sub(1).and_then(|op| Op::from_number(op as u8)).map(|op| {
+        let site = places.caller(end.pc);
+        (Action { op, site }, modules[site.module.0 as usize].path.clone())
+    });
+    let thread = if end.kind == EndKind::PlanEnd {
+        threads(memory, &places).get(end.thread as usize).map(|t| t.id.clone()).unwrap_or_default()
+    } else {
+        // The wire numbers threads by its own table; names come back by the order they were given in.
+        named(&plan.prefix.threads, end.diverged_thread)
+    };
+    Some(Divergence { point: end.diverged_point, thread, expected, got })
+}
+
+/// The thread at this entry of the wire's table.
+fn named(ids: &[ThreadId], entry: u32) -> ThreadId {
+    crate::memory::plan_order(ids).into_iter().nth(entry as usize).unwrap_or_default()
+}
+
+/// The message of an end.
+pub(crate) fn message(end: &End) -> String {
+    let len = (end.message_len as usize).min(end.message.len());
+    String::from_utf8_lossy(&end.message[..len]).into_owned()
+}
+
+fn text(field: &[u8]) -> String {
+    let len = field.iter().position(|&b| b == 0).unwrap_or(field.len());
+    String::from_utf8_lossy(&field[..len]).into_owned()
+}

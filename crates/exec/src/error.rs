@@ -1,0 +1,53 @@
+//! What can keep a run from happening.
+
+use std::{io, path::PathBuf};
+
+/// Why there is no run. Messages say what to do where something can be done.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such program.
+    #[error("no program {0}: give a path, or a name on PATH")]
+    NoSuchProgram(PathBuf),
+    /// It is there but cannot be run under control.
+    #[error("{program} cannot be controlled: {why}")]
+    Unusable {
+        /// Which program.
+        program: PathBuf,
+        /// The reason, with what to do.
+        why: String,
+    },
+    /// The runtime found out that it cannot control the program.
+    #[error("the program cannot be controlled: {0}")]
+    Refused(String),
+    /// The program started but the runtime was not in it.
+    #[error("the program ran without the runtime in it (exit status {status}): {said}")]
+    NotAttached {
+        /// How the program ended.
+        status: String,
+        /// What it said.
+        said: String,
+    },
+    /// The program's directory is gone.
+    #[error("cannot start the program in {directory}: {cause}")]
+    Directory {
+        /// Which.
+        directory: String,
+        /// The system's answer.
+        cause: io::Error,
+    },
+    /// The system refused something.
+    #[error("{what}: {cause}")]
+    System {
+        /// What was tried.
+        what: &'static str,
+        /// The system's answer.
+        cause: io::Error,
+    },
+    /// The user wants no more.
+    #[error("interrupted")]
+    Interrupted,
+    /// The runtime has a bug.
+    #[error("internal error in the runtime: {0}")]
+    Internal(String),
+}

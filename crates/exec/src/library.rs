@@ -1,0 +1,68 @@
+//! The runtime as a file: it is part of this binary and is laid down where programs can load it.
+
+use crate::Error;
+use std::{
+    env, fs, io,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+use unsnarl_wire::RUNTIME;
+
+const LIBRARY: &[u8] = include_bytes!(env!("UNSNARL_RUNTIME"));
+
+/// The directory that holds the runtime: the user's cache, by the runtime's contents, so that versions live
+/// side by side and programs linked with one keep finding it.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn runtime_directory() -> Result<PathBuf, Error> {
+    static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    if let Some(known) = DIRECTORY.get() {
+        return Ok(known.clone());
+    }
+    let directory = cache().join("unsnarl").join(format!("{:016x}", fingerprint(LIBRARY)));
+    lay_down(&directory)
+        .map_err(|cause| Error::System { what: "cannot write the runtime to the cache directory", cause })?;
+    Ok(DIRECTORY.get_or_init(|| directory).clone())
+}
+
+/// The runtime's path.
+pub(crate) fn runtime() -> Result<PathBuf, Error> {
+    runtime_directory().map(|directory| directory.join(RUNTIME))
+}
+
+fn cache() -> PathBuf {
+    let home =
+        || env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| PathBuf::from(home).join(".cache"));
+    env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute())
+        .or_else(home)
+        .unwrap_or_else(|| {
+            let user = fs::metadata("/proc/self").map_or(0, |me| me.uid());
+            env::temp_dir().join(format!("unsnarl-{user}"))
+        })
+}
+
+fn lay_down(directory: &Path) -> io::Result<()> {
+    let place = directory.join(RUNTIME);
+    if fs::metadata(&place).is_ok_and(|file| file.len() == LIBRARY.len() as u64)
+        && fs::read(&place)? == LIBRARY
+    {
+        return Ok(());
+    }
+    fs::create_dir_all(directory)?;
+    // Renamed into place: another unsnarl may be doing the same.
+    let draft = directory.join(format!("{RUNTIME}.{}", std::process::id()));
+    fs::write(&draft, LIBRARY)?;
+    fs::set_permissions(&draft, fs::Permissions::from_mode(0o755))?;
+    fs::rename(&draft, &place)
+}
+
+/// FNV-1a: names a version, protects nothing.
+fn fingerprint(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}

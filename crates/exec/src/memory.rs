@@ -1,0 +1,239 @@
+//! Memory shared with the target: a memory file, mapped here and there. The one file with unsafe code
+//! beside `process.rs`.
+
+use crate::Error;
+use std::{
+    collections::HashMap,
+    fs::File,
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    sync::atomic::Ordering,
+};
+use unsnarl_model::{Plan, ThreadId};
+use unsnarl_wire::{
+    Header, Module, PlanThread, PlanWords, RawAction, RawEvent, RawSegment, Regions, Stack, Thread, Warning,
+};
+
+/// A memory file of this name.
+pub(crate) fn memory_file(name: &std::ffi::CStr) -> Result<OwnedFd, Error> {
+    // SAFETY: a C string; the result is ours.
+    let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(Error::System { what: "cannot make a memory file", cause: io::Error::last_os_error() });
+    }
+    // SAFETY: just made, owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The shared memory, kept from run to run.
+pub(crate) struct Memory {
+    file: File,
+    map: *mut u8,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone.
+unsafe impl Send for Memory {}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if !self.map.is_null() {
+            // SAFETY: mapped by us with this length, and nothing borrowed from it is alive.
+            unsafe { libc::munmap(self.map.cast(), self.len) };
+        }
+    }
+}
+
+impl Memory {
+    pub(crate) fn new() -> Result<Self, Error> {
+        let file = File::from(memory_file(c"unsnarl")?);
+        Ok(Self { file, map: std::ptr::null_mut(), len: 0 })
+    }
+
+    pub(crate) fn fd(&self) -> i32 {
+        self.file.as_raw_fd()
+    }
+
+    fn grow(&mut self, len: usize) -> Result<(), Error> {
+        if len <= self.len {
+            return Ok(());
+        }
+        let failed = |what| Error::System { what, cause: io::Error::last_os_error() };
+        self.file
+            .set_len(len as u64)
+            .map_err(|cause| Error::System { what: "cannot enlarge the shared memory", cause })?;
+        // SAFETY: our own mapping goes, a new one comes; nothing borrowed from it is alive, by `&mut self`.
+        unsafe {
+            if !self.map.is_null() {
+                libc::munmap(self.map.cast(), self.len);
+            }
+            let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+            let map = libc::mmap(
+                std::ptr::null_mut(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+                flags,
+                self.fd(),
+                0,
+            );
+            if map == libc::MAP_FAILED {
+                self.map = std::ptr::null_mut();
+                return Err(failed("cannot map the shared memory"));
+            }
+            self.map = map.cast();
+        }
+        self.len = len;
+        Ok(())
+    }
+
+    /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
+    pub(crate) fn prepare(&mut self, plan: &Plan, program: &str) -> Result<(), Error> {
+        let threads = plan_threads(&plan.prefix.threads);
+        let words = PlanWords {
+            seed: plan.seed,
+            entropy: plan.entropy,
+            epoch: plan.epoch,
+            max_events: plan.limits.events,
+            max_spins: plan.limits.spins.into(),
+            tail: plan.tail as u8,
+            fidelity: plan.prefix.fidelity as u8,
+            points: plan.points as u8,
+            spurious: plan.spurious.into(),
+            reserved: 0,
+            threads: threads.entries.len() as u64,
+            modules: plan.prefix.modules.len() as u64,
+            segments: plan.prefix.segments.len() as u64,
+            actions: plan.prefix.actions.len() as u64,
+        };
+        let regions = Regions::new(&words, plan.limits.events);
+        self.grow(regions.total as usize)?;
+        // SAFETY: the mapping is as long as the regions say, and the target does not run yet.
+        unsafe {
+            self.map.cast::<Header>().write(Header::new(regions, words));
+            self.table_mut(regions.plan_threads, threads.entries.len()).copy_from_slice(&threads.entries);
+            let modules = self.table_mut::<Module>(regions.plan_modules, plan.prefix.modules.len());
+            for (entry, path) in modules.iter_mut().zip(&plan.prefix.modules) {
+                *entry = Module { base: 0, start: 0, end: 0, path: [0; unsnarl_wire::MAX_PATH] };
+                // The loader has no name for the program itself.
+                let path = if path == program { "" } else { path };
+                let len = path.len().min(entry.path.len() - 1);
+                entry.path[..len].copy_from_slice(&path.as_bytes()[..len]);
+            }
+            let segments = self.table_mut::<RawSegment>(regions.plan_segments, plan.prefix.segments.len());
+            for (entry, segment) in segments.iter_mut().zip(&plan.prefix.segments) {
+                *entry = RawSegment { thread: threads.at[segment.thread.index()], points: segment.points };
+            }
+            let actions = self.table_mut::<RawAction>(regions.plan_actions, plan.prefix.actions.len());
+            for (entry, action) in actions.iter_mut().zip(&plan.prefix.actions) {
+                *entry = (*action).into();
+            }
+        }
+        Ok(())
+    }
+
+    #[allow(clippy::mut_from_ref, reason = "disjoint tables of one mapping, used one after the other")]
+    unsafe fn table_mut<T>(&self, at: u64, len: usize) -> &mut [T] {
+        // SAFETY: within the mapping, by the caller.
+        unsafe { std::slice::from_raw_parts_mut(self.map.add(at as usize).cast(), len) }
+    }
+
+    fn table<T>(&self, at: u64, len: usize) -> &[T] {
+        assert!(at as usize + len * size_of::<T>() <= self.len, "the shared memory was damaged");
+        // SAFETY: within the mapping; the target is gone, so nobody writes; all tables hold plain numbers.
+        unsafe { std::slice::from_raw_parts(self.map.add(at as usize).cast(), len) }
+    }
+
+    pub(crate) fn header(&self) -> &Header {
+        // SAFETY: prepared; the target is gone. Its enum `EndKind` is written by our runtime only.
+        unsafe { &*self.map.cast::<Header>() }
+    }
+
+    pub(crate) fn attached(&self) -> bool {
+        self.header().attached.load(Ordering::Acquire) == 1
+    }
+
+    pub(crate) fn events(&self) -> &[RawEvent] {
+        let h = self.header();
+        let count = h.events.load(Ordering::Acquire).min(h.plan.max_events);
+        self.table(h.regions.events, count as usize)
+    }
+
+    pub(crate) fn threads(&self) -> &[Thread] {
+        let h = self.header();
+        self.table(h.regions.threads, h.threads.load(Ordering::Acquire).max(1) as usize)
+    }
+
+    pub(crate) fn modules(&self) -> &[Module] {
+        let h = self.header();
+        self.table(
+            h.regions.modules,
+            (h.modules.load(Ordering::Acquire) as usize).min(unsnarl_wire::MAX_MODULES),
+        )
+    }
+
+    pub(crate) fn warnings(&self) -> &[Warning] {
+        let h = self.header();
+        self.table(
+            h.regions.warnings,
+            (h.warnings.load(Ordering::Acquire) as usize).min(unsnarl_wire::MAX_WARNINGS),
+        )
+    }
+
+    /// Copies of stacks, each with its bytes.
+    pub(crate) fn stacks(&self) -> Vec<(Stack, &[u8])> {
+        let h = self.header();
+        let mut at = h.regions.stacks;
+        let end = (at + h.stacks.load(Ordering::Acquire)).min(h.regions.stacks_end);
+        let mut stacks = Vec::new();
+        while at + (size_of::<Stack>() as u64) <= end {
+            let stack = self.table::<Stack>(at, 1)[0];
+            at += size_of::<Stack>() as u64;
+            if at + stack.len > end {
+                break;
+            }
+            stacks.push((stack, self.table::<u8>(at, stack.len as usize)));
+            at += stack.len;
+        }
+        stacks
+    }
+}
+
+/// A plan's threads as the runtime wants them: parents first, and all of them there.
+struct PlanThreads {
+    entries: Vec<PlanThread>,
+    /// For each of the plan's threads its entry.
+    at: Vec<u32>,
+}
+
+fn plan_threads(ids: &[ThreadId]) -> PlanThreads {
+    let order = plan_order(ids);
+    let entry: HashMap<&ThreadId, u32> = order.iter().zip(0..).collect();
+    let entries = order.iter().map(|id| match id.parent() {
+        Some((parent, nth)) => PlanThread { parent: entry[&parent], nth },
+        None => PlanThread::default(),
+    });
+    PlanThreads { entries: entries.collect(), at: ids.iter().map(|id| entry[id]).collect() }
+}
+
+/// The threads of a plan and all their ancestors, ancestors first; nobody for a plan without threads.
+pub(crate) fn plan_order(ids: &[ThreadId]) -> Vec<ThreadId> {
+    let ancestors = |id: &ThreadId| std::iter::successors(Some(id.clone()), |id| Some(id.parent()?.0));
+    let mut all: Vec<ThreadId> = ids.iter().flat_map(ancestors).collect();
+    all.sort_by(|a, b| (a.path().len(), a.path()).cmp(&(b.path().len(), b.path())));
+    all.dedup();
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ancestors_are_there_and_come_first() {
+        let ids: Vec<ThreadId> = ["0.2.1", "0"].iter().map(|text| text.parse().unwrap()).collect();
+        let threads = plan_threads(&ids);
+        let expected = [(0, 0), (0, 2), (1, 1)].map(|(parent, nth)| PlanThread { parent, nth });
+        assert_eq!(threads.entries, expected);
+        assert_eq!(threads.at, [2, 0]);
+    }
+}

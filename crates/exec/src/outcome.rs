@@ -1,0 +1,119 @@
+//! How a run ended: what the runtime wrote down, the process's status and the program's last words taken
+//! together.
+
+use crate::{
+    collect::{Places, message},
+    last_words,
+    memory::Memory,
+};
+use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
+use unsnarl_model::{Backtrace, Event, Holders, Kind, Module, Op, Outcome, Output, Site, ThreadIx, Wait};
+use unsnarl_symbols::{Registers, StackCopy, Symbols, Unwinder};
+use unsnarl_wire::{EndKind, Stack};
+
+/// Frames of a stack that are kept.
+const MAX_FRAMES: usize = 64;
+
+pub(crate) fn outcome(
+    memory: &Memory,
+    modules: &[Module],
+    places: &Places,
+    status: ExitStatus,
+    output: &Output,
+    events: &[Event],
+) -> Outcome {
+    let header = memory.header();
+    let end = &header.end;
+    let panicked = header.panicked.load(std::sync::atomic::Ordering::Acquire).checked_sub(1);
+    let aborted = end.signal == libc::SIGABRT;
+    let (kind, words) = match end.kind {
+        EndKind::Deadlock => (Kind::Deadlock, message(end)),
+        EndKind::Livelock => (Kind::Livelock, message(end)),
+        EndKind::Assertion => (Kind::Assertion, message(end)),
+        EndKind::Timeout => (Kind::Timeout, "the time limit was reached (--timeout raises it)".into()),
+        EndKind::Full => (
+            Kind::Timeout,
+            format!("the limit of {} events was reached (--max-events raises it)", header.plan.max_events),
+        ),
+        EndKind::PlanEnd | EndKind::Diverged => {
+            (Kind::Timeout, "the plan ended before the program did".into())
+        }
+        EndKind::Signal if aborted => match (panicked, last_words::exception(output)) {
+            (Some(_), _) => (Kind::Panic, last_words::panic(output)),
+            (None, Some(exception)) => (Kind::Exception, exception),
+            (None, None) => (Kind::Abort, message(end)),
+        },
+        EndKind::Signal => (Kind::Signal(end.signal), last_words::fault(end)),
+        EndKind::Unknown | EndKind::Exit | EndKind::Refused | EndKind::Internal => match status.code() {
+            Some(101) if panicked.is_some() => (Kind::Panic, last_words::panic(output)),
+            Some(code) => (Kind::Exit(code), String::new()),
+            None => (Kind::Signal(status.signal().unwrap_or(0)), String::new()),
+        },
+    };
+    let mut outcome = Outcome { message: words, ..Outcome::exit(0) };
+    outcome.kind = kind;
+    if matches!(kind, Kind::Exit(_)) {
+        return outcome;
+    }
+    let mut unwinder = Unwinder::new();
+    let mut symbols = Symbols::new();
+    let stacks = memory.stacks();
+    // A panic's own stack was copied when it began; the program may have ended elsewhere.
+    let relevant = match kind {
+        Kind::Panic => &stacks[..stacks.len().min(1)],
+        _ => &stacks[usize::from(panicked.is_some() && stacks.len() > 1)..],
+    };
+    outcome.backtraces = relevant.iter().map(|stack| backtrace(&mut unwinder, modules, stack)).collect();
+    let one_threads_doing = !matches!(kind, Kind::Deadlock);
+    if one_threads_doing {
+        let thread = panicked.filter(|_| kind == Kind::Panic).unwrap_or(end.thread);
+        outcome.thread = Some(ThreadIx(thread as u16));
+        outcome.site = outcome.backtraces.first().and_then(|b| symbols.user_frame(modules, &b.frames));
+    } else {
+        outcome.waits = waits(memory, places, events);
+        // Any of the waits is as good a place as another: the first by position in the code does not
+        // depend on who of the circle came last.
+        let mut sites: Vec<Site> = outcome
+            .backtraces
+            .iter()
+            .filter(|b| outcome.waits.iter().any(|w| w.thread == b.thread && w.op != Op::Join))
+            .filter_map(|b| symbols.user_frame(modules, &b.frames))
+            .collect();
+        sites.sort();
+        outcome.site = sites.first().copied().or_else(|| outcome.waits.first().map(|w| w.site));
+    }
+    outcome
+}
+
+fn backtrace(unwinder: &mut Unwinder, modules: &[Module], (stack, bytes): &(Stack, &[u8])) -> Backtrace {
+    let [rip, rsp, rbp, rbx, r12, r13, r14, r15] = stack.registers;
+    let registers = Registers { rip, rsp, rbp, rbx, r12, r13, r14, r15 };
+    let copy = StackCopy { base: stack.base, bytes: bytes.to_vec() };
+    let frames = unwinder.backtrace(modules, &registers, &copy, MAX_FRAMES);
+    Backtrace { thread: ThreadIx(stack.thread as u16), frames }
+}
+
+/// Who could not go on, on what, and who would have had to act.
+fn waits(memory: &Memory, places: &Places, events: &[Event]) -> Vec<Wait> {
+    let held = Holders::after(events);
+    memory
+        .threads()
+        .iter()
+        .enumerate()
+        .filter(|(_, row)| row.blocked != 0)
+        .filter_map(|(ix, row)| {
+            let mut holders = held.of(row.addr).to_vec();
+            holders.dedup();
+            if holders.is_empty() && row.holder != u64::MAX {
+                holders.push(ThreadIx(row.holder as u16));
+            }
+            Some(Wait {
+                thread: ThreadIx(ix as u16),
+                op: Op::from_number(row.op as u8)?,
+                addr: row.addr,
+                site: places.caller(row.pc),
+                holders,
+            })
+        })
+        .collect()
+}

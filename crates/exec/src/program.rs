@@ -1,0 +1,70 @@
+//! What can be run under control, and what cannot.
+
+use crate::Error;
+use std::{
+    env,
+    ffi::OsStr,
+    fs,
+    os::unix::fs::{MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+use unsnarl_symbols::{Binary, ElfKind, Libc};
+
+/// The executable that a shell would run for this name, as an absolute path.
+///
+/// # Errors
+/// If there is none.
+pub fn find(name: &OsStr) -> Result<PathBuf, Error> {
+    let missing = || Error::NoSuchProgram(name.into());
+    let path = Path::new(name);
+    let found = if path.components().count() > 1 || path.is_absolute() {
+        Some(path.to_path_buf()).filter(|p| p.exists())
+    } else {
+        let directories = env::var_os("PATH").unwrap_or_default();
+        let executable =
+            |p: &PathBuf| fs::metadata(p).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
+        env::split_paths(&directories).map(|directory| directory.join(name)).find(executable)
+    };
+    let found = found.ok_or_else(missing)?;
+    std::path::absolute(found).map_err(|_| missing())
+}
+
+/// Looks into a program's file; what it tells.
+///
+/// # Errors
+/// If the program cannot be controlled, with the reason and what to do.
+pub fn check(program: &Path) -> Result<Binary, Error> {
+    let unusable = |why: String| Error::Unusable { program: program.into(), why };
+    let metadata = fs::metadata(program).map_err(|_| Error::NoSuchProgram(program.into()))?;
+    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
+        return Err(unusable("it is not an executable file".into()));
+    }
+    let binary = Binary::read(program).map_err(|error| unusable(error.cause.to_string()))?;
+    let why = match &binary.kind {
+        ElfKind::DynamicExecutable => None,
+        ElfKind::StaticExecutable if binary.go => {
+            Some("it is a Go program; Go threads are not pthreads".into())
+        }
+        ElfKind::StaticExecutable => {
+            Some("it is statically linked; link it dynamically (without -static)".into())
+        }
+        ElfKind::Bits32 => Some("it is a 32-bit program; build it for x86-64".into()),
+        ElfKind::WrongMachine(_) => Some("it is for another kind of processor; build it for x86-64".into()),
+        ElfKind::Script(interpreter) => {
+            Some(format!("it is a script; run its interpreter instead: {interpreter} {}", program.display()))
+        }
+        ElfKind::SharedLibrary => Some("it is a shared library, not a program".into()),
+        _ => Some("it is not an ELF executable".into()),
+    };
+    let why = why.or_else(|| match binary.libc() {
+        Libc::Musl => Some("it uses the musl C library; build it for glibc".into()),
+        _ if binary.go => Some("it is a Go program; Go threads are not pthreads".into()),
+        _ if binary.contains_tsan => Some("it contains ThreadSanitizer's own runtime; build it with `unsnarl cc` instead of -fsanitize=thread".into()),
+        _ if metadata.mode() & 0o6000 != 0 => Some("it is setuid or setgid, and the system ignores preloaded libraries for those; run a copy without that bit".into()),
+        _ => None,
+    });
+    match why {
+        Some(why) => Err(unusable(why)),
+        None => Ok(binary),
+    }
+}

@@ -1,0 +1,237 @@
+//! One plan in, one run out.
+
+use crate::{
+    Error, collect,
+    memory::{Memory, memory_file},
+    process::{Process, Streams, Waited},
+};
+use std::{
+    fs::File,
+    io::{Read, Seek, Write},
+    os::{fd::OwnedFd, unix::fs::FileExt},
+    process::ExitStatus,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use unsnarl_model::{Divergence, Output, Plan, Program, Trace};
+use unsnarl_wire::EndKind;
+
+/// How runs are made, apart from the plan.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Pass the program's output on while it runs.
+    pub echo: bool,
+    /// Bytes of output after which a run is stopped; none for no limit.
+    pub output_limit: Option<u64>,
+    /// Set to true, it ends the run in progress.
+    pub interrupt: Option<Arc<AtomicBool>>,
+}
+
+/// Runs one program, again and again, each time by a plan.
+pub struct Executor {
+    program: Program,
+    settings: Settings,
+    memory: Memory,
+    streams: Streams,
+}
+
+impl std::fmt::Debug for Executor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Executor").field("program", &self.program.path).finish_non_exhaustive()
+    }
+}
+
+/// A finished run; what it left is still in shared memory.
+#[derive(Debug)]
+pub struct Run<'a> {
+    executor: &'a Executor,
+    plan: &'a Plan,
+    status: ExitStatus,
+    /// What the program wrote.
+    pub output: Output,
+}
+
+impl Executor {
+    /// Gets ready to run the program.
+    ///
+    /// # Errors
+    /// If the system refuses memory.
+    pub fn new(program: Program, settings: Settings) -> Result<Self, Error> {
+        let mut stdin = File::from(memory_file(c"standard input")?);
+        let failed = |cause| Error::System { what: "cannot keep the standard input", cause };
+        stdin.write_all(&program.stdin).map_err(failed)?;
+        let streams = Streams {
+            stdin: stdin.into(),
+            stdout: append_only(memory_file(c"standard output")?),
+            stderr: append_only(memory_file(c"standard error")?),
+        };
+        Ok(Self { program, settings, memory: Memory::new()?, streams })
+    }
+
+    /// The program.
+    #[must_use]
+    pub fn program(&self) -> &Program {
+        &self.program
+    }
+
+    /// Runs the program by this plan.
+    ///
+    /// # Errors
+    /// If the run could not be made or the program not be controlled. A failure of the program is not an
+    /// error: it is the run's outcome.
+    pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
+        self.memory.prepare(plan, &self.program.path)?;
+        let failed = |cause| Error::System { what: "cannot reset the streams", cause };
+        File::from(self.streams.stdin.try_clone().map_err(failed)?).rewind().map_err(failed)?;
+        for stream in [&self.streams.stdout, &self.streams.stderr] {
+            File::from(stream.try_clone().map_err(failed)?).set_len(0).map_err(failed)?;
+        }
+        let mut process = Process::start(&self.program, self.memory.fd(), &self.streams)?;
+        let (status, stopped) = self.watch(&mut process, Duration::from_millis(plan.limits.millis))?;
+        drop(process);
+
+        let output =
+            Output { stdout: contents(&self.streams.stdout), stderr: contents(&self.streams.stderr) };
+        let run = Run { executor: self, plan, status, output };
+        let header = run.executor.memory.header();
+        match header.end.kind {
+            EndKind::Refused => Err(Error::Refused(collect::message(&header.end))),
+            EndKind::Internal => Err(Error::Internal(collect::message(&header.end))),
+            _ if !run.executor.memory.attached() && !stopped => Err(Error::NotAttached {
+                status: run.status.to_string(),
+                said: String::from_utf8_lossy(&run.output.stderr).trim().to_owned(),
+            }),
+            _ => Ok(run),
+        }
+    }
+
+    /// Waits for the end, passing output on; whether the run had to be stopped.
+    fn watch(&self, process: &mut Process, limit: Duration) -> Result<(ExitStatus, bool), Error> {
+        const TICK: Duration = Duration::from_millis(50);
+        let begin = Instant::now();
+        let mut echo = Echo::default();
+        loop {
+            let left = limit.saturating_sub(begin.elapsed());
+            let interrupted =
+                || self.settings.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+            let ticking = self.settings.echo
+                || self.settings.output_limit.is_some()
+                || self.settings.interrupt.is_some();
+            let waited = process.wait(if ticking { left.min(TICK) } else { left })?;
+            if self.settings.echo {
+                echo.pass_on(&self.streams);
+            }
+            match waited {
+                _ if interrupted() => return Err(Error::Interrupted),
+                Waited::Ended(status) => return Ok((status, false)),
+                Waited::NotYet if begin.elapsed() >= limit || self.too_much_output() => {
+                    return process.stop().map(|status| (status, true));
+                }
+                Waited::NotYet => {}
+            }
+        }
+    }
+
+    fn too_much_output(&self) -> bool {
+        let size = |stream: &OwnedFd| {
+            stream.try_clone().and_then(|s| File::from(s).metadata()).map_or(0, |m| m.len())
+        };
+        self.settings
+            .output_limit
+            .is_some_and(|limit| size(&self.streams.stdout) + size(&self.streams.stderr) > limit)
+    }
+}
+
+impl Run<'_> {
+    /// Whether the program ended by itself with status 0 and nobody has anything to remark.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        let header = self.executor.memory.header();
+        self.status.success()
+            && matches!(header.end.kind, EndKind::Unknown | EndKind::Exit)
+            && self.executor.memory.warnings().is_empty()
+            && !self.executor.memory.threads().iter().skip(1).any(|t| t.ended == 0 && t.detached == 0)
+    }
+
+    /// How many events it had.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.executor.memory.events().len() as u64
+    }
+
+    /// A number that is the same for runs of the same schedule.
+    #[must_use]
+    pub fn schedule_hash(&self) -> u64 {
+        self.executor.memory.events().iter().fold(0, |hash: u64, event| {
+            (hash.rotate_left(5) ^ event.pc() ^ u64::from(event.thread().0) << 48)
+                .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        })
+    }
+
+    /// All that happened.
+    #[must_use]
+    pub fn trace(self) -> Trace {
+        collect::trace(&self.executor.memory, &self.executor.program, self.plan, self.status, self.output)
+    }
+
+    /// Where the run left its plan, if it did.
+    #[must_use]
+    pub fn divergence(&self) -> Option<Divergence> {
+        collect::divergence(&self.executor.memory, &self.executor.program, self.plan)
+    }
+
+    /// Whether the run came to the end of a plan that says nothing of what follows.
+    #[must_use]
+    pub fn reached_plan_end(&self) -> bool {
+        self.executor.memory.header().end.kind == EndKind::PlanEnd
+    }
+}
+
+/// Both of a program's streams may be one file to it, and its children write too: always at the end.
+fn append_only(file: OwnedFd) -> OwnedFd {
+    use std::os::fd::AsRawFd;
+    // SAFETY: sets a flag of our own descriptor.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_APPEND) };
+    file
+}
+
+fn contents(stream: &OwnedFd) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    if let Ok(mut file) = stream.try_clone().map(File::from)
+        && file.rewind().is_ok()
+    {
+        // What can be read is kept; a memory file does not fail.
+        let _ = file.read_to_end(&mut bytes);
+    }
+    bytes
+}
+
+/// Passes output on to our own streams as it comes.
+#[derive(Default)]
+struct Echo {
+    stdout: u64,
+    stderr: u64,
+}
+
+impl Echo {
+    fn pass_on(&mut self, streams: &Streams) {
+        copy_from(&streams.stdout, &mut self.stdout, &mut std::io::stdout());
+        copy_from(&streams.stderr, &mut self.stderr, &mut std::io::stderr());
+    }
+}
+
+fn copy_from(stream: &OwnedFd, at: &mut u64, to: &mut dyn Write) {
+    let Ok(file) = stream.try_clone().map(File::from) else { return };
+    let mut buffer = [0; 16 << 10];
+    while let Ok(read) = file.read_at(&mut buffer, *at)
+        && read > 0
+    {
+        *at += read as u64;
+        // A reader that went away does not concern the program.
+        let _ = to.write_all(&buffer[..read]);
+    }
+    let _ = to.flush();
+}

@@ -1,12 +1,15 @@
 //! Each of two threads claims the turn once and then spins until it is its own. Expected: livelock when a
 //! claim is overwritten before its thread has looked, for the turn never comes back.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
 static TURN: AtomicU32 = AtomicU32::new(0);
+static START: Barrier = Barrier::new(2);
 
 fn claim_turn(me: u32) {
+    START.wait();
     TURN.store(me, Ordering::SeqCst);
     while TURN.load(Ordering::SeqCst) != me {
         thread::yield_now();

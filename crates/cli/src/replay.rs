@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use unsnarl_exec::{Error, Executor, Settings};
-use unsnarl_model::{Action, Divergence, Event, Fidelity, Kind, Plan, Policy, Trace};
+use unsnarl_model::{Divergence, Fidelity, Kind, Plan, Policy, Trace};
 use unsnarl_report::{ProgramNames, divergence_json, divergence_text};
 use unsnarl_symbols::{Symbols, build_id};
 
@@ -102,8 +102,7 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     let mut divergence = run.divergence();
     let cut_off = run.reached_plan_end();
     let mut trace = run.trace();
-    let identical =
-        recorded.events.len() == trace.events.len() && first_difference(recorded, &trace).is_none();
+    let identical = recorded.first_difference(&trace).is_none();
     // A run that was cut off by a limit ends where its recording did.
     if cut_off && identical && recorded.outcome.kind == Kind::Timeout {
         trace.outcome = recorded.outcome.clone();
@@ -116,7 +115,7 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     }
     let reproduced = divergence.is_none() && trace.signature() == recorded.signature();
     if !reproduced && divergence.is_none() {
-        divergence = first_difference(recorded, &trace);
+        divergence = recorded.first_difference(&trace);
     }
     Ok(Replayed { trace, reproduced, identical, divergence })
 }
@@ -132,33 +131,4 @@ fn check_builds(recorded: &Trace) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// The first event that is not the same.
-fn first_difference(recorded: &Trace, replayed: &Trace) -> Option<Divergence> {
-    let longest = recorded.events.len().max(replayed.events.len());
-    let at = (0..longest)
-        .find(|&at| !same(recorded, recorded.events.get(at), replayed, replayed.events.get(at)))?;
-    let told = |trace: &Trace| {
-        trace.events.get(at).map(|event| {
-            let action: Action = trace.action(event);
-            (action, trace.modules[action.site.module.0 as usize].path.clone())
-        })
-    };
-    let thread = recorded.events.get(at).map(|event| recorded.thread_id(event.thread));
-    let thread = thread.or_else(|| replayed.events.get(at).map(|event| replayed.thread_id(event.thread)));
-    let thread = thread.cloned().unwrap_or_default();
-    Some(Divergence { point: at as u64, thread, expected: told(recorded), got: told(replayed) })
-}
-
-fn same(recorded: &Trace, a: Option<&Event>, replayed: &Trace, b: Option<&Event>) -> bool {
-    match (a, b) {
-        (Some(a), Some(b)) => {
-            recorded.site(a) == replayed.site(b)
-                && recorded.thread_id(a.thread) == replayed.thread_id(b.thread)
-                && Event { site: b.site, ..*a } == *b
-        }
-        (None, None) => true,
-        _ => false,
-    }
 }

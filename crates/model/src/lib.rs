@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod divergence;
 mod event;
 mod holders;
 mod op;
@@ -18,6 +19,7 @@ mod site;
 mod thread;
 mod trace;
 
+pub use divergence::Divergence;
 pub use event::{Event, Flags};
 pub use holders::Holders;
 pub use op::{ObjectKind, Op, Order};
@@ -26,4 +28,4 @@ pub use plan::{Action, Fidelity, Limits, Plan, Points, Policy, Prefix};
 pub use schedule::{Schedule, Segment, Stats};
 pub use site::{ModuleIx, Site, SiteIx};
 pub use thread::{ThreadId, ThreadIx};
-pub use trace::{Divergence, Module, Object, ObjectIx, Objects, Output, Program, Thread, Trace};
+pub use trace::{Module, Object, ObjectIx, Objects, Output, Program, Thread, Trace};

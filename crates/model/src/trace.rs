@@ -77,19 +77,6 @@ pub struct Output {
     pub stderr: Vec<u8>,
 }
 
-/// Where a run left its plan.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Divergence {
-    /// At which point of the run, counted from 0.
-    pub point: u64,
-    /// Who was expected to run, and did (if anybody could).
-    pub thread: ThreadId,
-    /// What was expected; none if the run should have ended.
-    pub expected: Option<(Action, String)>,
-    /// What happened instead; none if the thread could not run or the run ended.
-    pub got: Option<(Action, String)>,
-}
-
 impl Trace {
     /// The schedule that was executed.
     #[must_use]

@@ -1,0 +1,201 @@
+//! What is demanded of each program.
+
+use crate::expectation::Expectation;
+use std::{fs, path::Path, process::Command};
+use unsnarl_exec::{Executor, Settings};
+use unsnarl_model::{Kind, Limits, Plan, Policy, Program, Trace, signal_name};
+use unsnarl_symbols::Symbols;
+
+const SEEDS: u64 = 100;
+/// Schedules in which a bug must show up.
+const PATIENCE: u64 = 1000;
+
+pub(crate) fn check(program: &Path, source: &Path, expected: &Expectation) -> Result<(), String> {
+    let timeout = expected.outcome == "timeout";
+    // A run that is cut off by real time takes real time: few of those.
+    let seeds = if timeout { 3 } else { SEEDS };
+    let limits = Limits { millis: if timeout { 1000 } else { 60_000 }, ..Limits::default() };
+    let plan = |seed| Plan { tail: Policy::Random, seed, limits, ..Plan::default() };
+    let mut executor = executor(program, expected)?;
+
+    let fair = run(&mut executor, &Plan { limits, ..Plan::default() })?;
+    if expected.always {
+        matches(&fair, source, expected).map_err(|why| format!("without preemptions: {why}"))?;
+    }
+    let mut seen = matches(&fair, source, expected).is_ok();
+    let mut last = String::new();
+    for seed in 0..seeds {
+        let plan = plan(seed);
+        let trace = run(&mut executor, &plan)?;
+        match matches(&trace, source, expected) {
+            Ok(()) => seen = true,
+            Err(why) if expected.always => return Err(format!("seed {seed}: {why}")),
+            Err(why) if !is_tolerable(&trace) => {
+                return Err(format!("seed {seed}: neither as expected nor well: {why}"));
+            }
+            Err(why) => last = why,
+        }
+        let again = run(&mut executor, &trace.replay_plan())?;
+        same(&trace, &again).map_err(|why| format!("seed {seed} does not replay: {why}"))?;
+    }
+    let mut seed = seeds;
+    while !seen && seed < PATIENCE {
+        let trace = run(&mut executor, &plan(seed))?;
+        seen = matches(&trace, source, expected).is_ok();
+        seed += 1;
+    }
+    if !seen {
+        return Err(format!("{PATIENCE} schedules and never {}: {last}", expected.outcome));
+    }
+    from_the_outside(program, expected)
+}
+
+/// A buggy program ends well, by its bug, or by another face of it.
+fn is_tolerable(trace: &Trace) -> bool {
+    !matches!(trace.outcome.kind, Kind::Timeout)
+}
+
+fn executor(program: &Path, expected: &Expectation) -> Result<Executor, String> {
+    let path = program.to_str().ok_or("a path in UTF-8")?.to_owned();
+    let args = std::iter::once(&path).chain(&expected.args).map(|arg| arg.clone().into_bytes()).collect();
+    let program = Program {
+        args,
+        env: vec![b"LANG=C".to_vec(), b"PATH=/usr/bin:/bin".to_vec()],
+        cwd: "/".into(),
+        stdin: expected.stdin.clone().into_bytes(),
+        path,
+    };
+    Executor::new(program, Settings::default()).map_err(|e| e.to_string())
+}
+
+fn run(executor: &mut Executor, plan: &Plan) -> Result<Trace, String> {
+    executor.run(plan).map(unsnarl_exec::Run::trace).map_err(|e| e.to_string())
+}
+
+fn matches(trace: &Trace, source: &Path, expected: &Expectation) -> Result<(), String> {
+    let outcome = &trace.outcome;
+    let told = match outcome.kind {
+        Kind::Exit(status) => format!("exit {status}"),
+        Kind::Signal(signal) => format!("signal {}", signal_name(signal)),
+        kind => kind.name().to_owned(),
+    };
+    let stderr = String::from_utf8_lossy(&trace.output.stderr);
+    if told != expected.outcome {
+        return Err(format!(
+            "{told} ({}) instead of {}; {}",
+            outcome.message,
+            expected.outcome,
+            stderr.trim()
+        ));
+    }
+    if let Some(message) = &expected.message
+        && !outcome.message.contains(message.as_str())
+    {
+        return Err(format!("the message is `{}`, not `{message}`", outcome.message));
+    }
+    if let Some(stdout) = &expected.stdout
+        && trace.output.stdout != stdout.as_bytes()
+    {
+        return Err(format!("printed `{}`, not `{stdout}`", String::from_utf8_lossy(&trace.output.stdout)));
+    }
+    if expected.site {
+        fails_at_mark(trace, source)?;
+    }
+    let warned: Vec<String> = trace.warnings.iter().map(|w| kebab(&format!("{:?}", w.misuse))).collect();
+    match expected.misuse.iter().find(|wanted| !warned.contains(wanted)) {
+        Some(wanted) => Err(format!("no warning of {wanted}, only {warned:?}")),
+        None if expected.misuse.is_empty()
+            && expected.always
+            && expected.outcome == "exit 0"
+            && !warned.is_empty() =>
+        {
+            Err(format!("a correct program with warnings {warned:?}"))
+        }
+        None => Ok(()),
+    }
+}
+
+fn fails_at_mark(trace: &Trace, source: &Path) -> Result<(), String> {
+    let text = fs::read_to_string(source).map_err(|e| e.to_string())?;
+    let line = text.lines().position(|line| line.contains("/* FAIL */")).ok_or("no FAIL mark")? as u32 + 1;
+    let site = trace.outcome.site.ok_or("the outcome has no site")?;
+    let frames = Symbols::new().lookup(&trace.modules, site);
+    if frames.iter().any(|frame| frame.line == Some(line)) {
+        return Ok(());
+    }
+    Err(format!("fails at {frames:?} instead of line {line}"))
+}
+
+/// `UnlockNotHeld` as `unlock-not-held`.
+fn kebab(name: &str) -> String {
+    let mut text = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() && !text.is_empty() {
+            text.push('-');
+        }
+        text.extend(c.to_lowercase());
+    }
+    text
+}
+
+fn same(recorded: &Trace, replayed: &Trace) -> Result<(), String> {
+    if let Some(divergence) = recorded.first_difference(replayed) {
+        let at = divergence.point as usize;
+        return Err(format!(
+            "{divergence:?}: {:?} {:?}, outcome {:?} {}",
+            recorded.events.get(at),
+            replayed.events.get(at),
+            replayed.outcome.kind,
+            replayed.outcome.message
+        ));
+    }
+    if recorded.signature() != replayed.signature() {
+        return Err(format!("{:?} became {:?}", recorded.signature(), replayed.signature()));
+    }
+    if recorded.output.stdout != replayed.output.stdout {
+        return Err("the output differs".into());
+    }
+    if recorded.warnings != replayed.warnings {
+        return Err(format!("warnings {:?} became {:?}", recorded.warnings, replayed.warnings));
+    }
+    Ok(())
+}
+
+/// By the command line: recorded here, replayed from elsewhere and in another environment.
+fn from_the_outside(program: &Path, expected: &Expectation) -> Result<(), String> {
+    let unsnarl = env!("CARGO_BIN_EXE_unsnarl");
+    let file = program.with_extension("snarl");
+    let stdin = program.with_extension("stdin");
+    fs::write(&stdin, &expected.stdin).map_err(|e| e.to_string())?;
+    let timeout = if expected.outcome == "timeout" { "1s" } else { "60s" };
+    let record = Command::new(unsnarl)
+        .args(["record", "--seed", "7", "--json", "--timeout", timeout, "--stdin"])
+        .arg(&stdin)
+        .arg("-o")
+        .arg(&file)
+        .arg("--")
+        .arg(program)
+        .args(&expected.args)
+        .current_dir(program.parent().unwrap_or(Path::new("/")))
+        .output()
+        .map_err(|e| e.to_string())?;
+    if !matches!(record.status.code(), Some(0 | 100)) {
+        return Err(format!("record: {}", String::from_utf8_lossy(&record.stderr)));
+    }
+    let replay = Command::new(unsnarl)
+        .args(["replay", "--json"])
+        .arg(&file)
+        .current_dir("/")
+        .env("SOMETHING_ELSE", "x".repeat(3000))
+        .output()
+        .map_err(|e| e.to_string())?;
+    let told = String::from_utf8_lossy(&replay.stdout);
+    if replay.status.code() != record.status.code() || !told.contains("\"identical\": true") {
+        return Err(format!("replay from elsewhere: {told}{}", String::from_utf8_lossy(&replay.stderr)));
+    }
+    let show = Command::new(unsnarl).arg("show").arg(&file).output().map_err(|e| e.to_string())?;
+    if !show.status.success() || show.stdout.is_empty() {
+        return Err(format!("show: {}", String::from_utf8_lossy(&show.stderr)));
+    }
+    Ok(())
+}

@@ -1,0 +1,57 @@
+//! The `.expect` file beside a program; its keys are described in `programs/README.md`.
+
+use std::{collections::BTreeMap, path::Path};
+
+#[derive(Debug)]
+pub(crate) struct Expectation {
+    pub(crate) outcome: String,
+    /// Every schedule gives the outcome.
+    pub(crate) always: bool,
+    pub(crate) message: Option<String>,
+    /// Fails at the line marked `/* FAIL */`.
+    pub(crate) site: bool,
+    pub(crate) stdout: Option<String>,
+    pub(crate) args: Vec<String>,
+    pub(crate) stdin: String,
+    pub(crate) misuse: Vec<String>,
+    pub(crate) instrument: bool,
+    pub(crate) flags: Vec<String>,
+}
+
+impl Expectation {
+    pub(crate) fn read(path: &Path) -> Self {
+        let text = std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let mut keys: BTreeMap<&str, &str> = text
+            .lines()
+            .filter(|line| !line.trim().is_empty())
+            .map(|line| {
+                let (key, value) =
+                    line.split_once('=').unwrap_or_else(|| panic!("{}: `{line}`", path.display()));
+                (key.trim(), value.trim_start())
+            })
+            .collect();
+        let mut take = |key: &str| keys.remove(key).map(str::to_owned);
+        let unescaped = |text: String| text.replace("\\n", "\n");
+        let words = |text: Option<String>| -> Vec<String> {
+            text.unwrap_or_default().split([' ', ',']).filter(|w| !w.is_empty()).map(str::to_owned).collect()
+        };
+        let correct = take("correct").expect("`correct` is always there") == "true";
+        let every = take("schedules").is_some_and(|schedules| schedules == "every");
+        take("primitives");
+        take("native");
+        let expectation = Self {
+            outcome: take("outcome").expect("`outcome` is always there"),
+            always: correct || every,
+            message: take("message"),
+            site: take("site").is_some(),
+            stdout: take("stdout").map(unescaped),
+            args: words(take("args")),
+            stdin: unescaped(take("stdin").unwrap_or_default()),
+            misuse: words(take("misuse")),
+            instrument: take("instrument").expect("`instrument` is always there") == "yes",
+            flags: words(take("flags")),
+        };
+        assert!(keys.is_empty(), "{}: unknown keys {keys:?}", path.display());
+        expectation
+    }
+}

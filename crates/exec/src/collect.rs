@@ -6,20 +6,38 @@ use unsnarl_model::{
     Action, Divergence, Event, Misuse, Module, ModuleIx, Op, Output, Plan, Program, Site, SiteIx, Thread,
     ThreadId, ThreadIx, Trace, Warning,
 };
-use unsnarl_symbols::build_id;
+use unsnarl_symbols::{Symbols, Unwinder, build_id};
 use unsnarl_wire::{End, EndKind};
 
 /// The module of code that belongs to none: generated at run time, or a wild jump.
 const NOWHERE: &str = "[no module]";
 
+/// What is read from the files of the program and its libraries, kept from run to run.
+#[derive(Default)]
+pub(crate) struct Files {
+    pub(crate) symbols: Symbols,
+    pub(crate) unwinder: Unwinder,
+    build_ids: HashMap<String, Vec<u8>>,
+}
+
+impl Files {
+    fn build_id(&mut self, path: &str) -> Vec<u8> {
+        self.build_ids.entry(path.to_owned()).or_insert_with(|| build_id(path.as_ref())).clone()
+    }
+}
+
 pub(crate) fn trace(
     memory: &Memory,
+    files: &mut Files,
     program: &Program,
     plan: &Plan,
     status: ExitStatus,
     output: Output,
 ) -> Trace {
-    let modules = modules(memory, program);
+    let mut modules = modules(memory, program);
+    for module in &mut modules {
+        module.build_id = files.build_id(&module.path);
+    }
     let mut places = Places::new(&modules);
     let events: Vec<Event> = memory
         .events()
@@ -38,21 +56,17 @@ pub(crate) fn trace(
         })
         .collect();
     let threads = threads(memory, &places);
-    let mut trace = Trace {
+    Trace {
         program: program.clone(),
         plan: plan.clone(),
         warnings: warnings(memory, &places, &events),
-        outcome: outcome::outcome(memory, &modules, &places, status, &output, &events),
+        outcome: outcome::outcome(memory, files, &modules, &places, status, &output, &events),
         threads,
         sites: places.sites,
         events,
         modules,
         output,
-    };
-    for module in &mut trace.modules {
-        module.build_id = build_id(module.path.as_ref());
     }
-    trace
 }
 
 fn modules(memory: &Memory, program: &Program) -> Vec<Module> {
@@ -143,7 +157,7 @@ fn warnings(memory: &Memory, places: &Places, events: &[Event]) -> Vec<Warning> 
         .collect();
     let exited = matches!(memory.header().end.kind, EndKind::Exit) && events.iter().any(|e| e.op == Op::Exit);
     for (ix, raw) in memory.threads().iter().enumerate().skip(1) {
-        if exited && raw.ended == 0 && raw.detached == 0 {
+        if exited && raw.let_go == 0 {
             warnings.push(Warning {
                 misuse: Misuse::LeakedThread,
                 thread: ThreadIx(ix as u16),

@@ -2,13 +2,13 @@
 //! together.
 
 use crate::{
-    collect::{Places, message},
+    collect::{Files, Places, message},
     last_words,
     memory::Memory,
 };
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 use unsnarl_model::{Backtrace, Event, Holders, Kind, Module, Op, Outcome, Output, Site, ThreadIx, Wait};
-use unsnarl_symbols::{Registers, StackCopy, Symbols, Unwinder};
+use unsnarl_symbols::{Registers, StackCopy, Unwinder};
 use unsnarl_wire::{EndKind, Stack};
 
 /// Frames of a stack that are kept.
@@ -16,6 +16,7 @@ const MAX_FRAMES: usize = 64;
 
 pub(crate) fn outcome(
     memory: &Memory,
+    files: &mut Files,
     modules: &[Module],
     places: &Places,
     status: ExitStatus,
@@ -55,15 +56,14 @@ pub(crate) fn outcome(
     if matches!(kind, Kind::Exit(_)) {
         return outcome;
     }
-    let mut unwinder = Unwinder::new();
-    let mut symbols = Symbols::new();
+    let Files { symbols, unwinder, .. } = files;
     let stacks = memory.stacks();
     // A panic's own stack was copied when it began; the program may have ended elsewhere.
     let relevant = match kind {
         Kind::Panic => &stacks[..stacks.len().min(1)],
         _ => &stacks[usize::from(panicked.is_some() && stacks.len() > 1)..],
     };
-    outcome.backtraces = relevant.iter().map(|stack| backtrace(&mut unwinder, modules, stack)).collect();
+    outcome.backtraces = relevant.iter().map(|stack| backtrace(unwinder, modules, stack)).collect();
     let one_threads_doing = !matches!(kind, Kind::Deadlock);
     if one_threads_doing {
         let thread = panicked.filter(|_| kind == Kind::Panic).unwrap_or(end.thread);

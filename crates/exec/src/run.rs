@@ -1,11 +1,13 @@
 //! One plan in, one run out.
 
 use crate::{
-    Error, collect,
+    Error,
+    collect::{self, Files},
     memory::{Memory, memory_file},
     process::{Process, Streams, Waited},
 };
 use std::{
+    cell::RefCell,
     fs::File,
     io::{Read, Seek, Write},
     os::{fd::OwnedFd, unix::fs::FileExt},
@@ -36,6 +38,7 @@ pub struct Executor {
     settings: Settings,
     memory: Memory,
     streams: Streams,
+    files: RefCell<Files>,
 }
 
 impl std::fmt::Debug for Executor {
@@ -68,7 +71,7 @@ impl Executor {
             stdout: append_only(memory_file(c"standard output")?),
             stderr: append_only(memory_file(c"standard error")?),
         };
-        Ok(Self { program, settings, memory: Memory::new()?, streams })
+        Ok(Self { program, settings, memory: Memory::new()?, streams, files: RefCell::default() })
     }
 
     /// The program.
@@ -153,7 +156,7 @@ impl Run<'_> {
         self.status.success()
             && matches!(header.end.kind, EndKind::Unknown | EndKind::Exit)
             && self.executor.memory.warnings().is_empty()
-            && !self.executor.memory.threads().iter().skip(1).any(|t| t.ended == 0 && t.detached == 0)
+            && !self.executor.memory.threads().iter().skip(1).any(|t| t.let_go == 0)
     }
 
     /// How many events it had.
@@ -174,7 +177,8 @@ impl Run<'_> {
     /// All that happened.
     #[must_use]
     pub fn trace(self) -> Trace {
-        collect::trace(&self.executor.memory, &self.executor.program, self.plan, self.status, self.output)
+        let Executor { memory, files, program, .. } = self.executor;
+        collect::trace(memory, &mut files.borrow_mut(), program, self.plan, self.status, self.output)
     }
 
     /// Where the run left its plan, if it did.

@@ -1,6 +1,6 @@
 //! Where two runs part.
 
-use crate::{Action, Event, ThreadId, Trace};
+use crate::{Action, Event, Flags, ThreadId, Trace};
 use alloc::string::String;
 
 /// Where a run left its plan, or the run it was to repeat.
@@ -37,10 +37,15 @@ impl Trace {
             (Some(a), Some(b)) => {
                 self.site(a) == other.site(b)
                     && self.thread_id(a.thread) == other.thread_id(b.thread)
-                    && Event { site: b.site, ..*a } == *b
+                    && Event { site: b.site, value: comparable(a, b), ..*a } == *b
             }
             (None, None) => true,
             _ => false,
         }
     }
+}
+
+/// The first event's value, unless it means nothing: then the other's.
+fn comparable(a: &Event, b: &Event) -> u64 {
+    if a.flags.has(Flags::OWN_STACK) { b.value } else { a.value }
 }

@@ -45,6 +45,10 @@ impl Flags {
     /// The waiter before this operation had to block.
     pub const BLOCKED: Self = Self(32);
 
+    /// The access is to the thread's own stack. What stood there may be left over from calls long gone, the
+    /// runtime's own among them, so its value is not part of what makes two runs the same.
+    pub const OWN_STACK: Self = Self(64);
+
     /// Whether all of `other`'s facts hold.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {

@@ -134,7 +134,7 @@ pub enum Misuse {
     UseDestroyed,
     /// A thread locks what it holds already, for ever.
     Relock,
-    /// Threads still alive when the program ended.
+    /// A thread that was neither joined nor detached when the program ended.
     LeakedThread,
     /// Join of a thread that is detached, joined already, or the caller itself.
     BadJoin,
@@ -174,7 +174,7 @@ impl Misuse {
             Self::DestroyBusy => "destroys an object that is in use",
             Self::UseDestroyed => "uses an object that was destroyed",
             Self::Relock => "locks a mutex that it holds already",
-            Self::LeakedThread => "is still alive when the program ends",
+            Self::LeakedThread => "was neither joined nor detached when the program ended",
             Self::BadJoin => "joins a thread that cannot be joined",
             Self::WaitUnlocked => "waits on a condition without holding its mutex",
             Self::EndedHolding => "ends while holding a lock",

@@ -1,8 +1,8 @@
 //! What a run leaves behind.
 
 use crate::{
-    Action, Event, Fidelity, ObjectKind, Outcome, Plan, Policy, Prefix, Schedule, Signature, Site, Stats,
-    ThreadId, ThreadIx, Warning,
+    Action, Event, Fidelity, Kind, ObjectKind, Outcome, Plan, Policy, Prefix, Schedule, Signature, Site,
+    Stats, ThreadId, ThreadIx, Warning,
 };
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
@@ -113,7 +113,8 @@ impl Trace {
     pub fn signature(&self) -> Signature {
         Signature {
             kind: self.outcome.kind,
-            place: self.outcome.site.map(|site| {
+            // Where a run was when its time was up is chance.
+            place: self.outcome.site.filter(|_| self.outcome.kind != Kind::Timeout).map(|site| {
                 let path = self.modules.get(site.module.0 as usize).map(|m| m.path.clone());
                 (path.unwrap_or_default(), site.offset)
             }),

@@ -31,7 +31,10 @@ fn plain(op: Op, addr: usize, size: u32, pc: u64) {
     runtime.turn(op, addr, pc);
     // SAFETY: the program is about to access these bytes itself.
     let value = unsafe { peek(addr, size) };
-    runtime.log_access(op, Flags::NONE, pc, (addr, size, Order::Relaxed), value);
+    let here = &raw const value as usize;
+    let top = runtime.state.me().stack_top;
+    let flags = if (here..top).contains(&addr) { Flags::OWN_STACK } else { Flags::NONE };
+    runtime.log_access(op, flags, pc, (addr, size, Order::Relaxed), value);
 }
 
 /// Up to eight bytes at an address.

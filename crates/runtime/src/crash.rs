@@ -23,12 +23,12 @@ pub(crate) const DEADLY: [i32; 7] =
 
 const STACK: usize = 64 << 10;
 
-struct Table(UnsafeCell<[libc::sigaction; 32]>);
+struct Table(UnsafeCell<[libc::sigaction; 65]>);
 
 // SAFETY: reached by the carrier only.
 unsafe impl Sync for Table {}
 
-/// What the program asked for, for deadly signals.
+/// What the program asked for: for deadly signals, and for those whose handlers want a stack of their own.
 // SAFETY: all zeros is the default disposition.
 static WANTED: Table = Table(UnsafeCell::new(unsafe { mem::zeroed() }));
 
@@ -51,40 +51,83 @@ pub(crate) fn install() {
     }
 }
 
-/// The program asks for a disposition of a deadly signal, or about it.
+/// The program asks for a disposition, or about it: `sigaction`.
 ///
 /// # Safety
 /// As `sigaction`.
 pub(crate) unsafe fn exchange(signal: i32, new: *const libc::sigaction, old: *mut libc::sigaction) -> i32 {
-    // SAFETY: the carrier only; deadly signals have numbers below 32; pointers as by `sigaction`.
+    if !(1..=64).contains(&signal) {
+        // SAFETY: passed on.
+        return unsafe { sigaction(signal, new, old) };
+    }
+    // SAFETY: the carrier only; pointers as by `sigaction`.
     unsafe {
         let entry = &mut (*WANTED.0.get())[signal as usize];
         let before = *entry;
-        if !new.is_null() {
-            *entry = *new;
+        let deadly = DEADLY.contains(&signal);
+        let wanted = if new.is_null() { None } else { Some(*new) };
+        let on_stack =
+            |a: &libc::sigaction| a.sa_flags & libc::SA_ONSTACK != 0 && a.sa_sigaction > libc::SIG_IGN;
+        let mut result = 0;
+        if !deadly {
+            // Our dispatcher knows the thread's own stack; the kernel only knows the carrier's.
+            let install = wanted.filter(on_stack).map(|mut action| {
+                action.sa_sigaction = handle as *const () as usize;
+                action.sa_flags |= libc::SA_SIGINFO;
+                action
+            });
+            let chosen = install.as_ref().map_or(new, |action| &raw const *action);
+            result = sigaction(signal, chosen, old);
         }
-        if !old.is_null() {
-            *old = before;
+        if result == 0 {
+            if let Some(wanted) = wanted {
+                *entry = wanted;
+            }
+            if !old.is_null() && (deadly || on_stack(&before)) {
+                *old = before;
+            }
         }
+        result
     }
-    0
 }
 
 unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the table is written by the carrier only, and we interrupt it.
     let wanted = unsafe { (*WANTED.0.get())[signal as usize] };
     match wanted.sa_sigaction {
-        libc::SIG_DFL => die(signal, info, context),
         libc::SIG_IGN if signal != libc::SIGABRT => {}
-        libc::SIG_IGN => die(signal, info, context),
-        handler if wanted.sa_flags & libc::SA_SIGINFO != 0 => {
-            type Handler = unsafe extern "C" fn(i32, *mut libc::siginfo_t, *mut c_void);
-            // SAFETY: the program installed it for this.
-            unsafe { mem::transmute::<usize, Handler>(handler)(signal, info, context) }
+        libc::SIG_DFL | libc::SIG_IGN => die(signal, info, context),
+        handler => {
+            let stack = Runtime::interrupted().map(|r| r.state.me().alternate_stack);
+            let own = stack
+                .filter(|s| wanted.sa_flags & libc::SA_ONSTACK != 0 && s.ss_flags & libc::SS_DISABLE == 0);
+            let top = own.map_or(0, |s| (s.ss_sp as usize + s.ss_size) & !15);
+            // SAFETY: the program installed the handler for this, and gave the stack for it. A handler that
+            // takes one argument ignores the others.
+            unsafe { call_handler(signal, info, context, handler, top) };
         }
-        // SAFETY: the program installed it for this.
-        handler => unsafe { mem::transmute::<usize, unsafe extern "C" fn(i32)>(handler)(signal) },
     }
+}
+
+/// Calls a handler, on the stack that ends at `top` if that is not 0.
+#[unsafe(naked)]
+unsafe extern "C" fn call_handler(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut c_void,
+    handler: usize,
+    top: usize,
+) {
+    core::arch::naked_asm!(
+        "push rbp",
+        "mov rbp, rsp",
+        "test r8, r8",
+        "cmovnz rsp, r8",
+        "call rcx",
+        "mov rsp, rbp",
+        "pop rbp",
+        "ret",
+    )
 }
 
 /// Writes down what can be known, then dies of the signal for real.

@@ -1,5 +1,6 @@
 //! The memory shared with the controller.
 
+use crate::sys;
 use alloc::vec::Vec;
 use core::{ffi::c_char, sync::atomic::Ordering};
 use unsnarl_model::ThreadIx;
@@ -117,7 +118,7 @@ impl Log {
             ended: 0,
             blocked: 0,
             op: 0,
-            detached: detached.into(),
+            let_go: detached.into(),
             pc: 0,
             addr: 0,
             holder: u64::MAX,
@@ -145,8 +146,9 @@ impl Log {
         self.thread(ix).ended = 1;
     }
 
-    pub(crate) fn thread_detached(&self, ix: ThreadIx) {
-        self.thread(ix).detached = 1;
+    /// Somebody joined or detached it.
+    pub(crate) fn thread_let_go(&self, ix: ThreadIx) {
+        self.thread(ix).let_go = 1;
     }
 
     pub(crate) fn thread_named(&self, ix: ThreadIx, name: &[u8]) {
@@ -199,19 +201,25 @@ impl Log {
         let h = self.header();
         let used = h.stacks.load(Ordering::Relaxed);
         let at = h.regions.stacks + used;
-        let base = registers[1] as usize;
-        let wanted = top.saturating_sub(base).min(MOST) & !7;
         let head = size_of::<Stack>();
-        if at as usize + head + wanted > h.regions.stacks_end as usize {
+        // Below an overflown stack there is nothing to read: begin where memory begins.
+        let mut base = registers[1] as usize & !7;
+        while base < top && !sys::is_readable(base) {
+            base = (base | 4095) + 1;
+        }
+        let room = (h.regions.stacks_end - at) as usize;
+        let wanted = top.saturating_sub(base).min(MOST).min(room.saturating_sub(head)) & !7;
+        if room < head {
             return;
         }
-        // SAFETY: within the region for stacks; the source is a live stack above its stack pointer.
+        let place: *mut Stack = self.entry(at, 0);
+        // SAFETY: as above; the kernel copies as much as is there.
+        let copied = unsafe { sys::copy_memory(base, place.add(1) as usize, wanted) } & !7;
+        // SAFETY: as above.
         unsafe {
-            let place: *mut Stack = self.entry(at, 0);
-            *place = Stack { thread: thread.0.into(), registers, base: base as u64, len: wanted as u64 };
-            core::ptr::copy_nonoverlapping(base as *const u64, place.add(1).cast(), wanted / 8);
-        }
-        h.stacks.store(used + (head + wanted) as u64, Ordering::Release);
+            *place = Stack { thread: thread.0.into(), registers, base: base as u64, len: copied as u64 }
+        };
+        h.stacks.store(used + (head + copied) as u64, Ordering::Release);
     }
 
     /// The kernel's thread id in glibc's descriptor of a thread.

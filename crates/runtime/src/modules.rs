@@ -8,23 +8,45 @@ use unsnarl_model::Site;
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     known: Vec<Known>,
+    /// The program's own image: most questions are about it.
+    program: (u64, u64),
     /// For each module of the plan where it is loaded here; `u64::MAX` while it is not.
     plan_bases: Vec<u64>,
-    /// The unwinder's code: it locks while exceptions pass, which is no concern of the program's.
-    quiet: (u64, u64),
 }
 
 #[derive(Debug)]
 struct Known {
     base: u64,
     start: u64,
+    end: u64,
+    /// The unwinder: it locks while exceptions pass, which is no concern of the program's.
+    quiet: bool,
+}
+
+/// Whose code an address is in.
+pub(crate) enum Owner {
+    /// The program's, or one of its libraries'.
+    Program,
+    /// The unwinder's.
+    Innards,
+    /// Nobody's that we know of.
+    Unknown,
 }
 
 impl Modules {
-    /// Whether code at this address is the unwinder's.
+    /// Whether code at this address is the program's own image, which takes no time to tell.
     #[inline]
-    pub(crate) fn is_quiet(&self, pc: u64) -> bool {
-        pc.wrapping_sub(self.quiet.0) < self.quiet.1
+    pub(crate) fn is_program(&self, pc: u64) -> bool {
+        pc.wrapping_sub(self.program.0) < self.program.1
+    }
+
+    /// Whose code it is.
+    pub(crate) fn owner(&self, pc: u64) -> Owner {
+        match self.known.iter().find(|k| (k.start..k.end).contains(&pc)) {
+            Some(Known { quiet: true, .. }) => Owner::Innards,
+            Some(_) => Owner::Program,
+            None => Owner::Unknown,
+        }
     }
 
     /// Whether a return address belongs to a site of the plan.
@@ -48,7 +70,11 @@ impl Modules {
         {
             return;
         }
-        self.known.push(Known { base, start });
+        let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
+        self.known.push(Known { base, start, end, quiet: name.starts_with(b"libgcc_s.so") });
+        if path.is_empty() && self.program.1 == 0 {
+            self.program = (start, end - start);
+        }
         for (at, planned) in log.plan_modules().enumerate() {
             if self.plan_bases.len() <= at {
                 self.plan_bases.push(u64::MAX);
@@ -56,10 +82,6 @@ impl Modules {
             if self.plan_bases[at] == u64::MAX && planned == path {
                 self.plan_bases[at] = base;
             }
-        }
-        let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-        if name.starts_with(b"libgcc_s.so") {
-            self.quiet = (start, end - start);
         }
     }
 }

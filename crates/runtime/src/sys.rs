@@ -64,6 +64,25 @@ pub(crate) fn complain(text: &[u8]) {
     unsafe { call(libc::SYS_write, [2, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
 }
 
+/// Copies memory by way of the kernel, which stops where there is none; how much was copied.
+///
+/// # Safety
+/// `to` has room.
+pub(crate) unsafe fn copy_memory(from: usize, to: usize, len: usize) -> usize {
+    let (from, to) = ([from, len], [to, len]);
+    let [from, to] = [from.as_ptr() as usize, to.as_ptr() as usize];
+    // SAFETY: one source, one destination with room, by the caller.
+    let copied = unsafe { call(libc::SYS_process_vm_readv, [process() as usize, to, 1, from, 1, 0]) };
+    copied.max(0) as usize
+}
+
+/// Whether there is memory at an address.
+pub(crate) fn is_readable(addr: usize) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: room for one byte.
+    unsafe { copy_memory(addr, &raw mut byte as usize, 1) == 1 }
+}
+
 /// The carrier's thread id, which is the process's id.
 pub(crate) fn process() -> i32 {
     // SAFETY: no arguments, no effect.

@@ -414,10 +414,15 @@ impl Runtime {
         let me = state.me();
         me.ended = true;
         let (ix, detached) = (me.ix, me.detached);
-        state.live -= 1;
         self.log(Op::End, Flags::NONE, pc, 0, 0);
         let state = &mut self.state;
         state.log.thread_ended(ix);
+        if state.live == 1 {
+            // The last one out ends the program, as glibc does.
+            // SAFETY: `exit` may be called from any thread.
+            unsafe { exit(0) };
+        }
+        state.live -= 1;
         state.ready.set(ix, false);
         if detached {
             state.to_reap.push(ix);
@@ -430,12 +435,6 @@ impl Runtime {
             }
         }
         crate::access::several_threads(state.live > 1);
-        if state.live == 0 {
-            // The last one out ends the program, as glibc does. It is a thread again for that.
-            state.live = 1;
-            // SAFETY: `exit` may be called from any thread.
-            unsafe { exit(0) };
-        }
         self.go_elsewhere();
     }
 }

@@ -7,6 +7,7 @@ use crate::{
     end,
     fiber::Backend,
     gate::Gate,
+    modules::Owner,
     state::{Runtime, pointer_of},
     thread::{Pending, Thread},
 };
@@ -41,8 +42,10 @@ impl Turn {
 
 impl Runtime {
     /// The running thread is about to do something that is always possible; returns when it is its turn.
+    ///
+    /// A thread that is to be cancelled at any moment leaves here, unwinding.
     #[inline]
-    pub(crate) fn turn(&mut self, op: Op, addr: usize, pc: u64) {
+    pub(crate) extern "C-unwind" fn turn(&mut self, op: Op, addr: usize, pc: u64) {
         let state = &mut self.state;
         if state.is_quiet(pc) {
             state.muted = true;
@@ -55,6 +58,11 @@ impl Runtime {
         me.pending.gate = Gate::Open;
         me.pending.cancellable = false;
         self.take_turn();
+        let me = self.state.me();
+        if me.cancel.asynchronous && me.cancel.is_due() {
+            self.log(op, Flags::CANCELLED, pc, addr, 0);
+            crate::hooks::cancel::exit_cancelled();
+        }
     }
 
     /// The running thread is about to do something that may have to wait.
@@ -200,8 +208,16 @@ const fn changes_nothing(op: Op, flags: Flags) -> bool {
 impl crate::state::State {
     /// Whether an operation from this place is a library's own business: no choice is offered there.
     #[inline]
-    pub(crate) fn is_quiet(&self, pc: u64) -> bool {
-        self.undivided > 0 || self.modules.is_quiet(pc)
+    pub(crate) fn is_quiet(&mut self, pc: u64) -> bool {
+        self.undivided > 0 || (!self.modules.is_program(pc) && self.is_innards(pc))
+    }
+
+    fn is_innards(&mut self, pc: u64) -> bool {
+        if matches!(self.modules.owner(pc), Owner::Unknown) {
+            // The C library loads the unwinder by itself when it first needs it.
+            self.modules.refresh(&self.log);
+        }
+        matches!(self.modules.owner(pc), Owner::Innards)
     }
 
     /// In which way the thread can go on.

@@ -155,8 +155,8 @@ pub struct Thread {
     pub blocked: u32,
     /// What it is about to do: an operation's number.
     pub op: u32,
-    /// 1 if nobody will ever join it.
-    pub detached: u32,
+    /// 1 if it was joined or detached.
+    pub let_go: u32,
     /// From where.
     pub pc: u64,
     /// On what.

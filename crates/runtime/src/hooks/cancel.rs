@@ -1,6 +1,6 @@
 //! Cancellation. A request takes effect at the thread's next cancellation point, where it leaves by the
-//! real `pthread_exit`, which runs the cleanup handlers. Asynchronous cancellation takes effect there too,
-//! or when the thread asks for it.
+//! real `pthread_exit`, which runs the cleanup handlers. Asynchronous cancellation takes effect at the
+//! next visible operation of any kind.
 
 use crate::{real::real, state::Runtime};
 use core::ffi::c_void;
@@ -20,7 +20,7 @@ const PTHREAD_CANCEL_ASYNCHRONOUS: i32 = 1;
 const CANCELED: *mut c_void = usize::MAX as *mut c_void;
 
 /// The running thread leaves, unwinding its stack.
-pub(super) extern "C-unwind" fn exit_cancelled() -> ! {
+pub(crate) extern "C-unwind" fn exit_cancelled() -> ! {
     if let Some(runtime) = Runtime::enter() {
         let me = runtime.state.me();
         me.result = CANCELED;

@@ -67,7 +67,7 @@ macro_rules! hooks {
 
 mod barrier;
 mod c11;
-mod cancel;
+pub(crate) mod cancel;
 pub(crate) mod cond;
 mod exit;
 mod futex;

@@ -27,12 +27,12 @@ impl RwLock {
         self.writer
     }
 
-    /// Free for readers; a lock that prefers writers makes new readers wait behind a waiting writer.
+    /// Free for readers; a lock that prefers writers makes readers wait behind a waiting writer, also those
+    /// who have it already.
     pub(crate) fn lets_read(&self, state: &State, reader: ThreadIx) -> bool {
         let free = self.writer == 0 || self.destroyed != 0;
         let here: *const Self = self;
         free && (self.kind != PREFER_WRITERS
-            || state.threads[reader.index()].read_held.contains(&(here as usize))
             || !state
                 .waiters(|gate| matches!(gate, Gate::Write(other) if core::ptr::eq(*other, here)))
                 .any(|w| w != reader))

@@ -2,7 +2,7 @@
 
 use super::{cancel::exit_cancelled, mutex::deadline};
 use crate::{gate::Gate, log::c_bytes, state::Runtime, sys, thread::Pending, turn::Turn};
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 use core::{cell::UnsafeCell, ffi::c_char};
 use unsnarl_model::{Flags, Misuse, Op};
 
@@ -121,7 +121,9 @@ hooks! {
             }
             None if flags & libc::O_CREAT != 0 => {
                 // A fresh one of our own: one left in the system by another run would make this run differ.
-                let place: *mut Semaphore = Box::leak(Box::new([count, 0, 0, 0, 0, 0, 0, 0])).as_mut_ptr();
+                // On the program's heap, because it is the program's.
+                let place: *mut Semaphore = libc::calloc(1, size_of::<libc::sem_t>()).cast();
+                *place = count;
                 runtime.turn(Op::SemInit, place as usize, pc);
                 named().push(Named { name: c_bytes(name).to_vec(), place, opened: 1, linked: true });
                 runtime.log(Op::SemInit, Flags::NONE, pc, place as usize, count.into());

@@ -81,6 +81,7 @@ pub(super) fn join(
         }
     }
     runtime.state.thread(target).joined = true;
+    runtime.state.log.thread_let_go(target);
     let result = runtime.state.thread(target).result;
     runtime.log(Op::Join, Flags::NONE, pc, 0, target.0.into());
     if target != ThreadIx::MAIN {
@@ -102,7 +103,7 @@ pub(super) fn detach(runtime: &mut Runtime, handle: usize, pc: u64) -> i32 {
         return libc::EINVAL;
     }
     state.thread(target).detached = true;
-    state.log.thread_detached(target);
+    state.log.thread_let_go(target);
     let ended = state.thread(target).ended;
     runtime.log(Op::Detach, Flags::NONE, pc, 0, target.0.into());
     if ended && target != ThreadIx::MAIN {

@@ -154,8 +154,8 @@ mod wide {
             // SAFETY: every processor with FS-base instructions has this one; the place is the program's own
             // atomic variable. The compiler keeps rbx for itself, so it is put back.
             unsafe {
-                asm!("xchg {new}, rbx", "lock cmpxchg16b [{place}]", "mov rbx, {new}",
-                    place = in(reg) self.0.get(), new = inout(reg) new as u64 => _, in("rcx") (new >> 64) as u64,
+                asm!("xchg rsi, rbx", "lock cmpxchg16b [rdi]", "mov rbx, rsi",
+                    in("rdi") self.0.get(), inout("rsi") new as u64 => _, in("rcx") (new >> 64) as u64,
                     inout("rax") low, inout("rdx") high, options(nostack));
             }
             let found = u128::from(high) << 64 | u128::from(low);

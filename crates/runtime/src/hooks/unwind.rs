@@ -4,8 +4,8 @@
 use crate::{real::Real, state::Runtime};
 use core::{arch::naked_asm, ffi::c_void, sync::atomic::Ordering};
 
-/// How Rust's exceptions are marked: "MOZ\0RUST".
-const RUST: u64 = 0x4d4f_5a00_5255_5354;
+/// How Rust's exceptions are marked; older toolchains wrote the bytes the other way round.
+const RUST: [u64; 2] = [u64::from_le_bytes(*b"MOZ\0RUST"), u64::from_be_bytes(*b"MOZ\0RUST")];
 
 /// `_Unwind_RaiseException(exception)`: looks, then goes on as if nothing had been in between.
 #[unsafe(naked)]
@@ -40,7 +40,7 @@ unsafe extern "C" fn look(exception: *const u64, saved: *const u64) -> *mut c_vo
     // SAFETY: an exception begins with its class; the words were just pushed.
     unsafe {
         if let Some(runtime) = Runtime::enter()
-            && *exception == RUST
+            && RUST.contains(&*exception)
         {
             let state = &mut runtime.state;
             let header = state.log.header();

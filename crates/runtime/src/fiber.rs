@@ -127,16 +127,18 @@ unsafe extern "C" fn switch(from: *mut Fiber, to: *const Fiber) {
         "push 0", // room for the control words
         "stmxcsr [rsp]",
         "fnstcw [rsp + 4]",
-        "mov rdx, [rsp]",
+        // Read as they were written: one load over both would wait for the stores.
+        "mov edx, [rsp]",
+        "movzx ecx, word ptr [rsp + 4]",
         "mov [rdi], rsp",
         "mov rsp, [rsi]",
         "mov rax, [rsi + 8]",
         "wrfsbase rax",
         // Loading floating-point control is slow and hardly ever needed.
-        "cmp rdx, [rsp]",
-        "je 2f",
-        "ldmxcsr [rsp]",
-        "fldcw [rsp + 4]",
+        "cmp edx, [rsp]",
+        "jne 3f",
+        "cmp cx, [rsp + 4]",
+        "jne 3f",
         "2:",
         "add rsp, 8",
         "pop r15",
@@ -146,6 +148,10 @@ unsafe extern "C" fn switch(from: *mut Fiber, to: *const Fiber) {
         "pop rbx",
         "pop rbp",
         "ret",
+        "3:",
+        "ldmxcsr [rsp]",
+        "fldcw [rsp + 4]",
+        "jmp 2b",
     )
 }
 

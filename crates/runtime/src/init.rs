@@ -85,8 +85,10 @@ unsafe fn begin(header: *mut Header) {
     main.handle = sys::thread_pointer();
     // SAFETY: the loader's word about where main's stack begins.
     main.stack_top = unsafe { __libc_stack_end };
+    let running = &raw mut *main;
     let mut state = State {
         current: ThreadIx::MAIN,
+        running,
         threads: Vec::from([main]),
         live: 1,
         ready: ThreadSet::new(),

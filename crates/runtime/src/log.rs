@@ -6,11 +6,16 @@ use core::{ffi::c_char, sync::atomic::Ordering};
 use unsnarl_model::ThreadIx;
 use unsnarl_wire::{Header, Module, PlanThread, RawAction, RawEvent, RawSegment, Stack, Thread, Warning};
 
+/// Events before the kernel is asked for more memory than the one page that they fill.
+const FIRST_ROOM: u64 = 128;
+
 /// Our side of the wire.
 pub(crate) struct Log {
     header: *mut Header,
     events: *mut RawEvent,
     count: u64,
+    /// Events for which memory is at hand.
+    room: u64,
     capacity: u64,
     /// For each thread of this run its entry in the plan.
     in_plan: Vec<Option<u16>>,
@@ -35,7 +40,16 @@ impl Log {
         if let Some(main) = in_run.first_mut() {
             *main = Some(ThreadIx::MAIN);
         }
-        Self { header, events, count: 0, capacity, in_plan: alloc::vec![Some(0)], in_run, tid_offset }
+        Self {
+            header,
+            events,
+            count: 0,
+            room: FIRST_ROOM.min(capacity),
+            capacity,
+            in_plan: alloc::vec![Some(0)],
+            in_run,
+            tid_offset,
+        }
     }
 
     pub(crate) fn header(&self) -> &mut Header {
@@ -57,7 +71,7 @@ impl Log {
     /// Appends an event; its number, or none if there is no room.
     #[inline]
     pub(crate) fn append(&mut self, event: RawEvent) -> Option<u64> {
-        if self.count >= self.capacity {
+        if self.count >= self.room && !self.make_room() {
             return None;
         }
         // SAFETY: below the capacity, for which the controller made room.
@@ -66,6 +80,22 @@ impl Log {
         // The count follows the event: whenever the process dies, what is counted is there.
         self.header().events.store(self.count, Ordering::Release);
         Some(self.count - 1)
+    }
+
+    /// Has the kernel provide memory for more events at once, which costs a fraction of a page fault for each
+    /// page; false if the log is full.
+    #[cold]
+    fn make_room(&mut self) -> bool {
+        const MOST: u64 = 1 << 17;
+        let more = self.count.clamp(FIRST_ROOM, MOST).min(self.capacity - self.count);
+        // SAFETY: within the log. A kernel that does not know the request leaves it to page faults.
+        unsafe {
+            let from = self.events.add(self.count as usize) as usize & !4095;
+            let to = self.events.add((self.count + more) as usize) as usize;
+            sys::call(libc::SYS_madvise, [from, to - from, libc::MADV_POPULATE_WRITE as usize, 0, 0, 0]);
+        }
+        self.room = self.count + more;
+        more > 0
     }
 
     pub(crate) fn segments(&self) -> impl Iterator<Item = RawSegment> + '_ {

@@ -25,6 +25,8 @@ pub(crate) struct Runtime {
 
 pub(crate) struct State {
     pub(crate) current: ThreadIx,
+    /// The running thread's record: what nearly every operation needs.
+    pub(crate) running: *mut Thread,
     /// By [`ThreadIx`]; boxed because fibers know their own record's place.
     #[allow(clippy::vec_box, reason = "threads hold on to their records")]
     pub(crate) threads: Vec<Box<Thread>>,
@@ -117,8 +119,8 @@ impl State {
     /// The running thread.
     #[inline]
     pub(crate) fn me(&mut self) -> &mut Thread {
-        let current = self.current;
-        self.thread(current)
+        // SAFETY: records stay where they are; set at every switch.
+        unsafe { &mut *self.running }
     }
 
     /// The thread with this handle, unless it is gone for good.
@@ -195,6 +197,13 @@ impl World for State {
     fn gives_way(&self, thread: ThreadIx) -> bool {
         let thread = &self.threads[thread.index()];
         thread.pending.op.gives_way() || thread.spins()
+    }
+
+    #[inline]
+    fn current_goes_on(&self) -> bool {
+        // SAFETY: as in `me`.
+        let me = unsafe { &*self.running };
+        self.ready.contains(self.current) && !me.pending.op.gives_way() && !me.spins()
     }
 
     fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {

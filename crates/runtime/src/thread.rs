@@ -131,7 +131,9 @@ impl Thread {
     /// Counts how often the thread did the very same thing in vain.
     #[inline]
     pub(crate) fn note_idle(&mut self, idle: bool, what: (u64, u64, u64)) {
-        if idle && self.last_idle == what {
+        if !idle {
+            self.repeats = 0;
+        } else if self.last_idle == what {
             self.repeats += 1;
         } else {
             self.last_idle = what;

@@ -130,11 +130,12 @@ impl Runtime {
     #[inline]
     fn switch(&mut self, from: ThreadIx, to: ThreadIx) {
         let state = &mut self.state;
-        let preempts = state.ready.contains(from) && !state.thread(from).pending.op.gives_way();
+        let preempts = state.ready.contains(from) && !state.me().pending.op.gives_way();
         state.switch_flags = if preempts { Flags::PREEMPTS } else { Flags::NONE };
         state.current = to;
-        let from: *mut Thread = state.thread(from);
-        let to: *const Thread = state.thread(to);
+        let from: *mut Thread = state.running;
+        let to: *mut Thread = state.thread(to);
+        state.running = to;
         // SAFETY: records stay where they are; no reference into the state is kept across the switch
         // but `self`, which is the one runtime there is and reached anew by every hook.
         unsafe {

@@ -5,7 +5,7 @@
 //! in the order of creation goes on. Whoever runs very long without doing any of that is made to
 //! give way once, since polling loops over several operations look like progress.
 
-use crate::World;
+use crate::{ThreadSet, World};
 use unsnarl_model::ThreadIx;
 
 /// So many points in a row, and a thread must let the others go first.
@@ -19,38 +19,49 @@ pub(crate) struct Fair {
 impl Fair {
     #[inline]
     pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
-        let current = world.current();
-        if self.in_a_row < PATIENCE && world.ready().contains(current) && !world.gives_way(current) {
+        if self.in_a_row < PATIENCE && world.current_goes_on() {
             self.in_a_row += 1;
-            return current;
+            return world.current();
         }
         self.in_a_row = 0;
         next_in_turn(world)
     }
 }
 
-/// Who goes on when the current thread cannot or should not: first those with work to do, then
-/// those who give way and those whose time must pass for them to go on.
+/// Who goes on when the current thread cannot or should not: first those with work to do; then, in turn,
+/// those who give way and those for whom time must pass, so that a spinning thread and a sleeping one both
+/// get on.
 fn next_in_turn(world: &impl World) -> ThreadIx {
     let current = world.current();
-    let others = || world.ready().iter_after(current).filter(|&t| t != current);
-    others()
-        .find(|&t| !world.gives_way(t))
-        .or_else(|| {
-            let late = world.late().iter_after(current).filter(|&t| t != current);
-            // In turn, so that a spinning thread and a sleeping one both go on.
-            match (others().next(), late.min_by_key(|&t| turn(current, t))) {
-                (Some(a), Some(b)) => Some(if turn(current, a) < turn(current, b) { a } else { b }),
-                (Some(a), None) => Some(a),
-                (None, Some(_)) if !world.ready().contains(current) => world.first_late(),
-                (None, late) => late,
+    let (ready, late) = (world.ready(), world.late());
+    let next = |set: &ThreadSet| set.next_after(current).filter(|&t| t != current);
+    let first = next(ready);
+    let mut candidate = first;
+    while let Some(thread) = candidate {
+        if !world.gives_way(thread) {
+            return thread;
+        }
+        candidate = ready.next_after(thread).filter(|&t| t != current && Some(t) != first);
+    }
+    if late.is_empty() {
+        return first.unwrap_or(current);
+    }
+    match (first, next(late)) {
+        (Some(a), Some(b)) => {
+            if turn(current, a) < turn(current, b) {
+                a
+            } else {
+                b
             }
-        })
-        .unwrap_or(current)
+        }
+        (Some(thread), None) => thread,
+        (None, Some(thread)) if ready.contains(current) => thread,
+        (None, _) => world.first_late().unwrap_or(current),
+    }
 }
 
 /// How far behind `current` a thread's turn is.
-fn turn(current: ThreadIx, thread: ThreadIx) -> u16 {
+const fn turn(current: ThreadIx, thread: ThreadIx) -> u16 {
     thread.0.wrapping_sub(current.0).wrapping_sub(1)
 }
 

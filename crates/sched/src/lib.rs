@@ -34,6 +34,11 @@ pub trait World {
     fn first_late(&self) -> Option<ThreadIx>;
     /// Whether the thread lets others go first: it is about to yield or sleep, or it spins.
     fn gives_way(&self, thread: ThreadIx) -> bool;
+    /// Whether who ran last can go on and does not give way.
+    #[inline]
+    fn current_goes_on(&self) -> bool {
+        self.ready().contains(self.current()) && !self.gives_way(self.current())
+    }
     /// Whether the thread's next operation is this one; sites are of the plan's modules.
     fn about_to(&self, thread: ThreadIx, action: &Action) -> bool;
     /// The thread that goes by this name in the plan, once it was created.

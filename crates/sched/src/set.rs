@@ -96,10 +96,19 @@ impl ThreadSet {
             .map(|ix| ThreadIx(ix as u16))
     }
 
-    /// The members, in the order of creation but beginning behind `thread` and ending with it.
-    pub fn iter_after(&self, thread: ThreadIx) -> impl Iterator<Item = ThreadIx> + '_ {
-        let behind = self.iter().filter(move |&t| t > thread);
-        behind.chain(self.iter().filter(move |&t| t <= thread))
+    /// The member whose turn is next after `thread`, in the order of creation, from the first again after the
+    /// last; `thread` itself only if there is nobody else.
+    #[must_use]
+    #[inline]
+    pub fn next_after(&self, thread: ThreadIx) -> Option<ThreadIx> {
+        let at = thread.index() / 64;
+        let behind = !(u64::MAX >> (63 - thread.index() % 64));
+        let first_in = |at: usize, word: u64| ThreadIx((at * 64) as u16 + word.trailing_zeros() as u16);
+        if let Some(word) = self.words.get(at).map(|word| word & behind).filter(|&word| word != 0) {
+            return Some(first_in(at, word));
+        }
+        let later = (at + 1..self.used).chain(0..self.used.min(at + 1));
+        later.map(|at| (at, self.words[at])).find(|(_, word)| *word != 0).map(|(at, word)| first_in(at, word))
     }
 }
 
@@ -137,7 +146,11 @@ mod tests {
             (0..4).map(|n| set.nth(n)).collect::<Vec<_>>(),
             [Some(ThreadIx(3)), Some(ThreadIx(64)), Some(ThreadIx(200)), None]
         );
-        assert_eq!(set.iter_after(ThreadIx(64)).map(|t| t.0).collect::<Vec<_>>(), [200, 3, 64]);
+        assert_eq!(
+            [3, 64, 150, 200].map(|t| set.next_after(ThreadIx(t))),
+            [64, 200, 200, 3].map(|t| Some(ThreadIx(t)))
+        );
+        assert_eq!(ThreadSet::new().next_after(ThreadIx(5)), None);
         set.set(ThreadIx(64), false);
         assert!(!set.contains(ThreadIx(64)) && set.len() == 2);
     }

@@ -145,7 +145,8 @@ impl Bench {
     fn controlled(&self, program: &Path, args: &[&str], points: &str) -> Result<f64> {
         self.take_figure(&program.display().to_string(), || {
             let mut command = Command::new(&self.unsnarl);
-            command.args(["bench-run", "--runs", "1", "--points", points, "--"]);
+            // The last of a few runs leaves the figure: by then the log's memory is there, as in a search.
+            command.args(["bench-run", "--runs", "3", "--points", points, "--"]);
             self.json(command.arg(program).arg(self.figure()).args(args)).map(drop)
         })
     }

@@ -23,7 +23,7 @@ struct Finding {
 impl Doctor {
     pub(crate) fn run(self) -> Result<Verdict> {
         let mut findings = vec![kernel(), processor(), runtime(), controlled_run(), compiler()];
-        findings.extend(self.program.as_ref().map(|program| look_at(program)).into_iter().flatten());
+        findings.extend(self.program.as_ref().map(look_at).into_iter().flatten());
         let mut usable = true;
         for Finding { what, well, told } in findings {
             println!("{} {what:<11} {told}", if well { "ok      " } else { "PROBLEM " });

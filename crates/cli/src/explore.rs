@@ -94,7 +94,7 @@ impl Explore {
             }
             search.runs += 1;
             progress.set_position(search.runs);
-            if search.runs % 16 == 0 {
+            if search.runs.is_multiple_of(16) {
                 progress.set_message(format!("{} distinct schedules", search.schedules.len()));
             }
             if search.found.is_some() {

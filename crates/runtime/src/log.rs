@@ -52,6 +52,7 @@ impl Log {
         }
     }
 
+    #[allow(clippy::mut_from_ref, reason = "memory outside of ours, and one carrier")]
     pub(crate) fn header(&self) -> &mut Header {
         // SAFETY: the mapping is never undone, and only the carrier writes.
         unsafe { &mut *self.header }
@@ -127,6 +128,7 @@ impl Log {
     }
 
     /// A thread's row in the shared table.
+    #[allow(clippy::mut_from_ref, reason = "as above")]
     pub(crate) fn thread(&self, thread: ThreadIx) -> &mut Thread {
         // SAFETY: there are rows for all thread numbers.
         unsafe { &mut *self.entry(self.header().regions.threads, thread.index()) }

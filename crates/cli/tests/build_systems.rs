@@ -102,7 +102,7 @@ fn is_controlled(directory: &Path, program: &str, source: &str) {
     assert!(names(&directory.join(program), "libunsnarl_rt.so"), "{program} is not linked with the runtime");
     assert!(!names(&directory.join(program), "libtsan"), "{program} is linked with TSan's runtime");
     succeeds(directory, UNSNARL, &["record", "-o", "good.snarl", "--", program]);
-    let shown = succeeds(directory, UNSNARL, &["show", "good.snarl"]);
+    let shown = succeeds(directory, UNSNARL, &["show", "--all", "good.snarl"]);
     assert!(shown.contains("write") && shown.contains(source), "{shown}");
     let explored = run(
         directory,
@@ -183,7 +183,9 @@ struct Counter(std::cell::UnsafeCell<i32>);
 unsafe impl Sync for Counter {}
 static HITS: Counter = Counter(std::cell::UnsafeCell::new(0));
 static VISITS: AtomicI32 = AtomicI32::new(0);
+static START: std::sync::Barrier = std::sync::Barrier::new(2);
 fn visit() {
+    START.wait();
     VISITS.fetch_add(1, Ordering::SeqCst);
     unsafe { *HITS.0.get() += 1 }
 }

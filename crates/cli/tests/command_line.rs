@@ -1,0 +1,325 @@
+//! The command line as a user meets it: exit statuses, messages, files.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+
+/// A lost update behind an assertion.
+const LOST_UPDATE: &str = r#"
+#include <assert.h>
+#include <pthread.h>
+static int hits;
+static void *visit(void *a) { int h = hits; hits = h + 1; return a; }
+int main(void) {
+  pthread_t t[2];
+  for (int i = 0; i < 2; i++) pthread_create(&t[i], 0, visit, 0);
+  for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+  assert(hits == 2);
+}
+"#;
+
+/// A directory of its own, in which a test compiles and runs.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("command-line").join(name);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(UNSNARL)
+            .args(args)
+            .current_dir(&self.0)
+            .stdin(Stdio::null())
+            .output()
+            .expect("unsnarl runs")
+    }
+
+    /// Runs unsnarl and demands an exit status; what it printed.
+    fn exits(&self, status: i32, args: &[&str]) -> (String, String) {
+        let output = self.run(args);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(status), "unsnarl {args:?}\n{stdout}\n{stderr}");
+        (stdout, stderr)
+    }
+
+    fn json(&self, status: i32, args: &[&str]) -> serde_json::Value {
+        let (stdout, stderr) = self.exits(status, args);
+        serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("unsnarl {args:?}: {e}\n{stdout}\n{stderr}"))
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        fs::write(self.0.join(name), text).expect("a file");
+    }
+
+    fn compile(&self, name: &str, source: &str, compiler: &[&str], flags: &[&str]) {
+        self.write(&format!("{name}.c"), source);
+        let mut command = Command::new(compiler[0]);
+        command.args(&compiler[1..]).args(["-O1", "-g", "-pthread", "-o", name]).arg(format!("{name}.c"));
+        let output = command.args(flags).current_dir(&self.0).output().expect("a compiler");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+
+    fn gcc(&self, name: &str, source: &str) {
+        self.compile(name, source, &["gcc"], &[]);
+    }
+
+    fn cc(&self, name: &str, source: &str) {
+        self.compile(name, source, &[UNSNARL, "cc"], &[]);
+    }
+}
+
+#[test]
+fn a_failure_is_found_saved_and_replayed_by_its_trace_and_by_its_seed() {
+    let place = Place::new("found");
+    place.cc("counter", LOST_UPDATE);
+    let found = place.json(100, &["explore", "--json", "--", "./counter"]);
+    assert_eq!(found["outcome"]["kind"], "assertion");
+    assert_eq!(found["outcome"]["site"], "counter.c:10");
+    let again = place.json(100, &["explore", "--json", "--", "./counter"]);
+    assert_eq!(
+        (&found["runs"], &found["seed"], &found["stats"]),
+        (&again["runs"], &again["seed"], &again["stats"])
+    );
+
+    let seed = found["seed"].to_string();
+    let recorded = place.json(100, &["record", "--seed", &seed, "--json", "--", "./counter"]);
+    assert_eq!(recorded["stats"], found["stats"]);
+    let replayed = place.json(100, &["replay", "--json"]);
+    assert_eq!((&replayed["reproduced"], &replayed["identical"]), (&true.into(), &true.into()));
+    let relaxed = place.json(100, &["replay", "--relaxed", "--json"]);
+    assert_eq!(relaxed["reproduced"], true);
+    let (shown, _) = place.exits(0, &["show"]);
+    assert!(shown.contains("counter.c:5") && shown.contains("preempts") && shown.contains("hits"), "{shown}");
+}
+
+#[test]
+fn targets_that_cannot_be_controlled_are_refused_with_the_reason() {
+    let place = Place::new("refused");
+    let refused = |args: &[&str], why: &str| {
+        let (_, stderr) = place.exits(96, args);
+        assert!(stderr.contains(why) && stderr.lines().count() == 1, "wanted `{why}`: {stderr}");
+    };
+    refused(&["explore", "--", "./nowhere"], "no program ./nowhere");
+    place.write("script", "#!/bin/sh\ntrue\n");
+    place.write("text", "not a program");
+    for file in ["script", "text"] {
+        let permissions = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(place.0.join(file), permissions).expect("permissions");
+    }
+    refused(&["record", "--", "./script"], "it is a script");
+    refused(&["record", "--", "./text"], "not an ELF executable");
+    place.compile("static", "int main(void) { return 0; }", &["gcc"], &["-static"]);
+    refused(&["record", "--", "./static"], "statically linked");
+    place.exits(2, &["explore", "--no-such-option"]);
+    place.exits(2, &["explore", "--strategy", "divination", "--", "/bin/true"]);
+}
+
+#[test]
+fn damaged_and_foreign_traces_are_told_apart() {
+    let place = Place::new("damaged");
+    place.gcc("fine", "int main(void) { return 0; }");
+    place.exits(0, &["record", "-o", "t.snarl", "--", "./fine"]);
+    let whole = fs::read(place.0.join("t.snarl")).expect("a trace");
+    let refused = |bytes: &[u8], why: &str| {
+        place.write("damaged.snarl", bytes);
+        for command in ["replay", "show", "export"] {
+            let (_, stderr) = place.exits(96, &[command, "damaged.snarl"]);
+            assert!(stderr.contains(why), "wanted `{why}`: {stderr}");
+        }
+    };
+    refused(b"junk", "not a");
+    refused(&whole[..whole.len() / 2], "cut short");
+    let mut flipped = whole.clone();
+    let middle = flipped.len() / 2;
+    flipped[middle] ^= 0x40;
+    refused(&flipped, "damaged in its");
+    let mut newer = whole;
+    newer[8] = 99;
+    refused(&newer, "newer");
+    let (_, stderr) = place.exits(96, &["show", "nowhere.snarl"]);
+    assert!(stderr.contains("nowhere.snarl"), "{stderr}");
+}
+
+#[test]
+fn a_rebuilt_program_is_not_replayed() {
+    let place = Place::new("rebuilt");
+    place.gcc("prog", "int main(void) { return 0; }");
+    place.exits(0, &["record", "--", "./prog"]);
+    place.gcc("prog", "int main(void) { return 1 - 1 + 0 * sizeof(\"other\"); }\nint more;");
+    let (_, stderr) = place.exits(96, &["replay"]);
+    assert!(stderr.contains("not the file that the trace was recorded with"), "{stderr}");
+}
+
+#[test]
+fn a_replay_that_meets_another_world_says_where_it_diverged() {
+    let place = Place::new("diverged");
+    place.write("input", "1");
+    place.gcc(
+        "reader",
+        r#"
+#include <pthread.h>
+#include <stdio.h>
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+int main(void) {
+  int n = fgetc(fopen("input", "r")) - '0';
+  for (int i = 0; i < n; i++) { pthread_mutex_lock(&m); pthread_mutex_unlock(&m); }
+}
+"#,
+    );
+    place.exits(0, &["record", "--", "./reader"]);
+    place.exits(0, &["replay"]);
+    place.write("input", "2");
+    let (_, stderr) = place.exits(103, &["replay"]);
+    assert!(stderr.contains("left its schedule at point 3"), "{stderr}");
+    let told = place.json(103, &["replay", "--json"]);
+    assert_eq!(told["reproduced"], false);
+    assert!(told["divergence"]["point"].is_u64(), "{told}");
+}
+
+#[test]
+fn misuse_is_a_warning_and_on_demand_a_failure() {
+    let place = Place::new("misuse");
+    place.gcc(
+        "unlocker",
+        "#include <pthread.h>\nstatic pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;\nint main(void) { pthread_mutex_unlock(&m); }",
+    );
+    let (_, stderr) = place.exits(0, &["record", "--", "./unlocker"]);
+    assert!(stderr.contains("unlocks a lock that it does not hold"), "{stderr}");
+    let told = place.json(100, &["record", "--fail-on", "misuse", "--json", "--", "./unlocker"]);
+    assert_eq!(told["outcome"]["kind"], "misuse");
+    place.exits(100, &["explore", "--fail-on", "misuse", "--", "./unlocker"]);
+    place.exits(100, &["replay"]);
+}
+
+#[test]
+fn without_debug_information_functions_and_offsets_are_shown() {
+    let place = Place::new("stripped");
+    place.compile("counter", LOST_UPDATE, &[UNSNARL, "cc"], &["-g0"]);
+    place.exits(100, &["explore", "--", "./counter"]);
+    let (shown, _) = place.exits(0, &["show", "--all"]);
+    assert!(shown.contains("visit+0x"), "{shown}");
+    place.exits(100, &["replay"]);
+}
+
+#[test]
+fn spurious_wake_ups_happen_only_when_asked_for() {
+    let place = Place::new("spurious");
+    place.gcc(
+        "trusting",
+        r#"
+#include <assert.h>
+#include <pthread.h>
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t c = PTHREAD_COND_INITIALIZER;
+static int ready;
+static void *wait(void *a) {
+  pthread_mutex_lock(&m);
+  if (!ready) { pthread_cond_wait(&c, &m); assert(ready); }
+  pthread_mutex_unlock(&m);
+  return a;
+}
+int main(void) {
+  pthread_t t;
+  pthread_create(&t, 0, wait, 0);
+  pthread_mutex_lock(&m);
+  ready = 1;
+  pthread_cond_signal(&c);
+  pthread_mutex_unlock(&m);
+  pthread_join(t, 0);
+}
+"#,
+    );
+    place.exits(0, &["explore", "--runs", "200", "--", "./trusting"]);
+    let found = place.json(100, &["explore", "--spurious", "--json", "--", "./trusting"]);
+    assert_eq!(found["outcome"]["kind"], "assertion");
+    assert_eq!(place.json(100, &["replay", "--json"])["identical"], true);
+}
+
+#[test]
+fn standard_input_is_recorded_and_given_again() {
+    let place = Place::new("stdin");
+    place.gcc(
+        "cat",
+        "#include <stdio.h>\nint main(void) { int c; while ((c = getchar()) != EOF) putchar(c); }",
+    );
+    place.write("input", "hello\n");
+    place.exits(0, &["record", "--stdin", "input", "--", "./cat"]);
+    place.write("input", "changed\n");
+    let (stdout, _) = place.exits(0, &["replay"]);
+    assert_eq!(stdout, "hello\n");
+}
+
+#[test]
+fn traces_go_out_and_come_in_as_std_text() {
+    let place = Place::new("std");
+    place.cc("counter", LOST_UPDATE);
+    place.exits(100, &["explore", "-o", "t.snarl", "--", "./counter"]);
+    place.exits(0, &["export", "t.snarl", "-o", "t.std"]);
+    let text = fs::read_to_string(place.0.join("t.std")).expect("an export");
+    assert!(
+        text.contains("|fork(") && text.contains("|r(") && text.contains("|w(") && text.contains("|join("),
+        "{text}"
+    );
+    place.exits(0, &["import", "t.std", "-o", "back.snarl"]);
+    let (again, _) = place.exits(0, &["export", "back.snarl"]);
+    assert_eq!(again, text);
+    place.exits(0, &["show", "back.snarl"]);
+    let (_, stderr) = place.exits(96, &["replay", "back.snarl"]);
+    assert!(stderr.contains("imported"), "{stderr}");
+    place.write("bad.std", "T1|acq(l)|1\nT1 rel l\n");
+    let (_, stderr) = place.exits(96, &["import", "bad.std"]);
+    assert!(stderr.contains("line 2"), "{stderr}");
+}
+
+#[test]
+fn an_interrupted_search_says_what_it_has_and_leaves_nothing_behind() {
+    let place = Place::new("interrupted");
+    place.gcc("fine", "int main(void) { return 0; }");
+    let child = Command::new(UNSNARL)
+        .args(["explore", "--runs", "1000000000", "--", "./fine"])
+        .current_dir(&place.0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("unsnarl runs");
+    // Once it has started a target, it listens to signals.
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    while fs::read_to_string(&children).expect("a running search").trim().is_empty() {
+        std::thread::yield_now();
+    }
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    assert!(kill.success());
+    let output = child.wait_with_output().expect("unsnarl ends");
+    assert_eq!(output.status.code(), Some(130));
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert!(told.contains("no failure in") && told.contains("interrupted"), "{told}");
+}
+
+#[test]
+fn a_run_that_takes_too_long_is_stopped_where_it_is() {
+    let place = Place::new("timeout");
+    place.gcc("spin", "static volatile int stop;\nint main(void) {\n  while (!stop) {}\n}");
+    let told = place.json(100, &["record", "--timeout", "300ms", "--json", "--", "./spin"]);
+    assert_eq!(told["outcome"]["kind"], "timeout");
+    assert_eq!(told["outcome"]["site"], "spin.c:3");
+}
+
+#[test]
+fn the_doctor_says_what_a_program_supports() {
+    let place = Place::new("doctor");
+    place.cc("counter", LOST_UPDATE);
+    let (told, _) = place.exits(0, &["doctor", "./counter"]);
+    assert!(told.contains("instrumented") && told.contains("ran under control"), "{told}");
+    let (told, _) = place.exits(96, &["doctor", "./nowhere"]);
+    assert!(told.contains("PROBLEM"), "{told}");
+}

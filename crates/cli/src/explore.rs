@@ -20,13 +20,16 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Plan, Policy, Trace};
-use unsnarl_search::{Random, Strategy};
+use unsnarl_search::{Pct, Portfolio, Seen, Strategy, Walk};
 
 /// Search for a failing schedule and save its trace
 #[derive(clap::Args)]
 pub(crate) struct Explore {
     /// How to search
-    #[arg(long, default_value = "random", value_name = "NAME")]
+    ///
+    /// random: anyone at each point, with the same chance; pct[:D]: random priorities with D - 1 drops;
+    /// pos: partial order sampling; portfolio: all of them in turn
+    #[arg(long, default_value = "portfolio", value_name = "NAME")]
     strategy: String,
     /// Give up after this many runs
     #[arg(long, value_name = "N", default_value_t = 1000)]
@@ -62,14 +65,23 @@ impl Explore {
         let settings = Settings { interrupt: Some(interrupt), ..Settings::default() };
         let mut executor = Executor::new(program, settings)?;
         let search = self.search(&mut *strategy, &mut executor)?;
-        self.tell(&search, strategy.name())
+        self.tell(&search, &strategy.name())
     }
 
     fn strategy(&self) -> Result<Box<dyn Strategy>> {
-        match self.strategy.as_str() {
-            "random" => Ok(Box::new(Random::new(self.run.plan(Policy::Random, self.seed)))),
-            other => Err(WrongUsage(format!("no strategy `{other}`: there is random")).into()),
-        }
+        let plan = self.run.plan(Policy::Random, self.seed);
+        let (name, figure) = self.strategy.split_once(':').unwrap_or((&self.strategy, ""));
+        let wrong = || {
+            WrongUsage(format!("no strategy `{}`: there are random, pct[:D], pos, portfolio", self.strategy))
+        };
+        Ok(match (name, figure) {
+            ("random", "") => Box::new(Walk::new(plan, Policy::Random)),
+            ("pos", "") => Box::new(Walk::new(plan, Policy::Pos)),
+            ("pct", "") => Box::new(Pct::new(plan, 3)),
+            ("pct", depth) => Box::new(Pct::new(plan, depth.parse().map_err(|_| wrong())?)),
+            ("portfolio", "") => Box::new(Portfolio::new(&plan)),
+            _ => return Err(wrong().into()),
+        })
     }
 
     fn search(&self, strategy: &mut dyn Strategy, executor: &mut Executor) -> Result<Search> {
@@ -85,7 +97,10 @@ impl Explore {
         while search.runs < self.runs && self.time.is_none_or(|most| begin.elapsed() < most) {
             let Some(plan) = strategy.next() else { break };
             match self.attempt(executor, &plan, &mut search.schedules) {
-                Ok(found) => search.found = found,
+                Ok((found, seen)) => {
+                    search.found = found;
+                    strategy.learn(&seen);
+                }
                 Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
                     search.interrupted = true;
                     break;
@@ -106,21 +121,22 @@ impl Explore {
         Ok(search)
     }
 
-    /// One run; its trace if it failed.
+    /// One run: its trace if it failed, and what there is to learn from it.
     fn attempt(
         &self,
         executor: &mut Executor,
         plan: &Plan,
         schedules: &mut HashSet<u64>,
-    ) -> Result<Option<Trace>> {
+    ) -> Result<(Option<Trace>, Seen)> {
         let run = executor.run(plan)?;
         schedules.insert(run.schedule_hash());
+        let seen = Seen { points: run.events() };
         if run.is_clean() {
-            return Ok(None);
+            return Ok((None, seen));
         }
         let mut trace = run.trace();
         output::judge(&mut trace, &self.run.fail_on);
-        Ok(trace.outcome.is_failure().then_some(trace))
+        Ok((trace.outcome.is_failure().then_some(trace), seen))
     }
 
     fn tell(&self, search: &Search, strategy: &str) -> Result<Verdict> {
@@ -132,6 +148,7 @@ impl Explore {
             output::json(&json!({
                 "found": search.found.is_some(), "runs": search.runs, "elapsed_s": seconds, "trace": path,
                 "seed": search.found.as_ref().map_or(self.seed, |t| t.plan.seed), "strategy": strategy,
+                "policy": search.found.as_ref().map(|t| t.plan.tail.name()),
                 "distinct_schedules": search.schedules.len(), "interrupted": search.interrupted,
                 "outcome": outcome, "stats": stats,
             }));
@@ -139,15 +156,25 @@ impl Explore {
             output::print(&output::outcome(trace));
             let path = output::quoted(path);
             output::print(&format!(
-                "\nfound    in run {} of {} by the {strategy} strategy, {seconds:.2} s, seed {}\n\
+                "\nfound    in run {} of {} by {}, {seconds:.2} s, seed {}\n\
                  trace    {path} ({})\n\
                  replay   unsnarl replay {path}{}\n\
-                 show     unsnarl show {path}\n",
+                 show     unsnarl show {path}\n\
+                 again    unsnarl record --seed {} --strategy {} -- {}\n",
                 search.runs,
                 self.runs,
+                trace.plan.tail.name(),
                 trace.plan.seed,
                 output::figures(trace),
                 certainty(trace),
+                trace.plan.seed,
+                trace.plan.tail.name(),
+                self.target
+                    .program
+                    .iter()
+                    .map(|arg| output::quoted(arg.as_ref()))
+                    .collect::<Vec<_>>()
+                    .join(" "),
             ));
         } else {
             let (runs, distinct) = (search.runs, search.schedules.len());

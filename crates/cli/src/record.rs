@@ -16,6 +16,9 @@ pub(crate) struct Record {
     /// Schedule at random, by this seed
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
+    /// With --seed: how, as `explore` tells it: random, pct:D:STEPS or pos
+    #[arg(long, value_name = "NAME", default_value = "random", requires = "seed", value_parser = policy)]
+    strategy: Policy,
     #[command(flatten)]
     run: Run,
     #[command(flatten)]
@@ -25,7 +28,7 @@ pub(crate) struct Record {
 impl Record {
     pub(crate) fn run(self) -> Result<Verdict> {
         let program = target::program(&self.target)?;
-        let tail = if self.seed.is_some() { Policy::Random } else { Policy::Fair };
+        let tail = if self.seed.is_some() { self.strategy } else { Policy::Fair };
         let plan = self.run.plan(tail, self.seed.unwrap_or(0));
         let settings = Settings { echo: !self.run.json, ..Settings::default() };
         let mut executor = Executor::new(program, settings)?;
@@ -43,5 +46,19 @@ impl Record {
             eprintln!("replay   unsnarl replay {path}");
         }
         Ok(if trace.outcome.is_failure() { Verdict::Failure } else { Verdict::Fine })
+    }
+}
+
+/// A policy by the name that [`Policy::name`] gives it.
+fn policy(text: &str) -> std::result::Result<Policy, String> {
+    let wrong = || "a strategy is random, pct:D:STEPS or pos".to_owned();
+    match text.split(':').collect::<Vec<_>>()[..] {
+        ["random"] => Ok(Policy::Random),
+        ["pos"] => Ok(Policy::Pos),
+        ["pct", depth, steps] => Ok(Policy::Pct {
+            depth: depth.parse().map_err(|_| wrong())?,
+            steps: steps.parse().map_err(|_| wrong())?,
+        }),
+        _ => Err(wrong()),
     }
 }

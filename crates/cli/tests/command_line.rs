@@ -91,7 +91,9 @@ fn a_failure_is_found_saved_and_replayed_by_its_trace_and_by_its_seed() {
     );
 
     let seed = found["seed"].to_string();
-    let recorded = place.json(100, &["record", "--seed", &seed, "--json", "--", "./counter"]);
+    let policy = found["policy"].as_str().expect("a policy");
+    let recorded =
+        place.json(100, &["record", "--seed", &seed, "--strategy", policy, "--json", "--", "./counter"]);
     assert_eq!(recorded["stats"], found["stats"]);
     let replayed = place.json(100, &["replay", "--json"]);
     assert_eq!((&replayed["reproduced"], &replayed["identical"]), (&true.into(), &true.into()));

@@ -95,16 +95,16 @@ impl Memory {
             epoch: plan.epoch,
             max_events: plan.limits.events,
             max_spins: plan.limits.spins.into(),
-            tail: plan.tail as u8,
             fidelity: plan.prefix.fidelity as u8,
             points: plan.points as u8,
             spurious: plan.spurious.into(),
-            reserved: 0,
             threads: threads.entries.len() as u64,
             modules: plan.prefix.modules.len() as u64,
             segments: plan.prefix.segments.len() as u64,
             actions: plan.prefix.actions.len() as u64,
-        };
+            ..PlanWords::default()
+        }
+        .with_policy(plan.tail);
         let regions = Regions::new(&words, plan.limits.events);
         self.grow(regions.total as usize)?;
         // SAFETY: the mapping is as long as the regions say, and the target does not run yet.

@@ -239,6 +239,12 @@ impl Op {
         matches!(self, Self::LockInit | Self::RwInit | Self::CondInit | Self::SemInit | Self::BarrierInit)
     }
 
+    /// A read that changes nothing: two of them commute.
+    #[must_use]
+    pub const fn only_reads(self) -> bool {
+        matches!(self, Self::Read | Self::AtomicLoad | Self::SemGet)
+    }
+
     /// The thread offers the processor by this operation; a switch away before it is no preemption.
     #[must_use]
     pub const fn gives_way(self) -> bool {

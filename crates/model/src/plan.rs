@@ -78,7 +78,6 @@ pub enum Fidelity {
 
 /// Who runs next where nothing is prescribed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
-#[repr(u8)]
 pub enum Policy {
     /// Nobody: the run ends with the prefix.
     Stop,
@@ -87,6 +86,31 @@ pub enum Policy {
     Fair,
     /// Anyone, each with the same chance at each point.
     Random,
+    /// Whoever has the highest random priority; at `depth - 1` random points of the first `steps`, the
+    /// running thread's priority drops.
+    Pct {
+        /// How many ordering constraints the bug may need.
+        depth: u32,
+        /// How many points a run is expected to have.
+        steps: u64,
+    },
+    /// Whoever's next operation has the highest random priority; operations that conflict with the one
+    /// executed get new ones.
+    Pos,
+}
+
+impl Policy {
+    /// Its name on the command line, with its figures: `pct:3:240`.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self {
+            Self::Stop => "stop".into(),
+            Self::Fair => "fair".into(),
+            Self::Random => "random".into(),
+            Self::Pct { depth, steps } => alloc::format!("pct:{depth}:{steps}"),
+            Self::Pos => "pos".into(),
+        }
+    }
 }
 
 /// Which memory accesses are schedule points, beside all synchronisation and atomic operations.

@@ -9,7 +9,10 @@
 
 extern crate alloc;
 
+mod dice;
 mod fair;
+mod pct;
+mod pos;
 mod prefix;
 mod random;
 mod relaxed;
@@ -41,6 +44,9 @@ pub trait World {
     }
     /// Whether the thread's next operation is this one; sites are of the plan's modules.
     fn about_to(&self, thread: ThreadIx, action: &Action) -> bool;
+    /// Whether the order of these two threads' next operations can matter: the same object, and not only
+    /// read.
+    fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool;
     /// The thread that goes by this name in the plan, once it was created.
     fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx>;
 }
@@ -87,6 +93,8 @@ enum Tail {
     Stop,
     Fair(fair::Fair),
     Random(random::Random),
+    Pct(pct::Pct),
+    Pos(pos::Pos),
 }
 
 impl Picker {
@@ -101,6 +109,8 @@ impl Picker {
             Policy::Stop => Tail::Stop,
             Policy::Fair => Tail::Fair(fair::Fair::default()),
             Policy::Random => Tail::Random(random::Random::new(seed)),
+            Policy::Pct { depth, steps } => Tail::Pct(pct::Pct::new(depth, steps, seed)),
+            Policy::Pos => Tail::Pos(pos::Pos::new(seed)),
         };
         Self { script, tail }
     }
@@ -122,6 +132,8 @@ impl Picker {
             Tail::Stop => Pick::End,
             Tail::Fair(fair) => Pick::Run(fair.pick(world)),
             Tail::Random(random) => Pick::Run(random.pick(world)),
+            Tail::Pct(pct) => Pick::Run(pct.pick(world)),
+            Tail::Pos(pos) => Pick::Run(pos.pick(world)),
         }
     }
 }

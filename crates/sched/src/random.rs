@@ -1,16 +1,16 @@
 //! A uniform random walk: at each point anyone who can go on, each with the same chance.
 
-use crate::World;
+use crate::{World, dice::Dice};
 use unsnarl_model::ThreadIx;
 
 #[derive(Debug)]
 pub(crate) struct Random {
-    state: u64,
+    dice: Dice,
 }
 
 impl Random {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self { state: seed }
+        Self { dice: Dice::new(seed) }
     }
 
     #[inline]
@@ -21,21 +21,9 @@ impl Random {
             // A single choice takes no randomness: runs with equal seeds stay alike for longer.
             return ready.nth(0).or_else(|| late.nth(0)).unwrap_or(ThreadIx::MAIN);
         }
-        let n = self.below(choices as u32) as usize;
+        let n = self.dice.below(choices as u32) as usize;
         let chosen = if n < ready.len() { ready.nth(n) } else { late.nth(n - ready.len()) };
         chosen.unwrap_or(ThreadIx::MAIN)
-    }
-
-    /// A number below `bound`: SplitMix64, scaled by multiplication. The bias is below 2⁻³² and
-    /// of no consequence here.
-    #[inline]
-    fn below(&mut self, bound: u32) -> u32 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let random = (z ^ (z >> 31)) >> 32;
-        ((random * u64::from(bound)) >> 32) as u32
     }
 }
 

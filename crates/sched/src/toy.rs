@@ -88,6 +88,12 @@ impl World for Toy {
         self.next[thread.index()] == *action
     }
 
+    fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool {
+        // A site stands for the object here.
+        let (a, b) = (self.next[a.index()], self.next[b.index()]);
+        a.site == b.site && !(a.op.only_reads() && b.op.only_reads())
+    }
+
     fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
         (in_plan.index() < self.next.len()).then_some(in_plan)
     }

@@ -103,12 +103,40 @@ macro_rules! numbers {
 }
 
 numbers! {
-    Policy { Stop = 0, Fair = 1, Random = 2 }
     Points { Sync = 0, All = 1 }
     Fidelity { Exact = 0, Relaxed = 1 }
     Misuse {
         UnlockNotHeld = 0, DestroyBusy = 1, UseDestroyed = 2, Relock = 3, LeakedThread = 4, BadJoin = 5,
         WaitUnlocked = 6, EndedHolding = 7, NotModelled = 8
+    }
+}
+
+impl Coded for Policy {
+    const LEAST: usize = 1;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        match *self {
+            Self::Stop => out.push(0),
+            Self::Fair => out.push(1),
+            Self::Random => out.push(2),
+            Self::Pct { depth, steps } => {
+                out.push(3);
+                depth.put(out);
+                steps.put(out);
+            }
+            Self::Pos => out.push(4),
+        }
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+        Ok(match from.byte()? {
+            0 => Self::Stop,
+            1 => Self::Fair,
+            2 => Self::Random,
+            3 => Self::Pct { depth: u32::take(from)?, steps: u64::take(from)? },
+            4 => Self::Pos,
+            _ => return Err("it has no such Policy"),
+        })
     }
 }
 

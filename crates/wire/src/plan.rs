@@ -1,6 +1,6 @@
 //! A plan as the runtime reads it.
 
-use unsnarl_model::{Action, ModuleIx, Op, Segment, Site, ThreadIx};
+use unsnarl_model::{Action, ModuleIx, Op, Policy, Segment, Site, ThreadIx};
 
 /// The single figures of a plan.
 #[repr(C)]
@@ -16,7 +16,7 @@ pub struct PlanWords {
     pub max_events: u64,
     /// Points without change after which it is a livelock.
     pub max_spins: u64,
-    /// The number of the policy.
+    /// The number of the policy, see [`PlanWords::policy`].
     pub tail: u8,
     /// The number of the fidelity.
     pub fidelity: u8,
@@ -24,8 +24,10 @@ pub struct PlanWords {
     pub points: u8,
     /// 1 if waits may end for no reason.
     pub spurious: u8,
-    /// For what is to come.
-    pub reserved: u32,
+    /// The policy's depth, where it has one.
+    pub depth: u32,
+    /// The policy's steps, where it has some.
+    pub steps: u64,
     /// Entries in the plan's tables.
     pub threads: u64,
     /// See `threads`.
@@ -34,6 +36,36 @@ pub struct PlanWords {
     pub segments: u64,
     /// See `threads`.
     pub actions: u64,
+}
+
+impl PlanWords {
+    /// Writes the policy down.
+    #[must_use]
+    pub const fn with_policy(mut self, policy: Policy) -> Self {
+        self.tail = match policy {
+            Policy::Stop => 0,
+            Policy::Fair => 1,
+            Policy::Random => 2,
+            Policy::Pct { depth, steps } => {
+                (self.depth, self.steps) = (depth, steps);
+                3
+            }
+            Policy::Pos => 4,
+        };
+        self
+    }
+
+    /// The policy.
+    #[must_use]
+    pub const fn policy(&self) -> Policy {
+        match self.tail {
+            0 => Policy::Stop,
+            2 => Policy::Random,
+            3 => Policy::Pct { depth: self.depth, steps: self.steps },
+            4 => Policy::Pos,
+            _ => Policy::Fair,
+        }
+    }
 }
 
 /// A thread of a plan: entry 0 is main, parents precede their children.
@@ -92,6 +124,15 @@ impl RawAction {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn policies_survive_the_wire() {
+        for policy in
+            [Policy::Stop, Policy::Fair, Policy::Random, Policy::Pct { depth: 3, steps: 240 }, Policy::Pos]
+        {
+            assert_eq!(PlanWords::default().with_policy(policy).policy(), policy);
+        }
+    }
 
     #[test]
     fn actions_survive_the_wire() {

@@ -71,7 +71,10 @@ fn prefix() -> impl Strategy<Value = Prefix> {
 fn plan() -> impl Strategy<Value = Plan> {
     (
         prefix(),
-        select(&[Policy::Stop, Policy::Fair, Policy::Random][..]),
+        select(
+            &[Policy::Stop, Policy::Fair, Policy::Random, Policy::Pct { depth: 3, steps: 240 }, Policy::Pos]
+                [..],
+        ),
         select(&[Points::Sync, Points::All][..]),
         any::<(u64, bool, u64, u64)>(),
         any::<(u64, u32, u64)>(),

@@ -1,0 +1,126 @@
+//! Probabilistic concurrency testing: Burckhardt, Kothari, Musuvathi and Nagarakatte, "A Randomized
+//! Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010, section 3.
+//!
+//! Every thread has a random priority and the highest one that can runs. At `depth - 1` points, chosen at
+//! random among the first `steps`, the running thread drops below all initial priorities. A bug that needs
+//! `depth` ordering constraints is found with a chance of at least 1/(n·k^(depth-1)) in each run.
+//!
+//! Where this deviates: threads get their priority when they are first seen, as their number is not known
+//! beforehand; and a thread that gives way (yields, sleeps, spins) drops below everybody, because the
+//! guarantee assumes that every thread terminates and a strict priority would starve whom it waits for.
+
+use crate::{World, dice::Dice};
+use alloc::vec::Vec;
+use unsnarl_model::ThreadIx;
+
+#[derive(Debug)]
+pub(crate) struct Pct {
+    dice: Dice,
+    /// By thread; higher goes first. Drops are below [`INITIAL`].
+    priorities: Vec<u64>,
+    /// Points at which the running thread drops, in order, the next one last.
+    drops: Vec<u64>,
+    /// The lowest priority given out so far.
+    lowest: u64,
+    point: u64,
+}
+
+/// Initial priorities are from here up, later ones below, each lower than the one before.
+const INITIAL: u64 = 1 << 63;
+
+impl Pct {
+    pub(crate) fn new(depth: u32, steps: u64, seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let mut drops: Vec<u64> = (1..depth).map(|_| dice.roll() % steps.max(1)).collect();
+        drops.sort_unstable_by(|a, b| b.cmp(a));
+        Self { dice, priorities: Vec::new(), drops, lowest: INITIAL, point: 0 }
+    }
+
+    pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
+        let current = world.current();
+        while self.drops.last() == Some(&self.point) {
+            self.drops.pop();
+            self.lower(current);
+        }
+        self.point += 1;
+        let mut chosen = self.highest(world);
+        // Who gives way lets all the others pass, once each; the bound is for when nobody has work to do.
+        let mut patience = world.ready().len() + world.late().len();
+        while patience > 1 && world.gives_way(chosen) {
+            self.lower(chosen);
+            chosen = self.highest(world);
+            patience -= 1;
+        }
+        chosen
+    }
+
+    fn highest(&mut self, world: &impl World) -> ThreadIx {
+        let all = world.ready().iter().chain(world.late().iter());
+        all.max_by_key(|&thread| self.priority(thread)).unwrap_or(ThreadIx::MAIN)
+    }
+
+    fn priority(&mut self, thread: ThreadIx) -> u64 {
+        while self.priorities.len() <= thread.index() {
+            let priority = INITIAL | self.dice.roll();
+            self.priorities.push(priority);
+        }
+        self.priorities[thread.index()]
+    }
+
+    fn lower(&mut self, thread: ThreadIx) {
+        self.priority(thread);
+        self.lowest -= 1;
+        self.priorities[thread.index()] = self.lowest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Toy;
+
+    fn run(pct: &mut Pct, toy: &mut Toy, points: usize) -> Vec<u16> {
+        (0..points)
+            .map(|_| {
+                let thread = pct.pick(toy);
+                toy.run(thread);
+                thread.0
+            })
+            .collect()
+    }
+
+    #[test]
+    fn at_depth_one_the_highest_runs_for_good() {
+        let mut toy = Toy::new(4);
+        let picks = run(&mut Pct::new(1, 100, 7), &mut toy, 100);
+        assert!(picks.iter().all(|&t| t == picks[0]), "{picks:?}");
+    }
+
+    #[test]
+    fn depth_minus_one_times_the_running_thread_drops() {
+        for seed in 0..50 {
+            let mut toy = Toy::new(4);
+            let picks = run(&mut Pct::new(3, 100, seed), &mut toy, 200);
+            let switches = picks.windows(2).filter(|w| w[0] != w[1]).count();
+            assert!(switches <= 2, "{picks:?}");
+        }
+    }
+
+    #[test]
+    fn a_spinning_thread_lets_the_others_go_first() {
+        let mut toy = Toy::new(2);
+        let mut pct = Pct::new(1, 100, 1);
+        let first = pct.pick(&toy);
+        toy.run(first);
+        toy.give_way(first, true);
+        assert_ne!(pct.pick(&toy), first);
+    }
+
+    #[test]
+    fn every_order_of_threads_is_as_likely() {
+        let toy = Toy::new(3);
+        let mut firsts = [0; 3];
+        (0..3000).for_each(|seed| firsts[Pct::new(2, 10, seed).pick(&toy).index()] += 1);
+        assert!(firsts.iter().all(|n| (850..1150).contains(n)), "{firsts:?}");
+    }
+}

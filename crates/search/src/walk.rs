@@ -1,0 +1,43 @@
+//! Runs that differ in their seed alone: the random walk and partial order sampling.
+
+use crate::Strategy;
+use unsnarl_model::{Plan, Policy};
+
+/// The same policy over and over, each run with the next seed. The plan of a run depends on its seed alone,
+/// so a single run can be repeated by it.
+#[derive(Debug)]
+pub struct Walk {
+    plan: Plan,
+}
+
+impl Walk {
+    /// Runs of this policy from the plan's seed on.
+    #[must_use]
+    pub fn new(plan: Plan, policy: Policy) -> Self {
+        Self { plan: Plan { tail: policy, ..plan } }
+    }
+}
+
+impl Strategy for Walk {
+    fn name(&self) -> String {
+        self.plan.tail.name()
+    }
+
+    fn next(&mut self) -> Option<Plan> {
+        let plan = self.plan.clone();
+        self.plan.seed = self.plan.seed.wrapping_add(1);
+        Some(plan)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_run_has_the_next_seed() {
+        let mut walk = Walk::new(Plan { seed: 7, ..Plan::default() }, Policy::Random);
+        let seeds: Vec<_> = std::iter::from_fn(|| walk.next()).take(3).map(|plan| plan.seed).collect();
+        assert_eq!(seeds, [7, 8, 9]);
+    }
+}

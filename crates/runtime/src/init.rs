@@ -19,7 +19,7 @@ use core::{
     ffi::{c_char, c_void},
     sync::atomic::{AtomicUsize, Ordering},
 };
-use unsnarl_model::{Fidelity, Flags, Op, Points, Policy, ThreadIx};
+use unsnarl_model::{Fidelity, Flags, Op, Points, ThreadIx};
 use unsnarl_sched::{Picker, Script, ThreadSet};
 use unsnarl_wire::{DESCRIPTOR, EndKind, Header, MAGIC, RUNTIME, VARIABLE, VERSION};
 
@@ -78,8 +78,7 @@ unsafe fn begin(header: *mut Header) {
         actions: log.actions().filter_map(|a| a.unpack()).collect(),
     };
     let fidelity = if plan.fidelity == Fidelity::Relaxed as u8 { Fidelity::Relaxed } else { Fidelity::Exact };
-    let tail = [Policy::Stop, Policy::Fair, Policy::Random].into_iter().find(|p| *p as u8 == plan.tail);
-    let picker = Picker::new(script, fidelity, tail.unwrap_or_default(), plan.seed);
+    let picker = Picker::new(script, fidelity, plan.policy(), plan.seed);
 
     let mut main = Thread::new(ThreadIx::MAIN, sys::process() as u32, Fiber::adopt(sys::thread_pointer()));
     main.handle = sys::thread_pointer();

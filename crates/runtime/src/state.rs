@@ -211,6 +211,11 @@ impl World for State {
         asks_as(pending.op) == asks_as(action.op) && self.modules.is_at(pending.pc, action.site)
     }
 
+    fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool {
+        let (a, b) = (&self.threads[a.index()].pending, &self.threads[b.index()].pending);
+        a.addr != 0 && a.addr == b.addr && !(a.op.only_reads() && b.op.only_reads())
+    }
+
     fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
         self.log.named(in_plan)
     }

@@ -62,7 +62,7 @@ impl Explore {
         let interrupt = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&interrupt);
         ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))?;
-        let settings = Settings { interrupt: Some(interrupt), ..Settings::default() };
+        let settings = Settings { interrupt: Some(interrupt), serve: true, ..Settings::default() };
         let mut executor = Executor::new(program, settings)?;
         let search = self.search(&mut *strategy, &mut executor)?;
         self.tell(&search, &strategy.name())

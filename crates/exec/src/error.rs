@@ -28,6 +28,9 @@ pub enum Error {
         /// What it said.
         said: String,
     },
+    /// The program ended while it was loaded.
+    #[error("the program ended before it began ({0}): see what it says without unsnarl")]
+    NotServing(String),
     /// The program's directory is gone.
     #[error("cannot start the program in {directory}: {cause}")]
     Directory {

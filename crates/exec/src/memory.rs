@@ -87,7 +87,7 @@ impl Memory {
     }
 
     /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
-    pub(crate) fn prepare(&mut self, plan: &Plan, program: &str) -> Result<(), Error> {
+    pub(crate) fn prepare(&mut self, plan: &Plan, program: &str, serve: bool) -> Result<(), Error> {
         let threads = plan_threads(&plan.prefix.threads);
         let words = PlanWords {
             seed: plan.seed,
@@ -109,7 +109,7 @@ impl Memory {
         self.grow(regions.total as usize)?;
         // SAFETY: the mapping is as long as the regions say, and the target does not run yet.
         unsafe {
-            self.map.cast::<Header>().write(Header::new(regions, words));
+            self.map.cast::<Header>().write(Header::new(regions, words, serve));
             self.table_mut(regions.plan_threads, threads.entries.len()).copy_from_slice(&threads.entries);
             let modules = self.table_mut::<Module>(regions.plan_modules, plan.prefix.modules.len());
             for (entry, path) in modules.iter_mut().zip(&plan.prefix.modules) {

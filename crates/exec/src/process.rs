@@ -3,11 +3,12 @@
 use crate::{Error, library};
 use std::{
     ffi::OsString,
-    io,
+    io::{self, Read, Write},
     os::{
         fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::{
             ffi::OsStringExt,
+            net::UnixStream,
             process::{CommandExt, ExitStatusExt},
         },
     },
@@ -15,20 +16,13 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::Program;
-use unsnarl_wire::{DESCRIPTOR, TIME_IS_UP, VARIABLE};
+use unsnarl_wire::{DESCRIPTOR, SERVICE, TIME_IS_UP, VARIABLE};
 
 /// The target's standard streams.
 pub(crate) struct Streams {
     pub(crate) stdin: OwnedFd,
     pub(crate) stdout: OwnedFd,
     pub(crate) stderr: OwnedFd,
-}
-
-/// A running target; killed when dropped.
-pub(crate) struct Process {
-    child: std::process::Child,
-    handle: OwnedFd,
-    ended: Option<ExitStatus>,
 }
 
 /// How the wait ended.
@@ -39,49 +33,28 @@ pub(crate) enum Waited {
     NotYet,
 }
 
-impl Process {
+/// A running target; killed when dropped.
+pub(crate) struct Process<'a> {
+    id: i32,
+    watch: Watch<'a>,
+    ended: bool,
+}
+
+/// Who tells of the end.
+enum Watch<'a> {
+    /// The kernel: the process is our own child.
+    Child(std::process::Child, OwnedFd),
+    /// The server, whose child it is.
+    Server(&'a mut Server),
+}
+
+impl<'a> Process<'a> {
     /// Starts the program with the runtime in it.
     pub(crate) fn start(program: &Program, memory: RawFd, streams: &Streams) -> Result<Self, Error> {
-        let runtime = library::runtime()?;
-        let mut command = Command::new(&program.path);
-        let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
-        if let Some((name, rest)) = program.args.split_first() {
-            command.arg0(text(name)).args(rest.iter().map(text));
-        }
-        command.env_clear().current_dir(&program.cwd);
-        let mut preload = runtime.into_os_string();
-        for entry in &program.env {
-            let at = entry.iter().position(|&b| b == b'=').unwrap_or(entry.len());
-            let (name, value) = (&entry[..at], &entry[(at + 1).min(entry.len())..]);
-            if name == b"LD_PRELOAD" && !value.is_empty() {
-                preload.push(":");
-                preload.push(OsString::from_vec(value.to_vec()));
-            } else {
-                command.env(OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec()));
-            }
-        }
-        command.env("LD_PRELOAD", preload).env(VARIABLE, "1");
-        let duplicate = |fd: &OwnedFd| {
-            fd.try_clone()
-                .map(Stdio::from)
-                .map_err(|cause| Error::System { what: "cannot pass a stream on", cause })
-        };
-        command
-            .stdin(duplicate(&streams.stdin)?)
-            .stdout(duplicate(&streams.stdout)?)
-            .stderr(duplicate(&streams.stderr)?);
-        let controller = std::process::id();
-        // SAFETY: only system calls that are allowed between fork and exec.
-        unsafe { command.pre_exec(move || become_target(memory, controller)) };
-        let child = command.spawn().map_err(|cause| {
-            if std::path::Path::new(&program.cwd).is_dir() {
-                Error::System { what: "cannot start the program", cause }
-            } else {
-                Error::Directory { directory: program.cwd.clone(), cause }
-            }
-        })?;
+        let child = spawn(program, memory, None, streams)?;
+        let id = child.id() as i32;
         // SAFETY: asks for a handle of our own child.
-        let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) } as RawFd;
+        let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, id, 0) } as RawFd;
         if handle < 0 {
             let cause = io::Error::last_os_error();
             let mut child = child;
@@ -94,28 +67,31 @@ impl Process {
         }
         // SAFETY: just made, owned by nobody else.
         let handle = unsafe { OwnedFd::from_raw_fd(handle) };
-        Ok(Self { child, handle, ended: None })
+        Ok(Self { id, watch: Watch::Child(child, handle), ended: false })
+    }
+
+    /// Has the server make a run.
+    pub(crate) fn serve(server: &'a mut Server) -> Result<Self, Error> {
+        let id = server.request()?;
+        Ok(Self { id, watch: Watch::Server(server), ended: false })
     }
 
     /// Waits for the end, but not longer than this.
     pub(crate) fn wait(&mut self, most: Duration) -> Result<Waited, Error> {
-        let until = Instant::now() + most;
-        loop {
-            let left = until.saturating_duration_since(Instant::now());
-            let mut poll = libc::pollfd { fd: self.handle.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-            let millis = i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX);
-            // SAFETY: one valid entry.
-            match unsafe { libc::poll(&raw mut poll, 1, millis) } {
-                1 => {
-                    let status =
-                        self.child.wait().map_err(|cause| Error::System { what: "cannot wait", cause })?;
-                    self.ended = Some(status);
-                    return Ok(Waited::Ended(status));
-                }
-                _ if left.is_zero() => return Ok(Waited::NotYet),
-                _ => {}
-            }
+        let handle = match &self.watch {
+            Watch::Child(_, handle) => handle.as_raw_fd(),
+            Watch::Server(server) => server.channel.as_raw_fd(),
+        };
+        if !readable(handle, most) {
+            return Ok(Waited::NotYet);
         }
+        let failed = |cause| Error::System { what: "cannot wait for the program", cause };
+        let status = match &mut self.watch {
+            Watch::Child(child, _) => child.wait().map_err(failed)?,
+            Watch::Server(server) => ExitStatus::from_raw(server.answer()?),
+        };
+        self.ended = true;
+        Ok(Waited::Ended(status))
     }
 
     /// Time is up: asks the runtime to say where it is; if it does not answer, ends it.
@@ -131,33 +107,145 @@ impl Process {
     }
 
     fn signal(&self, signal: i32) {
-        // SAFETY: our own child, not waited for yet, so the number is still its own.
-        unsafe { libc::kill(self.child.id() as i32, signal) };
+        // SAFETY: the process was not waited for yet, so the number is still its own.
+        unsafe { libc::kill(self.id, signal) };
     }
 
     /// Ends the process and all that it started in its group.
     fn kill(&self) {
-        // SAFETY: as above; the group is the child's own.
-        unsafe { libc::kill(-(self.child.id() as i32), libc::SIGKILL) };
+        // SAFETY: as above; the group is the target's own.
+        unsafe { libc::kill(-self.id, libc::SIGKILL) };
         self.signal(libc::SIGKILL);
     }
 }
 
-impl Drop for Process {
+impl Drop for Process<'_> {
     fn drop(&mut self) {
-        if self.ended.is_none() {
+        if !self.ended {
             self.kill();
-            let _ = self.child.wait();
+            let _ = self.wait(Duration::from_secs(10));
         }
     }
 }
 
+/// A target that was loaded once and makes runs by forking before main.
+pub(crate) struct Server {
+    child: std::process::Child,
+    channel: UnixStream,
+}
+
+impl Server {
+    pub(crate) fn start(program: &Program, memory: RawFd, streams: &Streams) -> Result<Self, Error> {
+        let failed = |cause| Error::System { what: "cannot talk with the program", cause };
+        let (channel, theirs) = UnixStream::pair().map_err(failed)?;
+        let child = spawn(program, memory, Some(theirs.as_raw_fd()), streams)?;
+        Ok(Self { child, channel })
+    }
+
+    /// Asks for a run; its process.
+    fn request(&mut self) -> Result<i32, Error> {
+        let failed = |cause| Error::System { what: "cannot ask for a run", cause };
+        self.channel.write_all(&[1]).map_err(failed)?;
+        match self.answer()? {
+            process if process > 0 => Ok(process),
+            _ => Err(Error::System {
+                what: "the program cannot be forked",
+                cause: io::Error::other("is a limit on memory or processes reached?"),
+            }),
+        }
+    }
+
+    /// The next number from the server; if there is none, the program did not come as far as serving.
+    fn answer(&mut self) -> Result<i32, Error> {
+        let mut bytes = [0; 4];
+        match self.channel.read_exact(&mut bytes) {
+            Ok(()) => Ok(i32::from_le_bytes(bytes)),
+            Err(_) => {
+                Err(Error::NotServing(self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string())))
+            }
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Whether there is something to read, or an end, within this time.
+fn readable(fd: RawFd, most: Duration) -> bool {
+    let until = Instant::now() + most;
+    loop {
+        let left = until.saturating_duration_since(Instant::now());
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let millis = i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX);
+        // SAFETY: one valid entry.
+        match unsafe { libc::poll(&raw mut poll, 1, millis) } {
+            1 => return true,
+            _ if left.is_zero() => return false,
+            _ => {}
+        }
+    }
+}
+
+/// Starts the program with the runtime in it; with a channel, as a server.
+fn spawn(
+    program: &Program,
+    memory: RawFd,
+    channel: Option<RawFd>,
+    streams: &Streams,
+) -> Result<std::process::Child, Error> {
+    let runtime = library::runtime()?;
+    let mut command = Command::new(&program.path);
+    let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
+    if let Some((name, rest)) = program.args.split_first() {
+        command.arg0(text(name)).args(rest.iter().map(text));
+    }
+    command.env_clear().current_dir(&program.cwd);
+    let mut preload = runtime.into_os_string();
+    for entry in &program.env {
+        let at = entry.iter().position(|&b| b == b'=').unwrap_or(entry.len());
+        let (name, value) = (&entry[..at], &entry[(at + 1).min(entry.len())..]);
+        if name == b"LD_PRELOAD" && !value.is_empty() {
+            preload.push(":");
+            preload.push(OsString::from_vec(value.to_vec()));
+        } else {
+            command.env(OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec()));
+        }
+    }
+    command.env("LD_PRELOAD", preload).env(VARIABLE, "1");
+    let duplicate = |fd: &OwnedFd| {
+        fd.try_clone()
+            .map(Stdio::from)
+            .map_err(|cause| Error::System { what: "cannot pass a stream on", cause })
+    };
+    command
+        .stdin(duplicate(&streams.stdin)?)
+        .stdout(duplicate(&streams.stdout)?)
+        .stderr(duplicate(&streams.stderr)?);
+    let controller = std::process::id();
+    // SAFETY: only system calls that are allowed between fork and exec.
+    unsafe { command.pre_exec(move || become_target(memory, channel, controller)) };
+    command.spawn().map_err(|cause| {
+        if std::path::Path::new(&program.cwd).is_dir() {
+            Error::System { what: "cannot start the program", cause }
+        } else {
+            Error::Directory { directory: program.cwd.clone(), cause }
+        }
+    })
+}
+
 /// Between fork and exec.
-fn become_target(memory: RawFd, controller: u32) -> io::Result<()> {
+fn become_target(memory: RawFd, channel: Option<RawFd>, controller: u32) -> io::Result<()> {
     let check = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     // SAFETY: system calls on ourselves.
     unsafe {
         check(libc::dup2(memory, DESCRIPTOR))?;
+        if let Some(channel) = channel {
+            check(libc::dup2(channel, SERVICE))?;
+        }
         // The same addresses in every run.
         check(libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong))?;
         check(libc::setpgid(0, 0))?;

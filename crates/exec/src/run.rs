@@ -4,7 +4,7 @@ use crate::{
     Error,
     collect::{self, Files},
     memory::{Memory, memory_file},
-    process::{Process, Streams, Waited},
+    process::{Process, Server, Streams, Waited},
 };
 use std::{
     cell::RefCell,
@@ -26,6 +26,8 @@ use unsnarl_wire::EndKind;
 pub struct Settings {
     /// Pass the program's output on while it runs.
     pub echo: bool,
+    /// Load the program once and fork it for each run: for many runs.
+    pub serve: bool,
     /// Bytes of output after which a run is stopped; none for no limit.
     pub output_limit: Option<u64>,
     /// Set to true, it ends the run in progress.
@@ -38,6 +40,7 @@ pub struct Executor {
     settings: Settings,
     memory: Memory,
     streams: Streams,
+    server: Option<Server>,
     files: RefCell<Files>,
 }
 
@@ -71,7 +74,14 @@ impl Executor {
             stdout: append_only(memory_file(c"standard output")?),
             stderr: append_only(memory_file(c"standard error")?),
         };
-        Ok(Self { program, settings, memory: Memory::new()?, streams, files: RefCell::default() })
+        Ok(Self {
+            program,
+            settings,
+            memory: Memory::new()?,
+            streams,
+            server: None,
+            files: RefCell::default(),
+        })
     }
 
     /// The program.
@@ -86,14 +96,24 @@ impl Executor {
     /// If the run could not be made or the program not be controlled. A failure of the program is not an
     /// error: it is the run's outcome.
     pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
-        self.memory.prepare(plan, &self.program.path)?;
+        self.memory.prepare(plan, &self.program.path, self.settings.serve)?;
         let failed = |cause| Error::System { what: "cannot reset the streams", cause };
         File::from(self.streams.stdin.try_clone().map_err(failed)?).rewind().map_err(failed)?;
         for stream in [&self.streams.stdout, &self.streams.stderr] {
             File::from(stream.try_clone().map_err(failed)?).set_len(0).map_err(failed)?;
         }
-        let mut process = Process::start(&self.program, self.memory.fd(), &self.streams)?;
-        let (status, stopped) = self.watch(&mut process, Duration::from_millis(plan.limits.millis))?;
+        let Self { program, settings, memory, streams, server, .. } = &mut *self;
+        let mut process = if settings.serve {
+            if server.is_none() {
+                *server = Some(Server::start(program, memory.fd(), streams)?);
+            }
+            Process::serve(server.as_mut().expect("just started"))
+                .map_err(|error| not_attached(error, streams))?
+        } else {
+            Process::start(program, memory.fd(), streams)?
+        };
+        let watch = Watch { settings, streams, limit: Duration::from_millis(plan.limits.millis) };
+        let (status, stopped) = watch.until_end(&mut process)?;
         drop(process);
 
         let output =
@@ -110,27 +130,46 @@ impl Executor {
             _ => Ok(run),
         }
     }
+}
 
+/// A program that does not come as far as serving says more itself.
+fn not_attached(error: Error, streams: &Streams) -> Error {
+    match error {
+        Error::NotServing(status) => {
+            let said = String::from_utf8_lossy(&contents(&streams.stderr)).trim().to_owned();
+            Error::NotAttached { status, said }
+        }
+        other => other,
+    }
+}
+
+/// What to look after while a target runs.
+struct Watch<'a> {
+    settings: &'a Settings,
+    streams: &'a Streams,
+    limit: Duration,
+}
+
+impl Watch<'_> {
     /// Waits for the end, passing output on; whether the run had to be stopped.
-    fn watch(&self, process: &mut Process, limit: Duration) -> Result<(ExitStatus, bool), Error> {
+    fn until_end(&self, process: &mut Process<'_>) -> Result<(ExitStatus, bool), Error> {
         const TICK: Duration = Duration::from_millis(50);
         let begin = Instant::now();
         let mut echo = Echo::default();
+        let interrupted =
+            || self.settings.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
+        let ticking =
+            self.settings.echo || self.settings.output_limit.is_some() || self.settings.interrupt.is_some();
         loop {
-            let left = limit.saturating_sub(begin.elapsed());
-            let interrupted =
-                || self.settings.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
-            let ticking = self.settings.echo
-                || self.settings.output_limit.is_some()
-                || self.settings.interrupt.is_some();
+            let left = self.limit.saturating_sub(begin.elapsed());
             let waited = process.wait(if ticking { left.min(TICK) } else { left })?;
             if self.settings.echo {
-                echo.pass_on(&self.streams);
+                echo.pass_on(self.streams);
             }
             match waited {
                 _ if interrupted() => return Err(Error::Interrupted),
                 Waited::Ended(status) => return Ok((status, false)),
-                Waited::NotYet if begin.elapsed() >= limit || self.too_much_output() => {
+                Waited::NotYet if begin.elapsed() >= self.limit || self.too_much_output() => {
                     return process.stop().map(|status| (status, true));
                 }
                 Waited::NotYet => {}

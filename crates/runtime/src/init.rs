@@ -10,6 +10,7 @@ use crate::{
     modules::Modules,
     queue::Queues,
     real::{Real, real},
+    serve,
     state::{Runtime, State},
     sys,
     thread::{Thread, enter_main},
@@ -61,6 +62,15 @@ fn attach() -> Option<*mut Header> {
         );
         sys::exit(96);
     }
+    // SAFETY: as above; the size of the memory is that of the run to come.
+    let total = unsafe {
+        if (*header).serve == 1 {
+            serve::wait_for_a_run();
+            (*header).regions.total
+        } else {
+            total
+        }
+    };
     let header = sys::map_shared(DESCRIPTOR, total as usize)? as *mut Header;
     // SAFETY: ours to close; the program should not find it.
     unsafe { sys::call(libc::SYS_close, [DESCRIPTOR as usize, 0, 0, 0, 0, 0]) };

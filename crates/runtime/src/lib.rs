@@ -33,6 +33,7 @@ mod log;
 mod modules;
 mod queue;
 mod real;
+mod serve;
 mod state;
 mod sys;
 mod thread;

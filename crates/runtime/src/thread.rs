@@ -171,6 +171,7 @@ impl Runtime {
         thread.returns_int = birth.returns_int;
         thread.arg = birth.arg;
         let record: *mut Thread = &raw mut *thread;
+        let together = sys::OneProcessor::stay();
 
         // SAFETY: attributes are the caller's or a copy of them; the record outlives the thread.
         let error = unsafe {
@@ -195,6 +196,7 @@ impl Runtime {
         // SAFETY: glibc wrote the handle.
         thread.handle = unsafe { *birth.handle };
         thread.fiber.wait_parked();
+        drop(together);
         self.state.log.set_glibc_tid(thread.handle, sys::process() as u32);
 
         let parent = self.state.me();
@@ -216,7 +218,9 @@ impl Runtime {
         let handle = self.state.thread(thread).handle;
         let tid = self.state.log.glibc_tid(handle);
         let thread = self.state.thread(thread);
+        let together = sys::OneProcessor::stay();
         thread.fiber.release(tid);
+        drop(together);
         // SAFETY: the thread is gone and nobody joined it; glibc frees its stack.
         unsafe { pthread_join(thread.handle, core::ptr::null_mut()) };
         thread.reaped = true;

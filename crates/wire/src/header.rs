@@ -26,6 +26,10 @@ pub struct Header {
     pub version: u32,
     /// 1 once the runtime has taken control.
     pub attached: AtomicU32,
+    /// 1 if the target shall wait before main and run once for each request at [`crate::SERVICE`].
+    pub serve: u32,
+    /// Nothing; keeps what follows aligned.
+    pub padding: u32,
     /// Where everything is.
     pub regions: Regions,
     /// The plan's single figures.
@@ -110,11 +114,13 @@ impl Regions {
 impl Header {
     /// The beginning of a run.
     #[must_use]
-    pub const fn new(regions: Regions, plan: PlanWords) -> Self {
+    pub const fn new(regions: Regions, plan: PlanWords, serve: bool) -> Self {
         Self {
             magic: MAGIC,
             version: VERSION,
             attached: AtomicU32::new(0),
+            serve: serve as u32,
+            padding: 0,
             regions,
             plan,
             events: AtomicU64::new(0),

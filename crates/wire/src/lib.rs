@@ -25,7 +25,7 @@ pub use header::{
 pub use plan::{PlanThread, PlanWords, RawAction, RawSegment};
 
 /// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
@@ -37,6 +37,12 @@ pub const VARIABLE: &str = "UNSNARL_WIRE";
 /// The file descriptor at which the target finds the memory. Fixed, so that the environment, and
 /// with it the layout of the stack, is the same in every run.
 pub const DESCRIPTOR: i32 = 198;
+
+/// The file descriptor at which a target that serves runs talks with the controller.
+///
+/// The controller writes one byte for a run; the target, which waits for it before main, forks, answers with
+/// the run's process id and, once that process is gone, with its status: four bytes each.
+pub const SERVICE: i32 = 199;
 
 /// The signal by which the controller asks a target whose time is up where it is.
 pub const TIME_IS_UP: i32 = 24;

@@ -2,14 +2,19 @@
 //! source line of each event and the reason for each context switch.
 
 mod abridge;
+mod private;
 mod switch;
 mod table;
 
-use crate::{Look, Names, objects::ObjectNames, outcome, outcome_text, paths, stats_text, words};
+use crate::{
+    Look, Names, functions, objects::ObjectNames, outcome, outcome_text, paths, stack::Stack, stats_text,
+    words,
+};
 use abridge::{Item, abridge};
+use private::unnoticed;
 use switch::Switches;
 use table::{Column, Row, Table};
-use unsnarl_model::{Site, ThreadIx, Trace};
+use unsnarl_model::{Event, Kind, Op, Site, ThreadIx, Trace};
 use unsnarl_symbols::Frame;
 
 /// Who did what in which order, and how it ended.
@@ -20,42 +25,75 @@ use unsnarl_symbols::Frame;
 pub fn interleaving(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
     let objects = ObjectNames::of(trace, names);
     let switches = Switches::of(trace);
-    let items = abridge(&trace.events, look.full);
+    let unnoticed = if look.full { vec![false; trace.events.len()] } else { unnoticed(trace, names) };
+    let candidates: Vec<usize> = (0..trace.events.len()).filter(|&number| !unnoticed[number]).collect();
+    let items = if look.full {
+        candidates.iter().map(|&number| Item::Event(number)).collect()
+    } else {
+        abridge(&trace.events, &candidates, most_rows(trace))
+    };
     let columns = columns(trace, names);
     let at = |thread: ThreadIx| columns.iter().position(|c| c.thread == thread).unwrap_or(0);
 
     let mut rows = Vec::new();
+    let mut before = None;
     for item in items {
         match item {
             Item::Event(number) => {
                 let event = &trace.events[number];
-                if let Some((from, why)) = switches.before(trace, &objects, number) {
+                let switch = before.and_then(|before| switches.between(trace, &objects, before, number));
+                if let Some((from, why)) = switch {
                     rows.push(Row::Switch { at: number, from: at(from), to: at(event.thread), why });
                 }
                 let words = words::event(trace, &objects, number);
-                let (location, source) = place(names, trace.site(event));
+                let (location, source) = place_of_event(names, trace, event);
                 rows.push(Row::Event { number, column: at(event.thread), words, location, source });
+                before = Some(number);
             }
             Item::LeftOut { from, events, switches, thread } => {
                 rows.push(Row::LeftOut { at: from, column: thread.map(at), events, switches });
+                before = candidates.get(candidates.partition_point(|&c| c < from) + events - 1).copied();
             }
         }
     }
-    for ending in outcome::endings(trace, &objects) {
-        let (location, source) = ending.site.map(|site| place(names, site)).unwrap_or_default();
+    for ending in outcome::endings(trace, &objects, names) {
+        let (location, source) = ending.place.map(|place| locate(names, place)).unwrap_or_default();
         let (column, words) = (at(ending.thread), format!("✗ {}", ending.words));
         rows.push(Row::End { at: trace.events.len(), column, words, location, source });
     }
     shorten_files(&mut rows);
 
-    let left_out = rows.iter().any(|row| matches!(row, Row::LeftOut { .. }));
     let table = Table::new(&columns, &rows, look).render();
-    let hint = if left_out { "Long stretches are abridged; --all shows every event.\n" } else { "" };
-    [stats_text(&trace.stats()) + "\n", table, hint.to_owned(), outcome_text(trace, names, look)]
-        .into_iter()
-        .filter(|part| !part.is_empty())
-        .collect::<Vec<_>>()
-        .join("\n")
+    let left_out = rows.iter().any(|row| matches!(row, Row::LeftOut { .. }));
+    let parts = [
+        stats_text(&trace.stats()) + "\n",
+        table,
+        footnote(left_out, &unnoticed),
+        outcome_text(trace, names, look),
+    ];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// So many rows can be read. Threads that go round and round need fewer.
+fn most_rows(trace: &Trace) -> usize {
+    match trace.outcome.kind {
+        Kind::Livelock | Kind::Timeout => 40,
+        _ => 400,
+    }
+}
+
+/// What there is beside what is shown.
+fn footnote(left_out: bool, unnoticed: &[bool]) -> String {
+    let unnoticed = match unnoticed.iter().filter(|&&is| is).count() {
+        0 => String::new(),
+        1 => "One access that no other thread can notice is not shown. ".to_owned(),
+        n => format!("{n} accesses that no other thread can notice are not shown. "),
+    };
+    let long = if left_out { "Long stretches are abridged. " } else { "" };
+    match (unnoticed + long).as_str() {
+        "" => String::new(),
+        text => format!("{text}--all shows every event.\n"),
+    }
 }
 
 /// A column for each thread that did something or waits to.
@@ -73,16 +111,14 @@ fn columns(trace: &Trace, names: &mut dyn Names) -> Vec<Column> {
     for (ix, (thread, span)) in (0..).zip(trace.threads.iter().zip(spans)) {
         let ix = ThreadIx(ix);
         let span = match span {
-            Some((first, _)) if waits_at_end(ix) => (first, trace.events.len()),
-            Some(span) => span,
+            Some((first, last)) if matches!(trace.events[last].op, Op::End | Op::Exit) => (first, last),
+            Some((first, _)) => (first, trace.events.len()),
             None if waits_at_end(ix) => (trace.events.len(), trace.events.len()),
             None => continue,
         };
-        let start = names.place(thread.start);
-        let function = match start.function {
-            _ if ix == ThreadIx::MAIN => Some("main".to_owned()),
-            Some(function) if !start.system => Some(function),
-            _ => None,
+        let function = match ix {
+            ThreadIx::MAIN => Some("main".to_owned()),
+            _ => runs(trace, ix, names),
         };
         columns.push(Column {
             thread: ix,
@@ -93,6 +129,25 @@ fn columns(trace: &Trace, names: &mut dyn Names) -> Vec<Column> {
     }
     columns
 }
+
+/// The function that a thread runs. Where the language's library starts it, the outermost of the
+/// user's functions on its stack at the end; failing that, one that it is seen in.
+fn runs(trace: &Trace, thread: ThreadIx, names: &mut dyn Names) -> Option<String> {
+    let start = names.place(trace.threads.get(thread.index())?.start);
+    if !start.system {
+        return start.function.as_deref().map(functions::of_user);
+    }
+    let stack = Stack::at_end(trace, thread, names);
+    if let Some(outermost) = stack.users().next_back() {
+        return outermost.function.as_deref().map(functions::of_user);
+    }
+    let events = trace.events.iter().filter(|event| event.thread == thread).take(MANY);
+    let seen = events.map(|event| names.place(trace.site(event))).find(|place| !place.system)?;
+    Some(format!("in {}", functions::of_user(&seen.function?)))
+}
+
+/// Events to look at for the name of a function.
+const MANY: usize = 10_000;
 
 /// Where a row is in the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,11 +166,36 @@ impl Location {
     }
 }
 
-fn place(names: &mut dyn Names, site: Site) -> (Location, String) {
-    match names.place(site) {
+/// Where an event is.
+fn place_of_event(names: &mut dyn Names, trace: &Trace, event: &Event) -> (Location, String) {
+    let place = names.place(trace.site(event));
+    let start = trace.threads.get(event.thread.index()).map_or_else(Site::default, |thread| thread.start);
+    match event.op {
+        // What starts and ends a thread is nobody's code.
+        Op::End => Default::default(),
+        Op::Start if place.system || place.file.is_none() => Default::default(),
+        // Rust's atomics are functions of its library, which say no more than the operation.
+        op if op.is_atomic() && place.system => Default::default(),
+        // A return from main: the site is main's own.
+        Op::Exit if trace.site(event) == start => Default::default(),
+        _ => locate(names, place),
+    }
+}
+
+fn locate(names: &mut dyn Names, place: Frame) -> (Location, String) {
+    match place {
+        // Inside a library the function says more than the file.
+        Frame { function: Some(function), system: true, .. } => {
+            (Location { file: None, rest: format!("in {}", functions::short(&function)) }, String::new())
+        }
         Frame { file: Some(file), line: Some(line), .. } => {
-            let source = names.source_line(&file, line).unwrap_or_default().trim().to_owned();
-            (Location { file: Some(file), rest: line.to_string() }, source)
+            let mut line_of = |line| Some(names.source_line(&file, line)?.trim().to_owned());
+            let source = match line_of(line) {
+                // The head of a function, in the style that puts the brace below it.
+                Some(brace) if brace == "{" && line > 1 => line_of(line - 1),
+                source => source,
+            };
+            (Location { file: Some(file), rest: line.to_string() }, source.unwrap_or_default())
         }
         frame => (Location { file: None, rest: frame.function.unwrap_or_default() }, String::new()),
     }

@@ -1,6 +1,12 @@
 //! What other programs read.
 
-use crate::{Names, objects::ObjectNames, outcome::taken_at, paths, words};
+use crate::{
+    Names,
+    objects::ObjectNames,
+    paths,
+    waits::{self, taken_at},
+    words,
+};
 use serde_json::{Map, Value, json};
 use unsnarl_model::{Kind, Site, Stats, Trace, signal_name};
 use unsnarl_symbols::Frame;
@@ -86,7 +92,9 @@ pub fn warnings_json(trace: &Trace, names: &mut dyn Names) -> Value {
 /// Who cannot go on, and why.
 fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
     let objects = ObjectNames::of(trace, names);
-    let waits = trace.outcome.waits.iter().map(|wait| {
+    let waits = waits::waits(trace, names);
+    let waits = waits.iter().map(|waiting| {
+        let wait = &waiting.wait;
         let mut object = Map::new();
         object.insert("thread".into(), words::id(trace, wait.thread).into());
         object.insert("op".into(), wait.op.word().into());
@@ -101,9 +109,9 @@ fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
             .collect();
         object.insert("holders".into(), holders.into());
         object.insert("held_since".into(), held_since.into());
-        let place = names.place(wait.site);
-        object.insert("site".into(), site_text(trace, &place).into());
-        insert_place(&mut object, &place);
+        object.insert("inside".into(), waiting.inside.clone().into());
+        object.insert("site".into(), site_text(trace, &waiting.place).into());
+        insert_place(&mut object, &waiting.place);
         Value::from(object)
     });
     waits.collect()

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod divergence;
+mod functions;
 mod interleaving;
 mod json;
 mod line;
@@ -14,6 +15,8 @@ mod names;
 mod objects;
 mod outcome;
 mod paths;
+mod stack;
+mod waits;
 mod words;
 
 pub use divergence::{divergence_json, divergence_text};

@@ -52,7 +52,12 @@ impl Names for ProgramNames<'_> {
     }
 
     fn variable(&mut self, addr: u64) -> Option<String> {
-        self.symbols.data_symbol(self.modules, addr)
+        let name = self.symbols.data_symbol(self.modules, addr)?;
+        // What is local to a file or to the program's own crate is known by its own name.
+        let name = name.replace("_GLOBAL__N_1::", "").replace("(anonymous namespace)::", "");
+        let program = self.modules.first().and_then(|module| module.path.rsplit('/').next());
+        let program = program.unwrap_or_default().replace('-', "_") + "::";
+        Some(name.strip_prefix(&program).map(str::to_owned).unwrap_or(name))
     }
 
     fn source_line(&mut self, file: &str, line: u32) -> Option<String> {

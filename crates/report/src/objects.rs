@@ -16,16 +16,22 @@ pub(crate) struct ObjectNames {
 impl ObjectNames {
     pub(crate) fn of(trace: &Trace, names: &mut dyn Names) -> Self {
         let objects = trace.objects();
-        let by_object = objects
+        let by_object: Vec<String> = objects
             .all
             .iter()
             .map(|o| names.variable(o.addr).unwrap_or_else(|| format!("{}#{}", o.kind.word(), o.nth)))
             .collect();
         let mut memory: HashMap<u64, String> = HashMap::new();
         let mut unnamed = 0;
+        // A futex word is changed by atomic operations: one thing, one name.
+        let futexes: HashMap<u64, &String> = (objects.all.iter().zip(&by_object))
+            .filter(|(object, _)| object.kind == ObjectKind::Futex)
+            .map(|(object, name)| (object.addr, name))
+            .collect();
+        let futex = |addr: u64| futexes.get(&addr).map(|&name| name.clone());
         for event in trace.events.iter().filter(|e| e.op.object_kind() == Some(ObjectKind::Memory)) {
             memory.entry(event.addr).or_insert_with(|| {
-                names.variable(event.addr).unwrap_or_else(|| {
+                names.variable(event.addr).or_else(|| futex(event.addr)).unwrap_or_else(|| {
                     unnamed += 1;
                     format!("memory#{unnamed}")
                 })

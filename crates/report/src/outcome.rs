@@ -1,37 +1,41 @@
 //! How a run ended, in a few lines.
 
 use crate::{
-    Look, Names,
-    line::{Style, paint},
+    Look, Names, functions,
+    line::{Style, cut, paint},
     objects::ObjectNames,
-    paths, words,
+    paths,
+    stack::{Part, Stack},
+    waits::{Waiting, in_a_circle, last, taken_at, waits},
+    words,
 };
 use std::fmt::Write;
 use unsnarl_model::{
-    Backtrace, Kind, Misuse, ObjectKind, Op, Outcome, Site, Stats, ThreadIx, Trace, Wait, Warning,
+    Backtrace, Event, Flags, Kind, Misuse, ObjectKind, Op, Outcome, Site, Stats, ThreadIx, Trace, Warning,
     signal_name,
 };
 use unsnarl_symbols::Frame;
+
+/// Beyond this, names of functions are not lined up.
+const WIDEST_FUNCTION: usize = 40;
 
 /// What went wrong, where, with the failing thread's stack, who waits for whom, and warnings.
 #[must_use]
 pub fn outcome_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
     let objects = ObjectNames::of(trace, names);
-    let teller = Teller { trace, objects: &objects, look };
+    let waits = waits(trace, names);
+    let teller = Teller { trace, objects: &objects, waits: &waits, look };
     let mut text = teller.headline(names);
     // Those in the circle are the cause; the others, like a main that joins them, only suffer.
-    let mut waits: Vec<&Wait> = trace.outcome.waits.iter().collect();
-    waits.sort_by_key(|wait| !in_a_circle(&trace.outcome.waits, wait.thread));
-    for wait in waits {
-        text += &teller.wait(wait, names);
+    let mut order: Vec<&Waiting> = waits.iter().collect();
+    order.sort_by_key(|w| (!in_a_circle(&waits, w.wait.thread), w.wait.op == Op::Join));
+    for waiting in order {
+        text += &teller.waiting(waiting, names);
     }
-    for backtrace in teller.backtraces() {
-        text += &teller.backtrace(backtrace, names);
+    for backtrace in &trace.outcome.backtraces {
+        text += &teller.stack(backtrace, names);
     }
-    for warning in &trace.warnings {
-        text += &teller.warning(warning, names);
-    }
-    text
+    text + &teller.warnings(names)
 }
 
 /// Size and switches in one line.
@@ -54,27 +58,23 @@ pub fn stats_text(stats: &Stats) -> String {
 pub(crate) struct Ending {
     pub(crate) thread: ThreadIx,
     pub(crate) words: String,
-    pub(crate) site: Option<Site>,
+    pub(crate) place: Option<Frame>,
 }
 
 /// Where threads stood when it ended, if it ended badly.
-pub(crate) fn endings(trace: &Trace, objects: &ObjectNames) -> Vec<Ending> {
+pub(crate) fn endings(trace: &Trace, objects: &ObjectNames, names: &mut dyn Names) -> Vec<Ending> {
     let outcome = &trace.outcome;
-    let mut endings = Vec::new();
-    let by_itself = matches!(outcome.kind, Kind::Exit(_) | Kind::Deadlock | Kind::Timeout | Kind::Livelock);
-    if let Some(thread) = outcome.thread
-        && !by_itself
-    {
-        endings.push(Ending { thread, words: what(outcome), site: outcome.site });
-    }
     if outcome.kind == Kind::Deadlock {
-        endings.extend(outcome.waits.iter().map(|wait| Ending {
-            thread: wait.thread,
-            words: format!("waits {}", words::wait(trace, objects, wait)),
-            site: Some(wait.site),
-        }));
+        let ending = |waiting: Waiting| Ending {
+            thread: waiting.wait.thread,
+            words: format!("waits {}", words::wait(trace, objects, &waiting.wait)),
+            place: Some(waiting.place),
+        };
+        return waits(trace, names).into_iter().map(ending).collect();
     }
-    endings
+    let place = outcome.site.map(|site| names.place(site));
+    let ending = |thread| Ending { thread, words: what(outcome), place };
+    outcome.thread.filter(|_| !matches!(outcome.kind, Kind::Exit(_))).map(ending).into_iter().collect()
 }
 
 /// What happened, in a word or two.
@@ -82,15 +82,7 @@ fn what(outcome: &Outcome) -> String {
     match outcome.kind {
         Kind::Exit(0) => "the program ended normally".to_owned(),
         Kind::Exit(status) => format!("the program ended with status {status}"),
-        Kind::Deadlock => {
-            let circle = outcome.waits.iter().filter(|wait| in_a_circle(&outcome.waits, wait.thread)).count();
-            let how = match circle {
-                0 => "nobody can go on",
-                1 => "a thread waits for itself",
-                _ => "threads wait for each other",
-            };
-            format!("deadlock: {how}")
-        }
+        Kind::Deadlock => "deadlock".to_owned(),
         Kind::Signal(signal) => match signal {
             4 => "SIGILL, illegal instruction".to_owned(),
             7 => "SIGBUS, invalid memory access".to_owned(),
@@ -103,59 +95,18 @@ fn what(outcome: &Outcome) -> String {
         Kind::Abort => "abort".to_owned(),
         Kind::Exception => "uncaught exception".to_owned(),
         Kind::Panic => "panic".to_owned(),
-        Kind::Livelock => "livelock: threads run but nobody gets anywhere".to_owned(),
-        Kind::Timeout => "a limit was reached before the program ended".to_owned(),
+        Kind::Livelock => "livelock".to_owned(),
+        Kind::Timeout => "timeout".to_owned(),
         Kind::Race => "data race".to_owned(),
-        Kind::Misuse => "wrong use of a synchronisation object".to_owned(),
+        Kind::Misuse => "misuse".to_owned(),
         Kind::Check => "a check failed".to_owned(),
     }
-}
-
-/// Whether this thread waits for itself, directly or through others.
-fn in_a_circle(waits: &[Wait], thread: ThreadIx) -> bool {
-    let mut seen: Vec<ThreadIx> = Vec::new();
-    let mut open = vec![thread];
-    while let Some(next) = open.pop() {
-        for &holder in waits.iter().filter(|wait| wait.thread == next).flat_map(|wait| &wait.holders) {
-            if holder == thread {
-                return true;
-            }
-            if !seen.contains(&holder) {
-                seen.push(holder);
-                open.push(holder);
-            }
-        }
-    }
-    false
-}
-
-/// Where the thread last took the lock that another one waits for.
-pub(crate) fn taken_at(trace: &Trace, wait: &Wait, holder: ThreadIx) -> Option<Site> {
-    let takes = |op: Op| {
-        matches!(
-            op,
-            Op::Lock
-                | Op::TryLock
-                | Op::ReadLock
-                | Op::TryReadLock
-                | Op::WriteLock
-                | Op::TryWriteLock
-                | Op::OnceBegin
-        )
-    };
-    matches!(wait.op.object_kind(), Some(ObjectKind::Lock | ObjectKind::RwLock | ObjectKind::Once))
-        .then_some(())?;
-    let event = trace
-        .events
-        .iter()
-        .rev()
-        .find(|event| event.thread == holder && event.addr == wait.addr && takes(event.op))?;
-    Some(trace.site(event))
 }
 
 struct Teller<'a> {
     trace: &'a Trace,
     objects: &'a ObjectNames,
+    waits: &'a [Waiting],
     look: &'a Look,
 }
 
@@ -163,90 +114,244 @@ impl Teller<'_> {
     fn headline(&self, names: &mut dyn Names) -> String {
         let outcome = &self.trace.outcome;
         let style = if outcome.is_failure() { Style::Failure } else { Style::Bold };
-        let mut text = paint(&what(outcome), style, self.look.colour);
+        if outcome.kind == Kind::Deadlock && !self.waits.is_empty() {
+            // Where it is, the waits say.
+            return format!("{}\n", paint(&self.deadlock(), style, self.look.colour));
+        }
+        let headline = what(outcome);
+        let mut text = paint(&headline, style, self.look.colour);
         if let Some(thread) = outcome.thread
             && outcome.is_failure()
         {
             let _ = write!(text, " in thread {}", self.thread(thread));
         }
-        let place = outcome.site.map(|site| names.place(site));
+        let place = outcome.site.or_else(|| self.exit_call()).map(|site| names.place(site));
         if let Some(place) = &place {
             let _ = write!(text, " at {}", self.place(place));
         }
         text.push('\n');
         text += &self.source(place.as_ref(), names);
-        for line in outcome.message.lines() {
-            let _ = writeln!(text, "  {line}");
-        }
-        text
-    }
-
-    fn wait(&self, wait: &Wait, names: &mut dyn Names) -> String {
-        let place = names.place(wait.site);
-        let mut text = format!(
-            "  thread {} waits {} ({})",
-            self.thread(wait.thread),
-            words::wait(self.trace, self.objects, wait),
-            self.place(&place),
-        );
-        if wait.op != Op::Join && !wait.holders.is_empty() {
-            let holders: Vec<String> = wait
-                .holders
-                .iter()
-                .map(|&holder| match taken_at(self.trace, wait, holder) {
-                    Some(site) if holder == wait.thread => {
-                        format!("itself since {}", self.short_place(&names.place(site)))
-                    }
-                    Some(site) => {
-                        format!("{} since {}", self.thread(holder), self.short_place(&names.place(site)))
-                    }
-                    None => self.thread(holder),
-                })
-                .collect();
-            let _ = write!(text, ", held by {}", holders.join(" and "));
-        }
-        text.push('\n');
-        text + &self.source(Some(&place), names)
-    }
-
-    /// The failing thread's stack; in a deadlock every line of it is in the waits already.
-    fn backtraces(&self) -> impl Iterator<Item = &Backtrace> {
-        let waits = &self.trace.outcome.waits;
-        self.trace
-            .outcome
-            .backtraces
-            .iter()
-            .filter(|b| b.frames.len() > 1 || !waits.iter().any(|wait| wait.thread == b.thread))
-    }
-
-    fn backtrace(&self, backtrace: &Backtrace, names: &mut dyn Names) -> String {
-        let mut text = format!("\nstack of thread {}:\n", self.thread(backtrace.thread));
-        let frames: Vec<Frame> = backtrace.frames.iter().flat_map(|&site| names.frames(site)).collect();
-        let name = |frame: &Frame| frame.function.clone().unwrap_or_else(|| "?".to_owned());
-        let of_user = |frame: &Frame| !frame.system || self.look.full;
-        let wide = frames.iter().filter(|f| of_user(f)).map(|f| name(f).chars().count()).max().unwrap_or(0);
-        for run in frames.chunk_by(|a, b| of_user(a) == of_user(b)) {
-            if of_user(&run[0]) {
-                for frame in run {
-                    let line =
-                        format!("  {:wide$}  {}", name(frame), self.file_line(frame).unwrap_or_default());
-                    let _ = writeln!(text, "{}", line.trim_end());
-                }
-            } else {
-                let inner = name(&run[0]);
-                let line = match run.len() {
-                    1 => format!("  … {inner}"),
-                    n => format!("  … {inner} and {} more of the system", n - 1),
-                };
-                let _ = writeln!(text, "{}", paint(&line, Style::Dim, self.look.colour));
+        if outcome.kind == Kind::Misuse
+            && let Some(warning) = self.trace.warnings.iter().find(|w| self.is_the_failure(w))
+        {
+            let _ = writeln!(text, "  it {}", self.misuse(warning, names));
+        } else if !headline.ends_with(&outcome.message) {
+            for line in outcome.message.lines() {
+                let _ = writeln!(text, "  {line}");
             }
         }
+        text + &self.last_words()
+    }
+
+    fn deadlock(&self) -> String {
+        let circle: Vec<_> = self
+            .waits
+            .iter()
+            .filter(|w| in_a_circle(self.waits, w.wait.thread))
+            .map(|w| w.wait.thread)
+            .collect();
+        match circle.as_slice() {
+            [] => "deadlock: no thread can go on".to_owned(),
+            [one] => format!("deadlock: thread {} waits for itself", self.thread(*one)),
+            several => format!("deadlock: {} threads wait for each other", several.len()),
+        }
+    }
+
+    /// Where `exit` was called with a status that is a failure; nowhere for a return from main.
+    fn exit_call(&self) -> Option<Site> {
+        let last = self.trace.events.last().filter(|_| self.trace.outcome.is_failure())?;
+        let returned = self.trace.threads.first().is_some_and(|main| main.start == self.trace.site(last));
+        (last.op == Op::Exit && !returned).then(|| self.trace.site(last))
+    }
+
+    /// A status by itself says little: what the program wrote last.
+    fn last_words(&self) -> String {
+        const LINES: usize = 3;
+        if !matches!(self.trace.outcome.kind, Kind::Exit(status) if status != 0) {
+            return String::new();
+        }
+        let output = &self.trace.output;
+        let written = if output.stderr.is_empty() { &output.stdout } else { &output.stderr };
+        let written = String::from_utf8_lossy(written);
+        let lines: Vec<&str> = written.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = &lines[lines.len().saturating_sub(LINES)..];
+        let shown = |line: &&str| {
+            let line = line.replace(char::is_control, " ");
+            format!("  its last words: {}\n", cut(line.trim(), self.look.width.saturating_sub(18)))
+        };
+        match last {
+            [] => String::new(),
+            [one] => shown(one),
+            several => several.iter().enumerate().fold(String::new(), |text, (nth, line)| {
+                let line = shown(line);
+                text + &if nth == 0 { line } else { line.replace("its last words:", "               ") }
+            }),
+        }
+    }
+
+    fn waiting(&self, waiting: &Waiting, names: &mut dyn Names) -> String {
+        let Waiting { wait, place, callers, inside } = waiting;
+        let inside = inside.as_ref().filter(|_| wait.op.object_kind() == Some(ObjectKind::Futex));
+        let mut text = format!(
+            "  thread {} waits {}{} at {}\n",
+            self.thread(wait.thread),
+            inside.map(|function| format!("in {function} ")).unwrap_or_default(),
+            words::wait(self.trace, self.objects, wait),
+            self.place(place),
+        );
+        text += &self.source(Some(place), names);
+        for caller in callers {
+            let function = functions::of_user(caller.function.as_deref().unwrap_or("?"));
+            let _ = writeln!(text, "    called by {function}, {}", self.line_near(caller, place));
+        }
+        for remark in self.remarks(waiting, names) {
+            let _ = writeln!(text, "    {remark}");
+        }
         text
     }
 
-    fn warning(&self, warning: &Warning, names: &mut dyn Names) -> String {
-        let mut text = paint("warning", Style::Preemption, self.look.colour);
-        let _ = write!(text, ": thread {} {}", self.thread(warning.thread), warning.misuse.words());
+    /// Why the wait does not end.
+    fn remarks(&self, waiting: &Waiting, names: &mut dyn Names) -> Vec<String> {
+        let Waiting { wait, place, .. } = waiting;
+        let mut at = |site: Site| {
+            let there = names.place(site);
+            let source = there.line.and_then(|line| names.source_line(there.file.as_deref()?, line));
+            let source = source.map(|text| format!(" │ {}", text.trim())).unwrap_or_default();
+            (!there.system).then(|| format!("{}{source}", self.line_near(&there, place)))
+        };
+        let here = |event: &Event| event.addr == wait.addr && event.thread != wait.thread;
+        match wait.op.object_kind() {
+            Some(ObjectKind::Cond | ObjectKind::Futex) if wait.holders.is_empty() => {
+                let wakes = |e: &Event| here(e) && matches!(e.op, Op::Signal | Op::Broadcast | Op::FutexWake);
+                match last(self.trace, wakes) {
+                    None => vec!["nobody ever wakes it".to_owned()],
+                    Some(event) if event.value == 0 => {
+                        let site = at(self.trace.site(event)).map(|site| format!(": {site}"));
+                        let who = self.thread(event.thread);
+                        vec![format!(
+                            "thread {who} signalled when nobody was waiting{}",
+                            site.unwrap_or_default()
+                        )]
+                    }
+                    Some(_) => Vec::new(),
+                }
+            }
+            Some(ObjectKind::Semaphore) => {
+                let takes = |e: &Event| {
+                    here(e) && matches!(e.op, Op::SemWait | Op::SemTryWait) && !e.flags.has(Flags::FAILED)
+                };
+                let taken = last(self.trace, takes);
+                taken
+                    .and_then(|e| Some((e.thread, at(self.trace.site(e))?)))
+                    .map(|(thread, site)| format!("last taken by thread {}: {site}", self.thread(thread)))
+                    .into_iter()
+                    .collect()
+            }
+            Some(ObjectKind::Barrier) => {
+                let made = last(self.trace, |e| e.addr == wait.addr && e.op == Op::BarrierInit);
+                let arrived = self.waits.iter().filter(|other| other.wait.addr == wait.addr).count();
+                made.map(|e| format!("{arrived} of {} threads are here", e.value)).into_iter().collect()
+            }
+            _ if wait.op == Op::Join => Vec::new(),
+            _ => {
+                let held = |&holder: &ThreadIx| {
+                    let whose = if holder == wait.thread {
+                        "itself".to_owned()
+                    } else {
+                        format!("thread {}", self.thread(holder))
+                    };
+                    let ended = if self.has_ended(holder) { ", which has ended," } else { "" };
+                    let since = taken_at(self.trace, wait, holder).and_then(&mut at);
+                    let since = since.map(|site| format!(" since {site}")).unwrap_or_default();
+                    format!("held by {whose}{ended}{since}")
+                };
+                wait.holders.iter().map(held).collect()
+            }
+        }
+    }
+
+    fn has_ended(&self, thread: ThreadIx) -> bool {
+        last(self.trace, |event| event.thread == thread).is_some_and(|event| event.op == Op::End)
+    }
+
+    /// A thread's stack, unless all that it says was said.
+    fn stack(&self, backtrace: &Backtrace, names: &mut dyn Names) -> String {
+        let stack = Stack::of(backtrace, names);
+        let waits = self.waits.iter().any(|waiting| waiting.wait.thread == backtrace.thread);
+        if !self.look.full && (waits && !stack.frames().is_empty() || stack.users().count() == 1) {
+            return String::new();
+        }
+        let mut text = format!("\nstack of thread {}:\n", self.thread(backtrace.thread));
+        let name = |frame: &Frame| functions::of_user(frame.function.as_deref().unwrap_or("?"));
+        let parts = if self.look.full || stack.users().next().is_none() {
+            stack.frames().iter().map(|frame| Part::User(frame, 1)).collect()
+        } else {
+            stack.parts()
+        };
+        let wide = |part: &Part<'_>| match part {
+            Part::User(frame, _) => name(frame).chars().count(),
+            Part::Library(_) => 0,
+        };
+        let wide = parts.iter().map(wide).max().unwrap_or(0).min(WIDEST_FUNCTION);
+        for part in &parts {
+            let line = match part {
+                Part::User(frame, times) => {
+                    let times = if *times > 1 { format!("  ({times} times)") } else { String::new() };
+                    let place = self.file_line(frame).unwrap_or_default();
+                    format!("  {:wide$}  {place}{times}", name(frame)).trim_end().to_owned()
+                }
+                Part::Library(function) => paint(&format!("  … {function}"), Style::Dim, self.look.colour),
+            };
+            let _ = writeln!(text, "{line}");
+        }
+        text
+    }
+
+    /// What went wrong without ending the run; the same thing at the same place once.
+    fn warnings(&self, names: &mut dyn Names) -> String {
+        let mut text = String::new();
+        let mut told: Vec<(&Warning, usize)> = Vec::new();
+        for warning in self.trace.warnings.iter().filter(|w| !self.is_the_failure(w)) {
+            let same = |w: &Warning| {
+                (w.misuse, w.site, w.addr, &w.detail)
+                    == (warning.misuse, warning.site, warning.addr, &warning.detail)
+            };
+            match told.iter_mut().find(|(other, _)| same(other)) {
+                Some((_, times)) => *times += 1,
+                None => told.push((warning, 1)),
+            }
+        }
+        for (warning, times) in told {
+            text += &paint("warning", Style::Preemption, self.look.colour);
+            let _ = write!(text, ": thread {} {}", self.thread(warning.thread), self.misuse(warning, names));
+            // Where a thread was left behind is where it was, not what is wrong.
+            let at = if warning.misuse == Misuse::LeakedThread { ", it is at" } else { " at" };
+            let place = names.place(warning.site);
+            let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
+            let _ = writeln!(text, "{at} {}{times}", self.place(&place));
+        }
+        text
+    }
+
+    /// Whether this is what the run failed of.
+    fn is_the_failure(&self, warning: &Warning) -> bool {
+        let outcome = &self.trace.outcome;
+        match outcome.kind {
+            Kind::Misuse => {
+                outcome.thread == Some(warning.thread)
+                    && outcome.site == Some(warning.site)
+                    && outcome.message == warning.misuse.words()
+            }
+            Kind::Deadlock => {
+                let blocked = |w: &Waiting| w.wait.thread == warning.thread && w.wait.addr == warning.addr;
+                warning.misuse == Misuse::Relock && self.waits.iter().any(blocked)
+            }
+            _ => false,
+        }
+    }
+
+    fn misuse(&self, warning: &Warning, names: &mut dyn Names) -> String {
+        let mut text = warning.misuse.words().to_owned();
         let object = (warning.addr != 0).then(|| self.objects.by_addr(warning.addr)).flatten();
         if let Some(object) = object.or_else(|| names.variable(warning.addr)) {
             let _ = write!(text, ": `{object}`");
@@ -254,10 +359,6 @@ impl Teller<'_> {
         if !warning.detail.is_empty() {
             let _ = write!(text, ": {}", warning.detail);
         }
-        // Where a thread was left behind is where it was, not what is wrong.
-        let at = if warning.misuse == Misuse::LeakedThread { "it is at" } else { "at" };
-        let place = names.place(warning.site);
-        let _ = writeln!(text, " ({at} {})", self.place(&place));
         text
     }
 
@@ -278,15 +379,25 @@ impl Teller<'_> {
         self.file_line(frame).or_else(|| frame.function.clone()).unwrap_or_else(|| "?".to_owned())
     }
 
+    /// A place, after another one was told: in the same file the line is enough.
+    fn line_near(&self, frame: &Frame, told: &Frame) -> String {
+        match frame.line {
+            Some(line) if frame.file == told.file => format!("line {line}"),
+            _ => self.short_place(frame),
+        }
+    }
+
     fn place(&self, frame: &Frame) -> String {
         match (self.file_line(frame), &frame.function) {
-            (Some(place), Some(function)) => format!("{place}, {function}"),
+            // Inside a library the function says more than the file.
+            (_, Some(function)) if frame.system => functions::short(function),
+            (Some(place), Some(function)) => format!("{place}, {}", functions::of_user(function)),
             _ => self.short_place(frame),
         }
     }
 
     fn source(&self, frame: Option<&Frame>, names: &mut dyn Names) -> String {
-        let line = frame.and_then(|frame| {
+        let line = frame.filter(|frame| !frame.system).and_then(|frame| {
             let number = frame.line?;
             let text = names.source_line(frame.file.as_deref()?, number)?;
             Some(format!("    {number} │ {}\n", text.trim()))

@@ -38,8 +38,11 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
         Op::CondWake | Op::FutexWoken => format!("{} {}{}", event.op.word(), on(), woken_by(trace, event)),
         Op::Signal if value == 0 => format!("signal {} (nobody waits)", on()),
         Op::Signal => format!("signal {}", on()),
+        Op::Broadcast | Op::FutexWake | Op::FutexRequeue if value == 0 => {
+            return format!("{} {} (nobody waits)", event.op.word(), on());
+        }
         Op::Broadcast | Op::FutexWake | Op::FutexRequeue => {
-            format!("{} {} ({})", event.op.word(), on(), wakes(value))
+            format!("{} {} (wakes {value})", event.op.word(), on())
         }
         Op::SemInit => format!("init {} (count {value})", on()),
         Op::SemTryWait if failed => return format!("sem try wait {}: none left", on()),
@@ -118,13 +121,6 @@ fn thread(trace: &Trace, value: u64) -> String {
 fn woken_by(trace: &Trace, event: &Event) -> String {
     let by = usize::try_from(event.value).ok().and_then(|number| trace.events.get(number));
     by.map(|waker| format!(" (by {})", id(trace, waker.thread))).unwrap_or_default()
-}
-
-fn wakes(value: u64) -> String {
-    match value {
-        0 => "nobody waits".to_owned(),
-        n => format!("wakes {n}"),
-    }
 }
 
 fn order(event: &Event) -> String {

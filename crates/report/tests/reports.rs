@@ -245,6 +245,84 @@ fn long_stretches_are_abridged_unless_all_is_asked_for() {
 }
 
 #[test]
+fn accesses_that_no_other_thread_can_notice_are_left_out() {
+    const OWN: u64 = 0x7ff0_0000;
+    let mut t = trace(2, 2);
+    t.play(0, 9, Op::Create, 0, 1).play(1, 2, Op::Start, 0, 0);
+    for n in 0..20 {
+        // Each thread's own memory, from the user's code and from a library, and what both only read.
+        t.play(1, LIBC + 4, Op::Write, OWN + 8 * n, n).play(1, 3, Op::Read, OWN + 8 * n, n);
+        t.play(0, LIBC + 4, Op::Write, 2 * OWN + 8 * n, n).play(0, 12, Op::Read, 3 * OWN, n);
+        t.play(1, 3, Op::Read, 3 * OWN, n);
+    }
+    t.play(1, LIBC + 4, Op::Write, 4 * OWN, 7).play(0, 12, Op::Read, 4 * OWN + 4, 7).play(
+        1,
+        3,
+        Op::Read,
+        HITS,
+        0,
+    );
+    assert_snapshot!(interleaving(&t, &mut counter_source(), &look(100)));
+}
+
+#[test]
+fn a_wait_inside_a_library_is_told_from_the_users_side() {
+    let mut t = trace(2, 2);
+    t.play(0, 9, Op::Create, 0, 1)
+        .play(1, 2, Op::Start, 0, 0)
+        .play(1, 4, Op::Signal, 0x20, 0)
+        .play(1, 5, Op::End, 0, 0)
+        .play(0, LIBC + 5, Op::CondWait, 0x20, 0x10);
+    t.outcome = Outcome {
+        kind: Kind::Deadlock,
+        waits: vec![Wait {
+            thread: ThreadIx(0),
+            op: Op::CondWake,
+            addr: 0x20,
+            site: site(LIBC + 5),
+            holders: vec![],
+        }],
+        backtraces: vec![Backtrace {
+            thread: ThreadIx(0),
+            frames: vec![site(LIBC + 5), site(LIBC + 6), site(4), site(LIBC + 7), site(12), site(LIBC)],
+        }],
+        ..Outcome::exit(0)
+    };
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &look(100)));
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &Look { full: true, ..look(100) }));
+}
+
+#[test]
+fn a_bad_status_comes_with_the_last_words() {
+    let mut t = trace(1, 2);
+    t.outcome = Outcome::exit(3);
+    t.output.stderr = b"one\ntwo\n\nthree\nfour\n".to_vec();
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &look(100)));
+}
+
+#[test]
+fn misuse_that_counts_as_failure_is_told_once() {
+    let mut t = counter();
+    let warning = |thread| Warning {
+        misuse: Misuse::UnlockNotHeld,
+        thread: ThreadIx(thread),
+        site: site(4),
+        addr: HITS,
+        at: 3,
+        detail: String::new(),
+    };
+    t.warnings = vec![warning(1), warning(2), warning(2)];
+    t.outcome = Outcome {
+        kind: Kind::Misuse,
+        thread: Some(ThreadIx(1)),
+        site: Some(site(4)),
+        message: Misuse::UnlockNotHeld.words().to_owned(),
+        ..Outcome::exit(0)
+    };
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &look(100)));
+}
+
+#[test]
 fn an_empty_trace_is_no_trouble() {
     assert_snapshot!(interleaving(&trace(1, 2), &mut counter_source(), &look(80)));
 }

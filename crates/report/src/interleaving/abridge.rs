@@ -6,8 +6,6 @@ use unsnarl_model::{Event, ThreadIx};
 const EDGE: usize = 3;
 /// Events before the end that are always shown.
 const LAST: usize = 8;
-/// So many rows can be read; of more, only the beginning and the end are shown.
-const ROWS: usize = 400;
 
 /// A row, or rows that there are not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,45 +22,45 @@ pub(super) enum Item {
     },
 }
 
-/// All events, or those that tell most: next to switches and towards the end.
-pub(super) fn abridge(events: &[Event], full: bool) -> Vec<Item> {
-    let mut shown = vec![full; events.len()];
-    if !full {
-        mark(events, &mut shown);
-    }
+/// Of these events (numbers into all of them) those that tell most: next to switches and towards
+/// the end, and of more than `rows` only the beginning and the end.
+pub(super) fn abridge(events: &[Event], candidates: &[usize], rows: usize) -> Vec<Item> {
+    let shown = mark(events, candidates, rows);
     let mut items = Vec::new();
     let mut at = 0;
     for run in shown.chunk_by(|a, b| a == b) {
-        let numbers = at..at + run.len();
+        let numbers = &candidates[at..at + run.len()];
         at += run.len();
         // The line saying that some were left out takes room as well.
         if run[0] || run.len() < 3 {
-            items.extend(numbers.map(Item::Event));
+            items.extend(numbers.iter().map(|&number| Item::Event(number)));
         } else {
-            let left_out = &events[numbers.clone()];
-            let switches = left_out.windows(2).filter(|pair| pair[0].thread != pair[1].thread).count();
-            let thread = (switches == 0).then_some(left_out[0].thread);
-            items.push(Item::LeftOut { from: numbers.start, events: run.len(), switches, thread });
+            let thread = |number: &usize| events[*number].thread;
+            let switches = numbers.windows(2).filter(|pair| thread(&pair[0]) != thread(&pair[1])).count();
+            let whose = (switches == 0).then_some(thread(&numbers[0]));
+            items.push(Item::LeftOut { from: numbers[0], events: run.len(), switches, thread: whose });
         }
     }
     items
 }
 
-fn mark(events: &[Event], shown: &mut [bool]) {
+fn mark(events: &[Event], candidates: &[usize], most: usize) -> Vec<bool> {
+    let mut shown = vec![false; candidates.len()];
     let mut at = 0;
-    for segment in events.chunk_by(|a, b| a.thread == b.thread) {
+    for segment in candidates.chunk_by(|&a, &b| events[a].thread == events[b].thread) {
         let end = at + segment.len();
         shown[at..end.min(at + EDGE)].fill(true);
         shown[end.saturating_sub(EDGE).max(at)..end].fill(true);
         at = end;
     }
-    shown[events.len().saturating_sub(LAST)..].fill(true);
+    shown[candidates.len().saturating_sub(LAST)..].fill(true);
 
-    let rows: Vec<usize> = (0..shown.len()).filter(|&number| shown[number]).collect();
-    if rows.len() > ROWS {
-        let (first, last) = (rows[ROWS / 4], rows[rows.len() - ROWS / 4 * 3]);
+    let rows: Vec<usize> = (0..shown.len()).filter(|&nth| shown[nth]).collect();
+    if rows.len() > most {
+        let (first, last) = (rows[most / 4], rows[rows.len() - most / 4 * 3]);
         shown[first..last].fill(false);
     }
+    shown
 }
 
 #[cfg(test)]
@@ -95,17 +93,18 @@ mod tests {
     #[test]
     fn events_next_to_switches_and_the_last_ones_are_kept() {
         let events = events([vec![0; 20], vec![1; 7], vec![0; 30]].concat());
-        let items = abridge(&events, false);
+        let all: Vec<usize> = (0..events.len()).collect();
+        let items = abridge(&events, &all, 400);
         assert_eq!(left_out(&items), [(14, 0), (19, 0)]);
         assert_eq!(items[..4], [Item::Event(0), Item::Event(1), Item::Event(2), items[3]]);
-        assert_eq!(abridge(&events, true).len(), 57);
     }
 
     #[test]
     fn of_very_many_switches_the_middle_is_left_out() {
         let events = events((0..1000).map(|n| n % 2));
-        let items = abridge(&events, false);
-        assert_eq!(items.len(), ROWS + 1);
+        let all: Vec<usize> = (0..events.len()).collect();
+        let items = abridge(&events, &all, 400);
+        assert_eq!(items.len(), 401);
         assert_eq!(left_out(&items), [(600, 599)]);
         assert_eq!(items.last(), Some(&Item::Event(999)));
     }

@@ -31,24 +31,26 @@ impl Switches {
         Self { next }
     }
 
-    /// Away from whom and why the switch right before this event was, if there was one.
-    pub(super) fn before(
+    /// Away from whom and why the switch between two events that are shown was, if there was one.
+    /// In between there may be events that are not shown.
+    pub(super) fn between(
         &self,
         trace: &Trace,
         objects: &ObjectNames,
+        before: usize,
         number: usize,
     ) -> Option<(ThreadIx, Why)> {
-        let last = number.checked_sub(1)?;
-        let (before, event) = (&trace.events[last], &trace.events[number]);
-        if before.thread == event.thread {
+        let from = trace.events[before].thread;
+        if from == trace.events[number].thread {
             return None;
         }
-        let why = if event.flags.has(Flags::PREEMPTS) {
-            Why::Preempts(words::id(trace, before.thread))
+        let last = (before..number).rev().find(|&at| trace.events[at].thread == from)?;
+        let why = if trace.events[last + 1].flags.has(Flags::PREEMPTS) {
+            Why::Preempts(words::id(trace, from))
         } else {
             Why::Stopped(self.stop(trace, objects, last))
         };
-        Some((before.thread, why))
+        Some((from, why))
     }
 
     /// Why the thread of this event did not go on after it.
@@ -62,13 +64,23 @@ impl Switches {
             return match next.op {
                 Op::Yield => "gives way".to_owned(),
                 Op::Sleep => "sleeps".to_owned(),
-                Op::CondWake | Op::FutexWoken | Op::BarrierLeave => waits(trace, objects, self.next[last]),
-                _ if next.flags.has(Flags::BLOCKED) => waits(trace, objects, self.next[last]),
+                // It could not go on, so it must have waited for what it did next.
+                Op::CondWake
+                | Op::FutexWoken
+                | Op::BarrierLeave
+                | Op::Lock
+                | Op::ReadLock
+                | Op::WriteLock
+                | Op::SemWait
+                | Op::OnceBegin
+                | Op::OncePass
+                | Op::Join => waits(trace, objects, self.next[last]),
                 _ => String::new(),
             };
         }
         let wait = trace.outcome.waits.iter().find(|wait| wait.thread == thread);
-        wait.map(|wait| format!("waits {}", words::wait(trace, objects, wait))).unwrap_or_default()
+        // It could not go on and never did: it waited, and the run ended before it was over.
+        wait.map_or_else(|| "waits".to_owned(), |wait| format!("waits {}", words::wait(trace, objects, wait)))
     }
 }
 

@@ -156,28 +156,30 @@ impl<'a> Table<'a> {
             Row::Event { number, column, words, location, source } => {
                 let number = number.to_string();
                 line.put(self.gutter - width(&number), &number, Style::Dim);
-                self.cell(&mut line, *column, words, Style::Thread(*column));
+                self.cell(&mut line, *column, words, location, Style::Thread(*column));
                 self.source(&mut line, location, source);
             }
             Row::End { column, words, location, source, .. } => {
-                self.cell(&mut line, *column, words, Style::Failure);
+                self.cell(&mut line, *column, words, location, Style::Failure);
                 self.source(&mut line, location, source);
             }
             Row::Switch { from, to, why, .. } => self.switch(&mut line, *from, *to, why),
             Row::LeftOut { column, events, switches, .. } => {
-                let mut words = format!("⋮ {events} more");
+                let mut words = format!("⋮ {events} more events");
                 if *switches > 0 {
-                    words += &format!(" events with {switches} context switches");
+                    words += &format!(" with {switches} context switches");
                 }
-                self.cell(&mut line, column.unwrap_or(0), &words, Style::Dim);
+                self.cell(&mut line, column.unwrap_or(0), &words, &Location::default(), Style::Dim);
             }
         }
         line
     }
 
-    fn cell(&self, line: &mut Line, column: usize, words: &str, style: Style) {
+    fn cell(&self, line: &mut Line, column: usize, words: &str, location: &Location, style: Style) {
         let start = self.layout.columns[column];
-        let room = self.layout.location.saturating_sub(start + 1);
+        // Without a location there is more room.
+        let end = if location.text().is_empty() { self.look.width } else { self.layout.location };
+        let room = end.saturating_sub(start + 1);
         // A lifeline right behind the words would look like part of them.
         line.put(start, &cut(&format!("{words} "), room), style);
         if self.layout.ids {
@@ -234,7 +236,7 @@ impl<'a> Table<'a> {
         let label = format!(" {words} ");
         if right - left < width(&label) + 4 {
             // Beside the arrow it is not clear whose the words are.
-            let label = format!(" {} {words}", self.subject(from, to, why));
+            let label = format!(" {} {words} ", self.subject(from, to, why));
             line.put(right + 1, &cut(&label, self.look.width.saturating_sub(right + 1)), style);
         } else if start < end {
             line.put(left + 3, &label, style);

@@ -1,0 +1,87 @@
+//! Names of library functions short enough to read.
+
+/// Beyond this a path is shortened.
+const LONG: usize = 24;
+
+/// A library's function as its users know it: without the values of templates and generics,
+/// without offsets, and of a long path only the end.
+///
+/// `<std::sys::sync::mutex::futex::Mutex>::lock_contended` is `Mutex::lock_contended`.
+pub(crate) fn short(function: &str) -> String {
+    let name = function.rsplit_once("+0x").map_or(function, |(name, _)| name);
+    if name.contains("operator") {
+        return name.to_owned();
+    }
+    let plain = without_generics(name);
+    let parts: Vec<&str> = plain.split("::").filter(|part| !part.is_empty()).collect();
+    let shown = match parts.as_slice() {
+        // The runtime stands in for the function of libc that the program called.
+        ["unsnarl_rt", .., last] => std::slice::from_ref(last),
+        [_, .., _, _] if parts.len() > 3 || plain.len() > LONG => &parts[parts.len() - 2..],
+        all => all,
+    };
+    shown.join("::").trim_start_matches("__GI_").to_owned()
+}
+
+/// The user's own function. A closure goes by the function that it is in: the line says which it is.
+pub(crate) fn of_user(function: &str) -> String {
+    match function.split_once("::{{closure}}") {
+        Some((outer, _)) => {
+            format!("{}::{{closure}}", outer.rsplit_once("::").map_or(outer, |(_, name)| name))
+        }
+        None => function.to_owned(),
+    }
+}
+
+/// `<A<B> as C>::f<D>` is `A::f`.
+fn without_generics(name: &str) -> String {
+    let mut plain = String::new();
+    let mut depth = 0_usize;
+    // A name that begins with a bracket is a method's, and its type is worth keeping.
+    let (mut of_type, name) = match name.strip_prefix('<') {
+        Some(rest) => (true, rest),
+        None => (false, name),
+    };
+    let mut skip = false;
+    for (at, char) in name.char_indices() {
+        match char {
+            '<' => depth += 1,
+            '>' if depth == 0 && of_type => (of_type, skip) = (false, false),
+            '>' => depth = depth.saturating_sub(1),
+            ' ' if depth == 0 && of_type && name[at..].starts_with(" as ") => skip = true,
+            _ if depth == 0 && !skip => plain.push(char),
+            _ => {}
+        }
+    }
+    plain
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_called_as_their_users_call_them() {
+        for (long, expected) in [
+            ("free", "free"),
+            ("__GI_abort", "abort"),
+            ("std::thread::join+0x16", "std::thread::join"),
+            ("unsnarl_rt::hooks::thread::controlled::pthread_join+0x49", "pthread_join"),
+            ("std::sync::poison::mutex::Mutex<T>::lock", "Mutex::lock"),
+            ("<std::sys::sync::mutex::futex::Mutex>::lock_contended", "Mutex::lock_contended"),
+            ("<alloc::vec::Vec<u8> as core::ops::drop::Drop>::drop", "Vec::drop"),
+            ("a::<impl b::C>::f", "a::f"),
+            ("std::operator<< <char>", "std::operator<< <char>"),
+            ("std::thread::_M_start_thread", "thread::_M_start_thread"),
+            ("", ""),
+        ] {
+            assert_eq!(short(long), expected, "{long}");
+        }
+    }
+
+    #[test]
+    fn closures_go_by_the_function_that_they_are_in() {
+        assert_eq!(of_user("crate::main::{{closure}}::{{closure}}"), "main::{closure}");
+        assert_eq!(of_user("bank::Account::withdraw"), "bank::Account::withdraw");
+    }
+}

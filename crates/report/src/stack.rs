@@ -1,0 +1,79 @@
+//! Stacks, seen from the user's side.
+
+use crate::{Names, functions};
+use unsnarl_model::{Backtrace, ThreadIx, Trace};
+use unsnarl_symbols::Frame;
+
+/// The calls of one thread, innermost first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Stack {
+    frames: Vec<Frame>,
+    /// Whether the user's code has line numbers: then what has none is not the user's.
+    lines: bool,
+}
+
+/// A stretch of a stack.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Part<'a> {
+    /// The user's own code, so many times in a row.
+    User(&'a Frame, usize),
+    /// Libraries, named by what the user's code called.
+    Library(String),
+}
+
+impl Stack {
+    pub(crate) fn of(backtrace: &Backtrace, names: &mut dyn Names) -> Self {
+        let frames: Vec<Frame> = backtrace.frames.iter().flat_map(|&site| names.frames(site)).collect();
+        let lines = frames.iter().any(|frame| !frame.system && frame.line.is_some());
+        Self { frames, lines }
+    }
+
+    /// The stack of a thread when the run ended, as far as it is known.
+    pub(crate) fn at_end(trace: &Trace, thread: ThreadIx, names: &mut dyn Names) -> Self {
+        let backtrace = trace.outcome.backtraces.iter().find(|b| b.thread == thread);
+        backtrace.map(|backtrace| Self::of(backtrace, names)).unwrap_or_default()
+    }
+
+    /// All calls, inlined ones included.
+    pub(crate) fn frames(&self) -> &[Frame] {
+        &self.frames
+    }
+
+    /// The calls in the user's own code.
+    pub(crate) fn users(&self) -> impl DoubleEndedIterator<Item = &Frame> {
+        self.frames.iter().filter(|frame| self.is_users(frame))
+    }
+
+    /// The calls of libraries that the user's innermost function made, innermost first.
+    pub(crate) fn inside(&self) -> &[Frame] {
+        let user = self.frames.iter().position(|frame| self.is_users(frame)).unwrap_or(0);
+        &self.frames[..user]
+    }
+
+    /// The library function that the user's innermost function called.
+    pub(crate) fn called(&self) -> Option<String> {
+        self.inside().last()?.function.as_deref().map(functions::short)
+    }
+
+    /// The stack without what is of no interest: what libraries do among themselves, and who
+    /// called the thread's first function.
+    pub(crate) fn parts(&self) -> Vec<Part<'_>> {
+        let mut parts: Vec<Part<'_>> = Vec::new();
+        for run in self.frames.chunk_by(|a, b| a == b || !self.is_users(a) && !self.is_users(b)) {
+            let last = &run[run.len() - 1];
+            if self.is_users(last) {
+                parts.push(Part::User(last, run.len()));
+            } else {
+                parts.push(Part::Library(last.function.as_deref().map(functions::short).unwrap_or_default()));
+            }
+        }
+        if parts.len() > 1 && matches!(parts.last(), Some(Part::Library(_))) {
+            parts.pop();
+        }
+        parts
+    }
+
+    fn is_users(&self, frame: &Frame) -> bool {
+        !frame.system && (frame.line.is_some() || !self.lines)
+    }
+}

@@ -1,0 +1,100 @@
+//! Who waits for whom, with what the stacks and the events before add to it.
+
+use crate::{Names, stack::Stack};
+use unsnarl_model::{Event, Flags, ObjectKind, Op, Site, ThreadIx, Trace, Wait};
+use unsnarl_symbols::Frame;
+
+/// A thread that cannot go on.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) wait: Wait,
+    /// Where in the user's code.
+    pub(crate) place: Frame,
+    /// Who called that, innermost first, in the user's code.
+    pub(crate) callers: Vec<Frame>,
+    /// The library's function that waits on the user's behalf.
+    pub(crate) inside: Option<String>,
+}
+
+/// All that cannot go on.
+pub(crate) fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<Waiting> {
+    let told = |wait: &Wait| {
+        let mut wait = wait.clone();
+        let stack = Stack::at_end(trace, wait.thread, names);
+        if wait.holders.is_empty() && is_rust_mutex(&wait, &stack) {
+            wait.holders.extend(rust_mutex_holder(trace, wait.addr));
+        }
+        let mut users = stack.users().cloned();
+        let at = names.place(wait.site);
+        // The operation's own place may be deep in the language's library.
+        let (place, inside) = match users.next() {
+            Some(user) if at.system => (user, stack.called()),
+            _ => (at, None),
+        };
+        Waiting { wait, place, callers: users.collect(), inside }
+    };
+    trace.outcome.waits.iter().map(told).collect()
+}
+
+/// Whether this thread waits for itself, directly or through others.
+pub(crate) fn in_a_circle(waits: &[Waiting], thread: ThreadIx) -> bool {
+    let mut seen: Vec<ThreadIx> = Vec::new();
+    let mut open = vec![thread];
+    while let Some(next) = open.pop() {
+        let holders = waits.iter().filter(|w| w.wait.thread == next).flat_map(|w| &w.wait.holders);
+        for &holder in holders {
+            if holder == thread {
+                return true;
+            }
+            if !seen.contains(&holder) {
+                seen.push(holder);
+                open.push(holder);
+            }
+        }
+    }
+    false
+}
+
+/// Where the thread last took the lock that another one waits for.
+pub(crate) fn taken_at(trace: &Trace, wait: &Wait, holder: ThreadIx) -> Option<Site> {
+    let takes = |op: Op| {
+        matches!(
+            op,
+            Op::Lock
+                | Op::TryLock
+                | Op::ReadLock
+                | Op::TryReadLock
+                | Op::WriteLock
+                | Op::TryWriteLock
+                | Op::OnceBegin
+        )
+    };
+    matches!(wait.op.object_kind(), Some(ObjectKind::Lock | ObjectKind::RwLock | ObjectKind::Once))
+        .then_some(())?;
+    let event = last(trace, |event| event.thread == holder && event.addr == wait.addr && takes(event.op))?;
+    Some(trace.site(event))
+}
+
+/// The last event of which this is so.
+pub(crate) fn last(trace: &Trace, is_so: impl Fn(&Event) -> bool) -> Option<&Event> {
+    trace.events.iter().rev().find(|event| is_so(event))
+}
+
+fn is_rust_mutex(wait: &Wait, stack: &Stack) -> bool {
+    let of_mutex = |frame: &Frame| {
+        frame.function.as_deref().is_some_and(|function| function.contains("sync::mutex::futex::Mutex"))
+    };
+    wait.op.object_kind() == Some(ObjectKind::Futex) && stack.inside().iter().any(of_mutex)
+}
+
+/// Who holds a mutex of Rust's standard library, which is a futex: whoever last turned its word from
+/// 0 to 1. Unknown where that happened in code that is not instrumented.
+fn rust_mutex_holder(trace: &Trace, word: u64) -> Option<ThreadIx> {
+    let changes = |event: &Event| match event.op {
+        Op::AtomicStore | Op::AtomicRmw => true,
+        Op::AtomicCas => !event.flags.has(Flags::FAILED),
+        _ => false,
+    };
+    let event = last(trace, |event| event.addr == word && changes(event))?;
+    (event.op == Op::AtomicCas && event.value == 1).then_some(event.thread)
+}

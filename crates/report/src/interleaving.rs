@@ -84,16 +84,15 @@ fn most_rows(trace: &Trace) -> usize {
 
 /// What there is beside what is shown.
 fn footnote(left_out: bool, unnoticed: &[bool]) -> String {
-    let unnoticed = match unnoticed.iter().filter(|&&is| is).count() {
+    let mut text = match unnoticed.iter().filter(|&&is| is).count() {
         0 => String::new(),
-        1 => "One access that no other thread can notice is not shown. ".to_owned(),
-        n => format!("{n} accesses that no other thread can notice are not shown. "),
+        1 => "1 access that no other thread can notice is left out (--all shows it).\n".to_owned(),
+        n => format!("{n} accesses that no other thread can notice are left out (--all shows them).\n"),
     };
-    let long = if left_out { "Long stretches are abridged. " } else { "" };
-    match (unnoticed + long).as_str() {
-        "" => String::new(),
-        text => format!("{text}--all shows every event.\n"),
+    if left_out {
+        text += "Long stretches are abridged; --all shows every event.\n";
     }
+    text
 }
 
 /// A column for each thread that did something or waits to.

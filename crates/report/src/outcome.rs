@@ -400,7 +400,7 @@ impl Teller<'_> {
         let line = frame.filter(|frame| !frame.system).and_then(|frame| {
             let number = frame.line?;
             let text = names.source_line(frame.file.as_deref()?, number)?;
-            Some(format!("    {number} │ {}\n", text.trim()))
+            Some(cut(&format!("    {number} │ {}", text.trim()), self.look.width) + "\n")
         });
         line.unwrap_or_default()
     }

@@ -49,7 +49,7 @@ fn fresh(trace: &Trace) -> Result<PathBuf> {
 }
 
 /// Makes this the latest. Only a convenience: where it cannot be done, nothing is lost.
-fn remember(path: &Path) {
+pub(crate) fn remember(path: &Path) {
     let link = Path::new(DIRECTORY).join("latest").with_extension(ENDING);
     let Ok(target) = std::path::absolute(path) else { return };
     if fs::create_dir_all(DIRECTORY).is_ok() {

@@ -74,14 +74,15 @@ impl Executor {
             stdout: append_only(memory_file(c"standard output")?),
             stderr: append_only(memory_file(c"standard error")?),
         };
-        Ok(Self {
-            program,
-            settings,
-            memory: Memory::new()?,
-            streams,
-            server: None,
-            files: RefCell::default(),
-        })
+        let mut memory = Memory::new()?;
+        let server = if settings.serve {
+            // Started here and now: the system ends it when the thread that started it ends.
+            memory.prepare(&Plan::default(), &program.path, true)?;
+            Some(Server::start(&program, memory.fd(), &streams)?)
+        } else {
+            None
+        };
+        Ok(Self { program, memory, streams, server, files: RefCell::default(), settings })
     }
 
     /// The program.
@@ -103,14 +104,9 @@ impl Executor {
             File::from(stream.try_clone().map_err(failed)?).set_len(0).map_err(failed)?;
         }
         let Self { program, settings, memory, streams, server, .. } = &mut *self;
-        let mut process = if settings.serve {
-            if server.is_none() {
-                *server = Some(Server::start(program, memory.fd(), streams)?);
-            }
-            Process::serve(server.as_mut().expect("just started"))
-                .map_err(|error| not_attached(error, streams))?
-        } else {
-            Process::start(program, memory.fd(), streams)?
+        let mut process = match server {
+            Some(server) => Process::serve(server).map_err(|error| not_attached(error, streams))?,
+            None => Process::start(program, memory.fd(), streams)?,
         };
         let watch = Watch { settings, streams, limit: Duration::from_millis(plan.limits.millis) };
         let (status, stopped) = watch.until_end(&mut process)?;

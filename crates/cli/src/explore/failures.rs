@@ -1,0 +1,25 @@
+//! The distinct failures of a search.
+
+use unsnarl_model::{Signature, Trace};
+
+/// A failure, and how often it was met.
+pub(super) struct Failure {
+    signature: Signature,
+    /// The first trace that showed it.
+    pub(super) trace: Trace,
+    pub(super) times: u64,
+}
+
+/// Failures told apart by their signature, in the order of their first appearance.
+#[derive(Default)]
+pub(super) struct Failures(pub(super) Vec<Failure>);
+
+impl Failures {
+    pub(super) fn add(&mut self, trace: Trace) {
+        let signature = trace.signature();
+        match self.0.iter_mut().find(|known| known.signature == signature) {
+            Some(known) => known.times += 1,
+            None => self.0.push(Failure { signature, trace, times: 1 }),
+        }
+    }
+}

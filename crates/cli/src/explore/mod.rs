@@ -1,0 +1,273 @@
+//! `unsnarl explore`: the search for a failing schedule.
+
+mod failures;
+mod pool;
+mod predicate;
+
+use crate::{
+    options::{Run, Target, duration},
+    output,
+    replay::replay,
+    target, traces,
+    verdict::{Verdict, WrongUsage},
+};
+use anyhow::Result;
+use failures::{Failure, Failures};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use pool::Pool;
+use serde_json::{Value, json};
+use std::{
+    collections::HashSet,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+use unsnarl_exec::{Error, Executor, Settings};
+use unsnarl_model::{Plan, Policy, Trace};
+use unsnarl_search::{Pct, Portfolio, Seen, Strategy, Walk};
+
+/// Search for a failing schedule and save its trace
+#[derive(clap::Args)]
+pub(crate) struct Explore {
+    /// How to search
+    ///
+    /// random: anyone at each point, with the same chance; pct[:D]: random priorities with D - 1 drops;
+    /// pos: partial order sampling; portfolio: all of them in turn
+    #[arg(long, default_value = "portfolio", value_name = "NAME")]
+    strategy: String,
+    /// Give up after this many runs
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    runs: u64,
+    /// Give up after this much time
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+    /// The seed of the first run; each further run takes the next
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Go on after a failure and collect the distinct ones
+    #[arg(long)]
+    keep_going: bool,
+    /// So many runs at a time; what is found does not depend on it
+    #[arg(short, long, value_name = "N", default_value_t = default_jobs())]
+    jobs: usize,
+    #[command(flatten)]
+    checks: predicate::Checks,
+    #[command(flatten)]
+    run: Run,
+    #[command(flatten)]
+    target: Target,
+}
+
+fn default_jobs() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// What the search came to.
+#[derive(Default)]
+struct Search {
+    runs: u64,
+    schedules: HashSet<u64>,
+    elapsed: Duration,
+    failures: Failures,
+    interrupted: bool,
+}
+
+/// What came of one run.
+struct Attempt {
+    failure: Option<Trace>,
+    seen: Seen,
+    schedule: u64,
+}
+
+impl Explore {
+    pub(crate) fn run(self) -> Result<Verdict> {
+        let program = target::program(&self.target)?;
+        let mut strategy = self.strategy()?;
+        let interrupt = Arc::new(AtomicBool::new(false));
+        let flag = Arc::clone(&interrupt);
+        ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))?;
+        let settings = Settings { interrupt: Some(interrupt), serve: true, ..Settings::default() };
+        let executor = |_| Executor::new(program.clone(), settings.clone());
+        let executors = (0..self.jobs.clamp(1, 256)).map(executor).collect::<Result<_, _>>()?;
+        let search = self.search(&mut *strategy, &mut Pool { executors })?;
+        self.tell(&search, &strategy.name())
+    }
+
+    fn strategy(&self) -> Result<Box<dyn Strategy>> {
+        let plan = self.run.plan(Policy::Random, self.seed);
+        let (name, figure) = self.strategy.split_once(':').unwrap_or((&self.strategy, ""));
+        let wrong = || {
+            WrongUsage(format!("no strategy `{}`: there are random, pct[:D], pos, portfolio", self.strategy))
+        };
+        Ok(match (name, figure) {
+            ("random", "") => Box::new(Walk::new(plan, Policy::Random)),
+            ("pos", "") => Box::new(Walk::new(plan, Policy::Pos)),
+            ("pct", "") => Box::new(Pct::new(plan, 3)),
+            ("pct", depth) => Box::new(Pct::new(plan, depth.parse().map_err(|_| wrong())?)),
+            ("portfolio", "") => Box::new(Portfolio::new(&plan)),
+            _ => return Err(wrong().into()),
+        })
+    }
+
+    fn search(&self, strategy: &mut dyn Strategy, pool: &mut Pool) -> Result<Search> {
+        let begin = Instant::now();
+        let progress = progress(self.runs, self.run.json);
+        let mut search = Search::default();
+        // Strategies learn between batches, whose sizes do not depend on the number of jobs.
+        let mut batch = 4;
+        while search.runs < self.runs && self.time.is_none_or(|most| begin.elapsed() < most) {
+            let wanted = batch.min(self.runs - search.runs) as usize;
+            batch = (batch * 2).min(64);
+            let plans: Vec<Plan> = std::iter::from_fn(|| strategy.next()).take(wanted).collect();
+            let exhausted = plans.len() < wanted;
+            let job = |executor: &mut Executor, plan: &Plan| {
+                let attempt = self.attempt(executor, plan);
+                progress.inc(1);
+                attempt
+            };
+            let attempts =
+                match pool.run(&plans, job, |attempt| attempt.failure.is_some() && !self.keep_going) {
+                    Ok(attempts) => attempts,
+                    Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
+                        search.interrupted = true;
+                        break;
+                    }
+                    Err(error) => return Err(error),
+                };
+            for attempt in attempts {
+                search.runs += 1;
+                search.schedules.insert(attempt.schedule);
+                strategy.learn(&attempt.seen);
+                attempt.failure.into_iter().for_each(|trace| search.failures.add(trace));
+            }
+            let (distinct, failures) = (search.schedules.len(), search.failures.0.len());
+            progress.set_message(format!("{distinct} distinct schedules, {failures} failures"));
+            if exhausted || (!self.keep_going && failures > 0) {
+                break;
+            }
+        }
+        progress.finish_and_clear();
+        search.elapsed = begin.elapsed();
+        Ok(search)
+    }
+
+    /// One run.
+    fn attempt(&self, executor: &mut Executor, plan: &Plan) -> Result<Attempt> {
+        let run = executor.run(plan)?;
+        let (schedule, seen) = (run.schedule_hash(), Seen { points: run.events() });
+        let complaint = self.checks.complaint(&run.output)?;
+        if complaint.is_none() && run.is_clean() {
+            return Ok(Attempt { failure: None, seen, schedule });
+        }
+        let mut trace = run.trace();
+        predicate::judge(&mut trace, &self.run, complaint);
+        Ok(Attempt { failure: trace.outcome.is_failure().then_some(trace), seen, schedule })
+    }
+
+    fn tell(&self, search: &Search, strategy: &str) -> Result<Verdict> {
+        let mut paths = Vec::new();
+        for (nth, failure) in search.failures.0.iter().enumerate() {
+            paths.push(traces::save(&failure.trace, self.path(nth).as_deref())?);
+        }
+        // The first is the one that `latest` should mean.
+        if let (Some(first), true) = (paths.first(), paths.len() > 1) {
+            traces::remember(first);
+        }
+        if self.run.json {
+            self.tell_json(search, strategy, &paths);
+        } else {
+            self.tell_text(search, &paths);
+        }
+        Ok(match (search.failures.0.is_empty(), search.interrupted) {
+            (false, _) => Verdict::Failure,
+            (true, true) => Verdict::Interrupted,
+            (true, false) => Verdict::Fine,
+        })
+    }
+
+    /// Where the nth failure goes, if the user said where the first goes: `bug.snarl`, `bug-2.snarl` …
+    fn path(&self, nth: usize) -> Option<PathBuf> {
+        let first = self.run.output.as_ref()?;
+        if nth == 0 {
+            return Some(first.clone());
+        }
+        let stem = first.file_stem().unwrap_or_default().to_string_lossy();
+        Some(first.with_file_name(format!("{stem}-{}.snarl", nth + 1)))
+    }
+
+    fn tell_json(&self, search: &Search, strategy: &str, paths: &[PathBuf]) {
+        let failures: Vec<Value> = search
+            .failures
+            .0
+            .iter()
+            .zip(paths)
+            .map(|(failure, path)| {
+                let (outcome, stats, _) = output::told(&failure.trace);
+                let plan = &failure.trace.plan;
+                json!({ "trace": path, "outcome": outcome, "stats": stats, "times": failure.times,
+                    "seed": plan.seed, "policy": plan.tail.name() })
+            })
+            .collect();
+        let first = |field: &str| failures.first().map_or(Value::Null, |failure| failure[field].clone());
+        output::json(&json!({
+            "found": !failures.is_empty(), "runs": search.runs, "elapsed_s": search.elapsed.as_secs_f64(),
+            "strategy": strategy, "distinct_schedules": search.schedules.len(),
+            "interrupted": search.interrupted, "trace": first("trace"), "seed": first("seed"),
+            "policy": first("policy"), "outcome": first("outcome"), "stats": first("stats"),
+            "failures": failures,
+        }));
+    }
+
+    fn tell_text(&self, search: &Search, paths: &[PathBuf]) {
+        let seconds = search.elapsed.as_secs_f64();
+        let (runs, distinct) = (search.runs, search.schedules.len());
+        let command =
+            self.target.program.iter().map(|arg| output::quoted(arg.as_ref())).collect::<Vec<_>>().join(" ");
+        for (Failure { trace, times, .. }, path) in search.failures.0.iter().zip(paths) {
+            let (plan, path) = (&trace.plan, output::quoted(path));
+            let (policy, seed) = (plan.tail.name(), plan.seed);
+            let how = if self.keep_going { format!("{times} times in") } else { "in run".into() };
+            output::print(&format!(
+                "{}\n\
+                 found    {how} {runs} of {}, {distinct} distinct schedules, {seconds:.2} s\n\
+                 trace    {path} ({})\n\
+                 replay   unsnarl replay {path}{}\n\
+                 show     unsnarl show {path}\n\
+                 again    unsnarl record --seed {seed} --strategy {policy} -- {command}\n\n",
+                output::outcome(trace),
+                self.runs,
+                output::figures(trace),
+                certainty(trace),
+            ));
+        }
+        if search.failures.0.is_empty() {
+            let why = if search.interrupted { ", interrupted" } else { "" };
+            output::print(&format!(
+                "no failure in {runs} runs ({distinct} distinct schedules, {seconds:.2} s){why}\n\
+                 next     more --runs, another --seed, or accesses as points: build with `unsnarl cc`\n"
+            ));
+        }
+    }
+}
+
+/// One replay, to say for certain that the trace replays.
+fn certainty(trace: &Trace) -> &'static str {
+    match replay(trace, &trace.replay_plan(), Settings::default()) {
+        Ok(replayed) if replayed.reproduced && replayed.identical => "   (tried: identical)",
+        Ok(replayed) if replayed.reproduced => "   (tried: the same failure)",
+        _ => "   (tried: it does NOT reproduce; the program depends on something outside)",
+    }
+}
+
+/// A line on the terminal while the search goes on.
+fn progress(runs: u64, quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr_with_hz(10));
+    let template = "{bar:30} {pos}/{len} runs, {per_sec}, {msg}, {eta} left";
+    bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
+}

@@ -1,0 +1,47 @@
+//! What counts as a failure beside a bad end: the user's own checks.
+
+use crate::{
+    options::{FailOn, Run},
+    output,
+};
+use anyhow::{Context, Result};
+use regex::bytes::Regex;
+use std::process::{Command, Stdio};
+use unsnarl_model::{Kind, Outcome, Output, Trace};
+
+/// The user's checks, made after each run.
+#[derive(clap::Args)]
+pub(super) struct Checks {
+    /// A run fails if its standard output matches
+    #[arg(long, value_name = "REGEX")]
+    fail_if_stdout: Option<Regex>,
+    /// A run fails if this shell command, run after it, does not exit with 0
+    #[arg(long, value_name = "CMD")]
+    check: Option<String>,
+}
+
+impl Checks {
+    /// What the checks find wrong with a run that left this output.
+    pub(super) fn complaint(&self, written: &Output) -> Result<Option<String>> {
+        if let Some(regex) = self.fail_if_stdout.as_ref().filter(|regex| regex.is_match(&written.stdout)) {
+            return Ok(Some(format!("standard output matches `{regex}`")));
+        }
+        let Some(command) = &self.check else { return Ok(None) };
+        let mut shell = Command::new("sh");
+        shell.args(["-c", command]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let status = shell.status().context("cannot run sh for --check")?;
+        Ok((!status.success()).then(|| format!("`{command}` says no ({status})")))
+    }
+}
+
+/// Makes a trace the failure that the user wants to see in it.
+pub(super) fn judge(trace: &mut Trace, run: &Run, complaint: Option<String>) {
+    let fail_on: &[FailOn] = &run.fail_on;
+    output::judge(trace, fail_on);
+    if let Some(message) = complaint
+        && !trace.outcome.is_failure()
+    {
+        trace.outcome = Outcome { message, ..Outcome::exit(0) };
+        trace.outcome.kind = Kind::Check;
+    }
+}

@@ -24,7 +24,9 @@ pub fn divergence_text(divergence: &Divergence, trace: &Trace, names: &mut dyn N
     let expected = expected.as_ref().map_or_else(|| "the end of the run".to_owned(), &mut tell);
     let got = got.as_ref().map_or_else(|| "nothing: it could not run, or the run had ended".to_owned(), tell);
     format!(
-        "the run left its schedule at point {point}, in thread {thread}\n  expected: {expected}\n  got: {got}\n"
+        "the run left its schedule at point {point}, in thread {thread}\n  expected: {expected}\n  got: {got}\n  \
+         It depends on something that is not controlled: a file, the network, another process, memory that\n  \
+         was never initialised.\n"
     )
 }
 

@@ -6,6 +6,7 @@ mod bench_run;
 mod convert;
 mod doctor;
 mod explore;
+mod judge;
 mod options;
 mod output;
 mod record;

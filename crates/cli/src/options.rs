@@ -53,6 +53,8 @@ pub(crate) enum PointSet {
 pub(crate) enum FailOn {
     /// Wrong use of locks, conditions, threads
     Misuse,
+    /// Two accesses that nothing orders
+    Race,
 }
 
 impl Run {

@@ -2,11 +2,9 @@
 
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
-use unsnarl_model::{Kind, Misuse, Outcome, Trace};
+use unsnarl_model::Trace;
 use unsnarl_report::{Look, ProgramNames, outcome_json, outcome_text, stats_json, stats_text, warnings_json};
 use unsnarl_symbols::Symbols;
-
-use crate::options::FailOn;
 
 /// The width and colours of our standard output.
 pub(crate) fn look() -> Look {
@@ -48,23 +46,6 @@ pub(crate) fn json(value: &Value) {
 /// Prints to standard output; a reader that went away is no error.
 pub(crate) fn print(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
-}
-
-/// A run with wrong use of synchronisation fails if the user wants it to.
-pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
-    let wrong = trace.warnings.iter().find(|w| w.misuse != Misuse::NotModelled);
-    if let Some(warning) = wrong
-        && fail_on.contains(&FailOn::Misuse)
-        && !trace.outcome.is_failure()
-    {
-        trace.outcome = Outcome {
-            kind: Kind::Misuse,
-            thread: Some(warning.thread),
-            site: Some(warning.site),
-            message: warning.misuse.words().into(),
-            ..Outcome::exit(0)
-        };
-    }
 }
 
 /// How a command line refers to a file.

@@ -1,6 +1,7 @@
 //! `unsnarl record`: one controlled run, saved.
 
 use crate::{
+    judge,
     options::{Run, Target},
     output, target, traces,
     verdict::Verdict,
@@ -33,7 +34,7 @@ impl Record {
         let settings = Settings { echo: !self.run.json, ..Settings::default() };
         let mut executor = Executor::new(program, settings)?;
         let mut trace = executor.run(&plan)?.trace();
-        output::judge(&mut trace, &self.run.fail_on);
+        judge::judge(&mut trace, &self.run.fail_on);
         let path = traces::save(&trace, self.run.output.as_deref())?;
         if self.run.json {
             let (outcome, stats, warnings) = output::told(&trace);
@@ -42,8 +43,8 @@ impl Record {
             let path = output::quoted(&path);
             eprint!("{}", output::outcome(&trace));
             eprintln!("trace    {path} ({})", output::figures(&trace));
-            eprintln!("show     unsnarl show {path}");
             eprintln!("replay   unsnarl replay {path}");
+            eprintln!("show     unsnarl show {path}");
         }
         Ok(if trace.outcome.is_failure() { Verdict::Failure } else { Verdict::Fine })
     }

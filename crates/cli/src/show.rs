@@ -12,7 +12,7 @@ pub(crate) struct Show {
     /// The trace: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// Show every event, also of long stretches without a switch
+    /// Show every event, also those that no other thread can notice
     #[arg(long)]
     all: bool,
     /// Columns of text
@@ -27,10 +27,10 @@ impl Show {
         let look = output::look();
         let look = Look { full: self.all, width: self.width.unwrap_or(look.width), ..look };
         let text = interleaving(&trace, &mut ProgramNames::new(&trace.modules, &mut symbols), &look);
-        output::print(&text);
         for file in symbols.stale() {
             eprintln!("unsnarl: {file} was rebuilt since the recording; its lines are not shown");
         }
+        output::print(&text);
         Ok(Verdict::Fine)
     }
 }

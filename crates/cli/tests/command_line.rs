@@ -203,6 +203,73 @@ fn misuse_is_a_warning_and_on_demand_a_failure() {
 }
 
 #[test]
+fn a_race_is_a_failure_on_demand_and_order_is_respected() {
+    let place = Place::new("race");
+    place.cc("counter", LOST_UPDATE);
+    let told = place.json(100, &["record", "--fail-on", "race", "--json", "--", "./counter"]);
+    assert_eq!(told["outcome"]["kind"], "race");
+    assert_eq!(
+        told["outcome"]["message"],
+        "write at counter.c:5 and read at counter.c:5: nothing orders them"
+    );
+    place.exits(100, &["replay"]);
+    let guarded = LOST_UPDATE
+        .replace("int h = hits; hits = h + 1;", "pthread_mutex_lock(&m); hits++; pthread_mutex_unlock(&m);");
+    let guarded = guarded.replace(
+        "static int hits;",
+        "static int hits; static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;",
+    );
+    place.cc("guarded", &guarded);
+    place.exits(0, &["explore", "--fail-on", "race", "--runs", "200", "--", "./guarded"]);
+}
+
+#[test]
+fn checks_of_the_users_own_make_a_run_fail() {
+    let place = Place::new("checks");
+    place.gcc("hello", "#include <stdio.h>\nint main(void) { puts(\"hello\"); }");
+    let failed = |args: &[&str], message: &str| {
+        let args = [&["explore", "--json"], args, &["--", "./hello"]].concat();
+        let told = place.json(100, &args);
+        assert_eq!(told["outcome"]["kind"], "check");
+        assert!(told["outcome"]["message"].as_str().expect("a message").contains(message), "{told}");
+    };
+    failed(&["--fail-if-stdout", "^hel+o"], "standard output matches");
+    failed(&["--check", "false"], "`false` says no");
+    place.exits(100, &["replay"]);
+    place
+        .exits(0, &["explore", "--runs", "5", "--check", "true", "--fail-if-stdout", "bye", "--", "./hello"]);
+}
+
+#[test]
+fn what_is_found_does_not_depend_on_the_number_of_jobs() {
+    let place = Place::new("jobs");
+    place.cc("counter", LOST_UPDATE);
+    let search = |jobs: &str| {
+        let mut told = place.json(
+            100,
+            &[
+                "explore",
+                "--keep-going",
+                "--runs",
+                "200",
+                "-j",
+                jobs,
+                "--json",
+                "-o",
+                "t.snarl",
+                "--",
+                "./counter",
+            ],
+        );
+        told["elapsed_s"] = 0.into();
+        told
+    };
+    let alone = search("1");
+    assert!(alone["failures"][0]["times"].as_u64() > Some(1), "{alone}");
+    assert_eq!(alone, search("3"));
+}
+
+#[test]
 fn without_debug_information_functions_and_offsets_are_shown() {
     let place = Place::new("stripped");
     place.compile("counter", LOST_UPDATE, &[UNSNARL, "cc"], &["-g0"]);

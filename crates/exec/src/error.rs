@@ -17,6 +17,9 @@ pub enum Error {
         /// The reason, with what to do.
         why: String,
     },
+    /// A trace does not belong to the files that are there now.
+    #[error("{0}")]
+    NotThisBuild(String),
     /// The runtime found out that it cannot control the program.
     #[error("the program cannot be controlled: {0}")]
     Refused(String),

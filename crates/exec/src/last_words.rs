@@ -13,6 +13,12 @@ pub(crate) fn exception(output: &Output) -> Option<String> {
     Some(what.map_or_else(|| kind.to_owned(), |what| format!("{kind}: {}", what.trim())))
 }
 
+/// What C++'s terminate handler says when there is no exception: a thread that nobody joined, say.
+pub(crate) fn terminate(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.lines().rfind(|line| line.starts_with("terminate called")).unwrap_or_default().to_owned()
+}
+
 /// The message of a Rust panic, without the thread's name and number.
 pub(crate) fn panic(output: &Output) -> String {
     let find = |stream: &[u8]| {

@@ -42,6 +42,7 @@ pub(crate) fn outcome(
         EndKind::Signal if aborted => match (panicked, last_words::exception(output)) {
             (Some(_), _) => (Kind::Panic, last_words::panic(output)),
             (None, Some(exception)) => (Kind::Exception, exception),
+            (None, None) if message(end).is_empty() => (Kind::Abort, last_words::terminate(output)),
             (None, None) => (Kind::Abort, message(end)),
         },
         EndKind::Signal => (Kind::Signal(end.signal), last_words::fault(end)),
@@ -66,8 +67,10 @@ pub(crate) fn outcome(
     outcome.backtraces = relevant.iter().map(|stack| backtrace(unwinder, modules, stack)).collect();
     let one_threads_doing = !matches!(kind, Kind::Deadlock);
     if one_threads_doing {
+        // Of a death that the runtime did not see, only who ran last is known.
+        let unseen = matches!(end.kind, EndKind::Unknown).then(|| events.last().map(|e| e.thread)).flatten();
         let thread = panicked.filter(|_| kind == Kind::Panic).unwrap_or(end.thread);
-        outcome.thread = Some(ThreadIx(thread as u16));
+        outcome.thread = unseen.or(Some(ThreadIx(thread as u16)));
         outcome.site = outcome.backtraces.first().and_then(|b| symbols.user_frame(modules, &b.frames));
     } else {
         outcome.waits = waits(memory, places, events);

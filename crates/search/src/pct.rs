@@ -9,15 +9,18 @@ use unsnarl_model::{Plan, Policy};
 pub struct Pct {
     plan: Plan,
     depth: u32,
-    /// The longest run so far; a guess before the first.
-    steps: u64,
+    /// The longest run so far.
+    longest: u64,
 }
+
+/// A guess at a run's length before there was one.
+const GUESS: u64 = 32;
 
 impl Pct {
     /// Runs of this depth from the plan's seed on.
     #[must_use]
     pub const fn new(plan: Plan, depth: u32) -> Self {
-        Self { plan, depth, steps: 64 }
+        Self { plan, depth, longest: 0 }
     }
 }
 
@@ -27,14 +30,15 @@ impl Strategy for Pct {
     }
 
     fn next(&mut self) -> Option<Plan> {
-        let tail = Policy::Pct { depth: self.depth, steps: self.steps };
+        let steps = if self.longest == 0 { GUESS } else { self.longest };
+        let tail = Policy::Pct { depth: self.depth, steps };
         let plan = Plan { tail, ..self.plan.clone() };
         self.plan.seed = self.plan.seed.wrapping_add(1);
         Some(plan)
     }
 
     fn learn(&mut self, seen: &Seen) {
-        self.steps = self.steps.max(seen.points);
+        self.longest = self.longest.max(seen.points);
     }
 }
 

@@ -55,7 +55,7 @@ mod tests {
     fn strategies_take_turns_and_share_what_they_learn() {
         let mut portfolio = Portfolio::new(&Plan::default());
         let first: Vec<_> = (0..4).filter_map(|_| portfolio.next()).map(|plan| plan.tail.name()).collect();
-        assert_eq!(first, ["random", "pct:3:64", "pos", "pct:2:64"]);
+        assert_eq!(first, ["random", "pct:3:32", "pos", "pct:2:32"]);
         portfolio.learn(&Seen { points: 1000 });
         let then: Vec<_> = (0..4).filter_map(|_| portfolio.next()).map(|plan| plan.tail.name()).collect();
         assert_eq!(then, ["random", "pct:3:1000", "pos", "pct:2:1000"]);

@@ -5,7 +5,7 @@ mod pool;
 mod predicate;
 
 use crate::{
-    options::{Run, Target, duration},
+    options::{FailOn, Run, Target, duration},
     output,
     replay::replay,
     target, traces,
@@ -72,12 +72,17 @@ struct Search {
     schedules: HashSet<u64>,
     elapsed: Duration,
     failures: Failures,
+    /// Runs that ended well but with warnings, and the first of them.
+    warned: u64,
+    first_warned: Option<Trace>,
     interrupted: bool,
 }
 
 /// What came of one run.
 struct Attempt {
     failure: Option<Trace>,
+    /// The trace of a run that ended well but with warnings.
+    warned: Option<Trace>,
     seen: Seen,
     schedule: u64,
 }
@@ -142,6 +147,8 @@ impl Explore {
                 search.schedules.insert(attempt.schedule);
                 strategy.learn(&attempt.seen);
                 attempt.failure.into_iter().for_each(|trace| search.failures.add(trace));
+                search.warned += u64::from(attempt.warned.is_some());
+                search.first_warned = search.first_warned.or(attempt.warned);
             }
             let (distinct, failures) = (search.schedules.len(), search.failures.0.len());
             progress.set_message(format!("{distinct} distinct schedules, {failures} failures"));
@@ -159,12 +166,15 @@ impl Explore {
         let run = executor.run(plan)?;
         let (schedule, seen) = (run.schedule_hash(), Seen { points: run.events() });
         let complaint = self.checks.complaint(&run.output)?;
-        if complaint.is_none() && run.is_clean() {
-            return Ok(Attempt { failure: None, seen, schedule });
+        if complaint.is_none() && run.is_clean() && !self.run.fail_on.contains(&FailOn::Race) {
+            return Ok(Attempt { failure: None, warned: None, seen, schedule });
         }
         let mut trace = run.trace();
         predicate::judge(&mut trace, &self.run, complaint);
-        Ok(Attempt { failure: trace.outcome.is_failure().then_some(trace), seen, schedule })
+        let failed = trace.outcome.is_failure();
+        let warned = !failed && !trace.warnings.is_empty();
+        let (failure, warned) = if failed { (Some(trace), None) } else { (None, warned.then_some(trace)) };
+        Ok(Attempt { failure, warned, seen, schedule })
     }
 
     fn tell(&self, search: &Search, strategy: &str) -> Result<Verdict> {
@@ -217,7 +227,8 @@ impl Explore {
             "strategy": strategy, "distinct_schedules": search.schedules.len(),
             "interrupted": search.interrupted, "trace": first("trace"), "seed": first("seed"),
             "policy": first("policy"), "outcome": first("outcome"), "stats": first("stats"),
-            "failures": failures,
+            "failures": failures, "runs_with_warnings": search.warned,
+            "warnings": search.first_warned.as_ref().map(|trace| output::told(trace).2),
         }));
     }
 
@@ -226,17 +237,18 @@ impl Explore {
         let (runs, distinct) = (search.runs, search.schedules.len());
         let command =
             self.target.program.iter().map(|arg| output::quoted(arg.as_ref())).collect::<Vec<_>>().join(" ");
-        for (Failure { trace, times, .. }, path) in search.failures.0.iter().zip(paths) {
+        for (nth, (Failure { trace, times, .. }, path)) in search.failures.0.iter().zip(paths).enumerate() {
             let (plan, path) = (&trace.plan, output::quoted(path));
             let (policy, seed) = (plan.tail.name(), plan.seed);
             let how = if self.keep_going { format!("{times} times in") } else { "in run".into() };
             output::print(&format!(
-                "{}\n\
+                "{}{}\n\
                  found    {how} {runs} of {}, {distinct} distinct schedules, {seconds:.2} s\n\
                  trace    {path} ({})\n\
                  replay   unsnarl replay {path}{}\n\
                  show     unsnarl show {path}\n\
-                 again    unsnarl record --seed {seed} --strategy {policy} -- {command}\n\n",
+                 again    unsnarl record --seed {seed} --strategy {policy} -- {command}\n",
+                if nth > 0 { "\n" } else { "" },
                 output::outcome(trace),
                 self.runs,
                 output::figures(trace),
@@ -245,20 +257,43 @@ impl Explore {
         }
         if search.failures.0.is_empty() {
             let why = if search.interrupted { ", interrupted" } else { "" };
+            let s = if distinct == 1 { "" } else { "s" };
             output::print(&format!(
-                "no failure in {runs} runs ({distinct} distinct schedules, {seconds:.2} s){why}\n\
-                 next     more --runs, another --seed, or accesses as points: build with `unsnarl cc`\n"
+                "no failure in {runs} runs ({distinct} distinct schedule{s}, {seconds:.2} s){why}\n{}",
+                self.hint(distinct)
             ));
+            if let Some(trace) = &search.first_warned {
+                output::print(&format!(
+                    "\nwarnings in {} of them (--fail-on misuse makes them failures); in the first:\n{}",
+                    search.warned,
+                    output::outcome(trace)
+                ));
+            }
+        }
+    }
+
+    /// What to try when nothing was found.
+    fn hint(&self, distinct: usize) -> &'static str {
+        let instrumented = unsnarl_exec::find(&self.target.program[0])
+            .and_then(|path| unsnarl_exec::check(&path))
+            .is_ok_and(|binary| binary.instrumented);
+        if !instrumented {
+            "next     build with `unsnarl cc` so that accesses and atomics are schedule points too\n"
+        } else if distinct == 1 {
+            "         with these points the program has one schedule only\n"
+        } else {
+            "next     more --runs, or another --seed\n"
         }
     }
 }
 
 /// One replay, to say for certain that the trace replays.
-fn certainty(trace: &Trace) -> &'static str {
+fn certainty(trace: &Trace) -> String {
     match replay(trace, &trace.replay_plan(), Settings::default()) {
-        Ok(replayed) if replayed.reproduced && replayed.identical => "   (tried: identical)",
-        Ok(replayed) if replayed.reproduced => "   (tried: the same failure)",
-        _ => "   (tried: it does NOT reproduce; the program depends on something outside)",
+        Ok(replayed) if replayed.reproduced && replayed.identical => "   (tried: identical)".into(),
+        Ok(replayed) if replayed.reproduced => "   (tried: the same failure)".into(),
+        Ok(_) => "   (tried: it does NOT reproduce; the program depends on something outside)".into(),
+        Err(error) => format!("   (could not be tried: {error:#})"),
     }
 }
 

@@ -1,9 +1,6 @@
 //! What counts as a failure beside a bad end: the user's own checks.
 
-use crate::{
-    options::{FailOn, Run},
-    output,
-};
+use crate::options::Run;
 use anyhow::{Context, Result};
 use regex::bytes::Regex;
 use std::process::{Command, Stdio};
@@ -36,8 +33,7 @@ impl Checks {
 
 /// Makes a trace the failure that the user wants to see in it.
 pub(super) fn judge(trace: &mut Trace, run: &Run, complaint: Option<String>) {
-    let fail_on: &[FailOn] = &run.fail_on;
-    output::judge(trace, fail_on);
+    crate::judge::judge(trace, &run.fail_on);
     if let Some(message) = complaint
         && !trace.outcome.is_failure()
     {

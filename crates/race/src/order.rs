@@ -1,0 +1,209 @@
+//! What happens before what: the edges of every modelled operation.
+//!
+//! A release makes what the thread knows known at an object; an acquire learns what is known there. Locks,
+//! threads, semaphores, barriers, once controls and atomics are objects. Wake-ups of conditions and futexes go
+//! from the event that sent them to the wait that they ended.
+//!
+//! Who wakes a futex also learns what the waiters knew. The lock around it may be code of a library that is not
+//! instrumented (Rust's `Barrier`, say), and then the futex is all that is seen of an order that is there.
+//!
+//! Atomics follow C11: a release store begins a release sequence, read-modify-write operations continue it, a
+//! relaxed store of whatever thread ends it; fences make the relaxed operations around them synchronise.
+
+use crate::{Clock, Epoch, succeeded};
+use alloc::{collections::BTreeMap, vec::Vec};
+use unsnarl_model::{Event, Op, Order, ThreadIx};
+
+/// The happens-before relation of a run so far.
+#[derive(Debug, Default)]
+pub struct HappensBefore {
+    threads: Vec<Thread>,
+    /// What is known at each object.
+    objects: BTreeMap<(Space, u64), Clock>,
+    /// The mutex that a waiting thread gave up.
+    mutexes: BTreeMap<ThreadIx, u64>,
+    /// What the sender of a wake-up knew, by its event.
+    wake_ups: BTreeMap<u64, Clock>,
+}
+
+/// The same address can be several objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Space {
+    /// Locks of all kinds, semaphores, once controls.
+    Object,
+    /// What readers of a read-write lock released: writers learn it, other readers do not.
+    Readers,
+    /// A barrier's round.
+    Round(u64),
+    /// A thread's life: by its number.
+    Life,
+    /// An atomic variable.
+    Variable,
+}
+
+#[derive(Debug, Default)]
+struct Thread {
+    clock: Clock,
+    /// What relaxed loads have seen: known after the next acquire fence.
+    seen: Clock,
+    /// What relaxed stores publish: what was known at the last release fence.
+    fenced: Clock,
+}
+
+impl HappensBefore {
+    /// The thread's present moment.
+    #[must_use]
+    pub fn now(&mut self, thread: ThreadIx) -> Epoch {
+        Epoch { thread, time: self.thread(thread).clock.of(thread) }
+    }
+
+    /// Whether that moment happened before the thread's present one.
+    #[must_use]
+    pub fn before(&self, epoch: Epoch, thread: ThreadIx) -> bool {
+        self.threads.get(thread.index()).is_some_and(|t| t.clock.knows(epoch))
+    }
+
+    /// One more event, with its number.
+    pub fn step(&mut self, event: &Event, number: u64) {
+        let (thread, addr) = (event.thread, event.addr);
+        match event.op {
+            Op::Start => self.acquire(thread, Space::Life, thread.0.into()),
+            Op::Create if succeeded(event) => self.release(thread, Space::Life, event.value),
+            Op::End => self.release(thread, Space::Life, thread.0.into()),
+            Op::Join if succeeded(event) => self.acquire(thread, Space::Life, event.value),
+            Op::Lock | Op::TryLock if succeeded(event) => self.acquire(thread, Space::Object, addr),
+            Op::Unlock if succeeded(event) => self.release(thread, Space::Object, addr),
+            Op::ReadLock | Op::TryReadLock if succeeded(event) => self.acquire(thread, Space::Object, addr),
+            Op::WriteLock | Op::TryWriteLock if succeeded(event) => {
+                self.acquire(thread, Space::Object, addr);
+                self.acquire(thread, Space::Readers, addr);
+            }
+            Op::RwUnlock if event.value == 1 => self.release(thread, Space::Object, addr),
+            Op::RwUnlock => self.release(thread, Space::Readers, addr),
+            Op::CondWait => {
+                self.mutexes.insert(thread, event.value);
+                self.release(thread, Space::Object, event.value);
+            }
+            Op::CondWake => {
+                if let Some(mutex) = self.mutexes.remove(&thread) {
+                    self.acquire(thread, Space::Object, mutex);
+                }
+                self.woken(thread, event.value);
+            }
+            Op::FutexWoken => self.woken(thread, event.value),
+            Op::FutexWait if succeeded(event) => self.release(thread, Space::Object, addr),
+            Op::FutexWake | Op::FutexRequeue => {
+                self.acquire(thread, Space::Object, addr);
+                self.wake(thread, number);
+            }
+            Op::Signal | Op::Broadcast => self.wake(thread, number),
+            Op::SemPost | Op::SemInit | Op::OnceEnd => self.release(thread, Space::Object, addr),
+            Op::SemWait | Op::SemTryWait | Op::OncePass | Op::OnceBegin if succeeded(event) => {
+                self.acquire(thread, Space::Object, addr);
+            }
+            Op::BarrierArrive => self.release(thread, Space::Round(event.value), addr),
+            Op::BarrierLeave => self.acquire(thread, Space::Round(event.value), addr),
+            Op::AtomicLoad => self.load(event),
+            Op::AtomicStore => self.store(event, false),
+            Op::AtomicRmw => {
+                self.load(event);
+                self.store(event, true);
+            }
+            Op::AtomicCas => {
+                self.load(event);
+                if succeeded(event) {
+                    self.store(event, true);
+                }
+            }
+            Op::Fence => self.fence(event),
+            _ => {}
+        }
+    }
+
+    fn thread(&mut self, thread: ThreadIx) -> &mut Thread {
+        while self.threads.len() <= thread.index() {
+            let mut new = Thread::default();
+            new.clock.advance(ThreadIx(self.threads.len() as u16));
+            self.threads.push(new);
+        }
+        &mut self.threads[thread.index()]
+    }
+
+    fn acquire(&mut self, thread: ThreadIx, space: Space, object: u64) {
+        if let Some(known) = self.objects.get(&(space, object)) {
+            let known = known.clone();
+            self.thread(thread).clock.join(&known);
+        }
+    }
+
+    fn release(&mut self, thread: ThreadIx, space: Space, object: u64) {
+        let me = self.thread(thread);
+        let known = me.clock.clone();
+        me.clock.advance(thread);
+        self.objects.entry((space, object)).or_default().join(&known);
+    }
+
+    fn wake(&mut self, thread: ThreadIx, number: u64) {
+        let me = self.thread(thread);
+        let known = me.clock.clone();
+        me.clock.advance(thread);
+        self.wake_ups.insert(number, known);
+    }
+
+    fn woken(&mut self, thread: ThreadIx, by: u64) {
+        if let Some(known) = self.wake_ups.get(&by) {
+            let known = known.clone();
+            self.thread(thread).clock.join(&known);
+        }
+    }
+
+    fn load(&mut self, event: &Event) {
+        if let Some(known) = self.objects.get(&(Space::Variable, event.addr)).cloned() {
+            let me = self.thread(event.thread);
+            if acquires(event.order) {
+                me.clock.join(&known);
+            } else {
+                me.seen.join(&known);
+            }
+        }
+    }
+
+    /// A store; `continues` if it is part of an update, which keeps a release sequence going.
+    fn store(&mut self, event: &Event, continues: bool) {
+        let me = self.thread(event.thread);
+        let published = if releases(event.order) {
+            let known = me.clock.clone();
+            me.clock.advance(event.thread);
+            known
+        } else {
+            me.fenced.clone()
+        };
+        let variable = self.objects.entry((Space::Variable, event.addr)).or_default();
+        if continues {
+            variable.join(&published);
+        } else {
+            *variable = published;
+        }
+    }
+
+    fn fence(&mut self, event: &Event) {
+        let thread = event.thread;
+        let me = self.thread(thread);
+        if acquires(event.order) {
+            let seen = me.seen.clone();
+            me.clock.join(&seen);
+        }
+        if releases(event.order) {
+            me.fenced = me.clock.clone();
+            me.clock.advance(thread);
+        }
+    }
+}
+
+const fn acquires(order: Order) -> bool {
+    matches!(order, Order::Consume | Order::Acquire | Order::AcqRel | Order::SeqCst)
+}
+
+const fn releases(order: Order) -> bool {
+    matches!(order, Order::Release | Order::AcqRel | Order::SeqCst)
+}

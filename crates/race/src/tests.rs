@@ -1,0 +1,224 @@
+//! The detector on small runs, and against a brute-force twin on random ones.
+
+use crate::{Detector, Race};
+use alloc::{collections::BTreeSet, vec, vec::Vec};
+use proptest::prelude::*;
+use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
+
+fn event(thread: u16, op: Op, addr: u64, value: u64) -> Event {
+    Event {
+        thread: ThreadIx(thread),
+        op,
+        flags: Flags::NONE,
+        order: Order::Relaxed,
+        site: SiteIx(0),
+        size: if op.object_kind() == Some(unsnarl_model::ObjectKind::Memory) { 4 } else { 0 },
+        addr,
+        value,
+    }
+}
+
+fn atomic(thread: u16, op: Op, order: Order) -> Event {
+    Event { order, ..event(thread, op, 0x50, 0) }
+}
+
+fn races(events: &[Event]) -> Vec<(u64, u64)> {
+    let mut detector = Detector::default();
+    let found = events.iter().flat_map(|event| detector.step(event));
+    found.map(|Race { first, second }| (first, second)).collect()
+}
+
+const X: u64 = 0x1000;
+const M: u64 = 0x2000;
+
+/// Main creates threads 1 and 2.
+fn two_threads() -> Vec<Event> {
+    vec![
+        event(0, Op::Create, 0, 1),
+        event(0, Op::Create, 0, 2),
+        event(1, Op::Start, 0, 0),
+        event(2, Op::Start, 0, 0),
+    ]
+}
+
+fn with(more: &[Event]) -> Vec<Event> {
+    let mut events = two_threads();
+    events.extend_from_slice(more);
+    events
+}
+
+#[test]
+fn unordered_writes_race_and_reads_do_not() {
+    assert_eq!(races(&with(&[event(1, Op::Write, X, 0), event(2, Op::Write, X, 0)])), [(4, 5)]);
+    assert_eq!(races(&with(&[event(1, Op::Read, X, 0), event(2, Op::Read, X, 0)])), []);
+    assert_eq!(races(&with(&[event(1, Op::Read, X, 0), event(2, Op::Write, X, 0)])), [(4, 5)]);
+}
+
+#[test]
+fn neighbouring_bytes_do_not_race() {
+    assert_eq!(races(&with(&[event(1, Op::Write, X, 0), event(2, Op::Write, X + 4, 0)])), []);
+    assert_eq!(races(&with(&[event(1, Op::Write, X, 0), event(2, Op::Write, X + 3, 0)])), [(4, 5)]);
+}
+
+#[test]
+fn a_lock_orders_critical_sections() {
+    let section = |t| [event(t, Op::Lock, M, 1), event(t, Op::Write, X, 0), event(t, Op::Unlock, M, 0)];
+    assert_eq!(races(&with(&[section(1), section(2)].concat())), []);
+}
+
+#[test]
+fn creation_and_join_order() {
+    let events = [
+        event(0, Op::Write, X, 0),
+        event(0, Op::Create, 0, 1),
+        event(1, Op::Start, 0, 0),
+        event(1, Op::Write, X, 0),
+        event(1, Op::End, 0, 0),
+        event(0, Op::Join, 0, 1),
+        event(0, Op::Write, X, 0),
+    ];
+    assert_eq!(races(&events), []);
+    assert_eq!(races(&[&events[..5], &events[6..]].concat()), [(3, 5)], "without the join");
+}
+
+#[test]
+fn a_release_store_that_is_acquired_orders_and_a_relaxed_one_does_not() {
+    let flag = |release, acquire| {
+        with(&[
+            event(1, Op::Write, X, 0),
+            atomic(1, Op::AtomicStore, release),
+            atomic(2, Op::AtomicLoad, acquire),
+            event(2, Op::Read, X, 0),
+        ])
+    };
+    assert_eq!(races(&flag(Order::Release, Order::Acquire)), []);
+    assert_eq!(races(&flag(Order::SeqCst, Order::SeqCst)), []);
+    assert_eq!(races(&flag(Order::Relaxed, Order::Acquire)), [(4, 7)]);
+    assert_eq!(races(&flag(Order::Release, Order::Relaxed)), [(4, 7)]);
+}
+
+#[test]
+fn an_update_continues_a_release_sequence_and_a_plain_store_ends_it() {
+    let through = |op, order| {
+        with(&[
+            event(1, Op::Write, X, 0),
+            atomic(1, Op::AtomicStore, Order::Release),
+            atomic(0, op, order),
+            atomic(2, Op::AtomicLoad, Order::Acquire),
+            event(2, Op::Read, X, 0),
+        ])
+    };
+    assert_eq!(races(&through(Op::AtomicRmw, Order::Relaxed)), []);
+    assert_eq!(races(&through(Op::AtomicStore, Order::Relaxed)), [(4, 8)]);
+}
+
+#[test]
+fn fences_make_relaxed_operations_synchronise() {
+    let events = with(&[
+        event(1, Op::Write, X, 0),
+        atomic(1, Op::Fence, Order::Release),
+        atomic(1, Op::AtomicStore, Order::Relaxed),
+        atomic(2, Op::AtomicLoad, Order::Relaxed),
+        atomic(2, Op::Fence, Order::Acquire),
+        event(2, Op::Read, X, 0),
+    ]);
+    assert_eq!(races(&events), []);
+    let unfenced = [&events[..8], &events[9..]].concat();
+    assert_eq!(races(&unfenced), [(4, 8)], "without the acquire fence");
+}
+
+#[test]
+fn atomics_race_with_plain_accesses_only() {
+    let plain = Event { addr: 0x50, ..event(2, Op::Write, 0, 0) };
+    let store = atomic(1, Op::AtomicStore, Order::Relaxed);
+    assert_eq!(races(&with(&[store, atomic(2, Op::AtomicStore, Order::Relaxed)])), []);
+    assert_eq!(races(&with(&[store, plain])), [(4, 5)]);
+}
+
+#[test]
+fn a_signal_orders_what_it_wakes_and_a_barrier_its_rounds() {
+    let handed_over = with(&[
+        event(2, Op::Lock, M, 1),
+        event(2, Op::CondWait, 0x3000, M),
+        event(1, Op::Write, X, 0),
+        event(1, Op::Signal, 0x3000, 1),
+        event(2, Op::CondWake, 0x3000, 7),
+        event(2, Op::Read, X, 0),
+    ]);
+    assert_eq!(races(&handed_over), []);
+    let round = with(&[
+        event(1, Op::Write, X, 0),
+        event(1, Op::BarrierArrive, 0x4000, 0),
+        event(2, Op::BarrierArrive, 0x4000, 0),
+        event(2, Op::BarrierLeave, 0x4000, 0),
+        event(2, Op::Read, X, 0),
+    ]);
+    assert_eq!(races(&round), []);
+}
+
+/// Random runs of three threads over two locks and two variables, lock operations well formed.
+fn runs() -> impl Strategy<Value = Vec<Event>> {
+    proptest::collection::vec((0u16..3, 0u8..4, 0u64..2), 1..40).prop_map(|steps| {
+        let mut events = two_threads();
+        let mut held: [Option<u16>; 2] = [None; 2];
+        for (thread, what, which) in steps {
+            let lock = which as usize;
+            match what {
+                0 if held[lock].is_none() => {
+                    held[lock] = Some(thread);
+                    events.push(event(thread, Op::Lock, M + which, 1));
+                }
+                1 if held[lock] == Some(thread) => {
+                    held[lock] = None;
+                    events.push(event(thread, Op::Unlock, M + which, 0));
+                }
+                2 => events.push(event(thread, Op::Read, X + 8 * which, 0)),
+                3 => events.push(event(thread, Op::Write, X + 8 * which, 0)),
+                _ => {}
+            }
+        }
+        events
+    })
+}
+
+/// The definition, with happens-before as reachability over program order, creation and unlock to lock.
+fn racing_variables_by_definition(events: &[Event]) -> BTreeSet<u64> {
+    let n = events.len();
+    let mut before = vec![vec![false; n]; n];
+    for b in 0..n {
+        for a in 0..b {
+            let (ea, eb) = (&events[a], &events[b]);
+            before[a][b] = ea.thread == eb.thread
+                || (ea.op == Op::Create && eb.op == Op::Start && ea.value == u64::from(eb.thread.0))
+                || (ea.op == Op::Unlock && eb.op == Op::Lock && ea.addr == eb.addr);
+        }
+    }
+    for k in 0..n {
+        for a in 0..k {
+            for b in k + 1..n {
+                before[a][b] |= before[a][k] && before[k][b];
+            }
+        }
+    }
+    let accesses = |e: &Event| matches!(e.op, Op::Read | Op::Write);
+    let mut racing = BTreeSet::new();
+    for b in 0..n {
+        for a in 0..b {
+            let (ea, eb) = (&events[a], &events[b]);
+            let conflict = accesses(ea) && accesses(eb) && ea.addr == eb.addr && ea.thread != eb.thread;
+            if conflict && (ea.op == Op::Write || eb.op == Op::Write) && !before[a][b] {
+                racing.insert(ea.addr);
+            }
+        }
+    }
+    racing
+}
+
+proptest! {
+    /// Forgetting accesses loses pairs but never a racing variable, and every pair told is a race.
+    #[test]
+    fn the_detector_agrees_with_the_definition(events in runs()) {
+        let told: BTreeSet<u64> = races(&events).into_iter().map(|(_, second)| events[second as usize].addr).collect();
+        prop_assert_eq!(told, racing_variables_by_definition(&events));
+    }
+}

@@ -97,7 +97,12 @@ impl HappensBefore {
                 self.wake(thread, number);
             }
             Op::Signal | Op::Broadcast => self.wake(thread, number),
-            Op::SemPost | Op::SemInit | Op::OnceEnd => self.release(thread, Space::Object, addr),
+            Op::SemPost | Op::SemInit => self.release(thread, Space::Object, addr),
+            Op::OnceEnd => {
+                // Compilers look at the guard of a static by an atomic load before they call anybody.
+                self.release(thread, Space::Variable, addr);
+                self.release(thread, Space::Object, addr);
+            }
             Op::SemWait | Op::SemTryWait | Op::OncePass | Op::OnceBegin if succeeded(event) => {
                 self.acquire(thread, Space::Object, addr);
             }

@@ -3,7 +3,7 @@
 use crate::{Epoch, writes};
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::ops::Range;
-use unsnarl_model::{Event, ObjectKind};
+use unsnarl_model::{Event, Flags, ObjectKind};
 
 /// An access to memory.
 #[derive(Clone, Debug)]
@@ -12,6 +12,7 @@ pub struct Access {
     when: Epoch,
     write: bool,
     atomic: bool,
+    own_stack: bool,
 }
 
 impl Access {
@@ -23,6 +24,7 @@ impl Access {
             when,
             write: writes(event),
             atomic: event.op.is_atomic(),
+            own_stack: event.flags.has(Flags::OWN_STACK),
         })
     }
 }
@@ -41,6 +43,7 @@ struct Cell {
     mask: u8,
     write: bool,
     atomic: bool,
+    own_stack: bool,
 }
 
 impl Shadow {
@@ -59,8 +62,8 @@ impl Shadow {
             let end = access.bytes.end.min(word + 8);
             let mask = (at..end).fold(0u8, |mask, byte| mask | 1 << (byte - word));
             at = end;
-            let Access { when, write, atomic, .. } = *access;
-            let new = Cell { when, event, mask, write, atomic };
+            let Access { when, write, atomic, own_stack, .. } = *access;
+            let new = Cell { when, event, mask, write, atomic, own_stack };
             let cells = self.words.entry(word).or_default();
             for cell in cells.iter().filter(|cell| cell.conflicts(&new) && !ordered(cell.when)) {
                 // A wide access races with another once, not once a word.
@@ -81,6 +84,8 @@ impl Cell {
             && self.when.thread != later.when.thread
             && (self.write || later.write)
             && !(self.atomic && later.atomic)
+            // Two threads cannot both own a stack: the memory was given to the later one anew.
+            && !(self.own_stack && later.own_stack)
     }
 
     /// Whether whatever races with the earlier access later on also races with this one, so that the earlier

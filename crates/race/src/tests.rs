@@ -156,6 +156,26 @@ fn a_signal_orders_what_it_wakes_and_a_barrier_its_rounds() {
     assert_eq!(races(&round), []);
 }
 
+#[test]
+fn a_static_is_ordered_by_its_guard() {
+    let guard = 0x50;
+    let events = with(&[
+        event(1, Op::OnceBegin, guard, 0),
+        event(1, Op::Write, X, 0),
+        event(1, Op::OnceEnd, guard, 0),
+        atomic(2, Op::AtomicLoad, Order::Acquire),
+        event(2, Op::Read, X, 0),
+    ]);
+    assert_eq!(races(&events), []);
+}
+
+#[test]
+fn a_stack_used_again_is_other_memory() {
+    let own = |t| Event { flags: Flags::OWN_STACK, ..event(t, Op::Write, X, 0) };
+    assert_eq!(races(&with(&[own(1), own(2)])), []);
+    assert_eq!(races(&with(&[own(1), event(2, Op::Write, X, 0)])), [(4, 5)], "one shares its stack");
+}
+
 /// Random runs of three threads over two locks and two variables, lock operations well formed.
 fn runs() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec((0u16..3, 0u8..4, 0u64..2), 1..40).prop_map(|steps| {

@@ -16,7 +16,8 @@ pub(crate) fn check(program: &Path, source: &Path, expected: &Expectation) -> Re
     let seeds = if timeout { 3 } else { SEEDS };
     let limits = Limits { millis: if timeout { 1000 } else { 60_000 }, ..Limits::default() };
     let plan = |seed| Plan { tail: Policy::Random, seed, limits, ..Plan::default() };
-    let mut executor = executor(program, expected)?;
+    let mut executor = executor(program, expected, true)?;
+    let mut fresh = self::executor(program, expected, false)?;
 
     let fair = run(&mut executor, &Plan { limits, ..Plan::default() })?;
     if expected.always {
@@ -27,6 +28,9 @@ pub(crate) fn check(program: &Path, source: &Path, expected: &Expectation) -> Re
     for seed in 0..seeds {
         let plan = plan(seed);
         let trace = run(&mut executor, &plan)?;
+        if expected.correct {
+            no_race(&trace).map_err(|why| format!("seed {seed}: {why}"))?;
+        }
         match matches(&trace, source, expected) {
             Ok(()) => seen = true,
             Err(why) if expected.always => return Err(format!("seed {seed}: {why}")),
@@ -35,7 +39,9 @@ pub(crate) fn check(program: &Path, source: &Path, expected: &Expectation) -> Re
             }
             Err(why) => last = why,
         }
-        let again = run(&mut executor, &trace.replay_plan())?;
+        // Every fourth in a fresh process: a fork of the loaded program must do the same.
+        let replayer = if seed % 4 == 0 { &mut fresh } else { &mut executor };
+        let again = run(replayer, &trace.replay_plan())?;
         same(&trace, &again).map_err(|why| format!("seed {seed} does not replay: {why}"))?;
     }
     let mut seed = seeds;
@@ -55,7 +61,7 @@ fn is_tolerable(trace: &Trace) -> bool {
     !matches!(trace.outcome.kind, Kind::Timeout)
 }
 
-fn executor(program: &Path, expected: &Expectation) -> Result<Executor, String> {
+fn executor(program: &Path, expected: &Expectation, serve: bool) -> Result<Executor, String> {
     let path = program.to_str().ok_or("a path in UTF-8")?.to_owned();
     let args = std::iter::once(&path).chain(&expected.args).map(|arg| arg.clone().into_bytes()).collect();
     let program = Program {
@@ -65,7 +71,7 @@ fn executor(program: &Path, expected: &Expectation) -> Result<Executor, String> 
         stdin: expected.stdin.clone().into_bytes(),
         path,
     };
-    Executor::new(program, Settings::default()).map_err(|e| e.to_string())
+    Executor::new(program, Settings { serve, ..Settings::default() }).map_err(|e| e.to_string())
 }
 
 fn run(executor: &mut Executor, plan: &Plan) -> Result<Trace, String> {
@@ -124,6 +130,23 @@ fn fails_at_mark(trace: &Trace, source: &Path) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("fails at {frames:?} instead of line {line}"))
+}
+
+/// A correct program has no data race, whatever the schedule.
+fn no_race(trace: &Trace) -> Result<(), String> {
+    let Some(race) = unsnarl_race::races(trace).first().copied() else { return Ok(()) };
+    let mut symbols = Symbols::new();
+    let mut told = |number: u64| {
+        let event = trace.events[number as usize];
+        let place = symbols.lookup(&trace.modules, trace.site(&event));
+        format!(
+            "{number}: {} of {} at {:x} in {place:?}",
+            event.op.word(),
+            trace.thread_id(event.thread),
+            event.addr
+        )
+    };
+    Err(format!("a false race between {} and {}", told(race.first), told(race.second)))
 }
 
 /// `UnlockNotHeld` as `unlock-not-held`.

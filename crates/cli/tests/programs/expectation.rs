@@ -5,6 +5,8 @@ use std::{collections::BTreeMap, path::Path};
 #[derive(Debug)]
 pub(crate) struct Expectation {
     pub(crate) outcome: String,
+    /// It has no bug.
+    pub(crate) correct: bool,
     /// Every schedule gives the outcome.
     pub(crate) always: bool,
     pub(crate) message: Option<String>,
@@ -41,6 +43,7 @@ impl Expectation {
         take("native");
         let expectation = Self {
             outcome: take("outcome").expect("`outcome` is always there"),
+            correct,
             always: correct || every,
             message: take("message"),
             site: take("site").is_some(),

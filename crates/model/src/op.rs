@@ -135,6 +135,10 @@ numbered! {
         Yield = "yield",
         /// A sleep is over. `value`: until when it slept, in virtual nanoseconds.
         Sleep = "sleep",
+        /// Memory is allocated: what was at its address before is other memory.
+        Alloc = "allocate",
+        /// Memory is freed: nobody may access it any more.
+        Free = "free",
     }
 }
 
@@ -215,7 +219,9 @@ impl Op {
             | Self::AtomicRmw
             | Self::AtomicCas
             | Self::Read
-            | Self::Write => K::Memory,
+            | Self::Write
+            | Self::Alloc
+            | Self::Free => K::Memory,
             Self::Exit | Self::Cancelled | Self::Fence | Self::Yield | Self::Sleep => return None,
         })
     }

@@ -49,6 +49,12 @@ impl Detector {
         let number = self.count;
         self.count += 1;
         let mut races = Vec::new();
+        // What is freed counts as forgotten rather than written: the order that makes it safe is often kept by
+        // a reference count in library code that is not instrumented, and a false alarm is worse.
+        if matches!(event.op, Op::Alloc | Op::Free) {
+            self.shadow.forget(event.addr, event.size);
+            return races;
+        }
         // An atomic operation reads or writes its variable before it orders anything after it.
         if let Some(access) = shadow::Access::of(event, self.order.now(event.thread)) {
             let order = &self.order;

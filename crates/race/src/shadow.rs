@@ -47,6 +47,13 @@ struct Cell {
 }
 
 impl Shadow {
+    /// The bytes are new memory: what was done to them before was done to something else.
+    pub fn forget(&mut self, addr: u64, size: u32) {
+        let end = addr.saturating_add(u64::from(size));
+        let words: Vec<u64> = self.words.range(addr & !7..end).map(|(&word, _)| word).collect();
+        words.iter().for_each(|word| drop(self.words.remove(word)));
+    }
+
     /// One more access: tells of each earlier one that it races with, and takes its place.
     pub fn access(
         &mut self,

@@ -170,6 +170,19 @@ fn a_static_is_ordered_by_its_guard() {
 }
 
 #[test]
+fn a_block_used_again_is_other_memory() {
+    let block = |t, op| Event { size: 16, ..event(t, op, X, 0) };
+    let write = |t| event(t, Op::Write, X + 8, 0);
+    assert_eq!(races(&with(&[write(1), block(2, Op::Alloc), write(2)])), []);
+    assert_eq!(races(&with(&[write(1), block(1, Op::Free), write(2)])), []);
+    assert_eq!(
+        races(&with(&[write(1), event(2, Op::Alloc, X + 64, 0), write(2)])),
+        [(4, 6)],
+        "another block"
+    );
+}
+
+#[test]
 fn a_stack_used_again_is_other_memory() {
     let own = |t| Event { flags: Flags::OWN_STACK, ..event(t, Op::Write, X, 0) };
     assert_eq!(races(&with(&[own(1), own(2)])), []);

@@ -66,6 +66,8 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
         Op::Read => format!("read {} = {}", on(), shown()),
         Op::Write => format!("write {} (was {})", on(), shown()),
         Op::Sleep => format!("slept until {}", seconds(value.saturating_sub(trace.plan.epoch))),
+        Op::Alloc => format!("allocate {}, {} bytes", on(), event.size),
+        Op::Free => format!("free {}, {} bytes", on(), event.size),
     };
     let remark = if event.flags.has(Flags::TIMED_OUT) {
         ": time is up"

@@ -24,6 +24,12 @@ pub(crate) fn several_threads(several: bool) {
     ON.store(several && WANTED.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
+/// Whether accesses are points now.
+#[inline]
+pub(crate) fn are_points() -> bool {
+    ON.load(Ordering::Relaxed)
+}
+
 /// A plain access that is a point.
 #[inline]
 fn plain(op: Op, addr: usize, size: u32, pc: u64) {

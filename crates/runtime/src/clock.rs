@@ -30,18 +30,31 @@ impl Clock {
         self.now
     }
 
-    /// A program looks at a clock.
-    pub(crate) fn look(&mut self, clock: i32) -> u64 {
-        self.now += LOOK;
-        match clock {
-            libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => self.now,
+    /// A program looks at a clock; none if it is none of those that stand still for a run.
+    pub(crate) fn look(&mut self, clock: i32) -> Option<u64> {
+        /// Clocks of devices; other negative numbers are processor time of threads and processes.
+        const DEVICE: i32 = 3;
+        Some(match clock {
+            libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => self.look_at_wall(),
             libc::CLOCK_MONOTONIC
             | libc::CLOCK_MONOTONIC_RAW
             | libc::CLOCK_MONOTONIC_COARSE
-            | libc::CLOCK_BOOTTIME => self.now - self.epoch + UPTIME,
-            // Processor time: what passed since the start.
-            _ => self.now - self.epoch,
-        }
+            | libc::CLOCK_BOOTTIME => self.look_at_processor() + UPTIME,
+            libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => self.look_at_processor(),
+            i32::MIN..0 if clock & 7 != DEVICE && clock != -1 => self.look_at_processor(),
+            _ => return None,
+        })
+    }
+
+    /// The time of day.
+    pub(crate) fn look_at_wall(&mut self) -> u64 {
+        self.now += LOOK;
+        self.now
+    }
+
+    /// Processor time: what passed since the start.
+    pub(crate) fn look_at_processor(&mut self) -> u64 {
+        self.look_at_wall() - self.epoch
     }
 
     /// Time passes until then.
@@ -49,13 +62,22 @@ impl Clock {
         self.now = self.now.max(deadline);
     }
 
-    /// When a moment on this clock is, in nanoseconds since 1970.
+    /// When a moment on this clock is, in nanoseconds since 1970 and [`NEVER`] if far away; none if the
+    /// time is not a proper one or the clock none to wait by. Moments before 1970 have passed.
     pub(crate) fn deadline(&self, clock: i32, at: &libc::timespec) -> Option<u64> {
-        let nanos = duration(at)?;
-        Some(match clock {
-            libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE => nanos,
+        let at = libc::timespec { tv_sec: at.tv_sec.max(0), ..*at };
+        let nanos = duration(&at).filter(|_| waits_by(clock))?;
+        Some(self.moment(clock, nanos))
+    }
+
+    /// When this clock shows that much.
+    pub(crate) fn moment(&self, clock: i32, nanos: u64) -> u64 {
+        match clock {
+            _ if nanos == NEVER => NEVER,
+            libc::CLOCK_REALTIME | libc::CLOCK_TAI => nanos,
+            libc::CLOCK_PROCESS_CPUTIME_ID => nanos + self.epoch,
             _ => (nanos + self.epoch).saturating_sub(UPTIME),
-        })
+        }
     }
 
     /// When so much time has passed.
@@ -64,13 +86,25 @@ impl Clock {
     }
 }
 
-/// A span in nanoseconds; none if it is not a proper one. Negative ones are over at once.
+/// Whether timed waits can be told by this clock.
+pub(crate) const fn waits_by(clock: i32) -> bool {
+    matches!(clock, libc::CLOCK_REALTIME | libc::CLOCK_MONOTONIC)
+}
+
+/// A moment that does not come. Programs wait "for ever" by the largest time there is; that such a wait
+/// comes to an end would be a failure that nobody will ever see.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// What counts as for ever, in seconds: some 270 years.
+const FOR_EVER: u64 = 1 << 33;
+
+/// A span in nanoseconds, [`NEVER`] for very long ones; none if it is not a proper one.
 pub(crate) fn duration(span: &libc::timespec) -> Option<u64> {
     if !(0..1_000_000_000).contains(&span.tv_nsec) {
         return None;
     }
-    let seconds = u64::try_from(span.tv_sec).unwrap_or(0).min(1 << 33);
-    Some(seconds * 1_000_000_000 + span.tv_nsec as u64)
+    let seconds = u64::try_from(span.tv_sec).ok()?;
+    Some(if seconds < FOR_EVER { seconds * 1_000_000_000 + span.tv_nsec as u64 } else { NEVER })
 }
 
 /// The other way round.

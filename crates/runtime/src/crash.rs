@@ -1,15 +1,20 @@
 //! Deadly signals: who, where, with what last words.
 //!
-//! The runtime's own handler stays installed for them. A handler of the program's is kept in a table
-//! and called from ours; only what it does not handle counts as a crash.
+//! The runtime's own handler stays installed for them; only what the program does not handle itself (see
+//! [`crate::handlers`]) counts as a crash.
 
 use crate::{
-    end,
+    end, handlers,
     real::{Real, real},
     state::Runtime,
     sys,
 };
-use core::{cell::UnsafeCell, ffi::c_void, mem};
+use core::{
+    ffi::c_void,
+    mem,
+    ops::Range,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
 use unsnarl_wire::{EndKind, TIME_IS_UP};
 
 real! {
@@ -23,115 +28,46 @@ pub(crate) const DEADLY: [i32; 7] =
 
 const STACK: usize = 64 << 10;
 
-struct Table(UnsafeCell<[libc::sigaction; 65]>);
+/// Where the shared stack for handlers is; 0 before there is one.
+static SHARED: AtomicUsize = AtomicUsize::new(0);
 
-// SAFETY: reached by the carrier only.
-unsafe impl Sync for Table {}
+/// `abort` was called.
+static ABORTING: AtomicBool = AtomicBool::new(false);
 
-/// What the program asked for: for deadly signals, and for those whose handlers want a stack of their own.
-// SAFETY: all zeros is the default disposition.
-static WANTED: Table = Table(UnsafeCell::new(unsafe { mem::zeroed() }));
+/// The stack that the kernel knows: for what the runtime itself has to do in a signal.
+pub(crate) fn stack() -> Range<usize> {
+    let start = SHARED.load(Ordering::Relaxed);
+    start..start + STACK
+}
+
+/// The program gives up: SIGABRT follows, and nothing that a handler does keeps it from dying but a jump.
+pub(crate) fn aborting() {
+    ABORTING.store(true, Ordering::Relaxed);
+}
+
+/// Whether SIGABRT is `abort`'s, also when the C library itself called it, after some last words.
+pub(crate) fn is_aborting() -> bool {
+    ABORTING.load(Ordering::Relaxed) || !abort_message().is_empty()
+}
 
 /// Installs the handlers and the stack they run on.
 pub(crate) fn install() {
     let Some(stack) = sys::map(STACK) else { return };
+    SHARED.store(stack, Ordering::Relaxed);
     let stack = libc::stack_t { ss_sp: stack as *mut c_void, ss_flags: 0, ss_size: STACK };
     // SAFETY: the stack stays mapped; the handlers fit their signatures.
     unsafe {
         sigaltstack(&raw const stack, core::ptr::null_mut());
         let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = handle as *const () as usize;
-        // Not deferred: a crash within a handler of the program's is still a crash.
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-        for signal in DEADLY {
-            sigaction(signal, &raw const action, core::ptr::null_mut());
-        }
         action.sa_sigaction = time_is_up as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
         sigaction(TIME_IS_UP, &raw const action, core::ptr::null_mut());
     }
-}
-
-/// The program asks for a disposition, or about it: `sigaction`.
-///
-/// # Safety
-/// As `sigaction`.
-pub(crate) unsafe fn exchange(signal: i32, new: *const libc::sigaction, old: *mut libc::sigaction) -> i32 {
-    if !(1..=64).contains(&signal) {
-        // SAFETY: passed on.
-        return unsafe { sigaction(signal, new, old) };
-    }
-    // SAFETY: the carrier only; pointers as by `sigaction`.
-    unsafe {
-        let entry = &mut (*WANTED.0.get())[signal as usize];
-        let before = *entry;
-        let deadly = DEADLY.contains(&signal);
-        let wanted = if new.is_null() { None } else { Some(*new) };
-        let on_stack =
-            |a: &libc::sigaction| a.sa_flags & libc::SA_ONSTACK != 0 && a.sa_sigaction > libc::SIG_IGN;
-        let mut result = 0;
-        if !deadly {
-            // Our dispatcher knows the thread's own stack; the kernel only knows the carrier's.
-            let install = wanted.filter(on_stack).map(|mut action| {
-                action.sa_sigaction = handle as *const () as usize;
-                action.sa_flags |= libc::SA_SIGINFO;
-                action
-            });
-            let chosen = install.as_ref().map_or(new, |action| &raw const *action);
-            result = sigaction(signal, chosen, old);
-        }
-        if result == 0 {
-            if let Some(wanted) = wanted {
-                *entry = wanted;
-            }
-            if !old.is_null() && (deadly || on_stack(&before)) {
-                *old = before;
-            }
-        }
-        result
-    }
-}
-
-unsafe extern "C" fn handle(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the table is written by the carrier only, and we interrupt it.
-    let wanted = unsafe { (*WANTED.0.get())[signal as usize] };
-    match wanted.sa_sigaction {
-        libc::SIG_IGN if signal != libc::SIGABRT => {}
-        libc::SIG_DFL | libc::SIG_IGN => die(signal, info, context),
-        handler => {
-            let stack = Runtime::interrupted().map(|r| r.state.me().alternate_stack);
-            let own = stack
-                .filter(|s| wanted.sa_flags & libc::SA_ONSTACK != 0 && s.ss_flags & libc::SS_DISABLE == 0);
-            let top = own.map_or(0, |s| (s.ss_sp as usize + s.ss_size) & !15);
-            // SAFETY: the program installed the handler for this, and gave the stack for it. A handler that
-            // takes one argument ignores the others.
-            unsafe { call_handler(signal, info, context, handler, top) };
-        }
-    }
-}
-
-/// Calls a handler, on the stack that ends at `top` if that is not 0.
-#[unsafe(naked)]
-unsafe extern "C" fn call_handler(
-    signal: i32,
-    info: *mut libc::siginfo_t,
-    context: *mut c_void,
-    handler: usize,
-    top: usize,
-) {
-    core::arch::naked_asm!(
-        "push rbp",
-        "mov rbp, rsp",
-        "test r8, r8",
-        "cmovnz rsp, r8",
-        "call rcx",
-        "mov rsp, rbp",
-        "pop rbp",
-        "ret",
-    )
+    DEADLY.into_iter().for_each(handlers::watch);
 }
 
 /// Writes down what can be known, then dies of the signal for real.
-fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+pub(crate) fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     if let Some(runtime) = Runtime::interrupted() {
         let state = &runtime.state;
         let header = state.log.header();
@@ -159,7 +95,7 @@ fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     sys::exit(128 + signal)
 }
 
-unsafe extern "C" fn time_is_up(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
+unsafe extern "C" fn time_is_up(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     if let Some(runtime) = Runtime::interrupted() {
         let state = &runtime.state;
         let registers = registers(context);
@@ -171,9 +107,9 @@ unsafe extern "C" fn time_is_up(_: i32, _: *mut libc::siginfo_t, context: *mut c
 }
 
 /// rip, rsp, rbp, rbx, r12 to r15 at the interruption.
-fn registers(context: *mut c_void) -> [u64; 8] {
+fn registers(context: *const libc::ucontext_t) -> [u64; 8] {
     // SAFETY: what the kernel passes to a handler.
-    let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let registers = unsafe { &(*context).uc_mcontext.gregs };
     [
         libc::REG_RIP,
         libc::REG_RSP,

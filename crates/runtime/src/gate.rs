@@ -127,7 +127,7 @@ impl State {
         }
     }
 
-    fn by_tid(&self, tid: u32) -> Option<ThreadIx> {
+    pub(crate) fn by_tid(&self, tid: u32) -> Option<ThreadIx> {
         let ix = tid.checked_sub(self.threads[0].tid)?;
         self.threads.get(ix as usize).map(|t| t.ix)
     }

@@ -2,10 +2,10 @@
 
 use crate::{
     clock::Clock,
-    crash, end,
+    crash, drawn, end,
     entropy::Entropy,
     fiber::{Backend, Fiber},
-    hooks::key::Keys,
+    hooks::{ids, key::Keys},
     log::{Log, c_bytes},
     modules::Modules,
     queue::Queues,
@@ -90,13 +90,14 @@ unsafe fn begin(header: *mut Header) {
     let fidelity = if plan.fidelity == Fidelity::Relaxed as u8 { Fidelity::Relaxed } else { Fidelity::Exact };
     let picker = Picker::new(script, fidelity, plan.policy(), plan.seed);
 
-    let mut main = Thread::new(ThreadIx::MAIN, sys::process() as u32, Fiber::adopt(sys::thread_pointer()));
+    let mut main = Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Fiber::adopt(sys::thread_pointer()));
     main.handle = sys::thread_pointer();
     // SAFETY: the loader's word about where main's stack begins.
     main.stack_top = unsafe { __libc_stack_end };
     let running = &raw mut *main;
     let mut state = State {
         current: ThreadIx::MAIN,
+        previous: ThreadIx::MAIN,
         running,
         threads: Vec::from([main]),
         live: 1,
@@ -105,6 +106,7 @@ unsafe fn begin(header: *mut Header) {
         waiting: ThreadSet::new(),
         polled: 0,
         switch_flags: Flags::NONE,
+        masks_differ: false,
         muted: false,
         undivided: 0,
         idle: 0,
@@ -119,9 +121,11 @@ unsafe fn begin(header: *mut Header) {
         modules: Modules::default(),
     };
     state.ready.set(ThreadIx::MAIN, true);
+    state.read_mask();
     state.log.thread_created(ThreadIx::MAIN, ThreadIx::MAIN, 0, 0, false);
     state.modules.refresh(&state.log);
-    replace_kernel_randomness(&mut state.entropy);
+    ids::begin(sys::process());
+    drawn::replace(&mut state.entropy);
     hide();
     crash::install();
     crate::access::configure(plan.points == Points::All as u8);
@@ -213,16 +217,6 @@ fn preloaded(entry: &[u8]) -> (bool, usize) {
     (true, if first.len() < list.len() { entry.len() - list.len() + first.len() + 1 } else { 0 })
 }
 
-/// The kernel gives every program sixteen random bytes; the loader has used them, the program may too.
-fn replace_kernel_randomness(entropy: &mut Entropy) {
-    // SAFETY: asks only.
-    let bytes = unsafe { libc::getauxval(libc::AT_RANDOM) } as *mut u8;
-    if !bytes.is_null() {
-        // SAFETY: sixteen bytes on the initial stack.
-        entropy.fill(unsafe { core::slice::from_raw_parts_mut(bytes, 16) });
-    }
-}
-
 static RSEQ: AtomicUsize = AtomicUsize::new(0);
 
 /// Where each thread's restartable-sequence area is, relative to its thread pointer.
@@ -284,7 +278,12 @@ unsafe extern "C-unwind" fn start_main(
     stack_end: usize,
 ) -> i32 {
     MAIN.store(main as usize, Ordering::Relaxed);
-    let main = if Runtime::enter().is_some() { enter_main } else { main };
+    let main = if Runtime::enter().is_some() {
+        drawn::replace_stack_guard();
+        enter_main
+    } else {
+        main
+    };
     // SAFETY: passed on as received.
     unsafe { __libc_start_main(main, argc, argv, init, fini, rtld_fini, stack_end) }
 }

@@ -5,8 +5,9 @@
 //! take it, and whoever is scheduled first does. The choice of the woken waiter is thereby part of the
 //! schedule like every other choice.
 //!
-//! A waiter takes the earliest wake-up that came after it arrived. As signals leave a wake-up only if
-//! there is a waiter without one, none is ever left over.
+//! A waiter takes the earliest wake-up that came after it arrived. Signals leave a wake-up only if there
+//! is a waiter without one, and who leaves without taking one (it was cancelled) makes the wake-up void
+//! that only it could have taken: none is ever left over.
 
 use alloc::vec::Vec;
 
@@ -46,6 +47,17 @@ impl Queues {
     /// Whether there is one for who arrived at that moment.
     pub(crate) fn has_wake_up(&self, object: usize, arrival: u64) -> bool {
         self.wake_ups.iter().any(|w| w.object == object && w.at > arrival)
+    }
+
+    /// Forgets those that nobody can take: `arrived` tells how many waiters came before a moment.
+    pub(crate) fn forget_surplus(&mut self, object: usize, arrived: impl Fn(u64) -> usize) {
+        let mut kept = 0;
+        self.wake_ups.retain(|w| {
+            // Later wake-ups can be taken by all who can take the earlier ones, and by more.
+            let keep = w.object != object || arrived(w.at) > kept;
+            kept += usize::from(keep && w.object == object);
+            keep
+        });
     }
 
     /// Takes the earliest one; the event that brought it.

@@ -25,6 +25,8 @@ pub(crate) struct Runtime {
 
 pub(crate) struct State {
     pub(crate) current: ThreadIx,
+    /// Who ran before.
+    pub(crate) previous: ThreadIx,
     /// The running thread's record: what nearly every operation needs.
     pub(crate) running: *mut Thread,
     /// By [`ThreadIx`]; boxed because fibers know their own record's place.
@@ -40,6 +42,8 @@ pub(crate) struct State {
     pub(crate) polled: u32,
     /// What the next event tells of the switch that led to it.
     pub(crate) switch_flags: Flags,
+    /// Whether threads may have different signal masks: then each switch changes the kernel's.
+    pub(crate) masks_differ: bool,
     /// The operation in progress is made by a library's innards: no choice, no event.
     pub(crate) muted: bool,
     /// Depth of calls during which nobody else may run, because the C library holds a lock of its own.
@@ -90,10 +94,14 @@ impl Runtime {
         }
     }
 
-    /// Gives up control: hooks stay outside, in a forked child for instance.
+    /// Gives up control, in a forked child: hooks stay outside, and a crash is the child's own business,
+    /// not to be told in the memory that it shares with its parent and the controller.
     pub(crate) fn abandon() {
-        // SAFETY: on the carrier.
-        unsafe { *RUNTIME.1.get() = 0 };
+        // SAFETY: on the carrier; what the run owns is left as it is.
+        unsafe {
+            *RUNTIME.1.get() = 0;
+            core::mem::forget((*RUNTIME.0.get()).take());
+        }
     }
 
     /// The current fiber is the one with this thread pointer.
@@ -165,6 +173,16 @@ impl State {
                 self.reclassify(thread);
             }
         }
+    }
+
+    /// A waiter left without a wake-up: those that only it could have taken are void.
+    pub(crate) fn forget_surplus_wake_ups(&mut self, object: usize) {
+        let Self { queues, waiting, threads, .. } = self;
+        queues.forget_surplus(object, |moment| {
+            let unserved = waiting.iter().map(|w| &threads[w.index()]).filter(|t| t.granted.is_none());
+            let here = |t: &Thread| matches!(t.pending.gate, Gate::Cond(other, _) | Gate::Futex(other, _) if other == object);
+            unserved.filter(|t| here(t) && t.arrival < moment).count()
+        });
     }
 
     /// Those who wait at gates that `at` accepts, in the order of creation.

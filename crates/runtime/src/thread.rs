@@ -4,7 +4,7 @@ use crate::{
     end,
     fiber::{Backend, Fiber},
     gate::Gate,
-    hooks::mutex::Mutex,
+    hooks::mutex::Held,
     real::real,
     state::Runtime,
     sys,
@@ -51,12 +51,14 @@ pub(crate) struct Thread {
     pub(crate) granted: Option<u64>,
     pub(crate) cancel: Cancel,
     /// Mutexes it holds, in the order of taking.
-    pub(crate) held: Vec<*mut Mutex>,
+    pub(crate) held: Vec<Held>,
     /// Read-write locks it holds for reading.
     pub(crate) read_held: Vec<usize>,
     /// Routines of `pthread_once` that it is in.
     pub(crate) once: Vec<(unsafe extern "C-unwind" fn(), usize, *const i32)>,
     pub(crate) alternate_stack: libc::stack_t,
+    /// Its signal mask, while it does not run or nobody's was ever changed.
+    pub(crate) mask: u64,
     /// Where its stack begins; it grows down from here.
     pub(crate) stack_top: usize,
     last_idle: (u64, u64, u64),
@@ -81,12 +83,14 @@ pub(crate) struct Cancel {
     pub(crate) requested: bool,
     pub(crate) disabled: bool,
     pub(crate) asynchronous: bool,
+    /// It is on its way out: cleanup handlers and destructors are not interrupted, whatever they enable.
+    pub(crate) exiting: bool,
 }
 
 impl Cancel {
     /// Whether the thread must stop at its next cancellation point.
     pub(crate) const fn is_due(self) -> bool {
-        self.requested && !self.disabled
+        self.requested && !self.disabled && !self.exiting
     }
 }
 
@@ -122,6 +126,7 @@ impl Thread {
             read_held: Vec::new(),
             once: Vec::new(),
             alternate_stack: no_stack,
+            mask: 0,
             stack_top: 0,
             last_idle: (0, 0, 0),
             repeats: 0,
@@ -170,6 +175,7 @@ impl Runtime {
         thread.start = Some(birth.start);
         thread.returns_int = birth.returns_int;
         thread.arg = birth.arg;
+        thread.mask = self.state.mask();
         let record: *mut Thread = &raw mut *thread;
         let together = sys::OneProcessor::stay();
 
@@ -366,6 +372,7 @@ unsafe extern "C-unwind" fn thread_body(record: *mut Thread) -> *mut c_void {
     // SAFETY: the record outlives the thread, and the routine is the program's own.
     unsafe {
         if let Some(runtime) = Runtime::enter() {
+            runtime.arrive();
             let pending = (*record).pending;
             runtime.log(Op::Start, Flags::NONE, pending.pc, 0, pending.addr);
         }
@@ -382,6 +389,7 @@ unsafe extern "C-unwind" fn thread_end(record: *mut Thread, value: *mut c_void, 
         if unwound == 0 {
             (*record).result = value;
         }
+        (*record).cancel.exiting = true;
         run_destructors();
         if let Some(runtime) = Runtime::enter() {
             runtime.leave();

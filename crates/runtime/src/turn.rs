@@ -77,7 +77,8 @@ impl Runtime {
         }
         state.waiting.set(ix, true);
         state.polled += u32::from(pending.gate.is_polled());
-        if !state.ready.contains(ix) {
+        let blocked = !state.ready.contains(ix);
+        if blocked {
             state.look_for_circle(ix);
         }
         self.take_turn();
@@ -90,6 +91,9 @@ impl Runtime {
         state.ready.set(ix, true);
         if turn == Turn::TimedOut {
             state.clock.pass(pending.deadline);
+        }
+        if blocked {
+            state.switch_flags = state.switch_flags | Flags::BLOCKED;
         }
         turn
     }
@@ -132,6 +136,7 @@ impl Runtime {
         let state = &mut self.state;
         let preempts = state.ready.contains(from) && !state.me().pending.op.gives_way();
         state.switch_flags = if preempts { Flags::PREEMPTS } else { Flags::NONE };
+        state.previous = state.current;
         state.current = to;
         let from: *mut Thread = state.running;
         let to: *mut Thread = state.thread(to);
@@ -141,6 +146,15 @@ impl Runtime {
         unsafe {
             Self::set_current(pointer_of(&*to));
             (*from).fiber.switch(&(*to).fiber);
+        }
+        self.arrive();
+    }
+
+    /// The running thread has just been switched to.
+    #[inline]
+    pub(crate) fn arrive(&mut self) {
+        if self.state.masks_differ {
+            self.state.take_mask();
         }
     }
 

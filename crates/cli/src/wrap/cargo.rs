@@ -6,7 +6,7 @@
 //! library comes precompiled and is not instrumented; the runtime sees what it does by its calls of
 //! pthread functions and futexes.
 
-use super::{RUNTIME, run};
+use super::{ALLOCATIONS, RUNTIME, run};
 use anyhow::{Context, Result, bail, ensure};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -135,6 +135,10 @@ fn rust_flags(runtime_dir: &Path) -> Vec<OsString> {
     link("-rpath", OsStr::new(""));
     link("-Xlinker", OsStr::new(""));
     link("", runtime_dir.as_os_str());
+    // rustc calls the runtime for memcpy and its kin by itself.
+    for symbol in ALLOCATIONS {
+        link("-Wl,--wrap=", OsStr::new(symbol));
+    }
     link("-Wl,--push-state,--no-as-needed", OsStr::new(""));
     link("-l", OsStr::new(RUNTIME));
     link("-Wl,--pop-state", OsStr::new(""));

@@ -7,7 +7,7 @@
 //! without libtsan. clang knows no specs, but `-fno-sanitize-link-runtime` and how to ignore
 //! arguments that it does not need.
 
-use super::{RUNTIME, run};
+use super::{ACCESSES, ALLOCATIONS, RUNTIME, run};
 use anyhow::{Context, Result, bail};
 use std::ffi::{OsStr, OsString};
 use std::io::{ErrorKind, Write};
@@ -15,17 +15,15 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::Command;
 
-/// The functions of libc that access memory on behalf of the program. Neither gcc nor clang
-/// instruments these calls; the linker redirects each to the runtime's `__wrap_` function.
-const WRAPPED: [&str; 16] = [
-    "memcpy", "memmove", "memset", "mempcpy", "memcmp", "strcpy", "stpcpy", "strncpy", "strcat", "strncat",
-    "strlen", "strcmp", "strncmp", "strchr", "strrchr", "strdup",
-];
-
 /// The sanitizers whose runtimes take over memory or threads themselves.
 const REFUSED: [&str; 5] = ["address", "hwaddress", "kernel-address", "leak", "memory"];
 
 const STATIC_REFUSED: &str = "a statically linked program cannot be controlled, link it dynamically";
+
+/// The functions whose calls the linker redirects.
+fn wrapped() -> impl Iterator<Item = &'static str> {
+    ACCESSES.into_iter().chain(ALLOCATIONS)
+}
 
 /// What is compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +162,7 @@ fn gcc_specs(major: u32, runtime_dir: &Path) -> Result<Vec<u8>> {
         let reason = sanitizer_refused(sanitizer);
         refusals.push_str(&format!(" %{{%:sanitize({sanitizer}):%eunsnarl: {reason}}}"));
     }
-    let wraps: Vec<String> = WRAPPED.iter().map(|symbol| format!("--wrap={symbol}")).collect();
+    let wraps: Vec<String> = wrapped().map(|symbol| format!("--wrap={symbol}")).collect();
     let wraps = wraps.join(" ");
 
     // The directory has a spec of its own because nothing quotes a brace inside of braces.
@@ -232,7 +230,7 @@ fn clang_args(args: &[OsString], runtime_dir: &Path) -> Result<Vec<OsString>> {
         let mut directory = OsString::from("-L");
         directory.push(runtime_dir);
         pass(&[&directory, "-rpath".as_ref(), runtime_dir.as_os_str()]);
-        for symbol in WRAPPED {
+        for symbol in wrapped() {
             pass(&[format!("--wrap={symbol}").as_ref()]);
         }
         pass(&["--push-state".as_ref(), "--no-as-needed".as_ref()]);

@@ -18,6 +18,30 @@ use std::process::Command;
 /// The runtime's name on a linker's command line.
 const RUNTIME: &str = "unsnarl_rt";
 
+/// The functions of libc that access memory on behalf of the program. Neither gcc nor clang instruments these
+/// calls; the linker redirects each to the runtime's `__wrap_` function.
+const ACCESSES: [&str; 16] = [
+    "memcpy", "memmove", "memset", "mempcpy", "memcmp", "strcpy", "stpcpy", "strncpy", "strcat", "strncat",
+    "strlen", "strcmp", "strncmp", "strchr", "strrchr", "strdup",
+];
+
+/// The functions that give and take memory: without them a block used again would look like the one before.
+const ALLOCATIONS: [&str; 13] = [
+    "malloc",
+    "calloc",
+    "realloc",
+    "free",
+    "aligned_alloc",
+    "posix_memalign",
+    "memalign",
+    "_Znwm",
+    "_Znam",
+    "_ZdlPv",
+    "_ZdaPv",
+    "_ZdlPvm",
+    "_ZdaPvm",
+];
+
 /// Runs the command to its end and returns the status to exit with, as a shell would give it.
 fn run(command: &mut Command) -> Result<i32> {
     let program = command.get_program().to_owned();

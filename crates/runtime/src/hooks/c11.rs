@@ -51,7 +51,9 @@ hooks! {
     }
 
     fn thrd_exit(result: i32) -> !, |runtime, pc| {
-        runtime.state.me().result = result as isize as *mut c_void;
+        let me = runtime.state.me();
+        me.result = result as isize as *mut c_void;
+        me.cancel.exiting = true;
         real::thrd_exit(result)
     }
 
@@ -109,6 +111,10 @@ hooks! {
 
     fn tss_create(key: *mut u32, destructor: Option<Destructor>) -> i32, |runtime, pc| {
         answer(key::create(runtime, key, destructor))
+    }
+
+    fn tss_delete(key: u32) -> (), |runtime, pc| {
+        key::delete(runtime, key);
     }
 
     fn call_once(control: *mut i32, routine: Routine) -> (), |runtime, pc| {

@@ -24,8 +24,7 @@ pub(crate) extern "C-unwind" fn exit_cancelled() -> ! {
     if let Some(runtime) = Runtime::enter() {
         let me = runtime.state.me();
         me.result = CANCELED;
-        // Cleanup handlers and destructors are not interrupted again.
-        me.cancel.disabled = true;
+        me.cancel.exiting = true;
     }
     // SAFETY: called from hooks, on the thread's own stack.
     unsafe { next::pthread_exit(CANCELED) }

@@ -36,15 +36,20 @@ unsafe fn wait(
     runtime.turn(Op::CondWait, object, pc);
     let state = &mut runtime.state;
     // SAFETY: the program's objects.
-    let (owner, destroyed) = unsafe { ((*mutex).owner(), (*cond).destroyed) };
+    let (owner, checks, destroyed) =
+        unsafe { ((*mutex).owner(), (*mutex).checks_owner(), (*cond).destroyed) };
     if destroyed != 0 {
         state.warn(Misuse::UseDestroyed, pc, object, "");
     }
     if owner != state.me().tid {
         state.warn(Misuse::WaitUnlocked, pc, mutex as usize, "");
+        if checks {
+            runtime.log(Op::CondWait, Flags::FAILED, pc, object, mutex as u64);
+            return (libc::EPERM, false);
+        }
     }
     // SAFETY: the program's mutex.
-    unsafe { mutex::release(state, mutex) };
+    unsafe { mutex::give_up(state, mutex) };
     let arrival = state.queues.arrive();
     let me = state.me();
     me.arrival = arrival;
@@ -66,12 +71,16 @@ unsafe fn wait(
         (Turn::Go, None) => state.queues.take(object, arrival),
         _ => None,
     };
+    if turn == Turn::Cancelled {
+        state.forget_surplus_wake_ups(object);
+    }
     // Others may have counted on the wake-up that was taken.
     state.changed(object);
-    // SAFETY: the gate let us in, so the mutex is free.
-    let error = unsafe { mutex::acquire(state, mutex) };
+    // SAFETY: the gate let us in.
+    let error = unsafe { mutex::retake(state, mutex) };
     runtime.log(Op::CondWake, turn.flags(), pc, object, waker.unwrap_or(u64::MAX));
-    (if turn == Turn::TimedOut { libc::ETIMEDOUT } else { error }, turn == Turn::Cancelled)
+    let result = if error == 0 && turn == Turn::TimedOut { libc::ETIMEDOUT } else { error };
+    (result, turn == Turn::Cancelled)
 }
 
 /// Lets one or all of the waiters go on.

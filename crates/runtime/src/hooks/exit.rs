@@ -1,6 +1,6 @@
 //! The end of the program: by itself, or by a failed assertion; and its children.
 
-use crate::{end, init, log::c_bytes, state::Runtime};
+use crate::{crash, end, init, log::c_bytes, state::Runtime};
 use core::ffi::c_char;
 use unsnarl_model::Misuse;
 use unsnarl_wire::EndKind;
@@ -12,6 +12,18 @@ fn failed(runtime: &Runtime, what: core::fmt::Arguments<'_>) {
 
 fn text(c: *const c_char) -> &'static str {
     core::str::from_utf8(c_bytes(c)).unwrap_or("?")
+}
+
+const FORK: &str = "fork: the child runs without control";
+
+unsafe extern "C-unwind" fn fork_child(runtime: &'static mut Runtime, pc: u64) -> i32 {
+    runtime.state.warn(Misuse::NotModelled, pc, 0, FORK);
+    // SAFETY: the program's wish; nothing of ours is half done.
+    let child = unsafe { real::fork() };
+    if child == 0 {
+        Runtime::abandon();
+    }
+    child
 }
 
 hooks! {
@@ -30,6 +42,11 @@ hooks! {
         real::quick_exit(status)
     }
 
+    fn abort() -> !, |runtime, pc| {
+        crash::aborting();
+        real::abort()
+    }
+
     fn __assert_fail(expression: *const c_char, file: *const c_char, line: u32, function: *const c_char) -> !, |runtime, pc| {
         failed(runtime, format_args!("Assertion `{}' failed.", text(expression)));
         real::__assert_fail(expression, file, line, function)
@@ -46,10 +63,27 @@ hooks! {
     }
 
     fn fork() -> i32, |runtime, pc| {
-        runtime.state.warn(Misuse::NotModelled, pc, 0, "fork: the child runs without control");
-        let child = real::fork();
+        fork_child(runtime, pc)
+    }
+
+    fn vfork() -> i32, |runtime, pc| {
+        // A child that borrows its parent's memory would borrow the runtime with it: it gets a copy.
+        fork_child(runtime, pc)
+    }
+
+    fn _Fork() -> i32, |runtime, pc| {
+        runtime.state.warn(Misuse::NotModelled, pc, 0, FORK);
+        let child = real::_Fork();
         if child == 0 { Runtime::abandon() }
         child
+    }
+
+    fn dlclose(handle: *mut core::ffi::c_void) -> i32, |runtime, pc| {
+        // As in `dlopen`, for destructors.
+        runtime.state.undivided += 1;
+        let error = real::dlclose(handle);
+        runtime.state.undivided -= 1;
+        error
     }
 
     fn dlopen(path: *const c_char, flags: i32) -> *mut core::ffi::c_void, |runtime, pc| {

@@ -1,6 +1,7 @@
 //! `syscall`: futexes (which Rust's standard library and C++'s atomic waits are made of) and the few other
 //! calls that must not reach the kernel.
 
+use super::ids;
 use crate::{
     clock::duration,
     gate::Gate,
@@ -52,6 +53,17 @@ unsafe extern "C-unwind" fn call(
             None => sys::call(number, arguments),
             Some(runtime) => match number {
                 libc::SYS_futex => futex(runtime, arguments, pc),
+                libc::SYS_getpid | libc::SYS_getppid | libc::SYS_getpgrp => {
+                    ids::seen(sys::call(number, arguments) as i32) as isize
+                }
+                libc::SYS_kill
+                | libc::SYS_tkill
+                | libc::SYS_tgkill
+                | libc::SYS_sched_setaffinity
+                | libc::SYS_sched_getaffinity => {
+                    let second = if number == libc::SYS_tgkill { ids::meant(b as i32) as usize } else { b };
+                    sys::call(number, [ids::meant(a as i32) as usize, second, c, d, e, f])
+                }
                 libc::SYS_gettid => runtime.state.me().tid as isize,
                 libc::SYS_sched_yield => {
                     runtime.turn(Op::Yield, 0, pc);
@@ -62,12 +74,19 @@ unsafe extern "C-unwind" fn call(
                     runtime.state.entropy.fill(core::slice::from_raw_parts_mut(a as *mut u8, b));
                     b as isize
                 }
-                libc::SYS_clock_gettime => {
-                    *(b as *mut libc::timespec) = crate::clock::timespec(runtime.state.clock.look(a as i32));
-                    0
-                }
+                libc::SYS_clock_gettime => match runtime.state.clock.look(a as i32) {
+                    Some(now) => {
+                        *(b as *mut libc::timespec) = crate::clock::timespec(now);
+                        0
+                    }
+                    None => sys::call(number, arguments),
+                },
                 libc::SYS_nanosleep => {
                     super::time::sleep_for(runtime, a as *const libc::timespec, pc) as isize
+                }
+                libc::SYS_clock_nanosleep => {
+                    -super::time::sleep_by(runtime, a as i32, b as i32, c as *const libc::timespec, pc)
+                        as isize
                 }
                 _ => sys::call(number, arguments),
             },
@@ -90,6 +109,12 @@ unsafe fn futex(
 ) -> isize {
     let realtime = op as i32 & libc::FUTEX_CLOCK_REALTIME != 0;
     let command = op as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME);
+    let invalid = -libc::EINVAL as isize;
+    if word % align_of::<u32>() != 0 {
+        return invalid;
+    }
+    // These come as an `int`, whatever stands in the register's upper half.
+    let count = |argument: usize| usize::try_from(argument as i32).unwrap_or(0);
     // SAFETY: the program's words and times.
     unsafe {
         match command {
@@ -102,20 +127,27 @@ unsafe fn futex(
                     duration(&*timeout).map(|span| clock.after(span))
                 } else {
                     let id = if realtime { libc::CLOCK_REALTIME } else { libc::CLOCK_MONOTONIC };
-                    clock.deadline(id, &*timeout)
+                    duration(&*timeout).map(|at| clock.moment(id, at))
                 };
-                let Some(deadline) = deadline else { return -libc::EINVAL as isize };
+                let Some(deadline) = deadline else { return invalid };
                 let bits = if command == libc::FUTEX_WAIT { ANY } else { third as u32 };
+                if bits == 0 {
+                    return invalid;
+                }
                 wait(runtime, word, value as u32, bits, deadline, pc)
             }
-            libc::FUTEX_WAKE => wake(runtime, word, value, ANY, pc),
-            libc::FUTEX_WAKE_BITSET => wake(runtime, word, value, third as u32, pc),
-            libc::FUTEX_REQUEUE => requeue(runtime, word, value, timeout, second, None, pc),
-            libc::FUTEX_CMP_REQUEUE => requeue(runtime, word, value, timeout, second, Some(third as u32), pc),
+            libc::FUTEX_WAKE => wake(runtime, word, count(value), ANY, pc),
+            libc::FUTEX_WAKE_BITSET if third as u32 == 0 => invalid,
+            libc::FUTEX_WAKE_BITSET => wake(runtime, word, count(value), third as u32, pc),
+            libc::FUTEX_REQUEUE => requeue(runtime, word, count(value), count(timeout), second, None, pc),
+            libc::FUTEX_CMP_REQUEUE => {
+                requeue(runtime, word, count(value), count(timeout), second, Some(third as u32), pc)
+            }
             libc::FUTEX_WAKE_OP => {
-                let woken = wake(runtime, word, value, ANY, pc);
+                let woken = wake(runtime, word, count(value), ANY, pc);
                 let old = modify(second as *mut u32, third as u32);
-                woken + if compare(old, third as u32) { wake(runtime, second, timeout, ANY, pc) } else { 0 }
+                let more = compare(old, third as u32);
+                woken + if more { wake(runtime, second, count(timeout), ANY, pc) } else { 0 }
             }
             _ => {
                 runtime.state.warn(Misuse::NotModelled, pc, word, "a priority-inheriting futex");
@@ -175,6 +207,17 @@ fn waiters(state: &State, word: usize) -> impl Iterator<Item = unsnarl_model::Th
     found.into_iter()
 }
 
+/// Gives the wake-ups that are on their way to those who wait longest: what follows must know who still
+/// waits.
+fn settle(state: &mut State, word: usize) {
+    while let Some(event) = state.queues.take(word, 0) {
+        let longest = waiters(state, word).next();
+        if let Some(waiter) = longest {
+            state.thread(waiter).granted = Some(event);
+        }
+    }
+}
+
 /// Lets up to `count` waiters go on. Any of them may be the ones, unless bits tell them apart.
 unsafe fn wake(runtime: &mut Runtime, word: usize, count: usize, bits: u32, pc: u64) -> isize {
     runtime.turn(Op::FutexWake, word, pc);
@@ -185,8 +228,11 @@ unsafe fn wake(runtime: &mut Runtime, word: usize, count: usize, bits: u32, pc: 
             Gate::Futex(_, wanted) => wanted,
             _ => 0,
         };
+    let told_apart = bits != ANY || waiters(state, word).any(|w| wants(state, w) != ANY);
+    if told_apart {
+        settle(state, word);
+    }
     let waiting: alloc::vec::Vec<_> = waiters(state, word).collect();
-    let told_apart = bits != ANY || waiting.iter().any(|&w| wants(state, w) != ANY);
     let mut woken = 0;
     if told_apart {
         let chosen = waiting.iter().filter(|&&w| wants(state, w) & bits != 0).take(count);
@@ -224,6 +270,7 @@ unsafe fn requeue(
     }
     let state = &mut runtime.state;
     let event = state.log.count();
+    settle(state, word);
     let waiting: alloc::vec::Vec<_> = waiters(state, word).collect();
     let mut affected = 0;
     for (n, thread) in waiting.into_iter().take(wake.saturating_add(limit)).enumerate() {
@@ -240,6 +287,7 @@ unsafe fn requeue(
         state.reclassify(thread);
         affected += 1;
     }
+    state.changed(word);
     runtime.log(Op::FutexRequeue, Flags::NONE, pc, word, affected as u64);
     affected
 }

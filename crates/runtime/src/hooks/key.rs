@@ -7,9 +7,34 @@ use core::ffi::c_void;
 
 pub(super) type Destructor = unsafe extern "C-unwind" fn(*mut c_void);
 
-/// The destructor of each key that has one.
+/// The destructor of each key that has one, by key: glibc calls them in that order.
 #[derive(Default)]
 pub(crate) struct Keys(Vec<(u32, Destructor)>);
+
+impl Keys {
+    fn place(&self, key: u32) -> Result<usize, usize> {
+        self.0.binary_search_by_key(&key, |&(known, _)| known)
+    }
+
+    /// The first one from `key` on.
+    fn from(&self, key: u32) -> Option<(u32, Destructor)> {
+        let at = self.place(key).unwrap_or_else(|at| at);
+        self.0.get(at).copied()
+    }
+
+    fn insert(&mut self, key: u32, destructor: Destructor) {
+        match self.place(key) {
+            Ok(at) => self.0[at].1 = destructor,
+            Err(at) => self.0.insert(at, (key, destructor)),
+        }
+    }
+
+    fn remove(&mut self, key: u32) {
+        if let Ok(at) = self.place(key) {
+            self.0.remove(at);
+        }
+    }
+}
 
 mod next {
     use super::*;
@@ -26,9 +51,10 @@ const ROUNDS: usize = 4;
 pub(crate) unsafe extern "C-unwind" fn run_destructors() {
     for _ in 0..ROUNDS {
         let mut any = false;
-        let mut at = 0;
-        while let Some(&(key, destructor)) = Runtime::enter().and_then(|r| r.state.keys.0.get(at)) {
-            at += 1;
+        let mut next = 0;
+        // Destructors may make and delete keys: the table is looked at anew each time.
+        while let Some((key, destructor)) = Runtime::enter().and_then(|r| r.state.keys.from(next)) {
+            next = key + 1;
             // SAFETY: a key that exists, and the program's destructor for it.
             unsafe {
                 let value = next::pthread_getspecific(key);
@@ -55,8 +81,7 @@ hooks! {
     }
 
     fn pthread_key_delete(key: u32) -> i32, |runtime, pc| {
-        runtime.state.keys.0.retain(|(known, _)| *known != key);
-        real::pthread_key_delete(key)
+        delete(runtime, key)
     }
 }
 
@@ -66,8 +91,15 @@ pub(super) unsafe fn create(runtime: &mut Runtime, key: *mut u32, destructor: Op
     unsafe {
         let error = real::pthread_key_create(key, None);
         if let (0, Some(destructor)) = (error, destructor) {
-            runtime.state.keys.0.push((*key, destructor));
+            runtime.state.keys.insert(*key, destructor);
         }
         error
     }
+}
+
+/// Also for C11.
+pub(super) unsafe fn delete(runtime: &mut Runtime, key: u32) -> i32 {
+    runtime.state.keys.remove(key);
+    // SAFETY: glibc checks the key.
+    unsafe { real::pthread_key_delete(key) }
 }

@@ -65,6 +65,7 @@ macro_rules! hooks {
     };
 }
 
+mod allocation;
 mod barrier;
 mod c11;
 pub(crate) mod cancel;
@@ -72,6 +73,7 @@ pub(crate) mod cond;
 mod exit;
 mod futex;
 mod guard;
+pub(crate) mod ids;
 pub(crate) mod key;
 mod memory;
 pub(crate) mod mutex;

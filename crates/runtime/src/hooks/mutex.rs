@@ -4,7 +4,7 @@
 //! debugger sees what it knows, and there is nothing to look up.
 
 use crate::{
-    clock::Clock,
+    clock::{Clock, waits_by},
     gate::Gate,
     state::{Runtime, State},
     thread::{Pending, Thread},
@@ -45,12 +45,31 @@ impl Mutex {
 
     /// Whether a thread that asks for it now gets an answer.
     pub(crate) fn lets_in(&self, thread: &Thread) -> bool {
-        self.locked == 0 || self.kind == DESTROYED || (self.owner == thread.tid && self.kind & TYPE != 0)
+        self.locked == 0 || self.kind == DESTROYED || (self.owner == thread.tid && self.knows_its_owner())
+    }
+
+    /// Whether a second lock by the owner gets an answer: of the four types, normal and adaptive do not
+    /// look.
+    fn knows_its_owner(&self) -> bool {
+        matches!(self.kind & TYPE, RECURSIVE | ERROR_CHECKING)
+    }
+
+    /// Whether only the owner can unlock it.
+    pub(crate) fn checks_owner(&self) -> bool {
+        self.knows_its_owner() || self.is_robust()
     }
 
     fn is_robust(&self) -> bool {
         self.kind & ROBUST != 0
     }
+}
+
+/// A mutex that a thread holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Held {
+    mutex: *mut Mutex,
+    /// What is needed of it when the thread ends: other mutexes' memory may be gone by then.
+    robust: bool,
 }
 
 /// Locks the mutex for the running thread, which has its turn; the error number.
@@ -62,7 +81,7 @@ pub(crate) unsafe fn acquire(state: &mut State, mutex: *mut Mutex) -> i32 {
     m.owner = me.tid;
     m.depth = 1;
     m.users = 1;
-    me.held.push(mutex);
+    me.held.push(Held { mutex, robust: m.is_robust() });
     let orphaned = m.is_robust() && m.health == ORPHANED;
     if orphaned {
         m.health = INCONSISTENT;
@@ -80,20 +99,55 @@ pub(crate) unsafe fn release(state: &mut State, mutex: *mut Mutex) {
     if m.health == INCONSISTENT {
         m.health = LOST;
     }
-    if let Some(holder) = state.threads.iter_mut().find(|t| t.tid == owner)
-        && let Some(at) = holder.held.iter().rposition(|&held| held == mutex)
-    {
-        holder.held.remove(at);
+    if let Some(holder) = state.by_tid(owner) {
+        state.thread(holder).forget_held(mutex);
     }
     state.changed(mutex as usize);
 }
 
+impl Thread {
+    /// The thread no longer holds the mutex.
+    fn forget_held(&mut self, mutex: *mut Mutex) {
+        if let Some(at) = self.held.iter().rposition(|held| held.mutex == mutex) {
+            self.held.remove(at);
+        }
+    }
+}
+
+/// Unlocks the mutex for a wait on a condition variable. As in glibc, of a recursive one only the latest
+/// lock: held more than once, it stays locked during the wait.
+pub(crate) unsafe fn give_up(state: &mut State, mutex: *mut Mutex) {
+    // SAFETY: the program's mutex.
+    let m = unsafe { &mut *mutex };
+    if m.kind & TYPE == RECURSIVE && m.depth > 1 {
+        m.depth -= 1;
+    } else {
+        // SAFETY: the program's mutex.
+        unsafe { release(state, mutex) };
+    }
+}
+
+/// Locks the mutex after such a wait, when it lets the running thread in; the error number.
+pub(crate) unsafe fn retake(state: &mut State, mutex: *mut Mutex) -> i32 {
+    // SAFETY: the program's mutex.
+    let m = unsafe { &mut *mutex };
+    if m.locked != 0 && m.owner == state.me().tid {
+        m.depth += 1;
+        return 0;
+    }
+    if m.is_robust() && m.health == LOST {
+        return libc::ENOTRECOVERABLE;
+    }
+    // SAFETY: free, and it is our turn.
+    unsafe { acquire(state, mutex) }
+}
+
 /// The running thread ends: robust mutexes it holds go to the next who asks, others are lost.
 pub(crate) fn orphan(state: &mut State) {
-    while let Some(mutex) = state.me().held.pop() {
-        // SAFETY: it was locked and not destroyed since; a freed one is the program's fault.
-        let m = unsafe { &mut *mutex };
-        if m.is_robust() {
+    while let Some(Held { mutex, robust }) = state.me().held.pop() {
+        if robust {
+            // SAFETY: glibc keeps robust mutexes in a list that the kernel walks: they must be there.
+            let m = unsafe { &mut *mutex };
             (m.locked, m.owner, m.depth, m.users) = (0, 0, 0, 0);
             m.health = if m.health == INCONSISTENT { LOST } else { ORPHANED };
             state.changed(mutex as usize);
@@ -108,12 +162,14 @@ pub(crate) fn orphan(state: &mut State) {
     }
 }
 
-unsafe fn lock(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, deadline: u64) -> i32 {
+/// Waits for the mutex. A time that is not a proper one (none) matters only to who has to wait: it is
+/// treated as one that has passed.
+unsafe fn lock(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, deadline: Option<u64>) -> i32 {
     // SAFETY: the program's mutex.
     let m = unsafe { &mut *mutex };
     let state = &mut runtime.state;
     let mine = m.locked != 0 && m.owner == state.me().tid;
-    if mine && m.kind & TYPE == 0 && m.kind != DESTROYED {
+    if mine && !m.knows_its_owner() && m.kind != DESTROYED {
         state.warn(Misuse::Relock, pc, mutex as usize, "");
     }
     let addr = mutex as u64;
@@ -122,11 +178,12 @@ unsafe fn lock(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, deadline: u64)
         pc,
         addr,
         gate: Gate::Mutex(mutex),
-        deadline,
+        deadline: deadline.unwrap_or(0),
         cancellable: false,
     });
     // SAFETY: the program's mutex.
-    unsafe { locked(runtime, mutex, pc, Op::Lock, turn) }
+    let error = unsafe { locked(runtime, mutex, pc, Op::Lock, turn) };
+    if turn == Turn::TimedOut && deadline.is_none() { libc::EINVAL } else { error }
 }
 
 /// It is the thread's turn at the mutex: what comes of it.
@@ -139,15 +196,20 @@ unsafe fn locked(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, op: Op, turn
         runtime.log(op, Flags::TIMED_OUT, pc, addr, 0);
         return libc::ETIMEDOUT;
     }
+    let mine = m.locked != 0 && m.owner == state.me().tid;
     let failure = if m.kind == DESTROYED {
         state.warn(Misuse::UseDestroyed, pc, addr, "");
         libc::EINVAL
-    } else if m.locked != 0 && m.owner == state.me().tid && m.kind & TYPE == RECURSIVE {
+    } else if mine && m.kind & TYPE == RECURSIVE {
         m.depth += 1;
         runtime.log(op, Flags::NONE, pc, addr, m.depth.into());
         return 0;
     } else if m.locked != 0 {
-        if op == Op::TryLock { libc::EBUSY } else { libc::EDEADLK }
+        if op == Op::TryLock && !(mine && m.is_robust() && m.kind & TYPE == ERROR_CHECKING) {
+            libc::EBUSY
+        } else {
+            libc::EDEADLK
+        }
     } else if m.is_robust() && m.health == LOST {
         libc::ENOTRECOVERABLE
     } else {
@@ -160,7 +222,7 @@ unsafe fn locked(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, op: Op, turn
     failure
 }
 
-/// The deadline of a timed wait; none if the time is not a proper one.
+/// The deadline of a timed wait; none if the time is not a proper one or the clock none to wait by.
 pub(crate) unsafe fn deadline(clock: &Clock, id: i32, at: *const libc::timespec) -> Option<u64> {
     // SAFETY: the program's time.
     clock.deadline(id, unsafe { &*at })
@@ -197,21 +259,18 @@ hooks! {
     }
 
     fn pthread_mutex_lock(mutex: *mut Mutex) -> i32, |runtime, pc| {
-        lock(runtime, mutex, pc, u64::MAX)
+        lock(runtime, mutex, pc, Some(u64::MAX))
     }
 
     fn pthread_mutex_timedlock(mutex: *mut Mutex, at: *const libc::timespec) -> i32, |runtime, pc| {
-        match deadline(&runtime.state.clock, libc::CLOCK_REALTIME, at) {
-            Some(deadline) => lock(runtime, mutex, pc, deadline),
-            None => libc::EINVAL,
-        }
+        let deadline = deadline(&runtime.state.clock, libc::CLOCK_REALTIME, at);
+        lock(runtime, mutex, pc, deadline)
     }
 
     fn pthread_mutex_clocklock(mutex: *mut Mutex, clock: i32, at: *const libc::timespec) -> i32, |runtime, pc| {
-        match deadline(&runtime.state.clock, clock, at) {
-            Some(deadline) => lock(runtime, mutex, pc, deadline),
-            None => libc::EINVAL,
-        }
+        if !waits_by(clock) { return libc::EINVAL }
+        let deadline = deadline(&runtime.state.clock, clock, at);
+        lock(runtime, mutex, pc, deadline)
     }
 
     fn pthread_mutex_trylock(mutex: *mut Mutex) -> i32, |runtime, pc| {
@@ -230,8 +289,8 @@ hooks! {
             state.warn(Misuse::UnlockNotHeld, pc, mutex as usize, "");
         }
         // A plain mutex does not check: whoever unlocks it, it is unlocked.
-        if m.kind == DESTROYED || (!mine && (m.kind & TYPE != 0 || m.is_robust() || m.locked == 0)) {
-            let checks = m.kind & TYPE != 0 || m.is_robust();
+        let checks = m.checks_owner();
+        if m.kind == DESTROYED || (!mine && (checks || m.locked == 0)) {
             runtime.log(Op::Unlock, Flags::FAILED, pc, mutex as usize, 0);
             return if m.kind == DESTROYED { libc::EINVAL } else if checks { libc::EPERM } else { 0 };
         }

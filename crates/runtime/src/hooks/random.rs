@@ -18,6 +18,11 @@ hooks! {
         0
     }
 
+    fn _ZNSt13random_device9_M_getvalEv(device: *mut c_void) -> u32, |runtime, pc| {
+        // C++'s `std::random_device` asks the processor, which nobody else can be made to answer for.
+        runtime.state.entropy.next() as u32
+    }
+
     fn arc4random() -> u32, |runtime, pc| {
         runtime.state.entropy.next() as u32
     }

@@ -48,7 +48,7 @@ unsafe fn lock(runtime: &mut Runtime, lock: *mut RwLock, pc: u64, write: bool, d
     // SAFETY: the program's lock.
     let l = unsafe { &mut *lock };
     let state = &mut runtime.state;
-    if l.writer == state.me().tid {
+    if l.writer == state.me().tid && l.destroyed == 0 {
         runtime.turn(op, lock as usize, pc);
         runtime.log(op, Flags::FAILED, pc, lock as usize, 0);
         return libc::EDEADLK;
@@ -186,12 +186,18 @@ hooks! {
             l.writer = 0;
         } else if let Some(at) = me.read_held.iter().rposition(|&held| held == lock as usize) {
             me.read_held.remove(at);
-            l.readers -= 1;
+            l.readers = l.readers.saturating_sub(1);
             held = true;
         } else if l.writer != 0 {
             l.writer = 0;
         } else {
             l.readers = l.readers.saturating_sub(1);
+            // Whoever read has been relieved of it.
+            let mut threads = state.threads.iter_mut();
+            let found = threads.find_map(|t| Some((t.read_held.iter().rposition(|&h| h == lock as usize)?, t)));
+            if let Some((at, reader)) = found {
+                reader.read_held.remove(at);
+            }
         }
         if !held {
             state.warn(Misuse::UnlockNotHeld, pc, lock as usize, "");

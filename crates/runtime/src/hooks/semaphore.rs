@@ -119,6 +119,10 @@ hooks! {
                 known.opened += 1;
                 known.place
             }
+            None if flags & libc::O_CREAT != 0 && count > i32::MAX as u32 => {
+                sys::set_errno(libc::EINVAL);
+                core::ptr::null_mut()
+            }
             None if flags & libc::O_CREAT != 0 => {
                 // A fresh one of our own: one left in the system by another run would make this run differ.
                 // On the program's heap, because it is the program's.

@@ -1,30 +1,39 @@
-//! Signals, as far as the runtime needs them itself: deadly ones, and the stack that handlers run on.
+//! Signals: actions, masks, and the stack that handlers run on.
 
-use crate::{
-    crash::{self, DEADLY},
-    sys,
-};
+use crate::{handlers, sys};
 use core::mem;
 use unsnarl_model::Misuse;
 
 type Action = libc::sigaction;
+type Mask = libc::sigset_t;
 
 hooks! {
     fn sigaction(signal: i32, new: *const Action, old: *mut Action) -> i32, |runtime, pc| {
-        crash::exchange(signal, new, old)
+        handlers::exchange(signal, new, old)
     }
 
     fn signal(signal: i32, handler: usize) -> usize, |runtime, pc| {
-        if !DEADLY.contains(&signal) { return real::signal(signal, handler) }
         let mut new: Action = mem::zeroed();
-        new.sa_sigaction = handler;
         let mut old: Action = mem::zeroed();
-        crash::exchange(signal, &raw const new, &raw mut old);
-        old.sa_sigaction
+        new.sa_sigaction = handler;
+        new.sa_flags = libc::SA_RESTART;
+        libc::sigaddset(&raw mut new.sa_mask, signal);
+        let error = handlers::exchange(signal, &raw const new, &raw mut old);
+        if error == 0 { old.sa_sigaction } else { libc::SIG_ERR }
+    }
+
+    fn pthread_sigmask(how: i32, new: *const Mask, old: *mut Mask) -> i32, |runtime, pc| {
+        runtime.state.masks_differ |= !new.is_null();
+        real::pthread_sigmask(how, new, old)
+    }
+
+    fn sigprocmask(how: i32, new: *const Mask, old: *mut Mask) -> i32, |runtime, pc| {
+        runtime.state.masks_differ |= !new.is_null();
+        real::sigprocmask(how, new, old)
     }
 
     fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> i32, |runtime, pc| {
-        // Each thread believes in a stack of its own; handlers run on the runtime's.
+        // The kernel knows of one stack, the runtime's; handlers are moved to the thread's own.
         let mine = &mut runtime.state.me().alternate_stack;
         if !old.is_null() { *old = *mine }
         if !new.is_null() {

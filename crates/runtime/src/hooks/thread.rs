@@ -2,6 +2,7 @@
 
 use super::cancel::exit_cancelled;
 use crate::{
+    clock::NEVER,
     gate::Gate,
     log::c_bytes,
     state::Runtime,
@@ -150,7 +151,9 @@ hooks! {
     }
 
     fn pthread_exit(result: *mut c_void) -> !, |runtime, pc| {
-        runtime.state.me().result = result;
+        let me = runtime.state.me();
+        me.result = result;
+        me.cancel.exiting = true;
         real::pthread_exit(result)
     }
 
@@ -206,18 +209,16 @@ unsafe extern "C-unwind" fn timed_join(
     at: *const Time,
     pc: u64,
 ) -> i32 {
-    let deadline = if at.is_null() {
-        u64::MAX
-    } else {
-        // SAFETY: the program's time.
-        match runtime.state.clock.deadline(clock, unsafe { &*at }) {
-            Some(deadline) => deadline,
-            None => return libc::EINVAL,
-        }
-    };
-    let (error, value, cancelled) = join(runtime, handle, Patience::Until(deadline), pc);
+    // SAFETY: the program's time.
+    let at = unsafe { at.as_ref() };
+    let deadline = at.map_or(Some(NEVER), |at| runtime.state.clock.deadline(clock, at));
+    // An improper time matters only to who has to wait.
+    let (error, value, cancelled) = join(runtime, handle, Patience::Until(deadline.unwrap_or(0)), pc);
     if cancelled {
         exit_cancelled()
+    }
+    if error == libc::ETIMEDOUT && deadline.is_none() {
+        return libc::EINVAL;
     }
     if error == 0 {
         // SAFETY: the program's place.

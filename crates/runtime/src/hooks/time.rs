@@ -15,6 +15,8 @@ use unsnarl_model::Op;
 
 type Time = libc::timespec;
 
+const TIME_UTC: i32 = 1;
+
 /// Sleeps until then; true if the thread was cancelled.
 fn sleep_until(runtime: &mut Runtime, deadline: u64, pc: u64) -> bool {
     let turn = runtime.wait_turn(Pending {
@@ -45,6 +47,36 @@ pub(super) unsafe extern "C-unwind" fn sleep_for(
     0
 }
 
+/// The error number.
+pub(super) unsafe extern "C-unwind" fn sleep_by(
+    runtime: &'static mut Runtime,
+    clock: i32,
+    flags: i32,
+    time: *const Time,
+    pc: u64,
+) -> i32 {
+    match clock {
+        libc::CLOCK_REALTIME
+        | libc::CLOCK_MONOTONIC
+        | libc::CLOCK_BOOTTIME
+        | libc::CLOCK_TAI
+        | libc::CLOCK_PROCESS_CPUTIME_ID => {}
+        libc::CLOCK_MONOTONIC_RAW | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_MONOTONIC_COARSE => {
+            return libc::ENOTSUP;
+        }
+        _ => return libc::EINVAL,
+    }
+    // SAFETY: the program's time.
+    let Some(span) = duration(unsafe { &*time }) else { return libc::EINVAL };
+    let clocks = &runtime.state.clock;
+    let deadline =
+        if flags & libc::TIMER_ABSTIME == 0 { clocks.after(span) } else { clocks.moment(clock, span) };
+    if sleep_until(runtime, deadline, pc) {
+        exit_cancelled()
+    }
+    0
+}
+
 hooks! {
     fn nanosleep(span: *const Time, left: *mut Time) -> i32, |runtime, pc| {
         let error = -sleep_for(runtime, span, pc);
@@ -53,12 +85,7 @@ hooks! {
     }
 
     fn clock_nanosleep(clock: i32, flags: i32, time: *const Time, left: *mut Time) -> i32, |runtime, pc| {
-        if flags & libc::TIMER_ABSTIME == 0 {
-            return -sleep_for(runtime, time, pc);
-        }
-        let Some(deadline) = runtime.state.clock.deadline(clock, &*time) else { return libc::EINVAL };
-        if sleep_until(runtime, deadline, pc) { exit_cancelled() }
-        0
+        sleep_by(runtime, clock, flags, time, pc)
     }
 
     fn usleep(micros: u32) -> i32, |runtime, pc| {
@@ -78,18 +105,23 @@ hooks! {
     }
 
     fn clock_gettime(clock: i32, time: *mut Time) -> i32, |runtime, pc| {
-        if !(0..=11).contains(&clock) { return real::clock_gettime(clock, time) }
-        *time = timespec(runtime.state.clock.look(clock));
-        0
+        match runtime.state.clock.look(clock) {
+            Some(now) => {
+                *time = timespec(now);
+                0
+            }
+            None => real::clock_gettime(clock, time),
+        }
     }
 
     fn timespec_get(time: *mut Time, base: i32) -> i32, |runtime, pc| {
-        *time = timespec(runtime.state.clock.look(libc::CLOCK_REALTIME));
+        if base != TIME_UTC { return real::timespec_get(time, base) }
+        *time = timespec(runtime.state.clock.look_at_wall());
         base
     }
 
     fn gettimeofday(time: *mut libc::timeval, zone: *mut c_void) -> i32, |runtime, pc| {
-        let now = timespec(runtime.state.clock.look(libc::CLOCK_REALTIME));
+        let now = timespec(runtime.state.clock.look_at_wall());
         if !time.is_null() {
             *time = libc::timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1_000 };
         }
@@ -97,12 +129,12 @@ hooks! {
     }
 
     fn time(place: *mut i64) -> i64, |runtime, pc| {
-        let now = timespec(runtime.state.clock.look(libc::CLOCK_REALTIME)).tv_sec;
+        let now = timespec(runtime.state.clock.look_at_wall()).tv_sec;
         if !place.is_null() { *place = now }
         now
     }
 
     fn clock() -> i64, |runtime, pc| {
-        (runtime.state.clock.look(libc::CLOCK_PROCESS_CPUTIME_ID) / 1_000) as i64
+        (runtime.state.clock.look_at_processor() / 1_000) as i64
     }
 }

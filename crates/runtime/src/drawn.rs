@@ -1,0 +1,94 @@
+//! Random numbers that the loader and the C library drew before the runtime came: the same in every run from
+//! here on. They are no one's business, but leave their traces in memory, where instrumented programs see them.
+
+use crate::{entropy::Entropy, log::c_bytes, real::real};
+use core::{arch::asm, ffi::c_void, ops::Range};
+
+real! {
+    fn __libc_malloc(size: usize) -> *mut c_void;
+    fn __libc_free(piece: *mut c_void);
+}
+
+/// Replaces what can be replaced when the library is loaded.
+pub(crate) fn replace(entropy: &mut Entropy) {
+    if let Some(bytes) = kernel_bytes() {
+        entropy.fill(bytes);
+    }
+    if let Some(key) = malloc_key() {
+        *key = entropy.next();
+    }
+}
+
+/// The kernel gives every program sixteen random bytes.
+fn kernel_bytes() -> Option<&'static mut [u8]> {
+    // SAFETY: asks only.
+    let bytes = unsafe { libc::getauxval(libc::AT_RANDOM) } as *mut u8;
+    // SAFETY: sixteen bytes on the initial stack, if they are there.
+    (!bytes.is_null()).then(|| unsafe { core::slice::from_raw_parts_mut(bytes, 16) })
+}
+
+/// Replaces the value by which functions notice that their stack was overwritten; the loader took it from the
+/// kernel's bytes. Nothing that has it on the stack may be active.
+///
+/// (Its twin, which disguises pointers in the C library's tables, cannot be replaced: some are there already.)
+pub(crate) fn replace_stack_guard() {
+    if let Some(&[_, a, b, c, d, e, f, g, ..]) = kernel_bytes().as_deref() {
+        // As the loader does it: the first byte is zero, so that no string runs over it.
+        let guard = u64::from_le_bytes([0, a, b, c, d, e, f, g]);
+        // SAFETY: where the compiler has it, in the thread descriptor; threads to come copy it.
+        unsafe { asm!("mov fs:[0x28], {}", in(reg) guard, options(nostack, preserves_flags)) };
+    }
+}
+
+/// Where malloc keeps the number by which it marks pieces that were freed. It has no name that others can
+/// see, but there is a way to see a mark, and then to find where it comes from.
+fn malloc_key() -> Option<&'static mut u64> {
+    /// Small enough to be kept for the next who asks, and marked in its second word.
+    const SMALL: usize = 24;
+    // SAFETY: a piece of memory just freed by the only thread there is still has its mark.
+    let mark = unsafe {
+        let piece = __libc_malloc(SMALL);
+        if piece.is_null() {
+            return None;
+        }
+        piece.cast::<u64>().add(1).write_volatile(0);
+        __libc_free(piece);
+        let mark = piece.cast::<u64>().add(1).read_volatile();
+        // Taken and given back once more, it would be marked anew: taken, it loses its mark.
+        __libc_malloc(SMALL);
+        mark
+    };
+    let mut places = data_of_libc().step_by(align_of::<u64>()).filter(|&place| {
+        // SAFETY: within the library's writable data.
+        mark != 0 && unsafe { (place as *const u64).read_volatile() } == mark
+    });
+    match (places.next(), places.next()) {
+        // SAFETY: as above, and nobody else looks at it now.
+        (Some(place), None) => Some(unsafe { &mut *(place as *mut u64) }),
+        _ => None,
+    }
+}
+
+/// The C library's writable data.
+fn data_of_libc() -> Range<usize> {
+    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> i32 {
+        // SAFETY: the loader's description of a module, and the range we passed.
+        let (info, found) = unsafe { (&*info, &mut *found.cast::<Range<usize>>()) };
+        if !c_bytes(info.dlpi_name).ends_with(b"/libc.so.6") {
+            return 0;
+        }
+        for at in 0..info.dlpi_phnum.into() {
+            // SAFETY: as many program headers as the loader says.
+            let header = unsafe { &*info.dlpi_phdr.add(at) };
+            if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0 {
+                let start = (info.dlpi_addr + header.p_vaddr) as usize;
+                *found = start.next_multiple_of(8)..(start + header.p_memsz as usize) & !7;
+            }
+        }
+        1
+    }
+    let mut found = 0..0;
+    // SAFETY: the callback gets what it is given here and nothing else.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+    found
+}

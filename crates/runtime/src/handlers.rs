@@ -1,0 +1,241 @@
+//! The program's signal handlers.
+//!
+//! The kernel knows one thread, and with it one alternate stack and one signal mask; programs have one of
+//! each per thread. So the kernel is given [`entry`] instead of the program's handler. It moves what the
+//! kernel wrote to the stack that the thread has for it and lets the handler begin there, as if the kernel
+//! had: the handler may wait for other threads, jump out, or return to the interrupted code.
+
+use crate::{
+    crash,
+    real::real,
+    state::{Runtime, State},
+    sys,
+    thread::Thread,
+};
+use core::{cell::UnsafeCell, ffi::c_void, mem, ptr};
+
+real! {
+    fn sigaction(signal: i32, new: *const Action, old: *mut Action) -> i32;
+}
+
+type Action = libc::sigaction;
+
+struct Table(UnsafeCell<[Option<Action>; 65]>);
+
+// SAFETY: reached by the carrier only.
+unsafe impl Sync for Table {}
+
+/// What the program asked for, of signals whose action in the kernel may be another one.
+static WANTED: Table = Table(UnsafeCell::new([None; 65]));
+
+fn wanted(signal: i32) -> &'static mut Option<Action> {
+    // SAFETY: the carrier only, and nobody keeps the reference; callers know that the number is in range.
+    unsafe { &mut (*WANTED.0.get())[signal as usize] }
+}
+
+/// Takes charge of a deadly signal, whatever its action is.
+pub(crate) fn watch(signal: i32) {
+    // SAFETY: all zeros is the default action.
+    let mut inherited: Action = unsafe { mem::zeroed() };
+    // SAFETY: asks only.
+    unsafe { sigaction(signal, ptr::null(), &raw mut inherited) };
+    *wanted(signal) = Some(inherited);
+    let ours = action_of_kernel(signal, &inherited);
+    // SAFETY: the handler fits its signature.
+    unsafe { sigaction(signal, &raw const ours, ptr::null_mut()) };
+}
+
+/// The program asks for an action, or about it: `sigaction`.
+///
+/// # Safety
+/// As `sigaction`.
+pub(crate) unsafe fn exchange(signal: i32, new: *const Action, old: *mut Action) -> i32 {
+    if !(1..=64).contains(&signal) {
+        // SAFETY: passed on.
+        return unsafe { sigaction(signal, new, old) };
+    }
+    // SAFETY: pointers as by `sigaction`.
+    unsafe {
+        let new = if new.is_null() { None } else { Some(*new) };
+        let given = new.map(|new| action_of_kernel(signal, &new));
+        let mut before: Action = mem::zeroed();
+        let result = sigaction(signal, given.as_ref().map_or(ptr::null(), |a| a), &raw mut before);
+        if result == 0 {
+            if !old.is_null() {
+                *old = wanted(signal).unwrap_or(before);
+            }
+            *wanted(signal) = new.or(*wanted(signal));
+        }
+        result
+    }
+}
+
+/// What the kernel is told of an action that the program wants.
+fn action_of_kernel(signal: i32, wanted: &Action) -> Action {
+    let deadly = crash::DEADLY.contains(&signal);
+    let mut action = *wanted;
+    if wanted.sa_sigaction > libc::SIG_IGN {
+        // A stack may have overflown: what is to be said about that cannot be said there.
+        action.sa_flags |= if deadly { libc::SA_ONSTACK } else { 0 };
+    } else if deadly {
+        action.sa_flags = libc::SA_ONSTACK | libc::SA_NODEFER;
+    } else {
+        return action;
+    }
+    action.sa_sigaction = entry as *const () as usize;
+    // That it is meant for one time only is remembered here: the signal stays ours.
+    action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
+    action
+}
+
+/// How a signal reaches the program.
+#[repr(C)]
+struct Delivery {
+    /// The stack pointer, at the return address.
+    stack: usize,
+    /// Null to go on as if nothing had been.
+    handler: usize,
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::ucontext_t,
+}
+
+/// What the kernel calls: goes on at the handler, on the stack where it belongs. Its return address is the
+/// way back into the kernel.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    core::arch::naked_asm!(
+        "mov rcx, rsp",
+        "sub rsp, 56",
+        "mov r8, rsp",
+        "call {}",
+        "mov rax, [rsp + 8]",
+        "mov edi, [rsp + 16]",
+        "mov rsi, [rsp + 24]",
+        "mov rdx, [rsp + 32]",
+        "mov rsp, [rsp]",
+        "test rax, rax",
+        "jz 2f",
+        "jmp rax",
+        "2:",
+        "ret",
+        sym deliver
+    )
+}
+
+/// Decides what becomes of a signal. `frame` is what the kernel wrote: the return address, the context,
+/// the information, the floating-point state.
+unsafe extern "C" fn deliver(
+    signal: i32,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::ucontext_t,
+    frame: usize,
+    delivery: &mut Delivery,
+) {
+    *delivery = Delivery { stack: frame, handler: 0, signal, info, context };
+    let Some(action) = *wanted(signal) else { return };
+    // SAFETY: the kernel's own description.
+    let by_the_kernel = unsafe { (*info).si_code } > 0;
+    let aborts = signal == libc::SIGABRT && crash::is_aborting();
+    match action.sa_sigaction {
+        libc::SIG_IGN if !by_the_kernel && !aborts => return,
+        // A fault cannot be ignored: it would happen again.
+        libc::SIG_DFL | libc::SIG_IGN => return crash::die(signal, info, context),
+        handler => delivery.handler = handler,
+    }
+    if action.sa_flags & libc::SA_RESETHAND != 0 {
+        // SAFETY: all zeros is the default action.
+        let default: Action = unsafe { mem::zeroed() };
+        // SAFETY: as the kernel would have done.
+        unsafe { exchange(signal, &raw const default, ptr::null_mut()) };
+    }
+    if aborts {
+        // If the handler returns, `abort` would end the program without asking anybody.
+        // SAFETY: the program installed it for this; one that takes one argument ignores the others.
+        unsafe {
+            let handler: extern "C-unwind" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t) =
+                mem::transmute(delivery.handler);
+            handler(signal, info, context);
+        }
+        return crash::die(signal, info, context);
+    }
+    let Some(runtime) = Runtime::interrupted() else { return };
+    // The kernel blocks signals while the handler runs, for this thread and not for the others.
+    runtime.state.masks_differ = true;
+    let shared = crash::stack();
+    if !shared.contains(&frame) {
+        return;
+    }
+    // SAFETY: the context is the kernel's.
+    let interrupted = unsafe { (*context).uc_mcontext.gregs[libc::REG_RSP as usize] } as usize;
+    let Some(place) = runtime.state.me().place_for(&action, interrupted, frame, shared.end - frame) else {
+        return crash::die(signal, info, context);
+    };
+    let moved = place.wrapping_sub(frame);
+    // SAFETY: the frame reaches up to the end of the shared stack, and there is room for it where the thread
+    // has its stack. The context tells where the floating-point state is; that moves too.
+    unsafe {
+        ptr::copy_nonoverlapping(frame as *const u8, place as *mut u8, shared.end - frame);
+        delivery.stack = place;
+        delivery.info = info.wrapping_byte_add(moved);
+        delivery.context = context.wrapping_byte_add(moved);
+        let registers = &mut (*delivery.context).uc_mcontext;
+        if !registers.fpregs.is_null() {
+            registers.fpregs = registers.fpregs.wrapping_byte_add(moved);
+        }
+    }
+}
+
+impl Thread {
+    /// Where `size` bytes that the kernel wrote at `frame` go: to the thread's alternate stack if the handler
+    /// wants one and there is one, else below what was interrupted. None if there is no room.
+    fn place_for(&self, action: &Action, interrupted: usize, frame: usize, size: usize) -> Option<usize> {
+        const RED_ZONE: usize = 128;
+        /// The floating-point state must stay as aligned as it is.
+        const ALIGNMENT: usize = 64;
+        /// What a handler needs at the very least.
+        const ROOM: usize = 1024;
+        let own = &self.alternate_stack;
+        let alternate = own.ss_sp as usize..own.ss_sp as usize + own.ss_size;
+        let wants_it = action.sa_flags & libc::SA_ONSTACK != 0 && own.ss_flags & libc::SS_DISABLE == 0;
+        let below = |top: usize| {
+            let place = top.checked_sub(size)?;
+            Some(place - (place.wrapping_sub(frame) & (ALIGNMENT - 1)))
+        };
+        if wants_it && !alternate.contains(&interrupted) {
+            return below(alternate.end).filter(|place| *place >= alternate.start + ROOM);
+        }
+        below(interrupted - RED_ZONE).filter(|place| sys::is_readable(place - ROOM))
+    }
+}
+
+/// Bytes of a mask.
+const SIZE: usize = size_of::<u64>();
+
+impl State {
+    /// The running thread's signal mask.
+    pub(crate) fn mask(&mut self) -> u64 {
+        if self.masks_differ {
+            self.read_mask();
+        }
+        self.me().mask
+    }
+
+    /// Asks the kernel for it.
+    pub(crate) fn read_mask(&mut self) {
+        let place = &raw mut self.me().mask as usize;
+        // SAFETY: asks only.
+        unsafe { sys::call(libc::SYS_rt_sigprocmask, [0, 0, place, SIZE, 0, 0]) };
+    }
+
+    /// The running thread has just been switched to: it takes its own mask and leaves behind that of who
+    /// ran before.
+    #[cold]
+    pub(crate) fn take_mask(&mut self) {
+        let mine = self.me().mask;
+        let theirs = &raw mut self.thread(self.previous).mask as usize;
+        let (set, new) = (libc::SIG_SETMASK as usize, &raw const mine as usize);
+        // SAFETY: the mask that this thread had.
+        unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, theirs, SIZE, 0, 0]) };
+    }
+}

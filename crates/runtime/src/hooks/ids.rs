@@ -1,0 +1,108 @@
+//! Process and thread ids: the same in every run. The kernel's own differ from run to run, and programs seed
+//! random numbers and name things by them.
+//!
+//! The program under control and its children see it as process [`PROCESS`], its threads as the numbers that
+//! follow; functions that take an id take these. Under `/proc` it has the kernel's number: `/proc/self` works.
+
+use crate::real::real;
+use core::{
+    ffi::c_void,
+    sync::atomic::{AtomicI32, Ordering},
+};
+
+/// Above what the kernel ever gives to a process: nobody else is meant by mistake.
+pub(crate) const PROCESS: i32 = 5_000_000;
+
+/// The kernel's number of the process under control; 0 while there is none. A forked child keeps it: it is
+/// its parent's.
+static REAL: AtomicI32 = AtomicI32::new(0);
+
+/// From now on the process goes by its number.
+pub(crate) fn begin(process: i32) {
+    REAL.store(process, Ordering::Relaxed);
+}
+
+/// The id that the program sees.
+pub(super) fn seen(id: i32) -> i32 {
+    if id > 0 && id == REAL.load(Ordering::Relaxed) { PROCESS } else { id }
+}
+
+/// The id that the program means; all its threads are one to the kernel. A negative one is a group.
+pub(super) fn meant(id: i32) -> i32 {
+    let process = REAL.load(Ordering::Relaxed);
+    let ours = |id: i32| process > 0 && (PROCESS..=PROCESS + i32::from(u16::MAX)).contains(&id);
+    match id {
+        _ if ours(id) => process,
+        i32::MIN..0 if ours(id.wrapping_neg()) => -process,
+        _ => id,
+    }
+}
+
+mod next {
+    use super::*;
+    real! {
+        fn getpid() -> i32;
+        fn getppid() -> i32;
+        fn getpgrp() -> i32;
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getpid() -> i32 {
+    // SAFETY: asks only.
+    seen(unsafe { next::getpid() })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getppid() -> i32 {
+    // SAFETY: asks only.
+    seen(unsafe { next::getppid() })
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn getpgrp() -> i32 {
+    // SAFETY: asks only.
+    seen(unsafe { next::getpgrp() })
+}
+
+/// Functions of one or more ids: which of the arguments are ids, and whether the result is one.
+macro_rules! take_ids {
+    ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty, $answer:ident, ids($($id:ident)*);)*) => {
+        mod taking {
+            use super::*;
+            real! { $(fn $name($($arg: $type),*) -> $ret;)* }
+        }
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $ret {
+                $(let $id = meant($id as i32) as _;)*
+                // SAFETY: passed on as received but for the ids.
+                $answer(unsafe { taking::$name($($arg),*) })
+            }
+        )*
+    };
+}
+
+const fn same<T: Copy>(answer: T) -> T {
+    answer
+}
+
+take_ids! {
+    fn kill(process: i32, signal: i32) -> i32, same, ids(process);
+    fn killpg(group: i32, signal: i32) -> i32, same, ids(group);
+    fn tgkill(process: i32, thread: i32, signal: i32) -> i32, same, ids(process thread);
+    fn sigqueue(process: i32, signal: i32, value: usize) -> i32, same, ids(process);
+    fn getpgid(process: i32) -> i32, seen, ids(process);
+    fn getsid(process: i32) -> i32, seen, ids(process);
+    fn setpgid(process: i32, group: i32) -> i32, same, ids(process group);
+    fn getpriority(which: i32, who: u32) -> i32, same, ids(who);
+    fn setpriority(which: i32, who: u32, priority: i32) -> i32, same, ids(who);
+    fn sched_setaffinity(thread: i32, size: usize, set: *const c_void) -> i32, same, ids(thread);
+    fn sched_getaffinity(thread: i32, size: usize, set: *mut c_void) -> i32, same, ids(thread);
+    fn sched_setscheduler(thread: i32, policy: i32, parameter: *const c_void) -> i32, same, ids(thread);
+    fn sched_getscheduler(thread: i32) -> i32, same, ids(thread);
+    fn sched_setparam(thread: i32, parameter: *const c_void) -> i32, same, ids(thread);
+    fn sched_getparam(thread: i32, parameter: *mut c_void) -> i32, same, ids(thread);
+    fn sched_rr_get_interval(thread: i32, interval: *mut libc::timespec) -> i32, same, ids(thread);
+    fn clock_getcpuclockid(process: i32, clock: *mut i32) -> i32, same, ids(process);
+}

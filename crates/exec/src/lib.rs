@@ -4,12 +4,16 @@
 //! run happened in another process; what it left in shared memory becomes a
 //! [`Trace`](unsnarl_model::Trace) when asked for.
 
+#![deny(unsafe_code)]
+
 mod collect;
 mod error;
 mod last_words;
 mod library;
+#[allow(unsafe_code, reason = "memory shared with another process")]
 mod memory;
 mod outcome;
+#[allow(unsafe_code, reason = "system calls that std does not have")]
 mod process;
 mod program;
 mod run;

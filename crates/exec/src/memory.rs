@@ -1,5 +1,5 @@
-//! Memory shared with the target: a memory file, mapped here and there. The one file with unsafe code
-//! beside `process.rs`.
+//! Memory shared with the target: a memory file, mapped here and there. Unsafe code is
+//! here and in `process.rs`, nowhere else in this crate.
 
 use crate::Error;
 use std::{
@@ -23,6 +23,13 @@ pub(crate) fn memory_file(name: &std::ffi::CStr) -> Result<OwnedFd, Error> {
     }
     // SAFETY: just made, owned by nobody else.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Both of a program's streams may be one file to it, and its children write too: always at the end.
+pub(crate) fn append_only(file: OwnedFd) -> OwnedFd {
+    // SAFETY: sets a flag of our own descriptor.
+    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_APPEND) };
+    file
 }
 
 /// The shared memory, kept from run to run.

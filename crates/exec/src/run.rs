@@ -3,7 +3,7 @@
 use crate::{
     Error,
     collect::{self, Files},
-    memory::{Memory, memory_file},
+    memory::{Memory, append_only, memory_file},
     process::{Process, Server, Streams, Waited},
 };
 use std::{
@@ -227,14 +227,6 @@ impl Run<'_> {
     pub fn reached_plan_end(&self) -> bool {
         self.executor.memory.header().end.kind == EndKind::PlanEnd
     }
-}
-
-/// Both of a program's streams may be one file to it, and its children write too: always at the end.
-fn append_only(file: OwnedFd) -> OwnedFd {
-    use std::os::fd::AsRawFd;
-    // SAFETY: sets a flag of our own descriptor.
-    unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_APPEND) };
-    file
 }
 
 fn contents(stream: &OwnedFd) -> Vec<u8> {

@@ -13,7 +13,7 @@ use crate::{
 };
 use anyhow::Result;
 use failures::{Failure, Failures};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use pool::Pool;
 use serde_json::{Value, json};
 use std::{
@@ -303,6 +303,9 @@ fn progress(runs: u64, quiet: bool) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr_with_hz(10));
-    let template = "{bar:30} {pos}/{len} runs, {per_sec}, {msg}, {eta} left";
-    bar.with_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()))
+    let template = "{bar:30} {pos}/{len} runs, {rate}, {msg}, {eta} left";
+    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+    bar.with_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        let _ = write!(out, "{:.0} runs/s", state.per_sec());
+    }))
 }

@@ -9,12 +9,23 @@
 #include <unistd.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int steps;
 
 static int status_of(pid_t child)
 {
     int status;
     CHECK(child > 0 && waitpid(child, &status, 0) == child);
     return status;
+}
+
+static void *busy(void *unused)
+{
+    for (int i = 0; i < 10; i++) {
+        pthread_mutex_lock(&mutex);
+        steps++;
+        pthread_mutex_unlock(&mutex);
+    }
+    return unused;
 }
 
 static void *worker(void *unused)
@@ -32,11 +43,12 @@ static void *worker(void *unused)
 
 int main(void)
 {
-    pthread_t thread;
+    pthread_t thread, other;
     pid_t child;
     pthread_create(&thread, NULL, worker, NULL);
     pthread_join(thread, NULL);
 
+    pthread_create(&other, NULL, busy, NULL);
     child = vfork();
     if (child == 0)
         _exit(5);
@@ -46,6 +58,6 @@ int main(void)
         *(volatile int *)8 = 1;
     CHECK(WTERMSIG(status_of(child)) == SIGSEGV);
     CHECK(WEXITSTATUS(system("exit 6")) == 6);
-    pthread_mutex_lock(&mutex);
-    pthread_mutex_unlock(&mutex);
+    pthread_join(other, NULL);
+    CHECK(steps == 10);
 }

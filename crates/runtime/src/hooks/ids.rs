@@ -13,6 +13,9 @@ use core::{
 /// Above what the kernel ever gives to a process: nobody else is meant by mistake.
 pub(crate) const PROCESS: i32 = 5_000_000;
 
+/// Whoever started it. Nobody goes by this number: a program has no business with the controller.
+const PARENT: i32 = PROCESS - 1;
+
 /// The kernel's number of the process under control; 0 while there is none. A forked child keeps it: it is
 /// its parent's.
 static REAL: AtomicI32 = AtomicI32::new(0);
@@ -56,7 +59,7 @@ extern "C" fn getpid() -> i32 {
 #[unsafe(no_mangle)]
 extern "C" fn getppid() -> i32 {
     // SAFETY: asks only.
-    seen(unsafe { next::getppid() })
+    if getpid() == PROCESS { PARENT } else { seen(unsafe { next::getppid() }) }
 }
 
 #[unsafe(no_mangle)]

@@ -97,11 +97,8 @@ impl Runtime {
     /// Gives up control, in a forked child: hooks stay outside, and a crash is the child's own business,
     /// not to be told in the memory that it shares with its parent and the controller.
     pub(crate) fn abandon() {
-        // SAFETY: on the carrier; what the run owns is left as it is.
-        unsafe {
-            *RUNTIME.1.get() = 0;
-            core::mem::forget((*RUNTIME.0.get()).take());
-        }
+        // SAFETY: on the carrier.
+        unsafe { *RUNTIME.1.get() = 0 };
     }
 
     /// The current fiber is the one with this thread pointer.
@@ -113,8 +110,8 @@ impl Runtime {
 
     /// For signal handlers, which run on the carrier but perhaps in the middle of something.
     pub(crate) fn interrupted() -> Option<&'static mut Self> {
-        // SAFETY: the handlers that use this end the run and touch nothing that is half done.
-        unsafe { (*RUNTIME.0.get()).as_mut() }
+        // SAFETY: the handlers that use this touch nothing that may be half done.
+        unsafe { if *RUNTIME.1.get() == 0 { None } else { (*RUNTIME.0.get()).as_mut() } }
     }
 }
 

@@ -354,7 +354,7 @@ mod tests {
             "{specs}"
         );
         assert!(
-            specs.contains("--wrap=strdup --push-state --no-as-needed -lunsnarl_rt --pop-state"),
+            specs.contains("--wrap=_ZdaPvm --push-state --no-as-needed -lunsnarl_rt --pop-state"),
             "{specs}"
         );
         assert!(!String::from_utf8(gcc_specs(10, Path::new("/rt")).unwrap()).unwrap().contains("--param"));

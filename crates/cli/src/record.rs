@@ -29,6 +29,7 @@ pub(crate) struct Record {
 impl Record {
     pub(crate) fn run(self) -> Result<Verdict> {
         let program = target::program(&self.target)?;
+        traces::prepare();
         let tail = if self.seed.is_some() { self.strategy } else { Policy::Fair };
         let plan = self.run.plan(tail, self.seed.unwrap_or(0));
         let settings = Settings { echo: !self.run.json, ..Settings::default() };

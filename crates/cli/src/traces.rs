@@ -11,6 +11,12 @@ use unsnarl_model::Trace;
 const DIRECTORY: &str = ".unsnarl";
 const ENDING: &str = "snarl";
 
+/// Makes the directory of traces before a run: a program that lists the current directory should find the same
+/// in its recording and in a replay. Where it cannot be made, saving will say so.
+pub(crate) fn prepare() {
+    let _ = fs::create_dir_all(DIRECTORY);
+}
+
 /// Saves a trace where the user said, or under the program's name; its path.
 pub(crate) fn save(trace: &Trace, wanted: Option<&Path>) -> Result<PathBuf> {
     let path = match wanted {

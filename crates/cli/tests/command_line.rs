@@ -328,6 +328,25 @@ fn standard_input_is_recorded_and_given_again() {
 }
 
 #[test]
+fn saving_a_trace_does_not_change_what_a_replay_finds_in_the_directory() {
+    let place = Place::new("listing");
+    place.gcc(
+        "list",
+        r#"
+#include <dirent.h>
+#include <pthread.h>
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+int main(void) {
+  DIR *d = opendir(".");
+  while (readdir(d)) { pthread_mutex_lock(&m); pthread_mutex_unlock(&m); }
+}
+"#,
+    );
+    place.exits(0, &["record", "--", "./list"]);
+    assert_eq!(place.json(0, &["replay", "--json"])["identical"], true);
+}
+
+#[test]
 fn traces_go_out_and_come_in_as_std_text() {
     let place = Place::new("std");
     place.cc("counter", LOST_UPDATE);

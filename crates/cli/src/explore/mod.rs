@@ -91,6 +91,7 @@ impl Explore {
     pub(crate) fn run(self) -> Result<Verdict> {
         let program = target::program(&self.target)?;
         let mut strategy = self.strategy()?;
+        traces::prepare();
         let interrupt = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&interrupt);
         ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))?;

@@ -1,16 +1,17 @@
 //! The program's random numbers, drawn from the plan.
 
-/// SplitMix64: every seed gives a good sequence.
+use unsnarl_sched::Dice;
+
 #[derive(Debug)]
-pub(crate) struct Entropy(pub(crate) u64);
+pub(crate) struct Entropy(Dice);
 
 impl Entropy {
+    pub(crate) const fn new(seed: u64) -> Self {
+        Self(Dice::new(seed))
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        self.0.roll()
     }
 
     pub(crate) fn fill(&mut self, bytes: &mut [u8]) {

@@ -115,7 +115,7 @@ unsafe fn begin(header: *mut Header) {
         to_reap: Vec::new(),
         log,
         clock: Clock::new(plan.epoch),
-        entropy: Entropy(plan.entropy),
+        entropy: Entropy::new(plan.entropy),
         queues: Queues::default(),
         keys: Keys::default(),
         modules: Modules::default(),

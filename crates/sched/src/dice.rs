@@ -2,17 +2,20 @@
 
 /// SplitMix64: small, fast, and good from any seed on.
 #[derive(Debug)]
-pub(crate) struct Dice {
+pub struct Dice {
     state: u64,
 }
 
 impl Dice {
-    pub(crate) const fn new(seed: u64) -> Self {
+    /// Dice whose every roll follows from the seed.
+    #[must_use]
+    pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
+    /// The next number.
     #[inline]
-    pub(crate) fn roll(&mut self) -> u64 {
+    pub fn roll(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

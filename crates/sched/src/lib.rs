@@ -19,6 +19,7 @@ mod relaxed;
 mod set;
 mod toy;
 
+pub use dice::Dice;
 pub use prefix::Script;
 pub use set::ThreadSet;
 pub use toy::Toy;

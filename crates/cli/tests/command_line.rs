@@ -397,7 +397,7 @@ fn an_interrupted_search_says_what_it_has_and_leaves_nothing_behind() {
 fn a_run_that_takes_too_long_is_stopped_where_it_is() {
     let place = Place::new("timeout");
     place.gcc("spin", "static volatile int stop;\nint main(void) {\n  while (!stop) {}\n}");
-    let told = place.json(100, &["record", "--timeout", "300ms", "--json", "--", "./spin"]);
+    let told = place.json(100, &["record", "--timeout", "2s", "--json", "--", "./spin"]);
     assert_eq!(told["outcome"]["kind"], "timeout");
     assert_eq!(told["outcome"]["site"], "spin.c:3");
 }

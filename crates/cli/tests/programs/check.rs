@@ -13,8 +13,8 @@ const PATIENCE: u64 = 1000;
 pub(crate) fn check(program: &Path, source: &Path, expected: &Expectation) -> Result<(), String> {
     let timeout = expected.outcome == "timeout";
     // A run that is cut off by real time takes real time: few of those.
-    let seeds = if timeout { 3 } else { SEEDS };
-    let limits = Limits { millis: if timeout { 1000 } else { 60_000 }, ..Limits::default() };
+    let seeds = if timeout { 2 } else { SEEDS };
+    let limits = Limits { millis: if timeout { 3000 } else { 60_000 }, ..Limits::default() };
     let plan = |seed| Plan { tail: Policy::Random, seed, limits, ..Plan::default() };
     let mut executor = executor(program, expected, true)?;
     let mut fresh = self::executor(program, expected, false)?;
@@ -190,7 +190,7 @@ fn from_the_outside(program: &Path, expected: &Expectation) -> Result<(), String
     let file = program.with_extension("snarl");
     let stdin = program.with_extension("stdin");
     fs::write(&stdin, &expected.stdin).map_err(|e| e.to_string())?;
-    let timeout = if expected.outcome == "timeout" { "1s" } else { "60s" };
+    let timeout = if expected.outcome == "timeout" { "3s" } else { "60s" };
     let record = Command::new(unsnarl)
         .args(["record", "--seed", "7", "--json", "--timeout", timeout, "--stdin"])
         .arg(&stdin)

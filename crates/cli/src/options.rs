@@ -2,6 +2,7 @@
 
 use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf, time::Duration};
+use unsnarl_exec::Settings;
 use unsnarl_model::{Limits, Plan, Points, Policy};
 
 /// What to run.
@@ -30,6 +31,9 @@ pub(crate) struct Run {
     /// Stop a run after this many events
     #[arg(long, value_name = "N", default_value_t = Limits::default().events)]
     max_events: u64,
+    /// Stop a run after this many MiB of output
+    #[arg(long, value_name = "MIB", default_value_t = 64)]
+    max_output: u64,
     /// What counts as a failure beside a bad end
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) fail_on: Vec<FailOn>,
@@ -72,6 +76,13 @@ impl Run {
             },
             ..Plan::default()
         }
+    }
+}
+
+impl Run {
+    /// How runs are made by these wishes.
+    pub(crate) fn settings(&self) -> Settings {
+        Settings { output_limit: Some(self.max_output.saturating_mul(1 << 20)), ..Settings::default() }
     }
 }
 

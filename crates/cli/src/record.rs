@@ -32,7 +32,7 @@ impl Record {
         traces::prepare();
         let tail = if self.seed.is_some() { self.strategy } else { Policy::Fair };
         let plan = self.run.plan(tail, self.seed.unwrap_or(0));
-        let settings = Settings { echo: !self.run.json, ..Settings::default() };
+        let settings = Settings { echo: !self.run.json, ..self.run.settings() };
         let mut executor = Executor::new(program, settings)?;
         let mut trace = executor.run(&plan)?.trace();
         judge::judge(&mut trace, &self.run.fail_on);

@@ -403,6 +403,15 @@ fn a_run_that_takes_too_long_is_stopped_where_it_is() {
 }
 
 #[test]
+fn a_run_that_writes_without_end_is_stopped() {
+    let place = Place::new("output");
+    place.gcc("yes", "#include <stdio.h>\nint main(void) { for (;;) puts(\"yes\"); }");
+    let told = place.json(100, &["record", "--max-output", "1", "--json", "--", "./yes"]);
+    assert_eq!(told["outcome"]["kind"], "timeout");
+    assert!(told["outcome"]["message"].as_str().expect("a message").contains("--max-output"), "{told}");
+}
+
+#[test]
 fn the_doctor_says_what_a_program_supports() {
     let place = Place::new("doctor");
     place.cc("counter", LOST_UPDATE);

@@ -1,6 +1,6 @@
 //! From what the target left in shared memory to a trace.
 
-use crate::{memory::Memory, outcome};
+use crate::{memory::Memory, outcome, run::Stopped};
 use std::{collections::HashMap, process::ExitStatus};
 use unsnarl_model::{
     Action, Divergence, Event, Misuse, Module, ModuleIx, Op, Output, Plan, Program, Site, SiteIx, Thread,
@@ -31,7 +31,7 @@ pub(crate) fn trace(
     files: &mut Files,
     program: &Program,
     plan: &Plan,
-    status: ExitStatus,
+    end: (ExitStatus, Option<Stopped>),
     output: Output,
 ) -> Trace {
     let mut modules = modules(memory, program);
@@ -60,7 +60,7 @@ pub(crate) fn trace(
         program: program.clone(),
         plan: plan.clone(),
         warnings: warnings(memory, &places, &events),
-        outcome: outcome::outcome(memory, files, &modules, &places, status, &output, &events),
+        outcome: outcome::outcome(memory, files, &modules, &places, end, &output, &events),
         threads,
         sites: places.sites,
         events,

@@ -5,6 +5,7 @@ use crate::{
     collect::{Files, Places, message},
     last_words,
     memory::Memory,
+    run::Stopped,
 };
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 use unsnarl_model::{Backtrace, Event, Holders, Kind, Module, Op, Outcome, Output, Site, ThreadIx, Wait};
@@ -19,7 +20,7 @@ pub(crate) fn outcome(
     files: &mut Files,
     modules: &[Module],
     places: &Places,
-    status: ExitStatus,
+    (status, stopped): (ExitStatus, Option<Stopped>),
     output: &Output,
     events: &[Event],
 ) -> Outcome {
@@ -31,6 +32,9 @@ pub(crate) fn outcome(
         EndKind::Deadlock => (Kind::Deadlock, message(end)),
         EndKind::Livelock => (Kind::Livelock, message(end)),
         EndKind::Assertion => (Kind::Assertion, message(end)),
+        EndKind::Timeout if stopped == Some(Stopped::Output) => {
+            (Kind::Timeout, "the limit on output was reached (--max-output raises it)".into())
+        }
         EndKind::Timeout => (Kind::Timeout, "the time limit was reached (--timeout raises it)".into()),
         EndKind::Full => (
             Kind::Timeout,

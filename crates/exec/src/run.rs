@@ -22,7 +22,7 @@ use unsnarl_model::{Divergence, Output, Plan, Program, Trace};
 use unsnarl_wire::EndKind;
 
 /// How runs are made, apart from the plan.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Settings {
     /// Pass the program's output on while it runs.
     pub echo: bool,
@@ -32,6 +32,12 @@ pub struct Settings {
     pub output_limit: Option<u64>,
     /// Set to true, it ends the run in progress.
     pub interrupt: Option<Arc<AtomicBool>>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { echo: false, serve: false, output_limit: Some(64 << 20), interrupt: None }
+    }
 }
 
 /// Runs one program, again and again, each time by a plan.
@@ -56,6 +62,7 @@ pub struct Run<'a> {
     executor: &'a Executor,
     plan: &'a Plan,
     status: ExitStatus,
+    stopped: Option<Stopped>,
     /// What the program wrote.
     pub output: Output,
 }
@@ -114,12 +121,12 @@ impl Executor {
 
         let output =
             Output { stdout: contents(&self.streams.stdout), stderr: contents(&self.streams.stderr) };
-        let run = Run { executor: self, plan, status, output };
+        let run = Run { executor: self, plan, status, stopped, output };
         let header = run.executor.memory.header();
         match header.end.kind {
             EndKind::Refused => Err(Error::Refused(collect::message(&header.end))),
             EndKind::Internal => Err(Error::Internal(collect::message(&header.end))),
-            _ if !run.executor.memory.attached() && !stopped => Err(Error::NotAttached {
+            _ if !run.executor.memory.attached() && stopped.is_none() => Err(Error::NotAttached {
                 status: run.status.to_string(),
                 said: String::from_utf8_lossy(&run.output.stderr).trim().to_owned(),
             }),
@@ -139,6 +146,15 @@ fn not_attached(error: Error, streams: &Streams) -> Error {
     }
 }
 
+/// Which limit a run was stopped at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stopped {
+    /// Real time.
+    Time,
+    /// Output.
+    Output,
+}
+
 /// What to look after while a target runs.
 struct Watch<'a> {
     settings: &'a Settings,
@@ -147,8 +163,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits for the end, passing output on; whether the run had to be stopped.
-    fn until_end(&self, process: &mut Process<'_>) -> Result<(ExitStatus, bool), Error> {
+    /// Waits for the end, passing output on; why the run had to be stopped, if it had to.
+    fn until_end(&self, process: &mut Process<'_>) -> Result<(ExitStatus, Option<Stopped>), Error> {
         const TICK: Duration = Duration::from_millis(50);
         let begin = Instant::now();
         let mut echo = Echo::default();
@@ -164,9 +180,12 @@ impl Watch<'_> {
             }
             match waited {
                 _ if interrupted() => return Err(Error::Interrupted),
-                Waited::Ended(status) => return Ok((status, false)),
-                Waited::NotYet if begin.elapsed() >= self.limit || self.too_much_output() => {
-                    return process.stop().map(|status| (status, true));
+                Waited::Ended(status) => return Ok((status, None)),
+                Waited::NotYet if begin.elapsed() >= self.limit => {
+                    return process.stop().map(|status| (status, Some(Stopped::Time)));
+                }
+                Waited::NotYet if self.too_much_output() => {
+                    return process.stop().map(|status| (status, Some(Stopped::Output)));
                 }
                 Waited::NotYet => {}
             }
@@ -213,7 +232,8 @@ impl Run<'_> {
     #[must_use]
     pub fn trace(self) -> Trace {
         let Executor { memory, files, program, .. } = self.executor;
-        collect::trace(memory, &mut files.borrow_mut(), program, self.plan, self.status, self.output)
+        let end = (self.status, self.stopped);
+        collect::trace(memory, &mut files.borrow_mut(), program, self.plan, end, self.output)
     }
 
     /// Where the run left its plan, if it did.

@@ -95,7 +95,7 @@ impl Explore {
         let interrupt = Arc::new(AtomicBool::new(false));
         let flag = Arc::clone(&interrupt);
         ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))?;
-        let settings = Settings { interrupt: Some(interrupt), serve: true, ..Settings::default() };
+        let settings = Settings { interrupt: Some(interrupt), serve: true, ..self.run.settings() };
         let executor = |_| Executor::new(program.clone(), settings.clone());
         let executors = (0..self.jobs.clamp(1, 256)).map(executor).collect::<Result<_, _>>()?;
         let search = self.search(&mut *strategy, &mut Pool { executors })?;

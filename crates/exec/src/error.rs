@@ -24,7 +24,7 @@ pub enum Error {
     #[error("the program cannot be controlled: {0}")]
     Refused(String),
     /// The program started but the runtime was not in it.
-    #[error("the program ran without the runtime in it (exit status {status}): {said}")]
+    #[error("the program ran without the runtime in it ({status}): {said}")]
     NotAttached {
         /// How the program ended.
         status: String,

@@ -50,11 +50,6 @@ impl Holders {
         self.held.get(&lock).map_or(&[], Vec::as_slice)
     }
 
-    /// The locks that a thread holds, by address.
-    pub fn held_by(&self, thread: ThreadIx) -> impl Iterator<Item = u64> + '_ {
-        self.held.iter().filter(move |(_, threads)| threads.contains(&thread)).map(|(&lock, _)| lock)
-    }
-
     fn take(&mut self, lock: u64, thread: ThreadIx) {
         self.held.entry(lock).or_default().push(thread);
     }

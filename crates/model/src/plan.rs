@@ -129,7 +129,7 @@ pub enum Points {
 pub struct Limits {
     /// Events in all.
     pub events: u64,
-    /// Points in a row by which a thread has changed nothing while nobody else could run.
+    /// Events in a row, of whatever threads, that changed nothing: then it is a livelock.
     pub spins: u32,
     /// Real time, in milliseconds.
     pub millis: u64,

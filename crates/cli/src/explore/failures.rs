@@ -3,16 +3,16 @@
 use unsnarl_model::{Signature, Trace};
 
 /// A failure, and how often it was met.
-pub(super) struct Failure {
+pub(crate) struct Failure {
     signature: Signature,
     /// The first trace that showed it.
-    pub(super) trace: Trace,
+    pub(crate) trace: Trace,
     pub(super) times: u64,
 }
 
 /// Failures told apart by their signature, in the order of their first appearance.
 #[derive(Default)]
-pub(super) struct Failures(pub(super) Vec<Failure>);
+pub(crate) struct Failures(pub(crate) Vec<Failure>);
 
 impl Failures {
     pub(super) fn add(&mut self, trace: Trace) {

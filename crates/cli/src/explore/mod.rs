@@ -18,7 +18,7 @@ use pool::Pool;
 use serde_json::{Value, json};
 use std::{
     collections::HashSet,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -26,12 +26,21 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_exec::{Error, Executor, Settings};
-use unsnarl_model::{Plan, Policy, Trace};
+use unsnarl_model::{Plan, Policy, Program, Trace};
 use unsnarl_search::{Pct, Portfolio, Seen, Strategy, Walk};
 
 /// Search for a failing schedule and save its trace
 #[derive(clap::Args)]
 pub(crate) struct Explore {
+    #[command(flatten)]
+    wishes: Wishes,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// How to search, whatever the program.
+#[derive(clap::Args)]
+pub(crate) struct Wishes {
     /// How to search
     ///
     /// random: anyone at each point, with the same chance; pct[:D]: random priorities with D - 1 drops;
@@ -56,9 +65,7 @@ pub(crate) struct Explore {
     #[command(flatten)]
     checks: predicate::Checks,
     #[command(flatten)]
-    run: Run,
-    #[command(flatten)]
-    target: Target,
+    pub(crate) run: Run,
 }
 
 fn default_jobs() -> usize {
@@ -67,15 +74,33 @@ fn default_jobs() -> usize {
 
 /// What the search came to.
 #[derive(Default)]
-struct Search {
-    runs: u64,
-    schedules: HashSet<u64>,
+pub(crate) struct Search {
+    strategy: String,
+    pub(crate) runs: u64,
+    pub(crate) schedules: HashSet<u64>,
     elapsed: Duration,
-    failures: Failures,
+    pub(crate) failures: Failures,
     /// Runs that ended well but with warnings, and the first of them.
     warned: u64,
     first_warned: Option<Trace>,
-    interrupted: bool,
+    pub(crate) interrupted: bool,
+}
+
+impl Search {
+    /// All of it, with the paths of its failures' traces.
+    pub(crate) fn json(&self, paths: &[PathBuf]) -> Value {
+        let told = |(failure, path): (&Failure, &PathBuf)| failure.json(path);
+        let failures: Vec<Value> = self.failures.0.iter().zip(paths).map(told).collect();
+        let first = |field: &str| failures.first().map_or(Value::Null, |failure| failure[field].clone());
+        json!({
+            "found": !failures.is_empty(), "runs": self.runs, "elapsed_s": self.elapsed.as_secs_f64(),
+            "strategy": self.strategy, "distinct_schedules": self.schedules.len(),
+            "interrupted": self.interrupted, "trace": first("trace"), "seed": first("seed"),
+            "policy": first("policy"), "outcome": first("outcome"), "stats": first("stats"),
+            "failures": failures, "runs_with_warnings": self.warned,
+            "warnings": self.first_warned.as_ref().map(|trace| output::told(trace).2),
+        })
+    }
 }
 
 /// What came of one run.
@@ -90,16 +115,37 @@ struct Attempt {
 impl Explore {
     pub(crate) fn run(self) -> Result<Verdict> {
         let program = target::program(&self.target)?;
+        let interrupt = interrupt()?;
+        let bar = progress(self.wishes.runs, self.wishes.run.json);
+        let search = self.wishes.explore(program, &interrupt, &bar)?;
+        self.tell(&search)
+    }
+}
+
+/// A flag that Ctrl-C sets.
+pub(crate) fn interrupt() -> Result<Arc<AtomicBool>> {
+    let interrupt = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&interrupt);
+    ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))?;
+    Ok(interrupt)
+}
+
+impl Wishes {
+    /// The search for a failing schedule of this program.
+    pub(crate) fn explore(
+        &self,
+        program: Program,
+        interrupt: &Arc<AtomicBool>,
+        progress: &ProgressBar,
+    ) -> Result<Search> {
         let mut strategy = self.strategy()?;
         traces::prepare();
-        let interrupt = Arc::new(AtomicBool::new(false));
-        let flag = Arc::clone(&interrupt);
-        ctrlc::set_handler(move || flag.store(true, Ordering::Relaxed))?;
-        let settings = Settings { interrupt: Some(interrupt), serve: true, ..self.run.settings() };
+        let settings = Settings { interrupt: Some(interrupt.clone()), serve: true, ..self.run.settings() };
         let executor = |_| Executor::new(program.clone(), settings.clone());
         let executors = (0..self.jobs.clamp(1, 256)).map(executor).collect::<Result<_, _>>()?;
-        let search = self.search(&mut *strategy, &mut Pool { executors })?;
-        self.tell(&search, &strategy.name())
+        let mut search = self.search(&mut *strategy, &mut Pool { executors }, progress)?;
+        search.strategy = strategy.name();
+        Ok(search)
     }
 
     fn strategy(&self) -> Result<Box<dyn Strategy>> {
@@ -118,9 +164,8 @@ impl Explore {
         })
     }
 
-    fn search(&self, strategy: &mut dyn Strategy, pool: &mut Pool) -> Result<Search> {
+    fn search(&self, strategy: &mut dyn Strategy, pool: &mut Pool, progress: &ProgressBar) -> Result<Search> {
         let begin = Instant::now();
-        let progress = progress(self.runs, self.run.json);
         let mut search = Search::default();
         // Strategies learn between batches, whose sizes do not depend on the number of jobs.
         let mut batch = 4;
@@ -178,17 +223,29 @@ impl Explore {
         Ok(Attempt { failure, warned, seen, schedule })
     }
 
-    fn tell(&self, search: &Search, strategy: &str) -> Result<Verdict> {
+    /// Where the nth failure goes, if the user said where the first goes: `bug.snarl`, `bug-2.snarl` …
+    pub(crate) fn path(&self, nth: usize) -> Option<PathBuf> {
+        let first = self.run.output.as_ref()?;
+        if nth == 0 {
+            return Some(first.clone());
+        }
+        let stem = first.file_stem().unwrap_or_default().to_string_lossy();
+        Some(first.with_file_name(format!("{stem}-{}.snarl", nth + 1)))
+    }
+}
+
+impl Explore {
+    fn tell(&self, search: &Search) -> Result<Verdict> {
         let mut paths = Vec::new();
         for (nth, failure) in search.failures.0.iter().enumerate() {
-            paths.push(traces::save(&failure.trace, self.path(nth).as_deref())?);
+            paths.push(traces::save(&failure.trace, self.wishes.path(nth).as_deref())?);
         }
         // The first is the one that `latest` should mean.
         if let (Some(first), true) = (paths.first(), paths.len() > 1) {
             traces::remember(first);
         }
-        if self.run.json {
-            self.tell_json(search, strategy, &paths);
+        if self.wishes.run.json {
+            output::json(&search.json(&paths));
         } else {
             self.tell_text(search, &paths);
         }
@@ -199,61 +256,25 @@ impl Explore {
         })
     }
 
-    /// Where the nth failure goes, if the user said where the first goes: `bug.snarl`, `bug-2.snarl` …
-    fn path(&self, nth: usize) -> Option<PathBuf> {
-        let first = self.run.output.as_ref()?;
-        if nth == 0 {
-            return Some(first.clone());
-        }
-        let stem = first.file_stem().unwrap_or_default().to_string_lossy();
-        Some(first.with_file_name(format!("{stem}-{}.snarl", nth + 1)))
-    }
-
-    fn tell_json(&self, search: &Search, strategy: &str, paths: &[PathBuf]) {
-        let failures: Vec<Value> = search
-            .failures
-            .0
-            .iter()
-            .zip(paths)
-            .map(|(failure, path)| {
-                let (outcome, stats, _) = output::told(&failure.trace);
-                let plan = &failure.trace.plan;
-                json!({ "trace": path, "outcome": outcome, "stats": stats, "times": failure.times,
-                    "seed": plan.seed, "policy": plan.tail.name() })
-            })
-            .collect();
-        let first = |field: &str| failures.first().map_or(Value::Null, |failure| failure[field].clone());
-        output::json(&json!({
-            "found": !failures.is_empty(), "runs": search.runs, "elapsed_s": search.elapsed.as_secs_f64(),
-            "strategy": strategy, "distinct_schedules": search.schedules.len(),
-            "interrupted": search.interrupted, "trace": first("trace"), "seed": first("seed"),
-            "policy": first("policy"), "outcome": first("outcome"), "stats": first("stats"),
-            "failures": failures, "runs_with_warnings": search.warned,
-            "warnings": search.first_warned.as_ref().map(|trace| output::told(trace).2),
-        }));
-    }
-
     fn tell_text(&self, search: &Search, paths: &[PathBuf]) {
         let seconds = search.elapsed.as_secs_f64();
         let (runs, distinct) = (search.runs, search.schedules.len());
         let command =
             self.target.program.iter().map(|arg| output::quoted(arg.as_ref())).collect::<Vec<_>>().join(" ");
-        for (nth, (Failure { trace, times, .. }, path)) in search.failures.0.iter().zip(paths).enumerate() {
-            let (plan, path) = (&trace.plan, output::quoted(path));
+        for (nth, (failure, path)) in search.failures.0.iter().zip(paths).enumerate() {
+            let plan = &failure.trace.plan;
             let (policy, seed) = (plan.tail.name(), plan.seed);
-            let how = if self.keep_going { format!("{times} times in") } else { "in run".into() };
+            let times = failure.times;
+            let how = if self.wishes.keep_going { format!("{times} times in") } else { "in run".into() };
             output::print(&format!(
                 "{}{}\n\
                  found    {how} {runs} of {}, {distinct} distinct schedules, {seconds:.2} s\n\
-                 trace    {path} ({})\n\
-                 replay   unsnarl replay {path}{}\n\
-                 show     unsnarl show {path}\n\
+                 {}\
                  again    unsnarl record --seed {seed} --strategy {policy} -- {command}\n",
                 if nth > 0 { "\n" } else { "" },
-                output::outcome(trace),
-                self.runs,
-                output::figures(trace),
-                certainty(trace),
+                output::outcome(&failure.trace),
+                self.wishes.runs,
+                failure.commands(path),
             ));
         }
         if search.failures.0.is_empty() {
@@ -288,6 +309,26 @@ impl Explore {
     }
 }
 
+impl Failure {
+    fn json(&self, path: &Path) -> Value {
+        let (outcome, stats, _) = output::told(&self.trace);
+        let plan = &self.trace.plan;
+        json!({ "trace": path, "outcome": outcome, "stats": stats, "times": self.times,
+            "seed": plan.seed, "policy": plan.tail.name() })
+    }
+
+    /// Where its trace is and what can be done with it, line by line.
+    pub(crate) fn commands(&self, path: &Path) -> String {
+        let (path, figures) = (output::quoted(path), output::figures(&self.trace));
+        format!(
+            "trace    {path} ({figures})\n\
+             replay   unsnarl replay {path}{}\n\
+             show     unsnarl show {path}\n",
+            certainty(&self.trace)
+        )
+    }
+}
+
 /// One replay, to say for certain that the trace replays.
 fn certainty(trace: &Trace) -> String {
     match replay(trace, &trace.replay_plan(), Settings::default()) {
@@ -299,7 +340,7 @@ fn certainty(trace: &Trace) -> String {
 }
 
 /// A line on the terminal while the search goes on.
-fn progress(runs: u64, quiet: bool) -> ProgressBar {
+pub(crate) fn progress(runs: u64, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();
     }

@@ -96,9 +96,23 @@ fn names(file: &Path, library: &str) -> bool {
     bytes.windows(library.len()).any(|window| window == library.as_bytes())
 }
 
+/// The program runs by itself as if the runtime was not there. It may lose an update, as it always could.
+#[track_caller]
+fn runs_by_itself(directory: &Path, program: &str) {
+    let output = run(directory, program, &[]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() || stderr.to_lowercase().contains("assert"),
+        "{}: {stderr}",
+        output.status
+    );
+    assert!(!stderr.contains("unsnarl"), "{stderr}");
+}
+
 /// The program runs under control, its plain accesses are seen, and its lost update is found.
 #[track_caller]
 fn is_controlled(directory: &Path, program: &str, source: &str) {
+    runs_by_itself(directory, directory.join(program).to_str().expect("the path is text"));
     assert!(names(&directory.join(program), "libunsnarl_rt.so"), "{program} is not linked with the runtime");
     assert!(!names(&directory.join(program), "libtsan"), "{program} is linked with TSan's runtime");
     succeeds(directory, UNSNARL, &["record", "-o", "good.snarl", "--", program]);

@@ -23,9 +23,33 @@ impl Real {
         if found.is_null() {
             // SAFETY: the name is a C string.
             found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
+            if found.is_null() {
+                found = self.in_front();
+            }
             self.found.store(found, Ordering::Relaxed);
         }
         (!found.is_null()).then_some(found)
+    }
+
+    /// Linkers put us behind the C library. Under control we are preloaded all the same, but a program that
+    /// runs by itself finds nothing behind us, and what it means is in front.
+    #[cold]
+    fn in_front(&self) -> *mut c_void {
+        unsafe extern "C" {
+            static __ehdr_start: u8;
+        }
+        // SAFETY: the name is a C string, the linker defines where we begin, and the answer is ours to write.
+        unsafe {
+            let first = libc::dlsym(libc::RTLD_DEFAULT, self.name.as_ptr());
+            let mut home: libc::Dl_info = core::mem::zeroed();
+            let known = libc::dladdr(first, &raw mut home) != 0;
+            // Our own definition is no answer.
+            if known && home.dli_fbase != (&raw const __ehdr_start).cast_mut().cast() {
+                first
+            } else {
+                core::ptr::null_mut()
+            }
+        }
     }
 
     /// Its address, for functions that every glibc has.

@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("unsnarl-sched", &["unsnarl-model"]),
     ("unsnarl-race", &["unsnarl-model"]),
     ("unsnarl-trace", &["unsnarl-model"]),
-    ("unsnarl-runtime", &["unsnarl-model", "unsnarl-wire", "unsnarl-sched"]),
+    ("unsnarl-runtime", &["unsnarl-model", "unsnarl-wire", "unsnarl-sched", "unsnarl-race"]),
     ("unsnarl-exec", &["unsnarl-model", "unsnarl-wire", "unsnarl-symbols"]),
     ("unsnarl-search", ANALYSIS),
     ("unsnarl-simplify", ANALYSIS),

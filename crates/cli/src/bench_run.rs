@@ -1,7 +1,7 @@
 //! `unsnarl bench-run`: controlled runs in a row, timed from within, so that our own start-up is left out.
 
 use crate::{
-    options::{Run, Target},
+    options::{PointSet, Run, Target},
     output, target,
     verdict::Verdict,
 };
@@ -26,7 +26,7 @@ pub(crate) struct BenchRun {
 impl BenchRun {
     pub(crate) fn run(self) -> Result<Verdict> {
         let program = target::program(&self.target)?;
-        let plan = self.run.plan(Policy::Fair, 0);
+        let plan = self.run.plan(&self.run.points(PointSet::All), &program, Policy::Fair, 0)?;
         let mut executor = Executor::new(program, Settings::default())?;
         let begin = Instant::now();
         let mut events = 0;

@@ -1,7 +1,8 @@
 //! What makes a run a failure that ended well.
 
 use crate::options::FailOn;
-use unsnarl_model::{Event, Kind, Misuse, Outcome, Site, ThreadIx, Trace};
+use unsnarl_exec::{Executor, Settings};
+use unsnarl_model::{Backtrace, Kind, Misuse, Outcome, Side, Site, ThreadIx, Trace};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 
@@ -29,16 +30,28 @@ fn misuse(trace: &Trace) -> Option<Failure> {
 
 /// The first data race.
 fn race(trace: &Trace) -> Option<Failure> {
-    let race = *unsnarl_race::races(trace).first()?;
-    let [first, second] = [race.first, race.second].map(|number| trace.events[number as usize]);
+    let [first, second] = trace.races.first()?.sides;
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);
     let here = format!("{}/", trace.program.cwd);
-    let mut told = |event: &Event| {
-        let frame = names.place(trace.site(event));
+    let mut told = |side: &Side| {
+        let frame = names.place(side.site);
         let place = frame.place().unwrap_or_else(|| frame.to_string());
-        format!("{} at {}", event.op.word(), place.strip_prefix(&here).unwrap_or(&place))
+        format!("{} at {}", side.op.word(), place.strip_prefix(&here).unwrap_or(&place))
     };
     let message = format!("{} and {}: nothing orders them", told(&first), told(&second));
-    Some((Kind::Race, second.thread, trace.site(&second), message))
+    Some((Kind::Race, second.thread, second.site, message))
+}
+
+/// Adds the calls that led to both accesses of a race that is a failure: by another run of the same schedule.
+pub(crate) fn add_calls(trace: &mut Trace) {
+    let Some(race) = trace.races.first().filter(|_| trace.outcome.kind == Kind::Race) else { return };
+    let plan = trace.replay_plan();
+    let calls = Executor::new(trace.program.clone(), Settings::default())
+        .and_then(|mut executor| executor.calls(&plan, race, &trace.modules));
+    // They are an extra: where they cannot be had, the lines are there all the same.
+    let Ok(calls) = calls else { return };
+    let threads = race.sides.map(|side| side.thread);
+    let backtraces = threads.into_iter().zip(calls).filter(|(_, frames)| !frames.is_empty());
+    trace.outcome.backtraces = backtraces.map(|(thread, frames)| Backtrace { thread, frames }).collect();
 }

@@ -9,6 +9,7 @@ mod explore;
 mod judge;
 mod options;
 mod output;
+mod places;
 mod record;
 mod replay;
 mod show;

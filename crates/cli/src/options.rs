@@ -1,9 +1,11 @@
 //! Options that several commands share.
 
+use crate::places;
+use anyhow::Result;
 use clap::{Args, ValueEnum};
-use std::{ffi::OsString, path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 use unsnarl_exec::Settings;
-use unsnarl_model::{Limits, Plan, Points, Policy};
+use unsnarl_model::{Limits, Places, Plan, Points, Policy, Program};
 
 /// What to run.
 #[derive(Args)]
@@ -20,8 +22,15 @@ pub(crate) struct Target {
 #[derive(Args)]
 pub(crate) struct Run {
     /// Which accesses are schedule points beside synchronisation and atomics
-    #[arg(long, value_enum, default_value_t = PointSet::All)]
-    points: PointSet,
+    ///
+    /// races: where races are found, learnt from run to run (the default of explore); all: every instrumented
+    /// access made while several threads are alive (the default of record); sync: none; or functions and files by
+    /// name, separated by commas: `push,pop,queue.c`, `queue.c:42`
+    #[arg(long, value_name = "SET")]
+    points: Option<PointSet>,
+    /// Of the accesses that are points, only one in N is one
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    one_in: u32,
     /// Let waits on condition variables end for no reason, as POSIX allows
     #[arg(long)]
     spurious: bool,
@@ -45,12 +54,31 @@ pub(crate) struct Run {
     pub(crate) json: bool,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
+/// Which accesses are points.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PointSet {
-    /// None
+    /// None.
     Sync,
-    /// Every instrumented access made while several threads are alive
+    /// Every instrumented access made while several threads are alive.
     All,
+    /// Where races are found.
+    Races,
+    /// In functions and files of these names.
+    Named(Vec<String>),
+}
+
+impl FromStr for PointSet {
+    type Err = String;
+
+    fn from_str(text: &str) -> std::result::Result<Self, String> {
+        Ok(match text {
+            "sync" => Self::Sync,
+            "all" => Self::All,
+            "races" => Self::Races,
+            "" => return Err("say races, all, sync, or names of functions and files".into()),
+            names => Self::Named(names.split(',').map(|name| name.trim().to_owned()).collect()),
+        })
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -62,12 +90,26 @@ pub(crate) enum FailOn {
 }
 
 impl Run {
-    /// The plan of these wishes.
-    pub(crate) fn plan(&self, tail: Policy, seed: u64) -> Plan {
-        Plan {
+    /// The point set, or what the command does without one.
+    pub(crate) fn points(&self, default: PointSet) -> PointSet {
+        self.points.clone().unwrap_or(default)
+    }
+
+    /// The plan of these wishes for a program.
+    pub(crate) fn plan(&self, points: &PointSet, program: &Program, tail: Policy, seed: u64) -> Result<Plan> {
+        let (points, places) = match points {
+            PointSet::Sync => (Points::Sync, Places::default()),
+            PointSet::All => (Points::All, Places::default()),
+            PointSet::Races => (Points::Places, Places::default()),
+            PointSet::Named(names) => (Points::Places, places::named(program, names)?),
+        };
+        Ok(Plan {
             tail,
             seed,
-            points: self.points.into(),
+            points,
+            places,
+            one_in: self.one_in,
+            conflicts: self.fail_on.contains(&FailOn::Race),
             spurious: self.spurious,
             limits: Limits {
                 events: self.max_events,
@@ -75,28 +117,17 @@ impl Run {
                 ..Limits::default()
             },
             ..Plan::default()
-        }
+        })
     }
-}
 
-impl Run {
     /// How runs are made by these wishes.
     pub(crate) fn settings(&self) -> Settings {
         Settings { output_limit: Some(self.max_output.saturating_mul(1 << 20)), ..Settings::default() }
     }
 }
 
-impl From<PointSet> for Points {
-    fn from(points: PointSet) -> Self {
-        match points {
-            PointSet::Sync => Self::Sync,
-            PointSet::All => Self::All,
-        }
-    }
-}
-
 /// A span like `90s`, `500ms`, `5m`; a bare number is seconds.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> std::result::Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let factor = match unit {

@@ -2,7 +2,7 @@
 
 use crate::{
     judge,
-    options::{Run, Target},
+    options::{PointSet, Run, Target},
     output, target, traces,
     verdict::Verdict,
 };
@@ -31,11 +31,13 @@ impl Record {
         let program = target::program(&self.target)?;
         traces::prepare();
         let tail = if self.seed.is_some() { self.strategy } else { Policy::Fair };
-        let plan = self.run.plan(tail, self.seed.unwrap_or(0));
+        let points = self.run.points(PointSet::All);
+        let plan = self.run.plan(&points, &program, tail, self.seed.unwrap_or(0))?;
         let settings = Settings { echo: !self.run.json, ..self.run.settings() };
         let mut executor = Executor::new(program, settings)?;
         let mut trace = executor.run(&plan)?.trace();
         judge::judge(&mut trace, &self.run.fail_on);
+        judge::add_calls(&mut trace);
         let path = traces::save(&trace, self.run.output.as_deref())?;
         if self.run.json {
             let (outcome, stats, warnings) = output::told(&trace);

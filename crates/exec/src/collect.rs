@@ -3,11 +3,11 @@
 use crate::{memory::Memory, outcome, run::Stopped};
 use std::{collections::HashMap, process::ExitStatus};
 use unsnarl_model::{
-    Action, Divergence, Event, Misuse, Module, ModuleIx, Op, Output, Plan, Program, Site, SiteIx, Thread,
-    ThreadId, ThreadIx, Trace, Warning,
+    Action, Conflict, ConflictKind, Divergence, Event, Misuse, Module, ModuleIx, Op, Output, Plan, Program,
+    Side, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace, Warning,
 };
 use unsnarl_symbols::{Symbols, Unwinder, build_id};
-use unsnarl_wire::{End, EndKind};
+use unsnarl_wire::{End, EndKind, RUNTIME};
 
 /// The module of code that belongs to none: generated at run time, or a wild jump.
 const NOWHERE: &str = "[no module]";
@@ -56,7 +56,10 @@ pub(crate) fn trace(
         })
         .collect();
     let threads = threads(memory, &places);
+    let mut races = conflicts(memory, &places);
+    races.retain(|conflict| conflict.kind == ConflictKind::Race);
     Trace {
+        races,
         program: program.clone(),
         plan: plan.clone(),
         warnings: warnings(memory, &places, &events),
@@ -69,7 +72,7 @@ pub(crate) fn trace(
     }
 }
 
-fn modules(memory: &Memory, program: &Program) -> Vec<Module> {
+pub(crate) fn modules(memory: &Memory, program: &Program) -> Vec<Module> {
     let known = memory.modules().iter().map(|raw| {
         let path = text(&raw.path);
         Module {
@@ -93,7 +96,7 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    fn new(modules: &[Module]) -> Self {
+    pub(crate) fn new(modules: &[Module]) -> Self {
         let numbered =
             modules.iter().enumerate().map(|(ix, m)| (m.base, m.base + m.size, ModuleIx(ix as u16), m.base));
         let mut ranges: Vec<_> = numbered.filter(|(from, to, ..)| from < to).collect();
@@ -169,6 +172,41 @@ fn warnings(memory: &Memory, places: &Places, events: &[Event]) -> Vec<Warning> 
         }
     }
     warnings
+}
+
+/// The conflicts that were found.
+pub(crate) fn conflicts(memory: &Memory, places: &Places) -> Vec<Conflict> {
+    let told = memory.conflicts().iter().filter_map(|raw| {
+        let side = |at: usize| {
+            Some(Side {
+                thread: ThreadIx(raw.threads[at]),
+                op: Op::from_number(raw.ops[at])?,
+                site: places.caller(raw.pcs[at]),
+            })
+        };
+        Some(Conflict {
+            kind: ConflictKind::from_number(raw.kind)?,
+            addr: raw.addr,
+            sides: [side(0)?, side(1)?],
+        })
+    });
+    told.collect()
+}
+
+/// The calls that led to the two sides of a wanted conflict.
+pub(crate) fn calls(memory: &Memory, files: &mut Files, program: &Program) -> [Vec<Site>; 2] {
+    let modules = modules(memory, program);
+    let stacks = memory.stacks();
+    [1, 2].map(|side| {
+        let copied = stacks.iter().find(|(stack, _)| stack.side == side);
+        copied.map_or_else(Vec::new, |stack| {
+            let mut frames = outcome::backtrace(&mut files.unwinder, &modules, stack).frames;
+            // The innermost calls are our own.
+            let ours = |site: &Site| modules[site.module.0 as usize].path.ends_with(RUNTIME);
+            frames.drain(..frames.iter().take_while(|site| ours(site)).count());
+            frames
+        })
+    })
 }
 
 /// Where the run left its plan.

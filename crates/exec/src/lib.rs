@@ -22,3 +22,4 @@ pub use error::Error;
 pub use library::runtime_directory;
 pub use program::{check, find};
 pub use run::{Executor, Run, Settings};
+pub use unsnarl_wire::Choices;

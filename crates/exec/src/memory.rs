@@ -11,7 +11,8 @@ use std::{
 };
 use unsnarl_model::{Plan, ThreadId};
 use unsnarl_wire::{
-    Header, Module, PlanThread, PlanWords, RawAction, RawEvent, RawSegment, Regions, Stack, Thread, Warning,
+    Choices, Header, Module, PlanThread, PlanWords, RawAction, RawConflict, RawEvent, RawSegment, RawSpan,
+    Regions, Stack, Thread, Wanted, Warning,
 };
 
 /// A memory file of this name.
@@ -94,7 +95,13 @@ impl Memory {
     }
 
     /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
-    pub(crate) fn prepare(&mut self, plan: &Plan, program: &str, serve: bool) -> Result<(), Error> {
+    pub(crate) fn prepare(
+        &mut self,
+        plan: &Plan,
+        wanted: [Wanted; 2],
+        program: &str,
+        serve: bool,
+    ) -> Result<(), Error> {
         let threads = plan_threads(&plan.prefix.threads);
         let words = PlanWords {
             seed: plan.seed,
@@ -105,10 +112,15 @@ impl Memory {
             fidelity: plan.prefix.fidelity as u8,
             points: plan.points as u8,
             spurious: plan.spurious.into(),
+            conflicts: plan.conflicts.into(),
+            choices: plan.choices.into(),
+            one_in: plan.one_in,
             threads: threads.entries.len() as u64,
-            modules: plan.prefix.modules.len() as u64,
+            modules: (plan.prefix.modules.len() + plan.places.modules.len()) as u64,
             segments: plan.prefix.segments.len() as u64,
             actions: plan.prefix.actions.len() as u64,
+            spans: plan.places.spans.len() as u64,
+            wanted,
             ..PlanWords::default()
         }
         .with_policy(plan.tail);
@@ -118,8 +130,9 @@ impl Memory {
         unsafe {
             self.map.cast::<Header>().write(Header::new(regions, words, serve));
             self.table_mut(regions.plan_threads, threads.entries.len()).copy_from_slice(&threads.entries);
-            let modules = self.table_mut::<Module>(regions.plan_modules, plan.prefix.modules.len());
-            for (entry, path) in modules.iter_mut().zip(&plan.prefix.modules) {
+            let modules = self.table_mut::<Module>(regions.plan_modules, words.modules as usize);
+            let paths = plan.prefix.modules.iter().chain(&plan.places.modules);
+            for (entry, path) in modules.iter_mut().zip(paths) {
                 *entry = Module { base: 0, start: 0, end: 0, path: [0; unsnarl_wire::MAX_PATH] };
                 // The loader has no name for the program itself.
                 let path = if path == program { "" } else { path };
@@ -133,6 +146,11 @@ impl Memory {
             let actions = self.table_mut::<RawAction>(regions.plan_actions, plan.prefix.actions.len());
             for (entry, action) in actions.iter_mut().zip(&plan.prefix.actions) {
                 *entry = (*action).into();
+            }
+            let spans = self.table_mut::<RawSpan>(regions.plan_spans, plan.places.spans.len());
+            for (entry, span) in spans.iter_mut().zip(&plan.places.spans) {
+                let module = plan.prefix.modules.len() as u64 + u64::from(span.module.0);
+                *entry = RawSpan { module, start: span.start, end: span.end };
             }
         }
         Ok(())
@@ -184,6 +202,20 @@ impl Memory {
             h.regions.warnings,
             (h.warnings.load(Ordering::Acquire) as usize).min(unsnarl_wire::MAX_WARNINGS),
         )
+    }
+
+    pub(crate) fn conflicts(&self) -> &[RawConflict] {
+        let h = self.header();
+        self.table(
+            h.regions.conflicts,
+            (h.conflicts.load(Ordering::Acquire) as usize).min(unsnarl_wire::MAX_CONFLICTS),
+        )
+    }
+
+    /// For each event who could have run, if the plan asked for it.
+    pub(crate) fn choices(&self) -> &[Choices] {
+        let h = self.header();
+        self.table(h.regions.choices, self.events().len() * usize::from(h.plan.choices))
     }
 
     /// Copies of stacks, each with its bytes.

@@ -62,7 +62,8 @@ pub(crate) fn outcome(
         return outcome;
     }
     let Files { symbols, unwinder, .. } = files;
-    let stacks = memory.stacks();
+    let mut stacks = memory.stacks();
+    stacks.retain(|(stack, _)| stack.side == 0);
     // A panic's own stack was copied when it began; the program may have ended elsewhere.
     let relevant = match kind {
         Kind::Panic => &stacks[..stacks.len().min(1)],
@@ -92,7 +93,11 @@ pub(crate) fn outcome(
     outcome
 }
 
-fn backtrace(unwinder: &mut Unwinder, modules: &[Module], (stack, bytes): &(Stack, &[u8])) -> Backtrace {
+pub(crate) fn backtrace(
+    unwinder: &mut Unwinder,
+    modules: &[Module],
+    (stack, bytes): &(Stack, &[u8]),
+) -> Backtrace {
     let [rip, rsp, rbp, rbx, r12, r13, r14, r15] = stack.registers;
     let registers = Registers { rip, rsp, rbp, rbx, r12, r13, r14, r15 };
     let copy = StackCopy { base: stack.base, bytes: bytes.to_vec() };

@@ -18,8 +18,8 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use unsnarl_model::{Divergence, Output, Plan, Program, Trace};
-use unsnarl_wire::EndKind;
+use unsnarl_model::{Conflict, Divergence, Module, Output, Plan, Program, Site, Trace};
+use unsnarl_wire::{Choices, EndKind, Wanted};
 
 /// How runs are made, apart from the plan.
 #[derive(Clone, Debug)]
@@ -84,7 +84,7 @@ impl Executor {
         let mut memory = Memory::new()?;
         let server = if settings.serve {
             // Started here and now: the system ends it when the thread that started it ends.
-            memory.prepare(&Plan::default(), &program.path, true)?;
+            memory.prepare(&Plan::default(), Default::default(), &program.path, true)?;
             Some(Server::start(&program, memory.fd(), &streams)?)
         } else {
             None
@@ -104,7 +104,31 @@ impl Executor {
     /// If the run could not be made or the program not be controlled. A failure of the program is not an
     /// error: it is the run's outcome.
     pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
-        self.memory.prepare(plan, &self.program.path, self.settings.serve)?;
+        self.run_for(plan, Default::default())
+    }
+
+    /// The calls that led to both sides of a conflict that the run of this plan had, innermost first: from
+    /// another run of the same plan.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn calls(
+        &mut self,
+        plan: &Plan,
+        conflict: &Conflict,
+        modules: &[Module],
+    ) -> Result<[Vec<Site>; 2], Error> {
+        let wanted = conflict.sides.each_ref().map(|side| Wanted {
+            pc: modules[side.site.module.0 as usize].base + side.site.offset + 1,
+            thread: side.thread.0.into(),
+        });
+        self.run_for(plan, wanted)?;
+        let Self { memory, files, program, .. } = self;
+        Ok(collect::calls(memory, &mut files.borrow_mut(), program))
+    }
+
+    fn run_for<'a>(&'a mut self, plan: &'a Plan, wanted: [Wanted; 2]) -> Result<Run<'a>, Error> {
+        self.memory.prepare(plan, wanted, &self.program.path, self.settings.serve)?;
         let failed = |cause| Error::System { what: "cannot reset the streams", cause };
         File::from(self.streams.stdin.try_clone().map_err(failed)?).rewind().map_err(failed)?;
         for stream in [&self.streams.stdout, &self.streams.stderr] {
@@ -226,6 +250,19 @@ impl Run<'_> {
             (hash.rotate_left(5) ^ event.pc() ^ u64::from(event.thread().0) << 48)
                 .wrapping_mul(0x9e37_79b9_7f4a_7c15)
         })
+    }
+
+    /// The conflicts that were found, if they were looked for, and the modules that they are in.
+    #[must_use]
+    pub fn conflicts(&self) -> (Vec<Conflict>, Vec<Module>) {
+        let modules = collect::modules(&self.executor.memory, &self.executor.program);
+        (collect::conflicts(&self.executor.memory, &collect::Places::new(&modules)), modules)
+    }
+
+    /// For each event who could have run, if the plan asked for it.
+    #[must_use]
+    pub fn choices(&self) -> &[Choices] {
+        self.executor.memory.choices()
     }
 
     /// All that happened.

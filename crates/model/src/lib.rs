@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod conflict;
 mod divergence;
 mod event;
 mod holders;
@@ -19,12 +20,13 @@ mod site;
 mod thread;
 mod trace;
 
+pub use conflict::{Conflict, ConflictKind, Side};
 pub use divergence::Divergence;
 pub use event::{Event, Flags};
 pub use holders::Holders;
 pub use op::{ObjectKind, Op, Order};
 pub use outcome::{Backtrace, Kind, Misuse, Outcome, Signature, Wait, Warning, signal_name};
-pub use plan::{Action, Fidelity, Limits, Plan, Points, Policy, Prefix};
+pub use plan::{Action, Fidelity, Limits, Places, Plan, Points, Policy, Prefix, Span};
 pub use schedule::{Schedule, Segment, Stats};
 pub use site::{ModuleIx, Site, SiteIx};
 pub use thread::{ThreadId, ThreadIx};

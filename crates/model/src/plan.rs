@@ -1,6 +1,6 @@
 //! How a run shall be scheduled.
 
-use crate::{Op, Segment, Site, ThreadId};
+use crate::{ModuleIx, Op, Segment, Site, ThreadId};
 use alloc::{string::String, vec::Vec};
 
 /// Everything that decides a run apart from the program and its inputs. The same plan gives the
@@ -15,6 +15,14 @@ pub struct Plan {
     pub seed: u64,
     /// Which accesses are schedule points.
     pub points: Points,
+    /// The code that `points` and `tail` speak of.
+    pub places: Places,
+    /// Of the accesses that are points by `points`, one in so many is one; drawn by `entropy`.
+    pub one_in: u32,
+    /// Whether to look for conflicts: races, and operations that compete for the same thing.
+    pub conflicts: bool,
+    /// Whether to tell at each point which of the first 64 threads could have run.
+    pub choices: bool,
     /// Whether waits on condition variables may end for no reason.
     pub spurious: bool,
     /// What the program's own random numbers are drawn from.
@@ -32,6 +40,10 @@ impl Default for Plan {
             tail: Policy::Fair,
             seed: 0,
             points: Points::All,
+            places: Places::default(),
+            one_in: 1,
+            conflicts: false,
+            choices: false,
             spurious: false,
             entropy: 0x5eed,
             // 2026-01-01 00:00:00 UTC: a fixed date, so that a seed alone says what a run does.
@@ -97,6 +109,14 @@ pub enum Policy {
     /// Whoever's next operation has the highest random priority; operations that conflict with the one
     /// executed get new ones.
     Pos,
+    /// Anyone, but who comes to one of two places, given by their numbers in [`Places::spans`], is held
+    /// there until somebody comes to the other on the same object.
+    Race {
+        /// Who is here goes first.
+        first: u16,
+        /// Who is here goes second; may be the same place.
+        second: u16,
+    },
 }
 
 impl Policy {
@@ -109,6 +129,7 @@ impl Policy {
             Self::Random => "random".into(),
             Self::Pct { depth, steps } => alloc::format!("pct:{depth}:{steps}"),
             Self::Pos => "pos".into(),
+            Self::Race { first, second } => alloc::format!("race:{first}:{second}"),
         }
     }
 }
@@ -122,6 +143,48 @@ pub enum Points {
     /// Every instrumented access made while more than one thread is alive.
     #[default]
     All,
+    /// Those of [`Plan::places`].
+    Places,
+}
+
+/// Places in the code of a program, told without addresses.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Places {
+    /// The modules that `spans` are in, by path.
+    pub modules: Vec<String>,
+    /// The places.
+    pub spans: Vec<Span>,
+}
+
+/// A stretch of code: a call, a function, a part of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span {
+    /// In which of [`Places::modules`].
+    pub module: ModuleIx,
+    /// Where it begins.
+    pub start: u64,
+    /// Where it ends.
+    pub end: u64,
+}
+
+impl Places {
+    /// The number of the module with this path, which is added if it is new.
+    pub fn module(&mut self, path: &str) -> ModuleIx {
+        let known = self.modules.iter().position(|known| known == path);
+        ModuleIx(known.unwrap_or_else(|| {
+            self.modules.push(path.into());
+            self.modules.len() - 1
+        }) as u16)
+    }
+
+    /// The number of a span, which is added if it is new.
+    pub fn add(&mut self, span: Span) -> u16 {
+        let known = self.spans.iter().position(|&known| known == span);
+        known.unwrap_or_else(|| {
+            self.spans.push(span);
+            self.spans.len() - 1
+        }) as u16
+    }
 }
 
 /// Where a run is cut off.

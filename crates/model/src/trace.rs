@@ -1,8 +1,8 @@
 //! What a run leaves behind.
 
 use crate::{
-    Action, Event, Fidelity, Kind, ObjectKind, Outcome, Plan, Policy, Prefix, Schedule, Signature, Site,
-    Stats, ThreadId, ThreadIx, Warning,
+    Action, Conflict, Event, Fidelity, Kind, ObjectKind, Outcome, Plan, Policy, Prefix, Schedule, Signature,
+    Site, Stats, ThreadId, ThreadIx, Warning,
 };
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
@@ -25,6 +25,8 @@ pub struct Trace {
     pub outcome: Outcome,
     /// What went wrong without ending it.
     pub warnings: Vec<Warning>,
+    /// Accesses that nothing orders, where they were looked for.
+    pub races: Vec<Conflict>,
     /// What the program wrote.
     pub output: Output,
 }

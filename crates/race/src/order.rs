@@ -14,9 +14,21 @@ use crate::{Clock, Epoch, succeeded};
 use alloc::{collections::BTreeMap, vec::Vec};
 use unsnarl_model::{Event, Op, Order, ThreadIx};
 
+/// Which edges the relation has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Edges {
+    /// All of them.
+    #[default]
+    All,
+    /// Not those from the release of a lock to its next taking: which critical section came first is chance.
+    /// What is left orders less, but its moments are the same, so that they can be compared with both.
+    WithoutLocks,
+}
+
 /// The happens-before relation of a run so far.
 #[derive(Debug, Default)]
 pub struct HappensBefore {
+    edges: Edges,
     threads: Vec<Thread>,
     /// What is known at each object.
     objects: BTreeMap<(Space, u64), Clock>,
@@ -51,6 +63,12 @@ struct Thread {
 }
 
 impl HappensBefore {
+    /// The relation with these edges, before the first event.
+    #[must_use]
+    pub fn with(edges: Edges) -> Self {
+        Self { edges, ..Self::default() }
+    }
+
     /// The thread's present moment.
     #[must_use]
     pub fn now(&mut self, thread: ThreadIx) -> Epoch {
@@ -59,6 +77,7 @@ impl HappensBefore {
 
     /// Whether that moment happened before the thread's present one.
     #[must_use]
+    #[inline]
     pub fn before(&self, epoch: Epoch, thread: ThreadIx) -> bool {
         self.threads.get(thread.index()).is_some_and(|t| t.clock.knows(epoch))
     }
@@ -71,22 +90,22 @@ impl HappensBefore {
             Op::Create if succeeded(event) => self.release(thread, Space::Life, event.value),
             Op::End => self.release(thread, Space::Life, thread.0.into()),
             Op::Join if succeeded(event) => self.acquire(thread, Space::Life, event.value),
-            Op::Lock | Op::TryLock if succeeded(event) => self.acquire(thread, Space::Object, addr),
-            Op::Unlock if succeeded(event) => self.release(thread, Space::Object, addr),
-            Op::ReadLock | Op::TryReadLock if succeeded(event) => self.acquire(thread, Space::Object, addr),
+            Op::Lock | Op::TryLock if succeeded(event) => self.take_lock(thread, Space::Object, addr),
+            Op::Unlock if succeeded(event) => self.give_lock(thread, Space::Object, addr),
+            Op::ReadLock | Op::TryReadLock if succeeded(event) => self.take_lock(thread, Space::Object, addr),
             Op::WriteLock | Op::TryWriteLock if succeeded(event) => {
-                self.acquire(thread, Space::Object, addr);
-                self.acquire(thread, Space::Readers, addr);
+                self.take_lock(thread, Space::Object, addr);
+                self.take_lock(thread, Space::Readers, addr);
             }
-            Op::RwUnlock if event.value == 1 => self.release(thread, Space::Object, addr),
-            Op::RwUnlock => self.release(thread, Space::Readers, addr),
+            Op::RwUnlock if event.value == 1 => self.give_lock(thread, Space::Object, addr),
+            Op::RwUnlock => self.give_lock(thread, Space::Readers, addr),
             Op::CondWait => {
                 self.mutexes.insert(thread, event.value);
-                self.release(thread, Space::Object, event.value);
+                self.give_lock(thread, Space::Object, event.value);
             }
             Op::CondWake => {
                 if let Some(mutex) = self.mutexes.remove(&thread) {
-                    self.acquire(thread, Space::Object, mutex);
+                    self.take_lock(thread, Space::Object, mutex);
                 }
                 self.woken(thread, event.value);
             }
@@ -94,9 +113,9 @@ impl HappensBefore {
             Op::FutexWait if succeeded(event) => self.release(thread, Space::Object, addr),
             Op::FutexWake | Op::FutexRequeue => {
                 self.acquire(thread, Space::Object, addr);
-                self.wake(thread, number);
+                self.wake(thread, number, event.value > 0);
             }
-            Op::Signal | Op::Broadcast => self.wake(thread, number),
+            Op::Signal | Op::Broadcast => self.wake(thread, number, event.value > 0),
             Op::SemPost | Op::SemInit => self.release(thread, Space::Object, addr),
             Op::OnceEnd => {
                 // Compilers look at the guard of a static by an atomic load before they call anybody.
@@ -134,6 +153,19 @@ impl HappensBefore {
         &mut self.threads[thread.index()]
     }
 
+    fn take_lock(&mut self, thread: ThreadIx, space: Space, lock: u64) {
+        if self.edges == Edges::All {
+            self.acquire(thread, space, lock);
+        }
+    }
+
+    fn give_lock(&mut self, thread: ThreadIx, space: Space, lock: u64) {
+        match self.edges {
+            Edges::All => self.release(thread, space, lock),
+            Edges::WithoutLocks => self.thread(thread).clock.advance(thread),
+        }
+    }
+
     fn acquire(&mut self, thread: ThreadIx, space: Space, object: u64) {
         if let Some(known) = self.objects.get(&(space, object)) {
             let known = known.clone();
@@ -148,11 +180,13 @@ impl HappensBefore {
         self.objects.entry((space, object)).or_default().join(&known);
     }
 
-    fn wake(&mut self, thread: ThreadIx, number: u64) {
+    fn wake(&mut self, thread: ThreadIx, number: u64, wakes: bool) {
         let me = self.thread(thread);
         let known = me.clock.clone();
         me.clock.advance(thread);
-        self.wake_ups.insert(number, known);
+        if wakes {
+            self.wake_ups.insert(number, known);
+        }
     }
 
     fn woken(&mut self, thread: ThreadIx, by: u64) {

@@ -1,9 +1,9 @@
 //! The detector on small runs, and against a brute-force twin on random ones.
 
-use crate::{Detector, Race};
+use crate::pairs;
 use alloc::{collections::BTreeSet, vec, vec::Vec};
 use proptest::prelude::*;
-use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
+use unsnarl_model::{ConflictKind, Event, Flags, Op, Order, SiteIx, ThreadIx};
 
 fn event(thread: u16, op: Op, addr: u64, value: u64) -> Event {
     Event {
@@ -23,9 +23,11 @@ fn atomic(thread: u16, op: Op, order: Order) -> Event {
 }
 
 fn races(events: &[Event]) -> Vec<(u64, u64)> {
-    let mut detector = Detector::default();
-    let found = events.iter().flat_map(|event| detector.step(event));
-    found.map(|Race { first, second }| (first, second)).collect()
+    of_kind(events, ConflictKind::Race)
+}
+
+fn of_kind(events: &[Event], kind: ConflictKind) -> Vec<(u64, u64)> {
+    pairs(events).into_iter().filter(|pair| pair.kind == kind).map(|pair| (pair.first, pair.second)).collect()
 }
 
 const X: u64 = 0x1000;
@@ -189,6 +191,69 @@ fn a_stack_used_again_is_other_memory() {
     assert_eq!(races(&with(&[own(1), event(2, Op::Write, X, 0)])), [(4, 5)], "one shares its stack");
 }
 
+#[test]
+fn a_race_that_the_order_of_critical_sections_hides_is_found() {
+    let hidden = with(&[
+        event(1, Op::Write, X, 0),
+        event(1, Op::Lock, M, 1),
+        event(1, Op::Unlock, M, 0),
+        event(2, Op::Lock, M, 1),
+        event(2, Op::Unlock, M, 0),
+        event(2, Op::Write, X, 0),
+    ]);
+    assert_eq!(races(&hidden), []);
+    assert_eq!(of_kind(&hidden, ConflictKind::Hidden), [(4, 9)]);
+}
+
+#[test]
+fn what_a_common_lock_protects_is_no_hidden_race_and_a_shared_one_protects_no_write() {
+    let section = |t, take, give| {
+        [event(t, take, M, 1), event(t, Op::Write, X, 0), event(t, give, M, u64::from(take == Op::WriteLock))]
+    };
+    let locked = with(&[section(1, Op::Lock, Op::Unlock), section(2, Op::Lock, Op::Unlock)].concat());
+    assert_eq!(of_kind(&locked, ConflictKind::Hidden), []);
+    let readers =
+        with(&[section(1, Op::ReadLock, Op::RwUnlock), section(2, Op::ReadLock, Op::RwUnlock)].concat());
+    assert_eq!(races(&readers), [(5, 8)], "two readers that write");
+    let one_writer =
+        with(&[section(1, Op::WriteLock, Op::RwUnlock), section(2, Op::ReadLock, Op::RwUnlock)].concat());
+    assert_eq!(pairs(&one_writer).iter().filter(|pair| pair.kind != ConflictKind::Contention).count(), 0);
+}
+
+#[test]
+fn who_takes_the_same_lock_contends_for_it() {
+    let section = |t| [event(t, Op::Lock, M, 1), event(t, Op::Unlock, M, 0)];
+    let events = with(&[section(1), section(2)].concat());
+    assert_eq!(of_kind(&events, ConflictKind::Contention), [(4, 6)]);
+    let ordered = [
+        event(0, Op::Lock, M, 1),
+        event(0, Op::Unlock, M, 0),
+        event(0, Op::Create, 0, 1),
+        event(1, Op::Start, 0, 0),
+        event(1, Op::Lock, M, 1),
+    ];
+    assert_eq!(of_kind(&ordered, ConflictKind::Contention), [], "one comes first in any case");
+}
+
+#[test]
+fn atomic_operations_contend_and_loads_do_not() {
+    let load = |t| atomic(t, Op::AtomicLoad, Order::SeqCst);
+    let update = |t| atomic(t, Op::AtomicRmw, Order::SeqCst);
+    assert_eq!(of_kind(&with(&[update(1), update(2)]), ConflictKind::Contention), [(4, 5)]);
+    assert_eq!(of_kind(&with(&[load(1), load(2)]), ConflictKind::Contention), []);
+    let failed = Event { flags: Flags::FAILED, ..atomic(1, Op::AtomicCas, Order::SeqCst) };
+    assert_eq!(of_kind(&with(&[failed, load(2)]), ConflictKind::Contention), [], "it only read");
+}
+
+#[test]
+fn more_threads_than_a_word_has_room_for_are_all_remembered() {
+    let mut events: Vec<Event> = (1..12).map(|t| event(0, Op::Create, 0, t)).collect();
+    events.extend((1..12).map(|t| event(t, Op::Start, 0, 0)));
+    events.extend((1..11).map(|t| event(t, Op::Read, X, 0)));
+    events.push(event(11, Op::Write, X, 0));
+    assert_eq!(races(&events).len(), 10);
+}
+
 /// Random runs of three threads over two locks and two variables, lock operations well formed.
 fn runs() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec((0u16..3, 0u8..4, 0u64..2), 1..40).prop_map(|steps| {
@@ -214,8 +279,9 @@ fn runs() -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-/// The definition, with happens-before as reachability over program order, creation and unlock to lock.
-fn racing_variables_by_definition(events: &[Event]) -> BTreeSet<u64> {
+/// The definition, with happens-before as reachability over program order, creation and, if `locks`, unlock
+/// to lock; without them, of accesses that no common lock protects.
+fn racing_variables_by_definition(events: &[Event], locks: bool) -> BTreeSet<u64> {
     let n = events.len();
     let mut before = vec![vec![false; n]; n];
     for b in 0..n {
@@ -223,7 +289,7 @@ fn racing_variables_by_definition(events: &[Event]) -> BTreeSet<u64> {
             let (ea, eb) = (&events[a], &events[b]);
             before[a][b] = ea.thread == eb.thread
                 || (ea.op == Op::Create && eb.op == Op::Start && ea.value == u64::from(eb.thread.0))
-                || (ea.op == Op::Unlock && eb.op == Op::Lock && ea.addr == eb.addr);
+                || (locks && ea.op == Op::Unlock && eb.op == Op::Lock && ea.addr == eb.addr);
         }
     }
     for k in 0..n {
@@ -233,13 +299,25 @@ fn racing_variables_by_definition(events: &[Event]) -> BTreeSet<u64> {
             }
         }
     }
+    let held = |at: usize| {
+        let mut held = BTreeSet::new();
+        for event in events[..at].iter().filter(|event| event.thread == events[at].thread) {
+            match event.op {
+                Op::Lock => drop(held.insert(event.addr)),
+                Op::Unlock => drop(held.remove(&event.addr)),
+                _ => {}
+            }
+        }
+        held
+    };
     let accesses = |e: &Event| matches!(e.op, Op::Read | Op::Write);
     let mut racing = BTreeSet::new();
     for b in 0..n {
         for a in 0..b {
             let (ea, eb) = (&events[a], &events[b]);
             let conflict = accesses(ea) && accesses(eb) && ea.addr == eb.addr && ea.thread != eb.thread;
-            if conflict && (ea.op == Op::Write || eb.op == Op::Write) && !before[a][b] {
+            let open = !before[a][b] && held(a).is_disjoint(&held(b));
+            if conflict && (ea.op == Op::Write || eb.op == Op::Write) && open {
                 racing.insert(ea.addr);
             }
         }
@@ -251,7 +329,13 @@ proptest! {
     /// Forgetting accesses loses pairs but never a racing variable, and every pair told is a race.
     #[test]
     fn the_detector_agrees_with_the_definition(events in runs()) {
-        let told: BTreeSet<u64> = races(&events).into_iter().map(|(_, second)| events[second as usize].addr).collect();
-        prop_assert_eq!(told, racing_variables_by_definition(&events));
+        let variables = |found: Vec<(u64, u64)>| -> BTreeSet<u64> {
+            found.into_iter().map(|(_, second)| events[second as usize].addr).collect()
+        };
+        let racing = variables(races(&events));
+        prop_assert_eq!(&racing, &racing_variables_by_definition(&events, true));
+        let mut open = variables(of_kind(&events, ConflictKind::Hidden));
+        open.extend(racing);
+        prop_assert_eq!(open, racing_variables_by_definition(&events, false));
     }
 }

@@ -1,22 +1,33 @@
 //! Memory accesses of instrumented code: the `__tsan_*` functions that compilers call.
 //!
-//! The plain ones return at once unless accesses are schedule points and several threads are alive:
-//! two instructions on the way. Atomic ones perform the operation, as the compiler expects.
+//! The plain ones return at once unless somebody wants to know and several threads are alive: two
+//! instructions on the way. Atomic ones perform the operation, as the compiler expects.
 
 use crate::state::Runtime;
 use core::{
     arch::naked_asm,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering},
 };
-use unsnarl_model::{Flags, Op, Order};
+use unsnarl_model::{Flags, Op, Order, Points};
+use unsnarl_race::Access;
+use unsnarl_sched::Dice;
 
-/// Whether plain accesses are points now.
+/// Whether plain accesses are seen now.
 static ON: AtomicBool = AtomicBool::new(false);
-/// Whether the plan has them as points at all.
+/// Whether the plan wants them seen at all.
 static WANTED: AtomicBool = AtomicBool::new(false);
+/// The plan's point set, by its number.
+static POINTS: AtomicU8 = AtomicU8::new(0);
+/// One in so many is a point.
+static ONE_IN: AtomicU32 = AtomicU32::new(1);
+/// What decides which one.
+static DRAW: AtomicU64 = AtomicU64::new(0);
 
-pub(crate) fn configure(all: bool) {
-    WANTED.store(all, Ordering::Relaxed);
+pub(crate) fn configure(points: u8, one_in: u32, draw: u64, watched: bool) {
+    POINTS.store(points, Ordering::Relaxed);
+    ONE_IN.store(one_in.max(1), Ordering::Relaxed);
+    DRAW.store(draw, Ordering::Relaxed);
+    WANTED.store(watched || points != Points::Sync as u8, Ordering::Relaxed);
 }
 
 /// Accesses matter only while somebody else could see them.
@@ -24,23 +35,53 @@ pub(crate) fn several_threads(several: bool) {
     ON.store(several && WANTED.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Whether accesses are points now.
+/// Whether accesses are seen now.
 #[inline]
-pub(crate) fn are_points() -> bool {
+pub(crate) fn are_seen() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
-/// A plain access that is a point.
+impl Runtime {
+    /// Whether the running thread's access from there is a point.
+    #[inline]
+    pub(crate) fn is_point(&mut self, pc: u64) -> bool {
+        const ALL: u8 = Points::All as u8;
+        const PLACES: u8 = Points::Places as u8;
+        let chosen = match POINTS.load(Ordering::Relaxed) {
+            ALL => true,
+            PLACES => self.state.places.contain(pc),
+            _ => false,
+        };
+        chosen && (ONE_IN.load(Ordering::Relaxed) == 1 || self.is_drawn())
+    }
+
+    /// One in so many, by the thread's own count of them, so that other threads' accesses do not change which.
+    fn is_drawn(&mut self) -> bool {
+        let me = self.state.me();
+        me.accesses += 1;
+        let mut dice = Dice::new(DRAW.load(Ordering::Relaxed) ^ u64::from(me.ix.0) << 48 ^ me.accesses);
+        dice.below(ONE_IN.load(Ordering::Relaxed)) == 0
+    }
+}
+
+/// A plain access: a point, or something for the race detector alone.
 #[inline]
 fn plain(op: Op, addr: usize, size: u32, pc: u64) {
     let Some(runtime) = Runtime::enter() else { return };
-    runtime.turn(op, addr, pc);
-    // SAFETY: the program is about to access these bytes itself.
-    let value = unsafe { peek(addr, size) };
-    let here = &raw const value as usize;
-    let top = runtime.state.me().stack_top;
-    let flags = if (here..top).contains(&addr) { Flags::OWN_STACK } else { Flags::NONE };
-    runtime.log_access(op, flags, pc, (addr, size, Order::Relaxed), value);
+    let is_point = runtime.is_point(pc);
+    if is_point {
+        runtime.turn(op, addr, pc);
+    }
+    let here = &raw const is_point as usize;
+    let own_stack = (here..runtime.state.me().stack_top).contains(&addr);
+    let thread = runtime.state.current;
+    runtime.watch(&Access { thread, op, addr: addr as u64, size, own_stack, tag: pc });
+    if is_point {
+        // SAFETY: the program is about to access these bytes itself.
+        let value = unsafe { peek(addr, size) };
+        let flags = if own_stack { Flags::OWN_STACK } else { Flags::NONE };
+        runtime.log_access(op, flags, pc, (addr, size, Order::Relaxed), value);
+    }
 }
 
 /// Up to eight bytes at an address.

@@ -1,13 +1,16 @@
 //! Taking control when the program is loaded.
 
 use crate::{
+    access,
     clock::Clock,
+    conflicts::Conflicts,
     crash, drawn, end,
     entropy::Entropy,
     fiber::{Backend, Fiber},
     hooks::{ids, key::Keys},
     log::{Log, c_bytes},
     modules::Modules,
+    places::Places,
     queue::Queues,
     real::{Real, real},
     serve,
@@ -20,7 +23,7 @@ use core::{
     ffi::{c_char, c_void},
     sync::atomic::{AtomicUsize, Ordering},
 };
-use unsnarl_model::{Fidelity, Flags, Op, Points, ThreadIx};
+use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, Script, ThreadSet};
 use unsnarl_wire::{DESCRIPTOR, EndKind, Header, MAGIC, RUNTIME, VARIABLE, VERSION};
 
@@ -119,22 +122,35 @@ unsafe fn begin(header: *mut Header) {
         queues: Queues::default(),
         keys: Keys::default(),
         modules: Modules::default(),
+        places: Places::default(),
+        conflicts: None,
+        tells_choices: plan.choices > 0,
     };
     state.ready.set(ThreadIx::MAIN, true);
     state.read_mask();
     state.log.thread_created(ThreadIx::MAIN, ThreadIx::MAIN, 0, 0, false);
-    state.modules.refresh(&state.log);
+    state.look_for_modules();
     ids::begin(sys::process());
     drawn::replace(&mut state.entropy);
     hide();
     crash::install();
-    crate::access::configure(plan.points == Points::All as u8);
+    if plan.conflicts != 0 {
+        state.conflicts = Conflicts::new(&state.log);
+    }
+    let unwatched = plan.conflicts != 0 && state.conflicts.is_none();
+    access::configure(plan.points, plan.one_in, plan.entropy, plan.conflicts != 0);
     find_rseq();
     // SAFETY: the controller reads it after our death or polls it.
     unsafe { (*header).attached.store(1, Ordering::Release) };
     // SAFETY: `at_exit` is a function of the right kind.
     unsafe { on_exit(at_exit, core::ptr::null_mut()) };
     Runtime { picker, state }.begin();
+    if unwatched {
+        end::refuse(
+            "cannot reserve address space to look for races (a limit by `ulimit -v`, or vm.overcommit_memory = 2?); \
+             use --points all or --points sync, which do not look for them",
+        );
+    }
     if tid_offset.is_none() {
         end::refuse(
             "the C library does not tell where it keeps thread ids; only glibc 2.34 and later is supported",

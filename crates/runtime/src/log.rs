@@ -4,7 +4,10 @@ use crate::sys;
 use alloc::vec::Vec;
 use core::{ffi::c_char, sync::atomic::Ordering};
 use unsnarl_model::ThreadIx;
-use unsnarl_wire::{Header, Module, PlanThread, RawAction, RawEvent, RawSegment, Stack, Thread, Warning};
+use unsnarl_wire::{
+    Choices, Header, Module, PlanThread, RawAction, RawConflict, RawEvent, RawSegment, RawSpan, Stack,
+    Thread, Warning,
+};
 
 /// Events before the kernel is asked for more memory than the one page that they fill.
 const FIRST_ROOM: u64 = 128;
@@ -21,6 +24,8 @@ pub(crate) struct Log {
     in_plan: Vec<Option<u16>>,
     /// For each thread of the plan who that is in this run.
     in_run: Vec<Option<ThreadIx>>,
+    /// Where the stack copied for the first side of a conflict begins and ends.
+    first_side: Option<(u64, u64)>,
     /// Where glibc keeps the kernel's thread id in its thread descriptor.
     tid_offset: usize,
 }
@@ -48,6 +53,7 @@ impl Log {
             capacity,
             in_plan: alloc::vec![Some(0)],
             in_run,
+            first_side: None,
             tid_offset,
         }
     }
@@ -109,6 +115,12 @@ impl Log {
         let h = self.header();
         // SAFETY: as many as the controller wrote.
         (0..h.plan.actions as usize).map(move |at| unsafe { *self.entry(h.regions.plan_actions, at) })
+    }
+
+    pub(crate) fn spans(&self) -> impl Iterator<Item = RawSpan> + '_ {
+        let h = self.header();
+        // SAFETY: as many as the controller wrote.
+        (0..h.plan.spans as usize).map(move |at| unsafe { *self.entry(h.regions.plan_spans, at) })
     }
 
     /// The paths of the plan's modules.
@@ -227,8 +239,52 @@ impl Log {
         h.warnings.store(count as u32 + 1, Ordering::Release);
     }
 
-    /// Copies a stack from `base` up to `top`, as much as there is room for and at most 128 KiB.
+    /// Tells of a conflict; what comes after the table is full is dropped.
+    pub(crate) fn conflict(&self, conflict: RawConflict) {
+        let h = self.header();
+        let count = h.conflicts.load(Ordering::Relaxed);
+        if (count as usize) < unsnarl_wire::MAX_CONFLICTS {
+            // SAFETY: checked against the table's size.
+            unsafe { self.entry::<RawConflict>(h.regions.conflicts, count as usize).write(conflict) };
+            h.conflicts.store(count + 1, Ordering::Release);
+        }
+    }
+
+    /// Tells who could run the operation of the event that comes next.
+    pub(crate) fn choices(&self, choices: Choices) {
+        if self.count < self.capacity {
+            let table = self.header().regions.choices;
+            // SAFETY: there is room for as many as the log has events.
+            unsafe { self.entry::<Choices>(table, self.count as usize).write(choices) };
+        }
+    }
+
+    /// Copies the stack of one side of a conflict, in place of the one copied for it before.
+    pub(crate) fn side_stack(&mut self, side: usize, thread: ThreadIx, registers: [u64; 8], top: usize) {
+        if side == 0 {
+            match self.first_side {
+                // Nothing else was copied since.
+                Some((begin, end)) if end == self.header().stacks.load(Ordering::Relaxed) => {
+                    self.header().stacks.store(begin, Ordering::Release);
+                }
+                Some(_) => return,
+                None => {}
+            }
+        }
+        let begin = self.header().stacks.load(Ordering::Relaxed);
+        self.copy_stack(side as u64 + 1, thread, registers, top);
+        if side == 0 {
+            self.first_side = Some((begin, self.header().stacks.load(Ordering::Relaxed)));
+        }
+    }
+
+    /// Copies a stack as [`Self::copy_stack`] does.
     pub(crate) fn stack(&self, thread: ThreadIx, registers: [u64; 8], top: usize) {
+        self.copy_stack(0, thread, registers, top);
+    }
+
+    /// Copies a stack from `base` up to `top`, as much as there is room for and at most 128 KiB.
+    fn copy_stack(&self, side: u64, thread: ThreadIx, registers: [u64; 8], top: usize) {
         const MOST: usize = 128 << 10;
         let h = self.header();
         let used = h.stacks.load(Ordering::Relaxed);
@@ -249,7 +305,7 @@ impl Log {
         let copied = unsafe { sys::copy_memory(base, place.add(1) as usize, wanted) } & !7;
         // SAFETY: as above.
         unsafe {
-            *place = Stack { thread: thread.0.into(), registers, base: base as u64, len: copied as u64 }
+            *place = Stack { thread: thread.0.into(), side, registers, base: base as u64, len: copied as u64 }
         };
         h.stacks.store(used + (head + copied) as u64, Ordering::Release);
     }

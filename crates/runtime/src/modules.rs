@@ -57,6 +57,17 @@ impl Modules {
             .is_some_and(|&base| base != u64::MAX && base.wrapping_add(site.offset) == pc.wrapping_sub(1))
     }
 
+    /// Where a module of the plan is loaded.
+    pub(crate) fn of_plan(&self, module: usize) -> Option<u64> {
+        self.plan_bases.get(module).copied().filter(|&base| base != u64::MAX)
+    }
+
+    /// Where the image that has this address begins and ends.
+    pub(crate) fn image(&self, addr: u64) -> Option<(u64, u64)> {
+        let known = self.known.iter().find(|k| (k.start..k.end).contains(&addr))?;
+        Some((known.start, known.end))
+    }
+
     /// Looks for modules not seen before and tells the controller.
     pub(crate) fn refresh(&mut self, log: &Log) {
         let mut walk = Walk { modules: self, log };

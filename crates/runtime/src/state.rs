@@ -2,12 +2,14 @@
 
 use crate::{
     clock::Clock,
+    conflicts::Conflicts,
     entropy::Entropy,
     fiber::Backend,
     gate::{Chance, Gate},
     hooks::key::Keys,
     log::Log,
     modules::Modules,
+    places::Places,
     queue::Queues,
     sys,
     thread::Thread,
@@ -60,6 +62,11 @@ pub(crate) struct State {
     pub(crate) queues: Queues,
     pub(crate) keys: Keys,
     pub(crate) modules: Modules,
+    pub(crate) places: Places,
+    /// The search for conflicts, if there is one.
+    pub(crate) conflicts: Option<Box<Conflicts>>,
+    /// Whether each point's choices are told.
+    pub(crate) tells_choices: bool,
 }
 
 struct Cell(UnsafeCell<Option<Runtime>>, UnsafeCell<usize>);
@@ -139,6 +146,12 @@ impl State {
         let chance = self.chance(thread);
         self.ready.set(thread, chance == Chance::Ready);
         self.late.set(thread, chance == Chance::Late);
+    }
+
+    /// Libraries may have been loaded: learns of them, and where the plan's places in them are.
+    pub(crate) fn look_for_modules(&mut self) {
+        self.modules.refresh(&self.log);
+        self.places = Places::of(&self.log, &self.modules);
     }
 
     /// Something about the object at this address changed: who waits there may go on, or no longer.
@@ -229,6 +242,10 @@ impl World for State {
     fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool {
         let (a, b) = (&self.threads[a.index()].pending, &self.threads[b.index()].pending);
         a.addr != 0 && a.addr == b.addr && !(a.op.only_reads() && b.op.only_reads())
+    }
+
+    fn is_at(&self, thread: ThreadIx, place: u16) -> bool {
+        self.places.is_at(place, self.threads[thread.index()].pending.pc)
     }
 
     fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {

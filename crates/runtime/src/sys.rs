@@ -50,6 +50,31 @@ pub(crate) fn map_shared(fd: i32, size: usize) -> Option<usize> {
     map_at(OWN, size, libc::MAP_SHARED, fd)
 }
 
+/// Reserves memory at a place, for good; false if the system does not allow it.
+pub(crate) fn reserve(at: usize, size: usize) -> bool {
+    let got = map_at(at, size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1).is_some();
+    // Touched here and there: a huge page for each would be zeroed in vain.
+    // SAFETY: advice about our own memory; it need not be followed.
+    unsafe { call(libc::SYS_madvise, [at, size, libc::MADV_NOHUGEPAGE as usize, 0, 0, 0]) };
+    got
+}
+
+/// Makes reserved memory zero again.
+///
+/// # Safety
+/// All of it is reserved by us, and nothing borrowed from it is alive.
+pub(crate) unsafe fn empty(from: usize, to: usize) {
+    let (first, last) = (from.next_multiple_of(4096).min(to), to & !4095);
+    // SAFETY: by the caller.
+    unsafe {
+        if first < last {
+            call(libc::SYS_madvise, [first, last - first, libc::MADV_DONTNEED as usize, 0, 0, 0]);
+            core::ptr::write_bytes(last as *mut u8, 0, to - last);
+        }
+        core::ptr::write_bytes(from as *mut u8, 0, first.min(to) - from);
+    }
+}
+
 /// Ends the process at once.
 pub(crate) fn exit(status: i32) -> ! {
     loop {

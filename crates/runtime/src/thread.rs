@@ -38,6 +38,8 @@ pub(crate) struct Thread {
     pub(crate) arg: *mut c_void,
     pub(crate) result: *mut c_void,
     pub(crate) children: u32,
+    /// Accesses that might have been points, where only some are.
+    pub(crate) accesses: u64,
     pub(crate) ended: bool,
     pub(crate) detached: bool,
     /// Somebody is joining it.
@@ -100,6 +102,7 @@ impl Thread {
         Box::new(Self {
             fiber,
             ix,
+            accesses: 0,
             tid,
             handle: 0,
             start: None,

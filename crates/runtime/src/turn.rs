@@ -12,8 +12,8 @@ use crate::{
     thread::{Pending, Thread},
 };
 use unsnarl_model::{Flags, Op, Order, ThreadIx};
-use unsnarl_sched::Pick;
-use unsnarl_wire::RawEvent;
+use unsnarl_sched::{Pick, World};
+use unsnarl_wire::{Choices, RawEvent};
 
 /// How a thread's turn came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,6 +124,9 @@ impl Runtime {
         if state.ready.is_empty() && state.late.is_empty() {
             end::deadlock(state, "no thread can go on");
         }
+        if state.tells_choices {
+            state.tell_choices();
+        }
         match picker.pick(state) {
             Pick::Run(thread) => thread,
             Pick::End => end::plan_end(state),
@@ -196,10 +199,11 @@ impl Runtime {
         if state.idle > state.max_idle {
             end::livelock(state);
         }
-        match number {
-            Some(number) => number,
-            None => end::full(state),
+        let Some(number) = number else { end::full(state) };
+        if state.conflicts.is_some() && !matches!(op, Op::Read | Op::Write | Op::Alloc | Op::Free) {
+            state.watch_event(&event, number);
         }
+        number
     }
 }
 
@@ -221,6 +225,27 @@ const fn changes_nothing(op: Op, flags: Flags) -> bool {
 }
 
 impl crate::state::State {
+    /// Lets the detector see an operation.
+    fn watch_event(&mut self, event: &RawEvent, number: u64) {
+        if let Some(conflicts) = &mut self.conflicts {
+            conflicts.step(&self.log, event, number);
+        }
+        self.keep_calls(event.pc());
+    }
+
+    /// Tells who could run now.
+    #[cold]
+    fn tell_choices(&mut self) {
+        let mut choices = Choices::default();
+        for thread in self.ready.iter().chain(self.late.iter()).filter(|thread| thread.index() < 64) {
+            let bit = 1 << thread.index();
+            let late = self.late.contains(thread);
+            choices.can_run |= bit;
+            choices.gives_way |= if late || self.gives_way(thread) { bit } else { 0 };
+        }
+        self.log.choices(choices);
+    }
+
     /// Whether an operation from this place is a library's own business: no choice is offered there.
     #[inline]
     pub(crate) fn is_quiet(&mut self, pc: u64) -> bool {
@@ -230,7 +255,7 @@ impl crate::state::State {
     fn is_innards(&mut self, pc: u64) -> bool {
         if matches!(self.modules.owner(pc), Owner::Unknown) {
             // The C library loads the unwinder by itself when it first needs it.
-            self.modules.refresh(&self.log);
+            self.look_for_modules();
         }
         matches!(self.modules.owner(pc), Owner::Innards)
     }

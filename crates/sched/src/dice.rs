@@ -25,7 +25,7 @@ impl Dice {
 
     /// A number below `bound`, scaled by multiplication. The bias is below 2⁻³² and of no consequence here.
     #[inline]
-    pub(crate) fn below(&mut self, bound: u32) -> u32 {
+    pub fn below(&mut self, bound: u32) -> u32 {
         (((self.roll() >> 32) * u64::from(bound)) >> 32) as u32
     }
 }

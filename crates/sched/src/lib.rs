@@ -14,6 +14,7 @@ mod fair;
 mod pct;
 mod pos;
 mod prefix;
+mod race;
 mod random;
 mod relaxed;
 mod set;
@@ -24,6 +25,7 @@ pub use prefix::Script;
 pub use set::ThreadSet;
 pub use toy::Toy;
 
+use alloc::boxed::Box;
 use unsnarl_model::{Action, Fidelity, Policy, ThreadIx};
 
 /// What a picker may know about the run.
@@ -48,6 +50,10 @@ pub trait World {
     /// Whether the order of these two threads' next operations can matter: the same object, and not only
     /// read.
     fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool;
+    /// Whether the thread's next operation is at this one of the plan's places.
+    fn is_at(&self, _thread: ThreadIx, _place: u16) -> bool {
+        false
+    }
     /// The thread that goes by this name in the plan, once it was created.
     fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx>;
 }
@@ -96,6 +102,7 @@ enum Tail {
     Random(random::Random),
     Pct(pct::Pct),
     Pos(pos::Pos),
+    Race(Box<race::Race>),
 }
 
 impl Picker {
@@ -112,6 +119,7 @@ impl Picker {
             Policy::Random => Tail::Random(random::Random::new(seed)),
             Policy::Pct { depth, steps } => Tail::Pct(pct::Pct::new(depth, steps, seed)),
             Policy::Pos => Tail::Pos(pos::Pos::new(seed)),
+            Policy::Race { first, second } => Tail::Race(Box::new(race::Race::new(first, second, seed))),
         };
         Self { script, tail }
     }
@@ -135,6 +143,7 @@ impl Picker {
             Tail::Random(random) => Pick::Run(random.pick(world)),
             Tail::Pct(pct) => Pick::Run(pct.pick(world)),
             Tail::Pos(pos) => Pick::Run(pos.pick(world)),
+            Tail::Race(race) => Pick::Run(race.pick(world)),
         }
     }
 }

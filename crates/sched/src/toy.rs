@@ -12,6 +12,7 @@ pub struct Toy {
     late: ThreadSet,
     gives_way: Vec<bool>,
     next: Vec<Action>,
+    at: Vec<Option<u16>>,
     /// Who of the late ones has the earliest deadline.
     pub first_late: Option<ThreadIx>,
 }
@@ -29,6 +30,7 @@ impl Toy {
             late: ThreadSet::new(),
             gives_way: vec![false; threads as usize],
             next: vec![nothing; threads as usize],
+            at: vec![None; threads as usize],
             first_late: None,
         }
     }
@@ -60,6 +62,12 @@ impl Toy {
     pub fn next(&mut self, thread: ThreadIx, op: Op, offset: u64) {
         self.ready.set(thread, true);
         self.next[thread.index()] = Action { op, site: Site { module: ModuleIx(0), offset } };
+        self.at[thread.index()] = None;
+    }
+
+    /// What the thread is about to do is at this place.
+    pub fn put(&mut self, thread: ThreadIx, place: u16) {
+        self.at[thread.index()] = Some(place);
     }
 }
 
@@ -92,6 +100,10 @@ impl World for Toy {
         // A site stands for the object here.
         let (a, b) = (self.next[a.index()], self.next[b.index()]);
         a.site == b.site && !(a.op.only_reads() && b.op.only_reads())
+    }
+
+    fn is_at(&self, thread: ThreadIx, place: u16) -> bool {
+        self.at[thread.index()] == Some(place)
     }
 
     fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {

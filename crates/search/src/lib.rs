@@ -1,38 +1,136 @@
 //! Which plan to run next.
 //!
-//! A [`Strategy`] decides *between* runs; inside a run the plan's policy does. It starts no process
-//! itself: whoever drives it runs the plans and tells it what came of them.
+//! A [`Strategy`] decides *between* runs; inside a run the plan's policy does. [`Search`] is a strategy together
+//! with what all runs have shown so far ([`Knowledge`]): where threads conflict, which is where the schedule
+//! points of later runs are. Nothing here starts a process: whoever drives it runs the plans and tells what
+//! came of them.
 
 #![forbid(unsafe_code)]
 
+mod chess;
+mod fairness;
+mod knowledge;
 mod pct;
 mod portfolio;
+mod race;
+mod state;
 mod walk;
 
+pub use chess::Chess;
+pub use knowledge::{Knowledge, Pair};
 pub use pct::Pct;
 pub use portfolio::Portfolio;
+pub use race::Race;
 pub use walk::Walk;
 
-use unsnarl_model::Plan;
+use unsnarl_model::{Conflict, Event, Module, Places, Plan, ThreadId};
 
 /// An order in which to try plans.
 ///
-/// The lifecycle: [`next`](Self::next) is asked for a plan, the plan is run, [`learn`](Self::learn) is told
-/// of it, and so on until a run fails, the budget is used up, or the strategy has nothing left to try.
+/// The lifecycle: [`next`](Self::next) is asked for a plan, or for several; they are run;
+/// [`learn`](Self::learn) is told of each in the order they were given, and so on until a run fails, the budget
+/// is used up, or there is nothing left to try: no plan although nothing is being run.
 pub trait Strategy: std::fmt::Debug {
     /// Its name on the command line.
     fn name(&self) -> String;
 
-    /// The next plan; none if everything was tried.
-    fn next(&mut self) -> Option<Plan>;
+    /// The next plan; none if there is none before more is learnt, or none at all.
+    fn next(&mut self, known: &Knowledge) -> Option<Plan>;
 
-    /// What came of the last plan.
-    fn learn(&mut self, _seen: &Seen) {}
+    /// What came of a plan of its own.
+    fn learn(&mut self, _plan: &Plan, _seen: &Seen<'_>) {}
+
+    /// What can be said for certain if no run failed.
+    fn proved(&self) -> Option<Proved> {
+        None
+    }
+}
+
+/// All schedules of some kind were run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Proved {
+    /// Those with at most so many preemptions; none for all schedules whatever.
+    pub preemptions: Option<u32>,
+    /// How many that were.
+    pub schedules: u64,
 }
 
 /// What a strategy gets to know of a run.
-#[derive(Clone, Copy, Debug)]
-pub struct Seen {
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen<'a> {
     /// How many points it had.
     pub points: u64,
+    /// The conflicts that were found.
+    pub conflicts: &'a [Conflict],
+    /// The modules that those are in.
+    pub modules: &'a [Module],
+    /// Its steps, where the plan asked for choices.
+    pub steps: Option<&'a Steps>,
+}
+
+/// A run, step by step.
+#[derive(Clone, Debug, Default)]
+pub struct Steps {
+    /// The names of its threads.
+    pub threads: Vec<ThreadId>,
+    /// What was done.
+    pub events: Vec<Event>,
+    /// Who could have done something else, for each event.
+    pub choices: Vec<Choice>,
+    /// Whether it came to an end of its own.
+    pub ended: bool,
+}
+
+/// Who could run, as bits of threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Choice {
+    /// All of them.
+    pub can_run: u64,
+    /// Those who would rather not.
+    pub gives_way: u64,
+}
+
+/// A strategy and what it has come to know.
+#[derive(Debug)]
+pub struct Search {
+    strategy: Box<dyn Strategy>,
+    known: Knowledge,
+}
+
+impl Search {
+    /// By this strategy; conflicts of accesses outside the `given` places, if there are any, are passed over.
+    #[must_use]
+    pub fn new(strategy: Box<dyn Strategy>, given: Places) -> Self {
+        Self { strategy, known: Knowledge::new(given) }
+    }
+
+    /// The strategy's name.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.strategy.name()
+    }
+
+    /// What is known so far.
+    #[must_use]
+    pub fn known(&self) -> &Knowledge {
+        &self.known
+    }
+
+    /// What the strategy can say for certain if no run failed.
+    #[must_use]
+    pub fn proved(&self) -> Option<Proved> {
+        self.strategy.proved()
+    }
+
+    /// The next plan.
+    pub fn plan(&mut self) -> Option<Plan> {
+        let plan = self.strategy.next(&self.known)?;
+        Some(Plan { places: self.known.places().clone(), ..plan })
+    }
+
+    /// What came of a plan.
+    pub fn learn(&mut self, plan: &Plan, seen: &Seen<'_>) {
+        self.known.learn(seen);
+        self.strategy.learn(plan, seen);
+    }
 }

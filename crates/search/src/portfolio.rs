@@ -1,27 +1,44 @@
 //! Several strategies in turn: none is best for every bug, and a run of each costs little.
 
-use crate::{Pct, Seen, Strategy, Walk};
+use crate::{Chess, Knowledge, Pct, Proved, Race, Seen, Strategy, Walk};
+use std::collections::VecDeque;
 use unsnarl_model::{Plan, Policy};
 
-/// Takes turns, and lets everybody learn from every run.
+/// Takes turns. What one's runs show of conflicts, all know of.
 #[derive(Debug)]
 pub struct Portfolio {
     strategies: Vec<Box<dyn Strategy>>,
+    /// Whose turn it is, by numbers of strategies, over and over.
+    turns: &'static [usize],
     turn: usize,
+    /// Whose plans are being run, in their order.
+    running: VecDeque<usize>,
 }
 
+/// The systematic search's bound: what it comes to depends on the time there is.
+const BOUND: u32 = 3;
+
+/// Every other run is about a conflict, since most bugs are; the rest is shared out among those who need not know
+/// of one.
+const TURNS: &[usize] = &[0, 1, 1, 2, 1, 3, 1, 0, 1, 4, 1, 5];
+
 impl Portfolio {
-    /// The uniform walk, partial order sampling, and priorities with one and two drops.
+    /// The systematic search, race-directed testing, the uniform walk, partial order sampling, and priorities with
+    /// one and two drops.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         Self {
             strategies: vec![
+                Box::new(Chess::new(plan.clone(), BOUND)),
+                Box::new(Race::new(plan.clone())),
                 Box::new(Walk::new(plan.clone(), Policy::Random)),
                 Box::new(Pct::new(plan.clone(), 3)),
                 Box::new(Walk::new(plan.clone(), Policy::Pos)),
                 Box::new(Pct::new(plan.clone(), 2)),
             ],
+            turns: TURNS,
             turn: 0,
+            running: VecDeque::new(),
         }
     }
 }
@@ -31,19 +48,26 @@ impl Strategy for Portfolio {
         "portfolio".into()
     }
 
-    fn next(&mut self) -> Option<Plan> {
-        for _ in 0..self.strategies.len() {
-            let turn = self.turn % self.strategies.len();
+    fn next(&mut self, known: &Knowledge) -> Option<Plan> {
+        for _ in 0..self.turns.len() {
+            let whose = self.turns[self.turn % self.turns.len()];
             self.turn += 1;
-            if let Some(plan) = self.strategies[turn].next() {
+            if let Some(plan) = self.strategies[whose].next(known) {
+                self.running.push_back(whose);
                 return Some(plan);
             }
         }
         None
     }
 
-    fn learn(&mut self, seen: &Seen) {
-        self.strategies.iter_mut().for_each(|strategy| strategy.learn(seen));
+    fn learn(&mut self, plan: &Plan, seen: &Seen<'_>) {
+        if let Some(whose) = self.running.pop_front() {
+            self.strategies[whose].learn(plan, seen);
+        }
+    }
+
+    fn proved(&self) -> Option<Proved> {
+        self.strategies.iter().find_map(|strategy| strategy.proved())
     }
 }
 
@@ -52,12 +76,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn strategies_take_turns_and_share_what_they_learn() {
+    fn every_strategy_gets_its_turn() {
         let mut portfolio = Portfolio::new(&Plan::default());
-        let first: Vec<_> = (0..4).filter_map(|_| portfolio.next()).map(|plan| plan.tail.name()).collect();
-        assert_eq!(first, ["random", "pct:3:32", "pos", "pct:2:32"]);
-        portfolio.learn(&Seen { points: 1000 });
-        let then: Vec<_> = (0..4).filter_map(|_| portfolio.next()).map(|plan| plan.tail.name()).collect();
-        assert_eq!(then, ["random", "pct:3:1000", "pos", "pct:2:1000"]);
+        let mut known = Knowledge::default();
+        known.learn(&Seen { points: 1000, ..Seen::default() });
+        let tails: Vec<_> =
+            (0..12).filter_map(|_| portfolio.next(&known)).map(|plan| plan.tail.name()).collect();
+        for name in ["fair", "random", "pct:3:1000", "pos", "pct:2:1000"] {
+            assert!(tails.iter().any(|tail| tail == name), "{name} in {tails:?}");
+        }
     }
 }

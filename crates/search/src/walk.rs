@@ -1,6 +1,6 @@
 //! Runs that differ in their seed alone: the random walk and partial order sampling.
 
-use crate::Strategy;
+use crate::{Knowledge, Strategy};
 use unsnarl_model::{Plan, Policy};
 
 /// The same policy over and over, each run with the next seed. The plan of a run depends on its seed alone,
@@ -23,7 +23,7 @@ impl Strategy for Walk {
         self.plan.tail.name()
     }
 
-    fn next(&mut self) -> Option<Plan> {
+    fn next(&mut self, _known: &Knowledge) -> Option<Plan> {
         let plan = self.plan.clone();
         self.plan.seed = self.plan.seed.wrapping_add(1);
         Some(plan)
@@ -37,7 +37,8 @@ mod tests {
     #[test]
     fn each_run_has_the_next_seed() {
         let mut walk = Walk::new(Plan { seed: 7, ..Plan::default() }, Policy::Random);
-        let seeds: Vec<_> = std::iter::from_fn(|| walk.next()).take(3).map(|plan| plan.seed).collect();
+        let seeds: Vec<_> =
+            std::iter::from_fn(|| walk.next(&Knowledge::default())).take(3).map(|plan| plan.seed).collect();
         assert_eq!(seeds, [7, 8, 9]);
     }
 }

@@ -76,6 +76,32 @@ impl Image {
         Some(with_offset(demangle(without_number(name)), offset, false))
     }
 
+    /// The code of a function (`push`, inlined copies included), a file (`queue.c`) or a line (`queue.c:42`):
+    /// from, to.
+    pub(crate) fn ranges(&self, name: &str) -> Vec<(u64, u64)> {
+        let Some(lines) = self.lines.get_or_init(|| self.read_lines()).as_ref() else { return Vec::new() };
+        let (file, line) = match name.rsplit_once(':').map(|(file, line)| (file, line.parse::<u32>())) {
+            Some((file, Ok(line))) => (file, Some(line)),
+            _ => (name, None),
+        };
+        let is_file =
+            |path: &str| path.strip_suffix(file).is_some_and(|dir| dir.is_empty() || dir.ends_with('/'));
+        let is_function = |frame: &Frame| frame.function.as_deref().is_some_and(|f| names_function(f, name));
+        let Ok(rows) = lines.find_location_range(0, u64::MAX) else { return Vec::new() };
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        for (start, size, location) in rows {
+            let by_file = location.file.is_some_and(|path| is_file(&tidy(path)))
+                && line.is_none_or(|line| location.line == Some(line));
+            if by_file || self.debug_frames(start).is_some_and(|frames| frames.iter().any(is_function)) {
+                match ranges.last_mut() {
+                    Some((_, end)) if *end == start => *end = start + size,
+                    _ => ranges.push((start, start + size)),
+                }
+            }
+        }
+        ranges
+    }
+
     fn function(&self, address: u64) -> Option<(String, u64)> {
         let functions = self.functions.get_or_init(|| Names::read(&self.files(), SymbolKind::Text));
         functions.at(address).map(|(name, offset)| (demangle(name), offset))
@@ -152,6 +178,12 @@ fn with_offset(name: String, offset: u64, hexadecimal: bool) -> String {
     }
 }
 
+/// Whether a function is called so, with or without its namespaces, its arguments and its `::<…>`.
+fn names_function(function: &str, name: &str) -> bool {
+    let plain = function.split(['(', '<']).next().unwrap_or(function).trim_end_matches(':');
+    [function, plain].iter().any(|f| *f == name || f.strip_suffix(name).is_some_and(|ns| ns.ends_with("::")))
+}
+
 /// `counter.0` is what gcc calls a `static` inside a function.
 fn without_number(name: &str) -> &str {
     match name.rsplit_once('.') {
@@ -181,6 +213,13 @@ fn tidy(file: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_are_named_with_or_without_their_namespaces() {
+        assert!(names_function("queue::push", "push") && names_function("push", "push"));
+        assert!(names_function("Queue::push(int)", "push") && names_function("a::b::push", "b::push"));
+        assert!(!names_function("queue::try_push", "push"));
+    }
 
     #[test]
     fn paths_are_tidied() {

@@ -43,6 +43,13 @@ impl Symbols {
         self.image(modules.get(usize::from(site.module.0))?)?.variable(site.offset)
     }
 
+    /// The code of a function, a file or a line (`push`, `queue.c`, `queue.c:42`) of the module at this path, by
+    /// the debug information: offsets from, to. Empty if there is none of that name.
+    pub fn ranges(&mut self, path: &str, name: &str) -> Vec<(u64, u64)> {
+        let module = Module { path: path.to_owned(), ..Module::default() };
+        self.image(&module).map(|image| image.ranges(name)).unwrap_or_default()
+    }
+
     /// The innermost of these frames (innermost first) in the user's own code: outside the
     /// system's libraries, and outside what the language put into the user's module.
     ///

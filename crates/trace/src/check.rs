@@ -4,7 +4,7 @@
 //! that went wrong, such as a join of a thread that does not exist.
 
 use crate::Section;
-use unsnarl_model::{Outcome, Prefix, Site, ThreadId, ThreadIx, Trace};
+use unsnarl_model::{Outcome, Places, Plan, Policy, Prefix, Site, ThreadId, ThreadIx, Trace};
 
 /// Two parts of a trace do not fit together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -22,9 +22,11 @@ type Checked = Result<(), &'static str>;
 pub(crate) fn metadata(trace: &Trace) -> Result<(), Inconsistent> {
     let parts = [
         (Section::Plan, prefix(&trace.plan.prefix)),
+        (Section::Plan, places(&trace.plan)),
         (Section::Threads, threads(trace)),
         (Section::Outcome, outcome(trace, &trace.outcome)),
         (Section::Outcome, warnings(trace)),
+        (Section::Outcome, races(trace)),
     ];
     parts.into_iter().try_for_each(|(section, part)| part.map_err(|why| Inconsistent { section, why }))
 }
@@ -65,6 +67,20 @@ fn prefix(prefix: &Prefix) -> Checked {
     })
 }
 
+fn places(plan: &Plan) -> Checked {
+    let Places { modules, spans } = &plan.places;
+    spans.iter().try_for_each(|span| {
+        when(usize::from(span.module.0) < modules.len(), "a place is in a module that does not exist")
+    })?;
+    match plan.tail {
+        Policy::Race { first, second } => when(
+            usize::from(first.max(second)) < spans.len(),
+            "its policy is about a place that does not exist",
+        ),
+        _ => Ok(()),
+    }
+}
+
 fn threads(trace: &Trace) -> Checked {
     when(
         trace.threads.first().is_some_and(|first| first.id == ThreadId::main()),
@@ -92,5 +108,12 @@ fn warnings(trace: &Trace) -> Checked {
     trace.warnings.iter().try_for_each(|warning| {
         known(trace, warning.thread)?;
         inside(trace, warning.site)
+    })
+}
+
+fn races(trace: &Trace) -> Checked {
+    trace.races.iter().flat_map(|race| &race.sides).try_for_each(|side| {
+        known(trace, side.thread)?;
+        inside(trace, side.site)
     })
 }

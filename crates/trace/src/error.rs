@@ -18,6 +18,16 @@ pub enum DecodeError {
         /// The newest format that can be read.
         newest: u32,
     },
+    /// A format that is no longer read.
+    #[error(
+        "was written by an older unsnarl (format {found}, this one reads from {oldest}); record it again"
+    )]
+    Older {
+        /// The file's format.
+        found: u32,
+        /// The oldest format that can be read.
+        oldest: u32,
+    },
     /// Its end is missing.
     #[error("is cut short in its {section}; copy it again, or record it again")]
     Truncated {

@@ -2,8 +2,9 @@
 
 use crate::bytes::{Coded, Cursor, Wrong, put_length, put_zigzag};
 use unsnarl_model::{
-    Action, Backtrace, Fidelity, Kind, Limits, Misuse, Module, ModuleIx, Op, Outcome, Output, Plan, Points,
-    Policy, Prefix, Program, Segment, Site, Thread, ThreadId, ThreadIx, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Fidelity, Kind, Limits, Misuse, Module, ModuleIx, Op, Outcome,
+    Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side, Site, Span, Thread, ThreadId,
+    ThreadIx, Wait, Warning,
 };
 
 /// A struct is its fields one after the other.
@@ -27,9 +28,11 @@ fields! {
     Program { path: String, args: Vec<Vec<u8>>, env: Vec<Vec<u8>>, cwd: String, stdin: Vec<u8> }
     Module { path: String, build_id: Vec<u8>, base: u64, size: u64 }
     Plan {
-        prefix: Prefix, tail: Policy, seed: u64, points: Points, spurious: bool, entropy: u64, epoch: u64,
-        limits: Limits,
+        prefix: Prefix, tail: Policy, seed: u64, points: Points, places: Places, one_in: u32, conflicts: bool,
+        choices: bool, spurious: bool, entropy: u64, epoch: u64, limits: Limits,
     }
+    Places { modules: Vec<String>, spans: Vec<Span> }
+    Span { module: ModuleIx, start: u64, end: u64 }
     Prefix {
         threads: Vec<ThreadId>, modules: Vec<String>, segments: Vec<Segment>, actions: Vec<Action>,
         fidelity: Fidelity,
@@ -44,6 +47,8 @@ fields! {
     }
     Backtrace { thread: ThreadIx, frames: Vec<Site> }
     Wait { thread: ThreadIx, op: Op, addr: u64, site: Site, holders: Vec<ThreadIx> }
+    Conflict { kind: ConflictKind, addr: u64, sides: [Side; 2] }
+    Side { thread: ThreadIx, op: Op, site: Site }
     Warning { misuse: Misuse, thread: ThreadIx, site: Site, addr: u64, at: u64, detail: String }
     Output { stdout: Vec<u8>, stderr: Vec<u8> }
 }
@@ -103,7 +108,8 @@ macro_rules! numbers {
 }
 
 numbers! {
-    Points { Sync = 0, All = 1 }
+    Points { Sync = 0, All = 1, Places = 2 }
+    ConflictKind { Race = 0, Hidden = 1, Contention = 2 }
     Fidelity { Exact = 0, Relaxed = 1 }
     Misuse {
         UnlockNotHeld = 0, DestroyBusy = 1, UseDestroyed = 2, Relock = 3, LeakedThread = 4, BadJoin = 5,
@@ -125,6 +131,11 @@ impl Coded for Policy {
                 steps.put(out);
             }
             Self::Pos => out.push(4),
+            Self::Race { first, second } => {
+                out.push(5);
+                first.put(out);
+                second.put(out);
+            }
         }
     }
 
@@ -135,8 +146,21 @@ impl Coded for Policy {
             2 => Self::Random,
             3 => Self::Pct { depth: u32::take(from)?, steps: u64::take(from)? },
             4 => Self::Pos,
+            5 => Self::Race { first: u16::take(from)?, second: u16::take(from)? },
             _ => return Err("it has no such Policy"),
         })
+    }
+}
+
+impl<T: Coded> Coded for [T; 2] {
+    const LEAST: usize = 2 * T::LEAST;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.iter().for_each(|one| one.put(out));
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+        Ok([T::take(from)?, T::take(from)?])
     }
 }
 
@@ -254,6 +278,8 @@ mod tests {
             growth::<Wait>(),
             growth::<ThreadIx>(),
             growth::<Warning>(),
+            growth::<Conflict>(),
+            growth::<Span>(),
         ];
         assert!(all.iter().all(|&times| times <= 6), "{all:?}");
     }

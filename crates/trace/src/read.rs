@@ -44,16 +44,17 @@ impl<R: Read> EventReader<R> {
         let mut sections = SectionReader::new(input)?;
         let (program, modules) = section(&mut sections, Section::Program)?;
         let plan = section(&mut sections, Section::Plan)?;
-        let (threads, (sites, Fixed(events))) = section(&mut sections, Section::Threads)?;
-        let (outcome, warnings) = section(&mut sections, Section::Outcome)?;
+        let (threads, (sites, Fixed(count))) = section(&mut sections, Section::Threads)?;
+        let (outcome, (warnings, races)) = section(&mut sections, Section::Outcome)?;
         let output = section(&mut sections, Section::Output)?;
+        let events = Vec::new();
         let header =
-            Trace { program, modules, plan, threads, sites, events: Vec::new(), outcome, warnings, output };
+            Trace { program, modules, plan, threads, sites, events, outcome, warnings, races, output };
         check::metadata(&header).map_err(|inconsistent| DecodeError::Corrupt {
             section: inconsistent.section,
             why: inconsistent.why,
         })?;
-        Ok(Self { sections, header, events, left: events, ended: false, chunk: Vec::new() })
+        Ok(Self { sections, header, events: count, left: count, ended: false, chunk: Vec::new() })
     }
 
     /// The trace without its events.
@@ -124,6 +125,7 @@ fn first_bytes(input: &mut impl Read) -> Result<(), DecodeError> {
     match u32::from_le_bytes(format) {
         FORMAT => Ok(()),
         found @ FORMAT.. => Err(DecodeError::Newer { found, newest: FORMAT }),
+        found @ 1..FORMAT => Err(DecodeError::Older { found, oldest: FORMAT }),
         _ => Err(DecodeError::Corrupt { section: Section::Start, why: "there was no such format" }),
     }
 }

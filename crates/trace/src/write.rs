@@ -44,6 +44,7 @@ pub fn write(trace: &Trace, mut out: impl Write) -> io::Result<()> {
     bytes.clear();
     trace.outcome.put(&mut bytes);
     trace.warnings.put(&mut bytes);
+    trace.races.put(&mut bytes);
     sections.write(Section::Outcome, &bytes)?;
 
     bytes.clear();

@@ -1,6 +1,6 @@
 //! What stands at the beginning of the memory, and the tables behind it.
 
-use crate::{MAGIC, PlanThread, PlanWords, RawAction, RawEvent, RawSegment, VERSION};
+use crate::{MAGIC, PlanThread, PlanWords, RawAction, RawEvent, RawSegment, RawSpan, VERSION};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Threads that a run may create.
@@ -9,6 +9,8 @@ pub const MAX_THREADS: usize = 1 << 16;
 pub const MAX_MODULES: usize = 512;
 /// Warnings that are kept.
 pub const MAX_WARNINGS: usize = 256;
+/// Conflicts that are kept.
+pub const MAX_CONFLICTS: usize = 4096;
 /// Bytes of a module's path.
 pub const MAX_PATH: usize = 488;
 /// Bytes of a message about the end.
@@ -44,6 +46,10 @@ pub struct Header {
     pub warnings: AtomicU32,
     /// Whether a Rust panic was seen, and by whom (thread + 1).
     pub panicked: AtomicU32,
+    /// Conflicts written.
+    pub conflicts: AtomicU32,
+    /// Nothing; keeps what follows aligned.
+    pub more_padding: u32,
     /// Bytes of stacks written.
     pub stacks: AtomicU64,
     /// How the run ended, if the runtime knows.
@@ -60,6 +66,8 @@ pub struct Regions {
     pub modules: u64,
     /// [`Warning`]s.
     pub warnings: u64,
+    /// [`RawConflict`]s.
+    pub conflicts: u64,
     /// [`PlanThread`]s.
     pub plan_threads: u64,
     /// [`Module`]s, only their paths.
@@ -68,12 +76,16 @@ pub struct Regions {
     pub plan_segments: u64,
     /// [`RawAction`]s.
     pub plan_actions: u64,
+    /// [`RawSpan`]s.
+    pub plan_spans: u64,
     /// [`Stack`]s, each followed by its bytes.
     pub stacks: u64,
     /// Where `stacks` ends.
     pub stacks_end: u64,
     /// [`RawEvent`]s.
     pub events: u64,
+    /// For each event, if the plan asks for it: [`Choices`].
+    pub choices: u64,
     /// The memory's size.
     pub total: u64,
 }
@@ -88,24 +100,30 @@ impl Regions {
         let threads = up(size_of::<Header>() as u64);
         let modules = up(threads + (MAX_THREADS * size_of::<Thread>()) as u64);
         let warnings = up(modules + (MAX_MODULES * size_of::<Module>()) as u64);
-        let plan_threads = up(warnings + (MAX_WARNINGS * size_of::<Warning>()) as u64);
+        let conflicts = up(warnings + (MAX_WARNINGS * size_of::<Warning>()) as u64);
+        let plan_threads = up(conflicts + (MAX_CONFLICTS * size_of::<RawConflict>()) as u64);
         let plan_modules = up(plan_threads + plan.threads * size_of::<PlanThread>() as u64);
         let plan_segments = up(plan_modules + plan.modules * size_of::<Module>() as u64);
         let plan_actions = up(plan_segments + plan.segments * size_of::<RawSegment>() as u64);
-        let stacks = up(plan_actions + plan.actions * size_of::<RawAction>() as u64);
+        let plan_spans = up(plan_actions + plan.actions * size_of::<RawAction>() as u64);
+        let stacks = up(plan_spans + plan.spans * size_of::<RawSpan>() as u64);
         let stacks_end = up(stacks + STACK_BYTES);
-        let total = up(stacks_end + events * size_of::<RawEvent>() as u64);
+        let choices = up(stacks_end + events * size_of::<RawEvent>() as u64);
+        let total = up(choices + events * plan.choices as u64 * size_of::<Choices>() as u64);
         Self {
             threads,
             modules,
             warnings,
+            conflicts,
             plan_threads,
             plan_modules,
             plan_segments,
             plan_actions,
+            plan_spans,
             stacks,
             stacks_end,
             events: stacks_end,
+            choices,
             total,
         }
     }
@@ -128,6 +146,8 @@ impl Header {
             modules: AtomicU32::new(0),
             warnings: AtomicU32::new(0),
             panicked: AtomicU32::new(0),
+            conflicts: AtomicU32::new(0),
+            more_padding: 0,
             stacks: AtomicU64::new(0),
             end: End {
                 kind: EndKind::Unknown,
@@ -205,12 +225,42 @@ pub struct Warning {
     pub detail: [u8; 64],
 }
 
+/// Two operations in conflict, as the runtime tells them.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct RawConflict {
+    /// The [`unsnarl_model::ConflictKind`]'s number.
+    pub kind: u8,
+    /// The operations' numbers.
+    pub ops: [u8; 2],
+    /// Nothing; keeps what follows aligned.
+    pub padding: u8,
+    /// Who.
+    pub threads: [u16; 2],
+    /// Return addresses.
+    pub pcs: [u64; 2],
+    /// On what.
+    pub addr: u64,
+}
+
+/// Who of the first 64 threads, a bit for each, could have run the event's operation in its place.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Choices {
+    /// All of them.
+    pub can_run: u64,
+    /// Those who would rather not: they yield or spin, or their time would have to be up.
+    pub gives_way: u64,
+}
+
 /// The head of a copy of a stack.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Stack {
     /// Whose.
     pub thread: u64,
+    /// 1 or 2 for the calls that led to a side of a wanted conflict; else 0.
+    pub side: u64,
     /// rip, rsp, rbp, rbx, r12, r13, r14, r15.
     pub registers: [u64; 8],
     /// Where the copied bytes were.

@@ -7,7 +7,8 @@
 //! Everything is `repr(C)` at fixed places: one memory file, mapped by both sides.
 //!
 //! ```text
-//! Header | threads | modules | warnings | plan: threads, modules, segments, actions | stacks | events …
+//! Header | threads | modules | warnings | conflicts | plan: threads, modules, segments, actions, spans
+//!        | stacks | events … | choices …
 //! ```
 
 #![no_std]
@@ -19,13 +20,13 @@ mod plan;
 
 pub use event::RawEvent;
 pub use header::{
-    End, EndKind, Header, MAX_MESSAGE, MAX_MODULES, MAX_PATH, MAX_THREADS, MAX_WARNINGS, Module, Regions,
-    Stack, Thread, Warning,
+    Choices, End, EndKind, Header, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES, MAX_PATH, MAX_THREADS,
+    MAX_WARNINGS, Module, RawConflict, Regions, Stack, Thread, Warning,
 };
-pub use plan::{PlanThread, PlanWords, RawAction, RawSegment};
+pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, Wanted};
 
 /// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
-pub const VERSION: u32 = 3;
+pub const VERSION: u32 = 4;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

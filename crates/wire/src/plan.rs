@@ -24,9 +24,17 @@ pub struct PlanWords {
     pub points: u8,
     /// 1 if waits may end for no reason.
     pub spurious: u8,
-    /// The policy's depth, where it has one.
+    /// 1 to look for conflicts.
+    pub conflicts: u8,
+    /// 1 to tell each point's choices.
+    pub choices: u8,
+    /// Nothing; keeps what follows aligned.
+    pub padding: [u8; 2],
+    /// One access in so many is a point.
+    pub one_in: u32,
+    /// The policy's first figure, where it has one.
     pub depth: u32,
-    /// The policy's steps, where it has some.
+    /// The policy's second figure, where it has one.
     pub steps: u64,
     /// Entries in the plan's tables.
     pub threads: u64,
@@ -36,6 +44,20 @@ pub struct PlanWords {
     pub segments: u64,
     /// See `threads`.
     pub actions: u64,
+    /// See `threads`.
+    pub spans: u64,
+    /// An operation whose calls are wanted, twice.
+    pub wanted: [Wanted; 2],
+}
+
+/// An operation whose calls are wanted: the last one of this kind before the conflict is found.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Its return address; 0 if none is wanted.
+    pub pc: u64,
+    /// Of which thread.
+    pub thread: u64,
 }
 
 impl PlanWords {
@@ -51,6 +73,10 @@ impl PlanWords {
                 3
             }
             Policy::Pos => 4,
+            Policy::Race { first, second } => {
+                (self.depth, self.steps) = (first as u32, second as u64);
+                5
+            }
         };
         self
     }
@@ -63,6 +89,7 @@ impl PlanWords {
             2 => Policy::Random,
             3 => Policy::Pct { depth: self.depth, steps: self.steps },
             4 => Policy::Pos,
+            5 => Policy::Race { first: self.depth as u16, second: self.steps as u16 },
             _ => Policy::Fair,
         }
     }
@@ -86,6 +113,18 @@ pub struct RawSegment {
     pub thread: u32,
     /// For how many points.
     pub points: u32,
+}
+
+/// A span of a plan.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawSpan {
+    /// The module's entry.
+    pub module: u64,
+    /// Where it begins.
+    pub start: u64,
+    /// Where it ends.
+    pub end: u64,
 }
 
 /// An action of a plan: operation (8 bits), module (16), offset (40).
@@ -127,9 +166,9 @@ mod tests {
 
     #[test]
     fn policies_survive_the_wire() {
-        for policy in
-            [Policy::Stop, Policy::Fair, Policy::Random, Policy::Pct { depth: 3, steps: 240 }, Policy::Pos]
-        {
+        let pct = Policy::Pct { depth: 3, steps: 240 };
+        let race = Policy::Race { first: 7, second: 65535 };
+        for policy in [Policy::Stop, Policy::Fair, Policy::Random, pct, Policy::Pos, race] {
             assert_eq!(PlanWords::default().with_policy(policy).policy(), policy);
         }
     }

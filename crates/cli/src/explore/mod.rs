@@ -5,7 +5,7 @@ mod pool;
 mod predicate;
 
 use crate::{
-    options::{FailOn, Run, Target, duration},
+    options::{FailOn, PointSet, Run, Target, duration},
     output,
     replay::replay,
     target, traces,
@@ -26,8 +26,8 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_exec::{Error, Executor, Settings};
-use unsnarl_model::{Plan, Policy, Program, Trace};
-use unsnarl_search::{Pct, Portfolio, Seen, Strategy, Walk};
+use unsnarl_model::{Conflict, ConflictKind, Kind, Module, Plan, Policy, Program, Trace};
+use unsnarl_search::{Chess, Choice, Pct, Portfolio, Proved, Race, Seen, Steps, Strategy, Walk};
 
 /// Search for a failing schedule and save its trace
 #[derive(clap::Args)]
@@ -44,7 +44,8 @@ pub(crate) struct Wishes {
     /// How to search
     ///
     /// random: anyone at each point, with the same chance; pct[:D]: random priorities with D - 1 drops;
-    /// pos: partial order sampling; portfolio: all of them in turn
+    /// pos: partial order sampling; race: brings threads together where they conflict; chess[:K]: all schedules
+    /// with at most K preemptions; portfolio: all of them in turn
     #[arg(long, default_value = "portfolio", value_name = "NAME")]
     strategy: String,
     /// Give up after this many runs
@@ -84,6 +85,7 @@ pub(crate) struct Search {
     warned: u64,
     first_warned: Option<Trace>,
     pub(crate) interrupted: bool,
+    proved: Option<Proved>,
 }
 
 impl Search {
@@ -108,8 +110,24 @@ struct Attempt {
     failure: Option<Trace>,
     /// The trace of a run that ended well but with warnings.
     warned: Option<Trace>,
-    seen: Seen,
     schedule: u64,
+    points: u64,
+    conflicts: Vec<Conflict>,
+    modules: Vec<Module>,
+    steps: Option<Steps>,
+}
+
+impl Attempt {
+    fn of(run: &unsnarl_exec::Run<'_>, plan: &Plan) -> Self {
+        let (conflicts, modules) = if plan.conflicts { run.conflicts() } else { Default::default() };
+        let (schedule, points) = (run.schedule_hash(), run.events());
+        Self { failure: None, warned: None, schedule, points, conflicts, modules, steps: None }
+    }
+
+    fn seen(&self) -> Seen<'_> {
+        let Self { points, conflicts, modules, steps, .. } = self;
+        Seen { points: *points, conflicts, modules, steps: steps.as_ref() }
+    }
 }
 
 impl Explore {
@@ -138,42 +156,56 @@ impl Wishes {
         interrupt: &Arc<AtomicBool>,
         progress: &ProgressBar,
     ) -> Result<Search> {
-        let mut strategy = self.strategy()?;
+        let mut strategy = self.strategy(&program)?;
         traces::prepare();
         let settings = Settings { interrupt: Some(interrupt.clone()), serve: true, ..self.run.settings() };
         let executor = |_| Executor::new(program.clone(), settings.clone());
         let executors = (0..self.jobs.clamp(1, 256)).map(executor).collect::<Result<_, _>>()?;
-        let mut search = self.search(&mut *strategy, &mut Pool { executors }, progress)?;
+        let mut search = self.search(&mut strategy, &mut Pool { executors }, progress)?;
         search.strategy = strategy.name();
+        search.proved = strategy.proved();
         Ok(search)
     }
 
-    fn strategy(&self) -> Result<Box<dyn Strategy>> {
-        let plan = self.run.plan(Policy::Random, self.seed);
+    fn strategy(&self, program: &Program) -> Result<unsnarl_search::Search> {
+        let points = self.run.points(PointSet::Races);
+        let plan = self.run.plan(&points, program, Policy::Random, self.seed)?;
+        // To look for conflicts costs little where accesses are seen anyway.
+        let plan = Plan { conflicts: plan.conflicts || points != PointSet::Sync, ..plan };
         let (name, figure) = self.strategy.split_once(':').unwrap_or((&self.strategy, ""));
         let wrong = || {
-            WrongUsage(format!("no strategy `{}`: there are random, pct[:D], pos, portfolio", self.strategy))
+            let there = "random, pct[:D], pos, race, chess[:K], portfolio";
+            WrongUsage(format!("no strategy `{}`: there are {there}", self.strategy))
         };
-        Ok(match (name, figure) {
-            ("random", "") => Box::new(Walk::new(plan, Policy::Random)),
-            ("pos", "") => Box::new(Walk::new(plan, Policy::Pos)),
-            ("pct", "") => Box::new(Pct::new(plan, 3)),
-            ("pct", depth) => Box::new(Pct::new(plan, depth.parse().map_err(|_| wrong())?)),
+        let strategy: Box<dyn Strategy> = match (name, figure) {
+            ("random", "") => Box::new(Walk::new(plan.clone(), Policy::Random)),
+            ("pos", "") => Box::new(Walk::new(plan.clone(), Policy::Pos)),
+            ("pct", "") => Box::new(Pct::new(plan.clone(), 3)),
+            ("pct", depth) => Box::new(Pct::new(plan.clone(), depth.parse().map_err(|_| wrong())?)),
+            ("race", "") => Box::new(Race::new(plan.clone())),
+            ("chess", "") => Box::new(Chess::new(plan.clone(), 2)),
+            ("chess", bound) => Box::new(Chess::new(plan.clone(), bound.parse().map_err(|_| wrong())?)),
             ("portfolio", "") => Box::new(Portfolio::new(&plan)),
             _ => return Err(wrong().into()),
-        })
+        };
+        Ok(unsnarl_search::Search::new(strategy, plan.places))
     }
 
-    fn search(&self, strategy: &mut dyn Strategy, pool: &mut Pool, progress: &ProgressBar) -> Result<Search> {
+    fn search(
+        &self,
+        strategy: &mut unsnarl_search::Search,
+        pool: &mut Pool,
+        progress: &ProgressBar,
+    ) -> Result<Search> {
         let begin = Instant::now();
         let mut search = Search::default();
         // Strategies learn between batches, whose sizes do not depend on the number of jobs.
-        let mut batch = 4;
+        let mut batch = 1;
         while search.runs < self.runs && self.time.is_none_or(|most| begin.elapsed() < most) {
             let wanted = batch.min(self.runs - search.runs) as usize;
             batch = (batch * 2).min(64);
-            let plans: Vec<Plan> = std::iter::from_fn(|| strategy.next()).take(wanted).collect();
-            let exhausted = plans.len() < wanted;
+            let plans: Vec<Plan> = std::iter::from_fn(|| strategy.plan()).take(wanted).collect();
+            let exhausted = plans.is_empty();
             let job = |executor: &mut Executor, plan: &Plan| {
                 let attempt = self.attempt(executor, plan);
                 progress.inc(1);
@@ -188,16 +220,18 @@ impl Wishes {
                     }
                     Err(error) => return Err(error),
                 };
-            for attempt in attempts {
+            for (attempt, plan) in attempts.into_iter().zip(&plans) {
                 search.runs += 1;
                 search.schedules.insert(attempt.schedule);
-                strategy.learn(&attempt.seen);
+                strategy.learn(plan, &attempt.seen());
                 attempt.failure.into_iter().for_each(|trace| search.failures.add(trace));
                 search.warned += u64::from(attempt.warned.is_some());
                 search.first_warned = search.first_warned.or(attempt.warned);
             }
             let (distinct, failures) = (search.schedules.len(), search.failures.0.len());
-            progress.set_message(format!("{distinct} distinct schedules, {failures} failures"));
+            let races = strategy.known().races();
+            progress
+                .set_message(format!("{distinct} distinct schedules, {races} races, {failures} failures"));
             if exhausted || (!self.keep_going && failures > 0) {
                 break;
             }
@@ -210,17 +244,34 @@ impl Wishes {
     /// One run.
     fn attempt(&self, executor: &mut Executor, plan: &Plan) -> Result<Attempt> {
         let run = executor.run(plan)?;
-        let (schedule, seen) = (run.schedule_hash(), Seen { points: run.events() });
+        let mut attempt = Attempt::of(&run, plan);
         let complaint = self.checks.complaint(&run.output)?;
-        if complaint.is_none() && run.is_clean() && !self.run.fail_on.contains(&FailOn::Race) {
-            return Ok(Attempt { failure: None, warned: None, seen, schedule });
+        let raced = attempt.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Race);
+        if complaint.is_none()
+            && run.is_clean()
+            && !(raced && self.run.fail_on.contains(&FailOn::Race))
+            && !plan.choices
+        {
+            return Ok(attempt);
         }
+        let choices = run.choices().iter().map(|c| Choice { can_run: c.can_run, gives_way: c.gives_way });
+        let choices: Vec<Choice> = choices.collect();
+        let diverged = run.divergence().is_some();
         let mut trace = run.trace();
+        if plan.choices {
+            attempt.steps = Some(Steps {
+                threads: trace.threads.iter().map(|thread| thread.id.clone()).collect(),
+                events: trace.events.clone(),
+                choices,
+                ended: !diverged && trace.outcome.kind != Kind::Timeout,
+            });
+        }
         predicate::judge(&mut trace, &self.run, complaint);
         let failed = trace.outcome.is_failure();
         let warned = !failed && !trace.warnings.is_empty();
-        let (failure, warned) = if failed { (Some(trace), None) } else { (None, warned.then_some(trace)) };
-        Ok(Attempt { failure, warned, seen, schedule })
+        (attempt.failure, attempt.warned) =
+            if failed { (Some(trace), None) } else { (None, warned.then_some(trace)) };
+        Ok(attempt)
     }
 
     /// Where the nth failure goes, if the user said where the first goes: `bug.snarl`, `bug-2.snarl` …

@@ -80,6 +80,7 @@ pub(crate) fn trace(threads: u16, start: u64) -> Trace {
         events: Vec::new(),
         outcome: Outcome::exit(0),
         warnings: Vec::new(),
+        races: Vec::new(),
         output: Output::default(),
     }
 }

@@ -1,10 +1,15 @@
-//! Memory given and taken by instrumented programs, whose calls `--wrap` leads here. While accesses are
-//! points, so are these: a block that is freed and used again is other memory, and who frees it too early is
-//! seen.
+//! Memory given and taken by instrumented programs, whose calls `--wrap` leads here. Where accesses are points,
+//! so are these: a block that is freed and used again is other memory, and who frees it too early is seen.
 
-use crate::{access, atomic::exported, real::real, state::Runtime};
+use crate::{
+    access,
+    atomic::exported,
+    real::real,
+    state::{Runtime, State},
+};
 use core::ffi::c_void;
 use unsnarl_model::{Flags, Op, Order};
+use unsnarl_race::Access;
 
 type Block = *mut c_void;
 
@@ -25,9 +30,29 @@ real! {
     fn _ZdaPvm(block: Block, size: usize);
 }
 
-/// The run, if accesses are points now.
+/// The run, if accesses are seen now.
 fn watched() -> Option<&'static mut Runtime> {
-    if access::are_points() { Runtime::enter() } else { None }
+    if access::are_seen() { Runtime::enter() } else { None }
+}
+
+impl Runtime {
+    /// Allocates, at a point if it is one; `give` says where the block is and whether that went well.
+    fn give<T>(&mut self, size: usize, pc: u64, give: impl FnOnce() -> (T, Block)) -> T {
+        let is_point = self.is_point(pc);
+        if is_point {
+            self.turn(Op::Alloc, 0, pc);
+        }
+        let (result, block) = give();
+        let size = size_of_event(size);
+        if let Some(conflicts) = self.state.conflicts.as_mut().filter(|_| !block.is_null()) {
+            conflicts.forget(block as usize, size);
+        }
+        if is_point {
+            let flags = if block.is_null() { Flags::FAILED } else { Flags::NONE };
+            self.log_access(Op::Alloc, flags, pc, (block as usize, size, Order::Relaxed), 0);
+        }
+        result
+    }
 }
 
 fn size_of_event(size: usize) -> u32 {
@@ -42,12 +67,10 @@ macro_rules! giving {
                 // SAFETY: the program's own call, passed on.
                 unsafe {
                     let Some(runtime) = watched() else { return $function($($arg),*) };
-                    runtime.turn(Op::Alloc, 0, pc);
-                    let block = $function($($arg),*);
-                    let flags = if block.is_null() { Flags::FAILED } else { Flags::NONE };
-                    let access = (block as usize, size_of_event($size), Order::Relaxed);
-                    runtime.log_access(Op::Alloc, flags, pc, access, 0);
-                    block
+                    runtime.give($size, pc, || {
+                        let block = $function($($arg),*);
+                        (block, block)
+                    })
                 }
             }
             exported!($register $wrapper, wrapper);
@@ -70,16 +93,20 @@ unsafe fn taking(block: Block, pc: u64) {
         return;
     }
     if let Some(runtime) = watched() {
-        runtime.turn(Op::Free, block as usize, pc);
+        let is_point = runtime.is_point(pc);
+        if is_point {
+            runtime.turn(Op::Free, block as usize, pc);
+        }
         // SAFETY: a block of the program's that is still allocated, or its mistake.
-        let size = unsafe { malloc_usable_size(block) };
-        runtime.log_access(
-            Op::Free,
-            Flags::NONE,
-            pc,
-            (block as usize, size_of_event(size), Order::Relaxed),
-            0,
-        );
+        let size = size_of_event(unsafe { malloc_usable_size(block) });
+        let State { conflicts, log, current, .. } = &mut runtime.state;
+        if let Some(conflicts) = conflicts {
+            let (thread, addr) = (*current, block as u64);
+            conflicts.free(log, &Access { thread, op: Op::Free, addr, size, own_stack: false, tag: pc });
+        }
+        if is_point {
+            runtime.log_access(Op::Free, Flags::NONE, pc, (block as usize, size, Order::Relaxed), 0);
+        }
     }
 }
 
@@ -111,11 +138,10 @@ unsafe extern "C-unwind" fn resize(block: Block, size: usize, pc: u64) -> Block 
     // SAFETY: the program's own call, passed on.
     unsafe {
         let Some(runtime) = watched() else { return realloc(block, size) };
-        runtime.turn(Op::Alloc, 0, pc);
-        let new = realloc(block, size);
-        let flags = if new.is_null() { Flags::FAILED } else { Flags::NONE };
-        runtime.log_access(Op::Alloc, flags, pc, (new as usize, size_of_event(size), Order::Relaxed), 0);
-        new
+        runtime.give(size, pc, || {
+            let new = realloc(block, size);
+            (new, new)
+        })
     }
 }
 exported!("rdx" "__wrap_realloc", resize);
@@ -124,12 +150,10 @@ unsafe extern "C-unwind" fn place_aligned(place: *mut Block, alignment: usize, s
     // SAFETY: the program's own call, passed on.
     unsafe {
         let Some(runtime) = watched() else { return posix_memalign(place, alignment, size) };
-        runtime.turn(Op::Alloc, 0, pc);
-        let error = posix_memalign(place, alignment, size);
-        let (block, flags) =
-            if error == 0 { (*place, Flags::NONE) } else { (core::ptr::null_mut(), Flags::FAILED) };
-        runtime.log_access(Op::Alloc, flags, pc, (block as usize, size_of_event(size), Order::Relaxed), 0);
-        error
+        runtime.give(size, pc, || {
+            let error = posix_memalign(place, alignment, size);
+            (error, if error == 0 { *place } else { core::ptr::null_mut() })
+        })
     }
 }
 exported!("rcx" "__wrap_posix_memalign", place_aligned);

@@ -92,7 +92,7 @@ hooks! {
         let handle = real::dlopen(path, flags);
         runtime.state.undivided -= 1;
         let state = &mut runtime.state;
-        state.modules.refresh(&state.log);
+        state.look_for_modules();
         handle
     }
 }

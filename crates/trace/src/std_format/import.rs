@@ -311,6 +311,7 @@ impl<'a> Import<'a> {
             events: self.events,
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
+            races: Vec::new(),
             output: Output::default(),
         };
         Ok(Imported { trace, names: self.names, notes: self.notes, skipped: self.skipped })

@@ -2,9 +2,9 @@
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use unsnarl_model::{
-    Action, Backtrace, Event, Fidelity, Flags, Kind, Limits, Misuse, Module, ModuleIx, Op, Order, Outcome,
-    Output, Plan, Points, Policy, Prefix, Program, Segment, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace,
-    Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Event, Fidelity, Flags, Kind, Limits, Misuse, Module,
+    ModuleIx, Op, Order, Outcome, Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side, Site,
+    SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -71,26 +71,55 @@ fn prefix() -> impl Strategy<Value = Prefix> {
 fn plan() -> impl Strategy<Value = Plan> {
     (
         prefix(),
-        select(
-            &[Policy::Stop, Policy::Fair, Policy::Random, Policy::Pct { depth: 3, steps: 240 }, Policy::Pos]
-                [..],
-        ),
-        select(&[Points::Sync, Points::All][..]),
+        policy(),
+        select(&[Points::Sync, Points::All, Points::Places][..]),
+        places(),
+        any::<(u32, bool, bool)>(),
         any::<(u64, bool, u64, u64)>(),
         any::<(u64, u32, u64)>(),
     )
-        .prop_map(|(prefix, tail, points, (seed, spurious, entropy, epoch), (events, spins, millis))| {
+        .prop_map(|(prefix, tail, points, places, (one_in, conflicts, choices), figures, limits)| {
+            let (seed, spurious, entropy, epoch) = figures;
+            let (events, spins, millis) = limits;
+            let limits = Limits { events, spins, millis };
             Plan {
                 prefix,
                 tail,
                 seed,
                 points,
+                places,
+                one_in,
+                conflicts,
+                choices,
                 spurious,
                 entropy,
                 epoch,
-                limits: Limits { events, spins, millis },
+                limits,
             }
         })
+}
+
+fn policy() -> impl Strategy<Value = Policy> {
+    let pct = Policy::Pct { depth: 3, steps: 240 };
+    let race = Policy::Race { first: 0, second: 1 };
+    select([Policy::Stop, Policy::Fair, Policy::Random, pct, Policy::Pos, race].to_vec())
+}
+
+/// At least the two that a policy may be about.
+fn places() -> impl Strategy<Value = Places> {
+    let span = any::<(u64, u64)>().prop_map(|(start, end)| Span { module: ModuleIx(0), start, end });
+    (text(), vec(span, 2..5)).prop_map(|(module, spans)| Places { modules: [module].to_vec(), spans })
+}
+
+fn race(threads: u16, modules: u16) -> impl Strategy<Value = Conflict> {
+    let side = move || {
+        (thread_ix(threads), op(), site(modules)).prop_map(|(thread, op, site)| Side { thread, op, site })
+    };
+    (any::<u64>(), side(), side()).prop_map(|(addr, first, second)| Conflict {
+        kind: ConflictKind::Race,
+        addr,
+        sides: [first, second],
+    })
 }
 
 fn kind() -> impl Strategy<Value = Kind> {
@@ -173,13 +202,22 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                     .prop_map(move |events| (sites.clone(), events))
             }),
             outcome(threads, modules),
-            vec(warning(threads, modules), 0..3),
+            (vec(warning(threads, modules), 0..3), vec(race(threads, modules), 0..3)),
             (bytes(), bytes()).prop_map(|(stdout, stderr)| Output { stdout, stderr }),
         )
             .prop_map(
-                |(program, modules, plan, mut threads, (sites, events), outcome, warnings, output)| {
+                |(
+                    program,
+                    modules,
+                    plan,
+                    mut threads,
+                    (sites, events),
+                    outcome,
+                    (warnings, races),
+                    output,
+                )| {
                     threads[0].id = ThreadId::main();
-                    Trace { program, modules, plan, threads, sites, events, outcome, warnings, output }
+                    Trace { program, modules, plan, threads, sites, events, outcome, warnings, races, output }
                 },
             )
     })

@@ -1,0 +1,119 @@
+//! Which locks threads hold. Sets of locks are numbered, so that an access remembers its own in 16 bits.
+
+use crate::succeeded;
+use alloc::{collections::BTreeMap, vec, vec::Vec};
+use unsnarl_model::{Event, Op, ThreadIx};
+
+/// A lock that is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    lock: u64,
+    /// Not for reading only.
+    exclusive: bool,
+}
+
+/// The sets of locks that threads hold and held.
+#[derive(Debug)]
+pub(crate) struct Locksets {
+    /// By number; 0 is the empty set.
+    sets: Vec<Vec<Held>>,
+    numbers: BTreeMap<Vec<Held>, u16>,
+    threads: Vec<Holder>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Holder {
+    held: Vec<Held>,
+    number: u16,
+    /// The mutex that it gave up to wait for a condition.
+    waits_with: Option<u64>,
+}
+
+impl Default for Locksets {
+    fn default() -> Self {
+        Self { sets: vec![Vec::new()], numbers: BTreeMap::new(), threads: Vec::new() }
+    }
+}
+
+impl Locksets {
+    /// The number of the set that the thread holds.
+    pub(crate) fn of(&self, thread: ThreadIx) -> u16 {
+        self.threads.get(thread.index()).map_or(0, |holder| holder.number)
+    }
+
+    /// Whether no lock of one set, held so that it keeps the other's holder out, is in the other.
+    pub(crate) fn disjoint(&self, a: u16, b: u16) -> bool {
+        let (a, b) = (&self.sets[a as usize], &self.sets[b as usize]);
+        !a.iter().any(|x| b.iter().any(|y| x.lock == y.lock && (x.exclusive || y.exclusive)))
+    }
+
+    /// Whether whatever protects an access with `outer` held protects one with `inner` held.
+    pub(crate) fn within(&self, inner: u16, outer: u16) -> bool {
+        inner == outer || inner == 0 || {
+            let outer = &self.sets[outer as usize];
+            self.sets[inner as usize].iter().all(|held| outer.contains(held))
+        }
+    }
+
+    /// One more event.
+    pub(crate) fn step(&mut self, event: &Event) {
+        let (thread, lock) = (event.thread, event.addr);
+        match event.op {
+            Op::Lock | Op::TryLock if succeeded(event) && event.value <= 1 => self.take(thread, lock, true),
+            Op::WriteLock | Op::TryWriteLock if succeeded(event) => self.take(thread, lock, true),
+            Op::ReadLock | Op::TryReadLock if succeeded(event) => self.take(thread, lock, false),
+            Op::Unlock if succeeded(event) && event.value == 0 => self.give_back(thread, lock),
+            Op::RwUnlock if succeeded(event) => self.give_back(thread, lock),
+            Op::CondWait => {
+                self.holder(thread).waits_with = Some(event.value);
+                self.give_back(thread, event.value);
+            }
+            Op::CondWake => {
+                if let Some(mutex) = self.holder(thread).waits_with.take() {
+                    self.take(thread, mutex, true);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn holder(&mut self, thread: ThreadIx) -> &mut Holder {
+        if self.threads.len() <= thread.index() {
+            self.threads.resize(thread.index() + 1, Holder::default());
+        }
+        &mut self.threads[thread.index()]
+    }
+
+    fn take(&mut self, thread: ThreadIx, lock: u64, exclusive: bool) {
+        let held = &mut self.holder(thread).held;
+        let new = Held { lock, exclusive };
+        let at = held.partition_point(|held| *held < new);
+        held.insert(at, new);
+        self.renumber(thread);
+    }
+
+    fn give_back(&mut self, thread: ThreadIx, lock: u64) {
+        let held = &mut self.holder(thread).held;
+        if let Some(at) = held.iter().position(|held| held.lock == lock) {
+            held.remove(at);
+            self.renumber(thread);
+        }
+    }
+
+    fn renumber(&mut self, thread: ThreadIx) {
+        let Self { sets, numbers, threads } = self;
+        let holder = &mut threads[thread.index()];
+        holder.number = if holder.held.is_empty() {
+            0
+        } else if let Some(&number) = numbers.get(&holder.held) {
+            number
+        } else if let Ok(number) = u16::try_from(sets.len()) {
+            sets.push(holder.held.clone());
+            numbers.insert(holder.held.clone(), number);
+            number
+        } else {
+            // Out of numbers: as if nothing were held, which makes more conflicts and loses none.
+            0
+        };
+    }
+}

@@ -1,0 +1,31 @@
+//! Where the accesses to memory are remembered.
+
+use crate::Word;
+use alloc::{collections::BTreeMap, vec::Vec};
+
+/// A word of shadow for each eight bytes of memory.
+pub trait Memory {
+    /// The word of these eight bytes, all empty if it is asked for the first time; none for memory that is not
+    /// watched.
+    fn word(&mut self, addr: u64) -> Option<&mut Word>;
+
+    /// Empties the words of these bytes.
+    fn forget(&mut self, start: u64, end: u64);
+}
+
+/// Shadow for what a trace tells of, wherever it is.
+#[derive(Debug, Default)]
+pub struct Sparse(BTreeMap<u64, Word>);
+
+impl Memory for Sparse {
+    fn word(&mut self, addr: u64) -> Option<&mut Word> {
+        Some(self.0.entry(addr).or_default())
+    }
+
+    fn forget(&mut self, start: u64, end: u64) {
+        let words: Vec<u64> = self.0.range(start..end).map(|(&word, _)| word).collect();
+        for word in words {
+            self.0.remove(&word);
+        }
+    }
+}

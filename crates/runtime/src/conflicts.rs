@@ -1,0 +1,113 @@
+//! The search for conflicts while the program runs: every event and every access goes through the detector,
+//! and what it finds is told once for each pair of places.
+
+use crate::{
+    end,
+    log::Log,
+    shadow::Shadow,
+    state::{Runtime, State},
+};
+use alloc::{boxed::Box, collections::BTreeSet};
+use unsnarl_model::{ConflictKind, Event, SiteIx};
+use unsnarl_race::{Access, Detector, Found};
+use unsnarl_wire::{RawConflict, RawEvent, Wanted};
+
+/// What was found so far.
+pub(crate) struct Conflicts {
+    detector: Detector<Shadow>,
+    told: BTreeSet<(ConflictKind, u64, u64)>,
+    wanted: Option<[Wanted; 2]>,
+}
+
+impl Conflicts {
+    pub(crate) fn new(log: &Log) -> Option<Box<Self>> {
+        let wanted = log.header().plan.wanted;
+        Some(Box::new(Self {
+            detector: Detector::new(Shadow::reserve()?),
+            told: BTreeSet::new(),
+            wanted: (wanted[0].pc != 0).then_some(wanted),
+        }))
+    }
+
+    /// An access that is about to happen.
+    #[inline]
+    pub(crate) fn access(&mut self, log: &Log, access: &Access) {
+        let Self { detector, told, .. } = self;
+        detector.access(access, |found| tell(told, log, &found, access));
+    }
+
+    /// An operation that was logged under this number.
+    pub(crate) fn step(&mut self, log: &Log, raw: &RawEvent, number: u64) {
+        let Some(op) = raw.op() else { return };
+        let event = Event {
+            thread: raw.thread(),
+            op,
+            flags: raw.flags(),
+            order: raw.order(),
+            site: SiteIx(0),
+            size: raw.size(),
+            addr: raw.addr,
+            value: raw.value,
+        };
+        let access = Access {
+            thread: event.thread,
+            op,
+            addr: raw.addr,
+            size: raw.size(),
+            own_stack: false,
+            tag: raw.pc(),
+        };
+        let Self { detector, told, .. } = self;
+        detector.step(&event, number, raw.pc(), |found| tell(told, log, &found, &access));
+    }
+
+    /// A block is freed: who used it and is not known to be done with it is in conflict with that.
+    pub(crate) fn free(&mut self, log: &Log, access: &Access) {
+        let Self { detector, told, .. } = self;
+        detector.free(access, |found| tell(told, log, &found, access));
+    }
+
+    pub(crate) fn forget(&mut self, addr: usize, size: u32) {
+        self.detector.forget(addr as u64, size);
+    }
+}
+
+fn tell(told: &mut BTreeSet<(ConflictKind, u64, u64)>, log: &Log, found: &Found, second: &Access) {
+    if !told.insert((found.kind, found.first.tag(), second.tag)) {
+        return;
+    }
+    log.conflict(RawConflict {
+        kind: found.kind as u8,
+        ops: [found.first.op() as u8, second.op as u8],
+        padding: 0,
+        threads: [found.first.thread().0, second.thread.0],
+        pcs: [found.first.tag(), second.tag],
+        addr: found.addr,
+    });
+}
+
+impl State {
+    /// Keeps the calls that led to an operation, if they are wanted: of the first one each time it is met, until
+    /// the second is.
+    pub(crate) fn keep_calls(&mut self, pc: u64) {
+        let Some(wanted) = self.conflicts.as_ref().and_then(|conflicts| conflicts.wanted) else { return };
+        let thread = u64::from(self.current.0);
+        let Some(side) = wanted.iter().position(|w| w.pc == pc && w.thread == thread) else { return };
+        let top = self.me().stack_top;
+        self.log.side_stack(side, self.current, end::here(), top);
+    }
+}
+
+impl Runtime {
+    /// Lets the detector see an access that is about to happen.
+    #[inline]
+    pub(crate) fn watch(&mut self, access: &Access) {
+        let State { conflicts, log, .. } = &mut self.state;
+        if let Some(conflicts) = conflicts {
+            conflicts.access(log, access);
+            if conflicts.wanted.is_some() {
+                self.state.keep_calls(access.tag);
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Shadow memory for the race detector: a word for each eight bytes of the program's memory, found by
+//! arithmetic alone. Reserved, not used: the kernel gives pages as they are touched.
+
+use crate::sys;
+use unsnarl_race::{Memory, Word};
+
+/// Where it lies.
+const BASE: usize = 0x1000_0000_0000;
+/// The bits of an address that tell the watched parts of the address space apart.
+const BITS: u64 = (1 << 42) - 1;
+/// Eight bytes of shadow for each byte.
+const SIZE: usize = (BITS as usize + 1) * (size_of::<Word>() / 8);
+/// Up to so many bytes are emptied one by one; beyond, pages are given back.
+const BY_HAND: u64 = 4096;
+
+/// The shadow of a run's memory.
+#[derive(Debug)]
+pub(crate) struct Shadow(());
+
+impl Shadow {
+    /// Reserves it; none if the system does not allow that.
+    pub(crate) fn reserve() -> Option<Self> {
+        sys::reserve(BASE, SIZE).then_some(Self(()))
+    }
+
+    fn place(addr: u64) -> *mut Word {
+        (BASE + ((addr & BITS) as usize & !7) * (size_of::<Word>() / 8)) as *mut Word
+    }
+}
+
+/// Programs and heaps at fixed addresses, position-independent programs with their heaps, libraries with
+/// mappings and stacks. Nothing else is there without address randomisation, unless a program insists.
+#[inline]
+const fn is_watched(addr: u64) -> bool {
+    matches!(addr >> 40, 0 | 0x55 | 0x56 | 0x7f)
+}
+
+impl Memory for Shadow {
+    #[inline]
+    fn word(&mut self, addr: u64) -> Option<&mut Word> {
+        if !is_watched(addr) {
+            return None;
+        }
+        // SAFETY: reserved for as long as the process lives; all zero is an empty word; no other reference to it
+        // exists, by `&mut self`.
+        Some(unsafe { &mut *Self::place(addr) })
+    }
+
+    fn forget(&mut self, start: u64, end: u64) {
+        if !is_watched(start) || !is_watched(end) || start >= end {
+            return;
+        }
+        if end - start <= BY_HAND {
+            let mut at = start;
+            while at < end {
+                // SAFETY: as above.
+                unsafe { *Self::place(at) = Word::default() };
+                at += 8;
+            }
+        } else {
+            let (from, to) = (Self::place(start) as usize, Self::place(end.next_multiple_of(8)) as usize);
+            // SAFETY: within the shadow, of which nothing is borrowed.
+            unsafe { sys::empty(from, to) };
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Race-directed random testing: Sen, "Race Directed Random Testing of Concurrent Programs", PLDI 2008,
+//! algorithm 1; over contended locks as in the Tinertia paper, section 5.5.
+//!
+//! A random walk, but a thread that comes to one of two places is held there. When another comes to the other
+//! place, on the same object, the two are about to do what the pair is about: the one at the first place goes
+//! first, then the other. If everybody who can run is held, one of them is let go.
+//!
+//! Where this deviates: which of the two goes first is the plan's choice and not chance's, so that a search can
+//! try the order that it has not seen; the running thread is changed now and then rather than at each point,
+//! because what matters happens at the two places, and how often is drawn for each run; and who is let go is not
+//! held again at the same operation, so that nobody is held for ever.
+
+use crate::{ThreadSet, World, dice::Dice};
+use unsnarl_model::ThreadIx;
+
+/// The running thread is changed at one in so many points: one of these for each run.
+const CALM: [u32; 4] = [2, 4, 16, 64];
+
+#[derive(Debug)]
+pub(crate) struct Race {
+    dice: Dice,
+    calm: u32,
+    places: [u16; 2],
+    held: ThreadSet,
+    /// Let go, and not past its operation yet.
+    released: ThreadSet,
+    /// Who goes next, because the one before it was waited for.
+    next: Option<ThreadIx>,
+}
+
+impl Race {
+    pub(crate) fn new(first: u16, second: u16, seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let calm = CALM[dice.below(CALM.len() as u32) as usize];
+        Self {
+            dice,
+            calm,
+            places: [first, second],
+            held: ThreadSet::new(),
+            released: ThreadSet::new(),
+            next: None,
+        }
+    }
+
+    pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
+        let can_run = |thread: ThreadIx| world.ready().contains(thread) || world.late().contains(thread);
+        if let Some(next) = self.next.take().filter(|&next| can_run(next)) {
+            self.released.set(next, false);
+            return next;
+        }
+        loop {
+            let Some(thread) = self.candidate(world) else { return self.release(world) };
+            let at = self.places.map(|place| world.is_at(thread, place));
+            if at == [false, false] || self.released.contains(thread) {
+                self.released.set(thread, false);
+                return thread;
+            }
+            let Some(partner) = self.partner(world, thread, at) else {
+                self.held.set(thread, true);
+                continue;
+            };
+            // Where both are at both places, either may be the first.
+            let goes_first = at[0] && (!at[1] || self.dice.below(2) == 0);
+            let (first, second) = if goes_first { (thread, partner) } else { (partner, thread) };
+            self.held.set(partner, false);
+            self.released.set(second, true);
+            self.next = (self.dice.below(4) != 0).then_some(second);
+            return first;
+        }
+    }
+
+    /// Somebody who is not held: mostly who ran last.
+    fn candidate(&mut self, world: &impl World) -> Option<ThreadIx> {
+        let current = world.current();
+        if world.current_goes_on() && !self.held.contains(current) && self.dice.below(self.calm) != 0 {
+            return Some(current);
+        }
+        let all = || world.ready().iter().chain(world.late().iter());
+        let count = all().filter(|&thread| !self.held.contains(thread)).count() as u32;
+        if count == 0 {
+            return None;
+        }
+        let nth = if count == 1 { 0 } else { self.dice.below(count) as usize };
+        all().filter(|&thread| !self.held.contains(thread)).nth(nth)
+    }
+
+    /// A held thread that is at the other place, about to do something in conflict with the thread's own.
+    fn partner(&self, world: &impl World, thread: ThreadIx, at: [bool; 2]) -> Option<ThreadIx> {
+        let [first, second] = self.places;
+        let opposite =
+            |other: ThreadIx| (at[0] && world.is_at(other, second)) || (at[1] && world.is_at(other, first));
+        let can_run = |other| world.ready().contains(other) || world.late().contains(other);
+        self.held.iter().find(|&other| can_run(other) && opposite(other) && world.conflict(thread, other))
+    }
+
+    /// Everybody who can run is held: one of them, at random, is not any more.
+    fn release(&mut self, world: &impl World) -> ThreadIx {
+        let all = || world.ready().iter().chain(world.late().iter());
+        let count = all().count() as u32;
+        let nth = if count > 1 { self.dice.below(count) as usize } else { 0 };
+        let thread = all().nth(nth).unwrap_or(ThreadIx::MAIN);
+        self.held.set(thread, false);
+        thread
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Toy;
+    use unsnarl_model::Op;
+
+    /// Thread 0 does `steps` steps and then writes place 7; thread 1 writes place 7 at once.
+    /// Who came first there.
+    fn first_there(places: [u16; 2], seed: u64, steps: u64) -> ThreadIx {
+        let mut toy = Toy::new(2);
+        let mut race = Race::new(places[0], places[1], seed);
+        toy.next(ThreadIx(1), Op::Write, 7);
+        toy.put(ThreadIx(1), 1);
+        let mut done = 0;
+        loop {
+            if done == steps {
+                toy.next(ThreadIx(0), Op::Write, 7);
+                toy.put(ThreadIx(0), 0);
+            } else {
+                toy.next(ThreadIx(0), Op::Write, 100 + done);
+            }
+            let thread = race.pick(&toy);
+            toy.run(thread);
+            if thread == ThreadIx(1) || done == steps {
+                return thread;
+            }
+            done += 1;
+        }
+    }
+
+    #[test]
+    fn however_late_the_other_comes_the_plan_says_who_goes_first() {
+        for seed in 0..200 {
+            assert_eq!(first_there([0, 1], seed, 200), ThreadIx(0));
+            assert_eq!(first_there([1, 0], seed, 200), ThreadIx(1));
+        }
+    }
+
+    #[test]
+    fn if_everybody_is_held_somebody_is_let_go() {
+        let mut toy = Toy::new(2);
+        let mut race = Race::new(0, 0, 1);
+        for thread in [ThreadIx(0), ThreadIx(1)] {
+            toy.next(thread, Op::Write, 100 + u64::from(thread.0));
+            toy.put(thread, 0);
+        }
+        // Both at the place, but on different objects.
+        let first = race.pick(&toy);
+        toy.run(first);
+        assert!(race.held.len() <= 2);
+        race.pick(&toy);
+    }
+}

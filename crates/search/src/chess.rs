@@ -1,0 +1,342 @@
+//! CHESS: all schedules with no preemption, then all with one, and so on up to a bound. Musuvathi and Qadeer,
+//! "Iterative Context Bounding for Systematic Testing of Multithreaded Programs", PLDI 2007, algorithm 1.
+//!
+//! A run follows a prefix and goes on without preemptions. Wherever it could have gone another way, that way is
+//! put down: for the same bound if the running thread could not go on anyway, for the next one if it was
+//! preempted. States that were seen before, with no more preemptions, are not left in the same direction again
+//! (`state.rs`); loops that wait are left by fair scheduling (`fairness.rs`).
+//!
+//! "All schedules" is about the points that the plan has. With points learnt from races, the search begins
+//! anew whenever a run shows a place that was no point before, so that in the end the claim holds for all of
+//! them.
+
+use crate::{
+    Choice, Knowledge, Proved, Seen, Steps, Strategy,
+    fairness::{Fairness, bits},
+    state::{State, mix},
+};
+use std::{
+    collections::{HashSet, VecDeque},
+    rc::Rc,
+};
+use unsnarl_model::{Fidelity, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
+
+/// A systematic search up to a number of preemptions.
+#[derive(Debug)]
+pub struct Chess {
+    plan: Plan,
+    /// Preemptions at most.
+    bound: u32,
+    /// The places that this pass was begun with.
+    places: Option<usize>,
+    /// Ways not gone yet, by the number of preemptions; the last is next.
+    ways: Vec<Vec<Way>>,
+    /// Which level is being worked on.
+    level: usize,
+    /// Directions in which states were left.
+    left: HashSet<u64>,
+    /// Ways that are being gone, in the order they were given out.
+    going: VecDeque<Way>,
+    /// Runs of this pass.
+    schedules: u64,
+    /// The level up to which all ways were gone, and how many runs that took.
+    done: Option<(u32, u64)>,
+    /// Whether ways were left out because of the bound.
+    cut: bool,
+    /// Something happened that cannot be seen through: nothing more can be claimed.
+    blind: bool,
+}
+
+/// A way to go: what a run did up to a point, and who goes on there.
+#[derive(Clone, Debug)]
+struct Way {
+    run: Option<Rc<Run>>,
+    at: usize,
+    thread: ThreadIx,
+    pass: u64,
+}
+
+/// Who did the steps of a run.
+#[derive(Debug)]
+struct Run {
+    threads: Vec<ThreadId>,
+    steps: Vec<ThreadIx>,
+}
+
+impl Chess {
+    /// With at most so many preemptions.
+    #[must_use]
+    pub fn new(plan: Plan, bound: u32) -> Self {
+        Self {
+            plan: Plan { tail: Policy::Fair, choices: true, ..plan },
+            bound,
+            places: None,
+            ways: Vec::new(),
+            level: 0,
+            left: HashSet::new(),
+            going: VecDeque::new(),
+            schedules: 0,
+            done: None,
+            cut: false,
+            blind: false,
+        }
+    }
+
+    /// Begins anew: the points are other ones.
+    fn begin(&mut self, places: usize) {
+        self.places = Some(places);
+        self.ways = vec![Vec::new(); self.bound as usize + 1];
+        self.level = 0;
+        self.left.clear();
+        (self.schedules, self.done, self.cut) = (0, None, false);
+        let pass = places as u64;
+        self.ways[0].push(Way { run: None, at: 0, thread: ThreadIx::MAIN, pass });
+    }
+
+    /// Puts down the ways that a run could have gone after it came to the end of its own.
+    fn look_for_ways(&mut self, steps: &Steps, way: &Way) {
+        let run = Rc::new(Run {
+            threads: steps.threads.clone(),
+            steps: steps.events.iter().map(|event| event.thread).collect(),
+        });
+        let pass = self.places.unwrap_or(0) as u64;
+        let mut state = State::default();
+        let mut fairness = Fairness::new();
+        let mut level = self.level;
+        for (at, (event, &choice)) in steps.events.iter().zip(&steps.choices).enumerate() {
+            let before = at.checked_sub(1).map(|before| steps.events[before].thread);
+            let allowed = fairness.allowed(choice.can_run);
+            // Up to its own choice, the run it branched off from has told all there is.
+            if at > way.at || way.run.is_none() {
+                let direction = |thread| key(&state, before, thread);
+                // From here on the run went where another one went before: all ways are down already.
+                if !self.left.insert(direction(event.thread)) {
+                    break;
+                }
+                for other in bits(allowed).map(|thread| ThreadIx(thread as u16)) {
+                    let cost = level + usize::from(preempts(choice, before, other));
+                    if other == event.thread {
+                        continue;
+                    }
+                    if cost > self.bound as usize {
+                        self.cut = true;
+                    } else if self.left.insert(direction(other)) {
+                        self.ways[cost].push(Way { run: Some(Rc::clone(&run)), at, thread: other, pass });
+                    }
+                }
+                // The tail takes the processor from nobody but a thread that has run for very long.
+                level += usize::from(preempts(choice, before, event.thread));
+            }
+            let after = steps.choices.get(at + 1).map_or(0, |next| next.can_run);
+            fairness.step(event.thread.index(), choice, after);
+            state.step(event);
+        }
+    }
+}
+
+fn key(state: &State, before: Option<ThreadIx>, thread: ThreadIx) -> u64 {
+    let before = before.map_or(0, |before| u64::from(before.0) + 1);
+    mix(mix(state.number(), before), u64::from(thread.0) + 1)
+}
+
+/// Whether it takes the processor from a thread that could have gone on.
+fn preempts(choice: Choice, before: Option<ThreadIx>, thread: ThreadIx) -> bool {
+    before.is_some_and(|before| {
+        before != thread && (choice.can_run & !choice.gives_way) >> before.index() & 1 == 1
+    })
+}
+
+impl Strategy for Chess {
+    fn name(&self) -> String {
+        format!("chess:{}", self.bound)
+    }
+
+    fn next(&mut self, known: &Knowledge) -> Option<Plan> {
+        if self.blind {
+            return None;
+        }
+        let places = known.places().spans.len();
+        if self.places != Some(places) {
+            self.begin(places);
+        }
+        // A level is begun when all ways of the one below are gone to their ends.
+        while self.ways[self.level].is_empty() {
+            if !self.going.is_empty() {
+                return None;
+            }
+            self.done = Some((self.level as u32, self.schedules));
+            if self.level == self.bound as usize {
+                return None;
+            }
+            self.level += 1;
+        }
+        let way = self.ways[self.level].pop()?;
+        self.schedules += 1;
+        let prefix = way.prefix();
+        self.going.push_back(way);
+        Some(Plan { prefix, ..self.plan.clone() })
+    }
+
+    fn learn(&mut self, _plan: &Plan, seen: &Seen<'_>) {
+        let (Some(way), Some(steps)) = (self.going.pop_front(), seen.steps) else { return };
+        if Some(way.pass) != self.places.map(|places| places as u64) {
+            return;
+        }
+        if steps.threads.len() > 64 || !steps.ended {
+            // More than can be told apart, or cut off: what was not seen cannot be claimed.
+            self.blind = true;
+            return;
+        }
+        self.look_for_ways(steps, &way);
+    }
+
+    fn proved(&self) -> Option<Proved> {
+        let (level, schedules) = self.done?;
+        let all = !self.cut && !self.blind && level == self.bound;
+        Some(Proved { preemptions: (!all).then_some(level), schedules })
+    }
+}
+
+impl Way {
+    fn prefix(&self) -> Prefix {
+        let Some(run) = &self.run else { return Prefix::default() };
+        let mut schedule = Schedule::default();
+        run.steps[..self.at].iter().for_each(|&thread| schedule.push(thread));
+        schedule.push(self.thread);
+        Prefix {
+            threads: run.threads.clone(),
+            segments: schedule.segments,
+            fidelity: Fidelity::Exact,
+            ..Prefix::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+    use unsnarl_model::{Event, Flags, Op, Order, SiteIx};
+
+    /// What each thread does, one after the other: operations on things.
+    type Program = Vec<Vec<(Op, u64)>>;
+
+    fn event(program: &Program, done: &[usize], thread: usize) -> Event {
+        let (op, addr) = program[thread][done[thread]];
+        Event {
+            thread: ThreadIx(thread as u16),
+            op,
+            flags: Flags::NONE,
+            order: Order::SeqCst,
+            site: SiteIx((thread * 100 + done[thread]) as u32),
+            size: 4,
+            addr,
+            value: 0,
+        }
+    }
+
+    fn can_run(program: &Program, done: &[usize]) -> u64 {
+        (0..program.len()).filter(|&t| done[t] < program[t].len()).fold(0, |set, thread| set | 1 << thread)
+    }
+
+    /// A run by the prefix, then without preemptions.
+    fn run(program: &Program, prefix: &Prefix) -> Steps {
+        let mut script: VecDeque<usize> = prefix
+            .segments
+            .iter()
+            .flat_map(|s| std::iter::repeat_n(s.thread.index(), s.points as usize))
+            .collect();
+        let mut steps =
+            Steps { threads: vec![ThreadId::main(); program.len()], ended: true, ..Steps::default() };
+        let mut done = vec![0; program.len()];
+        let mut current = 0;
+        loop {
+            let set = can_run(program, &done);
+            if set == 0 {
+                return steps;
+            }
+            let goes_on = set >> current & 1 == 1;
+            current = script
+                .pop_front()
+                .unwrap_or_else(|| if goes_on { current } else { set.trailing_zeros() as usize });
+            steps.events.push(event(program, &done, current));
+            steps.choices.push(Choice { can_run: set, gives_way: 0 });
+            done[current] += 1;
+        }
+    }
+
+    /// All that the search runs, as the states they end in, and what it claims.
+    fn search(program: &Program, bound: u32) -> (BTreeSet<u64>, Option<Proved>) {
+        let mut chess = Chess::new(Plan::default(), bound);
+        let mut ends = BTreeSet::new();
+        while let Some(plan) = chess.next(&Knowledge::default()) {
+            let steps = run(program, &plan.prefix);
+            let mut state = State::default();
+            steps.events.iter().for_each(|event| state.step(event));
+            ends.insert(state.number());
+            chess.learn(&plan, &Seen { steps: Some(&steps), ..Seen::default() });
+        }
+        (ends, chess.proved())
+    }
+
+    /// The same by trying every order of steps there is.
+    fn brute_force(program: &Program, bound: u32) -> BTreeSet<u64> {
+        fn go(
+            program: &Program,
+            bound: u32,
+            done: &mut Vec<usize>,
+            events: &mut Vec<Event>,
+            ends: &mut BTreeSet<u64>,
+        ) {
+            let set = can_run(program, done);
+            if set == 0 {
+                let mut state = State::default();
+                events.iter().for_each(|event| state.step(event));
+                ends.insert(state.number());
+            }
+            for thread in bits(set) {
+                let preempted = events
+                    .last()
+                    .is_some_and(|last| last.thread.index() != thread && set >> last.thread.index() & 1 == 1);
+                if preempted && bound == 0 {
+                    continue;
+                }
+                events.push(event(program, done, thread));
+                done[thread] += 1;
+                go(program, bound - u32::from(preempted), done, events, ends);
+                done[thread] -= 1;
+                events.pop();
+            }
+        }
+        let mut ends = BTreeSet::new();
+        go(program, bound, &mut vec![0; program.len()], &mut Vec::new(), &mut ends);
+        ends
+    }
+
+    #[test]
+    fn every_state_within_the_bound_is_reached() {
+        let writes = |things: &[u64]| things.iter().map(|&thing| (Op::Write, thing * 8)).collect::<Vec<_>>();
+        let reads = |things: &[u64]| things.iter().map(|&thing| (Op::Read, thing * 8)).collect::<Vec<_>>();
+        let programs = [
+            vec![writes(&[1, 1, 1]), writes(&[1, 1])],
+            vec![writes(&[1, 2, 1]), writes(&[2, 1]), reads(&[1, 2])],
+            vec![reads(&[1, 2]), writes(&[2, 3]), reads(&[3, 1]), writes(&[1])],
+            vec![writes(&[1]), writes(&[2]), writes(&[3])],
+        ];
+        for program in &programs {
+            for bound in 0..4 {
+                assert_eq!(search(program, bound).0, brute_force(program, bound), "{program:?}, {bound}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_gone_through_is_claimed_and_no_more() {
+        let program: Program = vec![vec![(Op::Write, 8); 3]; 2];
+        let proved = |bound| search(&program, bound).1.expect("all explored");
+        assert_eq!(proved(0).preemptions, Some(0));
+        assert_eq!(proved(2).preemptions, Some(2));
+        assert_eq!(proved(5).preemptions, None, "there are no schedules with more");
+        assert_eq!(proved(5).schedules, 20, "three out of six");
+    }
+}

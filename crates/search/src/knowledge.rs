@@ -1,0 +1,136 @@
+//! What all runs of a search have shown: where threads conflict, and how long runs are.
+
+use crate::Seen;
+use std::collections::HashSet;
+use unsnarl_model::{Conflict, ConflictKind, ModuleIx, Op, Places, Side, Site, Span};
+
+/// Where threads conflict.
+#[derive(Clone, Debug, Default)]
+pub struct Knowledge {
+    places: Places,
+    pairs: Vec<Pair>,
+    known: HashSet<Pair>,
+    longest: u64,
+    /// The first so many places were given: accesses elsewhere are of no interest. 0 if none were.
+    given: usize,
+}
+
+/// Two places whose operations conflict, by their numbers in [`Knowledge::places`], in the order of execution.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pair {
+    /// What they are to each other.
+    pub kind: ConflictKind,
+    /// Where the earlier one was.
+    pub first: u16,
+    /// Where the later one was; may be the same place.
+    pub second: u16,
+}
+
+impl Knowledge {
+    /// Nothing is known but the places that are of interest; none for all of them.
+    #[must_use]
+    pub fn new(given: Places) -> Self {
+        Self { given: given.spans.len(), places: given, ..Self::default() }
+    }
+
+    /// The places where conflicts were found, in the order of their discovery. Both places of a pair are there.
+    #[must_use]
+    pub fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// The conflicts, in the order of their discovery.
+    #[must_use]
+    pub fn pairs(&self) -> &[Pair] {
+        &self.pairs
+    }
+
+    /// How many races were found, whichever side came first.
+    #[must_use]
+    pub fn races(&self) -> usize {
+        let races = self.pairs.iter().filter(|pair| pair.kind == ConflictKind::Race);
+        let either_way = |pair: &Pair| (pair.first.min(pair.second), pair.first.max(pair.second));
+        races.map(either_way).collect::<HashSet<_>>().len()
+    }
+
+    /// How many points the longest run had.
+    #[must_use]
+    pub fn longest(&self) -> u64 {
+        self.longest
+    }
+
+    pub(crate) fn learn(&mut self, seen: &Seen<'_>) {
+        self.longest = self.longest.max(seen.points);
+        for conflict in seen.conflicts {
+            self.add(conflict, seen);
+        }
+    }
+
+    fn is_of_interest(&self, side: &Side, seen: &Seen<'_>) -> bool {
+        let path = |site: Site| seen.modules.get(usize::from(site.module.0)).map(|module| &module.path);
+        self.given == 0
+            || !matches!(side.op, Op::Read | Op::Write | Op::Free)
+            || self.places.spans[..self.given].iter().any(|span| {
+                (span.start..span.end).contains(&side.site.offset)
+                    && self.places.modules.get(usize::from(span.module.0)) == path(side.site)
+            })
+    }
+
+    fn add(&mut self, conflict: &Conflict, seen: &Seen<'_>) {
+        // Places have numbers of 16 bits, and no search gets through that many pairs.
+        const MOST: usize = u16::MAX as usize - 2;
+        if self.places.spans.len() >= MOST
+            || !conflict.sides.iter().all(|side| self.is_of_interest(side, seen))
+        {
+            return;
+        }
+        let mut place = |site: Site| {
+            let path = seen.modules.get(usize::from(site.module.0)).map_or("", |module| &module.path);
+            let module: ModuleIx = self.places.module(path);
+            self.places.add(Span { module, start: site.offset, end: site.offset + 1 })
+        };
+        let [first, second] = conflict.sides.each_ref().map(|side| place(side.site));
+        let pair = Pair { kind: conflict.kind, first, second };
+        if self.known.insert(pair) {
+            self.pairs.push(pair);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unsnarl_model::{Module, ThreadIx};
+
+    fn conflict(kind: ConflictKind, a: u64, b: u64) -> Conflict {
+        let side =
+            |offset| Side { thread: ThreadIx(0), op: Op::Write, site: Site { module: ModuleIx(1), offset } };
+        Conflict { kind, addr: 0, sides: [side(a), side(b)] }
+    }
+
+    #[test]
+    fn a_race_counts_once_whichever_came_first() {
+        let modules = ["a", "b"].map(|path| Module { path: path.into(), ..Module::default() });
+        let conflicts = [(10, 20), (20, 10), (20, 20)].map(|(a, b)| conflict(ConflictKind::Race, a, b));
+        let mut known = Knowledge::default();
+        known.learn(&Seen { conflicts: &conflicts, modules: &modules, points: 7, ..Seen::default() });
+        assert_eq!(
+            known.pairs().iter().map(|p| (p.first, p.second)).collect::<Vec<_>>(),
+            [(0, 1), (1, 0), (1, 1)]
+        );
+        assert_eq!((known.places().modules.len(), known.places().spans.len()), (1, 2));
+        assert_eq!((known.races(), known.longest()), (2, 7));
+    }
+
+    #[test]
+    fn where_places_are_given_accesses_elsewhere_do_not_count() {
+        let modules = ["a", "b"].map(|path| Module { path: path.into(), ..Module::default() });
+        let mut given = Places::default();
+        let module = given.module("b");
+        given.add(Span { module, start: 5, end: 15 });
+        let mut known = Knowledge::new(given);
+        let conflicts = [(10, 20), (10, 11)].map(|(a, b)| conflict(ConflictKind::Race, a, b));
+        known.learn(&Seen { conflicts: &conflicts, modules: &modules, ..Seen::default() });
+        assert_eq!(known.pairs().iter().map(|p| (p.first, p.second)).collect::<Vec<_>>(), [(1, 2)]);
+    }
+}

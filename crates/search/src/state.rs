@@ -1,0 +1,138 @@
+//! The state that some steps of a run led to, as a number: steps that differ only in the order of independent
+//! operations lead to the same state.
+//!
+//! As in CHESS (Musuvathi and Qadeer, "Iterative Context Bounding for Systematic Testing of Multithreaded
+//! Programs", PLDI 2007, section 4.3), the happens-before graph stands for the state. Every event gets a hash of
+//! what it is, of its thread's event before it, and of the events before it on the same thing that its order
+//! matters to; the sum over all events does not depend on the order in which independent ones came.
+
+use std::collections::HashMap;
+use unsnarl_model::{Event, Flags, ObjectKind, Op};
+
+/// The graph of the events so far.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    sum: u64,
+    threads: HashMap<u16, u64>,
+    things: HashMap<Thing, Last>,
+}
+
+/// What the order of events can matter to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Thing {
+    /// Eight bytes of memory, by their address.
+    Memory(u64),
+    /// A lock, a condition …
+    Object(u64),
+    Thread(u64),
+    /// The clock, the heap, the end of the program.
+    World,
+}
+
+/// The last event that changed a thing, and those that have looked at it since.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    change: u64,
+    looks: u64,
+}
+
+impl State {
+    /// The number.
+    pub(crate) fn number(&self) -> u64 {
+        self.sum
+    }
+
+    /// One more event.
+    pub(crate) fn step(&mut self, event: &Event) {
+        let mut hash = self.threads.get(&event.thread.0).copied().unwrap_or(u64::from(event.thread.0) + 1);
+        // Values and addresses follow from what came before; who was woken is part of the order itself.
+        let facts = event.flags.0 & !Flags::PREEMPTS.0 & !Flags::BLOCKED.0;
+        hash = mix(hash, u64::from(event.op as u8) | u64::from(facts) << 8 | u64::from(event.site.0) << 16);
+        let looks_only =
+            event.op.only_reads() || (event.op == Op::AtomicCas && event.flags.has(Flags::FAILED));
+        let mut things = Vec::with_capacity(2);
+        things_of(event, &mut things);
+        for thing in &things {
+            let last = self.things.get(thing).copied().unwrap_or_default();
+            hash = mix(hash, last.change);
+            if !looks_only {
+                hash = mix(hash, last.looks);
+            }
+        }
+        for thing in things {
+            let last = self.things.entry(thing).or_default();
+            if looks_only {
+                last.looks = last.looks.wrapping_add(hash);
+            } else {
+                *last = Last { change: hash, looks: 0 };
+            }
+        }
+        self.threads.insert(event.thread.0, hash);
+        self.sum = self.sum.wrapping_add(hash);
+    }
+}
+
+fn things_of(event: &Event, things: &mut Vec<Thing>) {
+    match event.op {
+        Op::Start | Op::End => things.push(Thing::Thread(event.thread.0.into())),
+        Op::Create | Op::Join | Op::Detach | Op::Cancel => things.push(Thing::Thread(event.value)),
+        Op::CondWait => things.extend([Thing::Object(event.addr), Thing::Object(event.value)]),
+        Op::Sleep | Op::Exit | Op::Alloc | Op::Free => things.push(Thing::World),
+        Op::Yield | Op::Fence | Op::Cancelled => {}
+        op if op.object_kind() == Some(ObjectKind::Memory) => {
+            let end = event.addr.saturating_add(u64::from(event.size.max(1)));
+            let mut word = event.addr & !7;
+            while word < end {
+                things.push(Thing::Memory(word));
+                word += 8;
+            }
+        }
+        _ => things.push(Thing::Object(event.addr)),
+    }
+    if event.flags.has(Flags::TIMED_OUT) {
+        things.push(Thing::World);
+    }
+}
+
+pub(crate) const fn mix(hash: u64, with: u64) -> u64 {
+    let z = (hash.rotate_left(23) ^ with).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    z ^ (z >> 29)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unsnarl_model::{Order, SiteIx, ThreadIx};
+
+    fn event(thread: u16, op: Op, addr: u64) -> Event {
+        Event {
+            thread: ThreadIx(thread),
+            op,
+            flags: Flags::NONE,
+            order: Order::SeqCst,
+            site: SiteIx(u32::from(thread)),
+            size: 4,
+            addr,
+            value: 0,
+        }
+    }
+
+    fn number(events: &[Event]) -> u64 {
+        let mut state = State::default();
+        events.iter().for_each(|event| state.step(event));
+        state.number()
+    }
+
+    #[test]
+    fn independent_operations_commute_and_others_do_not() {
+        let (a, b) = (event(0, Op::Write, 0x10), event(1, Op::Write, 0x20));
+        assert_eq!(number(&[a, b]), number(&[b, a]));
+        let c = event(1, Op::Write, 0x12);
+        assert_ne!(number(&[a, c]), number(&[c, a]));
+        let (r, s) = (event(0, Op::Read, 0x10), event(1, Op::Read, 0x10));
+        assert_eq!(number(&[r, s]), number(&[s, r]));
+        assert_ne!(number(&[r, c]), number(&[c, r]));
+        let (l, m) = (event(0, Op::Lock, 0x10), event(1, Op::Lock, 0x10));
+        assert_ne!(number(&[l, m]), number(&[m, l]));
+    }
+}

@@ -2,13 +2,22 @@
 
 use std::{collections::BTreeMap, path::Path};
 
+/// Which schedules give the outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Schedules {
+    Every,
+    /// So many that a test meets one.
+    Some,
+    /// So few that a test may well meet none; every other one ends well.
+    Rare,
+}
+
 #[derive(Debug)]
 pub(crate) struct Expectation {
     pub(crate) outcome: String,
     /// It has no bug.
     pub(crate) correct: bool,
-    /// Every schedule gives the outcome.
-    pub(crate) always: bool,
+    pub(crate) schedules: Schedules,
     pub(crate) message: Option<String>,
     /// Fails at the line marked `/* FAIL */`.
     pub(crate) site: bool,
@@ -38,13 +47,18 @@ impl Expectation {
             text.unwrap_or_default().split([' ', ',']).filter(|w| !w.is_empty()).map(str::to_owned).collect()
         };
         let correct = take("correct").expect("`correct` is always there") == "true";
-        let every = take("schedules").is_some_and(|schedules| schedules == "every");
+        let schedules = match (correct, take("schedules").as_deref()) {
+            (true, None) | (false, Some("every")) => Schedules::Every,
+            (false, None | Some("some")) => Schedules::Some,
+            (false, Some("rare")) => Schedules::Rare,
+            (_, schedules) => panic!("{}: {schedules:?} schedules, if correct = {correct}", path.display()),
+        };
         take("primitives");
         take("native");
         let expectation = Self {
             outcome: take("outcome").expect("`outcome` is always there"),
             correct,
-            always: correct || every,
+            schedules,
             message: take("message"),
             site: take("site").is_some(),
             stdout: take("stdout").map(unescaped),

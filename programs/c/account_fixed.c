@@ -1,0 +1,34 @@
+/* The account with the balance read and written under one hold of the lock. Expected: no transaction is
+ * lost. */
+#include <assert.h>
+#include <pthread.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int balance = 100;
+
+static void *deposit(void *unused)
+{
+    pthread_mutex_lock(&mutex);
+    balance += 50;
+    pthread_mutex_unlock(&mutex);
+    return unused;
+}
+
+static void *withdraw(void *unused)
+{
+    pthread_mutex_lock(&mutex);
+    balance -= 30;
+    pthread_mutex_unlock(&mutex);
+    return unused;
+}
+
+int main(void)
+{
+    pthread_t depositor, withdrawer;
+    pthread_create(&depositor, NULL, deposit, NULL);
+    pthread_create(&withdrawer, NULL, withdraw, NULL);
+    pthread_join(depositor, NULL);
+    pthread_join(withdrawer, NULL);
+    assert(balance == 120);
+    return 0;
+}

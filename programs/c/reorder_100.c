@@ -1,0 +1,4 @@
+/* Ninety-nine threads set a, then b; one thread looks. Expected: it looks between the two, and the
+ * assertion fails, in few schedules: by the time the one that looks is there, some other has set both. */
+#define THREADS 100
+#include "../reorder.h"

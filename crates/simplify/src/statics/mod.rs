@@ -1,0 +1,124 @@
+//! Fewer context switches without running anything.
+//!
+//! SimTrace (Huang and Zhang, "An Efficient Static Trace Simplification Technique for Debugging Concurrent
+//! Programs", SAS 2011): events that do not depend on each other may change places, and any order that keeps the
+//! dependences leads to the same end (theorem 1). So look for one in which threads run long.
+//!
+//! | step | file | in the paper |
+//! | --- | --- | --- |
+//! | which events depend on each other | [`relation`] | definition 4 |
+//! | found in linear time | `ledger`, `cells`, `memory` | |
+//! | events that stay together are one node | [`graph`], `clocks` | algorithm 1 |
+//! | an order in few runs | `runs` | |
+//! | or by merging, in an arbitrary order | `merge` | algorithm 2 |
+//! | the trace in that order | [`reorder`], `preemption` | |
+//!
+//! [`baseline`] has the paper's algorithms as they are printed, for comparison.
+
+pub mod baseline;
+mod cells;
+mod clocks;
+pub mod graph;
+mod hash;
+mod ledger;
+mod memory;
+mod merge;
+mod preemption;
+pub mod relation;
+pub mod reorder;
+mod runs;
+#[cfg(test)]
+mod tests;
+
+pub use graph::{Builder, Grain, Graph};
+pub use relation::Rules;
+pub use reorder::Reordering;
+pub use runs::Effort;
+
+use unsnarl_model::{Event, Schedule, Segment, Trace};
+
+/// Which of the orders that keep the dependences is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Few runs, by a search.
+    Runs(Effort),
+    /// The paper's: merge neighbours in an arbitrary order, here one that follows from the seed.
+    Arbitrary(u64),
+}
+
+impl Rules {
+    /// What must be kept of this trace for it to be executed again.
+    #[must_use]
+    pub fn of(trace: &Trace) -> Self {
+        // Traces of other tools have no program, and their accesses are all there.
+        let recorded = !trace.program.path.is_empty();
+        let accesses = trace.events.iter().any(|event| event.op.is_plain_access());
+        Self { alone: recorded && accesses, ..Self::default() }
+    }
+}
+
+/// A new order of this trace's events with few context switches. None is better that this would find: what it
+/// gives for the trace in the new order is that same order.
+#[must_use]
+pub fn simplify(trace: &Trace, rules: Rules) -> Reordering {
+    let mut events = trace.events.clone();
+    let mut best: Option<Reordering> = None;
+    loop {
+        let graph = Graph::of_trace(&events, rules, Grain::Event);
+        let found = reorder(&graph, Order::Runs(Effort::for_events(graph.events())));
+        let Some(first) = &best else {
+            events = in_order(&events, &found);
+            best = Some(found);
+            continue;
+        };
+        // The dependences are the same in every order, but for some that keep it executable.
+        if found.after >= first.after {
+            return best.unwrap_or(found);
+        }
+        events = in_order(&events, &found);
+        best = Some(Reordering { before: first.before, ..found });
+    }
+}
+
+fn in_order(events: &[Event], found: &Reordering) -> Vec<Event> {
+    found.permutation(events).into_iter().map(|at| events[at]).collect()
+}
+
+/// A new order of a graph's events.
+#[must_use]
+pub fn reorder(graph: &Graph, order: Order) -> Reordering {
+    let (runs, minimal) = match order {
+        Order::Runs(effort) => {
+            let found = runs::order(graph, effort);
+            (found.runs, found.minimal)
+        }
+        Order::Arbitrary(seed) => (merge::order(graph, seed), false),
+    };
+    let before = graph.switches();
+    let least = graph.least_switches();
+    let after = runs.len().saturating_sub(1) as u64;
+    if after >= before {
+        let schedule = graph.schedule().clone();
+        return Reordering { schedule, before, after: before, least, minimal: minimal && after == before };
+    }
+    let mut schedule = Schedule::default();
+    for run in &runs {
+        let nodes = &graph.threads[run.thread.index()][run.from as usize..run.to as usize];
+        for &node in nodes {
+            let points = graph.nodes[node as usize].events;
+            add(&mut schedule, Segment { thread: run.thread, points });
+        }
+    }
+    Reordering { schedule, before, after, least, minimal: minimal || after == least }
+}
+
+/// One more segment behind the others.
+fn add(schedule: &mut Schedule, segment: Segment) {
+    match schedule.segments.last_mut() {
+        Some(last) if last.thread == segment.thread => match last.points.checked_add(segment.points) {
+            Some(points) => last.points = points,
+            None => schedule.segments.push(segment),
+        },
+        _ => schedule.segments.push(segment),
+    }
+}

@@ -1,0 +1,598 @@
+//! Executes a program under a plan.
+
+use super::{Ins, Program};
+use std::collections::HashMap;
+use unsnarl_model::{
+    Action, Event, Flags, Kind, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program as Started, Site,
+    SiteIx, Thread as Told, ThreadId, ThreadIx, Trace, Wait,
+};
+use unsnarl_sched::{Pick, Picker, Script, ThreadSet, World};
+
+/// Looks in vain before a thread counts as spinning.
+const SPINS: u32 = 2;
+
+pub(super) struct Machine<'p> {
+    program: &'p Program,
+    plan: &'p Plan,
+    threads: Vec<Thread>,
+    current: ThreadIx,
+    ready: ThreadSet,
+    late: ThreadSet,
+    events: Vec<Event>,
+    sites: Vec<Site>,
+    vars: HashMap<u8, i64>,
+    locks: HashMap<u8, usize>,
+    readers: HashMap<u8, u64>,
+    writers: HashMap<u8, usize>,
+    counts: HashMap<u8, u64>,
+    arrived: HashMap<u8, u64>,
+    rounds: HashMap<u8, u64>,
+    wake_ups: Vec<WakeUp>,
+    clock: u64,
+    outcome: Option<Outcome>,
+}
+
+struct WakeUp {
+    cond: u8,
+    at: u64,
+    event: u64,
+}
+
+struct Thread {
+    id: ThreadId,
+    list: usize,
+    children: u32,
+    pc: usize,
+    register: i64,
+    stage: Stage,
+    arrival: u64,
+    granted: Option<u64>,
+    in_vain: (usize, i64, u32),
+}
+
+/// Where in an instruction, or in its life, a thread is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    Start,
+    Ready,
+    /// Waits for a wake-up on a condition.
+    Waiting,
+    /// Has arrived at a barrier in this round.
+    Inside(u64),
+    End,
+    Ended,
+}
+
+impl<'p> Machine<'p> {
+    pub(super) fn new(program: &'p Program, plan: &'p Plan) -> Self {
+        let mut machine = Self {
+            program,
+            plan,
+            threads: Vec::new(),
+            current: ThreadIx::MAIN,
+            ready: ThreadSet::new(),
+            late: ThreadSet::new(),
+            events: Vec::new(),
+            sites: Vec::new(),
+            vars: HashMap::new(),
+            locks: HashMap::new(),
+            readers: HashMap::new(),
+            writers: HashMap::new(),
+            counts: HashMap::new(),
+            arrived: HashMap::new(),
+            rounds: HashMap::new(),
+            wake_ups: Vec::new(),
+            clock: 0,
+            outcome: None,
+        };
+        machine.add(ThreadId::main(), 0);
+        machine.threads[0].stage = Stage::Ready;
+        if program.bare {
+            for list in 1..program.threads.len() {
+                machine.add(ThreadId::main().child(list as u32), list);
+                machine.threads[list].stage = Stage::Ready;
+            }
+        }
+        for thread in 0..machine.threads.len() {
+            machine.go_on(thread);
+        }
+        machine
+    }
+
+    fn add(&mut self, id: ThreadId, list: usize) {
+        self.threads.push(Thread {
+            id,
+            list,
+            children: 0,
+            pc: 0,
+            register: 0,
+            stage: Stage::Start,
+            arrival: 0,
+            granted: None,
+            in_vain: (0, 0, 0),
+        });
+    }
+
+    pub(super) fn run(mut self) -> Trace {
+        let script =
+            Script { segments: self.plan.prefix.segments.clone(), actions: self.plan.prefix.actions.clone() };
+        let mut picker = Picker::new(script, self.plan.prefix.fidelity, self.plan.tail, self.plan.seed);
+        while self.outcome.is_none() {
+            self.classify();
+            if self.ready.is_empty() && self.late.is_empty() {
+                self.stuck();
+                break;
+            }
+            if self.events.len() as u64 >= self.plan.limits.events {
+                self.end(Kind::Timeout, None, None, "the limit of events was reached");
+                break;
+            }
+            let Pick::Run(thread) = picker.pick(&self) else {
+                self.end(Kind::Timeout, None, None, "the plan ended before the program did");
+                break;
+            };
+            let preempts = thread != self.current
+                && self.ready.contains(self.current)
+                && !self.pending(self.current.index()).op.gives_way();
+            let late = !self.ready.contains(thread);
+            self.current = thread;
+            let at = self.events.len();
+            self.step(thread.index(), late);
+            if preempts {
+                self.events[at].flags = self.events[at].flags | Flags::PREEMPTS;
+            }
+            self.go_on(thread.index());
+        }
+        self.trace()
+    }
+
+    fn ins(&self, thread: usize) -> Option<Ins> {
+        let t = &self.threads[thread];
+        self.program.threads[t.list].get(t.pc).copied()
+    }
+
+    /// Does what is no event, up to the next thing that is one.
+    fn go_on(&mut self, thread: usize) {
+        if self.threads[thread].stage != Stage::Ready {
+            return;
+        }
+        for _ in 0..1000 {
+            match self.ins(thread) {
+                Some(Ins::Goto(to)) => self.threads[thread].pc = to as usize,
+                Some(Ins::Unless(value, to)) => {
+                    let t = &mut self.threads[thread];
+                    t.pc = if t.register == value { t.pc + 1 } else { to as usize };
+                }
+                Some(Ins::Fail(message)) => {
+                    let site = self.site(thread);
+                    return self.end(Kind::Assertion, Some(thread), Some(site), message);
+                }
+                Some(_) => return,
+                None => {
+                    self.threads[thread].stage = if self.program.bare { Stage::Ended } else { Stage::End };
+                    return;
+                }
+            }
+        }
+        panic!("a loop without events");
+    }
+
+    fn site(&self, thread: usize) -> Site {
+        let t = &self.threads[thread];
+        let place = match t.stage {
+            Stage::Start => 900,
+            Stage::End | Stage::Ended => 901,
+            _ => t.pc,
+        };
+        Site { module: ModuleIx(0), offset: (t.list * 1000 + place) as u64 }
+    }
+
+    fn pending(&self, thread: usize) -> Action {
+        let op = match (self.threads[thread].stage, self.ins(thread)) {
+            (Stage::Start, _) => Op::Start,
+            (Stage::Waiting, _) => Op::CondWake,
+            (Stage::Inside(_), _) => Op::BarrierLeave,
+            (Stage::End | Stage::Ended, _) | (_, None) => Op::End,
+            (Stage::Ready, Some(ins)) => op_of(ins),
+        };
+        Action { op, site: self.site(thread) }
+    }
+
+    fn classify(&mut self) {
+        for thread in 0..self.threads.len() {
+            let (now, later) = self.chance(thread);
+            self.ready.set(ThreadIx(thread as u16), now);
+            self.late.set(ThreadIx(thread as u16), !now && later);
+        }
+    }
+
+    fn is_free(&self, lock: u8) -> bool {
+        !self.locks.contains_key(&lock)
+    }
+
+    /// Whether the thread can go on now, and whether by time passing.
+    fn chance(&self, thread: usize) -> (bool, bool) {
+        let t = &self.threads[thread];
+        match (t.stage, self.ins(thread)) {
+            (Stage::Ended, _) => (false, false),
+            (Stage::Start | Stage::End, _) | (_, None) => (true, false),
+            (Stage::Waiting, Some(Ins::Wait(cond, lock) | Ins::TimedWait(cond, lock))) => {
+                let woken = t.granted.is_some() || self.wake_up(cond, t.arrival).is_some();
+                let timed = matches!(self.ins(thread), Some(Ins::TimedWait(..)));
+                (woken && self.is_free(lock), timed && self.is_free(lock))
+            }
+            (Stage::Inside(round), Some(Ins::Barrier(b))) => {
+                (self.rounds.get(&b).copied().unwrap_or(0) > round, false)
+            }
+            (_, Some(ins)) => match ins {
+                Ins::Lock(lock) => (self.is_free(lock), false),
+                Ins::ReadLock(lock) => (!self.writers.contains_key(&lock), false),
+                Ins::WriteLock(lock) => (self.lets_write(lock), false),
+                Ins::SemWait(s) => (self.count(s) > 0, false),
+                Ins::Join(list) => (self.thread_of(list).is_some_and(|t| t.stage == Stage::Ended), false),
+                Ins::Sleep => (false, true),
+                _ => (true, false),
+            },
+        }
+    }
+
+    fn thread_of(&self, list: u8) -> Option<&Thread> {
+        self.threads.iter().find(|t| t.list == list as usize)
+    }
+
+    fn lets_write(&self, lock: u8) -> bool {
+        !self.writers.contains_key(&lock) && self.readers.get(&lock).copied().unwrap_or(0) == 0
+    }
+
+    fn count(&self, semaphore: u8) -> u64 {
+        self.counts.get(&semaphore).copied().unwrap_or(self.program.count)
+    }
+
+    fn wake_up(&self, cond: u8, arrival: u64) -> Option<usize> {
+        self.wake_ups.iter().position(|w| w.cond == cond && w.at > arrival)
+    }
+
+    fn log(&mut self, thread: usize, op: Op, flags: Flags, addr: u64, value: u64) {
+        let site = self.site(thread);
+        let ix = self.sites.iter().position(|&known| known == site).unwrap_or_else(|| {
+            self.sites.push(site);
+            self.sites.len() - 1
+        });
+        let size = if op.is_plain_access() || op.is_atomic() { 8 } else { 0 };
+        self.events.push(Event {
+            thread: ThreadIx(thread as u16),
+            op,
+            flags,
+            order: if op.is_atomic() { Order::SeqCst } else { Order::Relaxed },
+            site: SiteIx(ix as u32),
+            size,
+            addr,
+            value,
+        });
+    }
+
+    /// One event.
+    fn step(&mut self, thread: usize, late: bool) {
+        let stage = self.threads[thread].stage;
+        match (stage, self.ins(thread)) {
+            (Stage::Start, _) => {
+                self.log(thread, Op::Start, Flags::NONE, 0, 0);
+                self.threads[thread].stage = Stage::Ready;
+            }
+            (Stage::End, _) => {
+                self.log(thread, Op::End, Flags::NONE, 0, 0);
+                self.threads[thread].stage = Stage::Ended;
+            }
+            (Stage::Waiting, Some(Ins::Wait(cond, lock) | Ins::TimedWait(cond, lock))) => {
+                let arrival = self.threads[thread].arrival;
+                let granted = self.threads[thread].granted.take();
+                let waker = match granted {
+                    _ if late => None,
+                    Some(event) => Some(event),
+                    None => self.wake_up(cond, arrival).map(|at| self.wake_ups.remove(at).event),
+                };
+                self.locks.insert(lock, thread);
+                let flags = if late { Flags::TIMED_OUT } else { Flags::NONE };
+                self.log(thread, Op::CondWake, flags, cond_addr(cond), waker.unwrap_or(u64::MAX));
+                self.threads[thread].register = late.into();
+                self.next(thread);
+            }
+            (Stage::Inside(round), Some(Ins::Barrier(b))) => {
+                self.log(thread, Op::BarrierLeave, Flags::NONE, barrier_addr(b), round);
+                self.next(thread);
+            }
+            (_, Some(ins)) => self.execute(thread, ins),
+            (_, None) => {}
+        }
+    }
+
+    fn next(&mut self, thread: usize) {
+        self.threads[thread].stage = Stage::Ready;
+        self.threads[thread].pc += 1;
+    }
+
+    fn execute(&mut self, thread: usize, ins: Ins) {
+        let op = op_of(ins);
+        let done = |yes: bool| if yes { Flags::NONE } else { Flags::FAILED };
+        let mut register = None;
+        match ins {
+            Ins::Read(var) => {
+                let value = self.vars.get(&var).copied().unwrap_or(0);
+                self.log(thread, op, Flags::NONE, var_addr(var), value as u64);
+                let pc = self.threads[thread].pc;
+                let (last_pc, last_value, times) = self.threads[thread].in_vain;
+                let again = (last_pc, last_value) == (pc, value);
+                self.threads[thread].in_vain = (pc, value, if again { times + 1 } else { 1 });
+                register = Some(value);
+            }
+            Ins::Write(var, value) => {
+                let old = self.vars.insert(var, value).unwrap_or(0);
+                self.log(thread, op, Flags::NONE, var_addr(var), old as u64);
+            }
+            Ins::Add(var, more) => {
+                let value = self.vars.get(&var).copied().unwrap_or(0) + more;
+                self.vars.insert(var, value);
+                self.log(thread, op, Flags::NONE, var_addr(var), value as u64);
+                register = Some(value);
+            }
+            Ins::Lock(lock) => {
+                self.locks.insert(lock, thread);
+                self.log(thread, op, Flags::NONE, lock_addr(lock), 1);
+            }
+            Ins::TryLock(lock) => {
+                let free = self.is_free(lock);
+                if free {
+                    self.locks.insert(lock, thread);
+                }
+                self.log(thread, op, done(free), lock_addr(lock), free.into());
+                register = Some(free.into());
+            }
+            Ins::Unlock(lock) => {
+                let held = self.locks.remove(&lock).is_some();
+                self.log(thread, op, done(held), lock_addr(lock), 0);
+            }
+            Ins::ReadLock(lock) => {
+                *self.readers.entry(lock).or_default() += 1;
+                self.log(thread, op, Flags::NONE, rw_addr(lock), 0);
+            }
+            Ins::WriteLock(lock) => {
+                self.writers.insert(lock, thread);
+                self.log(thread, op, Flags::NONE, rw_addr(lock), 0);
+            }
+            Ins::TryWriteLock(lock) => {
+                let free = self.lets_write(lock);
+                if free {
+                    self.writers.insert(lock, thread);
+                }
+                self.log(thread, op, done(free), rw_addr(lock), 0);
+                register = Some(free.into());
+            }
+            Ins::RwUnlock(lock) => {
+                let wrote = self.writers.get(&lock) == Some(&thread);
+                let mut held = wrote;
+                if wrote {
+                    self.writers.remove(&lock);
+                } else if let Some(readers) = self.readers.get_mut(&lock).filter(|readers| **readers > 0) {
+                    *readers -= 1;
+                    held = true;
+                }
+                self.log(thread, op, done(held), rw_addr(lock), wrote.into());
+            }
+            Ins::Wait(cond, lock) | Ins::TimedWait(cond, lock) => {
+                self.locks.remove(&lock);
+                self.clock += 1;
+                self.threads[thread].arrival = self.clock;
+                self.threads[thread].granted = None;
+                self.log(thread, op, Flags::NONE, cond_addr(cond), lock_addr(lock));
+                self.threads[thread].stage = Stage::Waiting;
+                return;
+            }
+            Ins::Signal(cond) => {
+                let woken = self.unserved(cond).len() > self.pending_wake_ups(cond);
+                if woken {
+                    self.clock += 1;
+                    let event = self.events.len() as u64;
+                    self.wake_ups.push(WakeUp { cond, at: self.clock, event });
+                }
+                self.log(thread, op, Flags::NONE, cond_addr(cond), woken.into());
+            }
+            Ins::Broadcast(cond) => {
+                let waiting = self.unserved(cond);
+                let event = self.events.len() as u64;
+                for &waiter in &waiting {
+                    self.threads[waiter].granted = Some(event);
+                }
+                self.wake_ups.retain(|w| w.cond != cond);
+                self.log(thread, op, Flags::NONE, cond_addr(cond), waiting.len() as u64);
+            }
+            Ins::SemWait(s) | Ins::SemTryWait(s) => {
+                let some = self.count(s) > 0;
+                let left = self.count(s).saturating_sub(1);
+                self.counts.insert(s, left);
+                self.log(thread, op, done(some), sem_addr(s), left);
+                register = Some(some.into());
+            }
+            Ins::SemPost(s) => {
+                let count = self.count(s) + 1;
+                self.counts.insert(s, count);
+                self.log(thread, op, Flags::NONE, sem_addr(s), count);
+            }
+            Ins::Barrier(b) => {
+                let round = *self.rounds.entry(b).or_default();
+                let arrived = self.arrived.entry(b).or_default();
+                *arrived += 1;
+                if *arrived >= self.program.barrier {
+                    *arrived = 0;
+                    self.rounds.insert(b, round + 1);
+                }
+                self.log(thread, op, Flags::NONE, barrier_addr(b), round);
+                self.threads[thread].stage = Stage::Inside(round);
+                return;
+            }
+            Ins::Create(list) => {
+                self.threads[thread].children += 1;
+                let id = self.threads[thread].id.child(self.threads[thread].children);
+                let child = self.threads.len() as u64;
+                self.add(id, list.into());
+                self.log(thread, op, Flags::NONE, 0, child);
+            }
+            Ins::Join(list) => {
+                let child = self.threads.iter().position(|t| t.list == list as usize).unwrap_or(0);
+                self.log(thread, op, Flags::NONE, 0, child as u64);
+            }
+            Ins::Yield | Ins::Sleep => self.log(thread, op, Flags::NONE, 0, 0),
+            Ins::Goto(_) | Ins::Unless(..) | Ins::Fail(_) => unreachable!("not an event"),
+        }
+        if !matches!(ins, Ins::Read(_) | Ins::Yield | Ins::Sleep) {
+            self.threads[thread].in_vain.2 = 0;
+        }
+        if let Some(register) = register {
+            self.threads[thread].register = register;
+        }
+        self.next(thread);
+    }
+
+    /// Who waits on a condition without a wake-up of its own.
+    fn unserved(&self, cond: u8) -> Vec<usize> {
+        let here =
+            |t: usize| matches!(self.ins(t), Some(Ins::Wait(c, _) | Ins::TimedWait(c, _)) if c == cond);
+        let waits = |t: usize| self.threads[t].stage == Stage::Waiting && self.threads[t].granted.is_none();
+        (0..self.threads.len()).filter(|&t| waits(t) && here(t)).collect()
+    }
+
+    fn pending_wake_ups(&self, cond: u8) -> usize {
+        self.wake_ups.iter().filter(|w| w.cond == cond).count()
+    }
+
+    fn stuck(&mut self) {
+        let waiting: Vec<usize> =
+            (0..self.threads.len()).filter(|&t| self.threads[t].stage != Stage::Ended).collect();
+        if waiting.is_empty() {
+            self.outcome = Some(Outcome::exit(0));
+            return;
+        }
+        let sites = waiting.iter().map(|&t| self.site(t));
+        let first = sites.min();
+        self.end(Kind::Deadlock, None, first, "no thread can go on");
+        let waits = waiting.iter().map(|&t| {
+            let Action { op, site } = self.pending(t);
+            Wait { thread: ThreadIx(t as u16), op, addr: 0, site, holders: Vec::new() }
+        });
+        let waits = waits.collect();
+        if let Some(outcome) = &mut self.outcome {
+            outcome.waits = waits;
+        }
+    }
+
+    fn end(&mut self, kind: Kind, thread: Option<usize>, site: Option<Site>, message: &str) {
+        let thread = thread.map(|t| ThreadIx(t as u16));
+        self.outcome = Some(Outcome { kind, thread, site, message: message.into(), ..Outcome::exit(0) });
+    }
+
+    fn trace(self) -> Trace {
+        Trace {
+            program: Started { path: "toy".into(), ..Started::default() },
+            modules: vec![Module { path: "toy".into(), ..Module::default() }],
+            plan: self.plan.clone(),
+            threads: self.threads.iter().map(|t| Told { id: t.id.clone(), ..Told::default() }).collect(),
+            sites: self.sites,
+            events: self.events,
+            outcome: self.outcome.unwrap_or(Outcome::exit(0)),
+            warnings: Vec::new(),
+            races: Vec::new(),
+            output: Output::default(),
+        }
+    }
+}
+
+impl World for Machine<'_> {
+    fn current(&self) -> ThreadIx {
+        self.current
+    }
+
+    fn ready(&self) -> &ThreadSet {
+        &self.ready
+    }
+
+    fn late(&self) -> &ThreadSet {
+        &self.late
+    }
+
+    fn first_late(&self) -> Option<ThreadIx> {
+        self.late.nth(0)
+    }
+
+    fn gives_way(&self, thread: ThreadIx) -> bool {
+        let t = &self.threads[thread.index()];
+        let spins = t.in_vain.2 >= SPINS && matches!(self.ins(thread.index()), Some(Ins::Read(_)));
+        self.pending(thread.index()).op.gives_way() || spins
+    }
+
+    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {
+        self.pending(thread.index()) == *action
+    }
+
+    fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool {
+        a != b
+    }
+
+    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+        let name = self.plan.prefix.threads.get(in_plan.index())?;
+        self.threads.iter().position(|t| t.id == *name).map(|ix| ThreadIx(ix as u16))
+    }
+}
+
+fn op_of(ins: Ins) -> Op {
+    match ins {
+        Ins::Read(_) => Op::Read,
+        Ins::Write(..) => Op::Write,
+        Ins::Add(..) => Op::AtomicRmw,
+        Ins::Lock(_) => Op::Lock,
+        Ins::Unlock(_) => Op::Unlock,
+        Ins::TryLock(_) => Op::TryLock,
+        Ins::ReadLock(_) => Op::ReadLock,
+        Ins::WriteLock(_) => Op::WriteLock,
+        Ins::TryWriteLock(_) => Op::TryWriteLock,
+        Ins::RwUnlock(_) => Op::RwUnlock,
+        Ins::Wait(..) | Ins::TimedWait(..) => Op::CondWait,
+        Ins::Signal(_) => Op::Signal,
+        Ins::Broadcast(_) => Op::Broadcast,
+        Ins::SemWait(_) => Op::SemWait,
+        Ins::SemTryWait(_) => Op::SemTryWait,
+        Ins::SemPost(_) => Op::SemPost,
+        Ins::Barrier(_) => Op::BarrierArrive,
+        Ins::Create(_) => Op::Create,
+        Ins::Join(_) => Op::Join,
+        Ins::Yield => Op::Yield,
+        Ins::Sleep => Op::Sleep,
+        Ins::Goto(_) | Ins::Unless(..) | Ins::Fail(_) => unreachable!("not an event"),
+    }
+}
+
+fn place(base: u64, nth: u8) -> u64 {
+    base + u64::from(nth) * 64
+}
+
+fn var_addr(nth: u8) -> u64 {
+    0x10000 + u64::from(nth) * 8
+}
+
+fn lock_addr(nth: u8) -> u64 {
+    place(0x1000, nth)
+}
+
+fn rw_addr(nth: u8) -> u64 {
+    place(0x2000, nth)
+}
+
+fn cond_addr(nth: u8) -> u64 {
+    place(0x3000, nth)
+}
+
+fn sem_addr(nth: u8) -> u64 {
+    place(0x4000, nth)
+}
+
+fn barrier_addr(nth: u8) -> u64 {
+    place(0x5000, nth)
+}

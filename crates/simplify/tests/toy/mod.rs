@@ -1,0 +1,76 @@
+//! Programs in memory: threads as lists of instructions, scheduled by the real picker, with the runtime's rules
+//! for who can go on, what is an event and how a run ends.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+mod machine;
+pub(crate) mod programs;
+
+use machine::Machine;
+use unsnarl_model::{Plan, Trace};
+
+/// One step of a thread. A register keeps what was read last, or whether a try succeeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ins {
+    /// Reads a variable into the register.
+    Read(u8),
+    /// Writes a variable.
+    Write(u8, i64),
+    /// Adds to a variable at once; the register has the new value.
+    Add(u8, i64),
+    Lock(u8),
+    Unlock(u8),
+    /// The register has 1 if it succeeded.
+    TryLock(u8),
+    ReadLock(u8),
+    WriteLock(u8),
+    TryWriteLock(u8),
+    RwUnlock(u8),
+    /// Waits on a condition, giving up a lock.
+    Wait(u8, u8),
+    /// The same until time has passed; the register has 1 if that was so.
+    TimedWait(u8, u8),
+    Signal(u8),
+    Broadcast(u8),
+    SemWait(u8),
+    SemTryWait(u8),
+    SemPost(u8),
+    Barrier(u8),
+    /// Creates the thread that runs this list.
+    Create(u8),
+    /// Waits until the thread of this list has ended.
+    Join(u8),
+    Yield,
+    Sleep,
+    /// Goes elsewhere; no event.
+    Goto(u8),
+    /// Goes elsewhere unless the register has this value; no event.
+    Unless(i64, u8),
+    /// The program fails here; no event.
+    Fail(&'static str),
+}
+
+/// A program.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Program {
+    /// The instructions of each thread; the first is main.
+    pub threads: Vec<Vec<Ins>>,
+    /// Whether all threads are there from the start, without events for their starts and ends.
+    pub bare: bool,
+    /// What semaphores have at the start.
+    pub count: u64,
+    /// How many a barrier waits for.
+    pub barrier: u64,
+}
+
+impl Program {
+    /// Threads that are there from the start, as the papers have them.
+    pub(crate) fn bare(threads: Vec<Vec<Ins>>) -> Self {
+        Self { threads, bare: true, ..Self::default() }
+    }
+
+    /// One run.
+    pub(crate) fn run(&self, plan: &Plan) -> Trace {
+        Machine::new(self, plan).run()
+    }
+}

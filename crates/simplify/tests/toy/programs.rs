@@ -1,0 +1,108 @@
+//! Programs to run.
+
+use super::{Ins, Program};
+use proptest::prelude::*;
+
+/// The program of Tinertia's figure 1: thread 1 (here main) sets a flag, then x, and fails if it finds thread
+/// 2's value there. `sleep()` gives way; `error()` is an action of its own, told as a write.
+pub(crate) fn figure_1() -> Program {
+    const FLAG: u8 = 0;
+    const X: u8 = 1;
+    const ERROR: u8 = 2;
+    let one = vec![
+        Ins::Write(FLAG, 1),
+        Ins::Write(X, 1),
+        Ins::Read(X),
+        Ins::Unless(3, 6),
+        Ins::Write(ERROR, 1),
+        Ins::Fail("error()"),
+    ];
+    let two = vec![
+        Ins::Read(FLAG),
+        Ins::Unless(0, 4),
+        Ins::Yield,
+        Ins::Goto(0),
+        Ins::Write(X, 3),
+        Ins::Write(FLAG, 0),
+    ];
+    Program::bare(vec![one, two])
+}
+
+/// Programs of a few threads that do a little of everything, and may fail, deadlock or do neither.
+pub(crate) fn random() -> impl Strategy<Value = Program> {
+    let others = prop::collection::vec(body(), 1..4);
+    (body(), others, any::<bool>(), 0..2u64, 2..4u64).prop_map(|(body, others, joins, count, barrier)| {
+        let lists = 1..=others.len() as u8;
+        let mut main: Vec<Ins> = lists.clone().map(Ins::Create).collect();
+        append(&mut main, body);
+        if joins {
+            main.extend(lists.map(Ins::Join));
+        }
+        let mut threads = vec![main];
+        for body in others {
+            let mut list = Vec::new();
+            append(&mut list, body);
+            threads.push(list);
+        }
+        Program { threads, bare: false, count, barrier }
+    })
+}
+
+/// Some pieces, each of which stands alone.
+fn body() -> impl Strategy<Value = Vec<Vec<Ins>>> {
+    prop::collection::vec(piece(), 1..5)
+}
+
+/// Puts a piece behind the others; jumps in it are relative to where it begins.
+fn append(list: &mut Vec<Ins>, pieces: Vec<Vec<Ins>>) {
+    for piece in pieces {
+        let start = list.len() as u8;
+        list.extend(piece.into_iter().map(|ins| match ins {
+            Ins::Goto(to) => Ins::Goto(start + to),
+            Ins::Unless(value, to) => Ins::Unless(value, start + to),
+            other => other,
+        }));
+    }
+}
+
+fn access() -> impl Strategy<Value = Ins> {
+    prop_oneof![
+        (0..3u8).prop_map(Ins::Read),
+        (0..3u8, 0..3i64).prop_map(|(var, value)| Ins::Write(var, value)),
+        (0..3u8).prop_map(|var| Ins::Add(var, 1)),
+    ]
+}
+
+fn piece() -> impl Strategy<Value = Vec<Ins>> {
+    let some = || prop::collection::vec(access(), 0..3);
+    let between = |first: Ins, inner: Vec<Ins>, last: Ins| {
+        let mut all = vec![first];
+        all.extend(inner);
+        all.push(last);
+        all
+    };
+    prop_oneof![
+        4 => prop::collection::vec(access(), 1..4),
+        3 => (0..2u8, some()).prop_map(move |(l, inner)| between(Ins::Lock(l), inner, Ins::Unlock(l))),
+        1 => (0..2u8, some()).prop_map(move |(l, inner)| {
+            let nested = between(Ins::Lock(1 - l), inner, Ins::Unlock(1 - l));
+            between(Ins::Lock(l), nested, Ins::Unlock(l))
+        }),
+        1 => (0..2u8).prop_map(|l| vec![Ins::TryLock(l), Ins::Unless(1, 4), Ins::Add(2, 1), Ins::Unlock(l)]),
+        1 => some().prop_map(move |inner| between(Ins::ReadLock(0), inner, Ins::RwUnlock(0))),
+        1 => some().prop_map(move |inner| between(Ins::WriteLock(0), inner, Ins::RwUnlock(0))),
+        1 => Just(vec![Ins::TryWriteLock(0), Ins::Unless(1, 4), Ins::Add(1, 1), Ins::RwUnlock(0)]),
+        1 => Just(vec![Ins::Lock(0), Ins::Wait(0, 0), Ins::Unlock(0)]),
+        1 => Just(vec![Ins::Lock(0), Ins::TimedWait(0, 0), Ins::Unlock(0)]),
+        1 => Just(vec![Ins::Signal(0)]),
+        1 => Just(vec![Ins::Lock(0), Ins::Broadcast(0), Ins::Unlock(0)]),
+        1 => Just(vec![Ins::SemWait(0)]),
+        1 => Just(vec![Ins::SemTryWait(0)]),
+        2 => Just(vec![Ins::SemPost(0)]),
+        1 => Just(vec![Ins::Barrier(0)]),
+        1 => prop::sample::select(vec![Ins::Yield, Ins::Sleep]).prop_map(|ins| vec![ins]),
+        2 => (0..3u8, 0..4i64).prop_map(|(var, value)| {
+            vec![Ins::Read(var), Ins::Unless(value, 3), Ins::Fail("the value is there")]
+        }),
+    ]
+}

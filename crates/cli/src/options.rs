@@ -43,6 +43,9 @@ pub(crate) struct Run {
     /// Stop a run after this many MiB of output
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     max_output: u64,
+    /// Stop a run at this many MiB of memory of its own
+    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    max_memory: u64,
     /// What counts as a failure beside a bad end
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) fail_on: Vec<FailOn>,
@@ -122,7 +125,11 @@ impl Run {
 
     /// How runs are made by these wishes.
     pub(crate) fn settings(&self) -> Settings {
-        Settings { output_limit: Some(self.max_output.saturating_mul(1 << 20)), ..Settings::default() }
+        Settings {
+            output_limit: Some(self.max_output.saturating_mul(1 << 20)),
+            memory_limit: Some(self.max_memory.saturating_mul(1 << 20)),
+            ..Settings::default()
+        }
     }
 }
 

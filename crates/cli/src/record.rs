@@ -8,6 +8,7 @@ use crate::{
 };
 use anyhow::Result;
 use serde_json::json;
+use std::path::PathBuf;
 use unsnarl_exec::{Executor, Settings};
 use unsnarl_model::Policy;
 
@@ -17,7 +18,10 @@ pub(crate) struct Record {
     /// Schedule at random, by this seed
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// With --seed: how, as `explore` tells it: random, pct:D:STEPS or pos
+    /// Schedule by the plan of this trace once more: the same policy and seed, the same points
+    #[arg(long, value_name = "TRACE", conflicts_with = "seed")]
+    like: Option<PathBuf>,
+    /// With --seed: how: random, pct:D:STEPS or pos
     #[arg(long, value_name = "NAME", default_value = "random", requires = "seed", value_parser = policy)]
     strategy: Policy,
     #[command(flatten)]
@@ -31,8 +35,10 @@ impl Record {
         let program = target::program(&self.target)?;
         traces::prepare();
         let tail = if self.seed.is_some() { self.strategy } else { Policy::Fair };
-        let points = self.run.points(PointSet::All);
-        let plan = self.run.plan(&points, &program, tail, self.seed.unwrap_or(0))?;
+        let plan = match &self.like {
+            Some(trace) => traces::load(trace)?.plan,
+            None => self.run.plan(&self.run.points(PointSet::All), &program, tail, self.seed.unwrap_or(0))?,
+        };
         let settings = Settings { echo: !self.run.json, ..self.run.settings() };
         let mut executor = Executor::new(program, settings)?;
         let mut trace = executor.run(&plan)?.trace();

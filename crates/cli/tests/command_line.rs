@@ -90,10 +90,8 @@ fn a_failure_is_found_saved_and_replayed_by_its_trace_and_by_its_seed() {
         (&again["runs"], &again["seed"], &again["stats"])
     );
 
-    let seed = found["seed"].to_string();
-    let policy = found["policy"].as_str().expect("a policy");
-    let recorded =
-        place.json(100, &["record", "--seed", &seed, "--strategy", policy, "--json", "--", "./counter"]);
+    let trace = found["trace"].as_str().expect("a trace");
+    let recorded = place.json(100, &["record", "--like", trace, "--json", "--", "./counter"]);
     assert_eq!(recorded["stats"], found["stats"]);
     let replayed = place.json(100, &["replay", "--json"]);
     assert_eq!((&replayed["reproduced"], &replayed["identical"]), (&true.into(), &true.into()));

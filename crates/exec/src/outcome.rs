@@ -35,6 +35,9 @@ pub(crate) fn outcome(
         EndKind::Timeout if stopped == Some(Stopped::Output) => {
             (Kind::Timeout, "the limit on output was reached (--max-output raises it)".into())
         }
+        EndKind::Timeout if stopped == Some(Stopped::Memory) => {
+            (Kind::Timeout, "the limit on memory was reached (--max-memory raises it)".into())
+        }
         EndKind::Timeout => (Kind::Timeout, "the time limit was reached (--timeout raises it)".into()),
         EndKind::Full => (
             Kind::Timeout,

@@ -106,6 +106,15 @@ impl<'a> Process<'a> {
         Ok(ExitStatus::from_raw(libc::SIGKILL))
     }
 
+    /// How many bytes of memory it has that it shares with nobody.
+    pub(crate) fn memory(&self) -> u64 {
+        // Pages: all, in memory, of those shared.
+        let figures = std::fs::read_to_string(format!("/proc/{}/statm", self.id)).unwrap_or_default();
+        let mut pages = figures.split(' ').skip(1).map(|figure| figure.parse().unwrap_or(0));
+        let (resident, shared): (u64, u64) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
+        resident.saturating_sub(shared) * 4096
+    }
+
     fn signal(&self, signal: i32) {
         // SAFETY: the process was not waited for yet, so the number is still its own.
         unsafe { libc::kill(self.id, signal) };

@@ -30,13 +30,21 @@ pub struct Settings {
     pub serve: bool,
     /// Bytes of output after which a run is stopped; none for no limit.
     pub output_limit: Option<u64>,
+    /// Bytes of memory of its own at which a run is stopped; none for no limit.
+    pub memory_limit: Option<u64>,
     /// Set to true, it ends the run in progress.
     pub interrupt: Option<Arc<AtomicBool>>,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { echo: false, serve: false, output_limit: Some(64 << 20), interrupt: None }
+        Self {
+            echo: false,
+            serve: false,
+            output_limit: Some(64 << 20),
+            memory_limit: Some(4 << 30),
+            interrupt: None,
+        }
     }
 }
 
@@ -177,6 +185,8 @@ pub(crate) enum Stopped {
     Time,
     /// Output.
     Output,
+    /// Memory.
+    Memory,
 }
 
 /// What to look after while a target runs.
@@ -194,8 +204,8 @@ impl Watch<'_> {
         let mut echo = Echo::default();
         let interrupted =
             || self.settings.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
-        let ticking =
-            self.settings.echo || self.settings.output_limit.is_some() || self.settings.interrupt.is_some();
+        let Settings { echo: echoes, output_limit, memory_limit, interrupt, .. } = self.settings;
+        let ticking = *echoes || output_limit.is_some() || memory_limit.is_some() || interrupt.is_some();
         loop {
             let left = self.limit.saturating_sub(begin.elapsed());
             let waited = process.wait(if ticking { left.min(TICK) } else { left })?;
@@ -210,6 +220,9 @@ impl Watch<'_> {
                 }
                 Waited::NotYet if self.too_much_output() => {
                     return process.stop().map(|status| (status, Some(Stopped::Output)));
+                }
+                Waited::NotYet if memory_limit.is_some_and(|limit| process.memory() > limit) => {
+                    return process.stop().map(|status| (status, Some(Stopped::Memory)));
                 }
                 Waited::NotYet => {}
             }

@@ -278,7 +278,10 @@ impl Teller<'_> {
     fn stack(&self, backtrace: &Backtrace, names: &mut dyn Names) -> String {
         let stack = Stack::of(backtrace, names);
         let waits = self.waits.iter().any(|waiting| waiting.wait.thread == backtrace.thread);
-        if !self.look.full && (waits && !stack.frames().is_empty() || stack.users().count() == 1) {
+        if !self.look.full
+            && (waits && !stack.frames().is_empty()
+                || stack.users().count() == 1 && self.trace.outcome.kind != Kind::Race)
+        {
             return String::new();
         }
         let mut text = format!("\nstack of thread {}:\n", self.thread(backtrace.thread));

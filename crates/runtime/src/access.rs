@@ -86,7 +86,7 @@ fn plain(op: Op, addr: usize, size: u32, pc: u64) {
 
 /// Up to eight bytes at an address.
 #[inline]
-unsafe fn peek(addr: usize, size: u32) -> u64 {
+pub(crate) unsafe fn peek(addr: usize, size: u32) -> u64 {
     // SAFETY: by the caller; unaligned is fine.
     unsafe {
         match size {

@@ -1,6 +1,6 @@
 //! Atomic operations of instrumented code. Each is one schedule point and performs the operation.
 
-use crate::state::Runtime;
+use crate::{access::peek, state::Runtime};
 use core::{
     arch::naked_asm,
     sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst, fence},
@@ -14,7 +14,11 @@ fn atomic<T>(op: Op, access: (usize, u32, i32), pc: u64, perform: impl FnOnce() 
     let Some(runtime) = Runtime::enter() else { return perform().0 };
     let (addr, size, order) = access;
     runtime.turn(op, addr, pc);
+    // SAFETY: the bytes of the variable that is operated on; none for a fence.
+    let before = unsafe { peek(addr, size) };
     let (result, value, failed) = perform();
+    // SAFETY: as above.
+    runtime.state.unchanged = size <= 8 && before == unsafe { peek(addr, size) };
     let flags = if failed { Flags::FAILED } else { Flags::NONE };
     // Compilers may add hints above the order's low bits.
     let order = Order::from_number(order as u8 & 7).unwrap_or(Order::SeqCst);

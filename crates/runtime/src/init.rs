@@ -112,6 +112,7 @@ unsafe fn begin(header: *mut Header) {
         masks_differ: false,
         muted: false,
         undivided: 0,
+        unchanged: false,
         idle: 0,
         max_idle: plan.max_spins,
         spurious: plan.spurious != 0,

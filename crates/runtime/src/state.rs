@@ -50,6 +50,8 @@ pub(crate) struct State {
     pub(crate) muted: bool,
     /// Depth of calls during which nobody else may run, because the C library holds a lock of its own.
     pub(crate) undivided: u32,
+    /// The operation in progress left memory as it was.
+    pub(crate) unchanged: bool,
     /// Events in a row that changed nothing.
     pub(crate) idle: u64,
     pub(crate) max_idle: u64,

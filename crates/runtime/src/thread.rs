@@ -63,6 +63,8 @@ pub(crate) struct Thread {
     pub(crate) mask: u64,
     /// Where its stack begins; it grows down from here.
     pub(crate) stack_top: usize,
+    /// How many operations in a row were in vain, one of them, and how often that came again.
+    idle: u32,
     last_idle: (u64, u64, u64),
     repeats: u32,
 }
@@ -131,19 +133,24 @@ impl Thread {
             alternate_stack: no_stack,
             mask: 0,
             stack_top: 0,
+            idle: 0,
             last_idle: (0, 0, 0),
             repeats: 0,
         })
     }
 
-    /// Counts how often the thread did the very same thing in vain.
+    /// Counts how often the thread did the very same thing in vain. It may do other things in vain in between: to
+    /// find the period of a loop, what is waited for changes after 1, 2, 4 … operations (Brent's method).
     #[inline]
     pub(crate) fn note_idle(&mut self, idle: bool, what: (u64, u64, u64)) {
         if !idle {
-            self.repeats = 0;
-        } else if self.last_idle == what {
+            (self.idle, self.repeats) = (0, 0);
+            return;
+        }
+        self.idle = self.idle.wrapping_add(1);
+        if self.last_idle == what {
             self.repeats += 1;
-        } else {
+        } else if self.idle.is_power_of_two() {
             self.last_idle = what;
             self.repeats = 0;
         }

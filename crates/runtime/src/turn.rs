@@ -190,7 +190,8 @@ impl Runtime {
             state.muted = false;
             return state.log.count();
         }
-        let idle = changes_nothing(op, flags);
+        let unchanged = core::mem::take(&mut state.unchanged);
+        let idle = changes_nothing(op, flags) || unchanged;
         state.idle = if idle { state.idle + 1 } else { 0 };
         state.me().note_idle(idle, what);
         state.clock.tick();

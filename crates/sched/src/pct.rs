@@ -6,8 +6,9 @@
 //! `depth` ordering constraints is found with a chance of at least 1/(n·k^(depth-1)) in each run.
 //!
 //! Where this deviates: threads get their priority when they are first seen, as their number is not known
-//! beforehand; and a thread that gives way (yields, sleeps, spins) drops below everybody, because the
-//! guarantee assumes that every thread terminates and a strict priority would starve whom it waits for.
+//! beforehand; and a thread that gives way (yields, sleeps, spins) or runs for very long drops below everybody,
+//! because the guarantee assumes that every thread terminates and a strict priority would starve whom it waits
+//! for.
 
 use crate::{World, dice::Dice};
 use alloc::vec::Vec;
@@ -23,7 +24,11 @@ pub(crate) struct Pct {
     /// The lowest priority given out so far.
     lowest: u64,
     point: u64,
+    in_a_row: u32,
 }
+
+/// So many points in a row, and a thread must let the others go first.
+const PATIENCE: u32 = 10_000;
 
 /// Initial priorities are from here up, later ones below, each lower than the one before.
 const INITIAL: u64 = 1 << 63;
@@ -33,11 +38,15 @@ impl Pct {
         let mut dice = Dice::new(seed);
         let mut drops: Vec<u64> = (1..depth).map(|_| dice.roll() % steps.max(1)).collect();
         drops.sort_unstable_by(|a, b| b.cmp(a));
-        Self { dice, priorities: Vec::new(), drops, lowest: INITIAL, point: 0 }
+        Self { dice, priorities: Vec::new(), drops, lowest: INITIAL, point: 0, in_a_row: 0 }
     }
 
     pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
         let current = world.current();
+        if self.in_a_row >= PATIENCE {
+            self.in_a_row = 0;
+            self.lower(current);
+        }
         while self.drops.last() == Some(&self.point) {
             self.drops.pop();
             self.lower(current);
@@ -51,6 +60,7 @@ impl Pct {
             chosen = self.highest(world);
             patience -= 1;
         }
+        self.in_a_row = if chosen == current { self.in_a_row + 1 } else { 0 };
         chosen
     }
 

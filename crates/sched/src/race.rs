@@ -16,6 +16,16 @@ use unsnarl_model::ThreadIx;
 /// The running thread is changed at one in so many points: one of these for each run.
 const CALM: [u32; 4] = [2, 4, 16, 64];
 
+/// For so many points in a row those who are not held may do nothing but wait, or whatever they like: then somebody
+/// is let go, since it may be the one that they wait for.
+const PATIENCE: Patience = Patience { waiting: 32, working: 1000 };
+
+#[derive(Clone, Copy, Debug)]
+struct Patience {
+    waiting: u32,
+    working: u32,
+}
+
 #[derive(Debug)]
 pub(crate) struct Race {
     dice: Dice,
@@ -26,6 +36,7 @@ pub(crate) struct Race {
     released: ThreadSet,
     /// Who goes next, because the one before it was waited for.
     next: Option<ThreadIx>,
+    patience: Patience,
 }
 
 impl Race {
@@ -39,6 +50,7 @@ impl Race {
             held: ThreadSet::new(),
             released: ThreadSet::new(),
             next: None,
+            patience: PATIENCE,
         }
     }
 
@@ -47,6 +59,9 @@ impl Race {
         if let Some(next) = self.next.take().filter(|&next| can_run(next)) {
             self.released.set(next, false);
             return next;
+        }
+        if !self.held.is_empty() && self.is_out_of_patience(world) {
+            return self.release(world);
         }
         loop {
             let Some(thread) = self.candidate(world) else { return self.release(world) };
@@ -57,6 +72,7 @@ impl Race {
             }
             let Some(partner) = self.partner(world, thread, at) else {
                 self.held.set(thread, true);
+                self.patience = PATIENCE;
                 continue;
             };
             // Where both are at both places, either may be the first.
@@ -67,6 +83,14 @@ impl Race {
             self.next = (self.dice.below(4) != 0).then_some(second);
             return first;
         }
+    }
+
+    fn is_out_of_patience(&mut self, world: &impl World) -> bool {
+        let mut free = world.ready().iter().filter(|&thread| !self.held.contains(thread));
+        let work = free.any(|thread| !world.gives_way(thread));
+        self.patience.waiting = if work { PATIENCE.waiting } else { self.patience.waiting.saturating_sub(1) };
+        self.patience.working = self.patience.working.saturating_sub(1);
+        self.patience.waiting == 0 || self.patience.working == 0
     }
 
     /// Somebody who is not held: mostly who ran last.
@@ -93,12 +117,15 @@ impl Race {
         self.held.iter().find(|&other| can_run(other) && opposite(other) && world.conflict(thread, other))
     }
 
-    /// Everybody who can run is held: one of them, at random, is not any more.
+    /// One of the held, at random, is not any more; anyone if none of them can run.
     fn release(&mut self, world: &impl World) -> ThreadIx {
+        self.patience = PATIENCE;
         let all = || world.ready().iter().chain(world.late().iter());
-        let count = all().count() as u32;
+        let held = all().filter(|&thread| self.held.contains(thread)).count();
+        let wanted = |race: &Self, thread: ThreadIx| held == 0 || race.held.contains(thread);
+        let count = all().filter(|&thread| wanted(self, thread)).count() as u32;
         let nth = if count > 1 { self.dice.below(count) as usize } else { 0 };
-        let thread = all().nth(nth).unwrap_or(ThreadIx::MAIN);
+        let thread = all().filter(|&thread| wanted(self, thread)).nth(nth).unwrap_or(ThreadIx::MAIN);
         self.held.set(thread, false);
         thread
     }
@@ -140,6 +167,21 @@ mod tests {
             assert_eq!(first_there([0, 1], seed, 200), ThreadIx(0));
             assert_eq!(first_there([1, 0], seed, 200), ThreadIx(1));
         }
+    }
+
+    #[test]
+    fn who_is_waited_for_is_let_go() {
+        let mut toy = Toy::new(2);
+        let mut race = Race::new(0, 0, 1);
+        toy.next(ThreadIx(0), Op::Write, 7);
+        toy.put(ThreadIx(0), 0);
+        toy.give_way(ThreadIx(1), true);
+        let picks = (0..100).map(|_| {
+            let thread = race.pick(&toy);
+            toy.run(thread);
+            thread
+        });
+        assert!(picks.take(60).any(|thread| thread == ThreadIx(0)));
     }
 
     #[test]

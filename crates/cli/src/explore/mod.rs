@@ -3,8 +3,10 @@
 mod failures;
 mod pool;
 mod predicate;
+mod race;
 
 use crate::{
+    judge,
     options::{FailOn, PointSet, Run, Target, duration},
     output,
     replay::replay,
@@ -86,6 +88,7 @@ pub(crate) struct Search {
     first_warned: Option<Trace>,
     pub(crate) interrupted: bool,
     proved: Option<Proved>,
+    races: Vec<race::Told>,
 }
 
 impl Search {
@@ -101,7 +104,27 @@ impl Search {
             "policy": first("policy"), "outcome": first("outcome"), "stats": first("stats"),
             "failures": failures, "runs_with_warnings": self.warned,
             "warnings": self.first_warned.as_ref().map(|trace| output::told(trace).2),
+            "races": self.races.iter().map(race::json).collect::<Vec<_>>(),
+            "complete": self.proved.map(|proved| json!({
+                "preemptions": proved.preemptions, "schedules": proved.schedules,
+                "all": proved.preemptions.is_none(),
+            })),
         })
+    }
+
+    /// Whether there is nothing left to try.
+    fn is_complete(&self) -> bool {
+        self.proved.is_some_and(|proved| proved.preemptions.is_none())
+    }
+
+    /// The races that were seen in passing.
+    fn races_text(&self) -> String {
+        if self.races.is_empty() {
+            return String::new();
+        }
+        let s = if self.races.len() == 1 { "" } else { "s" };
+        let lines: String = self.races.iter().map(race::line).collect();
+        format!("{} data race{s} seen (--fail-on race makes them failures):\n{lines}", self.races.len())
     }
 }
 
@@ -135,8 +158,8 @@ impl Explore {
         let program = target::program(&self.target)?;
         let interrupt = interrupt()?;
         let bar = progress(self.wishes.runs, self.wishes.run.json);
-        let search = self.wishes.explore(program, &interrupt, &bar)?;
-        self.tell(&search)
+        let mut search = self.wishes.explore(program, &interrupt, &bar)?;
+        self.tell(&mut search)
     }
 }
 
@@ -157,13 +180,16 @@ impl Wishes {
         progress: &ProgressBar,
     ) -> Result<Search> {
         let mut strategy = self.strategy(&program)?;
+        let cwd = program.cwd.clone();
         traces::prepare();
         let settings = Settings { interrupt: Some(interrupt.clone()), serve: true, ..self.run.settings() };
         let executor = |_| Executor::new(program.clone(), settings.clone());
         let executors = (0..self.jobs.clamp(1, 256)).map(executor).collect::<Result<_, _>>()?;
-        let mut search = self.search(&mut strategy, &mut Pool { executors }, progress)?;
+        let mut races = race::Races::default();
+        let mut search = self.search(&mut strategy, &mut Pool { executors }, &mut races, progress)?;
         search.strategy = strategy.name();
         search.proved = strategy.proved();
+        search.races = races.told(&cwd);
         Ok(search)
     }
 
@@ -195,6 +221,7 @@ impl Wishes {
         &self,
         strategy: &mut unsnarl_search::Search,
         pool: &mut Pool,
+        races: &mut race::Races,
         progress: &ProgressBar,
     ) -> Result<Search> {
         let begin = Instant::now();
@@ -224,12 +251,13 @@ impl Wishes {
                 search.runs += 1;
                 search.schedules.insert(attempt.schedule);
                 strategy.learn(plan, &attempt.seen());
+                races.add(&attempt.conflicts, &attempt.modules);
                 attempt.failure.into_iter().for_each(|trace| search.failures.add(trace));
                 search.warned += u64::from(attempt.warned.is_some());
                 search.first_warned = search.first_warned.or(attempt.warned);
             }
             let (distinct, failures) = (search.schedules.len(), search.failures.0.len());
-            let races = strategy.known().races();
+            let races = races.count();
             progress
                 .set_message(format!("{distinct} distinct schedules, {races} races, {failures} failures"));
             if exhausted || (!self.keep_going && failures > 0) {
@@ -286,9 +314,10 @@ impl Wishes {
 }
 
 impl Explore {
-    fn tell(&self, search: &Search) -> Result<Verdict> {
+    fn tell(&self, search: &mut Search) -> Result<Verdict> {
         let mut paths = Vec::new();
-        for (nth, failure) in search.failures.0.iter().enumerate() {
+        for (nth, failure) in search.failures.0.iter_mut().enumerate() {
+            judge::add_calls(&mut failure.trace);
             paths.push(traces::save(&failure.trace, self.wishes.path(nth).as_deref())?);
         }
         // The first is the one that `latest` should mean.
@@ -314,26 +343,33 @@ impl Explore {
             self.target.program.iter().map(|arg| output::quoted(arg.as_ref())).collect::<Vec<_>>().join(" ");
         for (nth, (failure, path)) in search.failures.0.iter().zip(paths).enumerate() {
             let plan = &failure.trace.plan;
-            let (policy, seed) = (plan.tail.name(), plan.seed);
+            let how_found = if plan.prefix.segments.is_empty() {
+                format!("{}, seed {}", plan.tail.name(), plan.seed)
+            } else {
+                "chess".to_owned()
+            };
             let times = failure.times;
             let how = if self.wishes.keep_going { format!("{times} times in") } else { "in run".into() };
             output::print(&format!(
                 "{}{}\n\
-                 found    {how} {runs} of {}, {distinct} distinct schedules, {seconds:.2} s\n\
+                 found    {how} {runs} of {} ({how_found}), {distinct} distinct schedules, {seconds:.2} s\n\
                  {}\
-                 again    unsnarl record --seed {seed} --strategy {policy} -- {command}\n",
+                 again    unsnarl record --like {} -- {command}\n",
                 if nth > 0 { "\n" } else { "" },
                 output::outcome(&failure.trace),
                 self.wishes.runs,
                 failure.commands(path),
+                output::quoted(path),
             ));
         }
         if search.failures.0.is_empty() {
             let why = if search.interrupted { ", interrupted" } else { "" };
             let s = if distinct == 1 { "" } else { "s" };
             output::print(&format!(
-                "no failure in {runs} runs ({distinct} distinct schedule{s}, {seconds:.2} s){why}\n{}",
-                self.hint(distinct)
+                "no failure in {runs} runs ({distinct} distinct schedule{s}, {seconds:.2} s){why}\n{}{}{}",
+                search.proved.map_or_else(String::new, claim),
+                search.races_text(),
+                if search.is_complete() { "" } else { self.hint(distinct) },
             ));
             if let Some(trace) = &search.first_warned {
                 output::print(&format!(
@@ -378,6 +414,25 @@ impl Failure {
             certainty(&self.trace)
         )
     }
+}
+
+/// What is certain although no run failed.
+fn claim(proved: Proved) -> String {
+    let schedules = grouped(proved.schedules);
+    match proved.preemptions {
+        Some(1) => format!("no failure with at most 1 preemption: {schedules} schedules, all explored\n"),
+        Some(most) => {
+            format!("no failure with at most {most} preemptions: {schedules} schedules, all explored\n")
+        }
+        None => format!("no failure in any schedule: {schedules} schedules, all explored\n"),
+    }
+}
+
+/// A large number as people read it: 1,482.
+fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group));
+    groups.collect::<Vec<_>>().join(",")
 }
 
 /// One replay, to say for certain that the trace replays.

@@ -1,0 +1,71 @@
+//! The data races that a search comes across.
+
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use unsnarl_model::{Conflict, ConflictKind, Module, Op, Site};
+use unsnarl_report::{Names, ProgramNames};
+use unsnarl_symbols::Symbols;
+
+/// The races found so far, one for each pair of places.
+#[derive(Default)]
+pub(super) struct Races {
+    found: BTreeMap<[Site; 2], Conflict>,
+    modules: Vec<Module>,
+}
+
+impl Races {
+    pub(super) fn add(&mut self, conflicts: &[Conflict], modules: &[Module]) {
+        for conflict in conflicts.iter().filter(|conflict| conflict.kind == ConflictKind::Race) {
+            let mut places = conflict.sides.map(|side| side.site);
+            places.sort();
+            self.found.entry(places).or_insert(*conflict);
+            if modules.len() > self.modules.len() {
+                self.modules = modules.to_vec();
+            }
+        }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.found.len()
+    }
+
+    /// With the names that the program has for them, files as seen from `cwd`; one for each pair of lines.
+    pub(super) fn told(&self, cwd: &str) -> Vec<Told> {
+        let mut symbols = Symbols::new();
+        let mut names = ProgramNames::new(&self.modules, &mut symbols);
+        let here = format!("{cwd}/");
+        let mut told: Vec<Told> = Vec::new();
+        for race in self.found.values() {
+            let mut sides = race.sides.map(|side| {
+                let frame = names.place(side.site);
+                let place = frame.place().unwrap_or_else(|| frame.to_string());
+                (side.op, place.strip_prefix(&here).unwrap_or(&place).to_owned())
+            });
+            sides.sort_by(|a, b| a.1.cmp(&b.1));
+            let race = Told { variable: names.variable(race.addr), sides };
+            if !told.contains(&race) {
+                told.push(race);
+            }
+        }
+        told.sort_by(|a, b| a.sides[0].1.cmp(&b.sides[0].1));
+        told
+    }
+}
+
+/// A race in words.
+#[derive(PartialEq, Eq)]
+pub(super) struct Told {
+    variable: Option<String>,
+    sides: [(Op, String); 2],
+}
+
+pub(super) fn line(race: &Told) -> String {
+    let [(a, at), (b, and)] = &race.sides;
+    let variable = race.variable.as_deref().map_or_else(String::new, |name| format!("   ({name})"));
+    format!("         {} at {at}, {} at {and}{variable}\n", a.word(), b.word())
+}
+
+pub(super) fn json(race: &Told) -> Value {
+    let side = |(op, place): &(Op, String)| json!({ "op": op.word(), "site": place });
+    json!({ "object": race.variable, "a": side(&race.sides[0]), "b": side(&race.sides[1]) })
+}

@@ -1,9 +1,18 @@
 //! The fewest context switches that still fail.
 //!
 //! A failing trace with hundreds of context switches becomes one with the two or three that matter.
-//! [`statics`] changes the order of its events without running anything. Nothing here does I/O or starts a
-//! process.
+//! [`statics`] changes the order of its events without running anything; [`dynamic`] changes the schedule and
+//! runs it.
+//!
+//! Nothing here does I/O or starts a process: what needs to run a plan takes a [`Runner`], so that every
+//! algorithm is tested on programs in memory as well as on real ones.
 
 #![forbid(unsafe_code)]
 
+mod cost;
+pub mod dynamic;
+mod run;
 pub mod statics;
+
+pub use cost::Cost;
+pub use run::Runner;

@@ -3,14 +3,9 @@
 mod toy;
 
 use proptest::prelude::*;
-use toy::{Program, programs};
-use unsnarl_model::{Event, Fidelity, Limits, Plan, Policy, Prefix, Trace};
+use toy::{MOST_EVENTS, Program, programs, record};
+use unsnarl_model::{Event, Fidelity, Plan, Policy, Prefix, Trace};
 use unsnarl_simplify::statics::{self, Effort, Grain, Graph, Order, Rules};
-
-fn record(program: &Program, seed: u64) -> Trace {
-    let limits = Limits { events: 400, ..Limits::default() };
-    program.run(&Plan { tail: Policy::Random, seed, limits, ..Plan::default() })
-}
 
 /// The trace's schedule, to the point.
 fn replay(program: &Program, trace: &Trace) -> Trace {
@@ -39,7 +34,7 @@ fn is_the_same_run(program: &Program, reordered: &Trace) -> Result<(), TestCaseE
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(3000))]
+    #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
     fn the_simplified_order_is_executed_to_the_point_with_the_same_end(
@@ -47,7 +42,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let trace = record(&program, seed);
-        prop_assume!(trace.events.len() < 400);
+        prop_assume!(trace.events.len() < MOST_EVENTS as usize);
         let found = statics::simplify(&trace, Rules::of(&trace));
         is_the_same_run(&program, &found.apply(&trace))?;
     }
@@ -59,7 +54,7 @@ proptest! {
         grain in prop::sample::select(vec![Grain::Event, Grain::Segment]),
     ) {
         let trace = record(&program, seed);
-        prop_assume!(trace.events.len() < 400);
+        prop_assume!(trace.events.len() < MOST_EVENTS as usize);
         let graph = Graph::of(trace.events.iter().copied(), Rules::of(&trace), grain);
         for order in [Order::Arbitrary(seed), Order::Runs(Effort(1))] {
             is_the_same_run(&program, &statics::reorder(&graph, order).apply(&trace))?;

@@ -7,7 +7,9 @@ mod machine;
 pub(crate) mod programs;
 
 use machine::Machine;
-use unsnarl_model::{Plan, Trace};
+use std::convert::Infallible;
+use unsnarl_model::{Limits, Plan, Policy, Trace};
+use unsnarl_simplify::Runner;
 
 /// One step of a thread. A register keeps what was read last, or whether a try succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,5 +74,42 @@ impl Program {
     /// One run.
     pub(crate) fn run(&self, plan: &Plan) -> Trace {
         Machine::new(self, plan).run()
+    }
+}
+
+/// More events than any of the programs needs.
+pub(crate) const MOST_EVENTS: u64 = 400;
+
+/// A run by chance.
+pub(crate) fn record(program: &Program, seed: u64) -> Trace {
+    let limits = Limits { events: MOST_EVENTS, ..Limits::default() };
+    program.run(&Plan { tail: Policy::Random, seed, limits, ..Plan::default() })
+}
+
+/// The first run by chance that fails.
+pub(crate) fn failing(program: &Program, seeds: impl IntoIterator<Item = u64>) -> Option<Trace> {
+    let runs = seeds.into_iter().map(|seed| record(program, seed));
+    runs.into_iter().find(|trace| trace.outcome.is_failure() && trace.events.len() < MOST_EVENTS as usize)
+}
+
+/// Runs a program in memory.
+pub(crate) struct InMemory<'p> {
+    program: &'p Program,
+    /// How often it was run.
+    pub(crate) runs: u64,
+}
+
+impl<'p> InMemory<'p> {
+    pub(crate) fn new(program: &'p Program) -> Self {
+        Self { program, runs: 0 }
+    }
+}
+
+impl Runner for InMemory<'_> {
+    type Error = Infallible;
+
+    fn run(&mut self, plan: &Plan) -> Result<Trace, Infallible> {
+        self.runs += 1;
+        Ok(self.program.run(plan))
     }
 }

@@ -28,6 +28,33 @@ pub(crate) fn figure_1() -> Program {
     Program::bare(vec![one, two])
 }
 
+/// The construction of Tinertia's theorem 3.1 as a program: it fails if and only if every thread's second action
+/// comes after the first ones of all its neighbours.
+pub(crate) fn vertex_cover(vertices: u8, edges: &[(u8, u8)]) -> Program {
+    let all = vertices;
+    let thread = |v: u8| {
+        let mut list = vec![Ins::Write(v, 1)];
+        let neighbours = edges.iter().filter_map(|&(a, b)| match () {
+            () if a == v => Some(b),
+            () if b == v => Some(a),
+            () => None,
+        });
+        for neighbour in neighbours {
+            list.extend([Ins::Read(neighbour), Ins::Unless(1, 200)]);
+        }
+        let end = list.len() as u8 + 3;
+        list.extend([Ins::Add(all, 1), Ins::Unless(vertices.into(), end), Ins::Fail("every edge is kept")]);
+        list
+    };
+    Program::bare((0..vertices).map(thread).collect())
+}
+
+/// The least number of vertices that touch every edge.
+pub(crate) fn least_cover(vertices: u8, edges: &[(u8, u8)]) -> u32 {
+    let covers = |set: u32| edges.iter().all(|&(a, b)| set & (1 << a | 1 << b) != 0);
+    (0..1u32 << vertices).filter(|&set| covers(set)).map(u32::count_ones).min().unwrap_or(0)
+}
+
 /// Programs of a few threads that do a little of everything, and may fail, deadlock or do neither.
 pub(crate) fn random() -> impl Strategy<Value = Program> {
     let others = prop::collection::vec(body(), 1..4);

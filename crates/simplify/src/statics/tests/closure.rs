@@ -39,7 +39,7 @@ fn in_order(events: &[Event], order: &[usize]) -> Vec<Event> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
     fn the_edges_of_the_graph_have_the_closure_of_all_conflicting_pairs(

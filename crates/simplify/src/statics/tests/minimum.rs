@@ -5,7 +5,7 @@ use crate::statics::{Effort, Grain, Graph, Order, reorder};
 use proptest::prelude::*;
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(500))]
+    #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
     fn the_search_without_limits_finds_the_minimum_of_all_orders(

@@ -1,0 +1,157 @@
+//! Fewer context switches by running the program anew.
+//!
+//! Tinertia (Jalbert and Sen, "A Trace Simplification Technique for Effective Debugging of Concurrent Programs",
+//! FSE 2010): change the schedule, run it as far as it makes sense, and keep what happened if it is the same
+//! failure at no higher cost. The rules for running a schedule that no longer fits are those of relaxed replay
+//! (`unsnarl-sched`, `relaxed.rs`).
+//!
+//! This is algorithm 1 of the paper as it is printed.
+
+pub(crate) mod script;
+mod tally;
+
+pub use tally::{Operation, Tally};
+
+use crate::{Cost, Runner};
+use script::Script;
+use unsnarl_model::{Signature, Trace};
+
+/// The best trace that was found, and how.
+#[derive(Clone, Debug)]
+pub struct Simplified<E> {
+    /// The trace; the one that was given if there is no better.
+    pub trace: Trace,
+    /// What it took.
+    pub tally: Tally,
+    /// What ended the work early.
+    pub stopped: Option<E>,
+}
+
+/// A better trace was found.
+#[derive(Clone, Copy, Debug)]
+pub struct Step<'a> {
+    /// By what.
+    pub operation: Operation,
+    /// The trace.
+    pub trace: &'a Trace,
+    /// What it took so far.
+    pub tally: &'a Tally,
+}
+
+/// Simplifies a failing trace by the paper's algorithm 1. `watch` is told of each step.
+pub fn simplify<R: Runner>(
+    trace: &Trace,
+    runner: &mut R,
+    watch: &mut dyn FnMut(Step<'_>),
+) -> Simplified<R::Error> {
+    let mut tinertia = Tinertia {
+        signature: trace.signature(),
+        current: trace.clone(),
+        runner,
+        watch,
+        tally: Tally::default(),
+    };
+    let stopped = tinertia.work().err();
+    Simplified { trace: tinertia.current, tally: tinertia.tally, stopped }
+}
+
+struct Tinertia<'a, R: Runner> {
+    signature: Signature,
+    /// The paper's τ_cur.
+    current: Trace,
+    runner: &'a mut R,
+    watch: &'a mut dyn FnMut(Step<'_>),
+    tally: Tally,
+}
+
+impl<R: Runner> Tinertia<'_, R> {
+    fn work(&mut self) -> Result<(), R::Error> {
+        loop {
+            let old = Cost::of(&self.current.events).switches;
+            self.tally.rounds += 1;
+            self.remove_last()?;
+            self.consolidate_up()?;
+            self.consolidate_down()?;
+            if old <= Cost::of(&self.current.events).switches {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Lines 5 to 10: backwards over the trace. Only a segment's first action counts.
+    fn remove_last(&mut self) -> Result<(), R::Error> {
+        let mut at = self.current.events.len();
+        while at > 0 {
+            let script = Script::of(&self.current.events);
+            let piece = script.pieces.iter().position(|piece| piece.from + 1 == at);
+            if let Some(candidate) = piece.and_then(|piece| script.remove_last(piece)) {
+                self.is_variant(&candidate, Operation::RemoveLast)?;
+            }
+            at = (at - 1).min(self.current.events.len());
+        }
+        Ok(())
+    }
+
+    /// Lines 11 to 17: forwards. Only a segment's last action counts.
+    fn consolidate_up(&mut self) -> Result<(), R::Error> {
+        let mut at = 1;
+        while at <= self.current.events.len() {
+            let script = Script::of(&self.current.events);
+            if let Some(piece) = script.pieces.iter().position(|piece| piece.to == at)
+                && let Some(candidate) = script.move_up(piece)
+                && let Some(actual) = self.is_variant(&candidate, Operation::ConsolidateUpTei)?
+            {
+                // The longest prefix that can be moved is taken to be the one that was executed just now.
+                let executed = executed_of_next(&self.current, &script, piece, &actual);
+                if let Some(candidate) = script.move_up_actions(piece, executed) {
+                    self.is_variant(&candidate, Operation::ConsolidateUpActions)?;
+                }
+            }
+            at += 1;
+        }
+        Ok(())
+    }
+
+    /// Lines 18 to 22: backwards. Only a segment's first action counts.
+    fn consolidate_down(&mut self) -> Result<(), R::Error> {
+        let mut at = self.current.events.len();
+        while at > 0 {
+            let script = Script::of(&self.current.events);
+            let piece = script.pieces.iter().position(|piece| piece.from + 1 == at);
+            if let Some(candidate) = piece.and_then(|piece| script.move_down(piece)) {
+                self.is_variant(&candidate, Operation::ConsolidateDown)?;
+            }
+            at = (at - 1).min(self.current.events.len());
+        }
+        Ok(())
+    }
+
+    /// Runs a candidate. If it is a variant-trace (section 4.2.1), what happened is the current trace from now on;
+    /// if not, it is given back.
+    fn is_variant(&mut self, candidate: &Script, operation: Operation) -> Result<Option<Trace>, R::Error> {
+        let actual = self.runner.run(&candidate.plan(&self.current))?;
+        self.tally.executions += 1;
+        let cost = Cost::of(&actual.events).switches;
+        if actual.signature() != self.signature || cost > candidate.switches() {
+            return Ok(Some(actual));
+        }
+        self.tally.credit(operation, Cost::of(&self.current.events).switches, cost);
+        self.current = actual;
+        (self.watch)(Step { operation, trace: &self.current, tally: &self.tally });
+        Ok(None)
+    }
+}
+
+/// How many events of the piece after this one of its thread were executed when it was moved up to behind this
+/// one. Up to there the run is the trace itself.
+pub(crate) fn executed_of_next(trace: &Trace, script: &Script, piece: usize, actual: &Trace) -> usize {
+    let Some(next) = script.next(piece) else { return 0 };
+    let start = script.pieces[..=piece].iter().map(script::Piece::len).sum::<usize>();
+    let (piece, thread) = (script.pieces[next], trace.thread_id(script.pieces[next].thread));
+    let moved = trace.events[piece.from..piece.to].iter().map(|event| trace.action(event));
+    let done = actual.events.iter().skip(start);
+    let same = moved.zip(done).take_while(|(expected, event)| {
+        actual.thread_id(event.thread) == thread && actual.action(event) == *expected
+    });
+    same.count()
+}

@@ -1,0 +1,40 @@
+//! Running plans: what everything that executes a program anew is generic over.
+
+use unsnarl_model::{Plan, Trace};
+
+/// Runs a program by a plan, again and again. The same plan gives the same trace.
+pub trait Runner {
+    /// Why a plan could not be run, or why it should not be: that ends the work, and the best so far is kept.
+    type Error;
+
+    /// One run.
+    ///
+    /// # Errors
+    /// If the program cannot be run, or the work is to end.
+    fn run(&mut self, plan: &Plan) -> Result<Trace, Self::Error>;
+
+    /// Runs these plans in order until `accept` says yes to the trace of one. What comes back are the traces up to
+    /// and with that one, or all of them.
+    ///
+    /// A runner may run several at once; but `accept` must be asked in the order of the plans, and what was run
+    /// beyond the accepted one is thrown away. So the result does not depend on how many run at once.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    fn run_until(
+        &mut self,
+        plans: &[Plan],
+        accept: &mut dyn FnMut(usize, &Trace) -> bool,
+    ) -> Result<Vec<Trace>, Self::Error> {
+        let mut traces = Vec::new();
+        for (at, plan) in plans.iter().enumerate() {
+            let trace = self.run(plan)?;
+            let accepted = accept(at, &trace);
+            traces.push(trace);
+            if accepted {
+                break;
+            }
+        }
+        Ok(traces)
+    }
+}

@@ -1,9 +1,10 @@
 //! What is demanded of each program.
 
 use crate::expectation::{Expectation, Schedules};
-use std::{fs, path::Path, process::Command};
+use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use unsnarl_exec::{Executor, Settings};
-use unsnarl_model::{Kind, Limits, Plan, Policy, Program, Trace, signal_name};
+use unsnarl_model::{Kind, Limits, Places, Plan, Points, Policy, Program, Site, Trace, signal_name};
+use unsnarl_search::{Choice, Portfolio, Search, Seen, Steps};
 use unsnarl_symbols::{Frame, Symbols};
 
 const SEEDS: u64 = 100;
@@ -15,7 +16,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     // A run that is cut off by real time takes real time: few of those.
     let seeds = if timeout { 2 } else { SEEDS };
     let limits = Limits { millis: if timeout { 3000 } else { 60_000 }, ..Limits::default() };
-    let plan = |seed| Plan { tail: Policy::Random, seed, limits, ..Plan::default() };
+    let plan = |seed| Plan { tail: Policy::Random, seed, limits, conflicts: true, ..Plan::default() };
     let mut executor = executor(program, expected, true)?;
     let mut fresh = self::executor(program, expected, false)?;
 
@@ -28,6 +29,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     for seed in 0..seeds {
         let plan = plan(seed);
         let trace = run(&mut executor, &plan)?;
+        same_races(&trace).map_err(|why| format!("seed {seed}: {why}"))?;
         if expected.correct {
             no_race(&trace).map_err(|why| format!("seed {seed}: {why}"))?;
         }
@@ -56,7 +58,63 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     if must_be_seen && !seen {
         return Err(format!("{PATIENCE} schedules and never {}: {last}", expected.outcome));
     }
+    if !timeout {
+        searched(&mut executor, expected, limits)?;
+    }
     from_the_outside(program, expected)
+}
+
+/// A search with points learnt from races: every strategy's runs end as they may, and replay.
+fn searched(executor: &mut Executor, expected: &Expectation, limits: Limits) -> Result<(), String> {
+    const RUNS: u64 = 48;
+    let plan = Plan { limits, conflicts: true, points: Points::Places, ..Plan::default() };
+    let mut search = Search::new(Box::new(Portfolio::new(&plan)), Places::default());
+    for nth in 0..RUNS {
+        let Some(plan) = search.plan() else { break };
+        let ran = executor.run(&plan).map_err(|e| e.to_string())?;
+        let (conflicts, modules) = ran.conflicts();
+        let choices: Vec<Choice> = ran
+            .choices()
+            .iter()
+            .map(|choices| Choice { can_run: choices.can_run, gives_way: choices.gives_way })
+            .collect();
+        let trace = ran.trace();
+        let name = plan.tail.name();
+        if expected.correct {
+            matches(&trace, expected).map_err(|why| format!("run {nth} by {name}: {why}"))?;
+            no_race(&trace).map_err(|why| format!("run {nth} by {name}: {why}"))?;
+        }
+        if matches(&trace, expected).is_err() && !is_tolerable(&trace, expected.schedules) {
+            return Err(format!("run {nth} by {name}: {:?} {}", trace.outcome.kind, trace.outcome.message));
+        }
+        let steps = Steps {
+            threads: trace.threads.iter().map(|thread| thread.id.clone()).collect(),
+            events: trace.events.clone(),
+            choices,
+            ended: true,
+        };
+        let points = trace.events.len() as u64;
+        let steps = plan.choices.then_some(&steps);
+        search.learn(&plan, &Seen { points, conflicts: &conflicts, modules: &modules, steps });
+        let again = run(executor, &trace.replay_plan())?;
+        same(&trace, &again).map_err(|why| format!("run {nth} by {name} does not replay: {why}"))?;
+    }
+    Ok(())
+}
+
+/// The races found inside the run are those that its events show.
+fn same_races(trace: &Trace) -> Result<(), String> {
+    let pair = |mut sites: [Site; 2]| {
+        sites.sort();
+        sites
+    };
+    let inside: BTreeSet<_> = trace.races.iter().map(|race| pair(race.sides.map(|side| side.site))).collect();
+    let site = |number: u64| trace.site(&trace.events[number as usize]);
+    let outside: BTreeSet<_> = unsnarl_race::races(trace)
+        .iter()
+        .map(|race| pair([site(race.first), site(race.second)]))
+        .collect();
+    if inside == outside { Ok(()) } else { Err(format!("races inside {inside:?}, by the events {outside:?}")) }
 }
 
 /// A buggy program ends well, by its bug, or by another face of it; of a rare bug nobody has seen another face.
@@ -145,19 +203,13 @@ fn is_marked(frame: &Frame) -> bool {
 
 /// A correct program has no data race, whatever the schedule.
 fn no_race(trace: &Trace) -> Result<(), String> {
-    let Some(race) = unsnarl_race::races(trace).first().copied() else { return Ok(()) };
+    let Some(race) = trace.races.first() else { return Ok(()) };
     let mut symbols = Symbols::new();
-    let mut told = |number: u64| {
-        let event = trace.events[number as usize];
-        let place = symbols.lookup(&trace.modules, trace.site(&event));
-        format!(
-            "{number}: {} of {} at {:x} in {place:?}",
-            event.op.word(),
-            trace.thread_id(event.thread),
-            event.addr
-        )
-    };
-    Err(format!("a false race between {} and {}", told(race.first), told(race.second)))
+    let [first, second] = race.sides.map(|side| {
+        let place = symbols.lookup(&trace.modules, side.site);
+        format!("{} of {} in {place:?}", side.op.word(), trace.thread_id(side.thread))
+    });
+    Err(format!("a false race at {:x} between {first} and {second}", race.addr))
 }
 
 /// `UnlockNotHeld` as `unlock-not-held`.

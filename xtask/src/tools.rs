@@ -29,6 +29,8 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("cmake", "cmake"),
     tool("autoconf", "autoconf"),
     tool("automake", "automake"),
+    // A library is found by its whole path.
+    tool("/usr/include/gtest/gtest.h", "libgtest-dev"),
 ];
 
 /// Makes sure that these programs are there. Silent when they are.

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod bench_run;
+mod cargo;
 mod convert;
 mod doctor;
 mod explore;
@@ -13,6 +14,7 @@ mod places;
 mod record;
 mod replay;
 mod show;
+mod suite;
 mod target;
 mod traces;
 mod verdict;
@@ -41,9 +43,7 @@ enum Command {
     /// Compile C++ with instrumentation: CXX="unsnarl c++"
     #[command(name = "c++", disable_help_flag = true)]
     Cxx(Arguments),
-    /// Build, run or test Rust with instrumentation: unsnarl cargo build …
-    #[command(disable_help_flag = true)]
-    Cargo(Arguments),
+    Cargo(cargo::Cargo),
     /// Search for a failing schedule and save its trace
     Explore(explore::Explore),
     /// One controlled run, saved: non-preemptive and fair, or random with --seed
@@ -58,6 +58,9 @@ enum Command {
     Import(convert::Import),
     /// What this machine and a program support
     Doctor(doctor::Doctor),
+    /// What cargo starts in the place of a test binary: tells how it would have been started
+    #[command(hide = true, disable_help_flag = true)]
+    TellTestBinary(Arguments),
     /// Controlled runs in a row, timed: for `cargo xtask bench`
     #[command(hide = true)]
     BenchRun(bench_run::BenchRun),
@@ -74,10 +77,8 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Cc(a) => compile(wrap::Language::C, &a.args),
         Command::Cxx(a) => compile(wrap::Language::Cxx, &a.args),
-        Command::Cargo(a) => unsnarl_exec::runtime_directory()
-            .map_err(Into::into)
-            .and_then(|directory| wrap::cargo(&a.args, &directory))
-            .map(Verdict::Status),
+        Command::Cargo(command) => command.run(),
+        Command::TellTestBinary(a) => suite::tell_test_binary(&a.args),
         Command::Explore(command) => command.run(),
         Command::Record(command) => command.run(),
         Command::Replay(command) => command.run(),

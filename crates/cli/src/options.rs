@@ -19,7 +19,7 @@ pub(crate) struct Target {
 }
 
 /// How to run it.
-#[derive(Args)]
+#[derive(Clone, Args)]
 pub(crate) struct Run {
     /// Which accesses are schedule points beside synchronisation and atomics
     ///

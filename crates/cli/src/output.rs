@@ -51,6 +51,6 @@ pub(crate) fn print(text: &str) {
 /// How a command line refers to a file.
 pub(crate) fn quoted(path: &std::path::Path) -> String {
     let text = path.to_string_lossy();
-    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "./_-+@%".contains(c));
+    let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "./_-+@%:=,".contains(c));
     if plain { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
 }

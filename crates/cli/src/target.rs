@@ -33,7 +33,7 @@ pub(crate) fn program(target: &Target) -> Result<Program> {
 }
 
 /// Ours, in a fixed order.
-fn environment() -> Vec<Vec<u8>> {
+pub(crate) fn environment() -> Vec<Vec<u8>> {
     let mut entries: Vec<Vec<u8>> = env::vars_os()
         .map(|(name, value)| {
             let mut entry = name.into_vec();

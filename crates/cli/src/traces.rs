@@ -19,9 +19,15 @@ pub(crate) fn prepare() {
 
 /// Saves a trace where the user said, or under the program's name; its path.
 pub(crate) fn save(trace: &Trace, wanted: Option<&Path>) -> Result<PathBuf> {
+    let name = Path::new(&trace.program.path).file_name().map_or("trace".into(), |n| n.to_string_lossy());
+    save_as(trace, wanted, &name)
+}
+
+/// Saves a trace where the user said, or under this name; its path.
+pub(crate) fn save_as(trace: &Trace, wanted: Option<&Path>, name: &str) -> Result<PathBuf> {
     let path = match wanted {
         Some(path) => path.to_path_buf(),
-        None => fresh(trace)?,
+        None => fresh(name)?,
     };
     unsnarl_trace::save(trace, &path)?;
     remember(&path);
@@ -46,10 +52,9 @@ pub(crate) fn load(wanted: &Path) -> Result<Trace> {
 }
 
 /// A name that is not taken.
-fn fresh(trace: &Trace) -> Result<PathBuf> {
+fn fresh(name: &str) -> Result<PathBuf> {
     fs::create_dir_all(DIRECTORY)
         .with_context(|| format!("cannot make the directory {DIRECTORY} (use -o FILE)"))?;
-    let name = Path::new(&trace.program.path).file_name().map_or("trace".into(), |n| n.to_string_lossy());
     let path = |n: u32| Path::new(DIRECTORY).join(format!("{name}-{n}.{ENDING}"));
     Ok((1..).map(path).find(|path| !path.exists()).expect("numbers do not end"))
 }

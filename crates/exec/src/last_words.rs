@@ -1,5 +1,5 @@
-//! What programs say when they fail: C++'s terminate handler and Rust's panic hook tell more than the signal
-//! does.
+//! What programs say when they fail: C++'s terminate handler, Rust's panic hook and test harnesses tell more
+//! than the signal or the status does.
 
 use unsnarl_model::Output;
 use unsnarl_wire::End;
@@ -32,6 +32,31 @@ pub(crate) fn panic(output: &Output) -> String {
         Some(lines.collect::<Vec<_>>().join("\n").trim().to_owned())
     };
     find(&output.stderr).or_else(|| find(&output.stdout)).unwrap_or_default()
+}
+
+/// What a test harness, GoogleTest or Rust's own, says of the first test that failed.
+pub(crate) fn test(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    google_test(&text).or_else(|| rust_test(&text)).unwrap_or_default()
+}
+
+/// `FILE:LINE: Failure` and the lines that explain it.
+fn google_test(text: &str) -> Option<String> {
+    let (_, told) = text.split_once("[ RUN      ] ").filter(|_| text.contains("[  FAILED  ] "))?;
+    let is_failure = |line: &str| line.ends_with(": Failure");
+    let mut lines = told.lines().skip_while(|line| !is_failure(line));
+    let first = lines.next()?;
+    let rest = lines.take_while(|line| !is_failure(line) && !line.starts_with('['));
+    Some([first].into_iter().chain(rest).collect::<Vec<_>>().join("\n").trim_end().to_owned())
+}
+
+/// Why a test failed that did not panic: it returned an error, or it should have panicked.
+fn rust_test(text: &str) -> Option<String> {
+    let (_, told) = text.split_once(" stdout ----\n").filter(|_| text.contains("test result: FAILED"))?;
+    let (told, _) = told.split_once("\n\n")?;
+    let lines: Vec<&str> = told.lines().collect();
+    let at = lines.iter().rposition(|line| line.starts_with("Error: ") || line.starts_with("note: "))?;
+    Some(lines[at..].join("\n"))
 }
 
 /// What kind of fault it was, without addresses: those are not part of a failure's signature.
@@ -70,5 +95,28 @@ mod tests {
         let told = "\nthread 'main' (7) panicked at src/main.rs:4:5:\nassertion failed\n  left: 1\n right: 2\nnote: run with x\n";
         assert_eq!(panic(&said(told)), "assertion failed\n  left: 1\n right: 2");
         assert_eq!(panic(&said("nothing")), "");
+    }
+
+    fn printed(stdout: &str) -> Output {
+        Output { stdout: stdout.into(), stderr: Vec::new() }
+    }
+
+    #[test]
+    fn a_google_test_is_told_by_its_first_failure() {
+        let told = "[ RUN      ] A.B\nchatter\na.cpp:2: Failure\nExpected: true\nmy words\na.cpp:3: Failure\n\
+                    Expected: false\n[  FAILED  ] A.B (0 ms)\n";
+        assert_eq!(test(&printed(told)), "a.cpp:2: Failure\nExpected: true\nmy words");
+        assert_eq!(test(&printed("[ RUN      ] A.B\nHeart: Failure\n[       OK ] A.B\n")), "");
+    }
+
+    #[test]
+    fn a_rust_test_that_did_not_panic_is_told_by_its_error() {
+        let told = "\nrunning 1 test\ntest t ... FAILED\n\nfailures:\n\n---- t stdout ----\nchatter\n\
+                    Error: Lost { visits: 2 }\n\n\nfailures:\n    t\n\ntest result: FAILED. 0 passed\n";
+        assert_eq!(test(&printed(told)), "Error: Lost { visits: 2 }");
+        let told = told
+            .replace("Error: Lost { visits: 2 }", "note: test did not panic as expected at src/lib.rs:3:4");
+        assert_eq!(test(&printed(&told)), "note: test did not panic as expected at src/lib.rs:3:4");
+        assert_eq!(test(&printed("---- t stdout ----\nError: no\n\n")), "");
     }
 }

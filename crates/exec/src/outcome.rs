@@ -55,7 +55,8 @@ pub(crate) fn outcome(
         EndKind::Signal => (Kind::Signal(end.signal), last_words::fault(end)),
         EndKind::Unknown | EndKind::Exit | EndKind::Refused | EndKind::Internal => match status.code() {
             Some(101) if panicked.is_some() => (Kind::Panic, last_words::panic(output)),
-            Some(code) => (Kind::Exit(code), String::new()),
+            Some(0) => (Kind::Exit(0), String::new()),
+            Some(code) => (Kind::Exit(code), last_words::test(output)),
             None => (Kind::Signal(status.signal().unwrap_or(0)), String::new()),
         },
     };

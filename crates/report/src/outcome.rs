@@ -167,7 +167,8 @@ impl Teller<'_> {
     /// A status by itself says little: what the program wrote last.
     fn last_words(&self) -> String {
         const LINES: usize = 3;
-        if !matches!(self.trace.outcome.kind, Kind::Exit(status) if status != 0) {
+        let Outcome { kind, message, .. } = &self.trace.outcome;
+        if !matches!(kind, Kind::Exit(status) if *status != 0) || !message.is_empty() {
             return String::new();
         }
         let output = &self.trace.output;

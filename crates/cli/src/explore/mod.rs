@@ -41,7 +41,7 @@ pub(crate) struct Explore {
 }
 
 /// How to search, whatever the program.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(crate) struct Wishes {
     /// How to search
     ///
@@ -52,7 +52,7 @@ pub(crate) struct Wishes {
     strategy: String,
     /// Give up after this many runs
     #[arg(long, value_name = "N", default_value_t = 1000)]
-    runs: u64,
+    pub(crate) runs: u64,
     /// Give up after this much time
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
@@ -61,7 +61,7 @@ pub(crate) struct Wishes {
     seed: u64,
     /// Go on after a failure and collect the distinct ones
     #[arg(long)]
-    keep_going: bool,
+    pub(crate) keep_going: bool,
     /// So many runs at a time; what is found does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = default_jobs())]
     jobs: usize,
@@ -81,10 +81,10 @@ pub(crate) struct Search {
     strategy: String,
     pub(crate) runs: u64,
     pub(crate) schedules: HashSet<u64>,
-    elapsed: Duration,
+    pub(crate) elapsed: Duration,
     pub(crate) failures: Failures,
     /// Runs that ended well but with warnings, and the first of them.
-    warned: u64,
+    pub(crate) warned: u64,
     first_warned: Option<Trace>,
     pub(crate) interrupted: bool,
     proved: Option<Proved>,
@@ -191,6 +191,11 @@ impl Wishes {
         search.proved = strategy.proved();
         search.races = races.told(&cwd);
         Ok(search)
+    }
+
+    /// The same with fewer runs, where that is enough.
+    pub(crate) fn at_most(&self, runs: u64) -> Self {
+        Self { runs: self.runs.min(runs), ..self.clone() }
     }
 
     fn strategy(&self, program: &Program) -> Result<unsnarl_search::Search> {
@@ -451,7 +456,7 @@ pub(crate) fn progress(runs: u64, quiet: bool) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr_with_hz(10));
-    let template = "{bar:30} {pos}/{len} runs, {rate}, {msg}, {eta} left";
+    let template = "{prefix}{bar:30} {pos}/{len} runs, {rate}, {msg}, {eta} left";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.with_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
         let _ = write!(out, "{:.0} runs/s", state.per_sec());

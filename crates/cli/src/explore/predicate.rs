@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use unsnarl_model::{Kind, Outcome, Output, Trace};
 
 /// The user's checks, made after each run.
-#[derive(clap::Args)]
+#[derive(Clone, clap::Args)]
 pub(super) struct Checks {
     /// A run fails if its standard output matches
     #[arg(long, value_name = "REGEX")]

@@ -1,5 +1,5 @@
-//! `unsnarl cargo build|run|test`: a stable Rust toolchain, the passes of LLVM's thread sanitizer,
-//! unsnarl's runtime.
+//! Cargo, so that what it builds is instrumented: a stable Rust toolchain, the passes of LLVM's thread
+//! sanitizer, unsnarl's runtime.
 //!
 //! `--target` is always given, which keeps the flags away from build scripts and procedural macros;
 //! a target directory of its own keeps these builds apart from the ordinary ones. The standard
@@ -7,21 +7,29 @@
 //! pthread functions and futexes.
 
 use super::{ALLOCATIONS, RUNTIME, run};
-use anyhow::{Context, Result, bail, ensure};
+use crate::verdict::WrongUsage;
+use anyhow::{Context, Result, ensure};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const TARGET: &str = "x86_64-unknown-linux-gnu";
+/// The only kind of target that the runtime knows.
+pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Between flags in cargo's `CARGO_ENCODED_…` variables, so that flags may hold spaces.
 const SEPARATOR: &str = "\x1f";
 
-/// Runs cargo on `args` so that what it builds reports to the runtime in `runtime_dir`, and returns
-/// its exit status.
-pub(crate) fn cargo(args: &[OsString], runtime_dir: &Path) -> Result<i32> {
-    let call = Call::parse(args)?;
+/// Runs cargo as it was called, but with this as the rest of its arguments, so that what it builds reports to
+/// the runtime; its exit status.
+pub(crate) fn cargo(call: &Call<'_>, rest: &[OsString]) -> Result<i32> {
+    run(command(call)?.args(rest))
+}
+
+/// Cargo and its subcommand, set up so that what it builds reports to the runtime. The rest of the arguments
+/// is still to be added.
+pub(crate) fn command(call: &Call<'_>) -> Result<Command> {
+    let runtime_dir = unsnarl_exec::runtime_directory()?;
     // CARGO names one toolchain's own cargo, which does not understand `+toolchain`.
     let own = std::env::var_os("CARGO").filter(|_| call.toolchain.is_none());
     let cargo = own.unwrap_or_else(|| "cargo".into());
@@ -38,7 +46,7 @@ pub(crate) fn cargo(args: &[OsString], runtime_dir: &Path) -> Result<i32> {
     if !elsewhere && call.option("--target-dir").is_none() {
         command.arg("--target-dir").arg(call.workspace(&cargo)?.join("target/unsnarl"));
     }
-    let flags = rust_flags(runtime_dir);
+    let flags = rust_flags(&runtime_dir);
     for (encoded, plain) in
         [("CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"), ("CARGO_ENCODED_RUSTDOCFLAGS", "RUSTDOCFLAGS")]
     {
@@ -51,20 +59,20 @@ pub(crate) fn cargo(args: &[OsString], runtime_dir: &Path) -> Result<i32> {
             command.env(variable, value);
         }
     }
-    run(command.args(call.rest))
+    Ok(command)
 }
 
 /// What was asked of cargo.
 #[derive(Debug, PartialEq, Eq)]
-struct Call<'a> {
+pub(crate) struct Call<'a> {
     /// `+toolchain`.
     toolchain: Option<&'a OsStr>,
     subcommand: &'a OsStr,
-    rest: &'a [OsString],
+    pub(crate) rest: &'a [OsString],
 }
 
 impl<'a> Call<'a> {
-    fn parse(args: &'a [OsString]) -> Result<Self> {
+    pub(crate) fn parse(args: &'a [OsString]) -> Result<Self> {
         let (toolchain, args) = match args.split_first() {
             Some((first, rest)) if first.as_bytes().starts_with(b"+") => (Some(first.as_os_str()), rest),
             _ => (None, args),
@@ -75,16 +83,28 @@ impl<'a> Call<'a> {
             {
                 Ok(Self { toolchain, subcommand: first, rest })
             }
-            Some((other, _)) => {
-                bail!("unsnarl cargo knows build, run and test, not {}", other.to_string_lossy())
-            }
-            None => bail!("unsnarl cargo needs one of build, run and test"),
+            Some((other, _)) => Err(WrongUsage(format!(
+                "unsnarl cargo knows build, run and test, not {} (unsnarl cargo --help)",
+                other.to_string_lossy()
+            ))
+            .into()),
+            None => Err(WrongUsage("unsnarl cargo needs one of build, run and test".into()).into()),
         }
+    }
+
+    pub(crate) fn is_test(&self) -> bool {
+        self.subcommand == "test" || self.subcommand == "t"
+    }
+
+    /// Cargo's own arguments, and those for the program or the tests.
+    pub(crate) fn arguments(&self) -> (&'a [OsString], &'a [OsString]) {
+        let own = self.rest.iter().position(|arg| arg == "--").unwrap_or(self.rest.len());
+        (&self.rest[..own], self.rest.get(own + 1..).unwrap_or_default())
     }
 
     /// The value of cargo's option `name`, given in either way.
     fn option(&self, name: &str) -> Option<OsString> {
-        let mut args = self.rest.iter().take_while(|arg| *arg != "--");
+        let mut args = self.arguments().0.iter();
         while let Some(arg) = args.next() {
             if arg == name {
                 return args.next().cloned();

@@ -5,10 +5,9 @@
 //! `libunsnarl_rt.so` where the sanitizer's own runtime would go. What they build also runs outside
 //! unsnarl: the runtime then does nothing.
 
-mod cargo;
+pub(crate) mod cargo;
 mod cc;
 
-pub(crate) use cargo::cargo;
 pub(crate) use cc::{Language, cc};
 
 use anyhow::{Context, Result};

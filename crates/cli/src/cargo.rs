@@ -1,0 +1,56 @@
+//! `unsnarl cargo build|run|test`: cargo with instrumentation; `test` explores each test by itself.
+
+use crate::{
+    explore::Wishes,
+    suite,
+    verdict::{Verdict, WrongUsage},
+    wrap::cargo::{Call, cargo},
+};
+use anyhow::Result;
+use std::ffi::OsString;
+
+/// Build, run or test Rust with instrumentation; `test` explores each test
+///
+/// `unsnarl cargo build` and `run` are cargo's own, instrumented. `unsnarl cargo test` builds the tests so and
+/// searches for a failing schedule of each of them, as `unsnarl explore` does.
+///
+/// Options of the search stand before `test` and hold for each test; what follows is cargo's, and what
+/// follows `--` the tests': unsnarl cargo --runs 200 test -p mycrate -- queue::
+///
+/// `unsnarl cargo test --no-run` only builds, and `unsnarl cargo test -- --list` lists.
+#[derive(clap::Args)]
+#[command(override_usage = "unsnarl cargo [+TOOLCHAIN] build|run [ARGS]...\n       \
+    unsnarl cargo [OPTIONS] [+TOOLCHAIN] test [ARGS]... [-- [ARGS]...]")]
+pub(crate) struct Cargo {
+    #[command(flatten)]
+    wishes: Wishes,
+    /// What would be written after `cargo`
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
+    args: Vec<OsString>,
+}
+
+impl Cargo {
+    pub(crate) fn run(self) -> Result<Verdict> {
+        let call = Call::parse(&self.args)?;
+        let (own, tests) = call.arguments();
+        let given =
+            |args: &[OsString], names: &[&str]| args.iter().any(|a| names.iter().any(|name| a == name));
+        let explores = call.is_test()
+            && !given(own, &["--no-run", "--help", "-h"])
+            && !given(tests, &["--list", "--help", "-h"]);
+        if !explores {
+            // Whoever asks for a search should not take an ordinary run for one.
+            if std::env::args_os().nth(2).as_ref() != self.args.first() {
+                let why = "options before cargo's own are those of a search, which only `test` makes; \
+                           `unsnarl explore -- PROG` searches in a program";
+                return Err(WrongUsage(why.into()).into());
+            }
+            return cargo(&call, call.rest).map(Verdict::Status);
+        }
+        if given(own, &["--doc"]) {
+            let why = "doc-tests cannot be explored: `cargo test --doc` runs them";
+            return Err(WrongUsage(why.into()).into());
+        }
+        suite::explore(&self.wishes, &call)
+    }
+}

@@ -1,0 +1,181 @@
+//! The test binaries of a cargo project, each with the directory, environment and arguments that cargo gives it.
+//!
+//! Cargo builds them, and is then told to start them by a runner that starts nothing: it is this program once
+//! more, and prints how it was started. That is exact where doing as cargo does would be a guess. Cargo's own
+//! JSON says which source each binary is of.
+
+use crate::{
+    target,
+    verdict::Verdict,
+    wrap::cargo::{Call, cargo, command},
+};
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    process::Stdio,
+};
+use unsnarl_model::Program;
+
+/// What the runner calls its message, among cargo's.
+const REASON: &str = "unsnarl-test-binary";
+
+/// A test binary.
+#[derive(Debug)]
+pub(super) struct Binary {
+    /// How cargo would start it.
+    pub(super) program: Program,
+    /// The target's name.
+    pub(super) name: String,
+    /// Its source, as cargo tells it: `unittests src/lib.rs`.
+    pub(super) source: String,
+}
+
+/// What cargo has built.
+pub(super) struct Built {
+    pub(super) binaries: Vec<Binary>,
+    /// Whether there are documentation tests, which are compiled only while they are run.
+    pub(super) doc_tests: bool,
+}
+
+/// Builds the tests; cargo's status if it cannot.
+pub(super) fn build(call: &Call<'_>) -> Result<Result<Built, i32>> {
+    let rest = without_message_format(call.rest);
+    let building = [&[OsString::from("--no-run")], &rest[..]].concat();
+    let status = cargo(call, &building)?;
+    if status != 0 {
+        return Ok(Err(status));
+    }
+    let answer = command(call)?
+        .args(["--message-format", "json-render-diagnostics", "--config", &runner()?])
+        .args(&rest)
+        // Documentation tests would be compiled for nothing.
+        .env("RUSTDOC", "true")
+        .stdin(Stdio::null())
+        .output()
+        .context("cannot run cargo")?;
+    let said = String::from_utf8_lossy(&answer.stderr);
+    if !answer.status.success() {
+        bail!("cargo does not tell its test binaries:\n{}", said.trim_end());
+    }
+    let binaries = read(&answer.stdout)?;
+    Ok(Ok(Built { binaries, doc_tests: said.contains("Doc-tests ") }))
+}
+
+/// Cargo's setting that makes this program the runner of tests.
+fn runner() -> Result<String> {
+    let own = env::current_exe().context("cannot tell where unsnarl is")?;
+    let own = own.to_str().context("the path of unsnarl is not UTF-8")?;
+    // JSON's strings are TOML's.
+    Ok(format!("target.{}.runner={}", crate::wrap::cargo::TARGET, json!([own, "tell-test-binary"])))
+}
+
+/// What cargo starts in the place of a test binary.
+pub(crate) fn tell_test_binary(args: &[OsString]) -> Result<Verdict> {
+    let directory = env::current_dir().context("cannot tell the current directory")?;
+    let path = std::path::absolute(args.first().context("no test binary")?)?;
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("the path of a test is not UTF-8");
+    let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+    println!(
+        "{}",
+        json!({ "reason": REASON, "path": text(&path)?, "args": args, "env": target::environment(),
+            "cwd": text(&directory)? })
+    );
+    Ok(Verdict::Fine)
+}
+
+/// Reads cargo's messages and the runner's.
+fn read(messages: &[u8]) -> Result<Vec<Binary>> {
+    let messages: Vec<Value> =
+        messages.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
+    let of = |reason: &'static str| messages.iter().filter(move |message| message["reason"] == reason);
+    let binary = |told: &Value| {
+        let artifact = of("compiler-artifact").find(|artifact| artifact["executable"] == told["path"]);
+        let target = artifact.map_or(&Value::Null, |artifact| &artifact["target"]);
+        let cwd = text(&told["cwd"]);
+        Some(Binary {
+            name: target["name"].as_str().unwrap_or("a test").to_owned(),
+            source: source(target, &cwd),
+            program: Program {
+                path: text(&told["path"]),
+                args: strings(&told["args"])?,
+                env: without_backtraces(strings(&told["env"])?),
+                cwd,
+                stdin: Vec::new(),
+            },
+        })
+    };
+    of(REASON).map(|told| binary(told).context("a message of the runner cannot be read")).collect()
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+fn strings(value: &Value) -> Option<Vec<Vec<u8>>> {
+    serde_json::from_value(value.clone()).ok()
+}
+
+/// The source as cargo tells it: unit tests are those of libraries and programs.
+fn source(target: &Value, package: &str) -> String {
+    let path = text(&target["src_path"]);
+    let relative = Path::new(&path).strip_prefix(package).unwrap_or(Path::new(&path)).display().to_string();
+    if target["kind"] == json!(["test"]) { relative } else { format!("unittests {relative}") }
+}
+
+/// A panic's backtrace takes the standard library a hundred thousand operations to print, and a trace has the
+/// stack anyway.
+fn without_backtraces(mut env: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+    env.retain(|entry| !entry.starts_with(b"RUST_BACKTRACE="));
+    env.push(b"RUST_BACKTRACE=0".to_vec());
+    env.sort();
+    env
+}
+
+/// Cargo's arguments without the user's wish for how messages look: these are for us to read.
+fn without_message_format(rest: &[OsString]) -> Vec<OsString> {
+    let own = rest.iter().position(|arg| arg == "--").unwrap_or(rest.len());
+    let mut kept = Vec::new();
+    let mut args = rest[..own].iter();
+    while let Some(arg) = args.next() {
+        if arg == "--message-format" {
+            args.next();
+        } else if !OsStr::as_bytes(arg).starts_with(b"--message-format=") {
+            kept.push(arg.clone());
+        }
+    }
+    kept.extend_from_slice(&rest[own..]);
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_binary_is_what_the_runner_says_and_is_named_by_cargo() {
+        let messages = r#"
+{"reason":"compiler-artifact","executable":null,"target":{"name":"other","kind":["lib"]}}
+{"reason":"compiler-artifact","executable":"/p/target/it-1","target":{"name":"it","kind":["test"],"src_path":"/p/tests/it.rs"}}
+noise
+{"reason":"unsnarl-test-binary","path":"/p/target/it-1","cwd":"/p","args":[[105],[97]],"env":[[82,61,49]]}
+{"reason":"unsnarl-test-binary","path":"/p/target/new","cwd":"/p","args":[],"env":[]}
+"#;
+        let read = read(messages.as_bytes()).unwrap();
+        assert_eq!((read[0].name.as_str(), read[0].source.as_str()), ("it", "tests/it.rs"));
+        assert_eq!(read[0].program.args, [b"i", b"a"]);
+        assert_eq!(read[0].program.env, [&b"R=1"[..], b"RUST_BACKTRACE=0"]);
+        assert_eq!(read[1].program.path, "/p/target/new", "a binary that cargo says nothing of is not lost");
+    }
+
+    #[test]
+    fn only_cargos_own_message_format_is_left_out() {
+        let os = |args: &[&str]| args.iter().map(OsString::from).collect::<Vec<_>>();
+        let given =
+            os(&["-p", "a", "--message-format", "short", "--message-format=json", "--", "--message-format"]);
+        assert_eq!(without_message_format(&given), os(&["-p", "a", "--", "--message-format"]));
+    }
+}

@@ -1,0 +1,191 @@
+//! The tests of a binary: what it says when it is asked for its list.
+//!
+//! Rust's own harness prints a line for each test and, unless it is asked to be terse, their number. Other
+//! harnesses print the same lines. A program that does neither has `harness = false` and is one test.
+
+use super::binaries::Binary;
+use crate::verdict::WrongUsage;
+use anyhow::{Context, Result, bail};
+use std::{
+    ffi::OsString,
+    os::unix::{ffi::OsStringExt, process::CommandExt},
+    process::{Command, Output, Stdio},
+};
+use unsnarl_model::Program;
+
+/// A test.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Test {
+    /// None for a program that is one test.
+    pub(super) name: Option<String>,
+    /// Whether it is left out unless it is asked for.
+    pub(super) ignored: bool,
+    /// The arguments that run it alone.
+    args: Vec<Vec<u8>>,
+}
+
+impl Test {
+    /// How to run it alone.
+    pub(super) fn program(&self, binary: &Binary) -> Program {
+        let own = binary.program.args.iter().take(1);
+        Program { args: own.chain(&self.args).cloned().collect(), ..binary.program.clone() }
+    }
+
+    /// Threads that its harness has beside the test's own.
+    pub(super) fn harness_threads(&self) -> usize {
+        usize::from(self.name.is_some())
+    }
+}
+
+/// The tests that the arguments select, in the binary's order.
+pub(super) fn tests(binary: &Binary) -> Result<Vec<Test>> {
+    let given = binary.program.args.get(1..).unwrap_or_default();
+    if !has_a_list(&ask(binary, &[b"--list".to_vec()])?) {
+        return Ok(vec![Test { name: None, ignored: false, args: given.to_vec() }]);
+    }
+    let Arguments { selecting, passed_on } = Arguments::of(given);
+    let list = |more: &[&[u8]]| -> Result<Vec<String>> {
+        let terse = [&b"--list"[..], b"--format", b"terse"];
+        let args = terse.iter().chain(more).map(|arg| arg.to_vec());
+        let answer = ask(binary, &selecting.iter().cloned().chain(args).collect::<Vec<_>>())?;
+        if !answer.status.success() {
+            let said = String::from_utf8_lossy(&answer.stderr);
+            bail!(WrongUsage(format!("{} says: {}", binary.source, said.trim())));
+        }
+        Ok(names(&answer.stdout))
+    };
+    let asked_for = |name: &[u8]| selecting.iter().any(|arg| arg == name);
+    let all_are_wanted = asked_for(b"--ignored") || asked_for(b"--include-ignored");
+    let ignored = if all_are_wanted { Vec::new() } else { list(&[b"--ignored"])? };
+    let test = |name: String| {
+        let mut args = vec![b"--exact".to_vec(), name.clone().into_bytes(), b"--test-threads=1".to_vec()];
+        args.extend(all_are_wanted.then(|| b"--include-ignored".to_vec()));
+        args.extend(passed_on.iter().cloned());
+        Test { ignored: ignored.contains(&name), name: Some(name), args }
+    };
+    Ok(list(&[])?.into_iter().map(test).collect())
+}
+
+/// Starts the binary as cargo would, with other arguments.
+fn ask(binary: &Binary, args: &[Vec<u8>]) -> Result<Output> {
+    let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let program = &binary.program;
+    let mut command = Command::new(&program.path);
+    command.args(args.iter().map(|arg| text(arg))).current_dir(&program.cwd).stdin(Stdio::null());
+    if let Some(own) = program.args.first() {
+        command.arg0(text(own));
+    }
+    command.env_clear().envs(program.env.iter().filter_map(|entry| {
+        let at = entry.iter().position(|&byte| byte == b'=')?;
+        Some((text(&entry[..at]), text(&entry[at + 1..])))
+    }));
+    command.output().with_context(|| format!("cannot run {}", program.path))
+}
+
+/// Whether this is the list of a test harness.
+fn has_a_list(answer: &Output) -> bool {
+    let text = String::from_utf8_lossy(&answer.stdout);
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    let counts = |line: &str| {
+        let words: Vec<&str> = line.split([' ', ',']).filter(|word| !word.is_empty()).collect();
+        matches!(words[..], [tests, "test" | "tests", benchmarks, "benchmark" | "benchmarks"]
+            if [tests, benchmarks].iter().all(|figure| figure.parse::<u64>().is_ok()))
+    };
+    let is_listed = |line: &str| line.ends_with(": test") || line.ends_with(": benchmark");
+    answer.status.success()
+        && lines.last().is_some_and(|last| counts(last) || is_listed(last))
+        && lines.iter().rev().skip(1).all(|line| is_listed(line))
+}
+
+/// The names in a terse list. Benchmarks are no tests.
+fn names(list: &[u8]) -> Vec<String> {
+    String::from_utf8_lossy(list)
+        .lines()
+        .filter_map(|line| line.strip_suffix(": test"))
+        .map(Into::into)
+        .collect()
+}
+
+/// The tests' arguments: those that say which tests, and those that each run should have too. The rest is
+/// about how results are told and how many tests run at a time, which is our own business.
+#[derive(Debug, PartialEq, Eq, Default)]
+struct Arguments {
+    selecting: Vec<Vec<u8>>,
+    passed_on: Vec<Vec<u8>>,
+}
+
+impl Arguments {
+    fn of(given: &[Vec<u8>]) -> Self {
+        let mut sorted = Self::default();
+        let mut given = given.iter();
+        while let Some(arg) = given.next() {
+            match arg.as_slice() {
+                b"--nocapture" | b"--no-capture" => sorted.passed_on.push(arg.clone()),
+                b"--test-threads" | b"--format" | b"--color" | b"--logfile" | b"--shuffle-seed" => {
+                    _ = given.next();
+                }
+                b"-q" | b"--quiet" | b"--show-output" | b"--shuffle" | b"--report-time"
+                | b"--ensure-time" => {}
+                joined
+                    if [
+                        &b"--test-threads="[..],
+                        b"--format=",
+                        b"--color=",
+                        b"--logfile=",
+                        b"--shuffle-seed=",
+                    ]
+                    .iter()
+                    .any(|name| joined.starts_with(name)) => {}
+                b"--skip" => sorted.selecting.extend([arg.clone()].into_iter().chain(given.next().cloned())),
+                _ => sorted.selecting.push(arg.clone()),
+            }
+        }
+        sorted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
+
+    fn printed(stdout: &str) -> Output {
+        Output { status: ExitStatus::from_raw(0), stdout: stdout.into(), stderr: Vec::new() }
+    }
+
+    #[test]
+    fn lists_are_told_from_other_output() {
+        assert!(has_a_list(&printed("a: test\nb::c: benchmark\n\n1 test, 1 benchmark\n")));
+        assert!(has_a_list(&printed("0 tests, 0 benchmarks\n")), "a harness without tests");
+        assert!(has_a_list(&printed("a: test\n")), "another harness");
+        assert!(!has_a_list(&printed("")), "a program that takes no arguments");
+        assert!(!has_a_list(&printed("this is a: test\nhello\n")));
+        assert!(!has_a_list(&printed("hello\na: test\n")));
+        let failed = Output { status: ExitStatus::from_raw(256), ..printed("0 tests, 0 benchmarks\n") };
+        assert!(!has_a_list(&failed));
+    }
+
+    #[test]
+    fn benchmarks_are_no_tests() {
+        assert_eq!(names(b"a: test\nb::c: test\nfast: benchmark\n"), ["a", "b::c"]);
+    }
+
+    #[test]
+    fn arguments_about_the_telling_are_not_for_the_selection() {
+        let bytes = |args: &[&str]| args.iter().map(|arg| arg.as_bytes().to_vec()).collect::<Vec<_>>();
+        let given = bytes(&[
+            "queue",
+            "--test-threads",
+            "4",
+            "--skip",
+            "--slow",
+            "--format=json",
+            "--nocapture",
+            "-q",
+            "--exact",
+        ]);
+        let sorted = Arguments::of(&given);
+        assert_eq!(sorted.selecting, bytes(&["queue", "--skip", "--slow", "--exact"]));
+        assert_eq!(sorted.passed_on, bytes(&["--nocapture"]));
+    }
+}

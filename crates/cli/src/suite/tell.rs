@@ -1,0 +1,208 @@
+//! What `unsnarl cargo test` prints: as `cargo test` does, with schedules.
+
+use super::{Fate, Tested, binaries::Binary, listing::Test};
+use crate::{
+    explore::{Search, Wishes},
+    output, traces,
+    verdict::Verdict,
+};
+use serde_json::{Value, json};
+use std::{fmt::Write, path::PathBuf, time::Duration};
+
+/// What is about to be tested.
+pub(super) fn heading(binary: &Binary, tests: &[Test]) -> String {
+    let count = tests.iter().filter(|test| test.name.is_some()).count();
+    let what = match (tests, count) {
+        ([Test { name: None, .. }], _) => "one program".to_owned(),
+        (_, 1) => "1 test".to_owned(),
+        _ => format!("{count} tests"),
+    };
+    format!("\nexploring {what} of {} ({})\n", binary.name, binary.source)
+}
+
+impl Tested {
+    /// The test in one line.
+    pub(super) fn line(&self, wishes: &Wishes) -> String {
+        let fate = match &self.fate {
+            Fate::Explored { search, one_thread, .. } => explored(search, *one_thread, wishes),
+            Fate::Ignored => "ignored".to_owned(),
+            Fate::Unexplorable(error) => format!("not explored: {error:#}"),
+        };
+        format!("test {} ... {fate}\n", self.name)
+    }
+
+    /// What was found, failure by failure.
+    fn failures(&self) -> String {
+        let Fate::Explored { search, traces, .. } = &self.fate else { return String::new() };
+        let mut text = String::new();
+        for (failure, path) in search.failures.0.iter().zip(traces) {
+            let (outcome, commands) = (output::outcome(&failure.trace), failure.commands(path));
+            let _ = write!(text, "\n---- {} ----\n{outcome}\n{commands}", self.name);
+            if self.is_selectable {
+                let _ = writeln!(text, "again    {}", again(std::env::args().skip(1), &self.name));
+            }
+        }
+        text
+    }
+
+    fn json(&self) -> Value {
+        let mut told = json!({ "name": self.name, "binary": self.binary, "result": self.word() });
+        match &self.fate {
+            Fate::Explored { search, traces, one_thread } => {
+                if let (Value::Object(told), Value::Object(search)) = (&mut told, search.json(traces)) {
+                    told.insert("one_thread".into(), (*one_thread).into());
+                    told.extend(search);
+                }
+            }
+            Fate::Ignored => {}
+            Fate::Unexplorable(error) => told["why"] = format!("{error:#}").into(),
+        }
+        told
+    }
+
+    fn word(&self) -> &'static str {
+        match &self.fate {
+            Fate::Explored { search, .. } if !search.failures.0.is_empty() => "failed",
+            Fate::Explored { search, .. } if search.interrupted => "interrupted",
+            Fate::Explored { .. } => "ok",
+            Fate::Ignored => "ignored",
+            Fate::Unexplorable(_) => "not explored",
+        }
+    }
+}
+
+fn schedules(count: u64) -> String {
+    format!("{count} schedule{}", if count == 1 { "" } else { "s" })
+}
+
+/// What a search came to, in a word and a bracket.
+fn explored(search: &Search, one_thread: bool, wishes: &Wishes) -> String {
+    let runs = schedules(search.runs);
+    match search.failures.0.len() {
+        0 if search.interrupted => format!("interrupted ({runs})"),
+        0 => {
+            let alone = if one_thread { ", one thread" } else { "" };
+            let warned = match search.warned {
+                0 => String::new(),
+                warned => format!(", warnings in {warned}: --fail-on misuse"),
+            };
+            format!("ok ({runs}{alone}{warned})")
+        }
+        _ if !wishes.keep_going => format!("FAILED (run {} of {})", search.runs, wishes.runs),
+        1 => format!("FAILED (1 failure in {runs})"),
+        failures => format!("FAILED ({failures} failures in {runs})"),
+    }
+}
+
+/// The same command for one test.
+fn again(args: impl Iterator<Item = String>, name: &str) -> String {
+    let mut args: Vec<String> = args.collect();
+    let tests = args.iter().position(|arg| arg == "--");
+    if tests.is_none() {
+        args.push("--".into());
+    }
+    if !args[tests.unwrap_or(0)..].iter().any(|arg| arg == "--exact") {
+        args.push("--exact".into());
+    }
+    if args.last().is_none_or(|last| last != name) {
+        args.push(name.into());
+    }
+    let quoted = args.iter().map(|arg| output::quoted(arg.as_ref()));
+    ["unsnarl".to_owned()].into_iter().chain(quoted).collect::<Vec<_>>().join(" ")
+}
+
+/// What came of all tests.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) tested: Vec<Tested>,
+    pub(super) elapsed: Duration,
+    pub(super) doc_tests: bool,
+    pub(super) interrupted: bool,
+}
+
+impl Tally {
+    fn count(&self, word: &str) -> usize {
+        self.tested.iter().filter(|tested| tested.word() == word).count()
+    }
+
+    fn runs(&self) -> u64 {
+        let runs = |tested: &Tested| match &tested.fate {
+            Fate::Explored { search, .. } => search.runs,
+            _ => 0,
+        };
+        self.tested.iter().map(runs).sum()
+    }
+
+    /// The first failure is the one that `latest` should mean.
+    pub(super) fn remember_the_first(&self) {
+        let traces = |tested: &Tested| -> Option<PathBuf> {
+            let Fate::Explored { traces, .. } = &tested.fate else { return None };
+            traces.first().cloned()
+        };
+        if let Some(first) = self.tested.iter().find_map(traces) {
+            traces::remember(&first);
+        }
+    }
+
+    pub(super) fn verdict(&self) -> Verdict {
+        if self.count("failed") > 0 {
+            Verdict::Failure
+        } else if self.interrupted {
+            Verdict::Interrupted
+        } else if self.count("not explored") > 0 {
+            Verdict::Unusable
+        } else {
+            Verdict::Fine
+        }
+    }
+
+    /// The failures and the sum of it all.
+    pub(super) fn text(&self) -> String {
+        let failures: String = self.tested.iter().map(Tested::failures).collect();
+        let result = match self.verdict() {
+            Verdict::Failure => "FAILED",
+            Verdict::Fine => "ok",
+            Verdict::Interrupted => "interrupted",
+            _ => "not all explored",
+        };
+        let mut text = format!(
+            "{failures}\nresult: {result}. {} passed; {} failed; {} ignored",
+            self.count("ok"),
+            self.count("failed"),
+            self.count("ignored"),
+        );
+        for rare in ["not explored", "interrupted"] {
+            if self.count(rare) > 0 {
+                let _ = write!(text, "; {} {rare}", self.count(rare));
+            }
+        }
+        let seconds = self.elapsed.as_secs_f64();
+        let _ = writeln!(text, "; {} in {seconds:.2} s", schedules(self.runs()));
+        if self.doc_tests {
+            text += "doc-tests are not explored: `cargo test --doc` runs them\n";
+        }
+        text
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "found": self.count("failed") > 0, "passed": self.count("ok"), "failed": self.count("failed"),
+            "ignored": self.count("ignored"), "not_explored": self.count("not explored"),
+            "interrupted": self.interrupted, "runs": self.runs(), "elapsed_s": self.elapsed.as_secs_f64(),
+            "tests": self.tested.iter().map(Tested::json).collect::<Vec<_>>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_command_for_one_test_is_a_valid_one() {
+        let told = |line: &str| again(line.split(' ').map(Into::into), "a::b");
+        assert_eq!(told("cargo test"), "unsnarl cargo test -- --exact a::b");
+        assert_eq!(told("cargo --runs 9 t -- --skip c"), "unsnarl cargo --runs 9 t -- --skip c --exact a::b");
+        assert_eq!(told("cargo t -- --exact a::b"), "unsnarl cargo t -- --exact a::b");
+    }
+}

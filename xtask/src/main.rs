@@ -16,6 +16,7 @@ usage: cargo xtask COMMAND
   demo                     build unsnarl, find a bug in a small program, replay it, show it
   test                     formatting, lints, build, all tests
   bench runtime [--quick]  what control costs, as ratios measured side by side
+  bench search [--quick]   schedules to the first failure, runs a second, clean programs stay clean
 
 All of them install what is missing (compilers, gdb, …) when run as root on Debian and its kin,
 and name the command that does it otherwise.";
@@ -28,6 +29,8 @@ fn main() -> ExitCode {
         ["test"] => test::test(),
         ["bench", "runtime"] => bench::runtime::bench(bench::Effort::Full),
         ["bench", "runtime", "--quick"] => bench::runtime::bench(bench::Effort::Quick),
+        ["bench", "search"] => bench::search::bench(bench::Effort::Full),
+        ["bench", "search", "--quick"] => bench::search::bench(bench::Effort::Quick),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

@@ -410,6 +410,88 @@ fn a_run_that_writes_without_end_is_stopped() {
 }
 
 #[test]
+fn a_run_that_takes_all_memory_is_stopped() {
+    let place = Place::new("memory");
+    place.gcc(
+        "hoard",
+        "#include <stdlib.h>\n#include <string.h>\nint main(void) { for (;;) memset(malloc(1 << 20), 1, 1 << 20); }",
+    );
+    let told = place.json(100, &["record", "--max-memory", "64", "--json", "--", "./hoard"]);
+    assert_eq!(told["outcome"]["kind"], "timeout");
+    assert!(told["outcome"]["message"].as_str().expect("a message").contains("--max-memory"), "{told}");
+}
+
+/// A race that does no harm, and a lock that hides another one in most orders.
+const HARMLESS: &str = r#"
+#include <pthread.h>
+int last, hidden;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *first(void *a) {
+  hidden = 1;
+  pthread_mutex_lock(&lock);
+  pthread_mutex_unlock(&lock);
+  last = 1;
+  return a;
+}
+static void *second(void *a) {
+  last = 2;
+  pthread_mutex_lock(&lock);
+  pthread_mutex_unlock(&lock);
+  hidden = 2;
+  return a;
+}
+int main(void) {
+  pthread_t t[2];
+  pthread_create(&t[0], 0, first, 0);
+  pthread_create(&t[1], 0, second, 0);
+  for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+}
+"#;
+
+#[test]
+fn all_schedules_are_explored_and_the_races_on_the_way_are_told() {
+    let place = Place::new("chess");
+    place.cc("harmless", HARMLESS);
+    let (told, _) = place.exits(0, &["explore", "--strategy", "chess:2", "--", "./harmless"]);
+    assert!(told.contains("no failure with at most 2 preemptions: "), "{told}");
+    assert!(told.contains("schedules, all explored"), "{told}");
+    assert!(told.contains("2 data races seen"), "{told}");
+    assert!(told.contains("write at harmless.c:9, write at harmless.c:13   (last)"), "{told}");
+    assert!(told.contains("write at harmless.c:6, write at harmless.c:16   (hidden)"), "{told}");
+    let found = place.json(0, &["explore", "--strategy", "chess:9", "--json", "--", "./harmless"]);
+    assert_eq!(found["complete"]["all"], true, "{found}");
+    assert_eq!(found["races"].as_array().map(Vec::len), Some(2), "{found}");
+}
+
+#[test]
+fn a_race_is_told_with_both_stacks_and_replays() {
+    let place = Place::new("stacks");
+    place.cc("counter", LOST_UPDATE);
+    let (told, _) = place.exits(100, &["explore", "--fail-on", "race", "-o", "r.snarl", "--", "./counter"]);
+    assert!(told.contains("stack of thread 0.1:") && told.contains("stack of thread 0.2:"), "{told}");
+    let replayed = place.json(100, &["replay", "r.snarl", "--json"]);
+    assert_eq!((&replayed["reproduced"], &replayed["identical"]), (&true.into(), &true.into()));
+    assert_eq!(replayed["outcome"]["kind"], "race");
+}
+
+#[test]
+fn points_can_be_named_and_sampled() {
+    let place = Place::new("points");
+    place.cc("counter", LOST_UPDATE);
+    let events = |args: &[&str]| {
+        let recorded = place.json(0, &[&["record", "--json"], args, &["--", "./counter"]].concat());
+        recorded["stats"]["events"].as_u64().expect("a number")
+    };
+    let sync = events(&["--points", "sync"]);
+    assert!(events(&[]) > sync, "all of them");
+    assert_eq!(events(&["--points", "visit"]), sync + 4, "two threads read and write");
+    assert_eq!(events(&["--points", "counter.c:5"]), sync + 4);
+    assert_eq!(events(&["--points", "visit", "--one-in", "1000000"]), sync);
+    let (_, stderr) = place.exits(1, &["record", "--points", "nowhere.c", "--", "./counter"]);
+    assert!(stderr.contains("`nowhere.c` is no function, file or file:line"), "{stderr}");
+}
+
+#[test]
 fn the_doctor_says_what_a_program_supports() {
     let place = Place::new("doctor");
     place.cc("counter", LOST_UPDATE);

@@ -69,6 +69,7 @@ pub(crate) fn install() {
 /// Writes down what can be known, then dies of the signal for real.
 pub(crate) fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     if let Some(runtime) = Runtime::interrupted() {
+        runtime.log_unfinished();
         let state = &runtime.state;
         let header = state.log.header();
         let registers = registers(context);

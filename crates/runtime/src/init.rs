@@ -108,6 +108,7 @@ unsafe fn begin(header: *mut Header) {
         late: ThreadSet::new(),
         waiting: ThreadSet::new(),
         polled: 0,
+        picked: false,
         switch_flags: Flags::NONE,
         masks_differ: false,
         muted: false,

@@ -42,6 +42,8 @@ pub(crate) struct State {
     pub(crate) waiting: ThreadSet,
     /// How many of those are at gates that others open behind our back.
     pub(crate) polled: u32,
+    /// Somebody was picked and has not logged an event yet.
+    pub(crate) picked: bool,
     /// What the next event tells of the switch that led to it.
     pub(crate) switch_flags: Flags,
     /// Whether threads may have different signal masks: then each switch changes the kernel's.

@@ -128,7 +128,10 @@ impl Runtime {
             state.tell_choices();
         }
         match picker.pick(state) {
-            Pick::Run(thread) => thread,
+            Pick::Run(thread) => {
+                state.picked = true;
+                thread
+            }
             Pick::End => end::plan_end(state),
             Pick::Diverged(diverged) => end::diverged(state, diverged),
         }
@@ -183,6 +186,18 @@ impl Runtime {
         self.append(op, flags, event, (pc, addr as u64, value));
     }
 
+    /// The running thread dies in the middle of its operation: one pick, one event, so that a replay gets as far.
+    #[cold]
+    pub(crate) fn log_unfinished(&mut self) {
+        let state = &mut self.state;
+        if core::mem::take(&mut state.picked) {
+            let Pending { op, pc, addr, .. } = state.me().pending;
+            let event = RawEvent::new(state.current, op, Flags::FAILED, pc, addr, 0);
+            // Without room for it, the replay ends an event earlier.
+            let _ = state.log.append(event.with(state.switch_flags));
+        }
+    }
+
     #[inline]
     fn append(&mut self, op: Op, flags: Flags, event: RawEvent, what: (u64, u64, u64)) -> u64 {
         let state = &mut self.state;
@@ -195,6 +210,7 @@ impl Runtime {
         state.idle = if idle { state.idle + 1 } else { 0 };
         state.me().note_idle(idle, what);
         state.clock.tick();
+        state.picked = false;
         let switch_flags = core::mem::take(&mut state.switch_flags);
         let number = state.log.append(event.with(switch_flags));
         if state.idle > state.max_idle {

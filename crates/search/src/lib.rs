@@ -10,6 +10,7 @@
 mod chess;
 mod fairness;
 mod knowledge;
+mod novelty;
 mod pct;
 mod portfolio;
 mod race;
@@ -18,12 +19,13 @@ mod walk;
 
 pub use chess::Chess;
 pub use knowledge::{Knowledge, Pair};
+pub use novelty::Novelty;
 pub use pct::Pct;
 pub use portfolio::Portfolio;
 pub use race::Race;
 pub use walk::Walk;
 
-use unsnarl_model::{Conflict, Event, Module, Places, Plan, ThreadId};
+use unsnarl_model::{Conflict, Event, Module, Places, Plan, Site, SiteIx, ThreadId, Trace};
 
 /// An order in which to try plans.
 ///
@@ -73,12 +75,28 @@ pub struct Seen<'a> {
 pub struct Steps {
     /// The names of its threads.
     pub threads: Vec<ThreadId>,
-    /// What was done.
+    /// What was done. Sites are numbers that mean the same in every run.
     pub events: Vec<Event>,
     /// Who could have done something else, for each event.
     pub choices: Vec<Choice>,
     /// Whether it came to an end of its own.
     pub ended: bool,
+}
+
+impl Steps {
+    /// The steps of a trace.
+    #[must_use]
+    pub fn of(trace: &Trace, choices: Vec<Choice>, ended: bool) -> Self {
+        // A trace numbers its sites in the order of their appearance.
+        let number = |site: Site| SiteIx(site.offset as u32 ^ u32::from(site.module.0) << 24);
+        let events = trace.events.iter().map(|event| Event { site: number(trace.site(event)), ..*event });
+        Self {
+            threads: trace.threads.iter().map(|thread| thread.id.clone()).collect(),
+            events: events.collect(),
+            choices,
+            ended,
+        }
+    }
 }
 
 /// Who could run, as bits of threads.

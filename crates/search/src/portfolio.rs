@@ -1,6 +1,6 @@
 //! Several strategies in turn: none is best for every bug, and a run of each costs little.
 
-use crate::{Chess, Knowledge, Pct, Proved, Race, Seen, Strategy, Walk};
+use crate::{Chess, Knowledge, Novelty, Pct, Proved, Race, Seen, Strategy, Walk};
 use std::collections::VecDeque;
 use unsnarl_model::{Plan, Policy};
 
@@ -8,8 +8,6 @@ use unsnarl_model::{Plan, Policy};
 #[derive(Debug)]
 pub struct Portfolio {
     strategies: Vec<Box<dyn Strategy>>,
-    /// Whose turn it is, by numbers of strategies, over and over.
-    turns: &'static [usize],
     turn: usize,
     /// Whose plans are being run, in their order.
     running: VecDeque<usize>,
@@ -18,13 +16,18 @@ pub struct Portfolio {
 /// The systematic search's bound: what it comes to depends on the time there is.
 const BOUND: u32 = 3;
 
-/// Every other run is about a conflict, since most bugs are; the rest is shared out among those who need not know
-/// of one.
-const TURNS: &[usize] = &[0, 1, 1, 2, 1, 3, 1, 0, 1, 4, 1, 5];
+/// Whose turn it is, by numbers of strategies, over and over. At first every other run is about a conflict, since
+/// most bugs are; the rest is shared out among those who need not know of one.
+const TURNS: &[usize] = &[0, 1, 1, 2, 1, 3, 1, 0, 1, 4, 1, 5, 1, 6];
+
+/// After so many turns the bug is one of the other kind: it takes many switches, and those that learn from each run
+/// have the better chance.
+const LATE: usize = 2000;
+const LATE_TURNS: &[usize] = &[6, 1, 6, 0, 6, 4, 6, 2, 6, 3];
 
 impl Portfolio {
-    /// The systematic search, race-directed testing, the uniform walk, partial order sampling, and priorities with
-    /// one and two drops.
+    /// The systematic search, race-directed testing, the uniform walk, priorities with two drops, partial order
+    /// sampling, priorities with one drop, and the search for new states.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         Self {
@@ -35,8 +38,8 @@ impl Portfolio {
                 Box::new(Pct::new(plan.clone(), 3)),
                 Box::new(Walk::new(plan.clone(), Policy::Pos)),
                 Box::new(Pct::new(plan.clone(), 2)),
+                Box::new(Novelty::new(plan.clone())),
             ],
-            turns: TURNS,
             turn: 0,
             running: VecDeque::new(),
         }
@@ -49,8 +52,9 @@ impl Strategy for Portfolio {
     }
 
     fn next(&mut self, known: &Knowledge) -> Option<Plan> {
-        for _ in 0..self.turns.len() {
-            let whose = self.turns[self.turn % self.turns.len()];
+        let turns = if self.turn < LATE { TURNS } else { LATE_TURNS };
+        for _ in 0..turns.len() {
+            let whose = turns[self.turn % turns.len()];
             self.turn += 1;
             if let Some(plan) = self.strategies[whose].next(known) {
                 self.running.push_back(whose);
@@ -81,7 +85,7 @@ mod tests {
         let mut known = Knowledge::default();
         known.learn(&Seen { points: 1000, ..Seen::default() });
         let tails: Vec<_> =
-            (0..12).filter_map(|_| portfolio.next(&known)).map(|plan| plan.tail.name()).collect();
+            (0..14).filter_map(|_| portfolio.next(&known)).map(|plan| plan.tail.name()).collect();
         for name in ["fair", "random", "pct:3:1000", "pos", "pct:2:1000"] {
             assert!(tails.iter().any(|tail| tail == name), "{name} in {tails:?}");
         }

@@ -3,6 +3,7 @@
 
 mod measure;
 pub(crate) mod runtime;
+pub(crate) mod search;
 mod table;
 
 /// How long to measure.

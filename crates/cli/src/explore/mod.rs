@@ -29,7 +29,7 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Conflict, ConflictKind, Kind, Module, Plan, Policy, Program, Trace};
-use unsnarl_search::{Chess, Choice, Pct, Portfolio, Proved, Race, Seen, Steps, Strategy, Walk};
+use unsnarl_search::{Chess, Choice, Novelty, Pct, Portfolio, Proved, Race, Seen, Steps, Strategy, Walk};
 
 /// Search for a failing schedule and save its trace
 #[derive(clap::Args)]
@@ -46,8 +46,9 @@ pub(crate) struct Wishes {
     /// How to search
     ///
     /// random: anyone at each point, with the same chance; pct[:D]: random priorities with D - 1 drops;
-    /// pos: partial order sampling; race: brings threads together where they conflict; chess[:K]: all schedules
-    /// with at most K preemptions; portfolio: all of them in turn
+    /// pos: partial order sampling; race: brings threads together where they conflict; novelty: goes back to states
+    /// that are rare and on from there; chess[:K]: all schedules with at most K preemptions; portfolio: all of them
+    /// in turn
     #[arg(long, default_value = "portfolio", value_name = "NAME")]
     strategy: String,
     /// Give up after this many runs
@@ -205,7 +206,7 @@ impl Wishes {
         let plan = Plan { conflicts: plan.conflicts || points != PointSet::Sync, ..plan };
         let (name, figure) = self.strategy.split_once(':').unwrap_or((&self.strategy, ""));
         let wrong = || {
-            let there = "random, pct[:D], pos, race, chess[:K], portfolio";
+            let there = "random, pct[:D], pos, race, novelty, chess[:K], portfolio";
             WrongUsage(format!("no strategy `{}`: there are {there}", self.strategy))
         };
         let strategy: Box<dyn Strategy> = match (name, figure) {
@@ -214,6 +215,7 @@ impl Wishes {
             ("pct", "") => Box::new(Pct::new(plan.clone(), 3)),
             ("pct", depth) => Box::new(Pct::new(plan.clone(), depth.parse().map_err(|_| wrong())?)),
             ("race", "") => Box::new(Race::new(plan.clone())),
+            ("novelty", "") => Box::new(Novelty::new(plan.clone())),
             ("chess", "") => Box::new(Chess::new(plan.clone(), 2)),
             ("chess", bound) => Box::new(Chess::new(plan.clone(), bound.parse().map_err(|_| wrong())?)),
             ("portfolio", "") => Box::new(Portfolio::new(&plan)),
@@ -292,12 +294,8 @@ impl Wishes {
         let diverged = run.divergence().is_some();
         let mut trace = run.trace();
         if plan.choices {
-            attempt.steps = Some(Steps {
-                threads: trace.threads.iter().map(|thread| thread.id.clone()).collect(),
-                events: trace.events.clone(),
-                choices,
-                ended: !diverged && trace.outcome.kind != Kind::Timeout,
-            });
+            let ended = !diverged && trace.outcome.kind != Kind::Timeout;
+            attempt.steps = Some(Steps::of(&trace, choices, ended));
         }
         predicate::judge(&mut trace, &self.run, complaint);
         let failed = trace.outcome.is_failure();
@@ -348,10 +346,10 @@ impl Explore {
             self.target.program.iter().map(|arg| output::quoted(arg.as_ref())).collect::<Vec<_>>().join(" ");
         for (nth, (failure, path)) in search.failures.0.iter().zip(paths).enumerate() {
             let plan = &failure.trace.plan;
-            let how_found = if plan.prefix.segments.is_empty() {
-                format!("{}, seed {}", plan.tail.name(), plan.seed)
-            } else {
-                "chess".to_owned()
+            let how_found = match (plan.prefix.segments.is_empty(), plan.tail) {
+                (true, tail) => format!("{}, seed {}", tail.name(), plan.seed),
+                (false, Policy::Fair) => "chess".to_owned(),
+                (false, _) => format!("novelty, seed {}", plan.seed),
             };
             let times = failure.times;
             let how = if self.wishes.keep_going { format!("{times} times in") } else { "in run".into() };

@@ -41,14 +41,22 @@ impl Races {
                 let place = frame.place().unwrap_or_else(|| frame.to_string());
                 (side.op, place.strip_prefix(&here).unwrap_or(&place).to_owned())
             });
-            sides.sort_by(|a, b| a.1.cmp(&b.1));
+            sides.sort_by_key(|(_, place)| in_order(place));
             let race = Told { variable: names.variable(race.addr), sides };
             if !told.contains(&race) {
                 told.push(race);
             }
         }
-        told.sort_by(|a, b| a.sides[0].1.cmp(&b.sides[0].1));
+        told.sort_by_key(|race| race.sides.each_ref().map(|(_, place)| in_order(place)));
         told
+    }
+}
+
+/// By file, then by line.
+fn in_order(place: &str) -> (String, u32) {
+    match place.rsplit_once(':').map(|(file, line)| (file, line.parse())) {
+        Some((file, Ok(line))) => (file.to_owned(), line),
+        _ => (place.to_owned(), 0),
     }
 }
 

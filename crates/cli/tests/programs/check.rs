@@ -87,12 +87,7 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: Limits) -> 
         if matches(&trace, expected).is_err() && !is_tolerable(&trace, expected.schedules) {
             return Err(format!("run {nth} by {name}: {:?} {}", trace.outcome.kind, trace.outcome.message));
         }
-        let steps = Steps {
-            threads: trace.threads.iter().map(|thread| thread.id.clone()).collect(),
-            events: trace.events.clone(),
-            choices,
-            ended: true,
-        };
+        let steps = Steps::of(&trace, choices, true);
         let points = trace.events.len() as u64;
         let steps = plan.choices.then_some(&steps);
         search.learn(&plan, &Seen { points, conflicts: &conflicts, modules: &modules, steps });
@@ -110,11 +105,13 @@ fn same_races(trace: &Trace) -> Result<(), String> {
     };
     let inside: BTreeSet<_> = trace.races.iter().map(|race| pair(race.sides.map(|side| side.site))).collect();
     let site = |number: u64| trace.site(&trace.events[number as usize]);
-    let outside: BTreeSet<_> = unsnarl_race::races(trace)
-        .iter()
-        .map(|race| pair([site(race.first), site(race.second)]))
-        .collect();
-    if inside == outside { Ok(()) } else { Err(format!("races inside {inside:?}, by the events {outside:?}")) }
+    let outside: BTreeSet<_> =
+        unsnarl_race::races(trace).iter().map(|race| pair([site(race.first), site(race.second)])).collect();
+    if inside == outside {
+        Ok(())
+    } else {
+        Err(format!("races inside {inside:?}, by the events {outside:?}"))
+    }
 }
 
 /// A buggy program ends well, by its bug, or by another face of it; of a rare bug nobody has seen another face.

@@ -1,0 +1,221 @@
+//! Novelty search: go back to where something new was seen, and on from there at random.
+//!
+//! Random schedules of a long run nearly all go through the same few states, and a failure that takes five or
+//! six switches at the right places is never met. Fuzzers solve this for inputs by keeping what led to something
+//! new and changing that (reads-from fuzzing does it for schedules: Wolff, Shi, Duck, Mathur and Roychoudhury,
+//! "Greybox Fuzzing for Concurrency Testing", ASPLOS 2024); games are explored so as well (Ecoffet and others,
+//! "First return, then explore", Nature 2021).
+//!
+//! Here a *state* is what can be seen of the program: the values of the variables that were accessed, and where
+//! each thread is, with what it saw in its last few operations. Every state that no run was in before is put
+//! down with the way to it. A run follows such a way exactly and goes on at random; of some ways drawn at random,
+//! the one to the state that was met least often since.
+
+use crate::{Knowledge, Seen, Strategy, state::mix};
+use std::{collections::HashMap, rc::Rc};
+use unsnarl_model::{Event, Fidelity, Op, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
+
+/// Ways to new states, gone on from at random.
+#[derive(Debug)]
+pub struct Novelty {
+    plan: Plan,
+    /// How often each state was met.
+    met: HashMap<u64, u32>,
+    /// Ways to states that were new, each to be tried a few times.
+    ways: Vec<Way>,
+    places: usize,
+    draw: u64,
+}
+
+/// The first `at` steps of a run.
+#[derive(Debug)]
+struct Way {
+    run: Rc<Run>,
+    at: usize,
+    state: u64,
+    tries: u32,
+}
+
+#[derive(Debug)]
+struct Run {
+    threads: Vec<ThreadId>,
+    steps: Vec<ThreadIx>,
+}
+
+/// How often the search goes on from a state.
+const TRIES: u32 = 3;
+/// Of so many ways the one to the rarest state is gone.
+const DRAWN: usize = 8;
+/// As many ways are kept; beyond, others make room.
+const MOST: usize = 1 << 18;
+
+impl Novelty {
+    /// Runs from the plan's seed on.
+    #[must_use]
+    pub fn new(plan: Plan) -> Self {
+        let draw = plan.seed;
+        Self {
+            plan: Plan { tail: Policy::Random, choices: true, ..plan },
+            met: HashMap::new(),
+            ways: Vec::new(),
+            places: 0,
+            draw,
+        }
+    }
+
+    /// A number below `bound`.
+    fn draw(&mut self, bound: usize) -> usize {
+        self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        (mix(mix(self.draw, 1), 2) >> 16) as usize % bound
+    }
+
+    /// A way to a state that was met rarely.
+    fn way(&mut self) -> Option<Prefix> {
+        if self.ways.is_empty() {
+            return None;
+        }
+        let drawn: [usize; DRAWN] = std::array::from_fn(|_| self.draw(self.ways.len()));
+        let rarity = |at: &usize| self.met.get(&self.ways[*at].state);
+        let at = drawn.into_iter().min_by_key(rarity)?;
+        let way = &mut self.ways[at];
+        let mut schedule = Schedule::default();
+        way.run.steps[..way.at].iter().for_each(|&thread| schedule.push(thread));
+        let prefix = Prefix {
+            threads: way.run.threads.clone(),
+            segments: schedule.segments,
+            fidelity: Fidelity::Exact,
+            ..Prefix::default()
+        };
+        way.tries -= 1;
+        if way.tries == 0 {
+            self.ways.swap_remove(at);
+        }
+        Some(prefix)
+    }
+}
+
+impl Strategy for Novelty {
+    fn name(&self) -> String {
+        "novelty".into()
+    }
+
+    fn next(&mut self, known: &Knowledge) -> Option<Plan> {
+        let places = known.places().spans.len();
+        if self.places != places {
+            // Other points: the ways lead elsewhere now.
+            self.places = places;
+            self.ways.clear();
+        }
+        let prefix = self.way().unwrap_or_default();
+        let plan = Plan { prefix, ..self.plan.clone() };
+        self.plan.seed = self.plan.seed.wrapping_add(1);
+        Some(plan)
+    }
+
+    fn learn(&mut self, plan: &Plan, seen: &Seen<'_>) {
+        let Some(steps) = seen.steps.filter(|_| plan.places.spans.len() == self.places) else { return };
+        let followed = plan.prefix.segments.iter().map(|segment| segment.points as usize).sum::<usize>();
+        let mut run = None;
+        let mut state = State::default();
+        for (at, event) in steps.events.iter().enumerate() {
+            let number = state.step(event);
+            // On the way there a run meets nothing: else the beginnings of ways would seem the best known.
+            if at < followed {
+                continue;
+            }
+            let met = self.met.entry(number).or_insert(0);
+            *met += 1;
+            if *met > 1 {
+                continue;
+            }
+            let run = run.get_or_insert_with(|| {
+                let steps_of = steps.events.iter().map(|event| event.thread).collect();
+                Rc::new(Run { threads: steps.threads.clone(), steps: steps_of })
+            });
+            let way = Way { run: Rc::clone(run), at: at + 1, state: number, tries: TRIES };
+            if self.ways.len() < MOST {
+                self.ways.push(way);
+            } else {
+                let victim = number as usize % MOST;
+                self.ways[victim] = way;
+            }
+        }
+    }
+}
+
+/// What can be seen of the program.
+#[derive(Debug, Default)]
+struct State {
+    values: HashMap<u64, u64>,
+    threads: HashMap<ThreadIx, [u64; WINDOW]>,
+    sum: u64,
+}
+
+/// So many of a thread's last operations stand for where it is and what it knows.
+const WINDOW: usize = 2;
+
+impl State {
+    /// One more event; the number of the state that it leads to.
+    fn step(&mut self, event: &Event) -> u64 {
+        let cell = |addr: u64, value: u64| mix(mix(0x5157, addr), value);
+        let thread = |ix: ThreadIx, window: &[u64; WINDOW]| {
+            window.iter().fold(u64::from(ix.0) + 1, |hash, &operation| mix(hash, operation))
+        };
+        let before = self.values.get(&event.addr).copied();
+        let mut operation = mix(u64::from(event.site.0) + 1, u64::from(event.flags.0 & !1));
+        if event.op.object_kind().is_some() {
+            operation = mix(operation, before.map_or(0, |value| value.wrapping_add(1)));
+            // A plain write tells what was there, not what is written.
+            let after = if event.op == Op::Write { mix(event.value, operation) } else { event.value };
+            if let Some(before) = before {
+                self.sum = self.sum.wrapping_sub(cell(event.addr, before));
+            }
+            self.sum = self.sum.wrapping_add(cell(event.addr, after));
+            self.values.insert(event.addr, after);
+        }
+        let window = self.threads.entry(event.thread).or_default();
+        self.sum = self.sum.wrapping_sub(thread(event.thread, window));
+        window.rotate_left(1);
+        window[WINDOW - 1] = operation;
+        self.sum = self.sum.wrapping_add(thread(event.thread, window));
+        self.sum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Steps;
+    use unsnarl_model::{Flags, Order, SiteIx};
+
+    fn run(steps: &[(u16, u64)]) -> Steps {
+        let event = |(at, &(thread, value)): (usize, &(u16, u64))| Event {
+            thread: ThreadIx(thread),
+            op: Op::AtomicStore,
+            flags: Flags::NONE,
+            order: Order::SeqCst,
+            site: SiteIx(at as u32),
+            size: 4,
+            addr: 8,
+            value,
+        };
+        let events = steps.iter().enumerate().map(event).collect();
+        Steps { threads: vec![ThreadId::main(); 3], events, ended: true, ..Steps::default() }
+    }
+
+    #[test]
+    fn a_run_goes_back_to_where_something_new_was_seen() {
+        let known = Knowledge::default();
+        let mut novelty = Novelty::new(Plan::default());
+        let first = novelty.next(&known).expect("a plan");
+        assert!(first.prefix.segments.is_empty());
+        let steps = run(&[(0, 1), (1, 2), (0, 3)]);
+        novelty.learn(&first, &Seen { steps: Some(&steps), ..Seen::default() });
+        assert_eq!(novelty.ways.len(), 3);
+        let next = novelty.next(&known).expect("a plan");
+        let points: u32 = next.prefix.segments.iter().map(|segment| segment.points).sum();
+        assert!((1..=3).contains(&points));
+        novelty.learn(&next, &Seen { steps: Some(&steps), ..Seen::default() });
+        assert_eq!(novelty.ways.len(), 3, "nothing new this time");
+    }
+}

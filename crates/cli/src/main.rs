@@ -11,6 +11,7 @@ mod judge;
 mod options;
 mod output;
 mod places;
+mod pool;
 mod record;
 mod replay;
 mod show;

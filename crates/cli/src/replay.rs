@@ -128,7 +128,7 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
 }
 
 /// A trace is of one build of a program.
-fn check_builds(recorded: &Trace) -> Result<()> {
+pub(crate) fn check_builds(recorded: &Trace) -> Result<()> {
     for module in recorded.modules.iter().filter(|m| !m.build_id.is_empty()) {
         if build_id(Path::new(&module.path)) != module.build_id {
             bail!(Error::NotThisBuild(format!(

@@ -196,11 +196,9 @@ pub(crate) fn conflicts(memory: &Memory, places: &Places) -> Vec<Conflict> {
 /// The calls that led to the two sides of a wanted conflict.
 pub(crate) fn calls(memory: &Memory, files: &mut Files, program: &Program) -> [Vec<Site>; 2] {
     let modules = modules(memory, program);
-    let stacks = memory.stacks();
-    [1, 2].map(|side| {
-        let copied = stacks.iter().find(|(stack, _)| stack.side == side);
+    memory.side_stacks().map(|copied| {
         copied.map_or_else(Vec::new, |stack| {
-            let mut frames = outcome::backtrace(&mut files.unwinder, &modules, stack).frames;
+            let mut frames = outcome::backtrace(&mut files.unwinder, &modules, &stack).frames;
             // The innermost calls are our own.
             let ours = |site: &Site| modules[site.module.0 as usize].path.ends_with(RUNTIME);
             frames.drain(..frames.iter().take_while(|site| ours(site)).count());

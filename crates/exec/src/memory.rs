@@ -11,8 +11,8 @@ use std::{
 };
 use unsnarl_model::{Plan, ThreadId};
 use unsnarl_wire::{
-    Choices, Header, Module, PlanThread, PlanWords, RawAction, RawConflict, RawEvent, RawSegment, RawSpan,
-    Regions, Stack, Thread, Wanted, Warning,
+    Choices, Header, Module, ONE_STACK_BYTES, PlanThread, PlanWords, RawAction, RawConflict, RawEvent,
+    RawSegment, RawSpan, Regions, Stack, Thread, Wanted, Warning,
 };
 
 /// A memory file of this name.
@@ -129,6 +129,12 @@ impl Memory {
         // SAFETY: the mapping is as long as the regions say, and the target does not run yet.
         unsafe {
             self.map.cast::<Header>().write(Header::new(regions, words, serve));
+            if wanted != <[Wanted; 2]>::default() {
+                // What another run left there must not be taken for this one's.
+                for side in [0, 1] {
+                    self.table_mut::<u64>(regions.stacks_end + side * ONE_STACK_BYTES, 2).fill(0);
+                }
+            }
             self.table_mut(regions.plan_threads, threads.entries.len()).copy_from_slice(&threads.entries);
             let modules = self.table_mut::<Module>(regions.plan_modules, words.modules as usize);
             let paths = plan.prefix.modules.iter().chain(&plan.places.modules);
@@ -216,6 +222,17 @@ impl Memory {
     pub(crate) fn choices(&self) -> &[Choices] {
         let h = self.header();
         self.table(h.regions.choices, self.events().len() * usize::from(h.plan.choices))
+    }
+
+    /// The stacks copied for the two sides of a wanted conflict.
+    pub(crate) fn side_stacks(&self) -> [Option<(Stack, &[u8])>; 2] {
+        [0, 1].map(|side| {
+            let at = self.header().regions.stacks_end + side * ONE_STACK_BYTES;
+            let stack = self.table::<Stack>(at, 1)[0];
+            let (head, most) = (size_of::<Stack>() as u64, ONE_STACK_BYTES);
+            (stack.side == side + 1 && stack.len <= most - head)
+                .then(|| (stack, self.table::<u8>(at + head, stack.len as usize)))
+        })
     }
 
     /// Copies of stacks, each with its bytes.

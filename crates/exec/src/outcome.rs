@@ -66,8 +66,7 @@ pub(crate) fn outcome(
         return outcome;
     }
     let Files { symbols, unwinder, .. } = files;
-    let mut stacks = memory.stacks();
-    stacks.retain(|(stack, _)| stack.side == 0);
+    let stacks = memory.stacks();
     // A panic's own stack was copied when it began; the program may have ended elsewhere.
     let relevant = match kind {
         Kind::Panic => &stacks[..stacks.len().min(1)],

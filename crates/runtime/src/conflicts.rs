@@ -87,14 +87,20 @@ fn tell(told: &mut BTreeSet<(ConflictKind, u64, u64)>, log: &Log, found: &Found,
 }
 
 impl State {
-    /// Keeps the calls that led to an operation, if they are wanted: of the first one each time it is met, until
-    /// the second is.
+    /// Keeps the calls that led to both sides of the wanted race: of the first side each time it is met, until the
+    /// race with it is found.
     pub(crate) fn keep_calls(&mut self, pc: u64) {
-        let Some(wanted) = self.conflicts.as_ref().and_then(|conflicts| conflicts.wanted) else { return };
-        let thread = u64::from(self.current.0);
-        let Some(side) = wanted.iter().position(|w| w.pc == pc && w.thread == thread) else { return };
-        let top = self.me().stack_top;
-        self.log.side_stack(side, self.current, end::here(), top);
+        let Some(conflicts) = &mut self.conflicts else { return };
+        let Some([first, second]) = conflicts.wanted else { return };
+        let me = Wanted { pc, thread: self.current.0.into() };
+        let found = me == second && conflicts.told.contains(&(ConflictKind::Race, first.pc, second.pc));
+        if found {
+            conflicts.wanted = None;
+        }
+        if found || me == first {
+            let top = self.me().stack_top;
+            self.log.side_stack(u64::from(found), self.current, end::here(), top);
+        }
     }
 }
 

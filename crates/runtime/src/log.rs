@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use core::{ffi::c_char, sync::atomic::Ordering};
 use unsnarl_model::ThreadIx;
 use unsnarl_wire::{
-    Choices, Header, Module, PlanThread, RawAction, RawConflict, RawEvent, RawSegment, RawSpan, Stack,
-    Thread, Warning,
+    Choices, Header, Module, ONE_STACK_BYTES, PlanThread, RawAction, RawConflict, RawEvent, RawSegment,
+    RawSpan, Stack, Thread, Warning,
 };
 
 /// Events before the kernel is asked for more memory than the one page that they fill.
@@ -24,8 +24,6 @@ pub(crate) struct Log {
     in_plan: Vec<Option<u16>>,
     /// For each thread of the plan who that is in this run.
     in_run: Vec<Option<ThreadIx>>,
-    /// Where the stack copied for the first side of a conflict begins and ends.
-    first_side: Option<(u64, u64)>,
     /// Where glibc keeps the kernel's thread id in its thread descriptor.
     tid_offset: usize,
 }
@@ -53,7 +51,6 @@ impl Log {
             capacity,
             in_plan: alloc::vec![Some(0)],
             in_run,
-            first_side: None,
             tid_offset,
         }
     }
@@ -260,54 +257,50 @@ impl Log {
     }
 
     /// Copies the stack of one side of a conflict, in place of the one copied for it before.
-    pub(crate) fn side_stack(&mut self, side: usize, thread: ThreadIx, registers: [u64; 8], top: usize) {
-        if side == 0 {
-            match self.first_side {
-                // Nothing else was copied since.
-                Some((begin, end)) if end == self.header().stacks.load(Ordering::Relaxed) => {
-                    self.header().stacks.store(begin, Ordering::Release);
-                }
-                Some(_) => return,
-                None => {}
-            }
-        }
-        let begin = self.header().stacks.load(Ordering::Relaxed);
-        self.copy_stack(side as u64 + 1, thread, registers, top);
-        if side == 0 {
-            self.first_side = Some((begin, self.header().stacks.load(Ordering::Relaxed)));
-        }
+    pub(crate) fn side_stack(&self, side: u64, thread: ThreadIx, registers: [u64; 8], top: usize) {
+        let at = self.header().regions.stacks_end + side * ONE_STACK_BYTES;
+        self.copy_stack((at, ONE_STACK_BYTES), side + 1, thread, registers, top);
     }
 
-    /// Copies a stack as [`Self::copy_stack`] does.
+    /// Copies a stack behind those copied before.
     pub(crate) fn stack(&self, thread: ThreadIx, registers: [u64; 8], top: usize) {
-        self.copy_stack(0, thread, registers, top);
-    }
-
-    /// Copies a stack from `base` up to `top`, as much as there is room for and at most 128 KiB.
-    fn copy_stack(&self, side: u64, thread: ThreadIx, registers: [u64; 8], top: usize) {
-        const MOST: usize = 128 << 10;
         let h = self.header();
         let used = h.stacks.load(Ordering::Relaxed);
         let at = h.regions.stacks + used;
+        let copied = self.copy_stack((at, h.regions.stacks_end - at), 0, thread, registers, top);
+        h.stacks.store(used + copied, Ordering::Release);
+    }
+
+    /// Copies a stack from its registers up to `top`, as much as there is room for and at most 128 KiB; how many
+    /// bytes of the room that took.
+    fn copy_stack(
+        &self,
+        (at, room): (u64, u64),
+        side: u64,
+        thread: ThreadIx,
+        registers: [u64; 8],
+        top: usize,
+    ) -> u64 {
+        const MOST: usize = 128 << 10;
         let head = size_of::<Stack>();
+        let room = room as usize;
+        if room < head {
+            return 0;
+        }
         // Below an overflown stack there is nothing to read: begin where memory begins.
         let mut base = registers[1] as usize & !7;
         while base < top && !sys::is_readable(base) {
             base = (base | 4095) + 1;
         }
-        let room = (h.regions.stacks_end - at) as usize;
-        let wanted = top.saturating_sub(base).min(MOST).min(room.saturating_sub(head)) & !7;
-        if room < head {
-            return;
-        }
+        let wanted = top.saturating_sub(base).min(MOST).min(room - head) & !7;
         let place: *mut Stack = self.entry(at, 0);
-        // SAFETY: as above; the kernel copies as much as is there.
+        // SAFETY: within the room; the kernel copies as much as is there.
         let copied = unsafe { sys::copy_memory(base, place.add(1) as usize, wanted) } & !7;
         // SAFETY: as above.
         unsafe {
             *place = Stack { thread: thread.0.into(), side, registers, base: base as u64, len: copied as u64 }
         };
-        h.stacks.store(used + (head + copied) as u64, Ordering::Release);
+        (head + copied) as u64
     }
 
     /// The kernel's thread id in glibc's descriptor of a thread.

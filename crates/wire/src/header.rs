@@ -17,6 +17,8 @@ pub const MAX_PATH: usize = 488;
 pub const MAX_MESSAGE: usize = 2000;
 /// Bytes for copies of stacks.
 const STACK_BYTES: u64 = 4 << 20;
+/// Bytes for a copy of one stack with its head, at most.
+pub const ONE_STACK_BYTES: u64 = (128 << 10) + 4096;
 
 /// The beginning of the memory.
 #[repr(C)]
@@ -80,7 +82,8 @@ pub struct Regions {
     pub plan_spans: u64,
     /// [`Stack`]s, each followed by its bytes.
     pub stacks: u64,
-    /// Where `stacks` ends.
+    /// Where `stacks` ends, and the [`Stack`]s of the two sides of a wanted conflict begin, each with room for
+    /// [`ONE_STACK_BYTES`].
     pub stacks_end: u64,
     /// [`RawEvent`]s.
     pub events: u64,
@@ -108,7 +111,8 @@ impl Regions {
         let plan_spans = up(plan_actions + plan.actions * size_of::<RawAction>() as u64);
         let stacks = up(plan_spans + plan.spans * size_of::<RawSpan>() as u64);
         let stacks_end = up(stacks + STACK_BYTES);
-        let choices = up(stacks_end + events * size_of::<RawEvent>() as u64);
+        let log = up(stacks_end + 2 * ONE_STACK_BYTES);
+        let choices = up(log + events * size_of::<RawEvent>() as u64);
         let total = up(choices + events * plan.choices as u64 * size_of::<Choices>() as u64);
         Self {
             threads,
@@ -122,7 +126,7 @@ impl Regions {
             plan_spans,
             stacks,
             stacks_end,
-            events: stacks_end,
+            events: log,
             choices,
             total,
         }

@@ -21,7 +21,7 @@ mod plan;
 pub use event::RawEvent;
 pub use header::{
     Choices, End, EndKind, Header, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES, MAX_PATH, MAX_THREADS,
-    MAX_WARNINGS, Module, RawConflict, Regions, Stack, Thread, Warning,
+    MAX_WARNINGS, Module, ONE_STACK_BYTES, RawConflict, Regions, Stack, Thread, Warning,
 };
 pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, Wanted};
 

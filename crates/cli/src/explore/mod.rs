@@ -1,7 +1,6 @@
 //! `unsnarl explore`: the search for a failing schedule.
 
 mod failures;
-mod pool;
 mod predicate;
 mod race;
 
@@ -9,6 +8,7 @@ use crate::{
     judge,
     options::{FailOn, PointSet, Run, Target, duration},
     output,
+    pool::Pool,
     replay::replay,
     target, traces,
     verdict::{Verdict, WrongUsage},
@@ -16,7 +16,6 @@ use crate::{
 use anyhow::Result;
 use failures::{Failure, Failures};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
-use pool::Pool;
 use serde_json::{Value, json};
 use std::{
     collections::HashSet,
@@ -72,7 +71,7 @@ pub(crate) struct Wishes {
     pub(crate) run: Run,
 }
 
-fn default_jobs() -> usize {
+pub(crate) fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 

@@ -9,14 +9,14 @@ use unsnarl_exec::Executor;
 use unsnarl_model::Plan;
 
 /// Executors of the same program, each with a thread of its own while plans are run.
-pub(super) struct Pool {
-    pub(super) executors: Vec<Executor>,
+pub(crate) struct Pool {
+    pub(crate) executors: Vec<Executor>,
 }
 
 impl Pool {
     /// Runs plans; what came of them, in their order, up to the first that ends the search. Which one that
     /// is does not depend on how many executors there are: plans before it are always run to their end.
-    pub(super) fn run<T: Send>(
+    pub(crate) fn run<T: Send>(
         &mut self,
         plans: &[Plan],
         job: impl Fn(&mut Executor, &Plan) -> Result<T> + Sync,

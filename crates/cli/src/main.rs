@@ -15,6 +15,7 @@ mod pool;
 mod record;
 mod replay;
 mod show;
+mod simplify;
 mod suite;
 mod target;
 mod traces;
@@ -51,6 +52,8 @@ enum Command {
     Record(record::Record),
     /// The same schedule again; says whether the same thing happened
     Replay(replay::Replay),
+    /// The same failure with the fewest context switches
+    Simplify(simplify::Simplify),
     /// The interleaving, one column per thread
     Show(show::Show),
     /// Write a trace in another tool's format
@@ -83,6 +86,7 @@ fn main() -> ExitCode {
         Command::Explore(command) => command.run(),
         Command::Record(command) => command.run(),
         Command::Replay(command) => command.run(),
+        Command::Simplify(command) => command.run(),
         Command::Show(command) => command.run(),
         Command::Export(command) => command.run(),
         Command::Import(command) => command.run(),

@@ -492,6 +492,42 @@ fn points_can_be_named_and_sampled() {
 }
 
 #[test]
+fn a_failure_is_simplified_and_replays() {
+    let place = Place::new("simplified");
+    place.cc("counter", LOST_UPDATE);
+    place.json(
+        100,
+        &[
+            "explore",
+            "--strategy",
+            "random",
+            "--points",
+            "all",
+            "-o",
+            "bug.snarl",
+            "--json",
+            "--",
+            "./counter",
+        ],
+    );
+    for way in [&[][..], &["--static"], &["--dynamic"]] {
+        let args = [&["simplify", "bug.snarl", "-o", "simple.snarl", "--json"], way].concat();
+        let told = place.json(0, &args);
+        assert_eq!(told["outcome_preserved"], true, "{told}");
+        let switches = |when: &str| told[when]["context_switches"].as_u64().expect("a number");
+        assert!(switches("after") <= switches("before"), "{told}");
+        if way.is_empty() {
+            assert_eq!(told["after"]["preemptive"], 1, "{told}");
+        }
+        let replayed = place.json(100, &["replay", "simple.snarl", "--json"]);
+        assert_eq!((&replayed["reproduced"], &replayed["identical"]), (&true.into(), &true.into()));
+    }
+    place.json(0, &["record", "-o", "fine.snarl", "--json", "--", "./counter"]);
+    let (_, stderr) = place.exits(1, &["simplify", "fine.snarl"]);
+    assert!(stderr.contains("did not fail"), "{stderr}");
+}
+
+#[test]
 fn the_doctor_says_what_a_program_supports() {
     let place = Place::new("doctor");
     place.cc("counter", LOST_UPDATE);

@@ -412,6 +412,7 @@ impl Failure {
         format!(
             "trace    {path} ({figures})\n\
              replay   unsnarl replay {path}{}\n\
+             simplify unsnarl simplify {path}\n\
              show     unsnarl show {path}\n",
             certainty(&self.trace)
         )

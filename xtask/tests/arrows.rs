@@ -8,6 +8,7 @@ use std::process::Command;
 /// What each package may use of the others.
 const ARROWS: &[(&str, &[&str])] = &[
     ("unsnarl-model", &[]),
+    ("unsnarl-hints", &[]),
     ("unsnarl-wire", &["unsnarl-model"]),
     ("unsnarl-sched", &["unsnarl-model"]),
     ("unsnarl-race", &["unsnarl-model"]),
@@ -83,6 +84,11 @@ fn dependencies_point_one_way() {
 #[test]
 fn the_model_depends_on_nothing() {
     assert_eq!(dependencies()["unsnarl-model"], Vec::<String>::new());
+}
+
+#[test]
+fn hints_bring_nothing_into_programs() {
+    assert_eq!(dependencies()["unsnarl-hints"], Vec::<String>::new());
 }
 
 #[test]

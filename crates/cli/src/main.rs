@@ -4,6 +4,7 @@
 
 mod bench_run;
 mod cargo;
+mod checkpoint;
 mod convert;
 mod doctor;
 mod explore;

@@ -1,7 +1,7 @@
 //! `unsnarl record`: one controlled run, saved.
 
 use crate::{
-    judge,
+    checkpoint, judge,
     options::{PointSet, Run, Target},
     output, target, traces,
     verdict::Verdict,
@@ -35,11 +35,15 @@ impl Record {
         let program = target::program(&self.target)?;
         traces::prepare();
         let tail = if self.seed.is_some() { self.strategy } else { Policy::Fair };
+        let settings = Settings { echo: !self.run.json, ..self.run.settings() };
         let plan = match &self.like {
             Some(trace) => traces::load(trace)?.plan,
-            None => self.run.plan(&self.run.points(PointSet::All), &program, tail, self.seed.unwrap_or(0))?,
+            None => {
+                let points = self.run.points(PointSet::All);
+                let plan = self.run.plan(&points, &program, tail, self.seed.unwrap_or(0))?;
+                checkpoint::respect(plan, &program, &settings)?
+            }
         };
-        let settings = Settings { echo: !self.run.json, ..self.run.settings() };
         let mut executor = Executor::new(program, settings)?;
         let mut trace = executor.run(&plan)?.trace();
         judge::judge(&mut trace, &self.run.fail_on);

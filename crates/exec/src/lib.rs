@@ -19,7 +19,7 @@ mod program;
 mod run;
 
 pub use error::Error;
-pub use library::runtime_directory;
+pub use library::{HEADERS, runtime_directory};
 pub use program::{check, find};
 pub use run::{Executor, Run, Settings};
 pub use unsnarl_wire::Choices;

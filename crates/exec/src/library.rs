@@ -1,4 +1,5 @@
-//! The runtime as a file: it is part of this binary and is laid down where programs can load it.
+//! The runtime as a file: it is part of this binary and is laid down where programs can load it, and beside it
+//! the header with which they can give hints.
 
 use crate::Error;
 use std::{
@@ -11,6 +12,12 @@ use unsnarl_wire::RUNTIME;
 
 const LIBRARY: &[u8] = include_bytes!(env!("UNSNARL_RUNTIME"));
 
+/// For `#include <unsnarl.h>`.
+const HEADER: &[u8] = include_bytes!("../../../include/unsnarl.h");
+
+/// The directory of headers in the runtime's directory.
+pub const HEADERS: &str = "include";
+
 /// The directory that holds the runtime: the user's cache, by the runtime's contents, so that versions live
 /// side by side and programs linked with one keep finding it.
 ///
@@ -21,8 +28,10 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
     if let Some(known) = DIRECTORY.get() {
         return Ok(known.clone());
     }
-    let directory = cache().join("unsnarl").join(format!("{:016x}", fingerprint(LIBRARY)));
-    lay_down(&directory)
+    let version = fingerprint(LIBRARY.iter().chain(HEADER));
+    let directory = cache().join("unsnarl").join(format!("{version:016x}"));
+    lay_down(&directory.join(RUNTIME), LIBRARY)
+        .and_then(|()| lay_down(&directory.join(HEADERS).join("unsnarl.h"), HEADER))
         .map_err(|cause| Error::System { what: "cannot write the runtime to the cache directory", cause })?;
     Ok(DIRECTORY.get_or_init(|| directory).clone())
 }
@@ -45,24 +54,20 @@ fn cache() -> PathBuf {
         })
 }
 
-fn lay_down(directory: &Path) -> io::Result<()> {
-    let place = directory.join(RUNTIME);
-    if fs::metadata(&place).is_ok_and(|file| file.len() == LIBRARY.len() as u64)
-        && fs::read(&place)? == LIBRARY
+fn lay_down(place: &Path, content: &[u8]) -> io::Result<()> {
+    if fs::metadata(place).is_ok_and(|file| file.len() == content.len() as u64) && fs::read(place)? == content
     {
         return Ok(());
     }
-    fs::create_dir_all(directory)?;
+    place.parent().map_or(Ok(()), fs::create_dir_all)?;
     // Renamed into place: another unsnarl may be doing the same.
-    let draft = directory.join(format!("{RUNTIME}.{}", std::process::id()));
-    fs::write(&draft, LIBRARY)?;
+    let draft = place.with_extension(format!("{}.draft", std::process::id()));
+    fs::write(&draft, content)?;
     fs::set_permissions(&draft, fs::Permissions::from_mode(0o755))?;
-    fs::rename(&draft, &place)
+    fs::rename(&draft, place)
 }
 
 /// FNV-1a: names a version, protects nothing.
-fn fingerprint(bytes: &[u8]) -> u64 {
-    bytes
-        .iter()
-        .fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+fn fingerprint<'a>(bytes: impl Iterator<Item = &'a u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

@@ -114,6 +114,7 @@ impl Memory {
             spurious: plan.spurious.into(),
             conflicts: plan.conflicts.into(),
             choices: plan.choices.into(),
+            from_checkpoint: plan.from_checkpoint.into(),
             one_in: plan.one_in,
             threads: threads.entries.len() as u64,
             modules: (plan.prefix.modules.len() + plan.places.modules.len()) as u64,

@@ -18,7 +18,7 @@ use std::{
     },
     time::{Duration, Instant},
 };
-use unsnarl_model::{Conflict, Divergence, Module, Output, Plan, Program, Site, Trace};
+use unsnarl_model::{Conflict, Divergence, Module, Op, Output, Plan, Program, Site, Trace};
 use unsnarl_wire::{Choices, EndKind, Wanted};
 
 /// How runs are made, apart from the plan.
@@ -254,6 +254,14 @@ impl Run<'_> {
     #[must_use]
     pub fn events(&self) -> u64 {
         self.executor.memory.events().len() as u64
+    }
+
+    /// How many of them the program's first checkpoint, if it came to one, leaves to a search.
+    #[must_use]
+    pub fn points(&self) -> u64 {
+        let events = self.executor.memory.events();
+        let checkpoint = events.iter().position(|event| event.op() == Some(Op::Checkpoint));
+        events.len() as u64 - checkpoint.map_or(0, |number| number as u64 + 1)
     }
 
     /// A number that is the same for runs of the same schedule.

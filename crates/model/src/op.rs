@@ -139,6 +139,10 @@ numbered! {
         Alloc = "allocate",
         /// Memory is freed: nobody may access it any more.
         Free = "free",
+        /// A place that the program itself made a schedule point. `value`: the address of its name.
+        Point = "point",
+        /// The program says that the search should begin here.
+        Checkpoint = "checkpoint",
     }
 }
 
@@ -222,7 +226,13 @@ impl Op {
             | Self::Write
             | Self::Alloc
             | Self::Free => K::Memory,
-            Self::Exit | Self::Cancelled | Self::Fence | Self::Yield | Self::Sleep => return None,
+            Self::Exit
+            | Self::Cancelled
+            | Self::Fence
+            | Self::Yield
+            | Self::Sleep
+            | Self::Point
+            | Self::Checkpoint => return None,
         })
     }
 

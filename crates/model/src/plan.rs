@@ -23,6 +23,8 @@ pub struct Plan {
     pub conflicts: bool,
     /// Whether to tell at each point which of the first 64 threads could have run.
     pub choices: bool,
+    /// Whether the policy begins at the program's first checkpoint; before it, threads run without preemptions.
+    pub from_checkpoint: bool,
     /// Whether waits on condition variables may end for no reason.
     pub spurious: bool,
     /// What the program's own random numbers are drawn from.
@@ -44,6 +46,7 @@ impl Default for Plan {
             one_in: 1,
             conflicts: false,
             choices: false,
+            from_checkpoint: false,
             spurious: false,
             entropy: 0x5eed,
             // 2026-01-01 00:00:00 UTC: a fixed date, so that a seed alone says what a run does.

@@ -15,6 +15,9 @@ pub trait Names {
     /// The global variable at an address, like `lock` or `table+16`.
     fn variable(&mut self, addr: u64) -> Option<String>;
 
+    /// The C string at an address of a module's constant data.
+    fn text(&mut self, addr: u64) -> Option<String>;
+
     /// A line of a source file.
     fn source_line(&mut self, file: &str, line: u32) -> Option<String>;
 
@@ -58,6 +61,10 @@ impl Names for ProgramNames<'_> {
         let program = self.modules.first().and_then(|module| module.path.rsplit('/').next());
         let program = program.unwrap_or_default().replace('-', "_") + "::";
         Some(name.strip_prefix(&program).map(str::to_owned).unwrap_or(name))
+    }
+
+    fn text(&mut self, addr: u64) -> Option<String> {
+        self.symbols.text(self.modules, addr)
     }
 
     fn source_line(&mut self, file: &str, line: u32) -> Option<String> {

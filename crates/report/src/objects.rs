@@ -2,7 +2,7 @@
 
 use crate::Names;
 use std::collections::HashMap;
-use unsnarl_model::{ObjectIx, ObjectKind, Objects, Op, Trace};
+use unsnarl_model::{Event, ObjectIx, ObjectKind, Objects, Op, Trace};
 
 /// A name for each thing of a trace: the global variable that it is, or `lock#1` and `memory#3`
 /// in the order of appearance, which is the same in every replay where addresses are not.
@@ -11,6 +11,8 @@ pub(crate) struct ObjectNames {
     objects: Objects,
     by_object: Vec<String>,
     memory: HashMap<u64, String>,
+    /// The names of the program's own schedule points, by their addresses.
+    points: HashMap<u64, String>,
 }
 
 impl ObjectNames {
@@ -37,7 +39,10 @@ impl ObjectNames {
                 })
             });
         }
-        Self { objects, by_object, memory }
+        let points = trace.events.iter().filter(|event| event.op == Op::Point);
+        let named = |event: &Event| Some((event.value, names.text(event.value)?));
+        let points = points.filter_map(named).collect();
+        Self { objects, by_object, memory, points }
     }
 
     /// What the event of this number is on.
@@ -59,6 +64,11 @@ impl ObjectNames {
     /// What is at an address at the end of the run.
     pub(crate) fn by_addr(&self, addr: u64) -> Option<String> {
         self.last(|object| object.addr == addr).or_else(|| self.memory.get(&addr).cloned())
+    }
+
+    /// The name of the program's own schedule point, given its address.
+    pub(crate) fn point(&self, addr: u64) -> Option<&str> {
+        self.points.get(&addr).map(String::as_str)
     }
 
     /// The mutex at an address.

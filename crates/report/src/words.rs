@@ -68,6 +68,11 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
         Op::Sleep => format!("slept until {}", seconds(value.saturating_sub(trace.plan.epoch))),
         Op::Alloc => format!("allocate {}, {} bytes", on(), event.size),
         Op::Free => format!("free {}, {} bytes", on(), event.size),
+        Op::Point => match objects.point(value) {
+            Some(name) => format!("point `{name}`"),
+            None => "point".to_owned(),
+        },
+        Op::Checkpoint => "checkpoint".to_owned(),
     };
     let remark = if event.flags.has(Flags::TIMED_OUT) {
         ": time is up"

@@ -126,6 +126,7 @@ fn everything() -> (Trace, Source) {
         (0x60, "once"),
         (0x70, "word"),
         (0x80, "flag"),
+        (0x90, "between read and write"),
     ];
     let source = Source::new("int main(void) {\n  all_of_it();\n", &names);
     let mut t = trace(2, 2);
@@ -171,6 +172,9 @@ fn everything() -> (Trace, Source) {
         .play(1, 2, Op::Write, 0x7ff0_0004, 3)
         .play(1, 2, Op::Yield, 0, 0)
         .play(1, 2, Op::Sleep, 0, later)
+        .play(1, 2, Op::Checkpoint, 0, 0)
+        .play(1, 2, Op::Point, 0, 0x90)
+        .play(1, 2, Op::Point, 0, 0x91)
         .play(1, 2, Op::End, 0, 0)
         .play(0, 2, Op::Exit, 0, 3);
     t.outcome = Outcome::exit(3);

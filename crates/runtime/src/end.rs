@@ -41,6 +41,14 @@ pub(crate) fn livelock(state: &State) -> ! {
     leave_with_stack(state)
 }
 
+/// An assertion that the program named does not hold.
+#[cold]
+pub(crate) fn assertion(state: &State, name: &[u8]) -> ! {
+    conclude(state, EndKind::Assertion, "");
+    set_message(&mut state.log.header().end, name);
+    leave_with_stack(state)
+}
+
 /// There is no room for another event.
 #[cold]
 pub(crate) fn full(state: &State) -> ! {

@@ -92,6 +92,7 @@ unsafe fn begin(header: *mut Header) {
     };
     let fidelity = if plan.fidelity == Fidelity::Relaxed as u8 { Fidelity::Relaxed } else { Fidelity::Exact };
     let picker = Picker::new(script, fidelity, plan.policy(), plan.seed);
+    let picker = if plan.from_checkpoint == 0 { picker } else { picker.waiting() };
 
     let mut main = Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Fiber::adopt(sys::thread_pointer()));
     main.handle = sys::thread_pointer();
@@ -106,6 +107,7 @@ unsafe fn begin(header: *mut Header) {
         live: 1,
         ready: ThreadSet::new(),
         late: ThreadSet::new(),
+        alone: ThreadSet::new(),
         waiting: ThreadSet::new(),
         polled: 0,
         picked: false,

@@ -38,6 +38,8 @@ pub(crate) struct State {
     pub(crate) live: u32,
     pub(crate) ready: ThreadSet,
     pub(crate) late: ThreadSet,
+    /// The running thread, while it goes on in an undivided region: then nobody else can be chosen.
+    pub(crate) alone: ThreadSet,
     /// Threads at a gate that may be closed.
     pub(crate) waiting: ThreadSet,
     /// How many of those are at gates that others open behind our back.
@@ -213,12 +215,13 @@ impl World for State {
 
     #[inline]
     fn ready(&self) -> &ThreadSet {
-        &self.ready
+        if self.alone.is_empty() { &self.ready } else { &self.alone }
     }
 
     #[inline]
     fn late(&self) -> &ThreadSet {
-        &self.late
+        static NOBODY: ThreadSet = ThreadSet::new();
+        if self.alone.is_empty() { &self.late } else { &NOBODY }
     }
 
     fn first_late(&self) -> Option<ThreadIx> {

@@ -59,6 +59,8 @@ pub(crate) struct Thread {
     /// Routines of `pthread_once` that it is in.
     pub(crate) once: Vec<(unsafe extern "C-unwind" fn(), usize, *const i32)>,
     pub(crate) alternate_stack: libc::stack_t,
+    /// Depth of regions in which it wants nobody else to run.
+    pub(crate) undivided: u32,
     /// Its signal mask, while it does not run or nobody's was ever changed.
     pub(crate) mask: u64,
     /// Where its stack begins; it grows down from here.
@@ -131,6 +133,7 @@ impl Thread {
             read_held: Vec::new(),
             once: Vec::new(),
             alternate_stack: no_stack,
+            undivided: 0,
             mask: 0,
             stack_top: 0,
             idle: 0,

@@ -124,10 +124,22 @@ impl Runtime {
         if state.ready.is_empty() && state.late.is_empty() {
             end::deadlock(state, "no thread can go on");
         }
-        if state.tells_choices {
+        let me = state.current;
+        let alone = state.me().undivided > 0 && state.current_goes_on();
+        if alone {
+            state.alone.set(me, true);
+        }
+        if state.tells_choices && !picker.waits() {
             state.tell_choices();
         }
-        match picker.pick(state) {
+        let pick = picker.pick(state);
+        if state.tells_choices && picker.waits() {
+            state.tell_no_choice(&pick);
+        }
+        if alone {
+            state.alone.set(me, false);
+        }
+        match pick {
             Pick::Run(thread) => {
                 state.picked = true;
                 thread
@@ -208,7 +220,10 @@ impl Runtime {
         let unchanged = core::mem::take(&mut state.unchanged);
         let idle = changes_nothing(op, flags) || unchanged;
         state.idle = if idle { state.idle + 1 } else { 0 };
-        state.me().note_idle(idle, what);
+        // A point in a waiting loop neither gets the thread on nor makes the loop another one.
+        if op != Op::Point {
+            state.me().note_idle(idle, what);
+        }
         state.clock.tick();
         state.picked = false;
         let switch_flags = core::mem::take(&mut state.switch_flags);
@@ -236,7 +251,7 @@ const fn changes_nothing(op: Op, flags: Flags) -> bool {
         | Op::SemTryWait
         | Op::FutexWait
         | Op::Join => flags.has(Flags::FAILED),
-        Op::FutexWake => true,
+        Op::FutexWake | Op::Point => true,
         _ => false,
     }
 }
@@ -254,13 +269,22 @@ impl crate::state::State {
     #[cold]
     fn tell_choices(&mut self) {
         let mut choices = Choices::default();
-        for thread in self.ready.iter().chain(self.late.iter()).filter(|thread| thread.index() < 64) {
+        for thread in self.ready().iter().chain(self.late().iter()).filter(|thread| thread.index() < 64) {
             let bit = 1 << thread.index();
             let late = self.late.contains(thread);
             choices.can_run |= bit;
             choices.gives_way |= if late || self.gives_way(thread) { bit } else { 0 };
         }
         self.log.choices(choices);
+    }
+
+    /// Before the checkpoint there is nothing to choose.
+    #[cold]
+    fn tell_no_choice(&mut self, pick: &Pick) {
+        if let Pick::Run(thread) = pick {
+            let can_run = if thread.index() < 64 { 1 << thread.index() } else { 0 };
+            self.log.choices(Choices { can_run, ..Choices::default() });
+        }
     }
 
     /// Whether an operation from this place is a library's own business: no choice is offered there.

@@ -86,6 +86,8 @@ pub struct Diverged {
 #[derive(Debug)]
 pub struct Picker {
     script: Option<Follow>,
+    /// Who decides before the policy begins.
+    before: Option<fair::Fair>,
     tail: Tail,
 }
 
@@ -121,7 +123,27 @@ impl Picker {
             Policy::Pos => Tail::Pos(pos::Pos::new(seed)),
             Policy::Race { first, second } => Tail::Race(Box::new(race::Race::new(first, second, seed))),
         };
-        Self { script, tail }
+        Self { script, before: None, tail }
+    }
+
+    /// The same, but the policy waits until it is told to [`begin`](Self::begin): until then threads run without
+    /// preemptions, and neither random numbers nor steps are used up. A plan that ends with its prefix has no
+    /// policy to wait.
+    #[must_use]
+    pub fn waiting(self) -> Self {
+        let before = (!matches!(self.tail, Tail::Stop)).then(fair::Fair::default);
+        Self { before, ..self }
+    }
+
+    /// From now on the policy decides, where the prefix does not.
+    pub fn begin(&mut self) {
+        self.before = None;
+    }
+
+    /// Whether the policy still waits.
+    #[must_use]
+    pub const fn waits(&self) -> bool {
+        self.before.is_some()
     }
 
     /// Who runs next; some thread must be ready or late.
@@ -137,6 +159,9 @@ impl Picker {
                 None => self.script = None,
             }
         }
+        if let Some(fair) = &mut self.before {
+            return Pick::Run(fair.pick(world));
+        }
         match &mut self.tail {
             Tail::Stop => Pick::End,
             Tail::Fair(fair) => Pick::Run(fair.pick(world)),
@@ -145,5 +170,45 @@ impl Picker {
             Tail::Pos(pos) => Pick::Run(pos.pick(world)),
             Tail::Race(race) => Pick::Run(race.pick(world)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn picks(picker: &mut Picker, toy: &mut Toy, count: usize) -> Vec<Pick> {
+        let mut pick = || {
+            let pick = picker.pick(toy);
+            if let Pick::Run(thread) = pick {
+                toy.run(thread);
+            }
+            pick
+        };
+        (0..count).map(|_| pick()).collect()
+    }
+
+    #[test]
+    fn a_policy_that_waited_decides_as_one_that_begins_there() {
+        for policy in [Policy::Random, Policy::Pos, Policy::Pct { depth: 3, steps: 20 }] {
+            let picker = || Picker::new(Script::default(), Fidelity::Exact, policy, 7);
+            let (mut waiting, mut toy) = (picker().waiting(), Toy::new(3));
+            assert_eq!(
+                picks(&mut waiting, &mut toy, 50),
+                [Pick::Run(ThreadIx(0)); 50],
+                "nobody is preempted"
+            );
+            waiting.begin();
+            let after = picks(&mut waiting, &mut toy, 50);
+            assert_eq!(after, picks(&mut picker(), &mut Toy::new(3), 50));
+            assert!(after.iter().any(|&pick| pick != after[0]), "it does decide: {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_plan_that_ends_with_its_prefix_does_not_wait() {
+        let mut picker = Picker::new(Script::default(), Fidelity::Exact, Policy::Stop, 0).waiting();
+        assert_eq!(picker.pick(&Toy::new(1)), Pick::End);
     }
 }

@@ -63,6 +63,8 @@ pub struct Binary {
     pub instrumented: bool,
     /// Whether TSan's own runtime is linked into it, so that ours cannot take its place.
     pub contains_tsan: bool,
+    /// Whether it has a checkpoint for unsnarl: it refers to `__unsnarl_checkpoint`.
+    pub checkpoint: bool,
     /// Whether it is a Go program, with a scheduler of its own.
     pub go: bool,
 }
@@ -130,6 +132,7 @@ impl Binary {
             debug_info: false,
             instrumented: false,
             contains_tsan: false,
+            checkpoint: false,
             go: false,
         }
     }
@@ -155,6 +158,7 @@ impl Binary {
                 // A program can define single functions (`__tsan_on_report`); the runtime has this one.
                 binary.contains_tsan |= symbol.is_definition() && name == b"__tsan_init";
             }
+            binary.checkpoint |= name == b"__unsnarl_checkpoint";
         }
         binary.interpreter = linking.interpreter;
         binary.needed = linking.needed;

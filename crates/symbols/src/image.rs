@@ -3,13 +3,16 @@
 use crate::{Frame, debug_file, demangle, names::Names, system};
 use addr2line::Context;
 use gimli::{EndianArcSlice, LittleEndian};
-use object::{Object, ObjectSection, SymbolKind};
+use object::{Object, ObjectSection, ObjectSegment, SymbolKind};
 use std::{borrow::Cow, cell::OnceCell, fs, path::Path, sync::Arc};
 
 type Reader = EndianArcSlice<LittleEndian>;
 
 /// Far above any real section: a damaged header must not make us ask for all memory.
 const LARGEST_SECTION: u64 = 1 << 31;
+
+/// Longer names are no names.
+const LONGEST_TEXT: usize = 200;
 
 /// A module's file with all that can be asked of it. Addresses are those in the file.
 pub(crate) struct Image {
@@ -100,6 +103,17 @@ impl Image {
             }
         }
         ranges
+    }
+
+    /// The C string at an address.
+    pub(crate) fn text(&self, address: u64) -> Option<String> {
+        let file = object::File::parse(&*self.bytes).ok()?;
+        file.segments().find_map(|segment| {
+            let at = usize::try_from(address.checked_sub(segment.address())?).ok()?;
+            let bytes = segment.data().ok()?.get(at..)?;
+            let end = bytes.iter().take(LONGEST_TEXT).position(|&byte| byte == 0)?;
+            String::from_utf8(bytes[..end].to_vec()).ok()
+        })
     }
 
     fn function(&self, address: u64) -> Option<(String, u64)> {

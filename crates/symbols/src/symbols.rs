@@ -50,6 +50,12 @@ impl Symbols {
         self.image(&module).map(|image| image.ranges(name)).unwrap_or_default()
     }
 
+    /// The C string at an address of a module's constant data.
+    pub fn text(&mut self, modules: &[Module], addr: u64) -> Option<String> {
+        let site = site_of(modules, addr)?;
+        self.image(modules.get(usize::from(site.module.0))?)?.text(site.offset)
+    }
+
     /// The innermost of these frames (innermost first) in the user's own code: outside the
     /// system's libraries, and outside what the language put into the user's module.
     ///

@@ -248,3 +248,28 @@ fn missing_and_damaged_files_do_no_harm() {
         unsnarl_symbols::Unwinder::new().backtrace(&modules, &regs, &stack, 100);
     }
 }
+
+#[test]
+fn texts_are_read_from_constant_data() {
+    let source = r#"
+#include <stdio.h>
+extern char __executable_start;
+const char *name = "between read and write";
+int main(void) {
+#ifdef __PIE__
+  printf("%lu\n", (unsigned long)(name - &__executable_start));
+#else
+  printf("%lu\n", (unsigned long)name);
+#endif
+}
+"#;
+    for flags in ["-O1", "-O1 -no-pie -fno-pie", "-O1 -s"] {
+        let program = compile("gcc", "text.c", source, flags);
+        let at: u64 = run(&program, &[]).trim().parse().unwrap();
+        let modules = [module(&program, 0)];
+        let mut symbols = Symbols::new();
+        assert_eq!(symbols.text(&modules, at).as_deref(), Some("between read and write"), "{flags}");
+        assert_eq!(symbols.text(&modules, at + 8).as_deref(), Some("read and write"), "{flags}");
+        assert_eq!(symbols.text(&modules, 0x7fff_0000_0000), None);
+    }
+}

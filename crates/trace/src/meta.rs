@@ -29,7 +29,7 @@ fields! {
     Module { path: String, build_id: Vec<u8>, base: u64, size: u64 }
     Plan {
         prefix: Prefix, tail: Policy, seed: u64, points: Points, places: Places, one_in: u32, conflicts: bool,
-        choices: bool, spurious: bool, entropy: u64, epoch: u64, limits: Limits,
+        choices: bool, from_checkpoint: bool, spurious: bool, entropy: u64, epoch: u64, limits: Limits,
     }
     Places { modules: Vec<String>, spans: Vec<Span> }
     Span { module: ModuleIx, start: u64, end: u64 }

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use unsnarl_model::{
     Action, Backtrace, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx, Trace, Wait,
 };
-use unsnarl_trace::{DecodeError, EventReader, decode, encode};
+use unsnarl_trace::{DecodeError, EventReader, FORMAT, decode, encode};
 
 fn message(bytes: &[u8]) -> String {
     decode(bytes).unwrap_err().to_string()
@@ -42,10 +42,13 @@ fn a_foreign_file_is_not_a_trace() {
 #[test]
 fn a_newer_file_says_to_update() {
     let mut file = encode(&looping::trace(9));
-    file[8..12].copy_from_slice(&3_u32.to_le_bytes());
+    let (newest, found) = (FORMAT, FORMAT + 1);
+    file[8..12].copy_from_slice(&found.to_le_bytes());
     assert_eq!(
         message(&file),
-        "was written by a newer unsnarl (format 3, this one reads up to 1); update unsnarl"
+        format!(
+            "was written by a newer unsnarl (format {found}, this one reads up to {newest}); update unsnarl"
+        )
     );
     file[8..12].copy_from_slice(&0_u32.to_le_bytes());
     assert!(message(&file).starts_with("is damaged in its first bytes: there was no such format"));

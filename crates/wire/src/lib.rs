@@ -26,7 +26,7 @@ pub use header::{
 pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, Wanted};
 
 /// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
-pub const VERSION: u32 = 4;
+pub const VERSION: u32 = 5;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

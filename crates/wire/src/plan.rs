@@ -28,8 +28,10 @@ pub struct PlanWords {
     pub conflicts: u8,
     /// 1 to tell each point's choices.
     pub choices: u8,
+    /// 1 if the policy begins at the first checkpoint.
+    pub from_checkpoint: u8,
     /// Nothing; keeps what follows aligned.
-    pub padding: [u8; 2],
+    pub padding: u8,
     /// One access in so many is a point.
     pub one_in: u32,
     /// The policy's first figure, where it has one.

@@ -5,7 +5,7 @@ mod predicate;
 mod race;
 
 use crate::{
-    judge,
+    checkpoint, judge,
     options::{FailOn, PointSet, Run, Target, duration},
     output,
     pool::Pool,
@@ -143,7 +143,7 @@ struct Attempt {
 impl Attempt {
     fn of(run: &unsnarl_exec::Run<'_>, plan: &Plan) -> Self {
         let (conflicts, modules) = if plan.conflicts { run.conflicts() } else { Default::default() };
-        let (schedule, points) = (run.schedule_hash(), run.events());
+        let (schedule, points) = (run.schedule_hash(), run.points());
         Self { failure: None, warned: None, schedule, points, conflicts, modules, steps: None }
     }
 
@@ -179,10 +179,10 @@ impl Wishes {
         interrupt: &Arc<AtomicBool>,
         progress: &ProgressBar,
     ) -> Result<Search> {
-        let mut strategy = self.strategy(&program)?;
         let cwd = program.cwd.clone();
         traces::prepare();
         let settings = Settings { interrupt: Some(interrupt.clone()), serve: true, ..self.run.settings() };
+        let mut strategy = self.strategy(&program, &settings)?;
         let executor = |_| Executor::new(program.clone(), settings.clone());
         let executors = (0..self.jobs.clamp(1, 256)).map(executor).collect::<Result<_, _>>()?;
         let mut races = race::Races::default();
@@ -198,11 +198,12 @@ impl Wishes {
         Self { runs: self.runs.min(runs), ..self.clone() }
     }
 
-    fn strategy(&self, program: &Program) -> Result<unsnarl_search::Search> {
+    fn strategy(&self, program: &Program, settings: &Settings) -> Result<unsnarl_search::Search> {
         let points = self.run.points(PointSet::Races);
         let plan = self.run.plan(&points, program, Policy::Random, self.seed)?;
         // To look for conflicts costs little where accesses are seen anyway.
         let plan = Plan { conflicts: plan.conflicts || points != PointSet::Sync, ..plan };
+        let plan = checkpoint::respect(plan, program, settings)?;
         let (name, figure) = self.strategy.split_once(':').unwrap_or((&self.strategy, ""));
         let wrong = || {
             let there = "random, pct[:D], pos, race, novelty, chess[:K], portfolio";

@@ -62,7 +62,10 @@ pub(crate) fn cc(language: Language, args: &[OsString], runtime_dir: &Path) -> R
         }
         Family::Clang => clang_args(args, runtime_dir)?,
     };
-    run(Command::new(&compiler.words[0]).args(&compiler.words[1..]).args(args))
+    let mut command = Command::new(&compiler.words[0]);
+    // Behind all other directories, that of `unsnarl.h`.
+    command.args(&compiler.words[1..]).arg("-idirafter").arg(runtime_dir.join(unsnarl_exec::HEADERS));
+    run(command.args(args))
 }
 
 /// The compiler underneath.

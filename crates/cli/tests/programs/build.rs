@@ -50,8 +50,10 @@ fn instrumented_rust() -> PathBuf {
         .get_or_init(|| {
             let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs/instrumented-rust");
             fs::create_dir_all(&package).expect("a directory for the package");
-            let mut manifest = String::from(
-                "[package]\nname = \"programs\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n",
+            let mut manifest = format!(
+                "[package]\nname = \"programs\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n\
+                 [dependencies]\nunsnarl-hints = {{ path = {:?} }}\n",
+                programs().with_file_name("crates/hints").display().to_string()
             );
             for entry in programs().join("rust").read_dir().expect("Rust programs") {
                 let source = entry.expect("an entry").path();

@@ -16,7 +16,15 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     // A run that is cut off by real time takes real time: few of those.
     let seeds = if timeout { 2 } else { SEEDS };
     let limits = Limits { millis: if timeout { 3000 } else { 60_000 }, ..Limits::default() };
-    let plan = |seed| Plan { tail: Policy::Random, seed, limits, conflicts: true, ..Plan::default() };
+    let from_checkpoint = expected.from_checkpoint;
+    let plan = |seed| Plan {
+        tail: Policy::Random,
+        seed,
+        limits,
+        conflicts: true,
+        from_checkpoint,
+        ..Plan::default()
+    };
     let mut executor = executor(program, expected, true)?;
     let mut fresh = self::executor(program, expected, false)?;
 
@@ -67,7 +75,8 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
 /// A search with points learnt from races: every strategy's runs end as they may, and replay.
 fn searched(executor: &mut Executor, expected: &Expectation, limits: Limits) -> Result<(), String> {
     const RUNS: u64 = 48;
-    let plan = Plan { limits, conflicts: true, points: Points::Places, ..Plan::default() };
+    let from_checkpoint = expected.from_checkpoint;
+    let plan = Plan { limits, conflicts: true, points: Points::Places, from_checkpoint, ..Plan::default() };
     let mut search = Search::new(Box::new(Portfolio::new(&plan)), Places::default());
     for nth in 0..RUNS {
         let Some(plan) = search.plan() else { break };

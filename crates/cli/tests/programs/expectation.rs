@@ -26,6 +26,8 @@ pub(crate) struct Expectation {
     pub(crate) stdin: String,
     pub(crate) misuse: Vec<String>,
     pub(crate) instrument: bool,
+    /// It is searched from its checkpoint on.
+    pub(crate) from_checkpoint: bool,
     pub(crate) flags: Vec<String>,
 }
 
@@ -53,7 +55,7 @@ impl Expectation {
             (false, Some("rare")) => Schedules::Rare,
             (_, schedules) => panic!("{}: {schedules:?} schedules, if correct = {correct}", path.display()),
         };
-        take("primitives");
+        let primitives = words(take("primitives"));
         take("native");
         let expectation = Self {
             outcome: take("outcome").expect("`outcome` is always there"),
@@ -66,6 +68,7 @@ impl Expectation {
             stdin: unescaped(take("stdin").unwrap_or_default()),
             misuse: words(take("misuse")),
             instrument: take("instrument").expect("`instrument` is always there") == "yes",
+            from_checkpoint: primitives.iter().any(|primitive| primitive == "hint-checkpoint"),
             flags: words(take("flags")),
         };
         assert!(keys.is_empty(), "{}: unknown keys {keys:?}", path.display());

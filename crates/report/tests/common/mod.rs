@@ -56,6 +56,10 @@ impl Names for Source {
         self.variables.get(&addr).cloned()
     }
 
+    fn text(&mut self, addr: u64) -> Option<String> {
+        self.variables.get(&addr).cloned()
+    }
+
     fn source_line(&mut self, _: &str, line: u32) -> Option<String> {
         self.lines.get(line as usize - 1).filter(|_| self.readable).cloned()
     }

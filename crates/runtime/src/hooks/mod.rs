@@ -73,6 +73,7 @@ pub(crate) mod cond;
 mod exit;
 mod futex;
 mod guard;
+mod hints;
 pub(crate) mod ids;
 pub(crate) mod key;
 mod memory;

@@ -277,7 +277,7 @@ impl Relation {
                 }
             }
             Op::Create | Op::Join | Op::Detach | Op::Cancel => self.on_thread(event, done, out),
-            Op::Cancelled | Op::Fence | Op::Yield | Op::Sleep => {}
+            Op::Cancelled | Op::Fence | Op::Yield | Op::Sleep | Op::Point | Op::Checkpoint => {}
         }
         let time_passed = event.op == Op::Sleep || event.flags.has(Flags::TIMED_OUT);
         if self.rules.surroundings && time_passed {

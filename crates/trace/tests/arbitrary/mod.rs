@@ -74,11 +74,12 @@ fn plan() -> impl Strategy<Value = Plan> {
         policy(),
         select(&[Points::Sync, Points::All, Points::Places][..]),
         places(),
-        any::<(u32, bool, bool)>(),
+        any::<(u32, bool, bool, bool)>(),
         any::<(u64, bool, u64, u64)>(),
         any::<(u64, u32, u64)>(),
     )
-        .prop_map(|(prefix, tail, points, places, (one_in, conflicts, choices), figures, limits)| {
+        .prop_map(|(prefix, tail, points, places, wishes, figures, limits)| {
+            let (one_in, conflicts, choices, from_checkpoint) = wishes;
             let (seed, spurious, entropy, epoch) = figures;
             let (events, spins, millis) = limits;
             let limits = Limits { events, spins, millis };
@@ -91,6 +92,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 one_in,
                 conflicts,
                 choices,
+                from_checkpoint,
                 spurious,
                 entropy,
                 epoch,

@@ -1,0 +1,18 @@
+//! Whether a program says where its search should begin.
+
+use anyhow::Result;
+use unsnarl_exec::{Executor, Settings};
+use unsnarl_model::{Op, Plan, Policy, Program};
+
+/// The plan, but from the program's checkpoint on, if one is reached when nobody is preempted. Most programs have
+/// none, and for them nothing is run.
+pub(crate) fn respect(plan: Plan, program: &Program, settings: &Settings) -> Result<Plan> {
+    if plan.tail == Policy::Fair || !unsnarl_exec::check(program.path.as_ref())?.checkpoint {
+        return Ok(plan);
+    }
+    let settings = Settings { serve: false, echo: false, ..settings.clone() };
+    let fair = Plan { tail: Policy::Fair, ..plan.clone() };
+    let trace = Executor::new(program.clone(), settings)?.run(&fair)?.trace();
+    let from_checkpoint = trace.events.iter().any(|event| event.op == Op::Checkpoint);
+    Ok(Plan { from_checkpoint, ..plan })
+}

@@ -98,6 +98,11 @@ impl Run {
         self.points.clone().unwrap_or(default)
     }
 
+    /// The same with this point set.
+    pub(crate) fn with_points(self, points: PointSet) -> Self {
+        Self { points: Some(points), ..self }
+    }
+
     /// The plan of these wishes for a program.
     pub(crate) fn plan(&self, points: &PointSet, program: &Program, tail: Policy, seed: u64) -> Result<Plan> {
         let (points, places) = match points {

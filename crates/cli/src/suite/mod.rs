@@ -125,7 +125,7 @@ impl Suite<'_> {
             Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => false,
             Err(error) => return Ok(Fate::Unexplorable(error)),
         };
-        let limited = one_thread.then(|| self.wishes.at_most(RUNS_OF_ONE_THREAD));
+        let limited = one_thread.then(|| self.wishes.for_one_thread(RUNS_OF_ONE_THREAD));
         let search = match limited.as_ref().unwrap_or(self.wishes).explore(program, &self.interrupt, &bar) {
             Ok(search) => Box::new(search),
             Err(error) => return Ok(Fate::Unexplorable(error)),

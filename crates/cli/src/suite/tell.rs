@@ -160,6 +160,7 @@ impl Tally {
     pub(super) fn text(&self) -> String {
         let failures: String = self.tested.iter().map(Tested::failures).collect();
         let result = match self.verdict() {
+            Verdict::Failure if self.interrupted => "FAILED, interrupted",
             Verdict::Failure => "FAILED",
             Verdict::Fine => "ok",
             Verdict::Interrupted => "interrupted",

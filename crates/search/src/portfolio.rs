@@ -16,9 +16,9 @@ pub struct Portfolio {
 /// The systematic search's bound: what it comes to depends on the time there is.
 const BOUND: u32 = 3;
 
-/// Whose turn it is, by numbers of strategies, over and over. At first every other run is about a conflict, since
+/// Whose turn it is, by numbers of strategies, over and over. At first many runs are about a conflict, since
 /// most bugs are; the rest is shared out among those who need not know of one.
-const TURNS: &[usize] = &[0, 1, 1, 2, 1, 3, 1, 0, 1, 4, 1, 5, 1, 6];
+const TURNS: &[usize] = &[0, 1, 1, 2, 1, 2, 3, 2, 1, 4, 2, 1, 5, 6];
 
 /// After so many turns the bug is one of the other kind: it takes many switches, and those that learn from each run
 /// have the better chance.

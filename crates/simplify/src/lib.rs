@@ -2,13 +2,14 @@
 //!
 //! A failing trace with hundreds of context switches becomes one with the two or three that matter.
 //! [`statics`] changes the order of its events without running anything; [`dynamic`] changes the schedule and
-//! runs it.
+//! runs it; [`both`] does the one and then the other.
 //!
 //! Nothing here does I/O or starts a process: what needs to run a plan takes a [`Runner`], so that every
 //! algorithm is tested on programs in memory as well as on real ones.
 
 #![forbid(unsafe_code)]
 
+pub mod both;
 mod cost;
 pub mod dynamic;
 mod run;

@@ -67,6 +67,16 @@ impl Script {
         Some(script)
     }
 
+    /// Without all segments of the thread, which this one must be the first of.
+    pub(crate) fn remove_thread(&self, at: usize) -> Option<Self> {
+        if self.previous(at).is_some() || self.next(at).is_none() {
+            return None;
+        }
+        let thread = self.pieces[at].thread;
+        let pieces: Vec<Piece> = self.pieces.iter().copied().filter(|piece| piece.thread != thread).collect();
+        (!pieces.is_empty()).then_some(Self { pieces })
+    }
+
     /// The thread's next segment right after this one.
     pub(crate) fn move_up(&self, at: usize) -> Option<Self> {
         let next = self.next(at)?;
@@ -99,29 +109,50 @@ impl Script {
         Some(script)
     }
 
+    /// The numbers of its events in the trace.
+    pub(crate) fn order(&self) -> Vec<usize> {
+        self.pieces.iter().flat_map(|piece| piece.from..piece.to).collect()
+    }
+
     /// The plan that executes it as far as it makes sense (section 4.2.1).
     pub(crate) fn plan(&self, trace: &Trace) -> Plan {
-        let mut schedule = Schedule::default();
-        let mut actions = Vec::new();
-        for piece in &self.pieces {
-            for event in &trace.events[piece.from..piece.to] {
-                schedule.push(event.thread);
-                actions.push(trace.action(event));
-            }
-        }
-        if let Some(thread) = fails_unseen(trace) {
-            schedule.push(thread);
-            actions.push(NEVER);
-        }
-        let prefix = Prefix {
-            threads: trace.threads.iter().map(|thread| thread.id.clone()).collect(),
-            modules: trace.modules.iter().map(|module| module.path.clone()).collect(),
-            segments: schedule.segments,
-            actions,
-            fidelity: Fidelity::Relaxed,
-        };
-        Plan { prefix, tail: Policy::Fair, ..trace.plan.clone() }
+        relaxed_plan(trace, &self.order(), &[])
     }
+}
+
+/// The plan that executes these events of a trace in this order, as far as it makes sense, and goes on without
+/// preemptions. After the places of `run_on` a thread goes on until it has to wait: if it can, by what it does next
+/// anyway, which is still expected later on.
+pub(crate) fn relaxed_plan(trace: &Trace, order: &[usize], run_on: &[usize]) -> Plan {
+    let mut schedule = Schedule::default();
+    let mut actions = Vec::with_capacity(order.len() + 1);
+    let mut push = |thread, action| {
+        schedule.push(thread);
+        actions.push(action);
+    };
+    for (place, &at) in order.iter().enumerate() {
+        let thread = trace.events[at].thread;
+        push(thread, trace.action(&trace.events[at]));
+        if run_on.contains(&place) {
+            let later = order[place + 1..].iter().map(|&at| &trace.events[at]);
+            let next = later.skip_while(|event| event.thread != thread);
+            next.take_while(|event| event.thread == thread)
+                .for_each(|event| push(thread, trace.action(event)));
+            push(thread, NEVER);
+        }
+    }
+    if let Some(thread) = fails_unseen(trace) {
+        schedule.push(thread);
+        actions.push(NEVER);
+    }
+    let prefix = Prefix {
+        threads: trace.threads.iter().map(|thread| thread.id.clone()).collect(),
+        modules: trace.modules.iter().map(|module| module.path.clone()).collect(),
+        segments: schedule.segments,
+        actions,
+        fidelity: Fidelity::Relaxed,
+    };
+    Plan { prefix, tail: Policy::Fair, ..trace.plan.clone() }
 }
 
 /// What nobody ever does: a thread that is expected to do it goes on with whatever it does.

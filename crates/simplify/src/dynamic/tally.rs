@@ -67,6 +67,17 @@ impl Tally {
         self.removed[operation as usize]
     }
 
+    /// Counts the runs of other work, which led to something else.
+    pub(crate) fn add_runs(&mut self, other: &Self) {
+        self.executions += other.executions;
+        self.rounds += other.rounds;
+    }
+
+    /// The result is that of other work: so are the contributions.
+    pub(crate) fn take_contributions(&mut self, other: &Self) {
+        self.removed = other.removed;
+    }
+
     pub(crate) fn credit(&mut self, operation: Operation, before: u64, after: u64) {
         self.removed[operation as usize] += before.saturating_sub(after);
     }

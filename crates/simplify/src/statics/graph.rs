@@ -137,6 +137,29 @@ impl Graph {
         (running + forced).saturating_sub(1) as u64
     }
 
+    /// How many events of each thread come before the last ones of these threads, those included.
+    pub(super) fn events_before(&self, threads: &[ThreadIx]) -> Vec<u64> {
+        let mut needed = vec![false; self.len()];
+        for thread in threads {
+            if let Some(&last) = self.threads.get(thread.index()).and_then(|nodes| nodes.last()) {
+                needed[last as usize] = true;
+            }
+        }
+        let mut events = vec![0; self.threads.len()];
+        for node in (0..self.len()).rev() {
+            if !needed[node] {
+                continue;
+            }
+            let Node { thread, rank, events: own, .. } = self.nodes[node];
+            events[thread.index()] += u64::from(own);
+            let previous = rank.checked_sub(1).map(|rank| self.threads[thread.index()][rank as usize]);
+            for &before in self.before(node as NodeIx).iter().chain(&previous) {
+                needed[before as usize] = true;
+            }
+        }
+        events
+    }
+
     /// The nodes of other threads that a node directly depends on.
     pub(super) fn before(&self, node: NodeIx) -> &[NodeIx] {
         let from = self.nodes[node as usize].first_edge as usize;
@@ -155,7 +178,7 @@ pub struct Builder {
     graph: Graph,
     grain: Grain,
     end: bool,
-    /// Whether every event is a node of its own, for tests.
+    /// Whether every event is a node of its own.
     apart: bool,
     relation: Relation,
     ledger: Ledger,
@@ -205,7 +228,6 @@ impl Builder {
     }
 
     /// A graph with a node for each event.
-    #[cfg(test)]
     pub(super) fn apart(rules: Rules) -> Self {
         Self { apart: true, ..Self::new(rules, Grain::Event) }
     }

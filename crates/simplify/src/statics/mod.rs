@@ -11,22 +11,27 @@
 //! | events that stay together are one node | [`graph`], `clocks` | algorithm 1 |
 //! | an order in few runs | `runs` | |
 //! | or by merging, in an arbitrary order | `merge` | algorithm 2 |
+//! | with few preemptions | `settle` | |
 //! | the trace in that order | [`reorder`], `preemption` | |
+//! | what the failure depends on, without the rest | [`past`] | |
 //!
 //! [`baseline`] has the paper's algorithms as they are printed, for comparison.
 
 pub mod baseline;
 mod cells;
 mod clocks;
+pub(crate) mod fingerprint;
 pub mod graph;
 mod hash;
 mod ledger;
 mod memory;
 mod merge;
-mod preemption;
+pub mod past;
+pub(crate) mod preemption;
 pub mod relation;
 pub mod reorder;
 mod runs;
+mod settle;
 #[cfg(test)]
 mod tests;
 
@@ -35,7 +40,7 @@ pub use relation::Rules;
 pub use reorder::Reordering;
 pub use runs::Effort;
 
-use unsnarl_model::{Event, Schedule, Segment, Trace};
+use unsnarl_model::{Event, Schedule, Segment, Stats, Trace};
 
 /// Which of the orders that keep the dependences is looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,27 +66,22 @@ impl Rules {
 /// gives for the trace in the new order is that same order.
 #[must_use]
 pub fn simplify(trace: &Trace, rules: Rules) -> Reordering {
-    let mut events = trace.events.clone();
-    let mut best: Option<Reordering> = None;
+    let mut order: Vec<usize> = (0..trace.events.len()).collect();
     loop {
+        let events: Vec<Event> = order.iter().map(|&at| trace.events[at]).collect();
         let graph = Graph::of_trace(&events, rules, Grain::Event);
         let found = reorder(&graph, Order::Runs(Effort::for_events(graph.events())));
-        let Some(first) = &best else {
-            events = in_order(&events, &found);
-            best = Some(found);
-            continue;
+        let improved = if found.after < found.before {
+            Some(found.permutation(&events).into_iter().map(|at| order[at]).collect())
+        } else {
+            settle::settle(trace, &order, rules)
         };
-        // The dependences are the same in every order, but for some that keep it executable.
-        if found.after >= first.after {
-            return best.unwrap_or(found);
-        }
-        events = in_order(&events, &found);
-        best = Some(Reordering { before: first.before, ..found });
+        let Some(improved) = improved else {
+            let before = Stats::of(&trace.events).context_switches;
+            return Reordering { before, ..found };
+        };
+        order = improved;
     }
-}
-
-fn in_order(events: &[Event], found: &Reordering) -> Vec<Event> {
-    found.permutation(events).into_iter().map(|at| events[at]).collect()
 }
 
 /// A new order of a graph's events.

@@ -2,30 +2,75 @@
 //!
 //! A run tells that itself (`Flags::PREEMPTS`). For an order of events that nobody has executed yet it follows
 //! from what each thread does next: whether that was possible when somebody else went on. Of a thread that does
-//! nothing more, all that is known is whether it was preempted in the order that was executed.
+//! nothing more, what it waits for in the end tells; if it does not wait, all that is known is whether it was
+//! preempted in the order that was executed.
 
-use std::collections::HashMap;
-use unsnarl_model::{Event, Flags, Op, ThreadIx};
+use std::collections::{HashMap, HashSet};
+use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Wait};
 
 /// Marks each event that preempts, in the order in which they are. `executed` has them in the order in which they
-/// were executed.
-pub(super) fn mark(events: &mut [Event], executed: &[Event]) {
+/// were executed, and `waits` who waited in the end.
+pub(super) fn mark(events: &mut [Event], executed: &[Event], waits: &[Wait]) {
     let next = next_of_same_thread(events);
     let opened = opening_events(events);
     let left = left_for_good(executed);
-    let mut world = World { counts: counts_before(events), ..World::default() };
+    let mut world = World { counts: counts_before(executed), ..World::default() };
+    let mut ended = HashSet::new();
     for at in 0..events.len() {
         let mut preempts = false;
         if at > 0 && events[at].thread != events[at - 1].thread {
-            preempts = match next[at - 1] {
-                Some(next) => opened[next] <= at && world.lets(&events[next]),
-                None => left.get(&events[at - 1].thread).copied().unwrap_or(false),
+            let thread = events[at - 1].thread;
+            preempts = match (next[at - 1], waits.iter().find(|wait| wait.thread == thread)) {
+                (Some(next), _) => opened[next] <= at && world.lets(&events[next]),
+                (None, Some(wait)) => world.lets_waiter(wait, &ended),
+                (None, None) => left.get(&thread).copied().unwrap_or(false),
             };
         }
         let others = Flags(events[at].flags.0 & !Flags::PREEMPTS.0);
         events[at].flags = if preempts { others | Flags::PREEMPTS } else { others };
+        if events[at].op == Op::End {
+            ended.insert(events[at].thread);
+        }
         world.step(&events[at]);
     }
+}
+
+/// The first of these events, in the order in which they are, that cannot happen where it is: its thread would have
+/// to wait, or is not there yet. `executed` has them, and perhaps more, in the order in which they were executed.
+pub(crate) fn first_impossible(events: &[Event], executed: &[Event]) -> Option<usize> {
+    let mut world = World { counts: counts_before(executed), ..World::default() };
+    let created =
+        |event: &Event| (event.op == Op::Create && !event.flags.has(Flags::FAILED)).then_some(event.value);
+    let mut unborn: HashSet<u64> = executed.iter().filter_map(created).collect();
+    let mut inside: HashMap<(u64, u64), usize> = HashMap::new();
+    for event in executed.iter().filter(|event| event.op == Op::BarrierArrive) {
+        *inside.entry((event.addr, event.value)).or_default() += 1;
+    }
+    let mut alive: HashSet<u64> = executed.iter().map(|event| event.thread.0.into()).collect();
+    for (at, event) in events.iter().enumerate() {
+        let failed = event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT);
+        let opened = match event.op {
+            Op::Join if !failed => !alive.contains(&event.value),
+            Op::CondWake | Op::FutexWoken if !failed => event.value < at as u64,
+            Op::BarrierLeave => inside.get(&(event.addr, event.value)).is_none_or(|&missing| missing == 0),
+            _ => true,
+        };
+        if !opened || unborn.contains(&event.thread.0.into()) || !world.lets(event) {
+            return Some(at);
+        }
+        match event.op {
+            Op::Create if !failed => drop(unborn.remove(&event.value)),
+            Op::End => drop(alive.remove(&event.thread.0.into())),
+            Op::BarrierArrive => {
+                if let Some(missing) = inside.get_mut(&(event.addr, event.value)) {
+                    *missing = missing.saturating_sub(1);
+                }
+            }
+            _ => {}
+        }
+        world.step(event);
+    }
+    None
 }
 
 /// For each thread whether it was preempted after the last thing it did.
@@ -97,6 +142,24 @@ struct World {
 }
 
 impl World {
+    /// Whether a thread that waits in the end would not have had to wait yet.
+    fn lets_waiter(&self, wait: &Wait, ended: &HashSet<ThreadIx>) -> bool {
+        match wait.op {
+            Op::Join => wait.holders.iter().all(|target| ended.contains(target)),
+            Op::CondWake | Op::FutexWoken | Op::BarrierLeave => false,
+            op => self.lets(&Event {
+                thread: wait.thread,
+                op,
+                flags: Flags::NONE,
+                order: Order::Relaxed,
+                site: SiteIx::default(),
+                size: 0,
+                addr: wait.addr,
+                value: 0,
+            }),
+        }
+    }
+
     /// Whether nothing here keeps the event from happening.
     fn lets(&self, event: &Event) -> bool {
         let is_free = |lock: u64| self.holders.get(&lock).is_none_or(|(holder, _)| *holder == event.thread);
@@ -143,8 +206,11 @@ impl World {
                 let readers = self.readers.entry(addr).or_default();
                 *readers = readers.saturating_sub(1);
             }
-            Op::SemInit | Op::SemPost | Op::SemWait | Op::SemTryWait => {
-                self.counts.insert(addr, value);
+            Op::SemInit => drop(self.counts.insert(addr, value)),
+            Op::SemPost => *self.counts.entry(addr).or_default() += 1,
+            Op::SemWait | Op::SemTryWait => {
+                let count = self.counts.entry(addr).or_default();
+                *count = count.saturating_sub(1);
             }
             Op::OnceBegin => drop(self.once.insert(addr, thread)),
             Op::OnceEnd => drop(self.once.remove(&addr)),

@@ -55,29 +55,36 @@ impl Reordering {
 
 /// The trace with only these of its events, in this order.
 pub(crate) fn reordered(trace: &Trace, order: &[usize]) -> Trace {
-    let mut place = vec![usize::MAX; trace.events.len()];
-    order.iter().enumerate().for_each(|(new, &old)| place[old] = new);
-    let moved = |old: u64| {
-        let new = usize::try_from(old).ok().and_then(|old| place.get(old).copied());
-        new.filter(|&new| new != usize::MAX).map_or(u64::MAX, |new| new as u64)
-    };
-    let mut events: Vec<Event> = order
-        .iter()
-        .map(|&old| {
-            let event = trace.events[old];
-            match event.op {
-                // These name the event that woke them.
-                Op::CondWake | Op::FutexWoken => Event { value: moved(event.value), ..event },
-                _ => event,
-            }
-        })
-        .collect();
-    preemption::mark(&mut events, &trace.events);
+    let place = places(trace.events.len(), order);
     let mut warnings = trace.warnings.clone();
     for warning in &mut warnings {
         let before = &trace.events[..trace.events.len().min(warning.at as usize)];
         let own = before.iter().rposition(|event| event.thread == warning.thread);
-        warning.at = own.map_or(0, |own| moved(own as u64).wrapping_add(1));
+        warning.at = own.map_or(0, |own| place(own as u64).wrapping_add(1));
     }
-    Trace { events, warnings, ..trace.clone() }
+    Trace { events: moved_events(trace, order), warnings, ..trace.clone() }
+}
+
+/// These of the trace's events in this order.
+pub(crate) fn moved_events(trace: &Trace, order: &[usize]) -> Vec<Event> {
+    let events = &trace.events;
+    let place = places(events.len(), order);
+    let moved = |&old: &usize| {
+        let event = events[old];
+        match event.op {
+            // These name the event that woke them.
+            Op::CondWake | Op::FutexWoken => Event { value: place(event.value), ..event },
+            _ => event,
+        }
+    };
+    let mut moved: Vec<Event> = order.iter().map(moved).collect();
+    preemption::mark(&mut moved, events, &trace.outcome.waits);
+    moved
+}
+
+/// The new number of each event; none is the largest there is.
+fn places(events: usize, order: &[usize]) -> impl Fn(u64) -> u64 {
+    let mut place = vec![u64::MAX; events];
+    order.iter().enumerate().for_each(|(new, &old)| place[old] = new as u64);
+    move |old| usize::try_from(old).ok().and_then(|old| place.get(old).copied()).unwrap_or(u64::MAX)
 }

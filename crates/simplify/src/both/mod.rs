@@ -1,0 +1,264 @@
+//! Static first, dynamic after it: what users get.
+//!
+//! Both papers together do more with fewer runs than either:
+//!
+//! 1. The order of events is improved without running anything, and what the failure does not depend on is left
+//!    out ([`crate::statics`]). One run confirms it; if it does not, something is not seen by the events, and
+//!    stricter rules get a try.
+//! 2. Tinertia's operations, on what is left. Each is a *candidate*: an order of the trace's events that breaks
+//!    some dependence, since those that break none are behind us. A candidate that cannot happen as it stands is
+//!    left out, and so is one that means the same as one that was run before ([`crate::statics::fingerprint`]).
+//!    Those that break the fewest dependences come first.
+//! 3. What is executed is improved statically as well before it is judged. So a candidate need not be good itself
+//!    to lead somewhere.
+//! 4. When no candidate has fewer context switches, those with fewer preemptions are tried.
+//!
+//! Every trace that is kept was executed, and each is better than the one before: fewer context switches, then
+//! fewer preemptions, then fewer events. Candidates are run in batches, in an order that does not depend on how
+//! many are run at once; so the result does not either.
+
+mod candidates;
+
+use crate::{
+    Cost, Runner,
+    dynamic::{self, Operation, Simplified, Step, Tally, script::relaxed_plan},
+    statics::{self, Rules, fingerprint::fingerprints, past::past},
+};
+use candidates::{Candidate, Change};
+use std::collections::HashSet;
+use unsnarl_model::{Plan, Signature, Trace};
+
+/// How to go about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How many candidates are handed to the runner at once.
+    pub batch: usize,
+    /// Only the last so many segments are changed by running; none for all. Bounds the runs for long traces
+    /// (Tinertia, section 5.4).
+    pub suffix: Option<usize>,
+    /// No more runs than this.
+    pub executions: u64,
+    /// How hard to look for the last bit. 0: a change that led nowhere once is not tried again, and only changes
+    /// that can work are. 1: everything is tried until nothing works any more. 2: also from the start by Tinertia
+    /// alone, so that the result is certainly not worse than its.
+    pub effort: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { batch: 16, suffix: None, executions: 10_000, effort: 0 }
+    }
+}
+
+/// Simplifies a failing trace. `watch` is told of each step.
+pub fn simplify<R: Runner>(
+    trace: &Trace,
+    runner: &mut R,
+    options: &Options,
+    watch: &mut dyn FnMut(Step<'_>),
+) -> Simplified<R::Error> {
+    let goal = Goal { signature: trace.signature(), best: trace.clone() };
+    let mut work = Work {
+        goal,
+        runner,
+        options,
+        watch,
+        tally: Tally::default(),
+        known: HashSet::new(),
+        failed: HashSet::new(),
+    };
+    let stopped = work.run().err();
+    Simplified { trace: work.goal.best, tally: work.tally, stopped }
+}
+
+/// The best of what several traces of the same failure are simplified to.
+pub fn simplify_best<R: Runner>(
+    traces: &[Trace],
+    runner: &mut R,
+    options: &Options,
+    watch: &mut dyn FnMut(Step<'_>),
+) -> Option<Simplified<R::Error>> {
+    let mut best: Option<Simplified<R::Error>> = None;
+    for trace in traces {
+        let mut found = simplify(trace, runner, options, watch);
+        if let Some(earlier) = best {
+            found.tally.add_runs(&earlier.tally);
+            if worth(&earlier.trace) <= worth(&found.trace) {
+                found.tally.take_contributions(&earlier.tally);
+                found.trace = earlier.trace;
+            }
+        }
+        let stopped = found.stopped.is_some();
+        best = Some(found);
+        if stopped {
+            break;
+        }
+    }
+    best
+}
+
+/// What is compared: the lower the better.
+fn worth(trace: &Trace) -> (Cost, usize) {
+    (Cost::of(&trace.events), trace.events.len())
+}
+
+/// What is looked for.
+struct Goal {
+    signature: Signature,
+    best: Trace,
+}
+
+impl Goal {
+    /// Whether it is the same failure and better than the best.
+    fn is_met(&self, actual: &Trace) -> bool {
+        actual.signature() == self.signature && worth(actual) < worth(&self.best)
+    }
+
+    /// The same, or it can be made so without running.
+    fn is_near(&self, actual: &Trace) -> bool {
+        actual.signature() == self.signature
+            && (worth(actual) < worth(&self.best)
+                || static_orders(actual).any(|order| worth(&order) < worth(&self.best)))
+    }
+}
+
+/// The trace in orders that keep its dependences: first without what the failure does not depend on, and first by
+/// the usual rules.
+fn static_orders(trace: &Trace) -> impl Iterator<Item = Trace> + '_ {
+    let usual = Rules::of(trace);
+    [usual, Rules { surroundings: true, ..usual }].into_iter().flat_map(move |rules| {
+        let shorter = past(trace, rules).map(|past| statics::simplify(&past, rules).apply(&past));
+        let whole = std::iter::once_with(move || statics::simplify(trace, rules).apply(trace));
+        shorter.into_iter().chain(whole)
+    })
+}
+
+struct Work<'a, R: Runner> {
+    goal: Goal,
+    runner: &'a mut R,
+    options: &'a Options,
+    watch: &'a mut dyn FnMut(Step<'_>),
+    tally: Tally,
+    /// Fingerprints of all that was run.
+    known: HashSet<u64>,
+    /// Changes that led nowhere.
+    failed: HashSet<Change>,
+}
+
+impl<R: Runner> Work<'_, R> {
+    fn run(&mut self) -> Result<(), R::Error> {
+        let start = self.goal.best.clone();
+        self.improve_statically(&start)?;
+        self.descend()?;
+        if self.options.effort < 2 {
+            return Ok(());
+        }
+        let mut alone = dynamic::simplify(&start, self.runner, &mut |_| {});
+        self.tally.add_runs(&alone.tally);
+        if let Some(stopped) = alone.stopped.take() {
+            return Err(stopped);
+        }
+        if self.goal.is_met(&alone.trace) {
+            self.tally.take_contributions(&alone.tally);
+            self.goal.best = alone.trace.clone();
+        }
+        self.improve_statically(&alone.trace)?;
+        self.descend()
+    }
+
+    /// Tries one thing after the other until nothing makes the best trace better.
+    fn descend(&mut self) -> Result<(), R::Error> {
+        let effort = self.options.effort;
+        loop {
+            self.tally.rounds += 1;
+            let better = self.try_candidates(candidates::fewer_switches, false)?
+                || self.try_candidates(candidates::fewer_preemptions, false)?
+                || effort > 0 && self.try_candidates(candidates::fewer_switches, true)?
+                || effort > 0 && self.try_candidates(candidates::fewer_preemptions, true)?;
+            if !better {
+                return Ok(());
+            }
+        }
+    }
+
+    /// How many more runs there may be.
+    fn room(&self) -> usize {
+        usize::try_from(self.options.executions.saturating_sub(self.tally.executions)).unwrap_or(usize::MAX)
+    }
+
+    /// Tries orders of this trace's events that keep its dependences; whether one is better than the best.
+    fn improve_statically(&mut self, trace: &Trace) -> Result<bool, R::Error> {
+        for candidate in static_orders(trace) {
+            let order: Vec<usize> = (0..candidate.events.len()).collect();
+            if worth(&candidate) >= worth(&self.goal.best) || self.room() == 0 {
+                continue;
+            }
+            let actual = self.runner.run(&relaxed_plan(&candidate, &order, &[]))?;
+            self.tally.executions += 1;
+            if self.goal.is_met(&actual) {
+                self.adopt(actual, Operation::Static);
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn adopt(&mut self, actual: Trace, operation: Operation) {
+        let (before, after) = (Cost::of(&self.goal.best.events).switches, Cost::of(&actual.events).switches);
+        self.tally.credit(operation, before, after);
+        self.goal.best = actual;
+        (self.watch)(Step { operation, trace: &self.goal.best, tally: &self.tally });
+    }
+
+    /// Runs candidates made of the best trace until one of them is better; whether one was. With `again`, also those
+    /// are run that are not likely to be.
+    fn try_candidates(
+        &mut self,
+        make: fn(&Trace, Option<usize>, bool) -> Vec<Candidate>,
+        again: bool,
+    ) -> Result<bool, R::Error> {
+        let base = self.goal.best.clone();
+        let rules = Rules::of(&base);
+        let mut prints = Vec::new();
+        let mut candidates = make(&base, self.options.suffix, again);
+        candidates.retain(|candidate| {
+            if !again && self.failed.contains(&candidate.change) {
+                return false;
+            }
+            let mut print = fingerprints(&base, &candidate.order, rules).last().copied().unwrap_or(0);
+            for &place in &candidate.run_on {
+                print = print.rotate_left(1) ^ (place as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d);
+            }
+            let is_new = !self.known.contains(&print) && !prints.contains(&print);
+            if is_new {
+                prints.push(print);
+            }
+            is_new
+        });
+        let mut at = 0;
+        while at < candidates.len() && self.room() > 0 {
+            let count = (candidates.len() - at).min(self.options.batch.max(1)).min(self.room());
+            let batch = &candidates[at..at + count];
+            let plans: Vec<Plan> = batch.iter().map(|c| relaxed_plan(&base, &c.order, &c.run_on)).collect();
+            let goal = &self.goal;
+            let mut traces = self.runner.run_until(&plans, &mut |_, trace| goal.is_near(trace))?;
+            self.tally.executions += traces.len() as u64;
+            self.known.extend(&prints[at..at + traces.len()]);
+            at += traces.len();
+            self.failed
+                .extend(candidates[at - traces.len()..at].iter().map(|candidate| candidate.change.clone()));
+            let Some(last) = traces.pop() else { return Ok(false) };
+            let operation = candidates[at - 1].operation;
+            if self.goal.is_met(&last) {
+                self.failed.remove(&candidates[at - 1].change);
+                self.adopt(last.clone(), operation);
+                self.improve_statically(&last)?;
+                return Ok(true);
+            }
+            if last.signature() == self.goal.signature && self.improve_statically(&last)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

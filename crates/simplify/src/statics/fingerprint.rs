@@ -1,0 +1,45 @@
+//! Telling orders of events apart by what they mean.
+//!
+//! Two orders that differ only in events that do not depend on each other lead to the same end. They have the same
+//! fingerprint: each event is hashed with what it directly depends on, and the order in which the hashes are added
+//! up does not matter. CHESS caches visited states in the same way.
+
+use super::{Rules, graph::Builder};
+use std::{
+    collections::HashMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
+use unsnarl_model::{Event, Flags, ThreadIx, Trace};
+
+/// The fingerprint after each event, if a trace's events come in this order.
+pub(crate) fn fingerprints(trace: &Trace, order: &[usize], rules: Rules) -> Vec<u64> {
+    // That an event is the last of an order does not make it another one.
+    let mut builder = Builder::apart(Rules { end: false, ..rules });
+    order.iter().for_each(|&at| builder.push(trace.events[at]));
+    let graph = builder.finish();
+    let mut hashes: Vec<u64> = Vec::with_capacity(order.len());
+    let mut latest: HashMap<ThreadIx, u64> = HashMap::new();
+    let mut sum = 0u64;
+    let mut sums = Vec::with_capacity(order.len());
+    for (node, &at) in order.iter().enumerate() {
+        let event = &trace.events[at];
+        let mut hasher = DefaultHasher::new();
+        identity(trace, event).hash(&mut hasher);
+        latest.get(&event.thread).hash(&mut hasher);
+        let before = graph.before(node as u32).iter().map(|&n| hashes[n as usize]);
+        before.fold(0u64, u64::wrapping_add).hash(&mut hasher);
+        let hash = hasher.finish();
+        latest.insert(event.thread, hash);
+        hashes.push(hash);
+        sum = sum.wrapping_add(hash);
+        sums.push(sum);
+    }
+    sums
+}
+
+/// What is the same about an event in every run: not the thread's number, not addresses.
+fn identity<'t>(trace: &'t Trace, event: &Event) -> (&'t [u32], u8, u8, u16, u64) {
+    let site = trace.site(event);
+    let went = event.flags.0 & (Flags::FAILED | Flags::TIMED_OUT | Flags::CANCELLED).0;
+    (trace.thread_id(event.thread).path(), event.op as u8, went, site.module.0, site.offset)
+}

@@ -1,0 +1,115 @@
+//! What static and dynamic simplification together promise.
+
+mod toy;
+
+use proptest::prelude::*;
+use std::convert::Infallible;
+use toy::{InMemory, failing, programs};
+use unsnarl_model::{Plan, Trace};
+use unsnarl_simplify::{
+    Cost, Runner,
+    both::{self, Options},
+    dynamic,
+};
+
+/// Runs all plans of a batch before it asks which one is accepted, the last one first: as many workers would.
+struct Eager<'p>(InMemory<'p>);
+
+impl Runner for Eager<'_> {
+    type Error = Infallible;
+
+    fn run(&mut self, plan: &Plan) -> Result<Trace, Infallible> {
+        self.0.run(plan)
+    }
+
+    fn run_until(
+        &mut self,
+        plans: &[Plan],
+        accept: &mut dyn FnMut(usize, &Trace) -> bool,
+    ) -> Result<Vec<Trace>, Infallible> {
+        let mut traces = plans.iter().rev().map(|plan| self.run(plan)).collect::<Result<Vec<_>, _>>()?;
+        traces.reverse();
+        let accepted = (0..traces.len()).find(|&at| accept(at, &traces[at]));
+        traces.truncate(accepted.map_or(traces.len(), |at| at + 1));
+        Ok(traces)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn the_result_is_a_run_with_the_same_failure_at_no_higher_cost(
+        program in programs::random(),
+        seed in any::<u32>(),
+        effort in 0..3u32,
+    ) {
+        let seed = u64::from(seed);
+        let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
+        let mut runner = InMemory::new(&program);
+        let options = Options { effort, ..Options::default() };
+        let found = both::simplify(&start, &mut runner, &options, &mut |_| {});
+        prop_assert_eq!(found.trace.signature(), start.signature());
+        prop_assert!(Cost::of(&found.trace.events) <= Cost::of(&start.events));
+        prop_assert_eq!(found.tally.executions, runner.runs);
+        let again = program.run(&found.trace.replay_plan());
+        prop_assert!(found.trace.first_difference(&again).is_none());
+        if effort == 2 {
+            let alone = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |_| {});
+            prop_assert!(Cost::of(&found.trace.events) <= Cost::of(&alone.trace.events));
+        }
+    }
+
+    #[test]
+    fn how_many_run_at_once_does_not_matter(program in programs::random(), seed in any::<u32>()) {
+        let seed = u64::from(seed);
+        let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
+        let run = |batch| {
+            let options = Options { batch, ..Options::default() };
+            both::simplify(&start, &mut Eager(InMemory::new(&program)), &options, &mut |_| {})
+        };
+        let options = Options { batch: 1, ..Options::default() };
+        let one_by_one = both::simplify(&start, &mut InMemory::new(&program), &options, &mut |_| {});
+        for batch in [1, 3, 100] {
+            let found = run(batch);
+            prop_assert_eq!(&found.trace, &one_by_one.trace);
+            prop_assert_eq!(found.tally, one_by_one.tally);
+        }
+    }
+
+    #[test]
+    fn the_number_of_runs_can_be_limited(program in programs::random(), seed in any::<u32>(), most in 0..6u64) {
+        let seed = u64::from(seed);
+        let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
+        let options = Options { executions: most, ..Options::default() };
+        let found = both::simplify(&start, &mut InMemory::new(&program), &options, &mut |_| {});
+        prop_assert!(found.tally.executions <= most);
+        prop_assert_eq!(found.trace.signature(), start.signature());
+    }
+}
+
+#[test]
+fn together_they_need_fewer_runs_than_tinertia_alone_and_leave_no_more_switches() {
+    // The programs are the same in every run of this test; the figures are sums over all of them.
+    let (mut runs, mut runs_alone, mut cost, mut cost_alone) = (0, 0, (0, 0), (0, 0));
+    for (vertices, edges) in [
+        (3, &[(0, 1), (1, 2)][..]),
+        (4, &[(0, 1), (1, 2), (2, 3), (3, 0)][..]),
+        (4, &[(0, 1), (0, 2), (0, 3)][..]),
+    ] {
+        let program = programs::vertex_cover(vertices, edges);
+        for seed in 0..10 {
+            let Some(start) = failing(&program, seed * 5000..(seed + 1) * 5000) else { continue };
+            let found =
+                both::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
+            let alone = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |_| {});
+            runs += found.tally.executions;
+            runs_alone += alone.tally.executions;
+            let (ours, theirs) = (Cost::of(&found.trace.events), Cost::of(&alone.trace.events));
+            cost = (cost.0 + ours.switches, cost.1 + ours.preemptions);
+            cost_alone = (cost_alone.0 + theirs.switches, cost_alone.1 + theirs.preemptions);
+        }
+    }
+    assert!(runs * 2 <= runs_alone, "{runs} runs against {runs_alone}");
+    assert!(cost <= cost_alone, "{cost:?} against {cost_alone:?}");
+}

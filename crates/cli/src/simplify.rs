@@ -22,7 +22,7 @@ use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Kind, Plan, Stats, Trace};
 use unsnarl_report::stats_json;
 use unsnarl_simplify::{
-    Runner,
+    Runner, both,
     dynamic::{self, Operation, Step, Tally},
     statics::{self, Rules},
 };
@@ -45,6 +45,9 @@ pub(crate) struct Simplify {
     /// Stop after this much time, with the best so far
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
+    /// Change only the last N segments by running: for long traces
+    #[arg(long, value_name = "N", conflicts_with_all = ["dynamic", "statically"])]
+    suffix: Option<usize>,
     /// So many runs at a time; the result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = explore::default_jobs())]
     jobs: usize,
@@ -127,17 +130,19 @@ impl Simplify {
                 stats.context_switches, stats.preemptive
             ));
         };
-        let mut simplified = if self.dynamic {
-            Simplified { trace: trace.clone(), tally: Tally::default(), by_order: 0, stopped: None }
-        } else {
+        let simplified = if self.statically {
             statically(trace, &mut runner)
+        } else {
+            let dynamic::Simplified { trace, tally, stopped } = if self.dynamic {
+                dynamic::simplify(trace, &mut runner, &mut watch)
+            } else {
+                let suffix = self.suffix;
+                let options =
+                    both::Options { suffix, executions: self.executions, ..both::Options::default() };
+                both::simplify(trace, &mut runner, &options, &mut watch)
+            };
+            Simplified { trace, tally, by_order: 0, stopped }
         };
-        if !self.statically && simplified.stopped.is_none() {
-            let by_runs = dynamic::simplify(&simplified.trace, &mut runner, &mut watch);
-            let mut tally = by_runs.tally;
-            tally.executions += simplified.tally.executions;
-            simplified = Simplified { trace: by_runs.trace, tally, stopped: by_runs.stopped, ..simplified };
-        }
         progress.finish_and_clear();
         match simplified.stopped {
             Some(Stop::Failed(error)) => Err(error),

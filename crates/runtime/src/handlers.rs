@@ -160,6 +160,10 @@ unsafe extern "C" fn deliver(
         return crash::die(signal, info, context);
     }
     let Some(runtime) = Runtime::interrupted() else { return };
+    if by_the_kernel {
+        // A handler that jumps out of a fault does not come back to the operation.
+        runtime.log_unfinished();
+    }
     // The kernel blocks signals while the handler runs, for this thread and not for the others.
     runtime.state.masks_differ = true;
     let shared = crash::stack();

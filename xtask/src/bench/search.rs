@@ -113,8 +113,14 @@ impl Bench {
     /// Compiles a program as its expectation says.
     fn program(&self, name: &str) -> Result<PathBuf> {
         let program = self.directory.join(name);
-        let mut command = Command::new(&self.unsnarl);
-        command.args(["cc", "-O1", "-g", "-pthread"]).arg(self.programs.join(format!("{name}.c")));
+        let mut command = if self.expectation(name, "instrument")? == "no" {
+            Command::new("gcc")
+        } else {
+            let mut command = Command::new(&self.unsnarl);
+            command.arg("cc");
+            command
+        };
+        command.args(["-O1", "-g", "-pthread"]).arg(self.programs.join(format!("{name}.c")));
         command.arg("-o").arg(&program).args(self.expectation(name, "flags")?.split_whitespace());
         output(&mut command, &format!("compiling {name}.c"))?;
         Ok(program)

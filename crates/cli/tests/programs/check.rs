@@ -19,14 +19,10 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     let seeds = if timeout { 2 } else { SEEDS };
     let limits = Limits { millis: if timeout { 3000 } else { 60_000 }, ..Limits::default() };
     let from_checkpoint = expected.from_checkpoint;
-    let plan = |seed| Plan {
-        tail: Policy::Random,
-        seed,
-        limits,
-        conflicts: true,
-        from_checkpoint,
-        ..Plan::default()
-    };
+    // A livelock has a million events, which is no place to look for races.
+    let conflicts = expected.outcome != "livelock";
+    let plan =
+        |seed| Plan { tail: Policy::Random, seed, limits, conflicts, from_checkpoint, ..Plan::default() };
     let mut executor = executor(program, expected, true)?;
     let mut fresh = self::executor(program, expected, false)?;
 
@@ -39,7 +35,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     for seed in 0..seeds {
         let plan = plan(seed);
         let trace = run(&mut executor, &plan)?;
-        if trace.events.len() < LONG {
+        if conflicts && trace.events.len() < LONG {
             same_races(&trace).map_err(|why| format!("seed {seed}: {why}"))?;
         }
         if expected.correct {
@@ -70,7 +66,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     if must_be_seen && !seen {
         return Err(format!("{PATIENCE} schedules and never {}: {last}", expected.outcome));
     }
-    if !timeout {
+    if !timeout && conflicts {
         searched(&mut executor, expected, limits)?;
     }
     from_the_outside(program, expected)
@@ -78,7 +74,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
 
 /// A search with points learnt from races: every strategy's runs end as they may, and replay.
 fn searched(executor: &mut Executor, expected: &Expectation, limits: Limits) -> Result<(), String> {
-    const RUNS: u64 = 48;
+    const RUNS: u64 = 24;
     let from_checkpoint = expected.from_checkpoint;
     let plan = Plan { limits, conflicts: true, points: Points::Places, from_checkpoint, ..Plan::default() };
     let mut search = Search::new(Box::new(Portfolio::new(&plan)), Places::default());

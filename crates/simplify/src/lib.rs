@@ -2,7 +2,8 @@
 //!
 //! A failing trace with hundreds of context switches becomes one with the two or three that matter.
 //! [`statics`] changes the order of its events without running anything; [`dynamic`] changes the schedule and
-//! runs it; [`both`] does the one and then the other.
+//! runs it; [`both`] does the one and then the other;
+//! [`prove`] tells whether there is anything better, and [`why`] what the preemptions that are left are for.
 //!
 //! Nothing here does I/O or starts a process: what needs to run a plan takes a [`Runner`], so that every
 //! algorithm is tested on programs in memory as well as on real ones.
@@ -12,8 +13,11 @@
 pub mod both;
 mod cost;
 pub mod dynamic;
+pub mod prove;
 mod run;
 pub mod statics;
+mod why;
 
 pub use cost::Cost;
 pub use run::Runner;
+pub use why::{Why, why};

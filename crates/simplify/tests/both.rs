@@ -5,11 +5,11 @@ mod toy;
 use proptest::prelude::*;
 use std::convert::Infallible;
 use toy::{InMemory, failing, programs};
-use unsnarl_model::{Plan, Trace};
+use unsnarl_model::{Kind, Plan, Trace};
 use unsnarl_simplify::{
     Cost, Runner,
     both::{self, Options},
-    dynamic,
+    dynamic, why,
 };
 
 /// Runs all plans of a batch before it asks which one is accepted, the last one first: as many workers would.
@@ -112,4 +112,20 @@ fn together_they_need_fewer_runs_than_tinertia_alone_and_leave_no_more_switches(
     }
     assert!(runs * 2 <= runs_alone, "{runs} runs against {runs_alone}");
     assert!(cost <= cost_alone, "{cost:?} against {cost_alone:?}");
+}
+
+#[test]
+fn without_a_preemption_that_is_left_the_failure_is_not_there() {
+    let program = programs::figure_1();
+    let start = failing(&program, 0..1000).expect("a failing run");
+    let mut runner = InMemory::new(&program);
+    let found = both::simplify(&start, &mut runner, &Options::default(), &mut |_| {});
+    let Ok(reasons) = why(&found.trace, &mut runner);
+    let preemptions = Cost::of(&found.trace.events).preemptions;
+    assert_eq!(reasons.len() as u64, preemptions);
+    assert!(preemptions > 0 && reasons.iter().all(|reason| !reason.fails_too), "{reasons:?}");
+    for reason in reasons {
+        assert_eq!(found.trace.events[reason.event - 1].thread, reason.thread);
+        assert_eq!(reason.without.kind, Kind::Exit(0));
+    }
 }

@@ -40,9 +40,8 @@ pub(super) struct Change {
     count: usize,
 }
 
-/// Candidates that ask for fewer context switches than the trace has, the most promising first. With `all`, also
-/// those that cannot work unless threads take other ways than before.
-pub(super) fn fewer_switches(trace: &Trace, suffix: Option<usize>, all: bool) -> Vec<Candidate> {
+/// Candidates that ask for fewer context switches than the trace has, the most promising first.
+pub(super) fn fewer_switches(trace: &Trace, suffix: Option<usize>) -> Vec<Candidate> {
     let script = Script::of(&trace.events);
     let switches = script.switches();
     let conflicts = Conflicts::of(trace);
@@ -55,7 +54,7 @@ pub(super) fn fewer_switches(trace: &Trace, suffix: Option<usize>, all: bool) ->
         // Somebody else may send what a thread waits for; but nobody else ends, or gives back a lock, in its place.
         let others_may_help = operation == Operation::RemoveLast
             && matches!(impossible, Some(Op::SemWait | Op::CondWake | Op::FutexWoken | Op::BarrierLeave));
-        if impossible.is_none() || others_may_help || all {
+        if impossible.is_none() || others_may_help {
             candidates.push(Candidate {
                 change: change(trace, operation, script.pieces[piece].from, 0),
                 broken: conflicts.broken_by(&order),
@@ -70,7 +69,7 @@ pub(super) fn fewer_switches(trace: &Trace, suffix: Option<usize>, all: bool) ->
     for at in first_piece(&script, suffix)..script.pieces.len() {
         add(script.remove_thread(at), Operation::RemoveLast, at);
         // Without the very last segment the run goes on with the one before it: that saves no switch.
-        if at != last || all {
+        if at != last {
             add(script.remove_last(at), Operation::RemoveLast, at);
         }
         if let Some(next) = script.next(at) {
@@ -83,16 +82,16 @@ pub(super) fn fewer_switches(trace: &Trace, suffix: Option<usize>, all: bool) ->
     candidates
 }
 
-/// Candidates that ask for as many context switches and for fewer preemptions. With `all`, each thread that was
-/// preempted runs on in one of them; otherwise those only that were left for good.
-pub(super) fn fewer_preemptions(trace: &Trace, suffix: Option<usize>, all: bool) -> Vec<Candidate> {
+/// Candidates that ask for as many context switches and for fewer preemptions.
+pub(super) fn fewer_preemptions(trace: &Trace, suffix: Option<usize>) -> Vec<Candidate> {
     let script = Script::of(&trace.events);
     let cost = Cost::of(&trace.events);
     let conflicts = Conflicts::of(trace);
     let mut candidates = Vec::new();
     let operation = Operation::ConsolidateUpActions;
-    // Threads that were preempted run on until they cannot, whatever they do there.
-    let preempted: Vec<usize> = (first_piece(&script, suffix)..script.pieces.len().saturating_sub(1))
+    // Threads that were left for good where they could have gone on: they run on until they cannot.
+    let left: Vec<usize> = (first_piece(&script, suffix)..script.pieces.len().saturating_sub(1))
+        .filter(|&at| script.next(at).is_none())
         .filter(|&at| trace.events[script.pieces[at].to].flags.has(Flags::PREEMPTS))
         .collect();
     let run_on = |pieces: &[usize]| Candidate {
@@ -103,11 +102,10 @@ pub(super) fn fewer_preemptions(trace: &Trace, suffix: Option<usize>, all: bool)
         possible: true,
         broken: 0,
     };
-    let left: Vec<usize> = preempted.iter().copied().filter(|&at| script.next(at).is_none()).collect();
     if left.len() > 1 {
         candidates.push(run_on(&left));
     }
-    candidates.extend(if all { &preempted } else { &left }.iter().map(|&at| run_on(&[at])));
+    candidates.extend(left.iter().map(|&at| run_on(&[at])));
     for at in first_piece(&script, suffix)..script.pieces.len() {
         let Some(next) = script.next(at) else { continue };
         // The second stage of Consolidate Up: the thread runs on until it has to wait.

@@ -12,6 +12,7 @@
 //! 3. What is executed is improved statically as well before it is judged. So a candidate need not be good itself
 //!    to lead somewhere.
 //! 4. When no candidate has fewer context switches, those with fewer preemptions are tried.
+//! 5. With more effort, all schedules are gone through that ask for less ([`crate::prove`]).
 //!
 //! Every trace that is kept was executed, and each is better than the one before: fewer context switches, then
 //! fewer preemptions, then fewer events. Candidates are run in batches, in an order that does not depend on how
@@ -22,11 +23,15 @@ mod candidates;
 use crate::{
     Cost, Runner,
     dynamic::{self, Operation, Simplified, Step, Tally, script::relaxed_plan},
+    prove::{self, Certificate, Verdict},
     statics::{self, Rules, fingerprint::fingerprints, past::past},
 };
 use candidates::{Candidate, Change};
 use std::collections::HashSet;
 use unsnarl_model::{Plan, Signature, Trace};
+
+/// Runs of a systematic search for each step of effort.
+pub const SEARCH: u64 = 500;
 
 /// How to go about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,9 +43,9 @@ pub struct Options {
     pub suffix: Option<usize>,
     /// No more runs than this.
     pub executions: u64,
-    /// How hard to look for the last bit. 0: a change that led nowhere once is not tried again, and only changes
-    /// that can work are. 1: everything is tried until nothing works any more. 2: also from the start by Tinertia
-    /// alone, so that the result is certainly not worse than its.
+    /// How hard to look for the last bit. 0: only changes that are likely to work, each once. 1 and more: also all
+    /// schedules that ask for less, with [`SEARCH`] runs for each step of effort. 2 and more: also from the start
+    /// by Tinertia alone, so that the result is certainly not worse than its.
     pub effort: u32,
 }
 
@@ -66,9 +71,10 @@ pub fn simplify<R: Runner>(
         tally: Tally::default(),
         known: HashSet::new(),
         failed: HashSet::new(),
+        certificate: None,
     };
     let stopped = work.run().err();
-    Simplified { trace: work.goal.best, tally: work.tally, stopped }
+    Simplified { trace: work.goal.best, tally: work.tally, certificate: work.certificate, stopped }
 }
 
 /// The best of what several traces of the same failure are simplified to.
@@ -85,7 +91,7 @@ pub fn simplify_best<R: Runner>(
             found.tally.add_runs(&earlier.tally);
             if worth(&earlier.trace) <= worth(&found.trace) {
                 found.tally.take_contributions(&earlier.tally);
-                found.trace = earlier.trace;
+                (found.trace, found.certificate) = (earlier.trace, earlier.certificate);
             }
         }
         let stopped = found.stopped.is_some();
@@ -143,6 +149,7 @@ struct Work<'a, R: Runner> {
     known: HashSet<u64>,
     /// Changes that led nowhere.
     failed: HashSet<Change>,
+    certificate: Option<Certificate>,
 }
 
 impl<R: Runner> Work<'_, R> {
@@ -150,10 +157,30 @@ impl<R: Runner> Work<'_, R> {
         let start = self.goal.best.clone();
         self.improve_statically(&start)?;
         self.descend()?;
-        if self.options.effort < 2 {
-            return Ok(());
+        if self.options.effort >= 2 {
+            self.start_again(&start)?;
         }
-        let mut alone = dynamic::simplify(&start, self.runner, &mut |_| {});
+        if self.options.effort >= 1 {
+            self.search()?;
+        }
+        Ok(())
+    }
+
+    /// Tries one thing after the other until nothing makes the best trace better.
+    fn descend(&mut self) -> Result<(), R::Error> {
+        loop {
+            self.tally.rounds += 1;
+            let better = self.try_candidates(candidates::fewer_switches)?
+                || self.try_candidates(candidates::fewer_preemptions)?;
+            if !better {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Goes another way, by Tinertia alone.
+    fn start_again(&mut self, start: &Trace) -> Result<(), R::Error> {
+        let mut alone = dynamic::simplify(start, self.runner, &mut |_| {});
         self.tally.add_runs(&alone.tally);
         if let Some(stopped) = alone.stopped.take() {
             return Err(stopped);
@@ -166,17 +193,32 @@ impl<R: Runner> Work<'_, R> {
         self.descend()
     }
 
-    /// Tries one thing after the other until nothing makes the best trace better.
-    fn descend(&mut self) -> Result<(), R::Error> {
-        let effort = self.options.effort;
+    /// Looks through all schedules that ask for less, as far as the budget goes.
+    fn search(&mut self) -> Result<(), R::Error> {
+        let mut left = SEARCH * u64::from(self.options.effort);
         loop {
-            self.tally.rounds += 1;
-            let better = self.try_candidates(candidates::fewer_switches, false)?
-                || self.try_candidates(candidates::fewer_preemptions, false)?
-                || effort > 0 && self.try_candidates(candidates::fewer_switches, true)?
-                || effort > 0 && self.try_candidates(candidates::fewer_preemptions, true)?;
-            if !better {
-                return Ok(());
+            let limits = prove::Limits {
+                executions: left.min(self.room() as u64),
+                batch: self.options.batch,
+                ..prove::Limits::default()
+            };
+            let found = prove::prove(&self.goal.best, self.runner, &limits, &mut |_, _| {});
+            left = left.saturating_sub(found.executions);
+            self.tally.executions += found.executions;
+            if let Some(stopped) = found.stopped {
+                return Err(stopped);
+            }
+            match found.verdict {
+                Verdict::Better(better) => {
+                    self.adopt(*better.clone(), Operation::Search);
+                    self.improve_statically(&better)?;
+                    self.descend()?;
+                }
+                Verdict::Minimal(certificate) => {
+                    self.certificate = Some(certificate);
+                    return Ok(());
+                }
+                Verdict::Unfinished => return Ok(()),
             }
         }
     }
@@ -210,22 +252,20 @@ impl<R: Runner> Work<'_, R> {
         (self.watch)(Step { operation, trace: &self.goal.best, tally: &self.tally });
     }
 
-    /// Runs candidates made of the best trace until one of them is better; whether one was. With `again`, also those
-    /// are run that are not likely to be.
+    /// Runs candidates made of the best trace until one of them is better; whether one was.
     fn try_candidates(
         &mut self,
-        make: fn(&Trace, Option<usize>, bool) -> Vec<Candidate>,
-        again: bool,
+        make: fn(&Trace, Option<usize>) -> Vec<Candidate>,
     ) -> Result<bool, R::Error> {
         let base = self.goal.best.clone();
         let rules = Rules::of(&base);
         let mut prints = Vec::new();
-        let mut candidates = make(&base, self.options.suffix, again);
+        let mut candidates = make(&base, self.options.suffix);
         candidates.retain(|candidate| {
-            if !again && self.failed.contains(&candidate.change) {
+            if self.failed.contains(&candidate.change) {
                 return false;
             }
-            let mut print = fingerprints(&base, &candidate.order, rules).last().copied().unwrap_or(0);
+            let mut print = fingerprints(&base, &candidate.order, rules).states.last().copied().unwrap_or(0);
             for &place in &candidate.run_on {
                 print = print.rotate_left(1) ^ (place as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d);
             }

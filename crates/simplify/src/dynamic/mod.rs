@@ -12,7 +12,7 @@ mod tally;
 
 pub use tally::{Operation, Tally};
 
-use crate::{Cost, Runner};
+use crate::{Cost, Runner, prove::Certificate};
 use script::Script;
 use unsnarl_model::{Signature, Trace};
 
@@ -23,6 +23,8 @@ pub struct Simplified<E> {
     pub trace: Trace,
     /// What it took.
     pub tally: Tally,
+    /// That there is nothing better, if that was looked for and shown.
+    pub certificate: Option<Certificate>,
     /// What ended the work early.
     pub stopped: Option<E>,
 }
@@ -52,7 +54,7 @@ pub fn simplify<R: Runner>(
         tally: Tally::default(),
     };
     let stopped = tinertia.work().err();
-    Simplified { trace: tinertia.current, tally: tinertia.tally, stopped }
+    Simplified { trace: tinertia.current, tally: tinertia.tally, certificate: None, stopped }
 }
 
 struct Tinertia<'a, R: Runner> {

@@ -121,42 +121,36 @@ impl Script {
 }
 
 /// The plan that executes these events of a trace in this order, as far as it makes sense, and goes on without
-/// preemptions. After the places of `run_on` a thread goes on until it has to wait: if it can, by what it does next
-/// anyway, which is still expected later on.
+/// preemptions. After the places of `run_on` a thread goes on until it has to wait.
 pub(crate) fn relaxed_plan(trace: &Trace, order: &[usize], run_on: &[usize]) -> Plan {
-    let mut schedule = Schedule::default();
-    let mut actions = Vec::with_capacity(order.len() + 1);
-    let mut push = |thread, action| {
-        schedule.push(thread);
-        actions.push(action);
-    };
+    let mut steps = Vec::with_capacity(order.len() + 1);
     for (place, &at) in order.iter().enumerate() {
         let thread = trace.events[at].thread;
-        push(thread, trace.action(&trace.events[at]));
+        steps.push((thread, trace.action(&trace.events[at])));
         if run_on.contains(&place) {
-            let later = order[place + 1..].iter().map(|&at| &trace.events[at]);
-            let next = later.skip_while(|event| event.thread != thread);
-            next.take_while(|event| event.thread == thread)
-                .for_each(|event| push(thread, trace.action(event)));
-            push(thread, NEVER);
+            steps.push((thread, NEVER));
         }
     }
-    if let Some(thread) = fails_unseen(trace) {
-        schedule.push(thread);
-        actions.push(NEVER);
-    }
-    let prefix = Prefix {
+    steps.extend(fails_unseen(trace).map(|thread| (thread, NEVER)));
+    Plan { prefix: prefix_of(trace, steps), tail: Policy::Fair, ..trace.plan.clone() }
+}
+
+/// These steps of a trace's threads, to be followed as far as it makes sense.
+pub(crate) fn prefix_of(trace: &Trace, steps: Vec<(ThreadIx, Action)>) -> Prefix {
+    let mut schedule = Schedule::default();
+    steps.iter().for_each(|(thread, _)| schedule.push(*thread));
+    Prefix {
         threads: trace.threads.iter().map(|thread| thread.id.clone()).collect(),
         modules: trace.modules.iter().map(|module| module.path.clone()).collect(),
         segments: schedule.segments,
-        actions,
+        actions: steps.into_iter().map(|(_, action)| action).collect(),
         fidelity: Fidelity::Relaxed,
-    };
-    Plan { prefix, tail: Policy::Fair, ..trace.plan.clone() }
+    }
 }
 
 /// What nobody ever does: a thread that is expected to do it goes on with whatever it does.
-const NEVER: Action = Action { op: Op::Exit, site: Site { module: ModuleIx(0), offset: u64::MAX } };
+pub(crate) const NEVER: Action =
+    Action { op: Op::Exit, site: Site { module: ModuleIx(0), offset: u64::MAX } };
 
 /// Who failed in the middle of an operation that therefore is no event, if another thread's event was the last:
 /// it must have the processor in the end.

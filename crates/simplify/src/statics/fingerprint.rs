@@ -11,30 +11,38 @@ use std::{
 };
 use unsnarl_model::{Event, Flags, ThreadIx, Trace};
 
-/// The fingerprint after each event, if a trace's events come in this order.
-pub(crate) fn fingerprints(trace: &Trace, order: &[usize], rules: Rules) -> Vec<u64> {
+/// The fingerprints of an order of events.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Fingerprints {
+    /// Of each event with all that it depends on.
+    pub(crate) events: Vec<u64>,
+    /// Of all that was done, after each event.
+    pub(crate) states: Vec<u64>,
+}
+
+/// The fingerprints if a trace's events come in this order.
+pub(crate) fn fingerprints(trace: &Trace, order: &[usize], rules: Rules) -> Fingerprints {
     // That an event is the last of an order does not make it another one.
     let mut builder = Builder::apart(Rules { end: false, ..rules });
     order.iter().for_each(|&at| builder.push(trace.events[at]));
     let graph = builder.finish();
-    let mut hashes: Vec<u64> = Vec::with_capacity(order.len());
+    let mut prints = Fingerprints::default();
     let mut latest: HashMap<ThreadIx, u64> = HashMap::new();
     let mut sum = 0u64;
-    let mut sums = Vec::with_capacity(order.len());
     for (node, &at) in order.iter().enumerate() {
         let event = &trace.events[at];
         let mut hasher = DefaultHasher::new();
         identity(trace, event).hash(&mut hasher);
         latest.get(&event.thread).hash(&mut hasher);
-        let before = graph.before(node as u32).iter().map(|&n| hashes[n as usize]);
+        let before = graph.before(node as u32).iter().map(|&n| prints.events[n as usize]);
         before.fold(0u64, u64::wrapping_add).hash(&mut hasher);
         let hash = hasher.finish();
         latest.insert(event.thread, hash);
-        hashes.push(hash);
         sum = sum.wrapping_add(hash);
-        sums.push(sum);
+        prints.events.push(hash);
+        prints.states.push(sum);
     }
-    sums
+    prints
 }
 
 /// What is the same about an event in every run: not the thread's number, not addresses.

@@ -8,9 +8,6 @@
 use super::{Grain, Graph, Rules, reorder::reordered};
 use unsnarl_model::{Kind, ThreadIx, Trace, Wait};
 
-const SIGBUS: i32 = 7;
-const SIGSEGV: i32 = 11;
-
 /// The trace without the events that its failure does not depend on; none if all of them may matter.
 #[must_use]
 pub fn past(trace: &Trace, rules: Rules) -> Option<Trace> {
@@ -33,8 +30,6 @@ pub fn past(trace: &Trace, rules: Rules) -> Option<Trace> {
 fn roots(trace: &Trace) -> Option<Vec<ThreadIx>> {
     let last = trace.events.last()?.thread;
     match trace.outcome.kind {
-        // An access that faults is no event: what it depends on is not known.
-        Kind::Signal(SIGSEGV | SIGBUS) => None,
         Kind::Signal(_) | Kind::Assertion | Kind::Abort | Kind::Exception | Kind::Panic => {
             Some(vec![trace.outcome.thread.unwrap_or(last)])
         }

@@ -14,7 +14,7 @@ pub(super) fn mark(events: &mut [Event], executed: &[Event], waits: &[Wait]) {
     let next = next_of_same_thread(events);
     let opened = opening_events(events);
     let left = left_for_good(executed);
-    let mut world = World { counts: counts_before(executed), ..World::default() };
+    let mut world = World::before(executed);
     let mut ended = HashSet::new();
     for at in 0..events.len() {
         let mut preempts = false;
@@ -38,7 +38,7 @@ pub(super) fn mark(events: &mut [Event], executed: &[Event], waits: &[Wait]) {
 /// The first of these events, in the order in which they are, that cannot happen where it is: its thread would have
 /// to wait, or is not there yet. `executed` has them, and perhaps more, in the order in which they were executed.
 pub(crate) fn first_impossible(events: &[Event], executed: &[Event]) -> Option<usize> {
-    let mut world = World { counts: counts_before(executed), ..World::default() };
+    let mut world = World::before(executed);
     let created =
         |event: &Event| (event.op == Op::Create && !event.flags.has(Flags::FAILED)).then_some(event.value);
     let mut unborn: HashSet<u64> = executed.iter().filter_map(created).collect();
@@ -131,8 +131,8 @@ fn opening_events(events: &[Event]) -> Vec<usize> {
 }
 
 /// Locks, semaphores and once controls.
-#[derive(Default)]
-struct World {
+#[derive(Debug, Default)]
+pub(crate) struct World {
     holders: HashMap<u64, (ThreadIx, u32)>,
     waiting: HashMap<ThreadIx, u64>,
     writers: HashMap<u64, ThreadIx>,
@@ -142,6 +142,11 @@ struct World {
 }
 
 impl World {
+    /// The world before these events were executed.
+    pub(crate) fn before(executed: &[Event]) -> Self {
+        Self { counts: counts_before(executed), ..Self::default() }
+    }
+
     /// Whether a thread that waits in the end would not have had to wait yet.
     fn lets_waiter(&self, wait: &Wait, ended: &HashSet<ThreadIx>) -> bool {
         match wait.op {
@@ -161,7 +166,7 @@ impl World {
     }
 
     /// Whether nothing here keeps the event from happening.
-    fn lets(&self, event: &Event) -> bool {
+    pub(crate) fn lets(&self, event: &Event) -> bool {
         let is_free = |lock: u64| self.holders.get(&lock).is_none_or(|(holder, _)| *holder == event.thread);
         let failed = event.flags.has(Flags::FAILED);
         match event.op {
@@ -181,7 +186,8 @@ impl World {
         }
     }
 
-    fn step(&mut self, event: &Event) {
+    /// One more event.
+    pub(crate) fn step(&mut self, event: &Event) {
         let Event { thread, addr, value, .. } = *event;
         if let Op::CondWake = event.op {
             if let Some(mutex) = self.waiting.remove(&thread) {

@@ -1,0 +1,338 @@
+//! The search itself, level by level.
+
+use super::{Limits, owed::Owed};
+use crate::{
+    Cost, Runner,
+    statics::{
+        Rules,
+        fingerprint::{Fingerprints, fingerprints},
+        preemption::World,
+        relation::{Relation, Touch},
+    },
+};
+use std::{
+    collections::{HashMap, HashSet},
+    hash::{DefaultHasher, Hash, Hasher},
+};
+use unsnarl_model::{
+    Event, Fidelity, Flags, Op, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace,
+};
+
+/// What a schedule may cost.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bound {
+    pub(super) switches: u64,
+    pub(super) preemptions: u64,
+}
+
+/// What came of it.
+pub(super) enum Found {
+    Better(Box<Trace>),
+    Nothing,
+    OutOfBudget,
+}
+
+pub(super) struct Search<'a> {
+    base: &'a Plan,
+    /// Who is there at the start.
+    first: Vec<ThreadId>,
+    signature: Signature,
+    cost: Cost,
+    bound: Bound,
+    limits: &'a Limits,
+    rules: Rules,
+    pub(super) executions: u64,
+    pub(super) states: u64,
+    /// Of all states, in whatever order they came.
+    pub(super) digest: u64,
+    pub(super) none_with_switches: Option<u64>,
+    /// How states were reached: more cheaply is worth looking at again.
+    visited: HashMap<u64, Vec<Visit>>,
+    /// What a thread does next after having done what has this fingerprint.
+    next: HashMap<u64, Next>,
+}
+
+/// A thread's next operation.
+#[derive(Clone)]
+struct Next {
+    event: Event,
+    /// Whose end it waits for.
+    target: Option<ThreadId>,
+}
+
+/// How a state was reached.
+struct Visit {
+    thread: ThreadId,
+    switches: u64,
+    preemptions: u64,
+    owed: Vec<Owed>,
+}
+
+/// A thread is to run as far as it can after a schedule was followed.
+struct Branch {
+    /// Who runs for how many points before that.
+    schedule: Vec<(ThreadId, u32)>,
+    thread: ThreadId,
+    switches: u64,
+    preemptions: u64,
+    owed: Vec<Owed>,
+}
+
+impl Branch {
+    /// The thread begins.
+    const fn first(thread: ThreadId) -> Self {
+        Self { schedule: Vec::new(), thread, switches: 0, preemptions: 0, owed: Vec::new() }
+    }
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(trace: &'a Trace, bound: Bound, limits: &'a Limits, executions: u64) -> Self {
+        Self {
+            base: &trace.plan,
+            first: alive(trace, 0),
+            signature: trace.signature(),
+            cost: Cost::of(&trace.events),
+            bound,
+            limits,
+            rules: Rules { end: false, ..Rules::of(trace) },
+            executions,
+            states: 0,
+            digest: 0,
+            none_with_switches: None,
+            visited: HashMap::new(),
+            next: HashMap::new(),
+        }
+    }
+
+    pub(super) fn run<R: Runner>(
+        &mut self,
+        runner: &mut R,
+        watch: &mut dyn FnMut(u64, u64),
+    ) -> Result<Found, R::Error> {
+        let mut level: Vec<Branch> = self.first.iter().map(|thread| Branch::first(thread.clone())).collect();
+        for switches in 0..=self.bound.switches {
+            let mut next_level = Vec::new();
+            for batch in level.chunks(self.limits.batch.max(1)) {
+                watch(self.executions, switches);
+                let room = self.limits.executions.saturating_sub(self.executions);
+                if room < batch.len() as u64 {
+                    return Ok(Found::OutOfBudget);
+                }
+                let plans: Vec<Plan> = batch.iter().map(|branch| self.plan(branch)).collect();
+                let traces = runner.run_until(&plans, &mut |_, trace| self.is_better(trace))?;
+                self.executions += traces.len() as u64;
+                for (branch, trace) in batch.iter().zip(traces) {
+                    if self.is_better(&trace) {
+                        return Ok(Found::Better(Box::new(trace)));
+                    }
+                    self.look(branch, &trace, &mut next_level);
+                }
+            }
+            self.none_with_switches = Some(switches);
+            level = next_level;
+            if level.is_empty() {
+                self.none_with_switches = Some(self.bound.switches);
+                break;
+            }
+        }
+        Ok(Found::Nothing)
+    }
+
+    fn is_better(&self, trace: &Trace) -> bool {
+        Cost::of(&trace.events) < self.cost && trace.signature() == self.signature
+    }
+
+    /// The plan that follows the branch's schedule, has its thread run as far as it can, and goes on somehow.
+    fn plan(&self, branch: &Branch) -> Plan {
+        let mut threads: Vec<ThreadId> = Vec::new();
+        let mut segments = Vec::new();
+        let last = (branch.thread.clone(), self.limits.in_a_row);
+        for (thread, points) in branch.schedule.iter().chain([&last]) {
+            let known = threads.iter().position(|known| known == thread);
+            let ix = known.unwrap_or_else(|| {
+                threads.push(thread.clone());
+                threads.len() - 1
+            });
+            segments.push(Segment { thread: ThreadIx(ix as u16), points: *points });
+        }
+        let prefix = Prefix { threads, segments, fidelity: Fidelity::Relaxed, ..Prefix::default() };
+        Plan { prefix, tail: Policy::Fair, ..self.base.clone() }
+    }
+
+    /// Goes through the states that the branch's thread came by, and adds where one can go from there.
+    fn look(&mut self, branch: &Branch, trace: &Trace, next_level: &mut Vec<Branch>) {
+        let story = Story::of(trace, self.rules);
+        self.learn(&story);
+        let start: usize = branch.schedule.iter().map(|(_, points)| *points as usize).sum();
+        let is_own = |event: &Event| *trace.thread_id(event.thread) == branch.thread;
+        let run =
+            trace.events.iter().skip(start).take(self.limits.in_a_row as usize).take_while(|e| is_own(e));
+        let end = start + run.count();
+        let mut owed = branch.owed.clone();
+        let mut idle: HashMap<_, u32> = HashMap::new();
+        for done in start + 1..=end {
+            let touches = &story.touches[done - 1];
+            owed.retain(|owed| !owed.is_settled_by(&branch.thread, touches));
+            let event = &trace.events[done - 1];
+            if event.op.only_reads() || event.op.gives_way() {
+                let rounds = idle.entry((event.site, event.addr, event.value)).or_default();
+                *rounds += 1;
+                if *rounds > self.limits.rounds {
+                    continue;
+                }
+            } else {
+                idle.clear();
+            }
+            if branch.switches < self.bound.switches {
+                self.go_on_from(branch, &story, (start, done, end), &owed, next_level);
+            }
+            self.states += 1;
+            self.digest =
+                self.digest.wrapping_add(story.prints.states[done - 1].rotate_left(branch.switches as u32));
+        }
+    }
+
+    /// What each thread does next, for when it is known that it could not.
+    fn learn(&mut self, story: &Story<'_>) {
+        let mut latest: HashMap<ThreadIx, u64> = HashMap::new();
+        for (at, event) in story.trace.events.iter().enumerate() {
+            let before = latest.insert(event.thread, story.prints.events[at]);
+            let before = before.unwrap_or_else(|| unborn(story.trace.thread_id(event.thread)));
+            let target = story.trace.threads.get(event.value as usize).filter(|_| event.op == Op::Join);
+            self.next.insert(before, Next { event: *event, target: target.map(|target| target.id.clone()) });
+        }
+    }
+
+    /// Adds the branches from a state: after `done` events, where the thread's run goes from `start` to `end`.
+    fn go_on_from(
+        &mut self,
+        branch: &Branch,
+        story: &Story<'_>,
+        (start, done, end): (usize, usize, usize),
+        owed: &[Owed],
+        next_level: &mut Vec<Branch>,
+    ) {
+        let trace = story.trace;
+        let visit = Visit {
+            thread: branch.thread.clone(),
+            switches: branch.switches,
+            preemptions: branch.preemptions,
+            owed: owed.to_vec(),
+        };
+        let visits = self.visited.entry(story.prints.states[done - 1]).or_default();
+        if visits.iter().any(|earlier| earlier.is_no_worse_than(&visit)) {
+            return;
+        }
+        visits.retain(|earlier| !visit.is_no_worse_than(earlier));
+        visits.push(visit);
+        let interrupted = (done < end).then(|| &trace.events[done]);
+        let preempts = interrupted.is_some_and(|event| !event.op.gives_way() && !by_time(event));
+        let preemptions = branch.preemptions + u64::from(preempts);
+        if preemptions > self.bound.preemptions {
+            return;
+        }
+        let mut schedule = branch.schedule.clone();
+        schedule.push((branch.thread.clone(), (done - start) as u32));
+        let mut all_owed = owed.to_vec();
+        // Only where switches are all that counts.
+        if let Some(event) = interrupted.filter(|_| self.bound.preemptions == u64::MAX) {
+            all_owed.push(Owed::new(branch.thread.clone(), event, &story.touches[done]));
+        }
+        for thread in alive(trace, done) {
+            let waits = thread == branch.thread || all_owed.iter().any(|owed| owed.thread == thread);
+            if !waits && !self.is_known_to_wait(story, done, &thread) {
+                next_level.push(Branch {
+                    schedule: schedule.clone(),
+                    thread,
+                    switches: branch.switches + 1,
+                    preemptions,
+                    owed: all_owed.clone(),
+                });
+            }
+        }
+    }
+
+    /// Whether a thread's next operation is known, and is not possible after so many events.
+    fn is_known_to_wait(&self, story: &Story<'_>, done: usize, thread: &ThreadId) -> bool {
+        let trace = story.trace;
+        let events = &trace.events[..done];
+        let own = events.iter().rposition(|event| trace.thread_id(event.thread) == thread);
+        let local = own.map_or_else(|| unborn(thread), |at| story.prints.events[at]);
+        let Some(next) = self.next.get(&local) else { return false };
+        let Next { event: next, target } = next;
+        let failed = next.flags.has(Flags::FAILED) || next.flags.has(Flags::TIMED_OUT);
+        match next.op {
+            Op::Join if !failed => {
+                let ended = |event: &Event| {
+                    event.op == Op::End && Some(trace.thread_id(event.thread)) == target.as_ref()
+                };
+                target.is_some() && !events.iter().any(ended)
+            }
+            Op::Lock | Op::ReadLock | Op::WriteLock | Op::SemWait if !failed => {
+                let mut world = World::before(&trace.events);
+                events.iter().for_each(|event| world.step(event));
+                let own = trace.threads.iter().position(|t| t.id == *thread).unwrap_or(usize::MAX);
+                !world.lets(&Event { thread: ThreadIx(own as u16), ..*next })
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Visit {
+    /// Whether everything that follows from the other follows from this one at no higher cost.
+    fn is_no_worse_than(&self, other: &Self) -> bool {
+        // Who ran last may go on for nothing; for another thread to go on takes a switch, and may be a preemption.
+        let more = u64::from(self.thread != other.thread);
+        self.switches + more <= other.switches
+            && self.preemptions + more <= other.preemptions
+            && self.owed.iter().all(|owed| other.owed.contains(owed))
+    }
+}
+
+/// A run, and what its events mean.
+struct Story<'t> {
+    trace: &'t Trace,
+    prints: Fingerprints,
+    touches: Vec<Vec<Touch>>,
+}
+
+impl<'t> Story<'t> {
+    fn of(trace: &'t Trace, rules: Rules) -> Self {
+        let order: Vec<usize> = (0..trace.events.len()).collect();
+        let mut relation = Relation::new(rules);
+        let touches = trace.events.iter().map(|event| {
+            let mut touches = Vec::new();
+            relation.touches(event, &mut touches);
+            touches
+        });
+        Self { trace, touches: touches.collect(), prints: fingerprints(trace, &order, rules) }
+    }
+}
+
+/// Whether a thread could go on only because time passed, or for no reason.
+fn by_time(event: &Event) -> bool {
+    event.flags.has(Flags::TIMED_OUT) || event.flags.has(Flags::SPURIOUS)
+}
+
+/// Who was created and has not ended after so many events.
+fn alive(trace: &Trace, done: usize) -> Vec<ThreadId> {
+    let created =
+        |event: &Event| (event.op == Op::Create && !event.flags.has(Flags::FAILED)).then_some(event.value);
+    let ever: HashSet<u64> = trace.events.iter().filter_map(created).collect();
+    let events = &trace.events[..done];
+    let by_now: HashSet<u64> = events.iter().filter_map(created).collect();
+    let ended: HashSet<ThreadIx> =
+        events.iter().filter(|event| event.op == Op::End).map(|event| event.thread).collect();
+    let is_there =
+        |ix: u64| (!ever.contains(&ix) || by_now.contains(&ix)) && !ended.contains(&ThreadIx(ix as u16));
+    let there = (0..trace.threads.len() as u64).filter(|&ix| is_there(ix));
+    there.map(|ix| trace.threads[ix as usize].id.clone()).collect()
+}
+
+/// The fingerprint of a thread that has done nothing yet.
+fn unborn(thread: &ThreadId) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    thread.path().hash(&mut hasher);
+    hasher.finish()
+}

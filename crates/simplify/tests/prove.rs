@@ -1,0 +1,147 @@
+//! What the search for something better proves is true: it is compared with all schedules there are.
+
+mod toy;
+
+use proptest::prelude::*;
+use toy::{InMemory, Program, failing, programs};
+use unsnarl_model::{Fidelity, Kind, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace};
+use unsnarl_simplify::{
+    Cost,
+    both::{self, Options},
+    prove::{Limits, Mismatch, Verdict, check, prove},
+};
+
+/// Runs exactly these picks and no more.
+fn follow(program: &Program, picks: &[ThreadId]) -> Trace {
+    let mut threads: Vec<ThreadId> = Vec::new();
+    let mut segments = Vec::new();
+    for pick in picks {
+        let at = threads.iter().position(|known| known == pick).unwrap_or_else(|| {
+            threads.push(pick.clone());
+            threads.len() - 1
+        });
+        segments.push(Segment { thread: ThreadIx(at as u16), points: 1 });
+    }
+    let prefix = Prefix { threads, segments, fidelity: Fidelity::Exact, ..Prefix::default() };
+    program.run(&Plan { prefix, tail: Policy::Stop, ..Plan::default() })
+}
+
+/// The least cost of all schedules that fail in this way; none if there are too many schedules.
+fn least(program: &Program, signature: &Signature, most: usize) -> Option<Cost> {
+    let mut best: Option<Cost> = None;
+    let mut open: Vec<Vec<ThreadId>> = vec![Vec::new()];
+    let mut runs = 0;
+    while let Some(picks) = open.pop() {
+        runs += 1;
+        if runs > most {
+            return None;
+        }
+        // With no picks nothing is prescribed, so the first is main's in any case.
+        let picks = if picks.is_empty() && !program.bare { vec![ThreadId::main()] } else { picks };
+        let trace = if picks.is_empty() { None } else { Some(follow(program, &picks)) };
+        let known: Vec<ThreadId> = match &trace {
+            Some(trace) if trace.events.len() < picks.len() => continue,
+            Some(trace) if trace.outcome.kind != Kind::Timeout => {
+                if trace.signature() == *signature {
+                    let cost = Cost::of(&trace.events);
+                    best = Some(best.map_or(cost, |best| best.min(cost)));
+                }
+                continue;
+            }
+            Some(trace) => trace.threads.iter().map(|thread| thread.id.clone()).collect(),
+            None => (0..program.threads.len() as u32)
+                .map(|ix| if ix == 0 { ThreadId::main() } else { ThreadId::main().child(ix) })
+                .collect(),
+        };
+        open.extend(known.into_iter().map(|thread| {
+            let mut picks = picks.clone();
+            picks.push(thread);
+            picks
+        }));
+    }
+    best
+}
+
+/// Improves a trace until there is nothing better.
+fn minimum(program: &Program, trace: &Trace) -> Option<Trace> {
+    let mut best = trace.clone();
+    loop {
+        let limits = Limits { executions: 20_000, in_a_row: 100, ..Limits::default() };
+        match prove(&best, &mut InMemory::new(program), &limits, &mut |_, _| {}).verdict {
+            Verdict::Better(better) => {
+                assert!(Cost::of(&better.events) < Cost::of(&best.events));
+                assert_eq!(better.signature(), trace.signature());
+                best = *better;
+            }
+            Verdict::Minimal(certificate) => {
+                assert_eq!(check(&certificate, &best, &mut InMemory::new(program)), Ok(()));
+                return Some(best);
+            }
+            Verdict::Unfinished => return None,
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 30, max_global_rejects: 100_000, ..ProptestConfig::default() })]
+
+    #[test]
+    fn what_is_proved_minimal_is_the_minimum_of_all_schedules(
+        program in programs::random(),
+        seed in any::<u32>(),
+    ) {
+        let seed = u64::from(seed);
+        let start = failing(&program, seed..seed + 10);
+        prop_assume!(start.as_ref().is_some_and(|start| start.events.len() < 16));
+        let Some(start) = start else { return Ok(()) };
+        let truth = least(&program, &start.signature(), 10_000);
+        prop_assume!(truth.is_some());
+        let found = minimum(&program, &start).expect("a small program is searched to the end");
+        prop_assert_eq!(Some(Cost::of(&found.events)), truth);
+    }
+}
+
+#[test]
+fn the_papers_example_is_proved_minimal() {
+    let program = programs::figure_1();
+    let start = failing(&program, 0..1000).expect("a failing run");
+    let found = both::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
+    let proof = prove(&found.trace, &mut InMemory::new(&program), &Limits::default(), &mut |_, _| {});
+    let Verdict::Minimal(certificate) = proof.verdict else { panic!("{:?}", proof.verdict) };
+    assert_eq!(certificate.cost.switches, 2);
+    assert_eq!(proof.none_with_switches, Some(1));
+    assert_eq!(check(&certificate, &found.trace, &mut InMemory::new(&program)), Ok(()));
+    let forged =
+        unsnarl_simplify::prove::Certificate { states: certificate.states + 1, ..certificate.clone() };
+    assert!(matches!(
+        check(&forged, &found.trace, &mut InMemory::new(&program)),
+        Err(Mismatch::OtherStates { .. })
+    ));
+    assert_eq!(check(&certificate, &start, &mut InMemory::new(&program)), Err(Mismatch::OtherTrace));
+}
+
+#[test]
+fn a_trace_that_is_not_minimal_leads_to_a_better_one() {
+    let program = programs::figure_1();
+    let start = failing(&program, 0..1000).expect("a failing run");
+    assert!(Cost::of(&start.events).switches > 2);
+    let found = minimum(&program, &start).expect("a small program");
+    assert_eq!(Cost::of(&found.events).switches, 2);
+}
+
+#[test]
+fn a_search_that_is_cut_short_says_how_far_it_got() {
+    let program = programs::figure_1();
+    let start = failing(&program, 0..1000).expect("a failing run");
+    let found = both::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
+    let whole = prove(&found.trace, &mut InMemory::new(&program), &Limits::default(), &mut |_, _| {});
+    let mut last = None;
+    for executions in 0..whole.executions {
+        let limits = Limits { executions, ..Limits::default() };
+        let proof = prove(&found.trace, &mut InMemory::new(&program), &limits, &mut |_, _| {});
+        assert!(matches!(proof.verdict, Verdict::Unfinished));
+        assert!(proof.executions <= executions && proof.none_with_switches >= last);
+        last = proof.none_with_switches;
+    }
+    assert!(last.is_some());
+}

@@ -133,7 +133,7 @@ impl Simplify {
         let simplified = if self.statically {
             statically(trace, &mut runner)
         } else {
-            let dynamic::Simplified { trace, tally, stopped } = if self.dynamic {
+            let dynamic::Simplified { trace, tally, stopped, .. } = if self.dynamic {
                 dynamic::simplify(trace, &mut runner, &mut watch)
             } else {
                 let suffix = self.suffix;

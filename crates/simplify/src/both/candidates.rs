@@ -2,7 +2,10 @@
 
 use crate::{
     Cost,
-    dynamic::{Operation, script::Script},
+    dynamic::{
+        Operation,
+        script::{Piece, Script},
+    },
     statics::{
         Rules,
         preemption::first_impossible,
@@ -139,9 +142,14 @@ fn change(trace: &Trace, operation: Operation, event: usize, count: usize) -> Ch
     Change { operation, thread: trace.thread_id(thread).clone(), nth, count }
 }
 
+/// Events that are looked at to make candidates: each candidate takes a look at all of them.
+const MOST_WORK: usize = 20_000_000;
+
 /// Where the segments begin that may be changed.
 fn first_piece(script: &Script, suffix: Option<usize>) -> usize {
-    suffix.map_or(0, |suffix| script.pieces.len().saturating_sub(suffix))
+    let events: usize = script.pieces.iter().map(Piece::len).sum();
+    let suffix = suffix.unwrap_or(MOST_WORK / events.max(1));
+    script.pieces.len().saturating_sub(suffix)
 }
 
 /// Which events of a trace conflict with which later ones.

@@ -7,7 +7,7 @@
 //!    stricter rules get a try.
 //! 2. Tinertia's operations, on what is left. Each is a *candidate*: an order of the trace's events that breaks
 //!    some dependence, since those that break none are behind us. A candidate that cannot happen as it stands is
-//!    left out, and so is one that means the same as one that was run before ([`crate::statics::fingerprint`]).
+//!    left out, and so is one that means the same as one that was run before (`statics/fingerprint.rs`).
 //!    Those that break the fewest dependences come first.
 //! 3. What is executed is improved statically as well before it is judged. So a candidate need not be good itself
 //!    to lead somewhere.
@@ -38,8 +38,9 @@ pub const SEARCH: u64 = 500;
 pub struct Options {
     /// How many candidates are handed to the runner at once.
     pub batch: usize,
-    /// Only the last so many segments are changed by running; none for all. Bounds the runs for long traces
-    /// (Tinertia, section 5.4).
+    /// Only the last so many segments are changed by running (Tinertia, section 5.4). That bounds the runs for long
+    /// traces; none for as many as can be looked at in reasonable time, which is all of them unless the trace is
+    /// very long.
     pub suffix: Option<usize>,
     /// No more runs than this.
     pub executions: u64,

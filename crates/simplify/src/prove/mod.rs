@@ -11,10 +11,10 @@
 //! Three things keep it small:
 //!
 //! - Schedules that differ only in the order of events that do not depend on each other lead to the same state,
-//!   and it is gone into once (see [`crate::statics::fingerprint`]).
+//!   and it is gone into once (`statics/fingerprint.rs`).
 //! - Who is interrupted need not go on before somebody has done something that its next operation depends on:
 //!   otherwise it might as well have done that operation before it was interrupted, at no more switches
-//!   ([`Owed`]). That holds for context switches; where preemptions are counted it is not used.
+//!   (`owed.rs`). That holds for context switches; where preemptions are counted it is not used.
 //! - Of threads that are seen to wait for a lock, a count or another thread's end, it is known that they cannot
 //!   run.
 //!

@@ -9,7 +9,7 @@
 //! an action that directly follows one of its own thread. Here no edge is lost but those that follow from
 //! others.
 //!
-//! A thread *knows* a node if its own node comes after that one: the clocks of [`super::clocks`]. Knowledge
+//! A thread *knows* a node if its own node comes after that one: see `clocks.rs`. Knowledge
 //! keeps edges few, and tells at once which breaks between two nodes of a thread are *forced* (another path
 //! leads from the one to the other, so that some other thread must run in between).
 //!

@@ -12,7 +12,7 @@
 //! | an order in few runs | `runs` | |
 //! | or by merging, in an arbitrary order | `merge` | algorithm 2 |
 //! | with few preemptions | `settle` | |
-//! | the trace in that order | [`reorder`], `preemption` | |
+//! | the trace in that order | [`mod@reorder`], `preemption` | |
 //! | what the failure depends on, without the rest | [`past`] | |
 //!
 //! [`baseline`] has the paper's algorithms as they are printed, for comparison.
@@ -64,6 +64,9 @@ impl Rules {
 
 /// A new order of this trace's events with few context switches. None is better that this would find: what it
 /// gives for the trace in the new order is that same order.
+///
+/// To be sure of that it looks at least twice. For traces that are too long for that, or to be held in memory, make
+/// a [`Graph`] of their events and [`reorder`] it.
 #[must_use]
 pub fn simplify(trace: &Trace, rules: Rules) -> Reordering {
     let mut order: Vec<usize> = (0..trace.events.len()).collect();

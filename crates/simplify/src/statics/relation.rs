@@ -5,7 +5,7 @@
 //! Here every operation is told as what it *touches* and whether it reads or writes that; two events of
 //! different threads depend on each other if they touch a common thing and one of them writes it. All the
 //! orders of the paper follow, and those of the operations it does not have. The relation is the transitive
-//! closure of that and the order within each thread, so its size does not matter: see [`super::ledger`] for how
+//! closure of that and the order within each thread, so its size does not matter: see `ledger.rs` for how
 //! a few edges stand for all.
 //!
 //! A reordered schedule must also be one that the runtime can execute, with the same events and the same end.

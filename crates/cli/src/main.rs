@@ -55,6 +55,8 @@ enum Command {
     Replay(replay::Replay),
     /// The same failure with the fewest context switches
     Simplify(simplify::Simplify),
+    /// Check the certificate of a simplified trace: search again, and come to the same
+    Verify(simplify::proof::Verify),
     /// The interleaving, one column per thread
     Show(show::Show),
     /// Write a trace in another tool's format
@@ -88,6 +90,7 @@ fn main() -> ExitCode {
         Command::Record(command) => command.run(),
         Command::Replay(command) => command.run(),
         Command::Simplify(command) => command.run(),
+        Command::Verify(command) => command.run(),
         Command::Show(command) => command.run(),
         Command::Export(command) => command.run(),
         Command::Import(command) => command.run(),

@@ -14,6 +14,16 @@ pub(crate) struct Pool {
 }
 
 impl Pool {
+    /// Has each executor do something, all at a time.
+    pub(crate) fn each<T: Send>(&mut self, job: impl Fn(&mut Executor) -> T + Sync) -> Vec<T> {
+        std::thread::scope(|scope| {
+            let workers: Vec<_> =
+                self.executors.iter_mut().map(|executor| scope.spawn(|| job(executor))).collect();
+            let done = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
+            done.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+        })
+    }
+
     /// Runs plans; what came of them, in their order, up to the first that ends the search. Which one that
     /// is does not depend on how many executors there are: plans before it are always run to their end.
     pub(crate) fn run<T: Send>(

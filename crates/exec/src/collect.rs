@@ -60,6 +60,7 @@ pub(crate) fn trace(
     races.retain(|conflict| conflict.kind == ConflictKind::Race);
     Trace {
         races,
+        needs: Vec::new(),
         program: program.clone(),
         plan: plan.clone(),
         warnings: warnings(memory, &places, &events),

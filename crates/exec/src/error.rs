@@ -32,8 +32,8 @@ pub enum Error {
         said: String,
     },
     /// The program ended while it was loaded.
-    #[error("the program ended before it began ({0}): see what it says without unsnarl")]
-    NotServing(String),
+    #[error("the program ended before it began: see what it says without unsnarl")]
+    NotServing,
     /// The program's directory is gone.
     #[error("cannot start the program in {directory}: {cause}")]
     Directory {

@@ -17,6 +17,7 @@ mod outcome;
 mod process;
 mod program;
 mod run;
+mod snapshot;
 
 pub use error::Error;
 pub use library::{HEADERS, runtime_directory};

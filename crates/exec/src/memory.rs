@@ -33,6 +33,19 @@ pub(crate) fn append_only(file: OwnedFd) -> OwnedFd {
     file
 }
 
+/// What is special about a run, apart from its plan.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Special {
+    /// The sides of a conflict whose calls are wanted.
+    pub(crate) wanted: [Wanted; 2],
+    /// The program serves runs.
+    pub(crate) serve: bool,
+    /// It becomes the snapshot of this number when the plan ends; 0 for none.
+    pub(crate) snapshot: u8,
+    /// It comes from a snapshot after so many points.
+    pub(crate) resumed: u64,
+}
+
 /// The shared memory, kept from run to run.
 pub(crate) struct Memory {
     file: File,
@@ -95,13 +108,8 @@ impl Memory {
     }
 
     /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
-    pub(crate) fn prepare(
-        &mut self,
-        plan: &Plan,
-        wanted: [Wanted; 2],
-        program: &str,
-        serve: bool,
-    ) -> Result<(), Error> {
+    pub(crate) fn prepare(&mut self, plan: &Plan, special: Special, program: &str) -> Result<(), Error> {
+        let Special { wanted, serve, snapshot, resumed } = special;
         let threads = plan_threads(&plan.prefix.threads);
         let words = PlanWords {
             seed: plan.seed,
@@ -122,6 +130,8 @@ impl Memory {
             actions: plan.prefix.actions.len() as u64,
             spans: plan.places.spans.len() as u64,
             wanted,
+            snapshot,
+            resumed,
             ..PlanWords::default()
         }
         .with_policy(plan.tail);

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::Program;
-use unsnarl_wire::{DESCRIPTOR, SERVICE, TIME_IS_UP, VARIABLE};
+use unsnarl_wire::{DESCRIPTOR, Request, SERVICE, SNAPSHOTS, TIME_IS_UP, VARIABLE};
 
 /// The target's standard streams.
 pub(crate) struct Streams {
@@ -45,34 +45,25 @@ enum Watch<'a> {
     /// The kernel: the process is our own child.
     Child(std::process::Child, OwnedFd),
     /// The server, whose child it is.
-    Server(&'a mut Server),
+    Server(&'a mut Channel),
 }
 
 impl<'a> Process<'a> {
     /// Starts the program with the runtime in it.
     pub(crate) fn start(program: &Program, memory: RawFd, streams: &Streams) -> Result<Self, Error> {
-        let child = spawn(program, memory, None, streams)?;
+        let mut child = spawn(program, memory, &[], streams)?;
         let id = child.id() as i32;
-        // SAFETY: asks for a handle of our own child.
-        let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, id, 0) } as RawFd;
-        if handle < 0 {
-            let cause = io::Error::last_os_error();
-            let mut child = child;
+        let handle = watch(id).map_err(|cause| {
             let _ = child.kill();
             let _ = child.wait();
-            return Err(Error::System {
-                what: "cannot watch the program (Linux 5.3 or later is needed)",
-                cause,
-            });
-        }
-        // SAFETY: just made, owned by nobody else.
-        let handle = unsafe { OwnedFd::from_raw_fd(handle) };
+            Error::System { what: "cannot watch the program (Linux 5.3 or later is needed)", cause }
+        })?;
         Ok(Self { id, watch: Watch::Child(child, handle), ended: false })
     }
 
-    /// Has the server make a run.
-    pub(crate) fn serve(server: &'a mut Server) -> Result<Self, Error> {
-        let id = server.request()?;
+    /// Has a server make a run: the target before main, or a snapshot of it.
+    pub(crate) fn serve(server: &'a mut Channel) -> Result<Self, Error> {
+        let id = server.request(Request::Run)?;
         Ok(Self { id, watch: Watch::Server(server), ended: false })
     }
 
@@ -80,7 +71,7 @@ impl<'a> Process<'a> {
     pub(crate) fn wait(&mut self, most: Duration) -> Result<Waited, Error> {
         let handle = match &self.watch {
             Watch::Child(_, handle) => handle.as_raw_fd(),
-            Watch::Server(server) => server.channel.as_raw_fd(),
+            Watch::Server(server) => server.0.as_raw_fd(),
         };
         if !readable(handle, most) {
             return Ok(Waited::NotYet);
@@ -139,22 +130,45 @@ impl Drop for Process<'_> {
 
 /// A target that was loaded once and makes runs by forking before main.
 pub(crate) struct Server {
-    child: std::process::Child,
-    channel: UnixStream,
+    pub(crate) child: std::process::Child,
+    pub(crate) channel: Channel,
+    /// Our ends of the channels for snapshots, until one takes it.
+    pub(crate) free: Vec<(u8, Channel)>,
 }
 
 impl Server {
     pub(crate) fn start(program: &Program, memory: RawFd, streams: &Streams) -> Result<Self, Error> {
-        let failed = |cause| Error::System { what: "cannot talk with the program", cause };
-        let (channel, theirs) = UnixStream::pair().map_err(failed)?;
-        let child = spawn(program, memory, Some(theirs.as_raw_fd()), streams)?;
-        Ok(Self { child, channel })
+        let mut ours = Vec::new();
+        let mut theirs = Vec::new();
+        for fd in std::iter::once(SERVICE).chain(SNAPSHOTS) {
+            let failed = |cause| Error::System { what: "cannot talk with the program", cause };
+            let (our, their) = UnixStream::pair().map_err(failed)?;
+            ours.push(Channel(our));
+            theirs.push((their, fd));
+        }
+        let child = spawn(program, memory, &theirs, streams)?;
+        let mut ours = ours.into_iter();
+        let Some(channel) = ours.next() else { unreachable!("the service is one of the channels") };
+        Ok(Self { child, channel, free: (1..).zip(ours).collect() })
     }
+}
 
-    /// Asks for a run; its process.
-    fn request(&mut self) -> Result<i32, Error> {
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where a server is asked for runs.
+#[derive(Debug)]
+pub(crate) struct Channel(UnixStream);
+
+impl Channel {
+    /// Asks for a process, whose number is the answer.
+    fn request(&mut self, request: Request) -> Result<i32, Error> {
         let failed = |cause| Error::System { what: "cannot ask for a run", cause };
-        self.channel.write_all(&[1]).map_err(failed)?;
+        self.0.write_all(&[request.byte()]).map_err(failed)?;
         match self.answer()? {
             process if process > 0 => Ok(process),
             _ => Err(Error::System {
@@ -164,23 +178,82 @@ impl Server {
         }
     }
 
-    /// The next number from the server; if there is none, the program did not come as far as serving.
+    /// The next number from the server.
     fn answer(&mut self) -> Result<i32, Error> {
         let mut bytes = [0; 4];
-        match self.channel.read_exact(&mut bytes) {
-            Ok(()) => Ok(i32::from_le_bytes(bytes)),
-            Err(_) => {
-                Err(Error::NotServing(self.child.wait().map_or_else(|e| e.to_string(), |s| s.to_string())))
-            }
-        }
+        self.0.read_exact(&mut bytes).map_err(|_| Error::NotServing)?;
+        Ok(i32::from_le_bytes(bytes))
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// A run that waits somewhere for others to go on from there; ends when dropped.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub(crate) number: u8,
+    pub(crate) channel: Channel,
+    handle: OwnedFd,
+}
+
+impl Waiting {
+    /// Has a server make a snapshot by the plan that is laid out; `None` if it did not get to the plan's end within
+    /// this time, or cannot wait there.
+    pub(crate) fn start(
+        server: &mut Channel,
+        (number, mut channel): (u8, Channel),
+        most: Duration,
+    ) -> Result<Result<Self, (u8, Channel)>, Error> {
+        let id = server.request(Request::Snapshot(number))?;
+        let Ok(handle) = watch(id) else { return Ok(Err((number, channel))) };
+        // Ready, refused, or dead.
+        let until = Instant::now() + most;
+        loop {
+            if readable(channel.0.as_raw_fd(), Duration::ZERO) {
+                let is_ready = channel.answer()? != 0;
+                let waiting = Self { number, channel, handle };
+                return Ok(if is_ready { Ok(waiting) } else { Err(waiting.end()) });
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            let ended = readable(handle.as_raw_fd(), Duration::ZERO);
+            if left.is_zero() || ended && !readable(channel.0.as_raw_fd(), Duration::ZERO) {
+                // SAFETY: the process was not waited for yet, so the number is still its own.
+                unsafe { libc::kill(id, libc::SIGKILL) };
+                readable(handle.as_raw_fd(), Duration::from_secs(10));
+                return Ok(Err((number, channel)));
+            }
+            either_readable(channel.0.as_raw_fd(), handle.as_raw_fd(), left);
+        }
     }
+
+    /// Lets it end; its channel can be used again.
+    pub(crate) fn end(mut self) -> (u8, Channel) {
+        let _ = self.channel.0.write_all(&[Request::End.byte()]);
+        if !readable(self.handle.as_raw_fd(), Duration::from_secs(10)) {
+            // SAFETY: a handle of that very process.
+            unsafe {
+                libc::syscall(libc::SYS_pidfd_send_signal, self.handle.as_raw_fd(), libc::SIGKILL, 0, 0)
+            };
+        }
+        (self.number, self.channel)
+    }
+}
+
+/// A handle of a process that can be waited for.
+fn watch(process: i32) -> io::Result<OwnedFd> {
+    // SAFETY: asks for a handle.
+    let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) } as RawFd;
+    if handle < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just made, owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(handle) })
+}
+
+/// Waits until there is something to read at one of them, but not longer than this.
+fn either_readable(a: RawFd, b: RawFd, most: Duration) {
+    let mut polls = [a, b].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
+    let millis = i32::try_from(most.as_millis() + 1).unwrap_or(i32::MAX);
+    // SAFETY: two valid entries.
+    unsafe { libc::poll(polls.as_mut_ptr(), 2, millis) };
 }
 
 /// Whether there is something to read, or an end, within this time.
@@ -199,11 +272,11 @@ fn readable(fd: RawFd, most: Duration) -> bool {
     }
 }
 
-/// Starts the program with the runtime in it; with a channel, as a server.
+/// Starts the program with the runtime in it; with channels, as a server.
 fn spawn(
     program: &Program,
     memory: RawFd,
-    channel: Option<RawFd>,
+    channels: &[(UnixStream, RawFd)],
     streams: &Streams,
 ) -> Result<std::process::Child, Error> {
     let runtime = library::runtime()?;
@@ -235,8 +308,9 @@ fn spawn(
         .stdout(duplicate(&streams.stdout)?)
         .stderr(duplicate(&streams.stderr)?);
     let controller = std::process::id();
+    let channels: Vec<(RawFd, RawFd)> = channels.iter().map(|(their, fd)| (their.as_raw_fd(), *fd)).collect();
     // SAFETY: only system calls that are allowed between fork and exec.
-    unsafe { command.pre_exec(move || become_target(memory, channel, controller)) };
+    unsafe { command.pre_exec(move || become_target(memory, &channels, controller)) };
     command.spawn().map_err(|cause| {
         if std::path::Path::new(&program.cwd).is_dir() {
             Error::System { what: "cannot start the program", cause }
@@ -247,13 +321,13 @@ fn spawn(
 }
 
 /// Between fork and exec.
-fn become_target(memory: RawFd, channel: Option<RawFd>, controller: u32) -> io::Result<()> {
+fn become_target(memory: RawFd, channels: &[(RawFd, RawFd)], controller: u32) -> io::Result<()> {
     let check = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
     // SAFETY: system calls on ourselves.
     unsafe {
         check(libc::dup2(memory, DESCRIPTOR))?;
-        if let Some(channel) = channel {
-            check(libc::dup2(channel, SERVICE))?;
+        for &(channel, fd) in channels {
+            check(libc::dup2(channel, fd))?;
         }
         // The same addresses in every run.
         check(libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong))?;

@@ -3,15 +3,16 @@
 use crate::{
     Error,
     collect::{self, Files},
-    memory::{Memory, append_only, memory_file},
-    process::{Process, Server, Streams, Waited},
+    memory::{Memory, Special, append_only, memory_file},
+    process::{Process, Server, Streams, Waited, Waiting},
+    snapshot::{self, Snapshot},
 };
 use std::{
     cell::RefCell,
     fs::File,
-    io::{Read, Seek, Write},
+    io::{Read, Seek, SeekFrom, Write},
     os::{fd::OwnedFd, unix::fs::FileExt},
-    process::ExitStatus,
+    process::{Child, ExitStatus},
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -19,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::{Conflict, Divergence, Module, Op, Output, Plan, Program, Site, Trace};
-use unsnarl_wire::{Choices, EndKind, Wanted};
+use unsnarl_wire::{Choices, EndKind, ROOM_FOR_PLANS, Wanted};
 
 /// How runs are made, apart from the plan.
 #[derive(Clone, Debug)]
@@ -54,6 +55,8 @@ pub struct Executor {
     settings: Settings,
     memory: Memory,
     streams: Streams,
+    /// Runs that wait for others to go on from there. What the first one was forked for, the others are forked from.
+    snapshots: Vec<Snapshot>,
     server: Option<Server>,
     files: RefCell<Files>,
 }
@@ -92,12 +95,13 @@ impl Executor {
         let mut memory = Memory::new()?;
         let server = if settings.serve {
             // Started here and now: the system ends it when the thread that started it ends.
-            memory.prepare(&Plan::default(), Default::default(), &program.path, true)?;
+            memory.prepare(&Plan::default(), Special { serve: true, ..Special::default() }, &program.path)?;
             Some(Server::start(&program, memory.fd(), &streams)?)
         } else {
             None
         };
-        Ok(Self { program, memory, streams, server, files: RefCell::default(), settings })
+        let snapshots = Vec::new();
+        Ok(Self { program, memory, streams, snapshots, server, files: RefCell::default(), settings })
     }
 
     /// The program.
@@ -135,17 +139,119 @@ impl Executor {
         Ok(collect::calls(memory, &mut files.borrow_mut(), program))
     }
 
-    fn run_for<'a>(&'a mut self, plan: &'a Plan, wanted: [Wanted; 2]) -> Result<Run<'a>, Error> {
-        self.memory.prepare(plan, wanted, &self.program.path, self.settings.serve)?;
-        let failed = |cause| Error::System { what: "cannot reset the streams", cause };
-        File::from(self.streams.stdin.try_clone().map_err(failed)?).rewind().map_err(failed)?;
-        for stream in [&self.streams.stdout, &self.streams.stderr] {
-            File::from(stream.try_clone().map_err(failed)?).set_len(0).map_err(failed)?;
+    /// Keeps the program as it is after so many points of this plan: runs of plans that begin with them go on from
+    /// there. For plans that are to be run often and whose beginning takes its time; what comes of a run does not
+    /// depend on it. If that is not possible, the answer is the reason.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn keep(&mut self, plan: &Plan, points: usize) -> Result<Result<(), String>, Error> {
+        let first = snapshot::first(plan, points);
+        // Those that do not lie on the way any more are of no use to those that do.
+        if !self.snapshots.first().is_some_and(|root| root.is_on_the_way_of(&first)) {
+            self.forget(0);
         }
-        let Self { program, settings, memory, streams, server, .. } = &mut *self;
-        let mut process = match server {
-            Some(server) => Process::serve(server).map_err(|error| not_attached(error, streams))?,
-            None => Process::start(program, memory.fd(), streams)?,
+        if self.snapshots.iter().any(|s| s.points() == points && s.is_on_the_way_of(&first)) {
+            return Ok(Ok(()));
+        }
+        if self.server.as_ref().is_some_and(|server| server.free.is_empty()) {
+            self.forget(1);
+        }
+        let Some((number, channel)) = self.server.as_mut().and_then(|server| server.free.pop()) else {
+            return Ok(Err("the program is started anew for each run".into()));
+        };
+        let from_root = self.snapshots.first().is_some_and(|root| root.points() < points);
+        let resumed = if from_root { self.snapshots[0].points() } else { 0 };
+        let special =
+            Special { serve: true, snapshot: number, resumed: resumed as u64, ..Special::default() };
+        self.memory.prepare(&snapshot::rest(&first, resumed), special, &self.program.path)?;
+        self.reset_streams(from_root.then_some(0))?;
+        let Self { streams, snapshots, server: Some(server), .. } = &mut *self else {
+            unreachable!("the channel is the server's")
+        };
+        let asked = if from_root { &mut snapshots[0].waiting.channel } else { &mut server.channel };
+        let most = Duration::from_millis(plan.limits.millis);
+        match Waiting::start(asked, (number, channel), most)
+            .map_err(|error| not_attached(error, &mut server.child, streams))?
+        {
+            Ok(waiting) => {
+                let room = self.memory.header().regions.total + ROOM_FOR_PLANS;
+                let streams = self.streams_so_far()?;
+                self.snapshots.push(Snapshot::new(waiting, first, room, streams));
+                Ok(Ok(()))
+            }
+            Err(free) => {
+                server.free.push(free);
+                let said = collect::message(&self.memory.header().end);
+                Ok(Err(if said.is_empty() { "the run does not come that far".into() } else { said }))
+            }
+        }
+    }
+
+    /// Lets the snapshots from this one on end.
+    fn forget(&mut self, from: usize) {
+        let from = from.min(self.snapshots.len());
+        for snapshot in self.snapshots.drain(from..).rev() {
+            let free = snapshot.waiting.end();
+            if let Some(server) = &mut self.server {
+                server.free.push(free);
+            }
+        }
+    }
+
+    /// The snapshot from which a run of this plan goes on.
+    fn nearest(&self, plan: &Plan) -> Option<usize> {
+        let useful = |&at: &usize| self.snapshots[at].is_on_the_way_of(plan);
+        (0..self.snapshots.len()).filter(useful).max_by_key(|&at| self.snapshots[at].points())
+    }
+
+    /// The streams as they are before main, or as this snapshot left them.
+    fn reset_streams(&self, snapshot: Option<usize>) -> Result<(), Error> {
+        let failed = |cause| Error::System { what: "cannot reset the streams", cause };
+        let nothing = snapshot::Streams::default();
+        let then = snapshot.map_or(&nothing, |at| &self.snapshots[at].streams);
+        let file = |stream: &OwnedFd| stream.try_clone().map(File::from).map_err(failed);
+        file(&self.streams.stdin)?.seek(SeekFrom::Start(then.read)).map_err(failed)?;
+        for (stream, written) in [(&self.streams.stdout, &then.stdout), (&self.streams.stderr, &then.stderr)]
+        {
+            let mut stream = file(stream)?;
+            stream.set_len(0).and_then(|()| stream.write_all(written)).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn streams_so_far(&self) -> Result<snapshot::Streams, Error> {
+        let failed = |cause| Error::System { what: "cannot read the streams", cause };
+        let read = self.streams.stdin.try_clone().map(File::from).and_then(|mut file| file.stream_position());
+        Ok(snapshot::Streams {
+            read: read.map_err(failed)?,
+            stdout: contents(&self.streams.stdout),
+            stderr: contents(&self.streams.stderr),
+        })
+    }
+
+    fn run_for<'a>(&'a mut self, plan: &'a Plan, wanted: [Wanted; 2]) -> Result<Run<'a>, Error> {
+        let serve = self.settings.serve;
+        let special = Special { wanted, serve, ..Special::default() };
+        // Calls are seen where they are made.
+        let mut from = if wanted == <[Wanted; 2]>::default() { self.nearest(plan) } else { None };
+        if let Some(at) = from {
+            let resumed = self.snapshots[at].points();
+            let special = Special { resumed: resumed as u64, ..special };
+            self.memory.prepare(&snapshot::rest(plan, resumed), special, &self.program.path)?;
+            from = (self.memory.header().regions.total <= self.snapshots[at].room).then_some(at);
+        }
+        if from.is_none() {
+            self.memory.prepare(plan, special, &self.program.path)?;
+        }
+        self.reset_streams(from)?;
+        let Self { program, settings, memory, streams, server, snapshots, .. } = &mut *self;
+        let mut process = match (from, server) {
+            (Some(at), _) => Process::serve(&mut snapshots[at].waiting.channel)?,
+            (None, Some(Server { child, channel, .. })) => {
+                Process::serve(channel).map_err(|error| not_attached(error, child, streams))?
+            }
+            (None, None) => Process::start(program, memory.fd(), streams)?,
         };
         let watch = Watch { settings, streams, limit: Duration::from_millis(plan.limits.millis) };
         let (status, stopped) = watch.until_end(&mut process)?;
@@ -168,9 +274,10 @@ impl Executor {
 }
 
 /// A program that does not come as far as serving says more itself.
-fn not_attached(error: Error, streams: &Streams) -> Error {
+fn not_attached(error: Error, program: &mut Child, streams: &Streams) -> Error {
     match error {
-        Error::NotServing(status) => {
+        Error::NotServing => {
+            let status = program.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
             let said = String::from_utf8_lossy(&contents(&streams.stderr)).trim().to_owned();
             Error::NotAttached { status, said }
         }
@@ -248,6 +355,12 @@ impl Run<'_> {
             && matches!(header.end.kind, EndKind::Unknown | EndKind::Exit)
             && self.executor.memory.warnings().is_empty()
             && !self.executor.memory.threads().iter().skip(1).any(|t| t.let_go == 0)
+    }
+
+    /// Whether it went on from a snapshot.
+    #[must_use]
+    pub fn is_resumed(&self) -> bool {
+        self.executor.memory.header().plan.resumed > 0
     }
 
     /// How many events it had.

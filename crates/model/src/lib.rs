@@ -30,4 +30,4 @@ pub use plan::{Action, Fidelity, Limits, Places, Plan, Points, Policy, Prefix, S
 pub use schedule::{Schedule, Segment, Stats};
 pub use site::{ModuleIx, Site, SiteIx};
 pub use thread::{ThreadId, ThreadIx};
-pub use trace::{Module, Object, ObjectIx, Objects, Output, Program, Thread, Trace};
+pub use trace::{Module, Need, Object, ObjectIx, Objects, Output, Program, Thread, Trace};

@@ -71,6 +71,27 @@ pub struct Prefix {
     pub fidelity: Fidelity,
 }
 
+impl Prefix {
+    /// Who runs at each point, and what is expected of it.
+    pub fn steps(&self) -> impl Iterator<Item = (&ThreadId, Option<&Action>)> {
+        let threads = self.segments.iter().flat_map(|s| core::iter::repeat_n(s.thread, s.points as usize));
+        threads.enumerate().map(|(at, thread)| (&self.threads[thread.index()], self.actions.get(at)))
+    }
+
+    /// For how many points two schedules are the same; where one of them expects nothing in particular, they are.
+    #[must_use]
+    pub fn in_common(&self, other: &Self) -> usize {
+        let both_expect = !self.actions.is_empty() && !other.actions.is_empty();
+        if both_expect && self.modules != other.modules {
+            return 0;
+        }
+        let same = |a: &(&ThreadId, Option<&Action>), b: &(&ThreadId, Option<&Action>)| {
+            a.0 == b.0 && (!both_expect || a.1 == b.1)
+        };
+        self.steps().zip(other.steps()).take_while(|(a, b)| same(a, b)).count()
+    }
+}
+
 /// What a thread does at a point, told without addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Action {

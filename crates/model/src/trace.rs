@@ -27,8 +27,21 @@ pub struct Trace {
     pub warnings: Vec<Warning>,
     /// Accesses that nothing orders, where they were looked for.
     pub races: Vec<Conflict>,
+    /// What the preemptions are for, where that was found out.
+    pub needs: Vec<Need>,
     /// What the program wrote.
     pub output: Output,
+}
+
+/// What a preemption is for: how the program ends without it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Need {
+    /// The number of the event that preempts.
+    pub event: u64,
+    /// How it ends if the thread is left alone there.
+    pub without: Kind,
+    /// What is said about that.
+    pub message: String,
 }
 
 /// What is needed to start the program again.

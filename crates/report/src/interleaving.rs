@@ -7,8 +7,8 @@ mod switch;
 mod table;
 
 use crate::{
-    Look, Names, functions, objects::ObjectNames, outcome, outcome_text, paths, stack::Stack, stats_text,
-    words,
+    Look, Names, functions, needs_text, objects::ObjectNames, outcome, outcome_text, paths, stack::Stack,
+    stats_text, words,
 };
 use abridge::{Item, abridge};
 use private::unnoticed;
@@ -69,6 +69,7 @@ pub fn interleaving(trace: &Trace, names: &mut dyn Names, look: &Look) -> String
         stats_text(&trace.stats()) + "\n",
         table,
         footnote(left_out, &unnoticed),
+        needs_text(trace, names),
         outcome_text(trace, names, look),
     ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")

@@ -79,7 +79,12 @@ pub(crate) fn endings(trace: &Trace, objects: &ObjectNames, names: &mut dyn Name
 
 /// What happened, in a word or two.
 fn what(outcome: &Outcome) -> String {
-    match outcome.kind {
+    in_words(outcome.kind)
+}
+
+/// The same of a kind of end.
+pub(crate) fn in_words(kind: Kind) -> String {
+    match kind {
         Kind::Exit(0) => "the program ended normally".to_owned(),
         Kind::Exit(status) => format!("the program ended with status {status}"),
         Kind::Deadlock => "deadlock".to_owned(),

@@ -52,7 +52,7 @@ pub(crate) fn is_aborting() -> bool {
 
 /// Installs the handlers and the stack they run on.
 pub(crate) fn install() {
-    let Some(stack) = sys::map(STACK) else { return };
+    let Some(stack) = sys::map(STACK, false) else { return };
     SHARED.store(stack, Ordering::Relaxed);
     let stack = libc::stack_t { ss_sp: stack as *mut c_void, ss_flags: 0, ss_size: STACK };
     // SAFETY: the stack stays mapped; the handlers fit their signatures.

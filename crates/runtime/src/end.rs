@@ -71,7 +71,7 @@ pub(crate) fn plan_end(state: &State) -> ! {
 pub(crate) fn diverged(state: &State, diverged: Diverged) -> ! {
     conclude(state, EndKind::Diverged, "");
     let end = &mut state.log.header().end;
-    end.diverged_point = diverged.point;
+    end.diverged_point = state.log.header().plan.resumed + diverged.point;
     end.diverged_thread = diverged.expected.0.into();
     if let (Some(thread), true) = (diverged.thread, diverged.runnable) {
         let pending = &state.threads[thread.index()].pending;

@@ -11,7 +11,13 @@ use core::{
 const CHUNK: usize = 1 << 20;
 
 /// Hands out memory in order and takes back only the latest piece: tables here grow and stay.
-struct Heap(UnsafeCell<Chunk>);
+///
+/// What depends on the plan has memory of its own ([`aside`]): a program that looks at memory or registers that it
+/// did not initialise may find addresses of ours there, and they should be the same by whatever plan it runs.
+struct Heap {
+    chunks: UnsafeCell<[Chunk; 2]>,
+    aside: UnsafeCell<bool>,
+}
 
 struct Chunk {
     at: usize,
@@ -22,17 +28,29 @@ struct Chunk {
 unsafe impl Sync for Heap {}
 
 #[global_allocator]
-static HEAP: Heap = Heap(UnsafeCell::new(Chunk { at: 0, end: 0 }));
+static HEAP: Heap =
+    Heap { chunks: UnsafeCell::new([const { Chunk { at: 0, end: 0 } }; 2]), aside: UnsafeCell::new(false) };
+
+/// Does something that takes memory as the plan has it.
+pub(crate) fn aside<T>(job: impl FnOnce() -> T) -> T {
+    // SAFETY: on the carrier.
+    let before = unsafe { HEAP.aside.get().replace(true) };
+    let done = job();
+    // SAFETY: as above.
+    unsafe { HEAP.aside.get().write(before) };
+    done
+}
 
 // SAFETY: pieces never overlap, are aligned as asked, and stay where they are until freed.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: no other reference exists: allocation does not call back.
-        let chunk = unsafe { &mut *self.0.get() };
+        let (chunks, aside) = unsafe { (&mut *self.chunks.get(), *self.aside.get()) };
+        let chunk = &mut chunks[usize::from(aside)];
         let mut at = chunk.at.next_multiple_of(layout.align());
         if at + layout.size() > chunk.end || chunk.at == 0 {
             let size = layout.size().next_multiple_of(CHUNK).max(CHUNK);
-            let Some(start) = sys::map(size) else { return ptr::null_mut() };
+            let Some(start) = sys::map(size, aside) else { return ptr::null_mut() };
             *chunk = Chunk { at: start, end: start + size };
             at = start;
         }
@@ -42,9 +60,11 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn dealloc(&self, piece: *mut u8, layout: Layout) {
         // SAFETY: as above.
-        let chunk = unsafe { &mut *self.0.get() };
-        if piece as usize + layout.size() == chunk.at {
-            chunk.at = piece as usize;
+        let chunks = unsafe { &mut *self.chunks.get() };
+        for chunk in chunks {
+            if piece as usize + layout.size() == chunk.at {
+                chunk.at = piece as usize;
+            }
         }
     }
 }

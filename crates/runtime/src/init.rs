@@ -7,6 +7,7 @@ use crate::{
     crash, drawn, end,
     entropy::Entropy,
     fiber::{Backend, Fiber},
+    files, heap,
     hooks::{ids, key::Keys},
     log::{Log, c_bytes},
     modules::Modules,
@@ -25,7 +26,7 @@ use core::{
 };
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, Script, ThreadSet};
-use unsnarl_wire::{DESCRIPTOR, EndKind, Header, MAGIC, RUNTIME, VARIABLE, VERSION};
+use unsnarl_wire::{DESCRIPTOR, EndKind, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, VARIABLE, VERSION};
 
 type Main = unsafe extern "C-unwind" fn(i32, *mut *mut u8, *mut *mut u8) -> i32;
 
@@ -68,12 +69,15 @@ fn attach() -> Option<*mut Header> {
     // SAFETY: as above; the size of the memory is that of the run to come.
     let total = unsafe {
         if (*header).serve == 1 {
-            serve::wait_for_a_run();
+            files::note_inherited();
+            serve::wait_for_a_run(SERVICE);
             (*header).regions.total
         } else {
             total
         }
     };
+    // SAFETY: as above.
+    let total = total + if unsafe { (*header).plan.snapshot } > 0 { ROOM_FOR_PLANS } else { 0 };
     let header = sys::map_shared(DESCRIPTOR, total as usize)? as *mut Header;
     // SAFETY: ours to close; the program should not find it.
     unsafe { sys::call(libc::SYS_close, [DESCRIPTOR as usize, 0, 0, 0, 0, 0]) };
@@ -86,12 +90,7 @@ unsafe fn begin(header: *mut Header) {
     let tid_offset = tid_offset();
     // SAFETY: by the caller.
     let log = unsafe { Log::new(header, tid_offset.unwrap_or(0)) };
-    let script = Script {
-        segments: log.segments().map(Into::into).collect(),
-        actions: log.actions().filter_map(|a| a.unpack()).collect(),
-    };
-    let fidelity = if plan.fidelity == Fidelity::Relaxed as u8 { Fidelity::Relaxed } else { Fidelity::Exact };
-    let picker = Picker::new(script, fidelity, plan.policy(), plan.seed);
+    let picker = heap::aside(|| picker(&log));
     let picker = if plan.from_checkpoint == 0 { picker } else { picker.waiting() };
 
     let mut main = Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Fiber::adopt(sys::thread_pointer()));
@@ -166,6 +165,17 @@ unsafe fn begin(header: *mut Header) {
             "this processor or kernel does not let programs set the FS base (Linux 5.9 and fsgsbase are needed)",
         );
     }
+}
+
+/// Who decides, by the plan.
+pub(crate) fn picker(log: &Log) -> Picker {
+    let plan = &log.header().plan;
+    let script = Script {
+        segments: log.segments().map(Into::into).collect(),
+        actions: log.actions().filter_map(|a| a.unpack()).collect(),
+    };
+    let fidelity = if plan.fidelity == Fidelity::Relaxed as u8 { Fidelity::Relaxed } else { Fidelity::Exact };
+    Picker::new(script, fidelity, plan.policy(), plan.seed)
 }
 
 /// Where glibc keeps the kernel's thread id, as it tells debuggers.

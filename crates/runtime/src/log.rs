@@ -1,9 +1,12 @@
 //! The memory shared with the controller.
 
-use crate::sys;
+use crate::{heap, sys};
 use alloc::vec::Vec;
-use core::{ffi::c_char, sync::atomic::Ordering};
-use unsnarl_model::ThreadIx;
+use core::{
+    ffi::c_char,
+    sync::atomic::{AtomicU32, Ordering},
+};
+use unsnarl_model::{Op, ThreadIx};
 use unsnarl_wire::{
     Choices, Header, Module, ONE_STACK_BYTES, PlanThread, RawAction, RawConflict, RawEvent, RawSegment,
     RawSpan, Stack, Thread, Warning,
@@ -28,6 +31,13 @@ pub(crate) struct Log {
     tid_offset: usize,
 }
 
+/// What a run has told so far.
+pub(crate) struct Kept {
+    counts: [u32; 5],
+    events: u64,
+    tables: [Vec<u8>; 6],
+}
+
 impl Log {
     /// The log in the mapped memory.
     ///
@@ -39,7 +49,7 @@ impl Log {
             let h = &*header;
             (header.byte_add(h.regions.events as usize).cast(), h.plan.max_events, h.plan.threads as usize)
         };
-        let mut in_run = alloc::vec![None; threads];
+        let mut in_run = heap::aside(|| alloc::vec![None; threads]);
         if let Some(main) = in_run.first_mut() {
             *main = Some(ThreadIx::MAIN);
         }
@@ -84,6 +94,72 @@ impl Log {
         // The count follows the event: whenever the process dies, what is counted is there.
         self.header().events.store(self.count, Ordering::Release);
         Some(self.count - 1)
+    }
+
+    /// Whether there was an event of this kind.
+    pub(crate) fn has(&self, op: Op) -> bool {
+        // SAFETY: so many were written.
+        (0..self.count as usize).any(|at| unsafe { (*self.events.add(at)).op() } == Some(op))
+    }
+
+    /// A copy of all that was told so far.
+    pub(crate) fn keep(&self) -> Kept {
+        let h = self.header();
+        let table = |at: u64, bytes: usize| {
+            // SAFETY: so much was written there.
+            unsafe { core::slice::from_raw_parts(self.entry::<u8>(at, 0), bytes) }.to_vec()
+        };
+        let rows = |count: &AtomicU32, size| count.load(Ordering::Relaxed) as usize * size;
+        let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked];
+        Kept {
+            counts: counts.map(|count| count.load(Ordering::Relaxed)),
+            events: self.count,
+            tables: [
+                table(h.regions.threads, rows(&h.threads, size_of::<Thread>())),
+                table(h.regions.modules, rows(&h.modules, size_of::<Module>())),
+                table(h.regions.warnings, rows(&h.warnings, size_of::<Warning>())),
+                table(h.regions.conflicts, rows(&h.conflicts, size_of::<RawConflict>())),
+                table(h.regions.events, self.count as usize * size_of::<RawEvent>()),
+                table(
+                    h.regions.choices,
+                    self.count as usize * usize::from(h.plan.choices) * size_of::<Choices>(),
+                ),
+            ],
+        }
+    }
+
+    /// Tells it all again, where the controller has laid out another plan.
+    pub(crate) fn tell_again(&mut self, kept: &Kept) {
+        let h = self.header();
+        let regions = &h.regions;
+        let places = [
+            regions.threads,
+            regions.modules,
+            regions.warnings,
+            regions.conflicts,
+            regions.events,
+            regions.choices,
+        ];
+        for (at, table) in places.into_iter().zip(&kept.tables) {
+            // SAFETY: the tables are where they were, or have room for as much.
+            unsafe { core::ptr::copy_nonoverlapping(table.as_ptr(), self.entry(at, 0), table.len()) };
+        }
+        let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked];
+        counts.into_iter().zip(kept.counts).for_each(|(count, kept)| count.store(kept, Ordering::Release));
+        h.events.store(kept.events, Ordering::Release);
+        self.count = kept.events;
+        // Memory that was at hand was at hand in another process.
+        self.room = self.count;
+        let threads = self.header().plan.threads as usize;
+        self.in_plan.truncate(1);
+        self.in_run = heap::aside(|| alloc::vec![None; threads]);
+        if let Some(main) = self.in_run.first_mut() {
+            *main = Some(ThreadIx::MAIN);
+        }
+        for ix in (1..kept.counts[0] as u16).map(ThreadIx) {
+            let Thread { parent, nth, .. } = *self.thread(ix);
+            self.find_in_plan(ix, ThreadIx(parent as u16), nth);
+        }
     }
 
     /// Has the kernel provide memory for more events at once, which costs a fraction of a page fault for each
@@ -167,11 +243,16 @@ impl Log {
         };
         self.header().threads.store(u32::from(ix.0) + 1, Ordering::Release);
         if ix != ThreadIx::MAIN {
-            let in_plan = self.in_plan[parent.index()].and_then(|parent| self.plan_entry(parent.into(), nth));
-            self.in_plan.push(in_plan);
-            if let Some(entry) = in_plan {
-                self.in_run[entry as usize] = Some(ix);
-            }
+            self.find_in_plan(ix, parent, nth);
+        }
+    }
+
+    /// Looks who the next thread is in the plan.
+    fn find_in_plan(&mut self, ix: ThreadIx, parent: ThreadIx, nth: u32) {
+        let in_plan = self.in_plan[parent.index()].and_then(|parent| self.plan_entry(parent.into(), nth));
+        self.in_plan.push(in_plan);
+        if let Some(entry) = in_plan {
+            self.in_run[entry as usize] = Some(ix);
         }
     }
 

@@ -1,6 +1,9 @@
 //! The program's modules: where they are loaded, and which of them are the system's own innards.
 
-use crate::log::{Log, c_bytes};
+use crate::{
+    heap,
+    log::{Log, c_bytes},
+};
 use alloc::vec::Vec;
 use core::ffi::c_void;
 use unsnarl_model::Site;
@@ -88,7 +91,7 @@ impl Modules {
         }
         for (at, planned) in log.plan_modules().enumerate() {
             if self.plan_bases.len() <= at {
-                self.plan_bases.push(u64::MAX);
+                heap::aside(|| self.plan_bases.push(u64::MAX));
             }
             if self.plan_bases[at] == u64::MAX && planned == path {
                 self.plan_bases[at] = base;

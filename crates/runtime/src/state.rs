@@ -6,6 +6,7 @@ use crate::{
     entropy::Entropy,
     fiber::Backend,
     gate::{Chance, Gate},
+    heap,
     hooks::key::Keys,
     log::Log,
     modules::Modules,
@@ -157,7 +158,7 @@ impl State {
     /// Libraries may have been loaded: learns of them, and where the plan's places in them are.
     pub(crate) fn look_for_modules(&mut self) {
         self.modules.refresh(&self.log);
-        self.places = Places::of(&self.log, &self.modules);
+        self.places = heap::aside(|| Places::of(&self.log, &self.modules));
     }
 
     /// Something about the object at this address changed: who waits there may go on, or no longer.

@@ -25,8 +25,12 @@ pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
 /// Where the runtime's own memory lies: far from where programs, libraries, stacks and heaps are put, so
 /// that the program's addresses do not depend on how much of it there is.
 const OWN: usize = 0x6000_0000_0000;
+/// The same as `/proc/self/maps` has it.
+pub(crate) const OWN_IN_MAPS: &[u8] = b"600000000000";
 /// Where its heap begins, beyond any log.
 const HEAP: usize = 0x6800_0000_0000;
+/// Where the part of its heap begins that depends on the plan.
+const ASIDE: usize = 0x7000_0000_0000;
 
 fn map_at(at: usize, size: usize, flags: i32, fd: i32) -> Option<usize> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
@@ -37,9 +41,9 @@ fn map_at(at: usize, size: usize, flags: i32, fd: i32) -> Option<usize> {
 }
 
 /// Fresh zeroed memory.
-pub(crate) fn map(size: usize) -> Option<usize> {
-    static NEXT: AtomicUsize = AtomicUsize::new(HEAP);
-    let at = NEXT.fetch_add(size.next_multiple_of(4096), Ordering::Relaxed);
+pub(crate) fn map(size: usize, aside: bool) -> Option<usize> {
+    static NEXT: [AtomicUsize; 2] = [AtomicUsize::new(HEAP), AtomicUsize::new(ASIDE)];
+    let at = NEXT[usize::from(aside)].fetch_add(size.next_multiple_of(4096), Ordering::Relaxed);
     map_at(at, size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
 }
 

@@ -8,6 +8,7 @@ use crate::{
     fiber::Backend,
     gate::Gate,
     modules::Owner,
+    snapshot,
     state::{Runtime, pointer_of},
     thread::{Pending, Thread},
 };
@@ -144,9 +145,18 @@ impl Runtime {
                 state.picked = true;
                 thread
             }
-            Pick::End => end::plan_end(state),
+            Pick::End => {
+                snapshot::wait(self);
+                // In another process, by another plan.
+                self.pick_again()
+            }
             Pick::Diverged(diverged) => end::diverged(state, diverged),
         }
+    }
+
+    #[cold]
+    fn pick_again(&mut self) -> ThreadIx {
+        self.pick()
     }
 
     #[inline]

@@ -2,9 +2,9 @@
 
 use crate::bytes::{Coded, Cursor, Wrong, put_length, put_zigzag};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Fidelity, Kind, Limits, Misuse, Module, ModuleIx, Op, Outcome,
-    Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side, Site, Span, Thread, ThreadId,
-    ThreadIx, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Fidelity, Kind, Limits, Misuse, Module, ModuleIx, Need, Op,
+    Outcome, Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side, Site, Span, Thread,
+    ThreadId, ThreadIx, Wait, Warning,
 };
 
 /// A struct is its fields one after the other.
@@ -50,6 +50,7 @@ fields! {
     Conflict { kind: ConflictKind, addr: u64, sides: [Side; 2] }
     Side { thread: ThreadIx, op: Op, site: Site }
     Warning { misuse: Misuse, thread: ThreadIx, site: Site, addr: u64, at: u64, detail: String }
+    Need { event: u64, without: Kind, message: String }
     Output { stdout: Vec<u8>, stderr: Vec<u8> }
 }
 

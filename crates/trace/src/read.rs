@@ -45,11 +45,11 @@ impl<R: Read> EventReader<R> {
         let (program, modules) = section(&mut sections, Section::Program)?;
         let plan = section(&mut sections, Section::Plan)?;
         let (threads, (sites, Fixed(count))) = section(&mut sections, Section::Threads)?;
-        let (outcome, (warnings, races)) = section(&mut sections, Section::Outcome)?;
+        let (outcome, (warnings, (races, needs))) = section(&mut sections, Section::Outcome)?;
         let output = section(&mut sections, Section::Output)?;
         let events = Vec::new();
         let header =
-            Trace { program, modules, plan, threads, sites, events, outcome, warnings, races, output };
+            Trace { program, modules, plan, threads, sites, events, outcome, warnings, races, needs, output };
         check::metadata(&header).map_err(|inconsistent| DecodeError::Corrupt {
             section: inconsistent.section,
             why: inconsistent.why,

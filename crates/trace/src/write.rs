@@ -45,6 +45,7 @@ pub fn write(trace: &Trace, mut out: impl Write) -> io::Result<()> {
     trace.outcome.put(&mut bytes);
     trace.warnings.put(&mut bytes);
     trace.races.put(&mut bytes);
+    trace.needs.put(&mut bytes);
     sections.write(Section::Outcome, &bytes)?;
 
     bytes.clear();

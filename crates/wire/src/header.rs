@@ -70,6 +70,15 @@ pub struct Regions {
     pub warnings: u64,
     /// [`RawConflict`]s.
     pub conflicts: u64,
+    /// [`Stack`]s, each followed by its bytes.
+    pub stacks: u64,
+    /// Where `stacks` ends, and the [`Stack`]s of the two sides of a wanted conflict begin, each with room for
+    /// [`ONE_STACK_BYTES`].
+    pub stacks_end: u64,
+    /// [`RawEvent`]s.
+    pub events: u64,
+    /// For each event, if the plan asks for it: [`Choices`].
+    pub choices: u64,
     /// [`PlanThread`]s.
     pub plan_threads: u64,
     /// [`Module`]s, only their paths.
@@ -80,15 +89,6 @@ pub struct Regions {
     pub plan_actions: u64,
     /// [`RawSpan`]s.
     pub plan_spans: u64,
-    /// [`Stack`]s, each followed by its bytes.
-    pub stacks: u64,
-    /// Where `stacks` ends, and the [`Stack`]s of the two sides of a wanted conflict begin, each with room for
-    /// [`ONE_STACK_BYTES`].
-    pub stacks_end: u64,
-    /// [`RawEvent`]s.
-    pub events: u64,
-    /// For each event, if the plan asks for it: [`Choices`].
-    pub choices: u64,
     /// The memory's size.
     pub total: u64,
 }
@@ -104,30 +104,31 @@ impl Regions {
         let modules = up(threads + (MAX_THREADS * size_of::<Thread>()) as u64);
         let warnings = up(modules + (MAX_MODULES * size_of::<Module>()) as u64);
         let conflicts = up(warnings + (MAX_WARNINGS * size_of::<Warning>()) as u64);
-        let plan_threads = up(conflicts + (MAX_CONFLICTS * size_of::<RawConflict>()) as u64);
+        let stacks = up(conflicts + (MAX_CONFLICTS * size_of::<RawConflict>()) as u64);
+        let stacks_end = up(stacks + STACK_BYTES);
+        let log = up(stacks_end + 2 * ONE_STACK_BYTES);
+        let choices = up(log + events * size_of::<RawEvent>() as u64);
+        // The plan comes last: where all the rest is does not depend on its size.
+        let plan_threads = up(choices + events * plan.choices as u64 * size_of::<Choices>() as u64);
         let plan_modules = up(plan_threads + plan.threads * size_of::<PlanThread>() as u64);
         let plan_segments = up(plan_modules + plan.modules * size_of::<Module>() as u64);
         let plan_actions = up(plan_segments + plan.segments * size_of::<RawSegment>() as u64);
         let plan_spans = up(plan_actions + plan.actions * size_of::<RawAction>() as u64);
-        let stacks = up(plan_spans + plan.spans * size_of::<RawSpan>() as u64);
-        let stacks_end = up(stacks + STACK_BYTES);
-        let log = up(stacks_end + 2 * ONE_STACK_BYTES);
-        let choices = up(log + events * size_of::<RawEvent>() as u64);
-        let total = up(choices + events * plan.choices as u64 * size_of::<Choices>() as u64);
+        let total = up(plan_spans + plan.spans * size_of::<RawSpan>() as u64);
         Self {
             threads,
             modules,
             warnings,
             conflicts,
+            stacks,
+            stacks_end,
+            events: log,
+            choices,
             plan_threads,
             plan_modules,
             plan_segments,
             plan_actions,
             plan_spans,
-            stacks,
-            stacks_end,
-            events: log,
-            choices,
             total,
         }
     }

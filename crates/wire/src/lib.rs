@@ -7,8 +7,8 @@
 //! Everything is `repr(C)` at fixed places: one memory file, mapped by both sides.
 //!
 //! ```text
-//! Header | threads | modules | warnings | conflicts | plan: threads, modules, segments, actions, spans
-//!        | stacks | events … | choices …
+//! Header | threads | modules | warnings | conflicts | stacks | events … | choices …
+//!        | plan: threads, modules, segments, actions, spans
 //! ```
 
 #![no_std]
@@ -26,7 +26,7 @@ pub use header::{
 pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, Wanted};
 
 /// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
-pub const VERSION: u32 = 5;
+pub const VERSION: u32 = 6;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
@@ -41,9 +41,53 @@ pub const DESCRIPTOR: i32 = 198;
 
 /// The file descriptor at which a target that serves runs talks with the controller.
 ///
-/// The controller writes one byte for a run; the target, which waits for it before main, forks, answers with
-/// the run's process id and, once that process is gone, with its status: four bytes each.
+/// The controller writes one byte, a [`Request`]. For a run the target, which waits for it before main, forks,
+/// answers with the run's process id and, once that process is gone, with its status: four bytes each. For a
+/// snapshot it answers with the process id and no more.
 pub const SERVICE: i32 = 199;
+
+/// The file descriptors at which snapshots talk with the controller: number 1 at the first of them, and so on.
+///
+/// A snapshot is a run that got to the end of its plan and waits there: it writes a number that is not 0 when it is
+/// ready, and from then on serves runs, and further snapshots, as the target does before main. If it cannot wait
+/// there it writes 0, and the reason is the message of the end.
+pub const SNAPSHOTS: [i32; 3] = [200, 201, 202];
+
+/// How much more memory a snapshot maps than it needs: for plans that are longer than its own.
+pub const ROOM_FOR_PLANS: u64 = 1 << 30;
+
+/// What the controller asks of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// To end.
+    End,
+    /// A run.
+    Run,
+    /// A run that becomes the snapshot of this number.
+    Snapshot(u8),
+}
+
+impl Request {
+    /// As it is written.
+    #[must_use]
+    pub const fn byte(self) -> u8 {
+        match self {
+            Self::End => 0,
+            Self::Run => 1,
+            Self::Snapshot(number) => 1 + number,
+        }
+    }
+
+    /// What was written.
+    #[must_use]
+    pub const fn from_byte(byte: u8) -> Self {
+        match byte {
+            0 => Self::End,
+            1 => Self::Run,
+            snapshot => Self::Snapshot(snapshot - 1),
+        }
+    }
+}
 
 /// The signal by which the controller asks a target whose time is up where it is.
 pub const TIME_IS_UP: i32 = 24;

@@ -30,8 +30,8 @@ pub struct PlanWords {
     pub choices: u8,
     /// 1 if the policy begins at the first checkpoint.
     pub from_checkpoint: u8,
-    /// Nothing; keeps what follows aligned.
-    pub padding: u8,
+    /// Where the plan ends, the program becomes the snapshot of this number, see [`crate::SNAPSHOTS`]; 0 for none.
+    pub snapshot: u8,
     /// One access in so many is a point.
     pub one_in: u32,
     /// The policy's first figure, where it has one.
@@ -48,6 +48,8 @@ pub struct PlanWords {
     pub actions: u64,
     /// See `threads`.
     pub spans: u64,
+    /// How many points were done before the plan begins: by the snapshot that the run comes from.
+    pub resumed: u64,
     /// An operation whose calls are wanted, twice.
     pub wanted: [Wanted; 2],
 }

@@ -1,7 +1,7 @@
 //! `unsnarl explore`: the search for a failing schedule.
 
 mod failures;
-mod predicate;
+pub(crate) mod predicate;
 mod race;
 
 use crate::{
@@ -297,7 +297,7 @@ impl Wishes {
             let ended = !diverged && trace.outcome.kind != Kind::Timeout;
             attempt.steps = Some(Steps::of(&trace, choices, ended));
         }
-        predicate::judge(&mut trace, &self.run, complaint);
+        predicate::judge(&mut trace, &self.run.fail_on, complaint);
         let failed = trace.outcome.is_failure();
         let warned = !failed && !trace.warnings.is_empty();
         (attempt.failure, attempt.warned) =

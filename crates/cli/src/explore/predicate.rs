@@ -1,6 +1,6 @@
 //! What counts as a failure beside a bad end: the user's own checks.
 
-use crate::options::Run;
+use crate::options::FailOn;
 use anyhow::{Context, Result};
 use regex::bytes::Regex;
 use std::process::{Command, Stdio};
@@ -8,7 +8,7 @@ use unsnarl_model::{Kind, Outcome, Output, Trace};
 
 /// The user's checks, made after each run.
 #[derive(Clone, clap::Args)]
-pub(super) struct Checks {
+pub(crate) struct Checks {
     /// A run fails if its standard output matches
     #[arg(long, value_name = "REGEX")]
     fail_if_stdout: Option<Regex>,
@@ -18,8 +18,18 @@ pub(super) struct Checks {
 }
 
 impl Checks {
+    /// Whether there are any.
+    pub(crate) const fn are_given(&self) -> bool {
+        self.fail_if_stdout.is_some() || self.check.is_some()
+    }
+
+    /// Whether they look at something that runs may share.
+    pub(crate) const fn look_outside(&self) -> bool {
+        self.check.is_some()
+    }
+
     /// What the checks find wrong with a run that left this output.
-    pub(super) fn complaint(&self, written: &Output) -> Result<Option<String>> {
+    pub(crate) fn complaint(&self, written: &Output) -> Result<Option<String>> {
         if let Some(regex) = self.fail_if_stdout.as_ref().filter(|regex| regex.is_match(&written.stdout)) {
             return Ok(Some(format!("standard output matches `{regex}`")));
         }
@@ -32,8 +42,8 @@ impl Checks {
 }
 
 /// Makes a trace the failure that the user wants to see in it.
-pub(super) fn judge(trace: &mut Trace, run: &Run, complaint: Option<String>) {
-    crate::judge::judge(trace, &run.fail_on);
+pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn], complaint: Option<String>) {
+    crate::judge::judge(trace, fail_on);
     if let Some(message) = complaint
         && !trace.outcome.is_failure()
     {

@@ -3,7 +3,9 @@
 use crate::expectation::{Expectation, Schedules};
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use unsnarl_exec::{Executor, Settings};
-use unsnarl_model::{Kind, Limits, Places, Plan, Points, Policy, Program, Site, Trace, signal_name};
+use unsnarl_model::{
+    Fidelity, Kind, Limits, Places, Plan, Points, Policy, Prefix, Program, Segment, Site, Trace, signal_name,
+};
 use unsnarl_search::{Choice, Portfolio, Search, Seen, Steps};
 use unsnarl_symbols::{Frame, Symbols};
 
@@ -55,6 +57,9 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
         let replayer = if seed % 4 == 0 { &mut fresh } else { &mut executor };
         let again = run(replayer, &trace.replay_plan())?;
         same(&trace, &again).map_err(|why| format!("seed {seed} does not replay: {why}"))?;
+        if !timeout && seed < 2 {
+            resumed(&mut executor, &trace).map_err(|why| format!("seed {seed}, resumed: {why}"))?;
+        }
     }
     let mut seed = seeds;
     let must_be_seen = expected.schedules != Schedules::Rare;
@@ -70,6 +75,43 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
         searched(&mut executor, expected, limits)?;
     }
     from_the_outside(program, expected)
+}
+
+/// Runs that go on from the middle of another are like those from the start: of the same schedule, and of others.
+fn resumed(executor: &mut Executor, trace: &Trace) -> Result<(), String> {
+    let points = trace.events.len();
+    if points > LONG {
+        return Ok(());
+    }
+    let plan = trace.replay_plan();
+    // Another schedule, with the same first half.
+    let half = Prefix { segments: first(&plan.prefix.segments, points / 2), ..plan.prefix.clone() };
+    let half = Prefix { actions: half.actions[..points / 2].to_vec(), fidelity: Fidelity::Relaxed, ..half };
+    let other = Plan { prefix: half, tail: Policy::Fair, ..plan.clone() };
+    let expected = run(executor, &other)?;
+    for kept in [points / 4, points / 2, points * 3 / 4, points.saturating_sub(1)] {
+        // Where it is not possible, there is a reason, and the run is made from the start.
+        let _ = executor.keep(&plan, kept).map_err(|e| e.to_string())?;
+        for (plan, expected) in [(&plan, trace), (&other, &expected)] {
+            let ran = run(executor, plan)?;
+            same(expected, &ran).map_err(|why| format!("after {kept} of {points} points: {why}"))?;
+            if ran.races != expected.races {
+                return Err(format!("after {kept} of {points} points: other races"));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The first so many points.
+fn first(segments: &[Segment], mut points: usize) -> Vec<Segment> {
+    let mut segments = segments.to_vec();
+    segments.retain_mut(|segment| {
+        segment.points = segment.points.min(points as u32);
+        points -= segment.points as usize;
+        segment.points > 0
+    });
+    segments
 }
 
 /// A search with points learnt from races: every strategy's runs end as they may, and replay.

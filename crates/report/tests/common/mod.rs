@@ -85,6 +85,7 @@ pub(crate) fn trace(threads: u16, start: u64) -> Trace {
         outcome: Outcome::exit(0),
         warnings: Vec::new(),
         races: Vec::new(),
+        needs: Vec::new(),
         output: Output::default(),
     }
 }

@@ -27,7 +27,10 @@ use crate::{
     statics::{self, Rules, fingerprint::fingerprints, past::past},
 };
 use candidates::{Candidate, Change};
-use std::collections::HashSet;
+use std::{
+    collections::HashSet,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 use unsnarl_model::{Plan, Signature, Trace};
 
 /// Runs of a systematic search for each step of effort.
@@ -48,11 +51,13 @@ pub struct Options {
     /// schedules that ask for less, with [`SEARCH`] runs for each step of effort. 2 and more: also from the start
     /// by Tinertia alone, so that the result is certainly not worse than its.
     pub effort: u32,
+    /// Whether to go on until it is proved that there is nothing better, as far as the runs allow.
+    pub prove: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { batch: 16, suffix: None, executions: 10_000, effort: 0 }
+        Self { batch: 16, suffix: None, executions: 10_000, effort: 0, prove: false }
     }
 }
 
@@ -73,9 +78,12 @@ pub fn simplify<R: Runner>(
         known: HashSet::new(),
         failed: HashSet::new(),
         certificate: None,
+        none_with: None,
+        trusted: true,
     };
     let stopped = work.run().err();
-    Simplified { trace: work.goal.best, tally: work.tally, certificate: work.certificate, stopped }
+    let Work { goal, tally, certificate, none_with, trusted, .. } = work;
+    Simplified { trace: goal.best, tally, certificate, none_with, unobserved: !trusted, stopped }
 }
 
 /// The best of what several traces of the same failure are simplified to.
@@ -93,6 +101,8 @@ pub fn simplify_best<R: Runner>(
             if worth(&earlier.trace) <= worth(&found.trace) {
                 found.tally.take_contributions(&earlier.tally);
                 (found.trace, found.certificate) = (earlier.trace, earlier.certificate);
+                found.none_with = earlier.none_with;
+                found.unobserved = earlier.unobserved;
             }
         }
         let stopped = found.stopped.is_some();
@@ -140,6 +150,13 @@ fn static_orders(trace: &Trace) -> impl Iterator<Item = Trace> + '_ {
     })
 }
 
+/// A number for an order of a trace's events.
+fn fingerprint_of_order(order: &[usize]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    order.hash(&mut hasher);
+    hasher.finish()
+}
+
 struct Work<'a, R: Runner> {
     goal: Goal,
     runner: &'a mut R,
@@ -151,6 +168,11 @@ struct Work<'a, R: Runner> {
     /// Changes that led nowhere.
     failed: HashSet<Change>,
     certificate: Option<Certificate>,
+    /// It is proved that so many context switches are not enough.
+    none_with: Option<u64>,
+    /// Whether the events tell all that matters, as far as can be seen: no order that keeps their dependences led
+    /// elsewhere. If not, orders that mean the same by the events are not the same.
+    trusted: bool,
 }
 
 impl<R: Runner> Work<'_, R> {
@@ -161,7 +183,7 @@ impl<R: Runner> Work<'_, R> {
         if self.options.effort >= 2 {
             self.start_again(&start)?;
         }
-        if self.options.effort >= 1 {
+        if self.options.effort >= 1 || self.options.prove {
             self.search()?;
         }
         Ok(())
@@ -194,9 +216,13 @@ impl<R: Runner> Work<'_, R> {
         self.descend()
     }
 
-    /// Looks through all schedules that ask for less, as far as the budget goes.
+    /// Looks through all schedules that ask for less, as far as the budget goes. It takes states for the same that
+    /// are the same by their events.
     fn search(&mut self) -> Result<(), R::Error> {
-        let mut left = SEARCH * u64::from(self.options.effort);
+        if !self.trusted {
+            return Ok(());
+        }
+        let mut left = if self.options.prove { u64::MAX } else { SEARCH * u64::from(self.options.effort) };
         loop {
             let limits = prove::Limits {
                 executions: left.min(self.room() as u64),
@@ -206,6 +232,7 @@ impl<R: Runner> Work<'_, R> {
             let found = prove::prove(&self.goal.best, self.runner, &limits, &mut |_, _| {});
             left = left.saturating_sub(found.executions);
             self.tally.executions += found.executions;
+            self.none_with = found.none_with_switches;
             if let Some(stopped) = found.stopped {
                 return Err(stopped);
             }
@@ -238,12 +265,23 @@ impl<R: Runner> Work<'_, R> {
             }
             let actual = self.runner.run(&relaxed_plan(&candidate, &order, &[]))?;
             self.tally.executions += 1;
+            if actual.signature() != self.goal.signature {
+                self.distrust();
+            }
             if self.goal.is_met(&actual) {
                 self.adopt(actual, Operation::Static);
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Something that matters is not among the events: what was ruled out by them is not ruled out.
+    fn distrust(&mut self) {
+        if std::mem::take(&mut self.trusted) {
+            self.known.clear();
+            self.failed.clear();
+        }
     }
 
     fn adopt(&mut self, actual: Trace, operation: Operation) {
@@ -266,7 +304,11 @@ impl<R: Runner> Work<'_, R> {
             if self.failed.contains(&candidate.change) {
                 return false;
             }
-            let mut print = fingerprints(&base, &candidate.order, rules).states.last().copied().unwrap_or(0);
+            let mut print = if self.trusted {
+                fingerprints(&base, &candidate.order, rules).states.last().copied().unwrap_or(0)
+            } else {
+                fingerprint_of_order(&candidate.order)
+            };
             for &place in &candidate.run_on {
                 print = print.rotate_left(1) ^ (place as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d);
             }

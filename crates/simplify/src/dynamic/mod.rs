@@ -25,6 +25,11 @@ pub struct Simplified<E> {
     pub tally: Tally,
     /// That there is nothing better, if that was looked for and shown.
     pub certificate: Option<Certificate>,
+    /// How far that got: no schedule with at most so many context switches fails in this way.
+    pub none_with: Option<u64>,
+    /// Something that matters is not among the events of the trace: an order that keeps their dependences led
+    /// elsewhere. Then nothing can be proved.
+    pub unobserved: bool,
     /// What ended the work early.
     pub stopped: Option<E>,
 }
@@ -54,7 +59,8 @@ pub fn simplify<R: Runner>(
         tally: Tally::default(),
     };
     let stopped = tinertia.work().err();
-    Simplified { trace: tinertia.current, tally: tinertia.tally, certificate: None, stopped }
+    let Tinertia { current: trace, tally, .. } = tinertia;
+    Simplified { trace, tally, certificate: None, none_with: None, unobserved: false, stopped }
 }
 
 struct Tinertia<'a, R: Runner> {

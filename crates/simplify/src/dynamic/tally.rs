@@ -67,6 +67,14 @@ impl Tally {
         self.removed[operation as usize]
     }
 
+    /// What one operation alone did, without running anything.
+    #[must_use]
+    pub fn of(operation: Operation, before: u64, after: u64) -> Self {
+        let mut tally = Self::default();
+        tally.credit(operation, before, after);
+        tally
+    }
+
     /// Counts the runs of other work, which led to something else.
     pub(crate) fn add_runs(&mut self, other: &Self) {
         self.executions += other.executions;

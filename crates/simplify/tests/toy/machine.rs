@@ -500,6 +500,7 @@ impl<'p> Machine<'p> {
             outcome: self.outcome.unwrap_or(Outcome::exit(0)),
             warnings: Vec::new(),
             races: Vec::new(),
+            needs: Vec::new(),
             output: Output::default(),
         }
     }

@@ -312,6 +312,7 @@ impl<'a> Import<'a> {
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
             races: Vec::new(),
+            needs: Vec::new(),
             output: Output::default(),
         };
         Ok(Imported { trace, names: self.names, notes: self.notes, skipped: self.skipped })

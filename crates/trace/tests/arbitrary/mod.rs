@@ -3,8 +3,8 @@
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use unsnarl_model::{
     Action, Backtrace, Conflict, ConflictKind, Event, Fidelity, Flags, Kind, Limits, Misuse, Module,
-    ModuleIx, Op, Order, Outcome, Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side, Site,
-    SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
+    ModuleIx, Need, Op, Order, Outcome, Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side,
+    Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -170,6 +170,10 @@ fn warning(threads: u16, modules: u16) -> impl Strategy<Value = Warning> {
     )
 }
 
+fn need() -> impl Strategy<Value = Need> {
+    (any::<u64>(), kind(), text()).prop_map(|(event, without, message)| Need { event, without, message })
+}
+
 fn event(threads: u16, sites: u32) -> impl Strategy<Value = Event> {
     (
         (thread_ix(threads), op(), any::<u8>(), select(Order::ALL), 0..sites, any::<u32>()),
@@ -204,7 +208,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                     .prop_map(move |events| (sites.clone(), events))
             }),
             outcome(threads, modules),
-            (vec(warning(threads, modules), 0..3), vec(race(threads, modules), 0..3)),
+            (vec(warning(threads, modules), 0..3), vec(race(threads, modules), 0..3), vec(need(), 0..3)),
             (bytes(), bytes()).prop_map(|(stdout, stderr)| Output { stdout, stderr }),
         )
             .prop_map(
@@ -215,11 +219,23 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                     mut threads,
                     (sites, events),
                     outcome,
-                    (warnings, races),
+                    (warnings, races, needs),
                     output,
                 )| {
                     threads[0].id = ThreadId::main();
-                    Trace { program, modules, plan, threads, sites, events, outcome, warnings, races, output }
+                    Trace {
+                        program,
+                        modules,
+                        plan,
+                        threads,
+                        sites,
+                        events,
+                        outcome,
+                        warnings,
+                        races,
+                        needs,
+                        output,
+                    }
                 },
             )
     })

@@ -49,6 +49,7 @@ pub(crate) fn trace(events: usize) -> Trace {
         outcome: Outcome::exit(0),
         warnings: Vec::new(),
         races: Vec::new(),
+        needs: Vec::new(),
         output: Output::default(),
     }
 }

@@ -1,0 +1,174 @@
+//! `unsnarl simplify`: the same failure with the fewest context switches.
+
+mod more;
+pub(crate) mod program;
+pub(crate) mod proof;
+mod snapshots;
+mod statically;
+mod tell;
+
+use crate::{
+    explore::{self, predicate::Checks},
+    options::duration,
+    replay::{check_builds, replay},
+    traces,
+    verdict::Verdict,
+};
+use anyhow::{Result, bail};
+use program::{Program, Stop};
+use std::{
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+use tell::Told;
+use unsnarl_exec::Settings;
+use unsnarl_model::{Kind, Need, Trace};
+use unsnarl_simplify::{
+    both,
+    dynamic::{self, Simplified, Step},
+    why,
+};
+
+/// The same failure with the fewest context switches
+#[derive(clap::Args)]
+pub(crate) struct Simplify {
+    /// The trace: a path, or `latest`
+    #[arg(default_value = "latest")]
+    trace: PathBuf,
+    /// By the trace's dependences alone, without running the program but once, to make sure
+    #[arg(long = "static", conflicts_with = "dynamic")]
+    statically: bool,
+    /// By running changed schedules alone: the Tinertia paper's algorithm
+    #[arg(long)]
+    dynamic: bool,
+    /// Look for a better schedule until there is certainly none; writes a certificate beside the trace
+    #[arg(long, conflicts_with_all = ["statically", "dynamic"])]
+    prove: bool,
+    /// How hard to try
+    ///
+    /// 0: what is likely to work; 1: also a search through schedules that ask for less; 2 and more: also from the
+    /// start by other ways, and from so many other failing traces, which are looked for
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["statically", "dynamic"])]
+    effort: u32,
+    /// Run the program at most this many times
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    executions: u64,
+    /// Stop after this much time, with the best so far
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    time: Option<Duration>,
+    /// Change only the last N segments by running: for long traces
+    #[arg(long, value_name = "N", conflicts_with_all = ["dynamic", "statically"])]
+    suffix: Option<usize>,
+    /// Make every run from the start, none from the middle of another
+    #[arg(long)]
+    no_snapshots: bool,
+    #[command(flatten)]
+    checks: Checks,
+    /// So many runs at a time; the result does not depend on it
+    #[arg(short, long, value_name = "N", default_value_t = explore::default_jobs())]
+    jobs: usize,
+    /// Where to save the simplified trace
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Print one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+impl Simplify {
+    pub(crate) fn run(self) -> Result<Verdict> {
+        let begin = Instant::now();
+        if let Some(told) = statically::without_program(&self, begin)? {
+            return told.print(&self);
+        }
+        let trace = traces::load(&self.trace)?;
+        if !trace.outcome.is_failure() {
+            bail!(
+                "the run of this trace did not fail: there is nothing to keep; `unsnarl explore` finds one that does"
+            );
+        }
+        if trace.outcome.kind == Kind::Check && !self.checks.are_given() {
+            bail!(
+                "this failure was found by --check or --fail-if-stdout, which a trace does not keep: \
+                 give the same option again"
+            );
+        }
+        check_builds(&trace)?;
+        self.with_program(&trace, begin)?.print(&self)
+    }
+
+    fn with_program(&self, trace: &Trace, begin: Instant) -> Result<Told> {
+        let interrupt = explore::interrupt()?;
+        let wishes = program::Wishes {
+            jobs: if self.statically { 1 } else { self.jobs },
+            until: self.time.map(|time| begin + time),
+            executions: self.executions,
+            snapshots: !self.no_snapshots,
+            checks: self.checks.clone(),
+            quiet: self.json,
+        };
+        let mut program = Program::of(trace, wishes, &interrupt)?;
+        let progress = program.progress.clone();
+        let mut watch = |step: Step<'_>| {
+            let stats = step.trace.stats();
+            progress.set_message(format!(
+                "{} context switches, {} preemptive",
+                stats.context_switches, stats.preemptive
+            ));
+        };
+        let mut simplified = if self.statically {
+            statically::with_one_run(trace, &mut program)?
+        } else if self.dynamic {
+            dynamic::simplify(trace, &mut program, &mut watch)
+        } else {
+            let Self { suffix, executions, effort, prove, .. } = *self;
+            let options = both::Options { suffix, executions, effort, prove, ..both::Options::default() };
+            if effort >= 2 {
+                let traces = more::failing(trace, effort, &mut program);
+                both::simplify_best(&traces, &mut program, &options, &mut watch)
+                    .unwrap_or_else(|| both::simplify(trace, &mut program, &options, &mut watch))
+            } else {
+                both::simplify(trace, &mut program, &options, &mut watch)
+            }
+        };
+        if let Some(Stop::Failed(error)) = simplified.stopped {
+            return Err(error);
+        }
+        find_needs(&mut simplified, &mut program);
+        program.progress.finish_and_clear();
+        let Simplified { trace: after, tally, certificate, none_with, unobserved, stopped } = simplified;
+        let again = replay(&after, &after.replay_plan(), Settings::default());
+        Ok(Told {
+            before: trace.stats(),
+            preserved: Some(again.is_ok_and(|again| again.reproduced)),
+            after,
+            tally,
+            certificate,
+            none_with,
+            unobserved,
+            proving: self.prove,
+            stopped,
+            resumed: program.snapshots.resumed,
+            refused: program.snapshots.refused,
+            elapsed: begin.elapsed(),
+        })
+    }
+}
+
+/// Finds out what the preemptions that are left are for.
+fn find_needs(simplified: &mut Simplified<Stop>, program: &mut Program) {
+    // Of a hundred preemptions nobody reads what each is for.
+    const MOST: u64 = 20;
+    if simplified.stopped.is_some() || simplified.trace.stats().preemptive > MOST {
+        return;
+    }
+    // They are an extra: where they cannot be had, the trace is what it is.
+    let Ok(reasons) = why(&simplified.trace, program) else { return };
+    simplified.tally.executions += reasons.len() as u64;
+    let needs = reasons.into_iter().filter(|why| !why.fails_too).map(|why| Need {
+        event: why.event as u64,
+        without: why.without.kind,
+        message: why.without.message,
+    });
+    simplified.trace.needs = needs.collect();
+}

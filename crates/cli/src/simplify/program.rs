@@ -1,0 +1,161 @@
+//! The program, run by several executors at a time: what the algorithms run their plans on.
+
+use super::snapshots::Snapshots;
+use crate::{
+    explore::predicate::{self, Checks},
+    options::FailOn,
+    pool::Pool,
+};
+use anyhow::Result;
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+use unsnarl_exec::{Error, Executor, Settings};
+use unsnarl_model::{Kind, Plan, Trace};
+use unsnarl_simplify::Runner;
+
+/// Why the work ended before there was nothing left to try.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// No more time, or no more runs.
+    Spent,
+    Interrupted,
+    Failed(anyhow::Error),
+}
+
+impl Stop {
+    pub(crate) const fn word(&self) -> &'static str {
+        match self {
+            Self::Spent => "time or runs are used up",
+            Self::Interrupted => "interrupted",
+            Self::Failed(_) => "an error",
+        }
+    }
+}
+
+/// How far to go, and what to look for.
+pub(crate) struct Wishes {
+    pub(crate) jobs: usize,
+    pub(crate) until: Option<Instant>,
+    pub(crate) executions: u64,
+    pub(crate) snapshots: bool,
+    pub(crate) checks: Checks,
+    pub(crate) quiet: bool,
+}
+
+pub(crate) struct Program {
+    pool: Pool,
+    fail_on: Vec<FailOn>,
+    checks: Checks,
+    until: Option<Instant>,
+    left: u64,
+    pub(crate) snapshots: Snapshots,
+    pub(crate) progress: ProgressBar,
+    interrupt: Arc<AtomicBool>,
+}
+
+impl Program {
+    /// The program of a trace, whose kind of failure is looked for.
+    pub(crate) fn of(trace: &Trace, wishes: Wishes, interrupt: &Arc<AtomicBool>) -> Result<Self> {
+        let interrupt = Arc::clone(interrupt);
+        let settings =
+            Settings { serve: true, interrupt: Some(Arc::clone(&interrupt)), ..Settings::default() };
+        // A check looks at what a run left: one at a time.
+        let jobs = if wishes.checks.look_outside() { 1 } else { wishes.jobs.clamp(1, 256) };
+        let executors = (0..jobs)
+            .map(|_| Executor::new(trace.program.clone(), settings.clone()))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            pool: Pool { executors },
+            fail_on: judged(trace.outcome.kind),
+            checks: wishes.checks,
+            until: wishes.until,
+            left: wishes.executions,
+            snapshots: Snapshots::new(wishes.snapshots),
+            progress: progress(wishes.quiet),
+            interrupt,
+        })
+    }
+
+    fn run_all(&mut self, plans: &[Plan]) -> Result<Vec<Trace>, Stop> {
+        if self.interrupt.load(Ordering::Relaxed) {
+            return Err(Stop::Interrupted);
+        }
+        if self.until.is_some_and(|until| Instant::now() >= until) || self.left < plans.len() as u64 {
+            return Err(Stop::Spent);
+        }
+        self.left -= plans.len() as u64;
+        let Self { pool, fail_on, checks, snapshots, progress, interrupt, .. } = self;
+        let stop = |error: anyhow::Error| {
+            let interrupted =
+                matches!(error.downcast_ref(), Some(Error::Interrupted)) || interrupt.load(Ordering::Relaxed);
+            if interrupted { Stop::Interrupted } else { Stop::Failed(error) }
+        };
+        snapshots.make(pool, plans).map_err(stop)?;
+        let begin = Instant::now();
+        let job = |executor: &mut Executor, plan: &Plan| {
+            let run = executor.run(plan)?;
+            let resumed = run.is_resumed();
+            let complaint = checks.complaint(&run.output)?;
+            let mut trace = run.trace();
+            predicate::judge(&mut trace, fail_on, complaint);
+            progress.inc(1);
+            Ok((trace, resumed))
+        };
+        let runs = pool.run(plans, job, |_| false).map_err(stop)?;
+        let resumed = runs.iter().filter(|(_, resumed)| *resumed).count();
+        snapshots.note(begin.elapsed(), plans.len().div_ceil(pool.executors.len()), resumed);
+        Ok(runs.into_iter().map(|(trace, _)| trace).collect())
+    }
+}
+
+impl Runner for Program {
+    type Error = Stop;
+
+    fn run(&mut self, plan: &Plan) -> Result<Trace, Stop> {
+        let mut traces = self.run_all(std::slice::from_ref(plan))?;
+        traces.pop().ok_or(Stop::Spent)
+    }
+
+    fn run_until(
+        &mut self,
+        plans: &[Plan],
+        accept: &mut dyn FnMut(usize, &Trace) -> bool,
+    ) -> Result<Vec<Trace>, Stop> {
+        let mut traces = Vec::new();
+        self.snapshots.plan_ahead(plans);
+        for chunk in plans.chunks(self.pool.executors.len().max(1)) {
+            for trace in self.run_all(chunk)? {
+                let accepted = accept(traces.len(), &trace);
+                traces.push(trace);
+                if accepted {
+                    return Ok(traces);
+                }
+            }
+        }
+        Ok(traces)
+    }
+}
+
+/// What made this kind of end a failure.
+fn judged(kind: Kind) -> Vec<FailOn> {
+    match kind {
+        Kind::Race => vec![FailOn::Race],
+        Kind::Misuse => vec![FailOn::Misuse],
+        _ => Vec::new(),
+    }
+}
+
+fn progress(quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    let style = ProgressStyle::with_template("{spinner} {pos} runs, {elapsed}, {msg}");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+}

@@ -1,0 +1,164 @@
+//! Certificates as files, and `unsnarl verify`.
+
+use super::program::{Program, Stop, Wishes};
+use crate::{
+    explore::{self, predicate::Checks},
+    output,
+    replay::check_builds,
+    traces,
+    verdict::Verdict,
+};
+use anyhow::{Context, Result, anyhow, bail};
+use serde_json::{Value, json};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+use unsnarl_model::{Segment, ThreadIx, Trace};
+use unsnarl_simplify::{
+    Cost,
+    prove::{Certificate, Mismatch, check},
+};
+
+/// The file beside a trace.
+pub(super) fn beside(trace: &Path) -> PathBuf {
+    trace.with_extension("proof")
+}
+
+/// Writes a certificate; its file.
+pub(super) fn save(certificate: &Certificate, trace: &Path) -> Result<PathBuf> {
+    let path = beside(trace);
+    let schedule: Vec<(u16, u32)> = certificate.schedule.iter().map(|s| (s.thread.0, s.points)).collect();
+    let value = json!({
+        "unsnarl_proof": 1,
+        "says": "no schedule fails in this way with fewer context switches, or with as many and fewer preemptions",
+        "trace": trace.file_name().map(|name| name.to_string_lossy()),
+        "failure": format!("{:016x}", fingerprint(&format!("{:?}", certificate.signature))),
+        "context_switches": certificate.cost.switches,
+        "preemptions": certificate.cost.preemptions,
+        "schedule": schedule,
+        "points_in_a_row": certificate.in_a_row,
+        "idle_rounds": certificate.rounds,
+        "executions": certificate.executions,
+        "states": certificate.states,
+        "digest": format!("{:016x}", certificate.digest),
+    });
+    fs::write(&path, format!("{value:#}\n")).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+/// Reads the certificate of a trace; none if it is another failure's.
+fn load(path: &Path, trace: &Trace) -> Result<Option<Certificate>> {
+    let text = fs::read_to_string(path).with_context(|| {
+        format!("no certificate {} (`unsnarl simplify --prove` makes one)", path.display())
+    })?;
+    let wrong = || anyhow!("{} is not a certificate; `unsnarl simplify --prove` makes one", path.display());
+    let value: Value = serde_json::from_str(&text).map_err(|_| wrong())?;
+    let number = |name: &str| value[name].as_u64().ok_or_else(wrong);
+    let hex = |name: &str| {
+        value[name].as_str().and_then(|text| u64::from_str_radix(text, 16).ok()).ok_or_else(wrong)
+    };
+    if number("unsnarl_proof")? != 1 {
+        bail!("{} was written by another version of unsnarl: prove it again", path.display());
+    }
+    let segment = |value: &Value| {
+        let part = |at: usize| value[at].as_u64();
+        let (thread, points) = (u16::try_from(part(0)?).ok()?, u32::try_from(part(1)?).ok()?);
+        Some(Segment { thread: ThreadIx(thread), points })
+    };
+    let schedule =
+        value["schedule"].as_array().and_then(|all| all.iter().map(segment).collect::<Option<_>>());
+    let figure = |name: &str| number(name).and_then(|number| u32::try_from(number).map_err(|_| wrong()));
+    let certificate = Certificate {
+        signature: trace.signature(),
+        cost: Cost { switches: number("context_switches")?, preemptions: number("preemptions")? },
+        schedule: schedule.ok_or_else(wrong)?,
+        in_a_row: figure("points_in_a_row")?,
+        rounds: figure("idle_rounds")?,
+        executions: number("executions")?,
+        states: number("states")?,
+        digest: hex("digest")?,
+    };
+    let is_of_trace = hex("failure")? == fingerprint(&format!("{:?}", certificate.signature));
+    Ok(is_of_trace.then_some(certificate))
+}
+
+/// A number for a text, the same everywhere: FNV-1a.
+fn fingerprint(text: &str) -> u64 {
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Check the certificate of a simplified trace: search again, and come to the same
+#[derive(clap::Args)]
+pub(crate) struct Verify {
+    /// The trace: a path, or `latest`
+    #[arg(default_value = "latest")]
+    trace: PathBuf,
+    /// The certificate; by default the file beside the trace that ends in .proof
+    #[arg(long, value_name = "FILE")]
+    proof: Option<PathBuf>,
+    #[command(flatten)]
+    checks: Checks,
+    /// So many runs at a time
+    #[arg(short, long, value_name = "N", default_value_t = explore::default_jobs())]
+    jobs: usize,
+    /// Print one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+impl Verify {
+    pub(crate) fn run(self) -> Result<Verdict> {
+        let trace = traces::load(&self.trace)?;
+        let file = traces::find(&self.trace);
+        // `latest` is a link: its certificate lies beside what it leads to.
+        let file = fs::canonicalize(&file).unwrap_or(file);
+        let path = self.proof.clone().unwrap_or_else(|| beside(&file));
+        let certificate = load(&path, &trace)?;
+        check_builds(&trace)?;
+        let interrupt = explore::interrupt()?;
+        let wishes = Wishes {
+            jobs: self.jobs,
+            until: None,
+            executions: u64::MAX,
+            snapshots: true,
+            checks: self.checks,
+            quiet: self.json,
+        };
+        let mut program = Program::of(&trace, wishes, &interrupt)?;
+        program.progress.set_message("searching again");
+        let checked = match &certificate {
+            Some(certificate) => check(certificate, &trace, &mut program),
+            None => Err(Mismatch::OtherTrace),
+        };
+        program.progress.finish_and_clear();
+        let why = match checked {
+            Ok(()) => None,
+            Err(Mismatch::Stopped(Stop::Failed(error))) => return Err(error),
+            Err(Mismatch::Stopped(Stop::Interrupted)) => return Ok(Verdict::Interrupted),
+            Err(mismatch) => Some(mismatch.to_string()),
+        };
+        if self.json {
+            output::json(&json!({
+                "holds": why.is_none(), "why": why, "proof": path,
+                "context_switches": certificate.as_ref().map(|c| c.cost.switches),
+                "preemptions": certificate.as_ref().map(|c| c.cost.preemptions),
+                "executions": certificate.as_ref().map(|c| c.executions),
+                "states": certificate.as_ref().map(|c| c.states),
+            }));
+        } else {
+            let told = match (&why, &certificate) {
+                (None, Some(c)) => format!(
+                    "the certificate holds: {} context switches, {} preemptive, are the fewest within these points \
+                     ({} states, {} runs, searched again)\n",
+                    c.cost.switches, c.cost.preemptions, c.states, c.executions
+                ),
+                (Some(why), _) => format!("the certificate does not hold: {why}\n"),
+                (None, None) => String::new(),
+            };
+            output::print(&told);
+        }
+        Ok(if why.is_none() { Verdict::Fine } else { Verdict::NotReproduced })
+    }
+}

@@ -1,0 +1,97 @@
+//! By the trace's dependences alone.
+
+use super::{
+    Simplify,
+    program::{Program, Stop},
+    tell::Told,
+};
+use crate::traces;
+use anyhow::Result;
+use std::{fs::File, io::BufReader, time::Instant};
+use unsnarl_model::Trace;
+use unsnarl_report::{ProgramNames, divergence_text};
+use unsnarl_simplify::{
+    Runner,
+    dynamic::{Operation, Simplified, Tally},
+    statics::{self, Rules},
+};
+use unsnarl_symbols::Symbols;
+use unsnarl_trace::EventReader;
+
+/// A trace of another tool: its order can be improved, and nobody can say more. None if there is a program.
+pub(super) fn without_program(wishes: &Simplify, begin: Instant) -> Result<Option<Told>> {
+    let path = traces::find(&wishes.trace);
+    let Some(reader) = File::open(&path).ok().and_then(|file| EventReader::new(BufReader::new(file)).ok())
+    else {
+        // What is wrong with it is told when it is loaded.
+        return Ok(None);
+    };
+    if !reader.header().program.path.is_empty() {
+        return Ok(None);
+    }
+    drop(reader);
+    let trace = traces::load(&wishes.trace)?;
+    let order = statics::simplify(&trace, Rules::of(&trace));
+    let tally = Tally::of(Operation::Static, order.before, order.after);
+    Ok(Some(Told {
+        before: trace.stats(),
+        after: order.apply(&trace),
+        preserved: None,
+        tally,
+        certificate: None,
+        none_with: None,
+        unobserved: false,
+        proving: false,
+        stopped: None,
+        resumed: 0,
+        refused: None,
+        elapsed: begin.elapsed(),
+    }))
+}
+
+/// The order of the events improved, and one run to confirm it.
+pub(super) fn with_one_run(trace: &Trace, program: &mut Program) -> Result<Simplified<Stop>> {
+    let order = statics::simplify(trace, Rules::of(trace));
+    let wanted = order.apply(trace);
+    let mut simplified = Simplified {
+        trace: trace.clone(),
+        tally: Tally::default(),
+        certificate: None,
+        none_with: None,
+        unobserved: false,
+        stopped: None,
+    };
+    let actual = match program.run(&wanted.replay_plan()) {
+        Ok(actual) => actual,
+        Err(stopped) => {
+            simplified.stopped = Some(stopped);
+            return Ok(simplified);
+        }
+    };
+    if actual.signature() == trace.signature() {
+        let (before, after) = (trace.stats().context_switches, actual.stats().context_switches);
+        if after <= before {
+            simplified.tally = Tally::of(Operation::Static, before, after);
+            simplified.trace = actual;
+        }
+    } else {
+        simplified.unobserved = true;
+        eprint!("{}", unobserved(&wanted, &actual));
+    }
+    simplified.tally.executions = 1;
+    Ok(simplified)
+}
+
+/// The order keeps all dependences that the trace tells of, and yet the run went another way.
+fn unobserved(wanted: &Trace, actual: &Trace) -> String {
+    let mut symbols = Symbols::new();
+    let mut names = ProgramNames::new(&wanted.modules, &mut symbols);
+    let mut text =
+        "unsnarl: an unobserved dependence: the reordered schedule goes another way, so some dependence \
+                    is not among the trace's events (record with --points all to have them all)\n"
+            .to_owned();
+    if let Some(divergence) = wanted.first_difference(actual) {
+        text += &divergence_text(&divergence, wanted, &mut names);
+    }
+    text
+}

@@ -1,0 +1,157 @@
+//! What a simplification came to, in words and as JSON.
+
+use super::{Simplify, program::Stop, proof};
+use crate::{output, traces, verdict::Verdict};
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+use std::{fmt::Write, time::Duration};
+use unsnarl_model::{Stats, Trace};
+use unsnarl_report::{ProgramNames, needs_json, needs_text, stats_json};
+use unsnarl_simplify::{
+    dynamic::{Operation, Tally},
+    prove::Certificate,
+};
+use unsnarl_symbols::Symbols;
+
+/// What it came to.
+pub(super) struct Told {
+    pub(super) before: Stats,
+    pub(super) after: Trace,
+    /// Whether it fails in the same way once more; none if there is no program to run.
+    pub(super) preserved: Option<bool>,
+    pub(super) tally: Tally,
+    pub(super) certificate: Option<Certificate>,
+    pub(super) none_with: Option<u64>,
+    /// The events do not tell all that matters.
+    pub(super) unobserved: bool,
+    pub(super) proving: bool,
+    pub(super) stopped: Option<Stop>,
+    /// Runs that went on from a snapshot, and why there are none if the program does not allow them.
+    pub(super) resumed: u64,
+    pub(super) refused: Option<String>,
+    pub(super) elapsed: Duration,
+}
+
+impl Told {
+    /// Saves and prints it.
+    pub(super) fn print(self, wishes: &Simplify) -> Result<Verdict> {
+        let name = wishes.trace.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = if name == "latest" || name.is_empty() {
+            "simplified".to_owned()
+        } else {
+            format!("{name}-simplified")
+        };
+        let path = traces::save_as(&self.after, wishes.output.as_deref(), &name)?;
+        let proof =
+            self.certificate.as_ref().map(|certificate| proof::save(certificate, &path)).transpose()?;
+        if wishes.json {
+            let by_operation: Map<String, Value> = Operation::ALL
+                .iter()
+                .map(|&operation| (operation.name().to_owned(), self.tally.removed_by(operation).into()))
+                .collect();
+            let mut symbols = Symbols::new();
+            let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
+            output::json(&json!({
+                "trace": path, "before": stats_json(&self.before), "after": stats_json(&self.after.stats()),
+                "executions": self.tally.executions, "elapsed_s": self.elapsed.as_secs_f64(),
+                "rounds": self.tally.rounds, "by_operation": by_operation,
+                "outcome_preserved": self.preserved.unwrap_or(true),
+                "preemptions": needs_json(&self.after, &mut names),
+                "proof": proof, "proved": self.certificate.is_some(), "none_with": self.none_with,
+                "unobserved": self.unobserved,
+                "snapshots": { "runs": self.resumed, "refused": self.refused },
+                "stopped": self.stopped.as_ref().map(Stop::word),
+            }));
+        } else {
+            output::print(&self.text(&path, proof.as_deref()));
+        }
+        Ok(match (&self.stopped, self.preserved) {
+            (_, Some(false)) => Verdict::NotReproduced,
+            (Some(Stop::Interrupted), _) => Verdict::Interrupted,
+            _ => Verdict::Fine,
+        })
+    }
+
+    fn text(&self, path: &std::path::Path, proof: Option<&std::path::Path>) -> String {
+        let mut symbols = Symbols::new();
+        let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
+        let after = self.after.stats();
+        let mut text = format!(
+            "{}\n{}{}",
+            output::outcome(&self.after).trim_end(),
+            table(&self.before, &after),
+            needs_text(&self.after, &mut names)
+        );
+        if let Some(stop) = &self.stopped {
+            let _ = writeln!(text, "stopped  {}: the best so far", stop.word());
+        }
+        match (&self.certificate, self.none_with) {
+            (Some(c), _) => {
+                let (runs, states) = (c.executions, c.states);
+                let _ = writeln!(text, "proved minimal within these points ({runs} runs, {states} states)");
+            }
+            (None, Some(none)) if self.proving => {
+                let _ = writeln!(
+                    text,
+                    "not proved: no failure with at most {none} context switches, and then the runs were used up \
+                     (--executions N allows more)"
+                );
+            }
+            (None, None) if self.proving && self.unobserved => {
+                text += "not proved: something that matters is not among the trace's events; a trace recorded with \
+                         --points all has them all\n";
+            }
+            (None, None) if self.proving => {
+                text += "not proved: the runs were used up (--executions N allows more)\n";
+            }
+            _ => {}
+        }
+        if let Some(why) = &self.refused {
+            let _ = writeln!(text, "no snapshots: {why}; every run was made from the start");
+        }
+        let quoted = output::quoted(path);
+        let _ = writeln!(text, "trace    {quoted}");
+        if let Some(proof) = proof {
+            let _ = writeln!(text, "proof    {}\nverify   unsnarl verify {quoted}", output::quoted(proof));
+        }
+        let tried = match self.preserved {
+            None => "another tool's trace: it cannot be run",
+            Some(true) => "tried: the same failure",
+            Some(false) => "tried: it does NOT reproduce; the program depends on something outside",
+        };
+        let _ =
+            writeln!(text, "replay   unsnarl replay {quoted}   ({tried})\nshow     unsnarl show {quoted}");
+        let resumed = match self.resumed {
+            0 => String::new(),
+            n => format!(" ({n} from a snapshot)"),
+        };
+        let Tally { executions, rounds, .. } = self.tally;
+        let _ = writeln!(
+            text,
+            "took     {executions} runs{resumed}, {rounds} rounds, {:.2} s",
+            self.elapsed.as_secs_f64()
+        );
+        text
+    }
+}
+
+/// Before and after, as the Tinertia paper's table 1.
+fn table(before: &Stats, after: &Stats) -> String {
+    let mut text = format!("{:<24}{:>10}{:>10}{:>12}\n", "", "before", "after", "reduction");
+    let rows = [
+        ("events", before.events, after.events),
+        ("threads", before.threads, after.threads),
+        ("context switches", before.context_switches, after.context_switches),
+        ("  non-preemptive", before.non_preemptive(), after.non_preemptive()),
+        ("  preemptive", before.preemptive, after.preemptive),
+    ];
+    for (what, old, new) in rows {
+        let reduction = if old == 0 {
+            String::new()
+        } else {
+            format!("{:.0} %", 100.0 * (1.0 - new as f64 / old as f64))
+        };
+        let _ = writeln!(text, "{what:<24}{old:>10}{new:>10}{reduction:>12}");
+    }
+    text
+}

@@ -1,0 +1,147 @@
+//! Snapshots: runs of plans that begin in the same way go on from where one of them waits.
+
+use crate::process::Waiting;
+use unsnarl_model::{Fidelity, Plan, Policy, Prefix};
+
+/// A run that waits after some points of a plan.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    pub(crate) waiting: Waiting,
+    /// The plan that it followed to its end.
+    plan: Plan,
+    /// Bytes of shared memory that it can use.
+    pub(crate) room: u64,
+    /// What the program had written by then, and how far it had read.
+    pub(crate) streams: Streams,
+}
+
+/// What the program did with its standard streams.
+#[derive(Debug, Default)]
+pub(crate) struct Streams {
+    pub(crate) read: u64,
+    pub(crate) stdout: Vec<u8>,
+    pub(crate) stderr: Vec<u8>,
+}
+
+impl Snapshot {
+    pub(crate) const fn new(waiting: Waiting, plan: Plan, room: u64, streams: Streams) -> Self {
+        Self { waiting, plan, room, streams }
+    }
+
+    /// After how many points it waits.
+    pub(crate) fn points(&self) -> usize {
+        points(&self.plan.prefix)
+    }
+
+    /// Whether a run of this plan would be where it waits after as many points.
+    pub(crate) fn is_on_the_way_of(&self, plan: &Plan) -> bool {
+        let own = self.points();
+        // The tables that the plan speaks of were read when it began.
+        let (modules, prefix) = (&self.plan.prefix.modules, &plan.prefix);
+        own <= points(prefix)
+            && (prefix.actions.is_empty() || *modules == prefix.modules)
+            && is_same_run(&self.plan, plan)
+            && self.plan.prefix.in_common(&plan.prefix) == own
+    }
+}
+
+/// Whether two plans are the same but for their schedules.
+fn is_same_run(a: &Plan, b: &Plan) -> bool {
+    let Plan {
+        prefix: _,
+        tail: _,
+        seed: _,
+        points,
+        places,
+        one_in,
+        conflicts,
+        choices,
+        from_checkpoint,
+        spurious,
+        entropy,
+        epoch,
+        limits,
+    } = a;
+    *points == b.points
+        && *places == b.places
+        && *one_in == b.one_in
+        && *conflicts == b.conflicts
+        && *choices == b.choices
+        && *from_checkpoint == b.from_checkpoint
+        && *spurious == b.spurious
+        && *entropy == b.entropy
+        && *epoch == b.epoch
+        && *limits == b.limits
+}
+
+/// The part of a plan up to this point: what is after it is not told.
+pub(crate) fn first(plan: &Plan, count: usize) -> Plan {
+    let mut left = count;
+    let mut segments = plan.prefix.segments.clone();
+    segments.retain_mut(|segment| {
+        segment.points = segment.points.min(u32::try_from(left).unwrap_or(u32::MAX));
+        left -= segment.points as usize;
+        segment.points > 0
+    });
+    let actions = plan.prefix.actions.iter().copied().take(count).collect();
+    let prefix = Prefix { segments, actions, fidelity: Fidelity::Exact, ..plan.prefix.clone() };
+    Plan { prefix, tail: Policy::Stop, ..plan.clone() }
+}
+
+/// The part of a plan from this point on.
+pub(crate) fn rest(plan: &Plan, count: usize) -> Plan {
+    let mut over = count;
+    let mut segments = plan.prefix.segments.clone();
+    segments.retain_mut(|segment| {
+        let skipped = over.min(segment.points as usize);
+        over -= skipped;
+        segment.points -= skipped as u32;
+        segment.points > 0
+    });
+    let actions = plan.prefix.actions.iter().copied().skip(count).collect();
+    Plan { prefix: Prefix { segments, actions, ..plan.prefix.clone() }, ..plan.clone() }
+}
+
+fn points(prefix: &Prefix) -> usize {
+    prefix.segments.iter().map(|segment| segment.points as usize).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unsnarl_model::{Action, Op, Segment, Site, ThreadIx};
+
+    fn plan(schedule: &[(u16, u32)]) -> Plan {
+        let segments = schedule.iter().map(|&(thread, points)| Segment { thread: ThreadIx(thread), points });
+        let count: u32 = schedule.iter().map(|(_, points)| points).sum();
+        let action = |at| Action { op: Op::Write, site: Site { offset: u64::from(at), ..Site::default() } };
+        let prefix = Prefix {
+            threads: ["0", "0.1"].iter().map(|id| id.parse().unwrap()).collect(),
+            segments: segments.collect(),
+            actions: (0..count).map(action).collect(),
+            ..Prefix::default()
+        };
+        Plan { prefix, ..Plan::default() }
+    }
+
+    #[test]
+    fn a_plan_is_its_first_points_and_the_rest() {
+        let whole = plan(&[(0, 2), (1, 3), (0, 1)]);
+        for count in 0..=6 {
+            let (first, rest) = (first(&whole, count), rest(&whole, count));
+            assert_eq!(points(&first.prefix), count);
+            assert_eq!(
+                steps(&first.prefix).chain(steps(&rest.prefix)).collect::<Vec<_>>(),
+                steps(&whole.prefix).collect::<Vec<_>>()
+            );
+            assert_eq!(first.prefix.in_common(&whole.prefix), count);
+        }
+    }
+
+    #[test]
+    fn schedules_have_in_common_what_they_begin_with() {
+        let a = plan(&[(0, 2), (1, 3)]);
+        assert_eq!(a.prefix.in_common(&plan(&[(0, 2), (1, 1), (0, 4)]).prefix), 3);
+        assert_eq!(a.prefix.in_common(&plan(&[(1, 1)]).prefix), 0);
+    }
+}

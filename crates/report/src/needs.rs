@@ -1,0 +1,82 @@
+//! The preemptions that are left, and what each of them is for.
+
+use crate::{Names, objects::ObjectNames, outcome::in_words, words};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use unsnarl_model::{Flags, Kind, Need, Trace};
+
+/// One preemption of a trace.
+struct Preemption<'t> {
+    event: usize,
+    /// Who is stopped, before what it does next, and where.
+    stopped: String,
+    before: Option<String>,
+    place: Option<(String, u32)>,
+    need: Option<&'t Need>,
+}
+
+/// The preemptions of a trace whose needs are known, a few words for each; nothing if none are known.
+#[must_use]
+pub fn needs_text(trace: &Trace, names: &mut dyn Names) -> String {
+    let mut text = String::new();
+    if trace.needs.is_empty() {
+        return text;
+    }
+    for preemption in preemptions(trace, names) {
+        let Preemption { event, stopped, before, place, need } = preemption;
+        let before = before.map_or_else(|| "for good".to_owned(), |before| format!("before `{before}`"));
+        let place = place.map_or_else(String::new, |(file, line)| {
+            let file = file.rsplit('/').next().unwrap_or(&file);
+            format!(" at {file}:{line}")
+        });
+        let _ = write!(text, "preemption at {event}: {stopped} is stopped {before}{place}");
+        let _ = match need {
+            Some(need) => writeln!(text, "; without this, {}", without(need)),
+            None => writeln!(text),
+        };
+    }
+    text
+}
+
+/// The same for other tools.
+#[must_use]
+pub fn needs_json(trace: &Trace, names: &mut dyn Names) -> Value {
+    let told = preemptions(trace, names).into_iter().map(|preemption| {
+        let Preemption { event, stopped, before, place, need } = preemption;
+        let (file, line) = place.unzip();
+        json!({
+            "event": event, "thread": stopped, "before": before, "file": file, "line": line,
+            "without": need.map(without),
+        })
+    });
+    told.collect()
+}
+
+fn preemptions<'t>(trace: &'t Trace, names: &mut dyn Names) -> Vec<Preemption<'t>> {
+    let objects = ObjectNames::of(trace, names);
+    let preempting = (1..trace.events.len()).filter(|&at| trace.events[at].flags.has(Flags::PREEMPTS));
+    let told = preempting.map(|event| {
+        let thread = trace.events[event - 1].thread;
+        let next = (event..trace.events.len()).find(|&at| trace.events[at].thread == thread);
+        let site = next.map(|next| trace.site(&trace.events[next]));
+        let site = site.or_else(|| trace.outcome.site.filter(|_| trace.outcome.thread == Some(thread)));
+        let place = site.map(|site| names.place(site)).filter(|frame| !frame.system);
+        Preemption {
+            event,
+            stopped: words::id(trace, thread),
+            before: next.map(|next| words::event(trace, &objects, next)),
+            place: place.and_then(|frame| frame.file.zip(frame.line)),
+            need: trace.needs.iter().find(|need| need.event == event as u64),
+        }
+    });
+    told.collect()
+}
+
+/// How the program ends without a preemption.
+fn without(need: &Need) -> String {
+    let kind = in_words(need.without);
+    match (need.without, need.message.lines().next().unwrap_or_default()) {
+        (_, "") | (Kind::Exit(_), _) => kind,
+        (_, message) => format!("{kind}: {message}"),
+    }
+}

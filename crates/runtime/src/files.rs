@@ -1,0 +1,234 @@
+//! What a fork shares with its parent: open files. Each run that comes from a snapshot puts them back as they were.
+//!
+//! Where a file is read or written is kept and put back; of files that may be written, also what is in them. Pipes,
+//! sockets, terminals and the kernel's other queues cannot be put back, nor can memory that is shared.
+
+use crate::sys;
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+
+/// Bytes of a file that are kept, at most.
+const MOST: usize = 16 << 20;
+
+/// Files that were open before the program began: whatever comes through them comes from outside, and is the same
+/// for all runs, or not, whether they go on from a snapshot or not.
+struct Inherited(UnsafeCell<Vec<i32>>);
+
+// SAFETY: only the carrier touches it.
+unsafe impl Sync for Inherited {}
+
+static INHERITED: Inherited = Inherited(UnsafeCell::new(Vec::new()));
+
+/// Notes which files are open now, before the program begins.
+pub(crate) fn note_inherited() {
+    // SAFETY: on the carrier, and nobody looks at it meanwhile.
+    unsafe { *INHERITED.0.get() = open_files().unwrap_or_default() };
+}
+
+/// The open files of a process.
+pub(crate) struct Files(Vec<File>);
+
+/// What cannot be put back.
+pub(crate) struct Shared(pub(crate) &'static str);
+
+struct File {
+    fd: i32,
+    offset: usize,
+    /// What is in it, if it may be written.
+    contents: Option<Vec<u8>>,
+}
+
+impl Files {
+    /// As they are now; `channel` is ours.
+    pub(crate) fn keep(channel: i32) -> Result<Self, Shared> {
+        if has_children() {
+            return Err(Shared("it has a child process"));
+        }
+        if has_alarm() {
+            return Err(Shared("it has set a timer"));
+        }
+        if shares_memory() {
+            return Err(Shared("it has memory that other processes can write"));
+        }
+        // The standard streams are the controller's, who puts them back itself.
+        let fds = open_files().ok_or(Shared("its open files cannot be listed"))?;
+        // SAFETY: on the carrier; nobody changes it any more.
+        let inherited = unsafe { &*INHERITED.0.get() };
+        let fds = fds.into_iter().filter(|fd| *fd > 2 && *fd != channel && !inherited.contains(fd));
+        fds.map(File::keep).collect::<Result<_, _>>().map(Self)
+    }
+
+    pub(crate) fn put_back(&self) {
+        self.0.iter().for_each(File::put_back);
+    }
+}
+
+impl File {
+    fn keep(fd: i32) -> Result<Self, Shared> {
+        // SAFETY: plain numbers; the kernel fills them in.
+        let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+        // SAFETY: room for the answer.
+        let known = unsafe { sys::call(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0]) };
+        let kind = stat.st_mode & libc::S_IFMT;
+        let memory_device = kind == libc::S_IFCHR && libc::major(stat.st_rdev) == 1;
+        match kind {
+            _ if known < 0 => return Err(Shared("it has a file that the system says nothing about")),
+            libc::S_IFREG | libc::S_IFDIR => {}
+            libc::S_IFCHR if memory_device => {}
+            libc::S_IFCHR => return Err(Shared("it has a terminal or another device open")),
+            libc::S_IFIFO => return Err(Shared("it has a pipe open")),
+            libc::S_IFSOCK => return Err(Shared("it has a socket open")),
+            _ => {
+                return Err(Shared("it has a queue of the kernel open: epoll, eventfd, timerfd or the like"));
+            }
+        }
+        // SAFETY: asks only.
+        let offset =
+            unsafe { sys::call(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0]) };
+        // SAFETY: asks only.
+        let flags = unsafe { sys::call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
+        let written = kind == libc::S_IFREG && flags as i32 & libc::O_ACCMODE != libc::O_RDONLY;
+        let contents = if !written {
+            None
+        } else if stat.st_size as usize > MOST {
+            return Err(Shared("it writes a file of more than 16 MiB"));
+        } else {
+            let contents = contents(fd, stat.st_size as usize);
+            Some(contents.ok_or(Shared("it writes a file that cannot be read"))?)
+        };
+        Ok(Self { fd, offset: offset.max(0) as usize, contents })
+    }
+
+    fn put_back(&self) {
+        let fd = self.fd as usize;
+        // SAFETY: a file of the process's own; its bytes are only read.
+        unsafe {
+            if let Some(contents) = &self.contents {
+                sys::call(libc::SYS_ftruncate, [fd, 0, 0, 0, 0, 0]);
+                sys::call(libc::SYS_lseek, [fd, 0, libc::SEEK_SET as usize, 0, 0, 0]);
+                let mut left = contents.as_slice();
+                while let written @ 1.. =
+                    sys::call(libc::SYS_write, [fd, left.as_ptr() as usize, left.len(), 0, 0, 0])
+                {
+                    left = &left[written as usize..];
+                }
+            }
+            sys::call(libc::SYS_lseek, [fd, self.offset, libc::SEEK_SET as usize, 0, 0, 0]);
+        }
+    }
+}
+
+/// What is in a file that may be open for writing only.
+fn contents(fd: i32, size: usize) -> Option<Vec<u8>> {
+    let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
+    let mut digits = 1;
+    while fd / 10i32.pow(digits) > 0 {
+        digits += 1;
+    }
+    for digit in 0..digits {
+        path[14 + digit as usize] = b'0' + (fd / 10i32.pow(digits - 1 - digit) % 10) as u8;
+    }
+    let mut bytes = alloc::vec![0; size];
+    let mut at = 0;
+    let again = Opened::new(&path)?;
+    while let read @ 1.. = again.read(&mut bytes[at..]) {
+        at += read as usize;
+    }
+    (at == size).then_some(bytes)
+}
+
+/// A file of ours, closed when dropped.
+struct Opened(usize);
+
+impl Opened {
+    fn new(path: &[u8]) -> Option<Self> {
+        let args = [libc::AT_FDCWD as usize, path.as_ptr() as usize, libc::O_CLOEXEC as usize, 0, 0, 0];
+        // SAFETY: the path ends with zero.
+        let fd = unsafe { sys::call(libc::SYS_openat, args) };
+        usize::try_from(fd).ok().map(Self)
+    }
+
+    fn read(&self, room: &mut [u8]) -> isize {
+        // SAFETY: as much room as it says.
+        unsafe { sys::call(libc::SYS_read, [self.0, room.as_mut_ptr() as usize, room.len(), 0, 0, 0]) }
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: ours.
+        unsafe { sys::call(libc::SYS_close, [self.0, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// The numbers of all open files.
+fn open_files() -> Option<Vec<i32>> {
+    let directory = Opened::new(b"/proc/self/fd\0")?;
+    let mut fds = Vec::new();
+    let mut room = alloc::vec![0u8; 32 << 10];
+    loop {
+        let args = [directory.0, room.as_mut_ptr() as usize, room.len(), 0, 0, 0];
+        // SAFETY: as much room as it says.
+        let got = unsafe { sys::call(libc::SYS_getdents64, args) };
+        if got <= 0 {
+            return (got == 0).then_some(fds);
+        }
+        let mut entries = &room[..got as usize];
+        // An entry: inode and position (8 bytes each), its length (2), kind (1), name.
+        while entries.len() > 19 {
+            let len = usize::from(u16::from_le_bytes([entries[16], entries[17]]));
+            let name = crate::log::until_zero(&entries[19..len]);
+            let number = name.iter().try_fold(0i32, |number, digit| {
+                digit.is_ascii_digit().then(|| number * 10 + i32::from(digit - b'0'))
+            });
+            fds.extend(number.filter(|&fd| fd as usize != directory.0));
+            entries = &entries[len..];
+        }
+    }
+}
+
+fn has_children() -> bool {
+    let options = (libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) as usize;
+    // SAFETY: asks only; nobody is waited for.
+    let answer = unsafe { sys::call(libc::SYS_waitid, [libc::P_ALL as usize, 0, 0, options, 0, 0]) };
+    answer != -(libc::ECHILD as isize)
+}
+
+fn has_alarm() -> bool {
+    (0..3).any(|which| {
+        let mut timer = [0usize; 4];
+        // SAFETY: room for the answer: interval and what is left, seconds and microseconds.
+        unsafe { sys::call(libc::SYS_getitimer, [which, timer.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+        timer[2..] != [0, 0]
+    })
+}
+
+/// Whether there is shared memory, but for the controller's, that may be written.
+fn shares_memory() -> bool {
+    let Some(maps) = Opened::new(b"/proc/self/maps\0") else { return true };
+    let mut line = [0u8; 32];
+    let mut len = 0;
+    let mut room = alloc::vec![0u8; 32 << 10];
+    while let got @ 1.. = maps.read(&mut room) {
+        for &byte in &room[..got as usize] {
+            if byte == b'\n' {
+                if is_shared(&line[..len]) {
+                    return true;
+                }
+                len = 0;
+            } else if len < line.len() {
+                line[len] = byte;
+                len += 1;
+            }
+        }
+    }
+    false
+}
+
+/// Whether a line about a mapping, `from-to rw-s …`, tells of such memory.
+fn is_shared(line: &[u8]) -> bool {
+    let mut words = line.split(|&byte| byte == b' ');
+    let from = words.next().and_then(|range| range.split(|&byte| byte == b'-').next()).unwrap_or_default();
+    let rights = words.next().unwrap_or_default();
+    rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's') && from != sys::OWN_IN_MAPS
+}

@@ -1,0 +1,48 @@
+//! Snapshots: a run that came to the end of its plan waits there, and others go on from it by plans of their own.
+//!
+//! All threads are fibers of one kernel thread, so a fork takes all of them along. What a fork shares with its parent
+//! instead of copying it is put back by each run before it goes on: what the run told the controller so far, and
+//! the open files ([`crate::files`]). Where that is not possible, the snapshot is refused.
+
+use crate::{
+    end,
+    files::{Files, Shared},
+    heap,
+    hooks::ids,
+    init, serve,
+    state::Runtime,
+    sys,
+};
+use unsnarl_model::Op;
+
+/// The plan is at its end: waits as a snapshot if the plan says so, and ends the run if not. Returns in another
+/// process, with a plan that goes on from here.
+pub(crate) fn wait(runtime: &mut Runtime) {
+    let state = &mut runtime.state;
+    let Some(channel) = serve::channel(state.log.header().plan.snapshot) else { end::plan_end(state) };
+    let files = match heap::aside(|| Files::keep(channel)) {
+        Ok(files) => files,
+        Err(Shared(what)) => {
+            end::set_message(&mut state.log.header().end, what.as_bytes());
+            serve::answer(channel, 0);
+            sys::exit(0)
+        }
+    };
+    let told = heap::aside(|| state.log.keep());
+    if !serve::answer(channel, 1) {
+        sys::exit(0);
+    }
+    heap::aside(|| serve::wait_for_a_run(channel));
+
+    files.put_back();
+    let process = sys::process();
+    ids::begin(process);
+    for thread in state.threads.iter().filter(|thread| !thread.reaped) {
+        state.log.set_glibc_tid(thread.handle, process as u32);
+    }
+    state.log.tell_again(&told);
+    let picker = heap::aside(|| init::picker(&state.log));
+    let waits = state.log.header().plan.from_checkpoint != 0 && !state.log.has(Op::Checkpoint);
+    runtime.picker = if waits { picker.waiting() } else { picker };
+    state.log.header().attached.store(1, core::sync::atomic::Ordering::Release);
+}

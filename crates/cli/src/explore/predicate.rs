@@ -2,19 +2,23 @@
 
 use crate::options::FailOn;
 use anyhow::{Context, Result};
-use regex::bytes::Regex;
+use regex::bytes::{Regex, RegexBuilder};
 use std::process::{Command, Stdio};
 use unsnarl_model::{Kind, Outcome, Output, Trace};
 
 /// The user's checks, made after each run.
 #[derive(Clone, clap::Args)]
 pub(crate) struct Checks {
-    /// A run fails if its standard output matches
-    #[arg(long, value_name = "REGEX")]
+    /// A run fails if its standard output matches; ^ and $ are the ends of a line
+    #[arg(long, value_name = "REGEX", value_parser = by_lines)]
     fail_if_stdout: Option<Regex>,
     /// A run fails if this shell command, run after it, does not exit with 0
     #[arg(long, value_name = "CMD")]
     check: Option<String>,
+}
+
+fn by_lines(pattern: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(pattern).multi_line(true).build()
 }
 
 impl Checks {

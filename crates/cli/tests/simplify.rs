@@ -1,0 +1,220 @@
+//! `unsnarl simplify` and `unsnarl verify` from the outside.
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+
+/// A directory of a test's own, with a program in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str, source: &str) -> Self {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("simplify-{name}"));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).expect("a directory");
+        fs::write(directory.join("prog.c"), source).expect("a source");
+        let place = Self(directory);
+        place.exits(0, &["cc", "-O1", "-g", "-Wall", "-Werror", "-pthread", "-o", "prog", "prog.c"]);
+        place
+    }
+
+    /// Runs unsnarl and demands an exit status; what it printed.
+    #[track_caller]
+    fn exits(&self, status: i32, args: &[&str]) -> (String, String) {
+        let output = Command::new(UNSNARL)
+            .args(args)
+            .current_dir(&self.0)
+            .stdin(Stdio::null())
+            .output()
+            .expect("it runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(status), "{args:?}\n{stdout}\n{stderr}");
+        (stdout, stderr)
+    }
+
+    #[track_caller]
+    fn json(&self, status: i32, args: &[&str]) -> Value {
+        serde_json::from_str(&self.exits(status, args).0).expect("JSON")
+    }
+}
+
+/// A deposit is lost; `begin` runs before the threads.
+fn account(begin: &str) -> String {
+    format!(
+        r#"
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int balance = 100;
+static FILE *journal;
+
+static void note(const char *what)
+{{
+    if (journal) {{
+        fprintf(journal, "%s\n", what);
+        fflush(journal);
+    }}
+}}
+
+static void *deposit(void *unused)
+{{
+    for (int i = 0; i < 3; i++) {{
+        pthread_mutex_lock(&mutex);
+        balance += 50;
+        note("deposit");
+        pthread_mutex_unlock(&mutex);
+    }}
+    return unused;
+}}
+
+static void *withdraw(void *unused)
+{{
+    int current = balance;
+    pthread_mutex_lock(&mutex);
+    balance = current - 30;
+    note("withdraw");
+    pthread_mutex_unlock(&mutex);
+    return unused;
+}}
+
+static inline void compute(void)
+{{
+    volatile long sum = 0;
+    for (long i = 0; i < 10 * 1000 * 1000; i++)
+        sum += i;
+}}
+
+int main(void)
+{{
+    {begin}
+    pthread_t depositor, withdrawer;
+    pthread_create(&depositor, NULL, deposit, NULL);
+    pthread_create(&withdrawer, NULL, withdraw, NULL);
+    pthread_join(depositor, NULL);
+    pthread_join(withdrawer, NULL);
+    if (journal)
+        printf("journal has %ld bytes\n", ftell(journal));
+    fflush(stdout);
+    assert(balance == 220);
+    return 0;
+}}
+"#
+    )
+}
+
+#[test]
+fn runs_from_snapshots_lead_to_the_same_as_runs_from_the_start() {
+    // Before the threads it computes, writes to a file that it keeps open, and to its standard output.
+    let begin = r#"compute(); journal = tmpfile(); note("begin"); puts("begun"); fflush(stdout);"#;
+    let place = Place::new("snapshots", &account(begin));
+    place.json(100, &["explore", "--seed", "3", "-o", "bug.snarl", "--json", "--", "./prog"]);
+    let simplify = |name: &str, more: &[&str]| {
+        let args = ["simplify", "bug.snarl", "--json", "-o", name];
+        let told = place.json(0, &[&args, more].concat());
+        assert_eq!(told["outcome_preserved"], true, "{told}");
+        assert_eq!(told["snapshots"]["refused"], Value::Null, "{told}");
+        told
+    };
+    let with = simplify("with.snarl", &[]);
+    let without = simplify("without.snarl", &["--no-snapshots"]);
+    assert!(with["snapshots"]["runs"].as_u64() > Some(0), "{with}");
+    assert_eq!(without["snapshots"]["runs"], 0, "{without}");
+    assert_eq!((&with["after"], &with["executions"]), (&without["after"], &without["executions"]));
+    let shown = ["with.snarl", "without.snarl"].map(|trace| place.exits(0, &["show", "--all", trace]).0);
+    assert_eq!(shown[0], shown[1]);
+    // What the run wrote before the snapshot and after it.
+    let replayed = place.exits(100, &["replay", "with.snarl"]).0;
+    assert_eq!(replayed, "begun\njournal has 39 bytes\n");
+}
+
+#[test]
+fn a_program_that_cannot_be_kept_says_why_and_is_run_from_the_start() {
+    let pairs = [
+        ("int ends[2]; if (pipe(ends)) abort(); compute();", "it has a pipe open"),
+        (
+            "int ends[2]; if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends)) abort(); compute();",
+            "it has a socket open",
+        ),
+    ];
+    for (at, (begin, why)) in pairs.into_iter().enumerate() {
+        let place = Place::new(&format!("refused-{at}"), &account(begin));
+        place.json(100, &["explore", "-o", "bug.snarl", "--json", "--", "./prog"]);
+        let told = place.json(0, &["simplify", "bug.snarl", "--json", "-o", "simple.snarl"]);
+        assert_eq!((&told["snapshots"]["refused"], &told["snapshots"]["runs"]), (&why.into(), &0.into()));
+        assert_eq!(told["outcome_preserved"], true);
+    }
+}
+
+#[test]
+fn what_is_proved_can_be_checked_again() {
+    let place = Place::new("proved", &account(""));
+    place.json(100, &["explore", "--points", "all", "-o", "bug.snarl", "--json", "--", "./prog"]);
+    let told = place.json(0, &["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);
+    assert_eq!((&told["proved"], &told["unobserved"]), (&true.into(), &false.into()), "{told}");
+    assert!(told["proof"].as_str().is_some_and(|file| file.ends_with("simple.proof")), "{told}");
+
+    // What the one preemption is for, when it was simplified and whenever it is shown.
+    let needs = told["preemptions"].as_array().expect("a list");
+    assert_eq!(needs.len() as u64, told["after"]["preemptive"].as_u64().expect("a number"));
+    assert_eq!((&needs[0]["line"], &needs[0]["without"]), (&35.into(), &"the program ended normally".into()));
+    let shown = place.exits(0, &["show", "simple.snarl"]).0;
+    assert!(shown.contains("at prog.c:35; without this, the program ended normally"), "{shown}");
+
+    let (said, _) = place.exits(0, &["verify", "simple.snarl"]);
+    assert!(said.starts_with("the certificate holds"), "{said}");
+    assert_eq!(place.json(0, &["verify", "simple.snarl", "--json"])["holds"], true);
+    // Of another trace, and of other states.
+    let (said, _) = place.exits(103, &["verify", "bug.snarl", "--proof", "simple.proof"]);
+    assert!(said.contains("prove this one again"), "{said}");
+    let proof = place.0.join("simple.proof");
+    let text = fs::read_to_string(&proof).expect("a certificate");
+    let states = serde_json::from_str::<Value>(&text).expect("JSON")["states"].as_u64().expect("a number");
+    fs::write(&proof, text.replace(&format!("\"states\": {states}"), "\"states\": 1"))
+        .expect("it can be written");
+    let (said, _) = place.exits(103, &["verify", "simple.snarl"]);
+    assert!(said.contains("does not hold"), "{said}");
+    let (_, said) = place.exits(96, &["verify", "bug.snarl"]);
+    assert!(said.contains("`unsnarl simplify --prove` makes one"), "{said}");
+}
+
+#[test]
+fn a_failure_of_the_users_own_check_is_simplified_with_that_check() {
+    let place =
+        Place::new("check", &account("").replace("assert(balance == 220);", r#"printf("%d\n", balance);"#));
+    let search = ["explore", "--fail-if-stdout", "^70$", "-o", "bug.snarl", "--json", "--", "./prog"];
+    place.json(100, &search);
+    let (_, said) = place.exits(1, &["simplify", "bug.snarl"]);
+    assert!(said.contains("give the same option again"), "{said}");
+    let simplify = ["simplify", "bug.snarl", "--fail-if-stdout", "^70$", "--json", "-o", "simple.snarl"];
+    let told = place.json(0, &simplify);
+    assert!(
+        told["after"]["context_switches"].as_u64() <= told["before"]["context_switches"].as_u64(),
+        "{told}"
+    );
+    assert_eq!(told["outcome_preserved"], true, "{told}");
+}
+
+#[test]
+fn more_effort_is_never_worse() {
+    let place = Place::new("effort", &account(""));
+    place.json(100, &["explore", "-o", "bug.snarl", "--json", "--", "./prog"]);
+    let cost = |effort: &str| {
+        let told =
+            place.json(0, &["simplify", "bug.snarl", "--effort", effort, "--json", "-o", "simple.snarl"]);
+        let figure = |name: &str| told["after"][name].as_u64().expect("a number");
+        (figure("context_switches"), figure("preemptive"))
+    };
+    let costs = ["0", "1", "2"].map(cost);
+    assert!(costs.is_sorted_by(|less, more| less >= more), "{costs:?}");
+}

@@ -1,0 +1,459 @@
+//! The independent checker: is a witness a legal interleaving of the trace, and does it show what it claims?
+//!
+//! It works on the events themselves, byte by byte, and shares neither the model nor the search with those who make
+//! witnesses.
+
+use crate::{
+    deadlocks::Deadlock,
+    hash::Map,
+    model::{Reads, State},
+    races::Race,
+    witness::Witness,
+};
+use std::collections::BTreeMap;
+use unsnarl_model::{Event, Flags, Op, ThreadIx};
+
+/// What is wrong with a witness.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Illegal {
+    /// An event is not of the window, or comes twice, or not after those before it in its thread.
+    #[error("event {0} is out of its thread's order")]
+    ThreadOrder(u64),
+    /// An event was done that cannot be done then.
+    #[error("event {event} cannot be done then: {why}")]
+    NotThen {
+        /// Which.
+        event: u64,
+        /// What is in its way.
+        why: &'static str,
+    },
+    /// A read sees another write than in the trace.
+    #[error("event {0} sees another write than in the trace")]
+    SeesAnother(u64),
+    /// What should come next does not.
+    #[error("event {0} does not come next in its thread")]
+    NotNext(u64),
+    /// The events that meet are no error.
+    #[error("what meets is not what is claimed: {0}")]
+    NoError(&'static str),
+}
+
+/// No event.
+const NONE: u32 = u32::MAX;
+
+/// What is known of a window before any witness is looked at.
+#[derive(Debug)]
+pub struct Checker<'a> {
+    window: &'a [Event],
+    first: u64,
+    reads: Reads,
+    /// By event: how many of its thread come before it.
+    places: Vec<u32>,
+    /// By thread: the event that created it, if it is before all of the thread's own.
+    creations: Vec<u32>,
+    /// By event: what must have been done, and why.
+    needs: Map<u32, Vec<(u32, &'static str)>>,
+    /// By event: where its bytes are in `bytes`.
+    ranges: Vec<(u32, u32)>,
+    /// The bytes that accesses touch, numbered, with the event that they were written by in the trace.
+    bytes: Vec<(u32, u32)>,
+    byte_count: usize,
+    locks: BTreeMap<u64, Vec<(ThreadIx, u32, bool)>>,
+    /// With which mutex, held how often, and since which event.
+    waiting: BTreeMap<ThreadIx, (u64, u32, u32)>,
+    tokens: BTreeMap<u64, ThreadIx>,
+    counts: BTreeMap<u64, u64>,
+}
+
+impl<'a> Checker<'a> {
+    /// For witnesses over the events that follow this state, by the same meaning of reads.
+    #[must_use]
+    pub fn new(window: &'a [Event], start: &State, reads: Reads) -> Self {
+        let mut locks: BTreeMap<u64, Vec<(ThreadIx, u32, bool)>> = BTreeMap::new();
+        for (lock, holding) in start.holdings() {
+            locks.entry(lock).or_default().push((holding.thread, holding.depth(), holding.shared));
+        }
+        let mut checker = Self {
+            window,
+            first: start.events(),
+            reads,
+            places: Vec::with_capacity(window.len()),
+            creations: Vec::new(),
+            needs: Map::default(),
+            ranges: Vec::with_capacity(window.len()),
+            bytes: Vec::new(),
+            byte_count: 0,
+            locks,
+            waiting: start.waits().map(|(thread, mutex, depth)| (thread, (mutex, depth, NONE))).collect(),
+            tokens: start.semaphore_takers().collect(),
+            counts: initial_counts(window),
+        };
+        checker.orders();
+        checker.memory();
+        checker
+    }
+
+    /// What must come before what, whatever the order: by creation, joining, waking, barriers and once controls.
+    fn orders(&mut self) {
+        let threads = self.window.iter().map(|event| event.thread.index() + 1).max().unwrap_or(0);
+        let mut last = vec![NONE; threads];
+        let mut counts = vec![0; threads];
+        let mut rounds: BTreeMap<(u64, u64), Vec<u32>> = BTreeMap::new();
+        let mut once: BTreeMap<u64, u32> = BTreeMap::new();
+        self.creations = vec![NONE; threads];
+        for (event, number) in self.window.iter().zip(0..) {
+            let thread = event.thread.index();
+            self.places.push(counts[thread]);
+            counts[thread] += 1;
+            let mut need = |needed: u32, why| self.needs.entry(number).or_default().push((needed, why));
+            match event.op {
+                Op::Create if ok(event) => {
+                    let child = usize::try_from(event.value).unwrap_or(usize::MAX);
+                    if last.get(child) == Some(&NONE) && self.creations[child] == NONE {
+                        self.creations[child] = number;
+                    }
+                }
+                Op::Join if ok(event) => {
+                    let end = usize::try_from(event.value).ok().and_then(|thread| last.get(thread));
+                    if let Some(&end) = end.filter(|&&end| end != NONE) {
+                        need(end, "the thread that it joins has not ended");
+                    }
+                }
+                Op::BarrierArrive => rounds.entry((event.addr, event.value)).or_default().push(number),
+                Op::BarrierLeave => {
+                    for &arrival in rounds.get(&(event.addr, event.value)).into_iter().flatten() {
+                        need(arrival, "not all have arrived at the barrier");
+                    }
+                }
+                Op::OnceEnd => drop(once.insert(event.addr, number)),
+                Op::OncePass => {
+                    if let Some(&end) = once.get(&event.addr) {
+                        need(end, "the once routine has not ended");
+                    }
+                }
+                Op::CondWake | Op::FutexWoken => {
+                    let signal = event.value.checked_sub(self.first).and_then(|at| u32::try_from(at).ok());
+                    if let Some(signal) = signal.filter(|&signal| signal < number) {
+                        need(signal, "nobody has woken it");
+                    }
+                }
+                _ => {}
+            }
+            last[thread] = number;
+        }
+    }
+
+    /// Which bytes accesses touch, and whose writing is there then.
+    fn memory(&mut self) {
+        let mut numbers: Map<(u64, u64), u32> = Map::default();
+        let mut writers: Vec<u32> = Vec::new();
+        let mut blocks: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+        let mut generations = 0;
+        for (event, number) in self.window.iter().zip(0..) {
+            let from = self.bytes.len() as u32;
+            let end = event.addr.saturating_add(u64::from(event.size.max(1)));
+            if matches!(event.op, Op::Alloc | Op::Free) && ok(event) {
+                // Memory that is given out or taken back is other memory from then on.
+                generations += 1;
+                let touched = blocks.range(..end).rev().take_while(|(_, block)| block.0 > event.addr);
+                let touched: Vec<u64> = touched.map(|(&at, _)| at).collect();
+                for at in touched {
+                    blocks.remove(&at);
+                }
+                blocks.insert(event.addr, (end, generations));
+            } else if event.op.is_plain_access() || event.op.is_atomic() {
+                let block = blocks.range(..=event.addr).next_back().filter(|(_, block)| block.0 > event.addr);
+                let generation = block.map_or(0, |(_, &(_, generation))| generation);
+                for byte in event.addr..end {
+                    let next = writers.len() as u32;
+                    let id = *numbers.entry((byte, generation)).or_insert(next);
+                    if id == next {
+                        writers.push(NONE);
+                    }
+                    self.bytes.push((id, writers[id as usize]));
+                    if writes(event) {
+                        writers[id as usize] = number;
+                    }
+                }
+            }
+            self.ranges.push((from, self.bytes.len() as u32));
+        }
+        self.byte_count = writers.len();
+    }
+
+    /// Checks that a witness leads to a race.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn race(&self, race: &Race) -> Result<(), Illegal> {
+        Replay::of(self, &race.witness)?;
+        if race.accesses[..] != race.witness.meet[..] {
+            return Err(Illegal::NoError("the accesses are not those that meet"));
+        }
+        let [a, b] = race.accesses.map(|number| self.window[(number - self.first) as usize]);
+        let ends = |event: &Event| event.addr + u64::from(event.size.max(1));
+        let overlap = a.addr < ends(&b) && b.addr < ends(&a);
+        let is_access = |event: &Event| event.op.is_plain_access() || event.op.is_atomic();
+        if a.thread == b.thread || !overlap || !is_access(&a) || !is_access(&b) {
+            return Err(Illegal::NoError("these are no accesses of two threads to the same memory"));
+        }
+        if !(writes(&a) || writes(&b)) || (a.op.is_atomic() && b.op.is_atomic()) {
+            return Err(Illegal::NoError("neither writes, or both are atomic"));
+        }
+        Ok(())
+    }
+
+    /// Checks that a witness leads to a deadlock.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn deadlock(&self, deadlock: &Deadlock) -> Result<(), Illegal> {
+        let replay = Replay::of(self, &deadlock.witness)?;
+        let wrong = |why| Err(Illegal::NoError(why));
+        if deadlock.circle.iter().map(|waits| waits.event).ne(deadlock.witness.meet.iter().copied()) {
+            return wrong("the waits are not those that meet");
+        }
+        for (at, waits) in deadlock.circle.iter().enumerate() {
+            let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
+            let event = &self.window[(waits.event - self.first) as usize];
+            let lock = match event.op {
+                Op::Join if event.value == u64::from(next.thread.0) => continue,
+                Op::Lock | Op::ReadLock | Op::WriteLock | Op::SemWait => event.addr,
+                Op::CondWake => match replay.waiting.get(&event.thread) {
+                    Some(&(mutex, _, _)) => mutex,
+                    None => return wrong("a wait ends that has not begun"),
+                },
+                _ => return wrong("somebody does not wait"),
+            };
+            let held = replay.locks.get(&lock).into_iter().flatten().any(|holder| holder.0 == next.thread);
+            let token = event.op == Op::SemWait && replay.tokens.get(&lock) == Some(&next.thread);
+            if event.thread != waits.thread || next.thread == waits.thread || !(held || token) {
+                return wrong("somebody does not wait for the next");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A witness being executed.
+struct Replay<'c> {
+    checker: &'c Checker<'c>,
+    /// By thread: how many of its events are done.
+    done: Vec<u32>,
+    /// By event that woke somebody: when it was done; and when waits began.
+    signalled: Map<u32, u64>,
+    began: BTreeMap<ThreadIx, u64>,
+    time: u64,
+    /// By byte: who wrote it.
+    writers: Vec<u32>,
+    locks: BTreeMap<u64, Vec<(ThreadIx, u32, bool)>>,
+    waiting: BTreeMap<ThreadIx, (u64, u32, u32)>,
+    tokens: BTreeMap<u64, ThreadIx>,
+    counts: BTreeMap<u64, u64>,
+}
+
+impl<'c> Replay<'c> {
+    /// Executes a witness; where it leaves everybody.
+    fn of(checker: &'c Checker<'c>, witness: &Witness) -> Result<Self, Illegal> {
+        let mut replay = Self {
+            checker,
+            done: vec![0; checker.creations.len()],
+            signalled: Map::default(),
+            began: BTreeMap::new(),
+            time: 0,
+            writers: vec![NONE; checker.byte_count],
+            locks: checker.locks.clone(),
+            waiting: checker.waiting.clone(),
+            tokens: checker.tokens.clone(),
+            counts: checker.counts.clone(),
+        };
+        if witness.before != checker.first || witness.reads != checker.reads {
+            return Err(Illegal::ThreadOrder(witness.before));
+        }
+        for number in witness.order(checker.window) {
+            let at = replay.next(number).ok_or(Illegal::ThreadOrder(number))?;
+            replay.can_be(at).map_err(|why| Illegal::NotThen { event: number, why })?;
+            if !replay.access(at) {
+                return Err(Illegal::SeesAnother(number));
+            }
+            replay.execute(at).map_err(|why| Illegal::NotThen { event: number, why })?;
+            replay.done[checker.window[at as usize].thread.index()] += 1;
+            replay.time += 1;
+        }
+        for &number in &witness.meet {
+            let at = replay.next(number).ok_or(Illegal::NotNext(number))?;
+            replay.exists(at).map_err(|why| Illegal::NotThen { event: number, why })?;
+        }
+        Ok(replay)
+    }
+
+    /// The event of the window with this number, if it is its thread's next.
+    fn next(&self, number: u64) -> Option<u32> {
+        let at = u32::try_from(number.checked_sub(self.checker.first)?).ok()?;
+        let event = self.checker.window.get(at as usize)?;
+        (self.checker.places[at as usize] == self.done[event.thread.index()]).then_some(at)
+    }
+
+    fn is_done(&self, at: u32) -> bool {
+        let event = &self.checker.window[at as usize];
+        self.checker.places[at as usize] < self.done[event.thread.index()]
+    }
+
+    fn exists(&self, at: u32) -> Result<(), &'static str> {
+        let thread = self.checker.window[at as usize].thread.index();
+        let creation = self.checker.creations[thread];
+        if self.done[thread] == 0 && creation != NONE && !self.is_done(creation) {
+            return Err("its thread was not created");
+        }
+        Ok(())
+    }
+
+    fn can_be(&self, at: u32) -> Result<(), &'static str> {
+        self.exists(at)?;
+        let event = &self.checker.window[at as usize];
+        for &(needed, why) in self.checker.needs.get(&at).into_iter().flatten() {
+            if !self.is_done(needed) {
+                return Err(why);
+            }
+            let begun = self.began.get(&event.thread);
+            if event.op == Op::CondWake
+                && begun.is_some_and(|begun| self.signalled.get(&needed) < Some(begun))
+            {
+                return Err("it was signalled before it waited");
+            }
+        }
+        let free = |lock: u64, shared: bool| {
+            let mut others =
+                self.locks.get(&lock).into_iter().flatten().filter(|holder| holder.0 != event.thread);
+            others.all(|&(_, _, shares)| shares && shared)
+        };
+        match event.op {
+            Op::Exit => Err("the program ends by it"),
+            Op::SemWait | Op::SemTryWait if ok(event) && self.counts.get(&event.addr) == Some(&0) => {
+                Err("the semaphore has no token")
+            }
+            Op::Lock | Op::TryLock | Op::WriteLock | Op::TryWriteLock
+                if ok(event) && !free(event.addr, false) =>
+            {
+                Err("the lock is held by another thread")
+            }
+            Op::ReadLock | Op::TryReadLock if ok(event) && !free(event.addr, true) => {
+                Err("the lock is held by another thread")
+            }
+            Op::CondWake => match self.waiting.get(&event.thread) {
+                Some(&(mutex, _, _)) if free(mutex, false) => Ok(()),
+                _ => Err("its mutex is not to be had"),
+            },
+            _ => Ok(()),
+        }
+    }
+
+    /// Reads and writes; false if a read sees what it did not see in the trace.
+    fn access(&mut self, at: u32) -> bool {
+        let event = &self.checker.window[at as usize];
+        let (from, to) = self.checker.ranges[at as usize];
+        let must_see = must_see(event, self.checker.reads);
+        for &(byte, seen) in &self.checker.bytes[from as usize..to as usize] {
+            let there = &mut self.writers[byte as usize];
+            if must_see && *there != seen {
+                return false;
+            }
+            if writes(event) {
+                *there = at;
+            }
+        }
+        true
+    }
+
+    fn execute(&mut self, at: u32) -> Result<(), &'static str> {
+        const NOT_HELD: &str = "it does not hold the lock";
+        let event = self.checker.window[at as usize];
+        let (thread, addr) = (event.thread, event.addr);
+        match event.op {
+            Op::Lock | Op::TryLock | Op::WriteLock | Op::TryWriteLock | Op::ReadLock | Op::TryReadLock
+                if ok(&event) =>
+            {
+                let shared = matches!(event.op, Op::ReadLock | Op::TryReadLock);
+                let holders = self.locks.entry(addr).or_default();
+                match holders.iter_mut().find(|holder| holder.0 == thread) {
+                    Some(again) => again.1 += 1,
+                    None => holders.push((thread, 1, shared)),
+                }
+            }
+            Op::Unlock | Op::RwUnlock if ok(&event) => {
+                let holders = self.locks.entry(addr).or_default();
+                let mine = holders.iter().position(|holder| holder.0 == thread).ok_or(NOT_HELD)?;
+                holders[mine].1 -= 1;
+                if holders[mine].1 == 0 {
+                    holders.remove(mine);
+                }
+            }
+            Op::CondWait if ok(&event) => {
+                let holders = self.locks.entry(event.value).or_default();
+                let mine = holders.iter().position(|holder| holder.0 == thread).ok_or(NOT_HELD)?;
+                let (_, depth, _) = holders.remove(mine);
+                self.waiting.insert(thread, (event.value, depth, at));
+                self.began.insert(thread, self.time);
+            }
+            Op::CondWake => {
+                self.began.remove(&thread);
+                if let Some((mutex, depth, _)) = self.waiting.remove(&thread) {
+                    self.locks.entry(mutex).or_default().push((thread, depth, false));
+                }
+            }
+            Op::Signal | Op::Broadcast => drop(self.signalled.insert(at, self.time)),
+            Op::SemWait | Op::SemTryWait if ok(&event) => {
+                self.tokens.insert(addr, thread);
+                self.counts.entry(addr).and_modify(|count| *count -= 1);
+            }
+            Op::SemPost => {
+                self.tokens.remove(&addr);
+                self.counts.entry(addr).and_modify(|count| *count += 1);
+            }
+            Op::SemInit => drop(self.counts.insert(addr, event.value)),
+            Op::LockInit | Op::RwInit => drop(self.locks.remove(&addr)),
+            Op::End => {
+                self.locks.values_mut().for_each(|holders| holders.retain(|holder| holder.0 != thread))
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+/// How many tokens each semaphore has at the start, by the first thing that is said of it.
+fn initial_counts(window: &[Event]) -> BTreeMap<u64, u64> {
+    let mut counts = BTreeMap::new();
+    for event in window {
+        let count = match event.op {
+            Op::SemWait | Op::SemTryWait if ok(event) => event.value + 1,
+            Op::SemPost => event.value.saturating_sub(1),
+            Op::SemInit | Op::SemGet => event.value,
+            _ => continue,
+        };
+        counts.entry(event.addr).or_insert(count);
+    }
+    counts
+}
+
+const fn ok(event: &Event) -> bool {
+    !event.flags.has(Flags::FAILED)
+        && !event.flags.has(Flags::TIMED_OUT)
+        && !event.flags.has(Flags::CANCELLED)
+}
+
+const fn writes(event: &Event) -> bool {
+    match event.op {
+        Op::Write | Op::AtomicStore | Op::AtomicRmw => true,
+        Op::AtomicCas => ok(event),
+        _ => false,
+    }
+}
+
+const fn must_see(event: &Event, reads: Reads) -> bool {
+    match (reads, event.op) {
+        (Reads::Same, Op::Read | Op::AtomicRmw) | (_, Op::AtomicLoad) => true,
+        (_, Op::AtomicCas) => matches!(reads, Reads::Same) || !ok(event),
+        _ => false,
+    }
+}

@@ -1,0 +1,139 @@
+//! Section 2.3: a witness is followed by the program itself, with a happens-before detector looking on.
+//!
+//! Where this deviates from the paper: all events are ordered, not only those that synchronise, and the run has ended in
+//! the witness's own words where it cannot be followed. Where reads saw other writes and a thread took another way,
+//! the schedule is followed once more as far as it makes sense: the error may be there all the same.
+
+use crate::{deadlocks::Deadlock, races::Race};
+use unsnarl_model::{ConflictKind, Divergence, Fidelity, Kind, Plan, Site, ThreadIx, Trace};
+
+/// Runs the program by a plan.
+pub trait Runner {
+    /// Why it cannot be run, or should not be any more.
+    type Error;
+
+    /// One run.
+    ///
+    /// # Errors
+    /// If there is none.
+    fn run(&mut self, plan: &Plan) -> Result<Ran, Self::Error>;
+}
+
+/// A run.
+#[derive(Clone, Debug)]
+pub struct Ran {
+    /// What happened.
+    pub trace: Trace,
+    /// Where it left the plan.
+    pub divergence: Option<Divergence>,
+}
+
+/// What the program says of a prediction.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The error is there.
+    Confirmed,
+    /// The witness cannot be followed: somebody who should run cannot.
+    Infeasible(Divergence),
+    /// A thread took another way than in the trace.
+    Diverged(Divergence),
+    /// The witness was followed, and there was no such error.
+    NotReproduced,
+}
+
+impl Verdict {
+    /// One word for it.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Confirmed => "confirmed",
+            Self::Infeasible(_) => "infeasible",
+            Self::Diverged(_) => "diverged",
+            Self::NotReproduced => "not reproduced",
+        }
+    }
+}
+
+/// A verdict, with the run that it is founded on.
+#[derive(Clone, Debug)]
+pub struct Confirmed {
+    /// What the program says.
+    pub verdict: Verdict,
+    /// The run with the error, if there is one.
+    pub trace: Option<Trace>,
+    /// How many runs it took.
+    pub runs: u32,
+}
+
+/// Tries a race out.
+///
+/// # Errors
+/// Those of the runner.
+pub fn confirm_race<R: Runner>(trace: &Trace, race: &Race, runner: &mut R) -> Result<Confirmed, R::Error> {
+    let sides = race.accesses.map(|number| trace.site(&trace.events[number as usize]));
+    try_out(&|fidelity| race.witness.plan(trace, fidelity), runner, &|run| has_race(trace, run, sides))
+}
+
+/// Tries a deadlock out.
+///
+/// # Errors
+/// Those of the runner.
+pub fn confirm_deadlock<R: Runner>(
+    trace: &Trace,
+    deadlock: &Deadlock,
+    runner: &mut R,
+) -> Result<Confirmed, R::Error> {
+    let threads: Vec<ThreadIx> = deadlock.circle.iter().map(|waits| waits.thread).collect();
+    let plan = |fidelity| deadlock.witness.plan(trace, fidelity);
+    try_out(&plan, runner, &|run| has_deadlock(trace, run, &threads))
+}
+
+fn try_out<R: Runner>(
+    plan: &dyn Fn(Fidelity) -> Plan,
+    runner: &mut R,
+    shows: &dyn Fn(&Trace) -> bool,
+) -> Result<Confirmed, R::Error> {
+    let exact = runner.run(&plan(Fidelity::Exact))?;
+    let Some(divergence) = exact.divergence else {
+        let shown = shows(&exact.trace);
+        let verdict = if shown { Verdict::Confirmed } else { Verdict::NotReproduced };
+        return Ok(Confirmed { verdict, trace: shown.then_some(exact.trace), runs: 1 });
+    };
+    let relaxed = runner.run(&plan(Fidelity::Relaxed))?;
+    if relaxed.divergence.is_none() && shows(&relaxed.trace) {
+        return Ok(Confirmed { verdict: Verdict::Confirmed, trace: Some(relaxed.trace), runs: 2 });
+    }
+    let verdict = if divergence.got.is_some() {
+        Verdict::Diverged(divergence)
+    } else {
+        Verdict::Infeasible(divergence)
+    };
+    Ok(Confirmed { verdict, trace: None, runs: 2 })
+}
+
+/// Whether a run has a race at these two places of another trace.
+fn has_race(trace: &Trace, run: &Trace, sites: [Site; 2]) -> bool {
+    let wanted = in_order(sites.map(|site| place(trace, site)));
+    let races = run.races.iter().filter(|race| race.kind == ConflictKind::Race);
+    races.map(|race| in_order(race.sides.map(|side| place(run, side.site)))).any(|found| found == wanted)
+}
+
+/// Whether a run ended with these threads waiting for each other.
+fn has_deadlock(trace: &Trace, run: &Trace, threads: &[ThreadIx]) -> bool {
+    let waits = |thread: &ThreadIx| {
+        let id = trace.thread_id(*thread);
+        run.outcome.waits.iter().any(|wait| run.thread_id(wait.thread) == id)
+    };
+    run.outcome.kind == Kind::Deadlock && threads.iter().all(waits)
+}
+
+type Place<'a> = (&'a str, u64);
+
+fn place(trace: &Trace, site: Site) -> Place<'_> {
+    let module = trace.modules.get(usize::from(site.module.0));
+    (module.map_or("", |module| module.path.as_str()), site.offset)
+}
+
+fn in_order([a, b]: [Place<'_>; 2]) -> [Place<'_>; 2] {
+    if a <= b { [a, b] } else { [b, a] }
+}

@@ -1,0 +1,246 @@
+//! Deadlocks: threads in a circle, each of which waits for what the next one has.
+//!
+//! Candidates are circles in the graph of who asks for what while holding what (section 2.2.2 of the paper, with the
+//! abstract patterns of Tunç et al., PLDI 2023): each thread asks for a lock that the next one holds, or joins
+//! the next one; all threads are different, and no two of them hold a lock that keeps the other out (a gate).
+//! Whether they can all come to that point is for the search to say.
+
+use crate::{
+    found::{Findings, Places},
+    hash::Map,
+    model::{Model, What},
+    search::{Answer, Searcher},
+    sync_preserving,
+    witness::{Window, Witness},
+};
+use unsnarl_model::{SiteIx, ThreadIx};
+
+/// A circle of threads that wait for each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Deadlock {
+    /// The threads, each waiting for the next, the last for the first.
+    pub circle: Vec<Waits>,
+    /// How to get there.
+    pub witness: Witness,
+}
+
+/// A thread that waits, holding something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waits {
+    /// Who.
+    pub thread: ThreadIx,
+    /// By which event of the trace: it took a lock there, or joined a thread.
+    pub event: u64,
+    /// The addresses of the locks that it holds.
+    pub holds: Vec<u64>,
+    /// The lock that it waits for; none if it waits for a thread.
+    pub lock: Option<u64>,
+}
+
+/// Requests of a thread for the same thing at the same place with the same locks held.
+#[derive(Debug)]
+struct Request {
+    thread: ThreadIx,
+    site: SiteIx,
+    wants: Wants,
+    held: u32,
+    steps: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Wants {
+    Lock(u32, bool),
+    End(ThreadIx),
+}
+
+/// The longest circle that is looked for.
+const LONGEST: usize = 16;
+
+/// Circles that are followed up in a window at most; more are told as undecided.
+const MOST: u64 = 100_000;
+
+/// Looks for deadlocks in a window.
+pub(crate) fn deadlocks(search: &Searcher<'_>, window: &Window<'_>, budget: u64, findings: &mut Findings) {
+    let model = search.model;
+    let requests = requests(model);
+    let next = successors(model, &requests);
+    let mut walk =
+        Walk { search, window, requests: &requests, next: &next, path: Vec::new(), left: MOST, budget };
+    for first in 0..requests.len() {
+        walk.path.push(first);
+        walk.extend(first, findings);
+        walk.path.pop();
+    }
+}
+
+fn requests(model: &Model) -> Vec<Request> {
+    let mut requests: Vec<Request> = Vec::new();
+    let mut numbers: Map<(u64, u64, Wants), usize> = Map::default();
+    for (step, number) in model.steps.iter().zip(0..) {
+        let wants = match step.what {
+            What::Takes { lock, shared, blocks: true } => Wants::Lock(lock, shared),
+            What::Joins(thread) => Wants::End(thread),
+            _ => continue,
+        };
+        // Who holds nothing is only waited for by who joins it.
+        let key = (u64::from(step.thread.0), u64::from(step.site.0) << 32 | u64::from(step.held), wants);
+        let request = *numbers.entry(key).or_insert_with(|| {
+            let (thread, site, held) = (step.thread, step.site, step.held);
+            requests.push(Request { thread, site, wants, held, steps: Vec::new() });
+            requests.len() - 1
+        });
+        requests[request].steps.push(number);
+    }
+    requests
+}
+
+/// By request: whom it may wait for.
+fn successors(model: &Model, requests: &[Request]) -> Vec<Vec<usize>> {
+    let mut holders: Map<u32, Vec<(usize, bool)>> = Map::default();
+    let mut of_thread: Map<u16, Vec<usize>> = Map::default();
+    for (at, request) in requests.iter().enumerate() {
+        of_thread.entry(request.thread.0).or_default().push(at);
+        for &(lock, shared) in model.locksets.of(request.held) {
+            holders.entry(lock).or_default().push((at, shared));
+        }
+    }
+    let waits_for = |request: &Request| match request.wants {
+        Wants::Lock(lock, shared) => {
+            let all = holders.get(&lock).into_iter().flatten();
+            all.filter(|&&(_, too)| !(shared && too)).map(|&(at, _)| at).collect()
+        }
+        Wants::End(thread) => of_thread.get(&thread.0).cloned().unwrap_or_default(),
+    };
+    requests
+        .iter()
+        .map(|request| {
+            let mut next: Vec<usize> = waits_for(request);
+            next.retain(|&at| requests[at].thread != request.thread);
+            next
+        })
+        .collect()
+}
+
+struct Walk<'a> {
+    search: &'a Searcher<'a>,
+    window: &'a Window<'a>,
+    requests: &'a [Request],
+    next: &'a [Vec<usize>],
+    path: Vec<usize>,
+    left: u64,
+    budget: u64,
+}
+
+impl Walk<'_> {
+    /// Circles whose smallest request is the path's first.
+    fn extend(&mut self, first: usize, findings: &mut Findings) {
+        let Some(&last) = self.path.last() else { return };
+        for &next in &self.next[last] {
+            if next == first {
+                if self.path.len() > 1 {
+                    self.circle(findings);
+                }
+            } else if next > first && self.path.len() < LONGEST && self.fits(next) && self.left > 0 {
+                self.left -= 1;
+                self.path.push(next);
+                self.extend(first, findings);
+                self.path.pop();
+            }
+        }
+    }
+
+    /// Another thread, whose locks nobody else in the path holds.
+    fn fits(&self, next: usize) -> bool {
+        let new = &self.requests[next];
+        self.path.iter().all(|&at| {
+            let old = &self.requests[at];
+            old.thread != new.thread && self.search.model.locksets.compatible(old.held, new.held)
+        })
+    }
+
+    fn circle(&self, findings: &mut Findings) {
+        let model = self.search.model;
+        let circle: Vec<&Request> = self.path.iter().map(|&at| &self.requests[at]).collect();
+        let places = Places::new(circle.iter().map(|request| request.site).collect());
+        if findings.is_settled(&places) {
+            return;
+        }
+        findings.suspect(&places, model.reads);
+        findings.figures.circles += 1;
+        let lists: Vec<&[u32]> = circle.iter().map(|request| request.steps.as_slice()).collect();
+        let Searcher { order, uses, .. } = *self.search;
+        if let Some((targets, ideal)) = sync_preserving::first_meeting(model, order, uses, &lists) {
+            findings.figures.sync_preserving += 1;
+            let witness = Witness::as_traced(model, self.window, &ideal, &targets);
+            return self.found(places, &circle, witness, &targets, findings);
+        }
+        let mut left = findings.budget(&places, model.reads, self.budget);
+        match self.choose(&lists, &mut Vec::new(), &mut left) {
+            Answer::Found(mut steps) => {
+                let targets = steps.split_off(steps.len() - circle.len());
+                findings.figures.searched += 1;
+                let witness = Witness::in_turns(model, self.window, &steps, &targets);
+                self.found(places, &circle, witness, &targets, findings);
+            }
+            Answer::Impossible => findings.spent(places, model.reads, left),
+            Answer::Undecided => findings.undecided(places, model.reads),
+        }
+    }
+
+    /// Tries every choice of one step from each list. What is found ends with the choice.
+    fn choose(&self, lists: &[&[u32]], chosen: &mut Vec<u32>, left: &mut u64) -> Answer {
+        const LEAST: u64 = 50;
+        let Some((list, others)) = lists.split_first() else {
+            if *left <= LEAST {
+                return Answer::Undecided;
+            }
+            *left -= LEAST;
+            return match self.search.reach(chosen, left) {
+                Answer::Found(mut steps) => {
+                    steps.extend_from_slice(chosen);
+                    Answer::Found(steps)
+                }
+                other => other,
+            };
+        };
+        for &step in *list {
+            let ordered = |&other: &u32| self.search.order.ordered(self.search.model, step, other);
+            if chosen.iter().any(ordered) {
+                continue;
+            }
+            chosen.push(step);
+            let answer = self.choose(others, chosen, left);
+            chosen.pop();
+            if answer != Answer::Impossible {
+                return answer;
+            }
+        }
+        Answer::Impossible
+    }
+
+    fn found(
+        &self,
+        places: Places,
+        circle: &[&Request],
+        witness: Witness,
+        targets: &[u32],
+        findings: &mut Findings,
+    ) {
+        let model = self.search.model;
+        let waits = circle.iter().zip(targets).map(|(request, &target)| Waits {
+            thread: request.thread,
+            event: self.window.first + u64::from(model.step(target).event),
+            holds: model
+                .locksets
+                .of(request.held)
+                .iter()
+                .map(|&(lock, _)| model.locks[lock as usize])
+                .collect(),
+            lock: match request.wants {
+                Wants::Lock(lock, _) => Some(model.locks[lock as usize]),
+                Wants::End(_) => None,
+            },
+        });
+        findings.deadlock(places, Deadlock { circle: waits.collect(), witness });
+    }
+}

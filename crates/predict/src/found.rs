@@ -1,0 +1,123 @@
+//! What was found, what is settled, and what it took.
+
+use crate::{deadlocks::Deadlock, model::Reads, races::Race};
+use std::collections::{BTreeMap, BTreeSet};
+use unsnarl_model::SiteIx;
+
+/// Where in the code an error is: the places of its operations, in order.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Places(Vec<SiteIx>);
+
+impl Places {
+    pub(crate) fn new(mut sites: Vec<SiteIx>) -> Self {
+        sites.sort_unstable();
+        Self(sites)
+    }
+
+    /// The places.
+    #[must_use]
+    pub fn sites(&self) -> &[SiteIx] {
+        &self.0
+    }
+}
+
+/// How far the work on a window is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Progress {
+    /// The shared object that is looked at, from 1.
+    pub object: u32,
+    /// How many there are.
+    pub objects: u32,
+    /// Races found so far.
+    pub races: usize,
+}
+
+/// What it took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Events of the trace.
+    pub events: u64,
+    /// Those left after reduction.
+    pub reduced: u64,
+    /// Those that synchronise.
+    pub synchronising: u64,
+    /// Windows.
+    pub windows: u64,
+    /// Shared objects.
+    pub objects: u64,
+    /// Those that the filter leaves.
+    pub suspect_objects: u64,
+    /// Pairs of places that the filter leaves.
+    pub candidates: u64,
+    /// Circles of requests.
+    pub circles: u64,
+    /// Witnesses that keep the order of critical sections.
+    pub sync_preserving: u64,
+    /// Witnesses that took a search.
+    pub searched: u64,
+}
+
+/// What was found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    pub(crate) races: Vec<Race>,
+    pub(crate) deadlocks: Vec<Deadlock>,
+    pub(crate) figures: Figures,
+    settled: BTreeSet<Places>,
+    suspects: BTreeSet<Places>,
+    open: BTreeMap<(Places, Reads), Budget>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Budget {
+    Left(u64),
+    UsedUp,
+}
+
+impl Findings {
+    pub(crate) fn is_settled(&self, places: &Places) -> bool {
+        self.settled.contains(places)
+    }
+
+    pub(crate) fn suspect(&mut self, places: &Places, _reads: Reads) {
+        if !self.suspects.contains(places) {
+            self.suspects.insert(places.clone());
+            self.figures.candidates += 1;
+        }
+    }
+
+    /// What may still be spent on these places.
+    pub(crate) fn budget(&self, places: &Places, reads: Reads, whole: u64) -> u64 {
+        match self.open.get(&(places.clone(), reads)) {
+            Some(&Budget::Left(left)) => left,
+            Some(Budget::UsedUp) => 0,
+            None => whole,
+        }
+    }
+
+    pub(crate) fn spent(&mut self, places: Places, reads: Reads, left: u64) {
+        self.open.insert((places, reads), Budget::Left(left));
+    }
+
+    pub(crate) fn undecided(&mut self, places: Places, reads: Reads) {
+        self.open.insert((places, reads), Budget::UsedUp);
+    }
+
+    pub(crate) fn race(&mut self, places: Places, race: Race) {
+        self.settled.insert(places);
+        self.races.push(race);
+    }
+
+    pub(crate) fn deadlock(&mut self, places: Places, deadlock: Deadlock) {
+        self.settled.insert(places);
+        self.deadlocks.push(deadlock);
+    }
+
+    /// Places whose budget was used up, and that nothing was found for.
+    pub(crate) fn left_open(&self, wanted: Reads) -> Vec<Places> {
+        let open = self.open.iter().filter(|((places, reads), budget)| {
+            matches!(budget, Budget::UsedUp) && *reads == wanted && !self.settled.contains(places)
+        });
+        open.map(|((places, _), _)| places.clone()).collect()
+    }
+}

@@ -1,0 +1,44 @@
+//! Races and deadlocks in interleavings that did not happen, each with a witness.
+//!
+//! From one run, find reorderings of its events that its synchronisation allows and that show an error: two
+//! accesses side by side that nothing orders, or threads that wait for each other in a circle. After
+//! "Interleaving inference" (text: a trace model in CSP, a filter, a model checker, and replay to confirm).
+//!
+//! - `model/`: a window of the trace as threads of steps (section 2.1)
+//! - `order.rs`, `races.rs`, `deadlocks.rs`: the filter (section 3) and what is left of it
+//! - `sync_preserving.rs`: witnesses in near-linear time, where the order of critical sections can stay
+//! - `search/`: witnesses by search, where it cannot
+//! - `check.rs`: every witness is looked at by a checker that shares no code with the above
+//! - `csp.rs`: the same model as text for a refinement checker
+//! - `confirm.rs`: what a run of the witness says of it (section 2.3)
+//!
+//! Nothing here does I/O or starts a process: confirmation takes a [`Runner`].
+
+#![forbid(unsafe_code)]
+
+mod check;
+mod confirm;
+mod csp;
+mod deadlocks;
+mod flaw;
+mod found;
+mod hash;
+mod model;
+mod order;
+mod predict;
+mod races;
+mod search;
+mod sync_preserving;
+mod uses;
+mod witness;
+
+pub use check::{Checker, Illegal};
+pub use confirm::{Confirmed, Ran, Runner, Verdict, confirm_deadlock, confirm_race};
+pub use csp::export;
+pub use deadlocks::{Deadlock, Waits};
+pub use flaw::{Contradiction, Flaw};
+pub use found::{Figures, Places, Progress};
+pub use model::{Holding, Reads, State};
+pub use predict::{Options, Prediction, Predictor, predict};
+pub use races::Race;
+pub use witness::Witness;

@@ -1,0 +1,485 @@
+//! From the events of a window to its model.
+
+use super::{
+    INITIAL, Model, NONE, Reads, Step, Touch, What, Woken,
+    cells::{Blocks, Cells, is_access, is_block, reads, writes},
+    locksets::Locksets,
+    sections::Sections,
+    semaphores::{Tokens, used_as_mutexes},
+    state::{Effect, State, succeeded},
+};
+use crate::{
+    flaw::{Contradiction, Flaw},
+    hash::{Map, Set},
+};
+use std::collections::{BTreeMap, BTreeSet};
+use unsnarl_model::{Event, Flags, Op, SiteIx, ThreadIx};
+
+impl Model {
+    /// The model of a window that begins in this state.
+    ///
+    /// # Errors
+    /// If the events contradict each other.
+    pub(crate) fn of(events: &[Event], start: &State, reads: Reads) -> Result<Self, Flaw> {
+        let mut state = start.clone();
+        if u32::try_from(events.len()).is_err() {
+            let (event, thread) = (start.events(), ThreadIx::MAIN);
+            return Err(Flaw { event, thread, what: Contradiction::TooMany });
+        }
+        let mut build = Build::new(events, start, reads);
+        for (event, number) in events.iter().zip(0..) {
+            let mut effects = Vec::new();
+            state.step_with(event, &mut |effect| effects.push(effect))?;
+            build.event(event, number, &effects);
+        }
+        build.model.held_at_end = build.held;
+        Ok(build.model)
+    }
+}
+
+struct Build {
+    model: Model,
+    /// By thread: the set of locks that it holds.
+    held: Vec<u32>,
+    /// By thread: its present segment.
+    segments: Vec<u32>,
+    /// By thread: the window's number of its last event.
+    last_events: Vec<u32>,
+    /// By thread: it has ended the program.
+    exited: Vec<bool>,
+    /// By thread: the step that created it.
+    created: Vec<u32>,
+    lock_numbers: Map<u64, u32>,
+    /// By lock: who took it last, and the step that made it.
+    taken_by: Map<u32, u32>,
+    made_by: Map<u32, u32>,
+    /// By cell: what it holds.
+    contents: Vec<u32>,
+    nth_access: usize,
+    blocks: Blocks,
+    /// By generation of a block: the step that gave it out, and who touched it last in each thread.
+    touched: BTreeMap<u32, (u32, BTreeMap<ThreadIx, u32>)>,
+    mutexes: BTreeSet<u64>,
+    tokens: BTreeMap<u64, Tokens>,
+    waits: BTreeMap<ThreadIx, u32>,
+    /// By the window's number of an event that woke somebody: its step.
+    signals: BTreeMap<u64, u32>,
+    rounds: BTreeMap<(u64, u64), Vec<u32>>,
+    once: BTreeMap<u64, u32>,
+    futexes: BTreeMap<u64, u32>,
+    cancels: BTreeMap<u64, u32>,
+    sections: Sections,
+    /// By step that writes: its section. Only where reads are free.
+    wrote_in: Map<u32, u32>,
+    /// What each thread has accessed in its present segment. Only where reads are free.
+    accessed: Vec<Set<(u32, u64, u32, u8)>>,
+    /// How many events there were before the window.
+    before: u64,
+}
+
+impl Build {
+    fn new(events: &[Event], start: &State, reads: Reads) -> Self {
+        let holders = start.holdings().map(|(_, holding)| holding.thread);
+        let threads = events.iter().map(|event| event.thread).chain(holders).max();
+        let count = threads.map_or(0, |thread| thread.index() + 1);
+        let mut last_events = vec![NONE; count];
+        for (event, number) in events.iter().zip(0..) {
+            last_events[event.thread.index()] = number;
+        }
+        let cells = Cells::of(events);
+        let mut build = Self {
+            held: vec![0; count],
+            segments: vec![0; count],
+            last_events,
+            exited: vec![false; count],
+            created: vec![NONE; count],
+            lock_numbers: Map::default(),
+            taken_by: Map::default(),
+            made_by: Map::default(),
+            contents: vec![INITIAL; cells.count()],
+            nth_access: 0,
+            blocks: Blocks::default(),
+            touched: BTreeMap::new(),
+            mutexes: used_as_mutexes(events, start),
+            tokens: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            signals: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            once: BTreeMap::new(),
+            futexes: BTreeMap::new(),
+            cancels: BTreeMap::new(),
+            sections: Sections::default(),
+            wrote_in: Map::default(),
+            accessed: vec![Set::default(); count],
+            before: start.events(),
+            model: Model {
+                steps: Vec::new(),
+                threads: vec![Vec::new(); count],
+                given: vec![0; count],
+                cells,
+                locks: Vec::new(),
+                locksets: Locksets::default(),
+                woken: Vec::new(),
+                held_at_end: Vec::new(),
+                reads,
+                synchronising: 0,
+                touches: Vec::new(),
+                needs: Vec::new(),
+            },
+        };
+        build.given(start);
+        build
+    }
+
+    /// What was taken before the window was taken by steps that are done.
+    fn given(&mut self, start: &State) {
+        let locks: Vec<_> = start.holdings().map(|(lock, h)| (lock, h.thread, h.shared)).collect();
+        let tokens = start.tokens.iter().filter(|(lock, _)| self.mutexes.contains(lock));
+        let tokens: Vec<_> = tokens.map(|(&lock, &thread)| (lock, thread, false)).collect();
+        for (lock, thread, shared) in locks.into_iter().chain(tokens) {
+            if thread.index() >= self.held.len() {
+                continue;
+            }
+            let lock = self.lock(lock);
+            self.push(thread, NONE, SiteIx(0), What::Takes { lock, shared, blocks: false }, &[]);
+            self.model.given[thread.index()] += 1;
+        }
+    }
+
+    fn event(&mut self, event: &Event, number: u32, effects: &[Effect]) {
+        let thread = event.thread.index();
+        if self.exited[thread] {
+            return;
+        }
+        if is_access(event) {
+            return self.access(event, number);
+        }
+        if event.op == Op::Exit {
+            // Whatever is reordered happens before the program ends.
+            self.exited[thread] = true;
+            return;
+        }
+        self.segments[thread] += 1;
+        self.accessed[thread].clear();
+        let effects = self.with_semaphores(event, effects);
+        let (needs, what) = self.meaning(event);
+        self.model.synchronising +=
+            u64::from(what != What::Other || !effects.is_empty() || !needs.is_empty());
+        let mut first = true;
+        for effect in effects {
+            let what = match effect {
+                Effect::Takes { lock, shared, blocks } => {
+                    What::Takes { lock: self.lock(lock), shared, blocks }
+                }
+                Effect::Gives { lock, shared } => What::Gives { lock: self.lock(lock), shared },
+                Effect::Refused { lock, shared } => What::Refused { lock: self.lock(lock), shared },
+            };
+            let mut needs = if first { needs.clone() } else { Vec::new() };
+            first = false;
+            needs.extend(self.needs_of_lock(what));
+            let step = self.push(event.thread, number, event.site, what, &needs);
+            if let What::Takes { lock, .. } = what {
+                self.taken_by.insert(lock, step);
+            }
+        }
+        if first {
+            self.push(event.thread, number, event.site, what, &needs);
+        }
+        let step = self.model.steps.len() as u32 - 1;
+        self.remember(event, number, step);
+    }
+
+    /// What an event does to locks, semaphores that are used as such among them.
+    fn with_semaphores(&self, event: &Event, effects: &[Effect]) -> Vec<Effect> {
+        let lock = event.addr;
+        match event.op {
+            Op::SemWait | Op::SemTryWait if self.mutexes.contains(&lock) => {
+                let blocks = event.op == Op::SemWait;
+                vec![if succeeded(event) {
+                    Effect::Takes { lock, shared: false, blocks }
+                } else {
+                    Effect::Refused { lock, shared: false }
+                }]
+            }
+            Op::SemPost if self.mutexes.contains(&lock) => vec![Effect::Gives { lock, shared: false }],
+            _ => effects.to_vec(),
+        }
+    }
+
+    /// A lock must have been made, and who is refused it must find it taken.
+    fn needs_of_lock(&self, what: What) -> Vec<u32> {
+        match what {
+            What::Takes { lock, .. } | What::Gives { lock, .. } => self.made_by.get(&lock).into_iter(),
+            What::Refused { lock, .. } => self.taken_by.get(&lock).into_iter(),
+            _ => None.into_iter(),
+        }
+        .copied()
+        .collect()
+    }
+
+    /// What an event needs, and what it is if it has nothing to do with locks.
+    fn meaning(&mut self, event: &Event) -> (Vec<u32>, What) {
+        let (thread, addr) = (event.thread, event.addr);
+        let mut needs = Vec::new();
+        let mut what = What::Other;
+        match event.op {
+            Op::CondWake | Op::FutexWoken => {
+                let signal = event.value.checked_sub(self.before).and_then(|at| self.signals.get(&at));
+                needs.extend(signal);
+            }
+            Op::SemWait | Op::SemTryWait if succeeded(event) && !self.mutexes.contains(&addr) => {
+                let tokens = self.tokens.entry(addr).or_default();
+                needs.extend(tokens.take(thread, event.value));
+            }
+            Op::BarrierLeave => {
+                needs.extend(self.rounds.get(&(addr, event.value)).into_iter().flatten());
+            }
+            Op::OnceBegin | Op::OnceEnd | Op::OncePass => needs.extend(self.once.get(&addr)),
+            Op::Join if succeeded(event) => {
+                if let Ok(child) = u16::try_from(event.value).map(ThreadIx) {
+                    let steps = self.model.threads.get(child.index());
+                    needs.extend(steps.and_then(|steps| steps.last()));
+                    what = What::Joins(child);
+                }
+            }
+            // What is destroyed, or made anew, is not in use any more.
+            Op::LockInit | Op::LockDestroy | Op::RwInit | Op::RwDestroy => {
+                let lock = self.lock_numbers.get(&addr).copied();
+                let uses = |number: &&u32| {
+                    matches!(self.model.step(**number).what,
+                        What::Takes { lock: l, .. } | What::Gives { lock: l, .. } if Some(l) == lock)
+                };
+                let last = |steps: &Vec<u32>| steps.iter().rev().find(uses).copied();
+                if lock.is_some() {
+                    needs.extend(self.model.threads.iter().filter_map(last));
+                }
+            }
+            Op::Cancelled => needs.extend(self.cancels.get(&u64::from(thread.0))),
+            Op::Free if is_block(event) => {
+                let generation = self.blocks.generation(addr);
+                needs.extend(self.touched.get(&generation).into_iter().flat_map(|(_, last)| last.values()));
+            }
+            _ => {}
+        }
+        // The order of what futexes do is kept: the lock around them may be invisible.
+        if matches!(event.op, Op::FutexWait | Op::FutexWoken | Op::FutexWake | Op::FutexRequeue) {
+            needs.extend(self.futexes.get(&addr));
+        }
+        (needs, what)
+    }
+
+    /// What later events will want to know of this one.
+    fn remember(&mut self, event: &Event, number: u32, step: u32) {
+        let (thread, addr) = (event.thread, event.addr);
+        match event.op {
+            Op::Create if succeeded(event) => {
+                let child = usize::try_from(event.value).unwrap_or(usize::MAX);
+                // Who runs already was created by somebody else, whatever this event says.
+                if self
+                    .model
+                    .threads
+                    .get(child)
+                    .is_some_and(|steps| steps.len() as u32 == self.model.given[child])
+                    && self.created[child] == NONE
+                {
+                    self.created[child] = step;
+                }
+            }
+            Op::CondWait if succeeded(event) => {
+                self.waits.insert(thread, step);
+            }
+            Op::CondWake => {
+                if let Some(wait) = self.waits.remove(&thread)
+                    && let Some(at) = event.value.checked_sub(self.before)
+                    && let Some(&signal) = self.signals.get(&at)
+                {
+                    self.model.woken.push(Woken { wait, signal, wake: step });
+                }
+            }
+            Op::Signal | Op::Broadcast => {
+                if event.value > 0 {
+                    self.signals.insert(number.into(), step);
+                }
+                self.sections.signal(thread);
+                return;
+            }
+            Op::FutexWake | Op::FutexRequeue => {
+                self.signals.insert(number.into(), step);
+                self.futexes.insert(addr, step);
+            }
+            Op::FutexWait | Op::FutexWoken => {
+                self.futexes.insert(addr, step);
+            }
+            Op::SemPost if !self.mutexes.contains(&addr) => {
+                self.tokens.entry(addr).or_default().post(thread, step);
+            }
+            Op::SemInit => {
+                self.tokens.remove(&addr);
+            }
+            Op::BarrierArrive => self.rounds.entry((addr, event.value)).or_default().push(step),
+            Op::OnceBegin | Op::OnceEnd => {
+                self.once.insert(addr, step);
+            }
+            Op::Cancel if succeeded(event) => {
+                self.cancels.insert(event.value, step);
+            }
+            Op::LockInit | Op::LockDestroy | Op::RwInit | Op::RwDestroy => {
+                self.lock_numbers.remove(&addr);
+                let lock = self.lock(addr);
+                self.made_by.insert(lock, step);
+            }
+            Op::Alloc | Op::Free if is_block(event) => {
+                let generation = self.blocks.renew(addr, event.size);
+                self.touched.insert(generation, (step, BTreeMap::new()));
+            }
+            _ => {}
+        }
+        if self.held[thread.index()] == 0 {
+            let gives = matches!(self.model.steps[step as usize].what, What::Gives { .. });
+            if !gives {
+                self.sections.part(thread);
+            }
+        }
+    }
+
+    fn access(&mut self, event: &Event, number: u32) {
+        let range = self.model.cells.range(self.nth_access);
+        self.nth_access += 1;
+        let thread = event.thread;
+        let bound = self.last_events[thread.index()] == number || self.is_first(thread);
+        let shared = range.clone().any(|cell| self.model.cells.is_shared(cell));
+        if !shared {
+            if bound {
+                self.push(thread, number, event.site, What::Other, &[]);
+            }
+            return;
+        }
+        if self.model.reads == Reads::Free && !event.op.is_atomic() && !bound {
+            // The paper: in a segment, one access to a place says it all.
+            let key = (event.site.0, event.addr, event.size, event.op as u8);
+            if !self.accessed[thread.index()].insert(key) {
+                return;
+            }
+        }
+        let first = self.model.touches.len();
+        for cell in range.clone() {
+            if !self.model.cells.is_shared(cell) {
+                continue;
+            }
+            let content = self.contents[cell as usize];
+            let sees = if reads(event) && self.must_see(event, content) { content } else { NONE };
+            self.model.touches.push(Touch { cell, sees, writes: writes(event) });
+        }
+        if self.is_repeated(event, first) && !bound {
+            self.model.touches.truncate(first);
+            return;
+        }
+        let generation = self.blocks.generation(event.addr);
+        let mut needs = Vec::new();
+        if let Some((given, _)) = self.touched.get(&generation)
+            && self.model.step(*given).thread != thread
+        {
+            needs.push(*given);
+        }
+        let what = What::Access {
+            writes: writes(event),
+            atomic: event.op.is_atomic(),
+            own_stack: event.flags.has(Flags::OWN_STACK),
+        };
+        let touches = (first as u32, self.model.touches.len() as u32);
+        let step = self.push(thread, number, event.site, what, &needs);
+        self.model.steps[step as usize].touches = touches;
+        if let Some((_, last)) = self.touched.get_mut(&generation) {
+            last.insert(thread, step);
+        }
+        if writes(event) {
+            for touch in &self.model.touches[first..] {
+                self.contents[touch.cell as usize] = step + 1;
+            }
+            if self.model.reads == Reads::Free
+                && let Some(section) = self.sections.of(thread)
+            {
+                self.wrote_in.insert(step, section);
+            }
+        }
+    }
+
+    fn is_first(&self, thread: ThreadIx) -> bool {
+        self.model.threads[thread.index()].len() as u32 == self.model.given[thread.index()]
+    }
+
+    /// Whether a read must see what it saw.
+    fn must_see(&self, event: &Event, content: u32) -> bool {
+        match (self.model.reads, event.op) {
+            (Reads::Same, _) => true,
+            (Reads::Free, Op::AtomicLoad) => true,
+            (Reads::Free, Op::AtomicCas) => !succeeded(event),
+            (Reads::Free, Op::Read) if content != INITIAL => self.is_handed_over(event.thread, content - 1),
+            (Reads::Free, _) => false,
+        }
+    }
+
+    /// Whether the writer told others by a condition, under a lock that the reader holds too.
+    fn is_handed_over(&self, reader: ThreadIx, writer: u32) -> bool {
+        let step = self.model.step(writer);
+        let told = self.wrote_in.get(&writer).is_some_and(|&section| self.sections.signalled(section));
+        step.thread != reader && told && !self.model.locksets.compatible(step.held, self.held[reader.index()])
+    }
+
+    /// Whether a read says what the step before it in its thread has said.
+    fn is_repeated(&self, event: &Event, first: usize) -> bool {
+        if writes(event) || self.model.reads == Reads::Free {
+            return false;
+        }
+        let steps = &self.model.threads[event.thread.index()];
+        let Some(before) = steps.last().map(|&number| self.model.step(number)) else { return false };
+        let same = |(a, b): (&Touch, &Touch)| a.cell == b.cell && a.sees == b.sees && a.writes == b.writes;
+        let (old, new) = (self.model.touches(before), &self.model.touches[first..]);
+        before.site == event.site
+            && old.len() == new.len()
+            && !old.is_empty()
+            && old.iter().zip(new).all(same)
+    }
+
+    fn lock(&mut self, addr: u64) -> u32 {
+        let locks = &mut self.model.locks;
+        *self.lock_numbers.entry(addr).or_insert_with(|| {
+            locks.push(addr);
+            locks.len() as u32 - 1
+        })
+    }
+
+    fn push(&mut self, thread: ThreadIx, event: u32, site: SiteIx, what: What, needs: &[u32]) -> u32 {
+        let ix = thread.index();
+        let first_need = self.model.needs.len() as u32;
+        let others = needs.iter().filter(|&&need| self.model.steps[need as usize].thread != thread);
+        self.model.needs.extend(others);
+        if event != NONE && self.is_first(thread) && self.created[ix] != NONE {
+            self.model.needs.push(self.created[ix]);
+        }
+        let number = self.model.steps.len() as u32;
+        self.model.steps.push(Step {
+            thread,
+            at: self.model.threads[ix].len() as u32,
+            event,
+            site,
+            what,
+            held: self.held[ix],
+            segment: self.segments[ix],
+            touches: (0, 0),
+            needs: (first_need, self.model.needs.len() as u32),
+        });
+        self.model.threads[ix].push(number);
+        match what {
+            What::Takes { lock, shared, .. } => {
+                if self.held[ix] == 0 {
+                    self.sections.enter(thread);
+                }
+                self.held[ix] = self.model.locksets.with(self.held[ix], (lock, shared));
+            }
+            What::Gives { lock, .. } => self.held[ix] = self.model.locksets.without(self.held[ix], lock),
+            _ => {}
+        }
+        number
+    }
+}

@@ -1,0 +1,56 @@
+//! Sets of locks, numbered.
+
+use crate::hash::Map;
+
+/// A lock that is held, and whether together with others.
+pub(crate) type Held = (u32, bool);
+
+/// Every set of locks that a thread holds at some time. Number 0 is the empty one.
+#[derive(Debug)]
+pub(crate) struct Locksets {
+    sets: Vec<Vec<Held>>,
+    numbers: Map<Vec<Held>, u32>,
+}
+
+impl Default for Locksets {
+    fn default() -> Self {
+        Self { sets: vec![Vec::new()], numbers: [(Vec::new(), 0)].into_iter().collect() }
+    }
+}
+
+impl Locksets {
+    /// The locks of a set.
+    pub(crate) fn of(&self, number: u32) -> &[Held] {
+        &self.sets[number as usize]
+    }
+
+    /// The set with one more lock.
+    pub(crate) fn with(&mut self, number: u32, held: Held) -> u32 {
+        let mut set = self.sets[number as usize].clone();
+        if let Err(at) = set.binary_search(&held) {
+            set.insert(at, held);
+        }
+        self.number(set)
+    }
+
+    /// The set without a lock.
+    pub(crate) fn without(&mut self, number: u32, lock: u32) -> u32 {
+        let mut set = self.sets[number as usize].clone();
+        set.retain(|&(held, _)| held != lock);
+        self.number(set)
+    }
+
+    /// Whether two threads can hold these sets at the same time.
+    pub(crate) fn compatible(&self, a: u32, b: u32) -> bool {
+        let (a, b) = (self.of(a), self.of(b));
+        !a.iter().any(|&(x, shares)| b.iter().any(|&(y, too)| x == y && !(shares && too)))
+    }
+
+    fn number(&mut self, set: Vec<Held>) -> u32 {
+        let Self { sets, numbers } = self;
+        *numbers.entry(set).or_insert_with_key(|set| {
+            sets.push(set.clone());
+            sets.len() as u32 - 1
+        })
+    }
+}

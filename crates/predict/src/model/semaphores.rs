@@ -1,0 +1,59 @@
+//! Semaphores: as locks where they are used as such, and otherwise by tokens.
+
+use crate::model::state::{State, succeeded};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use unsnarl_model::{Event, Op, ThreadIx};
+
+/// The semaphores that are mutexes in this window: there is one token, and who took it puts it back.
+pub(super) fn used_as_mutexes(events: &[Event], start: &State) -> BTreeSet<u64> {
+    let mut holders: BTreeMap<u64, Option<ThreadIx>> = BTreeMap::new();
+    let mut others: BTreeSet<u64> = BTreeSet::new();
+    for event in events {
+        let semaphore = event.addr;
+        match event.op {
+            Op::SemWait | Op::SemTryWait if succeeded(event) => {
+                let holder = holders.entry(semaphore).or_default();
+                if holder.replace(event.thread).is_some() || event.value != 0 {
+                    others.insert(semaphore);
+                }
+            }
+            Op::SemPost => {
+                let taken_before = || start.tokens.get(&semaphore).copied();
+                let holder = holders.entry(semaphore).or_insert_with(taken_before);
+                if holder.take() != Some(event.thread) || event.value != 1 {
+                    others.insert(semaphore);
+                }
+            }
+            Op::SemInit => {
+                if event.value != 1 {
+                    others.insert(semaphore);
+                }
+                holders.insert(semaphore, None);
+            }
+            _ => {}
+        }
+    }
+    holders.into_keys().filter(|semaphore| !others.contains(semaphore)).collect()
+}
+
+/// The tokens of a semaphore that is no mutex, by the steps that posted them. A wait needs the post whose token it
+/// takes: with one post for each wait the count is never below zero, in whatever order.
+#[derive(Debug, Default)]
+pub(super) struct Tokens(VecDeque<(ThreadIx, u32)>);
+
+impl Tokens {
+    pub(super) fn post(&mut self, thread: ThreadIx, step: u32) {
+        self.0.push_back((thread, step));
+    }
+
+    /// The post whose token is taken: one of the thread's own, because that costs nothing, or the oldest. None if it
+    /// was there from the start.
+    pub(super) fn take(&mut self, thread: ThreadIx, left: u64) -> Option<u32> {
+        // As long as more are left than were posted, this one was there before.
+        if left >= self.0.len() as u64 {
+            return None;
+        }
+        let own = self.0.iter().rposition(|&(by, _)| by == thread);
+        self.0.remove(own.unwrap_or(0)).map(|(_, step)| step)
+    }
+}

@@ -1,0 +1,125 @@
+//! What must come before what in every reordering: a clock for each step.
+//!
+//! A step's clock says how many steps of each thread it cannot do without: those before it in its own thread,
+//! what it needs, the writes that it sees, and what all these cannot do without. Locks play no part: which
+//! critical section comes first is open. This is the weakened happens-before of section 3, and for
+//! [`Reads::Same`](crate::Reads::Same) the order of Mathur et al. (POPL 2021) that their closure starts from.
+
+use crate::model::{INITIAL, Model, NONE, Step};
+
+/// How many steps of each thread.
+pub(crate) type Ideal = Vec<u32>;
+
+/// The clocks of all steps.
+#[derive(Debug)]
+pub(crate) struct Order {
+    threads: usize,
+    /// Clocks one after the other.
+    pool: Vec<u32>,
+    /// By step: which clock. A thread's own entry there is of no meaning.
+    clocks: Vec<u32>,
+}
+
+impl Order {
+    pub(crate) fn of(model: &Model) -> Self {
+        let threads = model.threads.len();
+        let mut order =
+            Self { threads, pool: vec![0; threads], clocks: Vec::with_capacity(model.steps.len()) };
+        // Steps given at the start are done anyway.
+        order.pool.copy_from_slice(&model.given);
+        let mut current = vec![0_u32; threads];
+        for step in &model.steps {
+            let me = step.thread.index();
+            let mut clock = current[me];
+            let written = model.touches(step).iter().map(|touch| touch.sees);
+            let seen = written.filter(|&sees| sees != NONE && sees != INITIAL).map(|sees| sees - 1);
+            for needed in model.needs(step).iter().copied().chain(seen) {
+                order.join(&mut clock, current[me], me, model.step(needed), needed);
+            }
+            current[me] = clock;
+            order.clocks.push(clock);
+        }
+        order
+    }
+
+    /// Joins what a step cannot do without, and the step itself, to a clock; to a new one if it is still shared
+    /// with the step before.
+    fn join(&mut self, clock: &mut u32, shared: u32, me: usize, step: &Step, number: u32) {
+        let (other, at) = (step.thread.index(), step.at);
+        let width = self.threads;
+        if other == me || self.pool[*clock as usize * width + other] > at {
+            return;
+        }
+        if *clock == shared {
+            let from = shared as usize * width;
+            *clock = (self.pool.len() / width) as u32;
+            self.pool.extend_from_within(from..from + width);
+        }
+        let (from, to) = (self.clocks[number as usize] as usize * width, *clock as usize * width);
+        for thread in 0..width {
+            let known = self.pool[from + thread];
+            let mine = &mut self.pool[to + thread];
+            if thread != other && thread != me && known > *mine {
+                *mine = known;
+            }
+        }
+        self.pool[to + other] = at + 1;
+    }
+
+    /// What a step cannot do without, its own thread apart.
+    pub(crate) fn clock(&self, number: u32) -> &[u32] {
+        let from = self.clocks[number as usize] as usize * self.threads;
+        &self.pool[from..from + self.threads]
+    }
+
+    /// Raises an ideal so that it has the step and all that it cannot do without.
+    pub(crate) fn include(&self, model: &Model, ideal: &mut Ideal, number: u32) -> bool {
+        let step = model.step(number);
+        let me = step.thread.index();
+        if ideal[me] > step.at {
+            return false;
+        }
+        raise(ideal, self.clock(number), me);
+        ideal[me] = step.at + 1;
+        true
+    }
+
+    /// Raises an ideal so that the step comes next in its thread and could be done: all before it, and what it
+    /// needs; but what it sees is open.
+    pub(crate) fn bring_to(&self, model: &Model, ideal: &mut Ideal, number: u32) {
+        let step = model.step(number);
+        let me = step.thread.index();
+        if step.at > 0 {
+            self.include(model, ideal, model.threads[me][step.at as usize - 1]);
+        }
+        for &needed in model.needs_to_come_next(step) {
+            self.include(model, ideal, needed);
+        }
+    }
+
+    /// Whether the second cannot be brought to its place without doing the first.
+    pub(crate) fn behind(&self, model: &Model, first: u32, second: u32) -> bool {
+        let (first, second) = (model.step(first), model.step(second));
+        let me = second.thread.index();
+        let before = |number: u32| self.clock(number)[first.thread.index()] > first.at;
+        let by_thread = second.at > 0 && before(model.threads[me][second.at as usize - 1]);
+        let by_need = |&needed: &u32| {
+            let need = model.step(needed);
+            need.thread == first.thread && need.at >= first.at || before(needed)
+        };
+        by_thread || model.needs_to_come_next(second).iter().any(by_need)
+    }
+
+    /// Whether one of the two cannot be brought to its place without doing the other.
+    pub(crate) fn ordered(&self, model: &Model, a: u32, b: u32) -> bool {
+        self.behind(model, a, b) || self.behind(model, b, a)
+    }
+}
+
+fn raise(ideal: &mut Ideal, clock: &[u32], but: usize) {
+    for (thread, (mine, &needed)) in ideal.iter_mut().zip(clock).enumerate() {
+        if thread != but && needed > *mine {
+            *mine = needed;
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Window by window: model, filter, witnesses.
+
+use crate::{
+    check::{Checker, Illegal},
+    deadlocks::{self, Deadlock},
+    flaw::Flaw,
+    found::{Figures, Findings, Places, Progress},
+    model::{Model, Reads, State},
+    order::Order,
+    races::{self, Race},
+    search::{Classes, Searcher},
+    uses::Uses,
+    witness::Window,
+};
+use unsnarl_model::{Event, Trace};
+
+/// What to look for, and how hard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// How many events are looked at together; none for all of them.
+    pub window: Option<usize>,
+    /// How many steps a search may take for one pair of places.
+    pub budget: u64,
+    /// Whether to look also for reorderings in which reads see other writes, which only a run can confirm.
+    pub free_reads: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { window: Some(10_000), budget: 2_000_000, free_reads: false }
+    }
+}
+
+/// What can go wrong in other orders.
+#[derive(Debug)]
+pub struct Prediction {
+    /// Races, one for each pair of places.
+    pub races: Vec<Race>,
+    /// Deadlocks, one for each set of places.
+    pub deadlocks: Vec<Deadlock>,
+    /// Places of which the budget did not suffice to tell.
+    pub undecided: Vec<Places>,
+    /// What it took.
+    pub figures: Figures,
+}
+
+/// Takes events as they come and looks at them window by window.
+#[derive(Debug)]
+pub struct Predictor {
+    options: Options,
+    state: State,
+    pending: Vec<Event>,
+    findings: Findings,
+}
+
+impl Predictor {
+    /// Before the first event.
+    #[must_use]
+    pub fn new(options: Options) -> Self {
+        Self { options, state: State::default(), pending: Vec::new(), findings: Findings::default() }
+    }
+
+    /// More events. `watch` is told of each object that is looked at.
+    ///
+    /// # Errors
+    /// If they contradict those before them.
+    pub fn push(&mut self, mut events: &[Event], watch: &mut dyn FnMut(Progress)) -> Result<(), Flaw> {
+        let Some(size) = self.options.window.map(|size| size.max(2)) else {
+            self.pending.extend_from_slice(events);
+            return Ok(());
+        };
+        while self.pending.len() + events.len() >= size {
+            let (now, later) = events.split_at(size - self.pending.len());
+            events = later;
+            if self.pending.is_empty() {
+                self.window(now, watch)?;
+            } else {
+                let mut window = std::mem::take(&mut self.pending);
+                window.extend_from_slice(now);
+                self.window(&window, watch)?;
+            }
+        }
+        self.pending.extend_from_slice(events);
+        Ok(())
+    }
+
+    /// No more events: what was found.
+    ///
+    /// # Errors
+    /// If the last ones contradict those before them.
+    pub fn finish(mut self, watch: &mut dyn FnMut(Progress)) -> Result<Prediction, Flaw> {
+        let rest = std::mem::take(&mut self.pending);
+        if !rest.is_empty() {
+            self.window(&rest, watch)?;
+        }
+        let Findings { races, deadlocks, figures, .. } = &self.findings;
+        let (races, deadlocks, figures) = (races.clone(), deadlocks.clone(), *figures);
+        let reads = if self.options.free_reads { Reads::Free } else { Reads::Same };
+        Ok(Prediction { races, deadlocks, undecided: self.findings.left_open(reads), figures })
+    }
+
+    fn window(&mut self, events: &[Event], watch: &mut dyn FnMut(Progress)) -> Result<(), Flaw> {
+        let window = Window::of(self.state.events(), events);
+        self.look(&window, Reads::Same, watch)?;
+        if self.options.free_reads {
+            self.look(&window, Reads::Free, watch)?;
+        }
+        events.iter().try_for_each(|event| self.state.step(event))
+    }
+
+    fn look(
+        &mut self,
+        window: &Window<'_>,
+        reads: Reads,
+        watch: &mut dyn FnMut(Progress),
+    ) -> Result<(), Flaw> {
+        let model = Model::of(window.events, &self.state, reads)?;
+        let figures = &mut self.findings.figures;
+        if reads == Reads::Same {
+            figures.events += window.events.len() as u64;
+            figures.reduced += model.steps.len() as u64;
+            figures.synchronising += model.synchronising;
+            figures.windows += 1;
+            figures.objects += u64::from(model.cells.object_count);
+        }
+        let order = Order::of(&model);
+        let uses = Uses::of(&model);
+        let classes = Classes::of(&model);
+        let search = Searcher { model: &model, order: &order, uses: &uses, classes: &classes };
+        let (old_races, old_deadlocks) = (self.findings.races.len(), self.findings.deadlocks.len());
+        races::races(&search, window, self.options.budget, &mut self.findings, watch);
+        deadlocks::deadlocks(&search, window, self.options.budget, &mut self.findings);
+        // Nothing is told that an eye that knows nothing of models and searches has not approved.
+        let Findings { races, deadlocks, .. } = &mut self.findings;
+        if races.len() > old_races || deadlocks.len() > old_deadlocks {
+            let checker = Checker::new(window.events, &self.state, reads);
+            keep_approved(races, old_races, |race| checker.race(race));
+            keep_approved(deadlocks, old_deadlocks, |deadlock| checker.deadlock(deadlock));
+        }
+        Ok(())
+    }
+}
+
+fn keep_approved<T>(all: &mut Vec<T>, old: usize, check: impl Fn(&T) -> Result<(), Illegal>) {
+    for finding in all.split_off(old) {
+        let checked = check(&finding);
+        debug_assert!(checked.is_ok(), "{checked:?}");
+        if checked.is_ok() {
+            all.push(finding);
+        }
+    }
+}
+
+/// What a whole trace at hand tells.
+///
+/// # Errors
+/// If the trace contradicts itself.
+pub fn predict(
+    trace: &Trace,
+    options: &Options,
+    watch: &mut dyn FnMut(Progress),
+) -> Result<Prediction, Flaw> {
+    let mut predictor = Predictor::new(*options);
+    predictor.push(&trace.events, watch)?;
+    predictor.finish(watch)
+}

@@ -1,0 +1,190 @@
+//! Races: the filter of section 3, then a witness for what is left.
+//!
+//! A pair of accesses is a candidate if neither must come before the other (happens-before without locks) and no
+//! lock protects both. Candidates are looked at per object, and in it per pair of places in the code: one witness for a
+//! pair of places is enough.
+
+use crate::{
+    found::{Findings, Places, Progress},
+    model::{Model, What},
+    search::{Answer, Searcher},
+    sync_preserving,
+    witness::{Window, Witness},
+};
+use unsnarl_model::{SiteIx, ThreadIx};
+
+/// A race that a reordering shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Race {
+    /// The first byte that both accesses touch.
+    pub addr: u64,
+    /// The two accesses, by the numbers of their events; the earlier one first.
+    pub accesses: [u64; 2],
+    /// How to get there.
+    pub witness: Witness,
+}
+
+/// Accesses of a thread to a cell from one place, with the same locks held.
+#[derive(Debug)]
+struct Group {
+    thread: ThreadIx,
+    site: SiteIx,
+    held: u32,
+    writes: bool,
+    atomic: bool,
+    own_stack: bool,
+    steps: Vec<u32>,
+}
+
+/// A search among many pairs costs at least this much for each.
+const LEAST: u64 = 50;
+
+/// Looks for races in a window.
+pub(crate) fn races(
+    search: &Searcher<'_>,
+    window: &Window<'_>,
+    budget: u64,
+    findings: &mut Findings,
+    progress: &mut dyn FnMut(Progress),
+) {
+    let model = search.model;
+    let mut last_object = u32::MAX;
+    let mut suspects = false;
+    for (cell, steps) in by_cell(model) {
+        let object = model.cells.object(cell);
+        if object != last_object {
+            last_object = object;
+            suspects = false;
+            progress(Progress {
+                object: object + 1,
+                objects: model.cells.object_count,
+                races: findings.races.len(),
+            });
+        }
+        let groups = groups(model, &steps);
+        for (at, a) in groups.iter().enumerate() {
+            for b in &groups[at + 1..] {
+                if !suspicious(model, a, b) {
+                    continue;
+                }
+                let places = Places::new(vec![a.site, b.site]);
+                if findings.is_settled(&places) {
+                    continue;
+                }
+                if !meets(search, a, b) {
+                    continue;
+                }
+                if !std::mem::replace(&mut suspects, true) {
+                    findings.figures.suspect_objects += 1;
+                }
+                findings.suspect(&places, model.reads);
+                let left = findings.budget(&places, model.reads, budget);
+                let addr = model.cells.address(cell);
+                witness_of(search, window, [a, b], addr, places, left, findings);
+            }
+        }
+    }
+}
+
+/// The steps that touch each shared cell, in order.
+fn by_cell(model: &Model) -> Vec<(u32, Vec<u32>)> {
+    let mut all: Vec<(u32, u32)> = Vec::new();
+    for (step, number) in model.steps.iter().zip(0..) {
+        all.extend(model.touches(step).iter().map(|touch| (touch.cell, number)));
+    }
+    all.sort_unstable();
+    let cells = all.chunk_by(|a, b| a.0 == b.0);
+    cells.map(|cell| (cell[0].0, cell.iter().map(|&(_, step)| step).collect())).collect()
+}
+
+fn groups(model: &Model, steps: &[u32]) -> Vec<Group> {
+    // A lock that everybody holds settles it.
+    let mut groups: Vec<Group> = Vec::new();
+    let mut numbers: crate::hash::Map<(u64, u64), usize> = crate::hash::Map::default();
+    for &number in steps {
+        let step = model.step(number);
+        let What::Access { writes, atomic, own_stack } = step.what else { continue };
+        let flags = u64::from(writes) | u64::from(atomic) << 1 | u64::from(own_stack) << 2;
+        let key =
+            (u64::from(step.thread.0) << 32 | u64::from(step.site.0), u64::from(step.held) << 8 | flags);
+        let group = *numbers.entry(key).or_insert_with(|| {
+            let (thread, site, held) = (step.thread, step.site, step.held);
+            groups.push(Group { thread, site, held, writes, atomic, own_stack, steps: Vec::new() });
+            groups.len() - 1
+        });
+        let steps = &mut groups[group].steps;
+        // In a segment one of them stands for all.
+        if steps.last().is_none_or(|&last| model.step(last).segment != step.segment) {
+            steps.push(number);
+        }
+    }
+    groups
+}
+
+/// Whether two accesses of these groups would be a race, and no lock forbids it.
+fn suspicious(model: &Model, a: &Group, b: &Group) -> bool {
+    a.thread != b.thread
+        && (a.writes || b.writes)
+        && !(a.atomic && b.atomic)
+        && !(a.own_stack && b.own_stack)
+        && model.locksets.compatible(a.held, b.held)
+}
+
+/// Whether there are two accesses that nothing orders.
+fn meets(search: &Searcher<'_>, a: &Group, b: &Group) -> bool {
+    let (mut i, mut j) = (0, 0);
+    while let (Some(&x), Some(&y)) = (a.steps.get(i), b.steps.get(j)) {
+        if search.order.behind(search.model, x, y) {
+            i += 1;
+        } else if search.order.behind(search.model, y, x) {
+            j += 1;
+        } else {
+            return true;
+        }
+    }
+    false
+}
+
+fn witness_of(
+    search: &Searcher<'_>,
+    window: &Window<'_>,
+    [a, b]: [&Group; 2],
+    addr: u64,
+    places: Places,
+    mut left: u64,
+    findings: &mut Findings,
+) {
+    let Searcher { model, order, uses, .. } = *search;
+    let in_order = |mut targets: Vec<u32>| {
+        targets.sort_unstable();
+        targets
+    };
+    let told = |witness: Witness| Race { addr, accesses: [witness.meet[0], witness.meet[1]], witness };
+    if let Some((targets, ideal)) = sync_preserving::first_meeting(model, order, uses, &[&a.steps, &b.steps])
+    {
+        findings.figures.sync_preserving += 1;
+        let witness = Witness::as_traced(model, window, &ideal, &in_order(targets));
+        return findings.race(places, told(witness));
+    }
+    for &x in &a.steps {
+        for &y in &b.steps {
+            if order.ordered(model, x, y) {
+                continue;
+            }
+            if left <= LEAST {
+                return findings.undecided(places, model.reads);
+            }
+            left -= LEAST;
+            match search.reach(&[x, y], &mut left) {
+                Answer::Found(steps) => {
+                    findings.figures.searched += 1;
+                    let witness = Witness::in_turns(model, window, &steps, &in_order(vec![x, y]));
+                    return findings.race(places, told(witness));
+                }
+                Answer::Impossible => {}
+                Answer::Undecided => return findings.undecided(places, model.reads),
+            }
+        }
+    }
+    findings.spent(places, model.reads, left);
+}

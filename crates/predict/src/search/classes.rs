@@ -1,0 +1,70 @@
+//! What cells can hold and somebody wants to see there, numbered.
+
+use crate::{
+    hash::Map,
+    model::{Model, NONE},
+};
+
+/// A cell with the content that some read sees.
+pub(super) type Class = u32;
+
+/// For each touch of each step, the class that it sees and the class that it makes.
+#[derive(Debug)]
+pub(crate) struct Classes {
+    /// By step: where its entries begin.
+    starts: Vec<u32>,
+    entries: Vec<Entry>,
+    /// By cell: the class of what is there at first.
+    pub(super) initial: Vec<Class>,
+    pub(super) count: usize,
+    /// By step that signals: the steps that must have begun to wait, with those that then wake.
+    pub(super) waits: Map<u32, Vec<(u32, u32)>>,
+}
+
+/// A cell of a step.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub(super) cell: u32,
+    /// What must be there, or [`NONE`].
+    pub(super) sees: Class,
+    /// Whether it writes.
+    pub(super) writes: bool,
+    /// What is there then; [`NONE`] if nobody wants to see it.
+    pub(super) makes: Class,
+}
+
+impl Classes {
+    pub(crate) fn of(model: &Model) -> Self {
+        let mut numbers: Map<(u32, u32), Class> = Map::default();
+        for step in &model.steps {
+            for touch in model.touches(step).iter().filter(|touch| touch.sees != NONE) {
+                let next = numbers.len() as Class;
+                numbers.entry((touch.cell, touch.sees)).or_insert(next);
+            }
+        }
+        let class = |cell: u32, content: u32| numbers.get(&(cell, content)).copied().unwrap_or(NONE);
+        let mut starts = Vec::with_capacity(model.steps.len() + 1);
+        let mut entries = Vec::new();
+        for (step, number) in model.steps.iter().zip(0..) {
+            starts.push(entries.len() as u32);
+            entries.extend(model.touches(step).iter().map(|touch| Entry {
+                cell: touch.cell,
+                sees: if touch.sees == NONE { NONE } else { class(touch.cell, touch.sees) },
+                writes: touch.writes,
+                makes: if touch.writes { class(touch.cell, number + 1) } else { NONE },
+            }));
+        }
+        starts.push(entries.len() as u32);
+        let mut waits: Map<u32, Vec<(u32, u32)>> = Map::default();
+        for woken in &model.woken {
+            waits.entry(woken.signal).or_default().push((woken.wait, woken.wake));
+        }
+        let initial =
+            (0..model.cells.count() as u32).map(|cell| class(cell, crate::model::INITIAL)).collect();
+        Self { starts, entries, initial, count: numbers.len(), waits }
+    }
+
+    pub(super) fn entries(&self, step: u32) -> &[Entry] {
+        &self.entries[self.starts[step as usize] as usize..self.starts[step as usize + 1] as usize]
+    }
+}

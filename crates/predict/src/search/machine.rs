@@ -1,0 +1,290 @@
+//! The state of a reordering so far: which step can be done, which is in nobody's way, doing and undoing.
+
+use super::{
+    Searcher,
+    bounds::Bounds,
+    classes::{Class, Entry},
+};
+use crate::{
+    hash::spread,
+    model::{NONE, Step, What},
+};
+
+/// Where all threads are, what memory holds, who has which lock.
+#[derive(Debug)]
+pub(super) struct Machine<'a> {
+    search: &'a Searcher<'a>,
+    bounds: &'a Bounds,
+    /// By thread: steps done.
+    pub(super) at: Vec<u32>,
+    /// By cell: the class of what it holds.
+    memory: Vec<Class>,
+    locks: Vec<Lock>,
+    /// By class: reads that must, and that may, still be done and see it.
+    must_see: Vec<u32>,
+    may_see: Vec<u32>,
+    /// By cell: writes that may still be done.
+    writes_left: Vec<u32>,
+    /// What was done, and what it overwrote.
+    pub(super) done: Vec<u32>,
+    overwritten: Vec<Class>,
+    /// Stands for the state.
+    pub(super) fingerprint: u128,
+    /// Threads that are not yet where they must be.
+    missing: usize,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Lock {
+    /// Who has it alone, plus one.
+    owner: u32,
+    readers: u32,
+    /// Takings that must, and that may, still be done: alone and in all.
+    must_alone: u32,
+    must_any: u32,
+    may_alone: u32,
+    may_any: u32,
+}
+
+impl<'a> Machine<'a> {
+    pub(super) fn new(search: &'a Searcher<'a>, bounds: &'a Bounds) -> Self {
+        let Searcher { model, classes, .. } = *search;
+        let mut machine = Self {
+            search,
+            bounds,
+            at: model.given.clone(),
+            memory: classes.initial.clone(),
+            locks: vec![Lock::default(); model.locks.len()],
+            must_see: vec![0; classes.count],
+            may_see: vec![0; classes.count],
+            writes_left: vec![0; model.cells.count()],
+            done: Vec::new(),
+            overwritten: Vec::new(),
+            fingerprint: 0,
+            missing: 0,
+        };
+        for (thread, steps) in model.threads.iter().enumerate() {
+            let (given, must, may) = (model.given[thread], bounds.must[thread], bounds.may[thread]);
+            machine.missing += usize::from(given < must);
+            for &number in &steps[..may as usize] {
+                let step = model.step(number);
+                if step.at < given {
+                    machine.lock(step);
+                } else {
+                    machine.expect(number, step, step.at < must);
+                }
+            }
+        }
+        machine
+    }
+
+    /// Counts what a step will do.
+    fn expect(&mut self, number: u32, step: &Step, must: bool) {
+        for entry in self.search.classes.entries(number) {
+            if entry.sees != NONE {
+                self.must_see[entry.sees as usize] += u32::from(must);
+                self.may_see[entry.sees as usize] += 1;
+            }
+            self.writes_left[entry.cell as usize] += u32::from(entry.writes);
+        }
+        if let What::Takes { lock, shared, .. } = step.what {
+            let lock = &mut self.locks[lock as usize];
+            let alone = u32::from(!shared);
+            lock.may_any += 1;
+            lock.may_alone += alone;
+            lock.must_any += u32::from(must);
+            lock.must_alone += if must { alone } else { 0 };
+        }
+    }
+
+    /// Whether everybody is where they must be.
+    pub(super) fn is_there(&self) -> bool {
+        self.missing == 0
+    }
+
+    /// The step that a thread would do next.
+    pub(super) fn next(&self, thread: usize) -> Option<u32> {
+        if self.at[thread] >= self.bounds.may[thread] {
+            return None;
+        }
+        self.search.model.threads[thread].get(self.at[thread] as usize).copied()
+    }
+
+    /// Whether the thread must still go on.
+    pub(super) fn must(&self, thread: usize) -> bool {
+        self.at[thread] < self.bounds.must[thread]
+    }
+
+    /// Whether a thread's next step can be done now.
+    pub(super) fn is_enabled(&self, number: u32) -> bool {
+        let Searcher { model, classes, .. } = *self.search;
+        let step = model.step(number);
+        let is_done = |number: u32| {
+            let step = model.step(number);
+            self.at[step.thread.index()] > step.at
+        };
+        if !model.needs(step).iter().all(|&needed| is_done(needed)) {
+            return false;
+        }
+        match step.what {
+            What::Access { .. } => classes
+                .entries(number)
+                .iter()
+                .all(|entry| self.can_touch(entry, self.must(step.thread.index()))),
+            What::Takes { lock, shared, .. } => self.can_take(number, step, lock, shared),
+            What::Refused { lock, shared } => {
+                let lock = &self.locks[lock as usize];
+                let other = lock.owner != 0 && lock.owner != u32::from(step.thread.0) + 1;
+                other || (!shared && lock.readers > 0)
+            }
+            What::Gives { .. } | What::Joins(_) => true,
+            // A signal that somebody's waking needs must find them waiting.
+            What::Other => classes.waits.get(&number).is_none_or(|waits| {
+                waits.iter().all(|&(wait, wake)| {
+                    let wake = model.step(wake);
+                    wake.at >= self.bounds.may[wake.thread.index()] || is_done(wait)
+                })
+            }),
+        }
+    }
+
+    fn can_touch(&self, entry: &Entry, must: bool) -> bool {
+        let there = self.memory[entry.cell as usize];
+        let sees = entry.sees == NONE || entry.sees == there;
+        // Who must see what is there has to do so before it is overwritten.
+        let own = u32::from(must && entry.sees == there);
+        sees && (!entry.writes || there == NONE || self.must_see[there as usize] <= own)
+    }
+
+    fn can_take(&self, number: u32, step: &Step, lock: u32, shared: bool) -> bool {
+        let Lock { owner, readers, must_alone, must_any, .. } = self.locks[lock as usize];
+        if owner != 0 || (!shared && readers > 0) {
+            return false;
+        }
+        // Who never gives it back comes last.
+        let gives = self.search.uses.gives_back(number).map(|giving| self.search.model.step(giving).at);
+        let keeps = gives.is_none_or(|at| at >= self.bounds.may[step.thread.index()]);
+        let own = u32::from(self.must(step.thread.index()));
+        !keeps || if shared { must_alone == 0 } else { must_any == own }
+    }
+
+    /// Whether a step that can be done is in nobody's way, now or later.
+    pub(super) fn is_safe(&self, number: u32) -> bool {
+        let Searcher { model, classes, .. } = *self.search;
+        match model.step(number).what {
+            What::Access { writes: false, .. } => true,
+            What::Access { .. } => classes.entries(number).iter().all(|entry| {
+                let there = self.memory[entry.cell as usize];
+                let own = u32::from(entry.sees != NONE && entry.sees == there);
+                let unseen = there == NONE || self.may_see[there as usize] <= own;
+                let free = entry.makes == NONE || self.may_see[entry.makes as usize] == 0;
+                !entry.writes || (unseen && (free || self.writes_left[entry.cell as usize] <= 1))
+            }),
+            What::Takes { lock, shared, .. } => {
+                let lock = &self.locks[lock as usize];
+                if shared { lock.may_alone == 0 } else { lock.may_any == 1 }
+            }
+            _ => true,
+        }
+    }
+
+    /// Does a thread's next step.
+    pub(super) fn execute(&mut self, number: u32) {
+        let Searcher { model, classes, .. } = *self.search;
+        let step = model.step(number);
+        let thread = step.thread.index();
+        let must = self.must(thread);
+        for entry in classes.entries(number) {
+            if entry.sees != NONE {
+                self.must_see[entry.sees as usize] -= u32::from(must);
+                self.may_see[entry.sees as usize] -= 1;
+            }
+            if entry.writes {
+                self.writes_left[entry.cell as usize] -= 1;
+                let before = self.set(entry.cell, entry.makes);
+                self.overwritten.push(before);
+            }
+        }
+        self.lock(step);
+        if let What::Takes { lock, shared, .. } = step.what {
+            let lock = &mut self.locks[lock as usize];
+            let alone = u32::from(!shared);
+            lock.may_any -= 1;
+            lock.may_alone -= alone;
+            lock.must_any -= u32::from(must);
+            lock.must_alone -= if must { alone } else { 0 };
+        }
+        self.advance(thread, self.at[thread] + 1);
+        self.missing -= usize::from(must && !self.must(thread));
+        self.done.push(number);
+    }
+
+    /// Takes the last step back.
+    pub(super) fn undo(&mut self) {
+        let Some(number) = self.done.pop() else { return };
+        let Searcher { model, classes, .. } = *self.search;
+        let step = model.step(number);
+        let thread = step.thread.index();
+        let had_to_go_on = self.must(thread);
+        self.advance(thread, self.at[thread] - 1);
+        let must = self.must(thread);
+        self.missing += usize::from(must && !had_to_go_on);
+        for entry in classes.entries(number).iter().rev() {
+            if entry.sees != NONE {
+                self.must_see[entry.sees as usize] += u32::from(must);
+                self.may_see[entry.sees as usize] += 1;
+            }
+            if entry.writes {
+                self.writes_left[entry.cell as usize] += 1;
+                if let Some(before) = self.overwritten.pop() {
+                    self.set(entry.cell, before);
+                }
+            }
+        }
+        match step.what {
+            What::Takes { lock, shared, .. } => {
+                let lock = &mut self.locks[lock as usize];
+                let alone = u32::from(!shared);
+                lock.may_any += 1;
+                lock.may_alone += alone;
+                lock.must_any += u32::from(must);
+                lock.must_alone += if must { alone } else { 0 };
+                if shared {
+                    lock.readers -= 1;
+                } else {
+                    lock.owner = 0;
+                }
+            }
+            What::Gives { lock, shared: true } => self.locks[lock as usize].readers += 1,
+            What::Gives { lock, shared: false } => {
+                self.locks[lock as usize].owner = u32::from(step.thread.0) + 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn lock(&mut self, step: &Step) {
+        match step.what {
+            What::Takes { lock, shared: true, .. } => self.locks[lock as usize].readers += 1,
+            What::Takes { lock, shared: false, .. } => {
+                self.locks[lock as usize].owner = u32::from(step.thread.0) + 1;
+            }
+            What::Gives { lock, shared: true } => self.locks[lock as usize].readers -= 1,
+            What::Gives { lock, shared: false } => self.locks[lock as usize].owner = 0,
+            _ => {}
+        }
+    }
+
+    fn advance(&mut self, thread: usize, to: u32) {
+        let from = std::mem::replace(&mut self.at[thread], to);
+        self.fingerprint ^= spread(thread as u64, from.into()) ^ spread(thread as u64, to.into());
+    }
+
+    /// Puts something into a cell; what was there.
+    fn set(&mut self, cell: u32, class: Class) -> Class {
+        let before = std::mem::replace(&mut self.memory[cell as usize], class);
+        let name = |class: Class| spread(u64::from(cell) | 1 << 40, class.into());
+        self.fingerprint ^= name(before) ^ name(class);
+        before
+    }
+}

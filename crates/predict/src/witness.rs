@@ -1,0 +1,170 @@
+//! A reordering of a window's events that leads to an error.
+
+use crate::{
+    model::{Model, NONE, Reads},
+    order::Ideal,
+};
+use unsnarl_model::{Event, Fidelity, Op, Plan, Policy, Prefix, Schedule, ThreadIx, Trace};
+
+/// The order of events after which some events come next, each in its own thread.
+///
+/// A trace can have thousands of witnesses, so they are kept small: the order is worked out when it is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Witness {
+    /// How many events of the trace come first, in their own order: those before the window.
+    pub before: u64,
+    /// And then these could be done: the accesses that race, or the operations that wait for each other.
+    pub meet: Vec<u64>,
+    /// What the reads in it see.
+    pub reads: Reads,
+    runs: Runs,
+}
+
+/// Who runs how far in the window.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Runs {
+    /// So many events of each thread, in the order of the trace.
+    AsTraced(Vec<u32>),
+    /// Thread by thread: who, and up to which event of theirs.
+    InTurns(Vec<(ThreadIx, u32)>),
+}
+
+impl Witness {
+    /// All of an ideal, in the order of the trace, up to the targets.
+    pub(crate) fn as_traced(model: &Model, window: &Window<'_>, ideal: &Ideal, targets: &[u32]) -> Self {
+        let mut counts = vec![0; window.by_thread.len()];
+        for (thread, events) in window.by_thread.iter().enumerate() {
+            // Up to the thread's next step: what is between is nobody's business.
+            let until = match ideal[thread].checked_sub(1).filter(|_| ideal[thread] > model.given[thread]) {
+                Some(last) => end_of(model, thread, last),
+                None => 0,
+            };
+            counts[thread] = events.partition_point(|&event| event < until) as u32;
+        }
+        Self::to(model, window, Runs::AsTraced(counts), targets)
+    }
+
+    /// These steps, in this order, up to the targets.
+    pub(crate) fn in_turns(model: &Model, window: &Window<'_>, steps: &[u32], targets: &[u32]) -> Self {
+        let mut turns: Vec<(ThreadIx, u32)> = Vec::new();
+        for &number in steps {
+            let step = model.step(number);
+            let until = end_of(model, step.thread.index(), step.at);
+            match turns.last_mut() {
+                Some((thread, so_far)) if *thread == step.thread => *so_far = until,
+                _ => turns.push((step.thread, until)),
+            }
+        }
+        Self::to(model, window, Runs::InTurns(turns), targets)
+    }
+
+    fn to(model: &Model, window: &Window<'_>, runs: Runs, targets: &[u32]) -> Self {
+        let meet = targets.iter().map(|&target| window.first + u64::from(model.step(target).event)).collect();
+        Self { before: window.first, meet, reads: model.reads, runs }
+    }
+
+    /// The events of the window in the order of this witness, by their numbers in the trace; `window` are the events
+    /// from the first one after [`before`](Self::before) on, and at least up to the end of the window.
+    #[must_use]
+    pub fn order(&self, window: &[Event]) -> Vec<u64> {
+        let number = |at: u32| self.before + u64::from(at);
+        let stops = self.meet.iter().map(|&number| (number - self.before) as u32);
+        let stops: Vec<(ThreadIx, u32)> = stops.map(|at| (window[at as usize].thread, at)).collect();
+        match &self.runs {
+            Runs::AsTraced(counts) => {
+                let mut left = counts.clone();
+                let mut all: usize = counts.iter().map(|&count| count as usize).sum();
+                let mut order = Vec::with_capacity(all);
+                for (event, at) in window.iter().zip(0..) {
+                    if all == 0 {
+                        break;
+                    }
+                    let thread = event.thread;
+                    let counts = left.get_mut(thread.index()).filter(|left| **left > 0);
+                    let Some(left) = counts else { continue };
+                    *left -= 1;
+                    all -= 1;
+                    // What stands between the last step and the target comes with it; the target does not.
+                    if !stops.iter().any(|&(who, stop)| who == thread && at >= stop) {
+                        order.push(number(at));
+                    }
+                }
+                order
+            }
+            Runs::InTurns(turns) => {
+                let lines = Window::of(self.before, window).by_thread;
+                let mut done = vec![0; lines.len()];
+                let mut order = Vec::new();
+                let turns = turns.iter().copied().chain(stops);
+                for (thread, until) in turns {
+                    let (line, done) = (&lines[thread.index()], &mut done[thread.index()]);
+                    while let Some(&at) = line.get(*done).filter(|&&at| at < until) {
+                        order.push(number(at));
+                        *done += 1;
+                    }
+                }
+                order
+            }
+        }
+    }
+
+    /// The plan that follows this witness, with an eye on races. At the end the accesses that race are made, one
+    /// right after the other; who waits for each other needs no telling.
+    #[must_use]
+    pub fn plan(&self, trace: &Trace, fidelity: Fidelity) -> Plan {
+        let accesses = self.meet.iter().filter(|&&number| {
+            let op = trace.events[number as usize].op;
+            op.is_plain_access() || op.is_atomic()
+        });
+        let order = self.order(&trace.events[self.before as usize..]);
+        let numbers = (0..self.before).chain(order).chain(accesses.copied());
+        let events: Vec<Event> = numbers.map(|number| trace.events[number as usize]).collect();
+        let prefix = Prefix {
+            threads: trace.threads.iter().map(|thread| thread.id.clone()).collect(),
+            modules: trace.modules.iter().map(|module| module.path.clone()).collect(),
+            segments: Schedule::of(&events).segments,
+            actions: events.iter().map(|event| trace.action(event)).collect(),
+            fidelity,
+        };
+        Plan { prefix, tail: Policy::Fair, conflicts: true, ..trace.plan.clone() }
+    }
+}
+
+/// The window's number of the event where the thread's next step begins.
+fn end_of(model: &Model, thread: usize, at: u32) -> u32 {
+    let event = model.of_thread(thread, at).map_or(NONE, |step| step.event);
+    let mut next = at + 1;
+    loop {
+        match model.of_thread(thread, next) {
+            Some(after) if after.event == event => next += 1,
+            Some(after) => return after.event,
+            None => return NONE,
+        }
+    }
+}
+
+/// The events of a window.
+#[derive(Debug)]
+pub(crate) struct Window<'a> {
+    /// How many come before it.
+    pub(crate) first: u64,
+    pub(crate) events: &'a [Event],
+    /// By thread: the numbers of its events, up to where it ends the program.
+    pub(crate) by_thread: Vec<Vec<u32>>,
+}
+
+impl<'a> Window<'a> {
+    pub(crate) fn of(first: u64, events: &'a [Event]) -> Self {
+        let threads = events.iter().map(|event| event.thread.index() + 1).max().unwrap_or(0);
+        let mut by_thread = vec![Vec::new(); threads];
+        let mut exited = vec![false; threads];
+        for (event, number) in events.iter().zip(0..) {
+            let thread = event.thread.index();
+            exited[thread] |= event.op == Op::Exit;
+            if !exited[thread] {
+                by_thread[thread].push(number);
+            }
+        }
+        Self { first, events, by_thread }
+    }
+}

@@ -1,0 +1,117 @@
+//! Small traces for tests: written down, or drawn at random.
+
+#![allow(dead_code)]
+
+use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Trace};
+
+/// The trace of STD text.
+pub(crate) fn std(text: &str) -> Trace {
+    let text: String = text.lines().map(|line| format!("{}\n", line.trim())).collect();
+    unsnarl_trace::std_format::import(text.as_bytes()).expect("it is STD").trace
+}
+
+/// Numbers that look random and are the same every time.
+pub(crate) struct Dice(u64);
+
+impl Dice {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
+    }
+
+    pub(crate) fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % n
+    }
+}
+
+pub(crate) fn event(thread: u16, op: Op, addr: u64, value: u64, number: usize) -> Event {
+    Event {
+        thread: ThreadIx(thread),
+        op,
+        flags: Flags::NONE,
+        order: Order::Relaxed,
+        site: SiteIx(number as u32),
+        size: u32::from(op.is_plain_access()),
+        addr,
+        value,
+    }
+}
+
+pub(crate) const LOCKS: u64 = 100;
+
+/// A legal run of some threads with locks, read-write locks, memory, creation and joining, drawn at random. Every
+/// event is a place of its own.
+pub(crate) fn random(seed: u64, threads: u16, length: usize, memory: u64, locks: u64) -> Vec<Event> {
+    let mut dice = Dice::new(seed);
+    let mut events: Vec<Event> = Vec::new();
+    let mut held: Vec<Vec<(u64, bool)>> = vec![Vec::new(); threads.into()];
+    let mut created = vec![dice.below(2) == 0; threads.into()];
+    let mut joined = vec![false; threads.into()];
+    created[0] = true;
+    while events.len() < length {
+        let thread = dice.below(threads.into()) as u16;
+        let me = usize::from(thread);
+        if !created[me] || joined[me] {
+            // Somebody creates who is not there yet.
+            let other = dice.below(threads.into()) as usize;
+            if !created[me] && created[other] && !joined[other] && dice.below(2) == 0 {
+                created[me] = true;
+                let number = events.len();
+                events.push(event(other as u16, Op::Create, 0, thread.into(), number));
+            }
+            continue;
+        }
+        let number = events.len();
+        let taken = |lock: u64, shared: bool| {
+            held.iter().enumerate().any(|(other, locks)| {
+                locks.iter().any(|&(l, s)| l == lock && (other == me || !(s && shared)))
+            })
+        };
+        let (op, addr, value) = match dice.below(10) {
+            0..=2 => (Op::Write, 1 + dice.below(memory), 0),
+            3 | 4 => (Op::Read, 1 + dice.below(memory), 0),
+            5 | 6 => {
+                let lock = LOCKS + dice.below(locks);
+                if taken(lock, false) {
+                    continue;
+                }
+                held[me].push((lock, false));
+                (Op::Lock, lock, 1)
+            }
+            7 if dice.below(3) == 0 => {
+                let lock = LOCKS + 50 + dice.below(locks);
+                let shared = dice.below(2) == 0;
+                if taken(lock, shared) {
+                    continue;
+                }
+                held[me].push((lock, shared));
+                (if shared { Op::ReadLock } else { Op::WriteLock }, lock, 0)
+            }
+            7 | 8 => {
+                if held[me].is_empty() {
+                    continue;
+                }
+                let at = dice.below(held[me].len() as u64) as usize;
+                let (lock, shared) = held[me].remove(at);
+                if lock < LOCKS + 50 {
+                    (Op::Unlock, lock, 0)
+                } else {
+                    (Op::RwUnlock, lock, u64::from(!shared))
+                }
+            }
+            _ => {
+                let child = dice.below(threads.into()) as usize;
+                let ran = events.iter().any(|e| usize::from(e.thread.0) == child);
+                if child == me || joined[child] || !ran || !held[child].is_empty() || dice.below(4) != 0 {
+                    continue;
+                }
+                joined[child] = true;
+                (Op::Join, 0, child as u64)
+            }
+        };
+        events.push(event(thread, op, addr, value, number));
+    }
+    events
+}

@@ -1,0 +1,272 @@
+//! Small stories, each with what can go wrong in it and what cannot.
+
+mod common;
+
+use common::std;
+use unsnarl_model::{Event, Op, Trace};
+use unsnarl_predict::{Contradiction, Options, Prediction, Reads, predict};
+
+fn whole(trace: &Trace) -> Prediction {
+    look(trace, Options { window: None, ..Options::default() })
+}
+
+fn look(trace: &Trace, options: Options) -> Prediction {
+    predict(trace, &options, &mut |_| {}).expect("the trace is in order")
+}
+
+/// The locations of each race, in order.
+fn races(trace: &Trace, prediction: &Prediction) -> Vec<[u64; 2]> {
+    let location = |number: u64| trace.site(&trace.events[number as usize]).offset;
+    let mut all: Vec<[u64; 2]> = prediction.races.iter().map(|race| race.accesses.map(location)).collect();
+    all.sort_unstable();
+    all
+}
+
+/// The paper's listing 1, main's critical section first. Numbers are those of the listing's lines.
+const LISTING: &str = "T1|w(y)|4
+    T1|fork(T2)|5
+    T1|r(y)|60
+    T1|w(y)|6
+    T1|acq(m)|7
+    T1|r(x)|80
+    T1|w(x)|8
+    T1|rel(m)|9
+    T2|acq(m)|14
+    T2|r(x)|150
+    T2|w(x)|15
+    T2|rel(m)|16
+    T2|r(y)|170
+    T2|w(y)|17
+    T1|join(T2)|10";
+
+#[test]
+fn the_listing_has_its_race_where_reads_may_see_anything() {
+    let trace = std(LISTING);
+    let options = Options { window: None, free_reads: true, ..Options::default() };
+    let prediction = look(&trace, options);
+    assert_eq!(races(&trace, &prediction), [[6, 17], [6, 170], [60, 17]]);
+    assert!(prediction.races.iter().all(|race| race.witness.reads == Reads::Free));
+}
+
+#[test]
+fn the_listings_witness_has_the_other_critical_section_first() {
+    let trace = std(LISTING);
+    let options = Options { window: None, free_reads: true, ..Options::default() };
+    let prediction = look(&trace, options);
+    let race = prediction.races.iter().find(|race| race.accesses == [3, 13]).expect("lines 6 and 17");
+    let locks = race.witness.order(&trace.events).into_iter().map(|number| &trace.events[number as usize]);
+    let locks: Vec<(u16, Op)> = locks
+        .filter(|event: &&Event| matches!(event.op, Op::Lock | Op::Unlock))
+        .map(|event| (event.thread.0, event.op))
+        .collect();
+    assert_eq!(locks, [(1, Op::Lock), (1, Op::Unlock)]);
+}
+
+#[test]
+fn the_listing_has_no_race_where_reads_must_see_the_same() {
+    let trace = std(LISTING);
+    assert!(whole(&trace).races.is_empty());
+}
+
+#[test]
+fn a_race_hidden_by_the_order_of_critical_sections_is_found() {
+    let trace = std("T1|fork(T2)|1
+        T1|w(y)|2
+        T1|acq(m)|3
+        T1|w(a)|4
+        T1|rel(m)|5
+        T2|acq(m)|6
+        T2|w(b)|7
+        T2|rel(m)|8
+        T2|w(y)|9");
+    assert_eq!(races(&trace, &whole(&trace)), [[2, 9]]);
+}
+
+#[test]
+fn what_a_lock_protects_does_not_race() {
+    let trace = std("T1|fork(T2)|1
+        T1|acq(m)|2
+        T1|w(x)|3
+        T1|rel(m)|4
+        T2|acq(m)|5
+        T2|w(x)|6
+        T2|rel(m)|7");
+    let prediction = whole(&trace);
+    assert!(prediction.races.is_empty());
+    assert_eq!(prediction.figures.candidates, 0, "the filter is enough");
+}
+
+#[test]
+fn what_creation_and_joining_order_does_not_race() {
+    let trace = std("T1|w(x)|1
+        T1|fork(T2)|2
+        T2|w(x)|3
+        T1|join(T2)|4
+        T1|w(x)|5");
+    assert!(whole(&trace).races.is_empty());
+}
+
+#[test]
+fn a_reversal_of_critical_sections_is_found_by_the_search() {
+    // To have both writes of y side by side, the section of the second thread must come first, and whole, for the first
+    // thread is in its own then.
+    let trace = std("T1|fork(T2)|1
+        T1|acq(m)|2
+        T1|w(y)|3
+        T1|rel(m)|4
+        T2|acq(m)|5
+        T2|w(z)|6
+        T2|rel(m)|7
+        T2|w(y)|8");
+    let prediction = whole(&trace);
+    assert_eq!(races(&trace, &prediction), [[3, 8]]);
+    assert_eq!(prediction.figures.searched, 1);
+}
+
+const PHILOSOPHERS: &str = "T0|fork(T1)|1
+    T0|fork(T2)|2
+    T0|fork(T3)|3
+    T1|acq(a)|10
+    T1|acq(b)|11
+    T1|rel(b)|12
+    T1|rel(a)|13
+    T2|acq(b)|20
+    T2|acq(c)|21
+    T2|rel(c)|22
+    T2|rel(b)|23
+    T3|acq(c)|30
+    T3|acq(a)|31
+    T3|rel(a)|32
+    T3|rel(c)|33";
+
+#[test]
+fn a_circle_of_three_is_found() {
+    let trace = std(PHILOSOPHERS);
+    let prediction = whole(&trace);
+    let [deadlock] = &prediction.deadlocks[..] else { panic!("one deadlock: {prediction:?}") };
+    let mut waits: Vec<u64> =
+        deadlock.circle.iter().map(|w| trace.site(&trace.events[w.event as usize]).offset).collect();
+    waits.sort_unstable();
+    assert_eq!(waits, [11, 21, 31]);
+    assert!(deadlock.circle.iter().all(|waits| waits.holds.len() == 1));
+}
+
+#[test]
+fn a_gate_around_the_circle_prevents_it() {
+    let trace = std("T0|fork(T1)|1
+        T0|fork(T2)|2
+        T1|acq(g)|9
+        T1|acq(a)|10
+        T1|acq(b)|11
+        T1|rel(b)|12
+        T1|rel(a)|13
+        T1|rel(g)|14
+        T2|acq(g)|19
+        T2|acq(b)|20
+        T2|acq(a)|21
+        T2|rel(a)|22
+        T2|rel(b)|23
+        T2|rel(g)|24");
+    let prediction = whole(&trace);
+    assert!(prediction.deadlocks.is_empty());
+    assert_eq!(prediction.figures.circles, 0);
+}
+
+#[test]
+fn a_circle_that_joining_orders_is_none() {
+    let trace = std("T0|fork(T1)|1
+        T1|acq(a)|10
+        T1|acq(b)|11
+        T1|rel(b)|12
+        T1|rel(a)|13
+        T0|join(T1)|2
+        T0|acq(b)|20
+        T0|acq(a)|21
+        T0|rel(a)|22
+        T0|rel(b)|23");
+    assert!(whole(&trace).deadlocks.is_empty());
+}
+
+#[test]
+fn the_same_thread_makes_no_circle() {
+    let trace = std("T1|acq(a)|10
+        T1|acq(b)|11
+        T1|rel(b)|12
+        T1|rel(a)|13
+        T1|acq(b)|20
+        T1|acq(a)|21
+        T1|rel(a)|22
+        T1|rel(b)|23");
+    assert!(whole(&trace).deadlocks.is_empty());
+}
+
+#[test]
+fn who_joins_with_a_lock_that_the_other_needs_waits_for_ever() {
+    let trace = std("T0|fork(T1)|1
+        T1|acq(a)|10
+        T1|rel(a)|11
+        T0|acq(a)|2
+        T0|join(T1)|3
+        T0|rel(a)|4");
+    let prediction = whole(&trace);
+    assert_eq!(prediction.deadlocks.len(), 1);
+}
+
+#[test]
+fn windows_see_the_locks_that_are_held_at_their_start() {
+    // The window is cut after the third event: the first thread still holds the lock.
+    let trace = std("T1|fork(T2)|1
+        T1|acq(m)|2
+        T1|w(z)|3
+        T1|w(x)|4
+        T1|rel(m)|5
+        T2|acq(m)|6
+        T2|w(x)|7
+        T2|rel(m)|8
+        T2|w(y)|9
+        T1|w(y)|10");
+    let prediction = look(&trace, Options { window: Some(3), ..Options::default() });
+    assert_eq!(prediction.figures.windows, 4);
+    assert!(races(&trace, &prediction).is_empty(), "the accesses are in different windows");
+    let prediction = look(&trace, Options { window: Some(7), ..Options::default() });
+    assert_eq!(races(&trace, &prediction), [[9, 10]]);
+    let race = &prediction.races[0];
+    assert_eq!(race.witness.before, 7);
+}
+
+fn flaw(text: &str) -> (u64, Contradiction) {
+    let flaw = predict(&std(text), &Options::default(), &mut |_| {}).expect_err("it contradicts itself");
+    (flaw.event, flaw.what)
+}
+
+#[test]
+fn a_trace_that_contradicts_itself_is_refused_with_the_event() {
+    assert!(matches!(flaw("T1|w(x)|1\nT1|rel(m)|2"), (1, Contradiction::NotHeld(_))));
+    assert!(matches!(flaw("T1|acq(m)|1\nT2|acq(m)|2"), (1, Contradiction::HeldByAnother { .. })));
+    assert!(matches!(flaw("T1|join(T7)|1"), (0, Contradiction::JoinsUnknown(1))));
+    assert!(matches!(flaw("T1|wait(m)|1"), (0, Contradiction::WaitsUnlocked(_))));
+    assert!(matches!(
+        flaw("T1|fork(T2)|1\nT2|w(x)|2\nT1|join(T2)|3\nT2|w(x)|4"),
+        (3, Contradiction::RunsAfterJoin)
+    ));
+}
+
+#[test]
+fn the_checker_refuses_what_is_no_witness() {
+    use unsnarl_predict::{Checker, Illegal, State};
+    let trace = std("T1|fork(T2)|1
+        T1|w(y)|2
+        T2|w(y)|3
+        T2|w(z)|4");
+    let prediction = whole(&trace);
+    let [race] = &prediction.races[..] else { panic!("one race") };
+    let checker = Checker::new(&trace.events, &State::default(), Reads::Same);
+    assert_eq!(checker.race(race), Ok(()));
+    let mut wrong = race.clone();
+    wrong.accesses[1] = 3;
+    wrong.witness.meet[1] = 3;
+    assert_eq!(checker.race(&wrong), Err(Illegal::NotNext(3)));
+    let mut wrong = race.clone();
+    wrong.accesses.reverse();
+    assert!(matches!(checker.race(&wrong), Err(Illegal::NoError(_))));
+}

@@ -16,6 +16,7 @@ usage: cargo xtask COMMAND
   demo                     build unsnarl, find a bug in a small program, replay it, show it
   test                     formatting, lints, build, all tests
   bench runtime [--quick]  what control costs, as ratios measured side by side
+  bench simplify [--quick] what is left of failing schedules, at what price, against the papers' algorithms
   bench search [--quick]   schedules to the first failure, runs a second, clean programs stay clean
 
 All of them install what is missing (compilers, gdb, …) when run as root on Debian and its kin,
@@ -29,6 +30,8 @@ fn main() -> ExitCode {
         ["test"] => test::test(),
         ["bench", "runtime"] => bench::runtime::bench(bench::Effort::Full),
         ["bench", "runtime", "--quick"] => bench::runtime::bench(bench::Effort::Quick),
+        ["bench", "simplify"] => bench::simplify::bench(bench::Effort::Full),
+        ["bench", "simplify", "--quick"] => bench::simplify::bench(bench::Effort::Quick),
         ["bench", "search"] => bench::search::bench(bench::Effort::Full),
         ["bench", "search", "--quick"] => bench::search::bench(bench::Effort::Quick),
         ["help" | "--help" | "-h"] => {

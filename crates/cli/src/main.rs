@@ -2,7 +2,7 @@
 
 #![forbid(unsafe_code)]
 
-mod bench_run;
+mod bench;
 mod cargo;
 mod checkpoint;
 mod convert;
@@ -70,7 +70,13 @@ enum Command {
     TellTestBinary(Arguments),
     /// Controlled runs in a row, timed: for `cargo xtask bench`
     #[command(hide = true)]
-    BenchRun(bench_run::BenchRun),
+    BenchRun(bench::run::BenchRun),
+    /// Failing traces simplified by us and by the paper's algorithm: for `cargo xtask bench`
+    #[command(hide = true)]
+    BenchSimplify(bench::simplify::BenchSimplify),
+    /// Long traces simplified by their dependences, timed: for `cargo xtask bench`
+    #[command(hide = true)]
+    BenchStatic(bench::statics::BenchStatic),
 }
 
 /// Passed on as they are.
@@ -96,6 +102,8 @@ fn main() -> ExitCode {
         Command::Import(command) => command.run(),
         Command::Doctor(command) => command.run(),
         Command::BenchRun(command) => command.run(),
+        Command::BenchSimplify(command) => command.run(),
+        Command::BenchStatic(command) => command.run(),
     };
     verdict::exit(result)
 }

@@ -4,6 +4,7 @@
 mod measure;
 pub(crate) mod runtime;
 pub(crate) mod search;
+pub(crate) mod simplify;
 mod table;
 
 /// How long to measure.

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use unsnarl_model::{Kind, Outcome, Output, Trace};
 
 /// The user's checks, made after each run.
-#[derive(Clone, clap::Args)]
+#[derive(Clone, Default, clap::Args)]
 pub(crate) struct Checks {
     /// A run fails if its standard output matches; ^ and $ are the ends of a line
     #[arg(long, value_name = "REGEX", value_parser = by_lines)]

@@ -15,7 +15,7 @@ const TRIES: u32 = 3;
 
 pub(crate) struct Snapshots {
     wanted: bool,
-    /// What a run takes, as of late.
+    /// What a run takes, as of late. The first is expected to take long: if it does not, little is lost.
     takes: Duration,
     /// After how many points the next plans differ.
     differ_after: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Snapshots {
 
 impl Snapshots {
     pub(super) const fn new(wanted: bool) -> Self {
-        Self { wanted, takes: Duration::ZERO, differ_after: 0, resumed: 0, refused: None, failed: 0 }
+        Self { wanted, takes: WORTH, differ_after: 0, resumed: 0, refused: None, failed: 0 }
     }
 
     /// These plans come next.

@@ -1,0 +1,5 @@
+//! Hidden commands for `cargo xtask bench`: they measure from within, so that our own start-up is left out.
+
+pub(crate) mod run;
+pub(crate) mod simplify;
+pub(crate) mod statics;

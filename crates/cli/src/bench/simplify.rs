@@ -1,0 +1,178 @@
+//! `unsnarl bench-simplify`: random failing traces of a program, simplified by us and by the paper's algorithm.
+
+use crate::{
+    explore::{self, predicate::Checks},
+    options::Target,
+    output,
+    simplify::program::{Program, Stop, Wishes},
+    target,
+    verdict::Verdict,
+};
+use anyhow::{Result, anyhow};
+use serde_json::{Value, json};
+use std::{
+    sync::{Arc, atomic::AtomicBool},
+    time::Instant,
+};
+use unsnarl_exec::{Executor, Settings};
+use unsnarl_model::{Plan, Policy, Trace};
+use unsnarl_report::stats_json;
+use unsnarl_simplify::{
+    Cost, Runner,
+    both::{self, Options},
+    dynamic::{self, Simplified},
+    prove::{Limits, Verdict as Proved, prove},
+};
+
+/// Random failing traces, simplified by us and by the paper's algorithm
+#[derive(clap::Args)]
+pub(crate) struct BenchSimplify {
+    /// How many traces
+    #[arg(long, default_value_t = 30)]
+    traces: usize,
+    /// Random schedules that are tried to find them
+    #[arg(long, default_value_t = 3000)]
+    tries: u64,
+    /// Runs to find the exact minimum of each
+    #[arg(long, default_value_t = 3000)]
+    prove: u64,
+    /// How often each result is replayed
+    #[arg(long, default_value_t = 100)]
+    replays: u64,
+    /// Run the paper's algorithm in a fresh process each time, as its authors do
+    #[arg(long)]
+    fresh: bool,
+    #[command(flatten)]
+    target: Target,
+}
+
+impl BenchSimplify {
+    pub(crate) fn run(self) -> Result<Verdict> {
+        let interrupt = explore::interrupt()?;
+        let traces = self.failing(&interrupt)?;
+        let told = traces.iter().map(|trace| self.one(trace, &interrupt)).collect::<Result<Vec<_>>>()?;
+        output::json(&json!({ "traces": told }));
+        Ok(Verdict::Fine)
+    }
+
+    /// Failing traces of random schedules.
+    fn failing(&self, interrupt: &Arc<AtomicBool>) -> Result<Vec<Trace>> {
+        let settings =
+            Settings { serve: true, interrupt: Some(Arc::clone(interrupt)), ..Settings::default() };
+        let mut executor = Executor::new(target::program(&self.target)?, settings)?;
+        let mut traces = Vec::new();
+        for seed in 0..self.tries {
+            if traces.len() == self.traces {
+                break;
+            }
+            let plan = Plan { tail: Policy::Random, seed, ..Plan::default() };
+            let run = executor.run(&plan)?;
+            // A livelock's million events are no schedule that anyone simplifies.
+            if !run.is_clean() && run.events() < 20_000 {
+                traces.extend(Some(run.trace()).filter(|trace| trace.outcome.is_failure()));
+            }
+        }
+        Ok(traces)
+    }
+
+    fn one(&self, trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Value> {
+        let begin = Instant::now();
+        let mut program = program(trace, interrupt)?;
+        let options = Options { executions: 100_000, ..Options::default() };
+        let ours = finished(both::simplify(trace, &mut program, &options, &mut |_| {}))?;
+        let our_seconds = begin.elapsed().as_secs_f64();
+
+        let begin = Instant::now();
+        let theirs = if self.fresh {
+            let mut fresh = Fresh(Executor::new(trace.program.clone(), Settings::default())?);
+            finished(dynamic::simplify(trace, &mut fresh, &mut |_| {}))?
+        } else {
+            let mut program = self::program(trace, interrupt)?;
+            finished(dynamic::simplify(trace, &mut program, &mut |_| {}))?
+        };
+        let their_seconds = begin.elapsed().as_secs_f64();
+
+        let minimum = self.minimum(&ours.trace, &mut program)?;
+        let reproduced = self.reproduced(&ours.trace, &mut program)?;
+        Ok(json!({
+            "before": stats_json(&trace.stats()), "after": stats_json(&ours.trace.stats()),
+            "executions": ours.tally.executions, "rounds": ours.tally.rounds, "elapsed_s": our_seconds,
+            "resumed": program.snapshots.resumed,
+            "tinertia": {
+                "after": stats_json(&theirs.trace.stats()), "executions": theirs.tally.executions,
+                "elapsed_s": their_seconds,
+            },
+            "minimum": minimum.map(|cost| json!({
+                "context_switches": cost.switches, "preemptive": cost.preemptions,
+            })),
+            "reproduced": reproduced,
+        }))
+    }
+
+    /// The least that any schedule with the same points needs, if it was found out.
+    fn minimum(&self, trace: &Trace, program: &mut Program) -> Result<Option<Cost>> {
+        let mut best = trace.clone();
+        let mut left = self.prove;
+        loop {
+            let limits = Limits { executions: left, ..Limits::default() };
+            let proof = prove(&best, program, &limits, &mut |_, _| {});
+            stopped(proof.stopped)?;
+            left = left.saturating_sub(proof.executions);
+            match proof.verdict {
+                Proved::Minimal(_) => return Ok(Some(Cost::of(&best.events))),
+                Proved::Better(better) => best = *better,
+                Proved::Unfinished => return Ok(None),
+            }
+        }
+    }
+
+    /// How often the same failure comes of it.
+    fn reproduced(&self, trace: &Trace, program: &mut Program) -> Result<u64> {
+        let mut same = 0;
+        for _ in 0..self.replays {
+            let again = program.run(&trace.replay_plan()).map_err(failed)?;
+            same += u64::from(again.signature() == trace.signature());
+        }
+        Ok(same)
+    }
+}
+
+/// As users have it.
+fn program(trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Program> {
+    let wishes = Wishes {
+        jobs: 1,
+        until: None,
+        executions: u64::MAX,
+        snapshots: true,
+        checks: Checks::default(),
+        quiet: true,
+    };
+    Program::of(trace, wishes, interrupt)
+}
+
+/// A fresh process for each run.
+struct Fresh(Executor);
+
+impl Runner for Fresh {
+    type Error = Stop;
+
+    fn run(&mut self, plan: &Plan) -> Result<Trace, Stop> {
+        self.0.run(plan).map(unsnarl_exec::Run::trace).map_err(|error| Stop::Failed(error.into()))
+    }
+}
+
+fn finished(mut simplified: Simplified<Stop>) -> Result<Simplified<Stop>> {
+    stopped(simplified.stopped.take())?;
+    Ok(simplified)
+}
+
+fn stopped(stop: Option<Stop>) -> Result<()> {
+    stop.map_or(Ok(()), |stop| Err(failed(stop)))
+}
+
+fn failed(stop: Stop) -> anyhow::Error {
+    match stop {
+        Stop::Failed(error) => error,
+        other => anyhow!("stopped: {}", other.word()),
+    }
+}

@@ -1,0 +1,396 @@
+//! `cargo xtask bench simplify`: what is left of failing schedules, at what price, against the papers' algorithms.
+//! The tables are printed in Markdown: `docs/results.md` has them.
+
+use super::Effort;
+use crate::tools;
+use crate::workspace::{Workspace, output};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+pub(crate) fn bench(effort: Effort) -> Result<()> {
+    let workspace = Workspace::find()?;
+    tools::require(tools::COMPILERS)?;
+    eprintln!("building unsnarl");
+    let bench = Bench {
+        unsnarl: workspace.build_unsnarl()?,
+        root: workspace.root.clone(),
+        directory: workspace.scratch("bench-simplify")?,
+    };
+    let (traces, longest) = match effort {
+        Effort::Quick => (3, 1_000_000),
+        Effort::Full => (30, 100_000_000),
+    };
+    bench.programs(traces)?;
+    bench.slow_start(effort.repetitions())?;
+    bench.long_traces(longest)?;
+    bench.exact_minimum(traces)
+}
+
+struct Bench {
+    unsnarl: PathBuf,
+    root: PathBuf,
+    directory: PathBuf,
+}
+
+/// Sums over the traces of a program, or of all.
+#[derive(Default)]
+struct Sums {
+    traces: f64,
+    before: [f64; 5],
+    after: [f64; 5],
+    executions: f64,
+    rounds: f64,
+    seconds: f64,
+    their_switches: f64,
+    their_preemptions: f64,
+    their_executions: f64,
+    /// Of those whose exact minimum is known.
+    proved: f64,
+    preemptions_above: f64,
+    within_one_switch: f64,
+    /// Those that reproduce each time.
+    reproduced: f64,
+}
+
+const FIGURES: [&str; 5] = ["events", "threads", "context_switches", "non_preemptive", "preemptive"];
+
+impl Sums {
+    fn add(&mut self, trace: &Value, replays: u64) {
+        let number = |value: &Value| value.as_f64().unwrap_or(0.0);
+        self.traces += 1.0;
+        for (at, name) in FIGURES.iter().enumerate() {
+            self.before[at] += number(&trace["before"][name]);
+            self.after[at] += number(&trace["after"][name]);
+        }
+        self.executions += number(&trace["executions"]);
+        self.rounds += number(&trace["rounds"]);
+        self.seconds += number(&trace["elapsed_s"]);
+        let theirs = &trace["tinertia"];
+        self.their_switches += number(&theirs["after"]["context_switches"]);
+        self.their_preemptions += number(&theirs["after"]["preemptive"]);
+        self.their_executions += number(&theirs["executions"]);
+        if let Some(minimum) = trace["minimum"].as_object() {
+            let above = |name: &str| number(&trace["after"][name]) - number(&minimum[name]);
+            self.proved += 1.0;
+            self.preemptions_above += above("preemptive");
+            self.within_one_switch += f64::from(u8::from(above("context_switches") <= 1.0));
+        }
+        self.reproduced += f64::from(u8::from(trace["reproduced"].as_u64() == Some(replays)));
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.traces += other.traces;
+        for at in 0..FIGURES.len() {
+            self.before[at] += other.before[at];
+            self.after[at] += other.after[at];
+        }
+        self.executions += other.executions;
+        self.rounds += other.rounds;
+        self.seconds += other.seconds;
+        self.their_switches += other.their_switches;
+        self.their_preemptions += other.their_preemptions;
+        self.their_executions += other.their_executions;
+        self.proved += other.proved;
+        self.preemptions_above += other.preemptions_above;
+        self.within_one_switch += other.within_one_switch;
+        self.reproduced += other.reproduced;
+    }
+
+    fn row(&self, name: &str) -> String {
+        let mean = |sum: f64| sum / self.traces.max(1.0);
+        let pair = |at: usize| format!("{:.1} → {:.1}", mean(self.before[at]), mean(self.after[at]));
+        let reduction = 100.0 * (1.0 - self.after[2] / self.before[2].max(1.0));
+        let above = if self.proved > 0.0 {
+            format!(
+                "{:.2}, {:.0} % of {:.0}",
+                self.preemptions_above / self.proved,
+                100.0 * self.within_one_switch / self.proved,
+                self.proved
+            )
+        } else {
+            "–".into()
+        };
+        format!(
+            "| {name} | {:.0} | {} | {:.1} | {} | {} | {} | {reduction:.0} % | {:.1} / {:.1} | {:.1} / {:.1} | {:.1} | {:.1} ms | {above} | {:.0} % |",
+            self.traces,
+            pair(0),
+            mean(self.before[1]),
+            pair(2),
+            pair(3),
+            pair(4),
+            mean(self.their_switches),
+            mean(self.their_preemptions),
+            mean(self.executions),
+            mean(self.their_executions),
+            mean(self.rounds),
+            1e3 * mean(self.seconds),
+            100.0 * self.reproduced / self.traces.max(1.0),
+        )
+    }
+}
+
+impl Bench {
+    fn run(&self, args: &[&str], more: &[String]) -> Result<Value> {
+        let mut command = Command::new(&self.unsnarl);
+        command.args(args).args(more).current_dir(&self.directory).stdin(Stdio::null());
+        let name = format!("{command:?}");
+        let printed = command.output()?;
+        ensure!(printed.status.success(), "{name}: {}", String::from_utf8_lossy(&printed.stderr));
+        serde_json::from_slice(&printed.stdout).with_context(|| format!("{name} prints no JSON"))
+    }
+
+    /// Every failing program: before and after, and the price.
+    fn programs(&self, traces: u64) -> Result<()> {
+        const REPLAYS: u64 = 100;
+        println!("\n## Every failing program, {traces} random failing traces each\n");
+        println!(
+            "Means per trace. Before → after; switches and preemptions that Tinertia alone leaves; runs of ours / of \
+             Tinertia; mean preemptions above the exact minimum and the part of traces within one context switch of \
+             it, of so many where it was proved; the part of traces that fail in the same way in {REPLAYS} of \
+             {REPLAYS} replays.\n"
+        );
+        println!(
+            "| program | traces | events | threads | switches | non-preemptive | preemptive | reduction | Tinertia leaves | runs | rounds | time | above the minimum | reproduced |"
+        );
+        println!("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|");
+        let mut all = Sums::default();
+        for program in self.failing_programs()? {
+            let (name, path, args) = program;
+            let mut more = vec![
+                "--traces".to_owned(),
+                traces.to_string(),
+                "--replays".into(),
+                REPLAYS.to_string(),
+                "--prove".into(),
+                "1500".into(),
+                "--".into(),
+                path.display().to_string(),
+            ];
+            more.extend(args);
+            let told = self.run(&["bench-simplify"], &more).with_context(|| name.clone())?;
+            let mut sums = Sums::default();
+            for trace in told["traces"].as_array().into_iter().flatten() {
+                sums.add(trace, REPLAYS);
+            }
+            if sums.traces > 0.0 {
+                println!("{}", sums.row(&name));
+                all.merge(&sums);
+            }
+        }
+        println!("{}", all.row("**all**"));
+        println!(
+            "\nRuns of Tinertia / runs of ours: {:.2} (target ≥ 3).",
+            all.their_executions / all.executions
+        );
+        Ok(())
+    }
+
+    /// Compiled programs that are expected to fail, with their arguments.
+    fn failing_programs(&self) -> Result<Vec<(String, PathBuf, Vec<String>)>> {
+        let rust = self.rust_programs()?;
+        let mut programs = Vec::new();
+        for language in ["c", "cpp", "rust"] {
+            let folder = self.root.join("programs").join(language);
+            let mut sources: Vec<PathBuf> =
+                folder.read_dir()?.map(|entry| Ok(entry?.path())).collect::<Result<_>>()?;
+            sources.sort();
+            for source in sources.iter().filter(|source| source.extension().is_some_and(|e| e != "expect")) {
+                let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                let expected = std::fs::read_to_string(source.with_extension("expect"))?;
+                let key = |key: &str| {
+                    let lines = expected.lines().filter_map(|line| line.split_once(" = "));
+                    lines.clone().find(|(name, _)| *name == key).map_or("", |(_, value)| value)
+                };
+                let outcome = key("outcome");
+                // A livelock or a timeout has no schedule that could be shorter.
+                if key("correct") == "true" || matches!(outcome, "exit 0" | "livelock" | "timeout") {
+                    continue;
+                }
+                let path = match language {
+                    "rust" => rust.join(&name),
+                    _ => self.compile(source, language, &key)?,
+                };
+                let args = key("args").split_whitespace().map(str::to_owned).collect();
+                programs.push((format!("{language}/{name}"), path, args));
+            }
+        }
+        Ok(programs)
+    }
+
+    fn compile<'k>(&self, source: &Path, language: &str, key: &impl Fn(&str) -> &'k str) -> Result<PathBuf> {
+        let name = source.file_stem().unwrap_or_default();
+        let program = self.directory.join(format!("{language}-{}", name.to_string_lossy()));
+        let (plain, ours) = if language == "c" { ("gcc", "cc") } else { ("g++", "c++") };
+        let mut command = if key("instrument") == "no" {
+            Command::new(plain)
+        } else {
+            let mut command = Command::new(&self.unsnarl);
+            command.arg(ours);
+            command
+        };
+        if language == "cpp" {
+            command.arg("-std=c++17");
+        }
+        command.args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(source);
+        // Flags name directories relative to the tests' own.
+        command.args(key("flags").split_whitespace()).current_dir(self.root.join("crates/cli"));
+        output(&mut command, &format!("compiling {}", source.display()))?;
+        Ok(program)
+    }
+
+    /// All Rust programs, as binaries of one package; where they are.
+    fn rust_programs(&self) -> Result<PathBuf> {
+        let package = self.directory.join("rust");
+        std::fs::create_dir_all(&package)?;
+        let mut manifest = format!(
+            "[package]\nname = \"programs\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n\
+             [dependencies]\nunsnarl-hints = {{ path = {:?} }}\n",
+            self.root.join("crates/hints").display().to_string()
+        );
+        for entry in self.root.join("programs/rust").read_dir()? {
+            let source = entry?.path();
+            if source.extension().is_some_and(|e| e == "rs") {
+                let name = source.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+                manifest += &format!("[[bin]]\nname = {name:?}\npath = {:?}\n", source.display().to_string());
+            }
+        }
+        std::fs::write(package.join("Cargo.toml"), manifest)?;
+        let mut command = Command::new(&self.unsnarl);
+        command.args(["cargo", "build", "--quiet", "--offline"]).current_dir(&package);
+        output(command.env_remove("CARGO_TARGET_DIR"), "compiling the Rust programs")?;
+        Ok(package.join("target/unsnarl/x86_64-unknown-linux-gnu/debug"))
+    }
+
+    /// A program that takes a tenth of a second before its threads begin: ours, as users have it, against the
+    /// paper's algorithm with a process for each run.
+    fn slow_start(&self, traces: usize) -> Result<()> {
+        let program = self.directory.join("slow_start");
+        let mut command = Command::new(&self.unsnarl);
+        command.args(["cc", "-O1", "-g", "-pthread", "-o"]).arg(&program);
+        output(command.arg(self.root.join("xtask/bench/slow_start.c")), "compiling slow_start.c")?;
+        let traces = traces.to_string();
+        let args = ["bench-simplify", "--fresh", "--replays", "3", "--prove", "0", "--traces", &traces];
+        let told = self.run(&args, &["--".into(), program.display().to_string()])?;
+        let mut ratios: Vec<(f64, f64, f64)> = Vec::new();
+        for trace in told["traces"].as_array().into_iter().flatten() {
+            let seconds = |value: &Value| value["elapsed_s"].as_f64().unwrap_or(f64::NAN);
+            let (ours, theirs) = (seconds(trace), seconds(&trace["tinertia"]));
+            ratios.push((theirs / ours, ours, theirs));
+        }
+        ratios.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let (ratio, ours, theirs) = ratios.get(ratios.len() / 2).copied().unwrap_or((f64::NAN, 0.0, 0.0));
+        println!("\n## A program with 0.1 s of start-up\n");
+        println!(
+            "Median of {} traces: ours {:.0} ms, the paper's algorithm with a process for each run {:.0} ms: {ratio:.1} \
+             times (target ≥ 10).",
+            ratios.len(),
+            1e3 * ours,
+            1e3 * theirs
+        );
+        Ok(())
+    }
+
+    /// By dependences alone: time, memory, what is left.
+    fn long_traces(&self, longest: u64) -> Result<()> {
+        println!("\n## By dependences alone\n");
+        println!("The paper's algorithms as printed get as far as they get in reasonable time.\n");
+        println!("| trace | events | by | switches | left | time | per event | memory |");
+        println!("|---|--:|---|--:|--:|--:|--:|--:|");
+        let recorded = self.recorded()?;
+        for (path, events) in &recorded {
+            for by in ["ours", "arbitrary", "paper"] {
+                if by != "paper" || *events <= 20_000 {
+                    self.long_trace("recorded", by, &[path.display().to_string()])?;
+                }
+            }
+        }
+        for events in [10_000, 1_000_000, 10_000_000, 100_000_000] {
+            for by in ["ours", "arbitrary", "paper"] {
+                if events <= longest && (by != "paper" || events <= 10_000) {
+                    self.long_trace("made up", by, &["--events".into(), events.to_string()])?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn long_trace(&self, what: &str, by: &str, args: &[String]) -> Result<()> {
+        let told = self.run(&["bench-static", "--by", by], args)?;
+        let number = |name: &str| told[name].as_f64().unwrap_or(f64::NAN);
+        let seconds = number("elapsed_s") - number("reading_s");
+        println!(
+            "| {what} | {} | {by} | {} | {} | {:.3} s | {:.0} ns | {:.0} MiB |",
+            told["events"],
+            told["before"],
+            told["after"],
+            seconds,
+            1e9 * seconds / number("events"),
+            number("memory_kib") / 1024.0
+        );
+        Ok(())
+    }
+
+    /// Long traces of a real program.
+    fn recorded(&self) -> Result<Vec<(PathBuf, u64)>> {
+        let program = self.directory.join("many_events");
+        let mut command = Command::new(&self.unsnarl);
+        command.args(["cc", "-O1", "-g", "-pthread", "-o"]).arg(&program);
+        output(command.arg(self.root.join("xtask/bench/many_events.c")), "compiling many_events.c")?;
+        let mut traces = Vec::new();
+        for rounds in ["500", "50000"] {
+            let trace = self.directory.join(format!("many-{rounds}.snarl"));
+            let mut command = Command::new(&self.unsnarl);
+            command.args([
+                "record",
+                "--seed",
+                "1",
+                "--points",
+                "all",
+                "--json",
+                "--max-events",
+                "20000000",
+                "-o",
+            ]);
+            command.arg(&trace).arg("--").arg(&program).arg(rounds).current_dir(&self.directory);
+            let told: Value = serde_json::from_slice(&output(&mut command, "recording many events")?.stdout)?;
+            traces.push((trace, told["stats"]["events"].as_u64().unwrap_or(0)));
+        }
+        Ok(traces)
+    }
+
+    /// Small traces: how far from the least number of switches that keeps all dependences.
+    fn exact_minimum(&self, traces: u64) -> Result<()> {
+        println!("\n## By dependences alone, against the exact minimum (branch and bound) on small traces\n");
+        println!("| events | traces | exact | ours | arbitrary order | the paper's algorithms |");
+        println!("|--:|--:|--:|--:|--:|--:|");
+        for events in [50, 100, 200, 400] {
+            let mut sums = [0.0; 4];
+            let mut exact_known = 0;
+            for seed in 1..=traces * 3 {
+                let args =
+                    ["--events".to_owned(), events.to_string(), "--seed".into(), (seed * 7919).to_string()];
+                let told = |by: &str| self.run(&["bench-static", "--by", by], &args);
+                let exact = told("exact")?;
+                if exact["minimal"] != true {
+                    continue;
+                }
+                exact_known += 1;
+                let all = [exact, told("ours")?, told("arbitrary")?, told("paper")?];
+                for (sum, told) in sums.iter_mut().zip(all) {
+                    *sum += told["after"].as_f64().unwrap_or(f64::NAN);
+                }
+            }
+            let mean = |at: usize| sums[at] / f64::from(exact_known);
+            println!(
+                "| {events} | {exact_known} | {:.2} | {:.2} | {:.2} | {:.2} |",
+                mean(0),
+                mean(1),
+                mean(2),
+                mean(3)
+            );
+        }
+        Ok(())
+    }
+}

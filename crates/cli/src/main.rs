@@ -13,6 +13,7 @@ mod options;
 mod output;
 mod places;
 mod pool;
+mod predict;
 mod record;
 mod replay;
 mod show;
@@ -57,6 +58,8 @@ enum Command {
     Simplify(simplify::Simplify),
     /// Check the certificate of a simplified trace: search again, and come to the same
     Verify(simplify::proof::Verify),
+    /// Races and deadlocks in other interleavings of a run
+    Predict(predict::Predict),
     /// The interleaving, one column per thread
     Show(show::Show),
     /// Write a trace in another tool's format
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Replay(command) => command.run(),
         Command::Simplify(command) => command.run(),
         Command::Verify(command) => command.run(),
+        Command::Predict(command) => command.run(),
         Command::Show(command) => command.run(),
         Command::Export(command) => command.run(),
         Command::Import(command) => command.run(),

@@ -61,6 +61,7 @@ pub(crate) fn trace(
     Trace {
         races,
         needs: Vec::new(),
+        names: Vec::new(),
         program: program.clone(),
         plan: plan.clone(),
         warnings: warnings(memory, &places, &events),

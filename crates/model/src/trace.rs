@@ -29,6 +29,8 @@ pub struct Trace {
     pub races: Vec<Conflict>,
     /// What the preemptions are for, where that was found out.
     pub needs: Vec<Need>,
+    /// What another tool called the things at these addresses; empty for a program of our own.
+    pub names: Vec<(u64, String)>,
     /// What the program wrote.
     pub output: Output,
 }

@@ -70,8 +70,10 @@ pub struct Confirmed {
 /// # Errors
 /// Those of the runner.
 pub fn confirm_race<R: Runner>(trace: &Trace, race: &Race, runner: &mut R) -> Result<Confirmed, R::Error> {
-    let sides = race.accesses.map(|number| trace.site(&trace.events[number as usize]));
-    try_out(&|fidelity| race.witness.plan(trace, fidelity), runner, &|run| has_race(trace, run, sides))
+    let sides = race.sides.map(|side| trace.site(&side));
+    try_out(&|fidelity| race.witness.plan(trace, fidelity), runner, &|run| {
+        which_race(trace, run, sides).is_some()
+    })
 }
 
 /// Tries a deadlock out.
@@ -111,11 +113,18 @@ fn try_out<R: Runner>(
     Ok(Confirmed { verdict, trace: None, runs: 2 })
 }
 
-/// Whether a run has a race at these two places of another trace.
-fn has_race(trace: &Trace, run: &Trace, sites: [Site; 2]) -> bool {
+/// Which of a run's races is the one that was predicted from another trace, if it is among them.
+#[must_use]
+pub fn shown_race(trace: &Trace, race: &Race, run: &Trace) -> Option<usize> {
+    which_race(trace, run, race.sides.map(|side| trace.site(&side)))
+}
+
+fn which_race(trace: &Trace, run: &Trace, sites: [Site; 2]) -> Option<usize> {
     let wanted = in_order(sites.map(|site| place(trace, site)));
-    let races = run.races.iter().filter(|race| race.kind == ConflictKind::Race);
-    races.map(|race| in_order(race.sides.map(|side| place(run, side.site)))).any(|found| found == wanted)
+    run.races.iter().position(|race| {
+        let found = in_order(race.sides.map(|side| place(run, side.site)));
+        race.kind == ConflictKind::Race && found == wanted
+    })
 }
 
 /// Whether a run ended with these threads waiting for each other.

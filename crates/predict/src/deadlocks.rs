@@ -31,6 +31,8 @@ pub struct Waits {
     pub thread: ThreadIx,
     /// By which event of the trace: it took a lock there, or joined a thread.
     pub event: u64,
+    /// From where.
+    pub site: SiteIx,
     /// The addresses of the locks that it holds.
     pub holds: Vec<u64>,
     /// The lock that it waits for; none if it waits for a thread.
@@ -230,6 +232,7 @@ impl Walk<'_> {
         let waits = circle.iter().zip(targets).map(|(request, &target)| Waits {
             thread: request.thread,
             event: self.window.first + u64::from(model.step(target).event),
+            site: request.site,
             holds: model
                 .locksets
                 .of(request.held)

@@ -11,7 +11,7 @@ use crate::{
     sync_preserving,
     witness::{Window, Witness},
 };
-use unsnarl_model::{SiteIx, ThreadIx};
+use unsnarl_model::{Event, SiteIx, ThreadIx};
 
 /// A race that a reordering shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,6 +20,8 @@ pub struct Race {
     pub addr: u64,
     /// The two accesses, by the numbers of their events; the earlier one first.
     pub accesses: [u64; 2],
+    /// What they are.
+    pub sides: [Event; 2],
     /// How to get there.
     pub witness: Witness,
 }
@@ -159,7 +161,11 @@ fn witness_of(
         targets.sort_unstable();
         targets
     };
-    let told = |witness: Witness| Race { addr, accesses: [witness.meet[0], witness.meet[1]], witness };
+    let told = |witness: Witness| {
+        let accesses = [witness.meet[0], witness.meet[1]];
+        let sides = accesses.map(|number| window.events[(number - window.first) as usize]);
+        Race { addr, accesses, sides, witness }
+    };
     if let Some((targets, ideal)) = sync_preserving::first_meeting(model, order, uses, &[&a.steps, &b.steps])
     {
         findings.figures.sync_preserving += 1;

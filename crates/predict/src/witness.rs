@@ -108,6 +108,16 @@ impl Witness {
         }
     }
 
+    /// The same as a schedule: who runs for how many events, after those before the window.
+    #[must_use]
+    pub fn schedule(&self, window: &[Event]) -> Schedule {
+        let mut schedule = Schedule::default();
+        for number in self.order(window) {
+            schedule.push(window[(number - self.before) as usize].thread);
+        }
+        schedule
+    }
+
     /// The plan that follows this witness, with an eye on races. At the end the accesses that race are made, one
     /// right after the other; who waits for each other needs no telling.
     #[must_use]

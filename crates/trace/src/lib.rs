@@ -42,4 +42,4 @@ const MAGIC: [u8; 8] = *b"unsnarl\0";
 /// The format that this version writes, and the newest that it reads.
 ///
 /// Bump it whenever what is written changes, also by a change of the numbers of the model's enums.
-pub const FORMAT: u32 = 4;
+pub const FORMAT: u32 = 5;

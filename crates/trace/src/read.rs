@@ -44,12 +44,24 @@ impl<R: Read> EventReader<R> {
         let mut sections = SectionReader::new(input)?;
         let (program, modules) = section(&mut sections, Section::Program)?;
         let plan = section(&mut sections, Section::Plan)?;
-        let (threads, (sites, Fixed(count))) = section(&mut sections, Section::Threads)?;
+        let (threads, (sites, (names, Fixed(count)))) = section(&mut sections, Section::Threads)?;
         let (outcome, (warnings, (races, needs))) = section(&mut sections, Section::Outcome)?;
         let output = section(&mut sections, Section::Output)?;
         let events = Vec::new();
-        let header =
-            Trace { program, modules, plan, threads, sites, events, outcome, warnings, races, needs, output };
+        let header = Trace {
+            program,
+            modules,
+            plan,
+            threads,
+            sites,
+            events,
+            outcome,
+            warnings,
+            races,
+            needs,
+            names,
+            output,
+        };
         check::metadata(&header).map_err(|inconsistent| DecodeError::Corrupt {
             section: inconsistent.section,
             why: inconsistent.why,

@@ -38,6 +38,7 @@ pub fn write(trace: &Trace, mut out: impl Write) -> io::Result<()> {
     bytes.clear();
     trace.threads.put(&mut bytes);
     trace.sites.put(&mut bytes);
+    trace.names.put(&mut bytes);
     put_length(trace.events.len(), &mut bytes);
     sections.write(Section::Threads, &bytes)?;
 

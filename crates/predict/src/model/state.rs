@@ -16,6 +16,8 @@ pub struct State {
     lives: Vec<Life>,
     /// Who took the last token of each semaphore.
     pub(super) tokens: BTreeMap<u64, ThreadIx>,
+    /// The program is ending: what its last thread does then is no thread's any more.
+    exiting: bool,
     events: u64,
 }
 
@@ -95,11 +97,13 @@ impl State {
 
     fn effects(&mut self, event: &Event, told: &mut dyn FnMut(Effect)) -> Result<(), Contradiction> {
         let (thread, addr) = (event.thread, event.addr);
+        self.exiting |= event.op == Op::Exit;
+        let exiting = self.exiting;
         let life = self.life(thread);
-        if life.joined {
+        if life.joined && !exiting {
             return Err(Contradiction::RunsAfterJoin);
         }
-        if life.ended {
+        if life.ended && !exiting {
             return Err(Contradiction::RunsAfterEnd);
         }
         life.ran = true;

@@ -86,6 +86,7 @@ pub(crate) fn trace(threads: u16, start: u64) -> Trace {
         warnings: Vec::new(),
         races: Vec::new(),
         needs: Vec::new(),
+        names: Vec::new(),
         output: Output::default(),
     }
 }

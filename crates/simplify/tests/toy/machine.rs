@@ -501,6 +501,7 @@ impl<'p> Machine<'p> {
             warnings: Vec::new(),
             races: Vec::new(),
             needs: Vec::new(),
+            names: Vec::new(),
             output: Output::default(),
         }
     }

@@ -21,13 +21,13 @@ pub struct Exported {
     pub skipped: BTreeMap<Op, u64>,
 }
 
-/// Writes a trace as STD text, operands as numbers.
+/// Writes a trace as STD text, operands as numbers or by the names that the trace keeps.
 ///
 /// Locations are indices into the trace's `sites`, or what they were in the text that it was
 /// imported from. Threads are `T0`, `T1` …, or called as in that text. The writer should be
 /// buffered.
 pub fn export(trace: &Trace, out: impl Write) -> io::Result<Exported> {
-    export_with_names(trace, &Names::default(), out)
+    export_with_names(trace, &Names::kept(trace), out)
 }
 
 /// Writes an imported trace with operands called as in the text that it came from.

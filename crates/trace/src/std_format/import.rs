@@ -26,6 +26,8 @@ pub struct Imported {
     pub notes: Vec<Note>,
     /// How many lines were left out, by operation.
     pub skipped: BTreeMap<&'static str, u64>,
+    /// By event: the line that it is from, counted from 1.
+    pub lines: Vec<u64>,
 }
 
 /// Why text is not an STD trace.
@@ -81,6 +83,7 @@ struct Import<'a> {
     sites: Vec<Site>,
     site_numbers: HashMap<i64, SiteIx>,
     events: Vec<Event>,
+    lines: Vec<u64>,
     holders: Holders,
     waiting: HashMap<ThreadIx, Waiting>,
     /// By condition, those whom no notification has reached yet.
@@ -108,6 +111,7 @@ impl<'a> Import<'a> {
             sites: Vec::new(),
             site_numbers: HashMap::new(),
             events: Vec::new(),
+            lines: Vec::new(),
             holders: Holders::default(),
             waiting: HashMap::new(),
             queues: HashMap::new(),
@@ -178,13 +182,14 @@ impl<'a> Import<'a> {
                 event(Op::Broadcast, lock, self.notify(lock, usize::MAX))
             }
         };
-        self.push(event);
+        self.push(event, entry.line);
         Ok(())
     }
 
-    fn push(&mut self, event: Event) {
+    fn push(&mut self, event: Event, line: u64) {
         self.holders.step(&event);
         self.events.push(event);
+        self.lines.push(line);
     }
 
     /// The thread of this name; if it is new, a child of `parent`, or of main if nobody forked it.
@@ -281,7 +286,7 @@ impl<'a> Import<'a> {
             queue.retain(|&other| other != thread);
         }
         self.taking(thread, on, line);
-        self.push(Event {
+        let event = Event {
             thread,
             op: Op::CondWake,
             flags: if woken_by.is_some() { Flags::NONE } else { Flags::SPURIOUS },
@@ -290,7 +295,8 @@ impl<'a> Import<'a> {
             size: 0,
             addr: on,
             value: woken_by.unwrap_or(u64::MAX),
-        });
+        };
+        self.push(event, line);
     }
 
     fn note(&mut self, line: u64, thread: ThreadIx, oddity: Oddity) {
@@ -313,9 +319,10 @@ impl<'a> Import<'a> {
             warnings: Vec::new(),
             races: Vec::new(),
             needs: Vec::new(),
+            names: self.names.all(),
             output: Output::default(),
         };
-        Ok(Imported { trace, names: self.names, notes: self.notes, skipped: self.skipped })
+        Ok(Imported { trace, names: self.names, notes: self.notes, skipped: self.skipped, lines: self.lines })
     }
 }
 

@@ -42,8 +42,9 @@
 //!
 //! Import, then [`export_with_names`] with the [`Names`] of the import, gives the same text byte for
 //! byte: of anything that [`export`] wrote, and of any well-formed trace of another tool (lines as
-//! above, locks taken and released in pairs, no transactions, `req` or waits). With plain [`export`],
-//! operands that are not numbers come back renamed. A `.snarl` file keeps no operands' names.
+//! above, locks taken and released in pairs, no transactions, `req` or waits). Plain [`export`]
+//! does so too, but for threads that forks and joins call otherwise than their own lines do. A `.snarl` file
+//! keeps the names of operands.
 
 mod export;
 mod import;

@@ -4,7 +4,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, HashMap},
 };
-use unsnarl_model::ThreadIx;
+use unsnarl_model::{ThreadIx, Trace};
 
 /// The names of locks and variables that are not their own addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -24,6 +24,22 @@ impl Names {
     pub fn of(&self, addr: u64) -> Cow<'_, str> {
         let name = addr.checked_sub(FIRST).and_then(|nth| self.names.get(usize::try_from(nth).ok()?));
         name.map_or_else(|| addr.to_string().into(), |name| name.as_str().into())
+    }
+
+    /// Those that a trace keeps.
+    pub(super) fn kept(trace: &Trace) -> Self {
+        let in_place = |(nth, (addr, _)): (usize, &(u64, String))| *addr == FIRST + nth as u64;
+        if !trace.names.iter().enumerate().all(in_place) {
+            return Self::default();
+        }
+        let names: Vec<String> = trace.names.iter().map(|(_, name)| name.clone()).collect();
+        let numbers = trace.names.iter().map(|(addr, name)| (name.clone(), *addr)).collect();
+        Self { names, numbers, threads: BTreeMap::new() }
+    }
+
+    /// All of them, for the trace to keep.
+    pub(super) fn all(&self) -> Vec<(u64, String)> {
+        (FIRST..).zip(self.names.iter().cloned()).collect()
     }
 
     /// The address of what the text calls so.

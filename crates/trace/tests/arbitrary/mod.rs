@@ -208,7 +208,12 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                     .prop_map(move |events| (sites.clone(), events))
             }),
             outcome(threads, modules),
-            (vec(warning(threads, modules), 0..3), vec(race(threads, modules), 0..3), vec(need(), 0..3)),
+            (
+                vec(warning(threads, modules), 0..3),
+                vec(race(threads, modules), 0..3),
+                vec(need(), 0..3),
+                vec((any::<u64>(), text()), 0..3),
+            ),
             (bytes(), bytes()).prop_map(|(stdout, stderr)| Output { stdout, stderr }),
         )
             .prop_map(
@@ -219,7 +224,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                     mut threads,
                     (sites, events),
                     outcome,
-                    (warnings, races, needs),
+                    (warnings, races, needs, names),
                     output,
                 )| {
                     threads[0].id = ThreadId::main();
@@ -234,6 +239,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                         warnings,
                         races,
                         needs,
+                        names,
                         output,
                     }
                 },

@@ -1,0 +1,140 @@
+//! Each witness tried out with the program itself.
+
+use crate::{
+    judge::{add_calls, judge},
+    options::FailOn,
+    traces,
+};
+use anyhow::Result;
+use indicatif::ProgressBar;
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+use unsnarl_exec::{Error, Executor, Settings};
+use unsnarl_model::{Plan, Trace};
+use unsnarl_predict::{Prediction, Ran, Runner, Verdict, confirm_deadlock, confirm_race, shown_race};
+
+/// What came of a prediction.
+pub(super) struct Judged {
+    /// None if it was not tried.
+    pub(super) verdict: Option<Verdict>,
+    /// The failing trace that it was saved as.
+    pub(super) trace: Option<PathBuf>,
+}
+
+impl Judged {
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.verdict == Some(Verdict::Confirmed)
+    }
+}
+
+/// What came of all predictions, in their order.
+pub(super) struct Confirmation {
+    pub(super) races: Vec<Judged>,
+    pub(super) deadlocks: Vec<Judged>,
+    pub(super) interrupted: bool,
+    pub(super) runs: u64,
+}
+
+impl Confirmation {
+    /// Nothing was tried.
+    pub(super) const fn none() -> Self {
+        Self { races: Vec::new(), deadlocks: Vec::new(), interrupted: false, runs: 0 }
+    }
+}
+
+/// Tries all predictions until interrupted.
+pub(super) fn confirm(
+    trace: &Trace,
+    prediction: &Prediction,
+    interrupt: &Arc<AtomicBool>,
+    bar: &ProgressBar,
+) -> Result<Confirmation> {
+    traces::prepare();
+    let settings = Settings { serve: true, interrupt: Some(Arc::clone(interrupt)), ..Settings::default() };
+    let mut program = Program { executor: Executor::new(trace.program.clone(), settings)?, runs: 0 };
+    let mut confirmation = Confirmation::none();
+    let result = try_all(trace, prediction, &mut program, &mut confirmation, bar);
+    confirmation.runs = program.runs;
+    match result {
+        Err(error)
+            if interrupt.load(Ordering::Relaxed)
+                || matches!(error.downcast_ref(), Some(Error::Interrupted)) =>
+        {
+            confirmation.interrupted = true;
+        }
+        other => other?,
+    }
+    Ok(confirmation)
+}
+
+fn try_all(
+    trace: &Trace,
+    prediction: &Prediction,
+    program: &mut Program,
+    confirmation: &mut Confirmation,
+    bar: &ProgressBar,
+) -> Result<()> {
+    let all = prediction.races.len() + prediction.deadlocks.len();
+    let tell = |tried: usize| {
+        bar.set_message(format!("witness {} of {all} tried out", tried + 1));
+        bar.tick();
+    };
+    // Runs with a race often have several.
+    let mut shown: Vec<(Trace, PathBuf)> = Vec::new();
+    for (tried, race) in prediction.races.iter().enumerate() {
+        tell(tried);
+        if let Some((_, path)) = shown.iter().find(|(run, _)| shown_race(trace, race, run).is_some()) {
+            let trace = Some(path.clone());
+            confirmation.races.push(Judged { verdict: Some(Verdict::Confirmed), trace });
+            continue;
+        }
+        let confirmed = confirm_race(trace, race, program)?;
+        let mut judged = Judged { verdict: Some(confirmed.verdict), trace: None };
+        if let Some(mut run) = confirmed.trace {
+            // What the trace is kept for is its first race.
+            if let Some(at) = shown_race(trace, race, &run) {
+                run.races[..=at].rotate_right(1);
+            }
+            judge(&mut run, &[FailOn::Race]);
+            add_calls(&mut run);
+            let path = traces::save_as(&run, None, &named(&run, "race"))?;
+            judged.trace = Some(path.clone());
+            shown.push((run, path));
+        }
+        confirmation.races.push(judged);
+    }
+    for (tried, deadlock) in prediction.deadlocks.iter().enumerate() {
+        tell(prediction.races.len() + tried);
+        let confirmed = confirm_deadlock(trace, deadlock, program)?;
+        let path =
+            confirmed.trace.map(|run| traces::save_as(&run, None, &named(&run, "deadlock"))).transpose()?;
+        confirmation.deadlocks.push(Judged { verdict: Some(confirmed.verdict), trace: path });
+    }
+    Ok(())
+}
+
+fn named(trace: &Trace, what: &str) -> String {
+    let program = trace.program.path.rsplit('/').next().unwrap_or_default();
+    format!("{program}-{what}")
+}
+
+struct Program {
+    executor: Executor,
+    runs: u64,
+}
+
+impl Runner for Program {
+    type Error = anyhow::Error;
+
+    fn run(&mut self, plan: &Plan) -> Result<Ran> {
+        self.runs += 1;
+        let run = self.executor.run(plan)?;
+        let divergence = run.divergence();
+        Ok(Ran { trace: run.trace(), divergence })
+    }
+}

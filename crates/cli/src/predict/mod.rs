@@ -1,0 +1,123 @@
+//! `unsnarl predict`: races and deadlocks in other interleavings of a run.
+
+mod confirm;
+mod source;
+mod tell;
+
+use crate::{explore, replay::check_builds, verdict::Verdict};
+use anyhow::{Context, Result};
+use confirm::{Confirmation, Judged};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use source::Source;
+use std::{fs, path::PathBuf, time::Instant};
+use tell::Told;
+use unsnarl_predict::{Options, Prediction, Progress, State};
+
+/// Races and deadlocks in other interleavings of a run
+#[derive(clap::Args)]
+pub(crate) struct Predict {
+    /// The trace: a path, or `latest`; or another tool's text that ends in `.std`
+    #[arg(default_value = "latest")]
+    trace: PathBuf,
+    /// Have the program follow each witness, and keep what it confirms as failing traces
+    ///
+    /// Then also orders are tried in which threads read other values than they did
+    #[arg(long)]
+    confirm: bool,
+    /// Look at so many events together
+    #[arg(long, value_name = "N", default_value_t = 10_000)]
+    window: usize,
+    /// Look at all events together
+    #[arg(long, conflicts_with = "window")]
+    whole: bool,
+    /// Give up on a pair of places after so many steps of the search, and say so
+    #[arg(long, value_name = "N", default_value_t = Options::default().budget)]
+    budget: u64,
+    /// Write the model of the first window as CSPm text, for a refinement checker
+    #[arg(long, value_name = "FILE")]
+    export_csp: Option<PathBuf>,
+    /// Print one JSON object and nothing else
+    #[arg(long)]
+    json: bool,
+}
+
+impl Predict {
+    pub(crate) fn run(self) -> Result<Verdict> {
+        let begin = Instant::now();
+        let mut source = Source::open(&self.trace, self.confirm || self.whole || self.export_csp.is_some())?;
+        let runs = self.confirm && !source.header().program.path.is_empty();
+        if runs {
+            check_builds(source.header())?;
+        } else if self.confirm {
+            eprintln!(
+                "unsnarl: another tool's trace has no program to run: witnesses are checked against the trace alone"
+            );
+        }
+        if let Some(path) = &self.export_csp {
+            self.export(&source, path)?;
+        }
+        let bar = progress(self.json);
+        let mut windows = 0;
+        let mut watch = |progress: Progress| {
+            windows += u64::from(progress.object == 1);
+            bar.set_message(format!(
+                "window {windows}, object {} of {}, {} races",
+                progress.object, progress.objects, progress.races
+            ));
+            bar.tick();
+        };
+        let options =
+            Options { window: (!self.whole).then_some(self.window), budget: self.budget, free_reads: runs };
+        let prediction = source.predict(options, &mut watch)?;
+        let confirmation =
+            if runs { self.confirmed(&source, &prediction, &bar)? } else { Confirmation::none() };
+        bar.finish_and_clear();
+        let Confirmation { races, deadlocks, interrupted, runs: executions } = confirmation;
+        let confirmed = races.iter().chain(&deadlocks).any(Judged::is_confirmed);
+        let elapsed = begin.elapsed();
+        let told = Told {
+            source: &source,
+            prediction: &prediction,
+            races,
+            deadlocks,
+            tried: runs,
+            executions,
+            elapsed,
+        };
+        told.print(self.json);
+        Ok(match (interrupted, confirmed) {
+            (true, _) => Verdict::Interrupted,
+            (false, true) => Verdict::Failure,
+            (false, false) => Verdict::Fine,
+        })
+    }
+
+    fn confirmed(&self, source: &Source, prediction: &Prediction, bar: &ProgressBar) -> Result<Confirmation> {
+        confirm::confirm(source.trace(), prediction, &explore::interrupt()?, bar)
+    }
+
+    fn export(&self, source: &Source, path: &PathBuf) -> Result<()> {
+        let events = &source.trace().events;
+        let count = if self.whole { events.len() } else { self.window.min(events.len()) };
+        let text = unsnarl_predict::export(&events[..count], &State::default())
+            .map_err(|flaw| source.located(flaw))?;
+        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        if count < events.len() {
+            eprintln!(
+                "unsnarl: {} has the first {count} of {} events (all of them with --whole)",
+                path.display(),
+                events.len()
+            );
+        }
+        Ok(())
+    }
+}
+
+fn progress(quiet: bool) -> ProgressBar {
+    if quiet {
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
+    let style = ProgressStyle::with_template("{spinner} {elapsed}, {msg}");
+    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+}

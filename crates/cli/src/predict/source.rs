@@ -1,0 +1,110 @@
+//! Where the events come from: a trace at hand, one too large for that, or another tool's text.
+
+use crate::traces;
+use anyhow::{Context, Result};
+use std::{
+    borrow::Cow,
+    fs::File,
+    io::BufReader,
+    path::{Path, PathBuf},
+};
+use unsnarl_model::{Event, Trace};
+use unsnarl_predict::{Flaw, Options, Prediction, Predictor, Progress};
+use unsnarl_trace::{EventReader, std_format};
+
+/// From this many events on, a trace is read window by window.
+const LARGE: u64 = 4_000_000;
+
+/// A trace to look at.
+pub(super) struct Source {
+    /// Without its events if it is read window by window.
+    trace: Trace,
+    events: u64,
+    names: std_format::Names,
+    streamed: Option<PathBuf>,
+    /// By event: the line of the text, if it was text.
+    lines: Vec<u64>,
+}
+
+impl Source {
+    /// Opens a trace; with all its events at hand if that is asked for.
+    pub(super) fn open(wanted: &Path, at_hand: bool) -> Result<Self> {
+        let path = traces::find(wanted);
+        if path.extension().is_some_and(|ending| ending == "std") {
+            return Self::text(&path);
+        }
+        let names = std_format::Names::default();
+        if !at_hand
+            && let Some(reader) =
+                File::open(&path).ok().and_then(|file| EventReader::new(BufReader::new(file)).ok())
+            && reader.events() > LARGE
+        {
+            let (trace, events) = (reader.header().clone(), reader.events());
+            return Ok(Self { trace, events, names, streamed: Some(path), lines: Vec::new() });
+        }
+        let trace = traces::load(wanted)?;
+        Ok(Self { events: trace.events.len() as u64, trace, names, streamed: None, lines: Vec::new() })
+    }
+
+    fn text(path: &Path) -> Result<Self> {
+        let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let std_format::Imported { trace, names, lines, .. } = std_format::import(BufReader::new(file))?;
+        Ok(Self { events: trace.events.len() as u64, trace, names, streamed: None, lines })
+    }
+
+    /// The trace, perhaps without its events.
+    pub(super) const fn header(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// The trace, which was asked for with its events.
+    pub(super) const fn trace(&self) -> &Trace {
+        &self.trace
+    }
+
+    /// How many events there are.
+    pub(super) const fn count(&self) -> u64 {
+        self.events
+    }
+
+    /// The events from this one on, if they are at hand.
+    pub(super) fn events_from(&self, first: u64) -> Option<&[Event]> {
+        self.streamed.is_none().then(|| &self.trace.events[first as usize..])
+    }
+
+    /// What another tool calls a lock or variable; none in a trace of a program.
+    pub(super) fn name(&self, addr: u64) -> Option<Cow<'_, str>> {
+        if !self.trace.program.path.is_empty() {
+            return None;
+        }
+        let kept = self.trace.names.iter().find(|(at, _)| *at == addr).map(|(_, name)| name.as_str().into());
+        Some(kept.unwrap_or_else(|| self.names.of(addr)))
+    }
+
+    pub(super) fn predict(
+        &mut self,
+        options: Options,
+        watch: &mut dyn FnMut(Progress),
+    ) -> Result<Prediction> {
+        let mut predictor = Predictor::new(options);
+        match &self.streamed {
+            None => predictor.push(&self.trace.events, watch).map_err(|flaw| self.located(flaw))?,
+            Some(path) => {
+                let mut reader = EventReader::new(BufReader::new(File::open(path)?))?;
+                while let Some(chunk) = reader.next_chunk()? {
+                    predictor.push(chunk, watch)?;
+                }
+            }
+        }
+        predictor.finish(watch).map_err(|flaw| self.located(flaw))
+    }
+
+    /// A flaw, with the line that it is in if there are lines.
+    pub(super) fn located(&self, flaw: Flaw) -> anyhow::Error {
+        let line = self.lines.get(flaw.event as usize).copied();
+        match line {
+            Some(line) => anyhow::Error::new(flaw).context(format!("line {line}")),
+            None => flaw.into(),
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! What was predicted, in words and as JSON.
+
+use super::{confirm::Judged, source::Source};
+use crate::output;
+use serde_json::{Map, Value, json};
+use std::{collections::BTreeSet, path::Path, time::Duration};
+use unsnarl_model::{Event, Site, SiteIx, ThreadIx};
+use unsnarl_predict::{Deadlock, Figures, Places, Prediction, Race, Reads, Verdict, Witness};
+use unsnarl_report::{Names, ProgramNames};
+use unsnarl_symbols::Symbols;
+
+/// Everything there is to tell.
+pub(super) struct Told<'a> {
+    pub(super) source: &'a Source,
+    pub(super) prediction: &'a Prediction,
+    /// Of each race what came of it; empty if none was tried.
+    pub(super) races: Vec<Judged>,
+    pub(super) deadlocks: Vec<Judged>,
+    /// Whether witnesses were tried out.
+    pub(super) tried: bool,
+    pub(super) executions: u64,
+    pub(super) elapsed: Duration,
+}
+
+/// Findings that are printed of each sort at most.
+const MOST: usize = 40;
+
+impl Told<'_> {
+    pub(super) fn print(&self, json: bool) {
+        let mut symbols = Symbols::new();
+        let names = ProgramNames::new(&self.source.header().modules, &mut symbols);
+        let mut words = Words { source: self.source, names };
+        if json {
+            output::json(&self.json(&mut words));
+        } else {
+            output::print(&self.text(&mut words));
+        }
+    }
+
+    /// What is to be told as found, and what only apart: with runs, what they have not confirmed.
+    fn is_found(&self, judged: Option<&Judged>) -> bool {
+        !self.tried || judged.is_some_and(Judged::is_confirmed)
+    }
+
+    fn json(&self, words: &mut Words<'_>) -> Value {
+        let mut apart: (Vec<Value>, Vec<Value>) = Default::default();
+        let mut found: (Vec<Value>, Vec<Value>) = Default::default();
+        for (at, race) in self.prediction.races.iter().enumerate() {
+            let judged = self.races.get(at);
+            let list = if self.is_found(judged) { &mut found.0 } else { &mut apart.0 };
+            list.push(words.race_json(race, judged));
+        }
+        for (at, deadlock) in self.prediction.deadlocks.iter().enumerate() {
+            let judged = self.deadlocks.get(at);
+            let list = if self.is_found(judged) { &mut found.1 } else { &mut apart.1 };
+            list.push(words.deadlock_json(deadlock, judged));
+        }
+        let undecided = self.prediction.undecided.iter();
+        let undecided: Vec<Value> = undecided.map(|places| words.places(places).into()).collect();
+        json!({
+            "races": found.0, "deadlocks": found.1,
+            "unconfirmed": { "races": apart.0, "deadlocks": apart.1 },
+            "undecided": undecided,
+            "events": self.source.count(), "figures": figures_json(&self.prediction.figures),
+            "executions": self.executions, "elapsed_s": self.elapsed.as_secs_f64(),
+        })
+    }
+
+    fn text(&self, words: &mut Words<'_>) -> String {
+        let Prediction { races, deadlocks, undecided, figures } = self.prediction;
+        let mut found = Paragraphs::default();
+        let mut apart = Paragraphs::default();
+        for (at, race) in races.iter().enumerate() {
+            let judged = self.races.get(at);
+            let told = words.race_text(race, judged);
+            if self.is_found(judged) { found.add(told) } else { apart.add(told) }
+        }
+        for (at, deadlock) in deadlocks.iter().enumerate() {
+            let judged = self.deadlocks.get(at);
+            let told = words.deadlock_text(deadlock, judged);
+            if self.is_found(judged) { found.add(told) } else { apart.add(told) }
+        }
+        let mut text = found.text();
+        if apart.count > 0 {
+            text += &format!("\nnot confirmed by the program, and so perhaps nothing:\n{}", apart.text());
+        }
+        let mut open = Paragraphs::default();
+        for places in undecided {
+            open.add(format!("undecided {}\n", words.places(places)));
+        }
+        if open.count > 0 {
+            text += &format!("\n{}          (a larger --budget may tell)\n", open.text());
+        }
+        let word = if self.tried { "confirmed" } else { "predicted" };
+        let is_confirmed = |judged: &&Judged| judged.is_confirmed();
+        let (races, deadlocks) = if self.tried {
+            (
+                self.races.iter().filter(is_confirmed).count(),
+                self.deadlocks.iter().filter(is_confirmed).count(),
+            )
+        } else {
+            (races.len(), deadlocks.len())
+        };
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += &format!(
+            "{word} {}, {}; {} of {} events matter, {} synchronise; {} shared objects, {} suspect, {} candidates\n",
+            counted(races, "race"),
+            counted(deadlocks, "deadlock"),
+            figures.reduced,
+            figures.events,
+            figures.synchronising,
+            figures.objects,
+            figures.suspect_objects,
+            figures.candidates,
+        );
+        let runs = if self.tried {
+            format!("{}, ", counted(self.executions as usize, "run"))
+        } else {
+            String::new()
+        };
+        let windows = counted(figures.windows as usize, "window");
+        text += &format!("took      {windows}, {runs}{:.2} s\n", self.elapsed.as_secs_f64());
+        let program = !self.source.header().program.path.is_empty();
+        if program && !self.tried && races + deadlocks > 0 {
+            text += "next      the same with --confirm has the program itself show them\n";
+        }
+        text
+    }
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Texts one after the other, each once.
+#[derive(Default)]
+struct Paragraphs {
+    seen: BTreeSet<String>,
+    all: String,
+    count: usize,
+}
+
+impl Paragraphs {
+    fn add(&mut self, text: String) {
+        if self.seen.insert(text.clone()) {
+            self.count += 1;
+            if self.count <= MOST {
+                self.all += &text;
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let more = self.count.saturating_sub(MOST);
+        let more = if more > 0 { format!("… and {more} more, which --json has\n") } else { String::new() };
+        format!("{}{more}", self.all)
+    }
+}
+
+/// What places, variables and threads are called.
+struct Words<'a> {
+    source: &'a Source,
+    names: ProgramNames<'a>,
+}
+
+impl Words<'_> {
+    fn object(&mut self, addr: u64) -> String {
+        let foreign = self.source.name(addr).map(std::borrow::Cow::into_owned);
+        foreign.or_else(|| self.names.variable(addr)).unwrap_or_else(|| format!("{addr:#x}"))
+    }
+
+    fn thread(&self, thread: ThreadIx) -> String {
+        self.source.header().thread_id(thread).to_string()
+    }
+
+    fn site(&self, site: SiteIx) -> Site {
+        self.source.header().sites[site.index()]
+    }
+
+    /// The file and the line.
+    fn file_line(&mut self, site: SiteIx) -> (String, u64) {
+        let site = self.site(site);
+        let header = self.source.header();
+        if header.program.path.is_empty() {
+            let module = header.modules.get(usize::from(site.module.0));
+            return (module.map_or_else(String::new, |module| module.path.clone()), site.offset);
+        }
+        let frame = self.names.place(site);
+        (frame.file.unwrap_or_default(), frame.line.unwrap_or(0).into())
+    }
+
+    fn place(&mut self, site: SiteIx) -> String {
+        let header = self.source.header();
+        if header.program.path.is_empty() {
+            return format!("location {}", self.site(site).offset);
+        }
+        let here = format!("{}/", header.program.cwd);
+        let frame = self.names.place(self.site(site));
+        let place = frame.place().unwrap_or_else(|| frame.to_string());
+        place.strip_prefix(&here).map_or(place.clone(), str::to_owned)
+    }
+
+    fn places(&mut self, places: &Places) -> String {
+        let all: Vec<String> = places.sites().iter().map(|&site| self.place(site)).collect();
+        all.join(" and ")
+    }
+
+    fn race_text(&mut self, race: &Race, judged: Option<&Judged>) -> String {
+        let object = self.object(race.addr);
+        let side = |words: &mut Self, event: &Event| {
+            format!(
+                "{} at {} by thread {}",
+                event.op.word(),
+                words.place(event.site),
+                words.thread(event.thread)
+            )
+        };
+        let [a, b] = race.sides.each_ref().map(|event| side(self, event));
+        format!("race      {object}: {a}\n          and {b}\n{}", verdict_text(judged))
+    }
+
+    fn deadlock_text(&mut self, deadlock: &Deadlock, judged: Option<&Judged>) -> String {
+        let mut text = String::from("deadlock  ");
+        for (at, waits) in deadlock.circle.iter().enumerate() {
+            let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
+            let wanted = match waits.lock {
+                Some(lock) => self.object(lock),
+                None => format!("the end of thread {}", self.thread(next.thread)),
+            };
+            let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
+            let holding =
+                if holds.is_empty() { String::new() } else { format!(", holding {}", holds.join(", ")) };
+            if at > 0 {
+                text += "          ";
+            }
+            text += &format!(
+                "thread {} waits for {wanted} at {}{holding}\n",
+                self.thread(waits.thread),
+                self.place(waits.site)
+            );
+        }
+        text + &verdict_text(judged)
+    }
+
+    fn race_json(&mut self, race: &Race, judged: Option<&Judged>) -> Value {
+        let [a, b] = race.sides.each_ref().map(|event| {
+            let (file, line) = self.file_line(event.site);
+            json!({ "file": file, "line": line, "thread": self.thread(event.thread), "op": event.op.word() })
+        });
+        let mut object = Map::new();
+        object.insert("object".into(), self.object(race.addr).into());
+        object.insert("a".into(), a);
+        object.insert("b".into(), b);
+        object.insert("events".into(), json!(race.accesses));
+        self.common(&mut object, &race.witness, judged);
+        object.into()
+    }
+
+    fn deadlock_json(&mut self, deadlock: &Deadlock, judged: Option<&Judged>) -> Value {
+        let circle = deadlock.circle.iter().enumerate().map(|(at, waits)| {
+            let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
+            let (file, line) = self.file_line(waits.site);
+            let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
+            let wanted = match waits.lock {
+                Some(lock) => self.object(lock),
+                None => self.thread(next.thread),
+            };
+            json!({
+                "thread": self.thread(waits.thread), "holds": holds, "waits_for": wanted,
+                "file": file, "line": line, "event": waits.event,
+            })
+        });
+        let circle: Vec<Value> = circle.collect();
+        let mut object = Map::new();
+        object.insert("cycle".into(), circle.into());
+        self.common(&mut object, &deadlock.witness, judged);
+        object.into()
+    }
+
+    fn common(&self, object: &mut Map<String, Value>, witness: &Witness, judged: Option<&Judged>) {
+        let verdict = judged.and_then(|judged| judged.verdict.as_ref());
+        object.insert("confirmed".into(), judged.is_some_and(Judged::is_confirmed).into());
+        object.insert("verdict".into(), verdict.map_or("predicted", Verdict::word).into());
+        object.insert("reads".into(), if witness.reads == Reads::Same { "same" } else { "free" }.into());
+        let trace = judged.and_then(|judged| judged.trace.as_deref());
+        object.insert("trace".into(), trace.map(Path::to_string_lossy).into());
+        let window = self.source.events_from(witness.before);
+        let segments = window.map(|window| {
+            let segments = witness.schedule(window).segments;
+            segments.iter().map(|s| json!([self.thread(s.thread), s.points])).collect::<Vec<Value>>()
+        });
+        object.insert("witness".into(), json!({ "before": witness.before, "segments": segments }));
+    }
+}
+
+fn verdict_text(judged: Option<&Judged>) -> String {
+    let Some(Judged { verdict: Some(verdict), trace }) = judged else { return String::new() };
+    let why = match verdict {
+        Verdict::Confirmed => String::new(),
+        Verdict::Infeasible(at) => {
+            format!(": thread {} cannot run at event {} of the witness", at.thread, at.point + 1)
+        }
+        Verdict::Diverged(at) => {
+            format!(": thread {} takes another way at event {} of the witness", at.thread, at.point + 1)
+        }
+        Verdict::NotReproduced => ": the witness was followed, and there was no such error".into(),
+    };
+    let trace = trace.as_deref().map_or_else(String::new, |path| format!("   {}", output::quoted(path)));
+    format!("          {}{why}{trace}\n", verdict.word())
+}
+
+fn figures_json(figures: &Figures) -> Value {
+    json!({
+        "events": figures.events, "reduced": figures.reduced, "synchronising": figures.synchronising,
+        "windows": figures.windows, "objects": figures.objects, "suspect_objects": figures.suspect_objects,
+        "candidates": figures.candidates, "circles": figures.circles,
+        "sync_preserving": figures.sync_preserving, "searched": figures.searched,
+    })
+}

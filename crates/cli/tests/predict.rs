@@ -1,0 +1,259 @@
+//! `unsnarl predict` from the outside.
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+
+/// A directory of a test's own.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("predict-{name}"));
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(&directory).expect("a directory");
+        Self(directory)
+    }
+
+    /// With the trace `good.snarl` of a good run of a program.
+    fn with_run(name: &str, source: &str) -> Self {
+        let place = Self::new(name);
+        fs::write(place.0.join("prog.c"), source).expect("a source");
+        place.exits(0, &["cc", "-O1", "-g", "-Wall", "-Werror", "-pthread", "-o", "prog", "prog.c"]);
+        place.exits(0, &["record", "-o", "good.snarl", "--", "./prog"]);
+        place
+    }
+
+    /// Runs unsnarl and demands an exit status; what it printed.
+    #[track_caller]
+    fn exits(&self, status: i32, args: &[&str]) -> (String, String) {
+        let output = Command::new(UNSNARL)
+            .args(args)
+            .current_dir(&self.0)
+            .stdin(Stdio::null())
+            .output()
+            .expect("it runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(status), "{args:?}\n{stdout}\n{stderr}");
+        (stdout, stderr)
+    }
+
+    #[track_caller]
+    fn json(&self, status: i32, args: &[&str]) -> Value {
+        serde_json::from_str(&self.exits(status, args).0).expect("JSON")
+    }
+}
+
+fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
+    value[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The lines of each race of a list, in order.
+fn lines(races: &[Value]) -> Vec<[u64; 2]> {
+    let line = |side: &Value| side["line"].as_u64().expect("a line");
+    let mut all: Vec<[u64; 2]> = races.iter().map(|race| [line(&race["a"]), line(&race["b"])]).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
+/// The paper's listing 1: which critical section comes first decides whether anybody can see the race on `y`.
+const LISTING: &str = r#"#include <pthread.h>
+static int x, y;
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static void *task(void *unused) {
+    pthread_mutex_lock(&m);
+    x++;
+    pthread_mutex_unlock(&m);
+    y++; /* line 8 */
+    return unused;
+}
+int main(void) {
+    pthread_t thread;
+    y++;
+    pthread_create(&thread, 0, task, 0);
+    y++; /* line 15 */
+    pthread_mutex_lock(&m);
+    x++;
+    pthread_mutex_unlock(&m);
+    pthread_join(thread, 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_race_that_the_run_did_not_show_is_confirmed_and_replays() {
+    let place = Place::with_run("listing", LISTING);
+    place.exits(0, &["predict", "good.snarl"]);
+    let told = place.json(100, &["predict", "good.snarl", "--confirm", "--json"]);
+    assert_eq!(lines(list(&told, "races")), [[15, 8]]);
+    assert!(list(&told, "races").iter().all(|race| race["confirmed"] == true && race["object"] == "y"));
+    assert!(list(&told, "deadlocks").is_empty());
+    let trace = told["races"][0]["trace"].as_str().expect("a trace");
+    let replayed = place.json(100, &["replay", trace, "--json"]);
+    assert_eq!(replayed["outcome"]["kind"], "race");
+    assert_eq!(replayed["identical"], true);
+    place.exits(0, &["simplify", trace, "-o", "simple.snarl"]);
+}
+
+#[test]
+fn a_deadlock_that_the_run_did_not_show_is_confirmed() {
+    let source = r#"#include <pthread.h>
+static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER;
+static void *first(void *unused) {
+    pthread_mutex_lock(&a);
+    pthread_mutex_lock(&b);
+    pthread_mutex_unlock(&b);
+    pthread_mutex_unlock(&a);
+    return unused;
+}
+static void *second(void *unused) {
+    pthread_mutex_lock(&b);
+    pthread_mutex_lock(&a);
+    pthread_mutex_unlock(&a);
+    pthread_mutex_unlock(&b);
+    return unused;
+}
+int main(void) {
+    pthread_t threads[2];
+    pthread_create(&threads[0], 0, first, 0);
+    pthread_create(&threads[1], 0, second, 0);
+    pthread_join(threads[0], 0);
+    pthread_join(threads[1], 0);
+    return 0;
+}
+"#;
+    let place = Place::with_run("abba", source);
+    let told = place.json(100, &["predict", "good.snarl", "--confirm", "--json"]);
+    let [deadlock] = list(&told, "deadlocks") else { panic!("one deadlock: {told:#}") };
+    let [one, other] = list(deadlock, "cycle") else { panic!("of two threads: {told:#}") };
+    assert_eq!((&one["holds"][0], &one["waits_for"], &one["line"]), (&"a".into(), &"b".into(), &5.into()));
+    assert_eq!(
+        (&other["holds"][0], &other["waits_for"], &other["line"]),
+        (&"b".into(), &"a".into(), &12.into())
+    );
+    let trace = deadlock["trace"].as_str().expect("a trace");
+    assert_eq!(place.json(100, &["replay", trace, "--json"])["outcome"]["kind"], "deadlock");
+}
+
+#[test]
+fn what_the_program_does_not_confirm_is_told_apart_and_is_no_failure() {
+    // Whether the second thread writes depends on what it reads under the lock.
+    let source = r#"#include <pthread.h>
+static int ready, data;
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static void *produce(void *unused) {
+    data = 1;
+    pthread_mutex_lock(&m);
+    ready = 1;
+    pthread_mutex_unlock(&m);
+    return unused;
+}
+static void *consume(void *unused) {
+    pthread_mutex_lock(&m);
+    int is_ready = ready;
+    pthread_mutex_unlock(&m);
+    if (is_ready) data = 2;
+    return unused;
+}
+int main(void) {
+    pthread_t threads[2];
+    pthread_create(&threads[0], 0, produce, 0);
+    pthread_create(&threads[1], 0, consume, 0);
+    pthread_join(threads[0], 0);
+    pthread_join(threads[1], 0);
+    return data != 2;
+}
+"#;
+    let place = Place::with_run("handed-over", source);
+    let told = place.json(0, &["predict", "good.snarl", "--confirm", "--json"]);
+    assert!(list(&told, "races").is_empty());
+    let apart = list(&told["unconfirmed"], "races");
+    assert_eq!(lines(apart), [[5, 15]]);
+    assert_eq!(apart[0]["verdict"], "diverged");
+    let (text, _) = place.exits(0, &["predict", "good.snarl", "--confirm"]);
+    assert!(text.contains("takes another way"), "{text}");
+}
+
+#[test]
+fn a_right_program_gives_nothing() {
+    let source = r#"#include <pthread.h>
+static int hits;
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static void *visit(void *unused) {
+    pthread_mutex_lock(&m);
+    hits++;
+    pthread_mutex_unlock(&m);
+    return unused;
+}
+int main(void) {
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++) pthread_create(&threads[i], 0, visit, 0);
+    for (int i = 0; i < 2; i++) pthread_join(threads[i], 0);
+    return hits - 2;
+}
+"#;
+    let place = Place::with_run("guarded", source);
+    let told = place.json(0, &["predict", "good.snarl", "--confirm", "--json"]);
+    assert!(list(&told, "races").is_empty() && list(&told, "deadlocks").is_empty());
+    assert_eq!(told["figures"]["candidates"], 0);
+    assert_eq!(told["executions"], 0);
+}
+
+const HIDDEN: &str = "T1|fork(T2)|1
+T1|w(BUGGY_ADDR)|2
+T1|acq(m)|3
+T1|rel(m)|4
+T2|acq(m)|5
+T2|rel(m)|6
+T2|w(BUGGY_ADDR)|7
+";
+
+#[test]
+fn another_tools_trace_is_looked_at_as_text_and_as_a_trace() {
+    let place = Place::new("std");
+    fs::write(place.0.join("hidden.std"), HIDDEN).expect("a text");
+    place.exits(0, &["import", "hidden.std", "-o", "hidden.snarl"]);
+    for file in ["hidden.std", "hidden.snarl"] {
+        let told = place.json(0, &["predict", file, "--json"]);
+        assert_eq!(lines(list(&told, "races")), [[2, 7]], "{file}");
+        assert_eq!(told["races"][0]["object"], "BUGGY_ADDR", "{file}");
+        assert_eq!(told["races"][0]["confirmed"], false);
+    }
+    let (_, notes) = place.exits(0, &["predict", "hidden.snarl", "--confirm"]);
+    assert!(notes.contains("no program to run"), "{notes}");
+}
+
+#[test]
+fn text_that_contradicts_itself_is_refused_with_its_line() {
+    let place = Place::new("contradictions");
+    for (text, line, why) in [
+        ("T1|w(x)|1\n\nT1|rel(m)|2\n", "line 3", "does not hold"),
+        ("T1|join(T9)|1\n", "line 1", "never created"),
+        ("T1|w(x)|1\nT1|wait(m)|2\n", "line 2", "without holding its mutex"),
+        ("T1|acq(m)|1\nT2|acq(m)|2\n", "line 2", "which thread number 0 holds"),
+    ] {
+        fs::write(place.0.join("odd.std"), text).expect("a text");
+        let (_, said) = place.exits(96, &["predict", "odd.std"]);
+        assert!(said.contains(line) && said.contains(why), "{text}: {said}");
+    }
+}
+
+#[test]
+fn the_model_can_be_had_for_a_refinement_checker() {
+    let place = Place::new("csp");
+    fs::write(place.0.join("hidden.std"), HIDDEN).expect("a text");
+    place.exits(0, &["predict", "hidden.std", "--export-csp", "model.csp"]);
+    let model = fs::read_to_string(place.0.join("model.csp")).expect("a model");
+    assert!(
+        model.contains("THREAD0 = before.0 -> write.t0.o0 -> lock.t0.m0 -> unlock.t0.m0 -> SKIP"),
+        "{model}"
+    );
+    assert!(model.contains("assert STOP [T= (PROGRAM"), "{model}");
+}

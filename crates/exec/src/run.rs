@@ -177,7 +177,9 @@ impl Executor {
             Ok(waiting) => {
                 let room = self.memory.header().regions.total + ROOM_FOR_PLANS;
                 let streams = self.streams_so_far()?;
-                self.snapshots.push(Snapshot::new(waiting, first, room, streams));
+                let alone = self.memory.threads().len() <= 2
+                    && self.memory.events().last().is_some_and(|event| event.op() == Some(Op::Create));
+                self.snapshots.push(Snapshot::new(waiting, (first, alone), room, streams));
                 Ok(Ok(()))
             }
             Err(free) => {
@@ -367,6 +369,13 @@ impl Run<'_> {
     #[must_use]
     pub fn events(&self) -> u64 {
         self.executor.memory.events().len() as u64
+    }
+
+    /// How many of them before there was a second thread.
+    #[must_use]
+    pub fn alone(&self) -> u64 {
+        let events = self.executor.memory.events();
+        events.iter().position(|event| event.op() == Some(Op::Create)).map_or(0, |create| create as u64 + 1)
     }
 
     /// How many of them the program's first checkpoint, if it came to one, leaves to a search.

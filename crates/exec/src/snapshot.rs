@@ -9,6 +9,8 @@ pub(crate) struct Snapshot {
     pub(crate) waiting: Waiting,
     /// The plan that it followed to its end.
     plan: Plan,
+    /// Whether up to there one thread was alone: then nothing was to be chosen.
+    alone: bool,
     /// Bytes of shared memory that it can use.
     pub(crate) room: u64,
     /// What the program had written by then, and how far it had read.
@@ -24,8 +26,8 @@ pub(crate) struct Streams {
 }
 
 impl Snapshot {
-    pub(crate) const fn new(waiting: Waiting, plan: Plan, room: u64, streams: Streams) -> Self {
-        Self { waiting, plan, room, streams }
+    pub(crate) fn new(waiting: Waiting, (plan, alone): (Plan, bool), room: u64, streams: Streams) -> Self {
+        Self { waiting, plan, alone, room, streams }
     }
 
     /// After how many points it waits.
@@ -41,6 +43,7 @@ impl Snapshot {
         own <= points(prefix)
             && (prefix.actions.is_empty() || *modules == prefix.modules)
             && is_same_run(&self.plan, plan)
+            && (self.alone || self.plan.choices == plan.choices)
             && self.plan.prefix.in_common(&plan.prefix) == own
     }
 }
@@ -55,7 +58,7 @@ fn is_same_run(a: &Plan, b: &Plan) -> bool {
         places,
         one_in,
         conflicts,
-        choices,
+        choices: _,
         from_checkpoint,
         spurious,
         entropy,
@@ -66,7 +69,6 @@ fn is_same_run(a: &Plan, b: &Plan) -> bool {
         && *places == b.places
         && *one_in == b.one_in
         && *conflicts == b.conflicts
-        && *choices == b.choices
         && *from_checkpoint == b.from_checkpoint
         && *spurious == b.spurious
         && *entropy == b.entropy
@@ -131,8 +133,8 @@ mod tests {
             let (first, rest) = (first(&whole, count), rest(&whole, count));
             assert_eq!(points(&first.prefix), count);
             assert_eq!(
-                steps(&first.prefix).chain(steps(&rest.prefix)).collect::<Vec<_>>(),
-                steps(&whole.prefix).collect::<Vec<_>>()
+                first.prefix.steps().chain(rest.prefix.steps()).collect::<Vec<_>>(),
+                whole.prefix.steps().collect::<Vec<_>>()
             );
             assert_eq!(first.prefix.in_common(&whole.prefix), count);
         }

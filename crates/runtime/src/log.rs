@@ -144,6 +144,13 @@ impl Log {
             // SAFETY: the tables are where they were, or have room for as much.
             unsafe { core::ptr::copy_nonoverlapping(table.as_ptr(), self.entry(at, 0), table.len()) };
         }
+        if h.plan.choices > 0 && kept.tables[5].is_empty() {
+            // Nobody asked: there was only one.
+            let only = Choices { can_run: 1, gives_way: 0 };
+            // SAFETY: there is room for as many as the log has events.
+            (0..kept.events as usize)
+                .for_each(|at| unsafe { self.entry::<Choices>(regions.choices, at).write(only) });
+        }
         let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked];
         counts.into_iter().zip(kept.counts).for_each(|(count, kept)| count.store(kept, Ordering::Release));
         h.events.store(kept.events, Ordering::Release);

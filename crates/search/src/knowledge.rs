@@ -2,7 +2,9 @@
 
 use crate::Seen;
 use std::collections::HashSet;
-use unsnarl_model::{Conflict, ConflictKind, ModuleIx, Op, Places, Side, Site, Span};
+use unsnarl_model::{
+    Conflict, ConflictKind, ModuleIx, Op, Places, Prefix, Segment, Side, Site, Span, ThreadId, ThreadIx,
+};
 
 /// Where threads conflict.
 #[derive(Clone, Debug, Default)]
@@ -11,6 +13,8 @@ pub struct Knowledge {
     pairs: Vec<Pair>,
     known: HashSet<Pair>,
     longest: u64,
+    /// How many points a run has before there is a second thread: the least that was seen.
+    alone: Option<u64>,
     /// The first so many places were given: accesses elsewhere are of no interest. 0 if none were.
     given: usize,
 }
@@ -59,8 +63,20 @@ impl Knowledge {
         self.longest
     }
 
+    /// The schedule of a run before there is a second thread, which is the same in all; empty if it is not known.
+    #[must_use]
+    pub fn alone(&self) -> Prefix {
+        let points = u32::try_from(self.alone.unwrap_or(0)).unwrap_or(0);
+        if points == 0 {
+            return Prefix::default();
+        }
+        let segment = Segment { thread: ThreadIx::MAIN, points };
+        Prefix { threads: vec![ThreadId::main()], segments: vec![segment], ..Prefix::default() }
+    }
+
     pub(crate) fn learn(&mut self, seen: &Seen<'_>) {
         self.longest = self.longest.max(seen.points);
+        self.alone = Some(self.alone.unwrap_or(seen.alone).min(seen.alone));
         for conflict in seen.conflicts {
             self.add(conflict, seen);
         }

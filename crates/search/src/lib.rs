@@ -62,6 +62,8 @@ pub struct Proved {
 pub struct Seen<'a> {
     /// How many points it had.
     pub points: u64,
+    /// How many of them before there was a second thread.
+    pub alone: u64,
     /// The conflicts that were found.
     pub conflicts: &'a [Conflict],
     /// The modules that those are in.
@@ -143,7 +145,10 @@ impl Search {
     /// The next plan.
     pub fn plan(&mut self) -> Option<Plan> {
         let plan = self.strategy.next(&self.known)?;
-        Some(Plan { places: self.known.places().clone(), ..plan })
+        // While there is one thread there is nothing to choose. That this is told by the plan lets runs go on from
+        // where the second one is created.
+        let prefix = if plan.prefix.segments.is_empty() { self.known.alone() } else { plan.prefix };
+        Some(Plan { places: self.known.places().clone(), prefix, ..plan })
     }
 
     /// What came of a plan.

@@ -3,6 +3,7 @@
 mod failures;
 pub(crate) mod predicate;
 mod race;
+mod start;
 
 use crate::{
     checkpoint, judge,
@@ -135,6 +136,7 @@ struct Attempt {
     warned: Option<Trace>,
     schedule: u64,
     points: u64,
+    alone: u64,
     conflicts: Vec<Conflict>,
     modules: Vec<Module>,
     steps: Option<Steps>,
@@ -143,13 +145,13 @@ struct Attempt {
 impl Attempt {
     fn of(run: &unsnarl_exec::Run<'_>, plan: &Plan) -> Self {
         let (conflicts, modules) = if plan.conflicts { run.conflicts() } else { Default::default() };
-        let (schedule, points) = (run.schedule_hash(), run.points());
-        Self { failure: None, warned: None, schedule, points, conflicts, modules, steps: None }
+        let (schedule, points, alone) = (run.schedule_hash(), run.points(), run.alone());
+        Self { failure: None, warned: None, schedule, points, alone, conflicts, modules, steps: None }
     }
 
     fn seen(&self) -> Seen<'_> {
-        let Self { points, conflicts, modules, steps, .. } = self;
-        Seen { points: *points, conflicts, modules, steps: steps.as_ref() }
+        let Self { points, alone, conflicts, modules, steps, .. } = self;
+        Seen { points: *points, alone: *alone, conflicts, modules, steps: steps.as_ref() }
     }
 }
 
@@ -233,6 +235,7 @@ impl Wishes {
     ) -> Result<Search> {
         let begin = Instant::now();
         let mut search = Search::default();
+        let mut start = start::Start::default();
         // Strategies learn between batches, whose sizes do not depend on the number of jobs.
         let mut batch = 1;
         while search.runs < self.runs && self.time.is_none_or(|most| begin.elapsed() < most) {
@@ -245,15 +248,15 @@ impl Wishes {
                 progress.inc(1);
                 attempt
             };
-            let attempts =
-                match pool.run(&plans, job, |attempt| attempt.failure.is_some() && !self.keep_going) {
-                    Ok(attempts) => attempts,
-                    Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
-                        search.interrupted = true;
-                        break;
-                    }
-                    Err(error) => return Err(error),
-                };
+            let ends = |attempt: &Attempt| attempt.failure.is_some() && !self.keep_going;
+            let attempts = match start.keep(pool, &plans).and_then(|()| pool.run(&plans, job, ends)) {
+                Ok(attempts) => attempts,
+                Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
+                    search.interrupted = true;
+                    break;
+                }
+                Err(error) => return Err(error),
+            };
             for (attempt, plan) in attempts.into_iter().zip(&plans) {
                 search.runs += 1;
                 search.schedules.insert(attempt.schedule);

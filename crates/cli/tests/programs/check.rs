@@ -124,6 +124,7 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: Limits) -> 
         let Some(plan) = search.plan() else { break };
         let ran = executor.run(&plan).map_err(|e| e.to_string())?;
         let (conflicts, modules) = ran.conflicts();
+        let alone = ran.alone();
         let choices: Vec<Choice> = ran
             .choices()
             .iter()
@@ -144,7 +145,7 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: Limits) -> 
         let steps = Steps::of(&trace, choices, true);
         let points = trace.events.len() as u64;
         let steps = plan.choices.then_some(&steps);
-        search.learn(&plan, &Seen { points, conflicts: &conflicts, modules: &modules, steps });
+        search.learn(&plan, &Seen { points, alone, conflicts: &conflicts, modules: &modules, steps });
         let again = run(executor, &trace.replay_plan())?;
         same(&trace, &again).map_err(|why| format!("run {nth} by {name} does not replay: {why}"))?;
     }

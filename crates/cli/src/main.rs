@@ -8,6 +8,7 @@ mod checkpoint;
 mod convert;
 mod doctor;
 mod explore;
+mod hunt;
 mod judge;
 mod options;
 mod output;
@@ -48,6 +49,8 @@ enum Command {
     #[command(name = "c++", disable_help_flag = true)]
     Cxx(Arguments),
     Cargo(cargo::Cargo),
+    /// All of it in one go: find a failing schedule, simplify it, show why
+    Hunt(hunt::Hunt),
     /// Search for a failing schedule and save its trace
     Explore(explore::Explore),
     /// One controlled run, saved: non-preemptive and fair, or random with --seed
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Command::Cxx(a) => compile(wrap::Language::Cxx, &a.args),
         Command::Cargo(command) => command.run(),
         Command::TellTestBinary(a) => suite::tell_test_binary(&a.args),
+        Command::Hunt(command) => command.run(),
         Command::Explore(command) => command.run(),
         Command::Record(command) => command.run(),
         Command::Replay(command) => command.run(),

@@ -35,9 +35,9 @@ use unsnarl_search::{Chess, Choice, Novelty, Pct, Portfolio, Proved, Race, Seen,
 #[derive(clap::Args)]
 pub(crate) struct Explore {
     #[command(flatten)]
-    wishes: Wishes,
+    pub(crate) wishes: Wishes,
     #[command(flatten)]
-    target: Target,
+    pub(crate) target: Target,
 }
 
 /// How to search, whatever the program.
@@ -65,9 +65,9 @@ pub(crate) struct Wishes {
     pub(crate) keep_going: bool,
     /// So many runs at a time; what is found does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = default_jobs())]
-    jobs: usize,
+    pub(crate) jobs: usize,
     #[command(flatten)]
-    checks: predicate::Checks,
+    pub(crate) checks: predicate::Checks,
     #[command(flatten)]
     pub(crate) run: Run,
 }
@@ -119,7 +119,7 @@ impl Search {
     }
 
     /// The races that were seen in passing.
-    fn races_text(&self) -> String {
+    pub(crate) fn races_text(&self) -> String {
         if self.races.is_empty() {
             return String::new();
         }
@@ -320,7 +320,7 @@ impl Wishes {
 }
 
 impl Explore {
-    fn tell(&self, search: &mut Search) -> Result<Verdict> {
+    pub(crate) fn tell(&self, search: &mut Search) -> Result<Verdict> {
         let mut paths = Vec::new();
         for (nth, failure) in search.failures.0.iter_mut().enumerate() {
             judge::add_calls(&mut failure.trace);
@@ -349,11 +349,7 @@ impl Explore {
             self.target.program.iter().map(|arg| output::quoted(arg.as_ref())).collect::<Vec<_>>().join(" ");
         for (nth, (failure, path)) in search.failures.0.iter().zip(paths).enumerate() {
             let plan = &failure.trace.plan;
-            let how_found = match (plan.prefix.segments.is_empty(), plan.tail) {
-                (true, tail) => format!("{}, seed {}", tail.name(), plan.seed),
-                (false, Policy::Fair) => "chess".to_owned(),
-                (false, _) => format!("novelty, seed {}", plan.seed),
-            };
+            let how_found = how_found(plan);
             let times = failure.times;
             let how = if self.wishes.keep_going { format!("{times} times in") } else { "in run".into() };
             output::print(&format!(
@@ -420,6 +416,23 @@ impl Failure {
              show     unsnarl show {path}\n",
             certainty(&self.trace)
         )
+    }
+}
+
+/// The races of a run, a line for each.
+pub(crate) fn races_of(trace: &Trace) -> String {
+    let mut races = race::Races::default();
+    races.add(&trace.races, &trace.modules);
+    races.told(&trace.program.cwd).iter().map(race::line).collect()
+}
+
+/// The strategy whose plan it is.
+pub(crate) fn how_found(plan: &Plan) -> String {
+    // The first segment may be there only because there was no choice yet.
+    match (plan.prefix.segments.len(), plan.tail) {
+        (_, Policy::Fair) => "chess".to_owned(),
+        (0 | 1, tail) => format!("{}, seed {}", tail.name(), plan.seed),
+        _ => format!("novelty, seed {}", plan.seed),
     }
 }
 

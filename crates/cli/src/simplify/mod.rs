@@ -18,9 +18,10 @@ use anyhow::{Result, bail};
 use program::{Program, Stop};
 use std::{
     path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
-use tell::Told;
+pub(crate) use tell::Told;
 use unsnarl_exec::Settings;
 use unsnarl_model::{Kind, Need, Trace};
 use unsnarl_simplify::{
@@ -94,11 +95,6 @@ impl Simplify {
             );
         }
         check_builds(&trace)?;
-        self.with_program(&trace, begin)?.print(&self)
-    }
-
-    fn with_program(&self, trace: &Trace, begin: Instant) -> Result<Told> {
-        let interrupt = explore::interrupt()?;
         let wishes = program::Wishes {
             jobs: if self.statically { 1 } else { self.jobs },
             until: self.time.map(|time| begin + time),
@@ -107,7 +103,37 @@ impl Simplify {
             checks: self.checks.clone(),
             quiet: self.json,
         };
-        let mut program = Program::of(trace, wishes, &interrupt)?;
+        let Self { statically, dynamic, prove, effort, suffix, executions, .. } = self;
+        let options = both::Options { suffix, executions, effort, prove, ..both::Options::default() };
+        let way = match (statically, dynamic) {
+            (true, _) => Way::Static,
+            (_, true) => Way::Dynamic,
+            _ => Way::Both(options),
+        };
+        way.simplify(&trace, wishes, &explore::interrupt()?)?.print(&self)
+    }
+}
+
+/// How to go about it.
+pub(crate) enum Way {
+    /// By dependences alone.
+    Static,
+    /// By running alone.
+    Dynamic,
+    /// First the one, then the other.
+    Both(both::Options),
+}
+
+impl Way {
+    /// Simplifies a failing trace of a program.
+    pub(crate) fn simplify(
+        &self,
+        trace: &Trace,
+        wishes: program::Wishes,
+        interrupt: &Arc<AtomicBool>,
+    ) -> Result<Told> {
+        let begin = Instant::now();
+        let mut program = Program::of(trace, wishes, interrupt)?;
         let progress = program.progress.clone();
         let mut watch = |step: Step<'_>| {
             let stats = step.trace.stats();
@@ -116,20 +142,15 @@ impl Simplify {
                 stats.context_switches, stats.preemptive
             ));
         };
-        let mut simplified = if self.statically {
-            statically::with_one_run(trace, &mut program)?
-        } else if self.dynamic {
-            dynamic::simplify(trace, &mut program, &mut watch)
-        } else {
-            let Self { suffix, executions, effort, prove, .. } = *self;
-            let options = both::Options { suffix, executions, effort, prove, ..both::Options::default() };
-            if effort >= 2 {
-                let traces = more::failing(trace, effort, &mut program);
-                both::simplify_best(&traces, &mut program, &options, &mut watch)
-                    .unwrap_or_else(|| both::simplify(trace, &mut program, &options, &mut watch))
-            } else {
-                both::simplify(trace, &mut program, &options, &mut watch)
+        let mut simplified = match self {
+            Self::Static => statically::with_one_run(trace, &mut program),
+            Self::Dynamic => dynamic::simplify(trace, &mut program, &mut watch),
+            Self::Both(options) if options.effort >= 2 => {
+                let traces = more::failing(trace, options.effort, &mut program);
+                both::simplify_best(&traces, &mut program, options, &mut watch)
+                    .unwrap_or_else(|| both::simplify(trace, &mut program, options, &mut watch))
             }
+            Self::Both(options) => both::simplify(trace, &mut program, options, &mut watch),
         };
         if let Some(Stop::Failed(error)) = simplified.stopped {
             return Err(error);
@@ -146,7 +167,7 @@ impl Simplify {
             certificate,
             none_with,
             unobserved,
-            proving: self.prove,
+            proving: matches!(self, Self::Both(options) if options.prove),
             stopped,
             resumed: program.snapshots.resumed,
             refused: program.snapshots.refused,

@@ -50,7 +50,7 @@ pub(super) fn without_program(wishes: &Simplify, begin: Instant) -> Result<Optio
 }
 
 /// The order of the events improved, and one run to confirm it.
-pub(super) fn with_one_run(trace: &Trace, program: &mut Program) -> Result<Simplified<Stop>> {
+pub(super) fn with_one_run(trace: &Trace, program: &mut Program) -> Simplified<Stop> {
     let order = statics::simplify(trace, Rules::of(trace));
     let wanted = order.apply(trace);
     let mut simplified = Simplified {
@@ -65,7 +65,7 @@ pub(super) fn with_one_run(trace: &Trace, program: &mut Program) -> Result<Simpl
         Ok(actual) => actual,
         Err(stopped) => {
             simplified.stopped = Some(stopped);
-            return Ok(simplified);
+            return simplified;
         }
     };
     if actual.signature() == trace.signature() {
@@ -79,7 +79,7 @@ pub(super) fn with_one_run(trace: &Trace, program: &mut Program) -> Result<Simpl
         eprint!("{}", unobserved(&wanted, &actual));
     }
     simplified.tally.executions = 1;
-    Ok(simplified)
+    simplified
 }
 
 /// The order keeps all dependences that the trace tells of, and yet the run went another way.

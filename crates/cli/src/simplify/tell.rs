@@ -14,27 +14,27 @@ use unsnarl_simplify::{
 use unsnarl_symbols::Symbols;
 
 /// What it came to.
-pub(super) struct Told {
-    pub(super) before: Stats,
-    pub(super) after: Trace,
+pub(crate) struct Told {
+    pub(crate) before: Stats,
+    pub(crate) after: Trace,
     /// Whether it fails in the same way once more; none if there is no program to run.
-    pub(super) preserved: Option<bool>,
-    pub(super) tally: Tally,
-    pub(super) certificate: Option<Certificate>,
-    pub(super) none_with: Option<u64>,
+    pub(crate) preserved: Option<bool>,
+    pub(crate) tally: Tally,
+    pub(crate) certificate: Option<Certificate>,
+    pub(crate) none_with: Option<u64>,
     /// The events do not tell all that matters.
-    pub(super) unobserved: bool,
-    pub(super) proving: bool,
-    pub(super) stopped: Option<Stop>,
+    pub(crate) unobserved: bool,
+    pub(crate) proving: bool,
+    pub(crate) stopped: Option<Stop>,
     /// Runs that went on from a snapshot, and why there are none if the program does not allow them.
-    pub(super) resumed: u64,
-    pub(super) refused: Option<String>,
-    pub(super) elapsed: Duration,
+    pub(crate) resumed: u64,
+    pub(crate) refused: Option<String>,
+    pub(crate) elapsed: Duration,
 }
 
 impl Told {
     /// Saves and prints it.
-    pub(super) fn print(self, wishes: &Simplify) -> Result<Verdict> {
+    pub(crate) fn print(self, wishes: &Simplify) -> Result<Verdict> {
         let name = wishes.trace.file_stem().unwrap_or_default().to_string_lossy().into_owned();
         let name = if name == "latest" || name.is_empty() {
             "simplified".to_owned()

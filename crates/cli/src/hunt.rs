@@ -1,0 +1,175 @@
+//! `unsnarl hunt`: from a program that fails once in a while to why, in one command.
+
+use crate::{
+    explore::{self, Explore, Search, Wishes},
+    judge,
+    options::Target,
+    output,
+    simplify::{self, Told},
+    target, traces,
+    verdict::Verdict,
+};
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{Arc, atomic::AtomicBool},
+};
+use unsnarl_model::{Stats, Trace};
+use unsnarl_report::{ProgramNames, interleaving, needs_json, stats_json};
+use unsnarl_simplify::both;
+use unsnarl_symbols::Symbols;
+
+/// Find a failing schedule, simplify it, and show why it fails
+#[derive(clap::Args)]
+pub(crate) struct Hunt {
+    /// Build first, by this shell command, with `unsnarl cc` and `unsnarl c++` as CC and CXX
+    #[arg(long, value_name = "CMD")]
+    build: Option<String>,
+    /// How hard to simplify: see `unsnarl simplify --help`
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    effort: u32,
+    #[command(flatten)]
+    wishes: Wishes,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// What was found and what is left of it.
+struct Prey {
+    /// As it was found, and where that trace is.
+    found: Trace,
+    original: PathBuf,
+    told: Told,
+    path: PathBuf,
+}
+
+impl Hunt {
+    pub(crate) fn run(self) -> Result<Verdict> {
+        if let Some(command) = &self.build {
+            build(command)?;
+        }
+        let json = self.wishes.run.json;
+        let program = target::program(&self.target)?;
+        let interrupt = explore::interrupt()?;
+        say(json, "searching for a schedule that fails");
+        let bar = explore::progress(self.wishes.runs, json);
+        let mut search = self.wishes.explore(program, &interrupt, &bar)?;
+        if search.failures.0.is_empty() {
+            let explore = Explore { wishes: self.wishes, target: self.target };
+            return explore.tell(&mut search);
+        }
+        let prey = self.simplify(&search, &interrupt)?;
+        if json {
+            output::json(&prey.json(&search));
+        } else {
+            output::print(&prey.page(&search, &self.wishes));
+        }
+        Ok(Verdict::Failure)
+    }
+
+    /// Simplifies the first failure, and saves it before and after.
+    fn simplify(&self, search: &Search, interrupt: &Arc<AtomicBool>) -> Result<Prey> {
+        let found = search.failures.0[0].trace.clone();
+        let original = traces::save(&found, None)?;
+        say(self.wishes.run.json, "simplifying it");
+        let wishes = simplify::program::Wishes {
+            jobs: self.wishes.jobs,
+            until: None,
+            executions: 10_000,
+            snapshots: true,
+            checks: self.wishes.checks.clone(),
+            quiet: self.wishes.run.json,
+        };
+        let options = both::Options { effort: self.effort, ..both::Options::default() };
+        let mut told = simplify::Way::Both(options).simplify(&found, wishes, interrupt)?;
+        judge::add_calls(&mut told.after);
+        let name =
+            Path::new(&found.program.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let path =
+            traces::save_as(&told.after, self.wishes.path(0).as_deref(), &format!("{name}-simplified"))?;
+        Ok(Prey { found, original, told, path })
+    }
+}
+
+impl Prey {
+    /// The final page.
+    fn page(&self, search: &Search, wishes: &Wishes) -> String {
+        let after = &self.told.after;
+        let mut symbols = Symbols::new();
+        let mut names = ProgramNames::new(&after.modules, &mut symbols);
+        let shown = interleaving(after, &mut names, &output::look());
+        let (before, left) = (self.found.stats(), after.stats());
+        let path = output::quoted(&self.path);
+        let tried = match self.told.preserved {
+            Some(true) => "tried: the same failure",
+            _ => "tried: it does NOT reproduce; the program depends on something outside",
+        };
+        format!(
+            "{shown}\n{}found    in run {} of {} ({}), {:.2} s\n\
+             reduced  {}, {} runs, {:.2} s\n\
+             trace    {path} (as it was found: {})\n\
+             replay   unsnarl replay {path}   ({tried})\n\
+             show     unsnarl show {path}\n\
+             prove    unsnarl simplify --prove {path}\n",
+            self.races(),
+            search.runs,
+            wishes.runs,
+            explore::how_found(&self.found.plan),
+            search.elapsed.as_secs_f64(),
+            reduction(&before, &left),
+            self.told.tally.executions,
+            self.told.elapsed.as_secs_f64(),
+            output::quoted(&self.original),
+        )
+    }
+
+    /// The racing accesses of the run that is shown.
+    fn races(&self) -> String {
+        let told = explore::races_of(&self.told.after);
+        if told.is_empty() { String::new() } else { format!("data races in this run:\n{told}\n") }
+    }
+
+    fn json(&self, search: &Search) -> serde_json::Value {
+        let after = &self.told.after;
+        let mut symbols = Symbols::new();
+        let (outcome, stats, _) = output::told(after);
+        let needs = needs_json(after, &mut ProgramNames::new(&after.modules, &mut symbols));
+        json!({
+            "found": true, "runs": search.runs, "elapsed_s": (search.elapsed + self.told.elapsed).as_secs_f64(),
+            "trace": self.path, "original": self.original, "outcome": outcome, "stats": stats,
+            "before": stats_json(&self.found.stats()), "preemptions": needs,
+            "executions": self.told.tally.executions, "outcome_preserved": self.told.preserved,
+        })
+    }
+}
+
+/// Context switches before and after.
+fn reduction(before: &Stats, after: &Stats) -> String {
+    format!(
+        "from {} context switches to {}, from {} preemptions to {}",
+        before.context_switches, after.context_switches, before.preemptive, after.preemptive
+    )
+}
+
+/// Which stage it is, where progress goes.
+fn say(quiet: bool, what: &str) {
+    if !quiet {
+        eprintln!("{what}");
+    }
+}
+
+/// Builds the program by the user's command.
+fn build(command: &str) -> Result<()> {
+    let own = std::env::current_exe().context("cannot find the path of unsnarl itself")?;
+    let wrapper = |language: &str| format!("{} {language}", output::quoted(&own));
+    let mut shell = Command::new("sh");
+    shell.args(["-c", command]).env("CC", wrapper("cc")).env("CXX", wrapper("c++"));
+    // What the build prints is progress, not a result.
+    let status = shell.stdin(Stdio::null()).stdout(std::io::stderr()).status().context("cannot run sh")?;
+    if !status.success() {
+        bail!("the build failed ({status}): `{command}`");
+    }
+    Ok(())
+}

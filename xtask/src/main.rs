@@ -17,6 +17,7 @@ usage: cargo xtask COMMAND
   test                     formatting, lints, build, all tests
   bench runtime [--quick]  what control costs, as ratios measured side by side
   bench simplify [--quick] what is left of failing schedules, at what price, against the papers' algorithms
+  bench predict [--quick]  what one run tells of other orders, against ThreadSanitizer; events a second
   bench search [--quick]   schedules to the first failure, runs a second, clean programs stay clean
 
 All of them install what is missing (compilers, gdb, …) when run as root on Debian and its kin,
@@ -32,6 +33,8 @@ fn main() -> ExitCode {
         ["bench", "runtime", "--quick"] => bench::runtime::bench(bench::Effort::Quick),
         ["bench", "simplify"] => bench::simplify::bench(bench::Effort::Full),
         ["bench", "simplify", "--quick"] => bench::simplify::bench(bench::Effort::Quick),
+        ["bench", "predict"] => bench::predict::bench(bench::Effort::Full),
+        ["bench", "predict", "--quick"] => bench::predict::bench(bench::Effort::Quick),
         ["bench", "search"] => bench::search::bench(bench::Effort::Full),
         ["bench", "search", "--quick"] => bench::search::bench(bench::Effort::Quick),
         ["help" | "--help" | "-h"] => {

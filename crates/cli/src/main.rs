@@ -83,6 +83,9 @@ enum Command {
     /// Long traces simplified by their dependences, timed: for `cargo xtask bench`
     #[command(hide = true)]
     BenchStatic(bench::statics::BenchStatic),
+    /// Prediction on made-up events, timed: for `cargo xtask bench`
+    #[command(hide = true)]
+    BenchPredict(bench::predict::BenchPredict),
 }
 
 /// Passed on as they are.
@@ -112,6 +115,7 @@ fn main() -> ExitCode {
         Command::BenchRun(command) => command.run(),
         Command::BenchSimplify(command) => command.run(),
         Command::BenchStatic(command) => command.run(),
+        Command::BenchPredict(command) => command.run(),
     };
     verdict::exit(result)
 }

@@ -23,11 +23,13 @@ pub struct Options {
     pub budget: u64,
     /// Whether to look also for reorderings in which reads see other writes, which only a run can confirm.
     pub free_reads: bool,
+    /// Accesses below this address are none: they fault.
+    pub lowest: u64,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { window: Some(10_000), budget: 2_000_000, free_reads: false }
+        Self { window: Some(10_000), budget: 2_000_000, free_reads: false, lowest: 0 }
     }
 }
 
@@ -128,7 +130,7 @@ impl Predictor {
         let classes = Classes::of(&model);
         let search = Searcher { model: &model, order: &order, uses: &uses, classes: &classes };
         let (old_races, old_deadlocks) = (self.findings.races.len(), self.findings.deadlocks.len());
-        races::races(&search, window, self.options.budget, &mut self.findings, watch);
+        races::races(&search, window, &self.options, &mut self.findings, watch);
         deadlocks::deadlocks(&search, window, self.options.budget, &mut self.findings);
         // Nothing is told that an eye that knows nothing of models and searches has not approved.
         let Findings { races, deadlocks, .. } = &mut self.findings;

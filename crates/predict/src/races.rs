@@ -7,6 +7,7 @@
 use crate::{
     found::{Findings, Places, Progress},
     model::{Model, What},
+    predict::Options,
     search::{Answer, Searcher},
     sync_preserving,
     witness::{Window, Witness},
@@ -45,7 +46,7 @@ const LEAST: u64 = 50;
 pub(crate) fn races(
     search: &Searcher<'_>,
     window: &Window<'_>,
-    budget: u64,
+    options: &Options,
     findings: &mut Findings,
     progress: &mut dyn FnMut(Progress),
 ) {
@@ -53,6 +54,9 @@ pub(crate) fn races(
     let mut last_object = u32::MAX;
     let mut suspects = false;
     for (cell, steps) in by_cell(model) {
+        if model.cells.address(cell) < options.lowest {
+            continue;
+        }
         let object = model.cells.object(cell);
         if object != last_object {
             last_object = object;
@@ -80,7 +84,7 @@ pub(crate) fn races(
                     findings.figures.suspect_objects += 1;
                 }
                 findings.suspect(&places, model.reads);
-                let left = findings.budget(&places, model.reads, budget);
+                let left = findings.budget(&places, model.reads, options.budget);
                 let addr = model.cells.address(cell);
                 witness_of(search, window, [a, b], addr, places, left, findings);
             }

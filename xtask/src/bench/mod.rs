@@ -2,6 +2,7 @@
 //! turns in the same run, and what counts is the median of the ratios with its quartiles.
 
 mod measure;
+pub(crate) mod predict;
 pub(crate) mod runtime;
 pub(crate) mod search;
 pub(crate) mod simplify;

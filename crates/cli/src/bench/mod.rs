@@ -1,5 +1,6 @@
 //! Hidden commands for `cargo xtask bench`: they measure from within, so that our own start-up is left out.
 
+pub(crate) mod predict;
 pub(crate) mod run;
 pub(crate) mod simplify;
 pub(crate) mod statics;

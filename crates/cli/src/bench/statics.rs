@@ -84,7 +84,7 @@ impl BenchStatic {
 }
 
 /// The most memory that this process has had.
-fn most_memory() -> Result<u64> {
+pub(super) fn most_memory() -> Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     Ok(line.split_whitespace().next().and_then(|figure| figure.parse().ok()).unwrap_or(0))
@@ -92,7 +92,7 @@ fn most_memory() -> Result<u64> {
 
 /// Events as of a program with eight threads: each works on its own memory, often, and under one of sixteen locks on
 /// what they share. Who runs is drawn anew every few events.
-struct MadeUp {
+pub(super) struct MadeUp {
     state: u64,
     thread: u16,
     /// For each thread: the lock that it holds, and how many accesses are left under it.
@@ -104,7 +104,7 @@ impl MadeUp {
     const THREADS: usize = 8;
     const LOCKS: usize = 16;
 
-    fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64) -> Self {
         Self { state: seed | 1, thread: 0, held: [None; Self::THREADS], owners: [None; Self::LOCKS] }
     }
 

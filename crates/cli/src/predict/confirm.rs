@@ -15,7 +15,7 @@ use std::{
     },
 };
 use unsnarl_exec::{Error, Executor, Settings};
-use unsnarl_model::{Plan, Trace};
+use unsnarl_model::{Conflict, ConflictKind, Plan, Trace};
 use unsnarl_predict::{Prediction, Ran, Runner, Verdict, confirm_deadlock, confirm_race, shown_race};
 
 /// What came of a prediction.
@@ -34,6 +34,9 @@ impl Judged {
 
 /// What came of all predictions, in their order.
 pub(super) struct Confirmation {
+    /// Races of the recorded order itself that no prediction is about, and the trace with them.
+    pub(super) observed: Vec<Conflict>,
+    pub(super) observed_in: Option<PathBuf>,
     pub(super) races: Vec<Judged>,
     pub(super) deadlocks: Vec<Judged>,
     pub(super) interrupted: bool,
@@ -43,7 +46,14 @@ pub(super) struct Confirmation {
 impl Confirmation {
     /// Nothing was tried.
     pub(super) const fn none() -> Self {
-        Self { races: Vec::new(), deadlocks: Vec::new(), interrupted: false, runs: 0 }
+        Self {
+            observed: Vec::new(),
+            observed_in: None,
+            races: Vec::new(),
+            deadlocks: Vec::new(),
+            interrupted: false,
+            runs: 0,
+        }
     }
 }
 
@@ -84,8 +94,23 @@ fn try_all(
         bar.set_message(format!("witness {} of {all} tried out", tried + 1));
         bar.tick();
     };
-    // Runs with a race often have several.
+    // Runs with a race often have several. The first is the recorded one once more, with an eye on races: some need
+    // no other order, such as those around atomics that order nothing.
     let mut shown: Vec<(Trace, PathBuf)> = Vec::new();
+    let again = program.run(&Plan { conflicts: true, ..trace.replay_plan() })?;
+    let is_race = |conflict: &&Conflict| conflict.kind == ConflictKind::Race;
+    if again.divergence.is_none() && again.trace.races.iter().any(|race| is_race(&race)) {
+        let mut run = again.trace;
+        judge(&mut run, &[FailOn::Race]);
+        add_calls(&mut run);
+        let path = traces::save_as(&run, None, &named(&run, "race"))?;
+        let predicted =
+            |at: usize| prediction.races.iter().any(|race| shown_race(trace, race, &run) == Some(at));
+        let races = run.races.iter().enumerate().filter(|(at, race)| is_race(race) && !predicted(*at));
+        confirmation.observed = races.map(|(_, race)| *race).collect();
+        confirmation.observed_in = Some(path.clone());
+        shown.push((run, path));
+    }
     for (tried, race) in prediction.races.iter().enumerate() {
         tell(tried);
         if let Some((_, path)) = shown.iter().find(|(run, _)| shown_race(trace, race, run).is_some()) {

@@ -66,18 +66,26 @@ impl Predict {
             ));
             bar.tick();
         };
-        let options =
-            Options { window: (!self.whole).then_some(self.window), budget: self.budget, free_reads: runs };
+        let options = Options {
+            window: (!self.whole).then_some(self.window),
+            budget: self.budget,
+            free_reads: runs,
+            // No program has memory in its first page.
+            lowest: if source.header().program.path.is_empty() { 0 } else { 4096 },
+        };
         let prediction = source.predict(options, &mut watch)?;
         let confirmation =
             if runs { self.confirmed(&source, &prediction, &bar)? } else { Confirmation::none() };
         bar.finish_and_clear();
-        let Confirmation { races, deadlocks, interrupted, runs: executions } = confirmation;
-        let confirmed = races.iter().chain(&deadlocks).any(Judged::is_confirmed);
+        let Confirmation { observed, observed_in, races, deadlocks, interrupted, runs: executions } =
+            confirmation;
+        let confirmed = !observed.is_empty() || races.iter().chain(&deadlocks).any(Judged::is_confirmed);
         let elapsed = begin.elapsed();
         let told = Told {
             source: &source,
             prediction: &prediction,
+            observed,
+            observed_in,
             races,
             deadlocks,
             tried: runs,

@@ -3,8 +3,12 @@
 use super::{confirm::Judged, source::Source};
 use crate::output;
 use serde_json::{Map, Value, json};
-use std::{collections::BTreeSet, path::Path, time::Duration};
-use unsnarl_model::{Event, Site, SiteIx, ThreadIx};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use unsnarl_model::{Conflict, Event, Side, Site, SiteIx, ThreadIx};
 use unsnarl_predict::{Deadlock, Figures, Places, Prediction, Race, Reads, Verdict, Witness};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
@@ -13,6 +17,10 @@ use unsnarl_symbols::Symbols;
 pub(super) struct Told<'a> {
     pub(super) source: &'a Source,
     pub(super) prediction: &'a Prediction,
+    /// Races that were there without any reordering and that no prediction is about.
+    pub(super) observed: Vec<Conflict>,
+    /// The trace that shows them.
+    pub(super) observed_in: Option<PathBuf>,
     /// Of each race what came of it; empty if none was tried.
     pub(super) races: Vec<Judged>,
     pub(super) deadlocks: Vec<Judged>,
@@ -55,6 +63,9 @@ impl Told<'_> {
             let list = if self.is_found(judged) { &mut found.1 } else { &mut apart.1 };
             list.push(words.deadlock_json(deadlock, judged));
         }
+        for race in &self.observed {
+            found.0.push(words.observed_json(race, self.observed_in.as_deref()));
+        }
         let undecided = self.prediction.undecided.iter();
         let undecided: Vec<Value> = undecided.map(|places| words.places(places).into()).collect();
         json!({
@@ -80,6 +91,9 @@ impl Told<'_> {
             let told = words.deadlock_text(deadlock, judged);
             if self.is_found(judged) { found.add(told) } else { apart.add(told) }
         }
+        for race in &self.observed {
+            found.add(words.observed_text(race, self.observed_in.as_deref()));
+        }
         let mut text = found.text();
         if apart.count > 0 {
             text += &format!("\nnot confirmed by the program, and so perhaps nothing:\n{}", apart.text());
@@ -94,10 +108,8 @@ impl Told<'_> {
         let word = if self.tried { "confirmed" } else { "predicted" };
         let is_confirmed = |judged: &&Judged| judged.is_confirmed();
         let (races, deadlocks) = if self.tried {
-            (
-                self.races.iter().filter(is_confirmed).count(),
-                self.deadlocks.iter().filter(is_confirmed).count(),
-            )
+            let races = self.races.iter().filter(is_confirmed).count() + self.observed.len();
+            (races, self.deadlocks.iter().filter(is_confirmed).count())
         } else {
             (races.len(), deadlocks.len())
         };
@@ -180,8 +192,7 @@ impl Words<'_> {
     }
 
     /// The file and the line.
-    fn file_line(&mut self, site: SiteIx) -> (String, u64) {
-        let site = self.site(site);
+    fn file_line(&mut self, site: Site) -> (String, u64) {
         let header = self.source.header();
         if header.program.path.is_empty() {
             let module = header.modules.get(usize::from(site.module.0));
@@ -192,12 +203,16 @@ impl Words<'_> {
     }
 
     fn place(&mut self, site: SiteIx) -> String {
+        self.place_of(self.site(site))
+    }
+
+    fn place_of(&mut self, site: Site) -> String {
         let header = self.source.header();
         if header.program.path.is_empty() {
-            return format!("location {}", self.site(site).offset);
+            return format!("location {}", site.offset);
         }
         let here = format!("{}/", header.program.cwd);
-        let frame = self.names.place(self.site(site));
+        let frame = self.names.place(site);
         let place = frame.place().unwrap_or_else(|| frame.to_string());
         place.strip_prefix(&here).map_or(place.clone(), str::to_owned)
     }
@@ -207,18 +222,33 @@ impl Words<'_> {
         all.join(" and ")
     }
 
+    /// The sides of a race.
+    fn sides(&self, events: &[Event; 2]) -> [Side; 2] {
+        events.map(|event| Side { thread: event.thread, op: event.op, site: self.site(event.site) })
+    }
+
     fn race_text(&mut self, race: &Race, judged: Option<&Judged>) -> String {
-        let object = self.object(race.addr);
-        let side = |words: &mut Self, event: &Event| {
+        let sides = self.sides(&race.sides);
+        self.sides_text(race.addr, &sides) + &verdict_text(judged)
+    }
+
+    fn observed_text(&mut self, race: &Conflict, trace: Option<&Path>) -> String {
+        let trace = trace.map_or_else(String::new, |path| format!("   {}", output::quoted(path)));
+        self.sides_text(race.addr, &race.sides)
+            + &format!("          confirmed, in the recorded order{trace}\n")
+    }
+
+    fn sides_text(&mut self, addr: u64, sides: &[Side; 2]) -> String {
+        let object = self.object(addr);
+        let [a, b] = sides.each_ref().map(|side| {
             format!(
                 "{} at {} by thread {}",
-                event.op.word(),
-                words.place(event.site),
-                words.thread(event.thread)
+                side.op.word(),
+                self.place_of(side.site),
+                self.thread(side.thread)
             )
-        };
-        let [a, b] = race.sides.each_ref().map(|event| side(self, event));
-        format!("race      {object}: {a}\n          and {b}\n{}", verdict_text(judged))
+        });
+        format!("race      {object}: {a}\n          and {b}\n")
     }
 
     fn deadlock_text(&mut self, deadlock: &Deadlock, judged: Option<&Judged>) -> String {
@@ -245,23 +275,40 @@ impl Words<'_> {
     }
 
     fn race_json(&mut self, race: &Race, judged: Option<&Judged>) -> Value {
-        let [a, b] = race.sides.each_ref().map(|event| {
-            let (file, line) = self.file_line(event.site);
-            json!({ "file": file, "line": line, "thread": self.thread(event.thread), "op": event.op.word() })
-        });
-        let mut object = Map::new();
-        object.insert("object".into(), self.object(race.addr).into());
-        object.insert("a".into(), a);
-        object.insert("b".into(), b);
+        let sides = self.sides(&race.sides);
+        let mut object = self.sides_json(race.addr, &sides);
         object.insert("events".into(), json!(race.accesses));
         self.common(&mut object, &race.witness, judged);
         object.into()
     }
 
+    fn observed_json(&mut self, race: &Conflict, trace: Option<&Path>) -> Value {
+        let mut object = self.sides_json(race.addr, &race.sides);
+        object.insert("confirmed".into(), true.into());
+        object.insert("verdict".into(), "confirmed".into());
+        object.insert("reads".into(), "same".into());
+        object.insert("trace".into(), trace.map(Path::to_string_lossy).into());
+        // No other order is needed than the recorded one.
+        object.insert("witness".into(), json!({ "before": self.source.count(), "segments": [] }));
+        object.into()
+    }
+
+    fn sides_json(&mut self, addr: u64, sides: &[Side; 2]) -> Map<String, Value> {
+        let [a, b] = sides.each_ref().map(|side| {
+            let (file, line) = self.file_line(side.site);
+            json!({ "file": file, "line": line, "thread": self.thread(side.thread), "op": side.op.word() })
+        });
+        let mut object = Map::new();
+        object.insert("object".into(), self.object(addr).into());
+        object.insert("a".into(), a);
+        object.insert("b".into(), b);
+        object
+    }
+
     fn deadlock_json(&mut self, deadlock: &Deadlock, judged: Option<&Judged>) -> Value {
         let circle = deadlock.circle.iter().enumerate().map(|(at, waits)| {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
-            let (file, line) = self.file_line(waits.site);
+            let (file, line) = self.file_line(self.site(waits.site));
             let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
             let wanted = match waits.lock {
                 Some(lock) => self.object(lock),

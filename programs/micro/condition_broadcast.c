@@ -1,0 +1,42 @@
+/* Two waiters go on together, each with its own.
+ * real: none */
+#include "micro.h"
+
+int ready, x, y;
+pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+pthread_cond_t c = PTHREAD_COND_INITIALIZER;
+
+static void *b(void *unused)
+{
+    pthread_mutex_lock(&m);
+    while (!ready)
+        pthread_cond_wait(&c, &m);
+    pthread_mutex_unlock(&m);
+    x = 2;
+    return unused;
+}
+
+static void *d(void *unused)
+{
+    pthread_mutex_lock(&m);
+    while (!ready)
+        pthread_cond_wait(&c, &m);
+    pthread_mutex_unlock(&m);
+    y = 2;
+    return unused;
+}
+
+static void *a(void *unused)
+{
+    pthread_mutex_lock(&m);
+    ready = 1;
+    pthread_cond_broadcast(&c);
+    pthread_mutex_unlock(&m);
+    return unused;
+}
+
+int main(void)
+{
+    SIDE_BY_SIDE(b, d, a);
+    return 0;
+}

@@ -1,0 +1,30 @@
+/* The order of a writer and a reader hides the race.
+ * real: race y */
+#include "micro.h"
+
+int x, y, z;
+pthread_rwlock_t l = PTHREAD_RWLOCK_INITIALIZER;
+
+static void *a(void *unused)
+{
+    y = 1;
+    pthread_rwlock_wrlock(&l);
+    x = 1;
+    pthread_rwlock_unlock(&l);
+    return unused;
+}
+
+static void *b(void *unused)
+{
+    pthread_rwlock_rdlock(&l);
+    z = x;
+    pthread_rwlock_unlock(&l);
+    y = 2;
+    return unused;
+}
+
+int main(void)
+{
+    SIDE_BY_SIDE(a, b);
+    return 0;
+}

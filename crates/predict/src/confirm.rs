@@ -5,7 +5,7 @@
 //! the schedule is followed once more as far as it makes sense: the error may be there all the same.
 
 use crate::{deadlocks::Deadlock, races::Race};
-use unsnarl_model::{ConflictKind, Divergence, Fidelity, Kind, Plan, Site, ThreadIx, Trace};
+use unsnarl_model::{Conflict, ConflictKind, Divergence, Fidelity, Kind, Plan, Site, ThreadIx, Trace};
 
 /// Runs the program by a plan.
 pub trait Runner {
@@ -72,7 +72,7 @@ pub struct Confirmed {
 pub fn confirm_race<R: Runner>(trace: &Trace, race: &Race, runner: &mut R) -> Result<Confirmed, R::Error> {
     let sides = race.sides.map(|side| trace.site(&side));
     try_out(&|fidelity| race.witness.plan(trace, fidelity), runner, &|run| {
-        which_race(trace, run, sides).is_some()
+        run.races.iter().any(|found| is_at(trace, run, sides, found))
     })
 }
 
@@ -113,18 +113,15 @@ fn try_out<R: Runner>(
     Ok(Confirmed { verdict, trace: None, runs: 2 })
 }
 
-/// Which of a run's races is the one that was predicted from another trace, if it is among them.
+/// Whether a race of a run is the one that was predicted from another trace: at the same two places.
 #[must_use]
-pub fn shown_race(trace: &Trace, race: &Race, run: &Trace) -> Option<usize> {
-    which_race(trace, run, race.sides.map(|side| trace.site(&side)))
+pub fn is_same_race(trace: &Trace, race: &Race, run: &Trace, found: &Conflict) -> bool {
+    is_at(trace, run, race.sides.map(|side| trace.site(&side)), found)
 }
 
-fn which_race(trace: &Trace, run: &Trace, sites: [Site; 2]) -> Option<usize> {
+fn is_at(trace: &Trace, run: &Trace, sites: [Site; 2], found: &Conflict) -> bool {
     let wanted = in_order(sites.map(|site| place(trace, site)));
-    run.races.iter().position(|race| {
-        let found = in_order(race.sides.map(|side| place(run, side.site)));
-        race.kind == ConflictKind::Race && found == wanted
-    })
+    found.kind == ConflictKind::Race && in_order(found.sides.map(|side| place(run, side.site))) == wanted
 }
 
 /// Whether a run ended with these threads waiting for each other.

@@ -33,7 +33,7 @@ mod uses;
 mod witness;
 
 pub use check::{Checker, Illegal};
-pub use confirm::{Confirmed, Ran, Runner, Verdict, confirm_deadlock, confirm_race, shown_race};
+pub use confirm::{Confirmed, Ran, Runner, Verdict, confirm_deadlock, confirm_race, is_same_race};
 pub use csp::export;
 pub use deadlocks::{Deadlock, Waits};
 pub use flaw::{Contradiction, Flaw};

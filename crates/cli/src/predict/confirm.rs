@@ -16,7 +16,7 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Conflict, ConflictKind, Plan, Trace};
-use unsnarl_predict::{Prediction, Ran, Runner, Verdict, confirm_deadlock, confirm_race, shown_race};
+use unsnarl_predict::{Prediction, Race, Ran, Runner, Verdict, confirm_deadlock, confirm_race, is_same_race};
 
 /// What came of a prediction.
 pub(super) struct Judged {
@@ -98,22 +98,19 @@ fn try_all(
     // no other order, such as those around atomics that order nothing.
     let mut shown: Vec<(Trace, PathBuf)> = Vec::new();
     let again = program.run(&Plan { conflicts: true, ..trace.replay_plan() })?;
-    let is_race = |conflict: &&Conflict| conflict.kind == ConflictKind::Race;
-    if again.divergence.is_none() && again.trace.races.iter().any(|race| is_race(&race)) {
+    let is_race = |conflict: &Conflict| conflict.kind == ConflictKind::Race;
+    if again.divergence.is_none() && again.trace.races.iter().any(is_race) {
         let mut run = again.trace;
         judge(&mut run, &[FailOn::Race]);
         add_calls(&mut run);
         let path = traces::save_as(&run, None, &named(&run, "race"))?;
-        let predicted =
-            |at: usize| prediction.races.iter().any(|race| shown_race(trace, race, &run) == Some(at));
-        let races = run.races.iter().enumerate().filter(|(at, race)| is_race(race) && !predicted(*at));
-        confirmation.observed = races.map(|(_, race)| *race).collect();
+        confirmation.observed = not_predicted(trace, prediction, &run);
         confirmation.observed_in = Some(path.clone());
         shown.push((run, path));
     }
     for (tried, race) in prediction.races.iter().enumerate() {
         tell(tried);
-        if let Some((_, path)) = shown.iter().find(|(run, _)| shown_race(trace, race, run).is_some()) {
+        if let Some((_, path)) = shown.iter().find(|(run, _)| position(trace, race, run).is_some()) {
             let trace = Some(path.clone());
             confirmation.races.push(Judged { verdict: Some(Verdict::Confirmed), trace });
             continue;
@@ -122,7 +119,7 @@ fn try_all(
         let mut judged = Judged { verdict: Some(confirmed.verdict), trace: None };
         if let Some(mut run) = confirmed.trace {
             // What the trace is kept for is its first race.
-            if let Some(at) = shown_race(trace, race, &run) {
+            if let Some(at) = position(trace, race, &run) {
                 run.races[..=at].rotate_right(1);
             }
             judge(&mut run, &[FailOn::Race]);
@@ -141,6 +138,27 @@ fn try_all(
         confirmation.deadlocks.push(Judged { verdict: Some(confirmed.verdict), trace: path });
     }
     Ok(())
+}
+
+/// Which of a run's races is the predicted one.
+fn position(trace: &Trace, race: &Race, run: &Trace) -> Option<usize> {
+    run.races.iter().position(|found| is_same_race(trace, race, run, found))
+}
+
+/// The races of a run that no prediction is about, one for each pair of places.
+fn not_predicted(trace: &Trace, prediction: &Prediction, run: &Trace) -> Vec<Conflict> {
+    let mut all: Vec<Conflict> = Vec::new();
+    let places = |race: &Conflict| {
+        let [a, b] = race.sides.map(|side| side.site);
+        (a.min(b), a.max(b))
+    };
+    for found in run.races.iter().filter(|race| race.kind == ConflictKind::Race) {
+        let predicted = prediction.races.iter().any(|race| is_same_race(trace, race, run, found));
+        if !predicted && all.iter().all(|known| places(known) != places(found)) {
+            all.push(*found);
+        }
+    }
+    all
 }
 
 fn named(trace: &Trace, what: &str) -> String {

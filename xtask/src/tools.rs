@@ -34,6 +34,8 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("automake", "automake"),
     // A library is found by its whole path.
     tool("/usr/include/gtest/gtest.h", "libgtest-dev"),
+    // Reports are looked at in a real browser.
+    tool("chromium", "chromium"),
 ];
 
 /// Makes sure that these programs are there. Silent when they are.

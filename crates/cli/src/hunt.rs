@@ -4,7 +4,7 @@ use crate::{
     explore::{self, Explore, Search, Wishes},
     judge,
     options::Target,
-    output,
+    output, report,
     simplify::{self, Told},
     target, traces,
     verdict::Verdict,
@@ -30,6 +30,9 @@ pub(crate) struct Hunt {
     /// How hard to simplify: see `unsnarl simplify --help`
     #[arg(long, value_name = "N", default_value_t = 1)]
     effort: u32,
+    /// Also write a page about it: one file that needs no other
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
     #[command(flatten)]
     wishes: Wishes,
     #[command(flatten)]
@@ -61,6 +64,9 @@ impl Hunt {
             return explore.tell(&mut search);
         }
         let prey = self.simplify(&search, &interrupt)?;
+        if let Some(path) = &self.html {
+            report::write(path, &prey.told.after, Some(&prey.found))?;
+        }
         if json {
             output::json(&prey.json(&search));
         } else {
@@ -112,6 +118,7 @@ impl Prey {
              trace    {path} (as it was found: {})\n\
              replay   unsnarl replay {path}   ({tried})\n\
              show     unsnarl show {path}\n\
+             report   unsnarl report {path} --before {} --html report.html\n\
              prove    unsnarl simplify --prove {path}\n",
             self.races(),
             search.runs,
@@ -121,6 +128,7 @@ impl Prey {
             reduction(&before, &left),
             self.told.tally.executions,
             self.told.elapsed.as_secs_f64(),
+            output::quoted(&self.original),
             output::quoted(&self.original),
         )
     }

@@ -17,6 +17,7 @@ mod pool;
 mod predict;
 mod record;
 mod replay;
+mod report;
 mod show;
 mod simplify;
 mod suite;
@@ -65,6 +66,8 @@ enum Command {
     Predict(predict::Predict),
     /// The interleaving, one column per thread
     Show(show::Show),
+    /// A page about a failing run, to look at and to share
+    Report(report::Report),
     /// Write a trace in another tool's format
     Export(convert::Export),
     /// Read a trace of another tool
@@ -109,6 +112,7 @@ fn main() -> ExitCode {
         Command::Verify(command) => command.run(),
         Command::Predict(command) => command.run(),
         Command::Show(command) => command.run(),
+        Command::Report(command) => command.run(),
         Command::Export(command) => command.run(),
         Command::Import(command) => command.run(),
         Command::Doctor(command) => command.run(),

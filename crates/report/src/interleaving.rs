@@ -12,7 +12,7 @@ use crate::{
 };
 use abridge::{Item, abridge};
 use private::unnoticed;
-use switch::Switches;
+pub(crate) use switch::{Switches, Why};
 use table::{Column, Row, Table};
 use unsnarl_model::{Event, Kind, Op, Site, ThreadIx, Trace};
 use unsnarl_symbols::Frame;
@@ -97,7 +97,7 @@ fn footnote(left_out: bool, unnoticed: &[bool]) -> String {
 }
 
 /// A column for each thread that did something or waits to.
-fn columns(trace: &Trace, names: &mut dyn Names) -> Vec<Column> {
+pub(crate) fn columns(trace: &Trace, names: &mut dyn Names) -> Vec<Column> {
     let mut columns = Vec::new();
     let waits_at_end = |thread| {
         trace.outcome.thread == Some(thread) || trace.outcome.waits.iter().any(|wait| wait.thread == thread)
@@ -151,10 +151,10 @@ const MANY: usize = 10_000;
 
 /// Where a row is in the source.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Location {
-    file: Option<String>,
+pub(crate) struct Location {
+    pub(crate) file: Option<String>,
     /// The line, or all there is to say without a file.
-    rest: String,
+    pub(crate) rest: String,
 }
 
 impl Location {
@@ -167,7 +167,7 @@ impl Location {
 }
 
 /// Where an event is.
-fn place_of_event(names: &mut dyn Names, trace: &Trace, event: &Event) -> (Location, String) {
+pub(crate) fn place_of_event(names: &mut dyn Names, trace: &Trace, event: &Event) -> (Location, String) {
     let place = names.place(trace.site(event));
     let start = trace.threads.get(event.thread.index()).map_or_else(Site::default, |thread| thread.start);
     match event.op {

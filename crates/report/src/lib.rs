@@ -7,6 +7,7 @@
 
 mod divergence;
 mod functions;
+mod html;
 mod interleaving;
 mod json;
 mod line;
@@ -21,6 +22,7 @@ mod waits;
 mod words;
 
 pub use divergence::{divergence_json, divergence_text};
+pub use html::html;
 pub use interleaving::interleaving;
 pub use json::{outcome_json, stats_json, warnings_json};
 pub use look::Look;

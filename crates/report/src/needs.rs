@@ -1,6 +1,6 @@
 //! The preemptions that are left, and what each of them is for.
 
-use crate::{Names, objects::ObjectNames, outcome::in_words, words};
+use crate::{Names, objects::ObjectNames, outcome::in_words, paths, words};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use unsnarl_model::{Flags, Kind, Need, Trace};
@@ -25,10 +25,8 @@ pub fn needs_text(trace: &Trace, names: &mut dyn Names) -> String {
     for preemption in preemptions(trace, names) {
         let Preemption { event, stopped, before, place, need } = preemption;
         let before = before.map_or_else(|| "for good".to_owned(), |before| format!("before `{before}`"));
-        let place = place.map_or_else(String::new, |(file, line)| {
-            let file = file.rsplit('/').next().unwrap_or(&file);
-            format!(" at {file}:{line}")
-        });
+        let place =
+            place.map_or_else(String::new, |(file, line)| format!(" at {}:{line}", paths::base(&file)));
         let _ = write!(text, "preemption at {event}: {stopped} is stopped {before}{place}");
         let _ = match need {
             Some(need) => writeln!(text, "; without this, {}", without(need)),
@@ -73,7 +71,7 @@ fn preemptions<'t>(trace: &'t Trace, names: &mut dyn Names) -> Vec<Preemption<'t
 }
 
 /// How the program ends without a preemption.
-fn without(need: &Need) -> String {
+pub(crate) fn without(need: &Need) -> String {
     let kind = in_words(need.without);
     match (need.without, need.message.lines().next().unwrap_or_default()) {
         (_, "") | (Kind::Exit(_), _) => kind,

@@ -2,6 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+/// The last part of a path.
+pub(crate) fn base(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 /// A path as seen from `folder`: relative if it lies inside.
 pub(crate) fn relative(path: &str, folder: &str) -> String {
     let inside = path.strip_prefix(folder.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/'));

@@ -319,7 +319,7 @@ impl Bench {
     fn long_trace(&self, what: &str, by: &str, args: &[String]) -> Result<()> {
         let told = self.run(&["bench-static", "--by", by], args)?;
         let number = |name: &str| told[name].as_f64().unwrap_or(f64::NAN);
-        let seconds = number("elapsed_s") - number("reading_s");
+        let seconds = (number("elapsed_s") - number("reading_s")).max(0.0);
         println!(
             "| {what} | {} | {by} | {} | {} | {:.3} s | {:.0} ns | {:.0} MiB |",
             told["events"],

@@ -5,7 +5,7 @@ use unsnarl_model::{Flags, Op, ThreadIx, Trace};
 
 /// Why a context switch happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Why {
+pub(crate) enum Why {
     /// The scheduler took it from a thread (its name) that could have gone on.
     Preempts(String),
     /// The thread had to stop; in words, as far as the trace tells.
@@ -13,13 +13,13 @@ pub(super) enum Why {
 }
 
 /// The context switches of a trace.
-pub(super) struct Switches {
+pub(crate) struct Switches {
     /// For each event the next one by the same thread; the number of events if there is none.
     next: Vec<usize>,
 }
 
 impl Switches {
-    pub(super) fn of(trace: &Trace) -> Self {
+    pub(crate) fn of(trace: &Trace) -> Self {
         let end = trace.events.len();
         let mut upcoming = vec![end; trace.threads.len()];
         let mut next = vec![end; end];
@@ -33,7 +33,7 @@ impl Switches {
 
     /// Away from whom and why the switch between two events that are shown was, if there was one.
     /// In between there may be events that are not shown.
-    pub(super) fn between(
+    pub(crate) fn between(
         &self,
         trace: &Trace,
         objects: &ObjectNames,

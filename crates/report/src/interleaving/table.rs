@@ -8,14 +8,14 @@ use crate::{
 use unsnarl_model::ThreadIx;
 
 /// A thread.
-pub(super) struct Column {
-    pub(super) thread: ThreadIx,
+pub(crate) struct Column {
+    pub(crate) thread: ThreadIx,
     /// Its id and name.
-    pub(super) title: String,
+    pub(crate) title: String,
     /// The function that it runs; may be empty.
-    pub(super) function: String,
+    pub(crate) function: String,
     /// The numbers of its first event and its last.
-    pub(super) alive: (usize, usize),
+    pub(crate) alive: (usize, usize),
 }
 
 impl Column {

@@ -1,0 +1,179 @@
+//! What the page shows of a trace.
+
+use crate::{
+    Names,
+    interleaving::{Switches, Why, columns, place_of_event},
+    needs::without,
+    objects::ObjectNames,
+    outcome, paths, stats_text, words,
+};
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeSet, HashMap};
+use unsnarl_model::{Event, Flags, Op, ThreadIx, Trace};
+
+/// Source files that the page shows, by their numbers there.
+#[derive(Default)]
+pub(super) struct Sources {
+    numbers: HashMap<String, usize>,
+    paths: Vec<String>,
+}
+
+/// Lines of a file that are embedded, at most.
+const MOST_LINES: u32 = 20_000;
+
+impl Sources {
+    fn number(&mut self, path: &str) -> usize {
+        *self.numbers.entry(path.to_owned()).or_insert_with(|| {
+            self.paths.push(path.to_owned());
+            self.paths.len() - 1
+        })
+    }
+
+    /// The files and all of their lines, as far as they can be read.
+    pub(super) fn files(&self, names: &mut dyn Names) -> Value {
+        let file = |path: &String| {
+            let lines: Vec<String> =
+                (1..=MOST_LINES).map_while(|line| names.source_line(path, line)).collect();
+            json!({ "path": path, "lines": lines })
+        };
+        self.paths.iter().map(file).collect()
+    }
+}
+
+/// Texts that come again and again, by number.
+#[derive(Default)]
+struct Texts {
+    numbers: HashMap<String, usize>,
+    all: Vec<String>,
+}
+
+impl Texts {
+    fn number(&mut self, text: String) -> usize {
+        if let Some(&number) = self.numbers.get(&text) {
+            return number;
+        }
+        self.all.push(text.clone());
+        self.numbers.insert(text, self.all.len() - 1);
+        self.all.len() - 1
+    }
+}
+
+pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: &mut Sources) -> Value {
+    let objects = ObjectNames::of(trace, names);
+    let switches = Switches::of(trace);
+    let columns = columns(trace, names);
+    let lane = |thread: ThreadIx| columns.iter().position(|column| column.thread == thread).unwrap_or(0);
+    let mut texts = Texts::default();
+    let mut events = Vec::with_capacity(trace.events.len());
+    let mut switched = Map::new();
+    for (number, event) in trace.events.iter().enumerate() {
+        let (place, _) = place_of_event(names, trace, event);
+        let file = place.file.as_deref().map(|file| sources.number(file));
+        let line = place.file.as_ref().and_then(|_| place.rest.parse::<u32>().ok());
+        // Lane, what it does, file, line.
+        events.push(json!([
+            lane(event.thread),
+            texts.number(words::event(trace, &objects, number)),
+            file,
+            line
+        ]));
+        let before =
+            number.checked_sub(1).and_then(|before| switches.between(trace, &objects, before, number));
+        if let Some((from, why)) = before {
+            let need = trace.needs.iter().find(|need| need.event == number as u64).map(without);
+            let (preempts, why) = match why {
+                Why::Preempts(whom) => (true, format!("preempts {whom}")),
+                Why::Stopped(why) => (false, why),
+            };
+            switched.insert(
+                number.to_string(),
+                json!({ "from": lane(from), "preempts": preempts, "why": why, "need": need }),
+            );
+        }
+    }
+    let lanes = columns.iter().map(|column| {
+        json!({ "title": column.title, "function": column.function, "from": column.alive.0, "to": column.alive.1 })
+    });
+    json!({
+        "title": title, "stats": stats_text(&trace.stats()), "lanes": lanes.collect::<Vec<_>>(), "events": events,
+        "texts": texts.all, "switches": switched, "holds": holds(trace, &objects, &lane), "races": races(trace),
+        "end": end(trace, &objects, names, &lane),
+    })
+}
+
+/// How it ended, in whose lane and where.
+fn end(
+    trace: &Trace,
+    objects: &ObjectNames,
+    names: &mut dyn Names,
+    lane: &impl Fn(ThreadIx) -> usize,
+) -> Option<Value> {
+    let ending = outcome::endings(trace, objects, names).into_iter().next()?;
+    let place = ending.place.filter(|frame| !frame.system).and_then(|frame| frame.file.zip(frame.line));
+    let place = place.map(|(file, line)| format!("{}:{line}", paths::base(&file)));
+    Some(json!({ "lane": lane(ending.thread), "words": ending.words, "where": place }))
+}
+
+/// Who holds which lock from which event to which: lane, lock, first, last.
+fn holds(trace: &Trace, objects: &ObjectNames, lane: &impl Fn(ThreadIx) -> usize) -> Vec<Value> {
+    let mut held: HashMap<(ThreadIx, u64), (usize, u32)> = HashMap::new();
+    let mut all = Vec::new();
+    for (number, event) in trace.events.iter().enumerate() {
+        let key = (event.thread, event.addr);
+        let failed = event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT);
+        match event.op {
+            _ if failed => {}
+            Op::Lock | Op::TryLock | Op::ReadLock | Op::WriteLock | Op::TryReadLock | Op::TryWriteLock => {
+                held.entry(key).or_insert((number, 0)).1 += 1;
+            }
+            Op::Unlock | Op::RwUnlock => {
+                if let Some((first, depth)) = held.get_mut(&key) {
+                    *depth -= 1;
+                    if *depth == 0 {
+                        let first = *first;
+                        held.remove(&key);
+                        all.push((lane(event.thread), objects.at(trace, number), first, number));
+                    }
+                }
+            }
+            // A wait gives the mutex back, and has it again when it is over.
+            Op::CondWait => {
+                if let Some((first, _)) = held.remove(&(event.thread, event.value)) {
+                    all.push((lane(event.thread), objects.at(trace, first), first, number));
+                }
+            }
+            Op::CondWake => {
+                held.insert((event.thread, event.value), (number, 1));
+            }
+            _ => {}
+        }
+    }
+    let end = trace.events.len();
+    all.extend(
+        held.into_iter()
+            .map(|((thread, _), (first, _))| (lane(thread), objects.at(trace, first), first, end)),
+    );
+    all.sort();
+    all.into_iter().map(|hold| json!(hold)).collect()
+}
+
+/// Pairs of events that race: the last one at the one place before the first at the other.
+fn races(trace: &Trace) -> Vec<(usize, usize)> {
+    let mut pairs = BTreeSet::new();
+    for race in &trace.races {
+        let [first, second] = race.sides;
+        let is = |event: &Event, side: unsnarl_model::Side| {
+            event.thread == side.thread && trace.site(event) == side.site && event.op == side.op
+        };
+        let later =
+            trace.events.iter().enumerate().filter(|(_, event)| is(event, second)).map(|(number, _)| number);
+        for later in later {
+            let earlier = trace.events[..later].iter().rposition(|event| is(event, first));
+            if let Some(earlier) = earlier {
+                pairs.insert((earlier, later));
+                break;
+            }
+        }
+    }
+    pairs.into_iter().collect()
+}

@@ -1,0 +1,55 @@
+//! The report as one page that needs nothing else: no network, no other file.
+//!
+//! The page gets its data as JSON in a script element and builds everything with text nodes, so nothing that a program
+//! says, or is called, can become markup. `page.js` shows only the rows that can be seen, so that a hundred thousand
+//! events are no trouble.
+
+mod data;
+
+use crate::{Look, Names, interleaving, outcome_text, paths::base};
+use serde_json::{Value, json};
+use unsnarl_model::Trace;
+
+const PAGE: &str = include_str!("page.html");
+const STYLE: &str = include_str!("page.css");
+const SCRIPT: &str = include_str!("page.js");
+
+/// The page about a trace; with what it was before it was simplified, if that is there.
+#[must_use]
+pub fn html(trace: &Trace, before: Option<&Trace>, names: &mut dyn Names) -> String {
+    let plain = Look { width: 100, colour: false, full: false };
+    let said = outcome_text(trace, names, &plain);
+    let mut sources = data::Sources::default();
+    let mut shown = vec![data::trace(trace, "the failing run", names, &mut sources)];
+    if let Some(before) = before {
+        shown[0]["title"] = "simplified".into();
+        shown.push(data::trace(before, "as it was found", names, &mut sources));
+    }
+    let command =
+        trace.program.args.iter().map(|arg| String::from_utf8_lossy(arg)).collect::<Vec<_>>().join(" ");
+    let value = json!({
+        "program": base(&trace.program.path), "command": command, "outcome": said, "traces": shown,
+        "files": sources.files(names),
+    });
+    let headline = said.lines().next().unwrap_or_default();
+    PAGE.replace("{{title}}", &escaped(&format!("{} – {headline}", base(&trace.program.path))))
+        .replace("{{text}}", &escaped(&interleaving(trace, names, &plain)))
+        .replace("{{style}}", STYLE)
+        .replace("{{script}}", SCRIPT)
+        // Last: what the program says is not looked at for places to fill in.
+        .replace("{{data}}", &embedded(&value))
+}
+
+/// Text between tags.
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace("{{", "{\u{200b}{")
+}
+
+/// JSON inside of a script element: nothing in it ends the element.
+fn embedded(value: &Value) -> String {
+    value.to_string().replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+}

@@ -5,7 +5,7 @@ use std::{env, path::PathBuf, process::Command};
 fn main() {
     let crates = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("..");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    for part in ["runtime", "sched", "race", "wire", "model"] {
+    for part in ["runtime", "sched", "race", "insn", "wire", "model"] {
         println!("cargo:rerun-if-changed={}", crates.join(part).display());
     }
     println!("cargo:rerun-if-changed=build.rs");

@@ -20,6 +20,7 @@ mod replay;
 mod report;
 mod show;
 mod simplify;
+mod slice;
 mod suite;
 mod target;
 mod traces;
@@ -64,6 +65,8 @@ enum Command {
     Verify(simplify::proof::Verify),
     /// Races and deadlocks in other interleavings of a run
     Predict(predict::Predict),
+    /// The few source lines that made it fail, across threads
+    Slice(slice::Slice),
     /// The interleaving, one column per thread
     Show(show::Show),
     /// A page about a failing run, to look at and to share
@@ -111,6 +114,7 @@ fn main() -> ExitCode {
         Command::Simplify(command) => command.run(),
         Command::Verify(command) => command.run(),
         Command::Predict(command) => command.run(),
+        Command::Slice(command) => command.run(),
         Command::Show(command) => command.run(),
         Command::Report(command) => command.run(),
         Command::Export(command) => command.run(),

@@ -12,7 +12,7 @@ use std::{
 use unsnarl_model::{Plan, ThreadId};
 use unsnarl_wire::{
     Choices, Header, Module, ONE_STACK_BYTES, PlanThread, PlanWords, RawAction, RawConflict, RawEvent,
-    RawSegment, RawSpan, Regions, Stack, Thread, Wanted, Warning,
+    RawSegment, RawSpan, Regions, Stack, Thread, Tracing, Wanted, Warning,
 };
 
 /// A memory file of this name.
@@ -35,7 +35,7 @@ pub(crate) fn append_only(file: OwnedFd) -> OwnedFd {
 
 /// What is special about a run, apart from its plan.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Special {
+pub(crate) struct Special<'a> {
     /// The sides of a conflict whose calls are wanted.
     pub(crate) wanted: [Wanted; 2],
     /// The program serves runs.
@@ -44,6 +44,18 @@ pub(crate) struct Special {
     pub(crate) snapshot: u8,
     /// It comes from a snapshot after so many points.
     pub(crate) resumed: u64,
+    /// How its instructions are traced.
+    pub(crate) tracing: TracingWish<'a>,
+}
+
+/// How the instructions are to be traced.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct TracingWish<'a> {
+    pub(crate) how: Tracing,
+    /// Room for the trace.
+    pub(crate) words: u64,
+    /// Paths of the modules whose code is traced.
+    pub(crate) modules: &'a [String],
 }
 
 /// The shared memory, kept from run to run.
@@ -108,8 +120,8 @@ impl Memory {
     }
 
     /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
-    pub(crate) fn prepare(&mut self, plan: &Plan, special: Special, program: &str) -> Result<(), Error> {
-        let Special { wanted, serve, snapshot, resumed } = special;
+    pub(crate) fn prepare(&mut self, plan: &Plan, special: Special<'_>, program: &str) -> Result<(), Error> {
+        let Special { wanted, serve, snapshot, resumed, tracing } = special;
         let threads = plan_threads(&plan.prefix.threads);
         let words = PlanWords {
             seed: plan.seed,
@@ -132,6 +144,9 @@ impl Memory {
             wanted,
             snapshot,
             resumed,
+            tracing: tracing.how as u8,
+            step_words: tracing.words,
+            traced: tracing.modules.len() as u64,
             ..PlanWords::default()
         }
         .with_policy(plan.tail);
@@ -149,13 +164,8 @@ impl Memory {
             self.table_mut(regions.plan_threads, threads.entries.len()).copy_from_slice(&threads.entries);
             let modules = self.table_mut::<Module>(regions.plan_modules, words.modules as usize);
             let paths = plan.prefix.modules.iter().chain(&plan.places.modules);
-            for (entry, path) in modules.iter_mut().zip(paths) {
-                *entry = Module { base: 0, start: 0, end: 0, path: [0; unsnarl_wire::MAX_PATH] };
-                // The loader has no name for the program itself.
-                let path = if path == program { "" } else { path };
-                let len = path.len().min(entry.path.len() - 1);
-                entry.path[..len].copy_from_slice(&path.as_bytes()[..len]);
-            }
+            name(modules, paths, program);
+            name(self.table_mut(regions.traced, tracing.modules.len()), tracing.modules.iter(), program);
             let segments = self.table_mut::<RawSegment>(regions.plan_segments, plan.prefix.segments.len());
             for (entry, segment) in segments.iter_mut().zip(&plan.prefix.segments) {
                 *entry = RawSegment { thread: threads.at[segment.thread.index()], points: segment.points };
@@ -171,6 +181,12 @@ impl Memory {
             }
         }
         Ok(())
+    }
+
+    /// The words of the instruction trace, if there is one.
+    pub(crate) fn steps(&self) -> &[u64] {
+        let h = self.header();
+        self.table(h.regions.steps, h.tracer.count().min(h.plan.step_words) as usize)
     }
 
     #[allow(clippy::mut_from_ref, reason = "disjoint tables of one mapping, used one after the other")]
@@ -262,6 +278,17 @@ impl Memory {
             at += stack.len;
         }
         stacks
+    }
+}
+
+/// Writes paths down as the loader has them.
+fn name<'a>(entries: &mut [Module], paths: impl Iterator<Item = &'a String>, program: &str) {
+    for (entry, path) in entries.iter_mut().zip(paths) {
+        *entry = Module { base: 0, start: 0, end: 0, path: [0; unsnarl_wire::MAX_PATH] };
+        // The loader has no name for the program itself.
+        let path = if path == program { "" } else { path };
+        let len = path.len().min(entry.path.len() - 1);
+        entry.path[..len].copy_from_slice(&path.as_bytes()[..len]);
     }
 }
 

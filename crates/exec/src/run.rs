@@ -3,7 +3,7 @@
 use crate::{
     Error,
     collect::{self, Files},
-    memory::{Memory, Special, append_only, memory_file},
+    memory::{Memory, Special, TracingWish, append_only, memory_file},
     process::{Process, Server, Streams, Waited, Waiting},
     snapshot::{self, Snapshot},
 };
@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::{Conflict, Divergence, Module, Op, Output, Plan, Program, Site, Trace};
-use unsnarl_wire::{Choices, EndKind, ROOM_FOR_PLANS, Wanted};
+use unsnarl_wire::{Choices, EndKind, ROOM_FOR_PLANS, Tracing, Wanted};
 
 /// How runs are made, apart from the plan.
 #[derive(Clone, Debug)]
@@ -116,7 +116,7 @@ impl Executor {
     /// If the run could not be made or the program not be controlled. A failure of the program is not an
     /// error: it is the run's outcome.
     pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
-        self.run_for(plan, Default::default())
+        self.run_for(plan, Default::default(), TracingWish::default())
     }
 
     /// The calls that led to both sides of a conflict that the run of this plan had, innermost first: from
@@ -134,7 +134,7 @@ impl Executor {
             pc: modules[side.site.module.0 as usize].base + side.site.offset + 1,
             thread: side.thread.0.into(),
         });
-        self.run_for(plan, wanted)?;
+        self.run_for(plan, wanted, TracingWish::default())?;
         let Self { memory, files, program, .. } = self;
         Ok(collect::calls(memory, &mut files.borrow_mut(), program))
     }
@@ -232,11 +232,33 @@ impl Executor {
         })
     }
 
-    fn run_for<'a>(&'a mut self, plan: &'a Plan, wanted: [Wanted; 2]) -> Result<Run<'a>, Error> {
+    /// Runs the program by this plan and has its instructions traced: those of the modules at these paths, in at
+    /// most so many bytes.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run); also if there is no more room for the trace.
+    pub fn trace<'a>(
+        &'a mut self,
+        plan: &'a Plan,
+        how: Tracing,
+        modules: &[String],
+        bytes: u64,
+    ) -> Result<InstructionTrace<'a>, Error> {
+        let run = self.run_for(plan, Default::default(), TracingWish { how, words: bytes / 8, modules })?;
+        Ok(InstructionTrace { run })
+    }
+
+    fn run_for<'a>(
+        &'a mut self,
+        plan: &'a Plan,
+        wanted: [Wanted; 2],
+        tracing: TracingWish<'_>,
+    ) -> Result<Run<'a>, Error> {
         let serve = self.settings.serve;
-        let special = Special { wanted, serve, ..Special::default() };
-        // Calls are seen where they are made.
-        let mut from = if wanted == <[Wanted; 2]>::default() { self.nearest(plan) } else { None };
+        let special = Special { wanted, serve, tracing, ..Special::default() };
+        // Calls and instructions are seen where they are made.
+        let whole = wanted != <[Wanted; 2]>::default() || tracing.how != Tracing::Off;
+        let mut from = if whole { None } else { self.nearest(plan) };
         if let Some(at) = from {
             let resumed = self.snapshots[at].points();
             let special = Special { resumed: resumed as u64, ..special };
@@ -272,6 +294,27 @@ impl Executor {
             }),
             _ => Ok(run),
         }
+    }
+}
+
+/// A finished run whose instructions were traced.
+#[derive(Debug)]
+pub struct InstructionTrace<'a> {
+    /// The run itself.
+    pub run: Run<'a>,
+}
+
+impl InstructionTrace<'_> {
+    /// What happened besides, as of any run.
+    #[must_use]
+    pub fn schedule_trace(&self) -> Trace {
+        self.run.trace_with(self.run.output.clone())
+    }
+
+    /// The trace, as [`unsnarl_wire::StepWord`] describes it.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        self.run.executor.memory.steps()
     }
 }
 
@@ -410,10 +453,15 @@ impl Run<'_> {
 
     /// All that happened.
     #[must_use]
-    pub fn trace(self) -> Trace {
+    pub fn trace(mut self) -> Trace {
+        let output = std::mem::take(&mut self.output);
+        self.trace_with(output)
+    }
+
+    fn trace_with(&self, output: Output) -> Trace {
         let Executor { memory, files, program, .. } = self.executor;
         let end = (self.status, self.stopped);
-        collect::trace(memory, &mut files.borrow_mut(), program, self.plan, end, self.output)
+        collect::trace(memory, &mut files.borrow_mut(), program, self.plan, end, output)
     }
 
     /// Where the run left its plan, if it did.

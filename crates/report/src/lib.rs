@@ -17,6 +17,7 @@ mod needs;
 mod objects;
 mod outcome;
 mod paths;
+mod slice;
 mod stack;
 mod waits;
 mod words;
@@ -29,3 +30,6 @@ pub use look::Look;
 pub use names::{Names, ProgramNames};
 pub use needs::{needs_json, needs_text};
 pub use outcome::{outcome_text, stats_text};
+pub use slice::{
+    Line, LineRace, SliceLine, SliceReport, UnknownCall, on_line, slice_dot, slice_json, slice_text,
+};

@@ -45,6 +45,15 @@ pub(crate) fn watch(signal: i32) {
     unsafe { sigaction(signal, &raw const ours, ptr::null_mut()) };
 }
 
+/// Has the kernel told again of the action of a signal that is being watched: the tracer's turn has come.
+pub(crate) fn watch_again(signal: i32) {
+    if let Some(action) = *wanted(signal) {
+        let ours = action_of_kernel(signal, &action);
+        // SAFETY: the handler fits its signature.
+        unsafe { sigaction(signal, &raw const ours, ptr::null_mut()) };
+    }
+}
+
 /// The program asks for an action, or about it: `sigaction`.
 ///
 /// # Safety
@@ -83,6 +92,7 @@ fn action_of_kernel(signal: i32, wanted: &Action) -> Action {
         return action;
     }
     action.sa_sigaction = entry as *const () as usize;
+    crate::tracer::adapt(signal, &mut action);
     // That it is meant for one time only is remembered here: the signal stays ours.
     action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
     action
@@ -160,6 +170,7 @@ unsafe extern "C" fn deliver(
         return crash::die(signal, info, context);
     }
     let Some(runtime) = Runtime::interrupted() else { return };
+    crate::tracer::interrupted(context);
     if by_the_kernel {
         // A handler that jumps out of a fault does not come back to the operation.
         runtime.log_unfinished();
@@ -236,7 +247,7 @@ impl State {
     /// ran before.
     #[cold]
     pub(crate) fn take_mask(&mut self) {
-        let mine = self.me().mask;
+        let mine = crate::tracer::mask(self.me().mask);
         let theirs = &raw mut self.thread(self.previous).mask as usize;
         let (set, new) = (libc::SIG_SETMASK as usize, &raw const mine as usize);
         // SAFETY: the mask that this thread had.

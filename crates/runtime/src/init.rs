@@ -18,6 +18,7 @@ use crate::{
     state::{Runtime, State},
     sys,
     thread::{Thread, enter_main},
+    tracer,
 };
 use alloc::vec::Vec;
 use core::{
@@ -308,8 +309,9 @@ unsafe extern "C-unwind" fn start_main(
     stack_end: usize,
 ) -> i32 {
     MAIN.store(main as usize, Ordering::Relaxed);
-    let main = if Runtime::enter().is_some() {
+    let main = if let Some(runtime) = Runtime::enter() {
         drawn::replace_stack_guard();
+        tracer::begin(&runtime.state);
         enter_main
     } else {
         main

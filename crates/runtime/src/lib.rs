@@ -44,6 +44,7 @@ mod snapshot;
 mod state;
 mod sys;
 mod thread;
+mod tracer;
 mod turn;
 mod warn;
 

@@ -213,6 +213,22 @@ impl Log {
         })
     }
 
+    /// The paths of the modules whose instructions are traced.
+    pub(crate) fn traced_modules(&self) -> impl Iterator<Item = &[u8]> + '_ {
+        let h = self.header();
+        (0..h.plan.traced as usize).map(move |at| {
+            // SAFETY: as many as the controller wrote.
+            let module: &Module = unsafe { &*self.entry(h.regions.traced, at) };
+            until_zero(&module.path)
+        })
+    }
+
+    /// Where the words of the instruction trace go, and for how many there is room.
+    pub(crate) fn steps(&self) -> (*mut u64, u64) {
+        let h = self.header();
+        (self.entry(h.regions.steps, 0), h.plan.step_words)
+    }
+
     /// Who goes by this name in the plan.
     #[inline]
     pub(crate) fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {

@@ -111,6 +111,7 @@ impl Runtime {
     /// Gives up control, in a forked child: hooks stay outside, and a crash is the child's own business,
     /// not to be told in the memory that it shares with its parent and the controller.
     pub(crate) fn abandon() {
+        crate::tracer::abandon();
         // SAFETY: on the carrier.
         unsafe { *RUNTIME.1.get() = 0 };
     }

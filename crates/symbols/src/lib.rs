@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod binary;
+mod code;
 mod debug_file;
 mod demangle;
 mod frame;
@@ -19,6 +20,7 @@ mod system;
 mod unwind;
 
 pub use binary::{Binary, CannotRead, ElfKind, Libc, build_id, elf_kind, has_debug_info, is_instrumented};
+pub use code::ModuleCode;
 pub use demangle::demangle;
 pub use frame::Frame;
 pub use symbols::Symbols;

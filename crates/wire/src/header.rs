@@ -1,6 +1,6 @@
 //! What stands at the beginning of the memory, and the tables behind it.
 
-use crate::{MAGIC, PlanThread, PlanWords, RawAction, RawEvent, RawSegment, RawSpan, VERSION};
+use crate::{MAGIC, PlanThread, PlanWords, RawAction, RawEvent, RawSegment, RawSpan, TracerWords, VERSION};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Threads that a run may create.
@@ -54,6 +54,8 @@ pub struct Header {
     pub more_padding: u32,
     /// Bytes of stacks written.
     pub stacks: AtomicU64,
+    /// Where the instruction trace is written.
+    pub tracer: TracerWords,
     /// How the run ended, if the runtime knows.
     pub end: End,
 }
@@ -89,6 +91,10 @@ pub struct Regions {
     pub plan_actions: u64,
     /// [`RawSpan`]s.
     pub plan_spans: u64,
+    /// [`Module`]s, only their paths: whose instructions are traced.
+    pub traced: u64,
+    /// The instruction trace: words.
+    pub steps: u64,
     /// The memory's size.
     pub total: u64,
 }
@@ -114,7 +120,9 @@ impl Regions {
         let plan_segments = up(plan_modules + plan.modules * size_of::<Module>() as u64);
         let plan_actions = up(plan_segments + plan.segments * size_of::<RawSegment>() as u64);
         let plan_spans = up(plan_actions + plan.actions * size_of::<RawAction>() as u64);
-        let total = up(plan_spans + plan.spans * size_of::<RawSpan>() as u64);
+        let traced = up(plan_spans + plan.spans * size_of::<RawSpan>() as u64);
+        let steps = up(traced + plan.traced * size_of::<Module>() as u64);
+        let total = up(steps + plan.step_words * size_of::<u64>() as u64);
         Self {
             threads,
             modules,
@@ -129,6 +137,8 @@ impl Regions {
             plan_segments,
             plan_actions,
             plan_spans,
+            traced,
+            steps,
             total,
         }
     }
@@ -154,6 +164,7 @@ impl Header {
             conflicts: AtomicU32::new(0),
             more_padding: 0,
             stacks: AtomicU64::new(0),
+            tracer: TracerWords::new(),
             end: End {
                 kind: EndKind::Unknown,
                 signal: 0,

@@ -17,6 +17,7 @@
 mod event;
 mod header;
 mod plan;
+mod steps;
 
 pub use event::RawEvent;
 pub use header::{
@@ -24,9 +25,10 @@ pub use header::{
     MAX_WARNINGS, Module, ONE_STACK_BYTES, RawConflict, Regions, Stack, Thread, Warning,
 };
 pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, Wanted};
+pub use steps::{ENTER_WORDS, LEAVE_WORDS, SIGNAL_WORDS, StepKind, StepWord, TracerWords, Tracing};
 
 /// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

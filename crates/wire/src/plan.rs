@@ -32,6 +32,10 @@ pub struct PlanWords {
     pub from_checkpoint: u8,
     /// Where the plan ends, the program becomes the snapshot of this number, see [`crate::SNAPSHOTS`]; 0 for none.
     pub snapshot: u8,
+    /// The number of the [`Tracing`](crate::Tracing).
+    pub tracing: u8,
+    /// Nothing; keeps what follows aligned.
+    pub padding: [u8; 3],
     /// One access in so many is a point.
     pub one_in: u32,
     /// The policy's first figure, where it has one.
@@ -50,6 +54,10 @@ pub struct PlanWords {
     pub spans: u64,
     /// How many points were done before the plan begins: by the snapshot that the run comes from.
     pub resumed: u64,
+    /// Words of instruction trace after which there is no room.
+    pub step_words: u64,
+    /// How many modules are to be traced.
+    pub traced: u64,
     /// An operation whose calls are wanted, twice.
     pub wanted: [Wanted; 2],
 }

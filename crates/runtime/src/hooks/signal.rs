@@ -1,6 +1,6 @@
 //! Signals: actions, masks, and the stack that handlers run on.
 
-use crate::{handlers, sys};
+use crate::{handlers, sys, tracer};
 use core::mem;
 use unsnarl_model::Misuse;
 
@@ -24,12 +24,14 @@ hooks! {
 
     fn pthread_sigmask(how: i32, new: *const Mask, old: *mut Mask) -> i32, |runtime, pc| {
         runtime.state.masks_differ |= !new.is_null();
-        real::pthread_sigmask(how, new, old)
+        let new = tracer::Mask::without_ours(new);
+        real::pthread_sigmask(how, new.pointer(), old)
     }
 
     fn sigprocmask(how: i32, new: *const Mask, old: *mut Mask) -> i32, |runtime, pc| {
         runtime.state.masks_differ |= !new.is_null();
-        real::sigprocmask(how, new, old)
+        let new = tracer::Mask::without_ours(new);
+        real::sigprocmask(how, new.pointer(), old)
     }
 
     fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> i32, |runtime, pc| {

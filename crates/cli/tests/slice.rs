@@ -1,0 +1,314 @@
+//! Slices of real programs: the lines that made them fail are in, the work beside them is out.
+
+use serde_json::Value;
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+
+/// A directory of its own, in which a test compiles and runs.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("slice").join(name);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    fn run(&self, args: &[&str]) -> Output {
+        Command::new(UNSNARL)
+            .args(args)
+            .current_dir(&self.0)
+            .stdin(Stdio::null())
+            .output()
+            .expect("unsnarl runs")
+    }
+
+    /// Runs unsnarl and demands an exit status; what it printed.
+    fn exits(&self, status: i32, args: &[&str]) -> String {
+        let output = self.run(args);
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(status), "unsnarl {args:?}\n{stdout}\n{stderr}");
+        stdout
+    }
+
+    /// Compiles a program and finds a schedule in which it fails.
+    fn fail(&self, source: &Path, flags: &[&str]) {
+        let compiler = if source.extension().is_some_and(|e| e == "cpp") { "c++" } else { "cc" };
+        let mut args = vec![compiler, "-g", "-pthread", "-o", "program", source.to_str().expect("a path")];
+        args.extend(flags);
+        self.exits(0, &args);
+        self.exits(100, &["explore", "--runs", "3000", "--seed", "1", "-o", "t.snarl", "--", "./program"]);
+    }
+
+    fn slice(&self, args: &[&str]) -> Value {
+        let mut all = vec!["slice", "t.snarl", "--json"];
+        all.extend(args);
+        serde_json::from_str(&self.exits(0, &all)).expect("JSON")
+    }
+}
+
+/// The texts of the lines of a slice.
+fn texts(slice: &Value) -> Vec<String> {
+    let lines = slice["lines"].as_array().expect("lines");
+    lines.iter().map(|line| line["text"].as_str().unwrap_or_default().trim().to_owned()).collect()
+}
+
+/// Compiles a program at several levels of optimisation; its slice has lines with these texts and none with those.
+fn explains(source: &str, causes: &[&str], unrelated: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs").join(source);
+    let name = source.file_name().expect("a name").to_string_lossy().into_owned();
+    for level in ["-O0", "-O1", "-O2"] {
+        let place = Place::new(&format!("{name}{level}"));
+        place.fail(&source, &[level]);
+        let slice = place.slice(&[]);
+        let lines = texts(&slice);
+        for cause in causes {
+            assert!(
+                lines.iter().any(|line| line.contains(cause)),
+                "{name} {level}: no `{cause}` in {lines:#?}"
+            );
+        }
+        for other in unrelated {
+            assert!(
+                !lines.iter().any(|line| line.contains(other)),
+                "{name} {level}: `{other}` in {lines:#?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn account_the_read_outside_of_the_lock_and_the_deposit_that_it_missed() {
+    explains("c/account.c", &["int current = balance", "balance = current - 30", "balance += 50"], &[]);
+}
+
+#[test]
+fn check_then_act_both_checks_and_both_withdrawals() {
+    explains("c/check_then_act.c", &["get_balance() >= 80", "balance -= 80", "get_balance() < 0"], &[]);
+}
+
+#[test]
+fn bluetooth_the_flag_that_was_read_too_early() {
+    explains("c/bluetooth.c", &["atomic_load(&is_stopping)", "is_stopped = true"], &[]);
+}
+
+#[test]
+fn lost_update_both_updates() {
+    explains("c/lost_update.c", &["assert"], &[]);
+}
+
+#[test]
+fn exit_status_where_the_status_came_from() {
+    explains("c/exit_status_three.c", &["status = *(int *)value", "values[2] = { 3, 0 }"], &[]);
+}
+
+#[test]
+fn abba_the_four_locks() {
+    explains("c/abba_deadlock.c", &["pthread_mutex_lock(&a)", "pthread_mutex_lock(&b)"], &["printf"]);
+}
+
+/// A log that is closed and reopened while another thread logs: the first case study of the paper. Somebody else
+/// works at the same time.
+const LOG: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+enum { CLOSED, OPEN };
+static volatile int log_state = OPEN;
+static int logged;
+static int sums[64];
+static void *flush(void *a)
+{
+    log_state = CLOSED; /* CAUSE */
+    log_state = OPEN; /* CAUSE */
+    return a;
+}
+static void *insert(void *a)
+{
+    if (log_state == OPEN) /* CAUSE */
+        logged++;
+    else
+        logged = -1; /* CAUSE */
+    return a;
+}
+static void *work(void *a)
+{
+    for (int i = 1; i < 64; i++)
+        sums[i] = sums[i - 1] + i; /* UNRELATED */
+    return a;
+}
+int main(void)
+{
+    pthread_t threads[3];
+    pthread_create(&threads[0], NULL, flush, NULL);
+    pthread_create(&threads[1], NULL, insert, NULL);
+    pthread_create(&threads[2], NULL, work, NULL); /* UNRELATED */
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    if (logged < 0)
+        abort(); /* CAUSE */
+    return 0;
+}
+"#;
+
+/// Two bit-fields in one byte, each updated by its own thread: the last case study of the paper.
+const BIT_FIELDS: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+static volatile struct { unsigned char a : 1, b : 1; } flags;
+static int noise;
+static void *set_a(void *p) { flags.a = 1; return p; } /* CAUSE */
+static void *set_b(void *p) { flags.b = 1; return p; } /* CAUSE */
+static void *work(void *p)
+{
+    for (int i = 0; i < 50; i++)
+        noise += i; /* UNRELATED */
+    return p;
+}
+int main(void)
+{
+    pthread_t threads[3];
+    pthread_create(&threads[0], NULL, set_a, NULL);
+    pthread_create(&threads[1], NULL, set_b, NULL);
+    pthread_create(&threads[2], NULL, work, NULL); /* UNRELATED */
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    if (!flags.a || !flags.b)
+        abort(); /* CAUSE */
+    return 0;
+}
+"#;
+
+/// A buffer is filled at an index that another thread has read too: the Apache case of the paper.
+const BUFFER: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+static char buffer[64];
+static int used;
+static double noise = 1;
+static void *append(void *text)
+{
+    int at = used; /* CAUSE */
+    memcpy(buffer + at, text, 4);
+    used = at + 4; /* CAUSE */
+    return NULL;
+}
+static void *work(void *p)
+{
+    for (int i = 0; i < 50; i++)
+        noise *= 1.5; /* UNRELATED */
+    return p;
+}
+int main(void)
+{
+    pthread_t threads[3];
+    pthread_create(&threads[0], NULL, append, "aaaa");
+    pthread_create(&threads[1], NULL, append, "bbbb");
+    pthread_create(&threads[2], NULL, work, NULL); /* UNRELATED */
+    for (int i = 0; i < 3; i++)
+        pthread_join(threads[i], NULL);
+    if (used != 8)
+        abort(); /* CAUSE */
+    return 0;
+}
+"#;
+
+/// Lines of a source by their mark.
+fn marked(source: &str, mark: &str) -> BTreeSet<u64> {
+    let numbered = (1..).zip(source.lines());
+    numbered.filter(|(_, line)| line.contains(mark)).map(|(number, _)| number).collect()
+}
+
+/// The marked causes are in the slice and the unrelated work is out, at each level of optimisation.
+fn case(name: &str, source: &str, most_read: usize) {
+    for level in ["-O0", "-O1", "-O2"] {
+        let place = Place::new(&format!("{name}{level}"));
+        fs::write(place.0.join("case.c"), source).expect("a file");
+        place.fail(Path::new("case.c"), &[level]);
+        let slice = place.slice(&[]);
+        let lines: Vec<u64> =
+            slice["lines"].as_array().expect("lines").iter().filter_map(|l| l["line"].as_u64()).collect();
+        let found: BTreeSet<u64> = lines.iter().copied().collect();
+        let missing: Vec<u64> = marked(source, "CAUSE").difference(&found).copied().collect();
+        assert!(missing.is_empty(), "{name} {level}: {missing:?} is not in {lines:?}");
+        let too_much: Vec<u64> = marked(source, "UNRELATED").intersection(&found).copied().collect();
+        assert!(too_much.is_empty(), "{name} {level}: {too_much:?} is in {lines:?}");
+        assert!(!slice["race_edges"].as_array().expect("edges").is_empty(), "{name} {level}: no race");
+        // The cause is near the top.
+        let causes = marked(source, "CAUSE");
+        let read = lines.iter().position(|line| causes.contains(line) && *line != lines[0]).expect("a cause");
+        assert!(read <= most_read, "{name} {level}: {read} lines before the first cause in {lines:?}");
+    }
+}
+
+#[test]
+fn a_log_closed_and_reopened_while_another_thread_logs() {
+    case("log", LOG, 5);
+}
+
+#[test]
+fn two_bit_fields_in_one_byte() {
+    case("bit-fields", BIT_FIELDS, 5);
+}
+
+#[test]
+fn a_buffer_index_updated_without_its_lock() {
+    case("buffer", BUFFER, 5);
+}
+
+#[test]
+fn a_line_can_be_explained_in_place_of_the_failure() {
+    let place = Place::new("at");
+    fs::write(place.0.join("case.c"), LOG).expect("a file");
+    place.fail(Path::new("case.c"), &["-O1"]);
+    let line = |text: &str| (1..).zip(LOG.lines()).find(|(_, l)| l.contains(text)).expect("it is there").0;
+    let sums: u64 = line("sums[i - 1]");
+    let slice = place.slice(&["--at", &format!("case.c:{sums}#3")]);
+    assert_eq!(slice["criterion"]["line"], sums);
+    assert!(slice["lines"].as_array().expect("lines").iter().all(|l| l["line"] != line("logged = -1")));
+    place.exits(2, &["slice", "t.snarl", "--at", "case.c:1"]);
+    place.exits(2, &["slice", "t.snarl", "--at", "case.c:9999"]);
+    place.exits(2, &["slice", "t.snarl", "--at", "nonsense"]);
+    assert!(place.exits(0, &["slice", "t.snarl", "--dot"]).starts_with("digraph"));
+}
+
+#[test]
+fn a_run_that_did_not_fail_needs_a_line() {
+    let place = Place::new("no-failure");
+    fs::write(place.0.join("fine.c"), "int main(void) { return 0; }").expect("a file");
+    place.exits(0, &["cc", "-g", "fine.c", "-o", "fine"]);
+    place.exits(0, &["record", "-o", "t.snarl", "--", "./fine"]);
+    place.exits(2, &["slice", "t.snarl"]);
+}
+
+#[test]
+fn unknown_functions_are_named() {
+    let place = Place::new("unknown");
+    let source = "#include <stdlib.h>\n#include <fnmatch.h>\n\
+        int main(void) { if (fnmatch(\"a*\", \"abc\", 0) == 0) abort(); return 0; }\n";
+    fs::write(place.0.join("case.c"), source).expect("a file");
+    place.exits(0, &["cc", "-g", "-O1", "case.c", "-o", "program"]);
+    place.exits(100, &["record", "-o", "t.snarl", "--", "./program"]);
+    let slice = place.slice(&[]);
+    assert_eq!(slice["unknown"][0]["function"], "fnmatch");
+}
+
+#[test]
+fn programs_that_are_not_instrumented_are_sliced_too() {
+    let place = Place::new("plain");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/c/check_then_act.c");
+    let mut gcc = Command::new("gcc");
+    gcc.args(["-g", "-O1", "-pthread", "-o"]).arg(place.0.join("program")).arg(source);
+    assert!(gcc.status().expect("gcc runs").success());
+    place.exits(100, &["explore", "--runs", "3000", "--seed", "1", "-o", "t.snarl", "--", "./program"]);
+    let lines = texts(&place.slice(&[]));
+    assert!(lines.iter().any(|line| line.contains("balance -= 80")), "{lines:#?}");
+}

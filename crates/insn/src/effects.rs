@@ -1,0 +1,134 @@
+//! What an instruction reads and writes among the registers.
+
+use crate::{
+    layout::writes,
+    registers::{FLAGS, Part, part},
+};
+use alloc::vec::Vec;
+use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
+
+/// Whether an instruction only moves a value about, so that who wants the value wants what was moved and
+/// not the move.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copy {
+    /// It does something.
+    No,
+    /// It saves a register on the stack or restores it: the value is whoever's it was.
+    Saves,
+    /// It sets up a frame pointer: of interest to nobody.
+    Frame,
+}
+
+/// What an instruction does to registers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Effects {
+    /// What it reads, address registers included.
+    pub uses: Vec<Part>,
+    /// What it writes.
+    pub defs: Vec<Part>,
+    /// Whether it is a mere move.
+    pub copy: Copy,
+}
+
+impl Effects {
+    /// Of this instruction.
+    #[must_use]
+    pub fn of(instruction: &Instruction, factory: &mut InstructionInfoFactory) -> Self {
+        let mut effects = Self { uses: Vec::new(), defs: Vec::new(), copy: copy(instruction) };
+        if effects.copy == Copy::Frame {
+            effects.defs.extend(part(Register::RBP, true));
+            return effects;
+        }
+        let clears = clears(instruction);
+        for used in factory.info(instruction).used_registers() {
+            let conditional = matches!(used.access(), OpAccess::CondWrite | OpAccess::ReadCondWrite);
+            if writes(used.access()) {
+                effects.defs.extend(part(used.register(), true));
+            }
+            // Where a write may not happen, what was there before shows through.
+            if reads(used.access()) && !clears || conditional {
+                effects.uses.extend(part(used.register(), conditional));
+            }
+        }
+        let flags = |bits: u32| Part { granule: FLAGS, mask: (bits & 0x7f) as u8 };
+        let (read, modified) = (flags(instruction.rflags_read()), flags(instruction.rflags_modified()));
+        if read.mask != 0 && !clears {
+            effects.uses.push(read);
+        }
+        if modified.mask != 0 {
+            effects.defs.push(modified);
+        }
+        effects
+    }
+}
+
+const fn reads(access: OpAccess) -> bool {
+    matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
+}
+
+fn copy(instruction: &Instruction) -> Copy {
+    let register = |n| instruction.op_kind(n) == OpKind::Register;
+    match instruction.mnemonic() {
+        Mnemonic::Push | Mnemonic::Pop if register(0) => Copy::Saves,
+        Mnemonic::Mov
+            if register(0)
+                && register(1)
+                && instruction.op0_register() == Register::RBP
+                && instruction.op1_register() == Register::RSP =>
+        {
+            Copy::Frame
+        }
+        _ => Copy::No,
+    }
+}
+
+/// `xor eax, eax` and its kin: the result does not depend on what was there.
+fn clears(instruction: &Instruction) -> bool {
+    let same = |a: u32, b: u32| {
+        instruction.op_kind(a) == OpKind::Register
+            && instruction.op_kind(b) == OpKind::Register
+            && instruction.op_register(a) == instruction.op_register(b)
+    };
+    match instruction.mnemonic() {
+        Mnemonic::Xor | Mnemonic::Sub | Mnemonic::Pxor | Mnemonic::Xorps | Mnemonic::Xorpd => same(0, 1),
+        Mnemonic::Vpxor | Mnemonic::Vxorps | Mnemonic::Vxorpd if instruction.op_count() == 3 => same(1, 2),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registers::gpr;
+    use iced_x86::{Decoder, DecoderOptions};
+
+    fn effects(code: &[u8]) -> Effects {
+        let instruction = Decoder::with_ip(64, code, 0, DecoderOptions::NONE).decode();
+        Effects::of(&instruction, &mut InstructionInfoFactory::new())
+    }
+
+    #[test]
+    fn clearing_a_register_depends_on_nothing() {
+        let effects = effects(&[0x31, 0xc0]);
+        assert_eq!(effects.uses, []);
+        assert!(effects.defs.contains(&gpr(0)));
+    }
+
+    #[test]
+    fn a_conditional_move_may_keep_what_was_there() {
+        // cmovne eax, edx
+        let effects = effects(&[0x0f, 0x45, 0xc2]);
+        assert!(effects.uses.iter().any(|p| p.granule == 0) && effects.uses.iter().any(|p| p.granule == 2));
+        assert!(effects.uses.contains(&Part { granule: FLAGS, mask: 4 }));
+    }
+
+    #[test]
+    fn the_stack_pointer_is_not_followed() {
+        // push rbx
+        let effects = effects(&[0x53]);
+        assert_eq!(
+            (effects.uses, effects.defs, effects.copy),
+            (alloc::vec![gpr(3)], alloc::vec![], Copy::Saves)
+        );
+    }
+}

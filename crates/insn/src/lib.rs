@@ -1,0 +1,25 @@
+//! What one machine instruction reads and writes, and which register values tell where.
+//!
+//! An instruction trace holds no operands: it holds the addresses of the instructions executed and, for a
+//! memory operand whose address is not in the code itself, the value of its address registers. Who writes
+//! the trace (inside the target) and who reads it must agree to the word on which values those are: both
+//! ask [`Layout::of`].
+//!
+//! No I/O, no std: the same code runs inside the target.
+
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+mod effects;
+mod layout;
+mod registers;
+
+pub use effects::{Copy, Effects};
+pub use iced_x86 as iced;
+pub use layout::{Address, Layout, Memory, Sample};
+pub use registers::{FLAGS, Part, REGISTERS, gpr, part};
+
+/// Instructions that a block may have at most: their number shares a word with its address.
+pub const MAX_BLOCK: usize = 255;

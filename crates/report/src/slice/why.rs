@@ -1,0 +1,100 @@
+//! Why a line is in a slice, in words.
+
+use super::{Line, Lines};
+use crate::Names;
+use unsnarl_model::{ThreadIx, Trace};
+use unsnarl_slice::{CELLS, Consumer, Place, Reason, Via, x86::Recording};
+
+pub(super) struct Wording<'a, 'b> {
+    pub(super) trace: &'a Trace,
+    pub(super) recording: &'a Recording<'a>,
+    pub(super) lines: &'a mut Lines<'b>,
+    pub(super) names: &'a mut dyn Names,
+    /// The line in question.
+    pub(super) line: &'a Line,
+}
+
+type Towards = Option<(&'static str, Line)>;
+
+impl Wording<'_, '_> {
+    /// A reason in words, and the line that it is about; nothing for what happens within one line.
+    pub(super) fn of(&mut self, place: Place, reason: &Reason) -> Option<(String, Towards)> {
+        let Some(who) = reason.about() else { return Some(("this is what failed".into(), None)) };
+        let about = self.lines.of(who.place, self.names).map(|(line, _)| line);
+        let race = matches!(reason, Reason::WroteBefore(..) | Reason::WroteAfter(..));
+        if about.as_ref() == Some(self.line) && !race {
+            return None;
+        }
+        let at = self.told(&about, who);
+        let text = match *reason {
+            Reason::Criterion => return None,
+            Reason::Writes(_, via) => match self.value(via, who.thread) {
+                Some(object) => (format!("writes {object}, read {at}"), "data"),
+                None => (format!("computes a value used {at}"), "data"),
+            },
+            Reason::Decides(_) => (format!("decides about what is executed {at}"), "control"),
+            Reason::Calls(_) => (self.call(place, &at, who), "call"),
+            Reason::WroteBefore(_, addr) => {
+                let object = object(self.recording, self.names, addr, who.thread);
+                (
+                    format!("race: writes {object} before it is written {at}, and nothing orders the two"),
+                    "WAW",
+                )
+            }
+            Reason::WroteAfter(_, addr) => {
+                let object = object(self.recording, self.names, addr, who.thread);
+                (format!("race: writes {object} after it was read {at}, and nothing orders the two"), "WAR")
+            }
+        };
+        Some((text.0, about.map(|line| (text.1, line))))
+    }
+
+    fn told(&self, line: &Option<Line>, who: Consumer) -> String {
+        let thread = self.trace.thread_id(who.thread);
+        match line {
+            Some(line) if line == self.line => format!("on this line by thread {thread}"),
+            Some(line) => {
+                let file = line.file.rsplit('/').next().unwrap_or(&line.file);
+                format!("at {file}:{} by thread {thread}", line.line)
+            }
+            None => format!("by library code in thread {thread}"),
+        }
+    }
+
+    fn call(&mut self, place: Place, at: &str, who: Consumer) -> String {
+        let starts =
+            |call: &&unsnarl_slice::x86::Call| call.place == place && call.created == Some(who.thread);
+        match self.recording.calls().iter().find(starts) {
+            Some(_) => format!("starts thread {}", self.trace.thread_id(who.thread)),
+            None => format!("calls what is executed {at}"),
+        }
+    }
+
+    fn value(&mut self, via: Via, thread: ThreadIx) -> Option<String> {
+        match via {
+            Via::Register => None,
+            Via::Memory(addr) if addr >= CELLS && addr >> 56 & 0x70 == 0 => None,
+            Via::Memory(addr) => Some(object(self.recording, self.names, addr, thread)),
+        }
+    }
+}
+
+/// What is at an address.
+pub(super) fn object(
+    recording: &Recording<'_>,
+    names: &mut dyn Names,
+    addr: u64,
+    thread: ThreadIx,
+) -> String {
+    if addr >= CELLS {
+        return "a file".into();
+    }
+    if let Some(name) = names.variable(addr) {
+        return format!("`{name}`");
+    }
+    let mut threads = recording.threads().map(|(thread, _)| thread);
+    if recording.own_stack(thread, addr) || threads.any(|thread| recording.own_stack(thread, addr)) {
+        return "a local variable".into();
+    }
+    format!("memory at {addr:#x}")
+}

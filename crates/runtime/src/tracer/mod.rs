@@ -1,0 +1,247 @@
+//! The instruction trace: which instructions of the program were executed, on which addresses.
+//!
+//! Only the code of chosen modules is traced: the program's own and what the user names. All other code runs
+//! as it is. The traced code is kept from being executed, so that whoever goes there faults, be it by a call,
+//! a callback, the landing pad of an exception, a jump out of a signal handler or a new thread's beginning:
+//! the fault is where tracing begins ([`Tracer::entered`]); leaving is seen by whoever traces.
+//!
+//! There are two ways to trace, with the same words in the log (`unsnarl_wire::StepWord`): translated code
+//! ([`shadow`]), and the processor's trap flag ([`stepper`]), slow and simple, to compare with.
+
+mod mask;
+mod shadow;
+mod stepper;
+mod text;
+mod words;
+
+pub(crate) use mask::{Mask, mask};
+
+use crate::{end, handlers, state::Runtime, state::State, sys};
+use core::{cell::UnsafeCell, ffi::c_void};
+use shadow::Shadows;
+use stepper::Stepper;
+use text::Text;
+use unsnarl_wire::{StepKind, StepWord, Tracing};
+use words::Words;
+
+/// The tracer of a run.
+struct Tracer {
+    text: Text,
+    words: Words,
+    way: Way,
+}
+
+/// How instructions are traced.
+enum Way {
+    Stepping(Stepper),
+    Translated(Shadows),
+}
+
+struct Cell(UnsafeCell<Option<Tracer>>);
+
+// SAFETY: reached by the carrier only (see the crate's documentation).
+unsafe impl Sync for Cell {}
+
+static TRACER: Cell = Cell(UnsafeCell::new(None));
+
+/// The tracer, if there is one.
+fn tracer() -> Option<&'static mut Tracer> {
+    // SAFETY: only the carrier, and nobody keeps the reference: those who ask are signal handlers and hooks, and
+    // the traced code that the former interrupt is not the runtime's.
+    unsafe { (*TRACER.0.get()).as_mut() }
+}
+
+/// Begins to trace, if the plan says so: before the program's own code runs.
+pub(crate) fn begin(state: &State) {
+    let how = Tracing::from_number(state.log.header().plan.tracing);
+    if how == Tracing::Off {
+        return;
+    }
+    let text = Text::of(&state.log);
+    let words = Words::new(&state.log);
+    let way = if how == Tracing::Stepping {
+        Way::Stepping(Stepper::new(&text))
+    } else {
+        shadow::set_gs(words.shared());
+        let Some(shadows) = Shadows::new(&text, words.shared()) else {
+            end::refuse("there is no address space for translated code near the program's own")
+        };
+        Way::Translated(shadows)
+    };
+    text.forbid();
+    // SAFETY: on the carrier; nothing is traced yet.
+    unsafe { *TRACER.0.get() = Some(Tracer { text, words, way }) };
+    for signal in 1..=64 {
+        handlers::watch_again(signal);
+    }
+}
+
+/// In a forked child: its code runs as it is.
+pub(crate) fn abandon() {
+    if let Some(tracer) = tracer() {
+        tracer.text.allow();
+        // SAFETY: on the carrier.
+        unsafe { *TRACER.0.get() = None };
+    }
+}
+
+/// Lets the signals by which we trace come to us first.
+pub(crate) fn adapt(signal: i32, action: &mut libc::sigaction) {
+    if tracer().is_none() {
+        return;
+    }
+    action.sa_sigaction = entry as *const () as usize;
+    if matches!(signal, libc::SIGSEGV | libc::SIGTRAP) {
+        action.sa_flags |= libc::SA_ONSTACK | libc::SA_NODEFER;
+    }
+    Mask::strip(&mut action.sa_mask);
+}
+
+/// A handler of the program's is about to be called: that is entered like any other code.
+pub(crate) fn interrupted(context: *const libc::ucontext_t) {
+    if let Some(tracer) = tracer().filter(|tracer| tracer.words.inside()) {
+        // SAFETY: the kernel's description of what was interrupted.
+        let registers = unsafe { &(*context).uc_mcontext.gregs };
+        let word = |r: i32| registers[r as usize] as u64;
+        let record = [StepWord::new(StepKind::Signal, word(libc::REG_RIP), 0).0, word(libc::REG_RSP)];
+        tracer.words.append(&record);
+        tracer.outside();
+    }
+}
+
+/// What the kernel calls for a signal while instructions are traced: those that are not ours go on as always.
+#[unsafe(naked)]
+unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    core::arch::naked_asm!(
+        "push rdi",
+        "push rsi",
+        "push rdx",
+        "call {filter}",
+        "pop rdx",
+        "pop rsi",
+        "pop rdi",
+        "test eax, eax",
+        "jz 2f",
+        "ret",
+        "2:",
+        "jmp {others}",
+        filter = sym filter,
+        others = sym handlers::entry,
+    )
+}
+
+/// Whether the signal was ours; then tracing has gone on.
+unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) -> i32 {
+    const SINGLE_STEP: i32 = 2;
+    const NOT_ALLOWED: i32 = 2;
+    const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
+    let (Some(tracer), Some(runtime)) = (tracer(), Runtime::interrupted()) else { return 0 };
+    // SAFETY: what the kernel passes to a handler.
+    let (code, addr, registers) =
+        unsafe { ((*info).si_code, (*info).si_addr() as u64, &mut (*context).uc_mcontext.gregs) };
+    let pc = registers[libc::REG_RIP as usize] as u64;
+    let inside = tracer.words.inside();
+    let not_allowed = signal == libc::SIGSEGV && code == NOT_ALLOWED;
+    if not_allowed && addr == pc && tracer.text.contains(pc) {
+        if !inside {
+            tracer.entered(&runtime.state, registers);
+        }
+        tracer.go_on(registers);
+        return 1;
+    }
+    if signal == libc::SIGTRAP && code == SINGLE_STEP && inside {
+        tracer.stepped(registers);
+        return 1;
+    }
+    if not_allowed && tracer.words.is_guard(addr) {
+        full();
+    }
+    if inside {
+        if let Way::Translated(shadows) = &tracer.way {
+            shadow::restore(shadows, registers, tracer.words.saved());
+        }
+        if FAULTS.contains(&signal) && code > 0 {
+            let pc = registers[libc::REG_RIP as usize] as u64;
+            tracer.words.append(&[StepWord::new(StepKind::Fault, pc, 0).0]);
+        }
+    }
+    0
+}
+
+impl Tracer {
+    /// Control has come to the traced code.
+    fn entered(&mut self, state: &State, registers: &Registers) {
+        let word = |r: i32| registers[r as usize] as u64;
+        let who = u64::from(state.current.0) | state.log.count() << 16;
+        self.words.append(&[
+            StepWord::new(StepKind::Enter, word(libc::REG_RIP), 0).0,
+            word(libc::REG_RSP),
+            word(libc::REG_RAX),
+            word(libc::REG_RDX),
+            who,
+            sys::thread_pointer() as u64,
+        ]);
+        self.words.set_inside(true);
+        if let Way::Stepping(stepper) = &mut self.way {
+            self.text.allow();
+            stepper.begin();
+        }
+    }
+
+    /// Control is at traced code and goes on there, traced.
+    fn go_on(&mut self, registers: &mut Registers) {
+        match &mut self.way {
+            Way::Stepping(stepper) => stepper.step(registers, &mut self.words),
+            Way::Translated(shadows) => {
+                let pc = registers[libc::REG_RIP as usize] as u64;
+                match shadows.translation(pc) {
+                    Some(translation) => registers[libc::REG_RIP as usize] = translation as i64,
+                    None => end::refuse("it has an instruction that cannot be translated"),
+                }
+            }
+        }
+    }
+
+    /// An instruction was executed; control is before the next one.
+    fn stepped(&mut self, registers: &mut Registers) {
+        if self.text.contains(registers[libc::REG_RIP as usize] as u64) {
+            self.go_on(registers);
+        } else {
+            self.left(registers);
+            stepper::stop(registers);
+        }
+    }
+
+    /// Control is at code that is not traced.
+    fn left(&mut self, registers: &Registers) {
+        let word = |r: i32| registers[r as usize] as u64;
+        self.words.append(&[
+            StepWord::new(StepKind::Leave, word(libc::REG_RIP), 0).0,
+            word(libc::REG_RSP),
+            word(libc::REG_RDI),
+            word(libc::REG_RSI),
+            word(libc::REG_RDX),
+            word(libc::REG_RCX),
+            word(libc::REG_R8),
+            word(libc::REG_R9),
+            word(libc::REG_RAX),
+        ]);
+        self.outside();
+    }
+
+    fn outside(&mut self) {
+        self.words.set_inside(false);
+        if let Way::Stepping(_) = self.way {
+            self.text.forbid();
+        }
+    }
+}
+
+/// The general registers as the kernel keeps them for a handler.
+type Registers = [libc::greg_t; 23];
+
+/// There is no more room in the trace.
+#[cold]
+fn full() -> ! {
+    end::refuse("the instruction trace is full; give it more room by --max-trace MIB, or slice a shorter run")
+}

@@ -1,0 +1,581 @@
+//! Tracing by translated code: the shadow text.
+//!
+//! When control comes to traced code that was not executed before, the instructions up to the next jump are
+//! copied to a place of their own, with moves in between that write the trace; control goes on there. Jumps within
+//! translated code lead to translated code directly, once their target is translated; returns and jumps by address
+//! look their target up. The original code stays as it is but cannot be executed: whoever goes there faults, which
+//! is how code gets translated and how control comes back from libraries.
+//!
+//! The stack holds original return addresses, so that unwinding and whoever looks at the caller works. The
+//! moves that write the trace touch neither flags nor stack: they go through the GS segment, which Linux
+//! programs on x86-64 leave alone. Looking up the target of a return changes flags, which no calling convention
+//! preserves.
+
+use super::{Registers, text::Text};
+use crate::sys;
+use alloc::{collections::BTreeMap, vec::Vec};
+use core::{mem::offset_of, ops::Range};
+use unsnarl_insn::{
+    Address, Layout,
+    iced::{
+        Code, ConditionCode, Decoder, DecoderOptions, Encoder, FlowControl, Instruction,
+        InstructionInfoFactory, MemoryOperand, Mnemonic, OpKind, Register,
+    },
+};
+use unsnarl_wire::{StepKind, StepWord, TracerWords};
+
+const NEXT: u32 = offset_of!(TracerWords, next) as u32;
+const SAVED_RAX: u32 = offset_of!(TracerWords, saved) as u32;
+const SAVED_RCX: u32 = SAVED_RAX + 8;
+const TARGET: u32 = offset_of!(TracerWords, target) as u32;
+const INSIDE: u32 = offset_of!(TracerWords, inside) as u32;
+
+/// Instructions of a block at most.
+const LONGEST: usize = 64;
+
+/// How far from the code its translation is: near enough for 32-bit displacements on both sides.
+const DISTANCE: u64 = 1 << 30;
+
+/// The translations of one segment.
+struct Shadow {
+    text: Range<u64>,
+    code: Emitter,
+    /// The end of the room for them.
+    end: u64,
+    /// For each byte of the text the translation of the code there, or 0; reached through GS at this offset.
+    table: *mut u64,
+    table_offset: u32,
+    /// Goes on where rax says.
+    look_up: u64,
+    /// Jumps to code that is not translated yet, by its address.
+    waiting: BTreeMap<u64, Vec<u64>>,
+    /// Beginnings of translated instructions, with the originals' addresses; ascending.
+    origins: Vec<(u64, u64)>,
+}
+
+pub(super) struct Shadows {
+    segments: Vec<Shadow>,
+    factory: InstructionInfoFactory,
+    encoder: Encoder,
+}
+
+impl Shadows {
+    /// Room for translations of this code; none if the system does not give it.
+    pub(super) fn new(text: &Text, words: *const TracerWords) -> Option<Self> {
+        let mut segments = Vec::new();
+        // Tables lie below the shared memory, where GS reaches them.
+        let mut table_end = (words as u64 & !0xffff) - (16 << 20);
+        for segment in text.segments() {
+            let size = segment.end - segment.start;
+            let table = (table_end - 8 * size) & !4095;
+            table_end = table - 4096;
+            if words as u64 - table > 1 << 30 || !sys::reserve(table as usize, 8 * size as usize) {
+                return None;
+            }
+            let room = (32 * size + (16 << 20)).next_multiple_of(4096).min(512 << 20);
+            let start = place(segment, room)?;
+            let mut shadow = Shadow {
+                text: segment.clone(),
+                code: Emitter { at: start },
+                end: start + room,
+                table: table as *mut u64,
+                table_offset: (table as i64 - words as i64) as u32,
+                look_up: 0,
+                waiting: BTreeMap::new(),
+                origins: Vec::new(),
+            };
+            shadow.routines(text);
+            segments.push(shadow);
+        }
+        Some(Self { segments, factory: InstructionInfoFactory::new(), encoder: Encoder::new(64) })
+    }
+
+    /// The translation of the code at an address of the text.
+    pub(super) fn translation(&mut self, pc: u64) -> Option<u64> {
+        let Self { segments, factory, encoder } = self;
+        let shadow = segments.iter_mut().find(|shadow| shadow.text.contains(&pc))?;
+        match shadow.known(pc) {
+            0 => shadow.translate(pc, factory, encoder),
+            known => Some(known),
+        }
+    }
+
+    /// Where the translation of the instruction begins that this is part of, and where the original is; none if it is
+    /// no translated code.
+    fn origin(&self, pc: u64) -> Option<(u64, u64)> {
+        let shadow = self.segments.iter().find(|s| (s.look_up..s.code.at).contains(&pc))?;
+        let at = shadow.origins.partition_point(|(start, _)| *start <= pc);
+        shadow.origins.get(at.checked_sub(1)?).copied()
+    }
+}
+
+/// Memory for translations, near the code.
+fn place(text: &Range<u64>, room: u64) -> Option<u64> {
+    let below = text.start.checked_sub(DISTANCE).filter(|at| *at > 1 << 20);
+    let at = (below.unwrap_or(text.end + DISTANCE)) & !4095;
+    let protection = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE;
+    let args = [at as usize, room as usize, protection as usize, flags as usize, usize::MAX, 0];
+    // SAFETY: a new mapping where there is none disturbs nothing.
+    let got = unsafe { sys::call(libc::SYS_mmap, args) };
+    (got as u64 == at).then_some(at)
+}
+
+/// Writes machine code.
+struct Emitter {
+    at: u64,
+}
+
+impl Emitter {
+    fn bytes(&mut self, bytes: &[u8]) {
+        // SAFETY: callers see to it that there is room.
+        unsafe { (self.at as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
+        self.at += bytes.len() as u64;
+    }
+
+    fn number(&mut self, number: u32) {
+        self.bytes(&number.to_le_bytes());
+    }
+
+    /// An opcode with a displacement or an immediate behind it.
+    fn with(&mut self, opcode: &[u8], number: u32) {
+        self.bytes(opcode);
+        self.number(number);
+    }
+
+    /// A jump, or with another opcode a conditional one; where its displacement is.
+    fn jump(&mut self, opcode: &[u8], to: u64) -> u64 {
+        self.bytes(opcode);
+        let place = self.at;
+        self.number(to.wrapping_sub(place + 4) as u32);
+        place
+    }
+
+    fn save_rax(&mut self) {
+        self.with(&[0x65, 0x48, 0x89, 0x04, 0x25], SAVED_RAX);
+    }
+
+    fn save_rcx(&mut self) {
+        self.with(&[0x65, 0x48, 0x89, 0x0c, 0x25], SAVED_RCX);
+    }
+
+    fn restore_rax(&mut self) {
+        self.with(&[0x65, 0x48, 0x8b, 0x04, 0x25], SAVED_RAX);
+    }
+
+    fn restore_rcx(&mut self) {
+        self.with(&[0x65, 0x48, 0x8b, 0x0c, 0x25], SAVED_RCX);
+    }
+
+    /// rcx is where the next word goes.
+    fn load_next(&mut self) {
+        self.with(&[0x65, 0x48, 0x8b, 0x0c, 0x25], NEXT);
+    }
+
+    fn store_next(&mut self) {
+        self.with(&[0x65, 0x48, 0x89, 0x0c, 0x25], NEXT);
+    }
+
+    /// `mov [rcx + offset], register`
+    fn store(&mut self, register: Register, offset: i32) {
+        let number = register.number() as u8;
+        let rex = 0x48 | (number >> 3) << 2;
+        self.with(&[rex, 0x89, 0x81 | (number & 7) << 3], offset as u32);
+    }
+
+    /// `mov dword [rcx + offset], half`, twice.
+    fn store_word(&mut self, word: u64, offset: i32) {
+        for half in [0, 4] {
+            self.with(&[0xc7, 0x81], (offset + half) as u32);
+            self.number((word >> (8 * half)) as u32);
+        }
+    }
+
+    fn advance(&mut self, bytes: i32) {
+        self.with(&[0x48, 0x8d, 0x89], bytes as u32);
+    }
+
+    /// Pushes an address, without a register.
+    fn push(&mut self, address: u64) {
+        self.bytes(&[0x48, 0x8d, 0x64, 0x24, 0xf8]);
+        self.with(&[0xc7, 0x04, 0x24], address as u32);
+        self.with(&[0xc7, 0x44, 0x24, 0x04], (address >> 32) as u32);
+    }
+
+    /// Encodes an instruction for where it comes to be; false if it cannot be there.
+    fn instruction(&mut self, instruction: &Instruction, encoder: &mut Encoder) -> bool {
+        let encoded = encoder.encode(instruction, self.at).is_ok();
+        let buffer = encoder.take_buffer();
+        if encoded {
+            self.bytes(&buffer);
+        }
+        let mut buffer = buffer;
+        buffer.clear();
+        encoder.set_buffer(buffer);
+        encoded
+    }
+}
+
+impl Shadow {
+    fn entry(&self, pc: u64) -> *mut u64 {
+        // SAFETY: within the table, which has a word for each byte of the text.
+        unsafe { self.table.add((pc - self.text.start) as usize) }
+    }
+
+    fn known(&self, pc: u64) -> u64 {
+        // SAFETY: as above.
+        unsafe { *self.entry(pc) }
+    }
+
+    /// What all translated code shares: looking up a target, and leaving for code that is not traced. On entry
+    /// rax is the target, and what rax and rcx were is saved.
+    fn routines(&mut self, text: &Text) {
+        let code = &mut self.code;
+        self.look_up = code.at;
+        let relative_to = |code: &mut Emitter, segment: &Range<u64>| {
+            code.bytes(&[0x48, 0xb9]);
+            code.bytes(&segment.start.wrapping_neg().to_le_bytes());
+            code.bytes(&[0x48, 0x8d, 0x0c, 0x08]);
+            code.with(&[0x48, 0x81, 0xf9], (segment.end - segment.start) as u32);
+        };
+        relative_to(code, &self.text);
+        let not_here = code.jump(&[0x0f, 0x83], 0);
+        code.with(&[0x65, 0x48, 0x8b, 0x0c, 0xcd], self.table_offset);
+        code.bytes(&[0x48, 0x85, 0xc9]);
+        let unknown = code.jump(&[0x0f, 0x84], 0);
+        code.with(&[0x65, 0x48, 0x89, 0x0c, 0x25], TARGET);
+        let go = |code: &mut Emitter| {
+            code.restore_rax();
+            code.restore_rcx();
+            code.with(&[0x65, 0xff, 0x24, 0x25], TARGET);
+        };
+        go(code);
+        // Traced but not translated: the fault there is for us.
+        let fault = code.at;
+        code.with(&[0x65, 0x48, 0x89, 0x04, 0x25], TARGET);
+        go(code);
+        patch(unknown, fault);
+        patch(not_here, code.at);
+        for other in text.segments().iter().filter(|other| **other != self.text) {
+            relative_to(code, other);
+            code.jump(&[0x0f, 0x82], fault);
+        }
+        // Leaving: the record, and nobody is inside any more.
+        code.with(&[0x65, 0x48, 0x89, 0x04, 0x25], TARGET);
+        code.load_next();
+        code.store(Register::RAX, 0);
+        code.bytes(&[0xc6, 0x41, 0x07, StepKind::Leave as u8]);
+        let registers = [Register::RSP, Register::RDI, Register::RSI, Register::RDX];
+        for (register, at) in registers.into_iter().zip(1..) {
+            code.store(register, 8 * at);
+        }
+        code.with(&[0x65, 0x48, 0x8b, 0x04, 0x25], SAVED_RCX);
+        code.store(Register::RAX, 40);
+        code.store(Register::R8, 48);
+        code.store(Register::R9, 56);
+        code.restore_rax();
+        code.store(Register::RAX, 64);
+        code.advance(72);
+        code.store_next();
+        code.with(&[0x65, 0x48, 0xc7, 0x04, 0x25], INSIDE);
+        code.number(0);
+        code.restore_rcx();
+        code.with(&[0x65, 0xff, 0x24, 0x25], TARGET);
+    }
+
+    /// Translates the block at an address.
+    fn translate(
+        &mut self,
+        pc: u64,
+        factory: &mut InstructionInfoFactory,
+        encoder: &mut Encoder,
+    ) -> Option<u64> {
+        const MOST_BYTES: u64 = LONGEST as u64 * 256;
+        if self.code.at + MOST_BYTES > self.end {
+            crate::end::refuse("there is no more room for translated code");
+        }
+        let block = self.decode(pc)?;
+        let layout = Layout::of(&block, factory);
+        let start = self.code.at;
+        self.origins.push((start, pc));
+        self.begin(pc, &block, &layout);
+        for (at, instruction) in block.iter().enumerate() {
+            if at > 0 {
+                self.origins.push((self.code.at, instruction.ip()));
+                self.samples(&layout, at);
+            }
+            // What faults is the instruction itself.
+            self.origins.push((self.code.at, instruction.ip()));
+            if at + 1 < block.len() || is_plain(instruction) {
+                self.copy(instruction, encoder)?;
+            } else {
+                self.end(instruction, encoder)?;
+            }
+        }
+        if let Some(last) = block.last().filter(|last| is_plain(last)) {
+            self.jump(&[0xe9], last.next_ip());
+        }
+        // SAFETY: an entry of the table.
+        unsafe { *self.entry(pc) = start };
+        for place in self.waiting.remove(&pc).unwrap_or_default() {
+            patch(place, start);
+        }
+        Some(start)
+    }
+
+    fn decode(&self, pc: u64) -> Option<Vec<Instruction>> {
+        let left = (self.text.end - pc) as usize;
+        // SAFETY: the rest of the segment, which can be read.
+        let bytes = unsafe { core::slice::from_raw_parts(pc as *const u8, left) };
+        let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
+        let mut block = Vec::new();
+        while block.len() < LONGEST {
+            let instruction = decoder.decode();
+            if instruction.is_invalid() {
+                // It faults as the original does, if it comes to that.
+                break;
+            }
+            block.push(instruction);
+            if !is_plain(&instruction) {
+                break;
+            }
+        }
+        (!block.is_empty()).then_some(block)
+    }
+
+    /// Writes the block's record and the samples that are taken at its beginning.
+    fn begin(&mut self, pc: u64, block: &[Instruction], layout: &Layout) {
+        let bytes = 8 * (1 + layout.words() as i32);
+        let code = &mut self.code;
+        code.save_rcx();
+        let first = layout.samples.iter().take_while(|sample| sample.at == 0).count();
+        let uses_rax = layout.samples[..first].iter().any(|sample| needs_scratch(sample.address));
+        if uses_rax {
+            code.save_rax();
+        }
+        code.load_next();
+        code.store_word(StepWord::new(StepKind::Block, pc, block.len() as u8).0, 0);
+        for (at, sample) in layout.samples[..first].iter().enumerate() {
+            self.sample(sample.address, 8 * (1 + at as i32));
+        }
+        let code = &mut self.code;
+        code.advance(bytes);
+        code.store_next();
+        code.restore_rcx();
+    }
+
+    /// Takes the samples that are due before an instruction, into the record that was written already.
+    fn samples(&mut self, layout: &Layout, at: usize) {
+        let due = || layout.samples.iter().enumerate().filter(|(_, sample)| usize::from(sample.at) == at);
+        if due().next().is_none() {
+            return;
+        }
+        let uses_rax = due().any(|(_, sample)| needs_scratch(sample.address));
+        self.code.save_rcx();
+        if uses_rax {
+            self.code.save_rax();
+        }
+        self.code.load_next();
+        for (number, sample) in due() {
+            self.sample(sample.address, 8 * (number as i32 - layout.words() as i32));
+        }
+        self.code.restore_rcx();
+    }
+
+    /// Stores an address at an offset from rcx. rcx is saved, and rax if it is needed.
+    fn sample(&mut self, address: Address, offset: i32) {
+        let code = &mut self.code;
+        if !needs_scratch(address) {
+            code.store(address.base, offset);
+            return;
+        }
+        if address.index == Register::None {
+            // It is rcx.
+            code.with(&[0x65, 0x48, 0x8b, 0x04, 0x25], SAVED_RCX);
+            code.store(Register::RAX, offset);
+            code.restore_rax();
+            return;
+        }
+        let in_use = address.base == Register::RCX || address.index == Register::RCX;
+        if in_use {
+            code.restore_rcx();
+        }
+        // lea rax, [base + index * scale]
+        let (base, index) = (address.base, address.index.number() as u8);
+        let scale = address.scale.trailing_zeros() as u8;
+        if base == Register::None {
+            let rex = 0x48 | (index >> 3) << 1;
+            code.with(&[rex, 0x8d, 0x04, scale << 6 | (index & 7) << 3 | 5], 0);
+        } else {
+            let base = base.number() as u8;
+            let rex = 0x48 | (index >> 3) << 1 | base >> 3;
+            code.bytes(&[rex, 0x8d, 0x44, scale << 6 | (index & 7) << 3 | base & 7, 0]);
+        }
+        if in_use {
+            code.load_next();
+        }
+        code.store(Register::RAX, offset);
+        // Another sample may be of rax.
+        code.restore_rax();
+    }
+
+    /// An instruction as it is, but for what it says relative to its own place.
+    fn copy(&mut self, instruction: &Instruction, encoder: &mut Encoder) -> Option<()> {
+        if instruction.is_ip_rel_memory_operand() {
+            return self.code.instruction(instruction, encoder).then_some(());
+        }
+        // SAFETY: the instruction was decoded from there.
+        let bytes = unsafe { core::slice::from_raw_parts(instruction.ip() as *const u8, instruction.len()) };
+        self.code.bytes(bytes);
+        Some(())
+    }
+
+    /// A jump to code of the text.
+    fn jump(&mut self, opcode: &[u8], to: u64) {
+        let known = if self.text.contains(&to) { self.known(to) } else { 0 };
+        let place = self.code.jump(opcode, if known == 0 { to } else { known });
+        if known == 0 {
+            self.waiting.entry(to).or_default().push(place);
+        }
+    }
+
+    /// The instruction that ends a block.
+    fn end(&mut self, instruction: &Instruction, encoder: &mut Encoder) -> Option<()> {
+        let target = instruction.near_branch_target();
+        match instruction.flow_control() {
+            FlowControl::UnconditionalBranch => self.jump(&[0xe9], target),
+            FlowControl::ConditionalBranch if instruction.condition_code() != ConditionCode::None => {
+                let condition = instruction.condition_code() as u8 - 1;
+                if instruction.is_jcc_short_or_near() {
+                    self.jump(&[0x0f, 0x80 + condition], target);
+                } else {
+                    self.looping(instruction, encoder)?;
+                }
+                self.jump(&[0xe9], instruction.next_ip());
+            }
+            FlowControl::ConditionalBranch => {
+                self.looping(instruction, encoder)?;
+                self.jump(&[0xe9], instruction.next_ip());
+            }
+            FlowControl::Call => {
+                self.code.push(instruction.next_ip());
+                self.jump(&[0xe9], target);
+            }
+            FlowControl::Return => {
+                let code = &mut self.code;
+                code.save_rcx();
+                code.save_rax();
+                code.bytes(&[0x48, 0x8b, 0x04, 0x24]);
+                let more =
+                    if instruction.op0_kind() == OpKind::Immediate16 { instruction.immediate16() } else { 0 };
+                code.with(&[0x48, 0x8d, 0xa4, 0x24], 8 + u32::from(more));
+                code.jump(&[0xe9], self.look_up);
+            }
+            FlowControl::IndirectBranch | FlowControl::IndirectCall => {
+                self.code.save_rcx();
+                self.code.save_rax();
+                let load = if instruction.op0_kind() == OpKind::Register {
+                    Instruction::with2(Code::Mov_r64_rm64, Register::RAX, instruction.op0_register())
+                } else {
+                    Instruction::with2(Code::Mov_r64_rm64, Register::RAX, memory(instruction))
+                };
+                if !self.code.instruction(&load.ok()?, encoder) {
+                    return None;
+                }
+                if instruction.mnemonic() == Mnemonic::Call {
+                    self.code.push(instruction.next_ip());
+                }
+                self.code.jump(&[0xe9], self.look_up);
+            }
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// `loop` and `jrcxz` reach only a little way: over a jump.
+    fn looping(&mut self, instruction: &Instruction, encoder: &mut Encoder) -> Option<()> {
+        let mut over = *instruction;
+        let start = self.code.at;
+        // Its own two bytes, at most one prefix, and the jump that is not taken.
+        over.set_near_branch64(start + 32);
+        let mut probe = Emitter { at: start };
+        if !probe.instruction(&over, encoder) {
+            return None;
+        }
+        let len = probe.at - start;
+        over.set_near_branch64(start + len + 5);
+        if !self.code.instruction(&over, encoder) {
+            return None;
+        }
+        let skip = self.code.jump(&[0xe9], 0);
+        self.jump(&[0xe9], instruction.near_branch_target());
+        patch(skip, self.code.at);
+        Some(())
+    }
+}
+
+/// Whether control goes on to the next instruction.
+fn is_plain(instruction: &Instruction) -> bool {
+    match instruction.flow_control() {
+        FlowControl::Next
+        | FlowControl::Interrupt
+        | FlowControl::Exception
+        | FlowControl::XbeginXabortXend => true,
+        // `syscall` is a call to the decoder.
+        FlowControl::Call => instruction.mnemonic() != Mnemonic::Call,
+        _ => false,
+    }
+}
+
+/// Whether an address can only be stored by way of another register than rcx.
+fn needs_scratch(address: Address) -> bool {
+    address.index != Register::None || address.base == Register::RCX
+}
+
+/// The memory operand of an instruction.
+fn memory(instruction: &Instruction) -> MemoryOperand {
+    MemoryOperand::new(
+        instruction.memory_base(),
+        instruction.memory_index(),
+        instruction.memory_index_scale(),
+        instruction.memory_displacement64() as i64,
+        instruction.memory_displ_size(),
+        false,
+        instruction.segment_prefix(),
+    )
+}
+
+/// Leads a jump elsewhere.
+fn patch(place: u64, to: u64) {
+    let relative = to.wrapping_sub(place + 4) as u32;
+    // SAFETY: a displacement that we wrote; the only processor that executes it is this one.
+    unsafe { (place as *mut u32).write_unaligned(relative) };
+}
+
+/// Lets translated code find its words.
+pub(super) fn set_gs(words: *const TracerWords) {
+    // SAFETY: nothing else uses GS.
+    unsafe { core::arch::asm!("wrgsbase {}", in(reg) words, options(nostack, nomem, preserves_flags)) };
+}
+
+/// Gives an interrupted program its own address and registers back; false if it was not in translated code.
+pub(super) fn restore(shadows: &Shadows, registers: &mut Registers, saved: [u64; 2]) -> bool {
+    /// How long the moves are that save a register.
+    const SAVE: u64 = 9;
+    let pc = registers[libc::REG_RIP as usize] as u64;
+    let Some((start, origin)) = shadows.origin(pc) else { return false };
+    registers[libc::REG_RIP as usize] = origin as i64;
+    // SAFETY: translated code, which can be read.
+    let begins =
+        |at: u64, with: &[u8]| unsafe { core::slice::from_raw_parts(at as *const u8, with.len()) == with };
+    let is_save = |at: u64, register: u8, place: u32| {
+        begins(at, &[0x65, 0x48, 0x89, register, 0x25]) && begins(at + 5, &place.to_le_bytes())
+    };
+    if pc >= start + SAVE && is_save(start, 0x0c, SAVED_RCX) {
+        registers[libc::REG_RCX as usize] = saved[1] as i64;
+        if pc >= start + 2 * SAVE && is_save(start + SAVE, 0x04, SAVED_RAX) {
+            registers[libc::REG_RAX as usize] = saved[0] as i64;
+        }
+    }
+    true
+}

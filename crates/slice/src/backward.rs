@@ -1,0 +1,234 @@
+//! The closure over read-after-write and control dependences: the paper's figure 2, `Slice_Orig`.
+//!
+//! The dependence graph is never stored. All dependences point back in time, so one walk from the criterion
+//! back to the beginning finds them in the order in which they are needed: bytes that are wanted
+//! ([`crate::wants`]) are found at their latest writer, which then wants what it read.
+//!
+//! Control dependence (not spelt out in the paper) is Ferrante's, made dynamic as by Xin and Zhang (ISSTA 2007):
+//! an instruction depends on the latest branch before it, in the same activation of its function, that decides
+//! about its block; if there is none, on the call that began the activation. Walking backwards, a return
+//! enters an activation and a call leaves it.
+
+use crate::{
+    Consumer, Control, Flow, History, Place, Span, Step, Via,
+    hash::Hashed,
+    slice::{Reason, Slice},
+    wants::Wants,
+};
+use std::collections::BTreeMap;
+use unsnarl_insn::Part;
+
+/// What to explain.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Criterion {
+    /// Steps: what they read, and that they were executed.
+    pub steps: Vec<u64>,
+    /// Bytes of memory as they were after a step.
+    pub bytes: Vec<(u64, Span)>,
+    /// Registers as they were after a step of a thread.
+    pub registers: Vec<(u64, Part)>,
+}
+
+impl Criterion {
+    /// The latest step that it speaks of.
+    #[must_use]
+    pub fn latest(&self) -> Option<u64> {
+        let bytes = self.bytes.iter().map(|(step, _)| *step);
+        let registers = self.registers.iter().map(|(step, _)| *step);
+        self.steps.iter().copied().chain(bytes).chain(registers).max()
+    }
+}
+
+/// An activation of a function.
+#[derive(Debug, Default)]
+struct Level {
+    /// Blocks that were executed: who decided that is looked for.
+    demands: Vec<Demand>,
+    /// Functions that did not return: all whose stack is below this.
+    unwound: Option<u64>,
+}
+
+#[derive(Debug)]
+struct Demand {
+    block: u32,
+    function: u32,
+    who: Consumer,
+}
+
+struct Walk<'a> {
+    control: &'a mut dyn Control,
+    wants: Wants,
+    /// By thread, innermost last.
+    levels: Hashed<u16, Vec<Level>>,
+    /// Steps that are in for certain, with the reason.
+    awaited: BTreeMap<u64, Vec<Reason>>,
+    /// Bytes to be wanted from a step on.
+    later: BTreeMap<u64, Vec<Wish>>,
+    slice: Slice,
+    found: Vec<(Consumer, Via)>,
+}
+
+#[derive(Clone, Copy)]
+enum Wish {
+    Bytes(Span),
+    Register(Part),
+}
+
+/// The slice over read-after-write and control dependences.
+pub fn closure(history: &dyn History, control: &mut dyn Control, criterion: &Criterion) -> Slice {
+    let Some(latest) = criterion.latest() else { return Slice::default() };
+    let mut walk = Walk {
+        control,
+        wants: Wants::default(),
+        levels: Hashed::default(),
+        awaited: criterion.steps.iter().map(|&step| (step, vec![Reason::Criterion])).collect(),
+        later: BTreeMap::new(),
+        slice: Slice::default(),
+        found: Vec::new(),
+    };
+    for &(step, span) in &criterion.bytes {
+        walk.later.entry(step).or_default().push(Wish::Bytes(span));
+    }
+    for &(step, part) in &criterion.registers {
+        walk.later.entry(step).or_default().push(Wish::Register(part));
+    }
+    history.backwards(latest, &mut |step| walk.visit(step));
+    walk.slice
+}
+
+impl Walk<'_> {
+    /// Whether there is anything left to look for.
+    fn visit(&mut self, step: &Step<'_>) -> bool {
+        if let Some(wishes) = self.later.remove(&step.number) {
+            let who = Consumer { place: step.place, thread: step.thread, step: step.number };
+            for wish in wishes {
+                match wish {
+                    Wish::Bytes(span) => self.wants.want_memory(span, who),
+                    Wish::Register(part) => {
+                        self.wants.want_register(step.thread, part, who, Via::Register);
+                    }
+                }
+            }
+        }
+        let mut reasons = self.awaited.remove(&step.number).unwrap_or_default();
+        self.control(step, &mut reasons);
+        self.data(step, &mut reasons);
+        if !reasons.is_empty() {
+            self.include(step, reasons);
+        }
+        !(self.awaited.is_empty()
+            && self.later.is_empty()
+            && self.wants.is_empty()
+            && self.levels.values().flatten().all(|level| level.demands.is_empty()))
+    }
+
+    /// Follows activations, and finds what the step decided.
+    fn control(&mut self, step: &Step<'_>, reasons: &mut Vec<Reason>) {
+        let levels = self.levels.entry(step.thread.0).or_insert_with(|| vec![Level::default()]);
+        match step.flow {
+            Flow::Return => levels.push(Level::default()),
+            Flow::Unwound(stack) => {
+                levels.push(Level { unwound: Some(stack), ..Level::default() });
+                return;
+            }
+            Flow::Call(stack) => {
+                let mut level = levels.pop().unwrap_or_default();
+                if let Some(limit) = level.unwound {
+                    if stack < limit {
+                        // A call by one of those that did not return.
+                        levels.push(Level { unwound: Some(limit), ..Level::default() });
+                    } else if stack > limit {
+                        // The call of the function itself that control came back to.
+                        level.demands.extend(levels.pop().unwrap_or_default().demands);
+                    }
+                }
+                reasons.extend(level.demands.into_iter().map(|demand| Reason::Calls(demand.who)));
+                if levels.is_empty() {
+                    levels.push(Level::default());
+                }
+            }
+            Flow::Begin(by) => {
+                let level = levels.pop().unwrap_or_default();
+                if levels.is_empty() {
+                    levels.push(Level::default());
+                }
+                if let Some(by) = by.filter(|_| !level.demands.is_empty()) {
+                    let because = level.demands.into_iter().map(|demand| Reason::Calls(demand.who));
+                    self.awaited.entry(by).or_default().extend(because);
+                }
+                return;
+            }
+            Flow::Next | Flow::Branch => {}
+        }
+        let Some(level) = self.levels.get_mut(&step.thread.0).and_then(|levels| levels.last_mut()) else {
+            return;
+        };
+        if level.demands.is_empty() || step.copy {
+            return;
+        }
+        let function = self.control.function(step.place);
+        let control = &mut *self.control;
+        level.demands.retain(|demand| {
+            // A jump into another function stands for a call of it.
+            let decides = if demand.function != function {
+                true
+            } else {
+                step.flow == Flow::Branch && control.decided_by(demand.block).contains(&step.place)
+            };
+            if decides {
+                reasons.push(Reason::Decides(demand.who));
+            }
+            !decides
+        });
+    }
+
+    /// Finds who wanted what the step wrote.
+    fn data(&mut self, step: &Step<'_>, reasons: &mut Vec<Reason>) {
+        let mut found = std::mem::take(&mut self.found);
+        found.clear();
+        if self.wants.has_registers(step.thread, step.defs) {
+            step.defs.iter().for_each(|&part| self.wants.take_register(step.thread, part, &mut found));
+        }
+        step.writes.iter().for_each(|&span| self.wants.take_memory(span, &mut found));
+        step.may_write.iter().for_each(|&span| self.wants.see_memory(span, &mut found));
+        if step.copy && !found.is_empty() {
+            self.wants.pass_on(&found, step.thread, step.uses, step.reads);
+        } else {
+            reasons.extend(found.iter().map(|&(who, via)| Reason::Writes(who, via)));
+        }
+        self.found = found;
+    }
+
+    fn include(&mut self, step: &Step<'_>, reasons: Vec<Reason>) {
+        let who = Consumer { place: step.place, thread: step.thread, step: step.number };
+        step.uses.iter().for_each(|&part| self.wants.want_register(step.thread, part, who, Via::Register));
+        step.reads.iter().for_each(|&span| self.wants.want_memory(span, who));
+        let block = self.control.block(step.place);
+        let function = self.control.function(step.place);
+        let levels = self.levels.entry(step.thread.0).or_insert_with(|| vec![Level::default()]);
+        if let Some(level) = levels.last_mut()
+            && !level.demands.iter().any(|demand| demand.block == block)
+        {
+            level.demands.push(Demand { block, function, who });
+        }
+        self.slice.add(step, reasons);
+    }
+}
+
+/// A program without branches.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Straight;
+
+impl Control for Straight {
+    fn block(&mut self, _: Place) -> u32 {
+        0
+    }
+
+    fn function(&mut self, _: Place) -> u32 {
+        0
+    }
+
+    fn decided_by(&mut self, _: u32) -> &[Place] {
+        &[]
+    }
+}

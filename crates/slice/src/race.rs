@@ -1,0 +1,337 @@
+//! Dependences between threads at places that nothing orders: the paper's figure 2, `Slice_Race`, and the
+//! reductions of sections 3.1 and 3.2.
+//!
+//! For each step of the closure: who of another thread wrote before it what it wrote (WAW), and who of another
+//! thread wrote after it what it read (WAR). The closure is not continued from there: the failing value could
+//! have been another one by these, but it was not computed from them.
+//!
+//! Of each other thread only the nearest write counts (the paper's transitivity, with the edges to further
+//! threads restored as its section 3.1 asks), and only if happens-before does not order the two. The paper
+//! orders by intervals of global time; here it is the vector clocks of `unsnarl_race`, which order less by
+//! accident. Two critical sections of one lock are ordered by it, yet could have come the other way round:
+//! such edges are told on request, and told apart.
+
+use crate::{Consumer, History, RaceEdge, RaceKind, Reason, Slice, Span, Step, hash::Hashed};
+use std::collections::HashSet;
+use unsnarl_model::{Event, ThreadIx};
+use unsnarl_race::{Edges, Epoch, HappensBefore};
+
+/// What orders the steps of a run.
+#[derive(Clone, Copy)]
+pub struct Orders<'a> {
+    /// The events of the schedule, whose numbers steps refer to.
+    pub events: &'a [Event],
+    /// Whether an address is on the thread's own stack: two threads whose stacks were at the same place, one
+    /// after the other, do not share it.
+    pub own_stack: &'a dyn Fn(ThreadIx, u64) -> bool,
+    /// Whether to tell also of edges that only a lock orders.
+    pub lock_order: bool,
+}
+
+impl std::fmt::Debug for Orders<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Orders").field("events", &self.events.len()).finish_non_exhaustive()
+    }
+}
+
+/// Happens-before, step by step.
+struct Clocks<'a> {
+    orders: Orders<'a>,
+    all: HappensBefore,
+    without_locks: HappensBefore,
+    done: u64,
+}
+
+/// How two accesses are ordered.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Ordered {
+    No,
+    ByLock,
+    Yes,
+}
+
+impl<'a> Clocks<'a> {
+    fn new(orders: Orders<'a>) -> Self {
+        Self {
+            orders,
+            all: HappensBefore::default(),
+            without_locks: HappensBefore::with(Edges::WithoutLocks),
+            done: 0,
+        }
+    }
+
+    fn go_on(&mut self, step: &Step<'_>) {
+        while self.done < step.events
+            && let Some(event) = self.orders.events.get(self.done as usize)
+        {
+            self.all.step(event, self.done);
+            if self.orders.lock_order {
+                self.without_locks.step(event, self.done);
+            }
+            self.done += 1;
+        }
+    }
+
+    fn ordered(&self, earlier: Epoch, thread: ThreadIx) -> Ordered {
+        if !self.all.before(earlier, thread) {
+            Ordered::No
+        } else if self.orders.lock_order && !self.without_locks.before(earlier, thread) {
+            Ordered::ByLock
+        } else {
+            Ordered::Yes
+        }
+    }
+
+    /// Whether two threads mean different things by this address.
+    fn are_different_stacks(&self, addr: u64, a: ThreadIx, b: ThreadIx) -> bool {
+        (self.orders.own_stack)(a, addr) && (self.orders.own_stack)(b, addr)
+    }
+}
+
+/// An access to some bytes of a granule.
+#[derive(Clone, Copy)]
+struct Access {
+    mask: u8,
+    when: Epoch,
+    who: Consumer,
+}
+
+/// What is known of a granule that the closure touches.
+#[derive(Default)]
+struct Touched {
+    /// The latest write of each thread.
+    writes: Vec<Access>,
+    /// Reads by steps of the closure, the latest of each instruction and thread.
+    reads: Vec<Access>,
+}
+
+/// Adds to a closure the neighbours of its steps in other threads.
+pub fn races(history: &dyn History, orders: Orders<'_>, slice: &mut Slice) {
+    let touched = touched(history, slice);
+    if touched.is_empty() {
+        return;
+    }
+    let in_slice: HashSet<u64> = slice.steps.iter().copied().collect();
+    let mut memory: Hashed<u64, Touched> = touched.into_iter().map(|g| (g, Touched::default())).collect();
+    let mut clocks = Clocks::new(orders);
+    let mut edges: Vec<(RaceEdge, Consumer, Consumer)> = Vec::new();
+    history.forwards(&mut |step| {
+        clocks.go_on(step);
+        forget(step, &mut memory);
+        if step.copy || step.reads.is_empty() && step.writes.is_empty() && step.may_write.is_empty() {
+            return;
+        }
+        let now = clocks.all.now(step.thread);
+        let included = in_slice.contains(&step.number);
+        let who = Consumer { place: step.place, thread: step.thread, step: step.number };
+        for (granule, mask) in step.writes.iter().chain(step.may_write).flat_map(|span| span.granules()) {
+            let Some(touched) = memory.get_mut(&granule) else { continue };
+            touched.write(Access { mask, when: now, who }, granule * 8, included, &clocks, &mut edges);
+        }
+        if included {
+            for (granule, mask) in step.reads.iter().flat_map(|span| span.granules()) {
+                if let Some(touched) = memory.get_mut(&granule) {
+                    touched.read(Access { mask, when: now, who });
+                }
+            }
+        }
+    });
+    for (edge, new, known) in edges {
+        let reason = match edge.kind {
+            RaceKind::WriteAfterWrite => Reason::WroteBefore(known, edge.addr),
+            RaceKind::WriteAfterRead => Reason::WroteAfter(known, edge.addr),
+        };
+        if !in_slice.contains(&new.step) {
+            slice.add_node(new.place, new.thread, new.step, vec![reason]);
+        } else if let Some(node) = slice.nodes.get_mut(&new.place)
+            && !node.reasons.contains(&reason)
+        {
+            node.reasons.push(reason);
+        }
+        slice.races.insert(edge);
+    }
+}
+
+impl Touched {
+    fn read(&mut self, read: Access) {
+        let same = |known: &Access| known.who.place == read.who.place && known.who.thread == read.who.thread;
+        self.reads.retain(|known| !same(known));
+        self.reads.push(read);
+    }
+
+    fn write(
+        &mut self,
+        write: Access,
+        addr: u64,
+        included: bool,
+        clocks: &Clocks<'_>,
+        edges: &mut Vec<(RaceEdge, Consumer, Consumer)>,
+    ) {
+        let thread = write.who.thread;
+        let own_last = self.writes.iter().find(|w| w.who.thread == thread && w.mask & write.mask != 0);
+        let own_last = own_last.map(|w| w.who.step);
+        let mut tell = |kind, earlier: &Access, new: Consumer, known: Consumer| {
+            let ordered = clocks.ordered(earlier.when, thread);
+            let first = addr + u64::from((earlier.mask & write.mask).trailing_zeros());
+            if ordered == Ordered::Yes || clocks.are_different_stacks(first, earlier.who.thread, thread) {
+                return;
+            }
+            let place = |who: Consumer| (who.place, who.thread);
+            let edge = RaceEdge {
+                kind,
+                from: place(earlier.who),
+                to: place(write.who),
+                addr: first,
+                by_lock: ordered == Ordered::ByLock,
+            };
+            let is_new = |(known, ..): &(RaceEdge, Consumer, Consumer)| {
+                (known.kind, known.from, known.to) == (edge.kind, edge.from, edge.to)
+            };
+            if !edges.iter().any(is_new) {
+                edges.push((edge, new, known));
+            }
+        };
+        let others = |access: &&Access| access.who.thread != thread && access.mask & write.mask != 0;
+        if included {
+            for earlier in self.writes.iter().filter(others) {
+                tell(RaceKind::WriteAfterWrite, earlier, earlier.who, write.who);
+            }
+        }
+        for earlier in self.reads.iter().filter(others) {
+            // Only the first write of a thread after the read.
+            if own_last.is_none_or(|step| step < earlier.who.step) {
+                tell(RaceKind::WriteAfterRead, earlier, write.who, earlier.who);
+            }
+        }
+        self.writes.retain_mut(|known| {
+            if known.who.thread == thread {
+                known.mask &= !write.mask;
+            }
+            known.mask != 0
+        });
+        self.writes.push(write);
+    }
+}
+
+/// The granules of memory that steps of the closure read or write.
+fn touched(history: &dyn History, slice: &Slice) -> HashSet<u64> {
+    let mut granules = HashSet::new();
+    let mut next = slice.steps.iter().rev().copied().peekable();
+    history.forwards(&mut |step| {
+        if next.peek() == Some(&step.number) {
+            next.next();
+            let spans = step.reads.iter().chain(step.writes).chain(step.may_write);
+            granules.extend(spans.flat_map(|span| span.granules()).map(|(granule, _)| granule));
+        }
+    });
+    granules
+}
+
+/// Memory that is allocated anew is other memory.
+fn forget(step: &Step<'_>, memory: &mut Hashed<u64, Touched>) {
+    if let Some(Span { addr, len }) = step.fresh {
+        for granule in addr / 8..(addr + len).div_ceil(8) {
+            if let Some(touched) = memory.get_mut(&granule) {
+                *touched = Touched::default();
+            }
+        }
+    }
+}
+
+/// How many dependences there are, before and after each reduction: the paper's tables 2 and 3.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Steps.
+    pub steps: u64,
+    /// Reads of what the same thread wrote.
+    pub raw_within: u64,
+    /// Reads of what another thread wrote.
+    pub raw_between: u64,
+    /// Writes after writes and reads of other threads: all pairs.
+    pub before: u64,
+    /// Of those, between consecutive accesses: WAW, WAR.
+    pub consecutive: [u64; 2],
+    /// Of those, between accesses that happens-before does not order: WAW, WAR.
+    pub unordered: [u64; 2],
+}
+
+#[derive(Default)]
+struct Counted {
+    last: Vec<(u8, Epoch)>,
+    /// Reads since the latest write.
+    reads: Vec<(u8, Epoch)>,
+    /// Accesses of each thread so far.
+    accesses: Vec<(ThreadIx, u64)>,
+}
+
+/// Counts the dependences through memory.
+pub fn counts(history: &dyn History, orders: Orders<'_>) -> Counts {
+    let mut counts = Counts::default();
+    let mut memory: Hashed<u64, Counted> = Hashed::default();
+    let mut clocks = Clocks::new(orders);
+    history.forwards(&mut |step| {
+        counts.steps += 1;
+        clocks.go_on(step);
+        if let Some(span) = step.fresh {
+            span.granules().for_each(|(granule, _)| drop(memory.remove(&granule)));
+        }
+        let now = clocks.all.now(step.thread);
+        let of_program = |span: &&Span| span.addr < crate::CELLS && span.len <= 4096;
+        for (granule, mask) in step.reads.iter().filter(of_program).flat_map(|span| span.granules()) {
+            memory.entry(granule).or_default().read(mask, now, &mut counts);
+        }
+        let writes = step.writes.iter().chain(step.may_write).filter(of_program);
+        for (granule, mask) in writes.flat_map(|span| span.granules()) {
+            memory.entry(granule).or_default().write(granule * 8, mask, now, &clocks, &mut counts);
+        }
+    });
+    counts
+}
+
+impl Counted {
+    fn count(&mut self, thread: ThreadIx) {
+        match self.accesses.iter_mut().find(|(t, _)| *t == thread) {
+            Some((_, count)) => *count += 1,
+            None => self.accesses.push((thread, 1)),
+        }
+    }
+
+    fn read(&mut self, mask: u8, now: Epoch, counts: &mut Counts) {
+        if let Some((_, writer)) = self.last.iter().find(|(m, _)| m & mask != 0) {
+            if writer.thread == now.thread {
+                counts.raw_within += 1;
+            } else {
+                counts.raw_between += 1;
+            }
+        }
+        self.count(now.thread);
+        match self.reads.iter_mut().find(|(_, when)| when.thread == now.thread) {
+            Some(known) => *known = (known.0 | mask, now),
+            None => self.reads.push((mask, now)),
+        }
+    }
+
+    fn write(&mut self, addr: u64, mask: u8, now: Epoch, clocks: &Clocks<'_>, counts: &mut Counts) {
+        let others = self.accesses.iter().filter(|(thread, _)| *thread != now.thread);
+        counts.before += others.map(|(_, count)| count).sum::<u64>();
+        for (kind, list) in [(0, &self.last), (1, &self.reads)] {
+            for (_, earlier) in list.iter().filter(|(m, when)| m & mask != 0 && when.thread != now.thread) {
+                if clocks.are_different_stacks(addr, earlier.thread, now.thread) {
+                    continue;
+                }
+                counts.consecutive[kind] += 1;
+                counts.unordered[kind] += u64::from(clocks.ordered(*earlier, now.thread) == Ordered::No);
+            }
+        }
+        self.count(now.thread);
+        self.reads.retain_mut(|(m, _)| {
+            *m &= !mask;
+            *m != 0
+        });
+        self.last.retain_mut(|(m, _)| {
+            *m &= !mask;
+            *m != 0
+        });
+        self.last.push((mask, now));
+    }
+}

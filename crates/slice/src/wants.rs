@@ -1,0 +1,159 @@
+//! The bytes whose writers are being looked for, and for whom.
+
+use crate::{Span, hash::Hashed};
+use unsnarl_insn::{Part, REGISTERS};
+use unsnarl_model::ThreadIx;
+
+use crate::Place;
+
+/// Who wants a value, or is decided about: an instruction and who executed it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Consumer {
+    /// The instruction.
+    pub place: Place,
+    /// Who executed it.
+    pub thread: ThreadIx,
+    /// Its step.
+    pub step: u64,
+}
+
+/// Through what a value came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Via {
+    /// A register.
+    Register,
+    /// Memory, or a cell of ours.
+    Memory(u64),
+}
+
+type Wanted = Vec<(u8, Consumer, Via)>;
+
+/// The bytes wanted.
+#[derive(Debug, Default)]
+pub(crate) struct Wants {
+    /// For each thread which bytes of its registers: tells quickly that an instruction is of no interest.
+    masks: Vec<Box<[u8]>>,
+    registers: Hashed<(u16, u16), Wanted>,
+    memory: Hashed<u64, Wanted>,
+}
+
+impl Wants {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.registers.is_empty() && self.memory.is_empty()
+    }
+
+    /// Whether any of these is wanted.
+    #[inline]
+    pub(crate) fn has_registers(&self, thread: ThreadIx, parts: &[Part]) -> bool {
+        let Some(masks) = self.masks.get(thread.index()) else { return false };
+        parts.iter().any(|part| masks[part.granule as usize] & part.mask != 0)
+    }
+
+    pub(crate) fn want_register(&mut self, thread: ThreadIx, part: Part, who: Consumer, via: Via) {
+        while self.masks.len() <= thread.index() {
+            self.masks.push(vec![0; REGISTERS as usize].into());
+        }
+        self.masks[thread.index()][part.granule as usize] |= part.mask;
+        add(self.registers.entry((thread.0, part.granule)).or_default(), part.mask, who, via);
+    }
+
+    pub(crate) fn want_memory(&mut self, span: Span, who: Consumer) {
+        for (granule, mask) in span.granules() {
+            add(self.memory.entry(granule).or_default(), mask, who, Via::Memory(span.addr));
+        }
+    }
+
+    fn want_granule(&mut self, granule: u64, mask: u8, who: Consumer, via: Via) {
+        add(self.memory.entry(granule).or_default(), mask, who, via);
+    }
+
+    /// Found: nobody looks further for these bytes. Who wanted them.
+    pub(crate) fn take_register(&mut self, thread: ThreadIx, part: Part, found: &mut Vec<(Consumer, Via)>) {
+        let Some(masks) = self.masks.get_mut(thread.index()) else { return };
+        let wanted = &mut masks[part.granule as usize];
+        if *wanted & part.mask == 0 {
+            return;
+        }
+        *wanted &= !part.mask;
+        let key = (thread.0, part.granule);
+        if let Some(list) = self.registers.get_mut(&key) {
+            take(list, part.mask, found);
+            if list.is_empty() {
+                self.registers.remove(&key);
+            }
+        }
+    }
+
+    /// The same for memory.
+    pub(crate) fn take_memory(&mut self, span: Span, found: &mut Vec<(Consumer, Via)>) {
+        self.each_granule(span, |memory, granule, mask| {
+            if let Some(list) = memory.get_mut(&granule) {
+                take(list, mask, found);
+                if list.is_empty() {
+                    memory.remove(&granule);
+                }
+            }
+        });
+    }
+
+    /// Who wants some of these bytes, which others may have written too.
+    pub(crate) fn see_memory(&mut self, span: Span, found: &mut Vec<(Consumer, Via)>) {
+        self.each_granule(span, |memory, granule, mask| {
+            if let Some(list) = memory.get(&granule) {
+                found.extend(list.iter().filter(|(m, ..)| m & mask != 0).map(|(_, who, via)| (*who, *via)));
+            }
+        });
+    }
+
+    fn each_granule(&mut self, span: Span, mut f: impl FnMut(&mut Hashed<u64, Wanted>, u64, u8)) {
+        if span.len / 8 <= 16 + self.memory.len() as u64 {
+            span.granules().for_each(|(granule, mask)| f(&mut self.memory, granule, mask));
+            return;
+        }
+        // A large block: it is quicker to look at what is wanted.
+        let (first, last) = (span.addr / 8, (span.addr + span.len - 1) / 8);
+        let inside: Vec<u64> = self.memory.keys().copied().filter(|g| (first..=last).contains(g)).collect();
+        for granule in inside {
+            let clipped = Span::new(granule * 8, 8);
+            let from = clipped.addr.max(span.addr);
+            let to = (clipped.addr + 8).min(span.addr + span.len);
+            for (granule, mask) in Span::new(from, to - from).granules() {
+                f(&mut self.memory, granule, mask);
+            }
+        }
+    }
+
+    /// What was found wanted is now looked for elsewhere, by the same.
+    pub(crate) fn pass_on(
+        &mut self,
+        found: &[(Consumer, Via)],
+        thread: ThreadIx,
+        uses: &[Part],
+        reads: &[Span],
+    ) {
+        for &(who, via) in found {
+            uses.iter().for_each(|&part| self.want_register(thread, part, who, via));
+            for span in reads {
+                span.granules().for_each(|(granule, mask)| self.want_granule(granule, mask, who, via));
+            }
+        }
+    }
+}
+
+fn add(list: &mut Wanted, mask: u8, who: Consumer, via: Via) {
+    // One instruction in a loop may want the same byte again and again: the latest is as good as all.
+    match list.iter_mut().find(|(_, known, _)| known.place == who.place && known.thread == who.thread) {
+        Some((known, ..)) => *known |= mask,
+        None => list.push((mask, who, via)),
+    }
+}
+
+fn take(list: &mut Wanted, mask: u8, found: &mut Vec<(Consumer, Via)>) {
+    for (wanted, who, via) in list.iter_mut() {
+        if *wanted & mask != 0 {
+            *wanted &= !mask;
+            found.push((*who, *via));
+        }
+    }
+    list.retain(|(wanted, ..)| *wanted != 0);
+}

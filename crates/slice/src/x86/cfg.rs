@@ -1,0 +1,315 @@
+//! Which branches decide about which instructions: control-flow graphs recovered from the code, one for each
+//! function that a slice comes to.
+//!
+//! A graph is what can be reached from the function's beginning without calling: the part that a compiler split
+//! off as unlikely is reached by a jump like any other, and so is in. Jumps by address (switches) go where they
+//! went in this run.
+//!
+//! A branch to code from which nobody returns (a failed check that aborts or panics) and that was not taken
+//! decides nothing that a reader wants to know: otherwise all that follows a check would depend on it. The paper
+//! does not speak of this. Such branches are left out unless they were taken.
+
+use super::{Code, Recording, postdominators};
+use crate::{Control, Place, hash::Hashed};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use unsnarl_insn::iced::{FlowControl, Instruction, Mnemonic};
+
+/// Functions of libraries that do not return.
+const NO_RETURN: &str = "abort exit _exit _Exit quick_exit __assert_fail __assert_perror_fail __assert \
+    __stack_chk_fail __fortify_fail __chk_fail pthread_exit thrd_exit longjmp _longjmp siglongjmp __longjmp_chk \
+    _Unwind_Resume __cxa_throw __cxa_rethrow __cxa_bad_cast __cxa_throw_bad_array_new_length \
+    __cxa_call_unexpected __cxa_call_terminate _ZSt9terminatev err errx verr verrx";
+
+/// Control dependence within the functions of a trace.
+#[derive(Debug)]
+pub struct Cfg<'a> {
+    code: &'a Code,
+    recording: &'a Recording<'a>,
+    /// Beginnings of functions that no symbol tells of.
+    begins: BTreeSet<u64>,
+    /// By the beginning of the function: its number.
+    functions: HashMap<u64, u32>,
+    places: Hashed<u32, (u32, u32)>,
+    decided_by: Vec<Vec<Place>>,
+    returns: HashMap<u64, bool>,
+}
+
+/// Where control may go after an instruction.
+struct Node {
+    next: Vec<u64>,
+    /// Out of the function.
+    leaves: bool,
+}
+
+impl<'a> Cfg<'a> {
+    /// For this trace of this code.
+    #[must_use]
+    pub fn new(code: &'a Code, recording: &'a Recording<'a>) -> Self {
+        let mut begins = BTreeSet::new();
+        for place in recording.places() {
+            let target = code.decode(recording.insn(place).pc).filter(|i| i.mnemonic() == Mnemonic::Call);
+            begins.extend(target.map(|i| i.near_branch_target()).filter(|&target| target != 0));
+        }
+        Self {
+            code,
+            recording,
+            begins,
+            functions: HashMap::new(),
+            places: Hashed::default(),
+            decided_by: vec![Vec::new()],
+            returns: HashMap::new(),
+        }
+    }
+
+    /// Where the function at an address begins.
+    fn beginning(&self, pc: u64) -> u64 {
+        let known = self.code.function(pc).map(|function| function.start);
+        known.or_else(|| self.begins.range(..=pc).next_back().copied()).unwrap_or(pc)
+    }
+
+    fn is_beginning(&self, pc: u64) -> bool {
+        if self.code.function(pc).is_some() {
+            self.code.begins_function(pc)
+        } else {
+            self.begins.contains(&pc)
+        }
+    }
+
+    /// Whether control comes back from a function.
+    fn returns(&mut self, beginning: u64) -> bool {
+        if let Some(&known) = self.returns.get(&beginning) {
+            return known;
+        }
+        // Until the contrary is found, and for functions that call themselves.
+        self.returns.insert(beginning, true);
+        let nodes = self.nodes(beginning, &[]);
+        let dying = dying(&nodes);
+        let returns = !dying.contains(&beginning);
+        self.returns.insert(beginning, returns);
+        returns
+    }
+
+    fn call_returns(&mut self, call: &Instruction) -> bool {
+        if let Some(name) = self.code.imported(call) {
+            let name = name.split('@').next().unwrap_or(name);
+            let throws = name.starts_with("_ZSt") && name.contains("__throw_");
+            return !throws && !NO_RETURN.split_whitespace().any(|known| known == name);
+        }
+        let target = call.near_branch_target();
+        target == 0 || self.code.is_stub(target) || self.code.decode(target).is_none() || self.returns(target)
+    }
+
+    /// The instructions that can be reached from a function's beginning, and from these.
+    fn nodes(&mut self, beginning: u64, more: &[u64]) -> BTreeMap<u64, Node> {
+        let mut nodes = BTreeMap::new();
+        let mut todo: Vec<u64> = more.iter().copied().chain([beginning]).collect();
+        while let Some(pc) = todo.pop() {
+            if nodes.contains_key(&pc) {
+                continue;
+            }
+            let Some(instruction) = self.code.decode(pc) else { continue };
+            let mut node = self.node(&instruction, beginning);
+            node.next.retain(|&to| self.code.decode(to).is_some());
+            todo.extend(&node.next);
+            nodes.insert(pc, node);
+        }
+        nodes
+    }
+
+    fn node(&mut self, instruction: &Instruction, beginning: u64) -> Node {
+        let (mut next, mut leaves) = (Vec::new(), false);
+        let mut jump = |cfg: &Self, to: u64| {
+            if to != beginning && cfg.is_beginning(to) || cfg.code.is_stub(to) {
+                leaves = true;
+            } else {
+                next.push(to);
+            }
+        };
+        match instruction.flow_control() {
+            FlowControl::Next | FlowControl::XbeginXabortXend => next.push(instruction.next_ip()),
+            FlowControl::ConditionalBranch => {
+                jump(self, instruction.near_branch_target());
+                next.push(instruction.next_ip());
+            }
+            FlowControl::UnconditionalBranch => {
+                let to = instruction.near_branch_target();
+                let tail_call = to != beginning && self.is_beginning(to) || self.code.is_stub(to);
+                if !tail_call || self.call_returns(instruction) {
+                    jump(self, to);
+                }
+            }
+            FlowControl::IndirectBranch => {
+                let observed: Vec<u64> =
+                    self.recording.jumps().get(&instruction.ip()).into_iter().flatten().copied().collect();
+                if observed.is_empty() {
+                    leaves = true;
+                }
+                for to in observed {
+                    let leaves_by_it = to != beginning && self.is_beginning(to);
+                    leaves |= leaves_by_it;
+                    if !leaves_by_it {
+                        next.push(to);
+                    }
+                }
+            }
+            FlowControl::Call | FlowControl::IndirectCall => {
+                if instruction.mnemonic() != Mnemonic::Call || self.call_returns(instruction) {
+                    next.push(instruction.next_ip());
+                }
+            }
+            FlowControl::Return => leaves = true,
+            FlowControl::Interrupt | FlowControl::Exception => {}
+        }
+        Node { next, leaves }
+    }
+
+    /// Analyses the function that a place is in.
+    fn analyse(&mut self, place: Place) {
+        let pc = self.recording.insn(place).pc;
+        let beginning = self.beginning(pc);
+        let mut nodes = self.nodes(beginning, &[]);
+        if !nodes.contains_key(&pc) {
+            // Nobody jumps to a landing pad; it is as if the function began there too.
+            let strays: Vec<u64> = self
+                .recording
+                .places()
+                .map(|place| self.recording.insn(place).pc)
+                .filter(|&other| !nodes.contains_key(&other) && self.beginning(other) == beginning)
+                .chain([pc])
+                .collect();
+            nodes = self.nodes(beginning, &strays);
+        }
+        self.forget_checks(&mut nodes);
+        self.number(&nodes, beginning);
+    }
+
+    /// Leaves out branches to where nobody returns from, if they were not taken.
+    fn forget_checks(&self, nodes: &mut BTreeMap<u64, Node>) {
+        let dying = dying(nodes);
+        for node in nodes.values_mut().filter(|node| node.next.len() > 1) {
+            if node.next.iter().all(|to| dying.contains(to)) {
+                continue;
+            }
+            node.next.retain(|to| !dying.contains(to) || self.recording.place(*to).is_some());
+        }
+    }
+
+    /// Cuts the instructions into blocks and finds who decides about each.
+    fn number(&mut self, nodes: &BTreeMap<u64, Node>, beginning: u64) {
+        let mut arrows: HashMap<u64, u32> = HashMap::new();
+        for node in nodes.values() {
+            node.next.iter().for_each(|&to| *arrows.entry(to).or_default() += 1);
+        }
+        let mut leaders = BTreeSet::from([beginning]);
+        leaders.extend(nodes.keys().filter(|pc| arrows.get(pc).is_none_or(|&count| count != 1)));
+        for node in nodes.values().filter(|node| node.next.len() + usize::from(node.leaves) > 1) {
+            leaders.extend(&node.next);
+        }
+        let numbers: BTreeMap<u64, usize> = leaders.iter().copied().zip(0..).collect();
+        let exit = numbers.len();
+        let mut block_of: HashMap<u64, usize> = HashMap::new();
+        let mut last_of = vec![0; exit];
+        let mut successors = vec![Vec::new(); exit + 1];
+        for (&leader, &number) in &numbers {
+            let mut pc = leader;
+            while let Some(node) = nodes.get(&pc) {
+                block_of.insert(pc, number);
+                last_of[number] = pc;
+                match node.next[..] {
+                    [only] if !node.leaves && !leaders.contains(&only) => pc = only,
+                    _ => {
+                        successors[number] =
+                            node.next.iter().filter_map(|to| numbers.get(to).copied()).collect();
+                        if node.leaves || successors[number].is_empty() {
+                            successors[number].push(exit);
+                        }
+                        break;
+                    }
+                }
+            }
+        }
+        lead_out(&mut successors, exit);
+        let decided_by = postdominators::decided_by(&successors, exit);
+        let function = self.functions.len() as u32;
+        let function = *self.functions.entry(beginning).or_insert(function);
+        let first = self.decided_by.len() as u32;
+        for deciders in &decided_by[..exit] {
+            let places = deciders.iter().filter_map(|&block| self.recording.place(last_of[block]));
+            self.decided_by.push(places.collect());
+        }
+        for (&pc, &block) in &block_of {
+            if let Some(place) = self.recording.place(pc) {
+                self.places.insert(place.0, (first + block as u32, function));
+            }
+        }
+    }
+
+    fn known(&mut self, place: Place) -> (u32, u32) {
+        if let Some(&known) = self.places.get(&place.0) {
+            return known;
+        }
+        self.analyse(place);
+        *self.places.entry(place.0).or_insert((0, u32::MAX))
+    }
+}
+
+/// Gives every node a way to the exit: loops without end have none.
+fn lead_out(successors: &mut [Vec<usize>], exit: usize) {
+    let mut predecessors = vec![Vec::new(); successors.len()];
+    for (from, targets) in successors.iter().enumerate() {
+        targets.iter().for_each(|&to| predecessors[to].push(from));
+    }
+    let mut reached = vec![false; successors.len()];
+    let mut todo = vec![exit];
+    while let Some(node) = todo.pop() {
+        if !std::mem::replace(&mut reached[node], true) {
+            todo.extend(&predecessors[node]);
+        }
+    }
+    for node in (0..successors.len()).filter(|&node| !reached[node]) {
+        successors[node].push(exit);
+    }
+}
+
+/// Instructions after which, whatever happens, the function is not left by a return.
+fn dying(nodes: &BTreeMap<u64, Node>) -> BTreeSet<u64> {
+    let mut predecessors: HashMap<u64, Vec<u64>> = HashMap::new();
+    let mut alive: HashMap<u64, usize> = HashMap::new();
+    let mut todo = Vec::new();
+    for (&pc, node) in nodes {
+        node.next.iter().for_each(|&to| predecessors.entry(to).or_default().push(pc));
+        alive.insert(pc, node.next.len() + usize::from(node.leaves));
+        if node.next.is_empty() && !node.leaves {
+            todo.push(pc);
+        }
+    }
+    let mut dying = BTreeSet::new();
+    while let Some(pc) = todo.pop() {
+        if !dying.insert(pc) {
+            continue;
+        }
+        for from in predecessors.get(&pc).into_iter().flatten() {
+            if let Some(count) = alive.get_mut(from) {
+                *count -= 1;
+                if *count == 0 {
+                    todo.push(*from);
+                }
+            }
+        }
+    }
+    dying
+}
+
+impl Control for Cfg<'_> {
+    fn block(&mut self, place: Place) -> u32 {
+        self.known(place).0
+    }
+
+    fn function(&mut self, place: Place) -> u32 {
+        self.known(place).1
+    }
+
+    fn decided_by(&mut self, block: u32) -> &[Place] {
+        &self.decided_by[block as usize]
+    }
+}

@@ -1,0 +1,96 @@
+//! The traced code, as it is in the program's files.
+
+use std::{collections::HashMap, ops::Range};
+use unsnarl_insn::iced::{Decoder, DecoderOptions, Instruction};
+
+/// Code that was traced, at the addresses of the run.
+#[derive(Clone, Debug, Default)]
+pub struct Code {
+    /// Executable bytes.
+    pub segments: Vec<Segment>,
+    /// Functions by the symbol table, by beginning.
+    pub functions: Vec<Function>,
+    /// Stubs through which other modules' functions are called.
+    pub stubs: Vec<Range<u64>>,
+    /// Words that the loader fills with the address of another module's function, by their address.
+    pub slots: HashMap<u64, String>,
+}
+
+/// Executable bytes.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    /// Where they were loaded.
+    pub start: u64,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// A function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Where it begins.
+    pub start: u64,
+    /// Where it ends.
+    pub end: u64,
+    /// Its symbol.
+    pub name: String,
+}
+
+impl Code {
+    /// The instruction at an address.
+    #[must_use]
+    pub fn decode(&self, pc: u64) -> Option<Instruction> {
+        let segment = self.segments.iter().find(|s| pc.wrapping_sub(s.start) < s.bytes.len() as u64)?;
+        let bytes = &segment.bytes[(pc - segment.start) as usize..];
+        let instruction =
+            Decoder::with_ip(64, &bytes[..bytes.len().min(15)], pc, DecoderOptions::NONE).decode();
+        (!instruction.is_invalid()).then_some(instruction)
+    }
+
+    /// Whether it is in a stub.
+    #[must_use]
+    pub fn is_stub(&self, pc: u64) -> bool {
+        self.stubs.iter().any(|range| range.contains(&pc))
+    }
+
+    /// The function at an address. What the compiler split off as unlikely belongs to where it came from.
+    #[must_use]
+    pub fn function(&self, pc: u64) -> Option<&Function> {
+        let at = self.functions.partition_point(|function| function.start <= pc);
+        // Several symbols may begin at one address.
+        let found = self.functions[..at].iter().rev().take(8).find(|f| f.end > pc)?;
+        match found.name.split_once(".cold") {
+            Some((hot, _)) => self.functions.iter().find(|f| f.name == hot).or(Some(found)),
+            None => Some(found),
+        }
+    }
+
+    /// Whether a function begins there, and not merely a part of one.
+    #[must_use]
+    pub fn begins_function(&self, pc: u64) -> bool {
+        let at = self.functions.partition_point(|function| function.start < pc);
+        self.functions[at..].iter().take_while(|f| f.start == pc).any(|f| !f.name.contains(".cold"))
+    }
+
+    /// The name of the function of another module that a jump or call goes to: through a stub, or directly through
+    /// the word that the loader fills.
+    #[must_use]
+    pub fn imported(&self, instruction: &Instruction) -> Option<&str> {
+        if instruction.is_ip_rel_memory_operand() {
+            return self.slots.get(&instruction.ip_rel_memory_address()).map(String::as_str);
+        }
+        let target = instruction.near_branch_target();
+        if target == 0 || !self.is_stub(target) {
+            return None;
+        }
+        let mut pc = target;
+        for _ in 0..4 {
+            let stub = self.decode(pc)?;
+            if stub.is_ip_rel_memory_operand() {
+                return self.slots.get(&stub.ip_rel_memory_address()).map(String::as_str);
+            }
+            pc = stub.next_ip();
+        }
+        None
+    }
+}

@@ -1,0 +1,112 @@
+//! What to explain: by default the failure, as the run ended with it.
+
+use super::Recording;
+use crate::{Criterion, History, Place};
+use unsnarl_model::{Kind, Op, ThreadIx, Trace};
+
+impl Recording<'_> {
+    /// The failure that the trace ended with, and the threads that are in it: the crash, the call that gave up, the
+    /// operations that block each other, the exit status. Nothing if the threads concerned executed nothing.
+    #[must_use]
+    pub fn failure(&self, trace: &Trace) -> Criterion {
+        let outcome = &trace.outcome;
+        let mut criterion = Criterion::default();
+        match outcome.kind {
+            Kind::Deadlock => {
+                let waiting = outcome.waits.iter().map(|wait| wait.thread);
+                criterion.steps = waiting.filter_map(|thread| self.last_step(thread)).collect();
+                for wait in &outcome.waits {
+                    criterion.steps.extend(wait.holders.iter().filter_map(|&who| self.took(who, wait.addr)));
+                }
+                criterion.steps.sort_unstable();
+                criterion.steps.dedup();
+            }
+            Kind::Exit(_) => {
+                let exit = trace.events.iter().rfind(|event| event.op == Op::Exit);
+                let thread = exit.map_or(ThreadIx::MAIN, |event| event.thread);
+                let main = trace.threads.first().map(|main| main.start).unwrap_or_default();
+                let base = trace.modules.get(usize::from(main.module.0)).map_or(0, |module| module.base);
+                self.exit(thread, base + main.offset, &mut criterion);
+            }
+            _ => {
+                let thread = outcome.thread.unwrap_or(ThreadIx::MAIN);
+                let pc = outcome.site.and_then(|site| {
+                    let module = trace.modules.get(usize::from(site.module.0))?;
+                    Some(module.base + site.offset)
+                });
+                let step = pc.and_then(|pc| self.latest_at(thread, pc)).or_else(|| self.last_step(thread));
+                criterion.steps.extend(step);
+            }
+        }
+        criterion
+    }
+
+    /// The call by which a thread took the lock at this address.
+    fn took(&self, thread: ThreadIx, lock: u64) -> Option<u64> {
+        let takes = |call: &&super::Call| {
+            let name = self.callee(call);
+            (call.thread, call.arguments[0]) == (thread, lock)
+                && name.contains("lock")
+                && !name.contains("unlock")
+        };
+        self.calls().iter().rev().filter(|call| call.result.is_some()).find(takes).map(|call| call.step)
+    }
+
+    /// The status that a thread ended the program with: the argument of `exit`, or what main returned.
+    fn exit(&self, thread: ThreadIx, main: u64, criterion: &mut Criterion) {
+        let exits = |name: &str| matches!(name, "exit" | "_exit" | "_Exit" | "quick_exit");
+        let call = self.calls().iter().rev().find(|call| call.thread == thread && exits(self.callee(call)));
+        if let Some(call) = call {
+            criterion.steps.push(call.step);
+        } else if let Some(step) = self.returned(thread, main) {
+            criterion.registers.push((step, unsnarl_insn::gpr(0)));
+        }
+    }
+
+    /// The latest step of a thread at the instruction that has this address.
+    #[must_use]
+    pub fn latest_at(&self, thread: ThreadIx, pc: u64) -> Option<u64> {
+        let is_there = |place: Place| {
+            let insn = self.insn(place);
+            (insn.pc..insn.pc + u64::from(insn.len)).contains(&pc)
+        };
+        let mut found = None;
+        self.backwards(self.last_step(thread)?, &mut |step| {
+            if step.thread == thread && is_there(step.place) {
+                found = Some(step.number);
+            }
+            found.is_none()
+        });
+        found
+    }
+
+    /// The steps of one execution of a line, given as the instructions that belong to it: the one of this number,
+    /// counted from 1, or the latest. Also how many executions there were.
+    #[must_use]
+    pub fn visit(&self, line: &dyn Fn(Place) -> bool, instance: Option<u64>) -> (Vec<u64>, u64) {
+        // A new execution begins with the instruction that began the first one.
+        let mut anchor = None;
+        let mut visits: Vec<(ThreadIx, Vec<u64>)> = Vec::new();
+        let mut count = 0;
+        self.forwards(&mut |step| {
+            if step.copy || !line(step.place) {
+                return;
+            }
+            if *anchor.get_or_insert(step.place) == step.place {
+                count += 1;
+                let wanted = instance.is_none_or(|wanted| wanted == count);
+                visits.retain(|(thread, _)| *thread != step.thread || instance.is_some());
+                if wanted {
+                    visits.push((step.thread, Vec::new()));
+                }
+            }
+            if let Some((_, steps)) = visits.iter_mut().rfind(|(thread, _)| *thread == step.thread)
+                && (instance.is_none() || count <= instance.unwrap_or(0))
+            {
+                steps.push(step.number);
+            }
+        });
+        let latest = visits.into_iter().max_by_key(|(_, steps)| steps.last().copied());
+        (latest.map(|(_, steps)| steps).unwrap_or_default(), count)
+    }
+}

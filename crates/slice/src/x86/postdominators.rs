@@ -1,0 +1,109 @@
+//! Immediate post-dominators and control dependence of a small graph.
+//!
+//! Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm", on the reversed graph; control dependence
+//! as Ferrante, Ottenstein and Warren define it.
+
+/// For each node the nodes that decide whether it is executed. `exit` is a node without successors; from every
+/// node there must be a way to it.
+pub(super) fn decided_by(successors: &[Vec<usize>], exit: usize) -> Vec<Vec<usize>> {
+    let nearest = immediate(successors, exit);
+    let mut decided_by = vec![Vec::new(); successors.len()];
+    for (from, targets) in successors.iter().enumerate().filter(|(_, targets)| targets.len() > 1) {
+        let stop = nearest[from];
+        for &to in targets {
+            let mut at = to;
+            while Some(at) != stop && at != exit {
+                if !decided_by[at].contains(&from) {
+                    decided_by[at].push(from);
+                }
+                match nearest[at] {
+                    Some(next) => at = next,
+                    None => break,
+                }
+            }
+        }
+    }
+    decided_by
+}
+
+/// For each node its nearest post-dominator.
+fn immediate(successors: &[Vec<usize>], exit: usize) -> Vec<Option<usize>> {
+    let mut predecessors = vec![Vec::new(); successors.len()];
+    for (from, targets) in successors.iter().enumerate() {
+        targets.iter().for_each(|&to| predecessors[to].push(from));
+    }
+    // Reverse post-order of the reversed graph.
+    let mut number = vec![usize::MAX; successors.len()];
+    let mut order = Vec::new();
+    let mut seen = vec![false; successors.len()];
+    let mut stack = vec![(exit, 0)];
+    seen[exit] = true;
+    while let Some((node, next)) = stack.last_mut() {
+        if let Some(&from) = predecessors[*node].get(*next) {
+            *next += 1;
+            if !std::mem::replace(&mut seen[from], true) {
+                stack.push((from, 0));
+            }
+        } else {
+            number[*node] = order.len();
+            order.push(*node);
+            stack.pop();
+        }
+    }
+    let mut nearest: Vec<Option<usize>> = vec![None; successors.len()];
+    nearest[exit] = Some(exit);
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for &node in order.iter().rev().filter(|&&node| node != exit) {
+            let mut found = None;
+            for &to in successors[node].iter().filter(|&&to| nearest[to].is_some()) {
+                found = Some(found.map_or(to, |other| meet(&nearest, &number, other, to)));
+            }
+            if found.is_some() && nearest[node] != found {
+                nearest[node] = found;
+                changed = true;
+            }
+        }
+    }
+    nearest[exit] = None;
+    nearest
+}
+
+fn meet(nearest: &[Option<usize>], number: &[usize], mut a: usize, mut b: usize) -> usize {
+    while a != b {
+        while number[a] < number[b] {
+            a = nearest[a].unwrap_or(b);
+        }
+        while number[b] < number[a] {
+            b = nearest[b].unwrap_or(a);
+        }
+    }
+    a
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_of_a_diamond_are_decided_by_its_top_and_the_bottom_is_not() {
+        // 0 -> 1, 2; 1 -> 3; 2 -> 3; 3 is the exit.
+        let decided = decided_by(&[vec![1, 2], vec![3], vec![3], vec![]], 3);
+        assert_eq!(decided, [vec![], vec![0], vec![0], vec![]]);
+    }
+
+    #[test]
+    fn a_loop_decides_about_itself() {
+        // 0 -> 1; 1 -> 2, 3; 2 -> 1; 3 is the exit.
+        let decided = decided_by(&[vec![1], vec![2, 3], vec![1], vec![]], 3);
+        assert_eq!(decided, [vec![], vec![1], vec![1], vec![]]);
+    }
+
+    #[test]
+    fn what_follows_an_early_return_is_decided_by_it() {
+        // 0 -> 1 (return), 2; 2 -> 3; 1 -> 4; 3 -> 4; 4 is the exit.
+        let decided = decided_by(&[vec![1, 2], vec![4], vec![3], vec![4], vec![]], 4);
+        assert_eq!(decided, [vec![], vec![0], vec![0], vec![0], vec![]]);
+    }
+}

@@ -1,0 +1,163 @@
+//! The figures of the paper on multithreaded slicing.
+
+mod toy;
+
+use toy::{Toy, places};
+use unsnarl_model::{Op, ThreadIx};
+use unsnarl_slice::{Counts, Criterion, Orders, RaceKind, Slice, Straight, closure, counts, races};
+
+fn orders(toy: &Toy) -> Orders<'_> {
+    Orders { events: &toy.events, own_stack: &|_, _| false, lock_order: false }
+}
+
+fn slice(toy: &Toy, criterion: u64) -> Slice {
+    let criterion = Criterion { steps: vec![criterion], ..Criterion::default() };
+    let mut slice = closure(toy, &mut Straight, &criterion);
+    races(toy, orders(toy), &mut slice);
+    slice
+}
+
+fn edges(slice: &Slice) -> Vec<(RaceKind, u32, u32)> {
+    slice.races.iter().map(|edge| (edge.kind, edge.from.0.0, edge.to.0.0)).collect()
+}
+
+const X: u64 = 100;
+
+#[test]
+fn figure_1a_the_write_that_was_overwritten_is_in_by_waw() {
+    let mut toy = Toy::default();
+    toy.step(1, 1, &[], &[X]); // D1
+    toy.step(2, 2, &[], &[X]); // D2
+    let u1 = toy.step(1, 3, &[X], &[]);
+    let criterion = Criterion { steps: vec![u1], ..Criterion::default() };
+    assert_eq!(places(&closure(&toy, &mut Straight, &criterion)), [2, 3]);
+    let slice = slice(&toy, u1);
+    assert_eq!(places(&slice), [1, 2, 3]);
+    assert!(edges(&slice).contains(&(RaceKind::WriteAfterWrite, 1, 2)));
+}
+
+#[test]
+fn figure_1b_the_write_that_came_too_late_is_in_by_war() {
+    let mut toy = Toy::default();
+    toy.step(1, 1, &[], &[X]); // D1
+    let u1 = toy.step(1, 3, &[X], &[]);
+    toy.step(2, 2, &[], &[X]); // D2
+    let slice = slice(&toy, u1);
+    assert_eq!(places(&slice), [1, 2, 3]);
+    assert!(edges(&slice).contains(&(RaceKind::WriteAfterRead, 3, 2)));
+}
+
+/// Eleven statements of four threads; 2, 4, 8 and 10 lead to 11, which 5 and 6 reach by WAW and 9 by WAR.
+fn figure_3() -> Toy {
+    let [a, b, c, d, e] = [1, 2, 3, 4, 5];
+    let mut toy = Toy::default();
+    toy.step(0, 0, &[], &[]);
+    toy.step(1, 1, &[], &[e]);
+    toy.step(1, 2, &[], &[a]);
+    toy.step(3, 3, &[], &[e]);
+    toy.step(2, 4, &[a], &[b]);
+    toy.step(1, 5, &[], &[c]);
+    toy.step(4, 6, &[], &[c]);
+    toy.step(4, 7, &[e], &[e]);
+    toy.step(2, 8, &[b], &[c]);
+    toy.step(3, 9, &[], &[b]);
+    toy.step(3, 10, &[c], &[d]);
+    toy.step(3, 11, &[d], &[]);
+    toy
+}
+
+#[test]
+fn figure_3_the_closure_and_the_neighbours_of_its_nodes() {
+    let toy = figure_3();
+    let criterion = Criterion { steps: vec![11], ..Criterion::default() };
+    let orig = closure(&toy, &mut Straight, &criterion);
+    assert_eq!(places(&orig), [2, 4, 8, 10, 11]);
+    let all = slice(&toy, 11);
+    assert_eq!(places(&all), [2, 4, 5, 6, 8, 9, 10, 11]);
+    use RaceKind::{WriteAfterRead, WriteAfterWrite};
+    assert_eq!(edges(&all), [(WriteAfterWrite, 5, 8), (WriteAfterWrite, 6, 8), (WriteAfterRead, 8, 9)]);
+    // Nothing is followed from there: 1, 3 and 7 are not in.
+}
+
+#[test]
+fn figure_8_only_consecutive_writes_count() {
+    let mut toy = Toy::default();
+    toy.step(1, 1, &[], &[X]);
+    toy.step(1, 2, &[], &[X]);
+    toy.step(2, 3, &[], &[X]);
+    let Counts { before, consecutive, .. } = counts(&toy, orders(&toy));
+    assert_eq!((before, consecutive), (2, [1, 0]));
+}
+
+#[test]
+fn figure_8_with_three_threads_the_further_edge_is_restored_for_a_slice() {
+    let mut toy = Toy::default();
+    toy.step(1, 4, &[], &[X]);
+    toy.step(2, 5, &[], &[X]);
+    toy.step(3, 6, &[], &[X]);
+    let end = toy.step(3, 7, &[X], &[]);
+    assert_eq!(counts(&toy, orders(&toy)).consecutive, [2, 0]);
+    assert_eq!(places(&slice(&toy, end)), [4, 5, 6, 7]);
+}
+
+#[test]
+fn figure_9_what_happens_before_is_no_race() {
+    let mut toy = Toy::default();
+    toy.event(1, Op::Lock);
+    toy.step(1, 1, &[], &[X]); // D1
+    toy.event(1, Op::Unlock);
+    toy.event(2, Op::Lock);
+    toy.step(2, 2, &[], &[X]); // D2
+    toy.event(2, Op::Unlock);
+    toy.step(1, 3, &[], &[X]); // D3, without the lock
+    let end = toy.step(1, 4, &[X], &[]);
+    let counted = counts(&toy, orders(&toy));
+    assert_eq!((counted.consecutive, counted.unordered), ([2, 0], [1, 0]));
+    let slice = slice(&toy, end);
+    assert_eq!(edges(&slice), [(RaceKind::WriteAfterWrite, 2, 3)]);
+}
+
+#[test]
+fn critical_sections_that_could_change_places_are_told_on_request() {
+    let mut toy = Toy::default();
+    for thread in [1, 2] {
+        toy.event(thread, Op::Lock);
+        toy.step(thread, thread.into(), &[], &[X]);
+        toy.event(thread, Op::Unlock);
+    }
+    let end = toy.step(2, 3, &[X], &[]);
+    assert_eq!(edges(&slice(&toy, end)), []);
+    let criterion = Criterion { steps: vec![end], ..Criterion::default() };
+    let mut by_lock = closure(&toy, &mut Straight, &criterion);
+    races(&toy, Orders { lock_order: true, ..orders(&toy) }, &mut by_lock);
+    let edge = by_lock.races.first().expect("an edge");
+    assert!(edge.by_lock);
+    assert_eq!((edge.from.1, edge.to.1), (ThreadIx(1), ThreadIx(2)));
+}
+
+#[test]
+fn threads_whose_stacks_were_at_the_same_place_do_not_race() {
+    let mut toy = Toy::default();
+    toy.step(1, 1, &[], &[X]);
+    toy.step(2, 2, &[], &[X]);
+    let end = toy.step(2, 3, &[X], &[]);
+    let criterion = Criterion { steps: vec![end], ..Criterion::default() };
+    let mut slice = closure(&toy, &mut Straight, &criterion);
+    races(&toy, Orders { own_stack: &|_, _| true, ..orders(&toy) }, &mut slice);
+    assert_eq!(edges(&slice), []);
+}
+
+#[test]
+fn bytes_are_told_apart() {
+    use unsnarl_slice::Span;
+    let mut toy = Toy::default();
+    toy.step(1, 1, &[], &[X]);
+    toy.step(1, 2, &[], &[X]);
+    toy.steps[1].writes = vec![Span::new(X * 8, 1)];
+    toy.step(1, 3, &[X], &[]);
+    toy.steps[2].reads = vec![Span::new(X * 8 + 1, 1)];
+    toy.step(1, 4, &[X], &[]);
+    toy.steps[3].reads = vec![Span::new(X * 8, 2)];
+    assert_eq!(places(&slice(&toy, 2)), [1, 3]);
+    assert_eq!(places(&slice(&toy, 3)), [1, 2, 4]);
+}

@@ -1,0 +1,140 @@
+//! Histories written down by hand, and their slices by brute force.
+
+#![allow(dead_code, reason = "each test uses a part")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
+use unsnarl_slice::{Control, Flow, History, Place, Slice, Span, Step};
+
+/// A step of a toy history.
+#[derive(Clone, Debug)]
+pub(crate) struct ToyStep {
+    pub(crate) thread: u16,
+    pub(crate) place: u32,
+    pub(crate) reads: Vec<Span>,
+    pub(crate) writes: Vec<Span>,
+    pub(crate) flow: Flow,
+    /// How many events came before.
+    pub(crate) events: u64,
+    /// The step that decided about it, as the toy's own interpreter knows.
+    pub(crate) parent: Option<u64>,
+}
+
+impl ToyStep {
+    pub(crate) fn new(thread: u16, place: u32, reads: &[u64], writes: &[u64]) -> Self {
+        let spans = |list: &[u64]| list.iter().map(|&addr| Span::new(addr * 8, 8)).collect();
+        Self {
+            thread,
+            place,
+            reads: spans(reads),
+            writes: spans(writes),
+            flow: Flow::Next,
+            events: 0,
+            parent: None,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Toy {
+    pub(crate) steps: Vec<ToyStep>,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Toy {
+    /// The next step; its number.
+    pub(crate) fn step(&mut self, thread: u16, place: u32, reads: &[u64], writes: &[u64]) -> u64 {
+        let mut step = ToyStep::new(thread, place, reads, writes);
+        step.events = self.events.len() as u64;
+        self.steps.push(step);
+        self.steps.len() as u64 - 1
+    }
+
+    /// A lock is taken or given back.
+    pub(crate) fn event(&mut self, thread: u16, op: Op) {
+        self.events.push(Event {
+            thread: ThreadIx(thread),
+            op,
+            flags: Flags::NONE,
+            order: Order::Relaxed,
+            site: SiteIx(0),
+            size: 0,
+            addr: 0x9000,
+            value: 1,
+        });
+    }
+
+    fn show<R>(&self, number: usize, show: impl FnOnce(&Step<'_>) -> R) -> R {
+        let toy = &self.steps[number];
+        let mut step = Step::new(number as u64, ThreadIx(toy.thread), Place(toy.place));
+        step.reads = &toy.reads;
+        step.writes = &toy.writes;
+        step.flow = toy.flow;
+        step.events = toy.events;
+        show(&step)
+    }
+
+    /// The slice of a step by brute force: forwards, each byte carries all steps that it was computed from.
+    pub(crate) fn brute(&self, criterion: u64) -> BTreeSet<u64> {
+        let mut bytes: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
+        let mut slices: Vec<BTreeSet<u64>> = Vec::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            let mut slice = BTreeSet::from([number as u64]);
+            for addr in step.reads.iter().flat_map(|span| span.addr..span.addr + span.len) {
+                slice.extend(bytes.get(&addr).into_iter().flatten());
+            }
+            if let Some(parent) = step.parent {
+                slice.extend(&slices[parent as usize]);
+            }
+            for addr in step.writes.iter().flat_map(|span| span.addr..span.addr + span.len) {
+                bytes.insert(addr, slice.clone());
+            }
+            slices.push(slice);
+        }
+        slices[criterion as usize].clone()
+    }
+}
+
+impl History for Toy {
+    fn len(&self) -> u64 {
+        self.steps.len() as u64
+    }
+
+    fn forwards(&self, show: &mut dyn FnMut(&Step<'_>)) {
+        (0..self.steps.len()).for_each(|number| self.show(number, &mut *show));
+    }
+
+    fn backwards(&self, from: u64, show: &mut dyn FnMut(&Step<'_>) -> bool) {
+        for number in (0..=from as usize).rev() {
+            if !self.show(number, &mut *show) {
+                return;
+            }
+        }
+    }
+}
+
+/// Control dependence as a table: for each place its function and the branches that decide about it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Table {
+    pub(crate) functions: Vec<u32>,
+    pub(crate) decided_by: Vec<Vec<Place>>,
+}
+
+impl Control for Table {
+    fn block(&mut self, place: Place) -> u32 {
+        place.0
+    }
+
+    fn function(&mut self, place: Place) -> u32 {
+        self.functions[place.0 as usize]
+    }
+
+    fn decided_by(&mut self, block: u32) -> &[Place] {
+        &self.decided_by[block as usize]
+    }
+}
+
+/// The places of a slice.
+pub(crate) fn places(slice: &Slice) -> Vec<u32> {
+    slice.nodes.keys().map(|place| place.0).collect()
+}

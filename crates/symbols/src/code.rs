@@ -1,0 +1,69 @@
+//! The code of a module: its executable bytes, its functions, and how it calls other modules.
+
+use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, RelocationTarget, SectionKind, SymbolKind};
+use std::{fs, ops::Range, path::Path};
+
+/// A module's code, at the addresses of the file.
+#[derive(Clone, Debug, Default)]
+pub struct ModuleCode {
+    /// Executable bytes, with where they begin.
+    pub segments: Vec<(u64, Vec<u8>)>,
+    /// Functions with their symbols, by beginning.
+    pub functions: Vec<(Range<u64>, String)>,
+    /// Stubs through which other modules' functions are called.
+    pub stubs: Vec<Range<u64>>,
+    /// Words that the loader fills with the address of a symbol.
+    pub slots: Vec<(u64, String)>,
+}
+
+impl ModuleCode {
+    /// Reads a file; none if it cannot be read or is no ELF file.
+    #[must_use]
+    pub fn read(path: &Path) -> Option<Self> {
+        let bytes = fs::read(path).ok()?;
+        let file = object::File::parse(&*bytes).ok()?;
+        let mut code = Self::default();
+        for segment in file.segments() {
+            let executable =
+                matches!(segment.flags(), object::SegmentFlags::Elf { p_flags, .. } if p_flags.0 & 1 != 0);
+            if executable && let Ok(data) = segment.data() {
+                code.segments.push((segment.address(), data.to_vec()));
+            }
+        }
+        for section in file.sections().filter(|s| s.kind() == SectionKind::Text) {
+            if section.name().is_ok_and(|name| name.starts_with(".plt")) {
+                code.stubs.push(section.address()..section.address() + section.size());
+            }
+        }
+        code.functions = functions(&file);
+        let symbols = file.dynamic_symbol_table();
+        for (address, relocation) in file.dynamic_relocations().into_iter().flatten() {
+            let RelocationTarget::Symbol(index) = relocation.target() else { continue };
+            use object::ObjectSymbolTable;
+            let name =
+                symbols.as_ref().and_then(|s| s.symbol_by_index(index).ok()?.name().ok().map(str::to_owned));
+            code.slots.extend(name.filter(|name| !name.is_empty()).map(|name| (address, name)));
+        }
+        Some(code)
+    }
+}
+
+fn functions(file: &object::File<'_>) -> Vec<(Range<u64>, String)> {
+    let mut functions: Vec<(Range<u64>, String)> = file
+        .symbols()
+        .chain(file.dynamic_symbols())
+        .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition())
+        .filter_map(|s| Some((s.address()..s.address() + s.size(), s.name().ok()?.to_owned())))
+        .collect();
+    functions.sort_by_key(|(range, _)| (range.start, range.end));
+    functions.dedup();
+    // Hand-written code may not say how long it is.
+    for at in 0..functions.len() {
+        if functions[at].0.is_empty() {
+            let start = functions[at].0.start;
+            let next = functions[at..].iter().map(|(range, _)| range.start).find(|&next| next > start);
+            functions[at].0.end = next.unwrap_or(start + 1);
+        }
+    }
+    functions
+}

@@ -1,0 +1,155 @@
+//! The instruction trace as the runtime writes it: words of 64 bits, in the order of execution.
+//!
+//! ```text
+//! block  the address of its first instruction, how many there are, then the samples that
+//!        `unsnarl_insn::Layout` says such a block has
+//! leave  control went to code that is not traced: where to; then LEAVE_WORDS
+//! enter  control came back, or came by a callback or a new thread: where to; then ENTER_WORDS
+//! fault  the instruction at this address, the latest one or in the latest block, faulted
+//! signal the latest block was interrupted at this address for a signal handler; then SIGNAL_WORDS
+//! ```
+//!
+//! Threads are switched only in code that is not traced, so who runs is told on entering.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// What a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum StepKind {
+    /// Instructions were executed.
+    Block,
+    /// Control left the traced code.
+    Leave,
+    /// Control entered the traced code.
+    Enter,
+    /// An instruction faulted.
+    Fault,
+    /// A signal's handler comes in between.
+    Signal,
+}
+
+/// After `leave`: rsp, rdi, rsi, rdx, rcx, r8, r9, rax.
+pub const LEAVE_WORDS: usize = 8;
+/// After `enter`: rsp, rax, rdx, the thread (16 bits) with the number of events so far, the thread pointer.
+pub const ENTER_WORDS: usize = 5;
+/// After `signal`: rsp.
+pub const SIGNAL_WORDS: usize = 1;
+
+/// The first word of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(transparent)]
+pub struct StepWord(pub u64);
+
+impl StepWord {
+    /// A record about this address; `count` instructions if it is a block.
+    #[must_use]
+    #[inline]
+    pub const fn new(kind: StepKind, pc: u64, count: u8) -> Self {
+        Self((pc & ((1 << 48) - 1)) | (count as u64) << 48 | (kind as u64) << 56)
+    }
+
+    /// The address.
+    #[must_use]
+    #[inline]
+    pub const fn pc(self) -> u64 {
+        self.0 & ((1 << 48) - 1)
+    }
+
+    /// How many instructions.
+    #[must_use]
+    #[inline]
+    pub const fn count(self) -> u8 {
+        (self.0 >> 48) as u8
+    }
+
+    /// What it is; none if the memory was damaged.
+    #[must_use]
+    #[inline]
+    pub const fn kind(self) -> Option<StepKind> {
+        Some(match self.0 >> 56 {
+            0 => StepKind::Block,
+            1 => StepKind::Leave,
+            2 => StepKind::Enter,
+            3 => StepKind::Fault,
+            4 => StepKind::Signal,
+            _ => return None,
+        })
+    }
+}
+
+/// What translated code works with: it reaches these words through the GS segment. They are shared, so that what was
+/// traced is known however the target dies.
+#[repr(C)]
+#[derive(Debug)]
+pub struct TracerWords {
+    /// The address, in the target, of the next word of the trace.
+    pub next: AtomicU64,
+    /// rax and rcx, while they are used for writing the trace.
+    pub saved: [u64; 2],
+    /// Where a jump by address goes.
+    pub target: u64,
+    /// 1 while control is in the traced code.
+    pub inside: u64,
+    /// The address, in the target, of the first word of the trace.
+    pub first: u64,
+}
+
+impl TracerWords {
+    /// Nothing traced.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self { next: AtomicU64::new(0), saved: [0; 2], target: 0, inside: 0, first: 0 }
+    }
+
+    /// How many words were written.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.next.load(Ordering::Acquire).saturating_sub(self.first) / 8
+    }
+}
+
+impl Default for TracerWords {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// How the instructions of a run are traced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Tracing {
+    /// Not at all.
+    #[default]
+    Off,
+    /// By the processor's trap flag, one by one: the slow reference.
+    Stepping,
+    /// By translated code that writes the trace itself.
+    Translated,
+}
+
+impl Tracing {
+    /// By its number; off if there is none of this number.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Self {
+        match number {
+            1 => Self::Stepping,
+            2 => Self::Translated,
+            _ => Self::Off,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_packed_comes_out_again() {
+        for kind in [StepKind::Block, StepKind::Leave, StepKind::Enter, StepKind::Fault, StepKind::Signal] {
+            let word = StepWord::new(kind, 0x7fff_1234_5678, 255);
+            assert_eq!((word.kind(), word.pc(), word.count()), (Some(kind), 0x7fff_1234_5678, 255));
+        }
+        assert_eq!(StepWord(u64::MAX).kind(), None);
+    }
+}

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::{
     io::IsTerminal,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 use unsnarl_exec::{Error, Executor, InstructionTrace, Settings, Tracing};
 use unsnarl_model::{Kind, ThreadIx, Trace};
@@ -94,6 +94,7 @@ impl Slice {
         unsnarl_exec::check(Path::new(&recorded.program.path))?;
         check_builds(&recorded)?;
 
+        let mut laps = Laps::new();
         let progress = Progress::new("tracing instructions");
         let mut executor = Executor::new(recorded.program.clone(), Settings::default())?;
         let mut plan = recorded.replay_plan();
@@ -110,6 +111,7 @@ impl Slice {
             }
             return Ok(Verdict::NotReproduced);
         }
+        laps.end("trace");
         progress.now("reading the instruction trace");
         let code = code(&recorded, &modules);
         let mut symbols = Symbols::new();
@@ -120,6 +122,7 @@ impl Slice {
         };
         let recording = Recording::new(traced.words(), &code, &trace.events, &mut elsewhere)
             .map_err(|damaged| anyhow!("the instruction trace makes no sense at word {}", damaged.word))?;
+        laps.end("read");
         if self.dump {
             dump(&recording);
             return Ok(Verdict::Fine);
@@ -130,14 +133,20 @@ impl Slice {
         let mut slice = closure(&recording, &mut Cfg::new(&code, &recording), &criterion);
         let own_stack = |thread, addr| recording.own_stack(thread, addr);
         let orders = Orders { events: &trace.events, own_stack: &own_stack, lock_order: self.lock_order };
+        laps.end("closure");
         progress.now("looking for races on the way");
         races(&recording, orders, &mut slice);
+        laps.end("races");
         let counted = Some(counts(&recording, orders));
+        laps.end("counts");
         drop(progress);
         let places = places(&recording, &criterion);
         let report = SliceReport::new(&recorded, &recording, &slice, &places, counted, &mut names);
         if self.json {
-            output::json(&slice_json(&report, &recorded, &mut names));
+            let mut told = slice_json(&report, &recorded, &mut names);
+            told["seconds"] = laps.json();
+            told["trace_bytes"] = (8 * traced.words().len()).into();
+            output::json(&told);
         } else if self.dot {
             output::print(&slice_dot(&report, &recorded, &mut names));
         } else {
@@ -244,6 +253,29 @@ fn dump(recording: &Recording<'_>) {
         }
     });
     output::print(&text);
+}
+
+/// How long each part of the work took.
+struct Laps {
+    begin: Instant,
+    ended: Vec<(&'static str, f64)>,
+}
+
+impl Laps {
+    fn new() -> Self {
+        Self { begin: Instant::now(), ended: Vec::new() }
+    }
+
+    fn end(&mut self, part: &'static str) {
+        self.ended.push((part, self.begin.elapsed().as_secs_f64()));
+        self.begin = Instant::now();
+    }
+
+    fn json(&self) -> serde_json::Value {
+        let parts =
+            self.ended.iter().map(|&(part, seconds)| (part.to_owned(), serde_json::Value::from(seconds)));
+        serde_json::Value::Object(parts.collect())
+    }
 }
 
 /// What is being done, on a terminal.

@@ -60,3 +60,7 @@ extern "C" fn rust_eh_personality() -> i32 {
     const CONTINUE: i32 = 8;
     CONTINUE
 }
+
+// The core libraries were built to clean up while unwinding and refer to this, but nothing of ours unwinds. Hidden: the
+// program's own must stay the program's own.
+core::arch::global_asm!(".globl _Unwind_Resume", ".hidden _Unwind_Resume", "_Unwind_Resume:", "ud2");

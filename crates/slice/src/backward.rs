@@ -8,6 +8,9 @@
 //! an instruction depends on the latest branch before it, in the same activation of its function, that decides
 //! about its block; if there is none, on the call that began the activation. Walking backwards, a return
 //! enters an activation and a call leaves it.
+//!
+//! A branch also counts if it kept a wanted register from being written (Gyimóthy's relevant slices, for registers
+//! only): optimising compilers turn `if (c) x = 1; else x = 2;` into a move and a branch around another one.
 
 use crate::{
     Consumer, Control, Flow, History, Place, Span, Step, Via,
@@ -44,6 +47,8 @@ impl Criterion {
 struct Level {
     /// Blocks that were executed: who decided that is looked for.
     demands: Vec<Demand>,
+    /// The instruction that was executed next.
+    next: Option<Place>,
     /// Functions that did not return: all whose stack is below this.
     unwound: Option<u64>,
 }
@@ -163,6 +168,14 @@ impl Walk<'_> {
         let Some(level) = self.levels.get_mut(&step.thread.0).and_then(|levels| levels.last_mut()) else {
             return;
         };
+        let next = level.next.replace(step.place);
+        if step.flow == Flow::Branch
+            && let Some(next) = next
+        {
+            for part in self.control.skipped(step.place, next) {
+                self.wants.see_register(step.thread, part, reasons);
+            }
+        }
         if level.demands.is_empty() || step.copy {
             return;
         }

@@ -136,6 +136,11 @@ pub trait Control {
     fn function(&mut self, place: Place) -> u32;
     /// The branches that decide whether the block is executed.
     fn decided_by(&mut self, block: u32) -> &[Place];
+    /// The registers that would have been written if the branch had not gone to `next`.
+    fn skipped(&mut self, branch: Place, next: Place) -> Vec<Part> {
+        let _ = (branch, next);
+        Vec::new()
+    }
 }
 
 #[cfg(test)]

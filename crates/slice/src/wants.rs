@@ -1,6 +1,6 @@
 //! The bytes whose writers are being looked for, and for whom.
 
-use crate::{Span, hash::Hashed};
+use crate::{Reason, Span, hash::Hashed};
 use unsnarl_insn::{Part, REGISTERS};
 use unsnarl_model::ThreadIx;
 
@@ -82,6 +82,15 @@ impl Wants {
                 self.registers.remove(&key);
             }
         }
+    }
+
+    /// Who wants some of these bytes, which a branch kept from being written.
+    pub(crate) fn see_register(&self, thread: ThreadIx, part: Part, reasons: &mut Vec<Reason>) {
+        if !self.has_registers(thread, &[part]) {
+            return;
+        }
+        let wanted = self.registers.get(&(thread.0, part.granule)).into_iter().flatten();
+        reasons.extend(wanted.filter(|(m, ..)| m & part.mask != 0).map(|(_, who, _)| Reason::Decides(*who)));
     }
 
     /// The same for memory.

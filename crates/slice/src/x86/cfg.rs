@@ -12,7 +12,10 @@
 use super::{Code, Recording, postdominators};
 use crate::{Control, Place, hash::Hashed};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use unsnarl_insn::iced::{FlowControl, Instruction, Mnemonic};
+use unsnarl_insn::{
+    Copy, Effects, FLAGS, Part, gpr,
+    iced::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic},
+};
 
 /// Functions of libraries that do not return.
 const NO_RETURN: &str = "abort exit _exit _Exit quick_exit __assert_fail __assert_perror_fail __assert \
@@ -21,7 +24,6 @@ const NO_RETURN: &str = "abort exit _exit _Exit quick_exit __assert_fail __asser
     __cxa_call_unexpected __cxa_call_terminate _ZSt9terminatev err errx verr verrx";
 
 /// Control dependence within the functions of a trace.
-#[derive(Debug)]
 pub struct Cfg<'a> {
     code: &'a Code,
     recording: &'a Recording<'a>,
@@ -31,7 +33,18 @@ pub struct Cfg<'a> {
     functions: HashMap<u64, u32>,
     places: Hashed<u32, (u32, u32)>,
     decided_by: Vec<Vec<Place>>,
+    /// For a branch and the address that it did not go to: the registers that would have been written there.
+    skipped: HashMap<(Place, u64), Vec<Part>>,
+    /// For each branch the addresses that it may go to.
+    ways: HashMap<Place, Vec<u64>>,
+    factory: InstructionInfoFactory,
     returns: HashMap<u64, bool>,
+}
+
+impl std::fmt::Debug for Cfg<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cfg").field("functions", &self.functions.len()).finish_non_exhaustive()
+    }
 }
 
 /// Where control may go after an instruction.
@@ -57,6 +70,9 @@ impl<'a> Cfg<'a> {
             functions: HashMap::new(),
             places: Hashed::default(),
             decided_by: vec![Vec::new()],
+            skipped: HashMap::new(),
+            ways: HashMap::new(),
+            factory: InstructionInfoFactory::new(),
             returns: HashMap::new(),
         }
     }
@@ -229,7 +245,20 @@ impl<'a> Cfg<'a> {
             }
         }
         lead_out(&mut successors, exit);
-        let decided_by = postdominators::decided_by(&successors, exit);
+        let ways = postdominators::ways(&successors, exit);
+        let decided_by = postdominators::decided_by(&ways, exit + 1);
+        let leader_of: Vec<u64> = leaders.iter().copied().collect();
+        let mut instructions: Vec<Vec<u64>> = vec![Vec::new(); exit];
+        block_of.iter().for_each(|(&pc, &block)| instructions[block].push(pc));
+        for way in ways.iter().filter(|way| way.to != exit) {
+            let Some(branch) = self.recording.place(last_of[way.from]) else { continue };
+            let mut written = BTreeSet::new();
+            for &pc in way.nodes.iter().flat_map(|&block| &instructions[block]) {
+                self.writes(pc, &mut written);
+            }
+            self.ways.entry(branch).or_default().push(leader_of[way.to]);
+            self.skipped.insert((branch, leader_of[way.to]), written.into_iter().collect());
+        }
         let function = self.functions.len() as u32;
         let function = *self.functions.entry(beginning).or_insert(function);
         let first = self.decided_by.len() as u32;
@@ -241,6 +270,18 @@ impl<'a> Cfg<'a> {
             if let Some(place) = self.recording.place(pc) {
                 self.places.insert(place.0, (first + block as u32, function));
             }
+        }
+    }
+
+    /// The registers that an instruction writes, but for the flags.
+    fn writes(&mut self, pc: u64, written: &mut BTreeSet<Part>) {
+        let Some(instruction) = self.code.decode(pc) else { return };
+        if instruction.mnemonic() == Mnemonic::Call {
+            written.insert(gpr(0));
+        }
+        let effects = Effects::of(&instruction, &mut self.factory);
+        if effects.copy == Copy::No {
+            written.extend(effects.defs.into_iter().filter(|part| part.granule != FLAGS));
         }
     }
 
@@ -311,5 +352,12 @@ impl Control for Cfg<'_> {
 
     fn decided_by(&mut self, block: u32) -> &[Place] {
         &self.decided_by[block as usize]
+    }
+
+    fn skipped(&mut self, branch: Place, next: Place) -> Vec<Part> {
+        self.known(branch);
+        let taken = self.recording.insn(next).pc;
+        let others = self.ways.get(&branch).into_iter().flatten().filter(|&&to| to != taken);
+        others.filter_map(|&to| self.skipped.get(&(branch, to))).flatten().copied().collect()
     }
 }

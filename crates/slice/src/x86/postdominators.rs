@@ -3,23 +3,42 @@
 //! Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm", on the reversed graph; control dependence
 //! as Ferrante, Ottenstein and Warren define it.
 
-/// For each node the nodes that decide whether it is executed. `exit` is a node without successors; from every
-/// node there must be a way to it.
-pub(super) fn decided_by(successors: &[Vec<usize>], exit: usize) -> Vec<Vec<usize>> {
+/// A way out of a node that has several, and the nodes that are executed because it is taken.
+pub(super) struct Way {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) nodes: Vec<usize>,
+}
+
+/// The ways out of all nodes that have several. `exit` is a node without successors; from every node there must be a
+/// way to it.
+pub(super) fn ways(successors: &[Vec<usize>], exit: usize) -> Vec<Way> {
     let nearest = immediate(successors, exit);
-    let mut decided_by = vec![Vec::new(); successors.len()];
+    let mut ways = Vec::new();
     for (from, targets) in successors.iter().enumerate().filter(|(_, targets)| targets.len() > 1) {
         let stop = nearest[from];
         for &to in targets {
-            let mut at = to;
+            let (mut nodes, mut at) = (Vec::new(), to);
             while Some(at) != stop && at != exit {
-                if !decided_by[at].contains(&from) {
-                    decided_by[at].push(from);
-                }
+                nodes.push(at);
                 match nearest[at] {
                     Some(next) => at = next,
                     None => break,
                 }
+            }
+            ways.push(Way { from, to, nodes });
+        }
+    }
+    ways
+}
+
+/// For each of so many nodes the nodes that decide whether it is executed.
+pub(super) fn decided_by(ways: &[Way], nodes: usize) -> Vec<Vec<usize>> {
+    let mut decided_by = vec![Vec::new(); nodes];
+    for way in ways {
+        for &node in &way.nodes {
+            if !decided_by[node].contains(&way.from) {
+                decided_by[node].push(way.from);
             }
         }
     }
@@ -85,6 +104,10 @@ fn meet(nearest: &[Option<usize>], number: &[usize], mut a: usize, mut b: usize)
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn decided_by(successors: &[Vec<usize>], exit: usize) -> Vec<Vec<usize>> {
+        super::decided_by(&ways(successors, exit), successors.len())
+    }
 
     #[test]
     fn both_sides_of_a_diamond_are_decided_by_its_top_and_the_bottom_is_not() {

@@ -555,7 +555,7 @@ fn patch(place: u64, to: u64) {
 /// Lets translated code find its words.
 pub(super) fn set_gs(words: *const TracerWords) {
     // SAFETY: nothing else uses GS.
-    unsafe { core::arch::asm!("wrgsbase {}", in(reg) words, options(nostack, nomem, preserves_flags)) };
+    unsafe { core::arch::asm!("wrgsbase {}", in(reg) words as usize, options(nostack, nomem, preserves_flags)) };
 }
 
 /// Gives an interrupted program its own address and registers back; false if it was not in translated code.

@@ -99,6 +99,7 @@ pub(crate) fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::u
 unsafe extern "C" fn time_is_up(_: i32, _: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     if let Some(runtime) = Runtime::interrupted() {
         let state = &runtime.state;
+        crate::tracer::show_originals(context);
         let registers = registers(context);
         end::conclude(state, EndKind::Timeout, "");
         state.log.header().end.pc = registers[0];

@@ -5,7 +5,8 @@ use std::{
     hash::{BuildHasherDefault, Hasher},
 };
 
-pub(crate) type Hashed<K, V> = HashMap<K, V, BuildHasherDefault<Multiply>>;
+pub(crate) type Hashing = BuildHasherDefault<Multiply>;
+pub(crate) type Hashed<K, V> = HashMap<K, V, Hashing>;
 
 /// Multiplies and rotates.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,7 +11,10 @@
 //! accident. Two critical sections of one lock are ordered by it, yet could have come the other way round:
 //! such edges are told on request, and told apart.
 
-use crate::{Consumer, History, RaceEdge, RaceKind, Reason, Slice, Span, Step, hash::Hashed};
+use crate::{
+    Consumer, History, RaceEdge, RaceKind, Reason, Slice, Span, Step,
+    hash::{Hashed, Hashing},
+};
 use std::collections::HashSet;
 use unsnarl_model::{Event, ThreadIx};
 use unsnarl_race::{Edges, Epoch, HappensBefore};
@@ -111,18 +114,18 @@ pub fn races(history: &dyn History, orders: Orders<'_>, slice: &mut Slice) {
     if touched.is_empty() {
         return;
     }
-    let in_slice: HashSet<u64> = slice.steps.iter().copied().collect();
+    let mut next = slice.steps.iter().rev().copied().peekable();
     let mut memory: Hashed<u64, Touched> = touched.into_iter().map(|g| (g, Touched::default())).collect();
     let mut clocks = Clocks::new(orders);
     let mut edges: Vec<(RaceEdge, Consumer, Consumer)> = Vec::new();
     history.forwards(&mut |step| {
+        let included = next.next_if_eq(&step.number).is_some();
         clocks.go_on(step);
         forget(step, &mut memory);
         if step.copy || step.reads.is_empty() && step.writes.is_empty() && step.may_write.is_empty() {
             return;
         }
         let now = clocks.all.now(step.thread);
-        let included = in_slice.contains(&step.number);
         let who = Consumer { place: step.place, thread: step.thread, step: step.number };
         for (granule, mask) in step.writes.iter().chain(step.may_write).flat_map(|span| span.granules()) {
             let Some(touched) = memory.get_mut(&granule) else { continue };
@@ -141,7 +144,8 @@ pub fn races(history: &dyn History, orders: Orders<'_>, slice: &mut Slice) {
             RaceKind::WriteAfterWrite => Reason::WroteBefore(known, edge.addr),
             RaceKind::WriteAfterRead => Reason::WroteAfter(known, edge.addr),
         };
-        if !in_slice.contains(&new.step) {
+        let is_in = slice.steps.binary_search_by(|step| new.step.cmp(step)).is_ok();
+        if !is_in {
             slice.add_node(new.place, new.thread, new.step, vec![reason]);
         } else if let Some(node) = slice.nodes.get_mut(&new.place)
             && !node.reasons.contains(&reason)
@@ -213,18 +217,19 @@ impl Touched {
     }
 }
 
-/// The granules of memory that steps of the closure read or write.
-fn touched(history: &dyn History, slice: &Slice) -> HashSet<u64> {
-    let mut granules = HashSet::new();
+/// The granules of memory that steps of the closure read or write; none if there was only one thread.
+fn touched(history: &dyn History, slice: &Slice) -> HashSet<u64, Hashing> {
+    let mut granules = HashSet::default();
+    let mut threads = HashSet::new();
     let mut next = slice.steps.iter().rev().copied().peekable();
     history.forwards(&mut |step| {
-        if next.peek() == Some(&step.number) {
-            next.next();
+        threads.insert(step.thread);
+        if next.next_if_eq(&step.number).is_some() {
             let spans = step.reads.iter().chain(step.writes).chain(step.may_write);
             granules.extend(spans.flat_map(|span| span.granules()).map(|(granule, _)| granule));
         }
     });
-    granules
+    if threads.len() < 2 { HashSet::default() } else { granules }
 }
 
 /// Memory that is allocated anew is other memory.

@@ -93,13 +93,17 @@ pub struct TracerWords {
     pub inside: u64,
     /// The address, in the target, of the first word of the trace.
     pub first: u64,
+    /// Where on the stack an address of translated code stands for a return address; 0 if nowhere.
+    pub slot: u64,
+    /// Who runs, as `enter` tells it: the thread with the number of events, and the thread pointer.
+    pub who: [u64; 2],
 }
 
 impl TracerWords {
     /// Nothing traced.
     #[must_use]
     pub const fn new() -> Self {
-        Self { next: AtomicU64::new(0), saved: [0; 2], target: 0, inside: 0, first: 0 }
+        Self { next: AtomicU64::new(0), saved: [0; 2], target: 0, inside: 0, first: 0, slot: 0, who: [0; 2] }
     }
 
     /// How many words were written.

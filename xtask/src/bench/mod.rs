@@ -6,6 +6,7 @@ pub(crate) mod predict;
 pub(crate) mod runtime;
 pub(crate) mod search;
 pub(crate) mod simplify;
+pub(crate) mod slice;
 mod table;
 
 /// How long to measure.

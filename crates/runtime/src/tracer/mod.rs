@@ -9,6 +9,7 @@
 //! ([`shadow`]), and the processor's trap flag ([`stepper`]), slow and simple, to compare with.
 
 mod mask;
+mod safe;
 mod shadow;
 mod stepper;
 mod text;
@@ -63,7 +64,7 @@ pub(crate) fn begin(state: &State) {
         Way::Stepping(Stepper::new(&text))
     } else {
         shadow::set_gs(words.shared());
-        let Some(shadows) = Shadows::new(&text, words.shared()) else {
+        let Some(shadows) = Shadows::new(&text, words.shared(), safe::slots(&state.log)) else {
             end::refuse("there is no address space for translated code near the program's own")
         };
         Way::Translated(shadows)
@@ -82,6 +83,18 @@ pub(crate) fn abandon() {
         tracer.text.allow();
         // SAFETY: on the carrier.
         unsafe { *TRACER.0.get() = None };
+    }
+}
+
+/// The program is about to be looked at from outside of the handlers: with its own addresses.
+pub(crate) fn show_originals(context: *mut libc::ucontext_t) {
+    if let Some(tracer) = tracer() {
+        tracer.settle();
+        if let Way::Translated(shadows) = &tracer.way {
+            // SAFETY: the kernel's description of what was interrupted.
+            let registers = unsafe { &mut (*context).uc_mcontext.gregs };
+            shadow::restore(shadows, registers, tracer.words.saved());
+        }
     }
 }
 
@@ -156,6 +169,7 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
     if not_allowed && tracer.words.is_guard(addr) {
         full();
     }
+    tracer.settle();
     if inside {
         if let Way::Translated(shadows) = &tracer.way {
             shadow::restore(shadows, registers, tracer.words.saved());
@@ -173,13 +187,15 @@ impl Tracer {
     fn entered(&mut self, state: &State, registers: &Registers) {
         let word = |r: i32| registers[r as usize] as u64;
         let who = u64::from(state.current.0) | state.log.count() << 16;
+        let who = [who, sys::thread_pointer() as u64];
+        self.words.set_who(who);
         self.words.append(&[
             StepWord::new(StepKind::Enter, word(libc::REG_RIP), 0).0,
             word(libc::REG_RSP),
             word(libc::REG_RAX),
             word(libc::REG_RDX),
-            who,
-            sys::thread_pointer() as u64,
+            who[0],
+            who[1],
         ]);
         self.words.set_inside(true);
         if let Way::Stepping(stepper) = &mut self.way {
@@ -227,6 +243,13 @@ impl Tracer {
             word(libc::REG_RAX),
         ]);
         self.outside();
+    }
+
+    /// The stack is about to be looked at: it shall hold original addresses only.
+    fn settle(&mut self) {
+        if let (Way::Translated(shadows), Some(slot)) = (&self.way, self.words.take_slot()) {
+            shadow::settle(shadows, slot);
+        }
     }
 
     fn outside(&mut self) {

@@ -29,6 +29,8 @@ const SAVED_RAX: u32 = offset_of!(TracerWords, saved) as u32;
 const SAVED_RCX: u32 = SAVED_RAX + 8;
 const TARGET: u32 = offset_of!(TracerWords, target) as u32;
 const INSIDE: u32 = offset_of!(TracerWords, inside) as u32;
+const SLOT: u32 = offset_of!(TracerWords, slot) as u32;
+const WHO: u32 = offset_of!(TracerWords, who) as u32;
 
 /// Instructions of a block at most.
 const LONGEST: usize = 64;
@@ -57,11 +59,13 @@ pub(super) struct Shadows {
     segments: Vec<Shadow>,
     factory: InstructionInfoFactory,
     encoder: Encoder,
+    /// Words through which functions are called that may return to translated code; ascending.
+    safe: Vec<u64>,
 }
 
 impl Shadows {
     /// Room for translations of this code; none if the system does not give it.
-    pub(super) fn new(text: &Text, words: *const TracerWords) -> Option<Self> {
+    pub(super) fn new(text: &Text, words: *const TracerWords, safe: Vec<u64>) -> Option<Self> {
         let mut segments = Vec::new();
         // Tables lie below the shared memory, where GS reaches them.
         let mut table_end = (words as u64 & !0xffff) - (16 << 20);
@@ -87,15 +91,15 @@ impl Shadows {
             shadow.routines(text);
             segments.push(shadow);
         }
-        Some(Self { segments, factory: InstructionInfoFactory::new(), encoder: Encoder::new(64) })
+        Some(Self { segments, factory: InstructionInfoFactory::new(), encoder: Encoder::new(64), safe })
     }
 
     /// The translation of the code at an address of the text.
     pub(super) fn translation(&mut self, pc: u64) -> Option<u64> {
-        let Self { segments, factory, encoder } = self;
+        let Self { segments, factory, encoder, safe } = self;
         let shadow = segments.iter_mut().find(|shadow| shadow.text.contains(&pc))?;
         match shadow.known(pc) {
-            0 => shadow.translate(pc, factory, encoder),
+            0 => shadow.translate(pc, factory, encoder, safe),
             known => Some(known),
         }
     }
@@ -289,6 +293,7 @@ impl Shadow {
         pc: u64,
         factory: &mut InstructionInfoFactory,
         encoder: &mut Encoder,
+        safe: &[u64],
     ) -> Option<u64> {
         const MOST_BYTES: u64 = LONGEST as u64 * 256;
         if self.code.at + MOST_BYTES > self.end {
@@ -309,7 +314,7 @@ impl Shadow {
             if at + 1 < block.len() || is_plain(instruction) {
                 self.copy(instruction, encoder)?;
             } else {
-                self.end(instruction, encoder)?;
+                self.end(instruction, encoder, safe)?;
             }
         }
         if let Some(last) = block.last().filter(|last| is_plain(last)) {
@@ -440,8 +445,10 @@ impl Shadow {
     }
 
     /// The instruction that ends a block.
-    fn end(&mut self, instruction: &Instruction, encoder: &mut Encoder) -> Option<()> {
+    fn end(&mut self, instruction: &Instruction, encoder: &mut Encoder, safe: &[u64]) -> Option<()> {
         let target = instruction.near_branch_target();
+        // A call of a function that may return to translated code; where its return address is to be written.
+        let mut returns = None;
         match instruction.flow_control() {
             FlowControl::UnconditionalBranch => self.jump(&[0xe9], target),
             FlowControl::ConditionalBranch if instruction.condition_code() != ConditionCode::None => {
@@ -458,7 +465,7 @@ impl Shadow {
                 self.jump(&[0xe9], instruction.next_ip());
             }
             FlowControl::Call => {
-                self.code.push(instruction.next_ip());
+                returns = self.call(instruction, safe);
                 self.jump(&[0xe9], target);
             }
             FlowControl::Return => {
@@ -483,13 +490,74 @@ impl Shadow {
                     return None;
                 }
                 if instruction.mnemonic() == Mnemonic::Call {
-                    self.code.push(instruction.next_ip());
+                    returns = self.call(instruction, safe);
                 }
                 self.code.jump(&[0xe9], self.look_up);
             }
             _ => return None,
         }
+        if let Some(place) = returns {
+            place.write(self.code.at);
+            self.come_back(instruction.next_ip());
+        }
         Some(())
+    }
+
+    /// Pushes a return address: the original one, or one that is to be written yet.
+    fn call(&mut self, call: &Instruction, safe: &[u64]) -> Option<Pushed> {
+        let slot = if call.is_ip_rel_memory_operand() {
+            Some(call.ip_rel_memory_address())
+        } else {
+            self.slot_of_stub(call.near_branch_target())
+        };
+        if slot.is_none_or(|slot| safe.binary_search(&slot).is_err()) {
+            self.code.push(call.next_ip());
+            return None;
+        }
+        let pushed = Pushed(self.code.at);
+        self.code.push(0);
+        self.code.with(&[0x65, 0x48, 0x89, 0x24, 0x25], SLOT);
+        Some(pushed)
+    }
+
+    /// The word that a stub jumps through, if it is a stub.
+    fn slot_of_stub(&self, pc: u64) -> Option<u64> {
+        let left = self.text.end.checked_sub(pc).filter(|_| self.text.contains(&pc))?;
+        // SAFETY: within the segment, which can be read.
+        let bytes = unsafe { core::slice::from_raw_parts(pc as *const u8, left.min(32) as usize) };
+        let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
+        let mut instruction = decoder.decode();
+        if matches!(instruction.mnemonic(), Mnemonic::Endbr64) {
+            instruction = decoder.decode();
+        }
+        let jumps = instruction.flow_control() == FlowControl::IndirectBranch;
+        (jumps && instruction.is_ip_rel_memory_operand()).then(|| instruction.ip_rel_memory_address())
+    }
+
+    /// Control is back from a function: the record of entering, and on.
+    fn come_back(&mut self, pc: u64) {
+        self.origins.push((self.code.at, pc));
+        let code = &mut self.code;
+        code.save_rcx();
+        code.save_rax();
+        code.load_next();
+        code.store_word(StepWord::new(StepKind::Enter, pc, 0).0, 0);
+        code.store(Register::RSP, 8);
+        code.store(Register::RAX, 16);
+        code.store(Register::RDX, 24);
+        for (word, at) in [(WHO, 32), (WHO + 8, 40)] {
+            code.with(&[0x65, 0x48, 0x8b, 0x04, 0x25], word);
+            code.store(Register::RAX, at);
+        }
+        code.advance(48);
+        code.store_next();
+        for (word, value) in [(INSIDE, 1), (SLOT, 0)] {
+            code.with(&[0x65, 0x48, 0xc7, 0x04, 0x25], word);
+            code.number(value);
+        }
+        code.restore_rax();
+        code.restore_rcx();
+        self.jump(&[0xe9], pc);
     }
 
     /// `loop` and `jrcxz` reach only a little way: over a jump.
@@ -511,6 +579,29 @@ impl Shadow {
         self.jump(&[0xe9], instruction.near_branch_target());
         patch(skip, self.code.at);
         Some(())
+    }
+}
+
+/// Where the push of a return address was written.
+struct Pushed(u64);
+
+impl Pushed {
+    /// Writes the address into it.
+    fn write(&self, address: u64) {
+        let mut emitter = Emitter { at: self.0 };
+        emitter.push(address);
+    }
+}
+
+/// Puts the original return address where one of translated code stands.
+pub(super) fn settle(shadows: &Shadows, slot: *mut u64) {
+    // SAFETY: a word of the stack that a call wrote and that was not returned through yet.
+    unsafe {
+        if let Some((start, origin)) = shadows.origin(*slot)
+            && start == *slot
+        {
+            *slot = origin;
+        }
     }
 }
 
@@ -555,7 +646,9 @@ fn patch(place: u64, to: u64) {
 /// Lets translated code find its words.
 pub(super) fn set_gs(words: *const TracerWords) {
     // SAFETY: nothing else uses GS.
-    unsafe { core::arch::asm!("wrgsbase {}", in(reg) words as usize, options(nostack, nomem, preserves_flags)) };
+    unsafe {
+        core::arch::asm!("wrgsbase {}", in(reg) words as usize, options(nostack, nomem, preserves_flags))
+    };
 }
 
 /// Gives an interrupted program its own address and registers back; false if it was not in translated code.

@@ -56,6 +56,24 @@ impl Words {
         unsafe { (&raw const (*self.shared).saved).read_volatile() }
     }
 
+    /// Who runs from now on.
+    pub(super) fn set_who(&mut self, who: [u64; 2]) {
+        // SAFETY: as above.
+        unsafe { (&raw mut (*self.shared).who).write_volatile(who) };
+    }
+
+    /// Where an address of translated code stands on the stack, which from now on is as it was.
+    pub(super) fn take_slot(&mut self) -> Option<*mut u64> {
+        // SAFETY: as above.
+        let slot = unsafe {
+            let place = &raw mut (*self.shared).slot;
+            let slot = place.read_volatile();
+            place.write_volatile(0);
+            slot
+        };
+        (slot != 0).then_some(slot as *mut u64)
+    }
+
     pub(super) fn append(&mut self, record: &[u64]) {
         // SAFETY: as above.
         let next = unsafe { &(*self.shared).next };

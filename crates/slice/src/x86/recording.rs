@@ -484,7 +484,9 @@ impl<'a> Recording<'a> {
         if summary.knowledge == Knowledge::Unknown {
             // It may write where it was pointed to.
             for n in (0..6).filter(|n| call.set >> n & 1 == 1) {
-                if (0x1_0000..1 << 47).contains(&call.arguments[n]) {
+                // What points to the runtime's own memory is left over from there.
+                let own = 0x6000_0000_0000..0x7000_0000_0000;
+                if (0x1_0000..1 << 47).contains(&call.arguments[n]) && !own.contains(&call.arguments[n]) {
                     room.touched.may_write.push(Span::new(call.arguments[n], 64));
                 }
             }

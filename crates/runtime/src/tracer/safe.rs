@@ -1,0 +1,165 @@
+//! Functions of libraries from which control can come back to translated code directly.
+//!
+//! Usually a call of code that is not traced leaves the original return address on the stack, and coming back costs
+//! a fault. Functions that neither unwind nor call back nor wait nor ask who called them may be given an address
+//! of translated code to return to.
+
+use crate::log::{Log, c_bytes};
+use alloc::vec::Vec;
+use core::ffi::c_void;
+
+/// Their names. None of them is a hook of ours.
+const NAMES: &[&[u8]] = &[
+    b"malloc",
+    b"calloc",
+    b"realloc",
+    b"free",
+    b"_Znwm",
+    b"_Znam",
+    b"_ZdlPv",
+    b"_ZdaPv",
+    b"_ZdlPvm",
+    b"_ZdaPvm",
+    b"memcpy",
+    b"memmove",
+    b"memset",
+    b"memcmp",
+    b"memchr",
+    b"bcmp",
+    b"strlen",
+    b"strnlen",
+    b"strcmp",
+    b"strncmp",
+    b"strcpy",
+    b"strncpy",
+    b"stpcpy",
+    b"strcat",
+    b"strncat",
+    b"strchr",
+    b"strrchr",
+    b"strstr",
+    b"strspn",
+    b"strcspn",
+    b"strtol",
+    b"strtoul",
+    b"strtoll",
+    b"strtoull",
+    b"strtod",
+    b"atoi",
+    b"atol",
+    b"atof",
+    b"toupper",
+    b"tolower",
+    b"snprintf",
+    b"sprintf",
+    b"vsnprintf",
+    b"printf",
+    b"puts",
+    b"putchar",
+    b"fputs",
+    b"fputc",
+    b"fwrite",
+    b"fprintf",
+    b"__snprintf_chk",
+    b"__sprintf_chk",
+    b"__printf_chk",
+    b"__fprintf_chk",
+    b"__memcpy_chk",
+    b"__strcpy_chk",
+    b"sin",
+    b"cos",
+    b"tan",
+    b"exp",
+    b"log",
+    b"log2",
+    b"log10",
+    b"pow",
+    b"sqrt",
+    b"floor",
+    b"ceil",
+    b"fmod",
+    b"__tls_get_addr",
+    b"__errno_location",
+    b"__ctype_b_loc",
+    b"__ctype_tolower_loc",
+    b"__ctype_toupper_loc",
+];
+
+/// The words through which traced modules call them.
+pub(super) fn slots(log: &Log) -> Vec<u64> {
+    let mut walk = Walk { log, slots: Vec::new() };
+    // SAFETY: the callback gets what it is given here and nothing else.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
+    walk.slots.sort_unstable();
+    walk.slots
+}
+
+struct Walk<'a> {
+    log: &'a Log,
+    slots: Vec<u64>,
+}
+
+#[repr(C)]
+struct Relocation {
+    offset: u64,
+    info: u64,
+    addend: i64,
+}
+
+unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, walk: *mut c_void) -> i32 {
+    // SAFETY: the loader's description of a module, and the walk we passed.
+    let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk<'_>>()) };
+    let path = c_bytes(info.dlpi_name);
+    if info.dlpi_phnum == 0 || !walk.log.traced_modules().any(|traced| traced == path) {
+        return 0;
+    }
+    // SAFETY: as many program headers as the loader says.
+    let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
+    for header in headers.iter().filter(|header| header.p_type == libc::PT_DYNAMIC) {
+        // SAFETY: the module's own dynamic section, which ends with a zero.
+        unsafe {
+            read((info.dlpi_addr + header.p_vaddr) as *const [u64; 2], info.dlpi_addr, &mut walk.slots)
+        };
+    }
+    0
+}
+
+unsafe fn read(mut entry: *const [u64; 2], base: u64, slots: &mut Vec<u64>) {
+    const STRINGS: u64 = 5;
+    const SYMBOLS: u64 = 6;
+    const RELOCATIONS: u64 = 7;
+    const SIZE: u64 = 8;
+    const STUBS: u64 = 23;
+    const STUBS_SIZE: u64 = 2;
+    let mut found = [0; 24];
+    // SAFETY: by the caller.
+    while let [tag @ 1..=u64::MAX, value] = unsafe { *entry } {
+        if let Some(place) = found.get_mut(tag as usize) {
+            *place = value;
+        }
+        // SAFETY: not beyond the zero.
+        entry = unsafe { entry.add(1) };
+    }
+    // Some loaders leave addresses as they are in the file.
+    let at = |tag: u64| {
+        let value = found[tag as usize];
+        if value < base { value + base } else { value }
+    };
+    for (table, size) in [(RELOCATIONS, SIZE), (STUBS, STUBS_SIZE)] {
+        if found[table as usize] == 0 {
+            continue;
+        }
+        for number in 0..found[size as usize] as usize / size_of::<Relocation>() {
+            // SAFETY: as many as the section says.
+            let Relocation { offset, info, .. } = unsafe { &*(at(table) as *const Relocation).add(number) };
+            let symbol = info >> 32;
+            if symbol != 0 {
+                // SAFETY: symbols of 24 bytes begin with the place of their name.
+                let name = unsafe { *((at(SYMBOLS) + 24 * symbol) as *const u32) };
+                if NAMES.contains(&c_bytes((at(STRINGS) + u64::from(name)) as *const _)) {
+                    slots.push(base + offset);
+                }
+            }
+        }
+    }
+}

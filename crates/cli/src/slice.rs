@@ -8,6 +8,7 @@ use crate::{
 };
 use anyhow::{Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget};
+use serde_json::json;
 use std::{
     io::IsTerminal,
     path::{Path, PathBuf},
@@ -17,7 +18,7 @@ use unsnarl_exec::{Error, Executor, InstructionTrace, Settings, Tracing};
 use unsnarl_model::{Kind, ThreadIx, Trace};
 use unsnarl_report::{Look, Names, ProgramNames, SliceReport, on_line, slice_dot, slice_json, slice_text};
 use unsnarl_slice::{
-    Criterion, History, Orders, Place, closure, counts, races,
+    Criterion, Extent, History, Orders, Place, closure, counts, races, reduce,
     x86::{Cfg, Code, Function, Recording, Segment},
 };
 use unsnarl_symbols::{ModuleCode, Symbols, is_system, site_of};
@@ -139,11 +140,15 @@ impl Slice {
         laps.end("races");
         let counted = Some(counts(&recording, orders));
         laps.end("counts");
+        let reduced = reduce(&recording, &criterion.all_steps());
+        laps.end("reduce");
         drop(progress);
         let places = places(&recording, &criterion);
         let report = SliceReport::new(&recorded, &recording, &slice, &places, counted, &mut names);
         if self.json {
             let mut told = slice_json(&report, &recorded, &mut names);
+            let extent = |extent: Extent| json!({ "threads": extent.threads, "segments": extent.segments, "instructions": extent.steps });
+            told["reduction"] = json!({ "before": extent(reduced.before), "after": extent(reduced.after) });
             told["seconds"] = laps.json();
             told["trace_bytes"] = (8 * traced.words().len()).into();
             output::json(&told);
@@ -152,6 +157,11 @@ impl Slice {
         } else {
             let look = Look { full: self.all, ..output::look() };
             output::print(&slice_text(&report, &recorded, &mut names, &look));
+            let (before, after) = (reduced.before, reduced.after);
+            output::print(&format!(
+                "of {} threads, {} segments and {} steps, {}, {} and {} can have had a part in it\n",
+                before.threads, before.segments, before.steps, after.threads, after.segments, after.steps
+            ));
         }
         Ok(Verdict::Fine)
     }
@@ -222,8 +232,7 @@ fn code(recorded: &Trace, modules: &[String]) -> Code {
 
 /// The instructions of a criterion, and who executed them.
 fn places(recording: &Recording<'_>, criterion: &Criterion) -> Vec<(Place, ThreadIx)> {
-    let mut wanted = criterion.steps.clone();
-    wanted.extend(criterion.registers.iter().map(|(step, _)| *step));
+    let wanted = criterion.all_steps();
     let mut places = Vec::new();
     let first = wanted.iter().copied().min().unwrap_or(0);
     let Some(latest) = criterion.latest() else { return places };

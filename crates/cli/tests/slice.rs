@@ -312,3 +312,80 @@ fn programs_that_are_not_instrumented_are_sliced_too() {
     let lines = texts(&place.slice(&[]));
     assert!(lines.iter().any(|line| line.contains("balance -= 80")), "{lines:#?}");
 }
+
+/// Programs of all kinds, whose translated code is held to the processor's own steps.
+const COMPARED: &[&str] = &[
+    "c/account.c",
+    "c/atomics_all_sizes.c",
+    "c/barrier_serial_thread.c",
+    "c/c11_threads.c",
+    "c/cancel_async.c",
+    "c/cancel_cond_wait.c",
+    "c/children.c",
+    "c/cond_broadcast_gate.c",
+    "c/crash_handler_returns.c",
+    "c/double_free.c",
+    "c/exit_runs_cleanups.c",
+    "c/handlers_wait_for_each_other.c",
+    "c/heap_leftovers.c",
+    "c/key_destructors.c",
+    "c/main_leaves_first.c",
+    "c/mutex_robust.c",
+    "c/once.c",
+    "c/qsort_mt.c",
+    "c/rwlock_timed.c",
+    "c/sem_ping_pong.c",
+    "c/sigaltstack_per_thread.c",
+    "c/signal_actions.c",
+    "c/stack_overflow.c",
+    "c/stringbuffer.c",
+    "c/tls_per_thread.c",
+    "cpp/call_once_throws.cpp",
+    "cpp/condition_variables.cpp",
+    "cpp/exceptions_across_switches.cpp",
+    "cpp/futures.cpp",
+    "cpp/static_guard_throws.cpp",
+    "cpp/thread_local_destructors.cpp",
+    "cpp/uncaught_exception.cpp",
+    "rust/channels.rs",
+    "rust/panic_joined.rs",
+    "rust/scoped_threads.rs",
+    "rust/thread_local_drop.rs",
+];
+
+#[test]
+fn translated_code_leaves_the_same_trace_as_single_steps() {
+    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs");
+    let place = Place::new("compared");
+    for (number, source) in COMPARED.iter().enumerate() {
+        let program = format!("p{number}");
+        let path = programs.join(source);
+        let level = ["-O0", "-O1", "-O2", "-O3"][number % 4];
+        let mut compiler = match source.rsplit('.').next() {
+            Some("rs") => Command::new("rustc"),
+            Some("cpp") => Command::new("g++"),
+            _ => Command::new("gcc"),
+        };
+        if source.ends_with(".rs") {
+            compiler.args([
+                "-g",
+                "--edition",
+                "2024",
+                "-C",
+                if number % 2 == 0 { "opt-level=0" } else { "opt-level=2" },
+            ]);
+        } else {
+            // Every other one at fixed addresses.
+            compiler.args(["-g", level, "-pthread", if number % 2 == 0 { "-no-pie" } else { "-pie" }]);
+        }
+        compiler.arg("-o").arg(place.0.join(&program)).arg(&path).stderr(Stdio::null());
+        assert!(compiler.status().expect("a compiler").success(), "{source}");
+        let trace = format!("{program}.snarl");
+        place.run(&["record", "--seed", "3", "-o", &trace, "--", &format!("./{program}")]);
+        let translated = place.exits(0, &["slice", &trace, "--dump"]);
+        let stepped = place.exits(0, &["slice", &trace, "--dump", "--step"]);
+        let differs = translated.lines().zip(stepped.lines()).position(|(a, b)| a != b);
+        assert_eq!(differs, None, "{source}");
+        assert_eq!(translated.lines().count(), stepped.lines().count(), "{source}");
+    }
+}

@@ -33,12 +33,18 @@ pub struct Criterion {
 }
 
 impl Criterion {
+    /// All steps that it speaks of.
+    #[must_use]
+    pub fn all_steps(&self) -> Vec<u64> {
+        let bytes = self.bytes.iter().map(|(step, _)| *step);
+        let registers = self.registers.iter().map(|(step, _)| *step);
+        self.steps.iter().copied().chain(bytes).chain(registers).collect()
+    }
+
     /// The latest step that it speaks of.
     #[must_use]
     pub fn latest(&self) -> Option<u64> {
-        let bytes = self.bytes.iter().map(|(step, _)| *step);
-        let registers = self.registers.iter().map(|(step, _)| *step);
-        self.steps.iter().copied().chain(bytes).chain(registers).max()
+        self.all_steps().into_iter().max()
     }
 }
 

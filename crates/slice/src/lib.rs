@@ -11,6 +11,7 @@
 mod backward;
 mod hash;
 mod race;
+mod reduce;
 mod slice;
 mod step;
 mod wants;
@@ -18,6 +19,7 @@ pub mod x86;
 
 pub use backward::{Criterion, Straight, closure};
 pub use race::{Counts, Orders, counts, races};
+pub use reduce::{Extent, Reduction, reduce};
 pub use slice::{Node, RaceEdge, RaceKind, Reason, Slice};
 pub use step::{CELLS, Control, Flow, History, Place, Span, Step};
 pub use wants::{Consumer, Via};

@@ -4,7 +4,9 @@ mod toy;
 
 use toy::{Toy, places};
 use unsnarl_model::{Op, ThreadIx};
-use unsnarl_slice::{Counts, Criterion, Orders, RaceKind, Slice, Straight, closure, counts, races};
+use unsnarl_slice::{
+    Counts, Criterion, Extent, Orders, RaceKind, Slice, Straight, closure, counts, races, reduce,
+};
 
 fn orders(toy: &Toy) -> Orders<'_> {
     Orders { events: &toy.events, own_stack: &|_, _| false, lock_order: false }
@@ -160,4 +162,18 @@ fn bytes_are_told_apart() {
     toy.steps[3].reads = vec![Span::new(X * 8, 2)];
     assert_eq!(places(&slice(&toy, 2)), [1, 3]);
     assert_eq!(places(&slice(&toy, 3)), [1, 2, 4]);
+}
+
+#[test]
+fn table_2_threads_and_segments_without_a_part_in_it_are_left_out() {
+    let mut toy = Toy::default();
+    toy.step(1, 1, &[], &[1]);
+    toy.step(2, 2, &[], &[2]); // nobody reads it
+    toy.step(1, 3, &[1], &[3]);
+    toy.step(3, 4, &[3], &[4]);
+    let end = toy.step(3, 5, &[4], &[]);
+    toy.step(1, 6, &[], &[5]); // too late
+    let reduced = reduce(&toy, &[end]);
+    assert_eq!(reduced.before, Extent { threads: 3, segments: 5, steps: 6 });
+    assert_eq!(reduced.after, Extent { threads: 2, segments: 3, steps: 4 });
 }

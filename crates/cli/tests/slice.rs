@@ -25,6 +25,8 @@ impl Place {
         Command::new(UNSNARL)
             .args(args)
             .current_dir(&self.0)
+            // A panic would print a backtrace, and all the work of finding its names would be traced.
+            .env_remove("RUST_BACKTRACE")
             .stdin(Stdio::null())
             .output()
             .expect("unsnarl runs")

@@ -181,6 +181,14 @@ impl<'a> Checker<'a> {
         self.byte_count = writers.len();
     }
 
+    /// Checks that a witness leads to where its events meet, whatever that is.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn leads_to(&self, witness: &Witness) -> Result<(), Illegal> {
+        Replay::of(self, witness).map(|_| ())
+    }
+
     /// Checks that a witness leads to a race.
     ///
     /// # Errors

@@ -71,9 +71,19 @@ pub struct Confirmed {
 /// Those of the runner.
 pub fn confirm_race<R: Runner>(trace: &Trace, race: &Race, runner: &mut R) -> Result<Confirmed, R::Error> {
     let sides = race.sides.map(|side| trace.site(&side));
-    try_out(&|fidelity| race.witness.plan(trace, fidelity), runner, &|run| {
-        run.races.iter().any(|found| is_at(trace, run, sides, found))
-    })
+    let shows = |run: &Trace| run.races.iter().any(|found| is_at(trace, run, sides, found));
+    let mut confirmed = try_out(&|fidelity| race.witness.plan(trace, fidelity), runner, &shows)?;
+    for witness in &race.others {
+        if confirmed.verdict == Verdict::Confirmed {
+            break;
+        }
+        let other = try_out(&|fidelity| witness.plan(trace, fidelity), runner, &shows)?;
+        let runs = confirmed.runs + other.runs;
+        // What is told of a race that is not there is what came of its first witness.
+        confirmed = if other.verdict == Verdict::Confirmed { other } else { confirmed };
+        confirmed.runs = runs;
+    }
+    Ok(confirmed)
 }
 
 /// Tries a deadlock out.

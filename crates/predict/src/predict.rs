@@ -137,6 +137,11 @@ impl Predictor {
         if races.len() > old_races || deadlocks.len() > old_deadlocks {
             let checker = Checker::new(window.events, &self.state, reads);
             keep_approved(races, old_races, |race| checker.race(race));
+            for race in &mut races[old_races..] {
+                let mut others = std::mem::take(&mut race.others);
+                others.retain(|witness| checker.leads_to(witness).is_ok());
+                race.others = others;
+            }
             keep_approved(deadlocks, old_deadlocks, |deadlock| checker.deadlock(deadlock));
         }
         Ok(())

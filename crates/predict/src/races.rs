@@ -6,7 +6,7 @@
 
 use crate::{
     found::{Findings, Places, Progress},
-    model::{Model, What},
+    model::{Model, Reads, What},
     predict::Options,
     search::{Answer, Searcher},
     sync_preserving,
@@ -25,6 +25,9 @@ pub struct Race {
     pub sides: [Event; 2],
     /// How to get there.
     pub witness: Witness,
+    /// Other ways to a race at the same places, for where the program does not follow the first: only where reads may
+    /// see anything.
+    pub others: Vec<Witness>,
 }
 
 /// Accesses of a thread to a cell from one place, with the same locks held.
@@ -104,7 +107,6 @@ fn by_cell(model: &Model) -> Vec<(u32, Vec<u32>)> {
 }
 
 fn groups(model: &Model, steps: &[u32]) -> Vec<Group> {
-    // A lock that everybody holds settles it.
     let mut groups: Vec<Group> = Vec::new();
     let mut numbers: crate::hash::Map<(u64, u64), usize> = crate::hash::Map::default();
     for &number in steps {
@@ -118,11 +120,7 @@ fn groups(model: &Model, steps: &[u32]) -> Vec<Group> {
             groups.push(Group { thread, site, held, writes, atomic, own_stack, steps: Vec::new() });
             groups.len() - 1
         });
-        let steps = &mut groups[group].steps;
-        // In a segment one of them stands for all.
-        if steps.last().is_none_or(|&last| model.step(last).segment != step.segment) {
-            steps.push(number);
-        }
+        groups[group].steps.push(number);
     }
     groups
 }
@@ -151,6 +149,24 @@ fn meets(search: &Searcher<'_>, a: &Group, b: &Group) -> bool {
     false
 }
 
+/// Witnesses for later accesses of the two groups: which of them the program follows depends on what was read before.
+fn others(search: &Searcher<'_>, window: &Window<'_>, [a, b]: [&Group; 2], first: &Witness) -> Vec<Witness> {
+    let Searcher { model, order, uses, .. } = *search;
+    let (m, n) = (a.steps.len(), b.steps.len());
+    let mut all = vec![first.clone()];
+    for (from, to) in [(m - 1, 0), (0, n - 1), (m / 2, n / 2), (m - 1, n - 1)] {
+        let lists = [&a.steps[from..], &b.steps[to..]];
+        if let Some((mut targets, ideal)) = sync_preserving::first_meeting(model, order, uses, &lists) {
+            targets.sort_unstable();
+            let witness = Witness::as_traced(model, window, &ideal, &targets);
+            if !all.contains(&witness) {
+                all.push(witness);
+            }
+        }
+    }
+    all.split_off(1)
+}
+
 fn witness_of(
     search: &Searcher<'_>,
     window: &Window<'_>,
@@ -168,13 +184,17 @@ fn witness_of(
     let told = |witness: Witness| {
         let accesses = [witness.meet[0], witness.meet[1]];
         let sides = accesses.map(|number| window.events[(number - window.first) as usize]);
-        Race { addr, accesses, sides, witness }
+        Race { addr, accesses, sides, witness, others: Vec::new() }
     };
     if let Some((targets, ideal)) = sync_preserving::first_meeting(model, order, uses, &[&a.steps, &b.steps])
     {
         findings.figures.sync_preserving += 1;
         let witness = Witness::as_traced(model, window, &ideal, &in_order(targets));
-        return findings.race(places, told(witness));
+        let mut race = told(witness);
+        if model.reads == Reads::Free {
+            race.others = others(search, window, [a, b], &race.witness);
+        }
+        return findings.race(places, race);
     }
     for &x in &a.steps {
         for &y in &b.steps {

@@ -107,6 +107,19 @@ fn what_creation_and_joining_order_does_not_race() {
 }
 
 #[test]
+fn the_second_access_of_a_loop_races_where_the_first_does_not() {
+    // What the other thread reads is written between the two.
+    let trace = std("T1|fork(T2)|1
+        T1|w(x)|2
+        T1|w(z)|3
+        T1|w(x)|2
+        T2|r(z)|4
+        T2|w(x)|5");
+    let prediction = whole(&trace);
+    assert_eq!(prediction.races.iter().map(|race| race.accesses).collect::<Vec<_>>(), [[3, 5], [2, 4]]);
+}
+
+#[test]
 fn a_reversal_of_critical_sections_is_found_by_the_search() {
     // To have both writes of y side by side, the section of the second thread must come first, and whole, for the first
     // thread is in its own then.

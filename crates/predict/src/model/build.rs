@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     flaw::{Contradiction, Flaw},
-    hash::{Map, Set},
+    hash::Map,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::{Event, Flags, Op, SiteIx, ThreadIx};
@@ -41,8 +41,6 @@ struct Build {
     model: Model,
     /// By thread: the set of locks that it holds.
     held: Vec<u32>,
-    /// By thread: its present segment.
-    segments: Vec<u32>,
     /// By thread: the window's number of its last event.
     last_events: Vec<u32>,
     /// By thread: it has ended the program.
@@ -72,7 +70,7 @@ struct Build {
     /// By step that writes: its section. Only where reads are free.
     wrote_in: Map<u32, u32>,
     /// What each thread has accessed in its present segment. Only where reads are free.
-    accessed: Vec<Set<(u32, u64, u32, u8)>>,
+    accessed: Vec<Map<(u32, u64, u32, u8), u32>>,
     /// How many events there were before the window.
     before: u64,
 }
@@ -89,7 +87,6 @@ impl Build {
         let cells = Cells::of(events);
         let mut build = Self {
             held: vec![0; count],
-            segments: vec![0; count],
             last_events,
             exited: vec![false; count],
             created: vec![NONE; count],
@@ -110,7 +107,7 @@ impl Build {
             cancels: BTreeMap::new(),
             sections: Sections::default(),
             wrote_in: Map::default(),
-            accessed: vec![Set::default(); count],
+            accessed: vec![Map::default(); count],
             before: start.events(),
             model: Model {
                 steps: Vec::new(),
@@ -159,7 +156,6 @@ impl Build {
             self.exited[thread] = true;
             return;
         }
-        self.segments[thread] += 1;
         self.accessed[thread].clear();
         let effects = self.with_semaphores(event, effects);
         let (needs, what) = self.meaning(event);
@@ -355,9 +351,13 @@ impl Build {
             return;
         }
         if self.model.reads == Reads::Free && !event.op.is_atomic() && !bound {
-            // The paper: in a segment, one access to a place says it all.
+            // The paper: in a segment, one access to a place says it all. But the program may not follow where the
+            // first of them leads, so there are a few to choose from.
+            const SOME: u32 = 4;
             let key = (event.site.0, event.addr, event.size, event.op as u8);
-            if !self.accessed[thread.index()].insert(key) {
+            let count = self.accessed[thread.index()].entry(key).or_default();
+            *count += 1;
+            if *count > SOME {
                 return;
             }
         }
@@ -465,7 +465,6 @@ impl Build {
             site,
             what,
             held: self.held[ix],
-            segment: self.segments[ix],
             touches: (0, 0),
             needs: (first_need, self.model.needs.len() as u32),
         });

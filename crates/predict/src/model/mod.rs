@@ -60,8 +60,6 @@ pub(crate) struct Step {
     pub(crate) what: What,
     /// The locks that the thread holds before it, by the number of the set.
     pub(crate) held: u32,
-    /// Counts the thread's synchronisation: steps of the same number are in the same thread segment.
-    pub(crate) segment: u32,
     touches: (u32, u32),
     needs: (u32, u32),
 }

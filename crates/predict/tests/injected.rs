@@ -1,0 +1,38 @@
+//! Traces of Java programs into which a race was injected that happens-before, or the closure of
+//! synchronisation-preserving races, misses. They are under the licence beside them.
+
+use unsnarl_predict::{Options, Prediction, predict};
+use unsnarl_trace::std_format::{Imported, import};
+
+fn looked_at(text: &str) -> (Imported, Prediction) {
+    let imported = import(text.as_bytes()).expect("it is STD");
+    let options = Options { window: None, ..Options::default() };
+    let prediction = predict(&imported.trace, &options, &mut |_| {}).expect("it is in order");
+    (imported, prediction)
+}
+
+/// The locations of the accesses that race on what was injected.
+fn injected(imported: &Imported, prediction: &Prediction) -> Vec<[u64; 2]> {
+    let races = prediction.races.iter().filter(|race| imported.names.of(race.addr) == "BUGGY_ADDR");
+    races.map(|race| race.sides.map(|side| imported.trace.site(&side).offset)).collect()
+}
+
+#[test]
+fn a_race_that_happens_before_misses_is_found() {
+    for text in [
+        include_str!("data/hb_missed_arraylist_injectedTrace108.std"),
+        include_str!("data/hb_missed_treeset_injectedTrace100.std"),
+    ] {
+        let (imported, prediction) = looked_at(text);
+        assert_eq!(injected(&imported, &prediction), [[9999, 10000]]);
+        assert!(prediction.undecided.is_empty());
+        assert_eq!(prediction.figures.searched, 0, "the order of critical sections can stay");
+    }
+}
+
+#[test]
+fn a_race_that_needs_a_reversal_of_critical_sections_is_found() {
+    let (imported, prediction) = looked_at(include_str!("data/syncp_missed_treeset_1.std"));
+    assert_eq!(injected(&imported, &prediction), [[9999, 10000]]);
+    assert_eq!(prediction.figures.searched, 1, "it took the search");
+}

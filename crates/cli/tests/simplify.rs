@@ -206,6 +206,62 @@ fn a_failure_of_the_users_own_check_is_simplified_with_that_check() {
 }
 
 #[test]
+fn a_dependence_that_no_event_tells_of_is_noticed() {
+    let place = Place::new("unobserved", &account(""));
+    // Without plain accesses the events do not tell that the balance is read early.
+    let search =
+        ["explore", "--points", "sync", "--strategy", "random", "-o", "bug.snarl", "--json", "--", "./prog"];
+    place.json(100, &search);
+    let (_, said) = place.exits(0, &["simplify", "--static", "bug.snarl"]);
+    assert!(said.contains("an unobserved dependence") && said.contains("ended normally"), "{said}");
+    let told = place.json(0, &["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);
+    assert_eq!((&told["unobserved"], &told["proved"]), (&true.into(), &false.into()), "{told}");
+    let alone = place.json(0, &["simplify", "bug.snarl", "--dynamic", "--json", "-o", "alone.snarl"]);
+    assert!(told["after"]["context_switches"].as_u64() <= alone["after"]["context_switches"].as_u64());
+}
+
+#[test]
+fn merges_in_an_arbitrary_order_keep_the_failure() {
+    let place = Place::new("merges", &account(""));
+    place.json(100, &["explore", "--points", "all", "-o", "bug.snarl", "--json", "--", "./prog"]);
+    for seed in ["1", "2"] {
+        let args = ["simplify", "bug.snarl", "--static", "--merges", seed, "--json", "-o", "simple.snarl"];
+        let told = place.json(0, &args);
+        assert_eq!(told["outcome_preserved"], true, "{told}");
+        assert!(told["after"]["context_switches"].as_u64() <= told["before"]["context_switches"].as_u64());
+    }
+    place.exits(2, &["simplify", "bug.snarl", "--merges", "1"]);
+}
+
+#[test]
+fn interrupted_work_keeps_the_best_so_far() {
+    // Each run takes its time and leaves a trace of it; a pipe keeps runs from going on from the middle.
+    let begin = r#"compute(); compute(); int ends[2]; if (pipe(ends)) abort();
+    FILE *runs = fopen("runs", "a"); fputc('r', runs); fclose(runs);"#;
+    let place = Place::new("interrupted", &account(begin));
+    place.json(100, &["explore", "--points", "all", "-o", "bug.snarl", "--json", "--", "./prog"]);
+    // To prove something takes hundreds of them.
+    let runs = || fs::metadata(place.0.join("runs")).map_or(0, |file| file.len());
+    let before = runs();
+    let simplify = Command::new(UNSNARL)
+        .args(["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"])
+        .current_dir(&place.0)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("it runs");
+    while runs() < before + 10 {
+        std::thread::yield_now();
+    }
+    let interrupted = Command::new("kill").args(["-INT", &simplify.id().to_string()]).status();
+    assert!(interrupted.is_ok_and(|status| status.success()));
+    let output = simplify.wait_with_output().expect("it ends");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), &told["stopped"]), (Some(130), &"interrupted".into()), "{told}");
+    assert_eq!(told["outcome_preserved"], true, "{told}");
+    place.exits(100, &["replay", "simple.snarl"]);
+}
+
+#[test]
 fn more_effort_is_never_worse() {
     let place = Place::new("effort", &account(""));
     place.json(100, &["explore", "-o", "bug.snarl", "--json", "--", "./prog"]);

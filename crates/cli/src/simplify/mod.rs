@@ -39,6 +39,9 @@ pub(crate) struct Simplify {
     /// By the trace's dependences alone, without running the program but once, to make sure
     #[arg(long = "static", conflicts_with = "dynamic")]
     statically: bool,
+    /// With --static: merge in an arbitrary order drawn by this seed, as the SimTrace paper does
+    #[arg(long, value_name = "SEED", requires = "statically")]
+    merges: Option<u64>,
     /// By running changed schedules alone: the Tinertia paper's algorithm
     #[arg(long)]
     dynamic: bool,
@@ -106,7 +109,7 @@ impl Simplify {
         let Self { statically, dynamic, prove, effort, suffix, executions, .. } = self;
         let options = both::Options { suffix, executions, effort, prove, ..both::Options::default() };
         let way = match (statically, dynamic) {
-            (true, _) => Way::Static,
+            (true, _) => Way::Static(self.merges),
             (_, true) => Way::Dynamic,
             _ => Way::Both(options),
         };
@@ -116,8 +119,8 @@ impl Simplify {
 
 /// How to go about it.
 pub(crate) enum Way {
-    /// By dependences alone.
-    Static,
+    /// By dependences alone; with merges in an order drawn by a seed, if there is one.
+    Static(Option<u64>),
     /// By running alone.
     Dynamic,
     /// First the one, then the other.
@@ -143,7 +146,7 @@ impl Way {
             ));
         };
         let mut simplified = match self {
-            Self::Static => statically::with_one_run(trace, &mut program),
+            Self::Static(merges) => statically::with_one_run(trace, *merges, &mut program),
             Self::Dynamic => dynamic::simplify(trace, &mut program, &mut watch),
             Self::Both(options) if options.effort >= 2 => {
                 let traces = more::failing(trace, options.effort, &mut program);

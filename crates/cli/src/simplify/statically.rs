@@ -5,15 +5,15 @@ use super::{
     program::{Program, Stop},
     tell::Told,
 };
-use crate::traces;
+use crate::{output, traces};
 use anyhow::Result;
 use std::{fs::File, io::BufReader, time::Instant};
-use unsnarl_model::Trace;
+use unsnarl_model::{Plan, Policy, Trace};
 use unsnarl_report::{ProgramNames, divergence_text};
 use unsnarl_simplify::{
     Runner,
     dynamic::{Operation, Simplified, Tally},
-    statics::{self, Rules},
+    statics::{self, Grain, Graph, Order, Reordering, Rules, reorder},
 };
 use unsnarl_symbols::Symbols;
 use unsnarl_trace::EventReader;
@@ -31,7 +31,7 @@ pub(super) fn without_program(wishes: &Simplify, begin: Instant) -> Result<Optio
     }
     drop(reader);
     let trace = traces::load(&wishes.trace)?;
-    let order = statics::simplify(&trace, Rules::of(&trace));
+    let order = reordered(&trace, wishes.merges);
     let tally = Tally::of(Operation::Static, order.before, order.after);
     Ok(Some(Told {
         before: trace.stats(),
@@ -49,9 +49,18 @@ pub(super) fn without_program(wishes: &Simplify, begin: Instant) -> Result<Optio
     }))
 }
 
+/// A better order of a trace's events: by our own search, or by the paper's merges in an arbitrary order.
+fn reordered(trace: &Trace, merges: Option<u64>) -> Reordering {
+    let rules = Rules::of(trace);
+    match merges {
+        Some(seed) => reorder(&Graph::of_trace(&trace.events, rules, Grain::Event), Order::Arbitrary(seed)),
+        None => statics::simplify(trace, rules),
+    }
+}
+
 /// The order of the events improved, and one run to confirm it.
-pub(super) fn with_one_run(trace: &Trace, program: &mut Program) -> Simplified<Stop> {
-    let order = statics::simplify(trace, Rules::of(trace));
+pub(super) fn with_one_run(trace: &Trace, merges: Option<u64>, program: &mut Program) -> Simplified<Stop> {
+    let order = reordered(trace, merges);
     let wanted = order.apply(trace);
     let mut simplified = Simplified {
         trace: trace.clone(),
@@ -61,7 +70,9 @@ pub(super) fn with_one_run(trace: &Trace, program: &mut Program) -> Simplified<S
         unobserved: false,
         stopped: None,
     };
-    let actual = match program.run(&wanted.replay_plan()) {
+    // If it goes another way, the end of that way is to be told.
+    let plan = Plan { tail: Policy::Fair, ..wanted.replay_plan() };
+    let actual = match program.run(&plan) {
         Ok(actual) => actual,
         Err(stopped) => {
             simplified.stopped = Some(stopped);
@@ -90,8 +101,9 @@ fn unobserved(wanted: &Trace, actual: &Trace) -> String {
         "unsnarl: an unobserved dependence: the reordered schedule goes another way, so some dependence \
                     is not among the trace's events (record with --points all to have them all)\n"
             .to_owned();
-    if let Some(divergence) = wanted.first_difference(actual) {
-        text += &divergence_text(&divergence, wanted, &mut names);
+    match wanted.first_difference(actual) {
+        Some(divergence) => text += &divergence_text(&divergence, wanted, &mut names),
+        None => text += &format!("  all {} events are the same, and then:\n", wanted.events.len()),
     }
-    text
+    text + &output::outcome(actual)
 }

@@ -6,6 +6,7 @@ use crate::{
     options::Target,
     output, report,
     simplify::{self, Told},
+    slice::{self, Sliced},
     target, traces,
     verdict::Verdict,
 };
@@ -21,7 +22,7 @@ use unsnarl_report::{ProgramNames, interleaving, needs_json, stats_json};
 use unsnarl_simplify::both;
 use unsnarl_symbols::Symbols;
 
-/// Find a failing schedule, simplify it, and show why it fails
+/// Find a failing schedule, simplify it, and show why it fails, with the lines that matter
 #[derive(clap::Args)]
 pub(crate) struct Hunt {
     /// Build first, by this shell command, with `unsnarl cc` and `unsnarl c++` as CC and CXX
@@ -46,6 +47,8 @@ struct Prey {
     original: PathBuf,
     told: Told,
     path: PathBuf,
+    /// The lines that made it fail, or why they are not known.
+    slice: String,
 }
 
 impl Hunt {
@@ -95,7 +98,13 @@ impl Hunt {
             Path::new(&found.program.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
         let path =
             traces::save_as(&told.after, self.wishes.path(0).as_deref(), &format!("{name}-simplified"))?;
-        Ok(Prey { found, original, told, path })
+        say(self.wishes.run.json, "looking for the lines that made it fail");
+        let slice = match slice::failure(&told.after) {
+            Ok(Sliced::Told(text)) => text,
+            Ok(Sliced::NotReproduced(why)) => why,
+            Err(error) => format!("no slice: {error:#}\n"),
+        };
+        Ok(Prey { found, original, told, path, slice })
     }
 }
 
@@ -113,13 +122,14 @@ impl Prey {
             _ => "tried: it does NOT reproduce; the program depends on something outside",
         };
         format!(
-            "{shown}\n{}found    in run {} of {} ({}), {:.2} s\n\
+            "{shown}\n{}\n{}found    in run {} of {} ({}), {:.2} s\n\
              reduced  {}, {} runs, {:.2} s\n\
              trace    {path} (as it was found: {})\n\
              replay   unsnarl replay {path}   ({tried})\n\
              show     unsnarl show {path}\n\
              report   unsnarl report {path} --before {} --html report.html\n\
              prove    unsnarl simplify --prove {path}\n",
+            self.slice.trim_end(),
             self.races(),
             search.runs,
             wishes.runs,
@@ -136,7 +146,7 @@ impl Prey {
     /// The racing accesses of the run that is shown.
     fn races(&self) -> String {
         let told = explore::races_of(&self.told.after);
-        if told.is_empty() { String::new() } else { format!("data races in this run:\n{told}\n") }
+        if told.is_empty() { "\n".into() } else { format!("\ndata races in this run:\n{told}\n") }
     }
 
     fn json(&self, search: &Search) -> serde_json::Value {
@@ -148,7 +158,7 @@ impl Prey {
             "found": true, "runs": search.runs, "elapsed_s": (search.elapsed + self.told.elapsed).as_secs_f64(),
             "trace": self.path, "original": self.original, "outcome": outcome, "stats": stats,
             "before": stats_json(&self.found.stats()), "preemptions": needs,
-            "executions": self.told.tally.executions, "outcome_preserved": self.told.preserved,
+            "executions": self.told.tally.executions, "outcome_preserved": self.told.preserved, "slice": self.slice,
         })
     }
 }

@@ -23,6 +23,9 @@ use unsnarl_slice::{
 };
 use unsnarl_symbols::{ModuleCode, Symbols, is_system, site_of};
 
+/// MiB of instruction trace.
+const MOST_MIB: u64 = 4096;
+
 /// The few source lines that made it fail, across threads
 #[derive(clap::Args)]
 pub(crate) struct Slice {
@@ -42,7 +45,7 @@ pub(crate) struct Slice {
     #[arg(long)]
     all: bool,
     /// Stop at this many MiB of instruction trace
-    #[arg(long, value_name = "MIB", default_value_t = 4096)]
+    #[arg(long, value_name = "MIB", default_value_t = MOST_MIB)]
     max_trace: u64,
     /// Trace by single-stepping: slow, for comparison
     #[arg(long, hide = true)]
@@ -81,9 +84,47 @@ impl std::str::FromStr for At {
     }
 }
 
+/// What came of slicing.
+pub(crate) enum Sliced {
+    /// What is to be printed.
+    Told(String),
+    /// The program did not run as it was recorded; why, as far as it is known.
+    NotReproduced(String),
+}
+
+/// The slice of a failure in words, as it is without any options.
+pub(crate) fn failure(recorded: &Trace) -> Result<Sliced> {
+    let slice = Slice {
+        trace: PathBuf::new(),
+        at: None,
+        library: Vec::new(),
+        lock_order: false,
+        all: false,
+        max_trace: MOST_MIB,
+        step: false,
+        dump: false,
+        json: false,
+        dot: false,
+    };
+    slice.of(recorded)
+}
+
 impl Slice {
     pub(crate) fn run(self) -> Result<Verdict> {
         let recorded = traces::load(&self.trace)?;
+        match self.of(&recorded)? {
+            Sliced::Told(text) => {
+                output::print(&text);
+                Ok(Verdict::Fine)
+            }
+            Sliced::NotReproduced(why) => {
+                eprint!("{why}");
+                Ok(Verdict::NotReproduced)
+            }
+        }
+    }
+
+    fn of(&self, recorded: &Trace) -> Result<Sliced> {
         if recorded.program.path.is_empty() {
             bail!(Error::NotThisBuild(
                 "the trace was imported from another tool and has no program to run".into()
@@ -93,7 +134,7 @@ impl Slice {
             bail!(WrongUsage("the run did not fail; say what to explain by --at FILE:LINE".into()));
         }
         unsnarl_exec::check(Path::new(&recorded.program.path))?;
-        check_builds(&recorded)?;
+        check_builds(recorded)?;
 
         let mut laps = Laps::new();
         let progress = Progress::new("tracing instructions");
@@ -102,19 +143,21 @@ impl Slice {
         // Tracing takes its time.
         plan.limits.millis = u64::MAX / 2;
         let how = if self.step { Tracing::Stepping } else { Tracing::Translated };
-        let modules = self.modules(&recorded);
+        let modules = self.modules(recorded);
         let traced = executor.trace(&plan, how, &modules, self.max_trace.saturating_mul(1 << 20))?;
         let trace = traced.schedule_trace();
-        if !reproduced(&recorded, &trace, &traced) {
-            eprintln!("unsnarl: with its instructions traced the program did not run as it was recorded");
+        if !reproduced(recorded, &trace, &traced) {
+            let mut why =
+                "unsnarl: with its instructions traced the program did not run as it was recorded\n"
+                    .to_owned();
             if let Some(difference) = recorded.first_difference(&trace) {
-                eprintln!("unsnarl: event {} differs", difference.point);
+                why += &format!("unsnarl: event {} differs\n", difference.point);
             }
-            return Ok(Verdict::NotReproduced);
+            return Ok(Sliced::NotReproduced(why));
         }
         laps.end("trace");
         progress.now("reading the instruction trace");
-        let code = code(&recorded, &modules);
+        let code = code(recorded, &modules);
         let mut symbols = Symbols::new();
         let mut elsewhere = |pc: u64| {
             let site = site_of(&recorded.modules, pc)?;
@@ -126,10 +169,10 @@ impl Slice {
         laps.end("read");
         if self.dump {
             dump(&recording);
-            return Ok(Verdict::Fine);
+            return Ok(Sliced::Told(String::new()));
         }
         let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
-        let criterion = self.criterion(&recorded, &recording, &mut names)?;
+        let criterion = self.criterion(recorded, &recording, &mut names)?;
         progress.now("following dependences");
         let mut slice = closure(&recording, &mut Cfg::new(&code, &recording), &criterion);
         let own_stack = |thread, addr| recording.own_stack(thread, addr);
@@ -144,26 +187,30 @@ impl Slice {
         laps.end("reduce");
         drop(progress);
         let places = places(&recording, &criterion);
-        let report = SliceReport::new(&recorded, &recording, &slice, &places, counted, &mut names);
-        if self.json {
-            let mut told = slice_json(&report, &recorded, &mut names);
+        let report = SliceReport::new(recorded, &recording, &slice, &places, counted, &mut names);
+        Ok(Sliced::Told(if self.json {
+            let mut told = slice_json(&report, recorded, &mut names);
             let extent = |extent: Extent| json!({ "threads": extent.threads, "segments": extent.segments, "instructions": extent.steps });
             told["reduction"] = json!({ "before": extent(reduced.before), "after": extent(reduced.after) });
             told["seconds"] = laps.json();
             told["trace_bytes"] = (8 * traced.words().len()).into();
-            output::json(&told);
+            format!("{told:#}\n")
         } else if self.dot {
-            output::print(&slice_dot(&report, &recorded, &mut names));
+            slice_dot(&report, recorded, &mut names)
         } else {
             let look = Look { full: self.all, ..output::look() };
-            output::print(&slice_text(&report, &recorded, &mut names, &look));
             let (before, after) = (reduced.before, reduced.after);
-            output::print(&format!(
-                "of {} threads, {} segments and {} steps, {}, {} and {} can have had a part in it\n",
-                before.threads, before.segments, before.steps, after.threads, after.segments, after.steps
-            ));
-        }
-        Ok(Verdict::Fine)
+            format!(
+                "{}of {} threads, {} segments and {} steps, {}, {} and {} can have had a part in it\n",
+                slice_text(&report, recorded, &mut names, &look),
+                before.threads,
+                before.segments,
+                before.steps,
+                after.threads,
+                after.segments,
+                after.steps
+            )
+        }))
     }
 
     /// The paths of the modules to be traced.

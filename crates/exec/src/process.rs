@@ -167,7 +167,11 @@ pub(crate) struct Channel(UnixStream);
 impl Channel {
     /// Asks for a process, whose number is the answer.
     fn request(&mut self, request: Request) -> Result<i32, Error> {
-        let failed = |cause| Error::System { what: "cannot ask for a run", cause };
+        // A program that is gone says more itself.
+        let failed = |cause: io::Error| match cause.kind() {
+            io::ErrorKind::BrokenPipe => Error::NotServing,
+            _ => Error::System { what: "cannot ask for a run", cause },
+        };
         self.0.write_all(&[request.byte()]).map_err(failed)?;
         match self.answer()? {
             process if process > 0 => Ok(process),

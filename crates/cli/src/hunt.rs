@@ -29,7 +29,7 @@ pub(crate) struct Hunt {
     #[arg(long, value_name = "CMD")]
     build: Option<String>,
     /// How hard to simplify: see `unsnarl simplify --help`
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 2)]
     effort: u32,
     /// Also write a page about it: one file that needs no other
     #[arg(long, value_name = "FILE")]

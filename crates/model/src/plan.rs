@@ -5,7 +5,7 @@ use alloc::{string::String, vec::Vec};
 
 /// Everything that decides a run apart from the program and its inputs. The same plan gives the
 /// same trace.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
     /// What to follow first.
     pub prefix: Prefix,
@@ -57,7 +57,7 @@ impl Default for Plan {
 }
 
 /// A schedule to follow: segments over the plan's own list of threads.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Prefix {
     /// The threads that `segments` index by their [`crate::ThreadIx`].
     pub threads: Vec<ThreadId>,
@@ -172,7 +172,7 @@ pub enum Points {
 }
 
 /// Places in the code of a program, told without addresses.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Places {
     /// The modules that `spans` are in, by path.
     pub modules: Vec<String>,
@@ -212,7 +212,7 @@ impl Places {
 }
 
 /// Where a run is cut off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Limits {
     /// Events in all.
     pub events: u64,

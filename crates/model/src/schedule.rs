@@ -4,7 +4,7 @@ use crate::{Event, Flags, ThreadIx};
 use alloc::vec::Vec;
 
 /// A maximal run of points by one thread; the papers' thread execution interval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Segment {
     /// Who runs.
     pub thread: ThreadIx,

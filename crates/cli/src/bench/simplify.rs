@@ -78,9 +78,15 @@ impl BenchSimplify {
     fn one(&self, trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Value> {
         let begin = Instant::now();
         let mut program = program(trace, interrupt)?;
-        let options = Options { executions: 100_000, ..Options::default() };
+        let options = Options { executions: 100_000, effort: 1, ..Options::default() };
         let ours = finished(both::simplify(trace, &mut program, &options, &mut |_| {}))?;
         let our_seconds = begin.elapsed().as_secs_f64();
+
+        let begin = Instant::now();
+        let options = Options { effort: 0, ..options };
+        let mut another = self::program(trace, interrupt)?;
+        let quick = finished(both::simplify(trace, &mut another, &options, &mut |_| {}))?;
+        let quick_seconds = begin.elapsed().as_secs_f64();
 
         let begin = Instant::now();
         let theirs = if self.fresh {
@@ -98,6 +104,10 @@ impl BenchSimplify {
             "before": stats_json(&trace.stats()), "after": stats_json(&ours.trace.stats()),
             "executions": ours.tally.executions, "rounds": ours.tally.rounds, "elapsed_s": our_seconds,
             "resumed": program.snapshots.resumed,
+            "quick": {
+                "after": stats_json(&quick.trace.stats()), "executions": quick.tally.executions,
+                "elapsed_s": quick_seconds,
+            },
             "tinertia": {
                 "after": stats_json(&theirs.trace.stats()), "executions": theirs.tally.executions,
                 "elapsed_s": their_seconds,

@@ -50,9 +50,10 @@ pub(crate) struct Simplify {
     prove: bool,
     /// How hard to try
     ///
-    /// 0: what is likely to work; 1: also a search through schedules that ask for less; 2 and more: also from the
-    /// start by other ways, and from so many other failing traces, which are looked for
-    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with_all = ["statically", "dynamic"])]
+    /// 0: what is likely to work, in the fewest runs; 1: also Tinertia's way, so that the result is never worse than
+    /// its; 2: also a search through schedules that ask for less; 3 and more: also from other failing traces, which
+    /// are looked for
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["statically", "dynamic"])]
     effort: u32,
     /// Run the program at most this many times
     #[arg(long, value_name = "N", default_value_t = 10_000)]
@@ -148,8 +149,8 @@ impl Way {
         let mut simplified = match self {
             Self::Static(merges) => statically::with_one_run(trace, *merges, &mut program),
             Self::Dynamic => dynamic::simplify(trace, &mut program, &mut watch),
-            Self::Both(options) if options.effort >= 2 => {
-                let traces = more::failing(trace, options.effort, &mut program);
+            Self::Both(options) if options.effort >= 3 => {
+                let traces = more::failing(trace, options.effort - 1, &mut program);
                 both::simplify_best(&traces, &mut program, options, &mut watch)
                     .unwrap_or_else(|| both::simplify(trace, &mut program, options, &mut watch))
             }

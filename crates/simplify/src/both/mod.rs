@@ -12,13 +12,16 @@
 //! 3. What is executed is improved statically as well before it is judged. So a candidate need not be good itself
 //!    to lead somewhere.
 //! 4. When no candidate has fewer context switches, those with fewer preemptions are tried.
-//! 5. With more effort, all schedules are gone through that ask for less ([`crate::prove`]).
+//! 5. With effort, Tinertia goes its own way from the start, which now and then leads further; so the result is
+//!    never worse than its. What was run before is not run again.
+//! 6. With more effort, all schedules are gone through that ask for less ([`crate::prove`]).
 //!
 //! Every trace that is kept was executed, and each is better than the one before: fewer context switches, then
 //! fewer preemptions, then fewer events. Candidates are run in batches, in an order that does not depend on how
 //! many are run at once; so the result does not either.
 
 mod candidates;
+mod remembered;
 
 use crate::{
     Cost, Runner,
@@ -27,6 +30,7 @@ use crate::{
     statics::{self, Rules, fingerprint::fingerprints, past::past},
 };
 use candidates::{Candidate, Change};
+use remembered::Remembered;
 use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash, Hasher},
@@ -47,9 +51,9 @@ pub struct Options {
     pub suffix: Option<usize>,
     /// No more runs than this.
     pub executions: u64,
-    /// How hard to look for the last bit. 0: only changes that are likely to work, each once. 1 and more: also all
-    /// schedules that ask for less, with [`SEARCH`] runs for each step of effort. 2 and more: also from the start
-    /// by Tinertia alone, so that the result is certainly not worse than its.
+    /// How hard to look for the last bit. 0: only changes that are likely to work, each once. 1 and more: also from
+    /// the start by Tinertia alone, so that the result is certainly not worse than its. 2 and more: also all schedules
+    /// that ask for less, with [`SEARCH`] runs for each further step of effort.
     pub effort: u32,
     /// Whether to go on until it is proved that there is nothing better, as far as the runs allow.
     pub prove: bool,
@@ -71,7 +75,7 @@ pub fn simplify<R: Runner>(
     let goal = Goal { signature: trace.signature(), best: trace.clone() };
     let mut work = Work {
         goal,
-        runner,
+        runner: Remembered::new(runner),
         options,
         watch,
         tally: Tally::default(),
@@ -82,6 +86,7 @@ pub fn simplify<R: Runner>(
         trusted: true,
     };
     let stopped = work.run().err();
+    work.count();
     let Work { goal, tally, certificate, none_with, trusted, .. } = work;
     Simplified { trace: goal.best, tally, certificate, none_with, unobserved: !trusted, stopped }
 }
@@ -159,7 +164,7 @@ fn fingerprint_of_order(order: &[usize]) -> u64 {
 
 struct Work<'a, R: Runner> {
     goal: Goal,
-    runner: &'a mut R,
+    runner: Remembered<'a, R>,
     options: &'a Options,
     watch: &'a mut dyn FnMut(Step<'_>),
     tally: Tally,
@@ -180,10 +185,10 @@ impl<R: Runner> Work<'_, R> {
         let start = self.goal.best.clone();
         self.improve_statically(&start)?;
         self.descend()?;
-        if self.options.effort >= 2 {
+        if self.options.effort >= 1 {
             self.start_again(&start)?;
         }
-        if self.options.effort >= 1 || self.options.prove {
+        if self.options.effort >= 2 || self.options.prove {
             self.search()?;
         }
         Ok(())
@@ -203,8 +208,9 @@ impl<R: Runner> Work<'_, R> {
 
     /// Goes another way, by Tinertia alone.
     fn start_again(&mut self, start: &Trace) -> Result<(), R::Error> {
-        let mut alone = dynamic::simplify(start, self.runner, &mut |_| {});
-        self.tally.add_runs(&alone.tally);
+        let mut alone = dynamic::simplify(start, &mut self.runner, &mut |_| {});
+        self.tally.rounds += alone.tally.rounds;
+        self.count();
         if let Some(stopped) = alone.stopped.take() {
             return Err(stopped);
         }
@@ -222,16 +228,21 @@ impl<R: Runner> Work<'_, R> {
         if !self.trusted {
             return Ok(());
         }
-        let mut left = if self.options.prove { u64::MAX } else { SEARCH * u64::from(self.options.effort) };
+        let mut left = if self.options.prove {
+            u64::MAX
+        } else {
+            SEARCH * u64::from(self.options.effort.saturating_sub(1))
+        };
         loop {
             let limits = prove::Limits {
                 executions: left.min(self.room() as u64),
                 batch: self.options.batch,
                 ..prove::Limits::default()
             };
-            let found = prove::prove(&self.goal.best, self.runner, &limits, &mut |_, _| {});
+            let found = prove::prove(&self.goal.best, self.runner.runner, &limits, &mut |_, _| {});
             left = left.saturating_sub(found.executions);
-            self.tally.executions += found.executions;
+            self.runner.runs += found.executions;
+            self.count();
             self.none_with = found.none_with_switches;
             if let Some(stopped) = found.stopped {
                 return Err(stopped);
@@ -251,6 +262,10 @@ impl<R: Runner> Work<'_, R> {
         }
     }
 
+    fn count(&mut self) {
+        self.tally.executions = self.runner.runs;
+    }
+
     /// How many more runs there may be.
     fn room(&self) -> usize {
         usize::try_from(self.options.executions.saturating_sub(self.tally.executions)).unwrap_or(usize::MAX)
@@ -264,7 +279,7 @@ impl<R: Runner> Work<'_, R> {
                 continue;
             }
             let actual = self.runner.run(&relaxed_plan(&candidate, &order, &[]))?;
-            self.tally.executions += 1;
+            self.count();
             if actual.signature() != self.goal.signature {
                 self.distrust();
             }
@@ -325,7 +340,7 @@ impl<R: Runner> Work<'_, R> {
             let plans: Vec<Plan> = batch.iter().map(|c| relaxed_plan(&base, &c.order, &c.run_on)).collect();
             let goal = &self.goal;
             let mut traces = self.runner.run_until(&plans, &mut |_, trace| goal.is_near(trace))?;
-            self.tally.executions += traces.len() as u64;
+            self.count();
             self.known.extend(&prints[at..at + traces.len()]);
             at += traces.len();
             self.failed

@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::Program;
-use unsnarl_wire::{DESCRIPTOR, Request, SERVICE, SNAPSHOTS, TIME_IS_UP, VARIABLE};
+use unsnarl_wire::{DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, TIME_IS_UP, VARIABLE};
 
 /// The target's standard streams.
 pub(crate) struct Streams {
@@ -302,6 +302,9 @@ fn spawn(
         }
     }
     command.env("LD_PRELOAD", preload).env(VARIABLE, "1");
+    if let Some((name, value)) = SPIN_COUNT.split_once('=') {
+        command.env(name, value);
+    }
     let duplicate = |fd: &OwnedFd| {
         fd.try_clone()
             .map(Stdio::from)

@@ -93,6 +93,7 @@ fn action_of_kernel(signal: i32, wanted: &Action) -> Action {
     }
     action.sa_sigaction = entry as *const () as usize;
     crate::tracer::adapt(signal, &mut action);
+    crate::dispatch::adapt(signal, &mut action);
     // That it is meant for one time only is remembered here: the signal stays ours.
     action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
     action
@@ -247,7 +248,7 @@ impl State {
     /// ran before.
     #[cold]
     pub(crate) fn take_mask(&mut self) {
-        let mine = crate::tracer::mask(self.me().mask);
+        let mine = crate::dispatch::mask(crate::tracer::mask(self.me().mask));
         let theirs = &raw mut self.thread(self.previous).mask as usize;
         let (set, new) = (libc::SIG_SETMASK as usize, &raw const mine as usize);
         // SAFETY: the mask that this thread had.

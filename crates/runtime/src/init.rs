@@ -8,7 +8,7 @@ use crate::{
     entropy::Entropy,
     fiber::{Backend, Fiber},
     files, heap,
-    hooks::{ids, key::Keys},
+    hooks::{ids, key::Keys, openmp::Locks},
     log::{Log, c_bytes},
     modules::Modules,
     places::Places,
@@ -27,7 +27,9 @@ use core::{
 };
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, Script, ThreadSet};
-use unsnarl_wire::{DESCRIPTOR, EndKind, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, VARIABLE, VERSION};
+use unsnarl_wire::{
+    DESCRIPTOR, EndKind, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, SPIN_COUNT, VARIABLE, VERSION,
+};
 
 type Main = unsafe extern "C-unwind" fn(i32, *mut *mut u8, *mut *mut u8) -> i32;
 
@@ -125,6 +127,7 @@ unsafe fn begin(header: *mut Header) {
         entropy: Entropy::new(plan.entropy),
         queues: Queues::default(),
         keys: Keys::default(),
+        openmp: Locks::default(),
         modules: Modules::default(),
         places: Places::default(),
         conflicts: None,
@@ -188,7 +191,10 @@ fn tid_offset() -> Option<usize> {
 
 fn environment() -> impl Iterator<Item = &'static [u8]> {
     // SAFETY: a list of C strings that ends with null; nobody changes it now.
-    let mut at = unsafe { environ };
+    environment_from(unsafe { environ })
+}
+
+fn environment_from(mut at: *mut *mut c_char) -> impl Iterator<Item = &'static [u8]> {
     core::iter::from_fn(move || {
         if at.is_null() {
             return None;
@@ -234,6 +240,22 @@ fn hide() {
                 to = to.add(1);
             }
             from = from.add(1);
+        }
+    }
+}
+
+/// Removes the controller's word to OpenMP's library.
+fn hide_spin_count() {
+    // SAFETY: as in `hide`.
+    unsafe {
+        let mut at = environ;
+        while !at.is_null() && !(*at).is_null() {
+            if c_bytes(*at) == SPIN_COUNT.as_bytes() {
+                let after = environment_from(at.add(1)).count();
+                core::ptr::copy(at.add(1), at, after + 1);
+            } else {
+                at = at.add(1);
+            }
         }
     }
 }
@@ -312,6 +334,11 @@ unsafe extern "C-unwind" fn start_main(
     let main = if let Some(runtime) = Runtime::enter() {
         drawn::replace_stack_guard();
         tracer::begin(&runtime.state);
+        if runtime.state.modules.has_openmp() {
+            runtime.state.expect_waits_in_libraries(0);
+        }
+        // Libraries that are there have read it.
+        hide_spin_count();
         enter_main
     } else {
         main

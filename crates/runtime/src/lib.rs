@@ -23,6 +23,7 @@ mod atomic;
 mod clock;
 mod conflicts;
 mod crash;
+mod dispatch;
 mod drawn;
 mod end;
 mod entropy;

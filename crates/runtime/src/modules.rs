@@ -24,6 +24,8 @@ struct Known {
     end: u64,
     /// The unwinder: it locks while exceptions pass, which is no concern of the program's.
     quiet: bool,
+    /// OpenMP's: its threads wait for each other without calling anybody.
+    openmp: bool,
 }
 
 /// Whose code an address is in.
@@ -60,6 +62,16 @@ impl Modules {
             .is_some_and(|&base| base != u64::MAX && base.wrapping_add(site.offset) == pc.wrapping_sub(1))
     }
 
+    /// Whether threads may wait for each other by OpenMP's own means.
+    pub(crate) fn has_openmp(&self) -> bool {
+        self.known.iter().any(|k| k.openmp)
+    }
+
+    /// Whether this is code of OpenMP's library.
+    pub(crate) fn is_openmp(&self, pc: u64) -> bool {
+        self.known.iter().any(|k| k.openmp && (k.start..k.end).contains(&pc))
+    }
+
     /// Where a module of the plan is loaded.
     pub(crate) fn of_plan(&self, module: usize) -> Option<u64> {
         self.plan_bases.get(module).copied().filter(|&base| base != u64::MAX)
@@ -85,7 +97,8 @@ impl Modules {
             return;
         }
         let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-        self.known.push(Known { base, start, end, quiet: name.starts_with(b"libgcc_s.so") });
+        let (quiet, openmp) = (name.starts_with(b"libgcc_s.so"), name.starts_with(b"libgomp.so"));
+        self.known.push(Known { base, start, end, quiet, openmp });
         if path.is_empty() && self.program.1 == 0 {
             self.program = (start, end - start);
         }

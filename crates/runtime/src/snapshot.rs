@@ -5,7 +5,7 @@
 //! the open files ([`crate::files`]). Where that is not possible, the snapshot is refused.
 
 use crate::{
-    end,
+    dispatch, end,
     files::{Files, Shared},
     heap,
     hooks::ids,
@@ -34,6 +34,7 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     }
     heap::aside(|| serve::wait_for_a_run(channel));
 
+    dispatch::begin_again();
     files.put_back();
     let process = sys::process();
     ids::begin(process);

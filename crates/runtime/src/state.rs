@@ -7,7 +7,7 @@ use crate::{
     fiber::Backend,
     gate::{Chance, Gate},
     heap,
-    hooks::key::Keys,
+    hooks::{key::Keys, openmp::Locks},
     log::Log,
     modules::Modules,
     places::Places,
@@ -68,6 +68,7 @@ pub(crate) struct State {
     pub(crate) entropy: Entropy,
     pub(crate) queues: Queues,
     pub(crate) keys: Keys,
+    pub(crate) openmp: Locks,
     pub(crate) modules: Modules,
     pub(crate) places: Places,
     /// The search for conflicts, if there is one.

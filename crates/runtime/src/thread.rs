@@ -1,10 +1,11 @@
 //! Threads: their records, birth and end.
 
 use crate::{
+    dispatch::Paused,
     end,
     fiber::{Backend, Fiber},
     gate::Gate,
-    hooks::mutex::Held,
+    hooks::{mutex::Held, stdio},
     real::real,
     state::Runtime,
     sys,
@@ -191,6 +192,7 @@ impl Runtime {
         thread.mask = self.state.mask();
         let record: *mut Thread = &raw mut *thread;
         let together = sys::OneProcessor::stay();
+        let paused = Paused::new();
 
         // SAFETY: attributes are the caller's or a copy of them; the record outlives the thread.
         let error = unsafe {
@@ -215,7 +217,7 @@ impl Runtime {
         // SAFETY: glibc wrote the handle.
         thread.handle = unsafe { *birth.handle };
         thread.fiber.wait_parked();
-        drop(together);
+        drop((together, paused));
         self.state.log.set_glibc_tid(thread.handle, sys::process() as u32);
 
         let parent = self.state.me();
@@ -228,7 +230,14 @@ impl Runtime {
         self.state.live += 1;
         self.state.ready.set(ix, true);
         self.state.log.thread_created(ix, parent, nth, birth.start as usize as u64, detached);
+        if self.state.modules.is_openmp(birth.start as usize as u64) {
+            // They stay for the next parallel region, and nobody ever joins them.
+            self.state.log.thread_let_go(ix);
+        }
         crate::access::several_threads(self.state.live > 1);
+        if stdio::is_held() {
+            self.state.expect_waits_in_libraries(0);
+        }
         Ok(ix)
     }
 
@@ -238,6 +247,7 @@ impl Runtime {
         let tid = self.state.log.glibc_tid(handle);
         let thread = self.state.thread(thread);
         let together = sys::OneProcessor::stay();
+        let _paused = Paused::new();
         thread.fiber.release(tid);
         drop(together);
         // SAFETY: the thread is gone and nobody joined it; glibc frees its stack.

@@ -37,6 +37,10 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
 /// runtime stays passive: it lets the program run as if it were not there.
 pub const VARIABLE: &str = "UNSNARL_WIRE";
 
+/// What else the controller adds to the environment: OpenMP's threads shall wait at once, not spin for a while first,
+/// for nobody else runs meanwhile. The runtime removes it before main.
+pub const SPIN_COUNT: &str = "GOMP_SPINCOUNT=0";
+
 /// The file descriptor at which the target finds the memory. Fixed, so that the environment, and
 /// with it the layout of the stack, is the same in every run.
 pub const DESCRIPTOR: i32 = 198;

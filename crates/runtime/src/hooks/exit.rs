@@ -93,6 +93,7 @@ hooks! {
         runtime.state.undivided -= 1;
         let state = &mut runtime.state;
         state.look_for_modules();
+        if state.modules.has_openmp() { state.expect_waits_in_libraries(pc) }
         handle
     }
 }

@@ -100,7 +100,7 @@ unsafe extern "C-unwind" fn call(
 const ANY: u32 = u32::MAX;
 
 /// The kernel's answer: negative for errors.
-unsafe fn futex(
+pub(crate) unsafe fn futex(
     runtime: &mut Runtime,
     [word, op, value, timeout, second, third]: [usize; 6],
     pc: u64,

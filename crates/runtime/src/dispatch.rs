@@ -1,0 +1,253 @@
+//! System calls that no hook sees: those that libraries make by themselves.
+//!
+//! The C library and OpenMP's wait by raw futexes: for the lock of a `FILE`, for a barrier. A thread that did so for real would
+//! stop the one kernel thread that is to run who it waits for. So, where it may come to that, the kernel's *syscall user
+//! dispatch* has every call from outside of the runtime's own code raise SIGSYS, and what arrives here is either modelled, as if a
+//! hook had been called, or made on the program's behalf. This takes some microseconds for each call, and is not begun before it is needed
+//! ([`begin`]).
+//!
+//! A call arrives on the calling thread's own stack, below what it interrupted, so that the thread can wait there
+//! while others run. Forked and spawned processes are not affected: the kernel ends the dispatch there.
+
+use crate::{
+    handlers,
+    hooks::futex,
+    state::{Runtime, State},
+    sys,
+};
+use core::{
+    arch::{global_asm, naked_asm},
+    ffi::c_void,
+    mem::offset_of,
+    sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering},
+};
+use unsnarl_model::Misuse;
+
+/// What the kernel looks at: whether a call from outside of the runtime arrives here or is just made.
+static SELECTOR: AtomicU8 = AtomicU8::new(ALLOW);
+const ALLOW: u8 = 0;
+const DISPATCH: u8 = 1;
+
+static BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// SIGSYS in a signal mask.
+const OURS: u64 = 1 << (libc::SIGSYS - 1);
+
+/// From now on, calls arrive here; false if the kernel cannot do that (before Linux 5.11).
+pub(crate) fn begin() -> bool {
+    if BEGUN.load(Ordering::Relaxed) {
+        return true;
+    }
+    if !dispatch() {
+        return false;
+    }
+    BEGUN.store(true, Ordering::Relaxed);
+    // Neither masks nor handlers may block SIGSYS now.
+    (1..=64).for_each(handlers::watch_again);
+    let (how, ours) = (libc::SIG_UNBLOCK as usize, OURS);
+    // SAFETY: unblocks a signal of ours.
+    unsafe {
+        sys::call(libc::SYS_rt_sigprocmask, [how, &raw const ours as usize, 0, size_of::<u64>(), 0, 0])
+    };
+    SELECTOR.store(DISPATCH, Ordering::Relaxed);
+    true
+}
+
+/// In a forked process that goes on under control: as it was in the parent.
+pub(crate) fn begin_again() {
+    if BEGUN.load(Ordering::Relaxed) {
+        dispatch();
+    }
+}
+
+fn dispatch() -> bool {
+    const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
+    const ON: usize = 1;
+    let (start, size) = own_code();
+    let arguments = [PR_SET_SYSCALL_USER_DISPATCH, ON, start, size, SELECTOR.as_ptr() as usize, 0];
+    // SAFETY: the selector lives as long as the process.
+    unsafe { sys::call(libc::SYS_prctl, arguments) == 0 }
+}
+
+impl State {
+    /// A thread may come to wait inside of a library.
+    pub(crate) fn expect_waits_in_libraries(&self, pc: u64) {
+        if !begin() {
+            self.warn(Misuse::NotModelled, pc, 0, "waits inside of libraries (Linux 5.11 is needed)");
+        }
+    }
+}
+
+/// While this is there, calls are just made: for what the runtime itself has the C library do.
+pub(crate) struct Paused(u8);
+
+impl Paused {
+    pub(crate) fn new() -> Self {
+        Self(SELECTOR.swap(ALLOW, Ordering::Relaxed))
+    }
+}
+
+impl Drop for Paused {
+    fn drop(&mut self) {
+        SELECTOR.store(self.0, Ordering::Relaxed);
+    }
+}
+
+/// A mask for the kernel.
+pub(crate) fn mask(mask: u64) -> u64 {
+    if BEGUN.load(Ordering::Relaxed) { mask & !OURS } else { mask }
+}
+
+/// What the kernel is told of an action.
+pub(crate) fn adapt(signal: i32, action: &mut libc::sigaction) {
+    if !BEGUN.load(Ordering::Relaxed) {
+        return;
+    }
+    // SAFETY: a signal set and a valid number.
+    unsafe { libc::sigdelset(&raw mut action.sa_mask, libc::SIGSYS) };
+    if signal == libc::SIGSYS {
+        action.sa_sigaction = entry as *const () as usize;
+        action.sa_flags = (action.sa_flags | libc::SA_NODEFER) & !libc::SA_ONSTACK;
+    }
+}
+
+/// Where the runtime's own code begins, and its size: calls from there are never dispatched.
+fn own_code() -> (usize, usize) {
+    unsafe extern "C" {
+        static __ehdr_start: libc::Elf64_Ehdr;
+    }
+    let start = (&raw const __ehdr_start) as usize;
+    // SAFETY: the linker defines where we begin; the header tells where its program headers are.
+    let headers = unsafe {
+        let first = (start + __ehdr_start.e_phoff as usize) as *const libc::Elf64_Phdr;
+        core::slice::from_raw_parts(first, __ehdr_start.e_phnum as usize)
+    };
+    let code = headers.iter().find(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0);
+    code.map_or((0, 0), |h| (start + h.p_vaddr as usize, h.p_memsz as usize))
+}
+
+/// SIGSYS: a dispatched call, or a plain signal. A dispatched one returns by our own way into the kernel, for the C library's
+/// would be dispatched again.
+#[unsafe(naked)]
+unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    naked_asm!(
+        "cmp dword ptr [rsi + {code}], 2", // SYS_USER_DISPATCH
+        "jne {other}",
+        "lea rax, [rip + unsnarl_return_from_signal]",
+        "mov [rsp], rax",
+        "mov rdi, rdx",
+        "jmp {arrive}",
+        code = const offset_of!(libc::siginfo_t, si_code),
+        other = sym handlers::entry,
+        arrive = sym arrive,
+    )
+}
+
+// Whoever walks up a stack knows these instructions, and must not take them for the end of another function.
+global_asm!(
+    ".p2align 4",
+    "nop",
+    ".hidden unsnarl_return_from_signal",
+    "unsnarl_return_from_signal:",
+    ".byte 0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0", // mov rax, 15
+    "syscall",
+);
+
+/// A system call of a library's own.
+unsafe extern "C-unwind" fn arrive(context: *mut libc::ucontext_t) {
+    // SAFETY: the kernel's description of the caller, who waits for the answer there.
+    let registers = unsafe { &mut (*context).uc_mcontext.gregs };
+    let register = |which: i32| registers[which as usize] as usize;
+    let number = register(libc::REG_RAX) as i64;
+    let arguments = [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
+    let arguments @ [first, second, third, ..] = arguments.map(register);
+    let pc = register(libc::REG_RIP) as u64;
+    // SAFETY: the program's own call, made as it wanted it or stood in for.
+    let result = unsafe {
+        match number {
+            libc::SYS_futex => match Runtime::enter() {
+                Some(runtime) => wait_or_wake(runtime, arguments, pc),
+                None => sys::call(number, arguments),
+            },
+            // What it returns to tells all registers, ours need not be kept.
+            libc::SYS_rt_sigreturn => return_from_signal(register(libc::REG_RSP)),
+            libc::SYS_rt_sigprocmask if second != 0 => {
+                let wanted = mask(*(second as *const u64));
+                sys::call(number, [first, &raw const wanted as usize, third, arguments[3], 0, 0])
+            }
+            // A child that shares our stack would return over our heads: it gets a copy.
+            libc::SYS_vfork => sys::call(libc::SYS_fork, arguments),
+            libc::SYS_clone if second == 0 => {
+                let flags = first & !(libc::CLONE_VM | libc::CLONE_VFORK) as usize;
+                sys::call(number, [flags, second, third, arguments[3], arguments[4], 0])
+            }
+            libc::SYS_clone => clone_onto_stack(registers.as_ptr()),
+            libc::SYS_clone3 if *((first + CLONE3_STACK) as *const usize) != 0 => {
+                clone_onto_stack(registers.as_ptr())
+            }
+            _ => sys::call(number, arguments),
+        }
+    };
+    registers[libc::REG_RAX as usize] = result as i64;
+}
+
+/// Where `clone3` is told of a stack.
+const CLONE3_STACK: usize = 40;
+
+unsafe fn wait_or_wake(runtime: &mut Runtime, arguments: [usize; 6], pc: u64) -> isize {
+    // A library's innards are no place to be cancelled at.
+    let asynchronous = core::mem::take(&mut runtime.state.me().cancel.asynchronous);
+    // SAFETY: the program's own call.
+    let result = unsafe { futex::futex(runtime, arguments, pc) };
+    runtime.state.me().cancel.asynchronous = asynchronous;
+    result
+}
+
+#[unsafe(naked)]
+unsafe extern "C" fn return_from_signal(stack: usize) -> ! {
+    naked_asm!("mov rsp, rdi", "jmp unsnarl_return_from_signal")
+}
+
+/// Where a child with a stack of its own goes on.
+static CHILD: AtomicUsize = AtomicUsize::new(0);
+
+/// Clones with the caller's registers. The child, which has nothing of our stack, goes on where the caller would have.
+#[unsafe(naked)]
+unsafe extern "C" fn clone_onto_stack(registers: *const i64) -> isize {
+    naked_asm!(
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "mov rcx, [rdi + 8 * 16]",
+        "mov [rip + {child}], rcx",
+        "mov r8, [rdi]",
+        "mov r9, [rdi + 8]",
+        "mov r10, [rdi + 8 * 2]",
+        "mov r12, [rdi + 8 * 4]",
+        "mov r13, [rdi + 8 * 5]",
+        "mov r14, [rdi + 8 * 6]",
+        "mov r15, [rdi + 8 * 7]",
+        "mov rsi, [rdi + 8 * 9]",
+        "mov rbp, [rdi + 8 * 10]",
+        "mov rbx, [rdi + 8 * 11]",
+        "mov rdx, [rdi + 8 * 12]",
+        "mov rax, [rdi + 8 * 13]",
+        "mov rdi, [rdi + 8 * 8]",
+        "syscall",
+        "test rax, rax",
+        "jz 2f",
+        "pop r15",
+        "pop r14",
+        "pop r13",
+        "pop r12",
+        "pop rbx",
+        "pop rbp",
+        "ret",
+        "2:",
+        "jmp [rip + {child}]",
+        child = sym CHILD,
+    )
+}

@@ -1,0 +1,163 @@
+//! OpenMP's critical sections and locks, as gcc's library has them. It takes them by atomic operations of its own, which nobody sees: without
+//! these hooks there would be no choice of who enters first. All else of the library, its barriers and tasks, waits by raw futexes
+//! ([`crate::dispatch`]).
+
+use crate::{gate::Gate, state::Runtime, thread::Pending};
+use alloc::{boxed::Box, vec::Vec};
+use core::ffi::c_void;
+use unsnarl_model::{Flags, Op};
+
+/// The locks that were ever taken.
+#[derive(Debug, Default)]
+pub(crate) struct Locks(Vec<Lock>);
+
+#[derive(Debug)]
+struct Lock {
+    /// The program's name for it: an address.
+    object: usize,
+    /// As of a spin lock: [`FREE`], or the negated id of its holder. Boxed because waiters know its place.
+    #[allow(clippy::vec_box, reason = "waiters hold on to it")]
+    word: Box<i32>,
+    /// How often its holder has taken it.
+    depth: u32,
+}
+
+const FREE: i32 = 1;
+
+impl Locks {
+    fn at(&mut self, object: usize) -> &mut Lock {
+        let known = self.0.iter().position(|lock| lock.object == object);
+        let at = known.unwrap_or_else(|| {
+            self.0.push(Lock { object, word: Box::new(FREE), depth: 0 });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+}
+
+/// The section without a name, and the one for atomic updates that the processor cannot make at once.
+static UNNAMED: u8 = 0;
+static ATOMIC: u8 = 0;
+
+fn object(of: &'static u8) -> usize {
+    core::ptr::from_ref(of) as usize
+}
+
+/// Waits for the lock. That the real one is free then, the caller can rely on.
+fn take(runtime: &mut Runtime, object: usize, nested: bool, pc: u64) {
+    let me = -(runtime.state.me().tid as i32);
+    let lock = runtime.state.openmp.at(object);
+    if nested && *lock.word == me {
+        lock.depth += 1;
+        runtime.turn(Op::Point, object, pc);
+        runtime.log(Op::Point, Flags::NONE, pc, object, 0);
+        return;
+    }
+    let gate = Gate::Spin(&raw const *lock.word);
+    let addr = object as u64;
+    let pending = Pending { op: Op::Lock, pc, addr, gate, deadline: u64::MAX, cancellable: false };
+    runtime.wait_turn(pending);
+    taken(runtime, object, Op::Lock, pc);
+}
+
+fn taken(runtime: &mut Runtime, object: usize, op: Op, pc: u64) {
+    let me = -(runtime.state.me().tid as i32);
+    let lock = runtime.state.openmp.at(object);
+    *lock.word = me;
+    lock.depth = 1;
+    let word = &raw const *lock.word as usize;
+    runtime.state.changed(word);
+    runtime.log(op, Flags::NONE, pc, object, 1);
+}
+
+/// Takes the lock if it is free: 0 if not, else how often it is held now.
+fn try_to_take(runtime: &mut Runtime, object: usize, nested: bool, pc: u64) -> i32 {
+    runtime.turn(Op::TryLock, object, pc);
+    let me = -(runtime.state.me().tid as i32);
+    let lock = runtime.state.openmp.at(object);
+    if nested && *lock.word == me {
+        lock.depth += 1;
+        let depth = lock.depth as i32;
+        runtime.log(Op::TryLock, Flags::NONE, pc, object, depth as u64);
+        depth
+    } else if *lock.word == FREE {
+        taken(runtime, object, Op::TryLock, pc);
+        1
+    } else {
+        runtime.log(Op::TryLock, Flags::FAILED, pc, object, 0);
+        0
+    }
+}
+
+/// Gives the lock back, the real one by `real`.
+unsafe fn give(runtime: &mut Runtime, object: usize, pc: u64, real: impl FnOnce()) {
+    let last = runtime.state.openmp.at(object).depth <= 1;
+    let op = if last { Op::Unlock } else { Op::Point };
+    runtime.turn(op, object, pc);
+    real();
+    let lock = runtime.state.openmp.at(object);
+    lock.depth = lock.depth.saturating_sub(1);
+    if last {
+        *lock.word = FREE;
+        let word = &raw const *lock.word as usize;
+        runtime.state.changed(word);
+    }
+    runtime.log(op, Flags::NONE, pc, object, 0);
+}
+
+hooks! {
+    fn GOMP_critical_start() -> (), |runtime, pc| {
+        take(runtime, object(&UNNAMED), false, pc);
+        real::GOMP_critical_start()
+    }
+
+    fn GOMP_critical_end() -> (), |runtime, pc| {
+        give(runtime, object(&UNNAMED), pc, || real::GOMP_critical_end())
+    }
+
+    fn GOMP_critical_name_start(name: *mut *mut c_void) -> (), |runtime, pc| {
+        take(runtime, name as usize, false, pc);
+        real::GOMP_critical_name_start(name)
+    }
+
+    fn GOMP_critical_name_end(name: *mut *mut c_void) -> (), |runtime, pc| {
+        give(runtime, name as usize, pc, || real::GOMP_critical_name_end(name))
+    }
+
+    fn GOMP_atomic_start() -> (), |runtime, pc| {
+        take(runtime, object(&ATOMIC), false, pc);
+        real::GOMP_atomic_start()
+    }
+
+    fn GOMP_atomic_end() -> (), |runtime, pc| {
+        give(runtime, object(&ATOMIC), pc, || real::GOMP_atomic_end())
+    }
+
+    fn omp_set_lock(lock: *mut c_void) -> (), |runtime, pc| {
+        take(runtime, lock as usize, false, pc);
+        real::omp_set_lock(lock)
+    }
+
+    fn omp_unset_lock(lock: *mut c_void) -> (), |runtime, pc| {
+        give(runtime, lock as usize, pc, || real::omp_unset_lock(lock))
+    }
+
+    fn omp_test_lock(lock: *mut c_void) -> i32, |runtime, pc| {
+        let taken = try_to_take(runtime, lock as usize, false, pc);
+        if taken > 0 { real::omp_test_lock(lock) } else { 0 }
+    }
+
+    fn omp_set_nest_lock(lock: *mut c_void) -> (), |runtime, pc| {
+        take(runtime, lock as usize, true, pc);
+        real::omp_set_nest_lock(lock)
+    }
+
+    fn omp_unset_nest_lock(lock: *mut c_void) -> (), |runtime, pc| {
+        give(runtime, lock as usize, pc, || real::omp_unset_nest_lock(lock))
+    }
+
+    fn omp_test_nest_lock(lock: *mut c_void) -> i32, |runtime, pc| {
+        let taken = try_to_take(runtime, lock as usize, true, pc);
+        if taken > 0 { real::omp_test_nest_lock(lock) } else { 0 }
+    }
+}

@@ -46,6 +46,8 @@ pub(crate) struct Run {
     /// Stop a run at this many MiB of memory of its own
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     max_memory: u64,
+    #[command(flatten)]
+    pub(crate) threads: Threads,
     /// What counts as a failure beside a bad end
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) fail_on: Vec<FailOn>,
@@ -55,6 +57,31 @@ pub(crate) struct Run {
     /// Print one JSON object and nothing else
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// What threads run on.
+#[derive(Clone, Copy, Args)]
+pub(crate) struct Threads {
+    /// What the program's threads run on: the schedule and the trace are the same
+    #[arg(long, value_enum, value_name = "KIND", default_value = "fibers")]
+    threads: ThreadKind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ThreadKind {
+    /// One kernel thread for all of them: fast
+    Fibers,
+    /// A kernel thread for each, one of which runs at a time: slow, and what debuggers know
+    Kernel,
+}
+
+impl Threads {
+    pub(crate) fn kind(self) -> unsnarl_exec::Threads {
+        match self.threads {
+            ThreadKind::Fibers => unsnarl_exec::Threads::Fibers,
+            ThreadKind::Kernel => unsnarl_exec::Threads::Kernel,
+        }
+    }
 }
 
 /// Which accesses are points.
@@ -133,6 +160,7 @@ impl Run {
         Settings {
             output_limit: Some(self.max_output.saturating_mul(1 << 20)),
             memory_limit: Some(self.max_memory.saturating_mul(1 << 20)),
+            threads: self.threads.kind(),
             ..Settings::default()
         }
     }

@@ -1,6 +1,11 @@
 //! `unsnarl replay`: the same schedule again.
 
-use crate::{judge::judge, options::FailOn, output, traces, verdict::Verdict};
+use crate::{
+    judge::judge,
+    options::{FailOn, Threads},
+    output, traces,
+    verdict::Verdict,
+};
 use anyhow::{Result, bail};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -18,6 +23,8 @@ pub(crate) struct Replay {
     /// Follow the schedule as far as it makes sense, then go on without preemptions
     #[arg(long)]
     relaxed: bool,
+    #[command(flatten)]
+    threads: Threads,
     /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
@@ -36,7 +43,7 @@ pub(crate) struct Replayed {
 impl Replay {
     pub(crate) fn run(self) -> Result<Verdict> {
         let recorded = traces::load(&self.trace)?;
-        let settings = Settings { echo: !self.json, ..Settings::default() };
+        let settings = Settings { echo: !self.json, threads: self.threads.kind(), ..Settings::default() };
         let plan = if self.relaxed {
             Plan {
                 prefix: recorded.as_prefix(Fidelity::Relaxed),

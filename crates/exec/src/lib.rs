@@ -22,5 +22,5 @@ mod snapshot;
 pub use error::Error;
 pub use library::{HEADERS, runtime_directory};
 pub use program::{check, find};
-pub use run::{Executor, InstructionTrace, Run, Settings};
+pub use run::{Executor, InstructionTrace, Run, Settings, Threads};
 pub use unsnarl_wire::{Choices, Tracing};

@@ -1,7 +1,7 @@
 //! Memory shared with the target: a memory file, mapped here and there. Unsafe code is
 //! here and in `process.rs`, nowhere else in this crate.
 
-use crate::Error;
+use crate::{Error, run::Threads};
 use std::{
     collections::HashMap,
     fs::File,
@@ -46,6 +46,10 @@ pub(crate) struct Special<'a> {
     pub(crate) resumed: u64,
     /// How its instructions are traced.
     pub(crate) tracing: TracingWish<'a>,
+    /// What its threads run on.
+    pub(crate) threads: Threads,
+    /// A debugger looks on.
+    pub(crate) debugged: bool,
 }
 
 /// How the instructions are to be traced.
@@ -121,7 +125,7 @@ impl Memory {
 
     /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
     pub(crate) fn prepare(&mut self, plan: &Plan, special: Special<'_>, program: &str) -> Result<(), Error> {
-        let Special { wanted, serve, snapshot, resumed, tracing } = special;
+        let Special { wanted, serve, snapshot, resumed, tracing, threads: kind, debugged } = special;
         let threads = plan_threads(&plan.prefix.threads);
         let words = PlanWords {
             seed: plan.seed,
@@ -147,6 +151,8 @@ impl Memory {
             tracing: tracing.how as u8,
             step_words: tracing.words,
             traced: tracing.modules.len() as u64,
+            kernel_threads: u8::from(kind == Threads::Kernel),
+            debugged: u8::from(debugged),
             ..PlanWords::default()
         }
         .with_policy(plan.tail);

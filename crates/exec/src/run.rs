@@ -35,6 +35,18 @@ pub struct Settings {
     pub memory_limit: Option<u64>,
     /// Set to true, it ends the run in progress.
     pub interrupt: Option<Arc<AtomicBool>>,
+    /// What the program's threads run on; what comes of a plan does not depend on it.
+    pub threads: Threads,
+}
+
+/// What the program's threads run on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Threads {
+    /// All of them on one kernel thread: fast, and the program can be kept in the middle of a run.
+    #[default]
+    Fibers,
+    /// Each on a kernel thread of its own, of which one runs at a time.
+    Kernel,
 }
 
 impl Default for Settings {
@@ -45,6 +57,7 @@ impl Default for Settings {
             output_limit: Some(64 << 20),
             memory_limit: Some(4 << 30),
             interrupt: None,
+            threads: Threads::Fibers,
         }
     }
 }
@@ -146,6 +159,9 @@ impl Executor {
     /// # Errors
     /// As [`run`](Self::run).
     pub fn keep(&mut self, plan: &Plan, points: usize) -> Result<Result<(), String>, Error> {
+        if self.settings.threads == Threads::Kernel {
+            return Ok(Err("of kernel threads a fork takes only one along".into()));
+        }
         let first = snapshot::first(plan, points);
         // Those that do not lie on the way any more are of no use to those that do.
         if !self.snapshots.first().is_some_and(|root| root.is_on_the_way_of(&first)) {
@@ -255,7 +271,8 @@ impl Executor {
         tracing: TracingWish<'_>,
     ) -> Result<Run<'a>, Error> {
         let serve = self.settings.serve;
-        let special = Special { wanted, serve, tracing, ..Special::default() };
+        let threads = self.settings.threads;
+        let special = Special { wanted, serve, tracing, threads, ..Special::default() };
         // Calls and instructions are seen where they are made.
         let whole = wanted != <[Wanted; 2]>::default() || tracing.how != Tracing::Off;
         let mut from = if whole { None } else { self.nearest(plan) };

@@ -54,16 +54,23 @@ pub(crate) fn is_aborting() -> bool {
 pub(crate) fn install() {
     let Some(stack) = sys::map(STACK, false) else { return };
     SHARED.store(stack, Ordering::Relaxed);
-    let stack = libc::stack_t { ss_sp: stack as *mut c_void, ss_flags: 0, ss_size: STACK };
-    // SAFETY: the stack stays mapped; the handlers fit their signatures.
+    share_stack();
+    // SAFETY: the handler fits its signature.
     unsafe {
-        sigaltstack(&raw const stack, core::ptr::null_mut());
         let mut action: libc::sigaction = mem::zeroed();
         action.sa_sigaction = time_is_up as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
         sigaction(TIME_IS_UP, &raw const action, core::ptr::null_mut());
     }
     DEADLY.into_iter().for_each(handlers::watch);
+}
+
+/// Has the calling kernel thread handle signals on the stack that all share: only the running one gets any.
+pub(crate) fn share_stack() {
+    let Range { start, .. } = stack();
+    let stack = libc::stack_t { ss_sp: start as *mut c_void, ss_flags: 0, ss_size: STACK };
+    // SAFETY: the stack stays mapped.
+    unsafe { sigaltstack(&raw const stack, core::ptr::null_mut()) };
 }
 
 /// Writes down what can be known, then dies of the signal for real.
@@ -90,8 +97,8 @@ pub(crate) fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::u
     unsafe {
         let default: libc::sigaction = mem::zeroed();
         sigaction(signal, &raw const default, core::ptr::null_mut());
-        let process = sys::process() as usize;
-        sys::call(libc::SYS_tgkill, [process, process, signal as usize, 0, 0, 0]);
+        let (process, thread) = (sys::process() as usize, sys::thread() as usize);
+        sys::call(libc::SYS_tgkill, [process, thread, signal as usize, 0, 0, 0]);
     }
     sys::exit(128 + signal)
 }

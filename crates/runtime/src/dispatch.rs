@@ -60,6 +60,14 @@ pub(crate) fn begin_again() {
     }
 }
 
+/// To the kernel, dispatch is a matter of each thread of its own: the running one, if it remembers not to have done so,
+/// does as the others.
+pub(crate) fn follow(dispatches: &AtomicBool) {
+    if BEGUN.load(Ordering::Relaxed) && !dispatches.swap(true, Ordering::Relaxed) {
+        dispatch();
+    }
+}
+
 fn dispatch() -> bool {
     const PR_SET_SYSCALL_USER_DISPATCH: usize = 59;
     const ON: usize = 1;

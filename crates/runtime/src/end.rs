@@ -1,6 +1,6 @@
 //! Ends of a run that the runtime brings about or sees coming.
 
-use crate::{fiber::Backend, gate::Gate, log, state::Runtime, state::State, sys};
+use crate::{gate::Gate, log, state::Runtime, state::State, sys};
 use core::{
     arch::asm,
     ffi::CStr,
@@ -26,7 +26,7 @@ pub(crate) fn deadlock(state: &State, why: &str) -> ! {
         row.op = thread.pending.op as u32;
         (row.pc, row.addr) = (thread.pending.pc, thread.pending.addr);
         row.holder = state.holder(thread.ix).map_or(u64::MAX, |t| t.0.into());
-        let registers = if thread.ix == current { here() } else { thread.fiber.registers() };
+        let registers = if thread.ix == current { here() } else { thread.context.registers() };
         state.log.stack(thread.ix, registers, thread.stack_top);
     }
     sys::exit(STATUS)

@@ -6,91 +6,12 @@
 //! At its end the context is given a kernel thread once more ([`resume_as_thread`]), so that glibc's own
 //! epilogue frees what glibc allocated.
 
-use crate::sys;
+use crate::context::Context;
 use core::arch::naked_asm;
 
-/// A context to switch to. The assembly knows the places of its fields.
-#[repr(C)]
-#[derive(Debug, Default)]
-pub(crate) struct Fiber {
-    stack_pointer: usize,
-    thread_pointer: usize,
-    /// Cleared by the kernel when the thread that glibc made is gone.
-    alive: u32,
-}
-
-/// What runs threads. Kernel threads that pass a token can be another one.
-pub(crate) trait Backend {
-    /// The thread that is there already.
-    fn adopt(thread_pointer: usize) -> Self;
-    /// A thread to be made; it calls [`Backend::park`] when it is there.
-    fn unborn() -> Self;
-    /// On the new thread: leaves the scene and returns when switched to for the first time.
-    fn park(&mut self);
-    /// On the maker's side: waits until the new thread has parked.
-    fn wait_parked(&mut self);
-    /// Leaves `self` and goes on with `to`; returns when somebody switches back.
-    fn switch(&mut self, to: &Self);
-    /// Lets a thread that never will be switched to again run to its end; `tid` is cleared then.
-    fn release(&mut self, tid: *mut u32);
-    /// The thread pointer, by which hooks know whose call it is.
-    fn thread_pointer(&self) -> usize;
-    /// rip, rsp, rbp, rbx, r12 to r15 of a thread that is not running.
-    fn registers(&self) -> [u64; 8];
-}
-
-impl Backend for Fiber {
-    fn adopt(thread_pointer: usize) -> Self {
-        Self { stack_pointer: 0, thread_pointer, alive: 0 }
-    }
-
-    fn unborn() -> Self {
-        Self { stack_pointer: 0, thread_pointer: 0, alive: 1 }
-    }
-
-    #[inline]
-    fn park(&mut self) {
-        // SAFETY: on a fresh thread, whose stack nobody else uses; `self` outlives it.
-        unsafe { park(self) }
-    }
-
-    fn wait_parked(&mut self) {
-        sys::wait_until_cleared(&raw const self.alive);
-    }
-
-    #[inline]
-    fn switch(&mut self, to: &Self) {
-        // SAFETY: `to` was left by `park` or `switch`, is not running, and its stack is alive.
-        unsafe { switch(self, to) }
-    }
-
-    fn release(&mut self, tid: *mut u32) {
-        // SAFETY: the context is never used again; `tid` is in its descriptor, which glibc keeps.
-        let created = unsafe { resume_as_thread(self, tid) };
-        if created < 0 {
-            crate::end::refuse(
-                "the kernel refused a thread (is a limit on processes reached? see `ulimit -u`)",
-            );
-        }
-        sys::wait_until_cleared(tid);
-    }
-
-    #[inline]
-    fn thread_pointer(&self) -> usize {
-        self.thread_pointer
-    }
-
-    fn registers(&self) -> [u64; 8] {
-        let saved = self.stack_pointer as *const u64;
-        // SAFETY: the context is saved: the stack holds control words, r15 to r12, rbx, rbp, rip.
-        let word = |n: usize| unsafe { saved.add(n).read() };
-        [word(7), self.stack_pointer as u64 + 64, word(6), word(5), word(4), word(3), word(2), word(1)]
-    }
-}
-
-/// Saves the context in the fiber and ends the kernel thread without touching the stack again.
+/// Saves the context and ends the kernel thread without touching the stack again.
 #[unsafe(naked)]
-unsafe extern "C" fn park(fiber: *mut Fiber) {
+pub(crate) unsafe extern "C" fn park(context: *mut Context) {
     naked_asm!(
         "push rbp",
         "push rbx",
@@ -116,7 +37,7 @@ unsafe extern "C" fn park(fiber: *mut Fiber) {
 
 /// Saves the context in `from` and goes on with that of `to`.
 #[unsafe(naked)]
-unsafe extern "C" fn switch(from: *mut Fiber, to: *const Fiber) {
+pub(crate) unsafe extern "C" fn switch(from: *mut Context, to: *const Context) {
     naked_asm!(
         "push rbp",
         "push rbx",
@@ -155,10 +76,9 @@ unsafe extern "C" fn switch(from: *mut Fiber, to: *const Fiber) {
     )
 }
 
-/// Starts a kernel thread in the fiber's context, as glibc would have made it; the result is the
-/// kernel's.
+/// Starts a kernel thread in the context, as glibc would have made it; the result is the kernel's.
 #[unsafe(naked)]
-unsafe extern "C" fn resume_as_thread(fiber: *const Fiber, tid: *mut u32) -> isize {
+pub(crate) unsafe extern "C" fn resume_as_thread(context: *const Context, tid: *mut u32) -> isize {
     naked_asm!(
         "mov rdx, rsi",
         "mov r10, rsi",

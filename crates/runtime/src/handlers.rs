@@ -1,11 +1,12 @@
 //! The program's signal handlers.
 //!
-//! The kernel knows one thread, and with it one alternate stack and one signal mask; programs have one of
-//! each per thread. So the kernel is given [`entry`] instead of the program's handler. It moves what the
+//! With fibers, the kernel knows one thread, and with it one alternate stack and one signal mask; programs have one
+//! of each per thread. So the kernel is given [`entry`] instead of the program's handler. It moves what the
 //! kernel wrote to the stack that the thread has for it and lets the handler begin there, as if the kernel
 //! had: the handler may wait for other threads, jump out, or return to the interrupted code.
 
 use crate::{
+    context::Backend,
     crash,
     real::real,
     state::{Runtime, State},
@@ -22,14 +23,14 @@ type Action = libc::sigaction;
 
 struct Table(UnsafeCell<[Option<Action>; 65]>);
 
-// SAFETY: reached by the carrier only.
+// SAFETY: reached by the running thread only.
 unsafe impl Sync for Table {}
 
 /// What the program asked for, of signals whose action in the kernel may be another one.
 static WANTED: Table = Table(UnsafeCell::new([None; 65]));
 
 fn wanted(signal: i32) -> &'static mut Option<Action> {
-    // SAFETY: the carrier only, and nobody keeps the reference; callers know that the number is in range.
+    // SAFETY: the running thread only, and nobody keeps the reference; callers know that the number is in range.
     unsafe { &mut (*WANTED.0.get())[signal as usize] }
 }
 
@@ -248,6 +249,10 @@ impl State {
     /// ran before.
     #[cold]
     pub(crate) fn take_mask(&mut self) {
+        if self.backend() == Backend::Kernel {
+            // To the kernel, too, it is its own.
+            return;
+        }
         let mine = crate::dispatch::mask(crate::tracer::mask(self.me().mask));
         let theirs = &raw mut self.thread(self.previous).mask as usize;
         let (set, new) = (libc::SIG_SETMASK as usize, &raw const mine as usize);

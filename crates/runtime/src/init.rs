@@ -4,9 +4,9 @@ use crate::{
     access,
     clock::Clock,
     conflicts::Conflicts,
+    context::{Backend, Context},
     crash, drawn, end,
     entropy::Entropy,
-    fiber::{Backend, Fiber},
     files, heap,
     hooks::{ids, key::Keys, openmp::Locks},
     log::{Log, c_bytes},
@@ -96,7 +96,9 @@ unsafe fn begin(header: *mut Header) {
     let picker = heap::aside(|| picker(&log));
     let picker = if plan.from_checkpoint == 0 { picker } else { picker.waiting() };
 
-    let mut main = Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Fiber::adopt(sys::thread_pointer()));
+    let backend = if plan.kernel_threads == 0 { Backend::Fibers } else { Backend::Kernel };
+    let mut main =
+        Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Context::adopt(backend, sys::thread_pointer()));
     main.handle = sys::thread_pointer();
     // SAFETY: the loader's word about where main's stack begins.
     main.stack_top = unsafe { __libc_stack_end };

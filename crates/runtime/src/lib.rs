@@ -1,15 +1,15 @@
-//! The library inside the target program: every pthread a fiber, every visible operation an event.
+//! The library inside the target program: every pthread under control, every visible operation an event.
 //!
-//! Preloaded, it takes the place of the pthread functions and their kin. It runs all threads of the
-//! program on one kernel thread, asks the plan's [`Picker`](unsnarl_sched::Picker) before each visible
+//! Preloaded, it takes the place of the pthread functions and their kin. It runs the program's
+//! threads one at a time, asks the plan's [`Picker`](unsnarl_sched::Picker) before each visible
 //! operation who goes next, and writes what happens into the memory it shares with the controller.
 //! Without that memory it is passive: every hook calls the real function.
 //!
 //! # Safety, for the whole crate
 //!
-//! One kernel thread, the *carrier*, runs all fibers, and only code on the carrier reaches the
-//! [`Runtime`](state::Runtime): every hook first checks that the caller's thread pointer is that of
-//! the current fiber. There is therefore no concurrency in here, and a `&mut Runtime` obtained in a
+//! One thread runs at a time: the current fiber on the one kernel thread there is, the *carrier*, or the kernel
+//! thread that holds the token (see [`context`]). Only that thread reaches the [`Runtime`](state::Runtime): every
+//! hook first checks that the caller's thread pointer is the current thread's. There is therefore no concurrency in here, and a `&mut Runtime` obtained in a
 //! hook is the only one in use, as long as it is not kept across a switch; [`turn`] is written so that
 //! it is not. Pointers that hooks receive are the program's: they are as valid as the C interface that
 //! is being stood in for demands, and a program that breaks that crashes here as it would there.
@@ -22,6 +22,7 @@ mod access;
 mod atomic;
 mod clock;
 mod conflicts;
+mod context;
 mod crash;
 mod dispatch;
 mod drawn;
@@ -45,6 +46,7 @@ mod snapshot;
 mod state;
 mod sys;
 mod thread;
+mod token;
 mod tracer;
 mod turn;
 mod warn;

@@ -1,10 +1,11 @@
 //! Snapshots: a run that came to the end of its plan waits there, and others go on from it by plans of their own.
 //!
-//! All threads are fibers of one kernel thread, so a fork takes all of them along. What a fork shares with its parent
+//! Fibers are of one kernel thread, so a fork takes all of them along. What a fork shares with its parent
 //! instead of copying it is put back by each run before it goes on: what the run told the controller so far, and
 //! the open files ([`crate::files`]). Where that is not possible, the snapshot is refused.
 
 use crate::{
+    context::Backend,
     dispatch, end,
     files::{Files, Shared},
     heap,
@@ -20,9 +21,13 @@ use unsnarl_model::Op;
 pub(crate) fn wait(runtime: &mut Runtime) {
     let state = &mut runtime.state;
     let Some(channel) = serve::channel(state.log.header().plan.snapshot) else { end::plan_end(state) };
-    let files = match heap::aside(|| Files::keep(channel)) {
-        Ok(files) => files,
-        Err(Shared(what)) => {
+    let files = match (state.backend(), heap::aside(|| Files::keep(channel))) {
+        (Backend::Fibers, Ok(files)) => files,
+        (backend, kept) => {
+            let what = match kept {
+                Err(Shared(what)) if backend == Backend::Fibers => what,
+                _ => "of kernel threads a fork takes only one along",
+            };
             end::set_message(&mut state.log.header().end, what.as_bytes());
             serve::answer(channel, 0);
             sys::exit(0)

@@ -3,8 +3,8 @@
 use crate::{
     clock::Clock,
     conflicts::Conflicts,
+    context::Backend,
     entropy::Entropy,
-    fiber::Backend,
     gate::{Chance, Gate},
     heap,
     hooks::{key::Keys, openmp::Locks},
@@ -32,7 +32,7 @@ pub(crate) struct State {
     pub(crate) previous: ThreadIx,
     /// The running thread's record: what nearly every operation needs.
     pub(crate) running: *mut Thread,
-    /// By [`ThreadIx`]; boxed because fibers know their own record's place.
+    /// By [`ThreadIx`]; boxed because threads know their own record's place.
     #[allow(clippy::vec_box, reason = "threads hold on to their records")]
     pub(crate) threads: Vec<Box<Thread>>,
     /// Threads that did not end yet.
@@ -79,24 +79,24 @@ pub(crate) struct State {
 
 struct Cell(UnsafeCell<Option<Runtime>>, UnsafeCell<usize>);
 
-// SAFETY: reached by the carrier only (see the crate's documentation).
+// SAFETY: reached by the running thread only (see the crate's documentation).
 unsafe impl Sync for Cell {}
 
-/// The run, and the thread pointer of the current fiber: 0 while the runtime is passive.
+/// The run, and the thread pointer of the current thread: 0 while the runtime is passive.
 static RUNTIME: Cell = Cell(UnsafeCell::new(None), UnsafeCell::new(0));
 
 impl Runtime {
-    /// The run, if the caller is one of its fibers; none for a passive runtime and for kernel threads
+    /// The run, if the caller is its current thread; none for a passive runtime and for kernel threads
     /// that are on their way in or out.
     #[inline]
     pub(crate) fn enter() -> Option<&'static mut Self> {
-        // SAFETY: a word that only the carrier changes; another kernel thread sees a value that is
+        // SAFETY: a word that only the running thread changes; another kernel thread sees a value that is
         // not its own thread pointer, whatever it sees.
         let current = unsafe { RUNTIME.1.get().read_volatile() };
         if current != sys::thread_pointer() {
             return None;
         }
-        // SAFETY: we are on the carrier.
+        // SAFETY: we are the running thread.
         unsafe { (*RUNTIME.0.get()).as_mut() }
     }
 
@@ -113,18 +113,18 @@ impl Runtime {
     /// not to be told in the memory that it shares with its parent and the controller.
     pub(crate) fn abandon() {
         crate::tracer::abandon();
-        // SAFETY: on the carrier.
+        // SAFETY: we are the running thread.
         unsafe { *RUNTIME.1.get() = 0 };
     }
 
-    /// The current fiber is the one with this thread pointer.
+    /// The current thread is the one with this thread pointer.
     #[inline]
     pub(crate) fn set_current(thread_pointer: usize) {
-        // SAFETY: on the carrier.
+        // SAFETY: we are the running thread.
         unsafe { RUNTIME.1.get().write_volatile(thread_pointer) };
     }
 
-    /// For signal handlers, which run on the carrier but perhaps in the middle of something.
+    /// For signal handlers, which interrupt the running thread, perhaps in the middle of something.
     pub(crate) fn interrupted() -> Option<&'static mut Self> {
         // SAFETY: the handlers that use this touch nothing that may be half done.
         unsafe { if *RUNTIME.1.get() == 0 { None } else { (*RUNTIME.0.get()).as_mut() } }
@@ -132,6 +132,11 @@ impl Runtime {
 }
 
 impl State {
+    /// What threads run on.
+    pub(crate) fn backend(&self) -> Backend {
+        self.threads[0].context.backend()
+    }
+
     #[inline]
     pub(crate) fn thread(&mut self, thread: ThreadIx) -> &mut Thread {
         &mut self.threads[thread.index()]
@@ -272,7 +277,7 @@ const fn asks_as(op: Op) -> u8 {
     }
 }
 
-/// The thread pointer of a fiber about to run.
+/// The thread pointer of a thread about to run.
 pub(crate) fn pointer_of(thread: &Thread) -> usize {
-    thread.fiber.thread_pointer()
+    thread.context.thread_pointer
 }

@@ -2,7 +2,7 @@
 
 use core::{
     arch::asm,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
 /// A system call with up to six arguments; negative results are errors.
@@ -112,10 +112,29 @@ pub(crate) fn is_readable(addr: usize) -> bool {
     unsafe { copy_memory(addr, &raw mut byte as usize, 1) == 1 }
 }
 
-/// The carrier's thread id, which is the process's id.
+/// The process's id.
 pub(crate) fn process() -> i32 {
     // SAFETY: no arguments, no effect.
     unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
+}
+
+/// The kernel's id of the calling thread; the carrier's is the process's.
+pub(crate) fn thread() -> i32 {
+    // SAFETY: no arguments, no effect.
+    unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
+}
+
+/// Sleeps while the word has this value, or for no reason less long.
+pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
+    let args = [word.as_ptr() as usize, libc::FUTEX_WAIT as usize, value as usize, 0, 0, 0];
+    // SAFETY: a wait changes nothing.
+    unsafe { call(libc::SYS_futex, args) };
+}
+
+/// Wakes who sleeps at the word.
+pub(crate) fn wake(word: &AtomicU32) {
+    // SAFETY: a wake-up changes nothing.
+    unsafe { call(libc::SYS_futex, [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, 1, 0, 0, 0]) };
 }
 
 /// Sleeps until the word at `addr` is 0; the kernel clears it when a thread is gone.

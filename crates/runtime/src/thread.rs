@@ -1,9 +1,9 @@
 //! Threads: their records, birth and end.
 
 use crate::{
+    context::{Backend, Context},
     dispatch::Paused,
     end,
-    fiber::{Backend, Fiber},
     gate::Gate,
     hooks::{mutex::Held, stdio},
     real::real,
@@ -27,7 +27,7 @@ real! {
 pub(crate) type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
 pub(crate) struct Thread {
-    pub(crate) fiber: Fiber,
+    pub(crate) context: Context,
     pub(crate) ix: ThreadIx,
     /// What `gettid` answers and what locks keep as their owner.
     pub(crate) tid: u32,
@@ -102,10 +102,10 @@ impl Cancel {
 }
 
 impl Thread {
-    pub(crate) fn new(ix: ThreadIx, tid: u32, fiber: Fiber) -> Box<Self> {
+    pub(crate) fn new(ix: ThreadIx, tid: u32, context: Context) -> Box<Self> {
         let no_stack = libc::stack_t { ss_sp: core::ptr::null_mut(), ss_flags: libc::SS_DISABLE, ss_size: 0 };
         Box::new(Self {
-            fiber,
+            context,
             ix,
             accesses: 0,
             tid,
@@ -177,7 +177,7 @@ pub(crate) struct Birth {
 }
 
 impl Runtime {
-    /// Has glibc make a thread and takes it over as a fiber; an error number otherwise.
+    /// Has glibc make a thread and takes it over; an error number otherwise.
     pub(crate) fn create(&mut self, birth: &Birth) -> Result<ThreadIx, i32> {
         self.reap_ended();
         let ix = self.state.threads.len();
@@ -185,13 +185,16 @@ impl Runtime {
             end::refuse("more than 65,536 threads");
         }
         let ix = ThreadIx(ix as u16);
-        let mut thread = Thread::new(ix, self.state.threads[0].tid + u32::from(ix.0), Fiber::unborn());
+        let backend = self.state.backend();
+        let mut thread =
+            Thread::new(ix, self.state.threads[0].tid + u32::from(ix.0), Context::unborn(backend));
         thread.start = Some(birth.start);
         thread.returns_int = birth.returns_int;
         thread.arg = birth.arg;
         thread.mask = self.state.mask();
         let record: *mut Thread = &raw mut *thread;
-        let together = sys::OneProcessor::stay();
+        // A thread that stays a kernel thread would keep the processor that it is made on.
+        let together = (backend == Backend::Fibers).then(sys::OneProcessor::stay);
         let paused = Paused::new();
 
         // SAFETY: attributes are the caller's or a copy of them; the record outlives the thread.
@@ -216,9 +219,11 @@ impl Runtime {
         }
         // SAFETY: glibc wrote the handle.
         thread.handle = unsafe { *birth.handle };
-        thread.fiber.wait_parked();
+        thread.context.wait_parked();
         drop((together, paused));
-        self.state.log.set_glibc_tid(thread.handle, sys::process() as u32);
+        if backend == Backend::Fibers {
+            self.state.log.set_glibc_tid(thread.handle, sys::process() as u32);
+        }
 
         let parent = self.state.me();
         parent.children += 1;
@@ -248,7 +253,7 @@ impl Runtime {
         let thread = self.state.thread(thread);
         let together = sys::OneProcessor::stay();
         let _paused = Paused::new();
-        thread.fiber.release(tid);
+        thread.context.release(tid);
         drop(together);
         // SAFETY: the thread is gone and nobody joined it; glibc frees its stack.
         unsafe { pthread_join(thread.handle, core::ptr::null_mut()) };
@@ -263,7 +268,7 @@ impl Runtime {
     }
 }
 
-/// Where a thread begins that glibc made for us: parks, runs the program's routine as a fiber, comes
+/// Where a thread begins that glibc made for us: parks, runs the program's routine when it is its turn, comes
 /// back here also when `pthread_exit` or a cancellation unwinds it, and ends.
 ///
 /// The registered buffer is what `pthread_cleanup_push` in C registers: glibc jumps to it when it has
@@ -383,14 +388,16 @@ unsafe extern "C" {
 
 /// On the thread glibc made: steps aside until first switched to.
 unsafe extern "C" fn park_thread(record: *mut Thread) {
-    crate::init::leave_rseq();
     // SAFETY: the record is ours; its creator waits until we parked.
     let thread = unsafe { &mut *record };
+    if thread.context.backend() == Backend::Fibers {
+        crate::init::leave_rseq();
+    }
     thread.stack_top = core::ptr::from_ref(&thread) as usize + 512;
-    thread.fiber.park();
+    thread.context.park();
 }
 
-/// On the carrier, as a fiber: the thread's whole life.
+/// Under control: the thread's whole life.
 unsafe extern "C-unwind" fn thread_body(record: *mut Thread) -> *mut c_void {
     // SAFETY: the record outlives the thread, and the routine is the program's own.
     unsafe {
@@ -441,7 +448,7 @@ unsafe fn run_destructors() {
 }
 
 impl Runtime {
-    /// The current thread's last event; the carrier goes on with somebody else.
+    /// The current thread's last event; somebody else goes on.
     fn leave(&mut self) {
         // A thread's end has no line of its own: it is told of its start routine.
         let pc = self.state.log.thread(self.state.current).start + 1;

@@ -5,7 +5,6 @@
 
 use crate::{
     end,
-    fiber::Backend,
     gate::Gate,
     modules::Owner,
     snapshot,
@@ -113,7 +112,8 @@ impl Runtime {
     pub(crate) fn go_elsewhere(&mut self) {
         let me = self.state.current;
         let next = self.pick();
-        self.switch(me, next);
+        // If it ever comes back from there, it is on a kernel thread of its own and under nobody's control.
+        self.leave_to(me, next);
     }
 
     #[inline]
@@ -161,6 +161,12 @@ impl Runtime {
 
     #[inline]
     fn switch(&mut self, from: ThreadIx, to: ThreadIx) {
+        self.leave_to(from, to);
+        self.arrive();
+    }
+
+    #[inline]
+    fn leave_to(&mut self, from: ThreadIx, to: ThreadIx) {
         let state = &mut self.state;
         let preempts = state.ready.contains(from) && !state.me().pending.op.gives_way();
         state.switch_flags = if preempts { Flags::PREEMPTS } else { Flags::NONE };
@@ -173,9 +179,8 @@ impl Runtime {
         // but `self`, which is the one runtime there is and reached anew by every hook.
         unsafe {
             Self::set_current(pointer_of(&*to));
-            (*from).fiber.switch(&(*to).fiber);
+            (*from).context.switch(&(*to).context);
         }
-        self.arrive();
     }
 
     /// The running thread has just been switched to.

@@ -28,7 +28,7 @@ pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, Wanted};
 pub use steps::{ENTER_WORDS, LEAVE_WORDS, SIGNAL_WORDS, StepKind, StepWord, TracerWords, Tracing};
 
 /// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
-pub const VERSION: u32 = 7;
+pub const VERSION: u32 = 8;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

@@ -34,8 +34,12 @@ pub struct PlanWords {
     pub snapshot: u8,
     /// The number of the [`Tracing`](crate::Tracing).
     pub tracing: u8,
+    /// 1 to let threads be kernel threads that pass a token; 0 for fibers.
+    pub kernel_threads: u8,
+    /// 1 if a debugger looks on: the runtime tells it where the run is, see `unsnarl_debug` in the runtime.
+    pub debugged: u8,
     /// Nothing; keeps what follows aligned.
-    pub padding: [u8; 3],
+    pub padding: u8,
     /// One access in so many is a point.
     pub one_in: u32,
     /// The policy's first figure, where it has one.

@@ -25,8 +25,9 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     let conflicts = expected.outcome != "livelock";
     let plan =
         |seed| Plan { tail: Policy::Random, seed, limits, conflicts, from_checkpoint, ..Plan::default() };
-    let mut executor = executor(program, expected, true)?;
-    let mut fresh = self::executor(program, expected, false)?;
+    let serving = Settings { serve: true, ..Settings::default() };
+    let mut executor = executor(program, expected, serving)?;
+    let mut fresh = self::executor(program, expected, Settings::default())?;
 
     let fair = run(&mut executor, &Plan { limits, ..Plan::default() })?;
     if expected.schedules == Schedules::Every {
@@ -177,7 +178,11 @@ fn is_tolerable(trace: &Trace, schedules: Schedules) -> bool {
     }
 }
 
-fn executor(program: &Path, expected: &Expectation, serve: bool) -> Result<Executor, String> {
+pub(crate) fn executor(
+    program: &Path,
+    expected: &Expectation,
+    settings: Settings,
+) -> Result<Executor, String> {
     let path = program.to_str().ok_or("a path in UTF-8")?.to_owned();
     let args = std::iter::once(&path).chain(&expected.args).map(|arg| arg.clone().into_bytes()).collect();
     let program = Program {
@@ -187,10 +192,10 @@ fn executor(program: &Path, expected: &Expectation, serve: bool) -> Result<Execu
         stdin: expected.stdin.clone().into_bytes(),
         path,
     };
-    Executor::new(program, Settings { serve, ..Settings::default() }).map_err(|e| e.to_string())
+    Executor::new(program, settings).map_err(|e| e.to_string())
 }
 
-fn run(executor: &mut Executor, plan: &Plan) -> Result<Trace, String> {
+pub(crate) fn run(executor: &mut Executor, plan: &Plan) -> Result<Trace, String> {
     executor.run(plan).map(unsnarl_exec::Run::trace).map_err(|e| e.to_string())
 }
 
@@ -276,7 +281,7 @@ fn kebab(name: &str) -> String {
     text
 }
 
-fn same(recorded: &Trace, replayed: &Trace) -> Result<(), String> {
+pub(crate) fn same(recorded: &Trace, replayed: &Trace) -> Result<(), String> {
     if let Some(divergence) = recorded.first_difference(replayed) {
         let at = divergence.point as usize;
         return Err(format!(

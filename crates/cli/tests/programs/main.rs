@@ -1,9 +1,10 @@
 //! Every program of `programs/` under control: each a test of its own. It must end as its `.expect` says,
-//! and each of a hundred random schedules must replay event for event.
+//! and each of a hundred random schedules must replay event for event; and so must kernel threads and fibers.
 
 mod build;
 mod check;
 mod expectation;
+mod threads;
 
 use expectation::Expectation;
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -45,6 +46,7 @@ fn main() {
         .map(|case| {
             Trial::test(case.name(), move || {
                 let program = build::build(&case.source, &case.expected);
+                threads::check(&program, &case.expected)?;
                 check::check(&program, &case.expected).map_err(Failed::from)
             })
         })

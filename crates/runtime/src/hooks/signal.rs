@@ -56,7 +56,7 @@ hooks! {
         if target != state.current {
             state.warn(Misuse::NotModelled, pc, handle, "pthread_kill of another thread");
         }
-        let process = sys::process() as usize;
-        -sys::call(libc::SYS_tgkill, [process, process, signal as usize, 0, 0, 0]) as i32
+        let (process, thread) = (sys::process() as usize, sys::thread() as usize);
+        -sys::call(libc::SYS_tgkill, [process, thread, signal as usize, 0, 0, 0]) as i32
     }
 }

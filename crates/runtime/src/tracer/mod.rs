@@ -17,7 +17,7 @@ mod words;
 
 pub(crate) use mask::{Mask, mask};
 
-use crate::{end, handlers, state::Runtime, state::State, sys};
+use crate::{context::Backend, end, handlers, state::Runtime, state::State, sys};
 use core::{cell::UnsafeCell, ffi::c_void};
 use shadow::Shadows;
 use stepper::Stepper;
@@ -57,6 +57,9 @@ pub(crate) fn begin(state: &State) {
     let how = Tracing::from_number(state.log.header().plan.tracing);
     if how == Tracing::Off {
         return;
+    }
+    if state.backend() == Backend::Kernel {
+        end::refuse("instructions are traced of fibers only, not of kernel threads");
     }
     let text = Text::of(&state.log);
     let words = Words::new(&state.log);

@@ -1,0 +1,53 @@
+//! Kernel threads and fibers: the same plan gives the same trace, whatever threads run on.
+
+use crate::{
+    check::{executor, run, same},
+    expectation::Expectation,
+};
+use std::path::Path;
+use unsnarl_exec::{Settings, Threads};
+use unsnarl_model::{Limits, Outcome, Plan, Policy, Trace};
+
+const SEEDS: u64 = 4;
+
+/// Runs some plans on both, each way of starting a run included.
+pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String> {
+    // Cut off by real time or after a million events: once is enough.
+    let long = matches!(expected.outcome.as_str(), "timeout" | "livelock");
+    let limits = Limits { millis: if long { 3000 } else { 60_000 }, ..Limits::default() };
+    let mut fibers = executor(program, expected, Settings { serve: true, ..Settings::default() })?;
+    let on_kernel_threads = |serve| {
+        executor(program, expected, Settings { serve, threads: Threads::Kernel, ..Settings::default() })
+    };
+    let (mut served, mut fresh) = (on_kernel_threads(true)?, on_kernel_threads(false)?);
+    for seed in 0..if long { 1 } else { SEEDS } {
+        let tail = if seed == 0 { Policy::Fair } else { Policy::Random };
+        let from_checkpoint = expected.from_checkpoint;
+        let plan = Plan { tail, seed, limits, conflicts: !long, from_checkpoint, ..Plan::default() };
+        let by_fibers = run(&mut fibers, &plan)?;
+        // What is cut off by real time goes on for another number of events each time; its schedule does not.
+        let plan = if long { by_fibers.replay_plan() } else { plan };
+        let kernel = if seed % 2 == 0 { &mut served } else { &mut fresh };
+        let by_kernel_threads = run(kernel, &plan)?;
+        same(&by_fibers, &by_kernel_threads)
+            .map_err(|why| format!("seed {seed}, on kernel threads after fibers: {why}"))?;
+        if by_fibers.races != by_kernel_threads.races {
+            return Err(format!("seed {seed}: other races on kernel threads"));
+        }
+        let [expected, got] = [by_fibers, by_kernel_threads].map(outcome);
+        if expected != got && !long {
+            return Err(format!("seed {seed}: {expected:?} became {got:?} on kernel threads"));
+        }
+    }
+    Ok(())
+}
+
+/// How a run ended, backtraces included, but for the runtime's own frames: of a thread that waits, they end where
+/// it was switched away from, in one way or the other.
+fn outcome(mut trace: Trace) -> Outcome {
+    let modules = &trace.modules;
+    for backtrace in &mut trace.outcome.backtraces {
+        backtrace.frames.retain(|site| !modules[site.module.0 as usize].path.ends_with("libunsnarl_rt.so"));
+    }
+    trace.outcome
+}

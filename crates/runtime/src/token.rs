@@ -1,0 +1,126 @@
+//! Threads as kernel threads that pass a token: who holds it runs, the others sleep in the kernel.
+//!
+//! Slower than fibers by a factor of a hundred, but every thread is one that debuggers know, with a stack, registers
+//! and a number of its own. All that the runtime knows is handed over with the token: the store that gives it releases,
+//! the exchange that takes it acquires.
+//!
+//! A thread without the token keeps all signals blocked but those that only it can cause: whatever comes to the
+//! process interrupts the running thread, as it does with fibers.
+
+use crate::{context::Context, crash, dispatch, sys};
+use core::{arch::naked_asm, sync::atomic::Ordering};
+
+/// Signals that a thread without the token does not block: faults (a debugger steps by SIGTRAP), and the one by
+/// which glibc tells all threads of a change of user.
+const UNBLOCKED: u64 = {
+    const SETXID: i32 = 33;
+    let signals =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS, SETXID];
+    let (mut mask, mut n) = (0, 0);
+    while n < signals.len() {
+        mask |= 1 << (signals[n] - 1);
+        n += 1;
+    }
+    mask
+};
+
+/// Saves where the calling thread stands as `fiber::switch` does, so that stacks are found in the same way, and
+/// calls a function that returns when the thread may go on. With unwind information: debuggers look through it.
+macro_rules! save_and_call {
+    ($function:path) => {
+        naked_asm!(
+            ".cfi_startproc",
+            "push rbp",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset rbp, 0",
+            "push rbx",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset rbx, 0",
+            "push r12",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset r12, 0",
+            "push r13",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset r13, 0",
+            "push r14",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset r14, 0",
+            "push r15",
+            ".cfi_adjust_cfa_offset 8",
+            ".cfi_rel_offset r15, 0",
+            "push 0", // where a fiber has its control words
+            ".cfi_adjust_cfa_offset 8",
+            "mov [rdi], rsp",
+            "call {}",
+            "add rsp, 56", // a call keeps these registers
+            ".cfi_adjust_cfa_offset -56",
+            "ret",
+            ".cfi_endproc",
+            sym $function,
+        )
+    };
+}
+
+/// On the thread that glibc made: tells its maker that it is there and waits for the token.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn park(context: *mut Context) {
+    save_and_call!(wait_for_the_first_time)
+}
+
+/// Gives the token to `to` and waits until it comes back to `from`.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn pass(from: *mut Context, to: *const Context) {
+    save_and_call!(give_and_wait)
+}
+
+unsafe extern "C" fn wait_for_the_first_time(context: *mut Context) {
+    crash::share_stack();
+    let before = block_signals();
+    // SAFETY: the maker waits and looks only at the word that is cleared last.
+    let context = unsafe {
+        (*context).thread_pointer = sys::thread_pointer();
+        &*context
+    };
+    context.parked.store(0, Ordering::Release);
+    sys::wake(&context.parked);
+    take(context);
+    set_mask(before);
+}
+
+unsafe extern "C" fn give_and_wait(from: *const Context, to: *const Context) {
+    let before = block_signals();
+    // SAFETY: contexts are parts of records, which stay where they are.
+    unsafe {
+        give(&*to);
+        take(&*from);
+    }
+    set_mask(before);
+}
+
+/// Lets a thread go on.
+pub(crate) fn give(to: &Context) {
+    to.token.store(1, Ordering::Release);
+    sys::wake(&to.token);
+}
+
+/// Sleeps until the calling thread is given the token.
+fn take(me: &Context) {
+    while me.token.swap(0, Ordering::Acquire) == 0 {
+        sys::wait_while(&me.token, 0);
+    }
+    dispatch::follow(&me.dispatches);
+}
+
+/// The mask before.
+fn block_signals() -> u64 {
+    set_mask(!UNBLOCKED)
+}
+
+fn set_mask(mask: u64) -> u64 {
+    let mask = dispatch::mask(mask);
+    let mut before = 0u64;
+    let (set, new, old) = (libc::SIG_SETMASK as usize, &raw const mask as usize, &raw mut before as usize);
+    // SAFETY: the calling thread's own mask.
+    unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, old, size_of::<u64>(), 0, 0]) };
+    before
+}

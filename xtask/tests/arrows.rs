@@ -22,6 +22,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("unsnarl-slice", &["unsnarl-model", "unsnarl-wire", "unsnarl-race", "unsnarl-insn"]),
     ("unsnarl-symbols", &["unsnarl-model"]),
     ("unsnarl-report", &["unsnarl-model", "unsnarl-symbols", "unsnarl-slice"]),
+    ("unsnarl-fix", ANALYSIS),
+    ("unsnarl-pack", &["unsnarl-model", "unsnarl-trace", "unsnarl-symbols"]),
     (
         "unsnarl",
         &[
@@ -37,6 +39,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "unsnarl-slice",
             "unsnarl-symbols",
             "unsnarl-report",
+            "unsnarl-pack",
+            "unsnarl-fix",
         ],
     ),
     ("xtask", &[]),

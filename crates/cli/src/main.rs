@@ -8,10 +8,12 @@ mod checkpoint;
 mod convert;
 mod doctor;
 mod explore;
+mod fix;
 mod hunt;
 mod judge;
 mod options;
 mod output;
+mod pack;
 mod places;
 mod pool;
 mod predict;
@@ -71,6 +73,8 @@ enum Command {
     Show(show::Show),
     /// A page about a failing run, to look at and to share
     Report(report::Report),
+    /// A trace with all that its replay needs, in one file: to share, to keep
+    Pack(pack::PackCommand),
     /// Write a trace in another tool's format
     Export(convert::Export),
     /// Read a trace of another tool
@@ -117,6 +121,7 @@ fn main() -> ExitCode {
         Command::Slice(command) => command.run(),
         Command::Show(command) => command.run(),
         Command::Report(command) => command.run(),
+        Command::Pack(command) => command.run(),
         Command::Export(command) => command.run(),
         Command::Import(command) => command.run(),
         Command::Doctor(command) => command.run(),

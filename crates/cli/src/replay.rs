@@ -1,6 +1,7 @@
 //! `unsnarl replay`: the same schedule again.
 
 use crate::{
+    fix,
     judge::judge,
     options::{FailOn, Threads},
     output, traces,
@@ -23,6 +24,10 @@ pub(crate) struct Replay {
     /// Follow the schedule as far as it makes sense, then go on without preemptions
     #[arg(long)]
     relaxed: bool,
+    /// Try the schedule on this other build of the program: is it fixed, does it still fail, or is the schedule no longer
+    /// reachable?
+    #[arg(long, value_name = "PATH", conflicts_with = "relaxed")]
+    program: Option<PathBuf>,
     #[command(flatten)]
     threads: Threads,
     /// Print one JSON object and nothing else
@@ -43,6 +48,9 @@ pub(crate) struct Replayed {
 impl Replay {
     pub(crate) fn run(self) -> Result<Verdict> {
         let recorded = traces::load(&self.trace)?;
+        if let Some(program) = &self.program {
+            return fix::check(&recorded, program, self.json);
+        }
         let settings = Settings { echo: !self.json, threads: self.threads.kind(), ..Settings::default() };
         let plan = if self.relaxed {
             Plan {
@@ -84,6 +92,8 @@ impl Replay {
                 let events = recorded.events.len();
                 let how = if replayed.identical {
                     format!(": all {events} events are the same")
+                } else if same_operations(recorded, &replayed.trace) {
+                    format!(": all {events} operations are the same, at other addresses or with other values")
                 } else {
                     ", by other events".into()
                 };
@@ -118,10 +128,8 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
         trace.outcome = recorded.outcome.clone();
         divergence = None;
     }
-    // What the recording counted as a failure is one here too.
+    judge_as(recorded, &mut trace);
     match recorded.outcome.kind {
-        Kind::Misuse => judge(&mut trace, &[FailOn::Misuse]),
-        Kind::Race => judge(&mut trace, &[FailOn::Race]),
         // A check of the user's own is not made again; the same events stand for the same answer.
         Kind::Check if identical && !trace.outcome.is_failure() => trace.outcome = recorded.outcome.clone(),
         _ => {}
@@ -134,12 +142,34 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     Ok(Replayed { trace, reproduced, identical, divergence })
 }
 
+/// What the recording counted as a failure is one here too.
+pub(crate) fn judge_as(recorded: &Trace, trace: &mut Trace) {
+    match recorded.outcome.kind {
+        Kind::Misuse => judge(trace, &[FailOn::Misuse]),
+        Kind::Race => judge(trace, &[FailOn::Race]),
+        _ => {}
+    }
+}
+
+/// Whether the same threads do the same at the same places in the same order.
+fn same_operations(recorded: &Trace, other: &Trace) -> bool {
+    let steps = |trace: &Trace| -> Vec<_> {
+        trace
+            .events
+            .iter()
+            .map(|event| (trace.thread_id(event.thread).clone(), trace.action(event)))
+            .collect()
+    };
+    steps(recorded) == steps(other)
+}
+
 /// A trace is of one build of a program.
 pub(crate) fn check_builds(recorded: &Trace) -> Result<()> {
     for module in recorded.modules.iter().filter(|m| !m.build_id.is_empty()) {
         if build_id(Path::new(&module.path)) != module.build_id {
             bail!(Error::NotThisBuild(format!(
-                "{} is not the file that the trace was recorded with; record again, or bring back that build",
+                "{} is not the file that the trace was recorded with; record again, bring back that build, \
+                 or try the schedule on another one with `unsnarl replay --program PATH`",
                 module.path
             )));
         }

@@ -7,6 +7,8 @@ use std::{
     path::{Path, PathBuf},
 };
 use unsnarl_model::Trace;
+use unsnarl_pack::{Pack, Unpacked};
+use unsnarl_symbols::hex;
 
 const DIRECTORY: &str = ".unsnarl";
 const ENDING: &str = "snarl";
@@ -31,7 +33,25 @@ pub(crate) fn save_as(trace: &Trace, wanted: Option<&Path>, name: &str) -> Resul
     };
     unsnarl_trace::save(trace, &path)?;
     remember(&path);
+    keep_build(trace);
     Ok(path)
+}
+
+/// Where programs are kept as they were when they failed, by their build ids.
+pub(crate) fn builds() -> PathBuf {
+    Path::new(DIRECTORY).join("builds")
+}
+
+/// Keeps the program of a failure: when it is fixed and built again, what was where is still known. Only a convenience.
+fn keep_build(trace: &Trace) {
+    const MOST: u64 = 256 << 20;
+    let Some(program) = trace.modules.first().filter(|_| trace.outcome.is_failure()) else { return };
+    let small = || fs::metadata(&program.path).is_ok_and(|file| file.len() < MOST);
+    let kept = builds().join(hex(&program.build_id));
+    if program.build_id.is_empty() || kept.exists() || !small() {
+        return;
+    }
+    let _ = fs::create_dir_all(builds()).and_then(|()| fs::copy(&program.path, &kept));
 }
 
 /// The trace that the user means.
@@ -48,7 +68,20 @@ pub(crate) fn load(wanted: &Path) -> Result<Trace> {
             io::Error::new(io::ErrorKind::NotFound, "no trace here yet: `unsnarl record -- PROG` makes one");
         return Err(error.into());
     }
+    if unsnarl_pack::is_pack(&path) {
+        return Ok(unpack(&path)?.trace);
+    }
     Ok(unsnarl_trace::load(&path)?)
+}
+
+/// Lays a pack down in the user's cache, by what is in it: the same pack is always at the same place.
+pub(crate) fn unpack(path: &Path) -> Result<Unpacked> {
+    let bytes = fs::read(path).map_err(|why| unsnarl_pack::Error::Read { path: path.into(), why })?;
+    let pack = Pack::decode(&bytes)?;
+    let runtime = unsnarl_exec::runtime_directory()?;
+    let packs = runtime.parent().unwrap_or(&runtime).join("packs");
+    let name = format!("{:08x}-{:x}", crc32fast::hash(&bytes), bytes.len());
+    Ok(unsnarl_pack::unpack(&pack, &packs.join(name), &runtime.join(unsnarl_exec::RUNTIME))?)
 }
 
 /// A name that is not taken.

@@ -43,6 +43,7 @@ pub(crate) fn exit(result: anyhow::Result<Verdict>) -> ExitCode {
             || error.is::<SaveError>()
             || error.is::<unsnarl_trace::std_format::StdError>()
             || error.is::<unsnarl_predict::Flaw>()
+            || error.is::<unsnarl_pack::Error>()
             || error.is::<std::io::Error>()
     };
     match result {

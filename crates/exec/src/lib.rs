@@ -23,4 +23,4 @@ pub use error::Error;
 pub use library::{HEADERS, runtime_directory};
 pub use program::{check, find};
 pub use run::{Executor, InstructionTrace, Run, Settings, Threads};
-pub use unsnarl_wire::{Choices, Tracing};
+pub use unsnarl_wire::{Choices, RUNTIME, Tracing};

@@ -28,7 +28,8 @@ pub use interleaving::interleaving;
 pub use json::{outcome_json, stats_json, warnings_json};
 pub use look::Look;
 pub use names::{Names, ProgramNames};
-pub use needs::{needs_json, needs_text};
+pub use needs::{needs_json, needs_text, preemption_text};
+pub use objects::operation_text;
 pub use outcome::{outcome_text, stats_text};
 pub use slice::{
     Line, LineRace, SliceLine, SliceReport, UnknownCall, on_line, slice_dot, slice_json, slice_text,

@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     fs,
+    path::Path,
 };
 use unsnarl_model::{Module, Site};
 use unsnarl_symbols::{Frame, Symbols};
@@ -68,10 +69,18 @@ impl Names for ProgramNames<'_> {
     }
 
     fn source_line(&mut self, file: &str, line: u32) -> Option<String> {
+        let modules = self.modules;
         let lines = self.sources.entry(file.to_owned()).or_insert_with(|| {
-            let bytes = fs::read(file).unwrap_or_default();
+            let packed = modules.first().and_then(|program| packed(&program.path, file));
+            let bytes = packed.or_else(|| fs::read(file).ok()).unwrap_or_default();
             String::from_utf8_lossy(&bytes).lines().map(str::to_owned).collect()
         });
         lines.get(usize::try_from(line).ok()?.checked_sub(1)?).cloned()
     }
+}
+
+/// A source file that came in one pack with the program: what is at its path on this machine may be another.
+fn packed(program: &str, file: &str) -> Option<Vec<u8>> {
+    let pack = Path::new(program).parent().filter(|directory| directory.ends_with("program"))?.parent()?;
+    fs::read(pack.join("src").join(file.strip_prefix('/')?)).ok()
 }

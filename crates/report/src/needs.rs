@@ -15,6 +15,18 @@ struct Preemption<'t> {
     need: Option<&'t Need>,
 }
 
+impl Preemption<'_> {
+    /// Before what it is stopped, and where.
+    fn at(&self) -> String {
+        let before =
+            self.before.as_ref().map_or_else(|| "for good".to_owned(), |before| format!("before `{before}`"));
+        let place = self.place.as_ref();
+        let place =
+            place.map_or_else(String::new, |(file, line)| format!(" at {}:{line}", paths::base(file)));
+        before + &place
+    }
+}
+
 /// The preemptions of a trace whose needs are known, a few words for each; nothing if none are known.
 #[must_use]
 pub fn needs_text(trace: &Trace, names: &mut dyn Names) -> String {
@@ -23,17 +35,22 @@ pub fn needs_text(trace: &Trace, names: &mut dyn Names) -> String {
         return text;
     }
     for preemption in preemptions(trace, names) {
-        let Preemption { event, stopped, before, place, need } = preemption;
-        let before = before.map_or_else(|| "for good".to_owned(), |before| format!("before `{before}`"));
-        let place =
-            place.map_or_else(String::new, |(file, line)| format!(" at {}:{line}", paths::base(&file)));
-        let _ = write!(text, "preemption at {event}: {stopped} is stopped {before}{place}");
+        let at = preemption.at();
+        let Preemption { event, stopped, need, .. } = preemption;
+        let _ = write!(text, "preemption at {event}: {stopped} is stopped {at}");
         let _ = match need {
             Some(need) => writeln!(text, "; without this, {}", without(need)),
             None => writeln!(text),
         };
     }
     text
+}
+
+/// The preemption by the event of this number, like "0.1 is stopped before `write hits` at visit.c:7".
+#[must_use]
+pub fn preemption_text(trace: &Trace, event: usize, names: &mut dyn Names) -> Option<String> {
+    let preemption = preemptions(trace, names).into_iter().find(|preemption| preemption.event == event)?;
+    Some(format!("{} is stopped {}", preemption.stopped, preemption.at()))
 }
 
 /// The same for other tools.

@@ -23,7 +23,7 @@ pub use binary::{Binary, CannotRead, ElfKind, Libc, build_id, elf_kind, has_debu
 pub use code::ModuleCode;
 pub use demangle::demangle;
 pub use frame::Frame;
-pub use symbols::Symbols;
+pub use symbols::{Symbols, hex};
 pub use system::is_system;
 pub use unwind::{Registers, StackCopy, Unwinder};
 

@@ -1,7 +1,11 @@
 //! Names of code and data, from the files of the program that ran.
 
 use crate::{Frame, image::Image, is_system, site_of};
-use std::{collections::HashMap, fmt, path::Path};
+use std::{
+    collections::HashMap,
+    fmt,
+    path::{Path, PathBuf},
+};
 use unsnarl_model::{Module, Site};
 
 /// Names of code and data. Opens a module's file when it is first asked about, and keeps it.
@@ -10,6 +14,8 @@ pub struct Symbols {
     /// By path; none where the file is missing or damaged.
     images: HashMap<String, Option<Image>>,
     stale: Vec<String>,
+    /// Where files that were rebuilt since may be found as they were, by their build ids.
+    kept: Option<PathBuf>,
 }
 
 impl Symbols {
@@ -17,6 +23,12 @@ impl Symbols {
     #[must_use]
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// The same, with files that were rebuilt since taken from this directory, where they are named by their build ids.
+    #[must_use]
+    pub fn with_kept(directory: PathBuf) -> Self {
+        Self { kept: Some(directory), ..Self::default() }
     }
 
     /// The functions at a site, innermost first: several where calls were inlined, never none.
@@ -83,10 +95,18 @@ impl Symbols {
         if !self.images.contains_key(&module.path) {
             self.images.insert(module.path.clone(), Image::open(Path::new(&module.path)));
         }
-        let image = self.images.get(&module.path)?.as_ref()?;
-        if image.build_id().is_empty() || module.build_id.is_empty() || image.build_id() == module.build_id {
-            return Some(image);
+        let fits = |image: &Image| {
+            image.build_id().is_empty() || module.build_id.is_empty() || image.build_id() == module.build_id
+        };
+        if self.images[&module.path].as_ref().is_some_and(fits) {
+            return self.images[&module.path].as_ref();
         }
+        if let Some(kept) = self.kept.as_ref().map(|directory| directory.join(hex(&module.build_id))) {
+            let path = kept.to_string_lossy().into_owned();
+            let image = self.images.entry(path).or_insert_with_key(|path| Image::open(Path::new(path)));
+            return image.as_ref().filter(|image| image.build_id() == module.build_id);
+        }
+        self.images[&module.path].as_ref()?;
         if !self.stale.contains(&module.path) {
             self.stale.push(module.path.clone());
         }
@@ -98,6 +118,12 @@ impl fmt::Debug for Symbols {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Symbols").field("opened", &self.images.keys()).field("stale", &self.stale).finish()
     }
+}
+
+/// A build id as it is written.
+#[must_use]
+pub fn hex(build_id: &[u8]) -> String {
+    build_id.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn unknown(module: &str, offset: u64, system: bool) -> Frame {

@@ -4,6 +4,7 @@ use super::program::{Program, Stop, Wishes};
 use crate::{
     explore::{self, predicate::Checks},
     output,
+    pack::reproduces,
     replay::check_builds,
     traces,
     verdict::Verdict,
@@ -21,7 +22,7 @@ use unsnarl_simplify::{
 };
 
 /// The file beside a trace.
-pub(super) fn beside(trace: &Path) -> PathBuf {
+pub(crate) fn beside(trace: &Path) -> PathBuf {
     trace.with_extension("proof")
 }
 
@@ -90,9 +91,11 @@ fn fingerprint(text: &str) -> u64 {
 }
 
 /// Check the certificate of a simplified trace: search again, and come to the same
+///
+/// Of a pack: whether it is whole and replays here, and the certificate that is in it, if any.
 #[derive(clap::Args)]
 pub(crate) struct Verify {
-    /// The trace: a path, or `latest`
+    /// The trace or the pack: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
     /// The certificate; by default the file beside the trace that ends in .proof
@@ -110,13 +113,44 @@ pub(crate) struct Verify {
 
 impl Verify {
     pub(crate) fn run(self) -> Result<Verdict> {
-        let trace = traces::load(&self.trace)?;
         let file = traces::find(&self.trace);
+        if unsnarl_pack::is_pack(&file) {
+            return self.pack(&file);
+        }
+        let trace = traces::load(&self.trace)?;
         // `latest` is a link: its certificate lies beside what it leads to.
         let file = fs::canonicalize(&file).unwrap_or(file);
         let path = self.proof.clone().unwrap_or_else(|| beside(&file));
-        let certificate = load(&path, &trace)?;
-        check_builds(&trace)?;
+        self.certificate(&trace, &path)
+    }
+
+    /// Whether a pack is whole and replays here; then its certificate.
+    fn pack(self, file: &Path) -> Result<Verdict> {
+        let unpacked = traces::unpack(file)?;
+        let reproduced = reproduces(&unpacked.trace)?;
+        let proof = self.proof.clone().or(unpacked.proof).filter(|_| reproduced);
+        if self.json && proof.is_none() {
+            output::json(&json!({
+                "whole": true, "reproduced": reproduced, "own_libraries": unpacked.own_libraries, "holds": null,
+            }));
+        }
+        if !self.json {
+            let libraries =
+                if unpacked.own_libraries { "the pack's own" } else { "this machine's, the same" };
+            let replays = if reproduced { "it replays here" } else { "it does NOT replay here" };
+            output::print(&format!("the pack is whole, and {replays} (libraries: {libraries})\n"));
+        }
+        match proof {
+            _ if !reproduced => Ok(Verdict::NotReproduced),
+            Some(proof) => self.certificate(&unpacked.trace, &proof),
+            None => Ok(Verdict::Fine),
+        }
+    }
+
+    /// Whether the certificate of a trace holds.
+    fn certificate(self, trace: &Trace, path: &Path) -> Result<Verdict> {
+        let certificate = load(path, trace)?;
+        check_builds(trace)?;
         let interrupt = explore::interrupt()?;
         let wishes = Wishes {
             jobs: self.jobs,
@@ -126,10 +160,10 @@ impl Verify {
             checks: self.checks,
             quiet: self.json,
         };
-        let mut program = Program::of(&trace, wishes, &interrupt)?;
+        let mut program = Program::of(trace, wishes, &interrupt)?;
         program.progress.set_message("searching again");
         let checked = match &certificate {
-            Some(certificate) => check(certificate, &trace, &mut program),
+            Some(certificate) => check(certificate, trace, &mut program),
             None => Err(Mismatch::OtherTrace),
         };
         program.progress.finish_and_clear();

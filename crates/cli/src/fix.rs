@@ -1,0 +1,245 @@
+//! `unsnarl replay --program`: the schedule of a failure, tried on another build of the program.
+
+use crate::{
+    judge, output, places,
+    replay::judge_as,
+    traces,
+    verdict::{Verdict, WrongUsage},
+};
+use anyhow::{Result, bail};
+use serde_json::json;
+use std::{
+    collections::{BTreeSet, HashMap},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+use unsnarl_exec::{Error, Executor, Settings};
+use unsnarl_fix::{Build, Checked, Unmade, Verdict as Said, Why};
+use unsnarl_model::{Kind, ObjectKind, Op, Places, Plan, Points, Program, Trace};
+use unsnarl_report::{Names, ProgramNames, operation_text, preemption_text};
+use unsnarl_symbols::Symbols;
+
+/// Tries the schedule of a recorded failure on the program at this path.
+pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict> {
+    if recorded.program.path.is_empty() {
+        bail!(Error::NotThisBuild(
+            "the trace was imported from another tool and has no program to compare with".into()
+        ));
+    }
+    if !recorded.outcome.is_failure() {
+        bail!(WrongUsage("the recorded run did not fail: there is nothing to be fixed".into()));
+    }
+    if recorded.outcome.kind == Kind::Check {
+        bail!(WrongUsage(
+            "this failure was found by a check of your own, which a trace does not keep; \
+             search in the other build with the same option: `unsnarl explore`"
+                .into()
+        ));
+    }
+    let mut old = Symbols::with_kept(traces::builds());
+    let mut names = ProgramNames::new(&recorded.modules, &mut old);
+    if !knows_functions(recorded, &mut names) {
+        bail!(Error::NotThisBuild(format!(
+            "{} was built again since, and how it was is not kept: what its schedule was about cannot be told; \
+             pack a trace to keep all of it",
+            recorded.program.path
+        )));
+    }
+    let program = program(recorded, path)?;
+    let plan = plan(recorded, &program, &mut names);
+    let labels = labels(recorded, &mut names);
+    let mut rebuilt = Rebuilt {
+        recorded,
+        executor: Executor::new(program, Settings { echo: false, ..Settings::default() })?,
+        symbols: Symbols::new(),
+    };
+    let checked = unsnarl_fix::check(recorded, &labels, &plan, &mut rebuilt)?;
+    let mut told = Told { recorded, names, path, checked };
+    let same = told.is_same();
+    let saved = match told.checked.verdict {
+        Said::Failing => {
+            judge::add_calls(&mut told.checked.trace);
+            Some(traces::save(&told.checked.trace, None)?)
+        }
+        _ => None,
+    };
+    if json {
+        let (outcome, stats, _) = output::told(&told.checked.trace);
+        let failing = told.checked.verdict == Said::Failing;
+        output::json(&json!({
+            "verdict": told.word(), "why": told.why(), "same_failure": failing && same, "reproduced": failing && same,
+            "identical": false, "divergence": null, "outcome": outcome, "stats": stats, "trace": saved,
+            "runs": told.checked.runs,
+        }));
+    } else {
+        output::print(&told.text(same, saved.as_deref()));
+    }
+    Ok(match told.checked.verdict {
+        Said::Failing => Verdict::Failure,
+        Said::Fixed => Verdict::Fine,
+        Said::Unreachable(_) => Verdict::NotReproduced,
+    })
+}
+
+/// The other build, started as the recorded one was.
+fn program(recorded: &Trace, path: &Path) -> Result<Program> {
+    let found = unsnarl_exec::find(path.as_os_str())?;
+    unsnarl_exec::check(&found)?;
+    let mut program = recorded.program.clone();
+    program.path = found.to_string_lossy().into_owned();
+    if let Some(name) = program.args.first_mut() {
+        *name = path.as_os_str().as_bytes().to_vec();
+    }
+    Ok(program)
+}
+
+/// How the other build is run: with the same points, as far as they can be found there.
+fn plan(recorded: &Trace, program: &Program, names: &mut ProgramNames<'_>) -> Plan {
+    let plan = recorded.plan.clone();
+    if plan.points != Points::Places {
+        return plan;
+    }
+    let accesses = recorded.events.iter().filter(|event| matches!(event.op, Op::Read | Op::Write));
+    let functions: BTreeSet<String> =
+        accesses.filter_map(|event| names.place(recorded.site(event)).function).collect();
+    let functions: Vec<String> = functions.into_iter().collect();
+    match places::named(program, &functions) {
+        Ok(places) => Plan { places, ..plan },
+        // Renamed, say: then wherever it is.
+        Err(_) => Plan { points: Points::All, places: Places::default(), ..plan },
+    }
+}
+
+/// The other build, as what runs schedules.
+struct Rebuilt<'a> {
+    recorded: &'a Trace,
+    executor: Executor,
+    symbols: Symbols,
+}
+
+impl Build for Rebuilt<'_> {
+    type Error = anyhow::Error;
+
+    fn run(&mut self, plan: &Plan) -> Result<Trace> {
+        let mut trace = self.executor.run(plan)?.trace();
+        judge_as(self.recorded, &mut trace);
+        Ok(trace)
+    }
+
+    fn labels(&mut self, trace: &Trace) -> Vec<u64> {
+        labels(trace, &mut ProgramNames::new(&trace.modules, &mut self.symbols))
+    }
+}
+
+/// What each event is called in any build: its operation, its function, and the variable that it is on.
+fn labels(trace: &Trace, names: &mut ProgramNames<'_>) -> Vec<u64> {
+    let mut known = HashMap::new();
+    let mut label = |event: &unsnarl_model::Event| {
+        *known.entry((event.op as u8, event.site, event.addr)).or_insert_with(|| {
+            let function = names.place(trace.site(event)).function.unwrap_or_default();
+            let on = match event.op.object_kind() {
+                None | Some(ObjectKind::Thread) => None,
+                Some(_) => names.variable(event.addr),
+            };
+            fingerprint(&[event.op.word(), &function, on.as_deref().unwrap_or_default()])
+        })
+    };
+    trace.events.iter().map(&mut label).collect()
+}
+
+/// A number for these texts: FNV-1a.
+fn fingerprint(texts: &[&str]) -> u64 {
+    let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+/// Whether the names of the functions that the recording is about are known.
+fn knows_functions(recorded: &Trace, names: &mut ProgramNames<'_>) -> bool {
+    let mut own = recorded.sites.iter().filter(|site| site.module.0 == 0).peekable();
+    own.peek().is_none()
+        || own.any(|&site| names.place(site).function.is_some_and(|name| !name.contains("+0x")))
+}
+
+struct Told<'a> {
+    recorded: &'a Trace,
+    names: ProgramNames<'a>,
+    path: &'a Path,
+    checked: Checked,
+}
+
+impl Told<'_> {
+    fn word(&self) -> &'static str {
+        match self.checked.verdict {
+            Said::Failing => "failing",
+            Said::Fixed => "fixed",
+            Said::Unreachable(_) => "unreachable",
+        }
+    }
+
+    /// Whether it fails as it did: places are others, so the words decide, or the function.
+    fn is_same(&mut self) -> bool {
+        let (then, now) = (&self.recorded.outcome, &self.checked.trace.outcome);
+        let mut symbols = Symbols::new();
+        let mut others = ProgramNames::new(&self.checked.trace.modules, &mut symbols);
+        let then_in = then.site.and_then(|site| self.names.place(site).function);
+        let now_in = now.site.and_then(|site| others.place(site).function);
+        then.kind == now.kind && (then.message == now.message || (then_in.is_some() && then_in == now_in))
+    }
+
+    /// What stands against the schedule.
+    fn why(&mut self) -> Option<String> {
+        let Said::Unreachable(Unmade { event, why }) = self.checked.verdict else { return None };
+        let preemption = preemption_text(self.recorded, event, &mut self.names).unwrap_or_default();
+        let trace = &self.checked.trace;
+        let mut symbols = Symbols::new();
+        let mut others = ProgramNames::new(&trace.modules, &mut symbols);
+        Some(match why {
+            Why::Gone(number) => {
+                let thread = self.recorded.thread_id(self.recorded.events[number].thread);
+                let what = operation_text(self.recorded, number, &mut self.names);
+                format!("{preemption}: thread {thread} does not {what} there any more")
+            }
+            Why::Waits(Some(number)) => {
+                let thread = trace.thread_id(trace.events[number].thread);
+                let what = operation_text(trace, number, &mut others);
+                format!("{preemption}: meanwhile thread {thread} cannot go on now, it waits to {what}")
+            }
+            Why::Waits(None) => format!("{preemption}: meanwhile the other threads cannot go on now"),
+        })
+    }
+
+    fn text(&mut self, same: bool, saved: Option<&Path>) -> String {
+        let path = output::quoted(self.path);
+        let mut arguments = String::new();
+        for arg in self.recorded.program.args.iter().skip(1) {
+            arguments += " ";
+            arguments += &output::quoted(Path::new(std::ffi::OsStr::from_bytes(arg)));
+        }
+        let explore = format!("unsnarl explore -- {path}{arguments}");
+        let preemptions = self.recorded.stats().preemptive;
+        let preemptions = match preemptions {
+            1 => "the preemption".to_owned(),
+            n => format!("all {n} preemptions"),
+        };
+        match (self.checked.verdict.clone(), saved) {
+            (Said::Failing, saved) => {
+                let how = if same { "in the same way" } else { "in another way" };
+                let saved = saved.map(output::quoted).unwrap_or_default();
+                format!(
+                    "still failing: by the recorded schedule {path} fails {how}\n\n{}\n\
+                     trace    {saved}\nshow     unsnarl show {saved}\n",
+                    output::outcome(&self.checked.trace)
+                )
+            }
+            (Said::Fixed, _) => format!(
+                "fixed: {path} was made to run by the recorded schedule, with {preemptions}, and ended normally\n\
+                 This is about one schedule; for others: {explore}\n"
+            ),
+            (Said::Unreachable(_), _) => format!(
+                "no longer reachable: {path} cannot be made to run by the recorded schedule; it ended normally\n  \
+                 {}\nA lock does that, and so does code that is gone. For other schedules: {explore}\n",
+                self.why().unwrap_or_default()
+            ),
+        }
+    }
+}

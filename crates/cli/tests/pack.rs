@@ -1,0 +1,139 @@
+//! `unsnarl pack`: what is packed in one place replays in another, where nothing else of it is left.
+
+use serde_json::Value;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+
+/// A directory of a test's own, with a home for what unsnarl keeps.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pack").join(name);
+        let _ = fs::remove_dir_all(&directory);
+        fs::create_dir_all(directory.join("here")).expect("a directory");
+        fs::create_dir_all(directory.join("there")).expect("a directory");
+        Self(directory)
+    }
+
+    fn write(&self, name: &str, text: &str) {
+        fs::write(self.0.join("here").join(name), text).expect("a file");
+    }
+
+    /// Runs unsnarl in one of the two directories; what it printed on both streams.
+    #[track_caller]
+    fn unsnarl(&self, at: &str, status: i32, args: &[&str]) -> (String, String) {
+        let mut command = Command::new(UNSNARL);
+        command.args(args).current_dir(self.0.join(at)).stdin(Stdio::null());
+        let output = command.env("TOKEN", "a-secret-of-mine").output().expect("unsnarl runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        assert_eq!(output.status.code(), Some(status), "{args:?}: {output:?}");
+        (text(&output.stdout), text(&output.stderr))
+    }
+
+    fn here(&self, status: i32, args: &[&str]) -> String {
+        self.unsnarl("here", status, args).0
+    }
+}
+
+/// The amount comes from a file, the account is in a library of its own.
+const MAIN: &str = r#"
+#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+extern int balance;
+void pay(int);
+static int amount;
+static void *deposit(void *a) { pay(amount); return a; }
+int main(int argc, char **argv) {
+  FILE *f = fopen(argc > 1 ? argv[1] : "data/amount.txt", "r");
+  if (!f || fscanf(f, "%d", &amount) != 1) return 3;
+  pthread_t t[2];
+  for (int i = 0; i < 2; i++) pthread_create(&t[i], 0, deposit, 0);
+  for (int i = 0; i < 2; i++) pthread_join(t[i], 0);
+  assert(balance == 100 + 2 * amount);
+}
+"#;
+const BANK: &str = "int balance = 100;\nvoid pay(int n) { int b = balance; balance = b + n; }\n";
+
+fn bank(name: &str) -> Place {
+    let place = Place::new(name);
+    place.write("main.c", MAIN);
+    place.write("bank.c", BANK);
+    place.write("amount.txt", "10");
+    place.here(0, &["cc", "-O1", "-g", "-fPIC", "-shared", "bank.c", "-o", "libbank.so"]);
+    let link = ["-L.", "-lbank", "-Wl,-rpath,$ORIGIN", "-o", "main"];
+    place.here(0, &[&["cc", "-O1", "-g", "-pthread", "main.c"], &link[..]].concat());
+    place
+}
+
+#[test]
+fn a_pack_replays_where_nothing_else_of_the_program_is_left() {
+    let place = bank("moved");
+    place.here(100, &["explore", "-o", "bug.snarl", "--", "./main", "amount.txt"]);
+    let told = place.here(0, &["pack", "bug.snarl", "-o", "../there/bug.pack"]);
+    assert!(told.contains("without your environment; tried: it replays"), "{told}");
+    fs::remove_dir_all(place.0.join("here")).expect("gone");
+
+    // Its own library is nowhere else, hence neither the loader nor the C library is this machine's.
+    let (_, said) = place.unsnarl("there", 100, &["replay", "bug.pack"]);
+    assert!(said.contains("reproduced: all"), "{said}");
+    let (told, _) = place.unsnarl("there", 0, &["verify", "bug.pack"]);
+    assert_eq!(told, "the pack is whole, and it replays here (libraries: the pack's own)\n");
+    // What else takes a trace takes the pack, and the sources are in it.
+    let (shown, _) = place.unsnarl("there", 0, &["show", "bug.pack"]);
+    assert!(shown.contains("void pay(int n)"), "{shown}");
+    let (told, _) = place.unsnarl("there", 0, &["simplify", "--json", "bug.pack", "-o", "simple.snarl"]);
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(told["outcome_preserved"], true, "{told}");
+
+    let mut bytes = fs::read(place.0.join("there/bug.pack")).expect("the pack");
+    bytes.truncate(bytes.len() / 2);
+    fs::write(place.0.join("there/half.pack"), bytes).expect("half a pack");
+    let (_, said) = place.unsnarl("there", 96, &["verify", "half.pack"]);
+    assert!(said.contains("copy it again, or pack it again"), "{said}");
+}
+
+#[test]
+fn what_the_program_reads_is_named_or_missed() {
+    let place = bank("inputs");
+    fs::create_dir(place.0.join("here/data")).expect("a directory");
+    place.write("data/amount.txt", "20");
+    place.here(100, &["explore", "-o", "bug.snarl", "--", "./main"]);
+    let told = place.here(103, &["pack", "bug.snarl"]);
+    assert!(told.contains("--with PATH"), "{told}");
+    assert!(!place.0.join("here/bug.snarl.tar.zst").exists());
+    let told = place.here(0, &["pack", "--json", "--with", "data", "bug.snarl"]);
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!((&told["pack"], &told["environment"]), (&"bug.snarl.tar.zst".into(), &false.into()), "{told}");
+    let inputs = told["files"].as_array().expect("files").iter().filter(|file| file["role"] == "input");
+    let names: Vec<&str> = inputs.filter_map(|file| file["name"].as_str()).collect();
+    assert_eq!(names, ["cwd/data/amount.txt"]);
+    let (_, said) = place.unsnarl("here", 96, &["pack", "--with", "/etc/hostname", "bug.snarl"]);
+    assert!(said.contains("lies outside of"), "{said}");
+    let (_, said) = place.unsnarl("here", 2, &["pack", "bug.snarl.tar.zst"]);
+    assert!(said.contains("is a pack already"), "{said}");
+}
+
+#[test]
+fn the_environment_is_shared_only_if_the_failure_needs_it() {
+    let place = Place::new("environment");
+    place.write(
+        "env.c",
+        "#include <stdlib.h>\nint main(int c, char **v) { return c > 1 ? getenv(\"TOKEN\") != 0 : 7; }\n",
+    );
+    place.here(0, &["cc", "-g", "-o", "env", "env.c"]);
+    let packed = |args: &[&str]| {
+        place.here(100, &[&["record", "-o", "bug.snarl", "--", "./env"], args].concat());
+        let told = place.here(0, &["pack", "--json", "bug.snarl"]);
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        told["environment"].as_bool()
+    };
+    assert_eq!(packed(&[]), Some(false));
+    assert_eq!(packed(&["x"]), Some(true));
+}

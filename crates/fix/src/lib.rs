@@ -1,0 +1,143 @@
+//! The schedule of a failure, tried on another build of the program: is it fixed?
+//!
+//! A schedule names places by their offsets, and those of another build are others. So the new build is run once by
+//! itself; what its threads did is laid beside what the recorded ones did ([`align`]), and the schedule is told again in
+//! the new build's places ([`carry`]) and followed as far as it makes sense. What that run did is laid beside the
+//! recording once more, until nothing new is learnt.
+//!
+//! Where the new build does more between two recorded operations, a thread that was stopped between them can be stopped at
+//! several places, and all of them are tried.
+//!
+//! What can be said then ([`Verdict`]) is about this one schedule. *Fixed* is said only if every preemption of the recording
+//! was made again, at the same operations, and the program ended well ([`unmade`]). If the new build does not let a
+//! preemption happen, say because there is a lock now, the schedule is *unreachable*. Neither says that no other schedule
+//! fails.
+
+#![forbid(unsafe_code)]
+
+mod align;
+mod carry;
+mod reached;
+
+pub use align::align;
+pub use carry::{Stops, carry};
+pub use reached::{Unmade, Why, unmade};
+
+use unsnarl_model::{Fidelity, Plan, Policy, Trace};
+
+/// Runs another build of a program.
+pub trait Build {
+    /// What keeps it from running.
+    type Error;
+
+    /// One run by this plan.
+    ///
+    /// # Errors
+    /// If there can be no run.
+    fn run(&mut self, plan: &Plan) -> Result<Trace, Self::Error>;
+
+    /// What each event of a trace of this build is called: the same number for the same operation of the same function
+    /// on the same variable, in whichever build.
+    fn labels(&mut self, trace: &Trace) -> Vec<u64>;
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// It fails.
+    Failing,
+    /// Every preemption was made again, and it ended well.
+    Fixed,
+    /// It ended well, but this preemption of the recording cannot be made.
+    Unreachable(Unmade),
+}
+
+/// The last run, and what it says.
+#[derive(Clone, Debug)]
+pub struct Checked {
+    /// What came of it.
+    pub verdict: Verdict,
+    /// The run that says so.
+    pub trace: Trace,
+    /// How many runs were made.
+    pub runs: u32,
+}
+
+/// Runs until what is known of the other build does not change any more: mostly the second knows all.
+const ROUNDS: u32 = 6;
+
+/// Places tried for one stop, and runs for all of them.
+const MOST_STOPS: usize = 40;
+const MOST_RUNS: u32 = 400;
+
+/// Tries the schedule of a recorded failure on another build. `plan` says how that build is run apart from its schedule.
+///
+/// # Errors
+/// Those of the build's runs.
+pub fn check<B: Build>(
+    recorded: &Trace,
+    labels: &[u64],
+    plan: &Plan,
+    build: &mut B,
+) -> Result<Checked, B::Error> {
+    let alone = Plan { tail: Policy::Fair, prefix: Default::default(), ..plan.clone() };
+    let mut trace = build.run(&alone)?;
+    let mut runs = 1;
+    let mut stops = Stops::new();
+    // What stood against a preemption where the recording has it; later stops tell less.
+    let mut first: Option<Unmade> = None;
+    loop {
+        let mut rounds = 0;
+        loop {
+            let matched = align(recorded, labels, &trace, &build.labels(&trace));
+            let prefix = carry(recorded, &trace, &matched, &stops, Fidelity::Relaxed);
+            let next = build.run(&Plan { prefix, ..alone.clone() })?;
+            (runs, rounds) = (runs + 1, rounds + 1);
+            let settled = next.events == trace.events && next.sites == trace.sites;
+            trace = next;
+            if trace.outcome.is_failure() {
+                return Ok(Checked { verdict: Verdict::Failing, trace, runs });
+            }
+            if settled || rounds == ROUNDS {
+                break;
+            }
+        }
+        let matched = align(recorded, labels, &trace, &build.labels(&trace));
+        let Some(left) = unmade(recorded, &trace, &matched, &stops) else {
+            return Ok(Checked { verdict: Verdict::Fixed, trace, runs });
+        };
+        let said = first.filter(|first| first.event == left.event).unwrap_or(left);
+        first = Some(said);
+        // It may still be possible a little later, before the thread does what it did next in the recording.
+        let stop = stops.entry(left.event).or_insert(0);
+        *stop += 1;
+        let most = carry::detour(recorded, &trace, &matched, left.event - 1).count().min(MOST_STOPS);
+        if matches!(left.why, Why::Gone(_)) || *stop > most || runs > MOST_RUNS {
+            return Ok(Checked { verdict: Verdict::Unreachable(said), trace, runs });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use unsnarl_model::{Outcome, Output, Program};
+
+    /// A trace in which nothing happens.
+    pub(crate) fn nothing() -> Trace {
+        Trace {
+            program: Program::default(),
+            modules: Vec::new(),
+            plan: Plan::default(),
+            threads: Vec::new(),
+            sites: Vec::new(),
+            events: Vec::new(),
+            outcome: Outcome::exit(0),
+            warnings: Vec::new(),
+            races: Vec::new(),
+            needs: Vec::new(),
+            names: Vec::new(),
+            output: Output::default(),
+        }
+    }
+}

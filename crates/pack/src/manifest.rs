@@ -1,0 +1,100 @@
+//! What is in a pack, and where it came from.
+
+use crate::Error;
+use serde_json::{Value, json};
+
+/// The format of packs; a newer one is refused.
+pub(crate) const FORMAT: u64 = 1;
+
+/// The manifest's name in the archive.
+pub(crate) const NAME: &str = "MANIFEST.json";
+
+/// What a file is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Role {
+    /// The trace itself.
+    Trace,
+    /// The proof that it cannot be simplified further.
+    Proof,
+    /// The program.
+    Program,
+    /// A library, or the loader.
+    Library,
+    /// A file that the program reads.
+    Input,
+    /// Source code, to show.
+    Source,
+}
+
+impl Role {
+    const ALL: [Self; 6] =
+        [Self::Trace, Self::Proof, Self::Program, Self::Library, Self::Input, Self::Source];
+
+    /// Its name in the manifest.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Trace => "trace",
+            Self::Proof => "proof",
+            Self::Program => "program",
+            Self::Library => "library",
+            Self::Input => "input",
+            Self::Source => "source",
+        }
+    }
+}
+
+/// One file of a pack.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is for.
+    pub role: Role,
+    /// Its name in the archive: a relative path without `..`.
+    pub name: String,
+    /// Where it was.
+    pub origin: String,
+    /// Whether it can be executed.
+    pub executable: bool,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// The manifest of these files.
+pub(crate) fn write(entries: &[Entry]) -> String {
+    let files: Vec<Value> = entries
+        .iter()
+        .map(|entry| {
+            json!({
+                "role": entry.role.word(), "name": entry.name, "origin": entry.origin,
+                "executable": entry.executable, "bytes": entry.bytes.len(),
+                "crc32": crc32fast::hash(&entry.bytes),
+            })
+        })
+        .collect();
+    format!("{:#}\n", json!({ "unsnarl_pack": FORMAT, "files": files }))
+}
+
+/// The files that a manifest promises, still empty, each with its checksum.
+pub(crate) fn read(text: &[u8]) -> Result<Vec<(Entry, u32)>, Error> {
+    let wrong = |what: &str| Error::Damaged(format!("the pack's manifest has no {what}"));
+    let value: Value = serde_json::from_slice(text).map_err(|_| wrong("meaning"))?;
+    match value["unsnarl_pack"].as_u64().ok_or_else(|| wrong("version"))? {
+        FORMAT => {}
+        other => return Err(Error::Newer(other)),
+    }
+    let entry = |file: &Value| {
+        let word = |name: &str| file[name].as_str().ok_or_else(|| wrong(name)).map(str::to_owned);
+        let role = word("role")?;
+        let role = Role::ALL.into_iter().find(|known| known.word() == role).ok_or_else(|| wrong("role"))?;
+        let crc = file["crc32"].as_u64().and_then(|crc| u32::try_from(crc).ok());
+        let entry = Entry {
+            role,
+            name: word("name")?,
+            origin: word("origin")?,
+            executable: file["executable"] == true,
+            bytes: Vec::new(),
+        };
+        Ok((entry, crc.ok_or_else(|| wrong("checksum"))?))
+    };
+    value["files"].as_array().ok_or_else(|| wrong("files"))?.iter().map(entry).collect()
+}

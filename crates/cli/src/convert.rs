@@ -2,11 +2,7 @@
 
 use crate::{output, traces, verdict::Verdict};
 use anyhow::{Context, Result};
-use std::{
-    fs::File,
-    io::{BufReader, BufWriter, Write},
-    path::PathBuf,
-};
+use std::{fs::File, io::BufReader, path::PathBuf};
 use unsnarl_trace::std_format;
 
 /// Write a trace in RAPID's STD text format
@@ -35,11 +31,13 @@ impl Export {
         let trace = traces::load(&self.trace)?;
         let exported = match &self.output {
             Some(path) => {
-                let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-                let mut writer = BufWriter::new(file);
-                let exported = std_format::export(&trace, &mut writer)?;
-                writer.flush()?;
-                exported
+                let mut exported = None;
+                unsnarl_trace::write_whole(path, |file| {
+                    exported = Some(std_format::export(&trace, file)?);
+                    Ok(())
+                })
+                .with_context(|| format!("cannot write {}", path.display()))?;
+                exported.unwrap_or_default()
             }
             None => std_format::export(&trace, &mut std::io::stdout().lock())?,
         };

@@ -48,6 +48,11 @@ pub(crate) fn print(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
+/// Writes a file, all of it or nothing.
+pub(crate) fn write(path: &std::path::Path, content: &[u8]) -> std::io::Result<()> {
+    unsnarl_trace::write_whole(path, |file| file.write_all(content))
+}
+
 /// How a command line refers to a file.
 pub(crate) fn quoted(path: &std::path::Path) -> String {
     let text = path.to_string_lossy();

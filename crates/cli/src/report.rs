@@ -2,10 +2,7 @@
 
 use crate::{output, traces, verdict::Verdict};
 use anyhow::{Context, Result};
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 use unsnarl_model::Trace;
 use unsnarl_report::{ProgramNames, html};
 use unsnarl_symbols::Symbols;
@@ -41,5 +38,5 @@ pub(crate) fn write(path: &Path, trace: &Trace, before: Option<&Trace>) -> Resul
     for file in symbols.stale() {
         eprintln!("unsnarl: {file} was rebuilt since the recording; its lines are not shown");
     }
-    fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))
+    output::write(path, page.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }

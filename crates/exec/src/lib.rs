@@ -21,6 +21,7 @@ mod snapshot;
 
 pub use error::Error;
 pub use library::{HEADERS, runtime_directory};
+pub use process::outlive_file_limit;
 pub use program::{check, find};
 pub use run::{Executor, InstructionTrace, Run, Settings, Threads};
 pub use unsnarl_wire::{Choices, RUNTIME, Tracing};

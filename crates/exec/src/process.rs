@@ -327,6 +327,12 @@ fn spawn(
     })
 }
 
+/// From now on, a file that may not grow any more (`ulimit -f`) is an error to be told, not this process's death.
+pub fn outlive_file_limit() {
+    // SAFETY: ignores a signal.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Between fork and exec.
 fn become_target(memory: RawFd, channels: &[(RawFd, RawFd)], controller: u32) -> io::Result<()> {
     let check = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
@@ -339,6 +345,8 @@ fn become_target(memory: RawFd, channels: &[(RawFd, RawFd)], controller: u32) ->
         // The same addresses in every run.
         check(libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong))?;
         check(libc::setpgid(0, 0))?;
+        // Ignored signals stay ignored; this one was our own wish.
+        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
         // No core dumps: they take long, and the trace says more.
         check(libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }))?;
         // A killed controller takes its target with it.

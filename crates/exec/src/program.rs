@@ -43,28 +43,57 @@ pub fn check(program: &Path) -> Result<Binary, Error> {
     let why = match &binary.kind {
         ElfKind::DynamicExecutable => None,
         ElfKind::StaticExecutable if binary.go => {
-            Some("it is a Go program; Go threads are not pthreads".into())
+            Some("it is a Go program, whose threads are not pthreads; unsnarl is for C, C++ and Rust".into())
         }
         ElfKind::StaticExecutable => {
             Some("it is statically linked; link it dynamically (without -static)".into())
         }
         ElfKind::Bits32 => Some("it is a 32-bit program; build it for x86-64".into()),
         ElfKind::WrongMachine(_) => Some("it is for another kind of processor; build it for x86-64".into()),
-        ElfKind::Script(interpreter) => {
-            Some(format!("it is a script; run its interpreter instead: {interpreter} {}", program.display()))
-        }
-        ElfKind::SharedLibrary => Some("it is a shared library, not a program".into()),
-        _ => Some("it is not an ELF executable".into()),
+        ElfKind::Script(interpreter) => Some(format!(
+            "it is a script; run its interpreter instead: {} {}",
+            started_by(interpreter),
+            program.display()
+        )),
+        ElfKind::SharedLibrary => Some("it is a shared library; name a program that uses it".into()),
+        _ => Some("it is not an ELF executable, or damaged; name the program itself".into()),
     };
+    let needs = |library: &str| binary.needed.iter().any(|needed| needed.starts_with(library));
     let why = why.or_else(|| match binary.libc() {
         Libc::Musl => Some("it uses the musl C library; build it for glibc".into()),
-        _ if binary.go => Some("it is a Go program; Go threads are not pthreads".into()),
-        _ if binary.contains_tsan => Some("it contains ThreadSanitizer's own runtime; build it with `unsnarl cc` instead of -fsanitize=thread".into()),
+        _ if binary.go => Some("it is a Go program, whose threads are not pthreads; unsnarl is for C, C++ and Rust".into()),
+        _ if binary.contains_tsan || needs("libtsan.so") => Some("it contains ThreadSanitizer's own runtime; build it with `unsnarl cc` instead of -fsanitize=thread".into()),
+        _ if needs("libasan.so") => Some("AddressSanitizer's library wants to be loaded before ours; link it with -static-libasan".into()),
+        _ if binary.contains_msan => Some("MemorySanitizer wants addresses that unsnarl needs; build it without -fsanitize=memory".into()),
         _ if metadata.mode() & 0o6000 != 0 => Some("it is setuid or setgid, and the system ignores preloaded libraries for those; run a copy without that bit".into()),
         _ => None,
     });
     match why {
         Some(why) => Err(unusable(why)),
         None => Ok(binary),
+    }
+}
+
+/// What to type for the first line of a script: `env` only looks for the interpreter, and would replace itself by it.
+fn started_by(line: &str) -> &str {
+    let by_env = line
+        .strip_prefix("/usr/bin/env ")
+        .map(|rest| rest.trim_start().trim_start_matches("-S ").trim_start());
+    match by_env.unwrap_or(line) {
+        "" => "sh",
+        interpreter => interpreter,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::started_by;
+
+    #[test]
+    fn the_interpreter_of_a_script_is_named_as_it_would_be_typed() {
+        assert_eq!(started_by("/bin/sh -e"), "/bin/sh -e");
+        assert_eq!(started_by("/usr/bin/env python3"), "python3");
+        assert_eq!(started_by("/usr/bin/env -S perl -w"), "perl -w");
+        assert_eq!(started_by(""), "sh");
     }
 }

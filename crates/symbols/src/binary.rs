@@ -63,6 +63,8 @@ pub struct Binary {
     pub instrumented: bool,
     /// Whether TSan's own runtime is linked into it, so that ours cannot take its place.
     pub contains_tsan: bool,
+    /// Whether MemorySanitizer's runtime is linked into it.
+    pub contains_msan: bool,
     /// Whether it has a checkpoint for unsnarl: it refers to `__unsnarl_checkpoint`.
     pub checkpoint: bool,
     /// Whether it is a Go program, with a scheduler of its own.
@@ -114,10 +116,10 @@ impl Binary {
         let named = |part: &str| {
             self.interpreter.iter().chain(&self.needed).any(|name| name.rsplit('/').next() == Some(part))
         };
-        if named("ld-linux-x86-64.so.2") || named("libc.so.6") {
-            Libc::Glibc
-        } else if named("ld-musl-x86_64.so.1") || named("libc.musl-x86_64.so.1") {
+        if named("ld-musl-x86_64.so.1") || named("libc.musl-x86_64.so.1") {
             Libc::Musl
+        } else if named("ld-linux-x86-64.so.2") || named("libc.so.6") {
+            Libc::Glibc
         } else {
             Libc::Unknown
         }
@@ -132,6 +134,7 @@ impl Binary {
             debug_info: false,
             instrumented: false,
             contains_tsan: false,
+            contains_msan: false,
             checkpoint: false,
             go: false,
         }
@@ -158,6 +161,7 @@ impl Binary {
                 // A program can define single functions (`__tsan_on_report`); the runtime has this one.
                 binary.contains_tsan |= symbol.is_definition() && name == b"__tsan_init";
             }
+            binary.contains_msan |= symbol.is_definition() && name == b"__msan_init";
             binary.checkpoint |= name == b"__unsnarl_checkpoint";
         }
         binary.interpreter = linking.interpreter;

@@ -36,14 +36,29 @@ pub fn save(trace: &Trace, path: &Path) -> Result<(), SaveError> {
     if path.file_name().is_none() {
         return Err(SaveError::NotAFile { path: path.into() });
     }
-    Draft::create(path)
-        .and_then(|(draft, file)| {
-            let mut out = BufWriter::new(file);
-            write(trace, &mut out)?;
-            out.flush()?;
-            draft.publish(path)
-        })
+    write_whole(path, |out| write(trace, out).map(drop))
         .map_err(|why| SaveError::Write { path: path.into(), why })
+}
+
+/// Writes a file, all of it or nothing. What is there and is no file, like a pipe or `/dev/null`, stays and is written to.
+///
+/// # Errors
+/// If it cannot be written; then what was there before still is.
+pub fn write_whole(
+    path: &Path,
+    content: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
+) -> io::Result<()> {
+    let is_special = fs::metadata(path).is_ok_and(|there| !there.is_file());
+    let (draft, file) = if is_special {
+        (None, File::options().write(true).open(path)?)
+    } else {
+        let (draft, file) = Draft::create(path)?;
+        (Some(draft), file)
+    };
+    let mut out = BufWriter::new(file);
+    content(&mut out)?;
+    out.flush()?;
+    draft.map_or(Ok(()), |draft| draft.publish(path))
 }
 
 /// A file that is not finished. It goes away unless it is published.

@@ -31,7 +31,7 @@ mod write;
 pub use check::Inconsistent;
 pub use chunk::CHUNK;
 pub use error::{DecodeError, LoadError, SaveError};
-pub use file::{load, open, save};
+pub use file::{load, open, save, write_whole};
 pub use read::{EventReader, decode};
 pub use section::Section;
 pub use write::{encode, write};

@@ -4,12 +4,15 @@ mod confirm;
 mod source;
 mod tell;
 
-use crate::{explore, replay::check_builds, verdict::Verdict};
+use crate::{explore, output, replay::check_builds, verdict::Verdict};
 use anyhow::{Context, Result};
 use confirm::{Confirmation, Judged};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use source::Source;
-use std::{fs, path::PathBuf, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 use tell::Told;
 use unsnarl_predict::{Options, Prediction, Progress, State};
 
@@ -104,12 +107,12 @@ impl Predict {
         confirm::confirm(source.trace(), prediction, &explore::interrupt()?, bar)
     }
 
-    fn export(&self, source: &Source, path: &PathBuf) -> Result<()> {
+    fn export(&self, source: &Source, path: &Path) -> Result<()> {
         let events = &source.trace().events;
         let count = if self.whole { events.len() } else { self.window.min(events.len()) };
         let text = unsnarl_predict::export(&events[..count], &State::default())
             .map_err(|flaw| source.located(flaw))?;
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        output::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
         if count < events.len() {
             eprintln!(
                 "unsnarl: {} has the first {count} of {} events (all of them with --whole)",

@@ -44,7 +44,8 @@ pub(super) fn save(certificate: &Certificate, trace: &Path) -> Result<PathBuf> {
         "states": certificate.states,
         "digest": format!("{:016x}", certificate.digest),
     });
-    fs::write(&path, format!("{value:#}\n")).with_context(|| format!("cannot write {}", path.display()))?;
+    output::write(&path, format!("{value:#}\n").as_bytes())
+        .with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 

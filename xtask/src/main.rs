@@ -19,6 +19,7 @@ usage: cargo xtask COMMAND
   bench simplify [--quick] what is left of failing schedules, at what price, against the papers' algorithms
   bench predict [--quick]  what one run tells of other orders, against ThreadSanitizer; events a second
   bench slice [--quick]    what an instruction trace costs against native, stepping and lackey; slices of it
+  bench real [--quick]     programs that others wrote: right results, identical replays, what control costs
   bench search [--quick]   schedules to the first failure, runs a second, clean programs stay clean
 
 All of them install what is missing (compilers, gdb, …) when run as root on Debian and its kin,
@@ -38,6 +39,8 @@ fn main() -> ExitCode {
         ["bench", "predict", "--quick"] => bench::predict::bench(bench::Effort::Quick),
         ["bench", "slice"] => bench::slice::bench(bench::Effort::Full),
         ["bench", "slice", "--quick"] => bench::slice::bench(bench::Effort::Quick),
+        ["bench", "real"] => bench::real::bench(bench::Effort::Full),
+        ["bench", "real", "--quick"] => bench::real::bench(bench::Effort::Quick),
         ["bench", "search"] => bench::search::bench(bench::Effort::Full),
         ["bench", "search", "--quick"] => bench::search::bench(bench::Effort::Quick),
         ["help" | "--help" | "-h"] => {

@@ -23,6 +23,18 @@ pub(crate) const COMPILERS: &[Tool] = &[tool("gcc", "gcc"), tool("g++", "g++")];
 /// What searches are compared with.
 pub(crate) const VALGRIND: &[Tool] = &[tool("valgrind", "valgrind")];
 
+/// Programs with threads of the distribution.
+pub(crate) const REAL: &[Tool] = &[
+    tool("xz", "xz-utils"),
+    tool("zstd", "zstd"),
+    tool("pigz", "pigz"),
+    tool("pbzip2", "pbzip2"),
+    tool("lbzip2", "lbzip2"),
+    tool("sort", "coreutils"),
+    tool("taskset", "util-linux"),
+    tool("/usr/bin/python3", "python3"),
+];
+
 /// For the tests.
 pub(crate) const TESTS: &[Tool] = &[
     tool("gcc", "gcc"),

@@ -3,6 +3,7 @@
 
 mod measure;
 pub(crate) mod predict;
+pub(crate) mod real;
 pub(crate) mod runtime;
 pub(crate) mod search;
 pub(crate) mod simplify;

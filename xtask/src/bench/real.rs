@@ -1,0 +1,262 @@
+//! `cargo xtask bench real`: programs that others wrote, unmodified, under random schedules.
+//!
+//! Of each: how often the result was right, how often the replay was identical, and what control costs against the program by
+//! itself on one processor, against valgrind's null tool, and, where it was compiled here, against ThreadSanitizer.
+
+use super::Effort;
+use super::measure::Pair;
+use crate::tools;
+use crate::workspace::{Workspace, output};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// A program with its arguments, and the same built with ThreadSanitizer if there is that.
+struct Subject {
+    name: &'static str,
+    command: Vec<String>,
+    with_tsan: Option<PathBuf>,
+}
+
+pub(crate) fn bench(effort: Effort) -> Result<()> {
+    let workspace = Workspace::find()?;
+    tools::require(tools::COMPILERS)?;
+    tools::require(tools::VALGRIND)?;
+    tools::require(tools::REAL)?;
+    eprintln!("building unsnarl");
+    let bench = Bench {
+        unsnarl: workspace.build_unsnarl()?,
+        sources: workspace.root.join("xtask/bench"),
+        directory: workspace.scratch("bench-real")?,
+    };
+    let (schedules, turns) = match effort {
+        Effort::Quick => (3, 1),
+        Effort::Full => (20, 3),
+    };
+    let subjects = bench.subjects()?;
+    println!(
+        "{:<12} {:>7} {:>9} {:>8} {:>11} {:>8}   {schedules} random schedules; times as ratios",
+        "program", "right", "replayed", "/native", "/valgrind", "/TSan"
+    );
+    for subject in subjects {
+        let expected = bench.native(&subject.command)?.1;
+        let (mut right, mut identical) = (0, 0);
+        let mut wrong = String::new();
+        for seed in 1..=schedules {
+            match bench.record(&subject, seed, &expected) {
+                Ok(()) => right += 1,
+                Err(error) => wrong = format!("   seed {seed}: {error:#}"),
+            }
+            identical += u64::from(bench.replays()?);
+        }
+        let time = |command: &[String]| bench.native(command).map(|(took, _)| took.as_secs_f64());
+        let ours = || {
+            let start = Instant::now();
+            let _ = bench.recorded(&subject, 1)?;
+            Ok(start.elapsed().as_secs_f64())
+        };
+        let against = |theirs: &[String]| -> Result<f64> {
+            Ok(Pair::measure(turns, ours, || time(theirs), |ours, theirs| ours / theirs)?.ratios.median())
+        };
+        let native = against(&subject.command)?;
+        let valgrind = ["valgrind", "--tool=none", "-q", "--error-exitcode=0"].map(str::to_owned);
+        let valgrind = against(&[&valgrind[..], &subject.command[..]].concat())?;
+        let tsan = match &subject.with_tsan {
+            Some(program) => format!("{:.2}", against(&[program.display().to_string()])?),
+            None => "–".into(),
+        };
+        println!(
+            "{:<12} {right:>4}/{schedules} {identical:>6}/{schedules} {native:>8.2} {valgrind:>11.2} {tsan:>8}{wrong}",
+            subject.name
+        );
+    }
+    Ok(())
+}
+
+struct Bench {
+    unsnarl: PathBuf,
+    sources: PathBuf,
+    directory: PathBuf,
+}
+
+impl Bench {
+    fn subjects(&self) -> Result<Vec<Subject>> {
+        fs::write(self.directory.join("words"), words(60_000, b' '))?;
+        fs::write(self.directory.join("lines"), words(140_000, b'\n'))?;
+        let of_system = |name, line: &str| Subject {
+            name,
+            command: line.split(' ').map(str::to_owned).collect(),
+            with_tsan: None,
+        };
+        let script = self.sources.join("threads.py").display().to_string();
+        let mut subjects = vec![
+            of_system("xz", "xz -T4 -1 --block-size=64KiB -c words"),
+            of_system("zstd", "zstd -q -T4 -B64KB --stdout words"),
+            of_system("pigz", "pigz -p 4 -b 32 -c words"),
+            of_system("pbzip2", "pbzip2 -p4 -b1 -c words"),
+            of_system("lbzip2", "lbzip2 -n 4 -1 -c words"),
+            of_system("sort", "sort --parallel=4 -S 4M lines"),
+            of_system("python", &format!("/usr/bin/python3 {script}")),
+        ];
+        let openmp = self.compile("openmp", &[])?;
+        let with_tsan = Some(self.compile("openmp", &["-fsanitize=thread"])?);
+        subjects.push(Subject { name: "OpenMP", command: vec![openmp.display().to_string()], with_tsan });
+        let ours = self.compile_by(Command::new(&self.unsnarl).arg("cc"), "openmp", "ours", &[])?;
+        let with_tsan = subjects.last().and_then(|plain| plain.with_tsan.clone());
+        subjects.push(Subject { name: "OpenMP, cc", command: vec![ours.display().to_string()], with_tsan });
+        subjects.extend(self.crates()?);
+        Ok(subjects)
+    }
+
+    fn compile(&self, source: &str, flags: &[&str]) -> Result<PathBuf> {
+        let suffix = if flags.is_empty() { "plain" } else { "tsan" };
+        self.compile_by(&mut Command::new("gcc"), source, suffix, flags)
+    }
+
+    fn compile_by(
+        &self,
+        compiler: &mut Command,
+        source: &str,
+        suffix: &str,
+        flags: &[&str],
+    ) -> Result<PathBuf> {
+        let program = self.directory.join(format!("{source}-{suffix}"));
+        compiler.args(["-O2", "-g", "-fopenmp"]).args(flags);
+        compiler.arg(self.sources.join(format!("{source}.c"))).arg("-o").arg(&program);
+        output(compiler, &format!("compiling {source}.c"))?;
+        Ok(program)
+    }
+
+    /// Programs of our own with well-known crates, plain and instrumented, and the test suite of one of the crates.
+    fn crates(&self) -> Result<Vec<Subject>> {
+        let project = self.sources.join("crates");
+        let target = self.directory.join("crates-target");
+        let subject = |name, program: PathBuf, args: &[&str]| Subject {
+            name,
+            command: std::iter::once(program.display().to_string())
+                .chain(args.iter().map(|&arg| arg.to_owned()))
+                .collect(),
+            with_tsan: None,
+        };
+        let cargo = || {
+            let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            cargo.current_dir(&project).env("CARGO_TARGET_DIR", &target);
+            cargo
+        };
+        eprintln!("building programs with rayon and tokio");
+        output(cargo().args(["build", "--quiet", "--bins"]), "cargo build")?;
+        let mut instrumented = Command::new(&self.unsnarl);
+        instrumented.args(["cargo", "build", "--quiet", "--bins"]).current_dir(&project);
+        output(instrumented.env("CARGO_TARGET_DIR", &target), "unsnarl cargo build")?;
+        let instrumented = ["unsnarl/x86_64-unknown-linux-gnu/debug", "x86_64-unknown-linux-gnu/debug"]
+            .map(|place| target.join(place))
+            .into_iter()
+            .find(|place| place.join("with_rayon").exists())
+            .context("unsnarl cargo left no program")?;
+        let suite = self.test_suite(cargo, "once_cell")?;
+        Ok(vec![
+            subject("rayon", target.join("debug/with_rayon"), &[]),
+            subject("rayon, cargo", instrumented.join("with_rayon"), &[]),
+            subject("tokio", target.join("debug/with_tokio"), &[]),
+            subject("tokio, cargo", instrumented.join("with_tokio"), &[]),
+            subject("once_cell's", suite, &["--test-threads=2", "--skip", "memory_lock"]),
+        ])
+    }
+
+    /// The tests of a crate that our project depends on, as one program.
+    fn test_suite(&self, cargo: impl Fn() -> Command, name: &str) -> Result<PathBuf> {
+        let metadata = output(cargo().args(["metadata", "--format-version", "1"]), "cargo metadata")?.stdout;
+        let metadata: Value = serde_json::from_slice(&metadata)?;
+        let package = metadata["packages"].as_array().into_iter().flatten().find(|p| p["name"] == name);
+        let manifest = package.and_then(|p| p["manifest_path"].as_str()).context("the crate is not there")?;
+        let from = Path::new(manifest).parent().context("a directory")?;
+        let copy = self.directory.join(name);
+        output(Command::new("cp").arg("-r").arg(from).arg(&copy), "copying the crate")?;
+        // A workspace of its own; the lock file of the crate's author is kept.
+        let manifest = copy.join("Cargo.toml");
+        let text = fs::read_to_string(&manifest)?;
+        fs::write(&manifest, format!("{text}\n[workspace]\n"))?;
+        let built =
+            output(
+                cargo()
+                    .current_dir(&copy)
+                    .env("CARGO_TARGET_DIR", self.directory.join("suite-target"))
+                    .args(["test", "--no-run", "--quiet", "--test", "it", "--message-format=json"]),
+                "building the crate's tests",
+            )?;
+        let messages = serde_json::Deserializer::from_slice(&built.stdout).into_iter::<Value>();
+        let program = messages.flatten().filter_map(|m| m["executable"].as_str().map(PathBuf::from)).last();
+        program.context("the crate has no such tests")
+    }
+
+    /// How long it took by itself, on one processor, and what it printed.
+    fn native(&self, command: &[String]) -> Result<(Duration, Vec<u8>)> {
+        let start = Instant::now();
+        let mut native = Command::new("taskset");
+        native.args(["-c", "0"]).args(command).current_dir(&self.directory);
+        native.env("OMP_NUM_THREADS", "4").env("TSAN_OPTIONS", "report_bugs=0");
+        let printed = output(&mut native, &command.join(" "))?.stdout;
+        Ok((start.elapsed(), printed))
+    }
+
+    fn trace(&self) -> PathBuf {
+        self.directory.join("real.snarl")
+    }
+
+    /// One random schedule; its exit status and what it printed and said.
+    fn recorded(&self, subject: &Subject, seed: u64) -> Result<std::process::Output> {
+        let mut command = Command::new(&self.unsnarl);
+        command.args(["record", "--timeout", "120s", "--seed", &seed.to_string(), "-o"]).arg(self.trace());
+        command.arg("--").args(&subject.command).current_dir(&self.directory);
+        command.env("OMP_NUM_THREADS", "4").stdin(std::process::Stdio::null());
+        command.output().context("unsnarl runs")
+    }
+
+    /// Whether its result is the expected one.
+    fn record(&self, subject: &Subject, seed: u64, expected: &[u8]) -> Result<()> {
+        let run = self.recorded(subject, seed)?;
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        ensure!(run.status.success(), "{}: {}", run.status, said.lines().next().unwrap_or_default());
+        ensure!(same_but_for_order(&run.stdout, expected), "another output");
+        Ok(())
+    }
+
+    /// Whether the last schedule replays event for event.
+    fn replays(&self) -> Result<bool> {
+        let mut command = Command::new(&self.unsnarl);
+        command.args(["replay", "--json"]).arg(self.trace()).current_dir(&self.directory);
+        let told: Value = serde_json::from_slice(&command.output()?.stdout).unwrap_or_default();
+        Ok(told["identical"] == true)
+    }
+}
+
+/// A test harness prints its tests as they end, and how long they took.
+fn same_but_for_order(printed: &[u8], expected: &[u8]) -> bool {
+    let lines = |text: &[u8]| {
+        let text = String::from_utf8_lossy(text).into_owned();
+        let mut lines: Vec<String> =
+            text.lines().map(|line| line.split("; finished in").next().unwrap_or(line).to_owned()).collect();
+        lines.sort();
+        lines
+    };
+    printed == expected || expected.starts_with(b"\nrunning ") && lines(printed) == lines(expected)
+}
+
+/// So many words from a small vocabulary, always the same.
+fn words(count: u32, between: u8) -> Vec<u8> {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state >> 33
+    };
+    let mut text = Vec::new();
+    for _ in 0..count {
+        let word = next() % 5000;
+        text.extend((0..2 + word % 7).map(|n| b'a' + ((word >> n) * 7 % 26) as u8));
+        text.push(between);
+    }
+    text
+}

@@ -10,7 +10,7 @@ use crate::{
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 use unsnarl_model::{Backtrace, Event, Holders, Kind, Module, Op, Outcome, Output, Site, ThreadIx, Wait};
 use unsnarl_symbols::{Registers, StackCopy, Unwinder};
-use unsnarl_wire::{EndKind, Stack};
+use unsnarl_wire::{EndKind, Stack, WAITED_OUTSIDE};
 
 /// Frames of a stack that are kept.
 const MAX_FRAMES: usize = 64;
@@ -38,6 +38,11 @@ pub(crate) fn outcome(
         EndKind::Timeout if stopped == Some(Stopped::Memory) => {
             (Kind::Timeout, "the limit on memory was reached (--max-memory raises it)".into())
         }
+        EndKind::Timeout if message(end) == WAITED_OUTSIDE => (
+            Kind::Timeout,
+            "the time limit was reached (--timeout raises it) while it waited for something from outside"
+                .into(),
+        ),
         EndKind::Timeout => (Kind::Timeout, "the time limit was reached (--timeout raises it)".into()),
         EndKind::Full => (
             Kind::Timeout,
@@ -80,6 +85,9 @@ pub(crate) fn outcome(
         let thread = panicked.filter(|_| kind == Kind::Panic).unwrap_or(end.thread);
         outcome.thread = unseen.or(Some(ThreadIx(thread as u16)));
         outcome.site = outcome.backtraces.first().and_then(|b| symbols.user_frame(modules, &b.frames));
+        if kind == Kind::Timeout {
+            outcome.waits = waits(memory, places, events);
+        }
     } else {
         outcome.waits = waits(memory, places, events);
         // Any of the waits is as good a place as another: the first by position in the code does not

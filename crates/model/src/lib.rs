@@ -8,6 +8,7 @@
 
 extern crate alloc;
 
+mod channel;
 mod conflict;
 mod divergence;
 mod event;
@@ -20,6 +21,7 @@ mod site;
 mod thread;
 mod trace;
 
+pub use channel::{Channel, ChannelKind};
 pub use conflict::{Conflict, ConflictKind, Side};
 pub use divergence::Divergence;
 pub use event::{Event, Flags};

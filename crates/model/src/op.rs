@@ -26,6 +26,7 @@ macro_rules! numbered {
         }
     };
 }
+pub(crate) use numbered;
 
 numbered! {
     /// A visible operation. `value` means [`crate::Event::value`], `addr` its address.
@@ -143,6 +144,23 @@ numbered! {
         Point = "point",
         /// The program says that the search should begin here.
         Checkpoint = "checkpoint",
+        /// Descriptors come into being: a pipe, a socket, an eventfd … For this and all that follows on descriptors, `addr`
+        /// is the [`crate::Channel`] and `size` the descriptor's number. `value`: of a pair, the second number.
+        FdOpen = "fd open",
+        /// A descriptor is closed, or one direction of a socket shut down.
+        FdClose = "fd close",
+        /// Something is read or received. `value`: how many bytes, or the error number if it failed.
+        FdRead = "fd read",
+        /// Something is written or sent. `value`: how many bytes, or the error number if it failed.
+        FdWrite = "fd write",
+        /// `poll`, `select` and their kin. `value`: how many descriptors are ready, or the error number if it failed.
+        FdWait = "fd wait",
+        /// A connection is accepted. `value`: its descriptor, or the error number if it failed.
+        FdAccept = "fd accept",
+        /// A connection is made. `value`: the error number if it failed.
+        FdConnect = "fd connect",
+        /// A lock on a file is taken, given back or asked for. `value`: the error number if it failed.
+        FileLock = "file lock",
     }
 }
 
@@ -185,6 +203,8 @@ numbered! {
         Futex = "futex",
         /// Memory that is read and written.
         Memory = "memory",
+        /// What descriptors lead to: a pipe, a socket …
+        Channel = "descriptor",
     }
 }
 
@@ -226,6 +246,14 @@ impl Op {
             | Self::Write
             | Self::Alloc
             | Self::Free => K::Memory,
+            Self::FdOpen
+            | Self::FdClose
+            | Self::FdRead
+            | Self::FdWrite
+            | Self::FdWait
+            | Self::FdAccept
+            | Self::FdConnect
+            | Self::FileLock => K::Channel,
             Self::Exit
             | Self::Cancelled
             | Self::Fence

@@ -274,6 +274,10 @@ const fn competes(op: Op) -> bool {
             | Op::OncePass
             | Op::LockDestroy
             | Op::RwDestroy
+            | Op::FdRead
+            | Op::FdWrite
+            | Op::FdClose
+            | Op::FileLock
     )
 }
 

@@ -38,6 +38,9 @@ pub struct HappensBefore {
     wake_ups: BTreeMap<u64, Clock>,
 }
 
+/// Whatever descriptors lead to. Odd, so that it is no address of a lock.
+const ANY_CHANNEL: u64 = u64::MAX;
+
 /// The same address can be several objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Space {
@@ -140,6 +143,18 @@ impl HappensBefore {
                 }
             }
             Op::Fence => self.fence(event),
+            // What is written was done before it is read. A wait may have been for anything that was written anywhere.
+            Op::FdWrite | Op::FdClose | Op::FdConnect => {
+                self.release(thread, Space::Object, addr);
+                self.release(thread, Space::Object, ANY_CHANNEL);
+            }
+            Op::FdRead | Op::FdAccept | Op::FileLock => {
+                self.acquire(thread, Space::Object, addr);
+                if event.op == Op::FileLock {
+                    self.release(thread, Space::Object, addr);
+                }
+            }
+            Op::FdWait => self.acquire(thread, Space::Object, ANY_CHANNEL),
             _ => {}
         }
     }

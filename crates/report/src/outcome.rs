@@ -258,6 +258,10 @@ impl Teller<'_> {
                 let arrived = self.waits.iter().filter(|other| other.wait.addr == wait.addr).count();
                 made.map(|e| format!("{arrived} of {} threads are here", e.value)).into_iter().collect()
             }
+            Some(ObjectKind::Channel) => {
+                let made = words::made_at(self.trace, wait).and_then(at);
+                made.map(|site| format!("made at {site}")).into_iter().collect()
+            }
             _ if wait.op == Op::Join => Vec::new(),
             _ => {
                 let held = |&holder: &ThreadIx| {

@@ -1,7 +1,11 @@
 //! Operations in words.
 
+mod descriptor;
+
 use crate::objects::ObjectNames;
-use unsnarl_model::{Event, Flags, Op, Order, ThreadIx, Trace, Wait};
+use unsnarl_model::{Event, Flags, ObjectKind, Op, Order, ThreadIx, Trace, Wait};
+
+pub(crate) use descriptor::made_at;
 
 /// What the event of this number did, like `lock m` or `write hits (was 0)`.
 pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> String {
@@ -73,6 +77,14 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
             None => "point".to_owned(),
         },
         Op::Checkpoint => "checkpoint".to_owned(),
+        Op::FdOpen
+        | Op::FdClose
+        | Op::FdRead
+        | Op::FdWrite
+        | Op::FdWait
+        | Op::FdAccept
+        | Op::FdConnect
+        | Op::FileLock => return descriptor::event(event),
     };
     let remark = if event.flags.has(Flags::TIMED_OUT) {
         ": time is up"
@@ -90,12 +102,18 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
 
 /// What a thread waits for, after "waits ": like "for lock `m`" or "on cond `c`".
 pub(crate) fn wait(trace: &Trace, objects: &ObjectNames, wait: &Wait) -> String {
+    if wait.op.object_kind() == Some(ObjectKind::Channel) {
+        return descriptor::wait(trace, wait);
+    }
     waiting(wait.op, objects.for_op(wait.op, wait.addr), wait.holders.first().map(|&h| id(trace, h)))
 }
 
 /// What a thread was waiting for, told by the operation that ended the wait.
 pub(crate) fn wait_ended_by(trace: &Trace, objects: &ObjectNames, number: usize) -> String {
     let event = &trace.events[number];
+    if event.op.object_kind() == Some(ObjectKind::Channel) {
+        return descriptor::wait_ended_by(event);
+    }
     waiting(event.op, Some(objects.at(trace, number)), Some(thread(trace, event.value)))
 }
 

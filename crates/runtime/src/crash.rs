@@ -109,6 +109,7 @@ unsafe extern "C" fn time_is_up(_: i32, _: *mut libc::siginfo_t, context: *mut l
         crate::tracer::show_originals(context);
         let registers = registers(context);
         end::conclude(state, EndKind::Timeout, "");
+        end::waits_for_outside(state);
         state.log.header().end.pc = registers[0];
         state.log.stack(state.current, registers, state.threads[state.current.index()].stack_top);
     }

@@ -1,6 +1,6 @@
 //! Ends of a run that the runtime brings about or sees coming.
 
-use crate::{gate::Gate, log, state::Runtime, state::State, sys};
+use crate::{gate::Gate, log, state::Runtime, state::State, sys, thread::Thread};
 use core::{
     arch::asm,
     ffi::CStr,
@@ -21,11 +21,7 @@ pub(crate) fn deadlock(state: &State, why: &str) -> ! {
         if thread.ended {
             continue;
         }
-        let row = state.log.thread(thread.ix);
-        row.blocked = u32::from(!state.ready.contains(thread.ix) && thread.pending.gate != Gate::Open);
-        row.op = thread.pending.op as u32;
-        (row.pc, row.addr) = (thread.pending.pc, thread.pending.addr);
-        row.holder = state.holder(thread.ix).map_or(u64::MAX, |t| t.0.into());
+        tell_wait(state, thread);
         let registers = if thread.ix == current { here() } else { thread.context.registers() };
         state.log.stack(thread.ix, registers, thread.stack_top);
     }
@@ -54,6 +50,23 @@ pub(crate) fn assertion(state: &State, name: &[u8]) -> ! {
 pub(crate) fn full(state: &State) -> ! {
     conclude(state, EndKind::Full, "");
     leave_with_stack(state)
+}
+
+/// Time is up: if that is because nothing came from outside, says who waited for it.
+pub(crate) fn waits_for_outside(state: &State) {
+    if state.ready.is_empty() && state.waiting.iter().any(|thread| state.waits_for_outside(thread)) {
+        set_message(&mut state.log.header().end, unsnarl_wire::WAITED_OUTSIDE.as_bytes());
+        state.threads.iter().filter(|thread| !thread.ended).for_each(|thread| tell_wait(state, thread));
+    }
+}
+
+/// Tells what a thread waits for.
+fn tell_wait(state: &State, thread: &Thread) {
+    let row = state.log.thread(thread.ix);
+    row.blocked = u32::from(!state.ready.contains(thread.ix) && thread.pending.gate != Gate::Open);
+    row.op = thread.pending.op as u32;
+    (row.pc, row.addr) = (thread.pending.pc, thread.pending.addr);
+    row.holder = state.holder(thread.ix).map_or(u64::MAX, |t| t.0.into());
 }
 
 /// The plan says nothing of what comes now.

@@ -3,6 +3,8 @@
 use crate::{
     hooks::{mutex::Mutex, rwlock::RwLock},
     state::State,
+    sys,
+    thread::Thread,
 };
 use unsnarl_model::ThreadIx;
 
@@ -35,6 +37,10 @@ pub(crate) enum Gate {
     Guard(*const u8),
     /// A wake-up came.
     Futex(usize, u32),
+    /// One of the descriptors that the thread waits for is ready: the kernel knows.
+    Descriptors,
+    /// A lock on a file was given back since this moment.
+    FileLock(u64),
 }
 
 /// Whether a thread can go on.
@@ -52,7 +58,7 @@ impl Gate {
     /// Whether a change of the object at `addr` can open or close the gate.
     pub(crate) fn depends_on(self, addr: usize) -> bool {
         match self {
-            Self::Open | Self::Sleep | Self::Join(_) => false,
+            Self::Open | Self::Sleep | Self::Join(_) | Self::Descriptors | Self::FileLock(_) => false,
             Self::Mutex(m) => m as usize == addr,
             Self::Spin(word) | Self::Once(word) => word as usize == addr,
             Self::Read(lock) | Self::Write(lock) => lock as usize == addr,
@@ -64,9 +70,18 @@ impl Gate {
         }
     }
 
-    /// Whether the C library opens it without telling: when an exception leaves the routine.
+    /// Whether it opens without anybody telling: the C library ends a routine when an exception leaves it, and
+    /// descriptors are the kernel's.
     pub(crate) fn is_polled(self) -> bool {
-        matches!(self, Self::Once(_) | Self::Guard(_))
+        matches!(self, Self::Once(_) | Self::Guard(_) | Self::Descriptors | Self::FileLock(_))
+    }
+}
+
+impl Thread {
+    fn has_ready_descriptor(&self) -> bool {
+        let fds = self.awaited.as_ptr() as usize;
+        // SAFETY: as many entries as it says; the kernel writes down what it finds in each, which nobody reads.
+        unsafe { sys::call(libc::SYS_poll, [fds, self.awaited.len(), 0, 0, 0, 0]) != 0 }
     }
 }
 
@@ -106,6 +121,8 @@ impl State {
                 Gate::Barrier(_) => Chance::Blocked,
                 Gate::Once(word) => choose(*word & 1 == 0),
                 Gate::Guard(guard) => choose(*guard.add(1) == 0),
+                Gate::Descriptors => choose(t.has_ready_descriptor()),
+                Gate::FileLock(moment) => choose(self.file_locks_changed != moment),
                 Gate::Futex(word, _) => {
                     choose(t.granted.is_some() || self.queues.has_wake_up(word, t.arrival))
                 }

@@ -238,6 +238,16 @@ impl State {
         self.me().mask
     }
 
+    /// Gives the running thread another one.
+    pub(crate) fn set_mask(&mut self, mask: u64) {
+        self.masks_differ = true;
+        let mask = crate::tracer::mask(mask);
+        let (set, new) = (libc::SIG_SETMASK as usize, &raw const mask as usize);
+        // SAFETY: the running thread's own.
+        unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, 0, SIZE, 0, 0]) };
+        self.me().mask = mask;
+    }
+
     /// Asks the kernel for it.
     pub(crate) fn read_mask(&mut self) {
         let place = &raw mut self.me().mask as usize;

@@ -4,6 +4,7 @@ use crate::{
     clock::Clock,
     conflicts::Conflicts,
     context::Backend,
+    descriptors::Descriptors,
     entropy::Entropy,
     gate::{Chance, Gate},
     heap,
@@ -69,6 +70,11 @@ pub(crate) struct State {
     pub(crate) queues: Queues,
     pub(crate) keys: Keys,
     pub(crate) openmp: Locks,
+    pub(crate) descriptors: Descriptors,
+    /// Room for a list of what everybody waits for.
+    pub(crate) outside: Vec<libc::pollfd>,
+    /// How often a lock on a file may have been given back.
+    pub(crate) file_locks_changed: u64,
     pub(crate) modules: Modules,
     pub(crate) places: Places,
     /// The search for conflicts, if there is one.

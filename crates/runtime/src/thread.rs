@@ -11,7 +11,7 @@ use crate::{
     sys,
 };
 use alloc::{boxed::Box, vec::Vec};
-use core::{arch::naked_asm, ffi::c_void};
+use core::{arch::naked_asm, cell::UnsafeCell, ffi::c_void};
 use unsnarl_model::{Flags, Op, ThreadIx};
 
 real! {
@@ -62,6 +62,8 @@ pub(crate) struct Thread {
     pub(crate) alternate_stack: libc::stack_t,
     /// Depth of regions in which it wants nobody else to run.
     pub(crate) undivided: u32,
+    /// The descriptors that it waits for, see [`Gate::Descriptors`].
+    pub(crate) awaited: Vec<UnsafeCell<libc::pollfd>>,
     /// Its signal mask, while it does not run or nobody's was ever changed.
     pub(crate) mask: u64,
     /// Where its stack begins; it grows down from here.
@@ -135,6 +137,7 @@ impl Thread {
             once: Vec::new(),
             alternate_stack: no_stack,
             undivided: 0,
+            awaited: Vec::new(),
             mask: 0,
             stack_top: 0,
             idle: 0,

@@ -122,8 +122,8 @@ impl Runtime {
         if state.polled > 0 {
             state.poll();
         }
-        if state.ready.is_empty() && state.late.is_empty() {
-            end::deadlock(state, "no thread can go on");
+        if state.ready.is_empty() {
+            state.let_the_outside_act();
         }
         let me = state.current;
         let alone = state.me().undivided > 0 && state.current_goes_on();
@@ -265,8 +265,14 @@ const fn changes_nothing(op: Op, flags: Flags) -> bool {
         | Op::TryWriteLock
         | Op::SemTryWait
         | Op::FutexWait
-        | Op::Join => flags.has(Flags::FAILED),
+        | Op::Join
+        | Op::FdRead
+        | Op::FdWrite
+        | Op::FdAccept
+        | Op::FdConnect
+        | Op::FileLock => flags.has(Flags::FAILED),
         Op::FutexWake | Op::Point => true,
+        Op::FdWait => !flags.has(Flags::TIMED_OUT),
         _ => false,
     }
 }

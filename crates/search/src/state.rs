@@ -78,6 +78,8 @@ fn things_of(event: &Event, things: &mut Vec<Thing>) {
         Op::Create | Op::Join | Op::Detach | Op::Cancel => things.push(Thing::Thread(event.value)),
         Op::CondWait => things.extend([Thing::Object(event.addr), Thing::Object(event.value)]),
         Op::Sleep | Op::Exit | Op::Alloc | Op::Free => things.push(Thing::World),
+        // Which descriptors a wait looks at, and which numbers are free, is told by no event.
+        op if op.object_kind() == Some(ObjectKind::Channel) => things.push(Thing::World),
         Op::Yield | Op::Fence | Op::Cancelled => {}
         op if op.object_kind() == Some(ObjectKind::Memory) => {
             let end = event.addr.saturating_add(u64::from(event.size.max(1)));

@@ -98,5 +98,8 @@ impl Request {
 /// The signal by which the controller asks a target whose time is up where it is.
 pub const TIME_IS_UP: i32 = 24;
 
+/// The message of an end by the time limit where nothing but something from outside could have let the program go on.
+pub const WAITED_OUTSIDE: &str = "outside";
+
 /// The runtime's name as a library.
 pub const RUNTIME: &str = "libunsnarl_rt.so";

@@ -13,7 +13,7 @@ use crate::{
     hash::Map,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use unsnarl_model::{Event, Flags, Op, SiteIx, ThreadIx};
+use unsnarl_model::{Event, Flags, ObjectKind, Op, SiteIx, ThreadIx};
 
 impl Model {
     /// The model of a window that begins in this state.
@@ -65,6 +65,8 @@ struct Build {
     rounds: BTreeMap<(u64, u64), Vec<u32>>,
     once: BTreeMap<u64, u32>,
     futexes: BTreeMap<u64, u32>,
+    /// The last step that did something to a descriptor.
+    channels: Option<u32>,
     cancels: BTreeMap<u64, u32>,
     sections: Sections,
     /// By step that writes: its section. Only where reads are free.
@@ -104,6 +106,7 @@ impl Build {
             rounds: BTreeMap::new(),
             once: BTreeMap::new(),
             futexes: BTreeMap::new(),
+            channels: None,
             cancels: BTreeMap::new(),
             sections: Sections::default(),
             wrote_in: Map::default(),
@@ -261,12 +264,19 @@ impl Build {
         if matches!(event.op, Op::FutexWait | Op::FutexWoken | Op::FutexWake | Op::FutexRequeue) {
             needs.extend(self.futexes.get(&addr));
         }
+        // So is that of what is done to descriptors: what is read is what was written before.
+        if event.op.object_kind() == Some(ObjectKind::Channel) {
+            needs.extend(self.channels);
+        }
         (needs, what)
     }
 
     /// What later events will want to know of this one.
     fn remember(&mut self, event: &Event, number: u32, step: u32) {
         let (thread, addr) = (event.thread, event.addr);
+        if event.op.object_kind() == Some(ObjectKind::Channel) {
+            self.channels = Some(step);
+        }
         match event.op {
             Op::Create if succeeded(event) => {
                 let child = usize::try_from(event.value).unwrap_or(usize::MAX);

@@ -18,6 +18,7 @@ const FORK: &str = "fork: the child runs without control";
 
 unsafe extern "C-unwind" fn fork_child(runtime: &'static mut Runtime, pc: u64) -> i32 {
     runtime.state.warn(Misuse::NotModelled, pc, 0, FORK);
+    runtime.state.descriptors.inherited();
     // SAFETY: the program's wish; nothing of ours is half done.
     let child = unsafe { real::fork() };
     if child == 0 {
@@ -73,6 +74,7 @@ hooks! {
 
     fn _Fork() -> i32, |runtime, pc| {
         runtime.state.warn(Misuse::NotModelled, pc, 0, FORK);
+        runtime.state.descriptors.inherited();
         let child = real::_Fork();
         if child == 0 { Runtime::abandon() }
         child

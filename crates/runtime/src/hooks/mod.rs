@@ -65,25 +65,52 @@ macro_rules! hooks {
     };
 }
 
+/// Defines a function of six arguments, which leave no register for the return address: it becomes a seventh of the
+/// function that is called.
+macro_rules! six_arguments {
+    ($name:ident, $inner:ident) => {
+        #[unsafe(naked)]
+        #[unsafe(no_mangle)]
+        unsafe extern "C-unwind" fn $name() {
+            core::arch::naked_asm!(
+                ".cfi_startproc",
+                "push [rsp]",
+                ".cfi_adjust_cfa_offset 8",
+                "call {}",
+                "add rsp, 8",
+                ".cfi_adjust_cfa_offset -8",
+                "ret",
+                ".cfi_endproc",
+                sym $inner
+            )
+        }
+    };
+}
+
 mod allocation;
 mod barrier;
 mod c11;
 pub(crate) mod cancel;
 pub(crate) mod cond;
+mod descriptor;
 mod exit;
+mod file_lock;
 pub(crate) mod futex;
 mod guard;
 mod hints;
 pub(crate) mod ids;
+mod io;
 pub(crate) mod key;
 mod memory;
 pub(crate) mod mutex;
 pub(crate) mod once;
 pub(crate) mod openmp;
+mod poll;
 mod random;
 pub(crate) mod rwlock;
 mod semaphore;
 mod signal;
+mod socket;
 mod spin;
 pub(crate) mod stdio;
 mod thread;

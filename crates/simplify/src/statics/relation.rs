@@ -58,6 +58,10 @@ pub enum Object {
     Company,
     /// What decides the addresses of memory given out.
     Addresses,
+    /// What a descriptor leads to.
+    Channel(u64),
+    /// All that descriptors lead to, and their numbers.
+    Channels,
     /// Virtual time, as far as it jumps.
     Time,
 }
@@ -277,6 +281,15 @@ impl Relation {
                 }
             }
             Op::Create | Op::Join | Op::Detach | Op::Cancel => self.on_thread(event, done, out),
+            // What is in a pipe or a socket is changed by both its ends.
+            Op::FdRead | Op::FdWrite => {
+                on(Object::Channels, Reads);
+                on(Object::Channel(addr), Writes);
+            }
+            // These look at several of them, or decide about the numbers of what is opened.
+            Op::FdOpen | Op::FdClose | Op::FdWait | Op::FdAccept | Op::FdConnect | Op::FileLock => {
+                on(Object::Channels, Writes);
+            }
             Op::Cancelled | Op::Fence | Op::Yield | Op::Sleep | Op::Point | Op::Checkpoint => {}
         }
         let time_passed = event.op == Op::Sleep || event.flags.has(Flags::TIMED_OUT);

@@ -1,0 +1,182 @@
+//! What the program's descriptors are: which of them can block, and who is at the other end.
+//!
+//! The kind of a descriptor is asked once and remembered. Whatever makes a descriptor that can block is a hook and
+//! overwrites what was remembered, so a number that is used again behind our back (by `fclose` and `fopen`, say) is at worst
+//! a file that is taken for a pipe, which costs an event.
+
+use crate::sys;
+use alloc::vec::Vec;
+use unsnarl_model::{Channel, ChannelKind};
+
+/// Descriptors that are remembered; those beyond are asked about each time.
+const MOST: usize = 1 << 16;
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Peer {
+    /// This process alone.
+    Own,
+    /// Perhaps a child, which inherited it.
+    Children,
+    /// Perhaps somebody else.
+    Outside,
+}
+
+/// A descriptor that can block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Descriptor {
+    pub(crate) channel: Channel,
+    pub(crate) peer: Peer,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Known {
+    Nothing,
+    /// A file or the like: never blocks.
+    Plain,
+    Blocks(Descriptor),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Descriptors {
+    known: Vec<Known>,
+    channels: u32,
+}
+
+impl Descriptors {
+    /// What the descriptor is; none if it cannot block, or is none.
+    #[inline]
+    pub(crate) fn look(&mut self, fd: i32) -> Option<Descriptor> {
+        match self.known.get(fd as usize) {
+            Some(Known::Plain) => None,
+            Some(Known::Blocks(descriptor)) => Some(*descriptor),
+            _ => self.find_out(fd),
+        }
+    }
+
+    /// Who is at the other end of a descriptor that was looked at before.
+    pub(crate) fn peer(&self, fd: i32) -> Option<Peer> {
+        match self.known.get(usize::try_from(fd).ok()?) {
+            Some(Known::Blocks(descriptor)) => Some(descriptor.peer),
+            Some(Known::Plain) => None,
+            _ => Some(Peer::Outside),
+        }
+    }
+
+    #[cold]
+    fn find_out(&mut self, fd: i32) -> Option<Descriptor> {
+        // SAFETY: plain numbers; the kernel fills them in.
+        let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+        // SAFETY: room for the answer.
+        let known = unsafe { sys::call(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0]) };
+        if known < 0 {
+            return None;
+        }
+        let kind = match stat.st_mode & libc::S_IFMT {
+            libc::S_IFIFO => Some(ChannelKind::Pipe),
+            libc::S_IFSOCK => Some(ChannelKind::Socket),
+            // The first devices are memory: /dev/null, /dev/zero, /dev/urandom.
+            libc::S_IFCHR if libc::major(stat.st_rdev) != 1 => Some(ChannelKind::Device),
+            libc::S_IFREG | libc::S_IFDIR | libc::S_IFCHR | libc::S_IFBLK | libc::S_IFLNK => None,
+            _ => Some(ChannelKind::Other),
+        };
+        match kind {
+            Some(kind) => Some(self.add(fd, kind, Peer::Outside)),
+            None => {
+                self.set(fd, Known::Plain);
+                None
+            }
+        }
+    }
+
+    /// A new thing, with a descriptor of this number.
+    pub(crate) fn add(&mut self, fd: i32, kind: ChannelKind, peer: Peer) -> Descriptor {
+        // Who talks with whom over the network is not known: one channel for all.
+        let number = if kind == ChannelKind::Socket { 0 } else { self.next() };
+        let descriptor = Descriptor { channel: Channel { kind, number }, peer };
+        self.set(fd, Known::Blocks(descriptor));
+        descriptor
+    }
+
+    fn next(&mut self) -> u32 {
+        self.channels += 1;
+        self.channels
+    }
+
+    /// A new thing with two descriptors.
+    pub(crate) fn add_pair(&mut self, fds: [i32; 2], kind: ChannelKind) -> Descriptor {
+        let first = self.add(fds[0], kind, Peer::Own);
+        self.set(fds[1], Known::Blocks(first));
+        first
+    }
+
+    /// Another number for the same thing.
+    pub(crate) fn duplicate(&mut self, from: i32, to: i32) {
+        let known = self.known.get(from as usize).copied().unwrap_or(Known::Nothing);
+        self.set(to, known);
+    }
+
+    /// The number may mean something else from now on.
+    pub(crate) fn forget(&mut self, fd: i32) {
+        if (fd as usize) < self.known.len() {
+            self.set(fd, Known::Nothing);
+        }
+    }
+
+    fn set(&mut self, fd: i32, known: Known) {
+        let fd = fd as usize;
+        if fd < MOST {
+            if self.known.len() <= fd {
+                self.known.resize((fd + 1).next_multiple_of(256), Known::Nothing);
+            }
+            self.known[fd] = known;
+        }
+    }
+
+    /// The set waits for this one too, and with it for whoever is at its other end.
+    pub(crate) fn watch(&mut self, set: i32, fd: i32) {
+        if let (Some(mut waits), Some(Descriptor { peer, .. })) = (self.look(set), self.look(fd)) {
+            waits.peer = if peer == Peer::Own { waits.peer } else { peer };
+            self.set(set, Known::Blocks(waits));
+        }
+    }
+
+    /// A child has them all from now on.
+    pub(crate) fn inherited(&mut self) {
+        for known in &mut self.known {
+            if let Known::Blocks(Descriptor { peer: peer @ Peer::Own, .. }) = known {
+                *peer = Peer::Children;
+            }
+        }
+    }
+}
+
+/// Whether calls on the descriptor fail rather than block.
+pub(crate) fn is_nonblocking(fd: i32) -> bool {
+    // SAFETY: asks only.
+    let flags = unsafe { sys::call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
+    flags >= 0 && flags as i32 & libc::O_NONBLOCK != 0
+}
+
+/// Does something during which calls on the descriptor fail rather than block. Nobody else of the program runs meanwhile.
+pub(crate) fn without_blocking<T>(fd: i32, job: impl FnOnce() -> T) -> T {
+    let set = |flags: isize| {
+        // SAFETY: the descriptor's own flags.
+        unsafe { sys::call(libc::SYS_fcntl, [fd as usize, libc::F_SETFL as usize, flags as usize, 0, 0, 0]) };
+    };
+    // SAFETY: asks only.
+    let flags = unsafe { sys::call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
+    if flags < 0 || flags as i32 & libc::O_NONBLOCK != 0 {
+        return job();
+    }
+    set(flags | libc::O_NONBLOCK as isize);
+    let done = job();
+    set(flags);
+    done
+}
+
+/// How many of these are ready now; negative for errors.
+pub(crate) fn ready_now(fds: &mut [libc::pollfd]) -> isize {
+    // SAFETY: as many entries as it says; no waiting.
+    unsafe { sys::call(libc::SYS_poll, [fds.as_mut_ptr() as usize, fds.len(), 0, 0, 0, 0]) }
+}

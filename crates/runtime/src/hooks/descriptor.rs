@@ -1,0 +1,217 @@
+//! Descriptors come and go: what they are is kept in [`crate::descriptors`].
+
+use super::io::{Answer, Io, finish};
+use crate::{
+    descriptors::{Descriptor, Peer},
+    state::Runtime,
+    sys,
+};
+use core::ffi::c_char;
+use unsnarl_model::{ChannelKind, Flags, Op, Order};
+
+/// A system call that makes one descriptor.
+unsafe fn make(
+    runtime: &mut Runtime,
+    kind: ChannelKind,
+    peer: Peer,
+    pc: u64,
+    call: i64,
+    args: [usize; 6],
+) -> i32 {
+    runtime.turn(Op::FdOpen, 0, pc);
+    // SAFETY: as the call.
+    let result = unsafe { sys::call(call, args) };
+    let made = (result >= 0).then(|| runtime.state.descriptors.add(result as i32, kind, peer));
+    tell(runtime, made, result, 0, pc);
+    finish(Ok(result)) as i32
+}
+
+/// A system call that makes two descriptors at once.
+unsafe fn make_pair(
+    runtime: &mut Runtime,
+    kind: ChannelKind,
+    fds: *mut [i32; 2],
+    pc: u64,
+    call: i64,
+    args: [usize; 6],
+) -> i32 {
+    runtime.turn(Op::FdOpen, 0, pc);
+    // SAFETY: as the call.
+    let result = unsafe { sys::call(call, args) };
+    // SAFETY: the kernel has filled them in.
+    let pair = if result == 0 { unsafe { *fds } } else { [0; 2] };
+    let made = (result == 0).then(|| runtime.state.descriptors.add_pair(pair, kind));
+    tell(runtime, made, if result == 0 { pair[0] as isize } else { result }, pair[1], pc);
+    finish(Ok(result)) as i32
+}
+
+fn tell(runtime: &mut Runtime, made: Option<Descriptor>, result: isize, second: i32, pc: u64) {
+    let addr = made.map_or(0, |made| made.channel.as_addr()) as usize;
+    let (flags, value) = if made.is_some() {
+        (Flags::NONE, second as u64)
+    } else {
+        (Flags::FAILED, result.unsigned_abs() as u64)
+    };
+    let fd = if made.is_some() { result as u32 } else { 0 };
+    runtime.log_access(Op::FdOpen, flags, pc, (addr, fd, Order::Relaxed), value);
+}
+
+/// Closes a descriptor, or does something else to it that others notice.
+unsafe fn end(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 6]) -> i32 {
+    let io = Io { op: Op::FdClose, fd, events: 0, at_once: true, pc };
+    let known = runtime.state.descriptors.look(fd);
+    if let Some(on) = known {
+        runtime.turn(Op::FdClose, on.channel.as_addr() as usize, pc);
+    }
+    // SAFETY: as the call.
+    let result = unsafe { sys::call(call, args) };
+    if call == libc::SYS_close {
+        runtime.state.descriptors.forget(fd);
+        runtime.state.file_locks_changed += 1;
+    }
+    if let Some(on) = known {
+        runtime.log_io(&io, on, Flags::NONE, result);
+    }
+    finish(Ok(result)) as i32
+}
+
+/// A descriptor that may be anything: to be found out about when it is used.
+fn fresh(runtime: &mut Runtime, fd: i32) -> i32 {
+    if fd >= 0 {
+        runtime.state.descriptors.forget(fd);
+    }
+    fd
+}
+
+/// `fcntl`, as the system call.
+pub(super) unsafe fn control(
+    runtime: &mut Runtime,
+    fd: i32,
+    command: i32,
+    argument: usize,
+    pc: u64,
+) -> Answer {
+    // SAFETY: as the call.
+    let call = || unsafe { sys::call(libc::SYS_fcntl, [fd as usize, command as usize, argument, 0, 0, 0]) };
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            let result = call();
+            if result >= 0 {
+                runtime.state.descriptors.duplicate(fd, result as i32);
+            }
+            Ok(result)
+        }
+        libc::F_SETLKW | libc::F_OFD_SETLKW | libc::F_SETLK | libc::F_OFD_SETLK => {
+            // SAFETY: the program's description of the lock.
+            unsafe { super::file_lock::by_fcntl(runtime, fd, command, argument, pc) }
+        }
+        _ => Ok(call()),
+    }
+}
+
+hooks! {
+    fn pipe(fds: *mut [i32; 2]) -> i32, |runtime, pc| {
+        make_pair(runtime, ChannelKind::Pipe, fds, pc, libc::SYS_pipe2, [fds as usize, 0, 0, 0, 0, 0])
+    }
+
+    fn pipe2(fds: *mut [i32; 2], flags: i32) -> i32, |runtime, pc| {
+        make_pair(runtime, ChannelKind::Pipe, fds, pc, libc::SYS_pipe2, [fds as usize, flags as usize, 0, 0, 0, 0])
+    }
+
+    fn socketpair(domain: i32, kind: i32, protocol: i32, fds: *mut [i32; 2]) -> i32, |runtime, pc| {
+        let args = [domain as usize, kind as usize, protocol as usize, fds as usize, 0, 0];
+        make_pair(runtime, ChannelKind::Pair, fds, pc, libc::SYS_socketpair, args)
+    }
+
+    fn socket(domain: i32, kind: i32, protocol: i32) -> i32, |runtime, pc| {
+        let args = [domain as usize, kind as usize, protocol as usize, 0, 0, 0];
+        make(runtime, ChannelKind::Socket, Peer::Outside, pc, libc::SYS_socket, args)
+    }
+
+    fn eventfd(count: u32, flags: i32) -> i32, |runtime, pc| {
+        make(runtime, ChannelKind::Event, Peer::Own, pc, libc::SYS_eventfd2, [count as usize, flags as usize, 0, 0, 0, 0])
+    }
+
+    fn epoll_create(size: i32) -> i32, |runtime, pc| {
+        make(runtime, ChannelKind::Set, Peer::Own, pc, libc::SYS_epoll_create, [size as usize, 0, 0, 0, 0, 0])
+    }
+
+    fn epoll_create1(flags: i32) -> i32, |runtime, pc| {
+        make(runtime, ChannelKind::Set, Peer::Own, pc, libc::SYS_epoll_create1, [flags as usize, 0, 0, 0, 0, 0])
+    }
+
+    fn epoll_ctl(set: i32, what: i32, fd: i32, event: *mut libc::epoll_event) -> i32, |runtime, pc| {
+        let result = sys::call(libc::SYS_epoll_ctl, [set as usize, what as usize, fd as usize, event as usize, 0, 0]);
+        if result == 0 && what == libc::EPOLL_CTL_ADD { runtime.state.descriptors.watch(set, fd) }
+        finish(Ok(result)) as i32
+    }
+
+    fn close(fd: i32) -> i32, |runtime, pc| {
+        end(runtime, fd, pc, libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0])
+    }
+
+    fn shutdown(fd: i32, how: i32) -> i32, |runtime, pc| {
+        end(runtime, fd, pc, libc::SYS_shutdown, [fd as usize, how as usize, 0, 0, 0, 0])
+    }
+
+    fn dup(fd: i32) -> i32, |runtime, pc| {
+        let result = sys::call(libc::SYS_dup, [fd as usize, 0, 0, 0, 0, 0]);
+        if result >= 0 { runtime.state.descriptors.duplicate(fd, result as i32) }
+        finish(Ok(result)) as i32
+    }
+
+    fn dup2(fd: i32, to: i32) -> i32, |runtime, pc| {
+        let result = end(runtime, to, pc, libc::SYS_dup2, [fd as usize, to as usize, 0, 0, 0, 0]);
+        if result >= 0 && fd != to { runtime.state.descriptors.duplicate(fd, to) }
+        result
+    }
+
+    fn dup3(fd: i32, to: i32, flags: i32) -> i32, |runtime, pc| {
+        let result = end(runtime, to, pc, libc::SYS_dup3, [fd as usize, to as usize, flags as usize, 0, 0, 0]);
+        if result >= 0 { runtime.state.descriptors.duplicate(fd, to) }
+        result
+    }
+
+    fn fcntl(fd: i32, command: i32, argument: usize) -> i32, |runtime, pc| {
+        finish(control(runtime, fd, command, argument, pc)) as i32
+    }
+
+    fn fcntl64(fd: i32, command: i32, argument: usize) -> i32, |runtime, pc| {
+        finish(control(runtime, fd, command, argument, pc)) as i32
+    }
+
+    fn open(path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
+        let fd = real::open(path, flags, mode);
+        fresh(runtime, fd)
+    }
+
+    fn open64(path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
+        let fd = real::open64(path, flags, mode);
+        fresh(runtime, fd)
+    }
+
+    fn openat(at: i32, path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
+        let fd = real::openat(at, path, flags, mode);
+        fresh(runtime, fd)
+    }
+
+    fn openat64(at: i32, path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
+        let fd = real::openat64(at, path, flags, mode);
+        fresh(runtime, fd)
+    }
+
+    fn memfd_create(name: *const c_char, flags: u32) -> i32, |runtime, pc| {
+        let fd = real::memfd_create(name, flags);
+        fresh(runtime, fd)
+    }
+
+    fn inotify_init1(flags: i32) -> i32, |runtime, pc| {
+        let fd = real::inotify_init1(flags);
+        fresh(runtime, fd)
+    }
+
+    fn inotify_init() -> i32, |runtime, pc| {
+        let fd = real::inotify_init();
+        fresh(runtime, fd)
+    }
+}

@@ -1,0 +1,365 @@
+//! Reading and writing where it can block: pipes, sockets, event counters, terminals.
+//!
+//! The gate of such an operation asks the kernel whether it would block, and the real call is made when it would not. Files
+//! never do: their calls go straight to the kernel and are no events.
+
+use super::cancel::exit_cancelled;
+use crate::{
+    descriptors::{Descriptor, is_nonblocking, ready_now, without_blocking},
+    gate::Gate,
+    state::Runtime,
+    sys,
+    thread::Pending,
+    turn::Turn,
+};
+use core::{cell::UnsafeCell, ffi::c_void};
+use unsnarl_model::{ChannelKind, Flags, Op, Order};
+
+type Buffer = *mut c_void;
+type Bytes = *const c_void;
+type Vector = libc::iovec;
+
+/// An operation on one descriptor.
+#[derive(Clone, Copy)]
+pub(super) struct Io {
+    pub(super) op: Op,
+    pub(super) fd: i32,
+    /// What `poll` says when it is possible.
+    pub(super) events: i16,
+    /// It is to fail rather than wait.
+    pub(super) at_once: bool,
+    pub(super) pc: u64,
+}
+
+/// The thread was cancelled while it waited.
+pub(super) struct Cancelled;
+
+/// What the C function returns.
+pub(super) type Answer = Result<isize, Cancelled>;
+
+/// From what the kernel answers to what C functions do.
+#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+pub(super) extern "C-unwind" fn finish(answer: Answer) -> isize {
+    match answer {
+        Ok(result @ -4095..0) => {
+            sys::set_errno(-result as i32);
+            -1
+        }
+        Ok(result) => result,
+        Err(Cancelled) => exit_cancelled(),
+    }
+}
+
+impl Runtime {
+    /// Tells of what came of an operation.
+    pub(super) fn log_io(&mut self, io: &Io, on: Descriptor, flags: Flags, result: isize) {
+        let failed = if result < 0 { Flags::FAILED } else { Flags::NONE };
+        let what = (on.channel.as_addr() as usize, io.fd as u32, Order::Relaxed);
+        self.log_access(io.op, flags | failed, io.pc, what, result.unsigned_abs() as u64);
+    }
+
+    /// Waits until the operation is possible, or does not if it is to fail instead.
+    pub(super) fn wait_for_io(&mut self, io: &Io, on: Descriptor) -> Turn {
+        if io.at_once || is_nonblocking(io.fd) {
+            self.turn(io.op, on.channel.as_addr() as usize, io.pc);
+            return Turn::Go;
+        }
+        let deadline = self.patience(io, on);
+        self.await_descriptors(io.op, on, io.pc, deadline, &[(io.fd, io.events)])
+    }
+
+    /// Waits until one of these is ready.
+    pub(super) fn await_descriptors(
+        &mut self,
+        op: Op,
+        on: Descriptor,
+        pc: u64,
+        deadline: u64,
+        fds: &[(i32, i16)],
+    ) -> Turn {
+        let awaited = &mut self.state.me().awaited;
+        awaited.clear();
+        awaited
+            .extend(fds.iter().map(|&(fd, events)| UnsafeCell::new(libc::pollfd { fd, events, revents: 0 })));
+        self.await_listed(op, on, pc, deadline)
+    }
+
+    /// Waits until one of those that the thread's list has is ready.
+    pub(super) fn await_listed(&mut self, op: Op, on: Descriptor, pc: u64, deadline: u64) -> Turn {
+        let (addr, gate) = (on.channel.as_addr(), Gate::Descriptors);
+        self.wait_turn(Pending { op, pc, addr, gate, deadline, cancellable: true })
+    }
+
+    /// Sockets may have been told to give up waiting after some time.
+    fn patience(&self, io: &Io, on: Descriptor) -> u64 {
+        let sockets = matches!(on.channel.kind, ChannelKind::Socket | ChannelKind::Pair);
+        let mut fds = [libc::pollfd { fd: io.fd, events: io.events, revents: 0 }];
+        if !sockets || ready_now(&mut fds) != 0 {
+            return u64::MAX;
+        }
+        let option = if io.events == libc::POLLIN { libc::SO_RCVTIMEO } else { libc::SO_SNDTIMEO };
+        let mut time = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        let mut size = size_of_val(&time);
+        let (level, option) = (libc::SOL_SOCKET as usize, option as usize);
+        let place = &raw mut time as usize;
+        // SAFETY: room for the answer, and for its size.
+        unsafe {
+            sys::call(libc::SYS_getsockopt, [io.fd as usize, level, option, place, &raw mut size as usize, 0])
+        };
+        match time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64 {
+            0 => u64::MAX,
+            micros => self.state.clock.after(micros.saturating_mul(1_000)),
+        }
+    }
+
+    /// An operation that is done at once when it is possible.
+    ///
+    /// # Safety
+    /// As the call.
+    pub(super) unsafe fn io(&mut self, io: Io, call: i64, args: [usize; 6]) -> Answer {
+        let Some(on) = self.state.descriptors.look(io.fd) else {
+            // SAFETY: by the caller.
+            return Ok(unsafe { sys::call(call, args) });
+        };
+        let turn = self.wait_for_io(&io, on);
+        let result = match turn {
+            // SAFETY: by the caller.
+            Turn::Go => unsafe { sys::call(call, args) },
+            _ => -libc::EAGAIN as isize,
+        };
+        self.log_io(&io, on, turn.flags(), result);
+        if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
+    }
+
+    /// Writes all of it, in as many parts as it takes: a blocking write returns when everything is written.
+    ///
+    /// # Safety
+    /// As `sendmsg`; for what is no socket only the message's vectors count.
+    pub(super) unsafe fn write(&mut self, mut io: Io, message: &libc::msghdr, flags: i32) -> Answer {
+        // SAFETY: by the caller.
+        let mut left = unsafe { Left::of(message) };
+        let Some(on) = self.state.descriptors.look(io.fd) else {
+            // SAFETY: by the caller.
+            return Ok(unsafe { left.write_plain(io.fd) });
+        };
+        io.at_once |= is_nonblocking(io.fd);
+        let mut written = 0;
+        loop {
+            let turn = self.wait_for_io(&io, on);
+            let result = match turn {
+                // SAFETY: by the caller.
+                Turn::Go => unsafe { left.write(&io, on.channel.kind, message, flags) },
+                _ => -libc::EAGAIN as isize,
+            };
+            // The kernel may know better than `poll`.
+            let again = result == -libc::EAGAIN as isize && turn == Turn::Go && !io.at_once;
+            let result = if again { 0 } else { result };
+            self.log_io(&io, on, turn.flags(), result);
+            written += result.max(0);
+            if turn == Turn::Cancelled {
+                return Err(Cancelled);
+            }
+            if result < 0 || left.is_empty() || io.at_once {
+                return Ok(if written > 0 { written } else { result });
+            }
+        }
+    }
+}
+
+/// What is left of a message.
+struct Left {
+    vectors: *const Vector,
+    count: usize,
+    /// Bytes of the first vector that are written.
+    done: usize,
+    whole: bool,
+}
+
+/// A pipe that is ready takes so many at once, and all of them.
+const ATOMIC: usize = libc::PIPE_BUF;
+
+impl Left {
+    unsafe fn of(message: &libc::msghdr) -> Self {
+        let mut left = Self { vectors: message.msg_iov, count: message.msg_iovlen, done: 0, whole: true };
+        left.skip(0);
+        left
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// So many bytes are written.
+    fn skip(&mut self, mut bytes: usize) {
+        while self.count > 0 {
+            // SAFETY: `count` of them are left.
+            let len = unsafe { (*self.vectors).iov_len } - self.done;
+            if bytes < len {
+                self.done += bytes;
+                return;
+            }
+            bytes -= len;
+            self.done = 0;
+            self.count -= 1;
+            self.vectors = self.vectors.wrapping_add(1);
+        }
+    }
+
+    /// The next vectors, of at most so many bytes.
+    fn next(&self, most: usize) -> ([Vector; 8], usize) {
+        let mut next = [Vector { iov_base: core::ptr::null_mut(), iov_len: 0 }; 8];
+        let (mut count, mut room) = (0, most);
+        while count < next.len().min(self.count) && room > 0 {
+            // SAFETY: `count` of them are left.
+            let vector = unsafe { *self.vectors.add(count) };
+            let done = if count == 0 { self.done } else { 0 };
+            let len = (vector.iov_len - done).min(room);
+            next[count] = Vector { iov_base: vector.iov_base.wrapping_byte_add(done), iov_len: len };
+            room -= len;
+            count += 1;
+        }
+        (next, count)
+    }
+
+    unsafe fn write_plain(&self, fd: i32) -> isize {
+        // SAFETY: by the caller.
+        unsafe { sys::call(libc::SYS_writev, [fd as usize, self.vectors as usize, self.count, 0, 0, 0]) }
+    }
+
+    /// Writes as much as goes without waiting.
+    unsafe fn write(&mut self, io: &Io, kind: ChannelKind, message: &libc::msghdr, flags: i32) -> isize {
+        if matches!(kind, ChannelKind::Socket | ChannelKind::Pair) {
+            // SAFETY: by the caller.
+            return unsafe { self.send(io.fd, message, flags) };
+        }
+        let mut written = 0;
+        loop {
+            let most = if kind == ChannelKind::Pipe && !io.at_once { ATOMIC } else { usize::MAX };
+            let (vectors, count) = if self.whole && most == usize::MAX {
+                ([Vector { iov_base: core::ptr::null_mut(), iov_len: 0 }; 8], 0)
+            } else {
+                self.next(most)
+            };
+            let (place, count) = if count == 0 {
+                (self.vectors as usize, self.count)
+            } else {
+                (vectors.as_ptr() as usize, count)
+            };
+            // SAFETY: by the caller.
+            let write = || unsafe { sys::call(libc::SYS_writev, [io.fd as usize, place, count, 0, 0, 0]) };
+            let result = if kind == ChannelKind::Pipe { write() } else { without_blocking(io.fd, write) };
+            if result < 0 {
+                return if written > 0 { written } else { result };
+            }
+            written += result;
+            self.skip(result as usize);
+            self.whole = false;
+            let mut fds = [libc::pollfd { fd: io.fd, events: io.events, revents: 0 }];
+            if self.is_empty() || io.at_once || ready_now(&mut fds) != 1 {
+                return written;
+            }
+        }
+    }
+
+    unsafe fn send(&mut self, fd: i32, message: &libc::msghdr, flags: i32) -> isize {
+        let mut part = *message;
+        let (mut vectors, count) = self.next(usize::MAX);
+        if !self.whole {
+            (part.msg_iov, part.msg_iovlen) = (vectors.as_mut_ptr(), count);
+            (part.msg_control, part.msg_controllen) = (core::ptr::null_mut(), 0);
+        }
+        let flags = (flags | libc::MSG_DONTWAIT) as usize;
+        // SAFETY: by the caller.
+        let sent =
+            unsafe { sys::call(libc::SYS_sendmsg, [fd as usize, &raw const part as usize, flags, 0, 0, 0]) };
+        if sent >= 0 {
+            // A message without any bytes is sent, too.
+            self.skip(sent as usize);
+            self.whole = false;
+        }
+        sent
+    }
+}
+
+/// A message that consists of these vectors.
+pub(super) fn message(vectors: *const Vector, count: usize) -> libc::msghdr {
+    // SAFETY: all zeros is a message without anything.
+    let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (vectors.cast_mut(), count);
+    message
+}
+
+/// What reads from this descriptor.
+pub(super) const fn reading(fd: i32, pc: u64) -> Io {
+    Io { op: Op::FdRead, fd, events: libc::POLLIN, at_once: false, pc }
+}
+
+/// What writes to it.
+pub(super) const fn writing(fd: i32, pc: u64) -> Io {
+    Io { op: Op::FdWrite, fd, events: libc::POLLOUT, at_once: false, pc }
+}
+
+/// `read`, as the system call.
+pub(super) unsafe fn read_bytes(
+    runtime: &mut Runtime,
+    fd: i32,
+    place: Buffer,
+    size: usize,
+    pc: u64,
+) -> Answer {
+    // SAFETY: the program's buffer.
+    unsafe { runtime.io(reading(fd, pc), libc::SYS_read, [fd as usize, place as usize, size, 0, 0, 0]) }
+}
+
+/// `write`, as the system call.
+pub(super) unsafe fn write_bytes(
+    runtime: &mut Runtime,
+    fd: i32,
+    bytes: Bytes,
+    size: usize,
+    pc: u64,
+) -> Answer {
+    if runtime.state.descriptors.look(fd).is_none() {
+        // SAFETY: the program's bytes.
+        return Ok(unsafe { sys::call(libc::SYS_write, [fd as usize, bytes as usize, size, 0, 0, 0]) });
+    }
+    let vector = Vector { iov_base: bytes.cast_mut(), iov_len: size };
+    // SAFETY: the program's bytes.
+    unsafe { runtime.write(writing(fd, pc), &message(&raw const vector, 1), 0) }
+}
+
+hooks! {
+    fn read(fd: i32, place: Buffer, size: usize) -> isize, |runtime, pc| {
+        finish(read_bytes(runtime, fd, place, size, pc))
+    }
+
+    fn __read_chk(fd: i32, place: Buffer, size: usize, room: usize) -> isize, |runtime, pc| {
+        if size > room { return real::__read_chk(fd, place, size, room) }
+        finish(read_bytes(runtime, fd, place, size, pc))
+    }
+
+    fn readv(fd: i32, vectors: *const Vector, count: i32) -> isize, |runtime, pc| {
+        finish(runtime.io(reading(fd, pc), libc::SYS_readv, [fd as usize, vectors as usize, count as usize, 0, 0, 0]))
+    }
+
+    fn write(fd: i32, bytes: Bytes, size: usize) -> isize, |runtime, pc| {
+        finish(write_bytes(runtime, fd, bytes, size, pc))
+    }
+
+    fn writev(fd: i32, vectors: *const Vector, count: i32) -> isize, |runtime, pc| {
+        if count < 0 || runtime.state.descriptors.look(fd).is_none() {
+            return finish(Ok(sys::call(libc::SYS_writev, [fd as usize, vectors as usize, count as usize, 0, 0, 0])));
+        }
+        finish(runtime.write(writing(fd, pc), &message(vectors, count as usize), 0))
+    }
+
+    fn eventfd_read(fd: i32, value: *mut u64) -> i32, |runtime, pc| {
+        let got = finish(read_bytes(runtime, fd, value.cast(), size_of::<u64>(), pc));
+        if got == size_of::<u64>() as isize { 0 } else { -1 }
+    }
+
+    fn eventfd_write(fd: i32, value: u64) -> i32, |runtime, pc| {
+        let written = finish(write_bytes(runtime, fd, (&raw const value).cast(), size_of::<u64>(), pc));
+        if written == size_of::<u64>() as isize { 0 } else { -1 }
+    }
+}

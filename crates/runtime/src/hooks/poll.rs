@@ -1,0 +1,261 @@
+//! `poll`, `select`, `epoll_wait` and their kin. Their time is virtual like all other time; the kernel is asked without
+//! waiting.
+
+use super::io::{Answer, Cancelled, finish};
+use crate::{
+    clock::duration,
+    descriptors::{Descriptor, Peer},
+    state::Runtime,
+    sys,
+    turn::Turn,
+};
+use alloc::vec::Vec;
+use core::cell::UnsafeCell;
+use unsnarl_model::{Channel, ChannelKind, Flags, Op, Order};
+
+type Fd = libc::pollfd;
+type Set = libc::fd_set;
+type Time = libc::timespec;
+type Mask = libc::sigset_t;
+type Event = libc::epoll_event;
+
+/// How long to wait.
+#[derive(Clone, Copy)]
+enum Patience {
+    None,
+    Until(u64),
+}
+
+impl Patience {
+    fn of_millis(runtime: &Runtime, millis: i32) -> Self {
+        match u64::try_from(millis) {
+            Ok(0) => Self::None,
+            Ok(millis) => Self::Until(runtime.state.clock.after(millis * 1_000_000)),
+            Err(_) => Self::Until(u64::MAX),
+        }
+    }
+
+    /// An error for a time that is none.
+    unsafe fn of_time(runtime: &Runtime, time: *const Time) -> Result<Self, isize> {
+        // SAFETY: the program's time.
+        let Some(time) = (unsafe { time.as_ref() }) else { return Ok(Self::Until(u64::MAX)) };
+        match duration(time) {
+            Some(0) => Ok(Self::None),
+            Some(span) => Ok(Self::Until(runtime.state.clock.after(span))),
+            None => Err(-libc::EINVAL as isize),
+        }
+    }
+}
+
+/// Waits for what the thread's list has; then asks the kernel.
+unsafe fn wait(
+    runtime: &mut Runtime,
+    first: i32,
+    on: Descriptor,
+    patience: Patience,
+    pc: u64,
+    ask: impl FnOnce() -> isize,
+) -> Answer {
+    let addr = on.channel.as_addr();
+    let turn = match patience {
+        Patience::None => {
+            runtime.turn(Op::FdWait, addr as usize, pc);
+            Turn::Go
+        }
+        Patience::Until(deadline) => runtime.await_listed(Op::FdWait, on, pc, deadline),
+    };
+    let result = if turn == Turn::Cancelled { 0 } else { ask() };
+    let failed = if result < 0 { Flags::FAILED } else { Flags::NONE };
+    let what = (addr as usize, first as u32, Order::Relaxed);
+    runtime.log_access(Op::FdWait, turn.flags() | failed, pc, what, result.unsigned_abs() as u64);
+    if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
+}
+
+/// What a list of descriptors is told of as: the only one, or several.
+fn told_as(runtime: &mut Runtime, fds: &[UnsafeCell<Fd>]) -> (i32, Descriptor) {
+    // SAFETY: only the kernel writes there, and not now.
+    let mut real = fds.iter().map(|fd| unsafe { *fd.get() }.fd).filter(|&fd| fd >= 0);
+    let (first, second) = (real.next(), real.next());
+    let known = first.filter(|_| second.is_none()).and_then(|fd| runtime.state.descriptors.look(fd));
+    let several = Channel { kind: ChannelKind::Several, number: 0 };
+    (first.unwrap_or(0), known.unwrap_or(Descriptor { channel: several, peer: Peer::Own }))
+}
+
+/// `poll`, as the system call.
+unsafe fn poll_all(runtime: &mut Runtime, fds: *mut Fd, count: usize, patience: Patience, pc: u64) -> Answer {
+    let mut listed = core::mem::take(&mut runtime.state.me().awaited);
+    listed.clear();
+    // SAFETY: the program's list.
+    listed.extend((0..count).map(|at| UnsafeCell::new(unsafe { *fds.add(at) })));
+    let (first, on) = told_as(runtime, &listed);
+    runtime.state.me().awaited = listed;
+    // SAFETY: the program's list.
+    let ask = || unsafe { sys::call(libc::SYS_poll, [fds as usize, count, 0, 0, 0, 0]) };
+    // SAFETY: as above.
+    unsafe { wait(runtime, first, on, patience, pc, ask) }
+}
+
+/// `select`, as the system call.
+unsafe fn select_all(
+    runtime: &mut Runtime,
+    count: i32,
+    sets: [*mut Set; 3],
+    patience: Patience,
+    pc: u64,
+) -> Answer {
+    const EVENTS: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
+    let mut listed: Vec<UnsafeCell<Fd>> = core::mem::take(&mut runtime.state.me().awaited);
+    listed.clear();
+    for fd in 0..count.clamp(0, libc::FD_SETSIZE as i32) {
+        let asked = sets.iter().zip(EVENTS).filter(|(set, _)| {
+            // SAFETY: the program's sets.
+            !set.is_null() && unsafe { libc::FD_ISSET(fd, **set) }
+        });
+        let events = asked.fold(0, |all, (_, events)| all | events);
+        if events != 0 {
+            listed.push(UnsafeCell::new(Fd { fd, events, revents: 0 }));
+        }
+    }
+    let (first, on) = told_as(runtime, &listed);
+    runtime.state.me().awaited = listed;
+    let [read, write, except] = sets.map(|set| set as usize);
+    let ask = || {
+        let now = libc::timeval { tv_sec: 0, tv_usec: 0 };
+        // SAFETY: the program's sets.
+        unsafe {
+            sys::call(libc::SYS_select, [count as usize, read, write, except, &raw const now as usize, 0])
+        }
+    };
+    // SAFETY: as above.
+    unsafe { wait(runtime, first, on, patience, pc, ask) }
+}
+
+/// `epoll_wait`, as the system call.
+unsafe fn wait_for_set(
+    runtime: &mut Runtime,
+    set: i32,
+    events: *mut Event,
+    most: i32,
+    patience: Patience,
+    pc: u64,
+) -> Answer {
+    let awaited = &mut runtime.state.me().awaited;
+    awaited.clear();
+    awaited.push(UnsafeCell::new(Fd { fd: set, events: libc::POLLIN, revents: 0 }));
+    let other = Channel { kind: ChannelKind::Set, number: 0 };
+    let on = runtime.state.descriptors.look(set).unwrap_or(Descriptor { channel: other, peer: Peer::Own });
+    // SAFETY: the program's room for events.
+    let ask = || unsafe {
+        sys::call(libc::SYS_epoll_wait, [set as usize, events as usize, most as usize, 0, 0, 0])
+    };
+    // SAFETY: as above.
+    unsafe { wait(runtime, set, on, patience, pc, ask) }
+}
+
+hooks! {
+    fn poll(fds: *mut Fd, count: u64, millis: i32) -> i32, |runtime, pc| {
+        let patience = Patience::of_millis(runtime, millis);
+        finish(poll_all(runtime, fds, count as usize, patience, pc)) as i32
+    }
+
+    fn __poll_chk(fds: *mut Fd, count: u64, millis: i32, room: usize) -> i32, |runtime, pc| {
+        if room / size_of::<Fd>() < count as usize { return real::__poll_chk(fds, count, millis, room) }
+        let patience = Patience::of_millis(runtime, millis);
+        finish(poll_all(runtime, fds, count as usize, patience, pc)) as i32
+    }
+
+    fn ppoll(fds: *mut Fd, count: u64, time: *const Time, mask: *const Mask) -> i32, |runtime, pc| {
+        let answer = match Patience::of_time(runtime, time) {
+            Ok(patience) => with_mask(runtime, mask, |runtime| poll_all(runtime, fds, count as usize, patience, pc)),
+            Err(error) => Ok(error),
+        };
+        finish(answer) as i32
+    }
+
+    fn select(count: i32, read: *mut Set, write: *mut Set, except: *mut Set, time: *mut libc::timeval) -> i32, |runtime, pc| {
+        let given = time.as_ref().map(|time| libc::timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec * 1_000 });
+        let before = runtime.state.clock.now();
+        let answer = match Patience::of_time(runtime, given.as_ref().map_or(core::ptr::null(), |time| time)) {
+            Ok(patience) => select_all(runtime, count, [read, write, except], patience, pc),
+            Err(error) => Ok(error),
+        };
+        if let (Some(time), Some(given)) = (time.as_mut(), given) {
+            // What is left, as Linux tells.
+            let span = duration(&given).unwrap_or(0);
+            let left = crate::clock::timespec(span.saturating_sub(runtime.state.clock.now() - before));
+            *time = libc::timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1_000 };
+        }
+        finish(answer) as i32
+    }
+
+    fn epoll_wait(set: i32, events: *mut Event, most: i32, millis: i32) -> i32, |runtime, pc| {
+        let patience = Patience::of_millis(runtime, millis);
+        finish(wait_for_set(runtime, set, events, most, patience, pc)) as i32
+    }
+
+    fn epoll_pwait(set: i32, events: *mut Event, most: i32, millis: i32, mask: *const Mask) -> i32, |runtime, pc| {
+        let patience = Patience::of_millis(runtime, millis);
+        finish(with_mask(runtime, mask, |runtime| wait_for_set(runtime, set, events, most, patience, pc))) as i32
+    }
+
+    fn epoll_pwait2(set: i32, events: *mut Event, most: i32, time: *const Time, mask: *const Mask) -> i32, |runtime, pc| {
+        let answer = match Patience::of_time(runtime, time) {
+            Ok(patience) => with_mask(runtime, mask, |runtime| wait_for_set(runtime, set, events, most, patience, pc)),
+            Err(error) => Ok(error),
+        };
+        finish(answer) as i32
+    }
+}
+
+mod next {
+    use super::*;
+    crate::real::real! {
+        fn pselect(count: i32, read: *mut Set, write: *mut Set, except: *mut Set, time: *const Time, mask: *const Mask) -> i32;
+    }
+}
+
+six_arguments!(pselect, select_by_time);
+
+#[allow(clippy::too_many_arguments, reason = "the C function's")]
+unsafe extern "C-unwind" fn select_by_time(
+    count: i32,
+    read: *mut Set,
+    write: *mut Set,
+    except: *mut Set,
+    time: *const Time,
+    mask: *const Mask,
+    pc: u64,
+) -> i32 {
+    // SAFETY: the program keeps the contract of the function that it called.
+    unsafe {
+        let Some(runtime) = Runtime::enter() else {
+            return next::pselect(count, read, write, except, time, mask);
+        };
+        let sets = [read, write, except];
+        let answer = match Patience::of_time(runtime, time) {
+            Ok(patience) => {
+                with_mask(runtime, mask, |runtime| select_all(runtime, count, sets, patience, pc))
+            }
+            Err(error) => Ok(error),
+        };
+        finish(answer) as i32
+    }
+}
+
+/// Does something with another signal mask.
+unsafe fn with_mask(
+    runtime: &mut Runtime,
+    mask: *const Mask,
+    job: impl FnOnce(&mut Runtime) -> Answer,
+) -> Answer {
+    if mask.is_null() {
+        return job(runtime);
+    }
+    let before = runtime.state.mask();
+    // SAFETY: the program's mask; the kernel's is one word.
+    let during = unsafe { *mask.cast::<u64>() };
+    runtime.state.set_mask(during);
+    let answer = job(runtime);
+    runtime.state.set_mask(before);
+    answer
+}

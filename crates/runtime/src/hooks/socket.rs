@@ -1,0 +1,224 @@
+//! Sockets: receiving, sending, accepting, connecting. Making them is in [`super::descriptor`].
+
+use super::io::{Answer, Cancelled, Io, finish, message, reading, writing};
+use crate::{
+    descriptors::{self, Peer},
+    state::Runtime,
+    sys,
+    turn::Turn,
+};
+use core::ffi::c_void;
+use unsnarl_model::{ChannelKind, Flags, Op};
+
+type Buffer = *mut c_void;
+type Bytes = *const c_void;
+type Address = *mut c_void;
+type Message = libc::msghdr;
+type Messages = libc::mmsghdr;
+
+const fn receiving(fd: i32, flags: i32, pc: u64) -> Io {
+    // What waits at a socket as an error is there, whatever there is to read.
+    let events = if flags & libc::MSG_ERRQUEUE != 0 { libc::POLLERR } else { libc::POLLIN };
+    Io { events, at_once: flags & libc::MSG_DONTWAIT != 0, ..reading(fd, pc) }
+}
+
+const fn sending(fd: i32, flags: i32, pc: u64) -> Io {
+    Io { at_once: flags & libc::MSG_DONTWAIT != 0, ..writing(fd, pc) }
+}
+
+/// Receives bytes: all that were asked for, if that was asked for.
+unsafe fn receive(runtime: &mut Runtime, io: Io, [place, size, flags, from, len]: [usize; 5]) -> Answer {
+    let all = flags as i32 & libc::MSG_WAITALL != 0 && flags as i32 & libc::MSG_PEEK == 0 && !io.at_once;
+    let flags = flags & !(libc::MSG_WAITALL as usize);
+    let mut got = 0;
+    loop {
+        let args = [io.fd as usize, place + got as usize, size - got as usize, flags, from, len];
+        // SAFETY: the program's buffer and addresses.
+        let result = unsafe { runtime.io(io, libc::SYS_recvfrom, args) }?;
+        if result <= 0 || !all {
+            return Ok(if got > 0 { got } else { result });
+        }
+        got += result;
+        if got as usize >= size {
+            return Ok(got);
+        }
+    }
+}
+
+/// Accepts a connection.
+unsafe fn accept_one(
+    runtime: &mut Runtime,
+    fd: i32,
+    address: Address,
+    len: *mut u32,
+    flags: i32,
+    pc: u64,
+) -> Answer {
+    let io = Io { op: Op::FdAccept, ..reading(fd, pc) };
+    let args = [fd as usize, address as usize, len as usize, flags as usize, 0, 0];
+    // SAFETY: the program's places.
+    let accepted = unsafe { runtime.io(io, libc::SYS_accept4, args) }?;
+    if accepted >= 0 {
+        runtime.state.descriptors.add(accepted as i32, ChannelKind::Socket, Peer::Outside);
+    }
+    Ok(accepted)
+}
+
+/// Connects: begins at once, and waits until it is done.
+unsafe fn make_connection(
+    runtime: &mut Runtime,
+    fd: i32,
+    address: *const c_void,
+    len: u32,
+    pc: u64,
+) -> Answer {
+    let io = Io { op: Op::FdConnect, ..writing(fd, pc) };
+    let args = [fd as usize, address as usize, len as usize, 0, 0, 0];
+    let Some(on) = runtime.state.descriptors.look(fd) else {
+        // SAFETY: the program's address.
+        return Ok(unsafe { sys::call(libc::SYS_connect, args) });
+    };
+    let at_once = descriptors::is_nonblocking(fd);
+    runtime.turn(Op::FdConnect, on.channel.as_addr() as usize, pc);
+    // SAFETY: the program's address.
+    let begin = || unsafe { sys::call(libc::SYS_connect, args) };
+    let mut result = descriptors::without_blocking(fd, begin);
+    let under_way = result == -libc::EINPROGRESS as isize;
+    let full = result == -libc::EAGAIN as isize;
+    if at_once || !(under_way || full) {
+        runtime.log_io(&io, on, Flags::NONE, result);
+        return Ok(result);
+    }
+    if full {
+        // A local socket whose queue is full: nobody tells when there is room.
+        while result == -libc::EAGAIN as isize {
+            runtime.log_io(&io, on, Flags::NONE, result);
+            runtime.turn(Op::FdConnect, on.channel.as_addr() as usize, pc);
+            result = descriptors::without_blocking(fd, begin);
+        }
+        runtime.log_io(&io, on, Flags::NONE, result);
+        return Ok(result);
+    }
+    runtime.log_io(&io, on, Flags::NONE, 0);
+    let turn = runtime.wait_for_io(&io, on);
+    let error = if turn == Turn::Go { socket_error(fd) } else { libc::EINPROGRESS };
+    runtime.log_io(&io, on, turn.flags(), -error as isize);
+    if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(-error as isize) }
+}
+
+/// The error that waits at a socket.
+fn socket_error(fd: i32) -> i32 {
+    let (mut error, mut size) = (0i32, size_of::<i32>());
+    let (level, option) = (libc::SOL_SOCKET as usize, libc::SO_ERROR as usize);
+    let args = [fd as usize, level, option, &raw mut error as usize, &raw mut size as usize, 0];
+    // SAFETY: room for the answer and its size.
+    unsafe { sys::call(libc::SYS_getsockopt, args) };
+    error
+}
+
+hooks! {
+    fn recv(fd: i32, place: Buffer, size: usize, flags: i32) -> isize, |runtime, pc| {
+        finish(receive(runtime, receiving(fd, flags, pc), [place as usize, size, flags as usize, 0, 0]))
+    }
+
+    fn __recv_chk(fd: i32, place: Buffer, size: usize, room: usize, flags: i32) -> isize, |runtime, pc| {
+        if size > room { return real::__recv_chk(fd, place, size, room, flags) }
+        finish(receive(runtime, receiving(fd, flags, pc), [place as usize, size, flags as usize, 0, 0]))
+    }
+
+    fn recvmsg(fd: i32, message: *mut Message, flags: i32) -> isize, |runtime, pc| {
+        finish(runtime.io(receiving(fd, flags, pc), libc::SYS_recvmsg, [fd as usize, message as usize, flags as usize, 0, 0, 0]))
+    }
+
+    fn recvmmsg(fd: i32, messages: *mut Messages, count: u32, flags: i32, time: *const libc::timespec) -> i32, |runtime, pc| {
+        // Those that are there when the first one is: as with MSG_WAITFORONE.
+        let flags = flags | libc::MSG_WAITFORONE;
+        finish(runtime.io(receiving(fd, flags, pc), libc::SYS_recvmmsg, [fd as usize, messages as usize, count as usize, flags as usize, 0, 0])) as i32
+    }
+
+    fn send(fd: i32, bytes: Bytes, size: usize, flags: i32) -> isize, |runtime, pc| {
+        let vector = libc::iovec { iov_base: bytes.cast_mut(), iov_len: size };
+        finish(runtime.write(sending(fd, flags, pc), &message(&raw const vector, 1), flags))
+    }
+
+    fn sendmsg(fd: i32, message: *const Message, flags: i32) -> isize, |runtime, pc| {
+        finish(runtime.write(sending(fd, flags, pc), &*message, flags))
+    }
+
+    fn sendmmsg(fd: i32, messages: *mut Messages, count: u32, flags: i32) -> i32, |runtime, pc| {
+        let mut sent = 0;
+        while sent < count as usize {
+            let one = &mut *messages.add(sent);
+            let result = finish(runtime.write(sending(fd, flags, pc), &one.msg_hdr, flags));
+            if result < 0 { return if sent > 0 { sent as i32 } else { -1 } }
+            one.msg_len = result as u32;
+            sent += 1;
+        }
+        sent as i32
+    }
+
+    fn accept(fd: i32, address: Address, len: *mut u32) -> i32, |runtime, pc| {
+        finish(accept_one(runtime, fd, address, len, 0, pc)) as i32
+    }
+
+    fn accept4(fd: i32, address: Address, len: *mut u32, flags: i32) -> i32, |runtime, pc| {
+        finish(accept_one(runtime, fd, address, len, flags, pc)) as i32
+    }
+
+    fn connect(fd: i32, address: *const c_void, len: u32) -> i32, |runtime, pc| {
+        finish(make_connection(runtime, fd, address, len, pc)) as i32
+    }
+}
+
+mod next {
+    use super::*;
+    crate::real::real! {
+        fn recvfrom(fd: i32, place: Buffer, size: usize, flags: i32, from: Address, len: *mut u32) -> isize;
+        fn sendto(fd: i32, bytes: Bytes, size: usize, flags: i32, to: Address, len: u32) -> isize;
+    }
+}
+
+six_arguments!(recvfrom, receive_from);
+six_arguments!(sendto, send_to);
+
+#[allow(clippy::too_many_arguments, reason = "the C function's")]
+unsafe extern "C-unwind" fn receive_from(
+    fd: i32,
+    place: Buffer,
+    size: usize,
+    flags: i32,
+    from: Address,
+    len: *mut u32,
+    pc: u64,
+) -> isize {
+    // SAFETY: the program keeps the contract of the function that it called.
+    unsafe {
+        let Some(runtime) = Runtime::enter() else {
+            return next::recvfrom(fd, place, size, flags, from, len);
+        };
+        let args = [place as usize, size, flags as usize, from as usize, len as usize];
+        finish(receive(runtime, receiving(fd, flags, pc), args))
+    }
+}
+
+#[allow(clippy::too_many_arguments, reason = "the C function's")]
+unsafe extern "C-unwind" fn send_to(
+    fd: i32,
+    bytes: Bytes,
+    size: usize,
+    flags: i32,
+    to: Address,
+    len: u32,
+    pc: u64,
+) -> isize {
+    // SAFETY: as above.
+    unsafe {
+        let Some(runtime) = Runtime::enter() else {
+            return next::sendto(fd, bytes, size, flags, to, len);
+        };
+        let vector = libc::iovec { iov_base: bytes.cast_mut(), iov_len: size };
+        let mut message = message(&raw const vector, 1);
+        (message.msg_name, message.msg_namelen) = (to, len);
+        finish(runtime.write(sending(fd, flags, pc), &message, flags))
+    }
+}

@@ -22,22 +22,56 @@ struct Finding {
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<Verdict> {
-        let mut findings = vec![kernel(), processor(), runtime(), controlled_run(), compiler()];
+        let mut findings =
+            vec![kernel(), processor(), libraries(), runtime(), controlled_run(), races(), compiler()];
         findings.extend(self.program.as_ref().map(look_at).into_iter().flatten());
         let mut usable = true;
         for Finding { what, well, told } in findings {
             println!("{} {what:<11} {told}", if well { "ok      " } else { "PROBLEM " });
-            usable &= well || what == "compiler";
+            // What only some programs need.
+            usable &= well || ["compiler", "libraries", "races"].contains(&what);
         }
         Ok(if usable { Verdict::Fine } else { Verdict::Unusable })
     }
 }
 
-fn kernel() -> Finding {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let release = release.trim();
+/// The kernel's name for its version, and the first two numbers of it.
+fn release() -> (String, (u32, u32)) {
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    (release, version)
+}
+
+/// Whether threads that wait inside of libraries can be seen.
+fn libraries() -> Finding {
+    let well = release().1 >= (5, 11);
+    let told = if well {
+        "waits inside of OpenMP's and the C library can be controlled (syscall user dispatch)"
+    } else {
+        "waits inside of OpenMP's and the C library need Linux 5.11"
+    };
+    Finding { what: "libraries", well, told: told.into() }
+}
+
+/// Whether there is room for the race detector's shadow memory.
+fn races() -> Finding {
+    let overcommit = fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default();
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space")).unwrap_or_default();
+    let limited = !limit.trim_start().starts_with("unlimited");
+    let (well, told) = match overcommit.trim() {
+        "2" => (false, "vm.overcommit_memory is 2: races cannot be looked for (--points all or sync works)"),
+        _ if limited => {
+            (false, "`ulimit -v` is set: races cannot be looked for (--points all or sync works)")
+        }
+        _ => (true, "address space for the race detector can be reserved"),
+    };
+    Finding { what: "races", well, told: told.into() }
+}
+
+fn kernel() -> Finding {
+    let (release, version) = release();
     let well = version >= (5, 9);
     let told =
         if well { format!("Linux {release}") } else { format!("Linux {release}: 5.9 or later is needed") };
@@ -115,7 +149,7 @@ fn look_at(name: &OsString) -> Vec<Finding> {
     } else {
         "no debug information: functions and offsets only (build with -g)"
     };
-    vec![
+    let mut findings = vec![
         Finding {
             what: "program",
             well: true,
@@ -123,5 +157,81 @@ fn look_at(name: &OsString) -> Vec<Finding> {
         },
         Finding { what: "accesses", well: true, told: accesses.into() },
         Finding { what: "lines", well: true, told: lines.into() },
-    ]
+    ];
+    if binary.needed.iter().any(|library| library.starts_with("libgomp.so")) {
+        let told = "critical sections, locks, barriers and tasks are controlled; each system call costs microseconds";
+        findings.push(Finding { what: "OpenMP", well: true, told: told.into() });
+    }
+    for (what, functions, told) in USES {
+        let used: Vec<&str> = functions
+            .iter()
+            .copied()
+            .filter(|function| binary.imports.iter().any(|i| i == function))
+            .collect();
+        if !used.is_empty() {
+            findings.push(Finding { what, well: true, told: format!("{told}: {}", used.join(", ")) });
+        }
+    }
+    findings
 }
+
+/// What a program's own imports tell of its ways, and what becomes of that; `docs/limits.md` has the rest.
+const USES: [(&str, &[&str], &str); 6] = [
+    (
+        "processes",
+        &["fork", "vfork", "execve", "execvp", "execv", "system", "popen", "posix_spawn", "posix_spawnp"],
+        "starts other processes, see \"Other processes\" in docs/limits.md",
+    ),
+    (
+        "outside",
+        &[
+            "accept",
+            "accept4",
+            "connect",
+            "recv",
+            "recvfrom",
+            "recvmsg",
+            "poll",
+            "ppoll",
+            "select",
+            "epoll_wait",
+        ],
+        "talks with others, see docs/limits.md for what is recorded",
+    ),
+    (
+        "signals",
+        &[
+            "sigwait",
+            "sigwaitinfo",
+            "sigtimedwait",
+            "sigsuspend",
+            "pause",
+            "signalfd",
+            "timer_create",
+            "setitimer",
+            "alarm",
+        ],
+        "waits for signals, see \"Signals\" in docs/limits.md",
+    ),
+    ("plugins", &["dlopen", "dlmopen"], "loads libraries while it runs, which are seen when they are loaded"),
+    (
+        "shared",
+        &["shm_open", "shmget", "mq_open", "semop"],
+        "shares memory or queues with other processes, which is not modelled",
+    ),
+    (
+        "unmodelled",
+        &[
+            "io_uring_setup",
+            "io_uring_queue_init",
+            "getcontext",
+            "swapcontext",
+            "aio_read",
+            "aio_write",
+            "lio_listio",
+            "mq_notify",
+            "getaddrinfo_a",
+        ],
+        "not modelled, a run may hang or not replay",
+    ),
+];

@@ -398,6 +398,8 @@ fn a_run_that_takes_too_long_is_stopped_where_it_is() {
     let told = place.json(100, &["record", "--timeout", "2s", "--json", "--", "./spin"]);
     assert_eq!(told["outcome"]["kind"], "timeout");
     assert_eq!(told["outcome"]["site"], "spin.c:3");
+    let message = told["outcome"]["message"].as_str().expect("a message");
+    assert!(message.contains("spins without a schedule point; compile that code with unsnarl cc"), "{told}");
 }
 
 #[test]
@@ -527,12 +529,35 @@ fn a_failure_is_simplified_and_replays() {
     assert!(stderr.contains("did not fail"), "{stderr}");
 }
 
+/// A bit of everything.
+const BUSY: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+int main(void) {
+#pragma omp parallel
+  puts("parallel");
+  if (!dlopen("nowhere", 1) && fork() == 0) popen("true", "r");
+}
+"#;
+
 #[test]
 fn the_doctor_says_what_a_program_supports() {
     let place = Place::new("doctor");
     place.cc("counter", LOST_UPDATE);
     let (told, _) = place.exits(0, &["doctor", "./counter"]);
     assert!(told.contains("instrumented") && told.contains("ran under control"), "{told}");
+    place.compile("busy", BUSY, &["gcc"], &["-fopenmp"]);
+    let (told, _) = place.exits(0, &["doctor", "./busy"]);
+    for part in [
+        "critical sections, locks",
+        "starts other processes",
+        "fork, popen",
+        "loads libraries",
+        "not instrumented",
+    ] {
+        assert!(told.contains(part), "wanted `{part}`: {told}");
+    }
     let (told, _) = place.exits(96, &["doctor", "./nowhere"]);
     assert!(told.contains("PROBLEM"), "{told}");
 }

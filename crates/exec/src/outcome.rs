@@ -5,7 +5,7 @@ use crate::{
     collect::{Files, Places, message},
     last_words,
     memory::Memory,
-    run::Stopped,
+    run::{Doing, Stopped},
 };
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 use unsnarl_model::{Backtrace, Event, Holders, Kind, Module, Op, Outcome, Output, Site, ThreadIx, Wait};
@@ -43,7 +43,7 @@ pub(crate) fn outcome(
             "the time limit was reached (--timeout raises it) while it waited for something from outside"
                 .into(),
         ),
-        EndKind::Timeout => (Kind::Timeout, "the time limit was reached (--timeout raises it)".into()),
+        EndKind::Timeout => (Kind::Timeout, time_limit(stopped).into()),
         EndKind::Full => (
             Kind::Timeout,
             format!("the limit of {} events was reached (--max-events raises it)", header.plan.max_events),
@@ -102,6 +102,21 @@ pub(crate) fn outcome(
         outcome.site = sites.first().copied().or_else(|| outcome.waits.first().map(|w| w.site));
     }
     outcome
+}
+
+/// What can be said of a run that took too long.
+const fn time_limit(stopped: Option<Stopped>) -> &'static str {
+    match stopped {
+        Some(Stopped::Time(Doing::Running)) => {
+            "the time limit was reached (--timeout raises it), long after the last schedule point: if the thread waits \
+             there for a variable, it spins without a schedule point; compile that code with unsnarl cc"
+        }
+        Some(Stopped::Time(Doing::Waiting)) => {
+            "the time limit was reached (--timeout raises it), long after the last schedule point: the thread waits in the \
+             kernel for something that is not modelled, and nobody else can run meanwhile"
+        }
+        _ => "the time limit was reached (--timeout raises it)",
+    }
 }
 
 pub(crate) fn backtrace(

@@ -106,6 +106,13 @@ impl<'a> Process<'a> {
         resident.saturating_sub(shared) * 4096
     }
 
+    /// Whether it takes processor time, and does not wait in the kernel.
+    pub(crate) fn is_running(&self) -> bool {
+        let told = std::fs::read_to_string(format!("/proc/{}/stat", self.id)).unwrap_or_default();
+        // Its name, which may hold anything, ends with the last parenthesis.
+        told.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('R'))
+    }
+
     fn signal(&self, signal: i32) {
         // SAFETY: the process was not waited for yet, so the number is still its own.
         unsafe { libc::kill(self.id, signal) };
@@ -113,15 +120,24 @@ impl<'a> Process<'a> {
 
     /// Ends the process and all that it started in its group.
     fn kill(&self) {
-        // SAFETY: as above; the group is the target's own.
-        unsafe { libc::kill(-self.id, libc::SIGKILL) };
+        self.kill_group();
         self.signal(libc::SIGKILL);
+    }
+
+    /// Ends all that it started in its group.
+    fn kill_group(&self) {
+        // SAFETY: the group is the target's own, also when the target is gone: as long as there is somebody in it, nobody
+        // else gets its number.
+        unsafe { libc::kill(-self.id, libc::SIGKILL) };
     }
 }
 
 impl Drop for Process<'_> {
     fn drop(&mut self) {
-        if !self.ended {
+        if self.ended {
+            // A run leaves nobody behind who could disturb the next one.
+            self.kill_group();
+        } else {
             self.kill();
             let _ = self.wait(Duration::from_secs(10));
         }
@@ -319,7 +335,13 @@ fn spawn(
     // SAFETY: only system calls that are allowed between fork and exec.
     unsafe { command.pre_exec(move || become_target(memory, &channels, controller)) };
     command.spawn().map_err(|cause| {
-        if std::path::Path::new(&program.cwd).is_dir() {
+        if cause.raw_os_error() == Some(NO_PERSONALITY) {
+            Error::Refused(
+                "the system does not let it switch address randomisation off; in a container, allow `personality` (docker run \
+                 --security-opt seccomp=unconfined)"
+                    .into(),
+            )
+        } else if std::path::Path::new(&program.cwd).is_dir() {
             Error::System { what: "cannot start the program", cause }
         } else {
             Error::Directory { directory: program.cwd.clone(), cause }
@@ -333,6 +355,9 @@ pub fn outlive_file_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// An error that no other call here has.
+const NO_PERSONALITY: i32 = libc::ENOEXEC;
+
 /// Between fork and exec.
 fn become_target(memory: RawFd, channels: &[(RawFd, RawFd)], controller: u32) -> io::Result<()> {
     let check = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
@@ -343,7 +368,9 @@ fn become_target(memory: RawFd, channels: &[(RawFd, RawFd)], controller: u32) ->
             check(libc::dup2(channel, fd))?;
         }
         // The same addresses in every run.
-        check(libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong))?;
+        if libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) < 0 {
+            return Err(io::Error::from_raw_os_error(NO_PERSONALITY));
+        }
         check(libc::setpgid(0, 0))?;
         // Ignored signals stay ignored; this one was our own wish.
         libc::signal(libc::SIGXFSZ, libc::SIG_DFL);

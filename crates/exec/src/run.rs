@@ -294,7 +294,7 @@ impl Executor {
             }
             (None, None) => Process::start(program, memory.fd(), streams)?,
         };
-        let watch = Watch { settings, streams, limit: Duration::from_millis(plan.limits.millis) };
+        let watch = Watch { settings, memory, streams, limit: Duration::from_millis(plan.limits.millis) };
         let (status, stopped) = watch.until_end(&mut process)?;
         drop(process);
 
@@ -351,16 +351,28 @@ fn not_attached(error: Error, program: &mut Child, streams: &Streams) -> Error {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stopped {
     /// Real time.
-    Time,
+    Time(Doing),
     /// Output.
     Output,
     /// Memory.
     Memory,
 }
 
+/// What a run was doing when its time was up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// It came from schedule point to schedule point.
+    Points,
+    /// It had not come to one for long, and was running.
+    Running,
+    /// It had not come to one for long, and was waiting in the kernel.
+    Waiting,
+}
+
 /// What to look after while a target runs.
 struct Watch<'a> {
     settings: &'a Settings,
+    memory: &'a Memory,
     streams: &'a Streams,
     limit: Duration,
 }
@@ -371,6 +383,7 @@ impl Watch<'_> {
         const TICK: Duration = Duration::from_millis(50);
         let begin = Instant::now();
         let mut echo = Echo::default();
+        let mut points = (0, begin);
         let interrupted =
             || self.settings.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
         let Settings { echo: echoes, output_limit, memory_limit, interrupt, .. } = self.settings;
@@ -381,11 +394,20 @@ impl Watch<'_> {
             if self.settings.echo {
                 echo.pass_on(self.streams);
             }
+            let reached = self.memory.header().events.load(Ordering::Relaxed);
+            if reached != points.0 {
+                points = (reached, Instant::now());
+            }
             match waited {
                 _ if interrupted() => return Err(Error::Interrupted),
                 Waited::Ended(status) => return Ok((status, None)),
                 Waited::NotYet if begin.elapsed() >= self.limit => {
-                    return process.stop().map(|status| (status, Some(Stopped::Time)));
+                    let doing = match points.1.elapsed() {
+                        short if short < self.limit / 4 => Doing::Points,
+                        _ if process.is_running() => Doing::Running,
+                        _ => Doing::Waiting,
+                    };
+                    return process.stop().map(|status| (status, Some(Stopped::Time(doing))));
                 }
                 Waited::NotYet if self.too_much_output() => {
                     return process.stop().map(|status| (status, Some(Stopped::Output)));

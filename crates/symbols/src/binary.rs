@@ -55,6 +55,8 @@ pub struct Binary {
     pub interpreter: Option<String>,
     /// The libraries that it asks for.
     pub needed: Vec<String>,
+    /// The functions and variables of others that it uses.
+    pub imports: Vec<String>,
     /// The linker's build id; empty if it has none.
     pub build_id: Vec<u8>,
     /// Whether it has debug information itself (there may be a separate file with it).
@@ -130,6 +132,7 @@ impl Binary {
             kind,
             interpreter: None,
             needed: Vec::new(),
+            imports: Vec::new(),
             build_id: Vec::new(),
             debug_info: false,
             instrumented: false,
@@ -154,6 +157,8 @@ impl Binary {
         binary.build_id = file.build_id().ok().flatten().unwrap_or_default().to_vec();
         binary.debug_info = file.section_by_name(".debug_info").is_some_and(|section| section.size() > 0);
         binary.go = [".note.go.buildid", ".go.buildinfo"].iter().any(|n| file.section_by_name(n).is_some());
+        let undefined = file.dynamic_symbols().filter(ObjectSymbol::is_undefined);
+        binary.imports = undefined.filter_map(|symbol| symbol.name().ok().map(str::to_owned)).collect();
         for symbol in file.dynamic_symbols().chain(file.symbols()) {
             let Ok(name) = symbol.name_bytes() else { continue };
             if name.starts_with(b"__tsan_") {

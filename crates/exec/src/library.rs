@@ -6,7 +6,7 @@ use std::{
     env, fs, io,
     os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
-    sync::OnceLock,
+    sync::{Mutex, OnceLock, PoisonError},
 };
 use unsnarl_wire::RUNTIME;
 
@@ -25,6 +25,8 @@ pub const HEADERS: &str = "include";
 /// If it cannot be written.
 pub fn runtime_directory() -> Result<PathBuf, Error> {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = DIRECTORY.get() {
         return Ok(known.clone());
     }

@@ -1,6 +1,9 @@
 //! Descriptors come and go: what they are is kept in [`crate::descriptors`].
 
-use super::io::{Answer, Io, finish};
+use super::{
+    io::{Answer, Io, finish},
+    random,
+};
 use crate::{
     descriptors::{Descriptor, Peer},
     state::Runtime,
@@ -181,22 +184,26 @@ hooks! {
     }
 
     fn open(path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
-        let fd = real::open(path, flags, mode);
+        let random = random::device(runtime, path, flags);
+        let fd = random.unwrap_or_else(|| real::open(path, flags, mode));
         fresh(runtime, fd)
     }
 
     fn open64(path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
-        let fd = real::open64(path, flags, mode);
+        let random = random::device(runtime, path, flags);
+        let fd = random.unwrap_or_else(|| real::open64(path, flags, mode));
         fresh(runtime, fd)
     }
 
     fn openat(at: i32, path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
-        let fd = real::openat(at, path, flags, mode);
+        let random = random::device(runtime, path, flags);
+        let fd = random.unwrap_or_else(|| real::openat(at, path, flags, mode));
         fresh(runtime, fd)
     }
 
     fn openat64(at: i32, path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
-        let fd = real::openat64(at, path, flags, mode);
+        let random = random::device(runtime, path, flags);
+        let fd = random.unwrap_or_else(|| real::openat64(at, path, flags, mode));
         fresh(runtime, fd)
     }
 

@@ -1,7 +1,34 @@
 //! Random numbers, from the plan's entropy.
 
-use crate::sys;
-use core::{ffi::c_void, slice};
+use crate::{log::c_bytes, state::Runtime, sys};
+use core::{
+    ffi::{c_char, c_void},
+    slice,
+};
+
+/// What there is to read of a random device.
+const DEVICE_BYTES: usize = 1 << 20;
+
+/// Instead of a random device a file of numbers from the plan, opened in its place; none for other paths.
+pub(super) fn device(runtime: &mut Runtime, path: *const c_char, flags: i32) -> Option<i32> {
+    if path.is_null() || !matches!(c_bytes(path), b"/dev/urandom" | b"/dev/random") {
+        return None;
+    }
+    let close_on_exec = if flags & libc::O_CLOEXEC != 0 { libc::MFD_CLOEXEC } else { 0 };
+    // SAFETY: makes a file of our own.
+    let file = unsafe {
+        sys::call(libc::SYS_memfd_create, [c"random".as_ptr() as usize, close_on_exec as usize, 0, 0, 0, 0])
+    };
+    let mut block = [0u8; 4096];
+    for at in (0..DEVICE_BYTES).step_by(block.len()) {
+        runtime.state.entropy.fill(&mut block);
+        // SAFETY: the kernel only reads the bytes.
+        unsafe {
+            sys::call(libc::SYS_pwrite64, [file as usize, block.as_ptr() as usize, block.len(), at, 0, 0])
+        };
+    }
+    i32::try_from(file).ok().filter(|&file| file >= 0)
+}
 
 hooks! {
     fn getrandom(buffer: *mut c_void, size: usize, flags: u32) -> isize, |runtime, pc| {
@@ -33,5 +60,19 @@ hooks! {
 
     fn arc4random_uniform(bound: u32) -> u32, |runtime, pc| {
         (((runtime.state.entropy.next() >> 32) * u64::from(bound)) >> 32) as u32
+    }
+
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_void, |runtime, pc| {
+        match device(runtime, path, 0) {
+            Some(fd) => libc::fdopen(fd, mode).cast(),
+            None => real::fopen(path, mode),
+        }
+    }
+
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c_void, |runtime, pc| {
+        match device(runtime, path, 0) {
+            Some(fd) => libc::fdopen(fd, mode).cast(),
+            None => real::fopen64(path, mode),
+        }
     }
 }

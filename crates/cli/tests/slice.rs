@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -313,6 +313,78 @@ fn programs_that_are_not_instrumented_are_sliced_too() {
     place.exits(100, &["explore", "--runs", "3000", "--seed", "1", "-o", "t.snarl", "--", "./program"]);
     let lines = texts(&place.slice(&[]));
     assert!(lines.iter().any(|line| line.contains("balance -= 80")), "{lines:#?}");
+}
+
+/// Threads that serve requests of their own, and two that share a log.
+const SERVER: &str = r#"
+#include <pthread.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+static uint64_t tables[4][64];
+static char text[64];
+static int used;
+static void *serve(void *id)
+{
+    for (uint64_t i = 0; i < 2000; i++)
+        tables[(intptr_t)id][i % 64] += i; /* UNRELATED */
+    return NULL;
+}
+static void *append(void *what)
+{
+    int at = used; /* CAUSE */
+    memcpy(text + at, what, 4);
+    used = at + 4; /* CAUSE */
+    return NULL;
+}
+int main(void)
+{
+    pthread_t threads[6];
+    for (intptr_t i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, serve, (void *)i);
+    pthread_create(&threads[4], NULL, append, "aaaa");
+    pthread_create(&threads[5], NULL, append, "bbbb");
+    for (int i = 0; i < 6; i++)
+        pthread_join(threads[i], NULL);
+    if (used != 8)
+        abort();
+    return 0;
+}
+"#;
+
+#[test]
+fn a_run_traced_without_what_has_no_part_has_the_same_slice() {
+    let place = Place::new("server");
+    fs::write(place.0.join("case.c"), SERVER).expect("a file");
+    place.fail(Path::new("case.c"), &["-O1"]);
+    let (whole, part) = (place.slice(&["--reduce", "never"]), place.slice(&["--reduce", "always"]));
+    for same in ["lines", "race_edges", "criterion", "executed_lines", "unknown"] {
+        assert_eq!(whole[same], part[same], "{same}");
+    }
+    assert_eq!(
+        (&part["reduction"]["before"]["threads"], &part["reduction"]["after"]["threads"]),
+        (&7.into(), &3.into())
+    );
+    let instructions = |slice: &Value| slice["instructions"].as_u64().expect("instructions");
+    assert!(
+        instructions(&part) * 20 < instructions(&whole),
+        "{} {}",
+        instructions(&part),
+        instructions(&whole)
+    );
+    // Of each thread a beginning of its steps is left, as they were.
+    let by_thread = |reduce: &str| {
+        let mut threads: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for line in place.exits(0, &["slice", "t.snarl", "--dump", "--reduce", reduce]).lines() {
+            let (thread, step) = line.split_once(' ').expect("a thread");
+            threads.entry(thread.to_owned()).or_default().push(step.to_owned());
+        }
+        threads
+    };
+    let all = by_thread("never");
+    for (thread, steps) in by_thread("always") {
+        assert!(all[&thread].starts_with(&steps), "thread {thread}");
+    }
 }
 
 /// Programs of all kinds, whose translated code is held to the processor's own steps.

@@ -18,10 +18,12 @@ mod process;
 mod program;
 mod run;
 mod snapshot;
+mod steps;
 
 pub use error::Error;
 pub use library::{HEADERS, runtime_directory};
 pub use process::outlive_file_limit;
 pub use program::{check, find};
-pub use run::{Executor, InstructionTrace, Run, Settings, Threads};
+pub use run::{Executor, InstructionTrace, Instructions, Run, Settings, Threads};
+pub use steps::Progress;
 pub use unsnarl_wire::{Choices, RUNTIME, Tracing};

@@ -12,7 +12,7 @@ use std::{
 use unsnarl_model::{Plan, ThreadId};
 use unsnarl_wire::{
     Choices, Header, Module, ONE_STACK_BYTES, PlanThread, PlanWords, RawAction, RawConflict, RawEvent,
-    RawSegment, RawSpan, Regions, Stack, Thread, Tracing, Wanted, Warning,
+    RawSegment, RawSpan, Regions, Stack, Thread, TracerWords, Tracing, Wanted, Warning,
 };
 
 /// A memory file of this name.
@@ -60,6 +60,8 @@ pub(crate) struct TracingWish<'a> {
     pub(crate) words: u64,
     /// Paths of the modules whose code is traced.
     pub(crate) modules: &'a [String],
+    /// For each thread after how many events it is no longer traced; empty if all are traced.
+    pub(crate) until: &'a [u64],
 }
 
 /// The shared memory, kept from run to run.
@@ -153,6 +155,7 @@ impl Memory {
             traced: tracing.modules.len() as u64,
             kernel_threads: u8::from(kind == Threads::Kernel),
             debugged: u8::from(debugged),
+            until: tracing.until.len() as u64,
             ..PlanWords::default()
         }
         .with_policy(plan.tail);
@@ -172,6 +175,7 @@ impl Memory {
             let paths = plan.prefix.modules.iter().chain(&plan.places.modules);
             name(modules, paths, program);
             name(self.table_mut(regions.traced, tracing.modules.len()), tracing.modules.iter(), program);
+            self.table_mut(regions.until, tracing.until.len()).copy_from_slice(tracing.until);
             let segments = self.table_mut::<RawSegment>(regions.plan_segments, plan.prefix.segments.len());
             for (entry, segment) in segments.iter_mut().zip(&plan.prefix.segments) {
                 *entry = RawSegment { thread: threads.at[segment.thread.index()], points: segment.points };
@@ -189,10 +193,9 @@ impl Memory {
         Ok(())
     }
 
-    /// The words of the instruction trace, if there is one.
-    pub(crate) fn steps(&self) -> &[u64] {
-        let h = self.header();
-        self.table(h.regions.steps, h.tracer.count().min(h.plan.step_words) as usize)
+    /// The instruction trace while it is written.
+    pub(crate) fn written(&self) -> Written<'_> {
+        Written { memory: self }
     }
 
     #[allow(clippy::mut_from_ref, reason = "disjoint tables of one mapping, used one after the other")]
@@ -284,6 +287,71 @@ impl Memory {
             at += stack.len;
         }
         stacks
+    }
+}
+
+/// The words of an instruction trace while the target writes them.
+pub(crate) struct Written<'a> {
+    memory: &'a Memory,
+}
+
+// SAFETY: what is shared are atomic words, and memory that nobody writes any more.
+unsafe impl Sync for Written<'_> {}
+
+impl Written<'_> {
+    fn tracer(&self) -> *const TracerWords {
+        // SAFETY: within the header, to which no reference is made: the target writes it.
+        unsafe { &raw const (*self.memory.map.cast::<Header>()).tracer }
+    }
+
+    fn region(&self) -> (u64, u64) {
+        let header = self.memory.map.cast::<Header>();
+        // SAFETY: written by us before the target was started, and by nobody since.
+        unsafe { ((*header).regions.steps, (*header).plan.step_words) }
+    }
+
+    /// How many there are; the latest record may not be complete.
+    pub(crate) fn count(&self) -> u64 {
+        let tracer = self.tracer();
+        // SAFETY: words that the target writes as a whole, the first one before the other.
+        let (next, first) =
+            unsafe { ((*tracer).next.load(Ordering::Acquire), (&raw const (*tracer).first).read_volatile()) };
+        (next.saturating_sub(first) / 8).min(self.region().1)
+    }
+
+    /// Copies the bytes of words that are complete.
+    pub(crate) fn copy(&self, words: std::ops::Range<u64>, into: &mut Vec<u8>) {
+        let (at, _) = self.region();
+        let len = 8 * (words.end - words.start) as usize;
+        let start = at as usize + 8 * words.start as usize;
+        assert!(start + len <= self.memory.len, "the shared memory was damaged");
+        into.clear();
+        into.reserve(len);
+        // SAFETY: within the mapping and the capacity; the target is past these words and does not come back.
+        unsafe {
+            self.memory.map.add(start).copy_to_nonoverlapping(into.as_mut_ptr(), len);
+            into.set_len(len);
+        }
+    }
+
+    /// Gives the memory of all words before this one back, and tells the target.
+    pub(crate) fn free(&self, end: u64) {
+        let (at, _) = self.region();
+        // SAFETY: a hole in a file of ours, in a part that nobody looks at again.
+        unsafe {
+            let tracer = self.tracer();
+            let from = (*tracer).taken.load(Ordering::Relaxed);
+            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
+            let (start, len) = (at + 8 * from, 8 * end.saturating_sub(from));
+            libc::fallocate(self.memory.fd(), mode, start as i64, len as i64);
+            (*tracer).taken.store(end, Ordering::Release);
+        }
+    }
+
+    /// No more is wanted.
+    pub(crate) fn enough(&self) {
+        // SAFETY: as above.
+        unsafe { (*self.tracer()).enough.store(1, Ordering::Release) };
     }
 }
 

@@ -6,6 +6,7 @@ use crate::{
     memory::{Memory, Special, TracingWish, append_only, memory_file},
     process::{Process, Server, Streams, Waited, Waiting},
     snapshot::{self, Snapshot},
+    steps::{Progress, Steps},
 };
 use std::{
     cell::RefCell,
@@ -129,7 +130,7 @@ impl Executor {
     /// If the run could not be made or the program not be controlled. A failure of the program is not an
     /// error: it is the run's outcome.
     pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
-        self.run_for(plan, Default::default(), TracingWish::default())
+        self.run_for(plan, Default::default(), TracingWish::default(), None)
     }
 
     /// The calls that led to both sides of a conflict that the run of this plan had, innermost first: from
@@ -147,7 +148,7 @@ impl Executor {
             pc: modules[side.site.module.0 as usize].base + side.site.offset + 1,
             thread: side.thread.0.into(),
         });
-        self.run_for(plan, wanted, TracingWish::default())?;
+        self.run_for(plan, wanted, TracingWish::default(), None)?;
         let Self { memory, files, program, .. } = self;
         Ok(collect::calls(memory, &mut files.borrow_mut(), program))
     }
@@ -248,20 +249,29 @@ impl Executor {
         })
     }
 
-    /// Runs the program by this plan and has its instructions traced: those of the modules at these paths, in at
-    /// most so many bytes.
+    /// Runs the program by this plan and has its instructions traced.
     ///
     /// # Errors
     /// As [`run`](Self::run); also if there is no more room for the trace.
     pub fn trace<'a>(
         &'a mut self,
         plan: &'a Plan,
-        how: Tracing,
-        modules: &[String],
-        bytes: u64,
+        wish: &Instructions<'_>,
     ) -> Result<InstructionTrace<'a>, Error> {
-        let run = self.run_for(plan, Default::default(), TracingWish { how, words: bytes / 8, modules })?;
-        Ok(InstructionTrace { run })
+        // Only what is touched is there, and what was taken away is not.
+        const UNCOMPRESSED: u64 = 256;
+        const MOST_WORDS: u64 = 1 << 37;
+        let &Instructions { how, modules, until, bytes, progress } = wish;
+        let words = (bytes / 8).saturating_mul(UNCOMPRESSED).min(MOST_WORDS);
+        let mut steps = Steps::default();
+        let mut keep = Keep { limit: bytes, progress, steps: &mut steps };
+        let wish = TracingWish { how, words, modules, until };
+        let run = self.run_for(plan, Default::default(), wish, Some(&mut keep))?;
+        if steps.bytes() > bytes {
+            // It ended before it was told.
+            return Err(Error::Refused(unsnarl_wire::TRACE_FULL.into()));
+        }
+        Ok(InstructionTrace { run, steps })
     }
 
     fn run_for<'a>(
@@ -269,6 +279,7 @@ impl Executor {
         plan: &'a Plan,
         wanted: [Wanted; 2],
         tracing: TracingWish<'_>,
+        keep: Option<&mut Keep<'_>>,
     ) -> Result<Run<'a>, Error> {
         let serve = self.settings.serve;
         let threads = self.settings.threads;
@@ -295,7 +306,11 @@ impl Executor {
             (None, None) => Process::start(program, memory.fd(), streams)?,
         };
         let watch = Watch { settings, memory, streams, limit: Duration::from_millis(plan.limits.millis) };
-        let (status, stopped) = watch.until_end(&mut process)?;
+        let ended = match keep {
+            None => watch.until_end(&mut process),
+            Some(keep) => keep.beside(memory, || watch.until_end(&mut process)),
+        };
+        let (status, stopped) = ended?;
         drop(process);
 
         let output =
@@ -314,11 +329,58 @@ impl Executor {
     }
 }
 
+/// Which instructions are to be traced, and how.
+#[derive(Clone, Copy)]
+pub struct Instructions<'a> {
+    /// By which means.
+    pub how: Tracing,
+    /// Those of the modules at these paths.
+    pub modules: &'a [String],
+    /// Of each thread until there are so many events; empty for all threads, for as long as they run.
+    pub until: &'a [u64],
+    /// Into at most so many bytes, when compressed.
+    pub bytes: u64,
+    /// Told how far it is.
+    pub progress: Progress<'a>,
+}
+
+impl std::fmt::Debug for Instructions<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Instructions")
+            .field("how", &self.how)
+            .field("until", &self.until)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What becomes of the instruction trace of a run.
+struct Keep<'a> {
+    limit: u64,
+    progress: Progress<'a>,
+    steps: &'a mut Steps,
+}
+
+impl Keep<'_> {
+    /// Takes the trace away while the program is waited for.
+    fn beside<R>(&mut self, memory: &Memory, wait: impl FnOnce() -> R) -> R {
+        let (written, ended) = (memory.written(), AtomicBool::new(false));
+        let Self { limit, progress, .. } = *self;
+        std::thread::scope(|scope| {
+            let taking = scope.spawn(|| Steps::take(&written, &ended, limit, progress));
+            let waited = wait();
+            ended.store(true, Ordering::Release);
+            *self.steps = taking.join().unwrap_or_default();
+            waited
+        })
+    }
+}
+
 /// A finished run whose instructions were traced.
 #[derive(Debug)]
 pub struct InstructionTrace<'a> {
     /// The run itself.
     pub run: Run<'a>,
+    steps: Steps,
 }
 
 impl InstructionTrace<'_> {
@@ -328,10 +390,21 @@ impl InstructionTrace<'_> {
         self.run.trace_with(self.run.output.clone())
     }
 
-    /// The trace, as [`unsnarl_wire::StepWord`] describes it.
+    /// How many words the trace has, as [`unsnarl_wire::StepWord`] describes them.
     #[must_use]
-    pub fn words(&self) -> &[u64] {
-        self.run.executor.memory.steps()
+    pub fn words(&self) -> u64 {
+        self.steps.len()
+    }
+
+    /// How many bytes they take as they are kept.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.steps.bytes()
+    }
+
+    /// Puts the words of a chunk there, and the first ones of the next, as [`unsnarl_wire::OVERLAP_WORDS`] says.
+    pub fn read(&self, chunk: usize, into: &mut Vec<u64>) {
+        self.steps.read(chunk, into);
     }
 }
 

@@ -229,6 +229,13 @@ impl Log {
         (self.entry(h.regions.steps, 0), h.plan.step_words)
     }
 
+    /// For each thread after how many events it is no longer traced; none if all are traced.
+    pub(crate) fn traced_until(&self) -> &'static [u64] {
+        let h = self.header();
+        // SAFETY: as many as the controller wrote; the memory is never unmapped.
+        unsafe { core::slice::from_raw_parts(self.entry(h.regions.until, 0), h.plan.until as usize) }
+    }
+
     /// Who goes by this name in the plan.
     #[inline]
     pub(crate) fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {

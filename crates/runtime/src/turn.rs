@@ -10,6 +10,7 @@ use crate::{
     snapshot,
     state::{Runtime, pointer_of},
     thread::{Pending, Thread},
+    tracer,
 };
 use unsnarl_model::{Flags, Op, Order, ThreadIx};
 use unsnarl_sched::{Pick, World};
@@ -172,6 +173,7 @@ impl Runtime {
         state.switch_flags = if preempts { Flags::PREEMPTS } else { Flags::NONE };
         state.previous = state.current;
         state.current = to;
+        tracer::switching(to, state.log.count());
         let from: *mut Thread = state.running;
         let to: *mut Thread = state.thread(to);
         state.running = to;

@@ -41,6 +41,22 @@ impl Criterion {
         self.steps.iter().copied().chain(bytes).chain(registers).collect()
     }
 
+    /// The same of other steps, given in the order of [`all_steps`](Self::all_steps).
+    #[must_use]
+    pub fn moved_to(&self, steps: &[u64]) -> Self {
+        let (own, rest) = steps.split_at(self.steps.len());
+        let (bytes, registers) = rest.split_at(self.bytes.len());
+        Self {
+            steps: own.to_vec(),
+            bytes: bytes.iter().zip(&self.bytes).map(|(step, (_, span))| (*step, *span)).collect(),
+            registers: registers
+                .iter()
+                .zip(&self.registers)
+                .map(|(step, (_, part))| (*step, *part))
+                .collect(),
+        }
+    }
+
     /// The latest step that it speaks of.
     #[must_use]
     pub fn latest(&self) -> Option<u64> {

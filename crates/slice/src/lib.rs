@@ -14,12 +14,14 @@ mod race;
 mod reduce;
 mod slice;
 mod step;
+mod steps;
 mod wants;
 pub mod x86;
 
 pub use backward::{Criterion, Straight, closure};
 pub use race::{Counts, Orders, counts, races};
-pub use reduce::{Extent, Reduction, reduce};
+pub use reduce::{Extent, Reduction, Until, ranked, ranks, reduce};
 pub use slice::{Node, RaceEdge, RaceKind, Reason, Slice};
 pub use step::{CELLS, Control, Flow, History, Place, Span, Step};
+pub use steps::Steps;
 pub use wants::{Consumer, Via};

@@ -38,7 +38,7 @@ impl std::fmt::Debug for Orders<'_> {
 }
 
 /// Happens-before, step by step.
-struct Clocks<'a> {
+pub(crate) struct Clocks<'a> {
     orders: Orders<'a>,
     all: HappensBefore,
     without_locks: HappensBefore,
@@ -47,14 +47,14 @@ struct Clocks<'a> {
 
 /// How two accesses are ordered.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ordered {
+pub(crate) enum Ordered {
     No,
     ByLock,
     Yes,
 }
 
 impl<'a> Clocks<'a> {
-    fn new(orders: Orders<'a>) -> Self {
+    pub(crate) fn new(orders: Orders<'a>) -> Self {
         Self {
             orders,
             all: HappensBefore::default(),
@@ -63,7 +63,7 @@ impl<'a> Clocks<'a> {
         }
     }
 
-    fn go_on(&mut self, step: &Step<'_>) {
+    pub(crate) fn go_on(&mut self, step: &Step<'_>) {
         while self.done < step.events
             && let Some(event) = self.orders.events.get(self.done as usize)
         {
@@ -75,7 +75,12 @@ impl<'a> Clocks<'a> {
         }
     }
 
-    fn ordered(&self, earlier: Epoch, thread: ThreadIx) -> Ordered {
+    /// The thread's time.
+    pub(crate) fn now(&mut self, thread: ThreadIx) -> Epoch {
+        self.all.now(thread)
+    }
+
+    pub(crate) fn ordered(&self, earlier: Epoch, thread: ThreadIx) -> Ordered {
         if !self.all.before(earlier, thread) {
             Ordered::No
         } else if self.orders.lock_order && !self.without_locks.before(earlier, thread) {
@@ -86,7 +91,7 @@ impl<'a> Clocks<'a> {
     }
 
     /// Whether two threads mean different things by this address.
-    fn are_different_stacks(&self, addr: u64, a: ThreadIx, b: ThreadIx) -> bool {
+    pub(crate) fn are_different_stacks(&self, addr: u64, a: ThreadIx, b: ThreadIx) -> bool {
         (self.orders.own_stack)(a, addr) && (self.orders.own_stack)(b, addr)
     }
 }
@@ -114,12 +119,11 @@ pub fn races(history: &dyn History, orders: Orders<'_>, slice: &mut Slice) {
     if touched.is_empty() {
         return;
     }
-    let mut next = slice.steps.iter().rev().copied().peekable();
     let mut memory: Hashed<u64, Touched> = touched.into_iter().map(|g| (g, Touched::default())).collect();
     let mut clocks = Clocks::new(orders);
     let mut edges: Vec<(RaceEdge, Consumer, Consumer)> = Vec::new();
     history.forwards(&mut |step| {
-        let included = next.next_if_eq(&step.number).is_some();
+        let included = slice.steps.contains(step.number);
         clocks.go_on(step);
         forget(step, &mut memory);
         if step.copy || step.reads.is_empty() && step.writes.is_empty() && step.may_write.is_empty() {
@@ -144,8 +148,7 @@ pub fn races(history: &dyn History, orders: Orders<'_>, slice: &mut Slice) {
             RaceKind::WriteAfterWrite => Reason::WroteBefore(known, edge.addr),
             RaceKind::WriteAfterRead => Reason::WroteAfter(known, edge.addr),
         };
-        let is_in = slice.steps.binary_search_by(|step| new.step.cmp(step)).is_ok();
-        if !is_in {
+        if !slice.steps.contains(new.step) {
             slice.add_node(new.place, new.thread, new.step, vec![reason]);
         } else if let Some(node) = slice.nodes.get_mut(&new.place)
             && !node.reasons.contains(&reason)
@@ -220,16 +223,16 @@ impl Touched {
 /// The granules of memory that steps of the closure read or write; none if there was only one thread.
 fn touched(history: &dyn History, slice: &Slice) -> HashSet<u64, Hashing> {
     let mut granules = HashSet::default();
-    let mut threads = HashSet::new();
-    let mut next = slice.steps.iter().rev().copied().peekable();
+    if history.threads() < 2 {
+        return granules;
+    }
     history.forwards(&mut |step| {
-        threads.insert(step.thread);
-        if next.next_if_eq(&step.number).is_some() {
+        if slice.steps.contains(step.number) {
             let spans = step.reads.iter().chain(step.writes).chain(step.may_write);
             granules.extend(spans.flat_map(|span| span.granules()).map(|(granule, _)| granule));
         }
     });
-    if threads.len() < 2 { HashSet::default() } else { granules }
+    granules
 }
 
 /// Memory that is allocated anew is other memory.

@@ -1,15 +1,26 @@
-//! Execution reduction: which threads and segments of a run can have had a part in the failure at all.
+//! Execution reduction: which threads and segments of a run can have had a part in the failure at all, so that the
+//! run can be traced again without the rest.
 //!
 //! After section 3.3 of the paper (and the execution reduction that it builds on): a graph of segments, the paper's
 //! thread execution intervals, with an edge where one reads memory that another wrote, where one goes on where
-//! another of the same thread stopped, and where one started the other's thread. What cannot be reached from the
-//! criterion's segment had no part in it.
+//! another of the same thread stopped, and where one started or joined the other's thread. What cannot be reached
+//! from the criterion's segment had no part in it. Segments of other threads that raced with those that are left are
+//! kept too, as the slice tells of them; from these nothing is followed.
 //!
-//! Where this deviates: the graph is taken from the instruction trace itself, not from a lighter one made before.
+//! Since a segment needs all earlier ones of its thread, of each thread a beginning is left: tracing is off from some
+//! point on and never begins again.
+//!
+//! Where this deviates: the graph is taken from an instruction trace of the whole run, not from a lighter one. Locks,
+//! conditions and the like order segments but pass no values: replay keeps the order, so they are no edges.
 
-use crate::{Flow, History, Span, hash::Hashed};
+use crate::{
+    Flow, History, Orders, Span, Step,
+    hash::Hashed,
+    race::{Clocks, Ordered},
+};
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::ThreadIx;
+use unsnarl_race::Epoch;
 
 /// How large a run is, or a part of it: a row of the paper's table 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,8 +40,17 @@ pub struct Reduction {
     pub before: Extent,
     /// What is left.
     pub after: Extent,
-    /// The threads that are left.
-    pub threads: BTreeSet<ThreadIx>,
+    /// The threads of which something is left.
+    pub until: BTreeMap<ThreadIx, Until>,
+}
+
+/// How much of a thread is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Until {
+    /// So many of its steps.
+    pub steps: u64,
+    /// At the last of them there were so many events of the schedule.
+    pub events: u64,
 }
 
 #[derive(Debug)]
@@ -38,11 +58,14 @@ struct Segment {
     thread: ThreadIx,
     first: u64,
     steps: u64,
+    /// How many events there were at its last step.
+    events: u64,
     needs: BTreeSet<u32>,
+    previous: Option<u32>,
 }
 
 /// What of a run can have had a part in the steps of this criterion.
-pub fn reduce(history: &dyn History, criterion: &[u64]) -> Reduction {
+pub fn reduce(history: &dyn History, orders: Orders<'_>, criterion: &[u64]) -> Reduction {
     let segments = segments(history);
     let mut wanted: Vec<u32> = Vec::new();
     for step in criterion {
@@ -55,6 +78,19 @@ pub fn reduce(history: &dyn History, criterion: &[u64]) -> Reduction {
             wanted.extend(&segments[segment as usize].needs);
         }
     }
+    for mut raced in raced(history, orders, &left) {
+        while left.insert(raced)
+            && let Some(previous) = segments[raced as usize].previous
+        {
+            raced = previous;
+        }
+    }
+    let mut until: BTreeMap<ThreadIx, Until> = BTreeMap::new();
+    for segment in left.iter().map(|&segment| &segments[segment as usize]) {
+        let until = until.entry(segment.thread).or_default();
+        until.steps += segment.steps;
+        until.events = segment.events;
+    }
     let extent = |chosen: &mut dyn Iterator<Item = &Segment>| {
         let mut threads = BTreeSet::new();
         let mut extent = Extent::default();
@@ -64,11 +100,35 @@ pub fn reduce(history: &dyn History, criterion: &[u64]) -> Reduction {
             extent.steps += segment.steps;
         }
         extent.threads = threads.len() as u64;
-        (extent, threads)
+        extent
     };
-    let (before, _) = extent(&mut segments.iter());
-    let (after, threads) = extent(&mut left.iter().map(|&segment| &segments[segment as usize]));
-    Reduction { before, after, threads }
+    let before = extent(&mut segments.iter());
+    let after = extent(&mut left.iter().map(|&segment| &segments[segment as usize]));
+    Reduction { before, after, until }
+}
+
+/// What a step touches, but for what is too large to be meant.
+fn granules<'a>(spans: impl Iterator<Item = &'a Span>) -> impl Iterator<Item = u64> {
+    spans.filter(|span| span.len <= 1 << 28).flat_map(|span| span.granules()).map(|(granule, _)| granule)
+}
+
+/// Counts segments while steps go by.
+#[derive(Default)]
+struct Count {
+    thread: Option<ThreadIx>,
+    number: u32,
+}
+
+impl Count {
+    /// The number of the step's segment, and whether it begins there.
+    fn of(&mut self, step: &Step<'_>) -> (u32, bool) {
+        let begins = self.thread != Some(step.thread);
+        if begins && self.thread.is_some() {
+            self.number += 1;
+        }
+        self.thread = Some(step.thread);
+        (self.number, begins)
+    }
 }
 
 /// The segments of a run, each with those that it needs.
@@ -76,27 +136,141 @@ fn segments(history: &dyn History) -> Vec<Segment> {
     let mut segments: Vec<Segment> = Vec::new();
     let mut latest: BTreeMap<ThreadIx, u32> = BTreeMap::new();
     let mut writers: Hashed<u64, u32> = Hashed::default();
+    let mut count = Count::default();
     history.forwards(&mut |step| {
-        if segments.last().is_none_or(|segment| segment.thread != step.thread) {
-            let number = segments.len() as u32;
-            let needs = latest.insert(step.thread, number).into_iter().collect();
-            segments.push(Segment { thread: step.thread, first: step.number, steps: 0, needs });
+        let (number, begins) = count.of(step);
+        if begins {
+            let previous = latest.insert(step.thread, number);
+            let needs = previous.into_iter().collect();
+            let (thread, first) = (step.thread, step.number);
+            segments.push(Segment { thread, first, steps: 0, events: 0, needs, previous });
         }
-        let number = segments.len() as u32 - 1;
         if let Flow::Begin(Some(by)) = step.flow {
             let at = segments.partition_point(|segment| segment.first <= by) as u32;
             segments[number as usize].needs.extend(at.checked_sub(1).filter(|at| *at != number));
         }
         let segment = &mut segments[number as usize];
         segment.steps += 1;
-        let small = |span: &&Span| span.len <= 1 << 16;
-        for (granule, _) in step.reads.iter().filter(small).flat_map(|span| span.granules()) {
+        segment.events = step.events;
+        for granule in granules(step.reads.iter()) {
             segment.needs.extend(writers.get(&granule).filter(|writer| **writer != number));
         }
-        let writes = step.writes.iter().chain(step.may_write).filter(small);
-        for (granule, _) in writes.flat_map(|span| span.granules()) {
+        for granule in granules(step.writes.iter().chain(step.may_write)) {
             writers.insert(granule, number);
         }
     });
     segments
+}
+
+/// The latest accesses of a thread to a granule.
+#[derive(Clone, Copy, Debug)]
+struct Accesses {
+    thread: ThreadIx,
+    /// The segment and the thread's own time.
+    wrote: Option<(u32, u32)>,
+    /// By a segment that is left.
+    read: Option<u32>,
+}
+
+/// The segments with accesses that nothing orders with those of the ones that are left: writes before their writes,
+/// and after their reads.
+fn raced(history: &dyn History, orders: Orders<'_>, left: &BTreeSet<u32>) -> BTreeSet<u32> {
+    let mut raced = BTreeSet::new();
+    if history.threads() < 2 {
+        return raced;
+    }
+    let mut memory: Hashed<u64, (Accesses, Vec<Accesses>)> = Hashed::default();
+    let mut clocks = Clocks::new(orders);
+    let mut count = Count::default();
+    // Looked up once for each segment.
+    let mut is_left = false;
+    history.forwards(&mut |step| {
+        let (number, begins) = count.of(step);
+        if begins {
+            is_left = left.contains(&number);
+        }
+        clocks.go_on(step);
+        let now = clocks.now(step.thread).time;
+        let thread = step.thread;
+        let none = Accesses { thread, wrote: None, read: None };
+        if is_left {
+            for granule in granules(step.reads.iter()) {
+                let (first, others) = memory.entry(granule).or_insert((none, Vec::new()));
+                mine(first, others, none).read = Some(now);
+            }
+        }
+        for granule in granules(step.writes.iter().chain(step.may_write)) {
+            let (first, others) = memory.entry(granule).or_insert((none, Vec::new()));
+            let unordered = |thread: ThreadIx, time: u32| {
+                clocks.ordered(Epoch { thread, time }, step.thread) != Ordered::Yes
+                    && !clocks.are_different_stacks(granule * 8, thread, step.thread)
+            };
+            for other in std::iter::once(&*first).chain(&*others).filter(|other| other.thread != thread) {
+                if let Some((segment, time)) = other.wrote
+                    && is_left
+                    && !left.contains(&segment)
+                    && unordered(other.thread, time)
+                {
+                    raced.insert(segment);
+                }
+                if let Some(time) = other.read
+                    && !is_left
+                    && unordered(other.thread, time)
+                {
+                    raced.insert(number);
+                }
+            }
+            mine(first, others, none).wrote = Some((number, now));
+        }
+    });
+    raced
+}
+
+/// The thread's own accesses.
+fn mine<'a>(first: &'a mut Accesses, others: &'a mut Vec<Accesses>, none: Accesses) -> &'a mut Accesses {
+    if first.thread == none.thread {
+        return first;
+    }
+    let at = others.iter().position(|other| other.thread == none.thread).unwrap_or_else(|| {
+        others.push(none);
+        others.len() - 1
+    });
+    &mut others[at]
+}
+
+/// Where steps are in their threads: the thread, and how many of its steps come before. Other than the numbers of
+/// steps this is the same in a trace of which something was left out.
+#[must_use]
+pub fn ranks(history: &dyn History, steps: &[u64]) -> Vec<(ThreadIx, u64)> {
+    let mut ranks = vec![(ThreadIx::MAIN, 0); steps.len()];
+    each_rank(history, &mut |step, rank| {
+        for (found, _) in ranks.iter_mut().zip(steps).filter(|(_, wanted)| **wanted == step.number) {
+            *found = (step.thread, rank);
+        }
+    });
+    ranks
+}
+
+/// The steps that are there in their threads; none if one of them is missing.
+#[must_use]
+pub fn ranked(history: &dyn History, ranks: &[(ThreadIx, u64)]) -> Option<Vec<u64>> {
+    let mut steps = vec![None; ranks.len()];
+    each_rank(history, &mut |step, rank| {
+        for (found, _) in steps.iter_mut().zip(ranks).filter(|(_, wanted)| **wanted == (step.thread, rank)) {
+            *found = Some(step.number);
+        }
+    });
+    steps.into_iter().collect()
+}
+
+fn each_rank(history: &dyn History, show: &mut dyn FnMut(&Step<'_>, u64)) {
+    let mut so_far: Vec<u64> = Vec::new();
+    history.forwards(&mut |step| {
+        if so_far.len() <= step.thread.index() {
+            so_far.resize(step.thread.index() + 1, 0);
+        }
+        let rank = &mut so_far[step.thread.index()];
+        show(step, *rank);
+        *rank += 1;
+    });
 }

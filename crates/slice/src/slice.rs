@@ -1,6 +1,6 @@
 //! What a slice consists of.
 
-use crate::{Consumer, Place, Step, Via};
+use crate::{Consumer, Place, Step, Steps, Via};
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::ThreadIx;
 
@@ -60,8 +60,8 @@ pub struct Node {
 pub struct Slice {
     /// The instructions.
     pub nodes: BTreeMap<Place, Node>,
-    /// All steps of the closure, latest first.
-    pub steps: Vec<u64>,
+    /// All steps of the closure.
+    pub steps: Steps,
     /// Edges between threads at places that nothing orders.
     pub races: BTreeSet<RaceEdge>,
 }
@@ -93,7 +93,7 @@ pub struct RaceEdge {
 impl Slice {
     /// Adds a step of the closure.
     pub(crate) fn add(&mut self, step: &Step<'_>, reasons: Vec<Reason>) {
-        self.steps.push(step.number);
+        self.steps.insert(step.number);
         self.add_node(step.place, step.thread, step.number, reasons);
     }
 

@@ -121,6 +121,9 @@ pub trait History {
         self.len() == 0
     }
 
+    /// How many threads executed any.
+    fn threads(&self) -> u64;
+
     /// Shows the steps in the order of execution.
     fn forwards(&self, show: &mut dyn FnMut(&Step<'_>));
 

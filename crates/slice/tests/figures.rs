@@ -173,7 +173,7 @@ fn table_2_threads_and_segments_without_a_part_in_it_are_left_out() {
     toy.step(3, 4, &[3], &[4]);
     let end = toy.step(3, 5, &[4], &[]);
     toy.step(1, 6, &[], &[5]); // too late
-    let reduced = reduce(&toy, &[end]);
+    let reduced = reduce(&toy, orders(&toy), &[end]);
     assert_eq!(reduced.before, Extent { threads: 3, segments: 5, steps: 6 });
     assert_eq!(reduced.after, Extent { threads: 2, segments: 3, steps: 4 });
 }

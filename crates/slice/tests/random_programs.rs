@@ -4,9 +4,10 @@
 mod toy;
 
 use proptest::prelude::*;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use toy::{Table, Toy, ToyStep};
-use unsnarl_slice::{Criterion, Flow, Place, closure};
+use unsnarl_model::ThreadIx;
+use unsnarl_slice::{Criterion, Flow, Orders, Place, Slice, closure, races, ranked, ranks, reduce};
 
 #[derive(Clone, Debug)]
 enum Statement {
@@ -175,7 +176,32 @@ proptest! {
         prop_assume!(!toy.steps.is_empty());
         let criterion = which.index(toy.steps.len()) as u64;
         let slice = closure(&toy, &mut table, &Criterion { steps: vec![criterion], ..Criterion::default() });
-        let found: BTreeSet<u64> = slice.steps.iter().copied().collect();
+        let found: BTreeSet<u64> = slice.steps.iter().collect();
         prop_assert_eq!(found, toy.brute(criterion));
+
+        // What a reduction leaves has the same slice, races included.
+        let orders = Orders { events: &[], own_stack: &|_, _| false, lock_order: false };
+        let reduced = reduce(&toy, orders, &[criterion]);
+        let rank = ranks(&toy, &[criterion]);
+        let mut left = Toy::default();
+        let mut so_far: BTreeMap<_, u64> = BTreeMap::new();
+        for step in &toy.steps {
+            let rank = so_far.entry(step.thread).or_default();
+            if reduced.until.get(&ThreadIx(step.thread)).is_some_and(|until| *rank < until.steps) {
+                left.steps.push(step.clone());
+            }
+            *rank += 1;
+        }
+        prop_assert_eq!(left.steps.len() as u64, reduced.after.steps);
+        let moved = ranked(&left, &rank).expect("the criterion is left");
+        let mut whole = slice;
+        races(&toy, orders, &mut whole);
+        let mut part = closure(&left, &mut table, &Criterion { steps: moved, ..Criterion::default() });
+        races(&left, orders, &mut part);
+        let places = |slice: &Slice| -> Vec<_> {
+            slice.nodes.iter().map(|(place, node)| (*place, node.threads.clone(), node.instances)).collect()
+        };
+        prop_assert_eq!(places(&whole), places(&part));
+        prop_assert_eq!(whole.races, part.races);
     }
 }

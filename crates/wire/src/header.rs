@@ -93,6 +93,8 @@ pub struct Regions {
     pub plan_spans: u64,
     /// [`Module`]s, only their paths: whose instructions are traced.
     pub traced: u64,
+    /// For each thread: after how many events it is no longer traced. Words.
+    pub until: u64,
     /// The instruction trace: words.
     pub steps: u64,
     /// The memory's size.
@@ -121,7 +123,8 @@ impl Regions {
         let plan_actions = up(plan_segments + plan.segments * size_of::<RawSegment>() as u64);
         let plan_spans = up(plan_actions + plan.actions * size_of::<RawAction>() as u64);
         let traced = up(plan_spans + plan.spans * size_of::<RawSpan>() as u64);
-        let steps = up(traced + plan.traced * size_of::<Module>() as u64);
+        let until = up(traced + plan.traced * size_of::<Module>() as u64);
+        let steps = up(until + plan.until * size_of::<u64>() as u64);
         let total = up(steps + plan.step_words * size_of::<u64>() as u64);
         Self {
             threads,
@@ -138,6 +141,7 @@ impl Regions {
             plan_actions,
             plan_spans,
             traced,
+            until,
             steps,
             total,
         }

@@ -25,10 +25,13 @@ pub use header::{
     MAX_WARNINGS, Module, ONE_STACK_BYTES, RawConflict, Regions, Stack, Thread, Warning,
 };
 pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, Wanted};
-pub use steps::{ENTER_WORDS, LEAVE_WORDS, SIGNAL_WORDS, StepKind, StepWord, TracerWords, Tracing};
+pub use steps::{
+    CHUNK_WORDS, ENTER_WORDS, LEAVE_WORDS, OVERLAP_WORDS, SIGNAL_WORDS, StepKind, StepWord, TRACE_FULL,
+    TracerWords, Tracing,
+};
 
 /// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
-pub const VERSION: u32 = 8;
+pub const VERSION: u32 = 9;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

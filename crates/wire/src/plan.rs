@@ -62,6 +62,8 @@ pub struct PlanWords {
     pub step_words: u64,
     /// How many modules are to be traced.
     pub traced: u64,
+    /// For how many threads it is said until when they are traced; 0 if all are, for as long as they run.
+    pub until: u64,
     /// An operation whose calls are wanted, twice.
     pub wanted: [Wanted; 2],
 }

@@ -78,6 +78,17 @@ impl StepWord {
     }
 }
 
+/// Words of a trace that are compressed together.
+pub const CHUNK_WORDS: usize = 1 << 17;
+
+/// Words of the next chunk that are kept with a chunk: no record is longer, so that one that begins in a chunk is in
+/// it as a whole, with the head of the one after it.
+pub const OVERLAP_WORDS: usize = 1 << 10;
+
+/// What a run is refused with whose trace does not fit.
+pub const TRACE_FULL: &str =
+    "the instruction trace is full; give it more room by --max-trace MIB, or slice a shorter run";
+
 /// What translated code works with: it reaches these words through the GS segment. They are shared, so that what was
 /// traced is known however the target dies.
 #[repr(C)]
@@ -97,13 +108,27 @@ pub struct TracerWords {
     pub slot: u64,
     /// Who runs, as `enter` tells it: the thread with the number of events, and the thread pointer.
     pub who: [u64; 2],
+    /// How many words the controller has taken away: their memory is free again.
+    pub taken: AtomicU64,
+    /// 1 when the controller does not want any more.
+    pub enough: AtomicU64,
 }
 
 impl TracerWords {
     /// Nothing traced.
     #[must_use]
     pub const fn new() -> Self {
-        Self { next: AtomicU64::new(0), saved: [0; 2], target: 0, inside: 0, first: 0, slot: 0, who: [0; 2] }
+        Self {
+            next: AtomicU64::new(0),
+            saved: [0; 2],
+            target: 0,
+            inside: 0,
+            first: 0,
+            slot: 0,
+            who: [0; 2],
+            taken: AtomicU64::new(0),
+            enough: AtomicU64::new(0),
+        }
     }
 
     /// How many words were written.

@@ -119,6 +119,13 @@ impl Lines<'_> {
         };
         known.entry(place).or_insert_with(find).clone()
     }
+
+    fn executed(&mut self, names: &mut dyn Names) -> usize {
+        let places = self.recording.places();
+        let lines: BTreeSet<Line> =
+            places.filter_map(|place| self.of(place, names)).map(|(line, _)| line).collect();
+        lines.len()
+    }
 }
 
 /// Whether an instruction belongs to a line, given by the end of its file's path and its number.
@@ -139,6 +146,11 @@ pub fn on_line<'a>(
 }
 
 impl SliceReport {
+    /// How many lines of the program's own code were executed.
+    pub fn executed(trace: &Trace, recording: &Recording<'_>, names: &mut dyn Names) -> usize {
+        Lines { trace, recording, known: HashMap::new() }.executed(names)
+    }
+
     /// Gathers a slice by lines. `criterion` are the instructions to be explained and who executed them.
     pub fn new(
         trace: &Trace,
@@ -149,8 +161,7 @@ impl SliceReport {
         names: &mut dyn Names,
     ) -> Self {
         let mut lines = Lines { trace, recording, known: HashMap::new() };
-        let executed: BTreeSet<Line> =
-            recording.places().filter_map(|place| lines.of(place, names)).map(|(line, _)| line).collect();
+        let executed_lines = lines.executed(names);
         let mut gathered: BTreeMap<Line, SliceLine> = BTreeMap::new();
         let mut without_line = 0;
         for (&place, node) in &slice.nodes {
@@ -210,7 +221,7 @@ impl SliceReport {
             criterion: criterion.into_iter().collect(),
             lines: all,
             races,
-            executed_lines: executed.len(),
+            executed_lines,
             instructions: recording.instructions(),
             without_line,
             unknown: unknown(recording, &mut lines, names),

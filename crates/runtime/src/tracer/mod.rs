@@ -22,6 +22,7 @@ use core::{cell::UnsafeCell, ffi::c_void};
 use shadow::Shadows;
 use stepper::Stepper;
 use text::Text;
+use unsnarl_model::ThreadIx;
 use unsnarl_wire::{StepKind, StepWord, Tracing};
 use words::Words;
 
@@ -30,6 +31,10 @@ struct Tracer {
     text: Text,
     words: Words,
     way: Way,
+    /// For each thread after how many events it runs as it is; none if all are traced.
+    until: &'static [u64],
+    /// Whether the running thread is traced.
+    tracing: bool,
 }
 
 /// How instructions are traced.
@@ -73,10 +78,23 @@ pub(crate) fn begin(state: &State) {
         Way::Translated(shadows)
     };
     text.forbid();
+    let until = state.log.traced_until();
     // SAFETY: on the carrier; nothing is traced yet.
-    unsafe { *TRACER.0.get() = Some(Tracer { text, words, way }) };
+    unsafe { *TRACER.0.get() = Some(Tracer { text, words, way, until, tracing: true }) };
     for signal in 1..=64 {
         handlers::watch_again(signal);
+    }
+}
+
+/// A thread is about to be switched to, after so many events. Threads are switched in hooks only, where no traced code
+/// is under way and all return addresses on the stacks are original ones: whether the code can be executed is all
+/// that makes the difference.
+#[inline]
+pub(crate) fn switching(to: ThreadIx, events: u64) {
+    if let Some(tracer) = tracer()
+        && !tracer.until.is_empty()
+    {
+        tracer.switching(to, events);
     }
 }
 
@@ -170,6 +188,9 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
         return 1;
     }
     if not_allowed && tracer.words.is_guard(addr) {
+        if tracer.words.make_room() {
+            return 1;
+        }
         full();
     }
     tracer.settle();
@@ -186,6 +207,14 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
 }
 
 impl Tracer {
+    fn switching(&mut self, to: ThreadIx, events: u64) {
+        let tracing = self.until.get(to.index()).is_some_and(|until| events < *until);
+        if self.tracing != tracing {
+            self.tracing = tracing;
+            if tracing { self.text.forbid() } else { self.text.allow() }
+        }
+    }
+
     /// Control has come to the traced code.
     fn entered(&mut self, state: &State, registers: &Registers) {
         let word = |r: i32| registers[r as usize] as u64;
@@ -257,7 +286,9 @@ impl Tracer {
 
     fn outside(&mut self) {
         self.words.set_inside(false);
-        if let Way::Stepping(_) = self.way {
+        if let Way::Stepping(_) = self.way
+            && self.tracing
+        {
             self.text.forbid();
         }
     }
@@ -269,5 +300,5 @@ type Registers = [libc::greg_t; 23];
 /// There is no more room in the trace.
 #[cold]
 fn full() -> ! {
-    end::refuse("the instruction trace is full; give it more room by --max-trace MIB, or slice a shorter run")
+    end::refuse(unsnarl_wire::TRACE_FULL)
 }

@@ -1,13 +1,21 @@
 //! Steps from an instruction trace of x86-64 code.
 
+mod calls;
 mod cfg;
 mod code;
 mod criterion;
+mod insns;
+mod learn;
 mod postdominators;
 mod recording;
 mod summaries;
+mod threads;
+mod words;
 
+pub use calls::Call;
 pub use cfg::Cfg;
 pub use code::{Code, Function, Segment};
-pub use recording::{Call, Damaged, Insn, Recording};
+pub use insns::Insn;
+pub use recording::{Damaged, Recording};
 pub use summaries::{Knowledge, Summary};
+pub use words::Words;

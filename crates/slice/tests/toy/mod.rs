@@ -100,6 +100,11 @@ impl History for Toy {
         self.steps.len() as u64
     }
 
+    fn threads(&self) -> u64 {
+        let threads: std::collections::BTreeSet<_> = self.steps.iter().map(|step| step.thread).collect();
+        threads.len() as u64
+    }
+
     fn forwards(&self, show: &mut dyn FnMut(&Step<'_>)) {
         (0..self.steps.len()).for_each(|number| self.show(number, &mut *show));
     }

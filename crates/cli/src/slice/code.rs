@@ -1,0 +1,46 @@
+//! The traced code and the words of its trace, as the analysis reads them.
+
+use std::path::Path;
+use unsnarl_exec::InstructionTrace;
+use unsnarl_model::Trace;
+use unsnarl_slice::x86::{Code, Function, Segment, Words};
+use unsnarl_symbols::ModuleCode;
+
+/// The code of the traced modules, where it was in the run.
+pub(super) fn code(recorded: &Trace, modules: &[String]) -> Code {
+    let mut code = Code::default();
+    for module in recorded.modules.iter().filter(|module| modules.contains(&module.path)) {
+        let Some(read) = ModuleCode::read(Path::new(&module.path)) else { continue };
+        let base = module.base;
+        let segment = |(start, bytes): (u64, Vec<u8>)| Segment { start: start + base, bytes };
+        code.segments.extend(read.segments.into_iter().map(segment));
+        let moved = |range: std::ops::Range<u64>| range.start + base..range.end + base;
+        code.functions.extend(read.functions.into_iter().map(|(range, name)| {
+            let range = moved(range);
+            Function { start: range.start, end: range.end, name }
+        }));
+        code.stubs.extend(read.stubs.into_iter().map(moved));
+        code.slots.extend(read.slots.into_iter().map(|(slot, name)| (slot + base, name)));
+    }
+    code.functions.sort_by_key(|function| (function.start, function.end));
+    code
+}
+
+/// A trace as whoever analyses it reads it.
+pub(super) struct Traced<'a, 'b>(pub(super) &'a InstructionTrace<'b>);
+
+impl std::fmt::Debug for Traced<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} words", self.0.words())
+    }
+}
+
+impl Words for Traced<'_, '_> {
+    fn len(&self) -> u64 {
+        self.0.words()
+    }
+
+    fn read(&self, chunk: usize, into: &mut Vec<u64>) {
+        self.0.read(chunk, into);
+    }
+}

@@ -1,0 +1,369 @@
+//! `unsnarl slice`: the few source lines that made it fail, across threads.
+
+mod code;
+mod criterion;
+mod progress;
+
+use crate::{
+    output,
+    replay::check_builds,
+    traces,
+    verdict::{Verdict, WrongUsage},
+};
+use anyhow::{Result, anyhow, bail};
+use code::Traced;
+use criterion::At;
+use progress::{Laps, Progress};
+use serde_json::json;
+use std::{
+    cell::RefCell,
+    path::{Path, PathBuf},
+};
+use unsnarl_exec::{Error, Executor, InstructionTrace, Instructions, Settings, Tracing};
+use unsnarl_model::{Kind, ThreadIx, Trace};
+use unsnarl_report::{Look, ProgramNames, SliceReport, slice_dot, slice_json, slice_text};
+use unsnarl_slice::{
+    Criterion, Extent, History, Orders, Reduction, closure, counts, races, ranked, ranks, reduce,
+    x86::{Cfg, Recording},
+};
+use unsnarl_symbols::{Symbols, is_system, site_of};
+
+/// MiB of compressed instruction trace.
+const MOST_MIB: u64 = 1024;
+
+/// The few source lines that made it fail, across threads
+#[derive(clap::Args)]
+pub(crate) struct Slice {
+    /// The trace: a path, or `latest`
+    #[arg(default_value = "latest")]
+    trace: PathBuf,
+    /// Explain the latest execution of this line, or the N-th, or only the value that a variable had after it, in
+    /// place of the failure
+    #[arg(long, value_name = "FILE:LINE[:VARIABLE][#N]")]
+    at: Option<At>,
+    /// Trace the code of this library too (default: all that are not the system's)
+    #[arg(long, value_name = "PATH")]
+    library: Vec<String>,
+    /// Tell also of accesses that only the order of critical sections orders
+    #[arg(long)]
+    lock_order: bool,
+    /// Give all reasons for each line
+    #[arg(long)]
+    all: bool,
+    /// Stop at this many MiB of compressed instruction trace: some five million instructions each
+    #[arg(long, value_name = "MIB", default_value_t = MOST_MIB)]
+    max_trace: u64,
+    /// Trace again, without the threads and segments that cannot have had a part in it
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    reduce: Reduce,
+    /// Trace by single-stepping: slow, for comparison
+    #[arg(long, hide = true)]
+    step: bool,
+    /// Print the instructions traced, and nothing else
+    #[arg(long, hide = true)]
+    dump: bool,
+    /// Print one JSON object and nothing else
+    #[arg(long, conflicts_with = "dot")]
+    json: bool,
+    /// Print the slice as a graph for Graphviz
+    #[arg(long)]
+    dot: bool,
+}
+
+/// When to trace again what a reduction has left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Reduce {
+    /// If the run is long and less than half of it is left
+    Auto,
+    /// In any case
+    Always,
+    /// Never
+    Never,
+}
+
+impl Reduce {
+    /// Whether to do it.
+    fn pays(self, reduction: &Reduction) -> bool {
+        /// Shorter runs are sliced sooner than they are run again.
+        const LONG: u64 = 5_000_000;
+        match self {
+            Self::Always => true,
+            Self::Never => false,
+            Self::Auto => {
+                reduction.before.steps >= LONG && 2 * reduction.after.steps <= reduction.before.steps
+            }
+        }
+    }
+}
+
+/// What slicing works on.
+struct Work<'a> {
+    recorded: &'a Trace,
+    modules: Vec<String>,
+    progress: Progress,
+    laps: RefCell<Laps>,
+}
+
+impl Work<'_> {
+    fn end(&self, part: &'static str) {
+        self.laps.borrow_mut().end(part);
+    }
+}
+
+/// What came of a run with tracing.
+enum Explained {
+    Told(Sliced),
+    /// A part of it is enough.
+    Again(Again),
+}
+
+/// A run that is traced once more, in part.
+struct Again {
+    /// For each thread after how many events it is no longer traced.
+    until: Vec<u64>,
+    criterion: Criterion,
+    /// Where its steps are in their threads.
+    ranks: Vec<(ThreadIx, u64)>,
+    reduction: Reduction,
+    /// How many lines were executed in the whole run.
+    executed: usize,
+}
+
+/// What came of slicing.
+pub(crate) enum Sliced {
+    /// What is to be printed.
+    Told(String),
+    /// The program did not run as it was recorded; why, as far as it is known.
+    NotReproduced(String),
+}
+
+/// The slice of a failure in words, as it is without any options.
+pub(crate) fn failure(recorded: &Trace) -> Result<Sliced> {
+    let slice = Slice {
+        trace: PathBuf::new(),
+        at: None,
+        library: Vec::new(),
+        lock_order: false,
+        all: false,
+        max_trace: MOST_MIB,
+        reduce: Reduce::Auto,
+        step: false,
+        dump: false,
+        json: false,
+        dot: false,
+    };
+    slice.of(recorded)
+}
+
+impl Slice {
+    pub(crate) fn run(self) -> Result<Verdict> {
+        let recorded = traces::load(&self.trace)?;
+        match self.of(&recorded)? {
+            Sliced::Told(text) => {
+                output::print(&text);
+                Ok(Verdict::Fine)
+            }
+            Sliced::NotReproduced(why) => {
+                eprint!("{why}");
+                Ok(Verdict::NotReproduced)
+            }
+        }
+    }
+
+    fn of(&self, recorded: &Trace) -> Result<Sliced> {
+        if recorded.program.path.is_empty() {
+            bail!(Error::NotThisBuild(
+                "the trace was imported from another tool and has no program to run".into()
+            ));
+        }
+        if self.at.is_none() && !recorded.outcome.is_failure() && !self.dump {
+            bail!(WrongUsage("the run did not fail; say what to explain by --at FILE:LINE".into()));
+        }
+        unsnarl_exec::check(Path::new(&recorded.program.path))?;
+        check_builds(recorded)?;
+
+        let work = Work {
+            recorded,
+            modules: self.modules(recorded),
+            progress: Progress::new("tracing instructions"),
+            laps: RefCell::new(Laps::new()),
+        };
+        match self.explain(&work, None)? {
+            Explained::Told(sliced) => Ok(sliced),
+            Explained::Again(again) => match self.explain(&work, Some(&again))? {
+                Explained::Told(sliced) => Ok(sliced),
+                Explained::Again(_) => bail!("the run was reduced twice"),
+            },
+        }
+    }
+
+    /// Traces the program and slices: all of it, or what a reduction left.
+    fn explain(&self, work: &Work<'_>, again: Option<&Again>) -> Result<Explained> {
+        let Work { recorded, modules, progress, .. } = work;
+        let mut executor = Executor::new(recorded.program.clone(), Settings::default())?;
+        let mut plan = recorded.replay_plan();
+        // Tracing takes its time.
+        plan.limits.millis = u64::MAX / 2;
+        progress.now(if again.is_some() { "tracing again what can have had a part" } else { "tracing" });
+        let traced = executor.trace(
+            &plan,
+            &Instructions {
+                how: if self.step { Tracing::Stepping } else { Tracing::Translated },
+                modules,
+                until: again.map_or(&[], |again| &again.until),
+                bytes: self.max_trace.saturating_mul(1 << 20),
+                progress: &|words| progress.words(words),
+            },
+        )?;
+        let trace = traced.schedule_trace();
+        if !reproduced(recorded, &trace, &traced) {
+            let mut why =
+                "unsnarl: with its instructions traced the program did not run as it was recorded\n"
+                    .to_owned();
+            if let Some(difference) = recorded.first_difference(&trace) {
+                why += &format!("unsnarl: event {} differs\n", difference.point);
+            }
+            return Ok(Explained::Told(Sliced::NotReproduced(why)));
+        }
+        work.end(if again.is_some() { "trace_again" } else { "trace" });
+        progress.now("reading the instruction trace");
+        let code = code::code(recorded, modules);
+        let mut symbols = Symbols::new();
+        let mut elsewhere = |pc: u64| {
+            let site = site_of(&recorded.modules, pc)?;
+            let frame = symbols.lookup(&recorded.modules, site).pop()?;
+            frame.function
+        };
+        let words = Traced(&traced);
+        let recording = Recording::new(&words, &code, &trace.events, &mut elsewhere)
+            .map_err(|damaged| anyhow!("the instruction trace makes no sense at word {}", damaged.word))?;
+        work.end("read");
+        if self.dump && (again.is_some() || self.reduce != Reduce::Always) {
+            dump(&recording);
+            return Ok(Explained::Told(Sliced::Told(String::new())));
+        }
+        let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
+        let criterion = match again {
+            None => criterion::find(self.at.as_ref(), recorded, &recording, &mut names)?,
+            Some(again) => {
+                let steps = ranked(&recording, &again.ranks);
+                let steps = steps.ok_or_else(|| anyhow!("the failure is missing in the reduced run"))?;
+                again.criterion.moved_to(&steps)
+            }
+        };
+        let own_stack = |thread, addr| recording.own_stack(thread, addr);
+        let orders = Orders { events: &trace.events, own_stack: &own_stack, lock_order: self.lock_order };
+        let reduction = match again {
+            Some(again) => again.reduction.clone(),
+            None => {
+                progress.now("looking for what can have had a part");
+                let reduction = reduce(&recording, orders, &criterion.all_steps());
+                work.end("reduce");
+                if self.reduce.pays(&reduction) {
+                    let executed = SliceReport::executed(recorded, &recording, &mut names);
+                    return Ok(Explained::Again(Again {
+                        until: until(&reduction),
+                        ranks: ranks(&recording, &criterion.all_steps()),
+                        criterion,
+                        reduction,
+                        executed,
+                    }));
+                }
+                reduction
+            }
+        };
+        progress.now("following dependences");
+        let mut slice = closure(&recording, &mut Cfg::new(&code, &recording), &criterion);
+        work.end("closure");
+        progress.now("looking for races on the way");
+        races(&recording, orders, &mut slice);
+        work.end("races");
+        let counted = (self.json || self.all).then(|| {
+            progress.now("counting dependences");
+            counts(&recording, orders)
+        });
+        work.end("counts");
+        progress.end();
+        let places = criterion::places(&recording, &criterion);
+        let mut report = SliceReport::new(recorded, &recording, &slice, &places, counted, &mut names);
+        if let Some(again) = again {
+            report.executed_lines = again.executed;
+        }
+        Ok(Explained::Told(Sliced::Told(if self.json {
+            let mut told = slice_json(&report, recorded, &mut names);
+            told["reduction"] = reduction_json(&reduction, again.is_some());
+            told["seconds"] = work.laps.borrow().json();
+            told["trace_bytes"] = (8 * traced.words()).into();
+            told["kept_bytes"] = traced.bytes().into();
+            format!("{told:#}\n")
+        } else if self.dot {
+            slice_dot(&report, recorded, &mut names)
+        } else {
+            let look = Look { full: self.all, ..output::look() };
+            let text = slice_text(&report, recorded, &mut names, &look);
+            text + &reduction_text(&reduction, again.is_some())
+        })))
+    }
+
+    /// The paths of the modules to be traced.
+    fn modules(&self, recorded: &Trace) -> Vec<String> {
+        let wanted = |path: &String| !is_system(path) && path.starts_with('/') || self.library.contains(path);
+        recorded.modules.iter().map(|module| module.path.clone()).filter(wanted).collect()
+    }
+}
+
+/// Whether the traced run ended as the recorded one.
+fn reproduced(recorded: &Trace, trace: &Trace, traced: &InstructionTrace<'_>) -> bool {
+    let same_events = recorded.first_difference(trace).is_none();
+    match recorded.outcome.kind {
+        // What the user's own wishes made of a run that ended well.
+        Kind::Misuse | Kind::Race | Kind::Check | Kind::Timeout => same_events,
+        _ => traced.run.divergence().is_none() && recorded.signature() == trace.signature(),
+    }
+}
+
+/// For each thread after how many events it is no longer traced.
+fn until(reduction: &Reduction) -> Vec<u64> {
+    let threads = reduction.until.keys().map(|thread| thread.index() + 1).max().unwrap_or(0);
+    let mut until = vec![0; threads];
+    for (thread, left) in &reduction.until {
+        until[thread.index()] = left.events;
+    }
+    until
+}
+
+fn reduction_json(reduction: &Reduction, traced_again: bool) -> serde_json::Value {
+    let extent = |extent: Extent| json!({ "threads": extent.threads, "segments": extent.segments, "instructions": extent.steps });
+    json!({
+        "before": extent(reduction.before), "after": extent(reduction.after), "traced_again": traced_again
+    })
+}
+
+fn reduction_text(reduction: &Reduction, traced_again: bool) -> String {
+    let (before, after) = (reduction.before, reduction.after);
+    if before == after {
+        return String::new();
+    }
+    let done = if traced_again { "; only these were traced for it" } else { "" };
+    format!(
+        "\ncan have had a part in it: {} of {} threads, {} of {} segments, {} of {} steps{done}\n",
+        after.threads, before.threads, after.segments, before.segments, after.steps, before.steps
+    )
+}
+
+/// Prints the steps: thread, address, memory.
+fn dump(recording: &Recording<'_>) {
+    let mut text = String::new();
+    recording.forwards(&mut |step| {
+        use std::fmt::Write;
+        let _ = write!(text, "{} {:#x}", step.thread.0, recording.insn(step.place).pc);
+        for span in step.reads.iter().chain(step.writes).chain(step.may_write) {
+            let _ = write!(text, " {:#x}+{}", span.addr, span.len);
+        }
+        text.push('\n');
+        if text.len() > 1 << 20 {
+            output::print(&std::mem::take(&mut text));
+        }
+    });
+    output::print(&text);
+}

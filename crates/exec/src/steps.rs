@@ -1,0 +1,85 @@
+//! The words of an instruction trace, taken away while the program still writes them, and compressed: the program
+//! writes on one core, this is done on the other.
+//!
+//! The program writes on and on into memory that is there only where it is touched. What is compressed is given
+//! back at once, and the program does not run far ahead of us (the guard of the runtime's `tracer/words.rs`), so that
+//! the memory needed is that of the compressed trace and no more than a window of the other.
+
+use crate::memory::Written;
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+use unsnarl_wire::{CHUNK_WORDS, OVERLAP_WORDS};
+
+/// zstd's quickest proper level: higher ones make the trace smaller by a tenth, and hold the program up.
+const LEVEL: i32 = 1;
+
+/// Told how many words there are so far.
+pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
+
+/// A compressed trace.
+#[derive(Debug, Default)]
+pub(crate) struct Steps {
+    chunks: Vec<Box<[u8]>>,
+    words: u64,
+    bytes: u64,
+}
+
+impl Steps {
+    /// Takes what is written until the program has ended; no more than so many bytes.
+    pub(crate) fn take(written: &Written<'_>, ended: &AtomicBool, limit: u64, told: Progress<'_>) -> Self {
+        const TICK: Duration = Duration::from_micros(200);
+        let mut steps = Self::default();
+        let Ok(mut compressor) = zstd::bulk::Compressor::new(LEVEL) else {
+            written.enough();
+            return steps;
+        };
+        let mut bytes = Vec::new();
+        loop {
+            let over = ended.load(Ordering::Acquire);
+            // The latest record may not be complete yet.
+            let settled = written.count().saturating_sub(if over { 0 } else { OVERLAP_WORDS as u64 });
+            let first = (steps.chunks.len() * CHUNK_WORDS) as u64;
+            let whole = first + (CHUNK_WORDS + OVERLAP_WORDS) as u64;
+            if settled < whole && !over {
+                std::thread::sleep(TICK);
+                continue;
+            }
+            if settled <= first {
+                break;
+            }
+            written.copy(first..whole.min(settled), &mut bytes);
+            let Ok(compressed) = compressor.compress(&bytes) else { break };
+            steps.bytes += compressed.len() as u64;
+            steps.chunks.push(compressed.into());
+            steps.words = settled;
+            written.free(first + CHUNK_WORDS as u64);
+            told(settled);
+            if steps.bytes > limit {
+                written.enough();
+            }
+        }
+        steps
+    }
+
+    pub(crate) fn len(&self) -> u64 {
+        self.words
+    }
+
+    /// How many bytes they take.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The words of a chunk and the first ones of the next.
+    pub(crate) fn read(&self, chunk: usize, into: &mut Vec<u64>) {
+        into.clear();
+        let Some(compressed) = self.chunks.get(chunk) else { return };
+        let most = 8 * (CHUNK_WORDS + OVERLAP_WORDS);
+        let bytes = zstd::bulk::decompress(compressed, most).unwrap_or_default();
+        into.extend(
+            bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())),
+        );
+    }
+}

@@ -1,0 +1,144 @@
+//! The instructions that were executed, and the blocks in which the tracer writes them down.
+
+use super::{Code, calls::ARGUMENTS};
+use crate::{Place, hash::Hashed};
+use unsnarl_insn::{
+    Effects, Layout, MAX_BLOCK,
+    iced::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic},
+};
+use unsnarl_wire::StepWord;
+
+/// How an instruction passes control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passes {
+    Next,
+    Branch,
+    Jump,
+    IndirectJump,
+    Call,
+    Return,
+}
+
+/// An instruction that was executed.
+#[derive(Clone, Debug)]
+pub struct Insn {
+    /// Where it is.
+    pub pc: u64,
+    /// How many bytes it has.
+    pub len: u8,
+    pub(super) effects: Effects,
+    pub(super) passes: Passes,
+    /// Part of a stub, through which other modules are called: of interest to nobody.
+    pub(super) stub: bool,
+    /// A call of a stub.
+    pub(super) calls_stub: bool,
+    pub(super) pushes: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Block {
+    pub(super) insns: Vec<u32>,
+    pub(super) layout: Layout,
+    /// Which argument registers it writes, a bit for each.
+    pub(super) sets_arguments: u8,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(super) struct Insns {
+    insns: Vec<Insn>,
+    by_pc: Hashed<u64, u32>,
+    blocks: Vec<Block>,
+    by_head: Hashed<u64, u32>,
+}
+
+impl Insns {
+    /// How many instructions there are.
+    pub(super) fn len(&self) -> u32 {
+        self.insns.len() as u32
+    }
+
+    #[inline]
+    pub(super) fn insn(&self, number: u32) -> &Insn {
+        &self.insns[number as usize]
+    }
+
+    /// The place of an instruction that was executed.
+    pub(super) fn place(&self, pc: u64) -> Option<Place> {
+        self.by_pc.get(&pc).map(|&number| Place(number))
+    }
+
+    #[inline]
+    pub(super) fn block(&self, number: u32) -> &Block {
+        &self.blocks[number as usize]
+    }
+
+    /// The block that a head tells of, if it is known.
+    #[inline]
+    pub(super) fn known(&self, head: StepWord) -> Option<u32> {
+        self.by_head.get(&head.0).copied()
+    }
+
+    /// The block that a head tells of; none if there is no such code.
+    pub(super) fn learn(
+        &mut self,
+        head: StepWord,
+        code: &Code,
+        factory: &mut InstructionInfoFactory,
+    ) -> Option<u32> {
+        if let Some(known) = self.known(head) {
+            return Some(known);
+        }
+        let mut instructions = Vec::with_capacity(head.count().into());
+        let mut pc = head.pc();
+        for _ in 0..head.count().min(MAX_BLOCK as u8) {
+            let instruction = code.decode(pc)?;
+            pc = instruction.next_ip();
+            instructions.push(instruction);
+        }
+        let layout = Layout::of(&instructions, factory);
+        let insns: Vec<u32> =
+            instructions.iter().map(|instruction| self.add(instruction, code, factory)).collect();
+        let mut sets_arguments = 0;
+        for &insn in &insns {
+            for part in &self.insns[insn as usize].effects.defs {
+                if let Some(n) = ARGUMENTS.iter().position(|argument| argument.granule == part.granule) {
+                    sets_arguments |= 1 << n;
+                }
+            }
+        }
+        let number = self.blocks.len() as u32;
+        self.blocks.push(Block { insns, layout, sets_arguments });
+        self.by_head.insert(head.0, number);
+        Some(number)
+    }
+
+    fn add(&mut self, instruction: &Instruction, code: &Code, factory: &mut InstructionInfoFactory) -> u32 {
+        let pc = instruction.ip();
+        if let Some(&known) = self.by_pc.get(&pc) {
+            return known;
+        }
+        let passes = match instruction.flow_control() {
+            FlowControl::ConditionalBranch => Passes::Branch,
+            FlowControl::UnconditionalBranch => Passes::Jump,
+            FlowControl::IndirectBranch => Passes::IndirectJump,
+            FlowControl::Call | FlowControl::IndirectCall if instruction.mnemonic() == Mnemonic::Call => {
+                Passes::Call
+            }
+            FlowControl::Return => Passes::Return,
+            _ => Passes::Next,
+        };
+        let number = self.insns.len() as u32;
+        self.insns.push(Insn {
+            pc,
+            len: instruction.len() as u8,
+            effects: Effects::of(instruction, factory),
+            passes,
+            stub: code.is_stub(pc),
+            pushes: instruction.mnemonic() == Mnemonic::Push,
+            calls_stub: passes == Passes::Call && code.is_stub(instruction.near_branch_target()),
+        });
+        self.by_pc.insert(pc, number);
+        number
+    }
+}

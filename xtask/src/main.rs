@@ -20,6 +20,7 @@ usage: cargo xtask COMMAND
   bench predict [--quick]  what one run tells of other orders, against ThreadSanitizer; events a second
   bench slice [--quick]    what an instruction trace costs against native, stepping and lackey; slices of it
   bench real [--quick]     programs that others wrote: right results, identical replays, what control costs
+  bench soak [--quick]     ten thousand runs: memory flat, no zombie, every failing trace replays
   bench search [--quick]   schedules to the first failure, runs a second, clean programs stay clean
 
 All of them install what is missing (compilers, gdb, …) when run as root on Debian and its kin,
@@ -41,6 +42,8 @@ fn main() -> ExitCode {
         ["bench", "slice", "--quick"] => bench::slice::bench(bench::Effort::Quick),
         ["bench", "real"] => bench::real::bench(bench::Effort::Full),
         ["bench", "real", "--quick"] => bench::real::bench(bench::Effort::Quick),
+        ["bench", "soak"] => bench::soak::bench(bench::Effort::Full),
+        ["bench", "soak", "--quick"] => bench::soak::bench(bench::Effort::Quick),
         ["bench", "search"] => bench::search::bench(bench::Effort::Full),
         ["bench", "search", "--quick"] => bench::search::bench(bench::Effort::Quick),
         ["help" | "--help" | "-h"] => {

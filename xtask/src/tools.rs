@@ -41,6 +41,7 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("g++", "g++"),
     tool("gdb", "gdb"),
     tool("make", "make"),
+    tool("xz", "xz-utils"),
     tool("cmake", "cmake"),
     tool("autoconf", "autoconf"),
     tool("automake", "automake"),

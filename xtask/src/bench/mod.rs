@@ -8,6 +8,7 @@ pub(crate) mod runtime;
 pub(crate) mod search;
 pub(crate) mod simplify;
 pub(crate) mod slice;
+pub(crate) mod soak;
 mod table;
 
 /// How long to measure.

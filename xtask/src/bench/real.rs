@@ -98,7 +98,7 @@ impl Bench {
             of_system("pigz", "pigz -p 4 -b 32 -c words"),
             of_system("pbzip2", "pbzip2 -p4 -b1 -c words"),
             of_system("lbzip2", "lbzip2 -n 4 -1 -c words"),
-            of_system("sort", "sort --parallel=4 -S 4M lines"),
+            of_system("sort", "sort --parallel=4 -S 20M lines"),
             of_system("python", &format!("/usr/bin/python3 {script}")),
         ];
         let openmp = self.compile("openmp", &[])?;

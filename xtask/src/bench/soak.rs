@@ -1,0 +1,168 @@
+//! `cargo xtask bench soak`: ten thousand runs of mixed programs. The controller's memory must stay flat, nobody may become a
+//! zombie, and every failing trace must replay.
+
+use super::Effort;
+use crate::tools;
+use crate::workspace::{Workspace, output};
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+/// Of `programs/c`: right and wrong ones, by their failures.
+const PROGRAMS: [&str; 10] = [
+    "account",
+    "account_fixed",
+    "abba_deadlock",
+    "barrier_serial_thread",
+    "bluetooth",
+    "bounded_buffer",
+    "openmp",
+    "openmp_lost_update",
+    "pipe_producer_consumer",
+    "stdio_lock",
+];
+
+/// What was seen of a search while it ran.
+#[derive(Default)]
+struct Watched {
+    /// Its memory in KiB, sample by sample.
+    memory: Vec<u64>,
+    zombies: usize,
+}
+
+pub(crate) fn bench(effort: Effort) -> Result<()> {
+    let workspace = Workspace::find()?;
+    tools::require(tools::COMPILERS)?;
+    eprintln!("building unsnarl");
+    let unsnarl = workspace.build_unsnarl()?;
+    let directory = workspace.scratch("bench-soak")?;
+    let runs = match effort {
+        Effort::Quick => 100,
+        Effort::Full => 1000,
+    };
+    println!(
+        "{:<24} {:>6} {:>9} {:>9} {:>18} {:>8}",
+        "program", "runs", "failures", "replayed", "memory, MiB", "zombies"
+    );
+    let mut wrong = 0;
+    for program in PROGRAMS {
+        let source = workspace.root.join("programs/c").join(program).with_extension("c");
+        let path = compile(&unsnarl, &source, &directory)?;
+        let mut search = Command::new(&unsnarl)
+            .args(["explore", "--keep-going", "--json", "--runs", &runs.to_string(), "--"])
+            .arg(&path)
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let mut stdout = search.stdout.take().context("it was asked for")?;
+        let printed = thread::spawn(move || {
+            let mut text = Vec::new();
+            stdout.read_to_end(&mut text).map(|_| text)
+        });
+        let watched = watch(&mut search)?;
+        let printed = printed.join().ok().context("a reader that ends")??;
+        let told: Value = serde_json::from_slice(&printed).context("explore prints JSON")?;
+        let failures = told["failures"].as_array().cloned().unwrap_or_default();
+        let replayed = failures.iter().filter(|failure| replays(&unsnarl, failure, &directory)).count();
+        let (early, late) = watched.halves();
+        let made = told["runs"].as_u64().unwrap_or(0);
+        println!(
+            "{program:<24} {made:>6} {:>9} {replayed:>9} {:>8.1} → {:>7.1} {:>8}",
+            failures.len(),
+            early as f64 / 1024.0,
+            late as f64 / 1024.0,
+            watched.zombies
+        );
+        // A tenth, and what an allocator may keep.
+        let grows = late > early + early / 10 + 4096;
+        wrong += usize::from(grows || watched.zombies > 0 || replayed < failures.len() || made < runs);
+    }
+    if wrong > 0 {
+        bail!(
+            "{wrong} of {} programs: memory that grows, zombies, runs that are missing or failures that do not replay",
+            PROGRAMS.len()
+        );
+    }
+    println!("memory flat, no zombie, every failure replays");
+    Ok(())
+}
+
+fn compile(unsnarl: &Path, source: &Path, directory: &Path) -> Result<PathBuf> {
+    let program = directory.join(source.file_stem().context("a name")?);
+    let expected = fs::read_to_string(source.with_extension("expect"))?;
+    let flags = expected.lines().find_map(|line| line.strip_prefix("flags = ")).unwrap_or_default();
+    let mut command = Command::new(unsnarl);
+    command
+        .args(["cc", "-O1", "-g", "-pthread"])
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .args(flags.split_whitespace());
+    output(&mut command, "unsnarl cc")?;
+    Ok(program)
+}
+
+/// Looks at a process until it ends.
+fn watch(search: &mut Child) -> Result<Watched> {
+    let mut watched = Watched::default();
+    while search.try_wait()?.is_none() {
+        let status = fs::read_to_string(format!("/proc/{}/status", search.id())).unwrap_or_default();
+        let memory = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
+        let memory: Option<u64> = memory.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
+        watched.memory.extend(memory);
+        watched.zombies = watched.zombies.max(lasting_zombies(search.id()));
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(watched)
+}
+
+/// Children that are dead and still there when looked at twice: each one is for a moment.
+fn lasting_zombies(parent: u32) -> usize {
+    let first = zombies(parent);
+    if first.is_empty() {
+        return 0;
+    }
+    thread::sleep(Duration::from_secs(1));
+    let again = zombies(parent);
+    first.iter().filter(|zombie| again.contains(zombie)).count()
+}
+
+fn zombies(parent: u32) -> Vec<u32> {
+    let tasks = fs::read_dir(format!("/proc/{parent}/task")).into_iter().flatten().flatten();
+    let children = tasks.filter_map(|task| fs::read_to_string(task.path().join("children")).ok());
+    let children: Vec<u32> = children
+        .flat_map(|line| line.split_whitespace().filter_map(|n| n.parse().ok()).collect::<Vec<_>>())
+        .collect();
+    let is_zombie = |child: &u32| {
+        let told = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        told.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+    };
+    // Runs are children of the program that waits before main.
+    let below: Vec<u32> = children.iter().flat_map(|&child| zombies(child)).collect();
+    children.into_iter().filter(is_zombie).chain(below).collect()
+}
+
+impl Watched {
+    /// The most memory in the first and in the second half, after a beginning in which everything is new.
+    fn halves(&self) -> (u64, u64) {
+        let settled = &self.memory[self.memory.len() / 10..];
+        let (first, second) = settled.split_at(settled.len() / 2);
+        let most = |samples: &[u64]| samples.iter().copied().max().unwrap_or(0);
+        (most(first), most(second))
+    }
+}
+
+/// Whether a failure's trace gives the same failure again, event for event.
+fn replays(unsnarl: &Path, failure: &Value, directory: &Path) -> bool {
+    let Some(trace) = failure["trace"].as_str() else { return false };
+    let replay = Command::new(unsnarl).args(["replay", "--json", trace]).current_dir(directory).output();
+    let told = replay.ok().and_then(|replay| serde_json::from_slice::<Value>(&replay.stdout).ok());
+    told.is_some_and(|told| told["reproduced"] == true && told["identical"] == true)
+}

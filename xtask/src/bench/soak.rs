@@ -27,11 +27,11 @@ const PROGRAMS: [&str; 10] = [
     "stdio_lock",
 ];
 
-/// What was seen of a search while it ran.
-#[derive(Default)]
-struct Watched {
-    /// Its memory in KiB, sample by sample.
-    memory: Vec<u64>,
+/// What came of a search, and what was seen of it while it ran.
+struct Searched {
+    told: Value,
+    /// The most memory of its own, in KiB.
+    memory: u64,
     zombies: usize,
 }
 
@@ -53,36 +53,22 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
     for program in PROGRAMS {
         let source = workspace.root.join("programs/c").join(program).with_extension("c");
         let path = compile(&unsnarl, &source, &directory)?;
-        let mut search = Command::new(&unsnarl)
-            .args(["explore", "--keep-going", "--json", "--runs", &runs.to_string(), "--"])
-            .arg(&path)
-            .current_dir(&directory)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()?;
-        let mut stdout = search.stdout.take().context("it was asked for")?;
-        let printed = thread::spawn(move || {
-            let mut text = Vec::new();
-            stdout.read_to_end(&mut text).map(|_| text)
-        });
-        let watched = watch(&mut search)?;
-        let printed = printed.join().ok().context("a reader that ends")??;
-        let told: Value = serde_json::from_slice(&printed).context("explore prints JSON")?;
+        let quarter = search(&unsnarl, &path, runs / 4, &directory)?;
+        let Searched { told, memory, zombies } = search(&unsnarl, &path, runs, &directory)?;
         let failures = told["failures"].as_array().cloned().unwrap_or_default();
         let replayed = failures.iter().filter(|failure| replays(&unsnarl, failure, &directory)).count();
-        let (early, late) = watched.halves();
         let made = told["runs"].as_u64().unwrap_or(0);
         println!(
             "{program:<24} {made:>6} {:>9} {replayed:>9} {:>8.1} → {:>7.1} {:>8}",
             failures.len(),
-            early as f64 / 1024.0,
-            late as f64 / 1024.0,
-            watched.zombies
+            quarter.memory as f64 / 1024.0,
+            memory as f64 / 1024.0,
+            zombies + quarter.zombies
         );
-        // A tenth, and what an allocator may keep.
-        let grows = late > early + early / 10 + 4096;
-        wrong += usize::from(grows || watched.zombies > 0 || replayed < failures.len() || made < runs);
+        // What there is to tell of a failure takes memory at the end; four times the runs may not take more.
+        let grows = memory > quarter.memory + quarter.memory / 10 + 4096;
+        wrong +=
+            usize::from(grows || zombies + quarter.zombies > 0 || replayed < failures.len() || made < runs);
     }
     if wrong > 0 {
         bail!(
@@ -109,18 +95,38 @@ fn compile(unsnarl: &Path, source: &Path, directory: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// Looks at a process until it ends.
-fn watch(search: &mut Child) -> Result<Watched> {
-    let mut watched = Watched::default();
+fn search(unsnarl: &Path, program: &Path, runs: u64, directory: &Path) -> Result<Searched> {
+    let mut search = Command::new(unsnarl)
+        .args(["explore", "--keep-going", "--json", "--runs", &runs.to_string(), "--"])
+        .arg(program)
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()?;
+    let mut stdout = search.stdout.take().context("it was asked for")?;
+    let printed = thread::spawn(move || {
+        let mut text = Vec::new();
+        stdout.read_to_end(&mut text).map(|_| text)
+    });
+    let (memory, zombies) = watch(&mut search)?;
+    let printed = printed.join().ok().context("a reader that ends")??;
+    let told = serde_json::from_slice(&printed).context("explore prints JSON")?;
+    Ok(Searched { told, memory, zombies })
+}
+
+/// Looks at a process until it ends: the most memory that it had, and how many zombies.
+fn watch(search: &mut Child) -> Result<(u64, usize)> {
+    let (mut most, mut zombies) = (0, 0);
     while search.try_wait()?.is_none() {
         let status = fs::read_to_string(format!("/proc/{}/status", search.id())).unwrap_or_default();
         let memory = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         let memory: Option<u64> = memory.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
-        watched.memory.extend(memory);
-        watched.zombies = watched.zombies.max(lasting_zombies(search.id()));
-        thread::sleep(Duration::from_millis(20));
+        most = most.max(memory.unwrap_or(0));
+        zombies = zombies.max(lasting_zombies(search.id()));
+        thread::sleep(Duration::from_millis(5));
     }
-    Ok(watched)
+    Ok((most, zombies))
 }
 
 /// Children that are dead and still there when looked at twice: each one is for a moment.
@@ -147,16 +153,6 @@ fn zombies(parent: u32) -> Vec<u32> {
     // Runs are children of the program that waits before main.
     let below: Vec<u32> = children.iter().flat_map(|&child| zombies(child)).collect();
     children.into_iter().filter(is_zombie).chain(below).collect()
-}
-
-impl Watched {
-    /// The most memory in the first and in the second half, after a beginning in which everything is new.
-    fn halves(&self) -> (u64, u64) {
-        let settled = &self.memory[self.memory.len() / 10..];
-        let (first, second) = settled.split_at(settled.len() / 2);
-        let most = |samples: &[u64]| samples.iter().copied().max().unwrap_or(0);
-        (most(first), most(second))
-    }
 }
 
 /// Whether a failure's trace gives the same failure again, event for event.

@@ -9,6 +9,7 @@ mod convert;
 mod doctor;
 mod explore;
 mod fix;
+mod gdb;
 mod hunt;
 mod judge;
 mod options;
@@ -84,6 +85,12 @@ enum Command {
     /// What cargo starts in the place of a test binary: tells how it would have been started
     #[command(hide = true, disable_help_flag = true)]
     TellTestBinary(Arguments),
+    /// What gdb starts in the place of the program: becomes it, by the schedule of a trace
+    #[command(hide = true)]
+    Debuggee(gdb::Debuggee),
+    /// What there is to say of a trace while a debugger follows it
+    #[command(hide = true)]
+    DebuggerInfo(gdb::DebuggerInfo),
     /// Controlled runs in a row, timed: for `cargo xtask bench`
     #[command(hide = true)]
     BenchRun(bench::run::BenchRun),
@@ -126,6 +133,8 @@ fn main() -> ExitCode {
         Command::Export(command) => command.run(),
         Command::Import(command) => command.run(),
         Command::Doctor(command) => command.run(),
+        Command::Debuggee(command) => command.run(),
+        Command::DebuggerInfo(command) => command.run(),
         Command::BenchRun(command) => command.run(),
         Command::BenchSimplify(command) => command.run(),
         Command::BenchStatic(command) => command.run(),

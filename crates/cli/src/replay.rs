@@ -1,7 +1,7 @@
 //! `unsnarl replay`: the same schedule again.
 
 use crate::{
-    fix,
+    fix, gdb,
     judge::judge,
     options::{FailOn, Threads},
     output, traces,
@@ -9,7 +9,10 @@ use crate::{
 };
 use anyhow::{Result, bail};
 use serde_json::json;
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Divergence, Fidelity, Kind, Plan, Policy, Trace};
 use unsnarl_report::{ProgramNames, divergence_json, divergence_text};
@@ -30,6 +33,15 @@ pub(crate) struct Replay {
     program: Option<PathBuf>,
     #[command(flatten)]
     threads: Threads,
+    /// Follow the schedule in gdb: it stops where threads switch; `help unsnarl` there tells the commands
+    #[arg(long, conflicts_with_all = ["relaxed", "program", "json", "threads"])]
+    gdb: bool,
+    /// Write .vscode/launch.json for debugging the replay there; print it if there is such a file
+    #[arg(long, conflicts_with_all = ["gdb", "relaxed", "program", "json", "threads"])]
+    vscode: bool,
+    /// With --gdb: arguments for gdb, like `-batch -ex 'unsnarl next-switch'`
+    #[arg(last = true, requires = "gdb", value_name = "GDB ARGS")]
+    arguments: Vec<OsString>,
     /// Print one JSON object and nothing else
     #[arg(long)]
     json: bool,
@@ -50,6 +62,13 @@ impl Replay {
         let recorded = traces::load(&self.trace)?;
         if let Some(program) = &self.program {
             return fix::check(&recorded, program, self.json);
+        }
+        if self.gdb {
+            return gdb::debug(&self.trace, &recorded, &self.arguments);
+        }
+        if self.vscode {
+            gdb::launch_json(&self.trace, &recorded)?;
+            return Ok(Verdict::Fine);
         }
         let settings = Settings { echo: !self.json, threads: self.threads.kind(), ..Settings::default() };
         let plan = if self.relaxed {
@@ -110,13 +129,7 @@ impl Replay {
 
 /// Runs a plan made of a trace and compares.
 pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Result<Replayed> {
-    if recorded.program.path.is_empty() {
-        bail!(Error::NotThisBuild(
-            "the trace was imported from another tool and has no program to run".into()
-        ));
-    }
-    unsnarl_exec::check(Path::new(&recorded.program.path))?;
-    check_builds(recorded)?;
+    check(recorded)?;
     let mut executor = Executor::new(recorded.program.clone(), settings)?;
     let run = executor.run(plan)?;
     let mut divergence = run.divergence();
@@ -161,6 +174,17 @@ fn same_operations(recorded: &Trace, other: &Trace) -> bool {
             .collect()
     };
     steps(recorded) == steps(other)
+}
+
+/// Whether the program of a trace is there and can be run.
+pub(crate) fn check(recorded: &Trace) -> Result<()> {
+    if recorded.program.path.is_empty() {
+        bail!(Error::NotThisBuild(
+            "the trace was imported from another tool and has no program to run".into()
+        ));
+    }
+    unsnarl_exec::check(Path::new(&recorded.program.path))?;
+    check_builds(recorded)
 }
 
 /// A trace is of one build of a program.

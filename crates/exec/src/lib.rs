@@ -21,9 +21,9 @@ mod snapshot;
 mod steps;
 
 pub use error::Error;
-pub use library::{HEADERS, runtime_directory};
+pub use library::{HEADERS, lay_down, runtime_directory};
 pub use process::outlive_file_limit;
 pub use program::{check, find};
-pub use run::{Executor, InstructionTrace, Instructions, Run, Settings, Threads};
+pub use run::{Executor, InstructionTrace, Instructions, Run, Settings, Threads, become_debuggee};
 pub use steps::Progress;
 pub use unsnarl_wire::{Choices, RUNTIME, Tracing};

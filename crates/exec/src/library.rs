@@ -32,8 +32,8 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
     }
     let version = fingerprint(LIBRARY.iter().chain(HEADER));
     let directory = cache().join("unsnarl").join(format!("{version:016x}"));
-    lay_down(&directory.join(RUNTIME), LIBRARY)
-        .and_then(|()| lay_down(&directory.join(HEADERS).join("unsnarl.h"), HEADER))
+    write(&directory.join(RUNTIME), LIBRARY)
+        .and_then(|()| write(&directory.join(HEADERS).join("unsnarl.h"), HEADER))
         .map_err(|cause| Error::System { what: "cannot write the runtime to the cache directory", cause })?;
     Ok(DIRECTORY.get_or_init(|| directory).clone())
 }
@@ -56,7 +56,18 @@ fn cache() -> PathBuf {
         })
 }
 
-fn lay_down(place: &Path, content: &[u8]) -> io::Result<()> {
+/// Lays a file down in the runtime's directory, for programs that want to have one; where it is.
+///
+/// # Errors
+/// If it cannot be written.
+pub fn lay_down(name: &str, content: &[u8]) -> Result<PathBuf, Error> {
+    let place = runtime_directory()?.join(name);
+    let what = "cannot write to the cache directory";
+    write(&place, content).map_err(|cause| Error::System { what, cause })?;
+    Ok(place)
+}
+
+fn write(place: &Path, content: &[u8]) -> io::Result<()> {
     if fs::metadata(place).is_ok_and(|file| file.len() == content.len() as u64) && fs::read(place)? == content
     {
         return Ok(());

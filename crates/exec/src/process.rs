@@ -299,6 +299,41 @@ fn spawn(
     channels: &[(UnixStream, RawFd)],
     streams: &Streams,
 ) -> Result<std::process::Child, Error> {
+    let mut command = command(program, streams)?;
+    let controller = std::process::id();
+    let channels: Vec<(RawFd, RawFd)> = channels.iter().map(|(their, fd)| (their.as_raw_fd(), *fd)).collect();
+    // SAFETY: only system calls that are allowed between fork and exec.
+    unsafe { command.pre_exec(move || become_target(memory, &channels, controller)) };
+    command.spawn().map_err(|cause| not_started(program, cause))
+}
+
+/// Goes on as the program with the runtime in it, in the place of this one: for a debugger, whose child it is then.
+pub(crate) fn replace(program: &Program, memory: RawFd, streams: &Streams) -> Error {
+    let mut command = match command(program, streams) {
+        Ok(command) => command,
+        Err(error) => return error,
+    };
+    // SAFETY: only system calls.
+    unsafe { command.pre_exec(move || keep_addresses(memory)) };
+    not_started(program, command.exec())
+}
+
+fn not_started(program: &Program, cause: io::Error) -> Error {
+    if cause.raw_os_error() == Some(NO_PERSONALITY) {
+        Error::Refused(
+            "the system does not let it switch address randomisation off; in a container, allow `personality` (docker run \
+             --security-opt seccomp=unconfined)"
+                .into(),
+        )
+    } else if std::path::Path::new(&program.cwd).is_dir() {
+        Error::System { what: "cannot start the program", cause }
+    } else {
+        Error::Directory { directory: program.cwd.clone(), cause }
+    }
+}
+
+/// The program with its arguments, its surroundings and the runtime in it.
+fn command(program: &Program, streams: &Streams) -> Result<Command, Error> {
     let runtime = library::runtime()?;
     let mut command = Command::new(&program.path);
     let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
@@ -330,23 +365,26 @@ fn spawn(
         .stdin(duplicate(&streams.stdin)?)
         .stdout(duplicate(&streams.stdout)?)
         .stderr(duplicate(&streams.stderr)?);
-    let controller = std::process::id();
-    let channels: Vec<(RawFd, RawFd)> = channels.iter().map(|(their, fd)| (their.as_raw_fd(), *fd)).collect();
-    // SAFETY: only system calls that are allowed between fork and exec.
-    unsafe { command.pre_exec(move || become_target(memory, &channels, controller)) };
-    command.spawn().map_err(|cause| {
-        if cause.raw_os_error() == Some(NO_PERSONALITY) {
-            Error::Refused(
-                "the system does not let it switch address randomisation off; in a container, allow `personality` (docker run \
-                 --security-opt seccomp=unconfined)"
-                    .into(),
-            )
-        } else if std::path::Path::new(&program.cwd).is_dir() {
-            Error::System { what: "cannot start the program", cause }
-        } else {
-            Error::Directory { directory: program.cwd.clone(), cause }
+    Ok(command)
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Before exec: the memory where the runtime looks for it, and the same addresses in every run.
+fn keep_addresses(memory: RawFd) -> io::Result<()> {
+    // SAFETY: system calls on ourselves.
+    unsafe {
+        check(libc::dup2(memory, DESCRIPTOR))?;
+        if libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) < 0 {
+            return Err(io::Error::from_raw_os_error(NO_PERSONALITY));
         }
-    })
+        // Ignored signals stay ignored; this one was our own wish.
+        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+        // No core dumps: they take long, and the trace says more.
+        check(libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }))
+    }
 }
 
 /// From now on, a file that may not grow any more (`ulimit -f`) is an error to be told, not this process's death.
@@ -360,22 +398,13 @@ const NO_PERSONALITY: i32 = libc::ENOEXEC;
 
 /// Between fork and exec.
 fn become_target(memory: RawFd, channels: &[(RawFd, RawFd)], controller: u32) -> io::Result<()> {
-    let check = |result: i32| if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) };
+    keep_addresses(memory)?;
     // SAFETY: system calls on ourselves.
     unsafe {
-        check(libc::dup2(memory, DESCRIPTOR))?;
         for &(channel, fd) in channels {
             check(libc::dup2(channel, fd))?;
         }
-        // The same addresses in every run.
-        if libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) < 0 {
-            return Err(io::Error::from_raw_os_error(NO_PERSONALITY));
-        }
         check(libc::setpgid(0, 0))?;
-        // Ignored signals stay ignored; this one was our own wish.
-        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
-        // No core dumps: they take long, and the trace says more.
-        check(libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }))?;
         // A killed controller takes its target with it.
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
         if libc::getppid() as u32 != controller {

@@ -4,7 +4,7 @@ use crate::{
     Error,
     collect::{self, Files},
     memory::{Memory, Special, TracingWish, append_only, memory_file},
-    process::{Process, Server, Streams, Waited, Waiting},
+    process::{Process, Server, Streams, Waited, Waiting, replace},
     snapshot::{self, Snapshot},
     steps::{Progress, Steps},
 };
@@ -98,14 +98,7 @@ impl Executor {
     /// # Errors
     /// If the system refuses memory.
     pub fn new(program: Program, settings: Settings) -> Result<Self, Error> {
-        let mut stdin = File::from(memory_file(c"standard input")?);
-        let failed = |cause| Error::System { what: "cannot keep the standard input", cause };
-        stdin.write_all(&program.stdin).map_err(failed)?;
-        let streams = Streams {
-            stdin: stdin.into(),
-            stdout: append_only(memory_file(c"standard output")?),
-            stderr: append_only(memory_file(c"standard error")?),
-        };
+        let streams = streams(&program)?;
         let mut memory = Memory::new()?;
         let server = if settings.serve {
             // Started here and now: the system ends it when the thread that started it ends.
@@ -373,6 +366,38 @@ impl Keep<'_> {
             waited
         })
     }
+}
+
+/// Goes on as the program, run by this plan on kernel threads, in the place of the calling program: for a debugger that
+/// starts it so. Returns only if that is not possible.
+#[must_use]
+pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
+    let prepared = || {
+        let mut streams = streams(program)?;
+        let stdin = File::from(streams.stdin);
+        (&stdin).rewind().map_err(|cause| Error::System { what: "cannot reset the streams", cause })?;
+        streams.stdin = stdin.into();
+        let mut memory = Memory::new()?;
+        let special = Special { threads: Threads::Kernel, debugged: true, ..Special::default() };
+        memory.prepare(plan, special, &program.path)?;
+        Ok((streams, memory))
+    };
+    match prepared() {
+        Ok((streams, memory)) => replace(program, memory.fd(), &streams),
+        Err(error) => error,
+    }
+}
+
+/// A program's streams, with its standard input written down.
+fn streams(program: &Program) -> Result<Streams, Error> {
+    let mut stdin = File::from(memory_file(c"standard input")?);
+    let failed = |cause| Error::System { what: "cannot keep the standard input", cause };
+    stdin.write_all(&program.stdin).map_err(failed)?;
+    Ok(Streams {
+        stdin: stdin.into(),
+        stdout: append_only(memory_file(c"standard output")?),
+        stderr: append_only(memory_file(c"standard error")?),
+    })
 }
 
 /// A finished run whose instructions were traced.

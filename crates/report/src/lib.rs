@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod debugger;
 mod divergence;
 mod functions;
 mod html;
@@ -22,6 +23,7 @@ mod stack;
 mod waits;
 mod words;
 
+pub use debugger::debugger_json;
 pub use divergence::{divergence_json, divergence_text};
 pub use html::html;
 pub use interleaving::interleaving;

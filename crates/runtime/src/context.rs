@@ -5,7 +5,7 @@
 //! until it is given the token ([`crate::token`]). Either way one thread runs at a time and decides who is next, so
 //! that the same plan gives the same trace.
 
-use crate::{end, fiber, sys, token};
+use crate::{debug, end, fiber, sys, token};
 use core::sync::atomic::{AtomicBool, AtomicU32};
 
 /// What threads run on.
@@ -58,7 +58,10 @@ impl Context {
         unsafe {
             match self.backend {
                 Backend::Fibers => fiber::park(self),
-                Backend::Kernel => token::park(self),
+                Backend::Kernel => {
+                    token::park(self);
+                    debug::arrived();
+                }
             }
         }
     }
@@ -75,7 +78,10 @@ impl Context {
         unsafe {
             match self.backend {
                 Backend::Fibers => fiber::switch(self, to),
-                Backend::Kernel => token::pass(self, to),
+                Backend::Kernel => {
+                    token::pass(self, to);
+                    debug::arrived();
+                }
             }
         }
     }

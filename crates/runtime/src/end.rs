@@ -1,6 +1,6 @@
 //! Ends of a run that the runtime brings about or sees coming.
 
-use crate::{gate::Gate, log, state::Runtime, state::State, sys, thread::Thread};
+use crate::{debug, gate::Gate, log, state::Runtime, state::State, sys, thread::Thread};
 use core::{
     arch::asm,
     ffi::CStr,
@@ -25,7 +25,7 @@ pub(crate) fn deadlock(state: &State, why: &str) -> ! {
         let registers = if thread.ix == current { here() } else { thread.context.registers() };
         state.log.stack(thread.ix, registers, thread.stack_top);
     }
-    sys::exit(STATUS)
+    leave()
 }
 
 /// Threads run, and nothing changes.
@@ -91,7 +91,7 @@ pub(crate) fn diverged(state: &State, diverged: Diverged) -> ! {
         end.diverged_op = pending.op as u32 + 1;
         end.pc = pending.pc;
     }
-    sys::exit(STATUS)
+    leave()
 }
 
 /// This program cannot be controlled.
@@ -105,7 +105,7 @@ pub(crate) fn refuse(why: &str) -> ! {
             sys::complain(b"\n");
         }
     }
-    sys::exit(STATUS)
+    leave()
 }
 
 /// A function that every glibc has is not there.
@@ -132,7 +132,7 @@ pub(crate) fn internal(info: &core::panic::PanicInfo<'_>) -> ! {
         conclude(&runtime.state, EndKind::Internal, "");
         describe(Text(&mut runtime.state.log.header().end, 0), format_args!("{info}"));
     }
-    sys::exit(STATUS)
+    leave()
 }
 
 /// Writes down the kind of end and a message.
@@ -150,10 +150,15 @@ pub(crate) fn set_message(end: &mut End, message: &[u8]) {
     end.message_len = message.len().min(end.message.len() - 1) as u32;
 }
 
+fn leave() -> ! {
+    debug::end();
+    sys::exit(STATUS)
+}
+
 fn leave_with_stack(state: &State) -> ! {
     let me = &state.threads[state.current.index()];
     state.log.stack(state.current, here(), me.stack_top);
-    sys::exit(STATUS)
+    leave()
 }
 
 /// Text written into the message of the end.

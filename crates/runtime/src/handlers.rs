@@ -7,7 +7,7 @@
 
 use crate::{
     context::Backend,
-    crash,
+    crash, debug,
     real::real,
     state::{Runtime, State},
     sys,
@@ -87,9 +87,10 @@ fn action_of_kernel(signal: i32, wanted: &Action) -> Action {
     if wanted.sa_sigaction > libc::SIG_IGN {
         // A stack may have overflown: what is to be said about that cannot be said there.
         action.sa_flags |= if deadly { libc::SA_ONSTACK } else { 0 };
-    } else if deadly {
+    } else if deadly && (signal == libc::SIGSYS || !debug::is_on()) {
         action.sa_flags = libc::SA_ONSTACK | libc::SA_NODEFER;
     } else {
+        // A debugger stops at a deadly signal by itself; what follows should be as deadly as without us.
         return action;
     }
     action.sa_sigaction = entry as *const () as usize;

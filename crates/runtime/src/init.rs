@@ -5,7 +5,7 @@ use crate::{
     clock::Clock,
     conflicts::Conflicts,
     context::{Backend, Context},
-    crash,
+    crash, debug,
     descriptors::Descriptors,
     drawn, end,
     entropy::Entropy,
@@ -98,6 +98,9 @@ unsafe fn begin(header: *mut Header) {
     let picker = heap::aside(|| picker(&log));
     let picker = if plan.from_checkpoint == 0 { picker } else { picker.waiting() };
 
+    if plan.debugged != 0 {
+        debug::look_on();
+    }
     let backend = if plan.kernel_threads == 0 { Backend::Fibers } else { Backend::Kernel };
     let mut main =
         Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Context::adopt(backend, sys::thread_pointer()));
@@ -138,7 +141,7 @@ unsafe fn begin(header: *mut Header) {
         modules: Modules::default(),
         places: Places::default(),
         conflicts: None,
-        tells_choices: plan.choices > 0,
+        observed: plan.choices > 0 || plan.debugged != 0,
     };
     state.ready.set(ThreadIx::MAIN, true);
     state.read_mask();
@@ -158,7 +161,7 @@ unsafe fn begin(header: *mut Header) {
     unsafe { (*header).attached.store(1, Ordering::Release) };
     // SAFETY: `at_exit` is a function of the right kind.
     unsafe { on_exit(at_exit, core::ptr::null_mut()) };
-    Runtime { picker, state }.begin();
+    let runtime = Runtime { picker, state }.begin();
     if unwatched {
         end::refuse(
             "cannot reserve address space to look for races (a limit by `ulimit -v`, or vm.overcommit_memory = 2?); \
@@ -171,10 +174,14 @@ unsafe fn begin(header: *mut Header) {
         );
     }
     // SAFETY: asks only.
-    if unsafe { libc::getauxval(libc::AT_HWCAP2) } & 2 == 0 {
+    if backend == Backend::Fibers && unsafe { libc::getauxval(libc::AT_HWCAP2) } & 2 == 0 {
         end::refuse(
-            "this processor or kernel does not let programs set the FS base (Linux 5.9 and fsgsbase are needed)",
+            "this processor or kernel does not let programs set the FS base (Linux 5.9 and fsgsbase are needed); \
+             --threads kernel, where a command has it, does without",
         );
+    }
+    if debug::is_on() {
+        debug::begin(&runtime.state, Runtime::control());
     }
 }
 

@@ -24,6 +24,7 @@ mod clock;
 mod conflicts;
 mod context;
 mod crash;
+mod debug;
 mod descriptors;
 mod dispatch;
 mod drawn;

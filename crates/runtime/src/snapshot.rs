@@ -48,7 +48,7 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     }
     state.log.tell_again(&told);
     let picker = heap::aside(|| init::picker(&state.log));
-    state.tells_choices = state.log.header().plan.choices > 0;
+    state.observed = state.log.header().plan.choices > 0;
     let waits = state.log.header().plan.from_checkpoint != 0 && !state.log.has(Op::Checkpoint);
     runtime.picker = if waits { picker.waiting() } else { picker };
     state.log.header().attached.store(1, core::sync::atomic::Ordering::Release);

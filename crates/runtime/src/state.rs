@@ -79,8 +79,8 @@ pub(crate) struct State {
     pub(crate) places: Places,
     /// The search for conflicts, if there is one.
     pub(crate) conflicts: Option<Box<Conflicts>>,
-    /// Whether each point's choices are told.
-    pub(crate) tells_choices: bool,
+    /// Whether somebody wants to know of each point: who could run there, or where the run is.
+    pub(crate) observed: bool,
 }
 
 struct Cell(UnsafeCell<Option<Runtime>>, UnsafeCell<usize>);
@@ -107,11 +107,11 @@ impl Runtime {
     }
 
     /// Takes control: from now on hooks enter.
-    pub(crate) fn begin(self) {
+    pub(crate) fn begin(self) -> &'static mut Self {
         // SAFETY: called once, before any hook can enter.
         unsafe {
-            *RUNTIME.0.get() = Some(self);
             *RUNTIME.1.get() = sys::thread_pointer();
+            (*RUNTIME.0.get()).insert(self)
         }
     }
 
@@ -128,6 +128,11 @@ impl Runtime {
     pub(crate) fn set_current(thread_pointer: usize) {
         // SAFETY: we are the running thread.
         unsafe { RUNTIME.1.get().write_volatile(thread_pointer) };
+    }
+
+    /// The word by which hooks know the running thread.
+    pub(crate) fn control() -> *mut usize {
+        RUNTIME.1.get()
     }
 
     /// For signal handlers, which interrupt the running thread, perhaps in the middle of something.

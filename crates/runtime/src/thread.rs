@@ -2,6 +2,7 @@
 
 use crate::{
     context::{Backend, Context},
+    debug,
     dispatch::Paused,
     end,
     gate::Gate,
@@ -227,6 +228,10 @@ impl Runtime {
         if backend == Backend::Fibers {
             self.state.log.set_glibc_tid(thread.handle, sys::process() as u32);
         }
+        if debug::is_on() {
+            // SAFETY: the descriptor is there: nobody can have joined the thread yet.
+            debug::born(ix, unsafe { *self.state.log.glibc_tid(thread.handle) });
+        }
 
         let parent = self.state.me();
         parent.children += 1;
@@ -261,6 +266,9 @@ impl Runtime {
         // SAFETY: the thread is gone and nobody joined it; glibc frees its stack.
         unsafe { pthread_join(thread.handle, core::ptr::null_mut()) };
         thread.reaped = true;
+        if debug::is_on() {
+            debug::reaped(thread.ix);
+        }
     }
 
     /// Lets glibc free threads that ended and that nobody will join.
@@ -471,6 +479,9 @@ impl Runtime {
         }
         state.live -= 1;
         state.ready.set(ix, false);
+        if debug::is_on() {
+            debug::ended(ix);
+        }
         if detached {
             state.to_reap.push(ix);
         }

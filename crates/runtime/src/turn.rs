@@ -4,7 +4,7 @@
 //! its turn, does it, and logs one event. One pick, one event: that is what lets a schedule be followed.
 
 use crate::{
-    end,
+    debug, end,
     gate::Gate,
     modules::Owner,
     snapshot,
@@ -105,16 +105,15 @@ impl Runtime {
         let me = self.state.current;
         let next = self.pick();
         if next != me {
-            self.switch(me, next);
+            self.switch(next);
         }
     }
 
     /// The current thread ended: the carrier goes on with somebody else, for good.
     pub(crate) fn go_elsewhere(&mut self) {
-        let me = self.state.current;
         let next = self.pick();
         // If it ever comes back from there, it is on a kernel thread of its own and under nobody's control.
-        self.leave_to(me, next);
+        self.leave_to(next);
     }
 
     #[inline]
@@ -131,12 +130,12 @@ impl Runtime {
         if alone {
             state.alone.set(me, true);
         }
-        if state.tells_choices && !picker.waits() {
-            state.tell_choices();
+        if state.observed {
+            state.before_pick(picker.waits());
         }
         let pick = picker.pick(state);
-        if state.tells_choices && picker.waits() {
-            state.tell_no_choice(&pick);
+        if state.observed {
+            state.after_pick(picker.waits(), &pick);
         }
         if alone {
             state.alone.set(me, false);
@@ -161,16 +160,15 @@ impl Runtime {
     }
 
     #[inline]
-    fn switch(&mut self, from: ThreadIx, to: ThreadIx) {
-        self.leave_to(from, to);
+    fn switch(&mut self, to: ThreadIx) {
+        self.leave_to(to);
         self.arrive();
     }
 
     #[inline]
-    fn leave_to(&mut self, from: ThreadIx, to: ThreadIx) {
+    fn leave_to(&mut self, to: ThreadIx) {
         let state = &mut self.state;
-        let preempts = state.ready.contains(from) && !state.me().pending.op.gives_way();
-        state.switch_flags = if preempts { Flags::PREEMPTS } else { Flags::NONE };
+        state.switch_flags = if state.goes_on_if_asked() { Flags::PREEMPTS } else { Flags::NONE };
         state.previous = state.current;
         state.current = to;
         tracer::switching(to, state.log.count());
@@ -288,8 +286,33 @@ impl crate::state::State {
         self.keep_calls(event.pc());
     }
 
-    /// Tells who could run now.
+    /// Somebody wants to know who could run now. `waits`: the policy did not begin yet.
     #[cold]
+    fn before_pick(&mut self, waits: bool) {
+        if self.log.header().plan.choices > 0 && !waits {
+            self.tell_choices();
+        }
+    }
+
+    /// Somebody wants to know who runs now.
+    #[cold]
+    fn after_pick(&mut self, waits: bool, pick: &Pick) {
+        if self.log.header().plan.choices > 0 && waits {
+            self.tell_no_choice(pick);
+        }
+        if debug::is_on() {
+            debug::picked(self, pick, self.goes_on_if_asked());
+        }
+    }
+
+    /// Whether taking the processor from the running thread is a preemption.
+    #[inline]
+    fn goes_on_if_asked(&self) -> bool {
+        // SAFETY: as in `me`.
+        self.ready.contains(self.current) && !unsafe { &*self.running }.pending.op.gives_way()
+    }
+
+    /// Tells who could run now.
     fn tell_choices(&mut self) {
         let mut choices = Choices::default();
         for thread in self.ready().iter().chain(self.late().iter()).filter(|thread| thread.index() < 64) {
@@ -302,7 +325,6 @@ impl crate::state::State {
     }
 
     /// Before the checkpoint there is nothing to choose.
-    #[cold]
     fn tell_no_choice(&mut self, pick: &Pick) {
         if let Pick::Run(thread) = pick {
             let can_run = if thread.index() < 64 { 1 << thread.index() } else { 0 };

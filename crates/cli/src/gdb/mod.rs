@@ -1,0 +1,105 @@
+//! A debugger on the replay of a trace: gdb with commands of ours.
+//!
+//! gdb starts `unsnarl debuggee`, which becomes the program with a plan laid out for it; so gdb can start it again and
+//! again, and whatever drives gdb can do so too. What gdb's side needs to know of the trace it asks `unsnarl
+//! debugger-info` for. The script is part of this binary.
+
+mod debuggee;
+mod vscode;
+
+pub(crate) use debuggee::{Debuggee, DebuggerInfo};
+pub(crate) use vscode::launch_json;
+
+use crate::{replay, traces, verdict::Verdict};
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+use std::{
+    env,
+    ffi::OsString,
+    io,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::Command,
+};
+use unsnarl_model::Trace;
+
+const SCRIPT: &str = include_str!("unsnarl.py");
+
+/// What gdb needs for the replay of a trace.
+pub(crate) struct Session {
+    /// The program that is debugged.
+    pub(crate) program: String,
+    /// Where it runs.
+    pub(crate) cwd: String,
+    /// What gdb is told first: our commands, and the trace that they are about.
+    pub(crate) setup: Vec<String>,
+}
+
+/// Who talks with gdb.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Who {
+    Person,
+    FrontEnd,
+}
+
+impl Session {
+    /// Gets ready to debug the replay of a trace.
+    pub(crate) fn new(trace: &Path, recorded: &Trace, who: Who) -> Result<Self> {
+        replay::check(recorded)?;
+        let script = unsnarl_exec::lay_down("gdb.py", SCRIPT.as_bytes())?;
+        let unsnarl = env::current_exe().context("cannot tell where unsnarl is")?;
+        let trace = traces::find(trace);
+        let trace = trace.canonicalize().with_context(|| format!("cannot find {}", trace.display()))?;
+        let front_end = if who == Who::FrontEnd { ", front_end=True" } else { "" };
+        let setup = vec![
+            format!("source {}", text(script)?),
+            // A string of JSON is one of Python.
+            format!("python unsnarl_load({}, {}{front_end})", json!(text(unsnarl)?), json!(text(trace)?)),
+        ];
+        Ok(Self { program: recorded.program.path.clone(), cwd: recorded.program.cwd.clone(), setup })
+    }
+}
+
+fn text(path: PathBuf) -> Result<String> {
+    path.into_os_string().into_string().map_err(|path| anyhow::anyhow!("{} is not UTF-8", path.display()))
+}
+
+/// Goes on as gdb. `arguments` are passed to it; its commands come after ours.
+pub(crate) fn debug(trace: &Path, recorded: &Trace, arguments: &[OsString]) -> Result<Verdict> {
+    let session = Session::new(trace, recorded, Who::Person)?;
+    let gdb = env::var_os("UNSNARL_GDB").unwrap_or_else(|| "gdb".into());
+    check_gdb(&gdb)?;
+    let mut command = Command::new(&gdb);
+    command.arg("-q");
+    for line in &session.setup {
+        command.arg("-ex").arg(line);
+    }
+    command.arg("-ex").arg("unsnarl start");
+    let error = command.args(arguments).arg(&session.program).exec();
+    Err(error).with_context(|| format!("cannot start {}", gdb.display()))
+}
+
+/// Whether there is a gdb, and one that our commands work in.
+fn check_gdb(gdb: &OsString) -> Result<()> {
+    let configuration = match Command::new(gdb).args(["-nx", "--configuration"]).output() {
+        Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => bail!(io::Error::new(
+            io::ErrorKind::NotFound,
+            format!(
+                "there is no {}: install it (apt-get install gdb), or name another by UNSNARL_GDB",
+                gdb.display()
+            ),
+        )),
+        Err(error) => return Err(error).with_context(|| format!("cannot start {}", gdb.display())),
+    };
+    if configuration.contains("--without-python") {
+        bail!(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!(
+                "{} is built without Python, which the commands of unsnarl need (apt-get install gdb)",
+                gdb.display()
+            ),
+        ));
+    }
+    Ok(())
+}

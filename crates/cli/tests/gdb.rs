@@ -1,0 +1,375 @@
+//! Debugging a replay: gdb, driven as a user drives it.
+
+use serde_json::Value;
+use std::{
+    fs,
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+
+/// Two threads pay into one account, without a lock; each has what it read in a variable of its own.
+const ACCOUNT: &str = r#"#include <assert.h>
+#include <pthread.h>
+#include <stdio.h>
+static int balance = 100;
+static void *deposit(void *amount) {
+  int before = balance;
+  int paid = *(int *)amount;
+  balance = before + paid;
+  return 0;
+}
+int main(void) {
+  pthread_t first, second;
+  int ten = 10, twenty = 20;
+  pthread_create(&first, 0, deposit, &ten);
+  pthread_create(&second, 0, deposit, &twenty);
+  pthread_join(first, 0);
+  pthread_join(second, 0);
+  printf("balance %d\n", balance);
+  fflush(stdout);
+  assert(balance == 130);
+  return 0;
+}
+"#;
+
+/// A directory of a test's own, with a program in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new(name: &str) -> Self {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gdb").join(name);
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).expect("a directory");
+        Self(path)
+    }
+
+    fn account(name: &str) -> Self {
+        let place = Self::new(name);
+        fs::write(place.0.join("account.c"), ACCOUNT).expect("a program");
+        place.run(0, &["cc", "-O0", "-g", "-pthread", "account.c", "-o", "prog"]);
+        place
+    }
+
+    /// One of `programs/`.
+    fn with(name: &str, program: &str) -> Self {
+        let place = Self::new(name);
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs").join(program);
+        let file = source.file_name().expect("a name").to_str().expect("UTF-8");
+        fs::copy(&source, place.0.join(file)).expect("a program");
+        if let Some(name) = file.strip_suffix(".rs") {
+            let manifest = format!(
+                "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n\
+                 [[bin]]\nname = \"{name}\"\npath = \"{file}\"\n"
+            );
+            fs::write(place.0.join("Cargo.toml"), manifest).expect("a manifest");
+            place.run(0, &["cargo", "build", "--quiet", "--offline"]);
+            let built = place.0.join("target/unsnarl/x86_64-unknown-linux-gnu/debug").join(name);
+            fs::copy(built, place.0.join("prog")).expect("the program");
+        } else {
+            place.run(0, &["cc", "-O1", "-g", "-pthread", file, "-o", "prog"]);
+        }
+        place
+    }
+
+    fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(UNSNARL);
+        command.args(args).current_dir(&self.0).stdin(Stdio::null()).env_remove("CARGO_TARGET_DIR");
+        command
+    }
+
+    fn run(&self, status: i32, args: &[&str]) -> Output {
+        let output = self.command(args).output().expect("unsnarl runs");
+        assert_eq!(output.status.code(), Some(status), "unsnarl {args:?}: {output:?}");
+        output
+    }
+
+    fn json(&self, status: i32, args: &[&str]) -> Value {
+        serde_json::from_slice(&self.run(status, args).stdout).expect("JSON")
+    }
+
+    /// Finds a failure.
+    fn explore(&self) {
+        self.run(100, &["explore", "-o", "failing.snarl", "--json", "--", "./prog"]);
+    }
+
+    /// What gdb says to these commands, line by line; what comes from the program is among it.
+    fn gdb(&self, trace: &str, commands: &[&str]) -> String {
+        let mut command = self.command(&["replay", trace, "--gdb", "--", "-nx", "-batch"]);
+        // What gdb writes to both streams, in its order.
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
+        for line in commands {
+            command.args(["-ex", line]);
+        }
+        let mut child = command.spawn().expect("unsnarl runs");
+        drop(command);
+        let mut said = Vec::new();
+        std::io::Read::read_to_end(&mut reader, &mut said).expect("what gdb says");
+        child.wait().expect("gdb ends");
+        String::from_utf8_lossy(&said).into_owned()
+    }
+}
+
+/// All of these are said, in this order.
+#[track_caller]
+fn says(said: &str, expected: &[&str]) {
+    let mut rest = said;
+    for &text in expected {
+        let at = rest.find(text).unwrap_or_else(|| panic!("no `{text}` where expected in\n{said}"));
+        rest = &rest[at + text.len()..];
+    }
+}
+
+#[test]
+fn gdb_stops_at_the_preemption_of_a_simplified_trace_and_ends_as_the_trace_does() {
+    let place = Place::account("preemption");
+    place.explore();
+    place.run(0, &["simplify", "failing.snarl", "-o", "simple.snarl", "--json"]);
+    let said = place.gdb(
+        "simple.snarl",
+        &[
+            "unsnarl next-preemption",
+            "unsnarl where",
+            "info threads",
+            // Who was stopped has read 100 and not yet written.
+            "unsnarl thread 0.1",
+            "print before",
+            "print *(int *)amount",
+            "unsnarl thread 0",
+            "print twenty",
+            "unsnarl thread 0.3",
+            "continue",
+            "continue",
+            "continue",
+            "print balance",
+            "continue",
+        ],
+    );
+    says(
+        &said,
+        &[
+            "event 0 of 13: 0 main, start at account.c:11",
+            "0.1 → 0.2: preempts 0.1",
+            "event 5 of 13: 0.2 deposit, start at account.c:5",
+            "0.2 deposit runs; next is event 5 of 13: 0.2 deposit, start",
+            "the next switch is at event 9 of 13: 0.1 deposit, write balance (was 120) at account.c:8",
+            "\"0 main\"",
+            "\"0.1 deposit\"",
+            "\"0.2 deposit\"",
+            "= 100",
+            "= 10",
+            "= 20",
+            "there is no thread `0.3` now",
+            "0.2 → 0.1: 0.2 has ended",
+            "event 9 of 13: 0.1 deposit, write balance (was 120) at account.c:8 │ balance = before + paid;",
+            "in deposit (amount=",
+            "balance = before + paid;",
+            "0.1 → 0: 0.1 has ended",
+            "SIGABRT",
+            "balance 110\n",
+            "the same outcome as in the trace:",
+            "assertion failed in thread 0 at account.c:20, main",
+            "in main () at account.c:20",
+            "= 110",
+            "terminated with signal SIGABRT",
+        ],
+    );
+}
+
+#[test]
+fn breakpoints_watchpoints_and_steps_do_not_disturb_the_schedule() {
+    let place = Place::account("undisturbed");
+    place.explore();
+    let events = place.json(100, &["replay", "failing.snarl", "--json"])["stats"]["events"].to_string();
+    let said = place.gdb(
+        "failing.snarl",
+        &[
+            "set unsnarl-stops none",
+            "break deposit",
+            "continue",
+            "next",
+            "next",
+            "watch balance",
+            "continue",
+            "delete",
+            "step",
+            "next",
+            "break 20",
+            "continue",
+            "unsnarl where",
+            "next",
+        ],
+    );
+    let end = format!("next is the end: the trace has {events} events");
+    says(
+        &said,
+        &["hit Breakpoint 1, deposit", "Hardware watchpoint 2: balance", "main () at account.c:20", &end],
+    );
+    says(&said, &["the same outcome as in the trace:", "assertion failed in thread 0 at account.c:20"]);
+    assert!(!said.contains("left the schedule"), "{said}");
+
+    // From a stop of the schedule's, a step goes to the next line, as if the stop were the program's own.
+    let said = place.gdb("failing.snarl", &["unsnarl goto 1", "next", "next", "next"]);
+    says(&said, &["event 1 of", "pthread_create(&first", "pthread_create(&second", "pthread_join(first"]);
+}
+
+#[test]
+fn a_deadlock_ends_with_all_threads_where_they_wait() {
+    let place = Place::with("deadlock", "c/abba_deadlock.c");
+    place.explore();
+    let said = place.gdb(
+        "failing.snarl",
+        &[
+            "unsnarl next-switch",
+            "unsnarl where",
+            // There and back: what is over comes again.
+            "unsnarl goto 6",
+            "unsnarl goto 2",
+            "unsnarl goto 99",
+            "set unsnarl-stops none",
+            "continue",
+            "thread apply all bt",
+            "unsnarl where",
+            "continue",
+            "unsnarl where",
+        ],
+    );
+    says(
+        &said,
+        &[
+            "0 → 0.2: 0 waits for 0.1 to end",
+            "next is event 3 of 7: 0.2 b_then_a, start at abba_deadlock.c:16",
+            "event 6 of 7: ",
+            "event 2 of 7: 0 main, create 0.2 at abba_deadlock.c:28",
+            "the trace has 7 events, 0 to 6",
+            "the same outcome as in the trace:\ndeadlock: 2 threads wait for each other",
+            "thread 0.1 waits for lock `b` at abba_deadlock.c:9",
+            "\"0.2 b_then_a\"",
+            "in b_then_a (unused=0x0) at",
+            "\"0.1 a_then_b\"",
+            "in a_then_b (unused=0x0) at",
+            "\"0 main\"",
+            "in main () at",
+            "next is the end: the trace has 7 events",
+            "exited with code",
+            "the program does not run: `unsnarl start` starts it",
+        ],
+    );
+    // Frames of ours say nothing to a user.
+    let all = &said[said.find("Thread 3 (").expect("all threads")..said.find("exited with").expect("an end")];
+    assert!(!all.contains("unsnarl_rt::"), "{all}");
+}
+
+#[test]
+fn a_crash_is_seen_where_it_happens() {
+    let place = Place::with("crash", "c/nulled_pointer_segv.c");
+    place.explore();
+    let trace = place.json(100, &["replay", "failing.snarl", "--json"]);
+    let events = trace["stats"]["events"].as_u64().expect("a number");
+    let last = format!("unsnarl goto {}", events - 1);
+    let said = place.gdb(
+        "failing.snarl",
+        &["unsnarl next-switch", "unsnarl where", &last, "unsnarl next-switch", "bt 1", "continue"],
+    );
+    says(
+        &said,
+        &[
+            "event 0 of",
+            " → ",
+            &format!("event {} of {events}: ", events - 1),
+            "SIGSEGV: the same outcome as in the trace:\nSIGSEGV, invalid memory access",
+            "/* FAIL */",
+            "#0 ",
+            "terminated with signal SIGSEGV",
+        ],
+    );
+}
+
+#[test]
+fn a_rust_program_is_followed_too() {
+    let place = Place::with("rust", "rust/lock_order_deadlock.rs");
+    place.explore();
+    let said = place.gdb(
+        "failing.snarl",
+        &["unsnarl next-switch", "set unsnarl-stops none", "continue", "thread apply all bt 12"],
+    );
+    says(
+        &said,
+        &[
+            " → ",
+            "the same outcome as in the trace:\ndeadlock",
+            "\"0.2 ",
+            "lock_order_deadlock::main::",
+            "\"0.1 ",
+            "\"0 main\"",
+        ],
+    );
+}
+
+#[test]
+fn a_run_that_ends_well_does_so_in_gdb() {
+    let place = Place::account("well");
+    place.run(0, &["record", "-o", "good.snarl", "--json", "--", "./prog"]);
+    let said = place.gdb("good.snarl", &["set unsnarl-stops none", "continue"]);
+    says(&said, &["balance 130\n", "exit status 0: the same outcome as in the trace"]);
+}
+
+#[test]
+fn without_gdb_it_is_said_what_to_install() {
+    let place = Place::account("missing");
+    place.run(0, &["record", "-o", "good.snarl", "--json", "--", "./prog"]);
+    let mut command = place.command(&["replay", "good.snarl", "--gdb"]);
+    let output = command.env("UNSNARL_GDB", "no-such-gdb").output().expect("unsnarl runs");
+    assert_eq!(output.status.code(), Some(96), "{output:?}");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("there is no no-such-gdb: install it (apt-get install gdb)"), "{said}");
+}
+
+#[test]
+fn the_configuration_for_vscode_works_and_never_replaces_another() {
+    let place = Place::account("vscode");
+    place.explore();
+    place.run(0, &["replay", "failing.snarl", "--vscode"]);
+    let file = place.0.join(".vscode/launch.json");
+    let written: Value = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("JSON");
+
+    // What VS Code does with it: gdb by its machine interface.
+    let configuration = &written["configurations"][0];
+    let program = configuration["program"].as_str().expect("a program");
+    let mut gdb = Command::new("gdb")
+        .args(["-nx", "-q", "--interpreter=mi", program])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("gdb runs");
+    let mut input = gdb.stdin.take().expect("its input");
+    for command in configuration["setupCommands"].as_array().expect("commands") {
+        let text = command["text"].as_str().expect("a command");
+        writeln!(input, "-interpreter-exec console {}", Value::from(text)).expect("gdb reads");
+    }
+    for line in ["-exec-run", "-thread-info", "-exec-continue", "-gdb-exit"] {
+        writeln!(input, "{line}").expect("gdb reads");
+    }
+    let said = String::from_utf8_lossy(&gdb.wait_with_output().expect("gdb ends").stdout).into_owned();
+    drop(input);
+    says(
+        &said,
+        &[
+            "*stopped,reason=\"breakpoint-hit\"",
+            "func=\"unsnarl_debug_stop\"",
+            "0 \\342\\206\\222 0.",
+            "name=\"0 main\"",
+            "name=\"0.1 deposit\"",
+            "*stopped,",
+        ],
+    );
+
+    fs::write(&file, "mine").expect("a file");
+    let again = place.run(0, &["replay", "failing.snarl", "--vscode"]);
+    assert_eq!(serde_json::from_slice::<Value>(&again.stdout).expect("JSON"), written);
+    assert!(String::from_utf8_lossy(&again.stderr).contains("is there already and was left as it is"));
+    assert_eq!(fs::read(&file).expect("a file"), b"mine");
+}

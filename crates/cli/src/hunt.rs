@@ -126,6 +126,7 @@ impl Prey {
              reduced  {}, {} runs, {:.2} s\n\
              trace    {path} (as it was found: {})\n\
              replay   unsnarl replay {path}   ({tried})\n\
+             debug    unsnarl replay {path} --gdb\n\
              show     unsnarl show {path}\n\
              report   unsnarl report {path} --before {} --html report.html\n\
              prove    unsnarl simplify --prove {path}\n",

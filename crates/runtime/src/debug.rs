@@ -86,8 +86,8 @@ static unsnarl_debug: Cell = Cell(UnsafeCell::new(Board {
     current: core::ptr::null(),
     control: core::ptr::null_mut(),
     end: core::ptr::null(),
-    stop_at: u64::MAX,
-    picked: u64::MAX,
+    stop_at: 0,
+    picked: 0,
     start: 0,
     stop_at_switches: 0,
     from: 0,
@@ -108,10 +108,13 @@ fn board() -> *mut Board {
     unsnarl_debug.0.get()
 }
 
-/// A debugger looks on: from now on the board is kept.
+/// A debugger looks on: from now on the board is kept. Until then it is all zeros, which take no room in the library.
 pub(crate) fn look_on() {
     // SAFETY: before the program runs.
-    unsafe { (*board()).version = VERSION };
+    unsafe {
+        (*board()).version = VERSION;
+        ((*board()).stop_at, (*board()).picked) = (u64::MAX, u64::MAX);
+    }
 }
 
 /// Whether a debugger looks on.

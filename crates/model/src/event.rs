@@ -48,6 +48,9 @@ impl Flags {
     /// The access is to the thread's own stack. What stood there may be left over from calls long gone, the
     /// runtime's own among them, so its value is not part of what makes two runs the same.
     pub const OWN_STACK: Self = Self(64);
+    /// The atomic operation did not find what instrumented code had left in its variable, or nothing is known of
+    /// that: code that is not instrumented may have written there, and ordered threads by it.
+    pub const FOREIGN: Self = Self(128);
 
     /// Whether all of `other`'s facts hold.
     #[must_use]

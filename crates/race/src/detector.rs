@@ -1,6 +1,8 @@
 //! The detector: one event after the other, and the conflicts that each is the second part of.
 
-use crate::{Cell, Edges, Epoch, HappensBefore, Memory, Moment, cell::Word, locksets::Locksets, succeeded};
+use crate::{
+    Advanced, Cell, Edges, Epoch, HappensBefore, Memory, Moment, cell::Word, locksets::Locksets, succeeded,
+};
 use alloc::{collections::BTreeMap, vec::Vec};
 use unsnarl_model::{ConflictKind, Event, Flags, ObjectKind, Op, ThreadIx};
 
@@ -55,7 +57,7 @@ impl<M: Memory> Detector<M> {
     #[must_use]
     pub fn new(memory: M) -> Self {
         Self {
-            order: HappensBefore::default(),
+            order: HappensBefore::with(Edges::Possible),
             loose: HappensBefore::with(Edges::WithoutLocks),
             locksets: Locksets::default(),
             memory,
@@ -81,10 +83,15 @@ impl<M: Memory> Detector<M> {
         } else if competes(event.op) {
             self.compete(event, tag, found);
         }
-        self.order.step(event, number);
+        let advanced = self.order.step(event, number);
         self.loose.step(event, number);
         self.locksets.step(event);
         self.stamp(event.thread);
+        if advanced == Advanced::All {
+            for ix in 0..self.moments.len() {
+                self.stamp(ThreadIx(ix as u16));
+            }
+        }
     }
 
     /// An access alone.

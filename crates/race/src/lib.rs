@@ -38,7 +38,7 @@ pub use cell::{Cell, Moment, Word};
 pub use clock::{Clock, Epoch};
 pub use detector::{Access, Detector, Found};
 pub use memory::{Memory, Sparse};
-pub use order::{Edges, HappensBefore};
+pub use order::{Advanced, Edges, HappensBefore};
 
 use alloc::{collections::BTreeSet, vec::Vec};
 use unsnarl_model::{ConflictKind, Event, Flags, SiteIx, Trace};

@@ -4,22 +4,28 @@
 //! threads, semaphores, barriers, once controls and atomics are objects. Wake-ups of conditions and futexes go
 //! from the event that sent them to the wait that they ended.
 //!
-//! Who wakes a futex also learns what the waiters knew. The lock around it may be code of a library that is not
-//! instrumented (Rust's `Barrier`, say), and then the futex is all that is seen of an order that is there.
+//! Code that is not instrumented, such as Rust's standard library, which comes compiled, orders threads unseen: the
+//! slow path of a mutex, or the mutex inside of a wait on a condition. It gives itself away by its futexes, and by
+//! atomic variables that hold something else than instrumented code has left there ([`Flags::FOREIGN`]). Whatever
+//! it may have ordered counts as ordered ([`Edges::Possible`]): a thread that has been there comes after all that was done
+//! up to then. That hides a race only if the thread goes there between the two accesses. A search or a
+//! witness that puts them side by side finds it all the same.
 //!
 //! Atomics follow C11: a release store begins a release sequence, read-modify-write operations continue it, a
 //! relaxed store of whatever thread ends it; fences make the relaxed operations around them synchronise.
 
 use crate::{Clock, Epoch, succeeded};
 use alloc::{collections::BTreeMap, vec::Vec};
-use unsnarl_model::{Event, Op, Order, ThreadIx};
+use unsnarl_model::{Event, Flags, Op, Order, ThreadIx};
 
 /// Which edges the relation has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Edges {
-    /// All of them.
+    /// All that operations tell of.
     #[default]
-    All,
+    Seen,
+    /// And all that code that is not instrumented may have made.
+    Possible,
     /// Not those from the release of a lock to its next taking: which critical section came first is chance.
     /// What is left orders less, but its moments are the same, so that they can be compared with both.
     WithoutLocks,
@@ -36,6 +42,17 @@ pub struct HappensBefore {
     mutexes: BTreeMap<ThreadIx, u64>,
     /// What the sender of a wake-up knew, by its event.
     wake_ups: BTreeMap<u64, Clock>,
+    /// Variables that did not hold what was left there, and how often.
+    foreign: BTreeMap<u64, u32>,
+}
+
+/// Whose time went on with an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Advanced {
+    /// At most that of the event's thread.
+    One,
+    /// Everybody's.
+    All,
 }
 
 /// Whatever descriptors lead to. Odd, so that it is no address of a lock.
@@ -63,6 +80,8 @@ struct Thread {
     seen: Clock,
     /// What relaxed stores publish: what was known at the last release fence.
     fenced: Clock,
+    /// A relaxed load has seen a variable that others write unseen: it counts from the next acquire fence on.
+    saw_foreign: bool,
 }
 
 impl HappensBefore {
@@ -86,11 +105,61 @@ impl HappensBefore {
     }
 
     /// One more event, with its number.
-    pub fn step(&mut self, event: &Event, number: u64) {
+    pub fn step(&mut self, event: &Event, number: u64) -> Advanced {
+        self.seen(event, number);
+        if !self.may_order_unseen(event) {
+            return Advanced::One;
+        }
+        self.after_all(event.thread);
+        Advanced::All
+    }
+
+    /// Whether an event tells that its thread may have been ordered after others by code that is not seen.
+    fn may_order_unseen(&mut self, event: &Event) -> bool {
+        match event.op {
+            Op::FutexWake | Op::FutexRequeue | Op::FutexWoken => true,
+            Op::FutexWait => !succeeded(event),
+            Op::AtomicLoad | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => {
+                let found = event.flags.has(Flags::FOREIGN);
+                if found {
+                    *self.foreign.entry(event.addr).or_default() += 1;
+                }
+                // Where nothing was known of the variable, once is nothing yet. Where others write, they may also
+                // write what was there before.
+                let foreign = found || self.foreign.get(&event.addr).is_some_and(|&often| often > 1);
+                self.thread(event.thread).saw_foreign |= foreign;
+                foreign && event.op != Op::AtomicStore && acquires(event.order)
+            }
+            Op::Fence => acquires(event.order) && core::mem::take(&mut self.thread(event.thread).saw_foreign),
+            _ => false,
+        }
+    }
+
+    /// Everything that was done up to now is past for the thread.
+    fn after_all(&mut self, thread: ThreadIx) {
+        let mut past = Clock::default();
+        for (ix, other) in (0..).map(ThreadIx).zip(&mut self.threads) {
+            if self.edges == Edges::Possible {
+                past.join(&other.clock);
+            }
+            // What the others do from now on is not.
+            other.clock.advance(ix);
+        }
+        self.thread(thread).clock.join(&past);
+    }
+
+    /// The edges of an operation that is seen.
+    fn seen(&mut self, event: &Event, number: u64) {
         let (thread, addr) = (event.thread, event.addr);
         match event.op {
             Op::Start => self.acquire(thread, Space::Life, thread.0.into()),
-            Op::Create if succeeded(event) => self.release(thread, Space::Life, event.value),
+            Op::Create if succeeded(event) => {
+                self.release(thread, Space::Life, event.value);
+                // Its time begins here, whoever asks first.
+                if let Ok(child) = u16::try_from(event.value) {
+                    self.thread(ThreadIx(child));
+                }
+            }
             Op::End => self.release(thread, Space::Life, thread.0.into()),
             Op::Join if succeeded(event) => self.acquire(thread, Space::Life, event.value),
             Op::Lock | Op::TryLock if succeeded(event) => self.take_lock(thread, Space::Object, addr),
@@ -169,14 +238,14 @@ impl HappensBefore {
     }
 
     fn take_lock(&mut self, thread: ThreadIx, space: Space, lock: u64) {
-        if self.edges == Edges::All {
+        if self.edges != Edges::WithoutLocks {
             self.acquire(thread, space, lock);
         }
     }
 
     fn give_lock(&mut self, thread: ThreadIx, space: Space, lock: u64) {
         match self.edges {
-            Edges::All => self.release(thread, space, lock),
+            Edges::Seen | Edges::Possible => self.release(thread, space, lock),
             Edges::WithoutLocks => self.thread(thread).clock.advance(thread),
         }
     }

@@ -254,14 +254,50 @@ fn more_threads_than_a_word_has_room_for_are_all_remembered() {
     assert_eq!(races(&events).len(), 10);
 }
 
-/// Random runs of three threads over two locks and two variables, lock operations well formed.
+#[test]
+fn what_code_that_is_not_seen_may_have_ordered_is_no_race() {
+    let foreign = |t, op, order| Event { flags: Flags::FOREIGN, ..atomic(t, op, order) };
+    let around = |between: &[Event]| {
+        let events = [&[event(1, Op::Write, X, 0)], between, &[event(2, Op::Write, X, 0)]].concat();
+        races(&with(&events)).len()
+    };
+    // The mutex inside of a wait on a condition: its word is not as instrumented code has left it.
+    assert_eq!(around(&[foreign(2, Op::AtomicCas, Order::Acquire)]), 0);
+    assert_eq!(around(&[foreign(2, Op::AtomicCas, Order::Relaxed)]), 1, "it acquires nothing");
+    let fence = Event { size: 0, ..event(2, Op::Fence, 0, 0) };
+    let fence = Event { order: Order::Acquire, ..fence };
+    assert_eq!(around(&[foreign(2, Op::AtomicLoad, Order::Relaxed), fence]), 0);
+    assert_eq!(around(&[fence]), 1);
+    assert_eq!(around(&[foreign(2, Op::AtomicStore, Order::SeqCst)]), 1, "a store learns nothing");
+    // Once it is known that others write there, they may also write what was there before.
+    let cas = |t| atomic(t, Op::AtomicCas, Order::Acquire);
+    let relaxed = foreign(1, Op::AtomicLoad, Order::Relaxed);
+    assert_eq!(around(&[relaxed, cas(2)]), 1, "perhaps it was only the first time");
+    assert_eq!(around(&[relaxed, relaxed, cas(2)]), 0);
+    // Who comes back from a futex has done something in between.
+    let failed = Event { flags: Flags::FAILED, ..event(2, Op::FutexWait, M, 0) };
+    assert_eq!(around(&[event(2, Op::FutexWake, M, 0)]), 0);
+    assert_eq!(around(&[failed]), 0);
+    assert_eq!(around(&[event(1, Op::FutexWake, M, 0)]), 1, "the other one learns nothing by that");
+}
+
+#[test]
+fn accesses_side_by_side_race_whatever_was_unseen_before() {
+    let wake = |t| event(t, Op::FutexWake, M, 0);
+    let events = with(&[wake(1), wake(2), event(1, Op::Write, X, 0), event(2, Op::Write, X, 0), wake(1)]);
+    assert_eq!(races(&events), [(6, 7)]);
+}
+
+/// Random runs of three threads over two locks and two variables, lock operations well formed; sometimes a futex, by which
+/// a thread may have been ordered after all others.
 fn runs() -> impl Strategy<Value = Vec<Event>> {
-    proptest::collection::vec((0u16..3, 0u8..4, 0u64..2), 1..40).prop_map(|steps| {
+    proptest::collection::vec((0u16..3, 0u8..16, 0u64..2), 1..40).prop_map(|steps| {
         let mut events = two_threads();
         let mut held: [Option<u16>; 2] = [None; 2];
         for (thread, what, which) in steps {
             let lock = which as usize;
-            match what {
+            // One in sixteen is the futex.
+            match if what == 15 { 4 } else { what % 4 } {
                 0 if held[lock].is_none() => {
                     held[lock] = Some(thread);
                     events.push(event(thread, Op::Lock, M + which, 1));
@@ -272,6 +308,7 @@ fn runs() -> impl Strategy<Value = Vec<Event>> {
                 }
                 2 => events.push(event(thread, Op::Read, X + 8 * which, 0)),
                 3 => events.push(event(thread, Op::Write, X + 8 * which, 0)),
+                4 => events.push(event(thread, Op::FutexWake, 0x3000 + u64::from(thread), 0)),
                 _ => {}
             }
         }
@@ -280,7 +317,7 @@ fn runs() -> impl Strategy<Value = Vec<Event>> {
 }
 
 /// The definition, with happens-before as reachability over program order, creation and, if `locks`, unlock
-/// to lock; without them, of accesses that no common lock protects.
+/// to lock and anything to a futex; without them, of accesses that no common lock protects.
 fn racing_variables_by_definition(events: &[Event], locks: bool) -> BTreeSet<u64> {
     let n = events.len();
     let mut before = vec![vec![false; n]; n];
@@ -289,7 +326,8 @@ fn racing_variables_by_definition(events: &[Event], locks: bool) -> BTreeSet<u64
             let (ea, eb) = (&events[a], &events[b]);
             before[a][b] = ea.thread == eb.thread
                 || (ea.op == Op::Create && eb.op == Op::Start && ea.value == u64::from(eb.thread.0))
-                || (locks && ea.op == Op::Unlock && eb.op == Op::Lock && ea.addr == eb.addr);
+                || (locks && ea.op == Op::Unlock && eb.op == Op::Lock && ea.addr == eb.addr)
+                || (locks && eb.op == Op::FutexWake);
         }
     }
     for k in 0..n {

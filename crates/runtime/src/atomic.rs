@@ -18,8 +18,11 @@ fn atomic<T>(op: Op, access: (usize, u32, i32), pc: u64, perform: impl FnOnce() 
     let before = unsafe { peek(addr, size) };
     let (result, value, failed) = perform();
     // SAFETY: as above.
-    runtime.state.unchanged = size <= 8 && before == unsafe { peek(addr, size) };
-    let flags = if failed { Flags::FAILED } else { Flags::NONE };
+    let after = unsafe { peek(addr, size) };
+    runtime.state.unchanged = size <= 8 && before == after;
+    let foreign = size > 0 && runtime.state.left.operate(addr, before, after);
+    let failed = if failed { Flags::FAILED } else { Flags::NONE };
+    let flags = failed | if foreign { Flags::FOREIGN } else { Flags::NONE };
     // Compilers may add hints above the order's low bits.
     let order = Order::from_number(order as u8 & 7).unwrap_or(Order::SeqCst);
     runtime.log_access(op, flags, pc, (addr, size, order), value);

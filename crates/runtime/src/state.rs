@@ -9,6 +9,7 @@ use crate::{
     gate::{Chance, Gate},
     heap,
     hooks::{key::Keys, openmp::Locks},
+    left::Left,
     log::Log,
     modules::Modules,
     places::Places,
@@ -56,6 +57,8 @@ pub(crate) struct State {
     pub(crate) muted: bool,
     /// Depth of calls during which nobody else may run, because the C library holds a lock of its own.
     pub(crate) undivided: u32,
+    /// What instrumented code has left in atomic variables.
+    pub(crate) left: Left,
     /// The operation in progress left memory as it was.
     pub(crate) unchanged: bool,
     /// Events in a row that changed nothing.

@@ -13,7 +13,7 @@
 
 use crate::{Knowledge, Seen, Strategy, state::mix};
 use std::{collections::HashMap, rc::Rc};
-use unsnarl_model::{Event, Fidelity, Op, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
+use unsnarl_model::{Event, Fidelity, Flags, Op, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
 
 /// Ways to new states, gone on from at random.
 #[derive(Debug)]
@@ -162,7 +162,8 @@ impl State {
             window.iter().fold(u64::from(ix.0) + 1, |hash, &operation| mix(hash, operation))
         };
         let before = self.values.get(&event.addr).copied();
-        let mut operation = mix(u64::from(event.site.0) + 1, u64::from(event.flags.0 & !1));
+        let facts = event.flags.0 & !(Flags::PREEMPTS | Flags::FOREIGN).0;
+        let mut operation = mix(u64::from(event.site.0) + 1, facts.into());
         if event.op.object_kind().is_some() {
             operation = mix(operation, before.map_or(0, |value| value.wrapping_add(1)));
             // A plain write tells what was there, not what is written.

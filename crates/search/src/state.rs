@@ -46,7 +46,7 @@ impl State {
     pub(crate) fn step(&mut self, event: &Event) {
         let mut hash = self.threads.get(&event.thread.0).copied().unwrap_or(u64::from(event.thread.0) + 1);
         // Values and addresses follow from what came before; who was woken is part of the order itself.
-        let facts = event.flags.0 & !Flags::PREEMPTS.0 & !Flags::BLOCKED.0;
+        let facts = event.flags.0 & !(Flags::PREEMPTS | Flags::BLOCKED | Flags::FOREIGN).0;
         hash = mix(hash, u64::from(event.op as u8) | u64::from(facts) << 8 | u64::from(event.site.0) << 16);
         let looks_only =
             event.op.only_reads() || (event.op == Op::AtomicCas && event.flags.has(Flags::FAILED));

@@ -159,6 +159,9 @@ fn rust_flags(runtime_dir: &Path) -> Vec<OsString> {
     for symbol in ALLOCATIONS {
         link("-Wl,--wrap=", OsStr::new(symbol));
     }
+    // By this the runtime knows that the standard library is part of the program and not instrumented.
+    link("-Wl,--defsym=", OsStr::new("__unsnarl_prebuilt_library=1"));
+    link("-Wl,--export-dynamic-symbol=", OsStr::new("__unsnarl_prebuilt_library"));
     link("-Wl,--push-state,--no-as-needed", OsStr::new(""));
     link("-l", OsStr::new(RUNTIME));
     link("-Wl,--pop-state", OsStr::new(""));

@@ -37,6 +37,13 @@ pub(crate) fn build(source: &Path, expected: &Expectation) -> PathBuf {
     program
 }
 
+/// Of a right Rust program that needs no instrumentation, the one that has it nevertheless.
+pub(crate) fn instrumented_too(source: &Path, expected: &Expectation) -> Option<PathBuf> {
+    let is_rust = source.extension().is_some_and(|e| e == "rs");
+    (is_rust && expected.correct && !expected.instrument)
+        .then(|| instrumented_rust().join(source.file_stem().expect("a name")))
+}
+
 fn with_argument(program: &str, argument: &str) -> Command {
     let mut command = Command::new(program);
     command.arg(argument);

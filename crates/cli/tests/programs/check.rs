@@ -78,6 +78,19 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     from_the_outside(program, expected)
 }
 
+/// A right program, instrumented: no schedule shows a race.
+pub(crate) fn has_no_race(program: &Path, expected: &Expectation) -> Result<(), String> {
+    const SEEDS: u64 = 40;
+    let limits = Limits { millis: 60_000, ..Limits::default() };
+    let mut executor = executor(program, expected, Settings { serve: true, ..Settings::default() })?;
+    for seed in 0..SEEDS {
+        let plan = Plan { tail: Policy::Random, seed, limits, conflicts: true, ..Plan::default() };
+        let trace = run(&mut executor, &plan)?;
+        no_race(&trace).map_err(|why| format!("instrumented, seed {seed}: {why}"))?;
+    }
+    searched(&mut executor, expected, limits).map_err(|why| format!("instrumented, {why}"))
+}
+
 /// Runs that go on from the middle of another are like those from the start: of the same schedule, and of others.
 fn resumed(executor: &mut Executor, trace: &Trace) -> Result<(), String> {
     let points = trace.events.len();

@@ -32,6 +32,18 @@ impl std::fmt::Display for WrongUsage {
 
 impl std::error::Error for WrongUsage {}
 
+/// A trace that says what cannot be.
+#[derive(Debug)]
+pub(crate) struct Contradicted(pub(crate) String);
+
+impl std::fmt::Display for Contradicted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Contradicted {}
+
 /// Says what went wrong, if anything, and chooses the exit status.
 pub(crate) fn exit(result: anyhow::Result<Verdict>) -> ExitCode {
     if let Err(error) = &result {
@@ -42,6 +54,7 @@ pub(crate) fn exit(result: anyhow::Result<Verdict>) -> ExitCode {
             || error.is::<LoadError>()
             || error.is::<SaveError>()
             || error.is::<unsnarl_trace::std_format::StdError>()
+            || error.is::<Contradicted>()
             || error.is::<unsnarl_predict::Flaw>()
             || error.is::<unsnarl_pack::Error>()
             || error.is::<std::io::Error>()

@@ -234,10 +234,11 @@ fn another_tools_trace_is_looked_at_as_text_and_as_a_trace() {
 fn text_that_contradicts_itself_is_refused_with_its_line() {
     let place = Place::new("contradictions");
     for (text, line, why) in [
-        ("T1|w(x)|1\n\nT1|rel(m)|2\n", "line 3", "does not hold"),
-        ("T1|join(T9)|1\n", "line 1", "never created"),
-        ("T1|w(x)|1\nT1|wait(m)|2\n", "line 2", "without holding its mutex"),
-        ("T1|acq(m)|1\nT2|acq(m)|2\n", "line 2", "which thread number 0 holds"),
+        ("T1|w(x)|1\n\nT1|rel(m)|2\n", "line 3: T1 gives back", "lock m, which it does not hold"),
+        ("T1|join(T9)|1\n", "line 1: T1 joins", "T9, which was never created"),
+        ("T1|w(x)|1\nT1|wait(m)|2\n", "line 2: T1 waits", "without holding its mutex m"),
+        ("T1|acq(m)|1\nT2|acq(m)|2\n", "line 2: T2 takes", "which T1 holds"),
+        ("T1|fork(T2)|1\nT1|join(T2)|2\nT2|w(x)|3\n", "line 3: T2 goes on", "after it was joined"),
     ] {
         fs::write(place.0.join("odd.std"), text).expect("a text");
         let (_, said) = place.exits(96, &["predict", "odd.std"]);

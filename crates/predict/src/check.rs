@@ -4,7 +4,7 @@
 //! witnesses.
 
 use crate::{
-    deadlocks::Deadlock,
+    deadlocks::{Deadlock, Wanted},
     hash::Map,
     model::{Reads, State},
     races::Race,
@@ -223,7 +223,30 @@ impl<'a> Checker<'a> {
         }
         for (at, waits) in deadlock.circle.iter().enumerate() {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
-            let event = &self.window[(waits.event - self.first) as usize];
+            let number = (waits.event - self.first) as u32;
+            let event = &self.window[number as usize];
+            match waits.wants {
+                Wanted::Done(done) => {
+                    if !self.waits_until(&replay, number, next.thread, done) {
+                        return wrong("somebody does not wait for what the next one is to do");
+                    }
+                    continue;
+                }
+                Wanted::Lost(signal) => {
+                    let woken = self
+                        .window
+                        .iter()
+                        .skip(number as usize)
+                        .find(|later| later.thread == event.thread && later.op == Op::CondWake);
+                    let by = woken.is_some_and(|woken| woken.value == signal);
+                    let done = replay.is_done((signal - self.first) as u32);
+                    if event.op != Op::CondWait || !by || !done {
+                        return wrong("the signal is not lost");
+                    }
+                    continue;
+                }
+                Wanted::Lock(_) | Wanted::End => {}
+            }
             let lock = match event.op {
                 Op::Join if event.value == u64::from(next.thread.0) => continue,
                 Op::Lock | Op::ReadLock | Op::WriteLock | Op::SemWait => event.addr,
@@ -240,6 +263,20 @@ impl<'a> Checker<'a> {
             }
         }
         Ok(())
+    }
+}
+
+impl Checker<'_> {
+    /// Whether an event of the trace waited until another thread had done another one, which it has not.
+    fn waits_until(&self, replay: &Replay<'_>, number: u32, other: ThreadIx, done: u64) -> bool {
+        let Some(done) = done.checked_sub(self.first).and_then(|at| u32::try_from(at).ok()) else {
+            return false;
+        };
+        let (event, awaited) = (&self.window[number as usize], &self.window[done as usize]);
+        let needs = self.needs.get(&number).into_iter().flatten().any(|&(needed, _)| needed == done);
+        // Another token may be there: only a run can tell.
+        let posts = event.op == Op::SemWait && awaited.op == Op::SemPost && awaited.addr == event.addr;
+        awaited.thread == other && event.thread != other && (needs || posts) && !replay.is_done(done)
     }
 }
 

@@ -1,14 +1,19 @@
-//! Deadlocks: threads in a circle, each of which waits for what the next one has.
+//! Deadlocks: threads in a circle, each of which waits for what the next one has or is to do.
 //!
 //! Candidates are circles in the graph of who asks for what while holding what (section 2.2.2 of the paper, with the
 //! abstract patterns of Tunç et al., PLDI 2023): each thread asks for a lock that the next one holds, or joins
 //! the next one; all threads are different, and no two of them hold a lock that keeps the other out (a gate).
 //! Whether they can all come to that point is for the search to say.
+//!
+//! Where a run will decide, a thread may also wait for something that the next one is still to do: its signal, its
+//! post, its arrival at a barrier, the end of its once routine. Somebody else may do the same, which the trace does not
+//! tell, so these are never told without a run.
 
 use crate::{
     found::{Findings, Places},
     hash::Map,
     model::{Model, What},
+    predict::Options,
     search::{Answer, Searcher},
     sync_preserving,
     witness::{Window, Witness},
@@ -35,8 +40,21 @@ pub struct Waits {
     pub site: SiteIx,
     /// The addresses of the locks that it holds.
     pub holds: Vec<u64>,
-    /// The lock that it waits for; none if it waits for a thread.
-    pub lock: Option<u64>,
+    /// What it waits for.
+    pub wants: Wanted,
+}
+
+/// What a thread waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// The lock at this address, which the next one holds.
+    Lock(u64),
+    /// The next one's end.
+    End,
+    /// That the next one does this event.
+    Done(u64),
+    /// A signal that was given by this event, before anybody waited for it.
+    Lost(u64),
 }
 
 /// Requests of a thread for the same thing at the same place with the same locks held.
@@ -53,6 +71,8 @@ struct Request {
 enum Wants {
     Lock(u32, bool),
     End(ThreadIx),
+    /// A step of another thread.
+    Done(u32),
 }
 
 /// The longest circle that is looked for.
@@ -61,10 +81,16 @@ const LONGEST: usize = 16;
 /// Circles that are followed up in a window at most; more are told as undecided.
 const MOST: u64 = 100_000;
 
-/// Looks for deadlocks in a window.
-pub(crate) fn deadlocks(search: &Searcher<'_>, window: &Window<'_>, budget: u64, findings: &mut Findings) {
+/// Looks for deadlocks in a window; if a run will decide, also for those in which somebody waits for a signal or its like.
+pub(crate) fn deadlocks(
+    search: &Searcher<'_>,
+    window: &Window<'_>,
+    options: &Options,
+    findings: &mut Findings,
+) {
     let model = search.model;
-    let requests = requests(model);
+    let budget = options.budget;
+    let requests = requests(model, options.free_reads);
     let next = successors(model, &requests);
     let mut walk =
         Walk { search, window, requests: &requests, next: &next, path: Vec::new(), left: MOST, budget };
@@ -75,23 +101,27 @@ pub(crate) fn deadlocks(search: &Searcher<'_>, window: &Window<'_>, budget: u64,
     }
 }
 
-fn requests(model: &Model) -> Vec<Request> {
+fn requests(model: &Model, run_decides: bool) -> Vec<Request> {
     let mut requests: Vec<Request> = Vec::new();
     let mut numbers: Map<(u64, u64, Wants), usize> = Map::default();
     for (step, number) in model.steps.iter().zip(0..) {
         let wants = match step.what {
-            What::Takes { lock, shared, blocks: true } => Wants::Lock(lock, shared),
-            What::Joins(thread) => Wants::End(thread),
-            _ => continue,
+            What::Takes { lock, shared, blocks: true } => Some(Wants::Lock(lock, shared)),
+            What::Joins(thread) => Some(Wants::End(thread)),
+            _ => None,
         };
-        // Who holds nothing is only waited for by who joins it.
-        let key = (u64::from(step.thread.0), u64::from(step.site.0) << 32 | u64::from(step.held), wants);
-        let request = *numbers.entry(key).or_insert_with(|| {
-            let (thread, site, held) = (step.thread, step.site, step.held);
-            requests.push(Request { thread, site, wants, held, steps: Vec::new() });
-            requests.len() - 1
-        });
-        requests[request].steps.push(number);
+        let awaited =
+            if run_decides && !matches!(step.what, What::Joins(_)) { model.awaited(step) } else { &[] };
+        for wants in wants.into_iter().chain(awaited.iter().map(|&other| Wants::Done(other))) {
+            // Who holds nothing is only waited for by who joins it, or waits for something that it is to do.
+            let key = (u64::from(step.thread.0), u64::from(step.site.0) << 32 | u64::from(step.held), wants);
+            let request = *numbers.entry(key).or_insert_with(|| {
+                let (thread, site, held) = (step.thread, step.site, step.held);
+                requests.push(Request { thread, site, wants, held, steps: Vec::new() });
+                requests.len() - 1
+            });
+            requests[request].steps.push(number);
+        }
     }
     requests
 }
@@ -112,6 +142,10 @@ fn successors(model: &Model, requests: &[Request]) -> Vec<Vec<usize>> {
             all.filter(|&&(_, too)| !(shared && too)).map(|&(at, _)| at).collect()
         }
         Wants::End(thread) => of_thread.get(&thread.0).cloned().unwrap_or_default(),
+        Wants::Done(step) => {
+            let all = of_thread.get(&model.step(step).thread.0).cloned().unwrap_or_default();
+            all.into_iter().filter(|&at| is_before(model, requests[at].steps[0], step)).collect()
+        }
     };
     requests
         .iter()
@@ -121,6 +155,11 @@ fn successors(model: &Model, requests: &[Request]) -> Vec<Vec<usize>> {
             next
         })
         .collect()
+}
+
+/// Whether a thread that is at its step has another one of its steps still to do.
+fn is_before(model: &Model, at: u32, other: u32) -> bool {
+    model.step(at).at <= model.step(other).at
 }
 
 struct Walk<'a> {
@@ -171,7 +210,8 @@ impl Walk<'_> {
         findings.figures.circles += 1;
         let lists: Vec<&[u32]> = circle.iter().map(|request| request.steps.as_slice()).collect();
         let Searcher { order, uses, .. } = *self.search;
-        if let Some((targets, ideal)) = sync_preserving::first_meeting(model, order, uses, &lists) {
+        let meeting = sync_preserving::first_meeting(model, order, uses, &lists);
+        if let Some((targets, ideal)) = meeting.filter(|(targets, _)| self.all_wait(targets)) {
             findings.figures.sync_preserving += 1;
             let witness = Witness::as_traced(model, self.window, &ideal, &targets);
             return self.found(places, &circle, witness, &targets, findings);
@@ -195,6 +235,9 @@ impl Walk<'_> {
         let Some((list, others)) = lists.split_first() else {
             if *left <= LEAST {
                 return Answer::Undecided;
+            }
+            if !self.all_wait(chosen) {
+                return Answer::Impossible;
             }
             *left -= LEAST;
             return match self.search.reach(chosen, left) {
@@ -220,6 +263,15 @@ impl Walk<'_> {
         Answer::Impossible
     }
 
+    /// Whether nobody waits for what the next one has done already.
+    fn all_wait(&self, targets: &[u32]) -> bool {
+        let nexts = targets.iter().cycle().skip(1);
+        self.path.iter().zip(nexts).all(|(&at, &next)| match self.requests[at].wants {
+            Wants::Done(step) => is_before(self.search.model, next, step),
+            Wants::Lock(..) | Wants::End(_) => true,
+        })
+    }
+
     fn found(
         &self,
         places: Places,
@@ -239,9 +291,10 @@ impl Walk<'_> {
                 .iter()
                 .map(|&(lock, _)| model.locks[lock as usize])
                 .collect(),
-            lock: match request.wants {
-                Wants::Lock(lock, _) => Some(model.locks[lock as usize]),
-                Wants::End(_) => None,
+            wants: match request.wants {
+                Wants::Lock(lock, _) => Wanted::Lock(model.locks[lock as usize]),
+                Wants::End(_) => Wanted::End,
+                Wants::Done(step) => Wanted::Done(self.window.first + u64::from(model.step(step).event)),
             },
         });
         findings.deadlock(places, Deadlock { circle: waits.collect(), witness });

@@ -5,8 +5,7 @@ use unsnarl_model::ThreadIx;
 /// An event that cannot have happened after those before it.
 ///
 /// From such a trace anything would follow, so there is no answer rather than a wrong one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("event {} (thread number {}) {what}; nothing can be predicted from a trace that contradicts itself: correct it, or record it anew", .event + 1, .thread.0)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flaw {
     /// Which, from 0.
     pub event: u64,
@@ -17,13 +16,11 @@ pub struct Flaw {
 }
 
 /// What is wrong with an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
     /// A lock is given back by somebody who has not got it.
-    #[error("gives back the lock {0:#x}, which it does not hold")]
     NotHeld(u64),
     /// A lock is taken that somebody else holds.
-    #[error("takes the lock {lock:#x}, which thread number {} holds", .holder.0)]
     HeldByAnother {
         /// Which.
         lock: u64,
@@ -31,21 +28,54 @@ pub enum Contradiction {
         holder: ThreadIx,
     },
     /// A wait on a condition without its mutex.
-    #[error("waits on a condition without holding its mutex {0:#x}")]
     WaitsUnlocked(u64),
     /// A wait ends that never began.
-    #[error("ends a wait that it never began")]
     NotWaiting,
     /// A thread is joined that nobody ever created and that never ran.
-    #[error("joins thread number {0}, which was never created and never ran")]
     JoinsUnknown(u64),
     /// A thread runs after it was joined.
-    #[error("is of a thread that was joined before")]
     RunsAfterJoin,
     /// A thread runs after its last event.
-    #[error("is of a thread that ended before")]
     RunsAfterEnd,
     /// There are more events than can be numbered.
-    #[error("is one too many to be looked at in one piece: use a window")]
     TooMany,
 }
+
+impl Flaw {
+    /// The same in words, with the names that the reader knows.
+    #[must_use]
+    pub fn told(&self, lock: &dyn Fn(u64) -> String, thread: &dyn Fn(ThreadIx) -> String) -> String {
+        let who = thread(self.thread);
+        let what = match self.what {
+            Contradiction::NotHeld(it) => format!("gives back the lock {}, which it does not hold", lock(it)),
+            Contradiction::HeldByAnother { lock: it, holder } => {
+                format!("takes the lock {}, which {} holds", lock(it), thread(holder))
+            }
+            Contradiction::WaitsUnlocked(it) => {
+                format!("waits on a condition without holding its mutex {}", lock(it))
+            }
+            Contradiction::NotWaiting => "ends a wait that it never began".into(),
+            Contradiction::JoinsUnknown(it) => {
+                let known = u16::try_from(it).map_or_else(|_| it.to_string(), |it| thread(ThreadIx(it)));
+                format!("joins {known}, which was never created and never ran")
+            }
+            Contradiction::RunsAfterJoin => "goes on after it was joined".into(),
+            Contradiction::RunsAfterEnd => "goes on after its end".into(),
+            Contradiction::TooMany => {
+                return "there are too many events to be looked at in one piece: use a window".into();
+            }
+        };
+        format!(
+            "{who} {what}; nothing can be predicted from a trace that contradicts itself: correct it, or record it anew"
+        )
+    }
+}
+
+impl std::fmt::Display for Flaw {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let told = self.told(&|lock| format!("{lock:#x}"), &|thread| format!("thread number {}", thread.0));
+        write!(f, "event {}: {told}", self.event + 1)
+    }
+}
+
+impl std::error::Error for Flaw {}

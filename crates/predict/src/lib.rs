@@ -6,6 +6,7 @@
 //!
 //! - `model/`: a window of the trace as threads of steps (section 2.1)
 //! - `order.rs`, `races.rs`, `deadlocks.rs`: the filter (section 3) and what is left of it
+//! - `lost.rs`: signals that come before anybody waits for them
 //! - `sync_preserving.rs`: witnesses in near-linear time, where the order of critical sections can stay
 //! - `search/`: witnesses by search, where it cannot
 //! - `check.rs`: every witness is looked at by a checker that shares no code with the above
@@ -23,6 +24,7 @@ mod deadlocks;
 mod flaw;
 mod found;
 mod hash;
+mod lost;
 mod model;
 mod order;
 mod predict;
@@ -35,7 +37,7 @@ mod witness;
 pub use check::{Checker, Illegal};
 pub use confirm::{Confirmed, Ran, Runner, Verdict, confirm_deadlock, confirm_race, is_same_race};
 pub use csp::export;
-pub use deadlocks::{Deadlock, Waits};
+pub use deadlocks::{Deadlock, Waits, Wanted};
 pub use flaw::{Contradiction, Flaw};
 pub use found::{Figures, Places, Progress};
 pub use model::{Holding, Reads, State};

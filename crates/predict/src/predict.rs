@@ -5,6 +5,7 @@ use crate::{
     deadlocks::{self, Deadlock},
     flaw::Flaw,
     found::{Figures, Findings, Places, Progress},
+    lost,
     model::{Model, Reads, State},
     order::Order,
     races::{self, Race},
@@ -21,7 +22,8 @@ pub struct Options {
     pub window: Option<usize>,
     /// How many steps a search may take for one pair of places.
     pub budget: u64,
-    /// Whether to look also for reorderings in which reads see other writes, which only a run can confirm.
+    /// Whether to look also for what only a run can confirm: reorderings in which reads see other writes, and deadlocks in
+    /// which somebody waits for a signal or its like.
     pub free_reads: bool,
     /// Accesses below this address are none: they fault.
     pub lowest: u64,
@@ -131,7 +133,10 @@ impl Predictor {
         let search = Searcher { model: &model, order: &order, uses: &uses, classes: &classes };
         let (old_races, old_deadlocks) = (self.findings.races.len(), self.findings.deadlocks.len());
         races::races(&search, window, &self.options, &mut self.findings, watch);
-        deadlocks::deadlocks(&search, window, self.options.budget, &mut self.findings);
+        deadlocks::deadlocks(&search, window, &self.options, &mut self.findings);
+        if self.options.free_reads {
+            lost::signals(&search, window, &self.options, &mut self.findings);
+        }
         // Nothing is told that an eye that knows nothing of models and searches has not approved.
         let Findings { races, deadlocks, .. } = &mut self.findings;
         if races.len() > old_races || deadlocks.len() > old_deadlocks {

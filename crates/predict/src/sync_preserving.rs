@@ -53,6 +53,12 @@ impl<'m> Closure<'m> {
         self.settle();
     }
 
+    /// Has a step done.
+    pub(crate) fn include(&mut self, number: u32) {
+        self.order.include(self.model, &mut self.ideal, number);
+        self.settle();
+    }
+
     /// Whether the step had to be done.
     pub(crate) fn has(&self, number: u32) -> bool {
         let step = self.model.step(number);

@@ -3,8 +3,8 @@
 mod common;
 
 use common::std;
-use unsnarl_model::{Event, Op, Trace};
-use unsnarl_predict::{Contradiction, Options, Prediction, Reads, predict};
+use unsnarl_model::{Event, Flags, Op, Order, Trace};
+use unsnarl_predict::{Contradiction, Options, Prediction, Reads, Waits, Wanted, predict};
 
 fn whole(trace: &Trace) -> Prediction {
     look(trace, Options { window: None, ..Options::default() })
@@ -282,4 +282,79 @@ fn the_checker_refuses_what_is_no_witness() {
     let mut wrong = race.clone();
     wrong.accesses.reverse();
     assert!(matches!(checker.race(&wrong), Err(Illegal::NoError(_))));
+}
+
+/// Where a run decides.
+fn to_be_run(text: &str) -> Prediction {
+    look(&std(text), Options { window: None, free_reads: true, ..Options::default() })
+}
+
+const SIGNAL: &str = "T1|fork(T2)|1
+    T1|acq(m)|2
+    T1|wait(m)|3
+    T2|acq(m)|4
+    T2|notify(m)|5
+    T2|rel(m)|6
+    T1|rel(m)|7";
+
+#[test]
+fn a_signal_that_may_come_before_the_wait_is_told_where_a_run_decides() {
+    let prediction = to_be_run(SIGNAL);
+    let [deadlock] = &prediction.deadlocks[..] else { panic!("{:?}", prediction.deadlocks) };
+    assert!(matches!(deadlock.circle[..], [Waits { wants: Wanted::Lost(_), .. }]), "{deadlock:?}");
+    assert_eq!(whole(&std(SIGNAL)).deadlocks, []);
+}
+
+#[test]
+fn who_looks_before_it_waits_loses_no_signal() {
+    let looks =
+        SIGNAL.replace("T1|wait", "T1|r(x)|20\nT1|wait").replace("T2|notify", "T2|w(x)|40\nT2|notify");
+    assert_eq!(to_be_run(&looks).deadlocks, []);
+    // What is looked at without the lock may change before it is taken.
+    let early = SIGNAL.replace("T1|acq", "T1|r(x)|20\nT1|acq").replace("T2|notify", "T2|w(x)|40\nT2|notify");
+    assert_eq!(to_be_run(&early).deadlocks.len(), 1);
+}
+
+#[test]
+fn who_waits_for_a_signal_with_a_lock_that_the_other_needs_before_it_waits_for_ever() {
+    let text = "T1|fork(T2)|1
+        T2|acq(l)|2
+        T2|rel(l)|3
+        T1|acq(l)|4
+        T1|acq(m)|5
+        T1|r(x)|6
+        T1|wait(m)|7
+        T2|acq(m)|8
+        T2|w(x)|9
+        T2|notify(m)|10
+        T2|rel(m)|11
+        T1|rel(m)|12
+        T1|rel(l)|13";
+    let prediction = to_be_run(text);
+    let [deadlock] = &prediction.deadlocks[..] else { panic!("{:?}", prediction.deadlocks) };
+    let wants: Vec<Wanted> = deadlock.circle.iter().map(|waits| waits.wants).collect();
+    assert!(matches!(wants[..], [Wanted::Lock(_), Wanted::Done(_)] | [Wanted::Done(_), Wanted::Lock(_)]));
+    assert_eq!(whole(&std(text)).deadlocks, []);
+}
+
+#[test]
+fn what_code_that_is_not_seen_may_have_ordered_is_not_told_without_a_run() {
+    let trace = std("T1|fork(T2)|1
+        T1|w(x)|2
+        T2|w(x)|3");
+    assert_eq!(whole(&trace).races.len(), 1);
+    for (op, flags, races) in [
+        (Op::FutexWake, Flags::NONE, 0),
+        (Op::FutexWait, Flags::FAILED, 0),
+        (Op::AtomicLoad, Flags::FOREIGN, 0),
+        (Op::AtomicStore, Flags::FOREIGN, 1),
+        (Op::AtomicLoad, Flags::NONE, 1),
+    ] {
+        let mut trace = trace.clone();
+        let last = trace.events.len() - 1;
+        let order = Order::SeqCst;
+        let unseen = Event { op, flags, order, addr: 0x4000, size: 4, value: 0, ..trace.events[last] };
+        trace.events.insert(last, unseen);
+        assert_eq!(whole(&trace).races.len(), races, "{op:?}");
+    }
 }

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use source::Source;
 use std::{
     path::{Path, PathBuf},
-    time::Instant,
+    time::{Duration, Instant},
 };
 use tell::Told;
 use unsnarl_predict::{Options, Prediction, Progress, State};
@@ -130,5 +130,8 @@ fn progress(quiet: bool) -> ProgressBar {
     }
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
     let style = ProgressStyle::with_template("{spinner} {elapsed}, {msg}");
-    bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
+    let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
+    // An object may take a while.
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
 }

@@ -1,6 +1,6 @@
 //! Where the events come from: a trace at hand, one too large for that, or another tool's text.
 
-use crate::traces;
+use crate::{traces, verdict::Contradicted};
 use anyhow::{Context, Result};
 use std::{
     borrow::Cow,
@@ -8,7 +8,7 @@ use std::{
     io::BufReader,
     path::{Path, PathBuf},
 };
-use unsnarl_model::{Event, Trace};
+use unsnarl_model::{Event, ThreadIx, Trace};
 use unsnarl_predict::{Flaw, Options, Prediction, Predictor, Progress};
 use unsnarl_trace::{EventReader, std_format};
 
@@ -92,19 +92,30 @@ impl Source {
             Some(path) => {
                 let mut reader = EventReader::new(BufReader::new(File::open(path)?))?;
                 while let Some(chunk) = reader.next_chunk()? {
-                    predictor.push(chunk, watch)?;
+                    predictor.push(chunk, watch).map_err(|flaw| self.located(flaw))?;
                 }
             }
         }
         predictor.finish(watch).map_err(|flaw| self.located(flaw))
     }
 
-    /// A flaw, with the line that it is in if there are lines.
+    /// A flaw in the words of where it is: a line of text, or an event of a trace.
     pub(super) fn located(&self, flaw: Flaw) -> anyhow::Error {
-        let line = self.lines.get(flaw.event as usize).copied();
-        match line {
-            Some(line) => anyhow::Error::new(flaw).context(format!("line {line}")),
-            None => flaw.into(),
+        let place = match self.lines.get(flaw.event as usize) {
+            Some(line) => format!("line {line}"),
+            None => format!("event {}", flaw.event),
+        };
+        let lock = |addr| self.name(addr).map_or_else(|| format!("{addr:#x}"), Cow::into_owned);
+        let told = flaw.told(&lock, &|thread| self.thread(thread));
+        Contradicted(format!("{place}: {told}")).into()
+    }
+
+    /// A thread by the name that the reader knows: another tool's own, or the path of creation.
+    pub(super) fn thread(&self, thread: ThreadIx) -> String {
+        match self.trace.threads.get(thread.index()) {
+            Some(known) if self.trace.program.path.is_empty() && !known.name.is_empty() => known.name.clone(),
+            Some(known) => format!("thread {}", known.id),
+            None => format!("thread number {}", thread.0),
         }
     }
 }

@@ -8,8 +8,8 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
-use unsnarl_model::{Conflict, Event, Side, Site, SiteIx, ThreadIx};
-use unsnarl_predict::{Deadlock, Figures, Places, Prediction, Race, Reads, Verdict, Witness};
+use unsnarl_model::{Conflict, Event, Op, Side, Site, SiteIx, ThreadIx};
+use unsnarl_predict::{Deadlock, Figures, Places, Prediction, Race, Reads, Verdict, Wanted, Witness};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 
@@ -241,12 +241,8 @@ impl Words<'_> {
     fn sides_text(&mut self, addr: u64, sides: &[Side; 2]) -> String {
         let object = self.object(addr);
         let [a, b] = sides.each_ref().map(|side| {
-            format!(
-                "{} at {} by thread {}",
-                side.op.word(),
-                self.place_of(side.site),
-                self.thread(side.thread)
-            )
+            let thread = self.source.thread(side.thread);
+            format!("{} at {} by {thread}", side.op.word(), self.place_of(side.site))
         });
         format!("race      {object}: {a}\n          and {b}\n")
     }
@@ -255,9 +251,11 @@ impl Words<'_> {
         let mut text = String::from("deadlock  ");
         for (at, waits) in deadlock.circle.iter().enumerate() {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
-            let wanted = match waits.lock {
-                Some(lock) => self.object(lock),
-                None => format!("the end of thread {}", self.thread(next.thread)),
+            let (wanted, until) = match waits.wants {
+                Wanted::Lock(lock) => (self.object(lock), String::new()),
+                Wanted::End => (format!("the end of {}", self.source.thread(next.thread)), String::new()),
+                Wanted::Done(event) => self.deed(event, false),
+                Wanted::Lost(event) => self.deed(event, true),
             };
             let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
             let holding =
@@ -265,13 +263,29 @@ impl Words<'_> {
             if at > 0 {
                 text += "          ";
             }
-            text += &format!(
-                "thread {} waits for {wanted} at {}{holding}\n",
-                self.thread(waits.thread),
-                self.place(waits.site)
-            );
+            let (thread, place) = (self.source.thread(waits.thread), self.place(waits.site));
+            text += &format!("{thread} waits for {wanted} at {place}{holding}{until}\n");
         }
         text + &verdict_text(judged)
+    }
+
+    fn event(&self, number: u64) -> Option<Event> {
+        self.source.events_from(number).and_then(|events| events.first().copied())
+    }
+
+    /// What a thread waits for that another one is to do, or has done too early.
+    fn deed(&mut self, number: u64, too_early: bool) -> (String, String) {
+        let Some(event) = self.event(number) else { return ("another thread".into(), String::new()) };
+        let (thread, place) = (self.source.thread(event.thread), self.place(event.site));
+        let deed = match event.op {
+            Op::Signal | Op::Broadcast if too_early => "has signalled before that,",
+            Op::Signal | Op::Broadcast => "signals",
+            Op::SemPost => "posts",
+            Op::BarrierArrive => "arrives",
+            _ => "is done with the routine that it calls",
+        };
+        let until = if too_early { "; " } else { ", until " };
+        (self.object(event.addr), format!("{until}{thread} {deed} at {place}"))
     }
 
     fn race_json(&mut self, race: &Race, judged: Option<&Judged>) -> Value {
@@ -310,9 +324,13 @@ impl Words<'_> {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
             let (file, line) = self.file_line(self.site(waits.site));
             let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
-            let wanted = match waits.lock {
-                Some(lock) => self.object(lock),
-                None => self.thread(next.thread),
+            let wanted = match waits.wants {
+                Wanted::Lock(lock) => self.object(lock),
+                Wanted::End => self.thread(next.thread),
+                Wanted::Done(event) | Wanted::Lost(event) => match self.event(event) {
+                    Some(event) => self.object(event.addr),
+                    None => self.thread(next.thread),
+                },
             };
             json!({
                 "thread": self.thread(waits.thread), "holds": holds, "waits_for": wanted,

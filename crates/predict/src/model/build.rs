@@ -30,7 +30,9 @@ impl Model {
         for (event, number) in events.iter().zip(0..) {
             let mut effects = Vec::new();
             state.step_with(event, &mut |effect| effects.push(effect))?;
-            build.event(event, number, &effects);
+            // Where reads are free, a run decides, and the detector that looks on knows of it.
+            let unseen = reads == Reads::Same && state.orders_unseen();
+            build.event(event, number, &effects, unseen);
         }
         build.model.held_at_end = build.held;
         Ok(build.model)
@@ -75,6 +77,14 @@ struct Build {
     accessed: Vec<Map<(u32, u64, u32, u8), u32>>,
     /// How many events there were before the window.
     before: u64,
+}
+
+/// What an event means to others, apart from what it does to locks.
+struct Meaning {
+    needs: Vec<u32>,
+    what: What,
+    /// Whether the thread waits until what it needs is done.
+    waits: bool,
 }
 
 impl Build {
@@ -146,13 +156,14 @@ impl Build {
         }
     }
 
-    fn event(&mut self, event: &Event, number: u32, effects: &[Effect]) {
+    /// `unseen`: whatever is before it stays before it.
+    fn event(&mut self, event: &Event, number: u32, effects: &[Effect], unseen: bool) {
         let thread = event.thread.index();
         if self.exited[thread] {
             return;
         }
         if is_access(event) {
-            return self.access(event, number);
+            return self.access(event, number, unseen);
         }
         if event.op == Op::Exit {
             // Whatever is reordered happens before the program ends.
@@ -161,7 +172,11 @@ impl Build {
         }
         self.accessed[thread].clear();
         let effects = self.with_semaphores(event, effects);
-        let (needs, what) = self.meaning(event);
+        let Meaning { mut needs, what, waits } = self.meaning(event);
+        let awaited = if waits { needs.len() } else { 0 };
+        if unseen {
+            needs.extend(self.all_before());
+        }
         self.model.synchronising +=
             u64::from(what != What::Other || !effects.is_empty() || !needs.is_empty());
         let mut first = true;
@@ -173,16 +188,16 @@ impl Build {
                 Effect::Gives { lock, shared } => What::Gives { lock: self.lock(lock), shared },
                 Effect::Refused { lock, shared } => What::Refused { lock: self.lock(lock), shared },
             };
-            let mut needs = if first { needs.clone() } else { Vec::new() };
+            let (mut needs, awaited) = if first { (needs.clone(), awaited) } else { (Vec::new(), 0) };
             first = false;
             needs.extend(self.needs_of_lock(what));
-            let step = self.push(event.thread, number, event.site, what, &needs);
+            let step = self.push_waiting(event.thread, number, event.site, what, needs.split_at(awaited));
             if let What::Takes { lock, .. } = what {
                 self.taken_by.insert(lock, step);
             }
         }
         if first {
-            self.push(event.thread, number, event.site, what, &needs);
+            self.push_waiting(event.thread, number, event.site, what, needs.split_at(awaited));
         }
         let step = self.model.steps.len() as u32 - 1;
         self.remember(event, number, step);
@@ -217,10 +232,14 @@ impl Build {
     }
 
     /// What an event needs, and what it is if it has nothing to do with locks.
-    fn meaning(&mut self, event: &Event) -> (Vec<u32>, What) {
+    fn meaning(&mut self, event: &Event) -> Meaning {
         let (thread, addr) = (event.thread, event.addr);
         let mut needs = Vec::new();
         let mut what = What::Other;
+        let waits = matches!(
+            event.op,
+            Op::CondWake | Op::SemWait | Op::BarrierLeave | Op::OncePass | Op::OnceBegin | Op::Join
+        );
         match event.op {
             Op::CondWake | Op::FutexWoken => {
                 let signal = event.value.checked_sub(self.before).and_then(|at| self.signals.get(&at));
@@ -268,7 +287,7 @@ impl Build {
         if event.op.object_kind() == Some(ObjectKind::Channel) {
             needs.extend(self.channels);
         }
-        (needs, what)
+        Meaning { needs, what, waits }
     }
 
     /// What later events will want to know of this one.
@@ -348,15 +367,16 @@ impl Build {
         }
     }
 
-    fn access(&mut self, event: &Event, number: u32) {
+    fn access(&mut self, event: &Event, number: u32, unseen: bool) {
         let range = self.model.cells.range(self.nth_access);
         self.nth_access += 1;
         let thread = event.thread;
-        let bound = self.last_events[thread.index()] == number || self.is_first(thread);
+        let bound = self.last_events[thread.index()] == number || self.is_first(thread) || unseen;
+        let mut needs: Vec<u32> = if unseen { self.all_before().collect() } else { Vec::new() };
         let shared = range.clone().any(|cell| self.model.cells.is_shared(cell));
         if !shared {
             if bound {
-                self.push(thread, number, event.site, What::Other, &[]);
+                self.push(thread, number, event.site, What::Other, &needs);
             }
             return;
         }
@@ -385,7 +405,6 @@ impl Build {
             return;
         }
         let generation = self.blocks.generation(event.addr);
-        let mut needs = Vec::new();
         if let Some((given, _)) = self.touched.get(&generation)
             && self.model.step(*given).thread != thread
         {
@@ -412,6 +431,11 @@ impl Build {
                 self.wrote_in.insert(step, section);
             }
         }
+    }
+
+    /// What each thread did last.
+    fn all_before(&self) -> impl Iterator<Item = u32> + '_ {
+        self.model.threads.iter().filter_map(|steps| steps.last().copied())
     }
 
     fn is_first(&self, thread: ThreadIx) -> bool {
@@ -460,10 +484,24 @@ impl Build {
     }
 
     fn push(&mut self, thread: ThreadIx, event: u32, site: SiteIx, what: What, needs: &[u32]) -> u32 {
+        self.push_waiting(thread, event, site, what, (&[], needs))
+    }
+
+    /// One more step, with what it waits for and what else it needs.
+    fn push_waiting(
+        &mut self,
+        thread: ThreadIx,
+        event: u32,
+        site: SiteIx,
+        what: What,
+        (awaited, needs): (&[u32], &[u32]),
+    ) -> u32 {
         let ix = thread.index();
         let first_need = self.model.needs.len() as u32;
-        let others = needs.iter().filter(|&&need| self.model.steps[need as usize].thread != thread);
-        self.model.needs.extend(others);
+        let is_others = |need: &&u32| self.model.steps[**need as usize].thread != thread;
+        self.model.needs.extend(awaited.iter().filter(is_others));
+        let awaited = self.model.needs.len() as u32 - first_need;
+        self.model.needs.extend(needs.iter().filter(is_others));
         if event != NONE && self.is_first(thread) && self.created[ix] != NONE {
             self.model.needs.push(self.created[ix]);
         }
@@ -477,6 +515,7 @@ impl Build {
             held: self.held[ix],
             touches: (0, 0),
             needs: (first_need, self.model.needs.len() as u32),
+            awaited,
         });
         self.model.threads[ix].push(number);
         match what {

@@ -25,6 +25,7 @@ mod locksets;
 mod sections;
 mod semaphores;
 mod state;
+mod unseen;
 
 pub(crate) use locksets::Locksets;
 pub use state::{Holding, State};
@@ -62,6 +63,8 @@ pub(crate) struct Step {
     pub(crate) held: u32,
     touches: (u32, u32),
     needs: (u32, u32),
+    /// How many of its needs, the first ones, it waits for.
+    awaited: u32,
 }
 
 /// What a step does.
@@ -134,14 +137,15 @@ impl Model {
         &self.needs[step.needs.0 as usize..step.needs.1 as usize]
     }
 
-    /// What must be done for a step to come next, be it that it then waits: who joins a thread need not find it
-    /// ended.
+    /// What the thread waits for where it is not done yet: the end of who is joined, a signal, a post, others' arrival
+    /// at a barrier, the end of a once routine.
+    pub(crate) fn awaited(&self, step: &Step) -> &[u32] {
+        &self.needs(step)[..step.awaited as usize]
+    }
+
+    /// What must be done for a step to come next, be it that it then waits.
     pub(crate) fn needs_to_come_next(&self, step: &Step) -> &[u32] {
-        let needs = self.needs(step);
-        match (step.what, needs) {
-            (What::Joins(thread), [end, others @ ..]) if self.step(*end).thread == thread => others,
-            _ => needs,
-        }
+        &self.needs(step)[step.awaited as usize..]
     }
 
     pub(crate) fn step(&self, number: u32) -> &Step {

@@ -1,5 +1,6 @@
 //! Who holds what between two events: the state that a window begins with, and what each event does to it.
 
+use super::unseen::Unseen;
 use crate::flaw::{Contradiction, Flaw};
 use std::collections::BTreeMap;
 use unsnarl_model::{Event, Flags, Op, ThreadIx};
@@ -16,6 +17,7 @@ pub struct State {
     lives: Vec<Life>,
     /// Who took the last token of each semaphore.
     pub(super) tokens: BTreeMap<u64, ThreadIx>,
+    unseen: Unseen,
     /// The program is ending: what its last thread does then is no thread's any more.
     exiting: bool,
     events: u64,
@@ -80,6 +82,11 @@ impl State {
         self.tokens.iter().map(|(&semaphore, &thread)| (semaphore, thread))
     }
 
+    /// Whether the last event's thread may have been ordered after all others by code that is not seen.
+    pub(crate) const fn orders_unseen(&self) -> bool {
+        self.unseen.orders
+    }
+
     /// One more event.
     ///
     /// # Errors
@@ -92,6 +99,7 @@ impl State {
     pub(crate) fn step_with(&mut self, event: &Event, told: &mut dyn FnMut(Effect)) -> Result<(), Flaw> {
         let number = self.events;
         self.events += 1;
+        self.unseen.step(event);
         self.effects(event, told).map_err(|what| Flaw { event: number, thread: event.thread, what })
     }
 

@@ -18,9 +18,12 @@ pub(super) struct Bounds {
 
 impl Bounds {
     /// None if there is no such reordering.
-    pub(super) fn of(search: &Searcher<'_>, targets: &[u32]) -> Option<Self> {
+    pub(super) fn of(search: &Searcher<'_>, done: &[u32], targets: &[u32]) -> Option<Self> {
         let Searcher { model, order, .. } = search;
         let mut must = model.given.clone();
+        for &step in done {
+            order.include(model, &mut must, step);
+        }
         targets.iter().for_each(|&target| order.bring_to(model, &mut must, target));
         let limits = Limits { search, targets };
         loop {

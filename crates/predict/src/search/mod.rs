@@ -43,7 +43,12 @@ impl Searcher<'_> {
     /// Looks for a reordering after which all these steps, of different threads, come next. Takes from the budget as
     /// many steps as it executes.
     pub(crate) fn reach(&self, targets: &[u32], budget: &mut u64) -> Answer {
-        let bounds = Bounds::of(self, targets);
+        self.reach_after(&[], targets, budget)
+    }
+
+    /// The same, with some other steps done by then.
+    pub(crate) fn reach_after(&self, done: &[u32], targets: &[u32], budget: &mut u64) -> Answer {
+        let bounds = Bounds::of(self, done, targets);
         *budget = budget.saturating_sub(1);
         match bounds {
             Some(bounds) => explore::explore(self, &bounds, budget),

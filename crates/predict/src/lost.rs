@@ -1,0 +1,105 @@
+//! Signals that come too early: given before the thread waits that was woken by them in the trace, they wake nobody, and it
+//! waits for ever.
+//!
+//! The paper's model cannot show this, because there a signal is kept until somebody waits. Here the candidates are the
+//! pairs of a wait and the signal that ended it, where what the thread looked at under its mutex before it waited is not
+//! what the other one changed before it signalled: who looks first does not wait. Whether the thread waits
+//! nevertheless, and whether nobody else signals, only a run can tell.
+
+use crate::{
+    deadlocks::{Deadlock, Waits, Wanted},
+    found::{Findings, Places},
+    model::{Model, What, Woken},
+    predict::Options,
+    search::{Answer, Searcher},
+    sync_preserving::Closure,
+    witness::{Window, Witness},
+};
+use std::collections::BTreeSet;
+
+/// Looks for signals of a window that can be lost.
+pub(crate) fn signals(
+    search: &Searcher<'_>,
+    window: &Window<'_>,
+    options: &Options,
+    findings: &mut Findings,
+) {
+    let model = search.model;
+    for woken in &model.woken {
+        let (wait, signal) = (model.step(woken.wait), model.step(woken.signal));
+        let places = Places::new(vec![wait.site, signal.site]);
+        if findings.is_settled(&places) || looked_before(model, woken) {
+            continue;
+        }
+        findings.suspect(&places, model.reads);
+        let witness = match sync_preserving(search, woken) {
+            Some(ideal) => {
+                findings.figures.sync_preserving += 1;
+                Witness::as_traced(model, window, &ideal, &[woken.wait])
+            }
+            None => {
+                let mut left = findings.budget(&places, model.reads, options.budget);
+                match search.reach_after(&[woken.signal], &[woken.wait], &mut left) {
+                    Answer::Found(steps) => {
+                        findings.figures.searched += 1;
+                        Witness::in_turns(model, window, &steps, &[woken.wait])
+                    }
+                    Answer::Impossible => {
+                        findings.spent(places, model.reads, left);
+                        continue;
+                    }
+                    Answer::Undecided => {
+                        findings.undecided(places, model.reads);
+                        continue;
+                    }
+                }
+            }
+        };
+        let number = |event: u32| window.first + u64::from(event);
+        // Its mutex is given back while it waits.
+        let is_kept = |lock: u32| !matches!(wait.what, What::Gives { lock: mutex, .. } if mutex == lock);
+        let held = model.locksets.of(wait.held).iter().filter(|&&(lock, _)| is_kept(lock));
+        let waits = Waits {
+            thread: wait.thread,
+            event: number(wait.event),
+            site: wait.site,
+            holds: held.map(|&(lock, _)| model.locks[lock as usize]).collect(),
+            wants: Wanted::Lost(number(signal.event)),
+        };
+        findings.deadlock(places, Deadlock { circle: vec![waits], witness });
+    }
+}
+
+/// The signal's part of the trace, as it was, without the wait.
+fn sync_preserving(search: &Searcher<'_>, woken: &Woken) -> Option<Vec<u32>> {
+    let Searcher { model, order, uses, .. } = *search;
+    let mut closure = Closure::new(model, order, uses);
+    closure.bring_to(woken.wait);
+    closure.include(woken.signal);
+    (!closure.stuck && !closure.has(woken.wait)).then_some(closure.ideal)
+}
+
+/// Whether the thread, since it took its mutex, has looked at something that the other one changed after that and before
+/// it signalled.
+fn looked_before(model: &Model, woken: &Woken) -> bool {
+    let (wait, signal) = (model.step(woken.wait), model.step(woken.signal));
+    let What::Gives { lock: mutex, .. } = wait.what else { return true };
+    let mut looked: BTreeSet<u32> = BTreeSet::new();
+    let mut since = woken.wait;
+    for &number in model.threads[wait.thread.index()][..wait.at as usize].iter().rev() {
+        let step = model.step(number);
+        if matches!(step.what, What::Takes { lock, .. } if lock == mutex) {
+            break;
+        }
+        since = number;
+        looked.extend(model.touches(step).iter().map(|touch| touch.cell));
+    }
+    let changes = |number: &&u32| {
+        **number > since
+            && model
+                .touches(model.step(**number))
+                .iter()
+                .any(|touch| touch.writes && looked.contains(&touch.cell))
+    };
+    model.threads[signal.thread.index()][..signal.at as usize].iter().rev().any(|number| changes(&number))
+}

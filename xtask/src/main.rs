@@ -18,6 +18,7 @@ usage: cargo xtask COMMAND
   bench runtime [--quick]  what control costs, as ratios measured side by side
   bench simplify [--quick] what is left of failing schedules, at what price, against the papers' algorithms
   bench predict [--quick]  what one run tells of other orders, against ThreadSanitizer; events a second
+                           (or one table of it: scenarios, programs, distribution, injected, speed)
   bench slice [--quick]    what an instruction trace costs against native, stepping and lackey; slices of it
   bench real [--quick]     programs that others wrote: right results, identical replays, what control costs
   bench soak [--quick]     ten thousand runs: memory flat, no zombie, every failing trace replays
@@ -36,8 +37,9 @@ fn main() -> ExitCode {
         ["bench", "runtime", "--quick"] => bench::runtime::bench(bench::Effort::Quick),
         ["bench", "simplify"] => bench::simplify::bench(bench::Effort::Full),
         ["bench", "simplify", "--quick"] => bench::simplify::bench(bench::Effort::Quick),
-        ["bench", "predict"] => bench::predict::bench(bench::Effort::Full),
-        ["bench", "predict", "--quick"] => bench::predict::bench(bench::Effort::Quick),
+        ["bench", "predict"] => bench::predict::bench(bench::Effort::Full, None),
+        ["bench", "predict", "--quick"] => bench::predict::bench(bench::Effort::Quick, None),
+        ["bench", "predict", table] => bench::predict::bench(bench::Effort::Full, Some(table)),
         ["bench", "slice"] => bench::slice::bench(bench::Effort::Full),
         ["bench", "slice", "--quick"] => bench::slice::bench(bench::Effort::Quick),
         ["bench", "real"] => bench::real::bench(bench::Effort::Full),

@@ -35,6 +35,10 @@ pub(crate) const REAL: &[Tool] = &[
     tool("/usr/bin/python3", "python3"),
 ];
 
+/// For fetching and compiling programs of the distribution.
+pub(crate) const DISTRIBUTION: &[Tool] =
+    &[tool("make", "make"), tool("dpkg-source", "dpkg-dev"), tool("/usr/include/bzlib.h", "libbz2-dev")];
+
 /// For the tests.
 pub(crate) const TESTS: &[Tool] = &[
     tool("gcc", "gcc"),

@@ -1,0 +1,424 @@
+//! `cargo xtask bench predict`: what is found from one run, against ThreadSanitizer, and how fast. The tables are printed in
+//! Markdown; they are tables 1 and 2 of "interleaving inference", with the traces of another tool and the speed of prediction.
+
+mod distribution;
+mod sanitizer;
+
+use super::Effort;
+use crate::tools;
+use crate::workspace::{Workspace, output};
+use anyhow::{Context, Result, ensure};
+use distribution::{Archive, PACKAGES, Package};
+use sanitizer::{Runs, Sanitizer, in_parallel};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// All tables, or one of them.
+pub(crate) fn bench(effort: Effort, only: Option<&str>) -> Result<()> {
+    let workspace = Workspace::find()?;
+    tools::require(tools::COMPILERS)?;
+    tools::require(tools::DISTRIBUTION)?;
+    eprintln!("building unsnarl");
+    let directory = workspace
+        .scratch(&format!("bench-predict{}", only.map(|only| format!("-{only}")).unwrap_or_default()))?;
+    let bench = Bench {
+        unsnarl: workspace.build_unsnarl()?,
+        root: workspace.root.clone(),
+        sanitizers: Sanitizer::all(&directory),
+        directory,
+        runs: match effort {
+            Effort::Quick => 10,
+            Effort::Full => 100,
+        },
+        longest: match effort {
+            Effort::Quick => 1_000_000,
+            Effort::Full => 100_000_000,
+        },
+    };
+    let tables: [(&str, Table); 5] = [
+        ("scenarios", Bench::scenarios),
+        ("programs", Bench::programs),
+        ("distribution", Bench::distribution),
+        ("injected", Bench::injected),
+        ("speed", Bench::speed),
+    ];
+    let wanted = |name: &str| only.is_none_or(|only| only == name);
+    ensure!(
+        tables.iter().any(|(name, _)| wanted(name)),
+        "the tables are {}",
+        tables.map(|(name, _)| name).join(", ")
+    );
+    tables.iter().filter(|(name, _)| wanted(name)).try_for_each(|(_, table)| table(&bench))
+}
+
+/// Makes one of the tables.
+type Table = fn(&Bench) -> Result<()>;
+
+struct Bench {
+    unsnarl: PathBuf,
+    root: PathBuf,
+    directory: PathBuf,
+    sanitizers: Vec<Sanitizer>,
+    /// The longest trace that is made up.
+    longest: u64,
+    /// How often ThreadSanitizer may try.
+    runs: usize,
+}
+
+/// How a program is compiled and run.
+#[derive(Default)]
+struct Call {
+    /// Further arguments for the compiler.
+    flags: Vec<String>,
+    args: Vec<String>,
+}
+
+/// What a tool reports of a program.
+#[derive(Default)]
+struct Reports {
+    /// Variables with a race.
+    races: BTreeSet<String>,
+    deadlocks: usize,
+    /// Places in the code.
+    places: BTreeSet<String>,
+}
+
+impl Reports {
+    /// How many of the real errors are among them, and how many others.
+    fn against(&self, real: &[String]) -> (usize, usize) {
+        let races: BTreeSet<&str> = real.iter().filter_map(|error| error.strip_prefix("race ")).collect();
+        let deadlocks = real.iter().filter(|error| error.starts_with("deadlock")).count();
+        let right = self.races.iter().filter(|race| races.contains(race.as_str())).count();
+        let found = self.deadlocks.min(deadlocks);
+        (right + found, self.races.len() - right + self.deadlocks - found)
+    }
+}
+
+impl Bench {
+    /// Table 1: scenarios with known errors.
+    fn scenarios(&self) -> Result<()> {
+        let files = sources(&self.root.join("programs/micro"), "c")?;
+        eprintln!("{} scenarios", files.len());
+        let rows = in_parallel(&files, |file| self.scenario(file))?;
+        let tools = self
+            .sanitizers
+            .iter()
+            .map(|by| format!(" {} once | false | {} runs | false |", by.compiler, self.runs));
+        let tools: String = tools.collect();
+        println!("\n## Scenarios, one recorded run each\n");
+        println!("| scenario | lines | real errors | found | false |{tools}");
+        println!("|---|--:|--:|--:|--:|{}", "--:|--:|--:|--:|".repeat(self.sanitizers.len()));
+        let mut sum = Scenario { counts: vec![(0, 0); 1 + 2 * self.sanitizers.len()], ..Scenario::default() };
+        for (file, row) in files.iter().zip(&rows) {
+            sum.lines += row.lines;
+            sum.real += row.real;
+            for (sum, count) in sum.counts.iter_mut().zip(&row.counts) {
+                sum.0 += count.0;
+                sum.1 += count.1;
+            }
+            if row.real > 0 || row.counts.iter().any(|&count| count != (0, 0)) {
+                println!("| {} {row}", name(file));
+            }
+        }
+        let quiet =
+            rows.iter().filter(|row| row.real == 0 && row.counts.iter().all(|&count| count == (0, 0)));
+        println!("| {} that have no error, and nobody says so | | 0 | 0 | 0 |", quiet.count());
+        println!("| **all {}** {sum}", files.len());
+        Ok(())
+    }
+
+    const fn all_runs(&self) -> Runs<'static> {
+        Runs { most: self.runs, is_enough: &|_| false }
+    }
+
+    fn scenario(&self, file: &Path) -> Result<Scenario> {
+        let text = std::fs::read_to_string(file)?;
+        let real = real(&text);
+        // Who has found everything needs no more runs.
+        let is_enough = |found: &Reports| !real.is_empty() && found.against(&real).0 == real.len();
+        let runs = Runs { most: self.runs, is_enough: &is_enough };
+        let mut counts = vec![self.ours(file, &Call::default())?.0.against(&real)];
+        for by in &self.sanitizers {
+            let places = (self.root.join("include"), self.directory.as_path());
+            let (once, often) = by.of_source(file, (&places.0, places.1), &Call::default(), runs)?;
+            counts.extend([once.against(&real), often.against(&real)]);
+        }
+        Ok(Scenario { lines: text.lines().count(), real: real.len(), counts })
+    }
+
+    /// Table 2: the programs in `programs/`.
+    fn programs(&self) -> Result<()> {
+        println!("\n## Programs of this repository, one recorded run each\n");
+        println!(
+            "Those with a candidate, or of which TSan ({}) says something. Locations are pairs of lines for us, lines for TSan.\n",
+            self.sanitizers[0].compiler
+        );
+        self.print_heads();
+        let files = sources(&self.root.join("programs/c"), "c")?;
+        let rows = in_parallel(&files, |file| self.program(file))?;
+        let (mut quiet, mut other) = (0, 0);
+        for row in rows {
+            match row {
+                Some(row) if row.is_quiet() => quiet += 1,
+                Some(row) => println!("{row}"),
+                None => other += 1,
+            }
+        }
+        println!(
+            "\n{quiet} more programs have no candidate, and TSan has nothing to say of them either; {other} do not end by \
+             themselves or need unsnarl for it."
+        );
+        Ok(())
+    }
+
+    fn print_heads(&self) {
+        println!(
+            "| program | lines | captured | reduced | sync | objects | candidates | confirmed | locations | not confirmed | \
+             undecided | time | TSan's locations, {} runs |",
+            self.runs
+        );
+        println!("|---|{}", "--:|".repeat(12));
+    }
+
+    /// None for what does not end, or is not to be run without control: it has nothing to compare with.
+    fn program(&self, file: &Path) -> Result<Option<Row>> {
+        let expected = std::fs::read_to_string(file.with_extension("expect")).unwrap_or_default();
+        let value = |key: &str| {
+            let line =
+                expected.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('='));
+            line.map(|value| value.trim().to_owned()).unwrap_or_default()
+        };
+        let endless = matches!(value("outcome").as_str(), "livelock" | "timeout");
+        if endless || value("native") == "no" || expected.contains("misuse") {
+            return Ok(None);
+        }
+        let words = |key: &str| value(key).split_whitespace().map(str::to_owned).collect();
+        let call = Call { flags: words("flags"), args: words("args") };
+        let (ours, told) = self.ours(file, &call)?;
+        let include = self.root.join("include");
+        let (_, theirs) =
+            self.sanitizers[0].of_source(file, (&include, &self.directory), &call, self.all_runs())?;
+        let lines = std::fs::read_to_string(file)?.lines().count();
+        Ok(Some(Row::of(&name(file), lines, &ours, &told, Some(&theirs))))
+    }
+
+    /// Table 2, for programs of the distribution.
+    fn distribution(&self) -> Result<()> {
+        println!("\n## Programs of the distribution, one recorded run each\n");
+        let directory = self.directory.join("distribution");
+        std::fs::create_dir_all(&directory)?;
+        let archive = match Archive::open(&directory) {
+            Ok(archive) => archive,
+            Err(why) => {
+                println!("Their sources cannot be had here: {why:#}.");
+                return Ok(());
+            }
+        };
+        self.print_heads();
+        let mut missing = String::new();
+        for package in PACKAGES {
+            eprintln!("{}", package.name);
+            match self.package(&archive, package) {
+                Ok(row) => println!("{row}"),
+                Err(why) => missing += &format!("\n{} cannot be had here: {why:#}.\n", package.name),
+            }
+        }
+        print!("{missing}");
+        Ok(())
+    }
+
+    fn package(&self, archive: &Archive, package: &Package) -> Result<Row> {
+        let unpacked = archive.unpack(package, "ours")?;
+        let unsnarl = self.unsnarl.display();
+        let program = unpacked.build(package, &format!("{unsnarl} cc"), &format!("{unsnarl} c++"), "")?;
+        let scratch = self.directory.join(format!("run-{}", package.name));
+        std::fs::create_dir_all(&scratch)?;
+        package.write_input(&scratch)?;
+        let (ours, told) = self.recorded(&program, &scratch, &package.args())?;
+        let theirs = archive.unpack(package, "theirs")?;
+        let flag = "-fsanitize=thread";
+        let program = theirs.build(package, &format!("gcc {flag}"), &format!("g++ {flag}"), flag)?;
+        let (_, theirs) = sanitizer::reports(&program, &scratch, &package.args(), self.all_runs())?;
+        Ok(Row::of(package.name, unpacked.lines, &ours, &told, Some(&theirs)))
+    }
+
+    /// Traces of another tool, each with a race that was put into it.
+    fn injected(&self) -> Result<()> {
+        println!("\n## Traces in the STD format, each with a race put into it on `BUGGY_ADDR`, as a whole\n");
+        println!(
+            "| trace | events | sync | objects | candidates | races | by the search | the injected one | time |"
+        );
+        println!("|---|{}", "--:|".repeat(8));
+        for file in sources(&self.root.join("crates/predict/tests/data"), "std")? {
+            let mut predict = Command::new(&self.unsnarl);
+            predict.arg("predict").arg(&file).args(["--whole", "--json"]);
+            let told: Value = serde_json::from_slice(&output(&mut predict, "unsnarl predict")?.stdout)?;
+            let figures = &told["figures"];
+            let races = told["races"].as_array().cloned().unwrap_or_default();
+            let found = races.iter().any(|race| race["object"] == "BUGGY_ADDR");
+            println!(
+                "| {} | {} | {} | {} | {} | {} | {} | {} | {:.2} s |",
+                name(&file),
+                figures["events"],
+                figures["synchronising"],
+                figures["objects"],
+                figures["candidates"],
+                races.len(),
+                figures["searched"],
+                if found { "found" } else { "missed" },
+                told["elapsed_s"].as_f64().unwrap_or(f64::NAN),
+            );
+        }
+        Ok(())
+    }
+
+    /// Events a second, by windows and as a whole.
+    fn speed(&self) -> Result<()> {
+        println!("\n## Speed, on events that are made up\n");
+        println!("| events | looked at | time | events a second | memory |");
+        println!("|--:|---|--:|--:|--:|");
+        for events in [10_000, 1_000_000, 10_000_000, 100_000_000] {
+            for whole in [false, true] {
+                if events > self.longest || (whole && events > 10_000_000) {
+                    continue;
+                }
+                let mut command = Command::new(&self.unsnarl);
+                command.args(["bench-predict", "--events", &events.to_string()]);
+                command.args(whole.then_some("--whole"));
+                let told = output(&mut command, "unsnarl bench-predict")?;
+                let told: Value = serde_json::from_slice(&told.stdout)?;
+                let number = |name: &str| told[name].as_f64().unwrap_or(f64::NAN);
+                println!(
+                    "| {events} | {} | {:.2} s | {:.0} | {:.0} MiB |",
+                    if whole { "as a whole" } else { "by 10,000" },
+                    number("elapsed_s"),
+                    events as f64 / number("elapsed_s"),
+                    number("memory_kib") / 1024.0
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// One recorded run, and what is confirmed from it.
+    fn ours(&self, source: &Path, call: &Call) -> Result<(Reports, Value)> {
+        let binary = self.directory.join(name(source));
+        let mut compile = Command::new(&self.unsnarl);
+        compile.args(["cc", "-O1", "-g", "-pthread", "-I"]).arg(self.root.join("include"));
+        output(compile.arg("-o").arg(&binary).arg(source).args(&call.flags), &name(source))?;
+        let scratch = self.directory.join(format!("run-{}", name(source)));
+        std::fs::create_dir_all(&scratch)?;
+        self.recorded(&binary, &scratch, &call.args)
+    }
+
+    fn recorded(&self, binary: &Path, directory: &Path, args: &[String]) -> Result<(Reports, Value)> {
+        let trace = directory.join("run.snarl");
+        let mut record = Command::new(&self.unsnarl);
+        record.current_dir(directory).arg("record").arg("-o").arg(&trace).arg("--").arg(binary).args(args);
+        ensure!(
+            matches!(record.stdin(Stdio::null()).output()?.status.code(), Some(0 | 100)),
+            "{} cannot be recorded",
+            name(binary)
+        );
+        let mut predict = Command::new(&self.unsnarl);
+        predict.current_dir(directory).arg("predict").arg(&trace).args(["--confirm", "--json"]);
+        let printed = predict.stdin(Stdio::null()).output()?;
+        ensure!(
+            matches!(printed.status.code(), Some(0 | 100)),
+            "{}: {}",
+            name(binary),
+            String::from_utf8_lossy(&printed.stderr)
+        );
+        let told: Value = serde_json::from_slice(&printed.stdout).context("predict prints no JSON")?;
+        let mut reports = Reports::default();
+        for race in told["races"].as_array().into_iter().flatten() {
+            reports.races.insert(race["object"].as_str().unwrap_or_default().to_owned());
+            let mut lines = [race["a"]["line"].as_u64(), race["b"]["line"].as_u64()];
+            lines.sort_unstable();
+            reports.places.insert(format!("{lines:?}"));
+        }
+        for deadlock in told["deadlocks"].as_array().into_iter().flatten() {
+            reports.deadlocks += 1;
+            reports.places.insert(format!("{:?}", deadlock["cycle"][0]["line"]));
+        }
+        Ok((reports, told))
+    }
+}
+
+/// A scenario: by tool how many of the real errors it tells, and how many others.
+#[derive(Default)]
+struct Scenario {
+    lines: usize,
+    real: usize,
+    counts: Vec<(usize, usize)>,
+}
+
+impl fmt::Display for Scenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "| {} | {} |", self.lines, self.real)?;
+        self.counts.iter().try_for_each(|(right, wrong)| write!(f, " {right} | {wrong} |"))
+    }
+}
+
+/// A line of table 2.
+struct Row {
+    candidates: u64,
+    said: usize,
+    text: String,
+}
+
+impl Row {
+    fn of(name: &str, lines: usize, ours: &Reports, told: &Value, theirs: Option<&Reports>) -> Self {
+        let figures = &told["figures"];
+        let count = |list: &Value| list.as_array().map_or(0, Vec::len);
+        let said = theirs.map_or(0, |theirs| theirs.places.len());
+        let text = format!(
+            "| {name} | {lines} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2} s | {said} |",
+            figures["events"],
+            figures["reduced"],
+            figures["synchronising"],
+            figures["objects"],
+            figures["candidates"],
+            count(&told["races"]) + count(&told["deadlocks"]),
+            ours.places.len(),
+            count(&told["unconfirmed"]["races"]) + count(&told["unconfirmed"]["deadlocks"]),
+            count(&told["undecided"]),
+            told["elapsed_s"].as_f64().unwrap_or(f64::NAN),
+        );
+        Self { candidates: figures["candidates"].as_u64().unwrap_or(0), said, text }
+    }
+
+    /// Nobody says anything.
+    fn is_quiet(&self) -> bool {
+        self.candidates == 0 && self.said == 0
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// What a scenario says is wrong with it.
+fn real(text: &str) -> Vec<String> {
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("* real: "));
+    let errors = lines.map(|line| line.trim_end_matches("*/").trim().to_owned());
+    errors.filter(|error| error != "none").collect()
+}
+
+fn sources(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {
+    let entries =
+        std::fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
+    let mut files: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    files.retain(|path| path.extension().is_some_and(|e| e == ending));
+    files.sort();
+    Ok(files)
+}
+
+fn name(source: &Path) -> String {
+    source.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}

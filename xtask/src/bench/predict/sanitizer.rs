@@ -1,0 +1,161 @@
+//! ThreadSanitizer as compilers bring it along: what it reports of the same programs.
+
+use super::{Call, Reports};
+use crate::workspace::output;
+use anyhow::{Context, Result, bail};
+use std::path::Path;
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+use std::time::{Duration, Instant};
+
+/// How long a run may take. Some programs wait for ever.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// So many runs that wait for ever are enough.
+const HANGS: usize = 2;
+
+/// How often a program is run.
+#[derive(Clone, Copy)]
+pub(super) struct Runs<'a> {
+    pub(super) most: usize,
+    /// Whether there is nothing left to find.
+    pub(super) is_enough: &'a dyn Fn(&Reports) -> bool,
+}
+
+/// A compiler.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sanitizer {
+    pub(super) compiler: &'static str,
+}
+
+impl Sanitizer {
+    /// The compilers that are there: gcc, and clang if it is installed with the sanitizer's runtime.
+    pub(super) fn all(scratch: &Path) -> Vec<Self> {
+        let probe = scratch.join("probe.c");
+        let works = |compiler: &&str| {
+            let written = std::fs::write(&probe, "int main(void) { return 0; }\n");
+            let compiled = Command::new(compiler)
+                .arg("-fsanitize=thread")
+                .arg("-o")
+                .arg(scratch.join("probe"))
+                .arg(&probe)
+                .stderr(Stdio::null())
+                .status();
+            written.is_ok() && compiled.is_ok_and(|status| status.success())
+        };
+        ["gcc", "clang"].into_iter().filter(works).map(|compiler| Self { compiler }).collect()
+    }
+
+    /// What it reports of one source file in its first run, and in all of them.
+    pub(super) fn of_source(
+        self,
+        source: &Path,
+        (include, directory): (&Path, &Path),
+        call: &Call,
+        Runs { most, is_enough }: Runs<'_>,
+    ) -> Result<(Reports, Reports)> {
+        let name = super::name(source);
+        let binary = directory.join(format!("{name}-{}", self.compiler));
+        let mut compile = Command::new(self.compiler);
+        compile.args(["-fsanitize=thread", "-O1", "-g", "-pthread", "-I"]).arg(include);
+        output(compile.arg("-o").arg(&binary).arg(source).args(&call.flags), &name)?;
+        reports(&binary, directory, &call.args, Runs { most, is_enough })
+    }
+}
+
+/// What a program with the sanitizer in it reports in its first run, and in all of them.
+pub(super) fn reports(
+    binary: &Path,
+    directory: &Path,
+    args: &[String],
+    runs: Runs<'_>,
+) -> Result<(Reports, Reports)> {
+    let mut all = Reports::default();
+    let mut first = Reports::default();
+    let mut hangs = 0;
+    for run in 0..runs.most {
+        let (text, ended) = once(binary, directory, args)?;
+        read(&text, &mut all);
+        if run == 0 {
+            read(&text, &mut first);
+        }
+        hangs += usize::from(ended.is_none());
+        if hangs == HANGS || (runs.is_enough)(&all) {
+            break;
+        }
+    }
+    Ok((first, all))
+}
+
+/// One run: what it says, and how it ends if it does.
+fn once(binary: &Path, directory: &Path, args: &[String]) -> Result<(String, Option<ExitStatus>)> {
+    let said = binary.with_extension("said");
+    let file = std::fs::File::create(&said).with_context(|| format!("cannot write {}", said.display()))?;
+    // Its shadow memory does not like randomised addresses.
+    let mut command = Command::new("setarch");
+    command.arg("-R").arg(binary).args(args).current_dir(directory);
+    // After a report it would sleep for a second before the end.
+    command.env("TSAN_OPTIONS", "atexit_sleep_ms=0");
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
+    let mut child = command.spawn().context("cannot run setarch")?;
+    let end = Instant::now() + LIMIT;
+    let ended = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if Instant::now() > end {
+            child.kill()?;
+            child.wait()?;
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let text = String::from_utf8_lossy(&std::fs::read(&said)?).into_owned();
+    Ok((text, ended))
+}
+
+/// Adds what the sanitizer says.
+fn read(text: &str, reports: &mut Reports) {
+    for line in text.lines() {
+        if let Some(rest) = line.trim().strip_prefix("Location is global '") {
+            // One of the compilers puts more behind the name.
+            let name = rest.split('\'').next().and_then(|name| name.split_whitespace().next());
+            reports.races.extend(name.map(str::to_owned));
+        }
+        if let Some(rest) = line.strip_prefix("SUMMARY: ThreadSanitizer: ") {
+            reports.places.insert(rest.to_owned());
+            if rest.starts_with("lock-order-inversion") {
+                reports.deadlocks = 1;
+            }
+        }
+    }
+}
+
+/// Does something for each of the items, several at a time: runs of the sanitizer spend most of their time asleep.
+pub(super) fn in_parallel<T: Sync, R: Send>(
+    items: &[T],
+    work: impl Fn(&T) -> Result<R> + Sync,
+) -> Result<Vec<R>> {
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Result<R>>>> = items.iter().map(|_| Mutex::new(None)).collect();
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(at) else { break };
+                    let result = work(item);
+                    *results[at].lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(result);
+                }
+            });
+        }
+    });
+    let results = results.into_iter().map(|result| {
+        let result = result.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        result.unwrap_or_else(|| bail!("nobody did it"))
+    });
+    results.collect()
+}

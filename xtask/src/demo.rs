@@ -9,6 +9,9 @@ use std::process::Command;
 /// A failure was found, or reproduced.
 const FAILED: i32 = 100;
 
+/// A schedule cannot be followed any more.
+const UNREACHABLE: i32 = 103;
+
 /// How often the program is run by itself.
 const BY_ITSELF: usize = 200;
 
@@ -34,9 +37,14 @@ pub(crate) fn demo() -> Result<()> {
     demo.unsnarl(&["replay", "lost.snarl"], FAILED)?;
     demo.say("And this is what happened, one column for each thread, time going down:");
     demo.unsnarl(&["show", "lost.snarl"], 0)?;
+    demo.say("All of it in one go: found, simplified, explained, and a page to look at and to share:");
+    demo.unsnarl(&["hunt", "--html", "report.html", "--", "./account"], FAILED)?;
     demo.say("Both threads read 100 before either had written. With a lock around the deposit:");
     demo.unsnarl(&["cc", "-O1", "-g", "-pthread", "account_locked.c", "-o", "account_locked"], 0)?;
     demo.unsnarl(&["explore", "--", "./account_locked"], 0)?;
+    demo.say("Is the lock the fix? The failing schedule, tried on the new build:");
+    demo.unsnarl(&["replay", "lost.snarl", "--program", "./account_locked"], UNREACHABLE)?;
+    demo.say(&format!("The page is at {}", directory.join("report.html").display()));
     demo.say(&format!(
         "Now a program of your own: CC=\"{u} cc\" make, then {u} explore -- ./program",
         u = unsnarl.display(),

@@ -3,7 +3,7 @@
 use crate::{
     explore::{self, Explore, Search, Wishes},
     judge,
-    options::Target,
+    options::{Target, duration},
     output, report,
     simplify::{self, Told},
     slice::{self, Sliced},
@@ -16,9 +16,13 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
     sync::{Arc, atomic::AtomicBool},
+    time::{Duration, Instant},
 };
 use unsnarl_model::{Stats, Trace};
-use unsnarl_report::{ProgramNames, interleaving, needs_json, stats_json};
+use unsnarl_report::{
+    Case, CaseResult, Look, ProgramNames, cause_text, headline_text, interleaving_table, junit, needs_json,
+    rest_text, stats_json,
+};
 use unsnarl_simplify::both;
 use unsnarl_symbols::Symbols;
 
@@ -31,6 +35,9 @@ pub(crate) struct Hunt {
     /// How hard to simplify: see `unsnarl simplify --help`
     #[arg(long, value_name = "N", default_value_t = 2)]
     effort: u32,
+    /// Simplify for this long at most; what is there then is shown
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
+    simplify_time: Duration,
     /// Also write a page about it: one file that needs no other
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -49,6 +56,7 @@ struct Prey {
     path: PathBuf,
     /// The lines that made it fail, or why they are not known.
     slice: String,
+    sliced: bool,
 }
 
 impl Hunt {
@@ -70,6 +78,14 @@ impl Hunt {
         if let Some(path) = &self.html {
             report::write(path, &prey.told.after, Some(&prey.found))?;
         }
+        if let Some(path) = &self.wishes.junit {
+            let name = report::program(&prey.found);
+            let case = Case {
+                result: CaseResult::Failed(vec![report::failure(&prey.told.after)]),
+                ..search.case("unsnarl", &name)
+            };
+            report::save(path, &junit(&name, &[case]))?;
+        }
         if json {
             output::json(&prey.json(&search));
         } else {
@@ -85,7 +101,7 @@ impl Hunt {
         say(self.wishes.run.json, "simplifying it");
         let wishes = simplify::program::Wishes {
             jobs: self.wishes.jobs,
-            until: None,
+            until: Instant::now().checked_add(self.simplify_time),
             executions: 10_000,
             snapshots: true,
             checks: self.wishes.checks.clone(),
@@ -99,55 +115,72 @@ impl Hunt {
         let path =
             traces::save_as(&told.after, self.wishes.path(0).as_deref(), &format!("{name}-simplified"))?;
         say(self.wishes.run.json, "looking for the lines that made it fail");
-        let slice = match slice::failure(&told.after) {
-            Ok(Sliced::Told(text)) => text,
-            Ok(Sliced::NotReproduced(why)) => why,
-            Err(error) => format!("no slice: {error:#}\n"),
+        let (sliced, slice) = match slice::failure(&told.after) {
+            Ok(Sliced::Told(text)) => (true, text),
+            Ok(Sliced::NotReproduced(why)) => (false, why),
+            Err(error) => (false, format!("no slice: {error:#}\n")),
         };
-        Ok(Prey { found, original, told, path, slice })
+        Ok(Prey { found, original, told, path, slice, sliced })
     }
 }
 
 impl Prey {
-    /// The final page.
+    /// The final page: what failed and why, the interleaving, the lines that mattered, what to do next.
     fn page(&self, search: &Search, wishes: &Wishes) -> String {
         let after = &self.told.after;
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&after.modules, &mut symbols);
-        let shown = interleaving(after, &mut names, &output::look());
+        let look = output::look();
         let (before, left) = (self.found.stats(), after.stats());
-        let path = output::quoted(&self.path);
+        let (path, original) = (output::quoted(&self.path), output::quoted(&self.original));
         let tried = match self.told.preserved {
             Some(true) => "tried: the same failure",
             _ => "tried: it does NOT reproduce; the program depends on something outside",
         };
-        format!(
-            "{shown}\n{}\n{}found    in run {} of {} ({}), {:.2} s\n\
-             reduced  {}, {} runs, {:.2} s\n\
-             trace    {path} (as it was found: {})\n\
-             replay   unsnarl replay {path}   ({tried})\n\
-             debug    unsnarl replay {path} --gdb\n\
-             show     unsnarl show {path}\n\
-             report   unsnarl report {path} --before {} --html report.html\n\
-             prove    unsnarl simplify --prove {path}\n",
-            self.slice.trim_end(),
+        let parts = [
+            headline_text(after, &mut names, &look),
+            cause_text(after, &mut names, &look),
+            interleaving_table(after, &mut names, &look),
+            rest_text(after, &mut names, &look).trim_start_matches('\n').to_owned(),
+            self.slice.trim().to_owned() + "\n",
             self.races(),
-            search.runs,
-            wishes.runs,
-            explore::how_found(&self.found.plan),
-            search.elapsed.as_secs_f64(),
-            reduction(&before, &left),
-            self.told.tally.executions,
-            self.told.elapsed.as_secs_f64(),
-            output::quoted(&self.original),
-            output::quoted(&self.original),
-        )
+            format!(
+                "found    in run {} of {} ({}), {:.2} s\n\
+                 reduced  {}, {} runs, {:.2} s\n\
+                 trace    {path} (as it was found: {original})\n\
+                 replay   unsnarl replay {path}   ({tried})\n\
+                 debug    unsnarl replay {path} --gdb\n\
+                 look     unsnarl report {path} --before {original} --html report.html\n\
+                 share    unsnarl pack {path}\n\
+                 prove    unsnarl simplify --prove {path}\n\
+                 fixed?   unsnarl replay {path} --program FIXED\n",
+                search.runs,
+                wishes.runs,
+                explore::how_found(&self.found.plan),
+                search.elapsed.as_secs_f64(),
+                reduction(&before, &left),
+                self.told.tally.executions,
+                self.told.elapsed.as_secs_f64(),
+            ),
+        ];
+        parts.into_iter().filter(|part| !part.trim().is_empty()).collect::<Vec<_>>().join("\n")
     }
 
-    /// The racing accesses of the run that is shown.
+    /// The racing accesses of the run that is shown, where the slice does not tell of them.
     fn races(&self) -> String {
         let told = explore::races_of(&self.told.after);
-        if told.is_empty() { "\n".into() } else { format!("\ndata races in this run:\n{told}\n") }
+        if told.is_empty() || self.sliced {
+            String::new()
+        } else {
+            format!("data races in this run:\n{told}")
+        }
+    }
+
+    fn cause(&self) -> String {
+        let mut symbols = Symbols::new();
+        let after = &self.told.after;
+        let plain = Look { width: 200, colour: false, full: false };
+        cause_text(after, &mut ProgramNames::new(&after.modules, &mut symbols), &plain)
     }
 
     fn json(&self, search: &Search) -> serde_json::Value {
@@ -159,7 +192,7 @@ impl Prey {
             "found": true, "runs": search.runs, "elapsed_s": (search.elapsed + self.told.elapsed).as_secs_f64(),
             "trace": self.path, "original": self.original, "outcome": outcome, "stats": stats,
             "before": stats_json(&self.found.stats()), "preemptions": needs,
-            "executions": self.told.tally.executions, "outcome_preserved": self.told.preserved, "slice": self.slice,
+            "cause": self.cause(), "executions": self.told.tally.executions, "outcome_preserved": self.told.preserved, "slice": self.slice,
         })
     }
 }

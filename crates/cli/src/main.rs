@@ -12,6 +12,7 @@ mod fix;
 mod gdb;
 mod hunt;
 mod judge;
+mod manual;
 mod options;
 mod output;
 mod pack;
@@ -72,7 +73,7 @@ enum Command {
     Slice(slice::Slice),
     /// The interleaving, one column per thread
     Show(show::Show),
-    /// A page about a failing run, to look at and to share
+    /// A failing run as a page to look at and to share, or in the formats of other tools
     Report(report::Report),
     /// A trace with all that its replay needs, in one file: to share, to keep
     Pack(pack::PackCommand),
@@ -82,6 +83,10 @@ enum Command {
     Import(convert::Import),
     /// What this machine and a program support
     Doctor(doctor::Doctor),
+    /// Print what a shell needs to complete our commands and options
+    Completions(manual::Completions),
+    /// Write the manual pages
+    Man(manual::Man),
     /// What cargo starts in the place of a test binary: tells how it would have been started
     #[command(hide = true, disable_help_flag = true)]
     TellTestBinary(Arguments),
@@ -135,6 +140,8 @@ fn main() -> ExitCode {
         Command::Doctor(command) => command.run(),
         Command::Debuggee(command) => command.run(),
         Command::DebuggerInfo(command) => command.run(),
+        Command::Completions(command) => command.run(),
+        Command::Man(command) => command.run(),
         Command::BenchRun(command) => command.run(),
         Command::BenchSimplify(command) => command.run(),
         Command::BenchStatic(command) => command.run(),

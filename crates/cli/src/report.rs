@@ -1,22 +1,39 @@
-//! `unsnarl report`: a page about a failing run.
+//! `unsnarl report`: a failing run as a page, and in the formats of other tools.
 
 use crate::{output, traces, verdict::Verdict};
 use anyhow::{Context, Result};
+use clap::ArgGroup;
 use std::path::{Path, PathBuf};
 use unsnarl_model::Trace;
-use unsnarl_report::{ProgramNames, html};
+use unsnarl_report::{
+    Case, CaseResult, Look, ProgramNames, headline_text, html, interleaving, junit, perfetto, sarif,
+    schedule_dot,
+};
 use unsnarl_symbols::Symbols;
 
-/// A page about a failing run, to look at and to share
+/// A failing run as a page to look at and to share, or in the formats of other tools
 #[derive(clap::Args)]
+#[command(group = ArgGroup::new("format").required(true).multiple(true).args(["html", "sarif", "junit", "perfetto", "dot"]))]
 pub(crate) struct Report {
     /// The trace: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// Where to write the page: one file that needs no other, and no network
+    /// A page: one file that needs no other, and no network
     #[arg(long, value_name = "FILE")]
-    html: PathBuf,
-    /// The trace as it was before it was simplified, to show beside it
+    html: Option<PathBuf>,
+    /// SARIF 2.1.0, for code scanning
+    #[arg(long, value_name = "FILE")]
+    sarif: Option<PathBuf>,
+    /// JUnit's XML, for CI
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// JSON for ui.perfetto.dev and chrome://tracing
+    #[arg(long, value_name = "FILE")]
+    perfetto: Option<PathBuf>,
+    /// The schedule as a graph for Graphviz
+    #[arg(long, value_name = "FILE")]
+    dot: Option<PathBuf>,
+    /// The trace as it was before it was simplified, to show beside it on the page
     #[arg(long, value_name = "TRACE")]
     before: Option<PathBuf>,
 }
@@ -25,10 +42,65 @@ impl Report {
     pub(crate) fn run(self) -> Result<Verdict> {
         let trace = traces::load(&self.trace)?;
         let before = self.before.as_deref().map(traces::load).transpose()?;
-        write(&self.html, &trace, before.as_ref())?;
-        output::print(&format!("page     {}\n", output::quoted(&self.html)));
+        if let Some(path) = &self.html {
+            write(path, &trace, before.as_ref())?;
+            say("page", path);
+        }
+        let mut symbols = Symbols::new();
+        let mut names = ProgramNames::new(&trace.modules, &mut symbols);
+        if let Some(path) = &self.sarif {
+            save(path, &format!("{:#}\n", sarif(&trace, &mut names)))?;
+            say("sarif", path);
+        }
+        if let Some(path) = &self.perfetto {
+            save(path, &perfetto(&trace, &mut names).to_string())?;
+            say("perfetto", path);
+        }
+        if let Some(path) = &self.dot {
+            save(path, &schedule_dot(&trace, &mut names))?;
+            say("dot", path);
+        }
+        if let Some(path) = &self.junit {
+            let program = program(&trace);
+            let case = Case {
+                group: "unsnarl".into(),
+                name: program.clone(),
+                seconds: 0.0,
+                result: if trace.outcome.is_failure() {
+                    CaseResult::Failed(vec![failure(&trace)])
+                } else {
+                    CaseResult::Passed(String::new())
+                },
+            };
+            save(path, &junit(&program, &[case]))?;
+            say("junit", path);
+        }
         Ok(Verdict::Fine)
     }
+}
+
+fn say(what: &str, path: &Path) {
+    output::print(&format!("{what:8} {}\n", output::quoted(path)));
+}
+
+/// Writes a file that the user asked for.
+pub(crate) fn save(path: &Path, text: &str) -> Result<()> {
+    output::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// What was run, in one line.
+pub(crate) fn program(trace: &Trace) -> String {
+    trace.program.args.iter().map(|arg| String::from_utf8_lossy(arg)).collect::<Vec<_>>().join(" ")
+}
+
+/// A failure for JUnit: its kind, its headline, all about it.
+pub(crate) fn failure(trace: &Trace) -> (String, String, String) {
+    let mut symbols = Symbols::new();
+    let mut names = ProgramNames::new(&trace.modules, &mut symbols);
+    let plain = Look { width: 120, colour: false, full: false };
+    let headline = headline_text(trace, &mut names, &plain);
+    let headline = headline.lines().next().unwrap_or_default().to_owned();
+    (trace.outcome.kind.name().to_owned(), headline, interleaving(trace, &mut names, &plain))
 }
 
 /// Writes the page.
@@ -38,5 +110,5 @@ pub(crate) fn write(path: &Path, trace: &Trace, before: Option<&Trace>) -> Resul
     for file in symbols.stale() {
         eprintln!("unsnarl: {file} was rebuilt since the recording; its lines are not shown");
     }
-    output::write(path, page.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
+    save(path, &page)
 }

@@ -34,9 +34,11 @@ fn one_command_builds_finds_simplifies_and_shows_why() {
     for expected in [
         "3 threads, 4 context switches, 1 preemptive",
         "0.1 preempts 0.2",
-        "is stopped before `lock mutex` at prog.c:20; without this, the program ended normally",
+        "why      thread 0.2 was stopped here, before locking `mutex`",
+        "meanwhile thread 0.1 wrote `balance` (prog.c:12)",
+        "without this stop, the program ended normally",
         "assertion failed in thread 0 at prog.c:33",
-        "write at prog.c:12, read at prog.c:19   (balance)",
+        "prog.c:19 (thread 0.2) read `balance`, then prog.c:12 (thread 0.1) wrote it: nothing orders them",
         "(tried: the same failure)",
     ] {
         assert!(page.contains(expected), "no `{expected}` in\n{page}");

@@ -23,6 +23,14 @@ use unsnarl_symbols::Frame;
 /// of columns.
 #[must_use]
 pub fn interleaving(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+    let parts =
+        [interleaving_table(trace, names, look), needs_text(trace, names), outcome_text(trace, names, look)];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// Who did what in which order.
+#[must_use]
+pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
     let objects = ObjectNames::of(trace, names);
     let switches = Switches::of(trace);
     let unnoticed = if look.full { vec![false; trace.events.len()] } else { unnoticed(trace, names) };
@@ -65,13 +73,7 @@ pub fn interleaving(trace: &Trace, names: &mut dyn Names, look: &Look) -> String
 
     let table = Table::new(&columns, &rows, look).render();
     let left_out = rows.iter().any(|row| matches!(row, Row::LeftOut { .. }));
-    let parts = [
-        stats_text(&trace.stats()) + "\n",
-        table,
-        footnote(left_out, &unnoticed),
-        needs_text(trace, names),
-        outcome_text(trace, names, look),
-    ];
+    let parts = [stats_text(&trace.stats()) + "\n", table, footnote(left_out, &unnoticed)];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 

@@ -5,12 +5,16 @@
 
 #![forbid(unsafe_code)]
 
+mod cause;
 mod debugger;
 mod divergence;
+mod facts;
 mod functions;
+mod graph;
 mod html;
 mod interleaving;
 mod json;
+mod junit;
 mod line;
 mod look;
 mod names;
@@ -18,21 +22,28 @@ mod needs;
 mod objects;
 mod outcome;
 mod paths;
+mod perfetto;
+mod sarif;
 mod slice;
 mod stack;
 mod waits;
 mod words;
 
+pub use cause::cause_text;
 pub use debugger::debugger_json;
 pub use divergence::{divergence_json, divergence_text};
+pub use graph::schedule_dot;
 pub use html::html;
-pub use interleaving::interleaving;
+pub use interleaving::{interleaving, interleaving_table};
 pub use json::{outcome_json, stats_json, warnings_json};
+pub use junit::{Case, CaseResult, junit};
 pub use look::Look;
 pub use names::{Names, ProgramNames};
 pub use needs::{needs_json, needs_text, preemption_text};
 pub use objects::operation_text;
-pub use outcome::{outcome_text, stats_text};
+pub use outcome::{headline_text, outcome_text, rest_text, stats_text};
+pub use perfetto::perfetto;
+pub use sarif::sarif;
 pub use slice::{
     Line, LineRace, SliceLine, SliceReport, UnknownCall, on_line, slice_dot, slice_json, slice_text,
 };

@@ -22,10 +22,24 @@ const WIDEST_FUNCTION: usize = 40;
 /// What went wrong, where, with the failing thread's stack, who waits for whom, and warnings.
 #[must_use]
 pub fn outcome_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+    headline_text(trace, names, look) + &rest_text(trace, names, look)
+}
+
+/// What went wrong and where.
+#[must_use]
+pub fn headline_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+    let objects = ObjectNames::of(trace, names);
+    let waits = waits(trace, names);
+    Teller { trace, objects: &objects, waits: &waits, look }.headline(names)
+}
+
+/// Who waits for whom, stacks and warnings: what there is to say after the headline.
+#[must_use]
+pub fn rest_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
     let objects = ObjectNames::of(trace, names);
     let waits = waits(trace, names);
     let teller = Teller { trace, objects: &objects, waits: &waits, look };
-    let mut text = teller.headline(names);
+    let mut text = String::new();
     // Those in the circle are the cause; the others, like a main that joins them, only suffer.
     let mut order: Vec<&Waiting> = waits.iter().collect();
     order.sort_by_key(|w| (!in_a_circle(&waits, w.wait.thread), w.wait.op == Op::Join));

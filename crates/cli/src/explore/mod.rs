@@ -11,7 +11,7 @@ use crate::{
     output,
     pool::Pool,
     replay::replay,
-    target, traces,
+    report, target, traces,
     verdict::{Verdict, WrongUsage},
 };
 use anyhow::Result;
@@ -29,6 +29,7 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Conflict, ConflictKind, Kind, Module, Plan, Policy, Program, Trace};
+use unsnarl_report::{Case, CaseResult, junit};
 use unsnarl_search::{Chess, Choice, Novelty, Pct, Portfolio, Proved, Race, Seen, Steps, Strategy, Walk};
 
 /// Search for a failing schedule and save its trace
@@ -66,6 +67,9 @@ pub(crate) struct Wishes {
     /// So many runs at a time; what is found does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = default_jobs())]
     pub(crate) jobs: usize,
+    /// Also write what came of it as JUnit's XML, for CI
+    #[arg(long, value_name = "FILE")]
+    pub(crate) junit: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) checks: predicate::Checks,
     #[command(flatten)]
@@ -330,6 +334,11 @@ impl Explore {
         if let (Some(first), true) = (paths.first(), paths.len() > 1) {
             traces::remember(first);
         }
+        if let Some(path) = &self.wishes.junit {
+            let name =
+                self.target.program.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
+            report::save(path, &junit(&name, &[search.case("unsnarl", &name)]))?;
+        }
         if self.wishes.run.json {
             output::json(&search.json(&paths));
         } else {
@@ -395,6 +404,24 @@ impl Explore {
         } else {
             "next     more --runs, or another --seed\n"
         }
+    }
+}
+
+impl Search {
+    /// What came of it, for CI.
+    pub(crate) fn case(&self, group: &str, name: &str) -> Case {
+        let runs = self.runs;
+        let result = match self.failures.0.as_slice() {
+            [] if self.interrupted => CaseResult::Error(format!("interrupted after {runs} runs")),
+            [] => CaseResult::Passed(format!(
+                "no failure in {runs} runs, {} distinct schedules",
+                self.schedules.len()
+            )),
+            failures => {
+                CaseResult::Failed(failures.iter().map(|failure| report::failure(&failure.trace)).collect())
+            }
+        };
+        Case { group: group.into(), name: name.into(), seconds: self.elapsed.as_secs_f64(), result }
     }
 }
 

@@ -12,7 +12,7 @@ pub(crate) use binaries::tell_test_binary;
 use crate::{
     explore::{Search, Wishes, interrupt, progress},
     options::PointSet,
-    output, traces,
+    output, report, traces,
     verdict::Verdict,
     wrap::cargo::Call,
 };
@@ -81,6 +81,9 @@ pub(crate) fn explore(wishes: &Wishes, call: &Call<'_>) -> Result<Verdict> {
     tally.doc_tests = built.doc_tests;
     tally.interrupted = suite.is_interrupted();
     tally.remember_the_first();
+    if let Some(path) = &wishes.junit {
+        report::save(path, &unsnarl_report::junit("cargo test", &tally.cases()))?;
+    }
     if wishes.run.json {
         output::json(&tally.json());
     } else {

@@ -7,7 +7,12 @@ use crate::{
     verdict::Verdict,
 };
 use serde_json::{Value, json};
-use std::{fmt::Write, path::PathBuf, time::Duration};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use unsnarl_report::{Case, CaseResult};
 
 /// What is about to be tested.
 pub(super) fn heading(binary: &Binary, tests: &[Test]) -> String {
@@ -183,6 +188,21 @@ impl Tally {
             text += "doc-tests are not explored: `cargo test --doc` runs them\n";
         }
         text
+    }
+
+    /// For CI.
+    pub(super) fn cases(&self) -> Vec<Case> {
+        let case = |tested: &Tested| {
+            let group = Path::new(&tested.binary).file_name().unwrap_or_default().to_string_lossy();
+            let untried =
+                |result| Case { group: group.to_string(), name: tested.name.clone(), seconds: 0.0, result };
+            match &tested.fate {
+                Fate::Explored { search, .. } => search.case(&group, &tested.name),
+                Fate::Ignored => untried(CaseResult::Skipped("ignored".into())),
+                Fate::Unexplorable(error) => untried(CaseResult::Error(format!("{error:#}"))),
+            }
+        };
+        self.tested.iter().map(case).collect()
     }
 
     pub(super) fn json(&self) -> Value {

@@ -2,14 +2,15 @@
 
 use crate::{
     Names,
+    facts::{Hold, holds, races},
     interleaving::{Switches, Why, columns, place_of_event},
     needs::without,
     objects::ObjectNames,
     outcome, paths, stats_text, words,
 };
 use serde_json::{Map, Value, json};
-use std::collections::{BTreeSet, HashMap};
-use unsnarl_model::{Event, Flags, Op, ThreadIx, Trace};
+use std::collections::HashMap;
+use unsnarl_model::{ThreadIx, Trace};
 
 /// Source files that the page shows, by their numbers there.
 #[derive(Default)]
@@ -96,7 +97,7 @@ pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: 
     });
     json!({
         "title": title, "stats": stats_text(&trace.stats()), "lanes": lanes.collect::<Vec<_>>(), "events": events,
-        "texts": texts.all, "switches": switched, "holds": holds(trace, &objects, &lane), "races": races(trace),
+        "texts": texts.all, "switches": switched, "holds": held(trace, &objects, &lane), "races": races(trace),
         "end": end(trace, &objects, names, &lane),
     })
 }
@@ -115,65 +116,7 @@ fn end(
 }
 
 /// Who holds which lock from which event to which: lane, lock, first, last.
-fn holds(trace: &Trace, objects: &ObjectNames, lane: &impl Fn(ThreadIx) -> usize) -> Vec<Value> {
-    let mut held: HashMap<(ThreadIx, u64), (usize, u32)> = HashMap::new();
-    let mut all = Vec::new();
-    for (number, event) in trace.events.iter().enumerate() {
-        let key = (event.thread, event.addr);
-        let failed = event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT);
-        match event.op {
-            _ if failed => {}
-            Op::Lock | Op::TryLock | Op::ReadLock | Op::WriteLock | Op::TryReadLock | Op::TryWriteLock => {
-                held.entry(key).or_insert((number, 0)).1 += 1;
-            }
-            Op::Unlock | Op::RwUnlock => {
-                if let Some((first, depth)) = held.get_mut(&key) {
-                    *depth -= 1;
-                    if *depth == 0 {
-                        let first = *first;
-                        held.remove(&key);
-                        all.push((lane(event.thread), objects.at(trace, number), first, number));
-                    }
-                }
-            }
-            // A wait gives the mutex back, and has it again when it is over.
-            Op::CondWait => {
-                if let Some((first, _)) = held.remove(&(event.thread, event.value)) {
-                    all.push((lane(event.thread), objects.at(trace, first), first, number));
-                }
-            }
-            Op::CondWake => {
-                held.insert((event.thread, event.value), (number, 1));
-            }
-            _ => {}
-        }
-    }
-    let end = trace.events.len();
-    all.extend(
-        held.into_iter()
-            .map(|((thread, _), (first, _))| (lane(thread), objects.at(trace, first), first, end)),
-    );
-    all.sort();
-    all.into_iter().map(|hold| json!(hold)).collect()
-}
-
-/// Pairs of events that race: the last one at the one place before the first at the other.
-fn races(trace: &Trace) -> Vec<(usize, usize)> {
-    let mut pairs = BTreeSet::new();
-    for race in &trace.races {
-        let [first, second] = race.sides;
-        let is = |event: &Event, side: unsnarl_model::Side| {
-            event.thread == side.thread && trace.site(event) == side.site && event.op == side.op
-        };
-        let later =
-            trace.events.iter().enumerate().filter(|(_, event)| is(event, second)).map(|(number, _)| number);
-        for later in later {
-            let earlier = trace.events[..later].iter().rposition(|event| is(event, first));
-            if let Some(earlier) = earlier {
-                pairs.insert((earlier, later));
-                break;
-            }
-        }
-    }
-    pairs.into_iter().collect()
+fn held(trace: &Trace, objects: &ObjectNames, lane: &impl Fn(ThreadIx) -> usize) -> Vec<Value> {
+    let told = |hold: Hold| json!([lane(hold.thread), objects.at(trace, hold.first), hold.first, hold.last]);
+    holds(trace).into_iter().map(told).collect()
 }

@@ -1,0 +1,259 @@
+//! Why it failed, in a few sentences: who waits for whom, where threads were stopped, what happened meanwhile and what
+//! would have happened otherwise.
+
+use crate::{
+    Look, Names,
+    facts::{self, holds},
+    line::{Style, cut, paint},
+    needs::without,
+    objects::ObjectNames,
+    paths, waits, words,
+};
+use std::fmt::Write;
+use unsnarl_model::{Event, Flags, Kind, Op, Side, ThreadIx, Trace};
+
+/// Stops that are told in full; the interleaving shows the others.
+const MOST_STOPS: usize = 3;
+/// What others did meanwhile, at most.
+const MOST_DEEDS: usize = 3;
+
+/// Why it failed. Empty for a run that did not.
+#[must_use]
+pub fn cause_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+    if !trace.outcome.is_failure() {
+        return String::new();
+    }
+    let teller = Teller { trace, objects: ObjectNames::of(trace, names) };
+    let mut lines = teller.circle(names);
+    lines.extend(teller.race(names));
+    let stops: Vec<usize> =
+        (1..trace.events.len()).filter(|&at| trace.events[at].flags.has(Flags::PREEMPTS)).collect();
+    for &event in stops.iter().take(MOST_STOPS) {
+        lines.extend(teller.stop(event, names));
+    }
+    if stops.len() > MOST_STOPS {
+        lines.push(format!("{} more stops are marked below", stops.len() - MOST_STOPS));
+    }
+    if stops.is_empty() {
+        lines.extend(teller.without_stops());
+    }
+    let mut text = String::new();
+    for (nth, line) in lines.iter().enumerate() {
+        let head =
+            if nth == 0 { paint("why", Style::Bold, look.colour) + "      " } else { "         ".to_owned() };
+        let _ = writeln!(text, "{head}{}", cut(line, look.width.saturating_sub(9).max(60)));
+    }
+    text
+}
+
+struct Teller<'a> {
+    trace: &'a Trace,
+    objects: ObjectNames,
+}
+
+impl Teller<'_> {
+    /// Who of a deadlock's circle holds what and waits for what.
+    fn circle(&self, names: &mut dyn Names) -> Vec<String> {
+        if self.trace.outcome.kind != Kind::Deadlock {
+            return Vec::new();
+        }
+        let waits = waits::waits(self.trace, names);
+        let circle = waits.iter().filter(|waiting| waits::in_a_circle(&waits, waiting.wait.thread));
+        let told = |waiting: &waits::Waiting| {
+            let wait = &waiting.wait;
+            let who = words::id(self.trace, wait.thread);
+            let held: Vec<String> = holds(self.trace)
+                .into_iter()
+                .filter(|hold| hold.thread == wait.thread && hold.last == self.trace.events.len())
+                .map(|hold| format!("`{}`", self.objects.at(self.trace, hold.first)))
+                .collect();
+            let held =
+                if held.is_empty() { String::new() } else { format!("holds {} and ", held.join(", ")) };
+            let for_what = words::wait(self.trace, &self.objects, wait);
+            let by: Vec<String> = wait.holders.iter().map(|&holder| words::id(self.trace, holder)).collect();
+            let by = if by.is_empty() || wait.op == Op::Join {
+                String::new()
+            } else {
+                format!(", which thread {} has", by.join(", "))
+            };
+            let at = waiting.place.file.as_deref().zip(waiting.place.line);
+            let at = at.map(|(file, line)| format!(" ({}:{line})", paths::base(file))).unwrap_or_default();
+            format!("thread {who} {held}waits {for_what}{by}{at}")
+        };
+        let told: Vec<String> = circle.map(told).take(6).collect();
+        if told.is_empty() { self.lonely(&waits) } else { told }
+    }
+
+    /// The two accesses of a race that is the failure.
+    fn race(&self, names: &mut dyn Names) -> Option<String> {
+        let race = self.trace.races.first().filter(|_| self.trace.outcome.kind == Kind::Race)?;
+        let mut side = |side: &Side| {
+            let did = if matches!(side.op, Op::Read | Op::AtomicLoad) { "reads" } else { "writes" };
+            let place = facts::place(side.site, names);
+            let at =
+                place.map(|(file, line, _)| format!(" ({}:{line})", paths::base(&file))).unwrap_or_default();
+            (format!("thread {} {did}", words::id(self.trace, side.thread)), at)
+        };
+        let ((one, at), (other, there)) = (side(&race.sides[0]), side(&race.sides[1]));
+        let variable =
+            names.variable(race.addr).map_or_else(|| "memory".to_owned(), |name| format!("`{name}`"));
+        Some(format!("{one} {variable}{at}, {other} it{there}, and nothing orders the two"))
+    }
+
+    /// Who waits for something that nobody will do.
+    fn lonely(&self, waits: &[waits::Waiting]) -> Vec<String> {
+        let told = |waiting: &waits::Waiting| {
+            let wait = &waiting.wait;
+            let at = waiting.place.file.as_deref().zip(waiting.place.line);
+            let at = at.map(|(file, line)| format!(" ({}:{line})", paths::base(file))).unwrap_or_default();
+            let signals = |event: &Event| {
+                event.addr == wait.addr && matches!(event.op, Op::Signal | Op::Broadcast | Op::FutexWake)
+            };
+            let why = match waits::last(self.trace, signals) {
+                Some(event) if event.value == 0 => ": the signal came when nobody was waiting",
+                _ => "",
+            };
+            let who = words::id(self.trace, wait.thread);
+            format!("thread {who} waits {}{at}{why}", words::wait(self.trace, &self.objects, wait))
+        };
+        waits.iter().filter(|waiting| waiting.wait.op != Op::Join).map(told).take(MOST_STOPS).collect()
+    }
+
+    /// Where a thread was stopped, what happened meanwhile, and what happens without it.
+    fn stop(&self, event: usize, names: &mut dyn Names) -> Vec<String> {
+        let trace = self.trace;
+        let stopped = trace.events[event - 1].thread;
+        let resumed = (event..trace.events.len()).find(|&at| trace.events[at].thread == stopped);
+        let who = words::id(trace, stopped);
+        // Who never went on may have been about to wait, in a deadlock.
+        let wait = trace.outcome.waits.iter().find(|wait| wait.thread == stopped && resumed.is_none());
+        let site = resumed.map(|at| trace.site(&trace.events[at])).or(wait.map(|wait| wait.site));
+        let place = site.and_then(|site| facts::place(site, names));
+        let waits_for = wait.and_then(|wait| Some((wait.op, self.objects.for_op(wait.op, wait.addr)?)));
+        let before = match (resumed, waits_for) {
+            (Some(at), _) => format!(", before {}", self.doing(at)),
+            (None, Some((op, object))) => {
+                format!(", before {} `{object}`", gerund(op).unwrap_or("waiting for"))
+            }
+            (None, None) => " for good".to_owned(),
+        };
+        let held = self.held(stopped, event);
+        let held = if held.is_empty() { String::new() } else { format!(", holding {}", held.join(", ")) };
+        let here = if place.is_some() { " here" } else { "" };
+        let mut lines = vec![format!("thread {who} was stopped{here}{before}{held}")];
+        if let Some((file, line, _)) = &place {
+            let source = names.source_line(file, *line).unwrap_or_default();
+            lines.push(format!("    {}:{line} │ {}", paths::base(file), source.trim()));
+        }
+        let meanwhile = self.meanwhile(event, resumed, names);
+        for (nth, deed) in meanwhile.iter().enumerate() {
+            lines.push(format!("  {} {deed}", if nth == 0 { "meanwhile" } else { "         " }));
+        }
+        if let Some(need) = trace.needs.iter().find(|need| need.event == event as u64) {
+            lines.push(format!("  without this stop, {}", without(need)));
+        }
+        lines
+    }
+
+    /// The locks that a thread holds before this event.
+    fn held(&self, thread: ThreadIx, event: usize) -> Vec<String> {
+        let is_held = |hold: &facts::Hold| hold.thread == thread && hold.first < event && hold.last >= event;
+        let held = holds(self.trace).into_iter().filter(is_held);
+        held.map(|hold| format!("`{}`", self.objects.at(self.trace, hold.first))).collect()
+    }
+
+    /// What others did, while a thread was stopped, to what it had in hand.
+    fn meanwhile(&self, event: usize, resumed: Option<usize>, names: &mut dyn Names) -> Vec<String> {
+        let trace = self.trace;
+        let stopped = trace.events[event - 1].thread;
+        let before = trace.events[..event].iter().rev().take_while(|e| e.thread == stopped);
+        let after = resumed.into_iter().map(|at| &trace.events[at]);
+        let in_hand: Vec<u64> = before.chain(after).map(|e| e.addr).filter(|&addr| addr != 0).collect();
+        let mut told: Vec<(bool, String)> = Vec::new();
+        for at in event..resumed.unwrap_or(trace.events.len()) {
+            let other = &trace.events[at];
+            let Some((verb, changes)) = did(other).filter(|_| in_hand.contains(&other.addr)) else {
+                continue;
+            };
+            let place = facts::place(trace.site(other), names);
+            let place =
+                place.map(|(file, line, _)| format!(" ({}:{line})", paths::base(&file))).unwrap_or_default();
+            let who = words::id(trace, other.thread);
+            let deed = (changes, format!("thread {who} {verb} `{}`{place}", self.objects.at(trace, at)));
+            if !told.contains(&deed) {
+                told.push(deed);
+            }
+        }
+        // Who only looked, or came and went, changed nothing.
+        if told.iter().any(|(changes, _)| *changes) {
+            told.retain(|(changes, _)| *changes);
+        }
+        told.into_iter().map(|(_, deed)| deed).take(MOST_DEEDS).collect()
+    }
+
+    /// What a thread is about to do.
+    fn doing(&self, number: usize) -> String {
+        match gerund(self.trace.events[number].op) {
+            Some(verb) => format!("{verb} `{}`", self.objects.at(self.trace, number)),
+            None => format!("`{}`", words::event(self.trace, &self.objects, number)),
+        }
+    }
+
+    /// A failure that needs no preemption.
+    fn without_stops(&self) -> Vec<String> {
+        let trace = self.trace;
+        let threads = trace.stats().threads;
+        if trace.outcome.kind == Kind::Deadlock && trace.stats().context_switches == 0 {
+            return Vec::new();
+        }
+        match trace.stats().context_switches {
+            _ if threads < 2 => vec!["one thread is enough: it does not depend on the schedule".to_owned()],
+            0 => vec!["no context switch is needed: it does not depend on the schedule".to_owned()],
+            _ => {
+                let mut order: Vec<String> = Vec::new();
+                for segment in trace.schedule().segments {
+                    order.push(words::id(trace, segment.thread));
+                }
+                let shown =
+                    if order.len() > 8 { format!("{} …", order[..8].join(", ")) } else { order.join(", ") };
+                vec![format!("no stop is needed: it is enough that threads take turns in the order {shown}")]
+            }
+        }
+    }
+}
+
+/// What a thread does that does this, where that can be said in a word.
+fn gerund(op: Op) -> Option<&'static str> {
+    Some(match op {
+        Op::Read | Op::AtomicLoad => "reading",
+        Op::Write | Op::AtomicStore => "writing",
+        Op::AtomicRmw | Op::AtomicCas => "updating",
+        Op::Lock | Op::ReadLock | Op::WriteLock => "locking",
+        Op::Unlock | Op::RwUnlock => "unlocking",
+        Op::Signal | Op::Broadcast => "signalling",
+        Op::CondWait => "waiting on",
+        Op::SemWait => "waiting for",
+        Op::SemPost => "posting",
+        Op::Free => "freeing",
+        _ => return None,
+    })
+}
+
+/// What an event did, if it is something that others notice, and whether it changed something for good.
+fn did(event: &Event) -> Option<(&'static str, bool)> {
+    if event.flags.has(Flags::FAILED) {
+        return None;
+    }
+    Some(match event.op {
+        Op::Read | Op::AtomicLoad => ("read", false),
+        Op::Lock | Op::WriteLock | Op::ReadLock => ("locked", false),
+        Op::Write | Op::AtomicStore => ("wrote", true),
+        Op::AtomicRmw | Op::AtomicCas => ("updated", true),
+        Op::LockDestroy | Op::CondDestroy | Op::RwDestroy | Op::SemDestroy => ("destroyed", true),
+        Op::Signal | Op::Broadcast => ("signalled", true),
+        Op::SemPost => ("posted", true),
+        Op::SemWait => ("took", true),
+        Op::Free => ("freed", true),
+        _ => return None,
+    })
+}

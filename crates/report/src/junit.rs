@@ -1,0 +1,95 @@
+//! What came of tests or runs, as JUnit's XML, for CI.
+
+use std::fmt::Write;
+
+/// One test, or one program.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Case {
+    /// What it is part of: a test binary, a program.
+    pub group: String,
+    /// Its name.
+    pub name: String,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    /// What came of it.
+    pub result: CaseResult,
+}
+
+/// What came of a test.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CaseResult {
+    /// Nothing wrong was found; what is to be said about it.
+    Passed(String),
+    /// Failures: a kind, a headline and all about it for each.
+    Failed(Vec<(String, String, String)>),
+    /// It was not tried, for this reason.
+    Skipped(String),
+    /// It could not be tried, for this reason.
+    Error(String),
+}
+
+/// A report of these cases.
+#[must_use]
+pub fn junit(suite: &str, cases: &[Case]) -> String {
+    let count = |of: fn(&CaseResult) -> bool| cases.iter().filter(|case| of(&case.result)).count();
+    let totals = format!(
+        r#"name="{}" tests="{}" failures="{}" errors="{}" skipped="{}" time="{:.3}""#,
+        escaped(suite),
+        cases.len(),
+        count(|result| matches!(result, CaseResult::Failed(_))),
+        count(|result| matches!(result, CaseResult::Error(_))),
+        count(|result| matches!(result, CaseResult::Skipped(_))),
+        cases.iter().map(|case| case.seconds).sum::<f64>(),
+    );
+    // A testsuites element does not know of skipped tests.
+    let outer =
+        totals.replacen(&format!(r#" skipped="{}""#, count(|r| matches!(r, CaseResult::Skipped(_)))), "", 1);
+    let mut xml =
+        format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites {outer}>\n  <testsuite {totals}>\n");
+    for case in cases {
+        let (group, name) = (escaped(&case.group), escaped(&case.name));
+        let _ =
+            writeln!(xml, r#"    <testcase classname="{group}" name="{name}" time="{:.3}">"#, case.seconds);
+        match &case.result {
+            CaseResult::Passed(said) if said.is_empty() => {}
+            CaseResult::Passed(said) => {
+                let _ = writeln!(xml, "      <system-out>{}</system-out>", escaped(said));
+            }
+            CaseResult::Failed(failures) => {
+                for (kind, headline, text) in failures {
+                    let (kind, headline, text) = (escaped(kind), escaped(headline), escaped(text));
+                    let _ = writeln!(
+                        xml,
+                        r#"      <failure type="{kind}" message="{headline}">{text}</failure>"#
+                    );
+                }
+            }
+            CaseResult::Skipped(why) => {
+                let _ = writeln!(xml, r#"      <skipped message="{}"/>"#, escaped(why));
+            }
+            CaseResult::Error(why) => {
+                let _ = writeln!(xml, r#"      <error type="unusable" message="{}"/>"#, escaped(why));
+            }
+        }
+        xml += "    </testcase>\n";
+    }
+    xml + "  </testsuite>\n</testsuites>\n"
+}
+
+/// Text for XML: no markup, and none of the characters that XML cannot have.
+fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for char in text.chars() {
+        match char {
+            '&' => out += "&amp;",
+            '<' => out += "&lt;",
+            '>' => out += "&gt;",
+            '"' => out += "&quot;",
+            '\n' | '\t' => out.push(char),
+            '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
+            control if control.is_control() => out.push('\u{fffd}'),
+            other => out.push(other),
+        }
+    }
+    out
+}

@@ -52,6 +52,10 @@ impl Flags {
     /// that: code that is not instrumented may have written there, and ordered threads by it.
     pub const FOREIGN: Self = Self(128);
 
+    /// What else could have happened hangs on more than events tell: the wait has a deadline, or the thread is in a
+    /// region of its own in which nobody else may run.
+    pub const UNTOLD: Self = Self(128);
+
     /// Whether all of `other`'s facts hold.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {

@@ -33,7 +33,7 @@ numbered! {
     Op {
         /// A thread's first event. `value`: who created it.
         Start = "start",
-        /// A thread's last event.
+        /// A thread's last event. `value`: what it gives back to who joins it.
         End = "end",
         /// The program ends by `exit` or a return from main. `value`: the status.
         Exit = "exit",

@@ -253,14 +253,14 @@ impl World for State {
     #[inline]
     fn gives_way(&self, thread: ThreadIx) -> bool {
         let thread = &self.threads[thread.index()];
-        thread.pending.op.gives_way() || thread.spins()
+        thread.pending.op.gives_way() || thread.idle.spins()
     }
 
     #[inline]
     fn current_goes_on(&self) -> bool {
         // SAFETY: as in `me`.
         let me = unsafe { &*self.running };
-        self.ready.contains(self.current) && !me.pending.op.gives_way() && !me.spins()
+        self.ready.contains(self.current) && !me.pending.op.gives_way() && !me.idle.spins()
     }
 
     fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {

@@ -14,6 +14,7 @@ use crate::{
 use alloc::{boxed::Box, vec::Vec};
 use core::{arch::naked_asm, cell::UnsafeCell, ffi::c_void};
 use unsnarl_model::{Flags, Op, ThreadIx};
+use unsnarl_sched::Idle;
 
 real! {
     fn pthread_create(thread: *mut usize, attr: *const libc::pthread_attr_t, start: Start, arg: *mut c_void) -> i32;
@@ -69,10 +70,8 @@ pub(crate) struct Thread {
     pub(crate) mask: u64,
     /// Where its stack begins; it grows down from here.
     pub(crate) stack_top: usize,
-    /// How many operations in a row were in vain, one of them, and how often that came again.
-    idle: u32,
-    last_idle: (u64, u64, u64),
-    repeats: u32,
+    /// What it did in vain of late.
+    pub(crate) idle: Idle,
 }
 
 /// What a thread is about to do.
@@ -141,33 +140,8 @@ impl Thread {
             awaited: Vec::new(),
             mask: 0,
             stack_top: 0,
-            idle: 0,
-            last_idle: (0, 0, 0),
-            repeats: 0,
+            idle: Idle::default(),
         })
-    }
-
-    /// Counts how often the thread did the very same thing in vain. It may do other things in vain in between: to
-    /// find the period of a loop, what is waited for changes after 1, 2, 4 … operations (Brent's method).
-    #[inline]
-    pub(crate) fn note_idle(&mut self, idle: bool, what: (u64, u64, u64)) {
-        if !idle {
-            (self.idle, self.repeats) = (0, 0);
-            return;
-        }
-        self.idle = self.idle.wrapping_add(1);
-        if self.last_idle == what {
-            self.repeats += 1;
-        } else if self.idle.is_power_of_two() {
-            self.last_idle = what;
-            self.repeats = 0;
-        }
-    }
-
-    /// Whether it does the same thing in vain over and over.
-    #[inline]
-    pub(crate) fn spins(&self) -> bool {
-        self.repeats >= 8
     }
 }
 
@@ -468,8 +442,8 @@ impl Runtime {
         crate::hooks::mutex::orphan(state);
         let me = state.me();
         me.ended = true;
-        let (ix, detached) = (me.ix, me.detached);
-        self.log(Op::End, Flags::NONE, pc, 0, 0);
+        let (ix, detached, result) = (me.ix, me.detached, me.result as u64);
+        self.log(Op::End, Flags::NONE, pc, 0, result);
         let state = &mut self.state;
         state.log.thread_ended(ix);
         if state.live == 1 {

@@ -13,7 +13,7 @@ use crate::{
     tracer,
 };
 use unsnarl_model::{Flags, Op, Order, ThreadIx};
-use unsnarl_sched::{Pick, World};
+use unsnarl_sched::{Pick, World, changes_nothing};
 use unsnarl_wire::{Choices, RawEvent};
 
 /// How a thread's turn came.
@@ -96,6 +96,9 @@ impl Runtime {
         if blocked {
             state.switch_flags = state.switch_flags | Flags::BLOCKED;
         }
+        if pending.deadline != u64::MAX {
+            state.switch_flags = state.switch_flags | Flags::UNTOLD;
+        }
         turn
     }
 
@@ -139,6 +142,7 @@ impl Runtime {
         }
         if alone {
             state.alone.set(me, false);
+            state.switch_flags = state.switch_flags | Flags::UNTOLD;
         }
         match pick {
             Pick::Run(thread) => {
@@ -237,7 +241,7 @@ impl Runtime {
         state.idle = if idle { state.idle + 1 } else { 0 };
         // A point in a waiting loop neither gets the thread on nor makes the loop another one.
         if op != Op::Point {
-            state.me().note_idle(idle, what);
+            state.me().idle.note(idle, what);
         }
         state.clock.tick();
         state.picked = false;
@@ -251,29 +255,6 @@ impl Runtime {
             state.watch_event(&event, number);
         }
         number
-    }
-}
-
-/// Operations after which the world is as it was.
-#[inline]
-const fn changes_nothing(op: Op, flags: Flags) -> bool {
-    match op {
-        Op::AtomicLoad | Op::Read | Op::Yield | Op::SemGet | Op::Fence => true,
-        Op::AtomicCas
-        | Op::TryLock
-        | Op::TryReadLock
-        | Op::TryWriteLock
-        | Op::SemTryWait
-        | Op::FutexWait
-        | Op::Join
-        | Op::FdRead
-        | Op::FdWrite
-        | Op::FdAccept
-        | Op::FdConnect
-        | Op::FileLock => flags.has(Flags::FAILED),
-        Op::FutexWake | Op::Point => true,
-        Op::FdWait => !flags.has(Flags::TIMED_OUT),
-        _ => false,
     }
 }
 

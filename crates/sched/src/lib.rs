@@ -11,6 +11,7 @@ extern crate alloc;
 
 mod dice;
 mod fair;
+mod idle;
 mod pct;
 mod pos;
 mod prefix;
@@ -21,6 +22,7 @@ mod set;
 mod toy;
 
 pub use dice::Dice;
+pub use idle::{Idle, changes_nothing};
 pub use prefix::Script;
 pub use set::ThreadSet;
 pub use toy::Toy;

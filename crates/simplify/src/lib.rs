@@ -3,6 +3,7 @@
 //! A failing trace with hundreds of context switches becomes one with the two or three that matter.
 //! [`statics`] changes the order of its events without running anything; [`dynamic`] changes the schedule and
 //! runs it; [`both`] does the one and then the other;
+//! [`foresee`] tells what comes of a schedule without running it;
 //! [`prove`] tells whether there is anything better, and [`why`] what the preemptions that are left are for.
 //!
 //! Nothing here does I/O or starts a process: what needs to run a plan takes a [`Runner`], so that every
@@ -13,6 +14,7 @@
 pub mod both;
 mod cost;
 pub mod dynamic;
+pub mod foresee;
 pub mod prove;
 mod run;
 pub mod statics;

@@ -1,5 +1,6 @@
 //! Running plans: what everything that executes a program anew is generic over.
 
+use crate::foresee::Enough;
 use unsnarl_model::{Plan, Trace};
 
 /// Runs a program by a plan, again and again. The same plan gives the same trace.
@@ -12,6 +13,18 @@ pub trait Runner {
     /// # Errors
     /// If the program cannot be run, or the work is to end.
     fn run(&mut self, plan: &Plan) -> Result<Trace, Self::Error>;
+
+    /// One run, of which only so much matters: if it has more context switches than are [`Enough`], what comes back
+    /// may end early.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    fn run_as_far(&mut self, plan: &Plan, _: Enough) -> Result<Trace, Self::Error> {
+        self.run(plan)
+    }
+
+    /// These plans, or some of them, are run next.
+    fn plan_ahead(&mut self, _: &[Plan]) {}
 
     /// Runs these plans in order until `accept` says yes to the trace of one. What comes back are the traces up to
     /// and with that one, or all of them.

@@ -108,7 +108,8 @@ impl Simplify {
             quiet: self.json,
         };
         let Self { statically, dynamic, prove, effort, suffix, executions, .. } = self;
-        let options = both::Options { suffix, executions, effort, prove, ..both::Options::default() };
+        let batch = wishes.jobs;
+        let options = both::Options { batch, suffix, executions, effort, prove };
         let way = match (statically, dynamic) {
             (true, _) => Way::Static(self.merges),
             (_, true) => Way::Dynamic,

@@ -122,13 +122,19 @@ impl Runner for Program {
         traces.pop().ok_or(Stop::Spent)
     }
 
+    fn plan_ahead(&mut self, plans: &[Plan]) {
+        self.snapshots.plan_ahead(plans);
+    }
+
     fn run_until(
         &mut self,
         plans: &[Plan],
         accept: &mut dyn FnMut(usize, &Trace) -> bool,
     ) -> Result<Vec<Trace>, Stop> {
         let mut traces = Vec::new();
-        self.snapshots.plan_ahead(plans);
+        if plans.len() > self.pool.executors.len() {
+            self.snapshots.plan_ahead(plans);
+        }
         for chunk in plans.chunks(self.pool.executors.len().max(1)) {
             for trace in self.run_all(chunk)? {
                 let accepted = accept(traces.len(), &trace);

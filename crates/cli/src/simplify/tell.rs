@@ -53,7 +53,7 @@ impl Told {
             let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
             output::json(&json!({
                 "trace": path, "before": stats_json(&self.before), "after": stats_json(&self.after.stats()),
-                "executions": self.tally.executions, "elapsed_s": self.elapsed.as_secs_f64(),
+                "executions": self.tally.executions, "foreseen": self.tally.foreseen, "elapsed_s": self.elapsed.as_secs_f64(),
                 "rounds": self.tally.rounds, "by_operation": by_operation,
                 "outcome_preserved": self.preserved.unwrap_or(true),
                 "preemptions": needs_json(&self.after, &mut names),
@@ -125,10 +125,14 @@ impl Told {
             0 => String::new(),
             n => format!(" ({n} from a snapshot)"),
         };
-        let Tally { executions, rounds, .. } = self.tally;
+        let Tally { executions, foreseen, rounds, .. } = self.tally;
+        let foreseen = match foreseen {
+            0 => String::new(),
+            n => format!(", {n} foreseen without a run"),
+        };
         let _ = writeln!(
             text,
-            "took     {executions} runs{resumed}, {rounds} rounds, {:.2} s",
+            "took     {executions} runs{resumed}{foreseen}, {rounds} rounds, {:.2} s",
             self.elapsed.as_secs_f64()
         );
         text

@@ -13,15 +13,18 @@
 //!    to lead somewhere.
 //! 4. When no candidate has fewer context switches, those with fewer preemptions are tried.
 //! 5. With effort, Tinertia goes its own way from the start, which now and then leads further; so the result is
-//!    never worse than its. What was run before is not run again.
+//!    never worse than its.
 //! 6. With more effort, all schedules are gone through that ask for less ([`crate::prove`]).
+//!
+//! What comes of a schedule is told from what was learned before, where that is possible ([`crate::foresee`]): then it is
+//! only run if it leads somewhere.
 //!
 //! Every trace that is kept was executed, and each is better than the one before: fewer context switches, then
 //! fewer preemptions, then fewer events. Candidates are run in batches, in an order that does not depend on how
 //! many are run at once; so the result does not either.
 
 mod candidates;
-mod remembered;
+mod seer;
 
 use crate::{
     Cost, Runner,
@@ -30,12 +33,15 @@ use crate::{
     statics::{self, Rules, fingerprint::fingerprints, past::past},
 };
 use candidates::{Candidate, Change};
-use remembered::Remembered;
+use seer::{Known, Seer};
 use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash, Hasher},
 };
 use unsnarl_model::{Plan, Signature, Trace};
+
+/// How many of the next candidates the runner is told of in advance.
+const AHEAD: usize = 16;
 
 /// Runs of a systematic search for each step of effort.
 pub const SEARCH: u64 = 500;
@@ -43,7 +49,7 @@ pub const SEARCH: u64 = 500;
 /// How to go about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// How many candidates are handed to the runner at once.
+    /// How many candidates are handed to the runner at once: as many as it runs at a time. More are run in vain.
     pub batch: usize,
     /// Only the last so many segments are changed by running (Tinertia, section 5.4). That bounds the runs for long
     /// traces; none for as many as can be looked at in reasonable time, which is all of them unless the trace is
@@ -61,7 +67,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Self { batch: 16, suffix: None, executions: 10_000, effort: 0, prove: false }
+        Self { batch: 1, suffix: None, executions: 10_000, effort: 0, prove: false }
     }
 }
 
@@ -75,7 +81,7 @@ pub fn simplify<R: Runner>(
     let goal = Goal { signature: trace.signature(), best: trace.clone() };
     let mut work = Work {
         goal,
-        runner: Remembered::new(runner),
+        runner: Seer::new(trace, runner),
         options,
         watch,
         tally: Tally::default(),
@@ -164,7 +170,7 @@ fn fingerprint_of_order(order: &[usize]) -> u64 {
 
 struct Work<'a, R: Runner> {
     goal: Goal,
-    runner: Remembered<'a, R>,
+    runner: Seer<'a, R>,
     options: &'a Options,
     watch: &'a mut dyn FnMut(Step<'_>),
     tally: Tally,
@@ -206,17 +212,31 @@ impl<R: Runner> Work<'_, R> {
         }
     }
 
-    /// Goes another way, by Tinertia alone.
+    /// Goes another way, by Tinertia alone. Most of what it would run is known by now.
     fn start_again(&mut self, start: &Trace) -> Result<(), R::Error> {
+        let doubts = self.runner.doubts();
         let mut alone = dynamic::simplify(start, &mut self.runner, &mut |_| {});
         self.tally.rounds += alone.tally.rounds;
         self.count();
         if let Some(stopped) = alone.stopped.take() {
             return Err(stopped);
         }
+        if self.runner.doubts() > doubts {
+            // Something that was told on the way may be wrong.
+            return self.start_again(start);
+        }
         if self.goal.is_met(&alone.trace) {
-            self.tally.take_contributions(&alone.tally);
-            self.goal.best = alone.trace.clone();
+            // It may be only known what would come of it: then it is run now.
+            let order: Vec<usize> = (0..alone.trace.events.len()).collect();
+            let actual = self.runner.run(&relaxed_plan(&alone.trace, &order, &[]))?;
+            self.count();
+            if self.runner.doubts() > doubts {
+                return self.start_again(start);
+            }
+            if self.goal.is_met(&actual) {
+                self.tally.take_contributions(&alone.tally);
+                self.goal.best = actual;
+            }
         }
         self.improve_statically(&alone.trace)?;
         self.descend()
@@ -234,11 +254,8 @@ impl<R: Runner> Work<'_, R> {
             SEARCH * u64::from(self.options.effort.saturating_sub(1))
         };
         loop {
-            let limits = prove::Limits {
-                executions: left.min(self.room() as u64),
-                batch: self.options.batch,
-                ..prove::Limits::default()
-            };
+            let limits =
+                prove::Limits { executions: left.min(self.room() as u64), ..prove::Limits::default() };
             let found = prove::prove(&self.goal.best, self.runner.runner, &limits, &mut |_, _| {});
             left = left.saturating_sub(found.executions);
             self.runner.runs += found.executions;
@@ -263,7 +280,7 @@ impl<R: Runner> Work<'_, R> {
     }
 
     fn count(&mut self) {
-        self.tally.executions = self.runner.runs;
+        (self.tally.executions, self.tally.foreseen) = (self.runner.runs, self.runner.foreseen);
     }
 
     /// How many more runs there may be.
@@ -278,7 +295,15 @@ impl<R: Runner> Work<'_, R> {
             if worth(&candidate) >= worth(&self.goal.best) || self.room() == 0 {
                 continue;
             }
-            let actual = self.runner.run(&relaxed_plan(&candidate, &order, &[]))?;
+            let plan = relaxed_plan(&candidate, &order, &[]);
+            if let Known::Would(trace) = self.runner.know(&plan, None)
+                && !self.goal.is_met(&trace)
+                && trace.signature() == self.goal.signature
+            {
+                self.runner.foreseen += 1;
+                continue;
+            }
+            let actual = self.runner.run(&plan)?;
             self.count();
             if actual.signature() != self.goal.signature {
                 self.distrust();
@@ -296,6 +321,7 @@ impl<R: Runner> Work<'_, R> {
         if std::mem::take(&mut self.trusted) {
             self.known.clear();
             self.failed.clear();
+            self.runner.lose_foresight();
         }
     }
 
@@ -333,30 +359,66 @@ impl<R: Runner> Work<'_, R> {
             }
             is_new
         });
+        let plan_of = |candidate: &Candidate| relaxed_plan(&base, &candidate.order, &candidate.run_on);
         let mut at = 0;
         while at < candidates.len() && self.room() > 0 {
-            let count = (candidates.len() - at).min(self.options.batch.max(1)).min(self.room());
-            let batch = &candidates[at..at + count];
-            let plans: Vec<Plan> = batch.iter().map(|c| relaxed_plan(&base, &c.order, &c.run_on)).collect();
-            let goal = &self.goal;
-            let mut traces = self.runner.run_until(&plans, &mut |_, trace| goal.is_near(trace))?;
-            self.count();
-            self.known.extend(&prints[at..at + traces.len()]);
-            at += traces.len();
-            self.failed
-                .extend(candidates[at - traces.len()..at].iter().map(|candidate| candidate.change.clone()));
-            let Some(last) = traces.pop() else { return Ok(false) };
-            let operation = candidates[at - 1].operation;
-            if self.goal.is_met(&last) {
-                self.failed.remove(&candidates[at - 1].change);
-                self.adopt(last.clone(), operation);
-                self.improve_statically(&last)?;
-                return Ok(true);
+            // What leads nowhere for certain needs no run.
+            let mut batch: Vec<(usize, Plan)> = Vec::new();
+            let most = self.options.batch.max(1).min(self.room());
+            let mut next = at;
+            while next < candidates.len() && batch.len() < most {
+                let plan = plan_of(&candidates[next]);
+                if batch.is_empty() && self.leads_nowhere(&plan) {
+                    self.put_aside(&candidates[next], prints[next]);
+                    at = next + 1;
+                } else {
+                    batch.push((next, plan));
+                }
+                next += 1;
             }
-            if last.signature() == self.goal.signature && self.improve_statically(&last)? {
-                return Ok(true);
+            let ahead: Vec<Plan> = candidates[at..].iter().take(AHEAD).map(plan_of).collect();
+            self.runner.runner.plan_ahead(&ahead);
+            let plans: Vec<Plan> = batch.iter().map(|(_, plan)| plan.clone()).collect();
+            let goal = &self.goal;
+            let traces = self.runner.runner.run_until(&plans, &mut |_, trace| goal.is_near(trace))?;
+            for ((candidate, plan), trace) in batch.into_iter().zip(traces) {
+                at = candidate + 1;
+                let candidate = &candidates[candidate];
+                self.put_aside(candidate, prints[at - 1]);
+                // By what the runs before it have shown: then it was run in vain, as what follows a success is.
+                if self.runner.would_be(&plan, &trace) && !self.goal.is_near(&trace) {
+                    self.runner.foreseen += 1;
+                    continue;
+                }
+                self.runner.learn(&plan, &trace);
+                self.count();
+                if self.goal.is_met(&trace) {
+                    self.failed.remove(&candidate.change);
+                    self.adopt(trace.clone(), candidate.operation);
+                    self.improve_statically(&trace)?;
+                    return Ok(true);
+                }
+                if trace.signature() == self.goal.signature && self.improve_statically(&trace)? {
+                    return Ok(true);
+                }
             }
         }
         Ok(false)
+    }
+
+    /// A candidate need not be tried again.
+    fn put_aside(&mut self, candidate: &Candidate, print: u64) {
+        self.known.insert(print);
+        self.failed.insert(candidate.change.clone());
+    }
+
+    /// Whether it is known what comes of a plan, and that it is nothing better.
+    fn leads_nowhere(&mut self, plan: &Plan) -> bool {
+        let nowhere = match self.runner.know(plan, None) {
+            Known::Ran(trace) | Known::Would(trace) => !self.goal.is_near(&trace),
+            Known::No => false,
+        };
+        self.runner.foreseen += u64::from(nowhere);
+        nowhere
     }
 }

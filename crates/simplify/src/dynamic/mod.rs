@@ -12,7 +12,7 @@ mod tally;
 
 pub use tally::{Operation, Tally};
 
-use crate::{Cost, Runner, prove::Certificate};
+use crate::{Cost, Runner, foresee::Enough, prove::Certificate};
 use script::Script;
 use unsnarl_model::{Signature, Trace};
 
@@ -93,7 +93,7 @@ impl<R: Runner> Tinertia<'_, R> {
             let script = Script::of(&self.current.events);
             let piece = script.pieces.iter().position(|piece| piece.from + 1 == at);
             if let Some(candidate) = piece.and_then(|piece| script.remove_last(piece)) {
-                self.is_variant(&candidate, Operation::RemoveLast)?;
+                self.is_variant(&candidate, Operation::RemoveLast, 0)?;
             }
             at = (at - 1).min(self.current.events.len());
         }
@@ -107,12 +107,13 @@ impl<R: Runner> Tinertia<'_, R> {
             let script = Script::of(&self.current.events);
             if let Some(piece) = script.pieces.iter().position(|piece| piece.to == at)
                 && let Some(candidate) = script.move_up(piece)
-                && let Some(actual) = self.is_variant(&candidate, Operation::ConsolidateUpTei)?
+                && let Some(actual) =
+                    self.is_variant(&candidate, Operation::ConsolidateUpTei, moved_to(&script, piece))?
             {
                 // The longest prefix that can be moved is taken to be the one that was executed just now.
                 let executed = executed_of_next(&self.current, &script, piece, &actual);
                 if let Some(candidate) = script.move_up_actions(piece, executed) {
-                    self.is_variant(&candidate, Operation::ConsolidateUpActions)?;
+                    self.is_variant(&candidate, Operation::ConsolidateUpActions, 0)?;
                 }
             }
             at += 1;
@@ -127,7 +128,7 @@ impl<R: Runner> Tinertia<'_, R> {
             let script = Script::of(&self.current.events);
             let piece = script.pieces.iter().position(|piece| piece.from + 1 == at);
             if let Some(candidate) = piece.and_then(|piece| script.move_down(piece)) {
-                self.is_variant(&candidate, Operation::ConsolidateDown)?;
+                self.is_variant(&candidate, Operation::ConsolidateDown, 0)?;
             }
             at = (at - 1).min(self.current.events.len());
         }
@@ -135,9 +136,15 @@ impl<R: Runner> Tinertia<'_, R> {
     }
 
     /// Runs a candidate. If it is a variant-trace (section 4.2.1), what happened is the current trace from now on;
-    /// if not, it is given back.
-    fn is_variant(&mut self, candidate: &Script, operation: Operation) -> Result<Option<Trace>, R::Error> {
-        let actual = self.runner.run(&candidate.plan(&self.current))?;
+    /// if not, it is given back, or at least so many events of it.
+    fn is_variant(
+        &mut self,
+        candidate: &Script,
+        operation: Operation,
+        events: usize,
+    ) -> Result<Option<Trace>, R::Error> {
+        let enough = Enough { switches: candidate.switches(), events };
+        let actual = self.runner.run_as_far(&candidate.plan(&self.current), enough)?;
         self.tally.executions += 1;
         let cost = Cost::of(&actual.events).switches;
         if actual.signature() != self.signature || cost > candidate.switches() {
@@ -148,6 +155,12 @@ impl<R: Runner> Tinertia<'_, R> {
         (self.watch)(Step { operation, trace: &self.current, tally: &self.tally });
         Ok(None)
     }
+}
+
+/// Where the piece after this one of its thread ends if it is moved up to behind this one.
+fn moved_to(script: &Script, piece: usize) -> usize {
+    let before: usize = script.pieces[..=piece].iter().map(script::Piece::len).sum();
+    before + script.next(piece).map_or(0, |next| script.pieces[next].len())
 }
 
 /// How many events of the piece after this one of its thread were executed when it was moved up to behind this

@@ -55,6 +55,8 @@ impl fmt::Display for Operation {
 pub struct Tally {
     /// How often the program was run.
     pub executions: u64,
+    /// Of how many schedules it was known without a run what comes of them.
+    pub foreseen: u64,
     /// How often all operations were tried in turn.
     pub rounds: u64,
     removed: [u64; Operation::ALL.len()],
@@ -78,6 +80,7 @@ impl Tally {
     /// Counts the runs of other work, which led to something else.
     pub(crate) fn add_runs(&mut self, other: &Self) {
         self.executions += other.executions;
+        self.foreseen += other.foreseen;
         self.rounds += other.rounds;
     }
 

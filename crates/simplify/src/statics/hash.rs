@@ -4,11 +4,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// A map whose keys are hashed by multiplication. Nobody picks keys to make it slow but a program that wants
 /// its own trace to be slow to simplify.
-pub(super) type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Multiply>>;
+pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Multiply>>;
 
 /// Multiplies and folds.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Multiply(u64);
+pub(crate) struct Multiply(u64);
 
 impl Multiply {
     fn add(&mut self, word: u64) {

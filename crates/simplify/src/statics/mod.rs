@@ -22,7 +22,7 @@ mod cells;
 mod clocks;
 pub(crate) mod fingerprint;
 pub mod graph;
-mod hash;
+pub(crate) mod hash;
 mod ledger;
 mod memory;
 mod merge;

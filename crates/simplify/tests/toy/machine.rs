@@ -6,9 +6,9 @@ use unsnarl_model::{
     Action, Event, Flags, Kind, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program as Started, Site,
     SiteIx, Thread as Told, ThreadId, ThreadIx, Trace, Wait,
 };
-use unsnarl_sched::{Pick, Picker, Script, ThreadSet, World};
+use unsnarl_sched::{Idle, Pick, Picker, Script, ThreadSet, World, changes_nothing};
 
-/// Looks in vain before a thread counts as spinning.
+/// Looks in vain before a thread of the papers' examples counts as spinning.
 const SPINS: u32 = 2;
 
 pub(super) struct Machine<'p> {
@@ -47,6 +47,8 @@ struct Thread {
     stage: Stage,
     arrival: u64,
     granted: Option<u64>,
+    idle: Idle,
+    /// The latest look at a variable, what was found, and how often in a row.
     in_vain: (usize, i64, u32),
 }
 
@@ -109,6 +111,7 @@ impl<'p> Machine<'p> {
             stage: Stage::Start,
             arrival: 0,
             granted: None,
+            idle: Idle::default(),
             in_vain: (0, 0, 0),
         });
     }
@@ -142,6 +145,9 @@ impl<'p> Machine<'p> {
                 self.events[at].flags = self.events[at].flags | Flags::PREEMPTS;
             }
             self.go_on(thread.index());
+            if self.outcome.is_none() {
+                self.look_for_circle(thread.index());
+            }
         }
         self.trace()
     }
@@ -259,6 +265,7 @@ impl<'p> Machine<'p> {
             self.sites.len() - 1
         });
         let size = if op.is_plain_access() || op.is_atomic() { 8 } else { 0 };
+        self.threads[thread].idle.note(changes_nothing(op, flags), (site.offset, addr, value));
         self.events.push(Event {
             thread: ThreadIx(thread as u16),
             op,
@@ -292,7 +299,12 @@ impl<'p> Machine<'p> {
                     None => self.wake_up(cond, arrival).map(|at| self.wake_ups.remove(at).event),
                 };
                 self.locks.insert(lock, thread);
-                let flags = if late { Flags::TIMED_OUT } else { Flags::NONE };
+                let timed = matches!(self.ins(thread), Some(Ins::TimedWait(..)));
+                let flags = match (late, timed) {
+                    (true, _) => Flags::TIMED_OUT | Flags::UNTOLD,
+                    (false, true) => Flags::UNTOLD,
+                    (false, false) => Flags::NONE,
+                };
                 self.log(thread, Op::CondWake, flags, cond_addr(cond), waker.unwrap_or(u64::MAX));
                 self.threads[thread].register = late.into();
                 self.next(thread);
@@ -464,6 +476,25 @@ impl<'p> Machine<'p> {
         self.wake_ups.iter().filter(|w| w.cond == cond).count()
     }
 
+    /// A thread that has to wait for a lock may close a circle: then some never go on, whatever the others do.
+    fn look_for_circle(&mut self, thread: usize) {
+        let mut at = thread;
+        for _ in 0..self.threads.len() {
+            let holder = match self.ins(at).filter(|_| self.threads[at].stage == Stage::Ready) {
+                Some(Ins::Lock(lock)) => self.locks.get(&lock).copied(),
+                Some(Ins::ReadLock(lock) | Ins::WriteLock(lock)) => self.writers.get(&lock).copied(),
+                _ => None,
+            };
+            match holder.filter(|&holder| self.threads[holder].stage != Stage::Ended) {
+                Some(holder) if holder == thread => {
+                    return self.deadlock("threads wait for each other in a circle");
+                }
+                Some(holder) => at = holder,
+                None => return,
+            }
+        }
+    }
+
     fn stuck(&mut self) {
         let waiting: Vec<usize> =
             (0..self.threads.len()).filter(|&t| self.threads[t].stage != Stage::Ended).collect();
@@ -471,16 +502,40 @@ impl<'p> Machine<'p> {
             self.outcome = Some(Outcome::exit(0));
             return;
         }
+        self.deadlock("no thread can go on");
+    }
+
+    fn deadlock(&mut self, message: &str) {
+        let cannot = |t: &usize| self.threads[*t].stage != Stage::Ended && !self.chance(*t).0;
+        let waiting: Vec<usize> = (0..self.threads.len()).filter(cannot).collect();
         let sites = waiting.iter().map(|&t| self.site(t));
         let first = sites.min();
-        self.end(Kind::Deadlock, None, first, "no thread can go on");
+        self.end(Kind::Deadlock, None, first, message);
         let waits = waiting.iter().map(|&t| {
             let Action { op, site } = self.pending(t);
-            Wait { thread: ThreadIx(t as u16), op, addr: 0, site, holders: Vec::new() }
+            let (addr, holders) = self.waits_for(t);
+            Wait { thread: ThreadIx(t as u16), op, addr, site, holders }
         });
         let waits = waits.collect();
         if let Some(outcome) = &mut self.outcome {
             outcome.waits = waits;
+        }
+    }
+
+    /// What a thread that is stuck waits at, and for whom.
+    fn waits_for(&self, thread: usize) -> (u64, Vec<ThreadIx>) {
+        let who = |t: usize| vec![ThreadIx(t as u16)];
+        match self.ins(thread) {
+            Some(Ins::Lock(lock)) => (lock_addr(lock), self.locks.get(&lock).map_or(Vec::new(), |&t| who(t))),
+            Some(Ins::Wait(cond, _) | Ins::TimedWait(cond, _)) => (cond_addr(cond), Vec::new()),
+            Some(Ins::ReadLock(lock) | Ins::WriteLock(lock)) => (rw_addr(lock), Vec::new()),
+            Some(Ins::SemWait(s)) => (sem_addr(s), Vec::new()),
+            Some(Ins::Barrier(b)) => (barrier_addr(b), Vec::new()),
+            Some(Ins::Join(list)) => {
+                let target = self.threads.iter().position(|t| t.list == list as usize);
+                (0, target.map_or(Vec::new(), who))
+            }
+            _ => (0, Vec::new()),
         }
     }
 
@@ -526,7 +581,8 @@ impl World for Machine<'_> {
 
     fn gives_way(&self, thread: ThreadIx) -> bool {
         let t = &self.threads[thread.index()];
-        let spins = t.in_vain.2 >= SPINS && matches!(self.ins(thread.index()), Some(Ins::Read(_)));
+        let looks = matches!(self.ins(thread.index()), Some(Ins::Read(_)));
+        let spins = if self.program.bare { looks && t.in_vain.2 >= SPINS } else { t.idle.spins() };
         self.pending(thread.index()).op.gives_way() || spins
     }
 

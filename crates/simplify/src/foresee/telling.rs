@@ -1,0 +1,611 @@
+//! A run by a plan, told step by step.
+//!
+//! This follows the runtime's schedule point (`turn.rs` there): a thread comes to its next operation, the picker
+//! says who goes on, that one does what it is about to do. Wherever that is not known, the telling ends with nothing.
+
+use super::{
+    Enough, MOST_EVENTS,
+    learned::{CIRCLE, Learned, NOBODY, Next, Then, finding, stuck},
+    state::{LARGE, Once, State},
+};
+use std::cell::Cell;
+use unsnarl_model::{Action, Event, Flags, Op, Outcome, Output, Plan, Policy, Site, Thread, ThreadIx, Trace};
+use unsnarl_sched::{Idle, Pick, Picker, Script, ThreadSet, World, changes_nothing};
+
+pub(super) struct Telling<'a> {
+    learned: &'a Learned,
+    plan: &'a Plan,
+    enough: Option<Enough>,
+    state: State<'a>,
+    threads: Vec<Teller<'a>>,
+    current: ThreadIx,
+    ready: ThreadSet,
+    late: ThreadSet,
+    /// Those of whom it is not known whether they can go on.
+    hazy: Vec<ThreadIx>,
+    /// Something was asked that is not known.
+    asked: Cell<bool>,
+    events: Vec<Event>,
+    switches: u64,
+}
+
+/// A thread of the run that is told.
+#[derive(Default)]
+struct Teller<'a> {
+    /// What it does next; none if that is not known, or it ended.
+    next: Option<&'a Next>,
+    /// It had to wait when it came there.
+    blocked: bool,
+    idle: Idle,
+    /// What it did of late, perhaps in vain, and how often; and whether it is not known of some whether they were.
+    of_late: Vec<((Site, u64), u32)>,
+    unsure: bool,
+}
+
+/// So often something must be done in vain to count as spinning.
+const SPINS: u32 = 8;
+
+/// Whether a thread can go on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Chance {
+    Ready,
+    /// By time passing.
+    Late,
+    Blocked,
+    Unknown,
+}
+
+impl Chance {
+    const fn if_open(open: bool, next: &Next) -> Self {
+        match open {
+            true => Self::Ready,
+            // It may have a deadline.
+            false if next.flags.has(Flags::UNTOLD) => Self::Unknown,
+            false => Self::Blocked,
+        }
+    }
+}
+
+/// How a step goes.
+enum Step {
+    Goes,
+    Ends(Outcome),
+    Unknown,
+}
+
+impl<'a> Telling<'a> {
+    pub(super) fn new(learned: &'a Learned, plan: &'a Plan, enough: Option<Enough>) -> Self {
+        let state = State::new(&learned.first, &learned.known, learned.tells_all);
+        let threads = state.threads.iter().map(|_| Teller::default()).collect();
+        Self {
+            learned,
+            plan,
+            enough,
+            state,
+            threads,
+            current: ThreadIx::MAIN,
+            ready: ThreadSet::new(),
+            late: ThreadSet::new(),
+            hazy: Vec::new(),
+            asked: Cell::new(false),
+            events: Vec::new(),
+            switches: 0,
+        }
+    }
+
+    /// The run, if all of it is known.
+    pub(super) fn tell(mut self) -> Option<Trace> {
+        let base = &self.learned.template.plan;
+        let Plan { points, places, one_in, spurious, from_checkpoint, .. } = self.plan;
+        if (points, places, one_in, spurious, from_checkpoint)
+            != (&base.points, &base.places, &base.one_in, &base.spurious, &base.from_checkpoint)
+            || (!self.plan.prefix.actions.is_empty() && self.plan.prefix.modules != self.learned.modules)
+        {
+            return None;
+        }
+        let prefix = &self.plan.prefix;
+        let script = Script { segments: prefix.segments.clone(), actions: prefix.actions.clone() };
+        let mut picker = Picker::new(script, prefix.fidelity, self.plan.tail, self.plan.seed);
+        for thread in (0..self.threads.len()).rev() {
+            if let Step::Ends(_) | Step::Unknown = self.arrive(thread) {
+                return None;
+            }
+        }
+        let most = (4 * self.learned.longest + 1000).min(MOST_EVENTS);
+        let outcome = loop {
+            match self.step(&mut picker) {
+                Step::Goes if self.events.len() < most => {}
+                Step::Ends(outcome) => break outcome,
+                Step::Goes | Step::Unknown => {
+                    let enough = |e: Enough| self.switches > e.switches && self.events.len() >= e.events;
+                    if !self.enough.is_some_and(enough) {
+                        return None;
+                    }
+                    break Outcome::exit(0);
+                }
+            }
+        };
+        Some(self.trace(outcome))
+    }
+
+    fn trace(self, outcome: Outcome) -> Trace {
+        let threads = self.state.threads.iter().map(|local| {
+            let known = self.learned.threads.get(local.id.path()).cloned();
+            known.unwrap_or_else(|| Thread { id: local.id.clone(), ..Thread::default() })
+        });
+        Trace {
+            plan: self.plan.clone(),
+            threads: threads.collect(),
+            sites: self.learned.sites.clone(),
+            events: self.events,
+            outcome,
+            warnings: Vec::new(),
+            races: Vec::new(),
+            output: Output::default(),
+            ..self.learned.template.clone()
+        }
+    }
+
+    /// Somebody is picked and does something.
+    fn step(&mut self, picker: &mut Picker) -> Step {
+        self.classify();
+        if self.ready.is_empty() && self.late.is_empty() && self.hazy.is_empty() {
+            return self.nobody(NOBODY);
+        }
+        let Some(thread) = self.pick(picker) else { return Step::Unknown };
+        let (from, me) = (self.current, thread.index());
+        let leaves = thread != from && self.ready.contains(from);
+        let gives_way = self.threads[from.index()].next.is_none_or(|next| next.op.gives_way());
+        let late = self.late.contains(thread);
+        let Some(next) = self.threads[me].next else { return Step::Unknown };
+        let Some(mut event) = self.happens(thread, next, late) else { return Step::Unknown };
+        if leaves && !gives_way {
+            event.flags = event.flags | Flags::PREEMPTS;
+        }
+        if self.threads[me].blocked {
+            event.flags = event.flags | Flags::BLOCKED;
+        }
+        self.switches += u64::from(thread != from && !self.events.is_empty());
+        self.note_idle(&event);
+        self.current = thread;
+        self.state.apply(&event, next.site);
+        self.events.push(event);
+        let created = self.state.threads.len() > self.threads.len();
+        if created {
+            self.threads.push(Teller::default());
+            if let Step::Ends(_) | Step::Unknown = self.arrive(self.threads.len() - 1) {
+                return Step::Unknown;
+            }
+        }
+        if event.op == Op::End {
+            self.threads[me].next = None;
+            return Step::Goes;
+        }
+        self.arrive(me)
+    }
+
+    /// A thread comes to its next operation, or the run ends.
+    fn arrive(&mut self, thread: usize) -> Step {
+        self.threads[thread].next = None;
+        self.threads[thread].blocked = false;
+        match self.learned.then.get(&self.state.threads[thread].past) {
+            // Who was just created has not begun; of others it is not even known whether they live.
+            None if self.state.threads[thread].is_new() => Step::Goes,
+            None => Step::Unknown,
+            Some(Then::Lives) => Step::Goes,
+            Some(Then::Ends(end)) => Step::Ends(end.outcome(&self.state)),
+            Some(Then::EndsSomehow) => match self.learned.ends.get(&self.state.print()) {
+                Some(end) => Step::Ends(end.outcome(&self.state)),
+                None => Step::Unknown,
+            },
+            Some(Then::Does(next)) => {
+                self.threads[thread].next = Some(next);
+                match self.chance(thread) {
+                    Chance::Blocked => {
+                        self.threads[thread].blocked = true;
+                        self.look_for_circle(thread)
+                    }
+                    Chance::Late => {
+                        self.threads[thread].blocked = true;
+                        Step::Goes
+                    }
+                    Chance::Ready => Step::Goes,
+                    // Whether it blocks is told by its event.
+                    Chance::Unknown => Step::Unknown,
+                }
+            }
+        }
+    }
+
+    fn classify(&mut self) {
+        self.hazy.clear();
+        for thread in 0..self.threads.len() {
+            let chance = if self.state.threads[thread].ended { Chance::Blocked } else { self.chance(thread) };
+            let ix = ThreadIx(thread as u16);
+            self.ready.set(ix, chance == Chance::Ready);
+            self.late.set(ix, chance == Chance::Late);
+            if chance == Chance::Unknown {
+                self.hazy.push(ix);
+            }
+        }
+    }
+
+    /// Who goes on, if it does not hang on what is not known.
+    fn pick(&mut self, picker: &mut Picker) -> Option<ThreadIx> {
+        let told = self.threads[self.current.index()].next;
+        // In a region of its own nobody else is let in.
+        if told.is_some_and(|next| next.flags.has(Flags::UNTOLD) && next.op != Op::Sleep) {
+            return None;
+        }
+        // A policy that draws lots counts who is ready.
+        if !self.hazy.is_empty() && !matches!(self.plan.tail, Policy::Fair | Policy::Stop) {
+            return None;
+        }
+        // Whoever looks at one that may be ready, or may not, asks about it; or picks it.
+        self.asked.set(false);
+        for at in 0..self.hazy.len() {
+            self.ready.set(self.hazy[at], true);
+        }
+        let pick = picker.pick(self);
+        for at in 0..self.hazy.len() {
+            self.ready.set(self.hazy[at], false);
+        }
+        match pick {
+            Pick::Run(thread) if !self.asked.get() && !self.hazy.contains(&thread) => Some(thread),
+            _ => None,
+        }
+    }
+
+    /// Whether a thread can go on.
+    fn chance(&self, thread: usize) -> Chance {
+        let state = &self.state;
+        let Some(next) = self.threads[thread].next else { return Chance::Unknown };
+        let addr = next.addr;
+        if state.is_odd(addr) && !next.op.is_init() && next.op != Op::BarrierLeave {
+            return Chance::Unknown;
+        }
+        let open = match next.op {
+            Op::Lock if state.is_destroyed(addr) => true,
+            Op::Lock => match state.holder(addr) {
+                None => true,
+                Some((holder, _)) if holder != thread => false,
+                // What kind of mutex it is shows only by what came of this.
+                Some(_) if next.only_waited => false,
+                Some(_) if next.value > 1 => true,
+                Some(_) => return Chance::Unknown,
+            },
+            Op::ReadLock => match state.writer(addr) {
+                Some(_) => false,
+                // Some locks let writers go first.
+                None if self.is_awaited_by_writers(addr) => return Chance::Unknown,
+                None => true,
+            },
+            Op::WriteLock => state.writer(addr).is_none() && state.readers(addr) == 0,
+            Op::CondWake | Op::FutexWoken => {
+                let Some(waits) = &state.threads[thread].waits else { return Chance::Unknown };
+                if waits.mutex.is_some_and(|mutex| state.is_odd(mutex)) {
+                    return Chance::Unknown;
+                }
+                // Whatever ends the wait, the mutex must be had again.
+                if waits.mutex.is_some_and(|mutex| state.holder(mutex).is_some()) {
+                    return Chance::Blocked;
+                }
+                state.is_woken(waits)
+            }
+            Op::SemWait => match state.count(addr) {
+                Some(count) => count > 0,
+                None => return Chance::Unknown,
+            },
+            Op::BarrierLeave => state.is_over(addr, state.threads[thread].round),
+            Op::OncePass => match state.once(addr) {
+                Some(once) => once != Once::Running,
+                None => return Chance::Unknown,
+            },
+            Op::Join if next.flags.has(Flags::FAILED) => true,
+            Op::Join => {
+                let target = next.target.as_ref().and_then(|id| state.named(id));
+                match target {
+                    Some(target) => state.threads[target.index()].ended,
+                    None => return Chance::Unknown,
+                }
+            }
+            Op::Sleep => return Chance::Late,
+            // The outside has a say in these.
+            Op::FdOpen
+            | Op::FdClose
+            | Op::FdRead
+            | Op::FdWrite
+            | Op::FdWait
+            | Op::FdAccept
+            | Op::FdConnect
+            | Op::FileLock
+            | Op::Cancel
+            | Op::Cancelled => return Chance::Unknown,
+            _ => true,
+        };
+        Chance::if_open(open, next)
+    }
+
+    fn is_awaited_by_writers(&self, lock: u64) -> bool {
+        let waits = |next: &Next| next.op == Op::WriteLock && next.addr == lock;
+        self.threads.iter().any(|thread| thread.next.is_none_or(waits))
+    }
+
+    /// Whether another thread is about to take a mutex, if that is known of all.
+    fn is_awaited(&self, me: usize, mutex: u64) -> Option<bool> {
+        let mut awaited = false;
+        for (ix, local) in
+            self.state.threads.iter().enumerate().filter(|(ix, local)| *ix != me && !local.ended)
+        {
+            let next = self.threads[ix].next?;
+            awaited |= next.op == Op::Lock && next.addr == mutex;
+            awaited |= local.waits.as_ref().is_some_and(|waits| waits.mutex == Some(mutex));
+        }
+        Some(awaited)
+    }
+
+    /// If a thread that has to wait closes a circle of threads that hold what the next one waits for, the run ends.
+    fn look_for_circle(&self, thread: usize) -> Step {
+        let mut at = thread;
+        for _ in 0..self.threads.len() {
+            let Some(next) = self.threads[at].next else { return Step::Unknown };
+            let holder = match next.op {
+                Op::Lock => self.state.holder(next.addr).map(|(holder, _)| holder),
+                Op::ReadLock | Op::WriteLock => self.state.writer(next.addr),
+                _ => return Step::Goes,
+            };
+            match self.chance(at) {
+                Chance::Blocked => {}
+                Chance::Unknown => return Step::Unknown,
+                _ => return Step::Goes,
+            }
+            match holder {
+                Some(holder) if holder == thread => return self.nobody(CIRCLE),
+                Some(holder) if !self.state.threads[holder].ended => at = holder,
+                _ => return Step::Goes,
+            }
+        }
+        Step::Goes
+    }
+
+    /// The run ends because some cannot go on.
+    fn nobody(&self, message: &str) -> Step {
+        let left = || (0..self.threads.len()).filter(|&ix| !self.state.threads[ix].ended);
+        if left().any(|ix| self.chance(ix) == Chance::Unknown) {
+            return Step::Unknown;
+        }
+        let message = if left().next().is_none() { "" } else { message };
+        let waits = |ix: usize| self.chance(ix) != Chance::Ready;
+        match self.learned.ends.get(&stuck(&self.state, &waits, message)) {
+            Some(end) => Step::Ends(end.outcome(&self.state)),
+            None => Step::Unknown,
+        }
+    }
+
+    /// The event of a thread that goes on; none if it is not known what comes of it.
+    fn happens(&self, thread: ThreadIx, next: &Next, late: bool) -> Option<Event> {
+        let site = *self.learned.site_of.get(&next.site)?;
+        let state = &self.state;
+        let me = thread.index();
+        let past = state.threads[me].past;
+        let own = Flags(next.flags.0 & (Flags::OWN_STACK | Flags::UNTOLD).0);
+        let mut event = Event {
+            thread,
+            op: next.op,
+            flags: own,
+            order: next.order,
+            site,
+            size: next.size,
+            addr: next.addr,
+            value: 0,
+        };
+        let waits = matches!(
+            next.op,
+            Op::Lock | Op::CondWake | Op::FutexWoken | Op::SemWait | Op::BarrierLeave | Op::Join
+        );
+        if next.only_waited && !waits || next.size > LARGE {
+            return None;
+        }
+        let unusual = Flags::FAILED.0 | Flags::CANCELLED.0 | Flags::SPURIOUS.0;
+        if next.dies {
+            event.flags = event.flags | Flags::FAILED;
+            return Some(event);
+        }
+        let told = |value| Some(Event { value, ..event });
+        let tried = |done: bool| Event {
+            flags: if done { event.flags } else { event.flags | Flags::FAILED },
+            value: done.into(),
+            ..event
+        };
+        let came = || {
+            let Some(came) = self.learned.came.get(&finding(state, past, &event)) else {
+                // It was seen to find what it wants; here it finds that, or something else.
+                let (wanted, left) = *self.learned.wanted.get(&past).filter(|_| self.learned.tells_all)?;
+                let size = if event.op == Op::FutexWait { 4 } else { event.size };
+                let found = state.memory.value(event.addr, size)?;
+                let failed = Event { flags: event.flags | Flags::FAILED, value: found, ..event };
+                return Some(if found == wanted { Event { value: left, ..event } } else { failed });
+            };
+            let came = (*came)?;
+            let flags = event.flags | came.flags;
+            Some(Event { flags, addr: came.addr, size: came.size, value: came.value, ..event })
+        };
+        match next.op {
+            Op::Read | Op::AtomicLoad if !state.tells_value(&event) => Some(event),
+            Op::Read | Op::AtomicLoad => told(self.learned.value(state, past, next.addr, next.size)?),
+            Op::Write => Some(event),
+            Op::AtomicRmw | Op::AtomicCas if next.size > 8 => None,
+            Op::AtomicRmw | Op::AtomicCas | Op::FutexWait | Op::FutexWake | Op::Alloc => came(),
+            Op::Lock | Op::TryLock if state.is_destroyed(next.addr) => Some(tried(false)),
+            Op::TryLock => match state.holder(next.addr) {
+                Some((holder, _)) if holder == me => None,
+                holder => Some(tried(holder.is_none())),
+            },
+            Op::TryWriteLock => {
+                let free = state.writer(next.addr).is_none() && state.readers(next.addr) == 0;
+                Some(Event { value: 0, ..tried(free) })
+            }
+            Op::SemTryWait => match state.count(next.addr)? {
+                0 => Some(tried(false)),
+                count => told(count - 1),
+            },
+            Op::SemWait => told(state.count(next.addr)?.checked_sub(1)?),
+            Op::SemPost if next.flags.0 & unusual == 0 => told(state.count(next.addr)? + 1),
+            Op::SemGet => told(state.count(next.addr)?),
+            Op::Lock => told(state.holder(next.addr).map_or(1, |(_, depth)| u64::from(depth) + 1)),
+            Op::Unlock => match state.holder(next.addr) {
+                Some((holder, depth)) if holder == me => told(u64::from(depth) - 1),
+                _ => None,
+            },
+            Op::CondWait => match state.holder(next.value) {
+                Some((holder, 1)) if holder == me => told(next.value),
+                _ => None,
+            },
+            Op::CondWake | Op::FutexWoken => told(state.waker(state.threads[me].waits.as_ref()?)?),
+            Op::Signal => {
+                let (unserved, on_its_way) = state.unserved(next.addr);
+                told((unserved > on_its_way).into())
+            }
+            Op::Broadcast => told(state.unserved(next.addr).0),
+            Op::RwUnlock => match state.writer(next.addr) {
+                Some(writer) if writer == me => told(1),
+                None if state.readers(next.addr) > 0 => told(0),
+                _ => None,
+            },
+            Op::BarrierArrive => told(state.arrival(next.addr)?.0),
+            Op::BarrierLeave => told(state.threads[me].round),
+            Op::OncePass => {
+                let op = if state.once(next.addr)? == Once::Done { Op::OncePass } else { Op::OnceBegin };
+                Some(Event { op, ..event })
+            }
+            Op::Create if next.flags.0 & unusual == 0 => told(state.threads.len() as u64),
+            Op::Join if next.flags.0 & unusual == 0 => {
+                told(next.target.as_ref().and_then(|id| state.named(id))?.0.into())
+            }
+            Op::Sleep if late => {
+                Some(Event { flags: event.flags | Flags(next.flags.0 & Flags::TIMED_OUT.0), ..event })
+            }
+            Op::LockDestroy if state.is_destroyed(next.addr) => Some(tried(false)),
+            Op::LockDestroy => {
+                let held = state.holder(next.addr).is_some();
+                let awaited = self.is_awaited(me, next.addr)?;
+                Some(Event { value: 0, ..tried(!held && !awaited) })
+            }
+            Op::RwDestroy | Op::CondDestroy | Op::SemDestroy | Op::BarrierDestroy => {
+                let users = self
+                    .threads
+                    .iter()
+                    .any(|t| t.next.is_none_or(|n| n.addr == next.addr && n.op != next.op));
+                let held = state.holder(next.addr).is_some()
+                    || state.writer(next.addr).is_some()
+                    || state.readers(next.addr) > 0;
+                (next.flags.0 & unusual == 0 && !users && !held)
+                    .then_some(Event { value: next.value, ..event })
+            }
+            Op::ReadLock
+            | Op::WriteLock
+            | Op::AtomicStore
+            | Op::OnceEnd
+            | Op::Free
+            | Op::Start
+            | Op::End
+            | Op::Exit
+            | Op::Detach
+            | Op::LockInit
+            | Op::RwInit
+            | Op::CondInit
+            | Op::SemInit
+            | Op::BarrierInit
+            | Op::Fence
+            | Op::Yield
+            | Op::Point
+            | Op::Checkpoint
+                if next.flags.0 & unusual == 0 =>
+            {
+                told(next.value)
+            }
+            _ => None,
+        }
+    }
+
+    fn note_idle(&mut self, event: &Event) {
+        if event.op == Op::Point {
+            return;
+        }
+        let me = event.thread.index();
+        let changes = matches!(event.op, Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas);
+        let before = changes
+            .then(|| self.learned.value(&self.state, self.state.threads[me].past, event.addr, event.size));
+        let nothing = changes_nothing(event.op, event.flags);
+        let unchanged = before.flatten() == Some(event.value) && changes;
+        let hazy_value = event.flags.has(Flags::OWN_STACK) || event.size > 8;
+        let unsure = !nothing && before == Some(None) || nothing && hazy_value;
+        let teller = &mut self.threads[me];
+        let idle = nothing || unchanged;
+        let place = self.learned.sites.get(event.site.index()).copied().unwrap_or_default();
+        teller.idle.note(idle, (place.offset ^ u64::from(place.module.0) << 48, event.addr, event.value));
+        if idle || unsure {
+            let what = (place, event.addr);
+            match teller.of_late.iter_mut().find(|(known, _)| *known == what) {
+                Some((_, times)) => *times += 1,
+                None => teller.of_late.push((what, 1)),
+            }
+            teller.unsure |= unsure;
+        } else {
+            teller.of_late.clear();
+            teller.unsure = false;
+        }
+    }
+}
+
+impl World for Telling<'_> {
+    fn current(&self) -> ThreadIx {
+        self.current
+    }
+
+    fn ready(&self) -> &ThreadSet {
+        &self.ready
+    }
+
+    fn late(&self) -> &ThreadSet {
+        &self.late
+    }
+
+    fn first_late(&self) -> Option<ThreadIx> {
+        if self.late.len() > 1 {
+            self.asked.set(true);
+        }
+        self.late.nth(0)
+    }
+
+    fn gives_way(&self, thread: ThreadIx) -> bool {
+        let teller = &self.threads[thread.index()];
+        let perhaps = teller.unsure && teller.of_late.iter().any(|(_, times)| *times >= SPINS);
+        if self.hazy.contains(&thread) || perhaps {
+            self.asked.set(true);
+        }
+        teller.next.is_some_and(|next| next.op.gives_way()) || teller.idle.spins()
+    }
+
+    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {
+        if self.hazy.contains(&thread) {
+            self.asked.set(true);
+        }
+        let asked = if action.op == Op::OnceBegin { Op::OncePass } else { action.op };
+        self.threads[thread.index()].next.is_some_and(|next| next.op == asked && next.site == action.site)
+    }
+
+    fn conflict(&self, _: ThreadIx, _: ThreadIx) -> bool {
+        self.asked.set(true);
+        false
+    }
+
+    fn is_at(&self, _: ThreadIx, _: u16) -> bool {
+        self.asked.set(true);
+        false
+    }
+
+    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+        self.state.named(self.plan.prefix.threads.get(in_plan.index())?)
+    }
+}

@@ -1,0 +1,131 @@
+//! What is told of a run in advance is what happens.
+
+mod toy;
+
+use proptest::prelude::*;
+use toy::{Ins, Program, programs, record};
+use unsnarl_model::{Fidelity, Flags, Plan, Policy, Prefix, Schedule, Trace};
+use unsnarl_simplify::{
+    Cost,
+    foresee::{Enough, Foresight},
+};
+
+/// A changed schedule of a trace: some of its segments left out, others put elsewhere.
+fn changed(trace: &Trace, changes: &[(usize, usize, bool)]) -> Plan {
+    let prefix = trace.as_prefix(Fidelity::Relaxed);
+    let mut at = 0;
+    let mut pieces: Vec<_> = prefix
+        .segments
+        .iter()
+        .map(|segment| {
+            at += segment.points as usize;
+            (segment.thread, prefix.actions[at - segment.points as usize..at].to_vec())
+        })
+        .collect();
+    for &(from, to, leave_out) in changes {
+        if pieces.len() > 1 {
+            let piece = pieces.remove(from % pieces.len());
+            if !leave_out {
+                pieces.insert(to % (pieces.len() + 1), piece);
+            }
+        }
+    }
+    let mut schedule = Schedule::default();
+    let mut actions = Vec::new();
+    for (thread, piece) in pieces {
+        piece.iter().for_each(|_| schedule.push(thread));
+        actions.extend(piece);
+    }
+    let prefix = Prefix { segments: schedule.segments, actions, ..prefix };
+    Plan { prefix, tail: Policy::Fair, ..trace.plan.clone() }
+}
+
+/// What a run did, in a few words.
+fn brief(trace: &Trace) -> String {
+    let event = |event: &unsnarl_model::Event| {
+        format!(
+            "{}:{}@{}{}={}",
+            event.thread.0,
+            event.op.word(),
+            trace.site(event).offset,
+            if event.flags.has(Flags::FAILED) { "!" } else { "" },
+            event.value
+        )
+    };
+    let events: Vec<String> = trace.events.iter().map(event).collect();
+    format!("{} → {:?} {}", events.join(", "), trace.outcome.kind, trace.outcome.message)
+}
+
+/// Tells what comes of each plan, compares it with what does come of it, and learns from that if it was not told.
+/// How many were told.
+fn tell_and_compare(program: &Program, start: &Trace, plans: &[Plan]) -> Result<usize, TestCaseError> {
+    let mut foresight = Foresight::of(start);
+    let mut told = 0;
+    for plan in plans {
+        let actual = program.run(plan);
+        match foresight.tell(plan, None) {
+            Some(foreseen) => {
+                told += 1;
+                prop_assert!(
+                    Foresight::is_right(&foreseen, &actual),
+                    "told: {}\nhappened: {}",
+                    brief(&foreseen),
+                    brief(&actual)
+                );
+                let (least, most) = (Cost::of(&foreseen.events), Cost::of(&actual.events));
+                prop_assert_eq!(least.switches, most.switches);
+                prop_assert!(least.preemptions <= most.preemptions);
+            }
+            None => {
+                let enough = Enough { switches: 4, events: 8 };
+                if let Some(part) = foresight.tell(plan, Some(enough)) {
+                    let same = part.events.iter().zip(&actual.events).all(|(a, b)| {
+                        let flags =
+                            |flags: Flags| flags.0 & !(Flags::PREEMPTS | Flags::BLOCKED | Flags::UNTOLD).0;
+                        part.action(a) == actual.action(b)
+                            && (a.thread, a.addr, flags(a.flags)) == (b.thread, b.addr, flags(b.flags))
+                    });
+                    prop_assert!(
+                        same && part.events.len() <= actual.events.len(),
+                        "told: {}\nhappened: {}",
+                        brief(&part),
+                        brief(&actual)
+                    );
+                    prop_assert!(Cost::of(&part.events).switches > enough.switches);
+                }
+                foresight.learn(&actual);
+            }
+        }
+    }
+    let ended_well = !foresight.is_lost() || start.outcome.message.contains("limit");
+    prop_assert!(ended_well, "a program in memory has nothing hidden");
+    Ok(told)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    #[test]
+    fn what_is_told_is_what_happens(
+        program in programs::random(),
+        seed in any::<u32>(),
+        changes in prop::collection::vec(prop::collection::vec(any::<(usize, usize, bool)>(), 1..3), 1..40),
+    ) {
+        let start = record(&program, seed.into());
+        let plans: Vec<Plan> = changes.iter().map(|changes| changed(&start, changes)).collect();
+        tell_and_compare(&program, &start, &plans)?;
+    }
+}
+
+#[test]
+fn most_changed_schedules_of_a_small_program_bring_nothing_new() {
+    let adds =
+        || vec![Ins::Read(0), Ins::Write(0, 1), Ins::Read(1), Ins::Write(1, 2), Ins::Lock(0), Ins::Unlock(0)];
+    let main = vec![Ins::Create(1), Ins::Create(2), Ins::Join(1), Ins::Join(2), Ins::Read(0)];
+    let program = Program { threads: vec![main, adds(), adds()], ..Program::default() };
+    let start = record(&program, 1);
+    let plans: Vec<Plan> =
+        (0..100).map(|n| changed(&start, &[(n, n / 7, n % 3 == 0), (n * 5, n / 3, false)])).collect();
+    let told = tell_and_compare(&program, &start, &plans).expect("all that is told is right");
+    assert!(told >= 70, "{told} of 100");
+}

@@ -154,8 +154,16 @@ impl Walk<'_> {
         let levels = self.levels.entry(step.thread.0).or_insert_with(|| vec![Level::default()]);
         match step.flow {
             Flow::Return => levels.push(Level::default()),
-            Flow::Unwound(stack) => {
-                levels.push(Level { unwound: Some(stack), ..Level::default() });
+            Flow::Unwound { stack, by } => {
+                // What follows was executed because somebody threw, whatever else decides about it.
+                let demands = levels.last().map_or(&[][..], |level| &level.demands);
+                if let Some(by) = by.filter(|_| !demands.is_empty()) {
+                    let because = demands.iter().map(|demand| Reason::Decides(demand.who));
+                    self.awaited.entry(by).or_default().extend(because);
+                }
+                if stack.is_some() {
+                    levels.push(Level { unwound: stack, ..Level::default() });
+                }
                 return;
             }
             Flow::Call(stack) => {

@@ -131,7 +131,9 @@ pub fn races(history: &dyn History, orders: Orders<'_>, slice: &mut Slice) {
         }
         let now = clocks.all.now(step.thread);
         let who = Consumer { place: step.place, thread: step.thread, step: step.number };
-        for (granule, mask) in step.writes.iter().chain(step.may_write).flat_map(|span| span.granules()) {
+        // Nobody is accused of a race by a guess.
+        let may_write = if step.guessed { &[] } else { step.may_write };
+        for (granule, mask) in step.writes.iter().chain(may_write).flat_map(|span| span.granules()) {
             let Some(touched) = memory.get_mut(&granule) else { continue };
             touched.write(Access { mask, when: now, who }, granule * 8, included, &clocks, &mut edges);
         }

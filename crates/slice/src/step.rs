@@ -56,9 +56,13 @@ pub enum Flow {
     /// A function is entered from code that is not traced: a callback or a thread's routine. The step that
     /// called that code, if any did.
     Begin(Option<u64>),
-    /// Control is back in a function whose callees did not return: an exception was caught, or somebody jumped
-    /// out. The stack pointer.
-    Unwound(u64),
+    /// Control is where no branch led: an exception was caught, or somebody jumped out.
+    Unwound {
+        /// The stack pointer, if there are callees that did not return.
+        stack: Option<u64>,
+        /// The step that threw or jumped.
+        by: Option<u64>,
+    },
 }
 
 /// One executed instruction.
@@ -86,6 +90,8 @@ pub struct Step<'a> {
     pub writes: &'a [Span],
     /// Memory that may have been written.
     pub may_write: &'a [Span],
+    /// Whether that is a guess: nothing is known of what was called.
+    pub guessed: bool,
     /// Memory that was just allocated: what was there before is gone.
     pub fresh: Option<Span>,
 }
@@ -106,6 +112,7 @@ impl Step<'_> {
             reads: &[],
             writes: &[],
             may_write: &[],
+            guessed: false,
             fresh: None,
         }
     }

@@ -14,6 +14,8 @@ pub struct ModuleCode {
     pub stubs: Vec<Range<u64>>,
     /// Words that the loader fills with the address of a symbol.
     pub slots: Vec<(u64, String)>,
+    /// Global and static variables with their symbols.
+    pub variables: Vec<(Range<u64>, String)>,
 }
 
 impl ModuleCode {
@@ -36,6 +38,11 @@ impl ModuleCode {
             }
         }
         code.functions = functions(&file);
+        code.variables = file
+            .symbols()
+            .filter(|symbol| symbol.kind() == SymbolKind::Data && symbol.is_definition() && symbol.size() > 0)
+            .filter_map(|s| Some((s.address()..s.address() + s.size(), s.name().ok()?.to_owned())))
+            .collect();
         let symbols = file.dynamic_symbol_table();
         for (address, relocation) in file.dynamic_relocations().into_iter().flatten() {
             let RelocationTarget::Symbol(index) = relocation.target() else { continue };

@@ -78,18 +78,20 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
         let instructions = told["instructions"].as_f64().context("no instructions")?;
         let seconds = |part: &str| told["seconds"][part].as_f64().unwrap_or(f64::NAN);
         println!(
-            "  {:.1} million instructions: {:.2} bytes each, traced in {:.2} s, read in {:.2} s, closure {:.2} s, \
-             races {:.2} s, counts {:.2} s",
+            "  {:.1} million instructions: {:.2} bytes each, {:.2} compressed; traced in {:.2} s, read in {:.2} s, \
+             reduced in {:.2} s, closure {:.2} s, races {:.2} s, counts {:.2} s",
             instructions / 1e6,
             told["trace_bytes"].as_f64().context("no bytes")? / instructions,
+            told["kept_bytes"].as_f64().context("no bytes")? / instructions,
             seconds("trace"),
             seconds("read"),
+            seconds("reduce"),
             seconds("closure"),
             seconds("races"),
             seconds("counts"),
         );
     }
-    Ok(())
+    bench.reductions(&workspace, effort)
 }
 
 struct Bench {
@@ -115,6 +117,50 @@ impl Bench {
         command.arg("slice").arg(trace).arg("--json").args(args).current_dir(&self.directory);
         let printed = output(&mut command, "unsnarl slice")?.stdout;
         serde_json::from_slice(&printed).context("unsnarl slice prints no JSON")
+    }
+
+    /// What execution reduction leaves of a run, and what each reduction leaves of the dependences: the paper's tables
+    /// 2 and 3.
+    fn reductions(&self, workspace: &Workspace, effort: Effort) -> Result<()> {
+        let program = self.directory.join("served");
+        let mut cc = Command::new(&self.unsnarl);
+        cc.args(["cc", "-O1", "-g", "-pthread", "-o"]).arg(&program);
+        output(cc.arg(workspace.root.join("xtask/bench/served.c")), "compiling served.c")?;
+        println!("reductions");
+        let sizes: &[&str] = match effort {
+            Effort::Quick => &["2000"],
+            Effort::Full => &["2000", "200000"],
+        };
+        for rounds in sizes {
+            let trace = self.directory.join(format!("served-{rounds}.snarl"));
+            let mut explore = Command::new(&self.unsnarl);
+            explore.args(["explore", "--points", "races", "--runs", "2000", "--seed", "1", "-o"]).arg(&trace);
+            explore.arg("--").arg(&program).arg(rounds).current_dir(&self.directory);
+            // It fails, as it should.
+            explore.stdin(Stdio::null()).stdout(Stdio::null()).status().context("unsnarl explore")?;
+            for reduce in ["never", "always"] {
+                let told = self.slice(&trace, &["--reduce", reduce])?;
+                let [before, after] = ["before", "after"].map(|when| {
+                    let extent = &told["reduction"][when];
+                    format!(
+                        "{} threads, {} segments, {} instructions",
+                        extent["threads"], extent["segments"], extent["instructions"]
+                    )
+                });
+                let dependences = &told["dependences"];
+                println!("  served {rounds}, reduced {reduce}: {before}; can have had a part: {after}");
+                println!(
+                    "    {} reads within threads, {} between; writes after accesses of others: {}, consecutive {}, \
+                     unordered {}",
+                    dependences["raw_within"],
+                    dependences["raw_between"],
+                    dependences["before"],
+                    dependences["consecutive"],
+                    dependences["unordered"],
+                );
+            }
+        }
+        Ok(())
     }
 
     /// Seconds of the traced run.

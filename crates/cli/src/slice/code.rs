@@ -3,8 +3,11 @@
 use std::path::Path;
 use unsnarl_exec::InstructionTrace;
 use unsnarl_model::Trace;
-use unsnarl_slice::x86::{Code, Function, Segment, Words};
-use unsnarl_symbols::ModuleCode;
+use unsnarl_slice::{
+    Span,
+    x86::{Code, Function, Segment, Words},
+};
+use unsnarl_symbols::{ModuleCode, demangle};
 
 /// The code of the traced modules, where it was in the run.
 pub(super) fn code(recorded: &Trace, modules: &[String]) -> Code {
@@ -24,6 +27,24 @@ pub(super) fn code(recorded: &Trace, modules: &[String]) -> Code {
     }
     code.functions.sort_by_key(|function| (function.start, function.end));
     code
+}
+
+/// Where the global or static variables of this name are.
+pub(super) fn variables(recorded: &Trace, modules: &[String], name: &str) -> Vec<Span> {
+    // A static variable of a function has a number behind its name, a namespace is before it.
+    let is_it = |symbol: &str| {
+        let whole = demangle(symbol);
+        let short = whole.rsplit("::").next().unwrap_or(&whole);
+        whole == name || short == name || short.split_once('.').is_some_and(|(short, _)| short == name)
+    };
+    let mut found = Vec::new();
+    for module in recorded.modules.iter().filter(|module| modules.contains(&module.path)) {
+        let Some(read) = ModuleCode::read(Path::new(&module.path)) else { continue };
+        for (range, _) in read.variables.iter().filter(|(_, symbol)| is_it(symbol)) {
+            found.push(Span::new(range.start + module.base, range.end - range.start));
+        }
+    }
+    found
 }
 
 /// A trace as whoever analyses it reads it.

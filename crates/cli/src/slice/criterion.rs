@@ -1,5 +1,6 @@
 //! What to explain: the failure, or what the user names.
 
+use super::code;
 use crate::verdict::WrongUsage;
 use anyhow::{Result, bail};
 use unsnarl_model::{ThreadIx, Trace};
@@ -49,6 +50,7 @@ impl std::str::FromStr for At {
 pub(super) fn find(
     at: Option<&At>,
     recorded: &Trace,
+    modules: &[String],
     recording: &Recording<'_>,
     names: &mut dyn Names,
 ) -> Result<Criterion> {
@@ -70,7 +72,17 @@ pub(super) fn find(
     if steps.is_empty() {
         bail!(WrongUsage(format!("--at: {}:{} was executed {count} times only", at.file, at.line)));
     }
-    Ok(Criterion { steps, ..Criterion::default() })
+    let Some(variable) = &at.variable else { return Ok(Criterion { steps, ..Criterion::default() }) };
+    let spans = code::variables(recorded, modules, variable);
+    if spans.is_empty() {
+        bail!(WrongUsage(format!(
+            "--at: there is no global or static variable `{variable}` in the traced code; for what a line uses of \
+             others, give the line alone: {}:{}",
+            at.file, at.line
+        )));
+    }
+    let after = steps.iter().copied().max().unwrap_or(0);
+    Ok(Criterion { bytes: spans.into_iter().map(|span| (after, span)).collect(), ..Criterion::default() })
 }
 
 /// The instructions of a criterion, and who executed them.

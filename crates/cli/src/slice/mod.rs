@@ -244,7 +244,7 @@ impl Slice {
         }
         let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
         let criterion = match again {
-            None => criterion::find(self.at.as_ref(), recorded, &recording, &mut names)?,
+            None => criterion::find(self.at.as_ref(), recorded, modules, &recording, &mut names)?,
             Some(again) => {
                 let steps = ranked(&recording, &again.ranks);
                 let steps = steps.ok_or_else(|| anyhow!("the failure is missing in the reduced run"))?;

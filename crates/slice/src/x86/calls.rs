@@ -132,7 +132,8 @@ impl Recording<'_> {
     fn effects(&self, call: &Call, room: &mut Room) {
         let summary = &self.names[call.name as usize].1;
         room.touched = summary.touched(call.arguments, call.result);
-        if summary.knowledge == Knowledge::Unknown {
+        room.touched.guessed = summary.knowledge == Knowledge::Unknown;
+        if room.touched.guessed {
             // It may write where it was pointed to.
             for n in (0..6).filter(|n| call.set >> n & 1 == 1) {
                 // What points to the runtime's own memory is left over from there.

@@ -13,6 +13,18 @@ use unsnarl_insn::iced::InstructionInfoFactory;
 use unsnarl_model::{Event, Flags, Op, ThreadIx};
 use unsnarl_wire::{CHUNK_WORDS, ENTER_WORDS, LEAVE_WORDS, SIGNAL_WORDS, StepKind, StepWord};
 
+/// Functions that do not return but go elsewhere.
+const THROWS: &[&str] = &[
+    "__cxa_throw",
+    "__cxa_rethrow",
+    "_Unwind_RaiseException",
+    "_Unwind_Resume",
+    "longjmp",
+    "_longjmp",
+    "siglongjmp",
+    "__longjmp_chk",
+];
+
 pub(super) struct Learn<'a, 'b> {
     recording: Recording<'a>,
     code: &'b Code,
@@ -236,7 +248,7 @@ impl<'a, 'b> Learn<'a, 'b> {
 
     fn enter(&mut self, at: &Cursor, words: &[u64]) {
         let (pc, stack, result) = (StepWord(words[0]).pc(), words[1], words[2]);
-        let Recording { by_thread, calls, entered, .. } = &mut self.recording;
+        let Recording { by_thread, calls, entered, names, .. } = &mut self.recording;
         let of = by_thread.entry(at.thread).or_default();
         of.see_stack(stack);
         of.last_step = at.step;
@@ -246,7 +258,9 @@ impl<'a, 'b> Learn<'a, 'b> {
             Some(&mut Open::Call(call)) => {
                 let called = &mut calls[call as usize];
                 let returned = stack == called.stack + 8;
-                if returned && (called.tail || pc == called.returns_to) {
+                // Who catches may be right behind who throws.
+                let throws = THROWS.contains(&names[called.name as usize].0.as_str());
+                if returned && !throws && (called.tail || pc == called.returns_to) {
                     called.result = Some(result);
                     new.flow = if called.tail { Flow::Return } else { Flow::Next };
                     new.resumes = Some(call);
@@ -255,10 +269,10 @@ impl<'a, 'b> Learn<'a, 'b> {
                     of.arguments_set = 0;
                 } else if returned {
                     // Caught in the very function that threw.
-                    new.flow = Flow::Next;
+                    new.flow = Flow::Unwound { stack: None, by: Some(called.step) };
                     of.open.pop();
                 } else if stack > called.stack {
-                    new.flow = Flow::Unwound(stack);
+                    new.flow = Flow::Unwound { stack: Some(stack), by: Some(called.step) };
                     of.unwind(stack, calls);
                 } else {
                     new.flow = Flow::Begin(Some(called.step));
@@ -272,7 +286,7 @@ impl<'a, 'b> Learn<'a, 'b> {
                     of.open.pop();
                 } else if *begun {
                     // The handler did not come back: it jumped out.
-                    new.flow = Flow::Unwound(stack);
+                    new.flow = Flow::Unwound { stack: Some(stack), by: None };
                     of.open.pop();
                     of.unwind(stack, calls);
                 } else {

@@ -261,6 +261,7 @@ impl<'a> Recording<'a> {
         step.reads = &touched.reads;
         step.writes = &touched.writes;
         step.may_write = &touched.may_write;
+        step.guessed = std::mem::take(&mut touched.guessed);
         step.fresh = touched.fresh.take();
         show(&step)
     }

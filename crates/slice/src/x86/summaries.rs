@@ -75,6 +75,7 @@ pub(super) struct Touched {
     pub(super) writes: Vec<Span>,
     pub(super) may_write: Vec<Span>,
     pub(super) fresh: Option<Span>,
+    pub(super) guessed: bool,
 }
 
 /// As far as a text of unknown length is thought to reach.
@@ -96,6 +97,11 @@ impl Summary {
             if names.split_whitespace().any(|known| known == name) {
                 return Self::new(Knowledge::Known, *arguments, effects);
             }
+        }
+        // Names by which the C library calls the same functions inside.
+        let inside = name.strip_prefix("__libc_").or_else(|| name.strip_prefix("__"));
+        if let Some(known) = inside.map(Self::of).filter(|of| of.knowledge != Knowledge::Unknown) {
+            return known;
         }
         let synchronises = ["pthread_", "sem_", "mtx_", "cnd_", "thrd_", "tss_", "__cxa_guard"];
         if synchronises.iter().any(|prefix| name.starts_with(prefix)) {
@@ -329,7 +335,8 @@ const TABLE: &[(&str, u8, &str)] = &[
     ("dlopen dlsym dlclose dlerror", 2, ""),
     ("__libc_start_main", 3, ""),
     ("__gmon_start__ _ITM_registerTMCloneTable _ITM_deregisterTMCloneTable", 0, ""),
-    ("qsort bsearch", 5, "..."),
+    ("qsort qsort_r", 5, "r0:p12 w0:p12"),
+    ("bsearch", 5, "r1:p23"),
     ("getauxval gnu_get_libc_version", 1, ""),
     (
         "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE",

@@ -1,0 +1,112 @@
+//! Slices of programs with a known cause, at each level of optimisation and by each compiler.
+//!
+//! Each program says by marks in its source what is expected. `ROOT`: the statements that are to be changed to mend it;
+//! `CAUSE`: how the failure came from there; all of these are in the slice, and whoever reads it from the top comes to
+//! a `ROOT` after five lines at most. `UNRELATED`: what is not in the slice, nor is any line of `noise.h`.
+
+use super::{Place, Value};
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// Lines read before the first one of the root.
+const MOST_READ: usize = 5;
+
+fn programs(extension: &str) -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slice/programs");
+    let files = fs::read_dir(directory).expect("programs").map(|entry| entry.expect("a file").path());
+    let mut files: Vec<PathBuf> =
+        files.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
+    files.sort();
+    assert!(files.len() >= 3, "{files:?}");
+    files
+}
+
+/// Lines of a source by their mark.
+fn marked(source: &str, mark: &str) -> BTreeSet<u64> {
+    let numbered = (1..).zip(source.lines());
+    numbered.filter(|(_, line)| line.contains(mark)).map(|(number, _)| number).collect()
+}
+
+/// Compiles, finds a schedule that fails, slices, and holds the slice to the marks.
+fn explains(source: &Path, compiler: &str, level: &str) {
+    let name = source.file_name().expect("a name").to_string_lossy().into_owned();
+    let what = format!("{name} by {compiler} {level}");
+    let place = Place::new(&what.replace([' ', '+'], "-"));
+    let mut command = match compiler {
+        "rustc" => Command::new("rustc"),
+        _ => Command::new(super::UNSNARL),
+    };
+    match compiler {
+        "rustc" => command.args(["-g", "--edition", "2024", "-C", &format!("opt-level={}", &level[2..])]),
+        "gcc" | "clang" => {
+            command.arg("cc").env("UNSNARL_CC", compiler).args(["-g", "-w", "-pthread", level])
+        }
+        _ => command.arg("c++").env("UNSNARL_CXX", compiler).args(["-g", "-w", "-pthread", level]),
+    };
+    command.arg("-o").arg(place.0.join("program")).arg(source).stderr(Stdio::null());
+    assert!(command.status().expect("a compiler").success(), "{what}");
+    // One at a time: some of them write a file.
+    let explore = [
+        "explore",
+        "-j",
+        "1",
+        "--strategy",
+        "random",
+        "--runs",
+        "3000",
+        "--seed",
+        "1",
+        "-o",
+        "t.snarl",
+        "--",
+    ];
+    place.exits(100, &[&explore[..], &["./program"]].concat());
+    let slice = place.slice(&[]);
+
+    let text = fs::read_to_string(source).expect("a source");
+    let lines: Vec<&Value> = slice["lines"].as_array().expect("lines").iter().collect();
+    let is_in = |line: &&&Value, file: &str| line["file"].as_str().is_some_and(|path| path.ends_with(file));
+    let numbers: Vec<u64> =
+        lines.iter().filter(|line| is_in(line, &name)).filter_map(|line| line["line"].as_u64()).collect();
+    let found: BTreeSet<u64> = numbers.iter().copied().collect();
+    let (root, cause) = (marked(&text, "ROOT"), marked(&text, "CAUSE"));
+    assert!(!root.is_empty(), "{what}: it has no mark");
+    let missing: Vec<u64> = root.union(&cause).filter(|line| !found.contains(line)).copied().collect();
+    assert!(missing.is_empty(), "{what}: {missing:?} is not in {numbers:?}");
+    let unrelated: Vec<u64> = marked(&text, "UNRELATED").intersection(&found).copied().collect();
+    assert!(unrelated.is_empty(), "{what}: {unrelated:?} is in {numbers:?}");
+    assert!(!lines.iter().any(|line| is_in(&line, "noise.h")), "{what}: noise.h is in {lines:#?}");
+    let read = numbers.iter().position(|line| root.contains(line)).expect("it is in");
+    assert!(read <= MOST_READ, "{what}: {read} lines before the root in {numbers:?}");
+}
+
+const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];
+
+/// All levels by the first compiler, one by the other.
+fn each(extension: &str, compilers: [&str; 2]) {
+    for (number, source) in programs(extension).iter().enumerate() {
+        LEVELS.iter().for_each(|level| explains(source, compilers[0], level));
+        explains(source, compilers[1], LEVELS[number % 3]);
+    }
+}
+
+#[test]
+fn c_programs_are_explained() {
+    each("c", ["gcc", "clang"]);
+}
+
+#[test]
+fn cpp_programs_are_explained() {
+    each("cpp", ["g++", "clang++"]);
+}
+
+#[test]
+fn rust_programs_are_explained() {
+    for source in programs("rs") {
+        LEVELS.iter().for_each(|level| explains(&source, "rustc", level));
+    }
+}

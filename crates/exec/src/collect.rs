@@ -1,13 +1,13 @@
 //! From what the target left in shared memory to a trace.
 
 use crate::{memory::Memory, outcome, run::Stopped};
-use std::{collections::HashMap, process::ExitStatus};
+use std::{collections::HashMap, process::ExitStatus, sync::Arc};
 use unsnarl_model::{
-    Action, Conflict, ConflictKind, Divergence, Event, Misuse, Module, ModuleIx, Op, Output, Plan, Program,
-    Side, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace, Warning,
+    Action, Conflict, ConflictKind, Divergence, Event, Input, Misuse, Module, ModuleIx, Op, Output, Plan,
+    Program, Side, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace, Warning,
 };
 use unsnarl_symbols::{Symbols, Unwinder, build_id};
-use unsnarl_wire::{End, EndKind, RUNTIME};
+use unsnarl_wire::{End, EndKind, RUNTIME, RawInput};
 
 /// The module of code that belongs to none: generated at run time, or a wild jump.
 const NOWHERE: &str = "[no module]";
@@ -63,7 +63,7 @@ pub(crate) fn trace(
         needs: Vec::new(),
         names: Vec::new(),
         program: program.clone(),
-        plan: plan.clone(),
+        plan: Plan { inputs: Some(Arc::new(inputs(memory, &threads))), ..plan.clone() },
         warnings: warnings(memory, &places, &events),
         outcome: outcome::outcome(memory, files, &modules, &places, end, &output, &events),
         threads,
@@ -72,6 +72,22 @@ pub(crate) fn trace(
         modules,
         output,
     }
+}
+
+/// What came from outside.
+fn inputs(memory: &Memory, threads: &[Thread]) -> Vec<Input> {
+    let told = memory.inputs().into_iter().filter_map(|(raw, bytes)| {
+        Some(Input {
+            thread: threads.get(raw.thread as usize)?.id.clone(),
+            op: Op::from_number(raw.op as u8)?,
+            timed_out: raw.flags & RawInput::TIMED_OUT != 0,
+            blocked: raw.flags & RawInput::BLOCKED != 0,
+            asked: raw.asked,
+            result: raw.result,
+            bytes: bytes.to_vec(),
+        })
+    });
+    told.collect()
 }
 
 pub(crate) fn modules(memory: &Memory, program: &Program) -> Vec<Module> {
@@ -229,7 +245,7 @@ pub(crate) fn divergence(memory: &Memory, program: &Program, plan: &Plan) -> Opt
         threads(memory, &places).get(end.thread as usize).map(|t| t.id.clone()).unwrap_or_default()
     } else {
         // The wire numbers threads by its own table; names come back by the order they were given in.
-        named(&plan.prefix.threads, end.diverged_thread)
+        named(&crate::memory::threads_of(plan), end.diverged_thread)
     };
     Some(Divergence { point: end.diverged_point, thread, expected, got })
 }

@@ -11,8 +11,8 @@ use std::{
 };
 use unsnarl_model::{Plan, ThreadId};
 use unsnarl_wire::{
-    Choices, Header, Module, ONE_STACK_BYTES, PlanThread, PlanWords, RawAction, RawConflict, RawEvent,
-    RawSegment, RawSpan, Regions, Stack, Thread, TracerWords, Tracing, Wanted, Warning,
+    Choices, Header, INPUT_BYTES, Module, ONE_STACK_BYTES, PlanThread, PlanWords, RawAction, RawConflict,
+    RawEvent, RawInput, RawSegment, RawSpan, Regions, Stack, Thread, TracerWords, Tracing, Wanted, Warning,
 };
 
 /// A memory file of this name.
@@ -128,7 +128,8 @@ impl Memory {
     /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
     pub(crate) fn prepare(&mut self, plan: &Plan, special: Special<'_>, program: &str) -> Result<(), Error> {
         let Special { wanted, serve, snapshot, resumed, tracing, threads: kind, debugged } = special;
-        let threads = plan_threads(&plan.prefix.threads);
+        let threads = plan_threads(&threads_of(plan));
+        let inputs = raw_inputs(plan, &threads);
         let words = PlanWords {
             seed: plan.seed,
             entropy: plan.entropy,
@@ -153,6 +154,8 @@ impl Memory {
             tracing: tracing.how as u8,
             step_words: tracing.words,
             traced: tracing.modules.len() as u64,
+            fed: plan.inputs.is_some().into(),
+            inputs: inputs.len() as u64,
             kernel_threads: u8::from(kind == Threads::Kernel),
             debugged: u8::from(debugged),
             until: tracing.until.len() as u64,
@@ -176,6 +179,7 @@ impl Memory {
             name(modules, paths, program);
             name(self.table_mut(regions.traced, tracing.modules.len()), tracing.modules.iter(), program);
             self.table_mut(regions.until, tracing.until.len()).copy_from_slice(tracing.until);
+            self.table_mut::<u8>(regions.plan_inputs, inputs.len()).copy_from_slice(&inputs);
             let segments = self.table_mut::<RawSegment>(regions.plan_segments, plan.prefix.segments.len());
             for (entry, segment) in segments.iter_mut().zip(&plan.prefix.segments) {
                 *entry = RawSegment { thread: threads.at[segment.thread.index()], points: segment.points };
@@ -252,6 +256,23 @@ impl Memory {
             h.regions.conflicts,
             (h.conflicts.load(Ordering::Acquire) as usize).min(unsnarl_wire::MAX_CONFLICTS),
         )
+    }
+
+    /// What came from outside, each with its bytes.
+    pub(crate) fn inputs(&self) -> Vec<(RawInput, &[u8])> {
+        let h = self.header();
+        let mut at = h.regions.inputs;
+        let end = at + h.inputs.load(Ordering::Acquire).min(INPUT_BYTES);
+        let mut inputs = Vec::new();
+        while at + (size_of::<RawInput>() as u64) <= end {
+            let input = self.table::<RawInput>(at, 1)[0];
+            if input.len > end - at {
+                break;
+            }
+            inputs.push((input, self.table::<u8>(at + size_of::<RawInput>() as u64, input.len as usize)));
+            at += input.size();
+        }
+        inputs
     }
 
     /// For each event who could have run, if the plan asked for it.
@@ -381,6 +402,40 @@ fn plan_threads(ids: &[ThreadId]) -> PlanThreads {
         None => PlanThread::default(),
     });
     PlanThreads { entries: entries.collect(), at: ids.iter().map(|id| entry[id]).collect() }
+}
+
+/// All threads that a plan speaks of, those of its schedule first.
+pub(crate) fn threads_of(plan: &Plan) -> Vec<ThreadId> {
+    let inputs = plan.inputs.iter().flat_map(|inputs| inputs.iter());
+    let mut all = plan.prefix.threads.clone();
+    let known: std::collections::HashSet<ThreadId> = all.iter().cloned().collect();
+    let mut more: Vec<ThreadId> =
+        inputs.map(|input| &input.thread).filter(|thread| !known.contains(thread)).cloned().collect();
+    more.dedup();
+    all.append(&mut more);
+    all
+}
+
+/// What is to come from outside as the runtime reads it.
+fn raw_inputs(plan: &Plan, threads: &PlanThreads) -> Vec<u8> {
+    let Some(inputs) = &plan.inputs else { return Vec::new() };
+    let entries: HashMap<ThreadId, u32> =
+        threads_of(plan).into_iter().zip(threads.at.iter().copied()).collect();
+    let mut bytes = Vec::new();
+    for input in inputs.iter() {
+        let op = input.op as u16;
+        let flags = if input.timed_out { RawInput::TIMED_OUT } else { 0 }
+            | if input.blocked { RawInput::BLOCKED } else { 0 };
+        bytes.extend_from_slice(&entries[&input.thread].to_le_bytes());
+        bytes.extend_from_slice(&op.to_le_bytes());
+        bytes.extend_from_slice(&flags.to_le_bytes());
+        bytes.extend_from_slice(&input.asked.to_le_bytes());
+        bytes.extend_from_slice(&input.result.to_le_bytes());
+        bytes.extend_from_slice(&(input.bytes.len() as u64).to_le_bytes());
+        bytes.extend_from_slice(&input.bytes);
+        bytes.resize(bytes.len().next_multiple_of(8), 0);
+    }
+    bytes
 }
 
 /// The threads of a plan and all their ancestors, ancestors first; nobody for a plan without threads.

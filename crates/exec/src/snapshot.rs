@@ -64,6 +64,7 @@ fn is_same_run(a: &Plan, b: &Plan) -> bool {
         entropy,
         epoch,
         limits,
+        inputs,
     } = a;
     *points == b.points
         && *places == b.places
@@ -74,6 +75,7 @@ fn is_same_run(a: &Plan, b: &Plan) -> bool {
         && *entropy == b.entropy
         && *epoch == b.epoch
         && *limits == b.limits
+        && *inputs == b.inputs
 }
 
 /// The part of a plan up to this point: what is after it is not told.

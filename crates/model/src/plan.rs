@@ -1,6 +1,6 @@
 //! How a run shall be scheduled.
 
-use crate::{ModuleIx, Op, Segment, Site, ThreadId};
+use crate::{Inputs, ModuleIx, Op, Segment, Site, ThreadId};
 use alloc::{string::String, vec::Vec};
 
 /// Everything that decides a run apart from the program and its inputs. The same plan gives the
@@ -33,6 +33,8 @@ pub struct Plan {
     pub epoch: u64,
     /// Where the run is cut off.
     pub limits: Limits,
+    /// What comes from outside. In the plan of a trace: what came.
+    pub inputs: Inputs,
 }
 
 impl Default for Plan {
@@ -52,6 +54,7 @@ impl Default for Plan {
             // 2026-01-01 00:00:00 UTC: a fixed date, so that a seed alone says what a run does.
             epoch: 1_767_225_600_000_000_000,
             limits: Limits::default(),
+            inputs: None,
         }
     }
 }

@@ -9,7 +9,7 @@ use unsnarl_model::{Op, ThreadIx};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Cell {
-    /// From where (48 bits), which bytes (8), which operation (6), on the thread's own stack (1).
+    /// From where (48 bits), which bytes (8), which operation (7), on the thread's own stack (1).
     what: u64,
     /// When, and with which locks held.
     pub(crate) when: Moment,
@@ -41,7 +41,7 @@ impl Moment {
 }
 
 const TAG: u64 = (1 << 48) - 1;
-const OWN_STACK: u64 = 1 << 62;
+const OWN_STACK: u64 = 1 << 63;
 
 impl Cell {
     /// An operation on the bytes of `mask`. `tag` says from where, in the caller's own way.
@@ -77,11 +77,11 @@ impl Cell {
     /// What it did. A compare-and-exchange that failed is an atomic load here.
     #[must_use]
     pub fn op(&self) -> Op {
-        Op::from_number((self.what >> 56) as u8 & 63).unwrap_or(Op::Read)
+        Op::from_number((self.what >> 56) as u8 & 127).unwrap_or(Op::Read)
     }
 
     const fn number(&self) -> u8 {
-        (self.what >> 56) as u8 & 63
+        (self.what >> 56) as u8 & 127
     }
 
     pub(crate) const fn writes(&self) -> bool {
@@ -122,4 +122,4 @@ impl Cell {
 pub struct Word(pub(crate) [Cell; 4]);
 
 const _: () = assert!(size_of::<Word>() == 64, "one cache line");
-const _: () = assert!(Op::ALL.len() <= 64, "operations have six bits");
+const _: () = assert!(Op::ALL.len() <= 128, "operations have seven bits");

@@ -79,6 +79,21 @@ pub(crate) fn plan_end(state: &State) -> ! {
     leave_with_stack(state)
 }
 
+/// The program wants something from outside that the plan does not have.
+#[cold]
+pub(crate) fn lacks_input(state: &State) -> ! {
+    let thread = state.waiting.iter().find(|t| state.threads[t.index()].pending.gate == Gate::Input);
+    let thread = thread.unwrap_or(state.current);
+    conclude(state, EndKind::Diverged, "");
+    let end = &mut state.log.header().end;
+    let pending = &state.threads[thread.index()].pending;
+    end.diverged_point = state.log.count();
+    end.diverged_thread = state.log.entry_in_plan(thread).unwrap_or(0).into();
+    end.diverged_op = pending.op as u32 + 1;
+    end.pc = pending.pc;
+    sys::exit(STATUS)
+}
+
 /// The plan cannot be followed.
 #[cold]
 pub(crate) fn diverged(state: &State, diverged: Diverged) -> ! {

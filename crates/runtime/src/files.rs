@@ -25,6 +25,12 @@ pub(crate) fn note_inherited() {
     unsafe { *INHERITED.0.get() = open_files().unwrap_or_default() };
 }
 
+/// What was open before the program began.
+pub(crate) fn inherited() -> &'static [i32] {
+    // SAFETY: on the carrier; nobody changes it any more.
+    unsafe { &*INHERITED.0.get() }
+}
+
 /// The open files of a process.
 pub(crate) struct Files(Vec<File>);
 

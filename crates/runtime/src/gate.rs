@@ -2,6 +2,7 @@
 
 use crate::{
     hooks::{mutex::Mutex, rwlock::RwLock},
+    input::Waited,
     state::State,
     sys,
     thread::Thread,
@@ -39,6 +40,8 @@ pub(crate) enum Gate {
     Futex(usize, u32),
     /// One of the descriptors that the thread waits for is ready: the kernel knows.
     Descriptors,
+    /// The plan has an answer from outside for the thread.
+    Input,
     /// A lock on a file was given back since this moment.
     FileLock(u64),
 }
@@ -59,6 +62,7 @@ impl Gate {
     pub(crate) fn depends_on(self, addr: usize) -> bool {
         match self {
             Self::Open | Self::Sleep | Self::Join(_) | Self::Descriptors | Self::FileLock(_) => false,
+            Self::Input => false,
             Self::Mutex(m) => m as usize == addr,
             Self::Spin(word) | Self::Once(word) => word as usize == addr,
             Self::Read(lock) | Self::Write(lock) => lock as usize == addr,
@@ -122,6 +126,12 @@ impl State {
                 Gate::Once(word) => choose(*word & 1 == 0),
                 Gate::Guard(guard) => choose(*guard.add(1) == 0),
                 Gate::Descriptors => choose(t.has_ready_descriptor()),
+                // A wait is a wait in a replay too, so that it is told in the same way.
+                Gate::Input => match self.has_input(thread) {
+                    Some(Waited::No) => Chance::Ready,
+                    Some(Waited::Yes) => Chance::Late,
+                    None => choose(false),
+                },
                 Gate::FileLock(moment) => choose(self.file_locks_changed != moment),
                 Gate::Futex(word, _) => {
                     choose(t.granted.is_some() || self.queues.has_wake_up(word, t.arrival))

@@ -11,6 +11,7 @@ use crate::{
     entropy::Entropy,
     files, heap,
     hooks::{ids, key::Keys, openmp::Locks},
+    input::Told,
     left::Left,
     log::{Log, c_bytes},
     modules::Modules,
@@ -75,7 +76,7 @@ fn attach() -> Option<*mut Header> {
     // SAFETY: as above; the size of the memory is that of the run to come.
     let total = unsafe {
         if (*header).serve == 1 {
-            files::note_inherited();
+            heap::aside(files::note_inherited);
             serve::wait_for_a_run(SERVICE);
             (*header).regions.total
         } else {
@@ -87,6 +88,10 @@ fn attach() -> Option<*mut Header> {
     let header = sys::map_shared(DESCRIPTOR, total as usize)? as *mut Header;
     // SAFETY: ours to close; the program should not find it.
     unsafe { sys::call(libc::SYS_close, [DESCRIPTOR as usize, 0, 0, 0, 0, 0]) };
+    // SAFETY: as above.
+    if unsafe { (*header).serve } == 0 {
+        heap::aside(files::note_inherited);
+    }
     Some(header)
 }
 
@@ -138,6 +143,7 @@ unsafe fn begin(header: *mut Header) {
         keys: Keys::default(),
         openmp: Locks::default(),
         descriptors: Descriptors::default(),
+        told: Told::default(),
         outside: Vec::new(),
         file_locks_changed: 0,
         modules: Modules::default(),
@@ -145,6 +151,7 @@ unsafe fn begin(header: *mut Header) {
         conflicts: None,
         observed: plan.choices > 0 || plan.debugged != 0,
     };
+    state.take_over_descriptors(files::inherited());
     state.ready.set(ThreadIx::MAIN, true);
     state.read_mask();
     state.log.thread_created(ThreadIx::MAIN, ThreadIx::MAIN, 0, 0, false);

@@ -37,6 +37,7 @@ mod handlers;
 mod heap;
 mod hooks;
 mod init;
+mod input;
 mod left;
 mod log;
 mod modules;

@@ -35,7 +35,7 @@ pub(crate) struct Log {
 pub(crate) struct Kept {
     counts: [u32; 5],
     events: u64,
-    tables: [Vec<u8>; 6],
+    tables: [Vec<u8>; 7],
 }
 
 impl Log {
@@ -124,8 +124,19 @@ impl Log {
                     h.regions.choices,
                     self.count as usize * usize::from(h.plan.choices) * size_of::<Choices>(),
                 ),
+                table(h.regions.inputs, h.inputs.load(Ordering::Relaxed) as usize),
             ],
         }
+    }
+
+    /// Memory at this offset.
+    pub(crate) fn place(&self, at: u64) -> *mut u8 {
+        self.entry(at, 0)
+    }
+
+    /// A thread's entry in the plan, if it has one.
+    pub(crate) fn entry_in_plan(&self, thread: ThreadIx) -> Option<u16> {
+        self.in_plan.get(thread.index()).copied().flatten()
     }
 
     /// Tells it all again, where the controller has laid out another plan.
@@ -139,6 +150,7 @@ impl Log {
             regions.conflicts,
             regions.events,
             regions.choices,
+            regions.inputs,
         ];
         for (at, table) in places.into_iter().zip(&kept.tables) {
             // SAFETY: the tables are where they were, or have room for as much.
@@ -154,6 +166,7 @@ impl Log {
         let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked];
         counts.into_iter().zip(kept.counts).for_each(|(count, kept)| count.store(kept, Ordering::Release));
         h.events.store(kept.events, Ordering::Release);
+        h.inputs.store(kept.tables[6].len() as u64, Ordering::Release);
         self.count = kept.events;
         // Memory that was at hand was at hand in another process.
         self.room = self.count;

@@ -16,8 +16,14 @@ impl State {
     /// come, that is a deadlock.
     #[cold]
     pub(crate) fn let_the_outside_act(&mut self) {
+        if self.late.iter().any(|thread| self.comes_by_itself(thread)) {
+            return;
+        }
         loop {
             if !self.waiting.iter().any(|thread| self.waits_for_outside(thread)) {
+                if self.late.is_empty() && self.waiters(|gate| *gate == Gate::Input).next().is_some() {
+                    end::lacks_input(self);
+                }
                 if self.late.is_empty() {
                     end::deadlock(self, "no thread can go on");
                 }

@@ -9,6 +9,7 @@ use crate::{
     gate::{Chance, Gate},
     heap,
     hooks::{key::Keys, openmp::Locks},
+    input::Told,
     left::Left,
     log::Log,
     modules::Modules,
@@ -74,6 +75,8 @@ pub(crate) struct State {
     pub(crate) keys: Keys,
     pub(crate) openmp: Locks,
     pub(crate) descriptors: Descriptors,
+    /// What of the plan's inputs was told.
+    pub(crate) told: Told,
     /// Room for a list of what everybody waits for.
     pub(crate) outside: Vec<libc::pollfd>,
     /// How often a lock on a file may have been given back.

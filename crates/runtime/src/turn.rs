@@ -327,12 +327,20 @@ impl crate::state::State {
         matches!(self.modules.owner(pc), Owner::Innards)
     }
 
+    /// Whether the thread waited for what comes by itself, when the plan has it.
+    pub(crate) fn comes_by_itself(&self, thread: ThreadIx) -> bool {
+        match self.threads[thread.index()].pending.gate {
+            Gate::Input => self.has_input(thread).is_some(),
+            _ => false,
+        }
+    }
+
     /// In which way the thread can go on.
     fn turn_of(&self, thread: ThreadIx) -> Turn {
         let t = &self.threads[thread.index()];
         if t.pending.cancellable && t.cancel.is_due() {
             Turn::Cancelled
-        } else if self.ready.contains(thread) {
+        } else if self.ready.contains(thread) || self.comes_by_itself(thread) {
             Turn::Go
         } else if t.pending.deadline == u64::MAX {
             Turn::Spurious

@@ -42,4 +42,7 @@ const MAGIC: [u8; 8] = *b"unsnarl\0";
 /// The format that this version writes, and the newest that it reads.
 ///
 /// Bump it whenever what is written changes, also by a change of the numbers of the model's enums.
-pub const FORMAT: u32 = 5;
+pub const FORMAT: u32 = 6;
+
+/// The oldest format that this version reads: without what came from outside.
+const OLDEST: u32 = 5;

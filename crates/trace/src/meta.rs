@@ -2,14 +2,14 @@
 
 use crate::bytes::{Coded, Cursor, Wrong, put_length, put_zigzag};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Fidelity, Kind, Limits, Misuse, Module, ModuleIx, Need, Op,
-    Outcome, Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side, Site, Span, Thread,
+    Action, Backtrace, Conflict, ConflictKind, Fidelity, Input, Kind, Limits, Misuse, Module, ModuleIx, Need,
+    Op, Outcome, Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side, Site, Span, Thread,
     ThreadId, ThreadIx, Wait, Warning,
 };
 
 /// A struct is its fields one after the other.
 macro_rules! fields {
-    ($($name:ident { $($field:ident: $type:ty),* $(,)? })*) => {$(
+    ($($name:ident { $($field:ident: $type:ty),* $(,)? $(; $elsewhere:ident)? })*) => {$(
         impl Coded for $name {
             const LEAST: usize = 0 $(+ <$type as Coded>::LEAST)*;
 
@@ -18,7 +18,7 @@ macro_rules! fields {
             }
 
             fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
-                Ok(Self { $($field: <$type as Coded>::take(from)?,)* })
+                Ok(Self { $($field: <$type as Coded>::take(from)?,)* $($elsewhere: Default::default(),)? })
             }
         }
     )*};
@@ -29,7 +29,7 @@ fields! {
     Module { path: String, build_id: Vec<u8>, base: u64, size: u64 }
     Plan {
         prefix: Prefix, tail: Policy, seed: u64, points: Points, places: Places, one_in: u32, conflicts: bool,
-        choices: bool, from_checkpoint: bool, spurious: bool, entropy: u64, epoch: u64, limits: Limits,
+        choices: bool, from_checkpoint: bool, spurious: bool, entropy: u64, epoch: u64, limits: Limits; inputs
     }
     Places { modules: Vec<String>, spans: Vec<Span> }
     Span { module: ModuleIx, start: u64, end: u64 }
@@ -52,6 +52,32 @@ fields! {
     Warning { misuse: Misuse, thread: ThreadIx, site: Site, addr: u64, at: u64, detail: String }
     Need { event: u64, without: Kind, message: String }
     Output { stdout: Vec<u8>, stderr: Vec<u8> }
+}
+
+impl Coded for Input {
+    const LEAST: usize = ThreadId::LEAST + 3 + 16 + Vec::<u8>::LEAST;
+
+    fn put(&self, out: &mut Vec<u8>) {
+        self.thread.put(out);
+        self.op.put(out);
+        self.timed_out.put(out);
+        self.blocked.put(out);
+        out.extend_from_slice(&self.asked.to_le_bytes());
+        out.extend_from_slice(&self.result.to_le_bytes());
+        self.bytes.put(out);
+    }
+
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+        Ok(Self {
+            thread: ThreadId::take(from)?,
+            op: Op::take(from)?,
+            timed_out: bool::take(from)?,
+            blocked: bool::take(from)?,
+            asked: from.array().map(u64::from_le_bytes)?,
+            result: from.array().map(i64::from_le_bytes)?,
+            bytes: Vec::take(from)?,
+        })
+    }
 }
 
 impl Coded for Site {
@@ -281,6 +307,7 @@ mod tests {
             growth::<Warning>(),
             growth::<Conflict>(),
             growth::<Span>(),
+            growth::<Input>(),
         ];
         assert!(all.iter().all(|&times| times <= 6), "{all:?}");
     }

@@ -1,13 +1,13 @@
 //! From the bytes of a file back to its trace, all at once or chunk by chunk.
 
 use crate::{
-    CHUNK, DecodeError, FORMAT, MAGIC, Section,
+    CHUNK, DecodeError, FORMAT, MAGIC, OLDEST, Section,
     bytes::{Coded, Cursor, Wrong},
     check, chunk,
     section::{SectionReader, most_in},
 };
-use std::io::Read;
-use unsnarl_model::{Event, Trace};
+use std::{io::Read, sync::Arc};
+use unsnarl_model::{Event, Input, Plan, Trace};
 
 /// The trace of a file's bytes.
 pub fn decode(bytes: &[u8]) -> Result<Trace, DecodeError> {
@@ -40,13 +40,17 @@ pub struct EventReader<R> {
 impl<R: Read> EventReader<R> {
     /// Reads everything up to the events. Hand it something buffered.
     pub fn new(mut input: R) -> Result<Self, DecodeError> {
-        first_bytes(&mut input)?;
+        let format = first_bytes(&mut input)?;
         let mut sections = SectionReader::new(input)?;
         let (program, modules) = section(&mut sections, Section::Program)?;
-        let plan = section(&mut sections, Section::Plan)?;
+        let mut plan: Plan = section(&mut sections, Section::Plan)?;
         let (threads, (sites, (names, Fixed(count)))) = section(&mut sections, Section::Threads)?;
         let (outcome, (warnings, (races, needs))) = section(&mut sections, Section::Outcome)?;
         let output = section(&mut sections, Section::Output)?;
+        if format > OLDEST {
+            let (known, inputs): (bool, Vec<Input>) = section(&mut sections, Section::Inputs)?;
+            plan.inputs = known.then(|| Arc::new(inputs));
+        }
         let events = Vec::new();
         let header = Trace {
             program,
@@ -123,7 +127,8 @@ impl<R: Read> EventReader<R> {
     }
 }
 
-fn first_bytes(input: &mut impl Read) -> Result<(), DecodeError> {
+/// The format.
+fn first_bytes(input: &mut impl Read) -> Result<u32, DecodeError> {
     let mut start = Vec::new();
     let length = MAGIC.len() + size_of::<u32>();
     input.take(length as u64).read_to_end(&mut start).map_err(DecodeError::Io)?;
@@ -135,9 +140,9 @@ fn first_bytes(input: &mut impl Read) -> Result<(), DecodeError> {
         return Err(DecodeError::Truncated { section: Section::Start });
     };
     match u32::from_le_bytes(format) {
-        FORMAT => Ok(()),
-        found @ FORMAT.. => Err(DecodeError::Newer { found, newest: FORMAT }),
-        found @ 1..FORMAT => Err(DecodeError::Older { found, oldest: FORMAT }),
+        known @ OLDEST..=FORMAT => Ok(known),
+        found if found > FORMAT => Err(DecodeError::Newer { found, newest: FORMAT }),
+        found @ 1..OLDEST => Err(DecodeError::Older { found, oldest: OLDEST }),
         _ => Err(DecodeError::Corrupt { section: Section::Start, why: "there was no such format" }),
     }
 }

@@ -21,6 +21,8 @@ pub enum Section {
     Outcome,
     /// What the program wrote.
     Output,
+    /// What came from outside; not in format 5.
+    Inputs,
     /// A chunk of events.
     Events,
     /// Says that nothing is missing.
@@ -38,6 +40,7 @@ impl fmt::Display for Section {
             Self::Threads => "threads section",
             Self::Outcome => "outcome section",
             Self::Output => "output section",
+            Self::Inputs => "inputs section",
             Self::Events => "events section",
             Self::End => "last section",
             Self::Padding => "padding",
@@ -54,6 +57,7 @@ impl Section {
             Self::Threads => b"thrd",
             Self::Outcome => b"outc",
             Self::Output => b"outp",
+            Self::Inputs => b"inpt",
             Self::Events => b"evnt",
             Self::End => b"end.",
             Self::Padding => b"pad.",

@@ -53,6 +53,14 @@ pub fn write(trace: &Trace, mut out: impl Write) -> io::Result<()> {
     trace.output.put(&mut bytes);
     sections.write(Section::Output, &bytes)?;
 
+    bytes.clear();
+    trace.plan.inputs.is_some().put(&mut bytes);
+    match &trace.plan.inputs {
+        Some(inputs) => inputs.put(&mut bytes),
+        None => put_length(0, &mut bytes),
+    }
+    sections.write(Section::Inputs, &bytes)?;
+
     for events in trace.events.chunks(CHUNK) {
         bytes.clear();
         chunk::put(events, &mut bytes);

@@ -28,7 +28,7 @@ fn sections(file: &[u8]) -> Vec<(String, usize)> {
 #[test]
 fn sections_come_in_their_order() {
     let names: Vec<_> = sections(&encode(&looping::trace(9))).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["prog", "plan", "thrd", "outc", "outp", "evnt", "end."]);
+    assert_eq!(names, ["prog", "plan", "thrd", "outc", "outp", "inpt", "evnt", "end."]);
 }
 
 #[test]
@@ -55,6 +55,22 @@ fn a_newer_file_says_to_update() {
 }
 
 #[test]
+fn a_file_of_the_format_before_is_read_and_has_no_inputs() {
+    let trace = looping::trace(9);
+    let mut file = encode(&trace);
+    let (at, size) = {
+        let all = sections(&file);
+        let place = |name: &str| all.iter().find(|(n, _)| n == name).expect("a section").1;
+        (place("inpt"), place("evnt") - place("inpt"))
+    };
+    file.drain(at..at + size);
+    file[8..12].copy_from_slice(&5_u32.to_le_bytes());
+    let read = decode(&file).expect("an older file");
+    assert_eq!(read.plan.inputs, None);
+    assert_eq!(read.events, trace.events);
+}
+
+#[test]
 fn a_file_cut_anywhere_says_where_it_was_cut() {
     let file = encode(&looping::trace(99));
     for cut in 1..file.len() {
@@ -71,7 +87,7 @@ fn a_file_cut_anywhere_says_where_it_was_cut() {
 #[test]
 fn a_flipped_bit_says_in_which_section() {
     let file = encode(&looping::trace(99));
-    let words = ["program", "plan", "threads", "outcome", "output", "events", "last"];
+    let words = ["program", "plan", "threads", "outcome", "output", "inputs", "events", "last"];
     for ((_, at), word) in sections(&file).into_iter().zip(words) {
         let mut damaged = file.clone();
         damaged[at + 28 + 5] ^= 4;
@@ -94,8 +110,8 @@ fn bytes_after_the_end_are_damage() {
 #[test]
 fn a_chunk_left_out_is_damage_not_a_shorter_trace() {
     let file = encode(&looping::trace(9));
-    let events = sections(&file)[5].1;
-    let end = sections(&file)[6].1;
+    let events = sections(&file)[6].1;
+    let end = sections(&file)[7].1;
     let without = [&file[..events], &file[end..]].concat();
     assert!(
         message(&without).starts_with("is damaged in its events section: another section is in its place")

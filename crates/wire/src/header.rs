@@ -15,6 +15,8 @@ pub const MAX_CONFLICTS: usize = 4096;
 pub const MAX_PATH: usize = 488;
 /// Bytes of a message about the end.
 pub const MAX_MESSAGE: usize = 2000;
+/// Bytes of what came from outside that are kept.
+pub const INPUT_BYTES: u64 = 64 << 20;
 /// Bytes for copies of stacks.
 const STACK_BYTES: u64 = 4 << 20;
 /// Bytes for a copy of one stack with its head, at most.
@@ -52,6 +54,8 @@ pub struct Header {
     pub conflicts: AtomicU32,
     /// Nothing; keeps what follows aligned.
     pub more_padding: u32,
+    /// Bytes of inputs written.
+    pub inputs: AtomicU64,
     /// Bytes of stacks written.
     pub stacks: AtomicU64,
     /// Where the instruction trace is written.
@@ -72,6 +76,8 @@ pub struct Regions {
     pub warnings: u64,
     /// [`RawConflict`]s.
     pub conflicts: u64,
+    /// [`RawInput`]s, each followed by its bytes: what came from outside.
+    pub inputs: u64,
     /// [`Stack`]s, each followed by its bytes.
     pub stacks: u64,
     /// Where `stacks` ends, and the [`Stack`]s of the two sides of a wanted conflict begin, each with room for
@@ -95,6 +101,8 @@ pub struct Regions {
     pub traced: u64,
     /// For each thread: after how many events it is no longer traced. Words.
     pub until: u64,
+    /// [`RawInput`]s: what is to come from outside.
+    pub plan_inputs: u64,
     /// The instruction trace: words.
     pub steps: u64,
     /// The memory's size.
@@ -112,7 +120,8 @@ impl Regions {
         let modules = up(threads + (MAX_THREADS * size_of::<Thread>()) as u64);
         let warnings = up(modules + (MAX_MODULES * size_of::<Module>()) as u64);
         let conflicts = up(warnings + (MAX_WARNINGS * size_of::<Warning>()) as u64);
-        let stacks = up(conflicts + (MAX_CONFLICTS * size_of::<RawConflict>()) as u64);
+        let inputs = up(conflicts + (MAX_CONFLICTS * size_of::<RawConflict>()) as u64);
+        let stacks = up(inputs + INPUT_BYTES);
         let stacks_end = up(stacks + STACK_BYTES);
         let log = up(stacks_end + 2 * ONE_STACK_BYTES);
         let choices = up(log + events * size_of::<RawEvent>() as u64);
@@ -124,13 +133,15 @@ impl Regions {
         let plan_spans = up(plan_actions + plan.actions * size_of::<RawAction>() as u64);
         let traced = up(plan_spans + plan.spans * size_of::<RawSpan>() as u64);
         let until = up(traced + plan.traced * size_of::<Module>() as u64);
-        let steps = up(until + plan.until * size_of::<u64>() as u64);
+        let plan_inputs = up(until + plan.until * size_of::<u64>() as u64);
+        let steps = up(plan_inputs + plan.inputs);
         let total = up(steps + plan.step_words * size_of::<u64>() as u64);
         Self {
             threads,
             modules,
             warnings,
             conflicts,
+            inputs,
             stacks,
             stacks_end,
             events: log,
@@ -142,6 +153,7 @@ impl Regions {
             plan_spans,
             traced,
             until,
+            plan_inputs,
             steps,
             total,
         }
@@ -167,6 +179,7 @@ impl Header {
             panicked: AtomicU32::new(0),
             conflicts: AtomicU32::new(0),
             more_padding: 0,
+            inputs: AtomicU64::new(0),
             stacks: AtomicU64::new(0),
             tracer: TracerWords::new(),
             end: End {
@@ -261,6 +274,37 @@ pub struct RawConflict {
     pub pcs: [u64; 2],
     /// On what.
     pub addr: u64,
+}
+
+/// The head of something that came from outside. Its bytes follow, up to a multiple of eight.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RawInput {
+    /// Who asked: the thread's number in the run, or its entry in the plan.
+    pub thread: u32,
+    /// The operation's number.
+    pub op: u16,
+    /// 1 if time was up, and 2 if the thread had to wait.
+    pub flags: u16,
+    /// For how much.
+    pub asked: u64,
+    /// The answer.
+    pub result: i64,
+    /// How many bytes follow.
+    pub len: u64,
+}
+
+impl RawInput {
+    /// Time was up.
+    pub const TIMED_OUT: u16 = 1;
+    /// The thread had to wait.
+    pub const BLOCKED: u16 = 2;
+
+    /// How far the next one is.
+    #[must_use]
+    pub const fn size(&self) -> u64 {
+        size_of::<Self>() as u64 + self.len.next_multiple_of(8)
+    }
 }
 
 /// Who of the first 64 threads, a bit for each, could have run the event's operation in its place.

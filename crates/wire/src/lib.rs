@@ -21,8 +21,9 @@ mod steps;
 
 pub use event::RawEvent;
 pub use header::{
-    Choices, End, EndKind, Header, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES, MAX_PATH, MAX_THREADS,
-    MAX_WARNINGS, Module, ONE_STACK_BYTES, RawConflict, Regions, Stack, Thread, Warning,
+    Choices, End, EndKind, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES, MAX_PATH,
+    MAX_THREADS, MAX_WARNINGS, Module, ONE_STACK_BYTES, RawConflict, RawInput, Regions, Stack, Thread,
+    Warning,
 };
 pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, Wanted};
 pub use steps::{
@@ -31,7 +32,7 @@ pub use steps::{
 };
 
 /// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
-pub const VERSION: u32 = 9;
+pub const VERSION: u32 = 10;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

@@ -38,8 +38,8 @@ pub struct PlanWords {
     pub kernel_threads: u8,
     /// 1 if a debugger looks on: the runtime tells it where the run is, see `unsnarl_debug` in the runtime.
     pub debugged: u8,
-    /// Nothing; keeps what follows aligned.
-    pub padding: u8,
+    /// 1 if what comes from outside is the plan's to say.
+    pub fed: u8,
     /// One access in so many is a point.
     pub one_in: u32,
     /// The policy's first figure, where it has one.
@@ -64,6 +64,8 @@ pub struct PlanWords {
     pub traced: u64,
     /// For how many threads it is said until when they are traced; 0 if all are, for as long as they run.
     pub until: u64,
+    /// How many bytes of what is to come from outside there are.
+    pub inputs: u64,
     /// An operation whose calls are wanted, twice.
     pub wanted: [Wanted; 2],
 }

@@ -6,8 +6,10 @@ use super::{
 };
 use crate::{
     descriptors::{Descriptor, Peer},
+    input::Places,
     state::Runtime,
     sys,
+    turn::Turn,
 };
 use core::ffi::c_char;
 use unsnarl_model::{ChannelKind, Flags, Op, Order};
@@ -66,8 +68,14 @@ unsafe fn end(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 
     if let Some(on) = known {
         runtime.turn(Op::FdClose, on.channel.as_addr() as usize, pc);
     }
-    // SAFETY: as the call.
-    let result = unsafe { sys::call(call, args) };
+    let result = match known {
+        // SAFETY: nothing is written to the program's memory.
+        Some(on) if call == libc::SYS_shutdown => unsafe {
+            runtime.answer((Op::FdClose, on, Turn::Go), args[1], &Places::NONE, || sys::call(call, args))
+        },
+        // SAFETY: as the call.
+        _ => unsafe { sys::call(call, args) },
+    };
     if call == libc::SYS_close {
         runtime.state.descriptors.forget(fd);
         runtime.state.file_locks_changed += 1;

@@ -5,8 +5,9 @@
 
 use super::cancel::exit_cancelled;
 use crate::{
-    descriptors::{Descriptor, is_nonblocking, ready_now, without_blocking},
+    descriptors::{Descriptor, Peer, is_nonblocking, ready_now, without_blocking},
     gate::Gate,
+    input::Places,
     state::Runtime,
     sys,
     thread::Pending,
@@ -64,7 +65,7 @@ impl Runtime {
             self.turn(io.op, on.channel.as_addr() as usize, io.pc);
             return Turn::Go;
         }
-        let deadline = self.patience(io, on);
+        let deadline = if self.is_fed(on) { self.fed_patience() } else { self.patience(io, on) };
         self.await_descriptors(io.op, on, io.pc, deadline, &[(io.fd, io.events)])
     }
 
@@ -86,8 +87,45 @@ impl Runtime {
 
     /// Waits until one of those that the thread's list has is ready.
     pub(super) fn await_listed(&mut self, op: Op, on: Descriptor, pc: u64, deadline: u64) -> Turn {
-        let (addr, gate) = (on.channel.as_addr(), Gate::Descriptors);
+        let gate = if self.is_fed(on) { Gate::Input } else { Gate::Descriptors };
+        let addr = on.channel.as_addr();
         self.wait_turn(Pending { op, pc, addr, gate, deadline, cancellable: true })
+    }
+
+    /// Whether the plan answers for this descriptor.
+    pub(super) fn is_fed(&self, on: Descriptor) -> bool {
+        on.peer != Peer::Own && self.state.log.is_fed()
+    }
+
+    /// In another run the time may have been up: then it is again, whatever the socket was told.
+    fn fed_patience(&self) -> u64 {
+        if self.state.next_timed_out() { self.state.clock.now() + 1 } else { u64::MAX }
+    }
+
+    /// The answer to an operation: by what it does, or, if it is about the outside and the plan has it, by the plan.
+    ///
+    /// # Safety
+    /// As the job; the places are what it writes to.
+    pub(super) unsafe fn answer(
+        &mut self,
+        (op, on, turn): (Op, Descriptor, Turn),
+        asked: usize,
+        places: &Places<'_>,
+        job: impl FnOnce() -> isize,
+    ) -> isize {
+        if on.peer == Peer::Own {
+            return job();
+        }
+        // SAFETY: by the caller.
+        unsafe {
+            let result = if self.state.log.is_fed() {
+                self.state.feed(op, asked, places).unwrap_or_else(|| crate::end::lacks_input(&self.state))
+            } else {
+                job()
+            };
+            self.state.record(op, turn == Turn::TimedOut, asked, result, places);
+            result
+        }
     }
 
     /// Sockets may have been told to give up waiting after some time.
@@ -116,16 +154,24 @@ impl Runtime {
     ///
     /// # Safety
     /// As the call.
-    pub(super) unsafe fn io(&mut self, io: Io, call: i64, args: [usize; 6]) -> Answer {
+    pub(super) unsafe fn io(&mut self, io: Io, call: i64, args: [usize; 6], places: &Places<'_>) -> Answer {
         let Some(on) = self.state.descriptors.look(io.fd) else {
             // SAFETY: by the caller.
             return Ok(unsafe { sys::call(call, args) });
         };
         let turn = self.wait_for_io(&io, on);
-        let result = match turn {
+        // SAFETY: by the caller.
+        let job = || match turn {
             // SAFETY: by the caller.
             Turn::Go => unsafe { sys::call(call, args) },
             _ => -libc::EAGAIN as isize,
+        };
+        let asked = places.counted.iter().map(|vector| vector.iov_len).sum();
+        let result = if turn == Turn::Cancelled {
+            -libc::EINTR as isize
+        } else {
+            // SAFETY: by the caller.
+            unsafe { self.answer((io.op, on, turn), asked, places, job) }
         };
         self.log_io(&io, on, turn.flags(), result);
         if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
@@ -146,11 +192,21 @@ impl Runtime {
         let mut written = 0;
         loop {
             let turn = self.wait_for_io(&io, on);
-            let result = match turn {
+            let asked = left.bytes();
+            // SAFETY: by the caller.
+            let job = || match turn {
                 // SAFETY: by the caller.
                 Turn::Go => unsafe { left.write(&io, on.channel.kind, message, flags) },
                 _ => -libc::EAGAIN as isize,
             };
+            let result = match turn {
+                Turn::Cancelled => -libc::EINTR as isize,
+                // SAFETY: by the caller.
+                _ => unsafe { self.answer((io.op, on, turn), asked, &Places::NONE, job) },
+            };
+            if self.is_fed(on) {
+                left.skip(result.max(0) as usize);
+            }
             // The kernel may know better than `poll`.
             let again = result == -libc::EAGAIN as isize && turn == Turn::Go && !io.at_once;
             let result = if again { 0 } else { result };
@@ -187,6 +243,11 @@ impl Left {
 
     fn is_empty(&self) -> bool {
         self.count == 0
+    }
+
+    fn bytes(&self) -> usize {
+        // SAFETY: `count` of them are left.
+        (0..self.count).map(|at| unsafe { (*self.vectors.add(at)).iov_len }).sum::<usize>() - self.done
     }
 
     /// So many bytes are written.
@@ -308,7 +369,12 @@ pub(super) unsafe fn read_bytes(
     pc: u64,
 ) -> Answer {
     // SAFETY: the program's buffer.
-    unsafe { runtime.io(reading(fd, pc), libc::SYS_read, [fd as usize, place as usize, size, 0, 0, 0]) }
+    let room = [Vector { iov_base: place, iov_len: size }];
+    let places = Places { counted: &room, ..Places::NONE };
+    // SAFETY: as above.
+    unsafe {
+        runtime.io(reading(fd, pc), libc::SYS_read, [fd as usize, place as usize, size, 0, 0, 0], &places)
+    }
 }
 
 /// `write`, as the system call.
@@ -339,7 +405,9 @@ hooks! {
     }
 
     fn readv(fd: i32, vectors: *const Vector, count: i32) -> isize, |runtime, pc| {
-        finish(runtime.io(reading(fd, pc), libc::SYS_readv, [fd as usize, vectors as usize, count as usize, 0, 0, 0]))
+        let room = if count > 0 { core::slice::from_raw_parts(vectors, count as usize) } else { &[] };
+        let places = Places { counted: room, ..Places::NONE };
+        finish(runtime.io(reading(fd, pc), libc::SYS_readv, [fd as usize, vectors as usize, count as usize, 0, 0, 0], &places))
     }
 
     fn write(fd: i32, bytes: Bytes, size: usize) -> isize, |runtime, pc| {

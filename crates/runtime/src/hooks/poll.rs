@@ -5,6 +5,7 @@ use super::io::{Answer, Cancelled, finish};
 use crate::{
     clock::duration,
     descriptors::{Descriptor, Peer},
+    input::Places,
     state::Runtime,
     sys,
     turn::Turn,
@@ -54,6 +55,7 @@ unsafe fn wait(
     on: Descriptor,
     patience: Patience,
     pc: u64,
+    places: &Places<'_>,
     ask: impl FnOnce() -> isize,
 ) -> Answer {
     let addr = on.channel.as_addr();
@@ -64,7 +66,13 @@ unsafe fn wait(
         }
         Patience::Until(deadline) => runtime.await_listed(Op::FdWait, on, pc, deadline),
     };
-    let result = if turn == Turn::Cancelled { 0 } else { ask() };
+    let asked = places.counted.len() + places.whole.iter().map(|(_, len)| len).sum::<usize>();
+    let result = if turn == Turn::Cancelled {
+        0
+    } else {
+        // SAFETY: by the caller.
+        unsafe { runtime.answer((Op::FdWait, on, turn), asked, places, ask) }
+    };
     let failed = if result < 0 { Flags::FAILED } else { Flags::NONE };
     let what = (addr as usize, first as u32, Order::Relaxed);
     runtime.log_access(Op::FdWait, turn.flags() | failed, pc, what, result.unsigned_abs() as u64);
@@ -78,7 +86,11 @@ fn told_as(runtime: &mut Runtime, fds: &[UnsafeCell<Fd>]) -> (i32, Descriptor) {
     let (first, second) = (real.next(), real.next());
     let known = first.filter(|_| second.is_none()).and_then(|fd| runtime.state.descriptors.look(fd));
     let several = Channel { kind: ChannelKind::Several, number: 0 };
-    (first.unwrap_or(0), known.unwrap_or(Descriptor { channel: several, peer: Peer::Own }))
+    // SAFETY: as above.
+    let all = fds.iter().map(|fd| unsafe { *fd.get() }.fd).filter(|&fd| fd >= 0);
+    let outside = all.filter_map(|fd| runtime.state.descriptors.look(fd)).any(|on| on.peer != Peer::Own);
+    let peer = if outside { Peer::Outside } else { Peer::Own };
+    (first.unwrap_or(0), known.unwrap_or(Descriptor { channel: several, peer }))
 }
 
 /// `poll`, as the system call.
@@ -89,10 +101,12 @@ unsafe fn poll_all(runtime: &mut Runtime, fds: *mut Fd, count: usize, patience: 
     listed.extend((0..count).map(|at| UnsafeCell::new(unsafe { *fds.add(at) })));
     let (first, on) = told_as(runtime, &listed);
     runtime.state.me().awaited = listed;
+    let whole = [(fds as usize, count * size_of::<Fd>())];
+    let places = Places { whole: &whole, ..Places::NONE };
     // SAFETY: the program's list.
     let ask = || unsafe { sys::call(libc::SYS_poll, [fds as usize, count, 0, 0, 0, 0]) };
     // SAFETY: as above.
-    unsafe { wait(runtime, first, on, patience, pc, ask) }
+    unsafe { wait(runtime, first, on, patience, pc, &places, ask) }
 }
 
 /// `select`, as the system call.
@@ -126,8 +140,11 @@ unsafe fn select_all(
             sys::call(libc::SYS_select, [count as usize, read, write, except, &raw const now as usize, 0])
         }
     };
+    let bytes = (count.max(0) as usize).div_ceil(64) * 8;
+    let whole = [(read, bytes), (write, bytes), (except, bytes)];
+    let places = Places { whole: &whole, ..Places::NONE };
     // SAFETY: as above.
-    unsafe { wait(runtime, first, on, patience, pc, ask) }
+    unsafe { wait(runtime, first, on, patience, pc, &places, ask) }
 }
 
 /// `epoll_wait`, as the system call.
@@ -148,8 +165,10 @@ unsafe fn wait_for_set(
     let ask = || unsafe {
         sys::call(libc::SYS_epoll_wait, [set as usize, events as usize, most as usize, 0, 0, 0])
     };
+    let room = [libc::iovec { iov_base: events.cast(), iov_len: most.max(0) as usize * size_of::<Event>() }];
+    let places = Places { counted: &room, unit: size_of::<Event>(), whole: &[] };
     // SAFETY: as above.
-    unsafe { wait(runtime, set, on, patience, pc, ask) }
+    unsafe { wait(runtime, set, on, patience, pc, &places, ask) }
 }
 
 hooks! {

@@ -3,6 +3,7 @@
 use super::io::{Answer, Cancelled, Io, finish, message, reading, writing};
 use crate::{
     descriptors::{self, Peer},
+    input::Places,
     state::Runtime,
     sys,
     turn::Turn,
@@ -26,15 +27,27 @@ const fn sending(fd: i32, flags: i32, pc: u64) -> Io {
     Io { at_once: flags & libc::MSG_DONTWAIT != 0, ..writing(fd, pc) }
 }
 
+/// Where an address goes: the room for it, and its length.
+unsafe fn address_places(address: usize, len: *const u32) -> [(usize, usize); 2] {
+    // SAFETY: the program's length.
+    let room = if address == 0 || len.is_null() { 0 } else { (unsafe { *len }) as usize };
+    [(address, room), (if address == 0 { 0 } else { len as usize }, size_of::<u32>())]
+}
+
 /// Receives bytes: all that were asked for, if that was asked for.
 unsafe fn receive(runtime: &mut Runtime, io: Io, [place, size, flags, from, len]: [usize; 5]) -> Answer {
     let all = flags as i32 & libc::MSG_WAITALL != 0 && flags as i32 & libc::MSG_PEEK == 0 && !io.at_once;
     let flags = flags & !(libc::MSG_WAITALL as usize);
     let mut got = 0;
     loop {
-        let args = [io.fd as usize, place + got as usize, size - got as usize, flags, from, len];
+        let (at, room) = (place + got as usize, size - got as usize);
+        let vector = [libc::iovec { iov_base: at as Buffer, iov_len: room }];
+        // SAFETY: the program's places.
+        let whole = unsafe { address_places(from, len as *const u32) };
+        let places = Places { counted: &vector, unit: 1, whole: &whole };
+        let args = [io.fd as usize, at, room, flags, from, len];
         // SAFETY: the program's buffer and addresses.
-        let result = unsafe { runtime.io(io, libc::SYS_recvfrom, args) }?;
+        let result = unsafe { runtime.io(io, libc::SYS_recvfrom, args, &places) }?;
         if result <= 0 || !all {
             return Ok(if got > 0 { got } else { result });
         }
@@ -55,12 +68,26 @@ unsafe fn accept_one(
     pc: u64,
 ) -> Answer {
     let io = Io { op: Op::FdAccept, ..reading(fd, pc) };
+    let Some(on) = runtime.state.descriptors.look(fd) else { return Ok(-libc::ENOTSOCK as isize) };
+    let turn = runtime.wait_for_io(&io, on);
+    if turn != Turn::Go {
+        runtime.log_io(&io, on, turn.flags(), -libc::EAGAIN as isize);
+        return if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(-libc::EAGAIN as isize) };
+    }
     let args = [fd as usize, address as usize, len as usize, flags as usize, 0, 0];
     // SAFETY: the program's places.
-    let accepted = unsafe { runtime.io(io, libc::SYS_accept4, args) }?;
+    let accepted = unsafe {
+        let whole = address_places(address as usize, len);
+        let places = Places { whole: &whole, ..Places::NONE };
+        runtime.answer((Op::FdAccept, on, turn), 0, &places, || sys::call(libc::SYS_accept4, args))
+    };
     if accepted >= 0 {
+        if runtime.is_fed(on) {
+            descriptors::stand_in(accepted as i32, flags);
+        }
         runtime.state.descriptors.add(accepted as i32, ChannelKind::Socket, Peer::Outside);
     }
+    runtime.log_io(&io, on, Flags::NONE, accepted);
     Ok(accepted)
 }
 
@@ -82,7 +109,15 @@ unsafe fn make_connection(
     runtime.turn(Op::FdConnect, on.channel.as_addr() as usize, pc);
     // SAFETY: the program's address.
     let begin = || unsafe { sys::call(libc::SYS_connect, args) };
-    let mut result = descriptors::without_blocking(fd, begin);
+    let attempt = |runtime: &mut Runtime| {
+        // SAFETY: nothing is written to the program's memory.
+        unsafe {
+            runtime.answer((Op::FdConnect, on, Turn::Go), 0, &Places::NONE, || {
+                descriptors::without_blocking(fd, begin)
+            })
+        }
+    };
+    let mut result = attempt(runtime);
     let under_way = result == -libc::EINPROGRESS as isize;
     let full = result == -libc::EAGAIN as isize;
     if at_once || !(under_way || full) {
@@ -94,16 +129,37 @@ unsafe fn make_connection(
         while result == -libc::EAGAIN as isize {
             runtime.log_io(&io, on, Flags::NONE, result);
             runtime.turn(Op::FdConnect, on.channel.as_addr() as usize, pc);
-            result = descriptors::without_blocking(fd, begin);
+            result = attempt(runtime);
         }
         runtime.log_io(&io, on, Flags::NONE, result);
         return Ok(result);
     }
     runtime.log_io(&io, on, Flags::NONE, 0);
     let turn = runtime.wait_for_io(&io, on);
-    let error = if turn == Turn::Go { socket_error(fd) } else { libc::EINPROGRESS };
-    runtime.log_io(&io, on, turn.flags(), -error as isize);
-    if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(-error as isize) }
+    let job = || -if turn == Turn::Go { socket_error(fd) } else { libc::EINPROGRESS } as isize;
+    // SAFETY: nothing is written to the program's memory.
+    let result = unsafe { runtime.answer((Op::FdConnect, on, turn), 1, &Places::NONE, job) };
+    runtime.log_io(&io, on, turn.flags(), result);
+    if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
+}
+
+/// What a socket or its peer is called. No event, but an answer from outside: the kernel draws the numbers of ports.
+unsafe extern "C-unwind" fn name_of(
+    runtime: &mut Runtime,
+    call: i64,
+    fd: i32,
+    address: Address,
+    len: *mut u32,
+) -> i32 {
+    let args = [fd as usize, address as usize, len as usize, 0, 0, 0];
+    // SAFETY: the program's places.
+    unsafe {
+        let job = || sys::call(call, args);
+        let Some(on) = runtime.state.descriptors.look(fd) else { return finish(Ok(job())) as i32 };
+        let whole = address_places(address as usize, len);
+        let places = Places { whole: &whole, ..Places::NONE };
+        finish(Ok(runtime.answer((Op::FdOpen, on, Turn::Go), call as usize, &places, job))) as i32
+    }
 }
 
 /// The error that waits at a socket.
@@ -127,13 +183,29 @@ hooks! {
     }
 
     fn recvmsg(fd: i32, message: *mut Message, flags: i32) -> isize, |runtime, pc| {
-        finish(runtime.io(receiving(fd, flags, pc), libc::SYS_recvmsg, [fd as usize, message as usize, flags as usize, 0, 0, 0]))
+        let m = &*message;
+        let room = if m.msg_iovlen > 0 { core::slice::from_raw_parts(m.msg_iov, m.msg_iovlen) } else { &[] };
+        let whole = [
+            (m.msg_name as usize, m.msg_namelen as usize),
+            (m.msg_control as usize, m.msg_controllen),
+            (message as usize, size_of::<Message>()),
+        ];
+        let places = Places { counted: room, unit: 1, whole: &whole };
+        finish(runtime.io(receiving(fd, flags, pc), libc::SYS_recvmsg, [fd as usize, message as usize, flags as usize, 0, 0, 0], &places))
     }
 
     fn recvmmsg(fd: i32, messages: *mut Messages, count: u32, flags: i32, time: *const libc::timespec) -> i32, |runtime, pc| {
-        // Those that are there when the first one is: as with MSG_WAITFORONE.
+        if runtime.state.descriptors.look(fd).is_some_and(|on| on.peer != Peer::Own) {
+            // One at a time, which is allowed: what came is written down for each.
+            if count == 0 { return 0 }
+            let got = recvmsg(fd, &raw mut (*messages).msg_hdr, flags & !libc::MSG_WAITFORONE, pc);
+            if got >= 0 { (*messages).msg_len = got as u32 }
+            return if got < 0 { -1 } else { 1 };
+        }
+        // Those that are there when the first one is.
         let flags = flags | libc::MSG_WAITFORONE;
-        finish(runtime.io(receiving(fd, flags, pc), libc::SYS_recvmmsg, [fd as usize, messages as usize, count as usize, flags as usize, 0, 0])) as i32
+        let args = [fd as usize, messages as usize, count as usize, flags as usize, 0, 0];
+        finish(runtime.io(receiving(fd, flags, pc), libc::SYS_recvmmsg, args, &Places::NONE)) as i32
     }
 
     fn send(fd: i32, bytes: Bytes, size: usize, flags: i32) -> isize, |runtime, pc| {
@@ -163,6 +235,14 @@ hooks! {
 
     fn accept4(fd: i32, address: Address, len: *mut u32, flags: i32) -> i32, |runtime, pc| {
         finish(accept_one(runtime, fd, address, len, flags, pc)) as i32
+    }
+
+    fn getsockname(fd: i32, address: Address, len: *mut u32) -> i32, |runtime, pc| {
+        name_of(runtime, libc::SYS_getsockname, fd, address, len)
+    }
+
+    fn getpeername(fd: i32, address: Address, len: *mut u32) -> i32, |runtime, pc| {
+        name_of(runtime, libc::SYS_getpeername, fd, address, len)
     }
 
     fn connect(fd: i32, address: *const c_void, len: u32) -> i32, |runtime, pc| {

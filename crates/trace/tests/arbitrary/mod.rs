@@ -1,8 +1,10 @@
 //! Any trace whose parts fit together.
 
+use std::sync::Arc;
+
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Event, Fidelity, Flags, Kind, Limits, Misuse, Module,
+    Action, Backtrace, Conflict, ConflictKind, Event, Fidelity, Flags, Input, Kind, Limits, Misuse, Module,
     ModuleIx, Need, Op, Order, Outcome, Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side,
     Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
 };
@@ -83,6 +85,16 @@ fn plan() -> impl Strategy<Value = Plan> {
             let (seed, spurious, entropy, epoch) = figures;
             let (events, spins, millis) = limits;
             let limits = Limits { events, spins, millis };
+            let input = || Input {
+                thread: "0.2".parse().expect("a thread"),
+                op: Op::FdRead,
+                timed_out: spurious,
+                blocked: choices,
+                asked: seed,
+                result: -5,
+                bytes: b"hello".to_vec(),
+            };
+            let inputs = conflicts.then(|| Arc::new(vec![input(), input()]));
             Plan {
                 prefix,
                 tail,
@@ -97,6 +109,7 @@ fn plan() -> impl Strategy<Value = Plan> {
                 entropy,
                 epoch,
                 limits,
+                inputs,
             }
         })
 }

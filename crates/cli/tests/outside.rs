@@ -1,0 +1,183 @@
+//! What comes from outside is written down, and a replay does without its source.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+
+/// Where this test keeps its things.
+fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside").join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("a directory");
+    directory
+}
+
+fn compile(directory: &Path, source: &str) -> PathBuf {
+    let (file, program) = (directory.join("program.c"), directory.join("program"));
+    fs::write(&file, source).expect("a source file");
+    let status = Command::new("gcc").args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(&file).status();
+    assert!(status.expect("gcc runs").success());
+    program
+}
+
+/// Records the program, whose descriptor 7 is our standard input.
+fn reading_at_seven(directory: &Path, program: &Path, options: &str) -> Command {
+    let script = format!("exec \"$0\" record {options} -o t.snarl -- \"$1\" 7<&0 </dev/null");
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script, UNSNARL]).arg(program).current_dir(directory);
+    shell
+}
+
+fn replayed(directory: &Path) -> String {
+    let replay = Command::new(UNSNARL)
+        .args(["replay", "--json", "t.snarl"])
+        .current_dir(directory)
+        .stdin(Stdio::null())
+        .output()
+        .expect("unsnarl runs");
+    String::from_utf8_lossy(&replay.stdout).into_owned() + &String::from_utf8_lossy(&replay.stderr)
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+const READER: &str = r#"
+#include <pthread.h>
+#include <stdio.h>
+#include <unistd.h>
+#define FD 7
+static void *reader(void *unused)
+{
+    char word[16];
+    ssize_t got;
+    while ((got = read(FD, word, sizeof word)) > 0)
+        printf("%.*s", (int)got, word);
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, reader, NULL);
+    pthread_join(thread, NULL);
+    return 3;
+}
+"#;
+
+#[test]
+fn a_trace_with_input_from_a_pipe_replays_without_the_pipe() {
+    let directory = directory("pipe");
+    let program = compile(&directory, READER);
+    let (from, mut to) = std::io::pipe().expect("a pipe");
+    let mut record = reading_at_seven(&directory, &program, "");
+    record.stdin(from).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = record.spawn().expect("unsnarl runs");
+    drop(record);
+    to.write_all(b"hello, ").expect("a reader");
+    to.write_all(b"this comes from outside").expect("a reader");
+    drop(to);
+    let recorded = child.wait_with_output().expect("unsnarl ends");
+    assert!(text(&recorded).contains("hello, this comes from outside"), "{}", text(&recorded));
+
+    let replayed = replayed(&directory);
+    assert!(replayed.contains("\"identical\": true"), "{replayed}");
+    let show = Command::new(UNSNARL)
+        .args(["show", "t.snarl"])
+        .current_dir(&directory)
+        .output()
+        .expect("unsnarl runs");
+    assert!(text(&show).contains("bytes from pipe 7"), "{}", text(&show));
+}
+
+const SERVER: &str = r#"
+#include <arpa/inet.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+static int listener;
+static void *serve(void *unused)
+{
+    struct pollfd fds = {.fd = listener, .events = POLLIN};
+    struct sockaddr_in peer;
+    socklen_t size = sizeof peer;
+    char word[16] = "";
+    poll(&fds, 1, -1);
+    int fd = accept(listener, (struct sockaddr *)&peer, &size);
+    ssize_t got = recv(fd, word, sizeof word - 1, 0);
+    printf("%d %zd %s %d\n", fd, got, word, peer.sin_family == AF_INET);
+    send(fd, word, got, 0);
+    close(fd);
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof address;
+    listener = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (struct sockaddr *)&address, size) || listen(listener, 1))
+        return 1;
+    getsockname(listener, (struct sockaddr *)&address, &size);
+    FILE *port = fopen("port.new", "w");
+    fprintf(port, "%d\n", ntohs(address.sin_port));
+    fclose(port);
+    rename("port.new", "port");
+    pthread_create(&thread, NULL, serve, NULL);
+    pthread_join(thread, NULL);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_server_replays_without_its_client() {
+    let directory = directory("server");
+    let program = compile(&directory, SERVER);
+    let record = Command::new(UNSNARL)
+        .args(["record", "-o", "t.snarl", "--"])
+        .arg(&program)
+        .current_dir(&directory)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("unsnarl runs");
+    let port = loop {
+        if let Ok(port) = fs::read_to_string(directory.join("port")) {
+            break port.trim().parse::<u16>().expect("a port");
+        }
+        std::thread::yield_now();
+    };
+    let mut client = TcpStream::connect(("127.0.0.1", port)).expect("a server");
+    client.write_all(b"hello").expect("a server");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).expect("an answer");
+    assert_eq!(answer, "hello");
+    let recorded = record.wait_with_output().expect("unsnarl ends");
+    assert!(text(&recorded).contains(" 5 hello 1"), "{}", text(&recorded));
+    let replayed = replayed(&directory);
+    assert!(replayed.contains("\"identical\": true"), "{replayed}");
+}
+
+#[test]
+fn a_wait_for_the_outside_is_no_deadlock() {
+    let directory = directory("wait");
+    let program = compile(&directory, READER);
+    let (from, to) = std::io::pipe().expect("a pipe");
+    let mut record = reading_at_seven(&directory, &program, "--timeout 500ms");
+    record.stdin(from);
+    let record = record.output().expect("unsnarl runs");
+    drop(to);
+    let told = text(&record);
+    assert_eq!(record.status.code(), Some(100), "{told}");
+    assert!(told.contains("while it waited for something from outside"), "{told}");
+    assert!(told.contains("thread 0.1 waits to read from a pipe"), "{told}");
+}

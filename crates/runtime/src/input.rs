@@ -1,0 +1,221 @@
+//! What comes from outside: written down when it comes, and told again when the plan has it.
+//!
+//! Each operation on a descriptor whose other end may be outside is answered by the world, or, if the plan says so, by what
+//! the world answered in another run: then the world is not touched. Each thread has a sequence of answers of its own, so
+//! that another order of threads gets the same.
+
+use crate::{descriptors::Peer, log::Log, state::State};
+use core::sync::atomic::Ordering;
+use unsnarl_model::{ChannelKind, Flags, Misuse, Op, ThreadIx};
+use unsnarl_wire::{INPUT_BYTES, RawInput, SERVICE, SNAPSHOTS};
+
+/// Added to the number of a descriptor that was there before the program, where that is told of as an answer.
+const INHERITED: u64 = 1 << 32;
+
+/// Where an operation leaves its answer in the program's memory.
+#[derive(Clone, Copy)]
+pub(crate) struct Places<'a> {
+    /// As much of these, one after the other, as the result says, in units of so many bytes.
+    pub(crate) counted: &'a [libc::iovec],
+    pub(crate) unit: usize,
+    /// All of these: where, and how many bytes.
+    pub(crate) whole: &'a [(usize, usize)],
+}
+
+impl Places<'_> {
+    pub(crate) const NONE: Self = Self { counted: &[], unit: 1, whole: &[] };
+
+    fn counted_bytes(&self, result: isize) -> usize {
+        let room: usize = self.counted.iter().map(|vector| vector.iov_len).sum();
+        (result.max(0) as usize).saturating_mul(self.unit).min(room)
+    }
+
+    fn bytes(&self, result: isize) -> usize {
+        self.counted_bytes(result)
+            + self.whole.iter().filter(|(at, _)| *at != 0).map(|(_, len)| len).sum::<usize>()
+    }
+
+    /// Goes through the pieces of memory that an answer consists of.
+    unsafe fn each(&self, result: isize, mut job: impl FnMut(*mut u8, usize)) {
+        let mut left = self.counted_bytes(result);
+        for vector in self.counted {
+            let len = vector.iov_len.min(left);
+            job(vector.iov_base.cast(), len);
+            left -= len;
+        }
+        for &(at, len) in self.whole.iter().filter(|(at, _)| *at != 0) {
+            job(at as *mut u8, len);
+        }
+    }
+}
+
+/// Whether the thread had to wait for an answer in the run that the plan has it from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Waited {
+    Yes,
+    No,
+}
+
+/// How far the sequences of the plan's threads were told.
+#[derive(Debug, Default)]
+pub(crate) struct Told(alloc::vec::Vec<u64>);
+
+impl Log {
+    /// Whether the plan says what comes from outside.
+    pub(crate) fn is_fed(&self) -> bool {
+        self.header().plan.fed != 0
+    }
+
+    /// Writes down what came; false if there is no room.
+    unsafe fn write_input(&self, input: RawInput, places: &Places<'_>) -> bool {
+        let h = self.header();
+        let used = h.inputs.load(Ordering::Relaxed);
+        if used + input.size() > INPUT_BYTES {
+            return false;
+        }
+        let place = self.place(h.regions.inputs + used);
+        // SAFETY: checked against the region's size; the pieces are the program's memory, just written by the kernel.
+        unsafe {
+            place.cast::<RawInput>().write(input);
+            let mut to = place.add(size_of::<RawInput>());
+            places.each(input.result as isize, |from, len| {
+                core::ptr::copy_nonoverlapping(from, to, len);
+                to = to.add(len);
+            });
+        }
+        h.inputs.store(used + input.size(), Ordering::Release);
+        true
+    }
+
+    /// The next answer for a thread, from this place of the plan's sequence on: where it is.
+    fn next_input(&self, entry: u32, mut at: u64) -> Option<u64> {
+        let h = self.header();
+        while at + (size_of::<RawInput>() as u64) <= h.plan.inputs {
+            let input = self.input_at(at);
+            if input.thread == entry {
+                return Some(at);
+            }
+            at += input.size();
+        }
+        None
+    }
+
+    fn input_at(&self, at: u64) -> RawInput {
+        // SAFETY: within the plan's inputs, which the controller wrote.
+        unsafe { self.place(self.header().regions.plan_inputs + at).cast::<RawInput>().read() }
+    }
+}
+
+impl State {
+    /// Takes note of the descriptors that were there before the program: they lead outside. If the plan has what comes from
+    /// there, descriptors that lead nowhere take their numbers.
+    pub(crate) fn take_over_descriptors(&mut self, inherited: &[i32]) {
+        if self.log.is_fed() {
+            while let Some(input) = self.next_of(self.current).map(|at| self.log.input_at(at))
+                && input.op == Op::FdOpen as u16
+                && let Some(fd) = input.asked.checked_sub(INHERITED)
+                && let Some(kind) = ChannelKind::from_number(input.result as u8)
+            {
+                // SAFETY: no places at all.
+                unsafe { self.feed(Op::FdOpen, input.asked as usize, &Places::NONE) };
+                crate::descriptors::stand_in(fd as i32, 0);
+                self.descriptors.add(fd as i32, kind, Peer::Outside);
+                self.inherits(fd as i32, kind);
+            }
+            return;
+        }
+        let ours = |fd: i32| fd == SERVICE || SNAPSHOTS.contains(&fd);
+        for &fd in inherited.iter().filter(|&&fd| fd > 2 && !ours(fd)) {
+            if let Some(on) = self.descriptors.look(fd) {
+                self.inherits(fd, on.channel.kind);
+            }
+        }
+    }
+
+    fn inherits(&mut self, fd: i32, kind: ChannelKind) {
+        // SAFETY: no places at all.
+        unsafe {
+            self.record(Op::FdOpen, false, (INHERITED + fd as u64) as usize, kind as isize, &Places::NONE)
+        };
+    }
+
+    fn next_of(&self, thread: ThreadIx) -> Option<u64> {
+        let entry = self.log.entry_in_plan(thread)?;
+        let from = self.told.0.get(usize::from(entry)).copied().unwrap_or(0);
+        self.log.next_input(entry.into(), from)
+    }
+
+    /// Whether the plan has an answer for what the thread is about to do.
+    pub(crate) fn has_input(&self, thread: ThreadIx) -> Option<Waited> {
+        let op = self.threads[thread.index()].pending.op;
+        let input = self.log.input_at(self.next_of(thread)?);
+        let waited = if input.flags & RawInput::BLOCKED == 0 { Waited::No } else { Waited::Yes };
+        (input.op == op as u16 && input.flags & RawInput::TIMED_OUT == 0).then_some(waited)
+    }
+
+    /// Whether in the plan the running thread's next answer is that time was up.
+    pub(crate) fn next_timed_out(&self) -> bool {
+        self.next_of(self.current).is_some_and(|at| self.log.input_at(at).flags & RawInput::TIMED_OUT != 0)
+    }
+
+    /// The plan's answer, put where it belongs; none if it has none, or one to another question.
+    ///
+    /// # Safety
+    /// The places are the program's, for the kernel to write to.
+    pub(crate) unsafe fn feed(&mut self, op: Op, asked: usize, places: &Places<'_>) -> Option<isize> {
+        let at = self.next_of(self.current)?;
+        let input = self.log.input_at(at);
+        let result = input.result as isize;
+        if input.op != op as u16 || input.asked != asked as u64 || input.len as usize != places.bytes(result)
+        {
+            return None;
+        }
+        let entry = usize::from(self.log.entry_in_plan(self.current)?);
+        if self.told.0.len() <= entry {
+            self.told.0.resize(entry + 1, 0);
+        }
+        self.told.0[entry] = at + input.size();
+        // SAFETY: as many bytes as the pieces have room for; the pieces by the caller.
+        unsafe {
+            let mut from =
+                self.log.place(self.log.header().regions.plan_inputs + at).add(size_of::<RawInput>());
+            places.each(result, |to, len| {
+                core::ptr::copy_nonoverlapping(from, to, len);
+                from = from.add(len);
+            });
+        }
+        Some(result)
+    }
+
+    /// Writes down what came from outside.
+    ///
+    /// # Safety
+    /// As `feed`.
+    pub(crate) unsafe fn record(
+        &mut self,
+        op: Op,
+        timed_out: bool,
+        asked: usize,
+        result: isize,
+        places: &Places<'_>,
+    ) {
+        let input = RawInput {
+            thread: self.current.0.into(),
+            op: op as u16,
+            flags: if timed_out { RawInput::TIMED_OUT } else { 0 }
+                | if self.switch_flags.has(Flags::BLOCKED) { RawInput::BLOCKED } else { 0 },
+            asked: asked as u64,
+            result: result as i64,
+            len: places.bytes(result) as u64,
+        };
+        // SAFETY: by the caller.
+        if !unsafe { self.log.write_input(input, places) } {
+            self.warn(
+                Misuse::NotModelled,
+                self.threads[self.current.index()].pending.pc,
+                0,
+                "more than 64 MiB from outside: not all is kept",
+            );
+        }
+    }
+}

@@ -221,6 +221,11 @@ impl<'w> State<'w> {
         self.writers.get(&lock).copied()
     }
 
+    /// Whether others may have to wait for a lock of this thread's.
+    pub(super) fn holds_locks(&self, thread: usize) -> bool {
+        !self.threads[thread].holds.is_empty() || self.writers.values().any(|&writer| writer == thread)
+    }
+
     pub(super) fn readers(&self, lock: u64) -> u64 {
         self.readers.get(&lock).copied().unwrap_or(0)
     }

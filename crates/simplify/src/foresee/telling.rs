@@ -192,6 +192,8 @@ impl<'a> Telling<'a> {
             // Who was just created has not begun; of others it is not even known whether they live.
             None if self.state.threads[thread].is_new() => Step::Goes,
             None => Step::Unknown,
+            // If it is about to wait for a lock, that may close a circle here where it did not before.
+            Some(Then::Lives) if self.is_perhaps_awaited(thread) => Step::Unknown,
             Some(Then::Lives) => Step::Goes,
             Some(Then::Ends(end)) => Step::Ends(end.outcome(&self.state)),
             Some(Then::EndsSomehow) => match self.learned.ends.get(&self.state.print()) {
@@ -342,6 +344,20 @@ impl<'a> Telling<'a> {
             awaited |= local.waits.as_ref().is_some_and(|waits| waits.mutex == Some(mutex));
         }
         Some(awaited)
+    }
+
+    /// Whether others may wait for a lock that the thread holds.
+    fn is_perhaps_awaited(&self, thread: usize) -> bool {
+        let state = &self.state;
+        let others = (0..self.threads.len()).filter(|&ix| ix != thread && !state.threads[ix].ended);
+        state.holds_locks(thread)
+            && others.filter(|&ix| !state.threads[ix].is_new()).any(|ix| {
+                self.threads[ix].next.is_none_or(|next| match next.op {
+                    Op::Lock => state.holder(next.addr).is_some_and(|(holder, _)| holder == thread),
+                    Op::ReadLock | Op::WriteLock => state.writer(next.addr) == Some(thread),
+                    _ => false,
+                })
+            })
     }
 
     /// If a thread that has to wait closes a circle of threads that hold what the next one waits for, the run ends.

@@ -51,9 +51,8 @@ impl Flags {
     /// The atomic operation did not find what instrumented code had left in its variable, or nothing is known of
     /// that: code that is not instrumented may have written there, and ordered threads by it.
     pub const FOREIGN: Self = Self(128);
-
-    /// What else could have happened hangs on more than events tell: the wait has a deadline, or the thread is in a
-    /// region of its own in which nobody else may run.
+    /// Of any other operation: what else could have happened hangs on more than events tell, for the wait has a
+    /// deadline, or the thread is in a region of its own in which nobody else may run.
     pub const UNTOLD: Self = Self(128);
 
     /// Whether all of `other`'s facts hold.

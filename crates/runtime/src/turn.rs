@@ -142,7 +142,10 @@ impl Runtime {
         }
         if alone {
             state.alone.set(me, false);
-            state.switch_flags = state.switch_flags | Flags::UNTOLD;
+            // Of an atomic operation the same bit says something else.
+            if !state.me().pending.op.is_atomic() {
+                state.switch_flags = state.switch_flags | Flags::UNTOLD;
+            }
         }
         match pick {
             Pick::Run(thread) => {

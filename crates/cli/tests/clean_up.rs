@@ -29,7 +29,9 @@ impl Place {
     }
 
     fn start(&self, args: &[&str]) -> Child {
-        Command::new(UNSNARL)
+        // Who runs the tests in the background may ignore interrupts, and that is inherited.
+        Command::new("env")
+            .args(["--default-signal=INT,TERM", UNSNARL])
             .args(args)
             .env("TMPDIR", self.0.join("tmp"))
             .current_dir(&self.0)

@@ -12,7 +12,7 @@ use std::{
 };
 use unsnarl_wire::{CHUNK_WORDS, OVERLAP_WORDS};
 
-/// zstd's quickest proper level: higher ones make the trace smaller by a tenth, and hold the program up.
+/// zstd's quickest proper level: the program must not be held up.
 const LEVEL: i32 = 1;
 
 /// Told how many words there are so far.

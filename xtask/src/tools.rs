@@ -43,6 +43,7 @@ pub(crate) const DISTRIBUTION: &[Tool] =
 pub(crate) const TESTS: &[Tool] = &[
     tool("gcc", "gcc"),
     tool("g++", "g++"),
+    tool("clang", "clang"),
     tool("gdb", "gdb"),
     tool("make", "make"),
     tool("xz", "xz-utils"),

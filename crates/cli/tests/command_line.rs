@@ -1,12 +1,12 @@
 //! The command line as a user meets it: exit statuses, messages, files.
 
+mod common;
+
+use common::{Place, UNSNARL};
 use std::{
     fs,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
-
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
 
 /// A lost update behind an assertion.
 const LOST_UPDATE: &str = r#"
@@ -22,58 +22,10 @@ int main(void) {
 }
 "#;
 
-/// A directory of its own, in which a test compiles and runs.
-struct Place(PathBuf);
-
 impl Place {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("command-line").join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        Command::new(UNSNARL)
-            .args(args)
-            .current_dir(&self.0)
-            .stdin(Stdio::null())
-            .output()
-            .expect("unsnarl runs")
-    }
-
-    /// Runs unsnarl and demands an exit status; what it printed.
-    fn exits(&self, status: i32, args: &[&str]) -> (String, String) {
-        let output = self.run(args);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(status), "unsnarl {args:?}\n{stdout}\n{stderr}");
-        (stdout, stderr)
-    }
-
-    fn json(&self, status: i32, args: &[&str]) -> serde_json::Value {
-        let (stdout, stderr) = self.exits(status, args);
-        serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("unsnarl {args:?}: {e}\n{stdout}\n{stderr}"))
-    }
-
-    fn write(&self, name: &str, text: impl AsRef<[u8]>) {
-        fs::write(self.0.join(name), text).expect("a file");
-    }
-
-    fn compile(&self, name: &str, source: &str, compiler: &[&str], flags: &[&str]) {
-        self.write(&format!("{name}.c"), source);
-        let mut command = Command::new(compiler[0]);
-        command.args(&compiler[1..]).args(["-O1", "-g", "-pthread", "-o", name]).arg(format!("{name}.c"));
-        let output = command.args(flags).current_dir(&self.0).output().expect("a compiler");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-
+    /// By itself, as a user's own compiler does.
     fn gcc(&self, name: &str, source: &str) {
         self.compile(name, source, &["gcc"], &[]);
-    }
-
-    fn cc(&self, name: &str, source: &str) {
-        self.compile(name, source, &[UNSNARL, "cc"], &[]);
     }
 }
 

@@ -1,40 +1,26 @@
 //! `unsnarl replay --program`: the schedule of a failure on a build that was changed.
 
-use serde_json::Value;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+mod common;
 
-struct Place(PathBuf);
+use common::Place;
 
 impl Place {
-    fn new(name: &str) -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fix").join(name);
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).expect("a directory");
-        Self(directory)
-    }
-
-    #[track_caller]
-    fn unsnarl(&self, status: i32, args: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unsnarl"));
-        let output = command.args(args).current_dir(&self.0).stdin(Stdio::null()).output().expect("it runs");
-        assert_eq!(output.status.code(), Some(status), "{args:?}: {output:?}");
-        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-    }
-
-    /// Compiles a source into a program of this name.
-    fn compile(&self, name: &str, source: &str) {
-        fs::write(self.0.join("prog.c"), source).expect("a source");
+    /// Compiles a source into a program of this name. All of them come from one file, as builds of a program do.
+    fn build(&self, name: &str, source: &str) {
+        self.write("prog.c", source);
         self.unsnarl(0, &["cc", "-O1", "-g", "-pthread", "-o", name, "prog.c"]);
+    }
+
+    /// All that is said.
+    #[track_caller]
+    fn says(&self, status: i32, args: &[&str]) -> String {
+        let (stdout, stderr) = self.exits(status, args);
+        stdout + &stderr
     }
 
     /// What is said of the other build by a trace.
     fn verdict(&self, status: i32, program: &str) -> String {
-        let told = self.unsnarl(status, &["replay", "--json", "bug.snarl", "--program", program]);
-        let told: Value = serde_json::from_str(&told).expect("JSON");
+        let told = self.json(status, &["replay", "--json", "bug.snarl", "--program", program]);
         told["verdict"].as_str().expect("a verdict").to_owned()
     }
 }
@@ -57,13 +43,13 @@ const CHECK: &str = "assert(balance == 2);";
 fn a_fix_is_told_from_none_and_from_one_that_forbids_the_schedule() {
     let place = Place::new("account");
     let lock = "#define L pthread_mutex_lock(&m)\n#define U pthread_mutex_unlock(&m)\npthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;\n";
-    place.compile("prog", &account("", READ, WRITE, CHECK));
-    place.compile("moved", &account("int unused;\nvoid nothing(void) {}\n\n", READ, WRITE, CHECK));
-    place.compile("locked", &account(lock, &format!("L;\n{READ}"), &format!("{WRITE}\nU;"), CHECK));
-    place.compile("half", &account(lock, &format!("L;\n{READ}\nU;"), &format!("L;\n{WRITE}\nU;"), CHECK));
-    place.compile("tolerant", &account("", READ, WRITE, "assert(balance > 0);"));
-    place.compile("gone", &account("", "int now = rand();", "(void)now;", "assert(balance == 0);"));
-    place.compile("other", &account("", READ, WRITE, "if (balance != 2) abort();"));
+    place.build("prog", &account("", READ, WRITE, CHECK));
+    place.build("moved", &account("int unused;\nvoid nothing(void) {}\n\n", READ, WRITE, CHECK));
+    place.build("locked", &account(lock, &format!("L;\n{READ}"), &format!("{WRITE}\nU;"), CHECK));
+    place.build("half", &account(lock, &format!("L;\n{READ}\nU;"), &format!("L;\n{WRITE}\nU;"), CHECK));
+    place.build("tolerant", &account("", READ, WRITE, "assert(balance > 0);"));
+    place.build("gone", &account("", "int now = rand();", "(void)now;", "assert(balance == 0);"));
+    place.build("other", &account("", READ, WRITE, "if (balance != 2) abort();"));
     place.unsnarl(100, &["hunt", "-o", "bug.snarl", "--", "./prog"]);
 
     assert_eq!(place.verdict(100, "./prog"), "failing", "nothing was changed");
@@ -74,22 +60,22 @@ fn a_fix_is_told_from_none_and_from_one_that_forbids_the_schedule() {
     assert_eq!(place.verdict(103, "./gone"), "unreachable");
     assert_eq!(place.verdict(0, "./tolerant"), "fixed", "the same schedule, and it does no harm");
 
-    let told = place.unsnarl(103, &["replay", "bug.snarl", "--program", "./locked"]);
+    let told = place.says(103, &["replay", "bug.snarl", "--program", "./locked"]);
     assert!(told.starts_with("no longer reachable: ./locked"), "{told}");
     assert!(told.contains("is stopped before `write balance"), "{told}");
     assert!(told.contains("cannot go on now, it waits to `lock m` at prog.c:"), "{told}");
     assert!(told.contains("unsnarl explore -- ./locked"), "{told}");
-    let told = place.unsnarl(103, &["replay", "bug.snarl", "--program", "./gone"]);
+    let told = place.says(103, &["replay", "bug.snarl", "--program", "./gone"]);
     assert!(told.contains("does not `read balance = 0` at prog.c:7 there any more"), "{told}");
-    let told = place.unsnarl(100, &["replay", "bug.snarl", "--program", "./other"]);
+    let told = place.says(100, &["replay", "bug.snarl", "--program", "./other"]);
     assert!(
         told.starts_with("still failing: by the recorded schedule ./other fails in another way"),
         "{told}"
     );
     // Built again in the same place: how it was is kept.
-    place.compile("prog", &account("", READ, WRITE, "assert(balance > 0);"));
+    place.build("prog", &account("", READ, WRITE, "assert(balance > 0);"));
     assert_eq!(place.verdict(0, "./prog"), "fixed");
-    let told = place.unsnarl(96, &["replay", "bug.snarl"]);
+    let told = place.says(96, &["replay", "bug.snarl"]);
     assert!(told.contains("`unsnarl replay --program PATH`"), "{told}");
 }
 
@@ -105,11 +91,11 @@ fn locks_in_the_same_order_everywhere_make_a_deadlock_unreachable() {
              int main(void) {{ pthread_t t; pthread_create(&t, 0, other, 0); both(&a, &b); return pthread_join(t, 0); }}\n"
         )
     };
-    place.compile("prog", &source("b", "a"));
-    place.compile("fixed", &source("a", "b"));
+    place.build("prog", &source("b", "a"));
+    place.build("fixed", &source("a", "b"));
     place.unsnarl(100, &["hunt", "-o", "bug.snarl", "--", "./prog"]);
     assert_eq!(place.verdict(100, "./prog"), "failing");
     assert_eq!(place.verdict(103, "./fixed"), "unreachable");
-    let told = place.unsnarl(2, &["replay", "bug.snarl", "--program", "./fixed", "--relaxed"]);
+    let told = place.says(2, &["replay", "bug.snarl", "--program", "./fixed", "--relaxed"]);
     assert!(told.contains("cannot be used with"), "{told}");
 }

@@ -1,39 +1,13 @@
 //! `unsnarl report` for other tools: what they are given is what their formats ask for, whatever programs are called and say.
 
+mod common;
+
+use common::Place;
 use serde_json::Value;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
+    process::Command,
 };
-
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("formats").join(name);
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).expect("a directory");
-        Self(directory)
-    }
-
-    #[track_caller]
-    fn unsnarl(&self, status: i32, args: &[&str]) -> String {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_unsnarl"));
-        let output = command.args(args).current_dir(&self.0).stdin(Stdio::null()).output().expect("it runs");
-        assert_eq!(output.status.code(), Some(status), "{args:?}: {output:?}");
-        String::from_utf8_lossy(&output.stdout).into_owned()
-    }
-
-    fn read(&self, name: &str) -> String {
-        fs::read_to_string(self.0.join(name)).expect("a file")
-    }
-
-    fn json(&self, name: &str) -> Value {
-        serde_json::from_str(&self.read(name)).expect("JSON")
-    }
-}
 
 /// A race, a lock, and names that no format likes.
 const SOURCE: &str = r#"
@@ -276,14 +250,14 @@ fn check_dot(dot: &str) {
 fn every_format_is_what_its_readers_ask_for() {
     let place = Place::new("all");
     let name = "<&\"'> visit.c";
-    fs::write(place.0.join(name), SOURCE).expect("a source");
+    place.write(name, SOURCE);
     place.unsnarl(0, &["cc", "-O1", "-g", "-pthread", "-o", "visit", name]);
     place.unsnarl(100, &["hunt", "-o", "bug.snarl", "--junit", "hunt.xml", "--", "./visit", "<&\"]]>"]);
     let all = ["--sarif", "bug.sarif", "--junit", "bug.xml", "--perfetto", "bug.json", "--dot", "bug.dot"];
     let told = place.unsnarl(0, &[&["report", "bug.snarl"], &all[..]].concat());
     assert_eq!(told.lines().count(), 4, "{told}");
 
-    let log = place.json("bug.sarif");
+    let log: Value = serde_json::from_str(&place.read("bug.sarif")).expect("JSON");
     check_sarif(&log);
     let results = list(&log["runs"][0]["results"]);
     assert_eq!(results[0]["ruleId"], "abort");
@@ -300,7 +274,7 @@ fn every_format_is_what_its_readers_ask_for() {
     for xml in ["hunt.xml", "bug.xml"] {
         assert_eq!(check_junit(&place.read(xml)), ["./visit <&\"]]> failure"]);
     }
-    check_perfetto(&place.json("bug.json"));
+    check_perfetto(&serde_json::from_str(&place.read("bug.json")).expect("JSON"));
     check_dot(&place.read("bug.dot"));
     let told =
         place.unsnarl(100, &["explore", "--keep-going", "--runs", "20", "--junit", "x.xml", "--", "./visit"]);
@@ -320,7 +294,7 @@ fn manual_pages_and_completions_name_every_command() {
     assert!(commands.len() > 15, "{commands:?}");
     let scripts = ["bash", "zsh", "fish"].map(|shell| place.unsnarl(0, &["completions", shell]));
     for command in commands.iter().filter(|command| **command != "help") {
-        assert!(place.0.join(format!("man1/unsnarl-{command}.1")).exists(), "no page of {command}");
+        assert!(place.path(&format!("man1/unsnarl-{command}.1")).exists(), "no page of {command}");
         for script in &scripts {
             assert!(script.contains(command), "{command} is not completed");
         }

@@ -1,14 +1,14 @@
 //! Debugging a replay: gdb, driven as a user drives it.
 
+mod common;
+
+use common::{Place, UNSNARL};
 use serde_json::Value;
 use std::{
     fs,
     io::Write,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Command, Stdio},
 };
-
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
 
 /// Two threads pay into one account, without a lock; each has what it read in a variable of its own.
 const ACCOUNT: &str = r#"#include <assert.h>
@@ -35,69 +35,31 @@ int main(void) {
 }
 "#;
 
-/// A directory of a test's own, with a program in it.
-struct Place(PathBuf);
+/// A directory with the account in it, as `prog`.
+fn account(name: &str) -> Place {
+    let place = Place::new(name);
+    place.write("account.c", ACCOUNT);
+    place.unsnarl(0, &["cc", "-O0", "-g", "-pthread", "account.c", "-o", "prog"]);
+    place
+}
+
+/// A directory with one of `programs/` in it, as `prog`.
+fn with(name: &str, program: &str) -> Place {
+    let place = Place::new(name);
+    let built = place.program(program);
+    fs::rename(place.path(&built), place.path("prog")).expect("what was built");
+    place
+}
 
 impl Place {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("gdb").join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-
-    fn account(name: &str) -> Self {
-        let place = Self::new(name);
-        fs::write(place.0.join("account.c"), ACCOUNT).expect("a program");
-        place.run(0, &["cc", "-O0", "-g", "-pthread", "account.c", "-o", "prog"]);
-        place
-    }
-
-    /// One of `programs/`.
-    fn with(name: &str, program: &str) -> Self {
-        let place = Self::new(name);
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs").join(program);
-        let file = source.file_name().expect("a name").to_str().expect("UTF-8");
-        fs::copy(&source, place.0.join(file)).expect("a program");
-        if let Some(name) = file.strip_suffix(".rs") {
-            let manifest = format!(
-                "[package]\nname = \"{name}\"\nversion = \"0.1.0\"\nedition = \"2024\"\n[workspace]\n\
-                 [[bin]]\nname = \"{name}\"\npath = \"{file}\"\n"
-            );
-            fs::write(place.0.join("Cargo.toml"), manifest).expect("a manifest");
-            place.run(0, &["cargo", "build", "--quiet", "--offline"]);
-            let built = place.0.join("target/unsnarl/x86_64-unknown-linux-gnu/debug").join(name);
-            fs::copy(built, place.0.join("prog")).expect("the program");
-        } else {
-            place.run(0, &["cc", "-O1", "-g", "-pthread", file, "-o", "prog"]);
-        }
-        place
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(UNSNARL);
-        command.args(args).current_dir(&self.0).stdin(Stdio::null()).env_remove("CARGO_TARGET_DIR");
-        command
-    }
-
-    fn run(&self, status: i32, args: &[&str]) -> Output {
-        let output = self.command(args).output().expect("unsnarl runs");
-        assert_eq!(output.status.code(), Some(status), "unsnarl {args:?}: {output:?}");
-        output
-    }
-
-    fn json(&self, status: i32, args: &[&str]) -> Value {
-        serde_json::from_slice(&self.run(status, args).stdout).expect("JSON")
-    }
-
     /// Finds a failure.
     fn explore(&self) {
-        self.run(100, &["explore", "-o", "failing.snarl", "--json", "--", "./prog"]);
+        self.unsnarl(100, &["explore", "-o", "failing.snarl", "--json", "--", "./prog"]);
     }
 
     /// What gdb says to these commands, line by line; what comes from the program is among it.
     fn gdb(&self, trace: &str, commands: &[&str]) -> String {
-        let mut command = self.command(&["replay", trace, "--gdb", "--", "-nx", "-batch"]);
+        let mut command = self.command(UNSNARL, &["replay", trace, "--gdb", "--", "-nx", "-batch"]);
         // What gdb writes to both streams, in its order.
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
         command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
@@ -125,9 +87,9 @@ fn says(said: &str, expected: &[&str]) {
 
 #[test]
 fn gdb_stops_at_the_preemption_of_a_simplified_trace_and_ends_as_the_trace_does() {
-    let place = Place::account("preemption");
+    let place = account("preemption");
     place.explore();
-    place.run(0, &["simplify", "failing.snarl", "-o", "simple.snarl", "--json"]);
+    place.unsnarl(0, &["simplify", "failing.snarl", "-o", "simple.snarl", "--json"]);
     let said = place.gdb(
         "simple.snarl",
         &[
@@ -181,7 +143,7 @@ fn gdb_stops_at_the_preemption_of_a_simplified_trace_and_ends_as_the_trace_does(
 
 #[test]
 fn breakpoints_watchpoints_and_steps_do_not_disturb_the_schedule() {
-    let place = Place::account("undisturbed");
+    let place = account("undisturbed");
     place.explore();
     let events = place.json(100, &["replay", "failing.snarl", "--json"])["stats"]["events"].to_string();
     let said = place.gdb(
@@ -218,7 +180,7 @@ fn breakpoints_watchpoints_and_steps_do_not_disturb_the_schedule() {
 
 #[test]
 fn a_deadlock_ends_with_all_threads_where_they_wait() {
-    let place = Place::with("deadlock", "c/abba_deadlock.c");
+    let place = with("deadlock", "c/abba_deadlock.c");
     place.explore();
     let said = place.gdb(
         "failing.snarl",
@@ -265,7 +227,7 @@ fn a_deadlock_ends_with_all_threads_where_they_wait() {
 
 #[test]
 fn a_crash_is_seen_where_it_happens() {
-    let place = Place::with("crash", "c/nulled_pointer_segv.c");
+    let place = with("crash", "c/nulled_pointer_segv.c");
     place.explore();
     let trace = place.json(100, &["replay", "failing.snarl", "--json"]);
     let events = trace["stats"]["events"].as_u64().expect("a number");
@@ -290,7 +252,7 @@ fn a_crash_is_seen_where_it_happens() {
 
 #[test]
 fn a_rust_program_is_followed_too() {
-    let place = Place::with("rust", "rust/lock_order_deadlock.rs");
+    let place = with("rust", "rust/lock_order_deadlock.rs");
     place.explore();
     let said = place.gdb(
         "failing.snarl",
@@ -311,17 +273,17 @@ fn a_rust_program_is_followed_too() {
 
 #[test]
 fn a_run_that_ends_well_does_so_in_gdb() {
-    let place = Place::account("well");
-    place.run(0, &["record", "-o", "good.snarl", "--json", "--", "./prog"]);
+    let place = account("well");
+    place.unsnarl(0, &["record", "-o", "good.snarl", "--json", "--", "./prog"]);
     let said = place.gdb("good.snarl", &["set unsnarl-stops none", "continue"]);
     says(&said, &["balance 130\n", "exit status 0: the same outcome as in the trace"]);
 }
 
 #[test]
 fn without_gdb_it_is_said_what_to_install() {
-    let place = Place::account("missing");
-    place.run(0, &["record", "-o", "good.snarl", "--json", "--", "./prog"]);
-    let mut command = place.command(&["replay", "good.snarl", "--gdb"]);
+    let place = account("missing");
+    place.unsnarl(0, &["record", "-o", "good.snarl", "--json", "--", "./prog"]);
+    let mut command = place.command(UNSNARL, &["replay", "good.snarl", "--gdb"]);
     let output = command.env("UNSNARL_GDB", "no-such-gdb").output().expect("unsnarl runs");
     assert_eq!(output.status.code(), Some(96), "{output:?}");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -330,10 +292,10 @@ fn without_gdb_it_is_said_what_to_install() {
 
 #[test]
 fn the_configuration_for_vscode_works_and_never_replaces_another() {
-    let place = Place::account("vscode");
+    let place = account("vscode");
     place.explore();
-    place.run(0, &["replay", "failing.snarl", "--vscode"]);
-    let file = place.0.join(".vscode/launch.json");
+    place.unsnarl(0, &["replay", "failing.snarl", "--vscode"]);
+    let file = place.path(".vscode/launch.json");
     let written: Value = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("JSON");
 
     // What VS Code does with it: gdb by its machine interface.
@@ -368,8 +330,8 @@ fn the_configuration_for_vscode_works_and_never_replaces_another() {
     );
 
     fs::write(&file, "mine").expect("a file");
-    let again = place.run(0, &["replay", "failing.snarl", "--vscode"]);
-    assert_eq!(serde_json::from_slice::<Value>(&again.stdout).expect("JSON"), written);
-    assert!(String::from_utf8_lossy(&again.stderr).contains("is there already and was left as it is"));
+    let (again, warned) = place.exits(0, &["replay", "failing.snarl", "--vscode"]);
+    assert_eq!(serde_json::from_str::<Value>(&again).expect("JSON"), written);
+    assert!(warned.contains("is there already and was left as it is"), "{warned}");
     assert_eq!(fs::read(&file).expect("a file"), b"mine");
 }

@@ -1,63 +1,34 @@
 //! `unsnarl.h` from the outside: what hints do to a search, and that they do nothing else.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+mod common;
 
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+use common::{Place, UNSNARL, programs};
+use std::fs;
+
 const STRATEGIES: [&str; 6] = ["random", "pct", "pos", "race", "chess", "portfolio"];
 
-/// A directory of a test's own.
-struct Place(PathBuf);
-
 impl Place {
-    fn new(name: &str) -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("hints-{name}"));
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).expect("a directory");
-        Self(directory)
-    }
-
-    /// Runs a program and demands an exit status; what it printed.
+    /// Runs a program and demands an exit status; all that it printed.
     #[track_caller]
-    fn exits(&self, status: i32, program: &str, args: &[&str]) -> String {
-        let output = Command::new(program)
-            .args(args)
-            .current_dir(&self.0)
-            .stdin(Stdio::null())
-            .output()
-            .expect("it runs");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(status), "{program} {args:?}\n{stdout}\n{stderr}");
+    fn says(&self, status: i32, program: &str, args: &[&str]) -> String {
+        let (stdout, stderr) = self.runs(status, program, args);
         stdout + &stderr
-    }
-
-    #[track_caller]
-    fn json(&self, status: i32, args: &[&str]) -> serde_json::Value {
-        serde_json::from_str(&self.exits(status, UNSNARL, args)).expect("JSON")
     }
 
     /// Compiles a program of `programs/`, changed by these replacements, as `prog`.
     #[track_caller]
-    fn compile(&self, name: &str, changes: &[(&str, &str)], compiler: &[&str]) {
+    fn changed(&self, name: &str, changes: &[(&str, &str)], compiler: &[&str]) {
         let source = fs::read_to_string(programs().join("c").join(name)).expect("a program");
         let change = |text: String, (from, to): &(&str, &str)| {
             assert!(text.contains(from), "nothing to change: {from}");
             text.replace(from, to)
         };
         let source = changes.iter().fold(source.replace("../support.h", "support.h"), change);
-        fs::write(self.0.join("prog.c"), source).expect("a source");
+        self.write("prog.c", source);
         fs::copy(programs().join("support.h"), self.0.join("support.h")).expect("a header");
         let flags = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", "prog", "prog.c"];
-        self.exits(0, compiler[0], &[&compiler[1..], &flags].concat());
+        self.says(0, compiler[0], &[&compiler[1..], &flags].concat());
     }
-}
-
-fn programs() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs").canonicalize().expect("programs are there")
 }
 
 #[test]
@@ -67,26 +38,26 @@ fn the_search_begins_at_the_checkpoint() {
         let args = ["explore", "--runs", "300", "--strategy", strategy, "--json", "--", "./prog"];
         place.json(status, &args)
     };
-    place.compile("hint_checkpoint.c", &[], &[UNSNARL, "cc"]);
+    place.changed("hint_checkpoint.c", &[], &[UNSNARL, "cc"]);
     for strategy in STRATEGIES {
         search(0, strategy);
     }
-    place.exits(0, "./prog", &[]);
-    place.compile("hint_checkpoint.c", &[("UNSNARL_CHECKPOINT();", "")], &[UNSNARL, "cc"]);
+    place.says(0, "./prog", &[]);
+    place.changed("hint_checkpoint.c", &[("UNSNARL_CHECKPOINT();", "")], &[UNSNARL, "cc"]);
     search(100, "portfolio");
 }
 
 #[test]
 fn what_fails_behind_the_checkpoint_is_found_and_found_again() {
     let place = Place::new("behind");
-    place.compile(
+    place.changed(
         "hint_checkpoint.c",
         &[("two(work)", "two(set_up)"), ("static void *work", "void *work")],
         &[UNSNARL, "cc"],
     );
     for strategy in ["random", "pos"] {
         let found = place.json(100, &["explore", "--strategy", strategy, "--json", "--", "./prog"]);
-        let shown = place.exits(0, UNSNARL, &["show", "--all"]);
+        let shown = place.says(0, UNSNARL, &["show", "--all"]);
         let (before, after) = shown.split_once("checkpoint").expect("the checkpoint is shown");
         assert!(!before.contains("preempts") && after.contains("preempts"), "{strategy}: {shown}");
         assert_eq!(place.json(100, &["replay", "--json"])["identical"], true);
@@ -99,13 +70,13 @@ fn what_fails_behind_the_checkpoint_is_found_and_found_again() {
 fn an_undivided_region_is_not_interrupted_by_any_strategy() {
     let place = Place::new("undivided");
     let search = |status, strategy| {
-        place.exits(status, UNSNARL, &["explore", "--runs", "300", "--strategy", strategy, "--", "./prog"]);
+        place.says(status, UNSNARL, &["explore", "--runs", "300", "--strategy", strategy, "--", "./prog"]);
     };
-    place.compile("hint_undivided.c", &[], &[UNSNARL, "cc"]);
+    place.changed("hint_undivided.c", &[], &[UNSNARL, "cc"]);
     for strategy in STRATEGIES {
         search(0, strategy);
     }
-    place.compile(
+    place.changed(
         "hint_undivided.c",
         &[("UNSNARL_UNDIVIDED_BEGIN();", ""), ("UNSNARL_UNDIVIDED_END();", "")],
         &[UNSNARL, "cc"],
@@ -116,21 +87,21 @@ fn an_undivided_region_is_not_interrupted_by_any_strategy() {
 #[test]
 fn a_point_in_a_waiting_loop_starves_nobody() {
     let place = Place::new("spinning");
-    place.compile("hint_point_spinning.c", &[], &[UNSNARL, "cc"]);
+    place.changed("hint_point_spinning.c", &[], &[UNSNARL, "cc"]);
     for strategy in STRATEGIES {
-        place.exits(0, UNSNARL, &["explore", "--runs", "100", "--strategy", strategy, "--", "./prog"]);
+        place.says(0, UNSNARL, &["explore", "--runs", "100", "--strategy", strategy, "--", "./prog"]);
     }
 }
 
 #[test]
 fn points_have_names_and_assertions_too() {
     let place = Place::new("names");
-    place.compile("hint_point.c", &[], &[UNSNARL, "cc"]);
-    place.exits(100, UNSNARL, &["explore", "--", "./prog"]);
-    let shown = place.exits(0, UNSNARL, &["show", "--width", "150"]);
+    place.changed("hint_point.c", &[], &[UNSNARL, "cc"]);
+    place.says(100, UNSNARL, &["explore", "--", "./prog"]);
+    let shown = place.says(0, UNSNARL, &["show", "--width", "150"]);
     assert!(shown.contains("point `between read and write`"), "{shown}");
 
-    place.compile("hint_assert.c", &[], &[UNSNARL, "cc"]);
+    place.changed("hint_assert.c", &[], &[UNSNARL, "cc"]);
     let found = place.json(100, &["explore", "--json", "--", "./prog"]);
     assert_eq!(found["outcome"]["kind"], "assertion");
     assert_eq!(found["outcome"]["message"], "nothing is lost on the way");
@@ -140,12 +111,12 @@ fn points_have_names_and_assertions_too() {
 fn the_header_is_plain_c_and_plain_cxx_and_needs_no_library() {
     let place = Place::new("plain");
     let include = format!("-I{}", programs().join("../include").display());
-    place.compile("hint_point.c", &[], &["gcc", "-std=c99", "-pedantic", &include]);
-    place.exits(0, "./prog", &[]);
-    place.exits(100, UNSNARL, &["explore", "--", "./prog"]);
+    place.changed("hint_point.c", &[], &["gcc", "-std=c99", "-pedantic", &include]);
+    place.says(0, "./prog", &[]);
+    place.says(100, UNSNARL, &["explore", "--", "./prog"]);
     for fixed in [&["gcc", "-no-pie", "-fno-pie", &include][..], &["gcc", "-static", &include]] {
-        place.compile("hint_assert.c", &[], fixed);
-        place.exits(0, "./prog", &[]);
+        place.changed("hint_assert.c", &[], fixed);
+        place.says(0, "./prog", &[]);
     }
     fs::write(place.0.join("empty.c"), "#include <unsnarl.h>\nint main(void) { return 0; }\n")
         .expect("a source");
@@ -153,6 +124,6 @@ fn the_header_is_plain_c_and_plain_cxx_and_needs_no_library() {
     for (compiler, flags) in
         [("gcc", &["-std=c89", "empty.c"][..]), ("g++", &["-std=c++11", "-x", "c++", "empty.c"])]
     {
-        place.exits(0, compiler, &[&strict, flags].concat());
+        place.says(0, compiler, &[&strict, flags].concat());
     }
 }

@@ -1,36 +1,33 @@
 //! `unsnarl pack`: what is packed in one place replays in another, where nothing else of it is left.
 
+mod common;
+
+use common::{Place, UNSNARL};
 use serde_json::Value;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::fs;
 
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+/// Two directories: where it is packed, and where nothing else of it is.
+struct Two(Place);
 
-/// A directory of a test's own, with a home for what unsnarl keeps.
-struct Place(PathBuf);
-
-impl Place {
+impl Two {
     fn new(name: &str) -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("pack").join(name);
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(directory.join("here")).expect("a directory");
-        fs::create_dir_all(directory.join("there")).expect("a directory");
-        Self(directory)
+        let place = Place::new(name);
+        for directory in ["here", "there"] {
+            fs::create_dir_all(place.path(directory)).expect("a directory");
+        }
+        Self(place)
     }
 
     fn write(&self, name: &str, text: &str) {
-        fs::write(self.0.join("here").join(name), text).expect("a file");
+        self.0.write(&format!("here/{name}"), text);
     }
 
     /// Runs unsnarl in one of the two directories; what it printed on both streams.
     #[track_caller]
     fn unsnarl(&self, at: &str, status: i32, args: &[&str]) -> (String, String) {
-        let mut command = Command::new(UNSNARL);
-        command.args(args).current_dir(self.0.join(at)).stdin(Stdio::null());
-        let output = command.env("TOKEN", "a-secret-of-mine").output().expect("unsnarl runs");
+        let mut command = self.0.command(UNSNARL, args);
+        command.current_dir(self.0.path(at)).env("TOKEN", "a-secret-of-mine");
+        let output = command.output().expect("unsnarl runs");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         assert_eq!(output.status.code(), Some(status), "{args:?}: {output:?}");
         (text(&output.stdout), text(&output.stderr))
@@ -61,8 +58,8 @@ int main(int argc, char **argv) {
 "#;
 const BANK: &str = "int balance = 100;\nvoid pay(int n) { int b = balance; balance = b + n; }\n";
 
-fn bank(name: &str) -> Place {
-    let place = Place::new(name);
+fn bank(name: &str) -> Two {
+    let place = Two::new(name);
     place.write("main.c", MAIN);
     place.write("bank.c", BANK);
     place.write("amount.txt", "10");
@@ -78,7 +75,7 @@ fn a_pack_replays_where_nothing_else_of_the_program_is_left() {
     place.here(100, &["explore", "-o", "bug.snarl", "--", "./main", "amount.txt"]);
     let told = place.here(0, &["pack", "bug.snarl", "-o", "../there/bug.pack"]);
     assert!(told.contains("without your environment; tried: it replays"), "{told}");
-    fs::remove_dir_all(place.0.join("here")).expect("gone");
+    fs::remove_dir_all(place.0.path("here")).expect("gone");
 
     // Its own library is nowhere else, hence neither the loader nor the C library is this machine's.
     let (_, said) = place.unsnarl("there", 100, &["replay", "bug.pack"]);
@@ -92,9 +89,9 @@ fn a_pack_replays_where_nothing_else_of_the_program_is_left() {
     let told: Value = serde_json::from_str(&told).expect("JSON");
     assert_eq!(told["outcome_preserved"], true, "{told}");
 
-    let mut bytes = fs::read(place.0.join("there/bug.pack")).expect("the pack");
+    let mut bytes = fs::read(place.0.path("there/bug.pack")).expect("the pack");
     bytes.truncate(bytes.len() / 2);
-    fs::write(place.0.join("there/half.pack"), bytes).expect("half a pack");
+    fs::write(place.0.path("there/half.pack"), bytes).expect("half a pack");
     let (_, said) = place.unsnarl("there", 96, &["verify", "half.pack"]);
     assert!(said.contains("copy it again, or pack it again"), "{said}");
 }
@@ -102,12 +99,12 @@ fn a_pack_replays_where_nothing_else_of_the_program_is_left() {
 #[test]
 fn what_the_program_reads_is_named_or_missed() {
     let place = bank("inputs");
-    fs::create_dir(place.0.join("here/data")).expect("a directory");
+    fs::create_dir(place.0.path("here/data")).expect("a directory");
     place.write("data/amount.txt", "20");
     place.here(100, &["explore", "-o", "bug.snarl", "--", "./main"]);
     let told = place.here(103, &["pack", "bug.snarl"]);
     assert!(told.contains("--with PATH"), "{told}");
-    assert!(!place.0.join("here/bug.snarl.tar.zst").exists());
+    assert!(!place.0.path("here/bug.snarl.tar.zst").exists());
     let told = place.here(0, &["pack", "--json", "--with", "data", "bug.snarl"]);
     let told: Value = serde_json::from_str(&told).expect("JSON");
     assert_eq!((&told["pack"], &told["environment"]), (&"bug.snarl.tar.zst".into(), &false.into()), "{told}");
@@ -122,7 +119,7 @@ fn what_the_program_reads_is_named_or_missed() {
 
 #[test]
 fn the_environment_is_shared_only_if_the_failure_needs_it() {
-    let place = Place::new("environment");
+    let place = Two::new("environment");
     place.write(
         "env.c",
         "#include <stdlib.h>\nint main(int c, char **v) { return c > 1 ? getenv(\"TOKEN\") != 0 : 7; }\n",

@@ -40,6 +40,9 @@ pub(crate) struct Run {
     /// Stop a run after this many events
     #[arg(long, value_name = "N", default_value_t = Limits::default().events)]
     max_events: u64,
+    /// How many operations in a row that change nothing are a livelock
+    #[arg(long, value_name = "N", default_value_t = Limits::default().spins)]
+    max_spins: u32,
     /// Stop a run after this many MiB of output
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     max_output: u64,
@@ -148,8 +151,8 @@ impl Run {
             spurious: self.spurious,
             limits: Limits {
                 events: self.max_events,
+                spins: self.max_spins,
                 millis: self.timeout.as_millis().try_into().unwrap_or(u64::MAX),
-                ..Limits::default()
             },
             ..Plan::default()
         })

@@ -1,48 +1,18 @@
 //! What `unsnarl hunt` says of each kind of failure, to be read as a user does. `INSTA_UPDATE=always cargo test --test goldens`
 //! writes it anew. Times, and what depends on the compiler's version, are left out.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+mod common;
 
-/// How a program is compiled.
-fn compile(directory: &Path, source: &str) {
-    let (program, extension) =
-        source.rsplit_once('/').map_or(source, |(_, name)| name).split_once('.').expect("a name");
-    let file = format!("{program}.{extension}");
-    let unsnarl = env!("CARGO_BIN_EXE_unsnarl");
-    let words: Vec<&str> = match extension {
-        "c" => vec![unsnarl, "cc", "-O1", "-g", "-pthread", "-o", program, &file],
-        _ => vec![unsnarl, "c++", "-std=c++17", "-O1", "-g", "-pthread", "-o", program, &file],
-    };
-    let mut command = Command::new(words[0]);
-    let output = command.args(&words[1..]).current_dir(directory).output();
-    let output = output.expect("a compiler");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-}
+use common::{Place, UNSNARL};
 
 /// The page of `hunt` on one of our programs.
-fn page(source: &str, options: &[&str]) -> String {
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs");
-    let name = source.rsplit_once('/').map_or(source, |(_, name)| name);
-    let program = name.split('.').next().expect("a name");
-    let directory: PathBuf =
-        Path::new(env!("CARGO_TARGET_TMPDIR")).join("goldens").join(format!("{program}{}", options.join("")));
-    let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory).expect("a directory");
-    fs::copy(programs.join(source), directory.join(name)).expect("a program");
-    compile(&directory, source);
-    let output = Command::new(env!("CARGO_BIN_EXE_unsnarl"))
-        .arg("hunt")
-        .args(options)
-        .args(["--", &format!("./{program}")])
-        .current_dir(&directory)
-        .env_remove("COLUMNS")
-        .stdin(Stdio::null())
-        .output()
-        .expect("unsnarl runs");
+fn page(name: &str, source: &str, options: &[&str]) -> String {
+    let place = Place::new(name);
+    let program = place.program(source);
+    let program = format!("./{program}");
+    let args = [&["hunt"], options, &["--", &program]].concat();
+    let output = place.command(UNSNARL, &args).env_remove("COLUMNS").env_remove("RUST_BACKTRACE").output();
+    let output = output.expect("unsnarl runs");
     assert_eq!(output.status.code(), Some(100), "{output:?}");
     let page = String::from_utf8(output.stdout).expect("UTF-8");
     assert!(names_the_cause(&page), "the cause is not in the first ten lines:\n{page}");
@@ -73,7 +43,7 @@ macro_rules! goldens {
     ($($name:ident: $source:literal $options:expr;)*) => {$(
         #[test]
         fn $name() {
-            insta::assert_snapshot!(stringify!($name), page($source, &$options));
+            insta::assert_snapshot!(stringify!($name), page(stringify!($name), $source, &$options));
         }
     )*};
 }
@@ -89,5 +59,7 @@ goldens! {
     race: "c/account.c" ["--fail-on", "race"];
     check: "c/account_fixed.c" ["--check", "false"];
     exception: "cpp/uncaught_exception.cpp" [];
+    panic: "rust/index_out_of_bounds.rs" [];
+    livelock: "c/flag_reset_livelock.c" ["--max-spins", "300"];
     timeout: "c/after_you_livelock.c" ["--max-events", "400"];
 }

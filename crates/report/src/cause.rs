@@ -4,7 +4,7 @@
 use crate::{
     Look, Names,
     facts::{self, holds},
-    line::{Style, cut, paint},
+    line::{Style, cut, paint, wrapped},
     needs::without,
     objects::ObjectNames,
     paths, waits, words,
@@ -16,34 +16,91 @@ use unsnarl_model::{Event, Flags, Kind, Op, Side, ThreadIx, Trace};
 const MOST_STOPS: usize = 3;
 /// What others did meanwhile, at most.
 const MOST_DEEDS: usize = 3;
+/// Events at the end of a run in which a loop is looked for.
+const LONGEST_ROUND: usize = 60;
 
-/// Why it failed. Empty for a run that did not.
+/// A sentence of the explanation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Sentence {
+    pub(crate) rank: Rank,
+    pub(crate) text: String,
+    /// The event where a thread was stopped, if that is what it tells.
+    pub(crate) event: Option<usize>,
+}
+
+/// What a sentence is to the one before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rank {
+    /// It stands by itself.
+    Head,
+    /// A line of source that it speaks of.
+    Code,
+    /// More about it.
+    More,
+}
+
+impl Sentence {
+    fn head(text: String) -> Self {
+        Self { rank: Rank::Head, text, event: None }
+    }
+
+    fn code(file: &str, line: u32, source: &str) -> Self {
+        let text = format!("{}:{line} │ {}", paths::base(file), source.trim());
+        Self { rank: Rank::Code, text, event: None }
+    }
+
+    fn more(text: String) -> Self {
+        Self { rank: Rank::More, text, event: None }
+    }
+}
+
+/// Why it failed, as text. Empty for a run that did not.
 #[must_use]
 pub fn cause_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+    const HEAD: usize = 9;
+    let room = look.width.saturating_sub(HEAD).max(60);
+    let mut text = String::new();
+    for sentence in cause(trace, names) {
+        let indent = match sentence.rank {
+            Rank::Head => 0,
+            Rank::Code => 4,
+            Rank::More => 2,
+        };
+        let lines = match sentence.rank {
+            Rank::Code => vec![cut(&sentence.text, room - indent)],
+            Rank::Head | Rank::More => wrapped(&sentence.text, room - indent),
+        };
+        for (nth, line) in lines.iter().enumerate() {
+            let head =
+                if text.is_empty() { paint("why", Style::Bold, look.colour) } else { "   ".to_owned() };
+            let deeper = if nth > 0 { 2 } else { 0 };
+            let _ = writeln!(text, "{head}{:1$}{line}", "", HEAD - 3 + indent + deeper);
+        }
+    }
+    text
+}
+
+/// Why it failed, sentence by sentence. Nothing for a run that did not.
+pub(crate) fn cause(trace: &Trace, names: &mut dyn Names) -> Vec<Sentence> {
     if !trace.outcome.is_failure() {
-        return String::new();
+        return Vec::new();
     }
     let teller = Teller { trace, objects: ObjectNames::of(trace, names) };
-    let mut lines = teller.circle(names);
-    lines.extend(teller.race(names));
+    let mut told: Vec<Sentence> = teller.circle(names).into_iter().map(Sentence::head).collect();
+    told.extend(teller.race(names).map(Sentence::head));
+    told.extend(teller.round(names));
     let stops: Vec<usize> =
         (1..trace.events.len()).filter(|&at| trace.events[at].flags.has(Flags::PREEMPTS)).collect();
     for &event in stops.iter().take(MOST_STOPS) {
-        lines.extend(teller.stop(event, names));
+        told.extend(teller.stop(event, names));
     }
     if stops.len() > MOST_STOPS {
-        lines.push(format!("{} more stops are marked below", stops.len() - MOST_STOPS));
+        told.push(Sentence::head(format!("{} more stops are marked below", stops.len() - MOST_STOPS)));
     }
     if stops.is_empty() {
-        lines.extend(teller.without_stops());
+        told.extend(teller.without_stops().into_iter().map(Sentence::head));
     }
-    let mut text = String::new();
-    for (nth, line) in lines.iter().enumerate() {
-        let head =
-            if nth == 0 { paint("why", Style::Bold, look.colour) + "      " } else { "         ".to_owned() };
-        let _ = writeln!(text, "{head}{}", cut(line, look.width.saturating_sub(9).max(60)));
-    }
-    text
+    told
 }
 
 struct Teller<'a> {
@@ -120,7 +177,7 @@ impl Teller<'_> {
     }
 
     /// Where a thread was stopped, what happened meanwhile, and what happens without it.
-    fn stop(&self, event: usize, names: &mut dyn Names) -> Vec<String> {
+    fn stop(&self, event: usize, names: &mut dyn Names) -> Vec<Sentence> {
         let trace = self.trace;
         let stopped = trace.events[event - 1].thread;
         let resumed = (event..trace.events.len()).find(|&at| trace.events[at].thread == stopped);
@@ -140,19 +197,20 @@ impl Teller<'_> {
         let held = self.held(stopped, event);
         let held = if held.is_empty() { String::new() } else { format!(", holding {}", held.join(", ")) };
         let here = if place.is_some() { " here" } else { "" };
-        let mut lines = vec![format!("thread {who} was stopped{here}{before}{held}")];
+        let head = Sentence::head(format!("thread {who} was stopped{here}{before}{held}"));
+        let mut told = vec![Sentence { event: Some(event), ..head }];
         if let Some((file, line, _)) = &place {
-            let source = names.source_line(file, *line).unwrap_or_default();
-            lines.push(format!("    {}:{line} │ {}", paths::base(file), source.trim()));
+            told.push(Sentence::code(file, *line, &names.source_line(file, *line).unwrap_or_default()));
         }
         let meanwhile = self.meanwhile(event, resumed, names);
-        for (nth, deed) in meanwhile.iter().enumerate() {
-            lines.push(format!("  {} {deed}", if nth == 0 { "meanwhile" } else { "         " }));
+        told.extend(self.knew(event, &meanwhile, names).map(Sentence::more));
+        for (nth, (_, deed)) in meanwhile.iter().enumerate() {
+            told.push(Sentence::more(format!("{} {deed}", if nth == 0 { "meanwhile" } else { "then" })));
         }
         if let Some(need) = trace.needs.iter().find(|need| need.event == event as u64) {
-            lines.push(format!("  without this stop, {}", without(need)));
+            told.push(Sentence::more(format!("without this stop, {}", without(need))));
         }
-        lines
+        told
     }
 
     /// The locks that a thread holds before this event.
@@ -162,33 +220,87 @@ impl Teller<'_> {
         held.map(|hold| format!("`{}`", self.objects.at(self.trace, hold.first))).collect()
     }
 
-    /// What others did, while a thread was stopped, to what it had in hand.
-    fn meanwhile(&self, event: usize, resumed: Option<usize>, names: &mut dyn Names) -> Vec<String> {
+    /// What others did, while a thread was stopped, to what it had in hand: the address, and in words.
+    fn meanwhile(&self, event: usize, resumed: Option<usize>, names: &mut dyn Names) -> Vec<(u64, String)> {
         let trace = self.trace;
         let stopped = trace.events[event - 1].thread;
         let before = trace.events[..event].iter().rev().take_while(|e| e.thread == stopped);
         let after = resumed.into_iter().map(|at| &trace.events[at]);
         let in_hand: Vec<u64> = before.chain(after).map(|e| e.addr).filter(|&addr| addr != 0).collect();
-        let mut told: Vec<(bool, String)> = Vec::new();
+        let mut told: Vec<(bool, u64, String)> = Vec::new();
+        let mut places = Vec::new();
         for at in event..resumed.unwrap_or(trace.events.len()) {
             let other = &trace.events[at];
             let Some((verb, changes)) = did(other).filter(|_| in_hand.contains(&other.addr)) else {
                 continue;
             };
-            let place = facts::place(trace.site(other), names);
-            let place =
-                place.map(|(file, line, _)| format!(" ({}:{line})", paths::base(&file))).unwrap_or_default();
-            let who = words::id(trace, other.thread);
-            let deed = (changes, format!("thread {who} {verb} `{}`{place}", self.objects.at(trace, at)));
-            if !told.contains(&deed) {
-                told.push(deed);
+            let place = (other.thread, other.op, other.addr, trace.site(other));
+            if places.contains(&place) {
+                continue;
             }
+            places.push(place);
+            let value = words::value(other).unwrap_or_default();
+            let at_line = self.at_line(at, names);
+            let who = words::id(trace, other.thread);
+            let object = self.objects.at(trace, at);
+            told.push((changes, other.addr, format!("thread {who} {verb} `{object}`{value}{at_line}")));
         }
         // Who only looked, or came and went, changed nothing.
-        if told.iter().any(|(changes, _)| *changes) {
-            told.retain(|(changes, _)| *changes);
+        if told.iter().any(|(changes, ..)| *changes) {
+            told.retain(|(changes, ..)| *changes);
         }
-        told.into_iter().map(|(_, deed)| deed).take(MOST_DEEDS).collect()
+        told.into_iter().map(|(_, addr, deed)| (addr, deed)).take(MOST_DEEDS).collect()
+    }
+
+    /// What a stopped thread had last read of what others then changed.
+    fn knew(&self, event: usize, meanwhile: &[(u64, String)], names: &mut dyn Names) -> Option<String> {
+        let stopped = self.trace.events[event - 1].thread;
+        let at = self.trace.events[..event].iter().rposition(|e| {
+            let reads = matches!(e.op, Op::Read | Op::AtomicLoad);
+            reads && e.thread == stopped && meanwhile.iter().any(|(addr, _)| *addr == e.addr)
+        })?;
+        let value = words::value(&self.trace.events[at])?;
+        let line = self.at_line(at, names);
+        Some(format!("it had read `{}`{value}{line}", self.objects.at(self.trace, at)))
+    }
+
+    /// The line of an event, like " (account.c:12)".
+    fn at_line(&self, number: usize, names: &mut dyn Names) -> String {
+        let place = facts::place(self.trace.site(&self.trace.events[number]), names);
+        place.map(|(file, line, _)| format!(" ({}:{line})", paths::base(&file))).unwrap_or_default()
+    }
+
+    /// The loop that a thread does not leave, when nothing changes any more.
+    fn round(&self, names: &mut dyn Names) -> Option<Sentence> {
+        let trace = self.trace;
+        if !matches!(trace.outcome.kind, Kind::Livelock | Kind::Timeout) {
+            return None;
+        }
+        let last = trace.events.len().checked_sub(1)?;
+        let tail = &trace.events[last.saturating_sub(LONGEST_ROUND)..];
+        let reads = |event: &&Event| matches!(event.op, Op::Read | Op::AtomicLoad);
+        // The same place, again and again, with the same result.
+        let (at, event) = tail.iter().enumerate().rev().find(|(_, event)| reads(event))?;
+        let again =
+            |e: &&Event| reads(e) && (e.thread, e.addr, e.value) == (event.thread, event.addr, event.value);
+        if tail.iter().filter(again).count() < 3 {
+            return None;
+        }
+        let number = trace.events.len() - tail.len() + at;
+        let changed = |e: &Event| e.addr == event.addr && did(e).is_some_and(|(_, changes)| changes);
+        let object = self.objects.at(trace, number);
+        let who = words::id(trace, event.thread);
+        let value = words::value(event)?;
+        let line = self.at_line(number, names);
+        let last_change = trace.events.iter().rposition(changed).map(|change| {
+            let who = words::id(trace, trace.events[change].thread);
+            let value = words::value(&trace.events[change]).unwrap_or_default();
+            format!("; the last to change it was thread {who}{value}{}", self.at_line(change, names))
+        });
+        let last_change = last_change.unwrap_or_else(|| "; nobody ever changed it".to_owned());
+        Some(Sentence::head(format!(
+            "thread {who} reads `{object}`{value} again and again{line}{last_change}"
+        )))
     }
 
     /// What a thread is about to do.
@@ -216,7 +328,9 @@ impl Teller<'_> {
                 }
                 let shown =
                     if order.len() > 8 { format!("{} …", order[..8].join(", ")) } else { order.join(", ") };
-                vec![format!("no stop is needed: it is enough that threads take turns in the order {shown}")]
+                vec![format!(
+                    "no unlucky moment is needed: each thread runs until it waits or ends, in the order {shown}"
+                )]
             }
         }
     }

@@ -55,6 +55,23 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
     text.chars().take(room.saturating_sub(1)).chain((room > 0).then_some('…')).collect()
 }
 
+/// A text in lines of at most `room` columns, divided between words where that is possible.
+pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("never empty");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if width(line) + 1 + width(word) <= room {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
+}
+
 /// The end of a text, with `…` where it was cut.
 pub(crate) fn cut_front(text: &str, room: usize) -> String {
     let over = width(text).saturating_sub(room);

@@ -100,6 +100,17 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
     words + remark
 }
 
+/// The value that an access read, or wrote, or wrote over: like " = 100".
+pub(crate) fn value(event: &Event) -> Option<String> {
+    let shown = number_of(event.value, event.size);
+    Some(match event.op {
+        Op::Read | Op::AtomicLoad => format!(" = {shown}"),
+        Op::Write => format!(", which was {shown}"),
+        Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => format!(" ← {shown}"),
+        _ => return None,
+    })
+}
+
 /// What a thread waits for, after "waits ": like "for lock `m`" or "on cond `c`".
 pub(crate) fn wait(trace: &Trace, objects: &ObjectNames, wait: &Wait) -> String {
     if wait.op.object_kind() == Some(ObjectKind::Channel) {

@@ -2,6 +2,7 @@
 
 use crate::{
     Names,
+    cause::{Rank, cause},
     facts::{Hold, holds, races},
     interleaving::{Switches, Why, columns, place_of_event},
     needs::without,
@@ -83,13 +84,13 @@ pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: 
         if let Some((from, why)) = before {
             let need = trace.needs.iter().find(|need| need.event == number as u64).map(without);
             let (preempts, why) = match why {
-                Why::Preempts(whom) => (true, format!("preempts {whom}")),
-                Why::Stopped(why) => (false, why),
+                Why::Preempts(whom) => (1, format!("preempts {whom}")),
+                Why::Stopped(why) => (0, why),
             };
-            switched.insert(
-                number.to_string(),
-                json!({ "from": lane(from), "preempts": preempts, "why": why, "need": need }),
-            );
+            // From whom, whether it preempts, why, and what happens without it.
+            let mut told = vec![json!(lane(from)), json!(preempts), json!(texts.number(why))];
+            told.extend(need.map(Value::from));
+            switched.insert(number.to_string(), told.into());
         }
     }
     let lanes = columns.iter().map(|column| {
@@ -98,21 +99,39 @@ pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: 
     json!({
         "title": title, "stats": stats_text(&trace.stats()), "lanes": lanes.collect::<Vec<_>>(), "events": events,
         "texts": texts.all, "switches": switched, "holds": held(trace, &objects, &lane), "races": races(trace),
-        "end": end(trace, &objects, names, &lane),
+        "ends": ends(trace, &objects, names, &lane, sources),
     })
 }
 
-/// How it ended, in whose lane and where.
-fn end(
+/// How it ended, in whose lanes and where.
+fn ends(
     trace: &Trace,
     objects: &ObjectNames,
     names: &mut dyn Names,
     lane: &impl Fn(ThreadIx) -> usize,
-) -> Option<Value> {
-    let ending = outcome::endings(trace, objects, names).into_iter().next()?;
-    let place = ending.place.filter(|frame| !frame.system).and_then(|frame| frame.file.zip(frame.line));
-    let place = place.map(|(file, line)| format!("{}:{line}", paths::base(&file)));
-    Some(json!({ "lane": lane(ending.thread), "words": ending.words, "where": place }))
+    sources: &mut Sources,
+) -> Vec<Value> {
+    let told = outcome::endings(trace, objects, names).into_iter().map(|ending| {
+        let place = ending.place.filter(|frame| !frame.system).and_then(|frame| frame.file.zip(frame.line));
+        let (file, line) = place.unzip();
+        let shown = file.as_deref().zip(line).map(|(file, line)| format!("{}:{line}", paths::base(file)));
+        let file = file.map(|file| sources.number(&file));
+        json!({ "lane": lane(ending.thread), "words": ending.words, "where": shown, "file": file, "line": line })
+    });
+    told.collect()
+}
+
+/// Why it failed, sentence by sentence.
+pub(super) fn why(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
+    let told = cause(trace, names).into_iter().map(|sentence| {
+        let kind = match sentence.rank {
+            Rank::Head => "",
+            Rank::Code => "code",
+            Rank::More => "more",
+        };
+        json!({ "kind": kind, "text": sentence.text, "event": sentence.event })
+    });
+    told.collect()
 }
 
 /// Who holds which lock from which event to which: lane, lock, first, last.

@@ -28,7 +28,8 @@ pub fn html(trace: &Trace, before: Option<&Trace>, names: &mut dyn Names) -> Str
     let command =
         trace.program.args.iter().map(|arg| String::from_utf8_lossy(arg)).collect::<Vec<_>>().join(" ");
     let value = json!({
-        "program": base(&trace.program.path), "command": command, "outcome": said, "traces": shown,
+        "program": base(&trace.program.path), "command": command, "outcome": said, "failed": trace.outcome.is_failure(),
+        "why": data::why(trace, names), "traces": shown,
         "files": sources.files(names),
     });
     let headline = said.lines().next().unwrap_or_default();

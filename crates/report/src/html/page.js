@@ -1,9 +1,9 @@
 'use strict';
 const data = JSON.parse(document.getElementById('data').textContent);
 const ROW = 24;
-const END = Infinity;
-const LANE = data.traces.length > 1 ? 118 : 180, NUMBER = 46, WHERE = 150;
-const COLOURS = ['#2f81f7', '#2da44e', '#d4a72c', '#e16f24', '#bf3989', '#1b9aaa', '#8250df', '#cf222e'];
+// A lane: a rail with the thread's line and the locks that it holds, what it does, and room for arrows.
+const RAIL = 18, ROOM = 12, NUMBER = 44, WHERE = 170;
+const LOCKS = ['#2f81f7', '#2da44e', '#d4a72c', '#e16f24', '#bf3989', '#1b9aaa', '#8d6e63', '#5c6bc0'];
 
 const make = (tag, className, text) => {
   const element = document.createElement(tag);
@@ -11,177 +11,310 @@ const make = (tag, className, text) => {
   if (text !== undefined) element.textContent = text;
   return element;
 };
+const vector = (tag, attributes) => {
+  const element = document.createElementNS('http://www.w3.org/2000/svg', tag);
+  Object.entries(attributes).forEach(([name, value]) => element.setAttribute(name, value));
+  return element;
+};
 const byId = (id) => document.getElementById(id);
 const base = (path) => path.split('/').pop();
+const clamp = (value, low, high) => Math.max(low, Math.min(value, high));
 
 /** One run: its rows, of which only those in sight are in the document. */
 class Run {
   constructor(trace, index) {
-    this.trace = trace;
-    this.index = index;
-    this.chosen = 0;
-    this.hits = new Set();
-    // An event each, and a row before it for a switch.
+    Object.assign(this, { trace, index, chosen: 0, hits: [], isHit: new Set(), near: [] });
+    // A row for each event and one before it for a switch (as -1 - number); last, how threads ended.
     this.rows = [];
     this.rowOf = [];
-    trace.events.forEach((_, number) => {
-      if (trace.switches[number]) this.rows.push(-number - 1);
+    this.eventsOf = trace.lanes.map(() => []);
+    trace.events.forEach(([lane], number) => {
+      if (trace.switches[number]) this.rows.push(-1 - number);
       this.rowOf.push(this.rows.length);
       this.rows.push(number);
+      this.eventsOf[lane].push(number);
     });
-    if (trace.end) this.rows.push(END);
-    const locks = [...new Set(trace.holds.map((hold) => hold[1]))];
-    this.colour = new Map(locks.map((lock, at) => [lock, COLOURS[at % COLOURS.length]]));
-    this.holdsOf = trace.lanes.map(() => []);
-    trace.holds.forEach((hold) => this.holdsOf[hold[0]].push(hold));
+    this.colour = new Map();
+    // Locks that are held at once lie side by side.
+    const last = trace.lanes.map(() => []);
+    this.holds = trace.holds.map(([lane, lock, from, to]) => {
+      if (!this.colour.has(lock)) this.colour.set(lock, LOCKS[this.colour.size % LOCKS.length]);
+      let slot = last[lane].findIndex((end) => end < from);
+      if (slot < 0) slot = last[lane].length;
+      last[lane][slot] = to;
+      return { lane, lock, from, to, slot };
+    });
     this.racesOf = new Map();
     trace.races.forEach(([a, b]) => [[a, b], [b, a]].forEach(([one, other]) => {
       this.racesOf.set(one, [...(this.racesOf.get(one) || []), other]);
     }));
-    this.width = `${NUMBER + trace.lanes.length * LANE + WHERE}px`;
-    this.columns = `${NUMBER}px repeat(${trace.lanes.length}, minmax(${LANE}px, 1fr)) ${WHERE}px`;
     this.build();
   }
 
   build() {
+    const { title, stats, lanes } = this.trace;
     const section = make('section', 'run');
-    const title = make('h2', '', this.trace.title + ' ');
-    title.append(make('span', '', this.trace.stats));
+    const about = make('div', 'about');
+    const head = make('h2', '', title);
+    head.id = `title${this.index}`;
+    section.setAttribute('aria-labelledby', head.id);
+    const legend = make('span', 'locks');
+    [...this.colour].slice(0, LOCKS.length).forEach(([lock, colour]) => {
+      const mark = make('i');
+      mark.style.setProperty('--lock', colour);
+      legend.append(mark, lock);
+    });
+    about.append(legend, head, ' ', make('span', '', stats));
     this.scroll = make('div', 'scroll');
     this.scroll.tabIndex = 0;
     this.scroll.setAttribute('role', 'listbox');
-    this.scroll.setAttribute('aria-label', `${this.trace.title}: ${this.trace.stats}`);
-    const heads = make('div', 'heads');
-    heads.style.gridTemplateColumns = this.columns;
-    heads.style.minWidth = this.width;
-    heads.append(make('div', '', ''));
-    this.trace.lanes.forEach((lane) => {
+    this.scroll.setAttribute('aria-label', `${title}: ${stats}`);
+    this.heads = make('div', 'heads');
+    this.heads.setAttribute('role', 'presentation');
+    lanes.forEach((lane) => {
       const head = make('div', '', lane.title);
       head.append(make('small', '', lane.function || '\u00a0'));
-      heads.append(head);
+      this.heads.append(head);
     });
-    heads.append(make('div', '', 'where'));
     this.space = make('div', 'space');
-    this.space.style.height = `${this.rows.length * ROW}px`;
-    this.flows = document.createElementNS('http://www.w3.org/2000/svg', 'svg');
-    this.flows.setAttribute('class', 'flows');
-    this.flows.setAttribute('aria-hidden', 'true');
-    this.space.append(this.flows);
-    this.scroll.append(heads, this.space);
-    section.append(title, this.scroll);
+    this.space.setAttribute('role', 'presentation');
+    this.space.style.height = `${(this.rows.length + this.trace.ends.length) * ROW}px`;
+    this.overview = make('canvas', 'overview');
+    this.overview.setAttribute('aria-hidden', 'true');
+    this.scroll.append(this.heads, this.space);
+    const view = make('div', 'view');
+    view.append(this.scroll, this.overview);
+    section.append(about, view);
     byId('runs').append(section);
-    this.scroll.addEventListener('scroll', () => this.draw(), { passive: true });
+    this.scroll.addEventListener('scroll', () => this.drawSoon(), { passive: true });
     this.scroll.addEventListener('focus', () => { current = this; details(); });
     this.space.addEventListener('click', (event) => {
       const row = event.target.closest('.event');
       if (row) this.choose(Number(row.dataset.number));
     });
-    new ResizeObserver(() => this.draw()).observe(this.scroll);
+    this.overview.addEventListener('click', (event) => {
+      const part = event.offsetY / this.overview.clientHeight;
+      this.scroll.scrollTop = part * this.space.clientHeight - this.scroll.clientHeight / 2;
+    });
+    // Not at once: what is drawn may change the size again.
+    new ResizeObserver(() => requestAnimationFrame(() => { this.measure(); this.draw(); this.drawOverview(); }))
+      .observe(this.scroll);
   }
 
-  heldAt(lane, number) {
-    return this.holdsOf[lane].filter((hold) => hold[2] <= number && number <= hold[3]);
+  /** How wide a lane is, and whether there is room to say where. */
+  measure() {
+    const lanes = this.trace.lanes.length, narrow = innerWidth < 900;
+    const least = narrow ? 96 : 124, number = narrow ? 30 : NUMBER;
+    const room = this.scroll.clientWidth;
+    this.number = number;
+    this.where = room >= number + lanes * 150 + WHERE;
+    this.lane = Math.max(least, (room - number - (this.where ? WHERE : 0)) / lanes);
+    const width = `${Math.max(room, number + lanes * this.lane)}px`;
+    this.space.style.width = width;
+    this.heads.style.width = width;
+    [...this.heads.children].forEach((head, lane) => {
+      head.style.left = `${this.x(lane) + RAIL}px`;
+      head.style.width = `${this.lane - RAIL - ROOM}px`;
+    });
   }
 
-  /** Puts the rows in sight into the document. */
+  /** Where a lane begins. */
+  x(lane) { return this.number + lane * this.lane; }
+
+  whereOf(number) {
+    const [, , file, line] = this.trace.events[number];
+    return file === null ? '' : `${base(data.files[file].path)}:${line}`;
+  }
+
+  words(number) { return this.trace.texts[this.trace.events[number][1]]; }
+
+  heldAt(lane, number, among = this.holds) {
+    return among.filter((hold) => hold.lane === lane && hold.from <= number && number <= hold.to);
+  }
+
+  drawSoon() {
+    if (this.asked) return;
+    this.asked = requestAnimationFrame(() => { this.asked = 0; this.draw(); });
+  }
+
+  /** Puts what is in sight into the document. */
   draw() {
-    const first = Math.max(0, Math.floor(this.scroll.scrollTop / ROW) - 20);
-    const last = Math.min(this.rows.length, first + Math.ceil(this.scroll.clientHeight / ROW) + 60);
-    this.space.replaceChildren(this.flows);
-    for (let at = first; at < last; at++) {
-      const row = this.row(this.rows[at]);
-      row.style.top = `${at * ROW}px`;
-      row.style.gridTemplateColumns = this.columns;
-      row.style.minWidth = this.width;
-      this.space.append(row);
-    }
-    this.drawFlows(first, last);
+    if (!this.lane) return;
+    const all = this.rows.length + this.trace.ends.length;
+    const top = Math.floor(this.scroll.scrollTop / ROW);
+    const first = clamp(top - 15, 0, all), last = clamp(top + Math.ceil(this.scroll.clientHeight / ROW) + 15, 0, all);
+    const parts = [];
+    const [from, to] = [first, last].map((at) => this.eventAt(at));
+    this.near = this.holds.filter((hold) => hold.from <= to && hold.to >= from);
+    const chosen = this.rowOf[this.chosen];
+    // A screen reader is told of the chosen row: it is always there.
+    if (chosen < first || chosen >= last) parts.push(this.row(chosen, this.holds));
+    for (let at = first; at < last; at++) parts.push(this.row(at));
+    this.space.replaceChildren(...this.lives(first, last), ...this.held(first, last), this.flows(first, last), ...parts);
   }
 
-  row(number) {
-    if (number === END) return this.endRow();
-    return number < 0 ? this.switchRow(-number - 1) : this.eventRow(number);
+  /** The event at a row, or the one before which there is a switch. */
+  eventAt(at) {
+    const number = this.rows[at];
+    return number === undefined ? this.trace.events.length : number < 0 ? -1 - number : number;
   }
 
-  /** How it ended, in the lane of who failed. */
-  endRow() {
-    const row = make('div', 'row end');
-    row.append(make('div', 'number', ''));
-    const { lane, words, where } = this.trace.end;
-    this.trace.lanes.forEach((_, at) => row.append(make('div', 'lane', at === lane ? `✗ ${words}` : '')));
-    row.append(make('div', 'where', where || ''));
+  bar(className, left, first, last) {
+    const bar = make('div', className);
+    bar.style.cssText = `left:${left}px;top:${first * ROW}px;height:${(last - first) * ROW}px`;
+    return bar;
+  }
+
+  /** The lines of the threads that live in these rows. */
+  lives(first, last) {
+    return this.trace.lanes.flatMap((lane, at) => {
+      const from = Math.max(first, this.rowOf[lane.from] ?? this.rows.length);
+      const to = Math.min(last, lane.to < this.rowOf.length ? this.rowOf[lane.to] + 1 : this.rows.length);
+      return from < to ? [this.bar('life', this.x(at) + RAIL - 4, from, to)] : [];
+    });
+  }
+
+  /** The locks that are held in these rows. */
+  held(first, last) {
+    return this.near.flatMap((hold) => {
+      const from = Math.max(first, this.rowOf[hold.from]);
+      const to = Math.min(last, hold.to < this.rowOf.length ? this.rowOf[hold.to] + 1 : this.rows.length);
+      if (from >= to) return [];
+      const bar = this.bar('hold', this.x(hold.lane) + RAIL - 10 - 5 * Math.min(hold.slot, 2), from, to);
+      bar.style.setProperty('--lock', this.colour.get(hold.lock));
+      bar.title = `${this.trace.lanes[hold.lane].title} holds ${hold.lock}`;
+      return [bar];
+    });
+  }
+
+  row(at, holds = this.near) {
+    const number = this.rows[at];
+    const row = number === undefined ? this.endRow(this.trace.ends[at - this.rows.length])
+      : number < 0 ? this.switchRow(-1 - number) : this.eventRow(number, at, holds);
+    row.style.cssText = `top:${at * ROW}px;height:${ROW}px;line-height:${ROW}px`;
     return row;
   }
 
-  eventRow(number) {
-    const [lane, text, file, line] = this.trace.events[number];
+  /** What is done in a lane. */
+  deed(lane, text, where) {
+    const deed = make('div', 'does', text);
+    deed.style.cssText = `left:${this.x(lane) + RAIL}px;width:${this.lane - RAIL - ROOM}px`;
+    if (!this.where) return [deed];
+    const place = make('div', 'where', where);
+    place.style.maxWidth = `${WHERE - 20}px`;
+    return [deed, place];
+  }
+
+  eventRow(number, at, holds) {
+    const [lane] = this.trace.events[number];
+    const held = this.heldAt(lane, number, holds).map((hold) => hold.lock);
     const row = make('div', 'row event');
+    const words = this.words(number), where = this.whereOf(number);
     row.dataset.number = number;
     row.id = `run${this.index}-${number}`;
-    row.setAttribute('role', 'option');
-    row.setAttribute('aria-selected', String(number === this.chosen));
-    const words = this.trace.texts[text];
-    const where = file === null ? '' : `${base(data.files[file].path)}:${line}`;
-    row.setAttribute('aria-label', `${number}: thread ${this.trace.lanes[lane].title} ${words} ${where}`);
-    row.classList.toggle('chosen', number === this.chosen);
-    row.classList.toggle('hit', this.hits.has(number));
-    row.classList.toggle('races', this.racesOf.has(number));
-    row.append(make('div', 'number', number));
-    this.trace.lanes.forEach((other, at) => {
-      const cell = make('div', 'lane', at === lane ? words : '');
-      if (other.from <= number && number <= other.to) cell.classList.add('alive');
-      if (at === lane) { cell.classList.add('does'); cell.title = words; }
-      const held = this.heldAt(at, number);
-      if (held.length) {
-        cell.classList.add('holds');
-        cell.style.setProperty('--lock', this.colour.get(held[0][1]));
-        cell.title = `${cell.title} (${other.title} holds ${held.map((hold) => hold[1]).join(', ')})`;
-      }
-      row.append(cell);
-    });
-    row.append(make('div', 'where', where));
+    row.title = [words, where, held.length && `holds ${held.join(', ')}`].filter(Boolean).join(' · ');
+    const attributes = {
+      role: 'option', 'aria-selected': number === this.chosen, 'aria-posinset': number + 1,
+      'aria-setsize': this.trace.events.length, 'aria-label': this.said(number, words, where, held),
+    };
+    Object.entries(attributes).forEach(([name, value]) => row.setAttribute(name, value));
+    const marks = {
+      chosen: number === this.chosen, hit: this.isHit.has(number), races: this.racesOf.has(number),
+      first: !(this.rows[at - 1] >= 0), last: !(this.rows[at + 1] >= 0),
+    };
+    Object.entries(marks).forEach(([name, on]) => row.classList.toggle(name, on));
+    const count = make('div', 'number', number);
+    count.style.width = `${this.number - 8}px`;
+    row.append(count, ...this.deed(lane, words, where));
     return row;
+  }
+
+  /** An event as a screen reader says it: all that others see beside it. */
+  said(number, words, where, held) {
+    const [lane] = this.trace.events[number];
+    const led = this.trace.switches[number];
+    const races = this.racesOf.get(number) || [];
+    return [
+      `${number}: thread ${this.trace.lanes[lane].title} ${words} ${where}`.trim(),
+      led && `after a switch from ${this.trace.lanes[led[0]].title}: ${this.trace.texts[led[2]]}`,
+      held.length && `holds ${held.join(', ')}`, races.length && `races with ${races.join(', ')}`,
+    ].filter(Boolean).join(', ');
   }
 
   switchRow(number) {
-    const { from, preempts, why } = this.trace.switches[number];
+    const [from, preempts, why] = this.trace.switches[number];
     const to = this.trace.events[number][0];
     const row = make('div', 'row switch');
     row.setAttribute('aria-hidden', 'true');
-    const arrow = make('div', `arrow ${to > from ? 'right' : 'left'}${preempts ? ' preempts' : ''}`, why);
-    arrow.style.gridColumn = `${Math.min(from, to) + 2} / ${Math.max(from, to) + 2}`;
-    arrow.style.marginLeft = '6px';
-    arrow.style.width = 'calc(100% + 6px)';
+    const arrow = make('div', `arrow ${to > from ? 'right' : 'left'}${preempts ? ' preempts' : ''}`);
+    arrow.append(make('span', '', this.trace.texts[why]));
+    const [left, right] = [Math.min(from, to), Math.max(from, to)].map((lane) => this.x(lane) + RAIL - 4);
+    arrow.style.cssText = `left:${left}px;width:${right - left}px`;
     row.append(arrow);
     return row;
   }
 
-  /** Arrows between accesses that race. */
-  drawFlows(first, last) {
-    this.flows.replaceChildren();
-    this.flows.style.width = '1px';
-    this.flows.style.height = '1px';
-    const width = Math.max(LANE, (this.scroll.clientWidth - NUMBER - WHERE) / this.trace.lanes.length);
-    const at = (number) => {
-      const [lane] = this.trace.events[number];
-      return [NUMBER + lane * width + 2, this.rowOf[number] * ROW + ROW / 2];
-    };
+  /** How it ended, in the lane of who failed. */
+  endRow({ lane, words, where }) {
+    const row = make('div', 'row end');
+    row.append(...this.deed(lane, `✗ ${words}`, where || ''));
+    return row;
+  }
+
+  /** Arrows from the earlier to the later of two accesses that race. */
+  flows(first, last) {
+    const svg = vector('svg', { class: 'flows', 'aria-hidden': 'true' });
     this.trace.races.forEach(([a, b]) => {
       if (this.rowOf[b] < first || this.rowOf[a] > last) return;
-      const [x1, y1] = at(a), [x2, y2] = at(b);
-      const path = document.createElementNS('http://www.w3.org/2000/svg', 'path');
-      const bend = Math.min(60, 14 + Math.abs(y2 - y1) / 4);
-      path.setAttribute('d', `M${x1},${y1} C${x1 - bend},${y1} ${x2 - bend},${y2} ${x2},${y2}`);
-      this.flows.append(path);
+      const [from, to] = [a, b].map((number) => this.trace.events[number][0]);
+      // From the side that faces the other thread.
+      const side = (lane, right) => this.x(lane) + (right ? this.lane - ROOM : RAIL);
+      const x1 = side(from, to > from), x2 = side(to, to < from);
+      const [y1, y2] = [a, b].map((number) => (this.rowOf[number] + 0.5) * ROW);
+      const way = to > from ? 1 : -1, bend = 26;
+      svg.append(
+        vector('path', { d: `M${x1},${y1} C${x1 + way * bend},${y1} ${x2 - way * bend},${y2} ${x2 - way * 5},${y2}` }),
+        vector('polygon', { points: `${x2},${y2} ${x2 - way * 8},${y2 - 4} ${x2 - way * 8},${y2 + 4}` }),
+      );
     });
+    return svg;
+  }
+
+  /** The whole run at a glance, if it does not fit: who ran when, and where the hits are. */
+  drawOverview() {
+    const { overview, scroll, trace } = this;
+    overview.hidden = this.space.clientHeight < scroll.clientHeight * 1.5;
+    if (overview.hidden) return;
+    const width = overview.width = 14, height = overview.height = scroll.clientHeight;
+    const pen = overview.getContext('2d');
+    const y = (number) => Math.floor(this.rowOf[number] / this.rows.length * height);
+    const part = width / trace.lanes.length;
+    const drawn = new Set();
+    const ink = (name) => {
+      overview.style.color = `var(${name})`;
+      pen.fillStyle = getComputedStyle(overview).color;
+    };
+    ink('--rail');
+    trace.events.forEach(([lane], number) => {
+      const key = y(number) * trace.lanes.length + lane;
+      if (drawn.has(key)) return;
+      drawn.add(key);
+      pen.fillRect(lane * part, y(number), Math.max(1, part - 1), 1);
+    });
+    const mark = (colour, numbers) => {
+      ink(colour);
+      numbers.forEach((number) => pen.fillRect(0, y(number), width, 2));
+    };
+    mark('--bad', this.hits.slice(0, 2000));
+    mark('--race', this.racesOf.keys());
   }
 
   choose(number, center) {
     current = this;
-    this.chosen = Math.max(0, Math.min(number, this.trace.events.length - 1));
-    const top = this.rowOf[this.chosen] * ROW;
+    this.chosen = clamp(number, 0, this.trace.events.length - 1);
+    const top = this.rowOf[this.chosen] * ROW, { scrollTop } = this.scroll;
     const room = this.scroll.clientHeight - 60;
-    if (center || top < this.scroll.scrollTop + ROW || top > this.scroll.scrollTop + room - ROW) {
+    if (center ? top < scrollTop || top > scrollTop + room : top < scrollTop + ROW || top > scrollTop + room - ROW) {
       this.scroll.scrollTop = Math.max(0, top - room / 2);
     }
     this.draw();
@@ -189,70 +322,140 @@ class Run {
     details();
   }
 
-  /** The next event that a switch led to, or the previous one. */
-  jump(step) {
+  /** The next event of a kind, or the previous one. */
+  jump(step, wanted) {
     for (let at = this.chosen + step; at >= 0 && at < this.trace.events.length; at += step) {
-      if (this.trace.switches[at]) return this.choose(at, true);
+      if (wanted(at)) return this.choose(at, true);
     }
   }
 
-  search(words) {
-    this.hits = new Set();
-    if (words) {
-      this.trace.events.forEach(([lane, text, file, line], number) => {
-        const where = file === null ? '' : `${base(data.files[file].path)}:${line}`;
-        const all = `${this.trace.lanes[lane].title} ${this.trace.texts[text]} ${where}`.toLowerCase();
-        if (words.split(/\s+/).every((word) => all.includes(word))) this.hits.add(number);
-      });
-    }
+  nextSwitch(step) { this.jump(step, (at) => this.trace.switches[at]); }
+
+  nextRace() {
+    const racing = [...this.racesOf.keys()].sort((a, b) => a - b);
+    if (racing.length) this.choose(racing.find((at) => at > this.chosen) ?? racing[0], true);
+  }
+
+  search(text) {
+    const { lanes, texts, events } = this.trace;
+    const wheres = new Map();
+    const tests = text.split(/\s+/).filter(Boolean).map((word) => {
+      const inText = texts.map((text) => text.toLowerCase().includes(word));
+      const inLane = lanes.map((lane) => `${lane.title} ${lane.function || ''}`.toLowerCase().includes(word));
+      return ([lane, text], where) => inText[text] || inLane[lane] || where.includes(word);
+    });
+    this.hits = [];
+    events.forEach((event, number) => {
+      const key = event[2] * 0x200000 + event[3];
+      if (!wheres.has(key)) wheres.set(key, this.whereOf(number).toLowerCase());
+      if (tests.length && tests.every((test) => test(event, wheres.get(key)))) this.hits.push(number);
+    });
+    this.isHit = new Set(this.hits);
     this.draw();
+    this.drawOverview();
   }
 
-  nextHit() {
-    const hits = [...this.hits];
-    if (hits.length) this.choose(hits.find((hit) => hit > this.chosen) ?? hits[0], true);
+  nextHit(step) {
+    const { hits, chosen } = this;
+    if (!hits.length) return;
+    const next = step > 0 ? hits.find((hit) => hit > chosen) : hits.findLast((hit) => hit < chosen);
+    this.choose(next ?? (step > 0 ? hits[0] : hits[hits.length - 1]), true);
+  }
+
+  /** The next thing that a thread does after an event. */
+  nextOf(lane, number) {
+    const events = this.eventsOf[lane];
+    let low = 0, high = events.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (events[middle] > number) high = middle; else low = middle + 1;
+    }
+    return events[low];
   }
 }
 
 /** What is to be said about the chosen event, and its source. */
 function details() {
-  const run = current;
-  const number = run.chosen;
+  const { trace, chosen } = current;
   const detail = byId('detail');
   detail.replaceChildren();
-  if (!run.trace.events.length) return;
-  const [lane, text, file, line] = run.trace.events[number];
-  detail.append(make('h2', '', `${number}: ${run.trace.lanes[lane].title}`), make('p', '', run.trace.texts[text]));
-  const led = run.trace.switches[number];
+  if (!trace.events.length) return;
+  const [lane, , file, line] = trace.events[chosen];
+  const { title, function: named } = trace.lanes[lane];
+  const say = (className, text) => detail.append(make('p', className, text));
+  detail.append(make('h2', '', `${chosen}: thread ${title}${named ? ` (${named})` : ''}`));
+  say('', current.words(chosen));
+  const led = trace.switches[chosen];
   if (led) {
-    detail.append(make('p', led.preempts ? 'preempts' : '', `switch from ${run.trace.lanes[led.from].title}: ${led.why}`));
-    if (led.need) detail.append(make('p', 'preempts', `without this, ${led.need}`));
+    const [from, preempts, why, need] = led;
+    say(preempts ? 'preempts' : '', `switch from ${trace.lanes[from].title}: ${trace.texts[why]}`);
+    if (need) say('preempts', `without this, ${need}`);
   }
-  const held = run.heldAt(lane, number);
-  if (held.length) detail.append(make('p', '', `holds ${held.map((hold) => hold[1]).join(', ')}`));
-  (run.racesOf.get(number) || []).forEach((other) => {
-    const button = make('button', '', `races with ${other}: ${run.trace.texts[run.trace.events[other][1]]}`);
-    button.type = 'button';
-    button.addEventListener('click', () => run.choose(other, true));
+  const held = current.heldAt(lane, chosen);
+  if (held.length) say('', `holds ${held.map((hold) => hold.lock).join(', ')}`);
+  (current.racesOf.get(chosen) || []).forEach((other) => {
     const line = make('p', 'race');
-    line.append(button);
+    line.append(going(other, `races with ${other}: ${trace.lanes[trace.events[other][0]].title} ${current.words(other)}`));
     detail.append(line);
   });
-  source(file, line);
+  const others = standing(lane);
+  source(file, line, others);
+  tellOthers(others);
 }
 
-function source(file, line) {
+/** A button that goes to an event of the current run. */
+function going(number, text) {
+  const button = make('button', '', text), run = current;
+  button.type = 'button';
+  button.addEventListener('click', () => run.choose(number, true));
+  return button;
+}
+
+/** What the other threads that live are about to do. */
+function standing(lane) {
+  const { trace, chosen } = current;
+  return trace.lanes.flatMap((other, at) => {
+    if (at === lane || other.from > chosen || other.to < chosen) return [];
+    const next = current.nextOf(at, chosen);
+    const end = trace.ends.find((end) => end.lane === at);
+    if (next === undefined && !end) return [];
+    const words = next === undefined ? end.words : current.words(next);
+    const [file, line] = next === undefined ? [end.file, end.line] : trace.events[next].slice(2);
+    return [{ title: other.title, next, words, file, line }];
+  }).slice(0, 32);
+}
+
+function tellOthers(others) {
+  const pane = byId('others');
+  pane.replaceChildren();
+  if (!others.length) return;
+  pane.append(make('h2', '', 'Meanwhile, about to'));
+  others.forEach(({ title, next, words, file, line }) => {
+    const place = file === null ? '' : `${base(data.files[file].path)}:${line}`;
+    const text = file === null ? '' : data.files[file].lines[line - 1] || '';
+    const told = next === undefined ? make('p', '', `${title}: ${words}`) : going(next, `${title}: ${words}`);
+    told.append(make('br'), make('code', '', `${place}  ${text.trim()}`));
+    pane.append(told);
+  });
+}
+
+function source(file, line, others) {
   const pane = byId('source');
   pane.replaceChildren();
   if (file === null) return;
   const { path, lines } = data.files[file];
   pane.append(make('h2', '', `${base(path)}:${line}`));
   if (!lines.length) { pane.append(make('p', '', `${path} cannot be read here`)); return; }
-  const code = make('div', 'code');
+  const code = make('div', 'lines');
+  code.tabIndex = 0;
+  code.setAttribute('role', 'region');
+  code.setAttribute('aria-label', `${base(path)}, line ${line}: ${(lines[line - 1] || '').trim()}`);
   const from = Math.max(1, line - 200), to = Math.min(lines.length, line + 200);
   for (let at = from; at <= to; at++) {
     const row = make('div', at === line ? 'here' : '');
     row.append(make('i', '', at), make('span', '', lines[at - 1]));
+    const there = others.filter((other) => other.file === file && other.line === at).map((other) => other.title);
+    if (there.length) row.append(make('b', '', `◀ ${there.join(', ')}`));
     code.append(row);
   }
   pane.append(code);
@@ -260,37 +463,53 @@ function source(file, line) {
   if (here) code.scrollTop = here.offsetTop - code.offsetTop - code.clientHeight / 2;
 }
 
+/** Why it failed, each stop leading to where it is. */
+function tellWhy() {
+  if (!data.why.length) return;
+  const list = byId('why').querySelector('ul');
+  data.why.forEach(({ kind, text, event }) => {
+    const item = make('li', kind);
+    item.append(event === null ? text : going(event, text));
+    list.append(item);
+  });
+  byId('why').hidden = false;
+}
+
 byId('headline').textContent = data.outcome.split('\n')[0];
+byId('headline').classList.toggle('fine', !data.failed);
 byId('command').textContent = data.command;
 byId('outcome').textContent = data.outcome;
 let current = null;
 const runs = data.traces.map((trace, index) => new Run(trace, index));
+runs.forEach((run) => run.measure());
 current = runs[0];
+tellWhy();
 
 const search = byId('search');
 search.addEventListener('input', () => {
   const words = search.value.trim().toLowerCase();
   runs.forEach((run) => run.search(words));
-  byId('found').textContent = words ? `${current.hits.size} found` : '';
+  byId('found').textContent = words ? `${current.hits.length} found` : '';
 });
 search.addEventListener('keydown', (event) => {
-  if (event.key === 'Enter') current.nextHit();
+  if (event.key === 'Enter') current.nextHit(event.shiftKey ? -1 : 1);
   if (event.key === 'Escape') { search.value = ''; search.dispatchEvent(new Event('input')); current.scroll.focus(); }
 });
-byId('next').addEventListener('click', () => current.jump(1));
-byId('previous').addEventListener('click', () => current.jump(-1));
-const theme = () => {
-  const root = document.documentElement;
-  const dark = root.dataset.theme ? root.dataset.theme === 'dark' : matchMedia('(prefers-color-scheme: dark)').matches;
-  root.dataset.theme = dark ? 'light' : 'dark';
-};
+byId('next').addEventListener('click', () => current.nextSwitch(1));
+byId('previous').addEventListener('click', () => current.nextSwitch(-1));
+const root = document.documentElement, wantsDark = matchMedia('(prefers-color-scheme: dark)');
+const isDark = () => (root.dataset.theme ? root.dataset.theme === 'dark' : wantsDark.matches);
+const nameTheme = () => { byId('theme').textContent = isDark() ? 'light' : 'dark'; runs.forEach((run) => run.drawOverview()); };
+const theme = () => { root.dataset.theme = isDark() ? 'light' : 'dark'; nameTheme(); };
 byId('theme').addEventListener('click', theme);
+wantsDark.addEventListener('change', nameTheme);
 const help = () => {
   const keys = byId('keys');
   keys.hidden = !keys.hidden;
   byId('help').setAttribute('aria-expanded', String(!keys.hidden));
 };
 byId('help').addEventListener('click', help);
+const otherRun = () => { current = runs[(current.index + 1) % runs.length]; current.scroll.focus(); details(); };
 document.addEventListener('keydown', (event) => {
   if (event.target === search || event.ctrlKey || event.metaKey || event.altKey) return;
   const keys = {
@@ -298,14 +517,14 @@ document.addEventListener('keydown', (event) => {
     ArrowUp: () => current.choose(current.chosen - 1), k: () => current.choose(current.chosen - 1),
     PageDown: () => current.choose(current.chosen + 20), PageUp: () => current.choose(current.chosen - 20),
     Home: () => current.choose(0), End: () => current.choose(current.trace.events.length - 1),
-    n: () => current.jump(1), p: () => current.jump(-1), '/': () => search.focus(), t: theme, '?': help,
+    n: () => current.nextSwitch(1), p: () => current.nextSwitch(-1), r: () => current.nextRace(), o: otherRun,
+    '/': () => search.focus(), t: theme, '?': help,
   };
   if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
 });
 // Where it went wrong is where to begin to look.
-runs.forEach((run) => { run.chosen = Math.max(0, run.trace.events.length - 1); });
-const chosen = Object.keys(runs[0].trace.switches).map(Number).find((number) => runs[0].trace.switches[number].preempts);
+runs.forEach((run) => run.choose(run.trace.events.length - 1));
+const preempts = (number) => runs[0].trace.switches[number][1];
+const chosen = Object.keys(runs[0].trace.switches).map(Number).find(preempts);
 runs[0].choose(chosen ?? runs[0].trace.events.length - 1, true);
-runs.slice(1).forEach((run) => run.draw());
-current = runs[0];
-details();
+nameTheme();

@@ -1,0 +1,171 @@
+//! What README and the tutorial show is what a reader gets: their commands are run, and print what stands there.
+//!
+//! A block of `console` has commands after `$ ` and, below each, what it prints on both streams; `…` alone stands for
+//! lines that are left out.
+
+mod common;
+
+use common::{Place, UNSNARL};
+use regex::Regex;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The commands of a document, each with the lines that follow it.
+fn commands(document: &str) -> Vec<(String, Vec<String>)> {
+    let mut found: Vec<(String, Vec<String>)> = Vec::new();
+    let mut inside = false;
+    for line in document.lines() {
+        match line {
+            "```console" => inside = true,
+            "```" => inside = false,
+            _ if !inside => {}
+            _ => match line.strip_prefix("$ ") {
+                Some(command) => found.push((command.to_owned(), Vec::new())),
+                None => found.last_mut().expect("a command first").1.push(line.to_owned()),
+            },
+        }
+    }
+    found
+}
+
+/// Without what differs from run to run, or with the compiler.
+fn redacted(text: &str) -> String {
+    let rules = [
+        (r"\d+\.\d+ s\b", "T s"),
+        (r"\d+ instructions traced", "N instructions traced"),
+        (r"\d+ of \d+ steps", "N of N steps"),
+        (r"(?m)^found .*", "found …"),
+        (r"\d+ runs, T s", "N runs, T s"),
+        (r"\d+ distinct", "N distinct"),
+    ];
+    rules.iter().fold(text.to_owned(), |text, (from, to)| {
+        Regex::new(from).expect("a pattern").replace_all(&text, *to).into_owned()
+    })
+}
+
+/// What of the lines that a document shows is not printed in their order.
+fn missing(shown: &[String], printed: &str) -> Option<String> {
+    let printed: Vec<String> = redacted(printed).lines().map(|line| line.trim_end().to_owned()).collect();
+    let shown: Vec<String> = shown.iter().map(|line| redacted(line).trim_end().to_owned()).collect();
+    let mut at = 0;
+    // The first lines are the first, if nothing is left out before them.
+    let mut anywhere = false;
+    for part in shown.split(|line| line == "…") {
+        if !part.is_empty() {
+            let fits = |from: usize| printed[from..].starts_with(part);
+            let found =
+                if anywhere { (at..printed.len()).find(|&from| fits(from)) } else { fits(at).then_some(at) };
+            match found {
+                Some(from) => at = from + part.len(),
+                None => return Some(part.join("\n")),
+            }
+        }
+        anywhere = true;
+    }
+    (shown.last().is_none_or(|line| line != "…") && at < printed.len())
+        .then(|| "what comes after it".to_owned())
+}
+
+/// Runs a document's commands in a directory with these files.
+fn holds(name: &str, document: &str, files: &[&str]) {
+    let place = Place::new(name);
+    for file in files {
+        let source = root().join(file);
+        fs::copy(&source, place.path(source.file_name().and_then(|f| f.to_str()).expect("a name")))
+            .expect(file);
+    }
+    let path = std::env::var("PATH").expect("a path");
+    let path = format!("{}:{path}", Path::new(UNSNARL).parent().expect("a directory").display());
+    let text = fs::read_to_string(root().join(document)).expect("a document");
+    let commands = commands(&text);
+    assert!(commands.len() > 2, "no commands in {document}");
+    for (command, shown) in commands {
+        let mut shell = place.command("sh", &["-c", &format!("exec 2>&1\n{command}")]);
+        shell.env("PATH", &path).env_remove("COLUMNS").env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+        let output = shell.output().expect("a shell");
+        let printed = String::from_utf8_lossy(&output.stdout);
+        let printed = printed.replace(UNSNARL, "unsnarl");
+        if let Some(missing) = missing(&shown, &printed) {
+            panic!("{document}: `{command}` does not print\n{missing}\nbut\n{printed}");
+        }
+    }
+}
+
+#[test]
+fn the_readme_shows_what_is_printed() {
+    holds("readme", "README.md", &["xtask/demo/account.c", "programs/c/abba_deadlock.c"]);
+}
+
+#[test]
+fn the_tutorial_shows_what_is_printed() {
+    let files = ["thumbs.c", "queue.h", "queue.c", "Makefile", "fix.patch"]
+        .map(|file| format!("docs/tutorial/{file}"));
+    holds("tutorial", "docs/tutorial.md", &files.each_ref().map(String::as_str));
+}
+
+#[test]
+fn lines_that_are_not_printed_are_noticed() {
+    let shown = |lines: &[&str]| -> Vec<String> { lines.iter().map(|&line| line.to_owned()).collect() };
+    let printed = "one\ntwo\nthree\nfour 1.25 s\n";
+    for fine in [
+        &["one", "two", "three", "four 9.99 s"][..],
+        &["one", "…"],
+        &["…", "three", "…"],
+        &["…", "four 0.00 s"],
+    ] {
+        assert_eq!(missing(&shown(fine), printed), None, "{fine:?}");
+    }
+    for wrong in [
+        &["one"][..],
+        &["two", "…"],
+        &["…", "three"],
+        &["…", "two", "one", "…"],
+        &["one", "two", "3", "four 1.25 s"],
+    ] {
+        assert!(missing(&shown(wrong), printed).is_some(), "{wrong:?}");
+    }
+}
+
+/// The messages of errors in a source file, without its tests.
+fn messages(source: &str) -> Vec<String> {
+    let source = source.split("mod tests").next().unwrap_or_default();
+    let head = r"(?:#\[error\(|bail!\(|anyhow!\(|(?:WrongUsage|NotThisBuild|Contradicted)\((?:format!\()?)";
+    let message = Regex::new(&format!(r#"{head}\s*"((?:[^"\\]|\\.|\\\n)*)""#)).expect("a pattern");
+    message.captures_iter(source).map(|found| found[1].to_owned()).collect()
+}
+
+/// The first words of a message that are always the same.
+fn fixed(message: &str) -> Option<&str> {
+    let parts = message.split(['{', '`', ';', ':', '(', ',', '\\', '\n']);
+    let mut parts = parts.map(|part| part.rsplit('}').next().unwrap_or_default().trim());
+    parts.find(|part| part.len() > 8)
+}
+
+#[test]
+fn every_message_of_an_error_is_in_the_catalogue() {
+    let catalogue = fs::read_to_string(root().join("docs/errors.md")).expect("a catalogue");
+    let catalogue = catalogue.split_whitespace().collect::<Vec<_>>().join(" ");
+    let (mut seen, mut missing) = (0, Vec::new());
+    let mut left = vec![root().join("crates")];
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            let skipped = ["tests", "bench", "target"].iter().any(|name| path.ends_with(name));
+            let entries =
+                fs::read_dir(&path).expect("a directory").map(|entry| entry.expect("an entry").path());
+            left.extend(entries.filter(|_| !skipped));
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            for message in messages(&fs::read_to_string(&path).expect("a source")) {
+                seen += 1;
+                missing.extend(fixed(&message).filter(|words| !catalogue.contains(words)).map(str::to_owned));
+            }
+        }
+    }
+    assert!(seen > 60, "only {seen} messages were found");
+    assert_eq!(missing, [""; 0], "docs/errors.md lacks them");
+}

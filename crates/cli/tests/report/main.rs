@@ -1,0 +1,322 @@
+//! `unsnarl report --html` in a real browser, driven by a script as a reader drives it by keys and clicks.
+
+mod browser;
+#[path = "../common/mod.rs"]
+mod common;
+
+use browser::Browser;
+use common::Place;
+use serde_json::{Value, json};
+
+/// What scripts of these tests may use.
+const WORDS: &str = r"
+const key = (name, target = document) => target.dispatchEvent(new KeyboardEvent('keydown', { key: name, bubbles: true }));
+const all = (selector, within = document) => [...within.querySelectorAll(selector)];
+const text = (selector) => document.querySelector(selector)?.textContent ?? null;
+const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
+const type = (words) => {
+  const box = document.getElementById('search');
+  box.value = words;
+  box.dispatchEvent(new Event('input'));
+};
+const chosen = (run = 0) => {
+  const active = all('.scroll')[run].getAttribute('aria-activedescendant');
+  const row = document.getElementById(active);
+  return row?.getAttribute('aria-selected') === 'true' ? row.getAttribute('aria-label') : `no row ${active}`;
+};
+const source = () => text('.lines .here span')?.trim();
+const back = () => getComputedStyle(document.body).backgroundColor;
+await frame();
+";
+
+/// What a script sees in a page that there is nothing to complain about.
+fn browse(place: &Place, size: (u32, u32), script: &str) -> Value {
+    let mut browser = Browser::open(place);
+    browser.visit(place, "page.html", size, "light");
+    let said = browser.run(&format!("{WORDS}{script}"));
+    assert_eq!(browser.complaints, [""; 0]);
+    said
+}
+
+const DESK: (u32, u32) = (1360, 850);
+const PHONE: (u32, u32) = (390, 844);
+
+fn account(name: &str) -> Place {
+    let place = Place::new(name);
+    place.program("c/account.c");
+    place.unsnarl(100, &["hunt", "--html", "page.html", "--", "./account"]);
+    place
+}
+
+#[test]
+fn a_reader_sees_why_and_goes_through_both_runs_by_keys_search_and_clicks() {
+    let place = account("reader");
+    let page = place.read("page.html");
+    for outside in ["http://", "https://", " src=", "@import", "url("] {
+        // The one address is the name of SVG.
+        let found = page.replace("http://www.w3.org/2000/svg", "").contains(outside);
+        assert!(!found, "the page needs something else: {outside}");
+    }
+    let said = browse(
+        &place,
+        DESK,
+        r"
+        const said = {
+          headline: text('h1'), why: all('#why li').map((item) => item.textContent), titles: all('.run h2').map((h) => h.textContent),
+          lanes: all('.run:first-child .heads > div').map((head) => head.innerText.split('\n')),
+          begins: chosen(), before: chosen(1), arrows: all('.run:first-child .arrow').map((arrow) => arrow.textContent),
+          stops: all('.run:first-child .arrow.preempts').length, held: all('.run:first-child .hold').map((bar) => bar.title),
+          flows: all('.run:first-child svg.flows path').length, ends: all('.run:first-child .end .does').map((end) => end.textContent),
+          lives: all('.run:first-child .life').length,
+        };
+        key('Home'); said.home = [chosen(), source()];
+        key('j'); key('ArrowDown'); key('k'); said.down = chosen();
+        key('End'); said.end = chosen();
+        key('Home'); key('n'); key('n'); said.second = chosen();
+        key('p'); said.first = chosen();
+        key('r'); said.race = [chosen(), source(), text('#detail .race button')];
+        document.querySelector('#detail .race button').click(); said.other = [chosen(), source()];
+        all('#others button')[0].click(); said.others = chosen();
+        all('#why button')[0].click(); said.stop = [chosen(), text('#detail')];
+        key('o'); key('End'); said.beside = [chosen(), chosen(1)]; key('o');
+        type('balance'); said.found = [text('#found'), all('.run:first-child .hit').length];
+        key('Enter', document.getElementById('search')); said.hit = chosen();
+        key('Enter', document.getElementById('search')); said.again = chosen();
+        type('withdraw account.c:20'); said.both = text('#found');
+        key('Escape', document.getElementById('search')); said.cleared = [text('#found'), all('.hit').length];
+        all('.event')[1].click(); said.clicked = chosen();
+        const colours = [back()]; key('t'); colours.push(back()); document.getElementById('theme').click(); colours.push(back());
+        said.themes = [new Set(colours).size, colours[0] === colours[2], getComputedStyle(document.documentElement).colorScheme];
+        key('?'); said.help = [document.getElementById('keys').hidden, document.getElementById('help').getAttribute('aria-expanded')];
+        return said;",
+    );
+    let expected = json!({
+        "headline": "assertion failed in thread 0 at account.c:33, main",
+        "why": [
+            "thread 0.2 was stopped here, before locking `mutex`", "account.c:20 │ pthread_mutex_lock(&mutex);",
+            "it had read `balance` = 100 (account.c:19)",
+            "meanwhile thread 0.1 wrote `balance`, which was 100 (account.c:12)",
+            "without this stop, the program ended normally",
+        ],
+        "titles": ["simplified", "as it was found"],
+        "lanes": [["0", "main"], ["0.1", "deposit"], ["0.2", "withdraw"]],
+        "begins": "5: thread 0.1 start account.c:10, after a switch from 0.2: preempts 0.2",
+        "arrows": ["waits for 0.1 to end", "preempts 0.2", "has ended", "has ended"],
+        "stops": 1, "held": ["0.1 holds mutex", "0.2 holds mutex"], "flows": 1, "lives": 3,
+        "ends": ["✗ assertion failed"],
+        "home": ["0: thread 0 start account.c:27", "{"],
+        "down": "1: thread 0 create 0.1 account.c:29",
+        "end": "14: thread 0 join 0.2 account.c:32",
+        "second": "5: thread 0.1 start account.c:10, after a switch from 0.2: preempts 0.2",
+        "first": "3: thread 0.2 start account.c:18, after a switch from 0: waits for 0.1 to end",
+        "race": ["4: thread 0.2 read balance = 100 account.c:19, races with 7", "int current = balance;",
+            "races with 7: 0.1 write balance (was 100)"],
+        "other": ["7: thread 0.1 write balance (was 100) account.c:12, holds mutex, races with 4", "balance += 50;"],
+        "others": "13: thread 0 join 0.1 account.c:31, after a switch from 0.2: has ended",
+        "stop": ["5: thread 0.1 start account.c:10, after a switch from 0.2: preempts 0.2",
+            "5: thread 0.1 (deposit)startswitch from 0.2: preempts 0.2without this, the program ended normally"],
+        "found": ["2 found", 2],
+        "hit": "7: thread 0.1 write balance (was 100) account.c:12, holds mutex, races with 4",
+        "again": "4: thread 0.2 read balance = 100 account.c:19, races with 7",
+        "both": "1 found", "cleared": ["", 0],
+        "clicked": "1: thread 0 create 0.1 account.c:29",
+        "themes": [2, true, "light"], "help": [false, "true"],
+    });
+    for (what, expected) in expected.as_object().expect("an object") {
+        assert_eq!(&said[what], expected, "{what}");
+    }
+    assert!(said["before"].as_str().is_some_and(|label| label.contains("join 0.2")), "{said}");
+    let beside = said["beside"].as_array().expect("both");
+    assert_eq!(beside[0], said["stop"][0], "the run beside is left alone");
+    assert!(beside[1].as_str().is_some_and(|label| label.contains("join 0.2")), "{said}");
+}
+
+#[test]
+fn a_phone_and_a_screen_reader_get_all_of_it() {
+    let place = account("phone");
+    let script = r"
+        const focusable = all('a[href], button, input, [tabindex]').filter((element) => element.tabIndex >= 0 && element.offsetParent);
+        const named = (element) => element.getAttribute('aria-label') || element.getAttribute('aria-labelledby') || element.textContent.trim()
+          || (element.labels && element.labels.length);
+        const lists = all('[role=listbox]');
+        return {
+          wide: document.documentElement.scrollWidth, window: innerWidth, language: document.documentElement.lang,
+          unnamed: focusable.filter((element) => !named(element)).map((element) => element.outerHTML),
+          order: focusable.map((element) => element.id || element.className || element.tagName).slice(0, 7),
+          lists: lists.map((list) => [list.tabIndex, list.getAttribute('aria-label')]),
+          strangers: lists.flatMap((list) => all('*', list)).filter((element) => element.closest('[role=listbox] > *') === element
+            && !['option', 'presentation'].includes(element.getAttribute('role'))).length,
+          place: [lists[0].querySelector('[role=option]').getAttribute('aria-posinset'), lists[0].querySelector('[role=option]').getAttribute('aria-setsize')],
+          hidden: all('.switch, svg.flows').every((element) => element.getAttribute('aria-hidden') === 'true'),
+          status: document.getElementById('found').getAttribute('role'), headings: all('h1, h2').map((heading) => heading.tagName)[0],
+          regions: all('header, main, aside[aria-label]').length,
+          pane: getComputedStyle(document.querySelector('aside')).position,
+          lane: all('.run:first-child .heads > div').every((head) => head.getBoundingClientRect().right <= innerWidth),
+          smallest: Math.min(...all('.row, aside, header, .about').map((element) => parseFloat(getComputedStyle(element).fontSize))),
+        };";
+    let mut browser = Browser::open(&place);
+    for size in [PHONE, DESK] {
+        browser.visit(&place, "page.html", size, "light");
+        let said = browser.run(&format!("{WORDS}{script}"));
+        assert_eq!(said["window"], size.0);
+        assert_eq!(said["wide"], size.0, "nothing sticks out: {said}");
+        assert_eq!(said["unnamed"], json!([]), "{said}");
+        assert_eq!(said["lists"][0][1], "simplified: 15 events, 3 threads, 4 context switches, 1 preemptive");
+        assert_eq!(said["place"], json!(["1", "15"]));
+        assert_eq!((&said["strangers"], &said["hidden"]), (&json!(0), &json!(true)), "{said}");
+        assert_eq!((&said["status"], &said["language"]), (&json!("status"), &json!("en")));
+        assert_eq!((&said["headings"], &said["regions"]), (&json!("H1"), &json!(3)));
+        assert_eq!(said["lane"], true, "all lanes are in sight: {said}");
+        assert!(said["smallest"].as_f64() >= Some(13.0), "{said}");
+        assert_eq!(said["pane"], if size == PHONE { "sticky" } else { "static" });
+        let order = said["order"].as_array().expect("an order");
+        assert!(order.contains(&json!("search")) && order[0] == "skip", "{said}");
+    }
+}
+
+#[test]
+fn a_deadlock_shows_where_every_thread_waits() {
+    let place = Place::new("deadlock");
+    place.program("c/abba_deadlock.c");
+    place.unsnarl(100, &["hunt", "--html", "page.html", "--", "./abba_deadlock"]);
+    let said = browse(
+        &place,
+        DESK,
+        "return { why: text('#why li'), ends: all('.run:first-child .end .does').map((end) => end.textContent) };",
+    );
+    assert_eq!(
+        said["why"],
+        "thread 0.1 holds `a` and waits for lock `b`, which thread 0.2 has (abba_deadlock.c:9)"
+    );
+    assert_eq!(
+        said["ends"],
+        json!(["✗ waits for 0.1 to end", "✗ waits for lock `b`", "✗ waits for lock `a`"])
+    );
+}
+
+#[test]
+fn what_a_program_says_is_never_markup() {
+    let place = Place::new("markup");
+    // In a message, an argument, a file's name and a thread's name.
+    let source = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+static void *run(void *u) { pthread_setname_np(pthread_self(), "<b id=evil>"); return u; }
+int main(void) {
+  pthread_t t;
+  pthread_create(&t, 0, run, 0);
+  pthread_join(t, 0);
+  fputs("</script><script>document.title='evil'</script>", stderr);
+  abort();
+}
+"#;
+    let name = "<img src=x onerror=document.title='evil'>.c";
+    place.write(name, source);
+    place.unsnarl(0, &["cc", "-O1", "-g", "-pthread", "-o", "prog", name]);
+    let argument = "</script><script>document.title='evil'</script>{{data}}{{script}}";
+    place.unsnarl(100, &["record", "-o", "bug.snarl", "--", "./prog", argument]);
+    place.unsnarl(0, &["report", "bug.snarl", "--html", "page.html"]);
+    let script = "const said = { title: document.title.split(' ')[0], evil: all('img, b[id], #evil').length, rows: all('.event').length > 3,
+        command: text('#command') };
+        // What got in by some way would still not be fetched.
+        document.body.insertAdjacentHTML('beforeend', '<img src=\"https://example.invalid/x.png\">');
+        await frame();
+        return said;";
+    let mut browser = Browser::open(&place);
+    browser.visit(&place, "page.html", DESK, "light");
+    let said = browser.run(&format!("{WORDS}{script}"));
+    assert_eq!((&said["title"], &said["evil"], &said["rows"]), (&json!("prog"), &json!(0), &json!(true)));
+    assert_eq!(said["command"].as_str(), Some(format!("./prog {argument}").as_str()));
+    browser.run("return 0");
+    assert!(!browser.complaints.is_empty());
+    for complaint in &browser.complaints {
+        assert!(complaint.contains("Content Security Policy"), "{complaint}");
+    }
+}
+
+#[test]
+fn it_is_light_or_dark_as_its_reader_likes_and_keys_work_by_themselves() {
+    let place = account("theme");
+    let mut browser = Browser::open(&place);
+    let look = format!("{WORDS} return [back(), text('#theme'), chosen()];");
+    let mut seen = Vec::new();
+    for likes in ["light", "dark"] {
+        browser.visit(&place, "page.html", DESK, likes);
+        seen.push(browser.run(&look));
+        browser.press("t");
+        browser.press("End");
+        seen.push(browser.run(&look));
+    }
+    let colour = |nth: usize| seen[nth][0].as_str().expect("a colour");
+    assert_eq!((colour(0), colour(1)), (colour(3), colour(2)), "{seen:?}");
+    assert_ne!(colour(0), colour(2));
+    assert_eq!((&seen[0][1], &seen[2][1]), (&json!("dark"), &json!("light")));
+    assert_eq!(seen[1][2], "14: thread 0 join 0.2 account.c:32");
+    // In the search, letters are letters.
+    browser.press("/");
+    for letter in ["l", "o", "c", "k"] {
+        browser.press(letter);
+    }
+    let found =
+        browser.run("return [document.activeElement.id, document.getElementById('found').textContent]");
+    assert_eq!(found, json!(["search", "4 found"]));
+    assert_eq!(browser.complaints, [""; 0]);
+}
+
+#[test]
+fn a_hundred_thousand_events_are_shown_a_screen_at_a_time() {
+    let place = Place::new("many");
+    let source = r"
+#include <assert.h>
+#include <pthread.h>
+static int hits;
+static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
+static void *visit(void *a) {
+  for (int i = 0; i < 6500; i++) { int h = hits; hits = h + 1; pthread_mutex_lock(&m); pthread_mutex_unlock(&m); }
+  return a;
+}
+int main(void) {
+  pthread_t t[4];
+  for (int i = 0; i < 4; i++) pthread_create(&t[i], 0, visit, 0);
+  for (int i = 0; i < 4; i++) pthread_join(t[i], 0);
+  assert(hits == 26000);
+}
+";
+    place.write("many.c", source);
+    place.unsnarl(0, &["cc", "-O0", "-g", "-pthread", "-o", "many", "many.c"]);
+    place.unsnarl(100, &["record", "--seed", "1", "-o", "bug.snarl", "--", "./many"]);
+    place.unsnarl(0, &["report", "bug.snarl", "--html", "page.html"]);
+    let said = browse(
+        &place,
+        DESK,
+        r"
+        const scroll = document.querySelector('.scroll');
+        const elements = [], rows = [], numbers = [];
+        const look = async () => {
+          await frame();
+          elements.push(all('.scroll *').length);
+          rows.push(all('.row').length);
+          const events = all('.event');
+          numbers.push(Number(events[events.length >> 1].dataset.number));
+        };
+        for (let at = 0; at <= 1; at += 0.125) { scroll.scrollTop = at * (scroll.scrollHeight - scroll.clientHeight); await look(); }
+        key('Home'); await look(); const home = chosen();
+        key('End'); await look(); const end = chosen();
+        type('join'); await look();
+        const found = text('#found');
+        return { elements, rows, numbers, home, end, found, overview: !document.querySelector('.overview').hidden };",
+    );
+    let numbers = |what: &str| -> Vec<i64> {
+        said[what].as_array().expect("numbers").iter().map(|n| n.as_i64().expect("a number")).collect()
+    };
+    assert!(numbers("rows").iter().all(|rows| (20..120).contains(rows)), "{said}");
+    assert!(numbers("elements").iter().all(|elements| (60..1000).contains(elements)), "{said}");
+    let seen = &numbers("numbers")[1..8];
+    assert!(seen.is_sorted() && seen[0] > 5_000 && seen[6] > 80_000, "{said}");
+    assert_eq!(said["home"], "0: thread 0 start many.c:10");
+    let end = said["end"].as_str().expect("a label");
+    assert!(end.split(':').next().and_then(|n| n.parse::<u64>().ok()) > Some(100_000), "{end}");
+    assert_eq!((&said["found"], &said["overview"]), (&json!("4 found"), &json!(true)));
+}

@@ -11,8 +11,9 @@ use std::{
 };
 use unsnarl_model::{Plan, ThreadId};
 use unsnarl_wire::{
-    Choices, Header, INPUT_BYTES, Module, ONE_STACK_BYTES, PlanThread, PlanWords, RawAction, RawConflict,
-    RawEvent, RawInput, RawSegment, RawSpan, Regions, Stack, Thread, TracerWords, Tracing, Wanted, Warning,
+    Choices, Header, INPUT_BYTES, Module, ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS, RawAction,
+    RawConflict, RawEvent, RawInput, RawSegment, RawSpan, Regions, Stack, Thread, TracerWords, Tracing,
+    Wanted, Warning,
 };
 
 /// A memory file of this name.
@@ -340,33 +341,31 @@ impl Written<'_> {
         (next.saturating_sub(first) / 8).min(self.region().1)
     }
 
-    /// Copies the bytes of words that are complete.
-    pub(crate) fn copy(&self, words: std::ops::Range<u64>, into: &mut Vec<u8>) {
+    /// Copies words that are complete and were not given back.
+    pub(crate) fn copy(&self, words: std::ops::Range<u64>, into: &mut Vec<u64>) {
         let (at, _) = self.region();
-        let len = 8 * (words.end - words.start) as usize;
-        let start = at as usize + 8 * words.start as usize;
-        assert!(start + len <= self.memory.len, "the shared memory was damaged");
         into.clear();
-        into.reserve(len);
-        // SAFETY: within the mapping and the capacity; the target is past these words and does not come back.
-        unsafe {
-            self.memory.map.add(start).copy_to_nonoverlapping(into.as_mut_ptr(), len);
-            into.set_len(len);
+        into.reserve((words.end - words.start) as usize);
+        let mut word = words.start;
+        while word < words.end {
+            // The same memory is used again and again.
+            let (in_ring, ring) = (word % RING_WORDS as u64, RING_WORDS as u64);
+            let count = (words.end - word).min(ring - in_ring) as usize;
+            let start = at as usize + 8 * in_ring as usize;
+            assert!(start + 8 * count <= self.memory.len, "the shared memory was damaged");
+            // SAFETY: within the mapping, aligned; the target is past these words and does not come back before they
+            // are given back.
+            into.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(self.memory.map.add(start).cast::<u64>(), count)
+            });
+            word += count as u64;
         }
     }
 
-    /// Gives the memory of all words before this one back, and tells the target.
+    /// Gives the memory of all words before this one back.
     pub(crate) fn free(&self, end: u64) {
-        let (at, _) = self.region();
-        // SAFETY: a hole in a file of ours, in a part that nobody looks at again.
-        unsafe {
-            let tracer = self.tracer();
-            let from = (*tracer).taken.load(Ordering::Relaxed);
-            let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-            let (start, len) = (at + 8 * from, 8 * end.saturating_sub(from));
-            libc::fallocate(self.memory.fd(), mode, start as i64, len as i64);
-            (*tracer).taken.store(end, Ordering::Release);
-        }
+        // SAFETY: an atomic word of the header.
+        unsafe { (*self.tracer()).taken.store(end, Ordering::Release) };
     }
 
     /// No more is wanted.

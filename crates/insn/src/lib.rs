@@ -12,10 +12,12 @@
 
 extern crate alloc;
 
+mod block;
 mod effects;
 mod layout;
 mod registers;
 
+pub use block::after;
 pub use effects::{Copy, Effects};
 pub use iced_x86 as iced;
 pub use layout::{Address, Layout, Memory, Sample};

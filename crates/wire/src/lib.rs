@@ -27,12 +27,12 @@ pub use header::{
 };
 pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, Wanted};
 pub use steps::{
-    CHUNK_WORDS, ENTER_WORDS, LEAVE_WORDS, OVERLAP_WORDS, SIGNAL_WORDS, StepKind, StepWord, TRACE_FULL,
-    TracerWords, Tracing,
+    CHUNK_WORDS, ENTER_WORDS, LEAVE_WORDS, OVERLAP_WORDS, RING_WORDS, SIGNAL_WORDS, StepKind, StepWord,
+    TRACE_FULL, TracerWords, Tracing,
 };
 
 /// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");

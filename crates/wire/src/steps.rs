@@ -85,6 +85,10 @@ pub const CHUNK_WORDS: usize = 1 << 17;
 /// it as a whole, with the head of the one after it.
 pub const OVERLAP_WORDS: usize = 1 << 10;
 
+/// Words of a trace that the program may be ahead of who takes them away: so much memory is used again and again. It is
+/// a multiple of [`CHUNK_WORDS`], and small enough to stay in a processor's cache.
+pub const RING_WORDS: usize = CHUNK_WORDS << 4;
+
 /// What a run is refused with whose trace does not fit.
 pub const TRACE_FULL: &str =
     "the instruction trace is full; give it more room by --max-trace MIB, or slice a shorter run";
@@ -106,9 +110,11 @@ pub struct TracerWords {
     pub first: u64,
     /// Where on the stack an address of translated code stands for a return address; 0 if nowhere.
     pub slot: u64,
+    /// The original return address that an address of translated code stands for, where no call of ours pushed it.
+    pub tail: u64,
     /// Who runs, as `enter` tells it: the thread with the number of events, and the thread pointer.
     pub who: [u64; 2],
-    /// How many words the controller has taken away: their memory is free again.
+    /// How many words the controller has taken away: their memory may be used again.
     pub taken: AtomicU64,
     /// 1 when the controller does not want any more.
     pub enough: AtomicU64,
@@ -125,6 +131,7 @@ impl TracerWords {
             inside: 0,
             first: 0,
             slot: 0,
+            tail: 0,
             who: [0; 2],
             taken: AtomicU64::new(0),
             enough: AtomicU64::new(0),

@@ -280,7 +280,7 @@ impl Tracer {
     /// The stack is about to be looked at: it shall hold original addresses only.
     fn settle(&mut self) {
         if let (Way::Translated(shadows), Some(slot)) = (&self.way, self.words.take_slot()) {
-            shadow::settle(shadows, slot);
+            shadow::settle(shadows, slot, self.words.tail());
         }
     }
 

@@ -1,10 +1,11 @@
 //! Tracing by translated code: the shadow text.
 //!
-//! When control comes to traced code that was not executed before, the instructions up to the next jump are
-//! copied to a place of their own, with moves in between that write the trace; control goes on there. Jumps within
-//! translated code lead to translated code directly, once their target is translated; returns and jumps by address
-//! look their target up. The original code stays as it is but cannot be executed: whoever goes there faults, which
-//! is how code gets translated and how control comes back from libraries.
+//! When control comes to traced code that was not executed before, the instructions up to the next choice of where
+//! to go on (a conditional jump, a return, a jump by address) are copied to a place of their own, with moves in
+//! between that write the trace; control goes on there. Jumps within translated code lead to translated code directly,
+//! once their target is translated; returns and jumps by address look their target up. The original code stays as it
+//! is but cannot be executed: whoever goes there faults, which is how code gets translated and how control comes back
+//! from libraries.
 //!
 //! The stack holds original return addresses, so that unwinding and whoever looks at the caller works. The
 //! moves that write the trace touch neither flags nor stack: they go through the GS segment, which Linux
@@ -16,7 +17,7 @@ use crate::sys;
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{mem::offset_of, ops::Range};
 use unsnarl_insn::{
-    Address, Layout,
+    Address, Layout, after,
     iced::{
         Code, ConditionCode, Decoder, DecoderOptions, Encoder, FlowControl, Instruction,
         InstructionInfoFactory, MemoryOperand, Mnemonic, OpKind, Register,
@@ -30,6 +31,7 @@ const SAVED_RCX: u32 = SAVED_RAX + 8;
 const TARGET: u32 = offset_of!(TracerWords, target) as u32;
 const INSIDE: u32 = offset_of!(TracerWords, inside) as u32;
 const SLOT: u32 = offset_of!(TracerWords, slot) as u32;
+const TAIL: u32 = offset_of!(TracerWords, tail) as u32;
 const WHO: u32 = offset_of!(TracerWords, who) as u32;
 
 /// Instructions of a block at most.
@@ -49,6 +51,8 @@ struct Shadow {
     table_offset: u32,
     /// Goes on where rax says.
     look_up: u64,
+    /// Where functions return to that were jumped to and not called.
+    tail_back: u64,
     /// Jumps to code that is not translated yet, by its address.
     waiting: BTreeMap<u64, Vec<u64>>,
     /// Beginnings of translated instructions, with the originals' addresses; ascending.
@@ -85,6 +89,7 @@ impl Shadows {
                 table: table as *mut u64,
                 table_offset: (table as i64 - words as i64) as u32,
                 look_up: 0,
+                tail_back: 0,
                 waiting: BTreeMap::new(),
                 origins: Vec::new(),
             };
@@ -206,6 +211,31 @@ impl Emitter {
         self.with(&[0xc7, 0x44, 0x24, 0x04], (address >> 32) as u32);
     }
 
+    /// The rest of the record of entering, of which rcx is the place; uses rax.
+    fn entered(&mut self) {
+        self.store(Register::RSP, 8);
+        self.store(Register::RAX, 16);
+        self.store(Register::RDX, 24);
+        for (word, at) in [(WHO, 32), (WHO + 8, 40)] {
+            self.with(&[0x65, 0x48, 0x8b, 0x04, 0x25], word);
+            self.store(Register::RAX, at);
+        }
+        self.advance(48);
+        self.store_next();
+        for (word, value) in [(INSIDE, 1), (SLOT, 0)] {
+            self.with(&[0x65, 0x48, 0xc7, 0x04, 0x25], word);
+            self.number(value);
+        }
+    }
+
+    /// Compares how far rax is from the beginning of a segment, which goes to rcx, with its size.
+    fn compare_rax(&mut self, segment: &Range<u64>) {
+        self.bytes(&[0x48, 0xb9]);
+        self.bytes(&segment.start.wrapping_neg().to_le_bytes());
+        self.bytes(&[0x48, 0x8d, 0x0c, 0x08]);
+        self.with(&[0x48, 0x81, 0xf9], (segment.end - segment.start) as u32);
+    }
+
     /// Encodes an instruction for where it comes to be; false if it cannot be there.
     fn instruction(&mut self, instruction: &Instruction, encoder: &mut Encoder) -> bool {
         let encoded = encoder.encode(instruction, self.at).is_ok();
@@ -236,13 +266,7 @@ impl Shadow {
     fn routines(&mut self, text: &Text) {
         let code = &mut self.code;
         self.look_up = code.at;
-        let relative_to = |code: &mut Emitter, segment: &Range<u64>| {
-            code.bytes(&[0x48, 0xb9]);
-            code.bytes(&segment.start.wrapping_neg().to_le_bytes());
-            code.bytes(&[0x48, 0x8d, 0x0c, 0x08]);
-            code.with(&[0x48, 0x81, 0xf9], (segment.end - segment.start) as u32);
-        };
-        relative_to(code, &self.text);
+        code.compare_rax(&self.text);
         let not_here = code.jump(&[0x0f, 0x83], 0);
         code.with(&[0x65, 0x48, 0x8b, 0x0c, 0xcd], self.table_offset);
         code.bytes(&[0x48, 0x85, 0xc9]);
@@ -261,7 +285,7 @@ impl Shadow {
         patch(unknown, fault);
         patch(not_here, code.at);
         for other in text.segments().iter().filter(|other| **other != self.text) {
-            relative_to(code, other);
+            code.compare_rax(other);
             code.jump(&[0x0f, 0x82], fault);
         }
         // Leaving: the record, and nobody is inside any more.
@@ -285,6 +309,18 @@ impl Shadow {
         code.number(0);
         code.restore_rcx();
         code.with(&[0x65, 0xff, 0x24, 0x25], TARGET);
+        // Coming back from a function that was jumped to.
+        self.tail_back = code.at;
+        code.save_rcx();
+        code.save_rax();
+        code.load_next();
+        code.with(&[0x65, 0x48, 0x8b, 0x04, 0x25], TAIL);
+        code.store(Register::RAX, 0);
+        code.bytes(&[0xc6, 0x41, 0x07, StepKind::Enter as u8]);
+        code.restore_rax();
+        code.entered();
+        code.with(&[0x65, 0x48, 0x8b, 0x04, 0x25], TAIL);
+        code.jump(&[0xe9], self.look_up);
     }
 
     /// Translates the block at an address.
@@ -311,14 +347,15 @@ impl Shadow {
             }
             // What faults is the instruction itself.
             self.origins.push((self.code.at, instruction.ip()));
-            if at + 1 < block.len() || is_plain(instruction) {
+            if at + 1 < block.len() {
+                self.pass(instruction, encoder)?;
+            } else if is_plain(instruction) {
                 self.copy(instruction, encoder)?;
+                self.jump(&[0xe9], instruction.next_ip());
             } else {
-                self.end(instruction, encoder, safe)?;
+                let is_stub = self.slot_of_stub(pc).is_some();
+                self.end(instruction, is_stub, encoder, safe)?;
             }
-        }
-        if let Some(last) = block.last().filter(|last| is_plain(last)) {
-            self.jump(&[0xe9], last.next_ip());
         }
         // SAFETY: an entry of the table.
         unsafe { *self.entry(pc) = start };
@@ -328,24 +365,35 @@ impl Shadow {
         Some(start)
     }
 
-    fn decode(&self, pc: u64) -> Option<Vec<Instruction>> {
-        let left = (self.text.end - pc) as usize;
-        // SAFETY: the rest of the segment, which can be read.
-        let bytes = unsafe { core::slice::from_raw_parts(pc as *const u8, left) };
-        let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
-        let mut block = Vec::new();
-        while block.len() < LONGEST {
+    /// The instructions of a block: up to the first choice of where to go on, across jumps and calls that leave none.
+    fn decode(&self, mut pc: u64) -> Option<Vec<Instruction>> {
+        let mut decoder = self.decoder(pc);
+        let mut block: Vec<Instruction> = Vec::new();
+        while block.len() < LONGEST && block.iter().all(|known| known.ip() != pc) {
             let instruction = decoder.decode();
             if instruction.is_invalid() {
                 // It faults as the original does, if it comes to that.
                 break;
             }
             block.push(instruction);
-            if !is_plain(&instruction) {
-                break;
+            let Some(next) = after(&instruction) else { break };
+            if next != instruction.next_ip() {
+                // Through a stub control leaves, and comes back in a way of its own.
+                if !self.text.contains(&next) || self.slot_of_stub(next).is_some() {
+                    break;
+                }
+                decoder = self.decoder(next);
             }
+            pc = next;
         }
         (!block.is_empty()).then_some(block)
+    }
+
+    fn decoder(&self, pc: u64) -> Decoder<'static> {
+        let left = (self.text.end - pc) as usize;
+        // SAFETY: the rest of the segment, which can be read and stays.
+        let bytes = unsafe { core::slice::from_raw_parts(pc as *const u8, left) };
+        Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE)
     }
 
     /// Writes the block's record and the samples that are taken at its beginning.
@@ -424,6 +472,18 @@ impl Shadow {
         code.restore_rax();
     }
 
+    /// An instruction within a block.
+    fn pass(&mut self, instruction: &Instruction, encoder: &mut Encoder) -> Option<()> {
+        if is_plain(instruction) {
+            return self.copy(instruction, encoder);
+        }
+        // What it goes to comes next.
+        if instruction.mnemonic() == Mnemonic::Call {
+            self.code.push(instruction.next_ip());
+        }
+        Some(())
+    }
+
     /// An instruction as it is, but for what it says relative to its own place.
     fn copy(&mut self, instruction: &Instruction, encoder: &mut Encoder) -> Option<()> {
         if instruction.is_ip_rel_memory_operand() {
@@ -445,12 +505,23 @@ impl Shadow {
     }
 
     /// The instruction that ends a block.
-    fn end(&mut self, instruction: &Instruction, encoder: &mut Encoder, safe: &[u64]) -> Option<()> {
+    fn end(
+        &mut self,
+        instruction: &Instruction,
+        is_stub: bool,
+        encoder: &mut Encoder,
+        safe: &[u64],
+    ) -> Option<()> {
         let target = instruction.near_branch_target();
         // A call of a function that may return to translated code; where its return address is to be written.
         let mut returns = None;
         match instruction.flow_control() {
-            FlowControl::UnconditionalBranch => self.jump(&[0xe9], target),
+            FlowControl::UnconditionalBranch => {
+                if self.slot_of_stub(target).is_some_and(|slot| safe.binary_search(&slot).is_ok()) {
+                    self.tail_call();
+                }
+                self.jump(&[0xe9], target);
+            }
             FlowControl::ConditionalBranch if instruction.condition_code() != ConditionCode::None => {
                 let condition = instruction.condition_code() as u8 - 1;
                 if instruction.is_jcc_short_or_near() {
@@ -479,6 +550,14 @@ impl Shadow {
                 code.jump(&[0xe9], self.look_up);
             }
             FlowControl::IndirectBranch | FlowControl::IndirectCall => {
+                // A stub comes here too, but by a call that has seen to it.
+                if !is_stub
+                    && instruction.mnemonic() == Mnemonic::Jmp
+                    && instruction.is_ip_rel_memory_operand()
+                    && safe.binary_search(&instruction.ip_rel_memory_address()).is_ok()
+                {
+                    self.tail_call();
+                }
                 self.code.save_rcx();
                 self.code.save_rax();
                 let load = if instruction.op0_kind() == OpKind::Register {
@@ -520,12 +599,28 @@ impl Shadow {
         Some(pushed)
     }
 
+    /// A function that may return to translated code is about to be jumped to: the return address on the stack becomes
+    /// one of translated code, if it is of the traced code at all. Changes flags, which no calling convention preserves.
+    fn tail_call(&mut self) {
+        let code = &mut self.code;
+        code.save_rcx();
+        code.save_rax();
+        code.bytes(&[0x48, 0x8b, 0x04, 0x24]);
+        code.compare_rax(&self.text);
+        let elsewhere = code.jump(&[0x0f, 0x83], 0);
+        code.with(&[0x65, 0x48, 0x89, 0x04, 0x25], TAIL);
+        // lea rax, [rip + …]
+        code.jump(&[0x48, 0x8d, 0x05], self.tail_back);
+        code.bytes(&[0x48, 0x89, 0x04, 0x24]);
+        code.with(&[0x65, 0x48, 0x89, 0x24, 0x25], SLOT);
+        patch(elsewhere, code.at);
+        code.restore_rax();
+        code.restore_rcx();
+    }
+
     /// The word that a stub jumps through, if it is a stub.
     fn slot_of_stub(&self, pc: u64) -> Option<u64> {
-        let left = self.text.end.checked_sub(pc).filter(|_| self.text.contains(&pc))?;
-        // SAFETY: within the segment, which can be read.
-        let bytes = unsafe { core::slice::from_raw_parts(pc as *const u8, left.min(32) as usize) };
-        let mut decoder = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE);
+        let mut decoder = self.text.contains(&pc).then(|| self.decoder(pc))?;
         let mut instruction = decoder.decode();
         if matches!(instruction.mnemonic(), Mnemonic::Endbr64) {
             instruction = decoder.decode();
@@ -542,19 +637,7 @@ impl Shadow {
         code.save_rax();
         code.load_next();
         code.store_word(StepWord::new(StepKind::Enter, pc, 0).0, 0);
-        code.store(Register::RSP, 8);
-        code.store(Register::RAX, 16);
-        code.store(Register::RDX, 24);
-        for (word, at) in [(WHO, 32), (WHO + 8, 40)] {
-            code.with(&[0x65, 0x48, 0x8b, 0x04, 0x25], word);
-            code.store(Register::RAX, at);
-        }
-        code.advance(48);
-        code.store_next();
-        for (word, value) in [(INSIDE, 1), (SLOT, 0)] {
-            code.with(&[0x65, 0x48, 0xc7, 0x04, 0x25], word);
-            code.number(value);
-        }
+        code.entered();
         code.restore_rax();
         code.restore_rcx();
         self.jump(&[0xe9], pc);
@@ -594,10 +677,12 @@ impl Pushed {
 }
 
 /// Puts the original return address where one of translated code stands.
-pub(super) fn settle(shadows: &Shadows, slot: *mut u64) {
+pub(super) fn settle(shadows: &Shadows, slot: *mut u64, tail: u64) {
     // SAFETY: a word of the stack that a call wrote and that was not returned through yet.
     unsafe {
-        if let Some((start, origin)) = shadows.origin(*slot)
+        if shadows.segments.iter().any(|shadow| shadow.tail_back == *slot) {
+            *slot = tail;
+        } else if let Some((start, origin)) = shadows.origin(*slot)
             && start == *slot
         {
             *slot = origin;
@@ -605,17 +690,11 @@ pub(super) fn settle(shadows: &Shadows, slot: *mut u64) {
     }
 }
 
-/// Whether control goes on to the next instruction.
+/// Whether an instruction leads nowhere else than to the next one.
 fn is_plain(instruction: &Instruction) -> bool {
-    match instruction.flow_control() {
-        FlowControl::Next
-        | FlowControl::Interrupt
-        | FlowControl::Exception
-        | FlowControl::XbeginXabortXend => true,
-        // `syscall` is a call to the decoder.
-        FlowControl::Call => instruction.mnemonic() != Mnemonic::Call,
-        _ => false,
-    }
+    instruction.flow_control() != FlowControl::UnconditionalBranch
+        && instruction.mnemonic() != Mnemonic::Call
+        && after(instruction).is_some()
 }
 
 /// Whether an address can only be stored by way of another register than rcx.

@@ -1,64 +1,53 @@
 //! The words of the trace in the shared memory.
+//!
+//! Their addresses go on and on, but the memory behind them is used again: a piece that the controller has taken away
+//! is moved to the front of what is being written, with the processor's page tables, so that nothing is cleared or
+//! faulted in anew. Behind the latest piece nothing can be written; translated code does not ask for room, it faults
+//! there.
 
-use crate::{log::Log, sys};
-use core::{ops::Range, sync::atomic::Ordering};
-use unsnarl_wire::TracerWords;
+use crate::{end, log::Log, sys};
+use core::sync::atomic::Ordering;
+use unsnarl_wire::{CHUNK_WORDS, RING_WORDS, TracerWords};
 
 pub(super) struct Words {
     shared: *mut TracerWords,
     first: u64,
     end: u64,
-    /// Who writes here has to wait until the controller has taken what is there.
-    guard: Range<u64>,
+    /// Who writes here or beyond has to wait until there is room.
+    limit: u64,
 }
 
-/// Memory where nothing can be written: translated code does not ask for room.
-const GUARD: u64 = 64 << 10;
-
-/// How far the program may be ahead of the controller.
-const WINDOW: u64 = 64 << 20;
+/// Bytes that are moved at once.
+const PIECE: u64 = 8 * CHUNK_WORDS as u64;
+const RING: u64 = 8 * RING_WORDS as u64;
 
 impl Words {
     pub(super) fn new(log: &Log) -> Self {
         let (words, capacity) = log.steps();
         let shared = &raw mut log.header().tracer;
-        let (first, end) = (words as u64, words as u64 + 8 * capacity);
+        let (first, end) = (words as u64, words as u64 + 8 * capacity / PIECE * PIECE);
         // SAFETY: memory of ours, and nothing is there yet.
         unsafe {
             (*shared).first = first;
             (*shared).next.store(first, Ordering::Release);
+            let all = (end - first) as usize;
+            sys::call(libc::SYS_mprotect, [first as usize, all, libc::PROT_NONE as usize, 0, 0, 0]);
         }
-        let mut words = Self { shared, first, end, guard: 0..0 };
-        words.guard_at(first + WINDOW);
-        words
+        Self { shared, first, end, limit: first }
     }
 
-    fn guard_at(&mut self, start: u64) {
-        let start = start.min(self.end.saturating_sub(GUARD)).max(self.first) & !4095;
-        self.guard = start..(start + GUARD).min(self.end);
-        self.protect(libc::PROT_NONE);
-    }
-
-    fn protect(&self, protection: i32) {
-        let [start, size] = [self.guard.start, self.guard.end - self.guard.start].map(|n| n as usize);
-        // SAFETY: memory of ours, in which nothing is written yet.
-        unsafe { sys::call(libc::SYS_mprotect, [start, size, protection as usize, 0, 0, 0]) };
-    }
-
-    /// Lets the program go on beyond the guard as soon as the controller has caught up; false if there is no more
-    /// room at all.
+    /// Lets the program write a piece more, as soon as the controller has caught up; false if there is no more room at
+    /// all.
     pub(super) fn make_room(&mut self) -> bool {
-        let tick = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
+        let tick = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
         // SAFETY: the header is never unmapped.
         let (taken, enough) = unsafe { (&(*self.shared).taken, &(*self.shared).enough) };
-        if self.guard.end >= self.end {
+        if self.limit >= self.end {
             return false;
         }
         while enough.load(Ordering::Acquire) == 0 {
-            let taken = self.first + 8 * taken.load(Ordering::Acquire);
-            if self.guard.start <= taken + WINDOW / 2 {
-                self.protect(libc::PROT_READ | libc::PROT_WRITE);
-                self.guard_at(taken + WINDOW);
+            if self.limit + PIECE <= self.first + 8 * taken.load(Ordering::Acquire) + RING {
+                self.another_piece();
                 return true;
             }
             // In real time: it is the controller that is waited for.
@@ -68,6 +57,30 @@ impl Words {
         false
     }
 
+    fn another_piece(&mut self) {
+        const POPULATE_WRITE: usize = 23;
+        let [limit, piece] = [self.limit, PIECE].map(|n| n as usize);
+        // SAFETY: memory of ours: either nothing is written there yet, or it was taken away.
+        let failed = unsafe {
+            if self.limit < self.first + RING {
+                let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+                let failed = sys::call(libc::SYS_mprotect, [limit, piece, protection, 0, 0, 0]) < 0;
+                if self.limit > self.first {
+                    // A long run: one call in place of a fault for each page. An older kernel does without.
+                    sys::call(libc::SYS_madvise, [limit, piece, POPULATE_WRITE, 0, 0, 0]);
+                }
+                failed
+            } else {
+                let how = (libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED) as usize;
+                sys::call(libc::SYS_mremap, [limit - RING as usize, piece, piece, how, limit, 0]) < 0
+            }
+        };
+        if failed {
+            end::refuse("the system gives no memory for the instruction trace");
+        }
+        self.limit += PIECE;
+    }
+
     /// What translated code works with.
     pub(super) fn shared(&self) -> *const TracerWords {
         self.shared
@@ -75,7 +88,7 @@ impl Words {
 
     /// Whether that is where nothing can be written yet.
     pub(super) fn is_guard(&self, addr: u64) -> bool {
-        self.guard.contains(&addr)
+        (self.limit..self.end).contains(&addr)
     }
 
     /// Whether control is in the traced code.
@@ -113,15 +126,21 @@ impl Words {
         (slot != 0).then_some(slot as *mut u64)
     }
 
+    /// What an address of translated code on the stack may stand for.
+    pub(super) fn tail(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { (&raw const (*self.shared).tail).read_volatile() }
+    }
+
     pub(super) fn append(&mut self, record: &[u64]) {
         // SAFETY: as above.
         let next = unsafe { &(*self.shared).next };
         let at = next.load(Ordering::Relaxed);
         let bytes = 8 * record.len() as u64;
-        if at + bytes > self.guard.start && !self.make_room() {
+        if at + bytes > self.limit && !self.make_room() {
             super::full();
         }
-        // SAFETY: below the guard, for which the controller made room.
+        // SAFETY: below the limit.
         unsafe { (at as *mut u64).copy_from_nonoverlapping(record.as_ptr(), record.len()) };
         next.store(at + bytes, Ordering::Release);
     }

@@ -1,9 +1,10 @@
 //! The words of an instruction trace, taken away while the program still writes them, and compressed: the program
 //! writes on one core, this is done on the other.
 //!
-//! The program writes on and on into memory that is there only where it is touched. What is compressed is given
-//! back at once, and the program does not run far ahead of us (the guard of the runtime's `tracer/words.rs`), so that
-//! the memory needed is that of the compressed trace and no more than a window of the other.
+//! The program writes on and on into memory that is used again as soon as it was taken away (the runtime's
+//! `tracer/words.rs`), so that the memory needed is that of the compressed trace and a little more.
+
+mod foretold;
 
 use crate::memory::Written;
 use std::{
@@ -12,8 +13,8 @@ use std::{
 };
 use unsnarl_wire::{CHUNK_WORDS, OVERLAP_WORDS};
 
-/// zstd's quickest proper level: the program must not be held up.
-const LEVEL: i32 = 1;
+/// One of zstd's quickest levels: the program must not be held up, and most is done before.
+const LEVEL: i32 = -1;
 
 /// Told how many words there are so far.
 pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
@@ -35,7 +36,7 @@ impl Steps {
             written.enough();
             return steps;
         };
-        let mut bytes = Vec::new();
+        let (mut words, mut bytes) = (Vec::new(), Vec::new());
         loop {
             let over = ended.load(Ordering::Acquire);
             // The latest record may not be complete yet.
@@ -49,12 +50,13 @@ impl Steps {
             if settled <= first {
                 break;
             }
-            written.copy(first..whole.min(settled), &mut bytes);
+            written.copy(first..whole.min(settled), &mut words);
+            written.free(first + CHUNK_WORDS as u64);
+            foretold::tell(&words, &mut bytes);
             let Ok(compressed) = compressor.compress(&bytes) else { break };
             steps.bytes += compressed.len() as u64;
             steps.chunks.push(compressed.into());
             steps.words = settled;
-            written.free(first + CHUNK_WORDS as u64);
             told(settled);
             if steps.bytes > limit {
                 written.enough();
@@ -76,10 +78,10 @@ impl Steps {
     pub(crate) fn read(&self, chunk: usize, into: &mut Vec<u64>) {
         into.clear();
         let Some(compressed) = self.chunks.get(chunk) else { return };
-        let most = 8 * (CHUNK_WORDS + OVERLAP_WORDS);
+        // A word that nothing foretells takes eight bytes and a half.
+        let most = 9 * (CHUNK_WORDS + OVERLAP_WORDS) + 16;
         let bytes = zstd::bulk::decompress(compressed, most).unwrap_or_default();
-        into.extend(
-            bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())),
-        );
+        // What makes no sense is none: the words are missed by whoever reads them.
+        let _ = foretold::hear(&bytes, into);
     }
 }

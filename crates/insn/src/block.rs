@@ -1,0 +1,43 @@
+//! How far a block of instructions goes.
+
+use iced_x86::{FlowControl, Instruction, Mnemonic};
+
+/// Where control is after an instruction, if the code alone tells: the next one, or the target of a jump or call. A
+/// block may go on there; it ends where there is a choice.
+#[must_use]
+pub fn after(instruction: &Instruction) -> Option<u64> {
+    match instruction.flow_control() {
+        FlowControl::Next
+        | FlowControl::Interrupt
+        | FlowControl::Exception
+        | FlowControl::XbeginXabortXend => Some(instruction.next_ip()),
+        // `syscall` is a call to the decoder.
+        FlowControl::Call if instruction.mnemonic() != Mnemonic::Call => Some(instruction.next_ip()),
+        FlowControl::Call | FlowControl::UnconditionalBranch => {
+            Some(instruction.near_branch_target()).filter(|target| *target != 0)
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::{Decoder, DecoderOptions};
+
+    fn of(code: &[u8]) -> Option<u64> {
+        after(&Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE).decode())
+    }
+
+    #[test]
+    fn jumps_and_calls_by_the_code_are_followed_and_choices_are_not() {
+        assert_eq!(of(&[0x90]), Some(0x1001));
+        assert_eq!(of(&[0x0f, 0x05]), Some(0x1002), "syscall");
+        assert_eq!(of(&[0xeb, 0x10]), Some(0x1012), "jmp");
+        assert_eq!(of(&[0xe8, 0, 1, 0, 0]), Some(0x1105), "call");
+        assert_eq!(of(&[0x74, 0x10]), None, "je");
+        assert_eq!(of(&[0xff, 0xe0]), None, "jmp rax");
+        assert_eq!(of(&[0xff, 0xd0]), None, "call rax");
+        assert_eq!(of(&[0xc3]), None, "ret");
+    }
+}

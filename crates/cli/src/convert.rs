@@ -52,7 +52,8 @@ impl Export {
 impl Import {
     pub(crate) fn run(self) -> Result<Verdict> {
         let file = File::open(&self.file).with_context(|| format!("cannot read {}", self.file.display()))?;
-        let imported = std_format::import(BufReader::new(file))?;
+        let imported =
+            std_format::import(BufReader::new(file)).with_context(|| self.file.display().to_string())?;
         for note in imported.notes.iter().take(5) {
             eprintln!("{}: {note}", self.file.display());
         }

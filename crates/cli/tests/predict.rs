@@ -239,11 +239,35 @@ fn text_that_contradicts_itself_is_refused_with_its_line() {
         ("T1|w(x)|1\nT1|wait(m)|2\n", "line 2: T1 waits", "without holding its mutex m"),
         ("T1|acq(m)|1\nT2|acq(m)|2\n", "line 2: T2 takes", "which T1 holds"),
         ("T1|fork(T2)|1\nT1|join(T2)|2\nT2|w(x)|3\n", "line 3: T2 goes on", "after it was joined"),
+        ("T1|w(x)|1\nT1|join(T1)|2\n", "odd.std: line 2: T1 joins", "itself"),
+        ("T2|w(x)|1\nT1|fork(T2)|2\n", "line 2: T1 creates T2", "which is there already"),
+        ("T1|fork(T2)|1\nT2|w(x)|2\nT1|fork(T2)|3\n", "line 3: T1 creates T2", "which is there already"),
+        ("T1|w(x)|1\nT1|w(x)\n", "odd.std: line 2", "is not of the form"),
+        ("", "odd.std: has no events", "lines like T1|w(x)|42"),
     ] {
         fs::write(place.0.join("odd.std"), text).expect("a text");
         let (_, said) = place.exits(96, &["predict", "odd.std"]);
         assert!(said.contains(line) && said.contains(why), "{text}: {said}");
     }
+}
+
+#[test]
+fn a_run_that_misused_its_locks_is_refused_with_the_place() {
+    let place = Place::with_run(
+        "misuse",
+        "#include <pthread.h>
+        static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+        static void *other(void *unused) { pthread_mutex_unlock(&mutex); return unused; }
+        int main(void) {
+            pthread_t thread;
+            pthread_mutex_lock(&mutex);
+            pthread_create(&thread, 0, other, 0);
+            pthread_join(thread, 0);
+        }",
+    );
+    let (_, said) = place.exits(96, &["predict", "good.snarl", "--confirm"]);
+    let why = "thread 0.1 gives back the lock mutex, which it does not hold, at ";
+    assert!(said.contains(why) && said.contains("prog.c:3") && said.contains("good.snarl: event"), "{said}");
 }
 
 #[test]
@@ -253,7 +277,7 @@ fn the_model_can_be_had_for_a_refinement_checker() {
     place.exits(0, &["predict", "hidden.std", "--export-csp", "model.csp"]);
     let model = fs::read_to_string(place.0.join("model.csp")).expect("a model");
     assert!(
-        model.contains("THREAD0 = before.0 -> write.t0.o0 -> lock.t0.m0 -> unlock.t0.m0 -> SKIP"),
+        model.contains("THREAD0 = fork.t0.t1 -> write.t0.o0 -> lock.t0.m0 -> unlock.t0.m0 -> SKIP"),
         "{model}"
     );
     assert!(model.contains("assert STOP [T= (PROGRAM"), "{model}");

@@ -1,40 +1,87 @@
-//! The model of a window as CSPm text (sections 2.2 and 3 of the paper), for people who have a refinement checker
-//! such as FDR.
+//! The model of a window as CSPm text (sections 2.2 and 3 of the paper, figures 1 to 3), for people who have a refinement
+//! checker such as FDR.
+//!
+//! Where this deviates from the paper: what orders two steps otherwise than a lock is one process for each pair, be it of a
+//! barrier with many threads, and has the name of what it is. Each shared object has its assertion in one text, rather than a
+//! text of its own. Deadlocks: the paper's `PROGRAM; LIVE` needs locks that come to an end, and its own go on for ever, so
+//! that every program would fail; here it is the threads that are followed by `LIVE`.
 
 use crate::{
     flaw::Flaw,
     model::{Model, Reads, State, Step, What},
 };
-use std::{collections::BTreeSet, fmt::Write};
-use unsnarl_model::{Event, ThreadIx};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Write,
+};
+use unsnarl_model::{Event, Op, ThreadIx};
 
-/// The model of the events that follow this state.
+/// The model of the events that follow this state. `name` tells what locks and memory are called.
 ///
-/// Every thread is a process, every lock is one, and everything that a step needs of another thread is a channel on
-/// which the two meet. For each shared object there is an assertion that fails if there is a race on it, and one
-/// that fails if there is a deadlock.
+/// Every thread is a process, every lock is one, and so is everything else that a step needs of another thread: its creation,
+/// the end of the thread that it joins, a signal, an arrival at a barrier, a post. For each shared object there is an assertion
+/// that fails if there is a race on it, and one that fails if there is a deadlock.
 ///
 /// # Errors
 /// If the events contradict each other.
-pub fn export(events: &[Event], start: &State) -> Result<String, Flaw> {
+pub fn export(events: &[Event], start: &State, name: &mut dyn FnMut(u64) -> String) -> Result<String, Flaw> {
     let model = Model::of(events, start, Reads::Free)?;
-    Ok(Text { model: &model }.whole())
+    let ties = Tie::all(&model, events);
+    Ok(Text { model: &model, events, ties }.whole(name))
+}
+
+/// A step that needs another one: the words of the two, between which there is a process.
+struct Tie {
+    earlier: u32,
+    later: u32,
+    process: &'static str,
+    /// What the earlier one says when it is done, and the later one before it begins.
+    words: [String; 2],
+}
+
+impl Tie {
+    fn all(model: &Model, events: &[Event]) -> Vec<Self> {
+        let pairs = (0..model.steps.len() as u32)
+            .flat_map(|later| model.needs(model.step(later)).iter().map(move |&earlier| (earlier, later)));
+        pairs.enumerate().map(|(n, (earlier, later))| Self::of(model, events, n, earlier, later)).collect()
+    }
+
+    fn of(model: &Model, events: &[Event], n: usize, earlier: u32, later: u32) -> Self {
+        let steps = [earlier, later].map(|number| model.step(number));
+        let [a, b] = steps.map(|step| step.thread.0);
+        let [done, wants] = steps.map(|step| events.get(step.event as usize));
+        let is = |event: Option<&Event>, ops: &[Op]| event.is_some_and(|event| ops.contains(&event.op));
+        let creates = is(done, &[Op::Create]) && done.is_some_and(|event| event.value == u64::from(b));
+        let each = |first: &str, second: &str| [format!("{first}.t{a}.{n}"), format!("{second}.t{b}.{n}")];
+        let (process, words) = if creates {
+            ("FORK", [format!("fork.t{a}.t{b}"), format!("start.t{b}")])
+        } else if steps[1].what == What::Joins(ThreadIx(a)) {
+            ("JOIN", [format!("end.t{b}.t{a}"), format!("join.t{b}.t{a}")])
+        } else if is(done, &[Op::Signal, Op::Broadcast]) {
+            ("SIGNAL", each("signal", "wait"))
+        } else if is(done, &[Op::BarrierArrive]) {
+            ("BARRIER", each("barrier_enter", "barrier_exit"))
+        } else if is(done, &[Op::SemPost]) && is(wants, &[Op::SemWait, Op::SemTryWait]) {
+            ("SEMAPHORE", each("post", "take"))
+        } else {
+            ("ORDER", each("before", "after"))
+        };
+        Self { earlier, later, process, words }
+    }
 }
 
 struct Text<'m> {
     model: &'m Model,
+    events: &'m [Event],
+    ties: Vec<Tie>,
 }
 
 impl Text<'_> {
-    fn whole(&self) -> String {
+    fn whole(&self, name: &mut dyn FnMut(u64) -> String) -> String {
         let model = self.model;
         let threads: Vec<usize> =
             (0..model.threads.len()).filter(|&t| !model.threads[t].is_empty()).collect();
         let objects = self.objects();
-        // An order of two steps: the later one waits for the earlier one's word.
-        let needs: Vec<(u32, u32)> = (0..model.steps.len() as u32)
-            .flat_map(|later| model.needs(model.step(later)).iter().map(move |&earlier| (earlier, later)))
-            .collect();
         let mut text =
             String::from("-- The trace model of \"interleaving inference\", as unsnarl sees it.\n\n");
         let list = |prefix: &str, numbers: &mut dyn Iterator<Item = usize>| {
@@ -42,64 +89,77 @@ impl Text<'_> {
         };
         let _ = writeln!(text, "datatype Thread = {}", list("t", &mut threads.iter().copied()));
         let _ = writeln!(text, "datatype Lock = {}", list("m", &mut (0..model.locks.len().max(1))));
-        let mut all = objects.iter().map(|&object| object as usize);
-        let all = list("o", &mut all);
+        let all = list("o", &mut objects.keys().map(|&object| object as usize));
         let _ = writeln!(text, "datatype Object = {}", if all.is_empty() { "o0" } else { &all });
+        for (number, &lock) in model.locks.iter().enumerate() {
+            let _ = writeln!(text, "-- m{number} is {}", name(lock));
+        }
+        for (object, &addr) in &objects {
+            let _ = writeln!(text, "-- o{object} begins with {}", name(addr));
+        }
         text += "channel lock, unlock, rlock, runlock : Thread.Lock\nchannel read, write : Thread.Object\n";
-        let _ = writeln!(text, "channel before, after : {{0..{}}}", needs.len().max(1) - 1);
+        text += "channel fork, end, join : Thread.Thread\nchannel start : Thread\n";
+        let _ = writeln!(
+            text,
+            "channel signal, wait, barrier_enter, barrier_exit, post, take, before, after : Thread.{{0..{}}}",
+            self.ties.len().max(1) - 1
+        );
         text += "channel race, live\n\n";
         for &thread in &threads {
-            let _ = writeln!(text, "THREAD{thread} = {}SKIP", self.thread(thread, &needs));
+            let _ = writeln!(text, "THREAD{thread} = {}SKIP", self.thread(thread));
         }
-        text += "\nMUTEX(m) = [] t : Thread @ lock.t.m -> unlock.t.m -> MUTEX(m)\n";
-        text += "         [] t : Thread @ rlock.t.m -> READERS(m, {t})\n";
+        text += "\nMUTEX(m) = ([] t : Thread @ lock.t.m -> unlock.t.m -> MUTEX(m))\n";
+        text += "        [] ([] t : Thread @ rlock.t.m -> READERS(m, {t}))\n";
         text += "READERS(m, rs) = if empty(rs) then MUTEX(m) else\n";
         text += "    ([] t : diff(Thread, rs) @ rlock.t.m -> READERS(m, union(rs, {t})))\n";
         text += " [] ([] t : rs @ runlock.t.m -> READERS(m, diff(rs, {t})))\n";
-        text += "NEED(n) = before.n -> after.n -> SKIP\n\n";
-        text += "Sync = {| lock, unlock, rlock, runlock, before, after |}\nMemory = {| read, write |}\n";
+        for (n, Tie { process, words: [first, second], .. }) in self.ties.iter().enumerate() {
+            let _ = writeln!(text, "{process}{n} = {first} -> {second} -> STOP");
+        }
+        text += "\nSync = {| lock, unlock, rlock, runlock, fork, start, end, join, signal, wait,\n";
+        text += "          barrier_enter, barrier_exit, post, take, before, after |}\nMemory = {| read, write |}\n";
         let names = threads.iter().map(|thread| format!("THREAD{thread}")).collect::<Vec<_>>();
         let _ = writeln!(text, "THREADS = {}", names.join(" ||| "));
-        text += "LOCKS = ||| m : Lock @ MUTEX(m)\n";
-        let _ = writeln!(
-            text,
-            "NEEDS = {}",
-            if needs.is_empty() {
-                "SKIP".into()
-            } else {
-                format!("||| n : {{0..{}}} @ NEED(n)", needs.len() - 1)
-            }
-        );
-        text += "PROGRAM = THREADS [| Sync |] (LOCKS ||| NEEDS)\n\n";
+        let ties = self.ties.iter().enumerate().map(|(n, tie)| format!(" ||| {}{n}", tie.process));
+        let _ = writeln!(text, "SYNCS = (||| m : Lock @ MUTEX(m)){}", ties.collect::<String>());
+        text += "PROGRAM = THREADS [| Sync |] SYNCS\n\n";
         text += "RACE(v) = RACE_ERR(v) /\\ ([] x : union(Sync, Memory) @ x -> RACE(v))\n";
         text += "RACE_ERR(v) = read?a!v -> ([] b : diff(Thread, {a}) @ write.b.v -> race -> SKIP)\n";
         text += "    [] write?a!v -> ([] b : diff(Thread, {a}) @ read.b.v -> race -> SKIP)\n";
         text += "    [] write?a!v -> ([] b : diff(Thread, {a}) @ write.b.v -> race -> SKIP)\n";
-        for object in objects {
+        for object in objects.keys() {
             let _ = writeln!(
                 text,
                 "assert STOP [T= (PROGRAM [| union(Sync, Memory) |] RACE(o{object})) \\ diff(Events, {{race}})"
             );
         }
-        text += "\nLIVE = live -> LIVE\nassert LIVE [F= (THREADS [| Sync |] (LOCKS ||| NEEDS)) \\ diff(Events, {live}); LIVE\n";
+        text += "\nLIVE = live -> LIVE\n";
+        text += "assert LIVE [F= ((THREADS ; LIVE) [| Sync |] SYNCS) \\ diff(Events, {live})\n";
         text
     }
 
-    fn objects(&self) -> BTreeSet<u32> {
-        let touches = self.model.steps.iter().flat_map(|step| self.model.touches(step));
-        touches.map(|touch| self.model.cells.object(touch.cell)).collect()
+    /// The shared objects, each with an address of it.
+    fn objects(&self) -> BTreeMap<u32, u64> {
+        let mut objects = BTreeMap::new();
+        for step in &self.model.steps {
+            let Some(event) = self.events.get(step.event as usize) else { continue };
+            for touch in self.model.touches(step) {
+                let lowest = objects.entry(self.model.cells.object(touch.cell)).or_insert(event.addr);
+                *lowest = event.addr.min(*lowest);
+            }
+        }
+        objects
     }
 
-    fn thread(&self, thread: usize, needs: &[(u32, u32)]) -> String {
+    fn thread(&self, thread: usize) -> String {
         let mut text = String::new();
         for &number in &self.model.threads[thread] {
-            let step = self.model.step(number);
-            for (channel, _) in needs.iter().enumerate().filter(|(_, (_, later))| *later == number) {
-                let _ = write!(text, "after.{channel} -> ");
+            for tie in self.ties.iter().filter(|tie| tie.later == number) {
+                let _ = write!(text, "{} -> ", tie.words[1]);
             }
-            self.step(step, &mut text);
-            for (channel, _) in needs.iter().enumerate().filter(|(_, (earlier, _))| *earlier == number) {
-                let _ = write!(text, "before.{channel} -> ");
+            self.step(self.model.step(number), &mut text);
+            for tie in self.ties.iter().filter(|tie| tie.earlier == number) {
+                let _ = write!(text, "{} -> ", tie.words[0]);
             }
         }
         text

@@ -33,6 +33,10 @@ pub enum Contradiction {
     NotWaiting,
     /// A thread is joined that nobody ever created and that never ran.
     JoinsUnknown(u64),
+    /// A thread joins itself.
+    JoinsItself,
+    /// A thread is created that is there already.
+    CreatesAgain(ThreadIx),
     /// A thread runs after it was joined.
     RunsAfterJoin,
     /// A thread runs after its last event.
@@ -42,7 +46,7 @@ pub enum Contradiction {
 }
 
 impl Flaw {
-    /// The same in words, with the names that the reader knows.
+    /// The same in words, with the names that the reader knows; without what follows from it.
     #[must_use]
     pub fn told(&self, lock: &dyn Fn(u64) -> String, thread: &dyn Fn(ThreadIx) -> String) -> String {
         let who = thread(self.thread);
@@ -59,22 +63,26 @@ impl Flaw {
                 let known = u16::try_from(it).map_or_else(|_| it.to_string(), |it| thread(ThreadIx(it)));
                 format!("joins {known}, which was never created and never ran")
             }
+            Contradiction::JoinsItself => "joins itself".into(),
+            Contradiction::CreatesAgain(it) => format!("creates {}, which is there already", thread(it)),
             Contradiction::RunsAfterJoin => "goes on after it was joined".into(),
             Contradiction::RunsAfterEnd => "goes on after its end".into(),
             Contradiction::TooMany => {
                 return "there are too many events to be looked at in one piece: use a window".into();
             }
         };
-        format!(
-            "{who} {what}; nothing can be predicted from a trace that contradicts itself: correct it, or record it anew"
-        )
+        format!("{who} {what}")
     }
 }
 
 impl std::fmt::Display for Flaw {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let told = self.told(&|lock| format!("{lock:#x}"), &|thread| format!("thread number {}", thread.0));
-        write!(f, "event {}: {told}", self.event + 1)
+        write!(
+            f,
+            "event {}: {told}; nothing can be predicted from a trace that contradicts itself",
+            self.event + 1
+        )
     }
 }
 

@@ -29,10 +29,11 @@ impl Shadow {
 }
 
 /// Programs and heaps at fixed addresses, position-independent programs with their heaps, libraries with
-/// mappings and stacks. Nothing else is there without address randomisation, unless a program insists.
+/// mappings and stacks. Nothing else is there without address randomisation, unless a program insists. Who accesses the
+/// first page faults.
 #[inline]
 const fn is_watched(addr: u64) -> bool {
-    matches!(addr >> 40, 0 | 0x55 | 0x56 | 0x7f)
+    matches!(addr.wrapping_sub(4096) >> 40, 0 | 0x55 | 0x56 | 0x7f)
 }
 
 impl Memory for Shadow {

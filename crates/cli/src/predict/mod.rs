@@ -15,6 +15,8 @@ use std::{
 };
 use tell::Told;
 use unsnarl_predict::{Options, Prediction, Progress, State};
+use unsnarl_report::ProgramNames;
+use unsnarl_symbols::Symbols;
 
 /// Races and deadlocks in other interleavings of a run
 #[derive(clap::Args)]
@@ -110,7 +112,10 @@ impl Predict {
     fn export(&self, source: &Source, path: &Path) -> Result<()> {
         let events = &source.trace().events;
         let count = if self.whole { events.len() } else { self.window.min(events.len()) };
-        let text = unsnarl_predict::export(&events[..count], &State::default())
+        let mut symbols = Symbols::new();
+        let mut names = ProgramNames::new(&source.header().modules, &mut symbols);
+        let mut name = |addr| source.object(addr, &mut names);
+        let text = unsnarl_predict::export(&events[..count], &State::default(), &mut name)
             .map_err(|flaw| source.located(flaw))?;
         output::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
         if count < events.len() {

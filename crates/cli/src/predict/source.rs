@@ -4,12 +4,15 @@ use crate::{traces, verdict::Contradicted};
 use anyhow::{Context, Result};
 use std::{
     borrow::Cow,
+    cell::RefCell,
     fs::File,
     io::BufReader,
     path::{Path, PathBuf},
 };
 use unsnarl_model::{Event, ThreadIx, Trace};
 use unsnarl_predict::{Flaw, Options, Prediction, Predictor, Progress};
+use unsnarl_report::{Names, ProgramNames};
+use unsnarl_symbols::Symbols;
 use unsnarl_trace::{EventReader, std_format};
 
 /// From this many events on, a trace is read window by window.
@@ -17,6 +20,7 @@ const LARGE: u64 = 4_000_000;
 
 /// A trace to look at.
 pub(super) struct Source {
+    path: PathBuf,
     /// Without its events if it is read window by window.
     trace: Trace,
     events: u64,
@@ -40,16 +44,20 @@ impl Source {
             && reader.events() > LARGE
         {
             let (trace, events) = (reader.header().clone(), reader.events());
-            return Ok(Self { trace, events, names, streamed: Some(path), lines: Vec::new() });
+            let streamed = Some(path.clone());
+            return Ok(Self { path, trace, events, names, streamed, lines: Vec::new() });
         }
         let trace = traces::load(wanted)?;
-        Ok(Self { events: trace.events.len() as u64, trace, names, streamed: None, lines: Vec::new() })
+        let events = trace.events.len() as u64;
+        Ok(Self { path, events, trace, names, streamed: None, lines: Vec::new() })
     }
 
     fn text(path: &Path) -> Result<Self> {
         let file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-        let std_format::Imported { trace, names, lines, .. } = std_format::import(BufReader::new(file))?;
-        Ok(Self { events: trace.events.len() as u64, trace, names, streamed: None, lines })
+        let std_format::Imported { trace, names, lines, .. } =
+            std_format::import(BufReader::new(file)).with_context(|| path.display().to_string())?;
+        let (path, events) = (path.to_owned(), trace.events.len() as u64);
+        Ok(Self { path, events, trace, names, streamed: None, lines })
     }
 
     /// The trace, perhaps without its events.
@@ -73,12 +81,18 @@ impl Source {
     }
 
     /// What another tool calls a lock or variable; none in a trace of a program.
-    pub(super) fn name(&self, addr: u64) -> Option<Cow<'_, str>> {
+    fn name(&self, addr: u64) -> Option<Cow<'_, str>> {
         if !self.trace.program.path.is_empty() {
             return None;
         }
         let kept = self.trace.names.iter().find(|(at, _)| *at == addr).map(|(_, name)| name.as_str().into());
         Some(kept.unwrap_or_else(|| self.names.of(addr)))
+    }
+
+    /// What a lock or a variable is called, by whichever tool made the trace.
+    pub(super) fn object(&self, addr: u64, names: &mut ProgramNames<'_>) -> String {
+        let foreign = self.name(addr).map(Cow::into_owned);
+        foreign.or_else(|| names.variable(addr)).unwrap_or_else(|| format!("{addr:#x}"))
     }
 
     pub(super) fn predict(
@@ -99,15 +113,23 @@ impl Source {
         predictor.finish(watch).map_err(|flaw| self.located(flaw))
     }
 
-    /// A flaw in the words of where it is: a line of text, or an event of a trace.
+    /// A flaw in the words of where it is: a line of text, or an event of a trace and its place in the program.
     pub(super) fn located(&self, flaw: Flaw) -> anyhow::Error {
-        let place = match self.lines.get(flaw.event as usize) {
-            Some(line) => format!("line {line}"),
-            None => format!("event {}", flaw.event),
-        };
-        let lock = |addr| self.name(addr).map_or_else(|| format!("{addr:#x}"), Cow::into_owned);
+        let mut symbols = Symbols::new();
+        let names = RefCell::new(ProgramNames::new(&self.trace.modules, &mut symbols));
+        let lock = |addr| self.object(addr, &mut names.borrow_mut());
         let told = flaw.told(&lock, &|thread| self.thread(thread));
-        Contradicted(format!("{place}: {told}")).into()
+        let because = "nothing can be predicted from that";
+        let told = match (self.lines.get(flaw.event as usize), self.trace.events.get(flaw.event as usize)) {
+            (Some(line), _) => format!("line {line}: {told}; {because}: correct the text"),
+            (None, Some(event)) if !self.trace.program.path.is_empty() => {
+                let place = names.borrow_mut().place(self.trace.site(event));
+                let place = place.place().unwrap_or_else(|| place.to_string());
+                format!("event {}: {told}, at {place}; {because}: mend it, and record it anew", flaw.event)
+            }
+            _ => format!("event {}: {told}; {because}: record it anew", flaw.event),
+        };
+        anyhow::Error::new(Contradicted(told)).context(self.path.display().to_string())
     }
 
     /// A thread by the name that the reader knows: another tool's own, or the path of creation.

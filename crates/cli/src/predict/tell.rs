@@ -179,8 +179,7 @@ struct Words<'a> {
 
 impl Words<'_> {
     fn object(&mut self, addr: u64) -> String {
-        let foreign = self.source.name(addr).map(std::borrow::Cow::into_owned);
-        foreign.or_else(|| self.names.variable(addr)).unwrap_or_else(|| format!("{addr:#x}"))
+        self.source.object(addr, &mut self.names)
     }
 
     fn thread(&self, thread: ThreadIx) -> String {
@@ -192,11 +191,14 @@ impl Words<'_> {
     }
 
     /// The file and the line.
-    fn file_line(&mut self, site: Site) -> (String, u64) {
+    fn file_line(&mut self, site: Site) -> (String, i64) {
         let header = self.source.header();
         if header.program.path.is_empty() {
             let module = header.modules.get(usize::from(site.module.0));
-            return (module.map_or_else(String::new, |module| module.path.clone()), site.offset);
+            return (
+                module.map_or_else(String::new, |module| module.path.clone()),
+                site.offset.cast_signed(),
+            );
         }
         let frame = self.names.place(site);
         (frame.file.unwrap_or_default(), frame.line.unwrap_or(0).into())
@@ -209,7 +211,7 @@ impl Words<'_> {
     fn place_of(&mut self, site: Site) -> String {
         let header = self.source.header();
         if header.program.path.is_empty() {
-            return format!("location {}", site.offset);
+            return format!("location {}", site.offset.cast_signed());
         }
         let here = format!("{}/", header.program.cwd);
         let frame = self.names.place(site);

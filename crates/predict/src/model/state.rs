@@ -157,8 +157,13 @@ impl State {
                 self.held.remove(&addr);
             }
             Op::Create if done => {
-                if let Ok(child) = u16::try_from(event.value) {
-                    self.life(ThreadIx(child)).created = true;
+                if let Ok(child) = u16::try_from(event.value).map(ThreadIx) {
+                    let life = self.life(child);
+                    // Some tools say it twice, before the thread runs.
+                    if life.ran {
+                        return Err(Contradiction::CreatesAgain(child));
+                    }
+                    life.created = true;
                 }
             }
             Op::Join if done => self.join(event)?,
@@ -184,6 +189,9 @@ impl State {
     fn join(&mut self, event: &Event) -> Result<(), Contradiction> {
         let unknown = Contradiction::JoinsUnknown(event.value);
         let target = u16::try_from(event.value).map_err(|_| unknown)?;
+        if ThreadIx(target) == event.thread {
+            return Err(Contradiction::JoinsItself);
+        }
         let life = self.lives.get_mut(usize::from(target)).filter(|life| life.created || life.ran);
         life.ok_or(unknown)?.joined = true;
         Ok(())

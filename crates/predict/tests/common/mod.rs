@@ -2,7 +2,12 @@
 
 #![allow(dead_code)]
 
+mod everything;
+
+pub(crate) use everything::Everything;
+use std::collections::BTreeSet;
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Trace};
+use unsnarl_predict::{Options, Predictor};
 
 /// The trace of STD text.
 pub(crate) fn std(text: &str) -> Trace {
@@ -114,4 +119,34 @@ pub(crate) fn random(seed: u64, threads: u16, length: usize, memory: u64, locks:
         events.push(event(thread, op, addr, value, number));
     }
     events
+}
+
+/// What is predicted from a trace as a whole: pairs of events that race, and sets of events that wait for each other.
+pub(crate) fn predicted(events: &[Event]) -> (BTreeSet<[usize; 2]>, BTreeSet<Vec<usize>>) {
+    let mut predictor = Predictor::new(Options { window: None, ..Options::default() });
+    predictor.push(events, &mut |_| {}).expect("the trace is in order");
+    let prediction = predictor.finish(&mut |_| {}).expect("the trace is in order");
+    assert!(prediction.undecided.is_empty());
+    let races = prediction.races.iter().map(|race| race.accesses.map(|number| number as usize)).collect();
+    let deadlocks = prediction.deadlocks.iter().map(|deadlock| {
+        let mut events: Vec<usize> = deadlock.circle.iter().map(|waits| waits.event as usize).collect();
+        events.sort_unstable();
+        events
+    });
+    (races, deadlocks.collect())
+}
+
+/// Holds that a trace is predicted as by brute force; how many races and deadlocks there are.
+pub(crate) fn agree(events: &[Event], which: &str) -> (usize, usize) {
+    let all = Everything::of(events);
+    let (races, deadlocks) = predicted(events);
+    let told = || {
+        events
+            .iter()
+            .map(|e| format!("\n{} {} {} {}", e.thread.0, e.op.word(), e.addr, e.value))
+            .collect::<String>()
+    };
+    assert_eq!(races, all.races, "races of {which}:{}", told());
+    assert_eq!(deadlocks, all.deadlocks, "deadlocks of {which}:{}", told());
+    (races.len(), deadlocks.len())
 }

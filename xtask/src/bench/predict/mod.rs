@@ -2,6 +2,8 @@
 //! Markdown; they are tables 1 and 2 of "interleaving inference", with the traces of another tool and the speed of prediction.
 
 mod distribution;
+mod programs;
+mod said;
 mod sanitizer;
 
 use super::Effort;
@@ -84,6 +86,8 @@ struct Reports {
     deadlocks: usize,
     /// Places in the code.
     places: BTreeSet<String>,
+    /// How many runs that took.
+    runs: usize,
 }
 
 impl Reports {
@@ -149,31 +153,6 @@ impl Bench {
         Ok(Scenario { lines: text.lines().count(), real: real.len(), counts })
     }
 
-    /// Table 2: the programs in `programs/`.
-    fn programs(&self) -> Result<()> {
-        println!("\n## Programs of this repository, one recorded run each\n");
-        println!(
-            "Those with a candidate, or of which TSan ({}) says something. Locations are pairs of lines for us, lines for TSan.\n",
-            self.sanitizers[0].compiler
-        );
-        self.print_heads();
-        let files = sources(&self.root.join("programs/c"), "c")?;
-        let rows = in_parallel(&files, |file| self.program(file))?;
-        let (mut quiet, mut other) = (0, 0);
-        for row in rows {
-            match row {
-                Some(row) if row.is_quiet() => quiet += 1,
-                Some(row) => println!("{row}"),
-                None => other += 1,
-            }
-        }
-        println!(
-            "\n{quiet} more programs have no candidate, and TSan has nothing to say of them either; {other} do not end by \
-             themselves or need unsnarl for it."
-        );
-        Ok(())
-    }
-
     fn print_heads(&self) {
         println!(
             "| program | lines | captured | reduced | sync | objects | candidates | confirmed | locations | not confirmed | \
@@ -181,28 +160,6 @@ impl Bench {
             self.runs
         );
         println!("|---|{}", "--:|".repeat(12));
-    }
-
-    /// None for what does not end, or is not to be run without control: it has nothing to compare with.
-    fn program(&self, file: &Path) -> Result<Option<Row>> {
-        let expected = std::fs::read_to_string(file.with_extension("expect")).unwrap_or_default();
-        let value = |key: &str| {
-            let line =
-                expected.lines().find_map(|line| line.strip_prefix(key)?.trim_start().strip_prefix('='));
-            line.map(|value| value.trim().to_owned()).unwrap_or_default()
-        };
-        let endless = matches!(value("outcome").as_str(), "livelock" | "timeout");
-        if endless || value("native") == "no" || expected.contains("misuse") {
-            return Ok(None);
-        }
-        let words = |key: &str| value(key).split_whitespace().map(str::to_owned).collect();
-        let call = Call { flags: words("flags"), args: words("args") };
-        let (ours, told) = self.ours(file, &call)?;
-        let include = self.root.join("include");
-        let (_, theirs) =
-            self.sanitizers[0].of_source(file, (&include, &self.directory), &call, self.all_runs())?;
-        let lines = std::fs::read_to_string(file)?.lines().count();
-        Ok(Some(Row::of(&name(file), lines, &ours, &told, Some(&theirs))))
     }
 
     /// Table 2, for programs of the distribution.
@@ -305,13 +262,21 @@ impl Bench {
 
     /// One recorded run, and what is confirmed from it.
     fn ours(&self, source: &Path, call: &Call) -> Result<(Reports, Value)> {
-        let binary = self.directory.join(name(source));
+        let scratch = self.scratch(source)?;
+        let binary = scratch.join(name(source));
         let mut compile = Command::new(&self.unsnarl);
-        compile.args(["cc", "-O1", "-g", "-pthread", "-I"]).arg(self.root.join("include"));
+        compile.arg(if is_cxx(source) { "c++" } else { "cc" });
+        compile.args(["-O1", "-g", "-pthread", "-I"]).arg(self.root.join("include"));
         output(compile.arg("-o").arg(&binary).arg(source).args(&call.flags), &name(source))?;
-        let scratch = self.directory.join(format!("run-{}", name(source)));
-        std::fs::create_dir_all(&scratch)?;
         self.recorded(&binary, &scratch, &call.args)
+    }
+
+    /// Where a program is run.
+    fn scratch(&self, source: &Path) -> Result<PathBuf> {
+        let language = source.extension().unwrap_or_default().display();
+        let scratch = self.directory.join(format!("run-{}-{language}", name(source)));
+        std::fs::create_dir_all(&scratch)?;
+        Ok(scratch)
     }
 
     fn recorded(&self, binary: &Path, directory: &Path, args: &[String]) -> Result<(Reports, Value)> {
@@ -375,8 +340,9 @@ impl Row {
         let figures = &told["figures"];
         let count = |list: &Value| list.as_array().map_or(0, Vec::len);
         let said = theirs.map_or(0, |theirs| theirs.places.len());
+        let theirs = theirs.map_or_else(|| "–".into(), |_| said.to_string());
         let text = format!(
-            "| {name} | {lines} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2} s | {said} |",
+            "| {name} | {lines} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2} s | {theirs} |",
             figures["events"],
             figures["reduced"],
             figures["synchronising"],
@@ -408,6 +374,10 @@ fn real(text: &str) -> Vec<String> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("* real: "));
     let errors = lines.map(|line| line.trim_end_matches("*/").trim().to_owned());
     errors.filter(|error| error != "none").collect()
+}
+
+fn is_cxx(source: &Path) -> bool {
+    source.extension().is_some_and(|ending| ending == "cpp")
 }
 
 fn sources(directory: &Path, ending: &str) -> Result<Vec<PathBuf>> {

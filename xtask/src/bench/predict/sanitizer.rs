@@ -1,6 +1,6 @@
 //! ThreadSanitizer as compilers bring it along: what it reports of the same programs.
 
-use super::{Call, Reports};
+use super::{Call, Reports, said::Named};
 use crate::workspace::output;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -11,11 +11,14 @@ use std::sync::{
 };
 use std::time::{Duration, Instant};
 
-/// How long a run may take. Some programs wait for ever.
-const LIMIT: Duration = Duration::from_secs(20);
+/// How long a run may take in all.
+const LIMIT: Duration = Duration::from_secs(60);
 
-/// So many runs that wait for ever are enough.
-const HANGS: usize = 2;
+/// A run of which all threads sleep for so long waits for ever: nothing more will come of it.
+const ASLEEP: Duration = Duration::from_secs(4);
+
+/// So many runs that wait for ever, none other having been made, are enough.
+pub(super) const HANGS: usize = 10;
 
 /// How often a program is run.
 #[derive(Clone, Copy)]
@@ -55,14 +58,21 @@ impl Sanitizer {
         source: &Path,
         (include, directory): (&Path, &Path),
         call: &Call,
-        Runs { most, is_enough }: Runs<'_>,
+        runs: Runs<'_>,
     ) -> Result<(Reports, Reports)> {
         let name = super::name(source);
-        let binary = directory.join(format!("{name}-{}", self.compiler));
-        let mut compile = Command::new(self.compiler);
+        let compiler = match (self.compiler, super::is_cxx(source)) {
+            ("gcc", true) => "g++",
+            ("clang", true) => "clang++",
+            (compiler, _) => compiler,
+        };
+        let scratch = directory.join(format!("{name}-{compiler}"));
+        std::fs::create_dir_all(&scratch)?;
+        let binary = scratch.join(&name);
+        let mut compile = Command::new(compiler);
         compile.args(["-fsanitize=thread", "-O1", "-g", "-pthread", "-I"]).arg(include);
         output(compile.arg("-o").arg(&binary).arg(source).args(&call.flags), &name)?;
-        reports(&binary, directory, &call.args, Runs { most, is_enough })
+        reports(&binary, &scratch, &call.args, runs)
     }
 }
 
@@ -73,17 +83,19 @@ pub(super) fn reports(
     args: &[String],
     runs: Runs<'_>,
 ) -> Result<(Reports, Reports)> {
+    let mut named = Named::of(binary)?;
     let mut all = Reports::default();
     let mut first = Reports::default();
     let mut hangs = 0;
     for run in 0..runs.most {
         let (text, ended) = once(binary, directory, args)?;
-        read(&text, &mut all);
+        named.read(&text, &mut all)?;
         if run == 0 {
-            read(&text, &mut first);
+            named.read(&text, &mut first)?;
         }
+        all.runs += 1;
         hangs += usize::from(ended.is_none());
-        if hangs == HANGS || (runs.is_enough)(&all) {
+        if (hangs == HANGS && all.runs == HANGS) || (runs.is_enough)(&all) {
             break;
         }
     }
@@ -97,41 +109,41 @@ fn once(binary: &Path, directory: &Path, args: &[String]) -> Result<(String, Opt
     // Its shadow memory does not like randomised addresses.
     let mut command = Command::new("setarch");
     command.arg("-R").arg(binary).args(args).current_dir(directory);
-    // After a report it would sleep for a second before the end.
-    command.env("TSAN_OPTIONS", "atexit_sleep_ms=0");
+    // After a report it would sleep for a second before the end. Names are found by ourselves.
+    command.env("TSAN_OPTIONS", "atexit_sleep_ms=0 symbolize=0");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
     let mut child = command.spawn().context("cannot run setarch")?;
-    let end = Instant::now() + LIMIT;
+    let begin = Instant::now();
+    let mut awake = begin;
     let ended = loop {
         if let Some(status) = child.try_wait()? {
             break Some(status);
         }
-        if Instant::now() > end {
+        let now = Instant::now();
+        if begin.elapsed() > Duration::from_millis(200) && !sleeps(child.id()) {
+            awake = now;
+        }
+        if now - awake > ASLEEP || begin.elapsed() > LIMIT {
             child.kill()?;
             child.wait()?;
             break None;
         }
-        std::thread::sleep(Duration::from_millis(2));
+        let pause = if begin.elapsed() < Duration::from_millis(200) { 5 } else { 50 };
+        std::thread::sleep(Duration::from_millis(pause));
     };
     let text = String::from_utf8_lossy(&std::fs::read(&said)?).into_owned();
     Ok((text, ended))
 }
 
-/// Adds what the sanitizer says.
-fn read(text: &str, reports: &mut Reports) {
-    for line in text.lines() {
-        if let Some(rest) = line.trim().strip_prefix("Location is global '") {
-            // One of the compilers puts more behind the name.
-            let name = rest.split('\'').next().and_then(|name| name.split_whitespace().next());
-            reports.races.extend(name.map(str::to_owned));
-        }
-        if let Some(rest) = line.strip_prefix("SUMMARY: ThreadSanitizer: ") {
-            reports.places.insert(rest.to_owned());
-            if rest.starts_with("lock-order-inversion") {
-                reports.deadlocks = 1;
-            }
-        }
-    }
+/// Whether none of a process's threads wants the processor. The sanitizer's own thread looks around now and then, for too
+/// short a time to be met at it often.
+fn sleeps(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
+    threads.filter_map(Result::ok).all(|thread| {
+        let status = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The name before it may have blanks and parentheses.
+        status.rsplit(") ").next().is_none_or(|rest| rest.starts_with('S'))
+    })
 }
 
 /// Does something for each of the items, several at a time: runs of the sanitizer spend most of their time asleep.

@@ -1,10 +1,11 @@
 //! What makes a run a failure that ended well.
 
 use crate::options::FailOn;
+use std::collections::HashMap;
 use unsnarl_exec::{Executor, Settings};
-use unsnarl_model::{Backtrace, Kind, Misuse, Outcome, Side, Site, ThreadIx, Trace};
+use unsnarl_model::{Backtrace, Event, Kind, Misuse, Op, Outcome, Side, Site, SiteIx, ThreadIx, Trace};
 use unsnarl_report::{Names, ProgramNames};
-use unsnarl_symbols::Symbols;
+use unsnarl_symbols::{Frame, Symbols};
 
 /// Makes a run that ended well the failure that the user wants to see in it.
 pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
@@ -43,8 +44,51 @@ fn race(trace: &Trace) -> Option<Failure> {
     Some((Kind::Race, second.thread, second.site, message))
 }
 
-/// Adds the calls that led to both accesses of a race that is a failure: by another run of the same schedule.
+/// Adds what a trace does not tell and its reader wants to know: the calls that led to the two sides of a race, and the
+/// lines that called what came with the language. By other runs of the same schedule.
 pub(crate) fn add_calls(trace: &mut Trace) {
+    add_calls_to_race(trace);
+    add_callers(trace);
+}
+
+/// Events whose callers are looked for, at most.
+const MOST_CALLERS: usize = 4096;
+
+/// Adds the lines that called what came with the language: atomics of an unoptimised Rust program, say, are calls of its
+/// library. Where there is nothing of the kind, nothing is run.
+fn add_callers(trace: &mut Trace) {
+    let mut symbols = Symbols::new();
+    let mut in_library: HashMap<SiteIx, bool> = HashMap::new();
+    let is_wanted = |(number, event): (usize, &Event)| {
+        let all_system = in_library.entry(event.site).or_insert_with(|| {
+            symbols.lookup(&trace.modules, trace.site(event)).iter().all(|frame| frame.system)
+        });
+        (*all_system && !matches!(event.op, Op::Start | Op::End | Op::Exit)).then_some(number as u64)
+    };
+    let asked: Vec<u64> = trace.events.iter().enumerate().filter_map(is_wanted).take(MOST_CALLERS).collect();
+    if asked.is_empty() {
+        return;
+    }
+    let plan = trace.replay_plan();
+    let calls = Executor::new(trace.program.clone(), Settings::default())
+        .and_then(|mut executor| executor.calls_of(&plan, &asked));
+    // They are an extra too.
+    let Ok(calls) = calls else { return };
+    let mut users: HashMap<Site, bool> = HashMap::new();
+    let modules = &trace.modules;
+    let mut is_users = |site: &Site| {
+        let told = |frame: &Frame| !frame.system && frame.line.is_some();
+        *users.entry(*site).or_insert_with(|| symbols.lookup(modules, *site).iter().any(told))
+    };
+    let callers: Vec<(usize, Site)> = calls
+        .into_iter()
+        .filter_map(|(number, frames)| Some((number as usize, frames.into_iter().find(&mut is_users)?)))
+        .collect();
+    trace.add_callers(callers);
+}
+
+/// Adds the calls that led to both accesses of a race that is a failure.
+fn add_calls_to_race(trace: &mut Trace) {
     let Some(race) = trace.races.first().filter(|_| trace.outcome.kind == Kind::Race) else { return };
     let plan = trace.replay_plan();
     let calls = Executor::new(trace.program.clone(), Settings::default())

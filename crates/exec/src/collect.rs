@@ -7,7 +7,7 @@ use unsnarl_model::{
     Program, Side, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace, Warning,
 };
 use unsnarl_symbols::{Symbols, Unwinder, build_id};
-use unsnarl_wire::{End, EndKind, RUNTIME, RawInput};
+use unsnarl_wire::{End, EndKind, RUNTIME, RawInput, Stack};
 
 /// The module of code that belongs to none: generated at run time, or a wild jump.
 const NOWHERE: &str = "[no module]";
@@ -61,6 +61,7 @@ pub(crate) fn trace(
     Trace {
         races,
         needs: Vec::new(),
+        callers: Vec::new(),
         names: Vec::new(),
         program: program.clone(),
         plan: Plan { inputs: Some(Arc::new(inputs(memory, &threads))), ..plan.clone() },
@@ -215,14 +216,24 @@ pub(crate) fn conflicts(memory: &Memory, places: &Places) -> Vec<Conflict> {
 pub(crate) fn calls(memory: &Memory, files: &mut Files, program: &Program) -> [Vec<Site>; 2] {
     let modules = modules(memory, program);
     memory.side_stacks().map(|copied| {
-        copied.map_or_else(Vec::new, |stack| {
-            let mut frames = outcome::backtrace(&mut files.unwinder, &modules, &stack).frames;
-            // The innermost calls are our own.
-            let ours = |site: &Site| modules[site.module.0 as usize].path.ends_with(RUNTIME);
-            frames.drain(..frames.iter().take_while(|site| ours(site)).count());
-            frames
-        })
+        copied.map_or_else(Vec::new, |stack| programs_frames(&mut files.unwinder, &modules, &stack))
     })
+}
+
+/// The calls that led to the events they were wanted of.
+pub(crate) fn calls_of(memory: &Memory, files: &mut Files, program: &Program) -> Vec<(u64, Vec<Site>)> {
+    let modules = modules(memory, program);
+    let stacks = memory.call_stacks().into_iter();
+    stacks.map(|(number, stack)| (number, programs_frames(&mut files.unwinder, &modules, &stack))).collect()
+}
+
+/// The frames of a stack that was copied by the runtime while it was called.
+fn programs_frames(unwinder: &mut Unwinder, modules: &[Module], stack: &(Stack, &[u8])) -> Vec<Site> {
+    let mut frames = outcome::backtrace(unwinder, modules, stack).frames;
+    // The innermost calls are our own.
+    let ours = |site: &Site| modules[site.module.0 as usize].path.ends_with(RUNTIME);
+    frames.drain(..frames.iter().take_while(|site| ours(site)).count());
+    frames
 }
 
 /// Where the run left its plan.

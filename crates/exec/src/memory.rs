@@ -11,9 +11,9 @@ use std::{
 };
 use unsnarl_model::{Plan, ThreadId};
 use unsnarl_wire::{
-    Choices, Header, INPUT_BYTES, Module, ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS, RawAction,
-    RawConflict, RawEvent, RawInput, RawSegment, RawSpan, Regions, Stack, Thread, TracerWords, Tracing,
-    Wanted, Warning,
+    CALLS_BYTES, Choices, Header, INPUT_BYTES, Module, ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS,
+    RawAction, RawConflict, RawEvent, RawInput, RawSegment, RawSpan, Regions, Stack, Thread, TracerWords,
+    Tracing, Wanted, Warning,
 };
 
 /// A memory file of this name.
@@ -34,11 +34,20 @@ pub(crate) fn append_only(file: OwnedFd) -> OwnedFd {
     file
 }
 
+/// What the calls are wanted of that led to it.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct CallsWish<'a> {
+    /// The sides of a conflict.
+    pub(crate) sides: [Wanted; 2],
+    /// The events of these numbers, in order.
+    pub(crate) events: &'a [u64],
+}
+
 /// What is special about a run, apart from its plan.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Special<'a> {
-    /// The sides of a conflict whose calls are wanted.
-    pub(crate) wanted: [Wanted; 2],
+    /// What the calls are wanted of.
+    pub(crate) calls: CallsWish<'a>,
     /// The program serves runs.
     pub(crate) serve: bool,
     /// It becomes the snapshot of this number when the plan ends; 0 for none.
@@ -128,7 +137,7 @@ impl Memory {
 
     /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
     pub(crate) fn prepare(&mut self, plan: &Plan, special: Special<'_>, program: &str) -> Result<(), Error> {
-        let Special { wanted, serve, snapshot, resumed, tracing, threads: kind, debugged } = special;
+        let Special { calls, serve, snapshot, resumed, tracing, threads: kind, debugged } = special;
         let threads = plan_threads(&threads_of(plan));
         let inputs = raw_inputs(plan, &threads);
         let words = PlanWords {
@@ -149,7 +158,8 @@ impl Memory {
             segments: plan.prefix.segments.len() as u64,
             actions: plan.prefix.actions.len() as u64,
             spans: plan.places.spans.len() as u64,
-            wanted,
+            asked: calls.events.len() as u64,
+            wanted: calls.sides,
             snapshot,
             resumed,
             tracing: tracing.how as u8,
@@ -168,11 +178,15 @@ impl Memory {
         // SAFETY: the mapping is as long as the regions say, and the target does not run yet.
         unsafe {
             self.map.cast::<Header>().write(Header::new(regions, words, serve));
-            if wanted != <[Wanted; 2]>::default() {
+            if calls.sides != <[Wanted; 2]>::default() {
                 // What another run left there must not be taken for this one's.
                 for side in [0, 1] {
                     self.table_mut::<u64>(regions.stacks_end + side * ONE_STACK_BYTES, 2).fill(0);
                 }
+            }
+            self.table_mut(regions.asked, calls.events.len()).copy_from_slice(calls.events);
+            for nth in 0..words.asked {
+                self.table_mut::<u64>(regions.calls + nth * CALLS_BYTES, 2).fill(0);
             }
             self.table_mut(regions.plan_threads, threads.entries.len()).copy_from_slice(&threads.entries);
             let modules = self.table_mut::<Module>(regions.plan_modules, words.modules as usize);
@@ -291,6 +305,19 @@ impl Memory {
             (stack.side == side + 1 && stack.len <= most - head)
                 .then(|| (stack, self.table::<u8>(at + head, stack.len as usize)))
         })
+    }
+
+    /// The stacks copied for the events whose calls were wanted, as far as they came.
+    pub(crate) fn call_stacks(&self) -> Vec<(u64, (Stack, &[u8]))> {
+        let h = self.header();
+        let stacks = (0..h.plan.asked).filter_map(|nth| {
+            let at = h.regions.calls + nth * CALLS_BYTES;
+            let stack = self.table::<Stack>(at, 1)[0];
+            let head = size_of::<Stack>() as u64;
+            let number = stack.side.checked_sub(1).filter(|_| stack.len <= CALLS_BYTES - head)?;
+            Some((number, (stack, self.table::<u8>(at + head, stack.len as usize))))
+        });
+        stacks.collect()
     }
 
     /// Copies of stacks, each with its bytes.

@@ -3,7 +3,7 @@
 use crate::{
     Error,
     collect::{self, Files},
-    memory::{Memory, Special, TracingWish, append_only, memory_file},
+    memory::{CallsWish, Memory, Special, TracingWish, append_only, memory_file},
     process::{Process, Server, Streams, Waited, Waiting, replace},
     snapshot::{self, Snapshot},
     steps::{Progress, Steps},
@@ -123,7 +123,7 @@ impl Executor {
     /// If the run could not be made or the program not be controlled. A failure of the program is not an
     /// error: it is the run's outcome.
     pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
-        self.run_for(plan, Default::default(), TracingWish::default(), None)
+        self.run_for(plan, CallsWish::default(), TracingWish::default(), None)
     }
 
     /// The calls that led to both sides of a conflict that the run of this plan had, innermost first: from
@@ -137,13 +137,28 @@ impl Executor {
         conflict: &Conflict,
         modules: &[Module],
     ) -> Result<[Vec<Site>; 2], Error> {
-        let wanted = conflict.sides.each_ref().map(|side| Wanted {
+        let sides = conflict.sides.each_ref().map(|side| Wanted {
             pc: modules[side.site.module.0 as usize].base + side.site.offset + 1,
             thread: side.thread.0.into(),
         });
-        self.run_for(plan, wanted, TracingWish::default(), None)?;
+        let wish = CallsWish { sides, ..CallsWish::default() };
+        self.run_for(plan, wish, TracingWish::default(), None)?;
         let Self { memory, files, program, .. } = self;
         Ok(collect::calls(memory, &mut files.borrow_mut(), program))
+    }
+
+    /// The calls that led to the events of these numbers in a run of this plan, innermost first, as far as they can be
+    /// told: from another run of the same plan.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn calls_of(&mut self, plan: &Plan, events: &[u64]) -> Result<Vec<(u64, Vec<Site>)>, Error> {
+        // Whoever looks for conflicts sees every event.
+        let plan = Plan { conflicts: true, ..plan.clone() };
+        let wish = CallsWish { events, ..CallsWish::default() };
+        self.run_for(&plan, wish, TracingWish::default(), None)?;
+        let Self { memory, files, program, .. } = self;
+        Ok(collect::calls_of(memory, &mut files.borrow_mut(), program))
     }
 
     /// Keeps the program as it is after so many points of this plan: runs of plans that begin with them go on from
@@ -259,7 +274,7 @@ impl Executor {
         let mut steps = Steps::default();
         let mut keep = Keep { limit: bytes, progress, steps: &mut steps };
         let wish = TracingWish { how, words, modules, until };
-        let run = self.run_for(plan, Default::default(), wish, Some(&mut keep))?;
+        let run = self.run_for(plan, CallsWish::default(), wish, Some(&mut keep))?;
         if steps.bytes() > bytes {
             // It ended before it was told.
             return Err(Error::Refused(unsnarl_wire::TRACE_FULL.into()));
@@ -270,15 +285,15 @@ impl Executor {
     fn run_for<'a>(
         &'a mut self,
         plan: &'a Plan,
-        wanted: [Wanted; 2],
+        calls: CallsWish<'_>,
         tracing: TracingWish<'_>,
         keep: Option<&mut Keep<'_>>,
     ) -> Result<Run<'a>, Error> {
         let serve = self.settings.serve;
         let threads = self.settings.threads;
-        let special = Special { wanted, serve, tracing, threads, ..Special::default() };
+        let special = Special { calls, serve, tracing, threads, ..Special::default() };
         // Calls and instructions are seen where they are made.
-        let whole = wanted != <[Wanted; 2]>::default() || tracing.how != Tracing::Off;
+        let whole = calls != CallsWish::default() || tracing.how != Tracing::Off;
         let mut from = if whole { None } else { self.nearest(plan) };
         if let Some(at) = from {
             let resumed = self.snapshots[at].points();

@@ -135,6 +135,7 @@ mod tests {
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
             races: Vec::new(),
+            callers: Vec::new(),
             needs: Vec::new(),
             names: Vec::new(),
             output: Output::default(),

@@ -2,7 +2,7 @@
 
 use crate::{
     Action, Conflict, Event, Fidelity, Kind, ObjectKind, Outcome, Plan, Policy, Prefix, Schedule, Signature,
-    Site, Stats, ThreadId, ThreadIx, Warning,
+    Site, SiteIx, Stats, ThreadId, ThreadIx, Warning,
 };
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
@@ -19,6 +19,10 @@ pub struct Trace {
     pub threads: Vec<Thread>,
     /// By [`crate::SiteIx`].
     pub sites: Vec<Site>,
+    /// By [`SiteIx`], where it was looked for: the call in the user's own code that led to the site, for sites in
+    /// what came with the language; for others the site itself. A site that different calls led to is there once
+    /// for each.
+    pub callers: Vec<Site>,
     /// In the order of execution.
     pub events: Vec<Event>,
     /// How it ended.
@@ -117,6 +121,27 @@ impl Trace {
     #[must_use]
     pub fn site(&self, event: &Event) -> Site {
         self.sites[event.site.index()]
+    }
+
+    /// Where in the user's own code an event came from, where that is known; else as [`site`](Self::site).
+    #[must_use]
+    pub fn users_site(&self, event: &Event) -> Site {
+        self.callers.get(event.site.index()).copied().unwrap_or_else(|| self.site(event))
+    }
+
+    /// Puts down which calls in the user's own code led to the events of these numbers.
+    pub fn add_callers(&mut self, callers: impl IntoIterator<Item = (usize, Site)>) {
+        let mut known: BTreeMap<(SiteIx, Site), SiteIx> = BTreeMap::new();
+        self.callers.clone_from(&self.sites);
+        for (number, caller) in callers {
+            let event = &mut self.events[number];
+            let site = self.sites[event.site.index()];
+            event.site = *known.entry((event.site, caller)).or_insert_with(|| {
+                self.sites.push(site);
+                self.callers.push(caller);
+                SiteIx(self.sites.len() as u32 - 1)
+            });
+        }
     }
 
     /// What an event did, without addresses.
@@ -222,5 +247,49 @@ impl Objects {
     #[must_use]
     pub fn get(&self, ix: ObjectIx) -> &Object {
         &self.all[ix.0 as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Flags, ModuleIx, Op, Order};
+    use alloc::vec;
+
+    #[test]
+    fn a_site_that_different_calls_led_to_is_there_once_for_each() {
+        let site = |offset| Site { module: ModuleIx(0), offset };
+        let at = |site| Event {
+            thread: ThreadIx::MAIN,
+            op: Op::AtomicLoad,
+            flags: Flags::NONE,
+            order: Order::Relaxed,
+            site: SiteIx(site),
+            size: 4,
+            addr: 0,
+            value: 0,
+        };
+        let mut trace = Trace {
+            sites: vec![site(10), site(20)],
+            events: vec![at(0), at(1), at(1), at(1), at(0)],
+            program: Program::default(),
+            modules: Vec::new(),
+            plan: Plan::default(),
+            threads: Vec::new(),
+            callers: Vec::new(),
+            outcome: Outcome::exit(0),
+            warnings: Vec::new(),
+            races: Vec::new(),
+            needs: Vec::new(),
+            names: Vec::new(),
+            output: Output::default(),
+        };
+        trace.add_callers([(1, site(70)), (2, site(80)), (3, site(70))]);
+        let told = |of: fn(&Trace, &Event) -> Site| -> Vec<u64> {
+            trace.events.iter().map(|event| of(&trace, event).offset).collect()
+        };
+        assert_eq!(told(Trace::users_site), [10, 70, 80, 70, 10]);
+        assert_eq!(told(Trace::site), [10, 20, 20, 20, 10], "where the events are does not change");
+        assert_eq!(trace.sites.len(), 4);
     }
 }

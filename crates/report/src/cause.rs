@@ -184,7 +184,7 @@ impl Teller<'_> {
         let who = words::id(trace, stopped);
         // Who never went on may have been about to wait, in a deadlock.
         let wait = trace.outcome.waits.iter().find(|wait| wait.thread == stopped && resumed.is_none());
-        let site = resumed.map(|at| trace.site(&trace.events[at])).or(wait.map(|wait| wait.site));
+        let site = resumed.map(|at| trace.users_site(&trace.events[at])).or(wait.map(|wait| wait.site));
         let place = site.and_then(|site| facts::place(site, names));
         let waits_for = wait.and_then(|wait| Some((wait.op, self.objects.for_op(wait.op, wait.addr)?)));
         let before = match (resumed, waits_for) {
@@ -234,7 +234,7 @@ impl Teller<'_> {
             let Some((verb, changes)) = did(other).filter(|_| in_hand.contains(&other.addr)) else {
                 continue;
             };
-            let place = (other.thread, other.op, other.addr, trace.site(other));
+            let place = (other.thread, other.op, other.addr, trace.users_site(other));
             if places.contains(&place) {
                 continue;
             }
@@ -266,7 +266,7 @@ impl Teller<'_> {
 
     /// The line of an event, like " (account.c:12)".
     fn at_line(&self, number: usize, names: &mut dyn Names) -> String {
-        let place = facts::place(self.trace.site(&self.trace.events[number]), names);
+        let place = facts::place(self.trace.users_site(&self.trace.events[number]), names);
         place.map(|(file, line, _)| format!(" ({}:{line})", paths::base(&file))).unwrap_or_default()
     }
 

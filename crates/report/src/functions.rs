@@ -33,6 +33,19 @@ pub(crate) fn of_user(function: &str) -> String {
     }
 }
 
+/// A global variable. What hides behind one of lazy_static's goes by that one's name.
+pub(crate) fn variable(name: &str) -> String {
+    let plain = if name.starts_with('<') { without_generics(name) } else { name.to_owned() };
+    let plain = plain.replace("::deref::__stability::LAZY", "");
+    let parts: Vec<&str> = plain.split("::").collect();
+    match parts.as_slice() {
+        // Whose it is must show.
+        ["std" | "core" | "alloc", ..] => plain,
+        [.., one, two] if parts.len() > 2 && plain.len() > LONG => format!("{one}::{two}"),
+        _ => plain,
+    }
+}
+
 /// `<A<B> as C>::f<D>` is `A::f`.
 fn without_generics(name: &str) -> String {
     let mut plain = String::new();
@@ -76,6 +89,23 @@ mod tests {
             ("", ""),
         ] {
             assert_eq!(short(long), expected, "{long}");
+        }
+    }
+
+    #[test]
+    fn variables_are_called_as_their_users_call_them() {
+        for (long, expected) in [
+            ("balance", "balance"),
+            ("table+16", "table+16"),
+            ("bank::teller::BALANCE", "bank::teller::BALANCE"),
+            ("std::panicking::GLOBAL_PANIC_COUNT", "std::panicking::GLOBAL_PANIC_COUNT"),
+            ("bank::accounts::tellers::BALANCE+8", "tellers::BALANCE+8"),
+            (
+                "<internment::CONTAINER as core::ops::deref::Deref>::deref::__stability::LAZY+24",
+                "internment::CONTAINER+24",
+            ),
+        ] {
+            assert_eq!(variable(long), expected, "{long}");
         }
     }
 

@@ -144,7 +144,7 @@ fn runs(trace: &Trace, thread: ThreadIx, names: &mut dyn Names) -> Option<String
         return outermost.function.as_deref().map(functions::of_user);
     }
     let events = trace.events.iter().filter(|event| event.thread == thread).take(MANY);
-    let seen = events.map(|event| names.place(trace.site(event))).find(|place| !place.system)?;
+    let seen = events.map(|event| names.place(trace.users_site(event))).find(|place| !place.system)?;
     Some(format!("in {}", functions::of_user(&seen.function?)))
 }
 
@@ -170,7 +170,7 @@ impl Location {
 
 /// Where an event is.
 pub(crate) fn place_of_event(names: &mut dyn Names, trace: &Trace, event: &Event) -> (Location, String) {
-    let place = names.place(trace.site(event));
+    let place = names.place(trace.users_site(event));
     let start = trace.threads.get(event.thread.index()).map_or_else(Site::default, |thread| thread.start);
     match event.op {
         // What starts and ends a thread is nobody's code.

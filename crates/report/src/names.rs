@@ -1,5 +1,6 @@
 //! Where code and data get their names from.
 
+use crate::functions;
 use std::{
     collections::{HashMap, hash_map::Entry},
     fs,
@@ -61,7 +62,7 @@ impl Names for ProgramNames<'_> {
         let name = name.replace("_GLOBAL__N_1::", "").replace("(anonymous namespace)::", "");
         let program = self.modules.first().and_then(|module| module.path.rsplit('/').next());
         let program = program.unwrap_or_default().replace('-', "_") + "::";
-        Some(name.strip_prefix(&program).map(str::to_owned).unwrap_or(name))
+        Some(functions::variable(name.strip_prefix(&program).unwrap_or(&name)))
     }
 
     fn text(&mut self, addr: u64) -> Option<String> {

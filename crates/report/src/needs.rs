@@ -73,7 +73,7 @@ fn preemptions<'t>(trace: &'t Trace, names: &mut dyn Names) -> Vec<Preemption<'t
     let told = preempting.map(|event| {
         let thread = trace.events[event - 1].thread;
         let next = (event..trace.events.len()).find(|&at| trace.events[at].thread == thread);
-        let site = next.map(|next| trace.site(&trace.events[next]));
+        let site = next.map(|next| trace.users_site(&trace.events[next]));
         let site = site.or_else(|| trace.outcome.site.filter(|_| trace.outcome.thread == Some(thread)));
         let place = site.map(|site| names.place(site)).filter(|frame| !frame.system);
         Preemption {

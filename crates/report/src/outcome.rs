@@ -246,7 +246,7 @@ impl Teller<'_> {
                 match last(self.trace, wakes) {
                     None => vec!["nobody ever wakes it".to_owned()],
                     Some(event) if event.value == 0 => {
-                        let site = at(self.trace.site(event)).map(|site| format!(": {site}"));
+                        let site = at(self.trace.users_site(event)).map(|site| format!(": {site}"));
                         let who = self.thread(event.thread);
                         vec![format!(
                             "thread {who} signalled when nobody was waiting{}",
@@ -262,7 +262,7 @@ impl Teller<'_> {
                 };
                 let taken = last(self.trace, takes);
                 taken
-                    .and_then(|e| Some((e.thread, at(self.trace.site(e))?)))
+                    .and_then(|e| Some((e.thread, at(self.trace.users_site(e))?)))
                     .map(|(thread, site)| format!("last taken by thread {}: {site}", self.thread(thread)))
                     .into_iter()
                     .collect()

@@ -50,7 +50,7 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
             let event = &trace.events[at];
             let mut args = Map::new();
             args.insert("event".into(), at.into());
-            if let Some((file, line, function)) = facts::place(trace.site(event), names) {
+            if let Some((file, line, function)) = facts::place(trace.users_site(event), names) {
                 args.insert(
                     "at".into(),
                     format!("{}:{line}", paths::relative(&file, &trace.program.cwd)).into(),

@@ -71,7 +71,7 @@ impl Teller<'_> {
             let stopped = trace.events[event - 1].thread;
             let next = (event..trace.events.len()).find(|&at| trace.events[at].thread == stopped)?;
             Some(self.location(
-                facts::place(trace.site(&trace.events[next]), names)?,
+                facts::place(trace.users_site(&trace.events[next]), names)?,
                 Some(&format!("thread {text}")),
             ))
         });
@@ -98,7 +98,7 @@ impl Teller<'_> {
         let from = trace.events.len().saturating_sub(MOST_STEPS);
         let mut flows: Vec<(usize, Vec<Value>)> = Vec::new();
         for (number, event) in trace.events.iter().enumerate().skip(from) {
-            let Some(place) = facts::place(trace.site(event), names) else { continue };
+            let Some(place) = facts::place(trace.users_site(event), names) else { continue };
             let text = words::event(trace, &self.objects, number);
             let step = json!({
                 "location": self.location(place, Some(&text)), "executionOrder": number + 1,

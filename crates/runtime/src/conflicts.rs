@@ -8,7 +8,7 @@ use crate::{
     state::{Runtime, State},
 };
 use alloc::{boxed::Box, collections::BTreeSet};
-use unsnarl_model::{ConflictKind, Event, SiteIx};
+use unsnarl_model::{ConflictKind, Event, Op, SiteIx};
 use unsnarl_race::{Access, Detector, Found};
 use unsnarl_wire::{RawConflict, RawEvent, Wanted};
 
@@ -17,6 +17,9 @@ pub(crate) struct Conflicts {
     detector: Detector<Shadow>,
     told: BTreeSet<(ConflictKind, u64, u64)>,
     wanted: Option<[Wanted; 2]>,
+    /// The events whose calls are wanted, and how many of them are had.
+    asked: &'static [u64],
+    had: usize,
 }
 
 impl Conflicts {
@@ -26,6 +29,8 @@ impl Conflicts {
             detector: Detector::new(Shadow::reserve()?),
             told: BTreeSet::new(),
             wanted: (wanted[0].pc != 0).then_some(wanted),
+            asked: log.asked(),
+            had: 0,
         }))
     }
 
@@ -87,6 +92,27 @@ fn tell(told: &mut BTreeSet<(ConflictKind, u64, u64)>, log: &Log, found: &Found,
 }
 
 impl State {
+    /// Lets the detector see an event that was logged under this number. Plain accesses it has seen already.
+    pub(crate) fn watch_event(&mut self, event: &RawEvent, number: u64) {
+        let Some(conflicts) = &mut self.conflicts else { return };
+        if !event.op().is_none_or(|op| matches!(op, Op::Read | Op::Write | Op::Alloc | Op::Free)) {
+            conflicts.step(&self.log, event, number);
+            self.keep_calls(event.pc());
+        }
+        self.keep_callers(number);
+    }
+
+    /// Keeps the calls that led to this event, if they are wanted.
+    fn keep_callers(&mut self, number: u64) {
+        let Some(conflicts) = &mut self.conflicts else { return };
+        if conflicts.asked.get(conflicts.had) == Some(&number) {
+            let nth = conflicts.had;
+            conflicts.had += 1;
+            let top = self.me().stack_top;
+            self.log.calls(nth, number, self.current, end::here(), top);
+        }
+    }
+
     /// Keeps the calls that led to both sides of the wanted race: of the first side each time it is met, until the
     /// race with it is found.
     pub(crate) fn keep_calls(&mut self, pc: u64) {

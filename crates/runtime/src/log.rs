@@ -8,8 +8,8 @@ use core::{
 };
 use unsnarl_model::{Op, ThreadIx};
 use unsnarl_wire::{
-    Choices, Header, Module, ONE_STACK_BYTES, PlanThread, RawAction, RawConflict, RawEvent, RawSegment,
-    RawSpan, Stack, Thread, Warning,
+    CALLS_BYTES, Choices, Header, Module, ONE_STACK_BYTES, PlanThread, RawAction, RawConflict, RawEvent,
+    RawSegment, RawSpan, Stack, Thread, Warning,
 };
 
 /// Events before the kernel is asked for more memory than the one page that they fill.
@@ -384,6 +384,19 @@ impl Log {
     pub(crate) fn side_stack(&self, side: u64, thread: ThreadIx, registers: [u64; 8], top: usize) {
         let at = self.header().regions.stacks_end + side * ONE_STACK_BYTES;
         self.copy_stack((at, ONE_STACK_BYTES), side + 1, thread, registers, top);
+    }
+
+    /// The numbers of the events whose calls are wanted, in order.
+    pub(crate) fn asked(&self) -> &'static [u64] {
+        let h = self.header();
+        // SAFETY: the plan's table, which the controller has laid out and nobody changes.
+        unsafe { core::slice::from_raw_parts(self.entry(h.regions.asked, 0), h.plan.asked as usize) }
+    }
+
+    /// Copies the calls that led to an event, the `nth` of those that are wanted.
+    pub(crate) fn calls(&self, nth: usize, number: u64, thread: ThreadIx, registers: [u64; 8], top: usize) {
+        let at = self.header().regions.calls + nth as u64 * CALLS_BYTES;
+        self.copy_stack((at, CALLS_BYTES), number + 1, thread, registers, top);
     }
 
     /// Copies a stack behind those copied before.

@@ -254,7 +254,7 @@ impl Runtime {
             end::livelock(state);
         }
         let Some(number) = number else { end::full(state) };
-        if state.conflicts.is_some() && !matches!(op, Op::Read | Op::Write | Op::Alloc | Op::Free) {
+        if state.conflicts.is_some() {
             state.watch_event(&event, number);
         }
         number
@@ -262,14 +262,6 @@ impl Runtime {
 }
 
 impl crate::state::State {
-    /// Lets the detector see an operation.
-    fn watch_event(&mut self, event: &RawEvent, number: u64) {
-        if let Some(conflicts) = &mut self.conflicts {
-            conflicts.step(&self.log, event, number);
-        }
-        self.keep_calls(event.pc());
-    }
-
     /// Somebody wants to know who could run now. `waits`: the policy did not begin yet.
     #[cold]
     fn before_pick(&mut self, waits: bool) {

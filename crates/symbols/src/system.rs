@@ -62,6 +62,8 @@ fn is_system_source(file: &str) -> bool {
     SOURCES.iter().any(|source| file.starts_with(source))
         || file.contains("/rustlib/src/rust/library/")
         || file.contains("/rust/library/")
+        // What Rust's library itself is made of.
+        || file.starts_with("/rust/deps/")
         // Where clang and other gccs keep their headers.
         || file.contains("/include/c++/")
 }

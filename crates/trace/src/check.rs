@@ -27,6 +27,7 @@ pub(crate) fn metadata(trace: &Trace) -> Result<(), Inconsistent> {
         (Section::Outcome, outcome(trace, &trace.outcome)),
         (Section::Outcome, warnings(trace)),
         (Section::Outcome, races(trace)),
+        (Section::Callers, callers(trace)),
     ];
     parts.into_iter().try_for_each(|(section, part)| part.map_err(|why| Inconsistent { section, why }))
 }
@@ -88,6 +89,14 @@ fn threads(trace: &Trace) -> Checked {
     )?;
     trace.threads.iter().try_for_each(|thread| inside(trace, thread.start))?;
     trace.sites.iter().try_for_each(|&site| inside(trace, site))
+}
+
+fn callers(trace: &Trace) -> Checked {
+    when(
+        trace.callers.is_empty() || trace.callers.len() == trace.sites.len(),
+        "it has neither no callers nor one for each site",
+    )?;
+    trace.callers.iter().try_for_each(|&site| inside(trace, site))
 }
 
 fn outcome(trace: &Trace, outcome: &Outcome) -> Checked {

@@ -42,7 +42,12 @@ const MAGIC: [u8; 8] = *b"unsnarl\0";
 /// The format that this version writes, and the newest that it reads.
 ///
 /// Bump it whenever what is written changes, also by a change of the numbers of the model's enums.
-pub const FORMAT: u32 = 6;
+pub const FORMAT: u32 = 7;
 
-/// The oldest format that this version reads: without what came from outside.
+/// The first format with what came from outside.
+const INPUTS: u32 = 6;
+/// The first format with the calls that led to sites in libraries.
+const CALLERS: u32 = 7;
+
+/// The oldest format that this version reads.
 const OLDEST: u32 = 5;

@@ -1,7 +1,7 @@
 //! From the bytes of a file back to its trace, all at once or chunk by chunk.
 
 use crate::{
-    CHUNK, DecodeError, FORMAT, MAGIC, OLDEST, Section,
+    CALLERS, CHUNK, DecodeError, FORMAT, INPUTS, MAGIC, OLDEST, Section,
     bytes::{Coded, Cursor, Wrong},
     check, chunk,
     section::{SectionReader, most_in},
@@ -47,10 +47,11 @@ impl<R: Read> EventReader<R> {
         let (threads, (sites, (names, Fixed(count)))) = section(&mut sections, Section::Threads)?;
         let (outcome, (warnings, (races, needs))) = section(&mut sections, Section::Outcome)?;
         let output = section(&mut sections, Section::Output)?;
-        if format > OLDEST {
+        if format >= INPUTS {
             let (known, inputs): (bool, Vec<Input>) = section(&mut sections, Section::Inputs)?;
             plan.inputs = known.then(|| Arc::new(inputs));
         }
+        let callers = if format >= CALLERS { section(&mut sections, Section::Callers)? } else { Vec::new() };
         let events = Vec::new();
         let header = Trace {
             program,
@@ -58,6 +59,7 @@ impl<R: Read> EventReader<R> {
             plan,
             threads,
             sites,
+            callers,
             events,
             outcome,
             warnings,

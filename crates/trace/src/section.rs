@@ -23,6 +23,8 @@ pub enum Section {
     Output,
     /// What came from outside; not in format 5.
     Inputs,
+    /// The calls that led to sites in libraries; not before format 7.
+    Callers,
     /// A chunk of events.
     Events,
     /// Says that nothing is missing.
@@ -41,6 +43,7 @@ impl fmt::Display for Section {
             Self::Outcome => "outcome section",
             Self::Output => "output section",
             Self::Inputs => "inputs section",
+            Self::Callers => "callers section",
             Self::Events => "events section",
             Self::End => "last section",
             Self::Padding => "padding",
@@ -58,6 +61,7 @@ impl Section {
             Self::Outcome => b"outc",
             Self::Output => b"outp",
             Self::Inputs => b"inpt",
+            Self::Callers => b"call",
             Self::Events => b"evnt",
             Self::End => b"end.",
             Self::Padding => b"pad.",

@@ -61,6 +61,10 @@ pub fn write(trace: &Trace, mut out: impl Write) -> io::Result<()> {
     }
     sections.write(Section::Inputs, &bytes)?;
 
+    bytes.clear();
+    trace.callers.put(&mut bytes);
+    sections.write(Section::Callers, &bytes)?;
+
     for events in trace.events.chunks(CHUNK) {
         bytes.clear();
         chunk::put(events, &mut bytes);

@@ -4,6 +4,7 @@ mod arbitrary;
 mod looping;
 
 use proptest::prelude::*;
+use std::sync::Arc;
 use unsnarl_model::{
     Action, Backtrace, ModuleIx, Op, Segment, Site, SiteIx, ThreadId, ThreadIx, Trace, Wait,
 };
@@ -28,7 +29,7 @@ fn sections(file: &[u8]) -> Vec<(String, usize)> {
 #[test]
 fn sections_come_in_their_order() {
     let names: Vec<_> = sections(&encode(&looping::trace(9))).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["prog", "plan", "thrd", "outc", "outp", "inpt", "evnt", "end."]);
+    assert_eq!(names, ["prog", "plan", "thrd", "outc", "outp", "inpt", "call", "evnt", "end."]);
 }
 
 #[test]
@@ -55,19 +56,20 @@ fn a_newer_file_says_to_update() {
 }
 
 #[test]
-fn a_file_of_the_format_before_is_read_and_has_no_inputs() {
-    let trace = looping::trace(9);
-    let mut file = encode(&trace);
-    let (at, size) = {
+fn files_of_older_formats_are_read_without_what_they_do_not_have() {
+    for (format, lacks) in [(6_u32, "call"), (5, "inpt")] {
+        let mut trace = looping::trace(9);
+        trace.plan.inputs = Some(Arc::default());
+        trace.callers.clone_from(&trace.sites);
+        let mut file = encode(&trace);
         let all = sections(&file);
         let place = |name: &str| all.iter().find(|(n, _)| n == name).expect("a section").1;
-        (place("inpt"), place("evnt") - place("inpt"))
-    };
-    file.drain(at..at + size);
-    file[8..12].copy_from_slice(&5_u32.to_le_bytes());
-    let read = decode(&file).expect("an older file");
-    assert_eq!(read.plan.inputs, None);
-    assert_eq!(read.events, trace.events);
+        file.drain(place(lacks)..place("evnt"));
+        file[8..12].copy_from_slice(&format.to_le_bytes());
+        let read = decode(&file).expect("an older file");
+        assert_eq!((read.plan.inputs.is_some(), read.callers), (format > 5, Vec::new()));
+        assert_eq!(read.events, trace.events);
+    }
 }
 
 #[test]
@@ -87,7 +89,7 @@ fn a_file_cut_anywhere_says_where_it_was_cut() {
 #[test]
 fn a_flipped_bit_says_in_which_section() {
     let file = encode(&looping::trace(99));
-    let words = ["program", "plan", "threads", "outcome", "output", "inputs", "events", "last"];
+    let words = ["program", "plan", "threads", "outcome", "output", "inputs", "callers", "events", "last"];
     for ((_, at), word) in sections(&file).into_iter().zip(words) {
         let mut damaged = file.clone();
         damaged[at + 28 + 5] ^= 4;
@@ -110,8 +112,8 @@ fn bytes_after_the_end_are_damage() {
 #[test]
 fn a_chunk_left_out_is_damage_not_a_shorter_trace() {
     let file = encode(&looping::trace(9));
-    let events = sections(&file)[6].1;
-    let end = sections(&file)[7].1;
+    let events = sections(&file)[7].1;
+    let end = sections(&file)[8].1;
     let without = [&file[..events], &file[end..]].concat();
     assert!(
         message(&without).starts_with("is damaged in its events section: another section is in its place")
@@ -130,6 +132,8 @@ fn parts_that_do_not_fit_together_are_refused() {
         ("threads", Box::new(|t| t.threads[0].id = ThreadId::main().child(1))),
         ("threads", Box::new(move |t| t.threads[1].start = far)),
         ("threads", Box::new(move |t| t.sites[1] = far)),
+        ("callers", Box::new(move |t| t.callers = vec![near])),
+        ("callers", Box::new(move |t| t.callers = vec![far; t.sites.len()])),
         ("events", Box::new(move |t| t.events[3].thread = stranger)),
         ("events", Box::new(|t| t.events[3].site = SiteIx(6))),
         ("outcome", Box::new(move |t| t.outcome.thread = Some(stranger))),

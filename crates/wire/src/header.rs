@@ -21,6 +21,8 @@ pub const INPUT_BYTES: u64 = 64 << 20;
 const STACK_BYTES: u64 = 4 << 20;
 /// Bytes for a copy of one stack with its head, at most.
 pub const ONE_STACK_BYTES: u64 = (128 << 10) + 4096;
+/// Bytes for a copy of the calls that led to one event, with its head: the innermost, up to the user's own code.
+pub const CALLS_BYTES: u64 = 16 << 10;
 
 /// The beginning of the memory.
 #[repr(C)]
@@ -103,6 +105,10 @@ pub struct Regions {
     pub until: u64,
     /// [`RawInput`]s: what is to come from outside.
     pub plan_inputs: u64,
+    /// Words: the numbers of the events whose calls are wanted, in order.
+    pub asked: u64,
+    /// For each of these a [`Stack`] with room for [`CALLS_BYTES`].
+    pub calls: u64,
     /// The instruction trace: words.
     pub steps: u64,
     /// The memory's size.
@@ -134,7 +140,9 @@ impl Regions {
         let traced = up(plan_spans + plan.spans * size_of::<RawSpan>() as u64);
         let until = up(traced + plan.traced * size_of::<Module>() as u64);
         let plan_inputs = up(until + plan.until * size_of::<u64>() as u64);
-        let steps = up(plan_inputs + plan.inputs);
+        let asked = up(plan_inputs + plan.inputs);
+        let calls = up(asked + plan.asked * size_of::<u64>() as u64);
+        let steps = up(calls + plan.asked * CALLS_BYTES);
         let total = up(steps + plan.step_words * size_of::<u64>() as u64);
         Self {
             threads,
@@ -154,6 +162,8 @@ impl Regions {
             traced,
             until,
             plan_inputs,
+            asked,
+            calls,
             steps,
             total,
         }
@@ -323,7 +333,8 @@ pub struct Choices {
 pub struct Stack {
     /// Whose.
     pub thread: u64,
-    /// 1 or 2 for the calls that led to a side of a wanted conflict; else 0.
+    /// 1 or 2 for the calls that led to a side of a wanted conflict; else 0. For an event whose calls were wanted: 1 + its
+    /// number.
     pub side: u64,
     /// rip, rsp, rbp, rbx, r12, r13, r14, r15.
     pub registers: [u64; 8],

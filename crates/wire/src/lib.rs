@@ -21,9 +21,9 @@ mod steps;
 
 pub use event::RawEvent;
 pub use header::{
-    Choices, End, EndKind, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES, MAX_PATH,
-    MAX_THREADS, MAX_WARNINGS, Module, ONE_STACK_BYTES, RawConflict, RawInput, Regions, Stack, Thread,
-    Warning,
+    CALLS_BYTES, Choices, End, EndKind, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES,
+    MAX_PATH, MAX_THREADS, MAX_WARNINGS, Module, ONE_STACK_BYTES, RawConflict, RawInput, Regions, Stack,
+    Thread, Warning,
 };
 pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, Wanted};
 pub use steps::{

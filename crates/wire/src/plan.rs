@@ -66,6 +66,8 @@ pub struct PlanWords {
     pub until: u64,
     /// How many bytes of what is to come from outside there are.
     pub inputs: u64,
+    /// Of how many events the calls are wanted.
+    pub asked: u64,
     /// An operation whose calls are wanted, twice.
     pub wanted: [Wanted; 2],
 }

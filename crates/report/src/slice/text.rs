@@ -5,6 +5,8 @@ use crate::{Look, Names, paths};
 use std::{collections::BTreeSet, fmt::Write};
 use unsnarl_model::{ThreadIx, Trace};
 
+/// Lines that are told, unless everything shall be: who has read so many of them reads the source.
+const LINES: usize = 25;
 /// Reasons that are told of one line, unless everything shall be.
 const REASONS: usize = 3;
 
@@ -34,7 +36,8 @@ pub fn slice_text(report: &SliceReport, trace: &Trace, names: &mut dyn Names, lo
         if look.colour { ("\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[0m") } else { ("", "", "", "") };
     let wide = report.lines.iter().map(|line| place(&line.line).len()).max().unwrap_or(0).min(32);
     let wide_threads = report.lines.iter().map(|l| threads(&l.threads).len()).max().unwrap_or(0).min(20);
-    for line in &report.lines {
+    let lines = if look.full { usize::MAX } else { LINES };
+    for line in report.lines.iter().take(lines) {
         let source = names.source_line(&line.line.file, line.line.line);
         let source = source.as_deref().map(str::trim_end).unwrap_or("(source not found)");
         let times =
@@ -57,6 +60,10 @@ pub fn slice_text(report: &SliceReport, trace: &Trace, names: &mut dyn Names, lo
             let more = why.len() - most;
             let _ = writeln!(text, "{:wide$}  {:wide_threads$}  {dim}· and {more} more{plain}", "", "");
         }
+    }
+    if report.lines.len() > lines {
+        let more = report.lines.len() - lines;
+        let _ = writeln!(text, "\n{more} more lines, further back (unsnarl slice --all shows them)");
     }
     if !report.races.is_empty() {
         let _ = writeln!(text, "\nraces on the way");

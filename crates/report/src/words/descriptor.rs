@@ -59,7 +59,7 @@ pub(super) fn wait_ended_by(event: &Event) -> String {
 
 /// Where the thing was made that a thread waits for.
 pub(crate) fn made_at(trace: &Trace, wait: &Wait) -> Option<Site> {
-    opened(trace, wait.addr).map(|event| trace.site(event))
+    opened(trace, wait.addr).map(|event| trace.users_site(event))
 }
 
 fn opened(trace: &Trace, addr: u64) -> Option<&Event> {

@@ -85,6 +85,7 @@ pub(crate) fn trace(threads: u16, start: u64) -> Trace {
         outcome: Outcome::exit(0),
         warnings: Vec::new(),
         races: Vec::new(),
+        callers: Vec::new(),
         needs: Vec::new(),
         names: Vec::new(),
         output: Output::default(),

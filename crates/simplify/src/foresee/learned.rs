@@ -116,7 +116,13 @@ impl Learned {
             ends: HashMap::default(),
             sites: Vec::new(),
             site_of: HashMap::default(),
-            template: Trace { events: Vec::new(), sites: Vec::new(), needs: Vec::new(), ..trace.clone() },
+            template: Trace {
+                events: Vec::new(),
+                sites: Vec::new(),
+                callers: Vec::new(),
+                needs: Vec::new(),
+                ..trace.clone()
+            },
             threads: HashMap::default(),
             modules: trace.modules.iter().map(|module| module.path.clone()).collect(),
             longest: 0,

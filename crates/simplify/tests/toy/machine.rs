@@ -556,6 +556,7 @@ impl<'p> Machine<'p> {
             warnings: Vec::new(),
             races: Vec::new(),
             needs: Vec::new(),
+            callers: Vec::new(),
             names: Vec::new(),
             output: Output::default(),
         }

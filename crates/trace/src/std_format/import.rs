@@ -319,6 +319,7 @@ impl<'a> Import<'a> {
             warnings: Vec::new(),
             races: Vec::new(),
             needs: Vec::new(),
+            callers: Vec::new(),
             names: self.names.all(),
             output: Output::default(),
         };

@@ -246,6 +246,11 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                         modules,
                         plan,
                         threads,
+                        callers: if events.len() % 2 == 0 {
+                            sites.iter().rev().copied().collect()
+                        } else {
+                            Vec::new()
+                        },
                         sites,
                         events,
                         outcome,

@@ -50,6 +50,7 @@ pub(crate) fn trace(events: usize) -> Trace {
         warnings: Vec::new(),
         races: Vec::new(),
         needs: Vec::new(),
+        callers: Vec::new(),
         names: Vec::new(),
         output: Output::default(),
     }

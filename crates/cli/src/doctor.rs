@@ -201,6 +201,7 @@ const USES: [(&str, &[&str], &str); 6] = [
     (
         "signals",
         &[
+            "pthread_kill",
             "sigwait",
             "sigwaitinfo",
             "sigtimedwait",
@@ -208,10 +209,11 @@ const USES: [(&str, &[&str], &str); 6] = [
             "pause",
             "signalfd",
             "timer_create",
+            "timerfd_create",
             "setitimer",
             "alarm",
         ],
-        "waits for signals, see \"Signals\" in docs/limits.md",
+        "signals and timers are part of the schedule, those from outside are kept; see docs/limits.md",
     ),
     ("plugins", &["dlopen", "dlmopen"], "loads libraries while it runs, which are seen when they are loaded"),
     (

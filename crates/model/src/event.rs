@@ -40,6 +40,8 @@ impl Flags {
     pub const FAILED: Self = Self(4);
     /// The wait ended for no reason, as condition variables may.
     pub const SPURIOUS: Self = Self(8);
+    /// A signal's handler ended the wait: both of these.
+    pub const INTERRUPTED: Self = Self(Self::FAILED.0 | Self::SPURIOUS.0);
     /// The thread was cancelled here.
     pub const CANCELLED: Self = Self(16);
     /// The waiter before this operation had to block.

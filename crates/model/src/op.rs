@@ -161,6 +161,23 @@ numbered! {
         FdConnect = "fd connect",
         /// A lock on a file is taken, given back or asked for. `value`: the error number if it failed.
         FileLock = "file lock",
+        /// What is to become of a signal is said. For this and all that follows on signals, `addr` is the signal's number.
+        SigAction = "signal action",
+        /// A thread changes its signal mask. `value`: the mask that it has then.
+        SigMask = "signal mask",
+        /// A signal is sent. `value`: to which thread, or `u64::MAX` if to the process. Failed: it is ignored.
+        SigSend = "send signal",
+        /// A thread takes a signal: its handler begins. `value`: the number of the event that sent it, or `u64::MAX`.
+        /// Failed: another thread has taken it.
+        SigHandle = "handle signal",
+        /// A wait for signals is over (`sigwait` and its kin). `value`: as of `SigHandle`.
+        SigWait = "wait for signal",
+        /// A wait until a handler has run is over (`pause`, `sigsuspend`, or a sleep that a handler ended).
+        SigPause = "pause",
+        /// A timer is set or stopped. `value`: when it will fire, in virtual nanoseconds; 0 if it is stopped.
+        TimerSet = "set timer",
+        /// A timer fires. `addr` is the signal that it sends, if it does. `value`: when, in virtual nanoseconds.
+        TimerFire = "timer fires",
     }
 }
 
@@ -205,6 +222,8 @@ numbered! {
         Memory = "memory",
         /// What descriptors lead to: a pipe, a socket …
         Channel = "descriptor",
+        /// A signal, by its number.
+        Signal = "signal",
     }
 }
 
@@ -254,13 +273,18 @@ impl Op {
             | Self::FdAccept
             | Self::FdConnect
             | Self::FileLock => K::Channel,
+            Self::SigAction | Self::SigSend | Self::SigHandle | Self::SigWait => K::Signal,
             Self::Exit
             | Self::Cancelled
             | Self::Fence
             | Self::Yield
             | Self::Sleep
             | Self::Point
-            | Self::Checkpoint => return None,
+            | Self::Checkpoint
+            | Self::SigMask
+            | Self::SigPause
+            | Self::TimerSet
+            | Self::TimerFire => return None,
         })
     }
 
@@ -287,6 +311,28 @@ impl Op {
     #[must_use]
     pub const fn only_reads(self) -> bool {
         matches!(self, Self::Read | Self::AtomicLoad | Self::SemGet)
+    }
+
+    /// Whether it has to do with signals: who gets which, and when.
+    #[must_use]
+    pub const fn is_signalling(self) -> bool {
+        matches!(
+            self,
+            Self::SigAction
+                | Self::SigMask
+                | Self::SigSend
+                | Self::SigHandle
+                | Self::SigWait
+                | Self::SigPause
+                | Self::TimerSet
+                | Self::TimerFire
+        )
+    }
+
+    /// Whether its value is the number of the event that brought it about: a wake-up, a signal sent.
+    #[must_use]
+    pub const fn names_its_cause(self) -> bool {
+        matches!(self, Self::CondWake | Self::FutexWoken | Self::SigHandle | Self::SigWait)
     }
 
     /// The thread offers the processor by this operation; a switch away before it is no preemption.

@@ -131,7 +131,7 @@ impl<'a> Checker<'a> {
                         need(end, "the once routine has not ended");
                     }
                 }
-                Op::CondWake | Op::FutexWoken => {
+                op if op.names_its_cause() => {
                     let signal = event.value.checked_sub(self.first).and_then(|at| u32::try_from(at).ok());
                     if let Some(signal) = signal.filter(|&signal| signal < number) {
                         need(signal, "nobody has woken it");

@@ -58,6 +58,9 @@ pub enum Advanced {
 /// Whatever descriptors lead to. Odd, so that it is no address of a lock.
 const ANY_CHANNEL: u64 = u64::MAX;
 
+/// All timers. No object is there.
+const TIMERS: u64 = u64::MAX - 1;
+
 /// The same address can be several objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Space {
@@ -224,6 +227,18 @@ impl HappensBefore {
                 }
             }
             Op::FdWait => self.acquire(thread, Space::Object, ANY_CHANNEL),
+            // A handler comes after it was installed and after its signal was sent.
+            Op::SigAction => self.release(thread, Space::Object, addr),
+            Op::SigSend => self.wake(thread, number, true),
+            Op::SigHandle | Op::SigWait => {
+                self.acquire(thread, Space::Object, addr);
+                self.woken(thread, event.value);
+            }
+            Op::TimerSet => self.release(thread, Space::Object, TIMERS),
+            Op::TimerFire => {
+                self.acquire(thread, Space::Object, TIMERS);
+                self.wake(thread, number, true);
+            }
             _ => {}
         }
     }

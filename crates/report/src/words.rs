@@ -1,6 +1,7 @@
 //! Operations in words.
 
 mod descriptor;
+mod signal;
 
 use crate::objects::ObjectNames;
 use unsnarl_model::{Event, Flags, ObjectKind, Op, Order, ThreadIx, Trace, Wait};
@@ -85,11 +86,21 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
         | Op::FdAccept
         | Op::FdConnect
         | Op::FileLock => return descriptor::event(event),
+        Op::SigAction
+        | Op::SigMask
+        | Op::SigSend
+        | Op::SigHandle
+        | Op::SigWait
+        | Op::SigPause
+        | Op::TimerSet
+        | Op::TimerFire => return signal::event(trace, event),
     };
     let remark = if event.flags.has(Flags::TIMED_OUT) {
         ": time is up"
     } else if event.flags.has(Flags::CANCELLED) {
         ": cancelled"
+    } else if event.flags.has(Flags::INTERRUPTED) {
+        ": interrupted by a signal"
     } else if event.flags.has(Flags::SPURIOUS) {
         ", for no reason"
     } else if failed {
@@ -137,6 +148,7 @@ fn waiting(op: Op, object: Option<String>, thread: Option<String>) -> String {
         (None, None) => op.word().to_owned(),
     };
     match op {
+        Op::SigWait | Op::SigPause => "for a signal".to_owned(),
         Op::Join => format!("for {} to end", thread.unwrap_or_else(|| "a thread".to_owned())),
         Op::CondWait | Op::CondWake | Op::FutexWait | Op::FutexWoken => format!("on {object}"),
         Op::BarrierArrive | Op::BarrierLeave => format!("at {object}"),

@@ -6,7 +6,7 @@
 //! that the same plan gives the same trace.
 
 use crate::{debug, end, fiber, sys, token};
-use core::sync::atomic::{AtomicBool, AtomicU32};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// What threads run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,13 +33,15 @@ pub(crate) struct Context {
     /// Whether the kernel tells us of the system calls of this kernel thread, see [`crate::dispatch`].
     pub(crate) dispatches: AtomicBool,
     backend: Backend,
+    /// The signal mask that a kernel thread had when it gave the token away.
+    mask: AtomicU64,
 }
 
 impl Context {
     /// The thread that is there already.
     pub(crate) fn adopt(backend: Backend, thread_pointer: usize) -> Self {
         let (parked, token, dispatches) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
-        Self { stack_pointer: 0, thread_pointer, parked, token, dispatches, backend }
+        Self { stack_pointer: 0, thread_pointer, parked, token, dispatches, backend, mask: AtomicU64::new(0) }
     }
 
     /// A thread to be made; it calls [`Context::park`] when it is there.
@@ -49,6 +51,15 @@ impl Context {
 
     pub(crate) fn backend(&self) -> Backend {
         self.backend
+    }
+
+    /// The signal mask of a kernel thread without the token.
+    pub(crate) fn mask(&self) -> u64 {
+        self.mask.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_mask(&self, mask: u64) {
+        self.mask.store(mask, Ordering::Relaxed);
     }
 
     /// On the new thread: leaves the scene and returns when it is its turn for the first time.

@@ -207,7 +207,9 @@ unsafe fn wait_or_wake(runtime: &mut Runtime, arguments: [usize; 6], pc: u64) ->
     let asynchronous = core::mem::take(&mut runtime.state.me().cancel.asynchronous);
     // SAFETY: the program's own call.
     let result = unsafe { futex::futex(runtime, arguments, pc) };
-    runtime.state.me().cancel.asynchronous = asynchronous;
+    let me = runtime.state.me();
+    me.cancel.asynchronous = asynchronous;
+    me.called |= asynchronous;
     result
 }
 

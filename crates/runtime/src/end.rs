@@ -18,7 +18,7 @@ pub(crate) fn deadlock(state: &State, why: &str) -> ! {
     conclude(state, EndKind::Deadlock, why);
     let current = state.current;
     for thread in &state.threads {
-        if thread.ended {
+        if thread.ended || thread.is_timer {
             continue;
         }
         tell_wait(state, thread);
@@ -56,7 +56,7 @@ pub(crate) fn full(state: &State) -> ! {
 pub(crate) fn waits_for_outside(state: &State) {
     if state.ready.is_empty() && state.waiting.iter().any(|thread| state.waits_for_outside(thread)) {
         set_message(&mut state.log.header().end, unsnarl_wire::WAITED_OUTSIDE.as_bytes());
-        state.threads.iter().filter(|thread| !thread.ended).for_each(|thread| tell_wait(state, thread));
+        state.threads.iter().filter(|t| !t.ended && !t.is_timer).for_each(|thread| tell_wait(state, thread));
     }
 }
 
@@ -82,7 +82,8 @@ pub(crate) fn plan_end(state: &State) -> ! {
 /// The program wants something from outside that the plan does not have.
 #[cold]
 pub(crate) fn lacks_input(state: &State) -> ! {
-    let thread = state.waiting.iter().find(|t| state.threads[t.index()].pending.gate == Gate::Input);
+    let asks = |gate: Gate| gate == Gate::Input || gate.is_for_signals();
+    let thread = state.waiting.iter().find(|t| asks(state.threads[t.index()].pending.gate));
     let thread = thread.unwrap_or(state.current);
     conclude(state, EndKind::Diverged, "");
     let end = &mut state.log.header().end;

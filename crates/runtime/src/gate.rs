@@ -3,6 +3,7 @@
 use crate::{
     hooks::{mutex::Mutex, rwlock::RwLock},
     input::Waited,
+    signals::Set,
     state::State,
     sys,
     thread::Thread,
@@ -44,6 +45,8 @@ pub(crate) enum Gate {
     Input,
     /// A lock on a file was given back since this moment.
     FileLock(u64),
+    /// One of these signals was sent.
+    Signal(Set),
 }
 
 /// Whether a thread can go on.
@@ -62,7 +65,7 @@ impl Gate {
     pub(crate) fn depends_on(self, addr: usize) -> bool {
         match self {
             Self::Open | Self::Sleep | Self::Join(_) | Self::Descriptors | Self::FileLock(_) => false,
-            Self::Input => false,
+            Self::Input | Self::Signal(_) => false,
             Self::Mutex(m) => m as usize == addr,
             Self::Spin(word) | Self::Once(word) => word as usize == addr,
             Self::Read(lock) | Self::Write(lock) => lock as usize == addr,
@@ -81,6 +84,13 @@ impl Gate {
     }
 }
 
+impl Gate {
+    /// Whether the thread waits for signals, or until a handler has run.
+    pub(crate) fn is_for_signals(self) -> bool {
+        matches!(self, Self::Signal(_))
+    }
+}
+
 impl Thread {
     fn has_ready_descriptor(&self) -> bool {
         let fds = self.awaited.as_ptr() as usize;
@@ -90,8 +100,14 @@ impl Thread {
 }
 
 impl State {
-    /// Whether the thread's next operation is possible now, late, or not at all.
+    /// Whether the thread can go on now, late, or not at all.
     pub(crate) fn chance(&self, thread: ThreadIx) -> Chance {
+        let called = self.threads[thread.index()].called;
+        if called && self.may_be_due(thread) { Chance::Ready } else { self.chance_at_gate(thread) }
+    }
+
+    /// Whether the thread's next operation is possible now, late, or not at all, whatever signals there are.
+    pub(crate) fn chance_at_gate(&self, thread: ThreadIx) -> Chance {
         let t = &self.threads[thread.index()];
         let pending = &t.pending;
         let timed = pending.deadline != u64::MAX;
@@ -132,6 +148,13 @@ impl State {
                     Some(Waited::Yes) => Chance::Late,
                     None => choose(false),
                 },
+                Gate::Signal(set) if self.has_signal(thread, set) => Chance::Ready,
+                Gate::Signal(_) if self.log.is_fed() => match self.has_input(thread) {
+                    Some(Waited::No) => Chance::Ready,
+                    Some(Waited::Yes) => Chance::Late,
+                    None => choose(false),
+                },
+                Gate::Signal(_) => choose(false),
                 Gate::FileLock(moment) => choose(self.file_locks_changed != moment),
                 Gate::Futex(word, _) => {
                     choose(t.granted.is_some() || self.queues.has_wake_up(word, t.arrival))

@@ -4,16 +4,26 @@
 //! of each per thread. So the kernel is given [`entry`] instead of the program's handler. It moves what the
 //! kernel wrote to the stack that the thread has for it and lets the handler begin there, as if the kernel
 //! had: the handler may wait for other threads, jump out, or return to the interrupted code.
+//!
+//! Signals that the program sends itself come here when the thread that takes them has them sent ([`raise`]). What comes from
+//! other processes comes at any moment, also in the middle of the runtime: it is only noted here, and goes the way of all other
+//! signals from the next schedule point on.
 
 use crate::{
     context::Backend,
     crash, debug,
     real::real,
+    signals::{Info, Sent},
     state::{Runtime, State},
     sys,
     thread::Thread,
 };
-use core::{cell::UnsafeCell, ffi::c_void, mem, ptr};
+use core::{
+    cell::UnsafeCell,
+    ffi::c_void,
+    mem, ptr,
+    sync::atomic::{AtomicI32, AtomicUsize, Ordering},
+};
 
 real! {
     fn sigaction(signal: i32, new: *const Action, old: *mut Action) -> i32;
@@ -78,6 +88,96 @@ pub(crate) unsafe fn exchange(signal: i32, new: *const Action, old: *mut Action)
         }
         result
     }
+}
+
+/// What becomes of a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Disposition {
+    Ignored,
+    /// The kernel's own action: death, or a stop.
+    Fatal,
+    Handled,
+}
+
+/// What becomes of this signal.
+pub(crate) fn disposition(signal: i32) -> Disposition {
+    match action(signal).sa_sigaction {
+        libc::SIG_IGN => Disposition::Ignored,
+        libc::SIG_DFL => match signal {
+            libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT => Disposition::Ignored,
+            _ => Disposition::Fatal,
+        },
+        _ => Disposition::Handled,
+    }
+}
+
+/// Whether what this signal interrupts begins anew.
+pub(crate) fn restarts(signal: i32) -> bool {
+    action(signal).sa_flags & libc::SA_RESTART != 0
+}
+
+fn action(signal: i32) -> Action {
+    *wanted(signal).get_or_insert_with(|| {
+        // SAFETY: all zeros is the default action.
+        let mut inherited: Action = unsafe { mem::zeroed() };
+        // SAFETY: asks only.
+        unsafe { sigaction(signal, ptr::null(), &raw mut inherited) };
+        inherited
+    })
+}
+
+/// The signal that the running thread sends itself just now.
+static RAISED: AtomicI32 = AtomicI32::new(0);
+
+/// The running thread, which does not block it, gets a signal; returns when its handler has.
+#[inline(never)]
+pub(crate) extern "C-unwind" fn raise(sent: &Sent) {
+    let info = sent.info;
+    let (process, thread) = (sys::process() as usize, sys::thread() as usize);
+    RAISED.store(sent.signal, Ordering::Relaxed);
+    let arguments = [process, thread, sent.signal as usize, &raw const info as usize, 0, 0];
+    // SAFETY: a signal to ourselves; what its handler does is the program's business.
+    unsafe { sys::call(libc::SYS_rt_tgsigqueueinfo, arguments) };
+    let _ = RAISED.compare_exchange(sent.signal, 0, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// As many signals from outside are kept from one schedule point to the next.
+const ROOM: usize = 32;
+
+struct Arrivals(UnsafeCell<[Sent; ROOM]>, AtomicUsize);
+
+// SAFETY: written by handlers on the running thread, and read by it with signals blocked.
+unsafe impl Sync for Arrivals {}
+
+static ARRIVALS: Arrivals = Arrivals(
+    UnsafeCell::new([Sent { signal: 0, info: Info([0; 32]), event: u64::MAX }; ROOM]),
+    AtomicUsize::new(0),
+);
+
+/// Whether something came from outside.
+pub(crate) fn has_arrivals() -> bool {
+    ARRIVALS.1.load(Ordering::Relaxed) > 0
+}
+
+/// A signal came from outside, in the middle of something.
+fn arrived(runtime: &mut Runtime, signal: i32, info: *const libc::siginfo_t) {
+    let count = ARRIVALS.1.load(Ordering::Relaxed);
+    if count < ROOM {
+        // SAFETY: the kernel's description; we are the only one here.
+        unsafe { (*ARRIVALS.0.get())[count] = Sent { signal, info: *info.cast(), event: u64::MAX } };
+        ARRIVALS.1.store(count + 1, Ordering::Relaxed);
+    }
+    // SAFETY: a word of its own, to be seen at the next schedule point.
+    unsafe { (&raw mut runtime.state.observed).write_volatile(true) };
+}
+
+/// Whether another process, or the kernel in its name, sent the signal.
+fn comes_from_outside(signal: i32, info: &Info) -> bool {
+    // Fault addresses, kinds of traps …: of what the thread itself did.
+    let own = crash::DEADLY.contains(&signal) && info.code() > 0;
+    let timer = matches!(signal, libc::SIGPROF | libc::SIGVTALRM);
+    let by_us = info.code() <= 0 && info.process() == sys::process();
+    !own && !timer && !by_us
 }
 
 /// What the kernel is told of an action that the program wants.
@@ -156,6 +256,14 @@ unsafe extern "C" fn deliver(
         libc::SIG_DFL | libc::SIG_IGN => return crash::die(signal, info, context),
         handler => delivery.handler = handler,
     }
+    let raised = RAISED.compare_exchange(signal, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    // SAFETY: the kernel's own description.
+    let from_outside = !raised && !aborts && comes_from_outside(signal, unsafe { &*info.cast() });
+    if from_outside && let Some(runtime) = Runtime::interrupted() {
+        arrived(runtime, signal, info);
+        delivery.handler = 0;
+        return;
+    }
     if action.sa_flags & libc::SA_RESETHAND != 0 {
         // SAFETY: all zeros is the default action.
         let default: Action = unsafe { mem::zeroed() };
@@ -230,6 +338,23 @@ impl Thread {
 /// Bytes of a mask.
 const SIZE: usize = size_of::<u64>();
 
+/// The calling kernel thread's signal mask.
+pub(crate) fn kernel_mask() -> u64 {
+    let mut mask = 0u64;
+    // SAFETY: asks only.
+    unsafe { sys::call(libc::SYS_rt_sigprocmask, [0, 0, &raw mut mask as usize, SIZE, 0, 0]) };
+    mask
+}
+
+/// Gives it another one; the one before.
+fn exchange_kernel_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    let (set, new, old) = (libc::SIG_SETMASK as usize, &raw const mask as usize, &raw mut before as usize);
+    // SAFETY: the calling thread's own mask.
+    unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, old, SIZE, 0, 0]) };
+    before
+}
+
 impl State {
     /// The running thread's signal mask.
     pub(crate) fn mask(&mut self) -> u64 {
@@ -247,6 +372,24 @@ impl State {
         // SAFETY: the running thread's own.
         unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, 0, SIZE, 0, 0]) };
         self.me().mask = mask;
+    }
+
+    /// What came from outside is on its way from now on.
+    #[cold]
+    pub(crate) fn take_arrivals(&mut self) {
+        let before = exchange_kernel_mask(!0);
+        let mut came = alloc::vec::Vec::new();
+        // SAFETY: no handler runs now.
+        came.extend_from_slice(unsafe { &(&(*ARRIVALS.0.get()))[..ARRIVALS.1.swap(0, Ordering::Relaxed)] });
+        let plan = &self.log.header().plan;
+        self.observed = plan.choices > 0 || plan.debugged != 0;
+        exchange_kernel_mask(before);
+        // If the plan says what comes from outside, nothing else does.
+        if !self.log.is_fed() {
+            for sent in came {
+                self.send(sent, None);
+            }
+        }
     }
 
     /// Asks the kernel for it.

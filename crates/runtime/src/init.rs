@@ -19,9 +19,11 @@ use crate::{
     queue::Queues,
     real::{Real, real},
     serve,
+    signals::Queue,
     state::{Runtime, State},
     sys,
     thread::{Thread, enter_main},
+    timers::Timers,
     tracer,
 };
 use alloc::vec::Vec;
@@ -111,6 +113,7 @@ unsafe fn begin(header: *mut Header) {
     let mut main =
         Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Context::adopt(backend, sys::thread_pointer()));
     main.handle = sys::thread_pointer();
+    main.called = log.is_fed();
     // SAFETY: the loader's word about where main's stack begins.
     main.stack_top = unsafe { __libc_stack_end };
     let running = &raw mut *main;
@@ -127,6 +130,9 @@ unsafe fn begin(header: *mut Header) {
         polled: 0,
         picked: false,
         switch_flags: Flags::NONE,
+        signals: Queue::default(),
+        listened: 0,
+        timers: Timers::default(),
         masks_differ: false,
         muted: false,
         undivided: 0,

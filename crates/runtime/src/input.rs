@@ -4,7 +4,12 @@
 //! the world answered in another run: then the world is not touched. Each thread has a sequence of answers of its own, so
 //! that another order of threads gets the same.
 
-use crate::{descriptors::Peer, log::Log, state::State};
+use crate::{
+    descriptors::Peer,
+    log::Log,
+    signals::{Info, Sent},
+    state::State,
+};
 use core::sync::atomic::Ordering;
 use unsnarl_model::{ChannelKind, Flags, Misuse, Op, ThreadIx};
 use unsnarl_wire::{INPUT_BYTES, RawInput, SERVICE, SNAPSHOTS};
@@ -153,6 +158,61 @@ impl State {
         (input.op == op as u16 && input.flags & RawInput::TIMED_OUT == 0).then_some(waited)
     }
 
+    /// Whether the next that the plan has for the thread is a signal to handle.
+    pub(crate) fn next_is_arrival(&self, thread: ThreadIx) -> bool {
+        self.arrival(thread).is_some()
+    }
+
+    fn arrival(&self, thread: ThreadIx) -> Option<RawInput> {
+        if !self.log.is_fed() {
+            return None;
+        }
+        let input = self.log.input_at(self.next_of(thread)?);
+        (input.op == Op::SigHandle as u16).then_some(input)
+    }
+
+    /// Whether the time has come for that: as many events as there were then.
+    pub(crate) fn comes_again(&self, thread: ThreadIx) -> bool {
+        self.arrival(thread).is_some_and(|input| input.asked <= self.log.count())
+    }
+
+    /// The running thread takes a signal that the plan has for it now.
+    pub(crate) fn take_arrival(&mut self) -> Option<Sent> {
+        let waits = self.waiting.contains(self.current);
+        let input = self.arrival(self.current).filter(|input| waits || input.asked <= self.log.count())?;
+        self.take_signal_from_plan(Op::SigHandle, input)
+    }
+
+    /// The running thread has waited for a signal, and the plan has one.
+    pub(crate) fn take_awaited(&mut self) -> Option<Sent> {
+        let input = self.log.input_at(self.next_of(self.current)?);
+        if !self.log.is_fed() || input.op != Op::SigWait as u16 {
+            return None;
+        }
+        self.take_signal_from_plan(Op::SigWait, input)
+    }
+
+    fn take_signal_from_plan(&mut self, op: Op, input: RawInput) -> Option<Sent> {
+        let mut sent = Sent { signal: input.result as i32, info: Info([0; 32]), event: u64::MAX };
+        let whole = [(&raw mut sent.info as usize, size_of::<Info>())];
+        let places = Places { whole: &whole, ..Places::NONE };
+        // SAFETY: the place is ours, and as large as what is written down of a signal.
+        unsafe {
+            self.feed(op, input.asked as usize, &places)?;
+        }
+        self.tell_arrival(op, &sent);
+        Some(sent)
+    }
+
+    /// Writes down that the running thread takes a signal from outside.
+    pub(crate) fn tell_arrival(&mut self, op: Op, sent: &Sent) {
+        let whole = [(&raw const sent.info as usize, size_of::<Info>())];
+        let places = Places { whole: &whole, ..Places::NONE };
+        let now = self.log.count() as usize;
+        // SAFETY: only read.
+        unsafe { self.record(op, false, now, sent.signal as isize, &places) };
+    }
+
     /// Whether in the plan the running thread's next answer is that time was up.
     pub(crate) fn next_timed_out(&self) -> bool {
         self.next_of(self.current).is_some_and(|at| self.log.input_at(at).flags & RawInput::TIMED_OUT != 0)
@@ -175,6 +235,8 @@ impl State {
             self.told.0.resize(entry + 1, 0);
         }
         self.told.0[entry] = at + input.size();
+        // The next may be a signal.
+        self.me().called = true;
         // SAFETY: as many bytes as the pieces have room for; the pieces by the caller.
         unsafe {
             let mut from =

@@ -3,11 +3,28 @@
 //! A descriptor whose other end is in this process alone is none of the outside's business: whoever waits for it when nobody
 //! else can run waits for ever.
 
-use crate::{descriptors::Peer, end, gate::Gate, state::State, sys};
-use unsnarl_model::ThreadIx;
+use crate::{
+    descriptors::Peer,
+    end,
+    gate::Gate,
+    handlers::{self, Disposition},
+    signals::{Info, Sent, Set, only},
+    state::State,
+    sys,
+};
+use unsnarl_model::{Op, ThreadIx};
 
 /// How long virtual time may be waited for in real time at once, in nanoseconds, while something may come from outside.
 const STEP: u64 = 50_000_000;
+/// Signals that people and services send to programs: whoever waits for one waits for the outside. Others are the program's own
+/// business.
+const FROM_OUTSIDE: Set = only(libc::SIGHUP)
+    | only(libc::SIGINT)
+    | only(libc::SIGQUIT)
+    | only(libc::SIGTERM)
+    | only(libc::SIGTSTP)
+    | only(libc::SIGCONT)
+    | only(libc::SIGWINCH);
 /// How long to wait before looking again where the kernel tells nobody of a change, in nanoseconds.
 const NAP: u64 = 2_000_000;
 
@@ -19,9 +36,19 @@ impl State {
         if self.late.iter().any(|thread| self.comes_by_itself(thread)) {
             return;
         }
+        if handlers::has_arrivals() {
+            self.take_arrivals();
+            if !self.ready.is_empty() {
+                return;
+            }
+        }
         loop {
             if !self.waiting.iter().any(|thread| self.waits_for_outside(thread)) {
-                if self.late.is_empty() && self.waiters(|gate| *gate == Gate::Input).next().is_some() {
+                let asks = |gate: &Gate| *gate == Gate::Input;
+                let fed = self.log.is_fed();
+                let lacks = self.waiters(asks).next().is_some()
+                    || (fed && self.waiting.iter().any(|t| self.may_be_signalled_from_outside(t)));
+                if self.late.is_empty() && lacks {
                     end::lacks_input(self);
                 }
                 if self.late.is_empty() {
@@ -55,16 +82,40 @@ impl State {
                 }
             }),
             Gate::FileLock(_) => true,
+            Gate::Signal(_) => !self.log.is_fed() && self.may_be_signalled_from_outside(thread.ix),
             _ => false,
         }
+    }
+
+    /// Whether the thread waits for a signal that somebody outside may send.
+    fn may_be_signalled_from_outside(&self, thread: ThreadIx) -> bool {
+        let t = &self.threads[thread.index()];
+        let Gate::Signal(set) = t.pending.gate else { return false };
+        let awaited = if t.pending.op == Op::SigPause { self.handled_by(thread) } else { set };
+        awaited & FROM_OUTSIDE != 0 || (awaited & only(libc::SIGCHLD) != 0 && has_live_children())
+    }
+
+    /// Signals that have a handler and that the thread does not block.
+    fn handled_by(&self, thread: ThreadIx) -> Set {
+        let open = !self.mask_of(thread);
+        let handled = |signal: &i32| {
+            only(*signal) & open != 0 && handlers::disposition(*signal) == Disposition::Handled
+        };
+        (1..=31).filter(handled).fold(0, |set, signal| set | only(signal))
     }
 
     fn wait_for_outside(&mut self, most: Option<u64>) {
         let mut fds = core::mem::take(&mut self.outside);
         fds.clear();
         let mut unheard = false;
+        // A signal is awaited by name, or interrupts whoever does not block it.
+        let (mut awaited, mut blocked) = (0, !0);
         for thread in self.waiting.iter() {
+            blocked &= self.mask_of(thread);
             let thread = &self.threads[thread.index()];
+            if let Gate::Signal(set) = thread.pending.gate {
+                awaited |= set;
+            }
             if thread.pending.gate == Gate::Descriptors {
                 // SAFETY: only the kernel writes there, and not now.
                 fds.extend(thread.awaited.iter().map(|fd| unsafe { *fd.get() }));
@@ -74,11 +125,54 @@ impl State {
         let most = if unheard { Some(most.unwrap_or(u64::MAX).min(NAP)) } else { most };
         let time = most.map(crate::clock::timespec);
         let time = time.as_ref().map_or(0, |time| core::ptr::from_ref(time) as usize);
+        let listener = if awaited == 0 { -1 } else { listen(awaited) };
+        fds.push(libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 });
+        let mask = crate::dispatch::mask(crate::tracer::mask(blocked | awaited));
+        let mask = &raw const mask as usize;
         // SAFETY: as many entries as it says.
-        unsafe { sys::call(libc::SYS_ppoll, [fds.as_mut_ptr() as usize, fds.len(), time, 0, 0, 0]) };
+        unsafe {
+            sys::call(
+                libc::SYS_ppoll,
+                [fds.as_mut_ptr() as usize, fds.len(), time, mask, size_of::<Set>(), 0],
+            )
+        };
+        if listener >= 0 {
+            // SAFETY: ours.
+            unsafe { sys::call(libc::SYS_close, [listener as usize, 0, 0, 0, 0, 0]) };
+            while let Some(sent) = take_from_kernel(awaited) {
+                self.send(sent, None);
+            }
+        }
+        if handlers::has_arrivals() {
+            self.take_arrivals();
+        }
         self.file_locks_changed += u64::from(unheard);
         self.outside = fds;
     }
+}
+
+/// A descriptor that is ready when one of these signals has come.
+fn listen(set: Set) -> i32 {
+    let (none, set) = (-1isize as usize, &raw const set as usize);
+    // SAFETY: makes a descriptor.
+    unsafe { sys::call(libc::SYS_signalfd4, [none, set, size_of::<Set>(), 0, 0, 0]) as i32 }
+}
+
+/// Takes one of these from the kernel, where it waits because everybody blocks it.
+fn take_from_kernel(set: Set) -> Option<Sent> {
+    let mut sent = Sent { signal: 0, info: Info([0; 32]), event: u64::MAX };
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let arguments = [
+        &raw const set as usize,
+        &raw mut sent.info as usize,
+        &raw const now as usize,
+        size_of::<Set>(),
+        0,
+        0,
+    ];
+    // SAFETY: room for the answer; no waiting.
+    sent.signal = unsafe { sys::call(libc::SYS_rt_sigtimedwait, arguments) } as i32;
+    (sent.signal > 0).then_some(sent)
 }
 
 /// Whether a child of this process may still do something.

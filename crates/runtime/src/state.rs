@@ -15,8 +15,10 @@ use crate::{
     modules::Modules,
     places::Places,
     queue::Queues,
+    signals::{Queue, Set},
     sys,
     thread::Thread,
+    timers::Timers,
 };
 use alloc::{boxed::Box, vec::Vec};
 use core::cell::UnsafeCell;
@@ -52,6 +54,11 @@ pub(crate) struct State {
     pub(crate) picked: bool,
     /// What the next event tells of the switch that led to it.
     pub(crate) switch_flags: Flags,
+    /// Signals that were sent to the process.
+    pub(crate) signals: Queue,
+    /// Signals that some descriptor tells of (`signalfd`).
+    pub(crate) listened: Set,
+    pub(crate) timers: Timers,
     /// Whether threads may have different signal masks: then each switch changes the kernel's.
     pub(crate) masks_differ: bool,
     /// The operation in progress is made by a library's innards: no choice, no event.
@@ -222,7 +229,9 @@ impl State {
         queues.forget_surplus(object, |moment| {
             let unserved = waiting.iter().map(|w| &threads[w.index()]).filter(|t| t.granted.is_none());
             let here = |t: &Thread| matches!(t.pending.gate, Gate::Cond(other, _) | Gate::Futex(other, _) if other == object);
+            let suspended = threads.iter().flat_map(|t| &t.suspended).filter(|s| s.granted.is_none());
             unserved.filter(|t| here(t) && t.arrival < moment).count()
+                + suspended.filter(|s| s.gate.depends_on(object) && s.arrival < moment).count()
         });
     }
 
@@ -268,7 +277,8 @@ impl World for State {
 
     fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {
         let pending = &self.threads[thread.index()].pending;
-        asks_as(pending.op) == asks_as(action.op) && self.modules.is_at(pending.pc, action.site)
+        let op = if pending.op != Op::Start && self.is_due(thread) { Op::SigHandle } else { pending.op };
+        asks_as(op) == asks_as(action.op) && self.modules.is_at(pending.pc, action.site)
     }
 
     fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool {

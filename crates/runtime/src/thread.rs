@@ -8,6 +8,7 @@ use crate::{
     gate::Gate,
     hooks::{mutex::Held, stdio},
     real::real,
+    signals::{Queue, Suspended},
     state::Runtime,
     sys,
 };
@@ -68,6 +69,18 @@ pub(crate) struct Thread {
     pub(crate) awaited: Vec<UnsafeCell<libc::pollfd>>,
     /// Its signal mask, while it does not run or nobody's was ever changed.
     pub(crate) mask: u64,
+    /// Signals that were sent to it.
+    pub(crate) signals: Queue,
+    /// It has to look, when it is its turn, whether a signal is there for it or it is to be cancelled at any moment.
+    pub(crate) called: bool,
+    /// Whether the handler that ran last lets what it interrupted begin anew.
+    pub(crate) restarts: bool,
+    /// A handler has run, and what it interrupted is about to fail.
+    pub(crate) interrupted: bool,
+    /// Waits that it left to handle a signal.
+    pub(crate) suspended: Vec<Suspended>,
+    /// It is the one that makes timers fire.
+    pub(crate) is_timer: bool,
     /// Where its stack begins; it grows down from here.
     pub(crate) stack_top: usize,
     /// What it did in vain of late.
@@ -139,6 +152,12 @@ impl Thread {
             undivided: 0,
             awaited: Vec::new(),
             mask: 0,
+            signals: Queue::default(),
+            called: false,
+            restarts: false,
+            interrupted: false,
+            suspended: Vec::new(),
+            is_timer: false,
             stack_top: 0,
             idle: Idle::default(),
         })
@@ -170,6 +189,7 @@ impl Runtime {
         thread.returns_int = birth.returns_int;
         thread.arg = birth.arg;
         thread.mask = self.state.mask();
+        thread.called = self.state.log.is_fed();
         let record: *mut Thread = &raw mut *thread;
         // A thread that stays a kernel thread would keep the processor that it is made on.
         let together = (backend == Backend::Fibers).then(sys::OneProcessor::stay);
@@ -446,7 +466,7 @@ impl Runtime {
         self.log(Op::End, Flags::NONE, pc, 0, result);
         let state = &mut self.state;
         state.log.thread_ended(ix);
-        if state.live == 1 {
+        if state.live == 1 + u32::from(state.timers.thread.is_some()) {
             // The last one out ends the program, as glibc does.
             // SAFETY: `exit` may be called from any thread.
             unsafe { exit(0) };

@@ -76,6 +76,8 @@ pub(crate) unsafe extern "C" fn pass(from: *mut Context, to: *const Context) {
 unsafe extern "C" fn wait_for_the_first_time(context: *mut Context) {
     crash::share_stack();
     let before = block_signals();
+    // SAFETY: as below.
+    unsafe { (*context).set_mask(before) };
     // SAFETY: the maker waits and looks only at the word that is cleared last.
     let context = unsafe {
         (*context).thread_pointer = sys::thread_pointer();
@@ -91,6 +93,7 @@ unsafe extern "C" fn give_and_wait(from: *const Context, to: *const Context) {
     let before = block_signals();
     // SAFETY: contexts are parts of records, which stay where they are.
     unsafe {
+        (*from).set_mask(before);
         give(&*to);
         take(&*from);
     }

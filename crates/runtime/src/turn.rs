@@ -5,7 +5,8 @@
 
 use crate::{
     debug, end,
-    gate::Gate,
+    gate::{Chance, Gate},
+    handlers,
     modules::Owner,
     snapshot,
     state::{Runtime, pointer_of},
@@ -27,6 +28,10 @@ pub(crate) enum Turn {
     Spurious,
     /// It was cancelled.
     Cancelled,
+    /// A signal is there, to be handled first.
+    Signalled,
+    /// A signal's handler has run, and what was waited for is given up.
+    Interrupted,
 }
 
 impl Turn {
@@ -37,6 +42,7 @@ impl Turn {
             Self::TimedOut => Flags::TIMED_OUT,
             Self::Spurious => Flags::SPURIOUS,
             Self::Cancelled => Flags::CANCELLED,
+            Self::Signalled | Self::Interrupted => Flags::INTERRUPTED,
         }
     }
 }
@@ -59,22 +65,36 @@ impl Runtime {
         me.pending.gate = Gate::Open;
         me.pending.cancellable = false;
         self.take_turn();
-        let me = self.state.me();
-        if me.cancel.asynchronous && me.cancel.is_due() {
-            self.log(op, Flags::CANCELLED, pc, addr, 0);
-            crate::hooks::cancel::exit_cancelled();
+        if self.state.me().called {
+            self.answer_calls(op, addr, pc);
         }
     }
 
-    /// The running thread is about to do something that may have to wait.
-    pub(crate) fn wait_turn(&mut self, pending: Pending) -> Turn {
+    /// The running thread is about to do something that may have to wait. Meanwhile it handles signals.
+    #[allow(
+        improper_ctypes_definitions,
+        reason = "called from here only; what matters is that it may unwind"
+    )]
+    pub(crate) extern "C-unwind" fn wait_turn(&mut self, mut pending: Pending) -> Turn {
+        loop {
+            let turn = self.wait_once(pending);
+            if turn != Turn::Signalled {
+                return turn;
+            }
+            if let Some(turn) = self.handle_in_wait(&mut pending) {
+                return turn;
+            }
+        }
+    }
+
+    fn wait_once(&mut self, pending: Pending) -> Turn {
         let state = &mut self.state;
         let ix = state.current;
         state.me().pending = pending;
         state.reclassify(ix);
-        if state.is_quiet(pending.pc) && state.ready.contains(ix) {
+        if state.is_quiet(pending.pc) && state.chance_at_gate(ix) == Chance::Ready {
             state.muted = true;
-            return state.turn_of(ix);
+            return state.turn_at_gate(ix, true);
         }
         state.waiting.set(ix, true);
         state.polled += u32::from(pending.gate.is_polled());
@@ -91,7 +111,9 @@ impl Runtime {
         state.late.set(ix, false);
         state.ready.set(ix, true);
         if turn == Turn::TimedOut {
-            state.clock.pass(pending.deadline);
+            // Others may have set it: a timer's.
+            let deadline = state.me().pending.deadline;
+            state.clock.pass(deadline);
         }
         if blocked {
             state.switch_flags = state.switch_flags | Flags::BLOCKED;
@@ -104,7 +126,7 @@ impl Runtime {
 
     /// Runs whoever is picked; returns when that is the caller.
     #[inline]
-    fn take_turn(&mut self) {
+    pub(crate) fn take_turn(&mut self) {
         let me = self.state.current;
         let next = self.pick();
         if next != me {
@@ -265,6 +287,9 @@ impl crate::state::State {
     /// Somebody wants to know who could run now. `waits`: the policy did not begin yet.
     #[cold]
     fn before_pick(&mut self, waits: bool) {
+        if handlers::has_arrivals() {
+            self.take_arrivals();
+        }
         if self.log.header().plan.choices > 0 && !waits {
             self.tell_choices();
         }
@@ -326,16 +351,36 @@ impl crate::state::State {
     pub(crate) fn comes_by_itself(&self, thread: ThreadIx) -> bool {
         match self.threads[thread.index()].pending.gate {
             Gate::Input => self.has_input(thread).is_some(),
+            Gate::Signal(set) => {
+                self.log.is_fed() && !self.has_signal(thread, set) && self.has_input(thread).is_some()
+            }
             _ => false,
         }
     }
 
     /// In which way the thread can go on.
     fn turn_of(&self, thread: ThreadIx) -> Turn {
+        if self.threads[thread.index()].called {
+            return self.turn_of_called(thread);
+        }
+        self.turn_at_gate(thread, self.ready.contains(thread))
+    }
+
+    #[cold]
+    fn turn_of_called(&self, thread: ThreadIx) -> Turn {
+        let chance = self.chance_at_gate(thread);
+        if self.is_due(thread) || (chance == Chance::Blocked && self.may_be_due(thread)) {
+            Turn::Signalled
+        } else {
+            self.turn_at_gate(thread, chance == Chance::Ready)
+        }
+    }
+
+    fn turn_at_gate(&self, thread: ThreadIx, ready: bool) -> Turn {
         let t = &self.threads[thread.index()];
         if t.pending.cancellable && t.cancel.is_due() {
             Turn::Cancelled
-        } else if self.ready.contains(thread) || self.comes_by_itself(thread) {
+        } else if ready || self.comes_by_itself(thread) {
             Turn::Go
         } else if t.pending.deadline == u64::MAX {
             Turn::Spurious

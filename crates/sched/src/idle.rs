@@ -59,6 +59,8 @@ pub const fn changes_nothing(op: Op, flags: Flags) -> bool {
         | Op::FdConnect
         | Op::FileLock => flags.has(Flags::FAILED),
         Op::FutexWake | Op::Point => true,
+        // By itself: what the handler does is told by its own operations.
+        Op::SigHandle | Op::TimerFire => true,
         Op::FdWait => !flags.has(Flags::TIMED_OUT),
         _ => false,
     }

@@ -80,6 +80,8 @@ fn things_of(event: &Event, things: &mut Vec<Thing>) {
         Op::Sleep | Op::Exit | Op::Alloc | Op::Free => things.push(Thing::World),
         // Which descriptors a wait looks at, and which numbers are free, is told by no event.
         op if op.object_kind() == Some(ObjectKind::Channel) => things.push(Thing::World),
+        // So is who may take a signal.
+        op if op.is_signalling() => things.push(Thing::World),
         Op::Yield | Op::Fence | Op::Cancelled => {}
         op if op.object_kind() == Some(ObjectKind::Memory) => {
             let end = event.addr.saturating_add(u64::from(event.size.max(1)));

@@ -69,6 +69,8 @@ struct Build {
     futexes: BTreeMap<u64, u32>,
     /// The last step that did something to a descriptor.
     channels: Option<u32>,
+    /// The last step that had to do with signals.
+    signalling: Option<u32>,
     cancels: BTreeMap<u64, u32>,
     sections: Sections,
     /// By step that writes: its section. Only where reads are free.
@@ -117,6 +119,7 @@ impl Build {
             once: BTreeMap::new(),
             futexes: BTreeMap::new(),
             channels: None,
+            signalling: None,
             cancels: BTreeMap::new(),
             sections: Sections::default(),
             wrote_in: Map::default(),
@@ -241,7 +244,7 @@ impl Build {
             Op::CondWake | Op::SemWait | Op::BarrierLeave | Op::OncePass | Op::OnceBegin | Op::Join
         );
         match event.op {
-            Op::CondWake | Op::FutexWoken => {
+            op if op.names_its_cause() => {
                 let signal = event.value.checked_sub(self.before).and_then(|at| self.signals.get(&at));
                 needs.extend(signal);
             }
@@ -287,6 +290,10 @@ impl Build {
         if event.op.object_kind() == Some(ObjectKind::Channel) {
             needs.extend(self.channels);
         }
+        // And that of signals: who may take one hangs on what all threads have done with signals before.
+        if event.op.is_signalling() {
+            needs.extend(self.signalling);
+        }
         Meaning { needs, what, waits }
     }
 
@@ -296,7 +303,11 @@ impl Build {
         if event.op.object_kind() == Some(ObjectKind::Channel) {
             self.channels = Some(step);
         }
+        if event.op.is_signalling() {
+            self.signalling = Some(step);
+        }
         match event.op {
+            Op::SigSend | Op::TimerFire => drop(self.signals.insert(number.into(), step)),
             Op::Create if succeeded(event) => {
                 let child = usize::try_from(event.value).unwrap_or(usize::MAX);
                 // Who runs already was created by somebody else, whatever this event says.

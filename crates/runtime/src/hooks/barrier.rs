@@ -52,6 +52,7 @@ hooks! {
                     state.reclassify(waiter);
                 }
             }
+            state.suspended_at(object).filter(|s| s.gate == Gate::Barrier(object)).for_each(|s| s.gate = Gate::Open);
         }
         runtime.log(Op::BarrierArrive, Flags::NONE, pc, object, round.into());
         let gate = if last { Gate::Open } else { Gate::Barrier(object) };

@@ -75,7 +75,10 @@ hooks! {
         let cancel = &mut runtime.state.me().cancel;
         if !old.is_null() { *old = i32::from(cancel.asynchronous) }
         cancel.asynchronous = kind == PTHREAD_CANCEL_ASYNCHRONOUS;
-        if cancel.asynchronous { test(runtime, pc) }
+        if cancel.asynchronous {
+            runtime.state.me().called = true;
+            test(runtime, pc)
+        }
         0
     }
 }

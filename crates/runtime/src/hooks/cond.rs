@@ -107,6 +107,12 @@ unsafe fn wake(runtime: &mut Runtime, cond: *mut Cond, pc: u64, all: bool) -> i3
             }
         }
     }
+    for suspended in state.suspended_at(object).filter(|s| here(&s.gate) && s.granted.is_none()) {
+        unserved += 1;
+        if all {
+            suspended.granted = Some(event);
+        }
+    }
     let woken = if all {
         // Everyone has a wake-up of their own now.
         while state.queues.take(object, 0).is_some() {}

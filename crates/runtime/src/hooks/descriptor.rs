@@ -31,6 +31,14 @@ unsafe fn make(
     finish(Ok(result)) as i32
 }
 
+/// What a timer counts by: readers wait for it and take all.
+pub(super) fn make_counter(runtime: &mut Runtime, flags: i32, pc: u64) -> i32 {
+    // The flags for descriptors have the same numbers here and there.
+    let args = [0, flags as usize, 0, 0, 0, 0];
+    // SAFETY: makes a descriptor.
+    unsafe { make(runtime, ChannelKind::Event, Peer::Own, pc, libc::SYS_eventfd2, args) }
+}
+
 /// A system call that makes two descriptors at once.
 unsafe fn make_pair(
     runtime: &mut Runtime,
@@ -79,6 +87,7 @@ unsafe fn end(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 
     if call == libc::SYS_close {
         runtime.state.descriptors.forget(fd);
         runtime.state.file_locks_changed += 1;
+        runtime.state.forget_timer_of(fd);
     }
     if let Some(on) = known {
         runtime.log_io(&io, on, Flags::NONE, result);

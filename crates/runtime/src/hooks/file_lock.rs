@@ -36,9 +36,16 @@ unsafe fn attempt(runtime: &mut Runtime, fd: i32, pc: u64, waits: bool, job: imp
         }
         let gate = Gate::FileLock(runtime.state.file_locks_changed);
         let pending = Pending { op: Op::FileLock, pc, addr, gate, deadline: u64::MAX, cancellable: true };
-        if runtime.wait_turn(pending) == Turn::Cancelled {
-            runtime.log_io(&io, LOCKS, Flags::CANCELLED, 0);
-            return Err(Cancelled);
+        match runtime.wait_turn(pending) {
+            Turn::Cancelled => {
+                runtime.log_io(&io, LOCKS, Flags::CANCELLED, 0);
+                return Err(Cancelled);
+            }
+            Turn::Interrupted => {
+                runtime.log_io(&io, LOCKS, Flags::INTERRUPTED, -libc::EINTR as isize);
+                return Ok(-libc::EINTR as isize);
+            }
+            _ => {}
         }
     }
 }

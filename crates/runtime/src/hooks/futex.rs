@@ -1,7 +1,7 @@
 //! `syscall`: futexes (which Rust's standard library and C++'s atomic waits are made of) and the few other
 //! calls that must not reach the kernel.
 
-use super::ids;
+use super::{ids, kill};
 use crate::{
     clock::duration,
     gate::Gate,
@@ -54,13 +54,15 @@ unsafe extern "C-unwind" fn call(
             Some(runtime) => match number {
                 libc::SYS_futex => futex(runtime, arguments, pc),
                 libc::SYS_getpid | libc::SYS_getpgrp => ids::PROCESS as isize,
-                libc::SYS_kill
-                | libc::SYS_tkill
-                | libc::SYS_tgkill
-                | libc::SYS_sched_setaffinity
-                | libc::SYS_sched_getaffinity => {
-                    let second = if number == libc::SYS_tgkill { ids::meant(b as i32) as usize } else { b };
-                    sys::call(number, [ids::meant(a as i32) as usize, second, c, d, e, f])
+                libc::SYS_kill if ids::is_own(a as i32) => {
+                    -kill::send(runtime, (b as i32, libc::SI_USER, 0), None, pc) as isize
+                }
+                libc::SYS_tkill => -kill::send_to_number(runtime, a as i32, b as i32, pc) as isize,
+                libc::SYS_tgkill if ids::is_own(a as i32) => {
+                    -kill::send_to_number(runtime, b as i32, c as i32, pc) as isize
+                }
+                libc::SYS_kill | libc::SYS_sched_setaffinity | libc::SYS_sched_getaffinity => {
+                    sys::call(number, [ids::meant(a as i32) as usize, b, c, d, e, f])
                 }
                 libc::SYS_gettid => runtime.state.me().tid as isize,
                 libc::SYS_sched_yield => {
@@ -80,12 +82,17 @@ unsafe extern "C-unwind" fn call(
                     None => sys::call(number, arguments),
                 },
                 libc::SYS_nanosleep => {
-                    super::time::sleep_for(runtime, a as *const libc::timespec, pc) as isize
-                }
-                libc::SYS_clock_nanosleep => {
-                    -super::time::sleep_by(runtime, a as i32, b as i32, c as *const libc::timespec, pc)
+                    super::time::sleep_for(runtime, a as *const libc::timespec, b as *mut libc::timespec, pc)
                         as isize
                 }
+                libc::SYS_clock_nanosleep => -super::time::sleep_by(
+                    runtime,
+                    a as i32,
+                    b as i32,
+                    c as *const libc::timespec,
+                    d as *mut libc::timespec,
+                    pc,
+                ) as isize,
                 _ => sys::call(number, arguments),
             },
         }
@@ -185,6 +192,7 @@ unsafe fn wait(
     // A requeue may have moved the wait.
     let Gate::Futex(word, _) = me.pending.gate else { return 0 };
     let arrival = me.arrival;
+    let restarts = me.restarts && deadline == u64::MAX;
     let waker = match (turn, me.granted.take()) {
         (Turn::Go, Some(event)) => Some(event),
         (Turn::Go, None) => state.queues.take(word, arrival),
@@ -192,7 +200,13 @@ unsafe fn wait(
     };
     state.changed(word);
     runtime.log(Op::FutexWoken, turn.flags(), pc, word, waker.unwrap_or(u64::MAX));
-    if turn == Turn::TimedOut { -libc::ETIMEDOUT as isize } else { 0 }
+    match turn {
+        Turn::TimedOut => -libc::ETIMEDOUT as isize,
+        // SAFETY: by the caller.
+        Turn::Interrupted if restarts => unsafe { wait(runtime, word, expected, bits, deadline, pc) },
+        Turn::Interrupted => -libc::EINTR as isize,
+        _ => 0,
+    }
 }
 
 /// Threads that wait at the word without a wake-up of their own, longest first.

@@ -4,7 +4,7 @@
 //! The program under control and its children see it as process [`PROCESS`], its threads as the numbers that
 //! follow; functions that take an id take these. Under `/proc` it has the kernel's number: `/proc/self` works.
 
-use crate::{real::real, sys};
+use crate::real::real;
 use core::{
     ffi::c_void,
     sync::atomic::{AtomicI32, Ordering},
@@ -41,12 +41,9 @@ pub(super) fn meant(id: i32) -> i32 {
     }
 }
 
-/// The kernel's id of the thread that a signal is for: whoever the program means, the running one gets it.
-fn receiver(id: i32) -> i32 {
-    match meant(id) {
-        thread if thread != id && thread == sys::process() => sys::thread(),
-        other => other,
-    }
+/// Whether the program means itself by this process id.
+pub(super) fn is_own(id: i32) -> bool {
+    id == PROCESS || (id > 0 && id == REAL.load(Ordering::Relaxed))
 }
 
 mod next {
@@ -55,7 +52,6 @@ mod next {
         fn getpid() -> i32;
         fn getppid() -> i32;
         fn getpgrp() -> i32;
-        fn tgkill(process: i32, thread: i32, signal: i32) -> i32;
     }
 }
 
@@ -99,16 +95,8 @@ const fn same<T: Copy>(answer: T) -> T {
     answer
 }
 
-#[unsafe(no_mangle)]
-unsafe extern "C-unwind" fn tgkill(process: i32, thread: i32, signal: i32) -> i32 {
-    // SAFETY: passed on as received but for the ids.
-    unsafe { next::tgkill(meant(process), receiver(thread), signal) }
-}
-
 take_ids! {
-    fn kill(process: i32, signal: i32) -> i32, same, ids(process);
     fn killpg(group: i32, signal: i32) -> i32, same, ids(group);
-    fn sigqueue(process: i32, signal: i32, value: usize) -> i32, same, ids(process);
     fn getpgid(process: i32) -> i32, seen, ids(process);
     fn getsid(process: i32) -> i32, seen, ids(process);
     fn setpgid(process: i32, group: i32) -> i32, same, ids(process group);

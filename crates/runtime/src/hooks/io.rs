@@ -167,7 +167,7 @@ impl Runtime {
             _ => -libc::EAGAIN as isize,
         };
         let asked = places.counted.iter().map(|vector| vector.iov_len).sum();
-        let result = if turn == Turn::Cancelled {
+        let result = if matches!(turn, Turn::Cancelled | Turn::Interrupted) {
             -libc::EINTR as isize
         } else {
             // SAFETY: by the caller.
@@ -200,7 +200,7 @@ impl Runtime {
                 _ => -libc::EAGAIN as isize,
             };
             let result = match turn {
-                Turn::Cancelled => -libc::EINTR as isize,
+                Turn::Cancelled | Turn::Interrupted => -libc::EINTR as isize,
                 // SAFETY: by the caller.
                 _ => unsafe { self.answer((io.op, on, turn), asked, &Places::NONE, job) },
             };

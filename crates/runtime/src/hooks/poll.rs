@@ -69,6 +69,8 @@ unsafe fn wait(
     let asked = places.counted.len() + places.whole.iter().map(|(_, len)| len).sum::<usize>();
     let result = if turn == Turn::Cancelled {
         0
+    } else if turn == Turn::Interrupted {
+        -libc::EINTR as isize
     } else {
         // SAFETY: by the caller.
         unsafe { runtime.answer((Op::FdWait, on, turn), asked, places, ask) }

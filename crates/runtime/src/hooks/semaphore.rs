@@ -16,7 +16,8 @@ unsafe fn wait(runtime: &mut Runtime, semaphore: *mut Semaphore, pc: u64, deadli
     let turn = runtime.wait_turn(pending);
     if turn != Turn::Go {
         runtime.log(Op::SemWait, turn.flags(), pc, semaphore as usize, 0);
-        return (libc::ETIMEDOUT, turn == Turn::Cancelled);
+        let error = if turn == Turn::Interrupted { libc::EINTR } else { libc::ETIMEDOUT };
+        return (error, turn == Turn::Cancelled);
     }
     // SAFETY: the program's semaphore, and the gate let us through.
     let count = unsafe {

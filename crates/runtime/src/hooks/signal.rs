@@ -1,15 +1,54 @@
 //! Signals: actions, masks, and the stack that handlers run on.
 
-use crate::{handlers, sys, tracer};
-use core::mem;
-use unsnarl_model::Misuse;
+use crate::{handlers, state::Runtime, sys, tracer};
+use core::{ffi::c_void, mem};
+use unsnarl_model::{Flags, Op};
 
 type Action = libc::sigaction;
 type Mask = libc::sigset_t;
 
+/// `sigaction`: who asks only is no event.
+unsafe extern "C-unwind" fn set_action(
+    runtime: &mut Runtime,
+    signal: i32,
+    new: *const Action,
+    old: *mut Action,
+    pc: u64,
+) -> i32 {
+    // SAFETY: the program's actions.
+    unsafe {
+        if new.is_null() || !(1..=64).contains(&signal) {
+            return handlers::exchange(signal, new, old);
+        }
+        runtime.turn(Op::SigAction, signal as usize, pc);
+        let error = handlers::exchange(signal, new, old);
+        if error == 0 {
+            runtime.state.action_changed(signal);
+        }
+        let flags = if error == 0 { Flags::NONE } else { Flags::FAILED };
+        runtime.log(Op::SigAction, flags, pc, signal as usize, 0);
+        error
+    }
+}
+
+/// The running thread has another mask: what it no longer blocks is handled before it goes on.
+extern "C-unwind" fn mask_changed(runtime: &mut Runtime, done: bool, pc: u64) {
+    runtime.state.masks_differ = true;
+    let mask = runtime.state.mask();
+    let flags = if done { Flags::NONE } else { Flags::FAILED };
+    runtime.log(Op::SigMask, flags, pc, 0, mask);
+    runtime.handle_due(pc);
+}
+
+/// A jump may bring an earlier mask back, and leave a handler.
+fn jumps(runtime: &mut Runtime) {
+    runtime.state.masks_differ = true;
+    runtime.state.me().called = true;
+}
+
 hooks! {
     fn sigaction(signal: i32, new: *const Action, old: *mut Action) -> i32, |runtime, pc| {
-        handlers::exchange(signal, new, old)
+        set_action(runtime, signal, new, old, pc)
     }
 
     fn signal(signal: i32, handler: usize) -> usize, |runtime, pc| {
@@ -18,20 +57,45 @@ hooks! {
         new.sa_sigaction = handler;
         new.sa_flags = libc::SA_RESTART;
         libc::sigaddset(&raw mut new.sa_mask, signal);
-        let error = handlers::exchange(signal, &raw const new, &raw mut old);
+        let error = set_action(runtime, signal, &raw const new, &raw mut old, pc);
         if error == 0 { old.sa_sigaction } else { libc::SIG_ERR }
     }
 
     fn pthread_sigmask(how: i32, new: *const Mask, old: *mut Mask) -> i32, |runtime, pc| {
-        runtime.state.masks_differ |= !new.is_null();
-        let new = tracer::Mask::without_ours(new);
-        real::pthread_sigmask(how, new.pointer(), old)
+        if new.is_null() { return real::pthread_sigmask(how, new, old) }
+        runtime.turn(Op::SigMask, 0, pc);
+        let error = real::pthread_sigmask(how, tracer::Mask::without_ours(new).pointer(), old);
+        mask_changed(runtime, error == 0, pc);
+        error
     }
 
     fn sigprocmask(how: i32, new: *const Mask, old: *mut Mask) -> i32, |runtime, pc| {
-        runtime.state.masks_differ |= !new.is_null();
-        let new = tracer::Mask::without_ours(new);
-        real::sigprocmask(how, new.pointer(), old)
+        if new.is_null() { return real::sigprocmask(how, new, old) }
+        runtime.turn(Op::SigMask, 0, pc);
+        let error = real::sigprocmask(how, tracer::Mask::without_ours(new).pointer(), old);
+        mask_changed(runtime, error == 0, pc);
+        error
+    }
+
+    fn sigpending(set: *mut Mask) -> i32, |runtime, pc| {
+        *set = mem::zeroed();
+        *set.cast::<u64>() = runtime.state.sent_to_me() & runtime.state.mask();
+        0
+    }
+
+    fn siglongjmp(place: *mut c_void, value: i32) -> !, |runtime, pc| {
+        jumps(runtime);
+        real::siglongjmp(place, value)
+    }
+
+    fn longjmp(place: *mut c_void, value: i32) -> !, |runtime, pc| {
+        jumps(runtime);
+        real::longjmp(place, value)
+    }
+
+    fn __longjmp_chk(place: *mut c_void, value: i32) -> !, |runtime, pc| {
+        jumps(runtime);
+        real::__longjmp_chk(place, value)
     }
 
     fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> i32, |runtime, pc| {
@@ -47,16 +111,5 @@ hooks! {
             *mine = wanted;
         }
         0
-    }
-
-    fn pthread_kill(handle: usize, signal: i32) -> i32, |runtime, pc| {
-        let state = &mut runtime.state;
-        let Some(target) = state.by_handle(handle) else { return libc::ESRCH };
-        if signal == 0 { return 0 }
-        if target != state.current {
-            state.warn(Misuse::NotModelled, pc, handle, "pthread_kill of another thread");
-        }
-        let (process, thread) = (sys::process() as usize, sys::thread() as usize);
-        -sys::call(libc::SYS_tgkill, [process, thread, signal as usize, 0, 0, 0]) as i32
     }
 }

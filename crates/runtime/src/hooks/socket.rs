@@ -71,8 +71,9 @@ unsafe fn accept_one(
     let Some(on) = runtime.state.descriptors.look(fd) else { return Ok(-libc::ENOTSOCK as isize) };
     let turn = runtime.wait_for_io(&io, on);
     if turn != Turn::Go {
-        runtime.log_io(&io, on, turn.flags(), -libc::EAGAIN as isize);
-        return if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(-libc::EAGAIN as isize) };
+        let error = -if turn == Turn::Interrupted { libc::EINTR } else { libc::EAGAIN } as isize;
+        runtime.log_io(&io, on, turn.flags(), error);
+        return if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(error) };
     }
     let args = [fd as usize, address as usize, len as usize, flags as usize, 0, 0];
     // SAFETY: the program's places.
@@ -136,6 +137,11 @@ unsafe fn make_connection(
     }
     runtime.log_io(&io, on, Flags::NONE, 0);
     let turn = runtime.wait_for_io(&io, on);
+    if turn == Turn::Interrupted {
+        // The connection is made all the same, as the program may find out by `poll`.
+        runtime.log_io(&io, on, turn.flags(), -libc::EINTR as isize);
+        return Ok(-libc::EINTR as isize);
+    }
     let job = || -if turn == Turn::Go { socket_error(fd) } else { libc::EINPROGRESS } as isize;
     // SAFETY: nothing is written to the program's memory.
     let result = unsafe { runtime.answer((Op::FdConnect, on, turn), 1, &Places::NONE, job) };

@@ -16,7 +16,7 @@ type Attr = libc::pthread_attr_t;
 type Time = libc::timespec;
 
 /// Creates a thread; also for C11.
-pub(super) fn create(runtime: &mut Runtime, birth: &Birth, pc: u64) -> i32 {
+pub(crate) fn create(runtime: &mut Runtime, birth: &Birth, pc: u64) -> i32 {
     runtime.turn(Op::Create, 0, pc);
     match runtime.create(birth) {
         Ok(child) => {
@@ -92,7 +92,7 @@ pub(super) fn join(
 }
 
 /// Detaches a thread; also for C11.
-pub(super) fn detach(runtime: &mut Runtime, handle: usize, pc: u64) -> i32 {
+pub(crate) fn detach(runtime: &mut Runtime, handle: usize, pc: u64) -> i32 {
     runtime.turn(Op::Detach, 0, pc);
     let state = &mut runtime.state;
     let Some(target) = state.by_handle(handle) else {

@@ -11,14 +11,15 @@ use crate::{
     turn::Turn,
 };
 use core::ffi::c_void;
-use unsnarl_model::Op;
+use unsnarl_model::{Flags, Op};
 
 type Time = libc::timespec;
 
 const TIME_UTC: i32 = 1;
 
-/// Sleeps until then; true if the thread was cancelled.
-fn sleep_until(runtime: &mut Runtime, deadline: u64, pc: u64) -> bool {
+/// Sleeps until then; what is left if a signal's handler ended it.
+#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+extern "C-unwind" fn sleep_until(runtime: &mut Runtime, deadline: u64, pc: u64) -> Result<(), u64> {
     let turn = runtime.wait_turn(Pending {
         op: Op::Sleep,
         pc,
@@ -28,23 +29,43 @@ fn sleep_until(runtime: &mut Runtime, deadline: u64, pc: u64) -> bool {
         cancellable: true,
     });
     let now = runtime.state.clock.now();
-    runtime.log(Op::Sleep, turn.flags(), pc, 0, now);
-    turn == Turn::Cancelled
+    if turn == Turn::Interrupted {
+        runtime.log(Op::SigPause, Flags::NONE, pc, 0, now);
+    } else {
+        runtime.log(Op::Sleep, turn.flags(), pc, 0, now);
+    }
+    match turn {
+        Turn::Cancelled => exit_cancelled(),
+        Turn::Interrupted => Err(deadline.saturating_sub(now)),
+        _ => Ok(()),
+    }
+}
+
+unsafe fn tell(left: u64, place: *mut Time) {
+    if !place.is_null() {
+        // SAFETY: the program's place.
+        unsafe { *place = timespec(left) };
+    }
 }
 
 /// As the system call: 0 or a negative error.
 pub(super) unsafe extern "C-unwind" fn sleep_for(
     runtime: &'static mut Runtime,
     span: *const Time,
+    left: *mut Time,
     pc: u64,
 ) -> i32 {
     // SAFETY: the program's time.
     let Some(span) = duration(unsafe { &*span }) else { return -libc::EINVAL };
     let deadline = runtime.state.clock.after(span);
-    if sleep_until(runtime, deadline, pc) {
-        exit_cancelled()
+    match sleep_until(runtime, deadline, pc) {
+        Ok(()) => 0,
+        Err(rest) => {
+            // SAFETY: the program's place.
+            unsafe { tell(rest, left) };
+            -libc::EINTR
+        }
     }
-    0
 }
 
 /// The error number.
@@ -53,6 +74,7 @@ pub(super) unsafe extern "C-unwind" fn sleep_by(
     clock: i32,
     flags: i32,
     time: *const Time,
+    left: *mut Time,
     pc: u64,
 ) -> i32 {
     match clock {
@@ -71,37 +93,50 @@ pub(super) unsafe extern "C-unwind" fn sleep_by(
     let clocks = &runtime.state.clock;
     let deadline =
         if flags & libc::TIMER_ABSTIME == 0 { clocks.after(span) } else { clocks.moment(clock, span) };
-    if sleep_until(runtime, deadline, pc) {
-        exit_cancelled()
+    match sleep_until(runtime, deadline, pc) {
+        Ok(()) => 0,
+        Err(rest) => {
+            if flags & libc::TIMER_ABSTIME == 0 {
+                // SAFETY: the program's place.
+                unsafe { tell(rest, left) };
+            }
+            libc::EINTR
+        }
     }
-    0
 }
 
 hooks! {
     fn nanosleep(span: *const Time, left: *mut Time) -> i32, |runtime, pc| {
-        let error = -sleep_for(runtime, span, pc);
+        let error = -sleep_for(runtime, span, left, pc);
         if error != 0 { sys::set_errno(error) }
         if error == 0 { 0 } else { -1 }
     }
 
     fn clock_nanosleep(clock: i32, flags: i32, time: *const Time, left: *mut Time) -> i32, |runtime, pc| {
-        sleep_by(runtime, clock, flags, time, pc)
+        sleep_by(runtime, clock, flags, time, left, pc)
     }
 
     fn usleep(micros: u32) -> i32, |runtime, pc| {
         let deadline = runtime.state.clock.after(u64::from(micros) * 1_000);
-        if sleep_until(runtime, deadline, pc) { exit_cancelled() }
-        0
+        if sleep_until(runtime, deadline, pc).is_ok() { return 0 }
+        sys::set_errno(libc::EINTR);
+        -1
     }
 
     fn sleep(seconds: u32) -> u32, |runtime, pc| {
         let deadline = runtime.state.clock.after(u64::from(seconds) * 1_000_000_000);
-        if sleep_until(runtime, deadline, pc) { exit_cancelled() }
-        0
+        match sleep_until(runtime, deadline, pc) {
+            Ok(()) => 0,
+            Err(left) => left.div_ceil(1_000_000_000) as u32,
+        }
     }
 
     fn thrd_sleep(span: *const Time, left: *mut Time) -> i32, |runtime, pc| {
-        if sleep_for(runtime, span, pc) == 0 { 0 } else { -2 }
+        match sleep_for(runtime, span, left, pc) {
+            0 => 0,
+            error if error == -libc::EINTR => -1,
+            _ => -2,
+        }
     }
 
     fn clock_gettime(clock: i32, time: *mut Time) -> i32, |runtime, pc| {

@@ -266,6 +266,10 @@ impl<'a> Telling<'a> {
         if state.is_odd(addr) && !next.op.is_init() && next.op != Op::BarrierLeave {
             return Chance::Unknown;
         }
+        // Who gets a signal, and when, is not foreseen.
+        if next.op.is_signalling() || next.flags.has(Flags::INTERRUPTED) {
+            return Chance::Unknown;
+        }
         let open = match next.op {
             Op::Lock if state.is_destroyed(addr) => true,
             Op::Lock => match state.holder(addr) {

@@ -52,6 +52,7 @@ pub(crate) fn first_impossible(events: &[Event], executed: &[Event]) -> Option<u
         let opened = match event.op {
             Op::Join if !failed => !alive.contains(&event.value),
             Op::CondWake | Op::FutexWoken if !failed => event.value < at as u64,
+            Op::SigHandle | Op::SigWait if event.value != u64::MAX => event.value < at as u64,
             Op::BarrierLeave => inside.get(&(event.addr, event.value)).is_none_or(|&missing| missing == 0),
             _ => true,
         };
@@ -113,8 +114,8 @@ fn opening_events(events: &[Event]) -> Vec<usize> {
     let open = |event: &Event, ends: &HashMap<u64, usize>, arrivals: &HashMap<_, usize>| match event.op {
         _ if event.flags.has(Flags::TIMED_OUT) || event.op.gives_way() => usize::MAX,
         Op::Join if !event.flags.has(Flags::FAILED) => ends.get(&event.value).map_or(0, |end| end + 1),
-        Op::CondWake | Op::FutexWoken if event.value == u64::MAX => usize::MAX,
-        Op::CondWake | Op::FutexWoken => usize::try_from(event.value).map_or(usize::MAX, |waker| waker + 1),
+        op if op.names_its_cause() && event.value == u64::MAX => usize::MAX,
+        op if op.names_its_cause() => usize::try_from(event.value).map_or(usize::MAX, |waker| waker + 1),
         Op::BarrierLeave => arrivals.get(&(event.addr, event.value)).map_or(0, |last| last + 1),
         _ => 0,
     };
@@ -151,7 +152,7 @@ impl World {
     fn lets_waiter(&self, wait: &Wait, ended: &HashSet<ThreadIx>) -> bool {
         match wait.op {
             Op::Join => wait.holders.iter().all(|target| ended.contains(target)),
-            Op::CondWake | Op::FutexWoken | Op::BarrierLeave => false,
+            Op::CondWake | Op::FutexWoken | Op::BarrierLeave | Op::SigWait | Op::SigPause => false,
             op => self.lets(&Event {
                 thread: wait.thread,
                 op,
@@ -178,7 +179,7 @@ impl World {
                     || !self.writers.contains_key(&event.addr)
                         && self.readers.get(&event.addr).is_none_or(|&readers| readers == 0)
             }
-            Op::SemWait => self.counts.get(&event.addr).is_none_or(|&count| count > 0),
+            Op::SemWait => failed || self.counts.get(&event.addr).is_none_or(|&count| count > 0),
             Op::OncePass | Op::OnceBegin => {
                 self.once.get(&event.addr).is_none_or(|&runs| runs == event.thread)
             }

@@ -62,6 +62,8 @@ pub enum Object {
     Channel(u64),
     /// All that descriptors lead to, and their numbers.
     Channels,
+    /// What threads do with signals and timers.
+    Signals,
     /// Virtual time, as far as it jumps.
     Time,
 }
@@ -290,6 +292,15 @@ impl Relation {
             Op::FdOpen | Op::FdClose | Op::FdWait | Op::FdAccept | Op::FdConnect | Op::FileLock => {
                 on(Object::Channels, Writes);
             }
+            // Who may take a signal hangs on what all threads have done with signals.
+            Op::SigAction
+            | Op::SigMask
+            | Op::SigSend
+            | Op::SigHandle
+            | Op::SigWait
+            | Op::SigPause
+            | Op::TimerSet
+            | Op::TimerFire => on(Object::Signals, Writes),
             Op::Cancelled | Op::Fence | Op::Yield | Op::Sleep | Op::Point | Op::Checkpoint => {}
         }
         let time_passed = event.op == Op::Sleep || event.flags.has(Flags::TIMED_OUT);

@@ -1,7 +1,7 @@
 //! A trace in another order.
 
 use super::preemption;
-use unsnarl_model::{Event, Op, Schedule, Segment, Trace};
+use unsnarl_model::{Event, Schedule, Segment, Trace};
 
 /// A new order of a trace's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,8 +72,7 @@ pub(crate) fn moved_events(trace: &Trace, order: &[usize]) -> Vec<Event> {
     let moved = |&old: &usize| {
         let event = events[old];
         match event.op {
-            // These name the event that woke them.
-            Op::CondWake | Op::FutexWoken => Event { value: place(event.value), ..event },
+            op if op.names_its_cause() => Event { value: place(event.value), ..event },
             _ => event,
         }
     };

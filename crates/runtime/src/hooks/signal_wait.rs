@@ -1,0 +1,139 @@
+//! Waiting for signals: `sigwait` and its kin, `pause` and `sigsuspend`.
+
+use super::cancel::exit_cancelled;
+use crate::{
+    clock::duration,
+    gate::Gate,
+    signals::{Info, Sent, Set, only},
+    state::Runtime,
+    sys,
+    thread::Pending,
+    turn::Turn,
+};
+use unsnarl_model::{Flags, Op};
+
+type Mask = libc::sigset_t;
+type Time = libc::timespec;
+
+/// How long to wait.
+enum Patience {
+    None,
+    Until(u64),
+}
+
+/// Takes one of these signals, or tells why not by an error number.
+#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+extern "C-unwind" fn take(runtime: &mut Runtime, set: Set, patience: Patience, pc: u64) -> Result<Sent, i32> {
+    let set = set & !only(libc::SIGKILL) & !only(libc::SIGSTOP);
+    let turn = match patience {
+        Patience::None => {
+            runtime.turn(Op::SigWait, 0, pc);
+            Turn::Go
+        }
+        Patience::Until(deadline) => runtime.wait_turn(Pending {
+            op: Op::SigWait,
+            pc,
+            addr: 0,
+            gate: Gate::Signal(set),
+            deadline,
+            cancellable: true,
+        }),
+    };
+    if turn == Turn::Go {
+        let state = &mut runtime.state;
+        let here = state.take_signal(set);
+        if let Some(sent) = here.as_ref().filter(|sent| sent.event == u64::MAX) {
+            state.tell_arrival(Op::SigWait, sent);
+        }
+        if let Some(sent) = here.or_else(|| state.take_awaited()) {
+            runtime.log(Op::SigWait, Flags::NONE, pc, sent.signal as usize, sent.event);
+            return Ok(sent);
+        }
+    }
+    let flags = if turn == Turn::Go { Flags::FAILED } else { turn.flags() };
+    runtime.log(Op::SigWait, flags, pc, 0, u64::MAX);
+    match turn {
+        Turn::Cancelled => exit_cancelled(),
+        Turn::Interrupted => Err(libc::EINTR),
+        _ => Err(libc::EAGAIN),
+    }
+}
+
+/// Waits until a handler has run.
+#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+extern "C-unwind" fn pause_until_handled(runtime: &mut Runtime, pc: u64) -> Turn {
+    let gate = Gate::Signal(0);
+    let pending = Pending { op: Op::SigPause, pc, addr: 0, gate, deadline: u64::MAX, cancellable: true };
+    let turn = runtime.wait_turn(pending);
+    let flags = if turn == Turn::Cancelled { turn.flags() } else { Flags::NONE };
+    runtime.log(Op::SigPause, flags, pc, 0, 0);
+    turn
+}
+
+/// What the C functions return: the signal, or an error.
+unsafe fn tell(taken: Result<Sent, i32>, place: *mut Info) -> i32 {
+    match taken {
+        Ok(sent) => {
+            if !place.is_null() {
+                // SAFETY: the program's place.
+                unsafe { *place = sent.info };
+            }
+            sent.signal
+        }
+        Err(error) => {
+            sys::set_errno(error);
+            -1
+        }
+    }
+}
+
+hooks! {
+    fn sigwait(set: *const Mask, place: *mut i32) -> i32, |runtime, pc| {
+        let set = *set.cast::<Set>();
+        loop {
+            // Handlers of other signals do not end it.
+            match take(runtime, set, Patience::Until(u64::MAX), pc) {
+                Ok(sent) => {
+                    *place = sent.signal;
+                    return 0;
+                }
+                Err(libc::EINTR) => {}
+                Err(error) => return error,
+            }
+        }
+    }
+
+    fn sigwaitinfo(set: *const Mask, place: *mut Info) -> i32, |runtime, pc| {
+        let set = *set.cast::<Set>();
+        tell(take(runtime, set, Patience::Until(u64::MAX), pc), place)
+    }
+
+    fn sigtimedwait(set: *const Mask, place: *mut Info, time: *const Time) -> i32, |runtime, pc| {
+        let set = *set.cast::<Set>();
+        let patience = match time.as_ref().map(duration) {
+            None => Patience::Until(u64::MAX),
+            Some(Some(0)) => Patience::None,
+            Some(Some(span)) => Patience::Until(runtime.state.clock.after(span)),
+            Some(None) => return tell(Err(libc::EINVAL), place),
+        };
+        tell(take(runtime, set, patience, pc), place)
+    }
+
+    fn pause() -> i32, |runtime, pc| {
+        if pause_until_handled(runtime, pc) == Turn::Cancelled { exit_cancelled() }
+        sys::set_errno(libc::EINTR);
+        -1
+    }
+
+    fn sigsuspend(mask: *const Mask) -> i32, |runtime, pc| {
+        let before = runtime.state.mask();
+        runtime.state.set_mask(*mask.cast::<Set>());
+        let me = runtime.state.me();
+        me.called = true;
+        let turn = pause_until_handled(runtime, pc);
+        runtime.state.set_mask(before);
+        if turn == Turn::Cancelled { exit_cancelled() }
+        sys::set_errno(libc::EINTR);
+        -1
+    }
+}

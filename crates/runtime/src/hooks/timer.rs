@@ -1,0 +1,290 @@
+//! `alarm`, `setitimer`, POSIX timers and `timerfd`, by virtual time; see [`crate::timers`].
+
+use super::io::finish;
+use crate::{
+    clock::{duration, timespec, waits_by},
+    descriptors::Peer,
+    signals::Info,
+    state::Runtime,
+    sys,
+    thread::Start,
+    timers::{Notice, REAL, Timer},
+};
+use core::ffi::c_void;
+use unsnarl_model::{ChannelKind, Misuse};
+
+type Times = libc::itimerspec;
+type Micros = libc::itimerval;
+
+const SI_TIMER: i32 = -2;
+
+/// What the program asks for by `struct sigevent`.
+#[repr(C)]
+pub(super) struct Event {
+    value: u64,
+    signal: i32,
+    kind: i32,
+    /// Or the thread's number, in the lower half.
+    function: usize,
+    attributes: usize,
+}
+
+fn fail(error: i32) -> i32 {
+    sys::set_errno(error);
+    -1
+}
+
+/// How long until a timer fires, and after how long again.
+fn left(runtime: &Runtime, timer: &Timer) -> Times {
+    let now = runtime.state.clock.now();
+    let left = if timer.at == u64::MAX { 0 } else { timer.at.saturating_sub(now).max(1) };
+    Times { it_interval: timespec(timer.again), it_value: timespec(left) }
+}
+
+/// Sets a timer as `timer_settime` and `timerfd_settime` do.
+unsafe fn set(
+    runtime: &mut Runtime,
+    id: u64,
+    flags: i32,
+    new: *const Times,
+    old: *mut Times,
+    pc: u64,
+) -> i32 {
+    // SAFETY: the program's times.
+    let (value, again) = unsafe { (duration(&(*new).it_value), duration(&(*new).it_interval)) };
+    let (Some(value), Some(again)) = (value, again) else { return fail(libc::EINVAL) };
+    let Some(&mut Timer { clock, .. }) = runtime.state.timers.get(id) else { return fail(libc::EINVAL) };
+    let clocks = &runtime.state.clock;
+    let at = match value {
+        0 => u64::MAX,
+        value if flags & libc::TIMER_ABSTIME != 0 => clocks.moment(clock, value).max(clocks.now()),
+        value => clocks.after(value),
+    };
+    let Some(before) = runtime.set_timer(id, at, again, pc) else { return fail(libc::EINVAL) };
+    if !old.is_null() {
+        let left = left(runtime, &before);
+        // SAFETY: the program's place.
+        unsafe { *old = left };
+    }
+    0
+}
+
+fn micros(time: &libc::timespec) -> libc::timeval {
+    libc::timeval { tv_sec: time.tv_sec, tv_usec: time.tv_nsec / 1_000 }
+}
+
+fn nanos(time: &libc::timeval) -> libc::timespec {
+    libc::timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec.saturating_mul(1_000) }
+}
+
+/// The process's own timer; what was left of it.
+unsafe fn set_real(
+    runtime: &mut Runtime,
+    value: libc::timespec,
+    again: libc::timespec,
+    pc: u64,
+) -> Option<Times> {
+    let new = Times { it_interval: again, it_value: value };
+    let mut old = Times { it_interval: timespec(0), it_value: timespec(0) };
+    // SAFETY: times of ours.
+    (unsafe { set(runtime, REAL, 0, &raw const new, &raw mut old, pc) } == 0).then_some(old)
+}
+
+/// In seconds, to the nearest, but never none if there are some.
+fn seconds(left: &libc::timespec) -> u32 {
+    let rounded = left.tv_sec as u32 + u32::from(left.tv_nsec >= 500_000_000);
+    if left.tv_sec == 0 && left.tv_nsec == 0 { 0 } else { rounded.max(1) }
+}
+
+/// What a POSIX timer is to do.
+unsafe fn notice(runtime: &Runtime, event: *const Event, pc: u64) -> Result<(Notice, bool), i32> {
+    // SAFETY: the program's wish.
+    let Some(event) = (unsafe { event.as_ref() }) else {
+        let info = Info::of(libc::SIGALRM, SI_TIMER, [0, 0], 0);
+        return Ok((Notice::Signal { signal: libc::SIGALRM, to: None, info }, true));
+    };
+    let info = Info::of(event.signal, SI_TIMER, [0, 0], event.value);
+    let signal = |to| Ok((Notice::Signal { signal: event.signal, to, info }, false));
+    match event.kind {
+        libc::SIGEV_NONE => Ok((Notice::None, false)),
+        libc::SIGEV_SIGNAL | libc::SIGEV_THREAD_ID if !(1..=64).contains(&event.signal) => Err(libc::EINVAL),
+        libc::SIGEV_SIGNAL => signal(None),
+        libc::SIGEV_THREAD_ID => match runtime.state.by_tid(event.function as u32) {
+            Some(thread) => signal(Some(thread)),
+            None => Err(libc::EINVAL),
+        },
+        libc::SIGEV_THREAD => {
+            if event.attributes != 0 {
+                runtime.state.warn(Misuse::NotModelled, pc, 0, "attributes of a timer's threads");
+            }
+            // SAFETY: a function of one argument of a word's size, whose result nobody looks at.
+            let function = unsafe { core::mem::transmute::<usize, Start>(event.function) };
+            Ok((Notice::Thread { function, value: event.value as *mut c_void }, false))
+        }
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// Whether timers can go by this clock.
+const fn can_time(clock: i32) -> bool {
+    waits_by(clock) || matches!(clock, libc::CLOCK_BOOTTIME | libc::CLOCK_TAI)
+}
+
+/// Timers of the program have numbers that no pointer of the C library's has.
+const FIRST: u64 = 0x7472_0000;
+
+hooks! {
+    fn alarm(value: u32) -> u32, |runtime, pc| {
+        let value = libc::timespec { tv_sec: value.into(), tv_nsec: 0 };
+        let old = set_real(runtime, value, timespec(0), pc);
+        old.map_or(0, |old| seconds(&old.it_value))
+    }
+
+    fn ualarm(value: u32, again: u32) -> u32, |runtime, pc| {
+        let old = set_real(runtime, timespec(u64::from(value) * 1_000), timespec(u64::from(again) * 1_000), pc);
+        old.map_or(0, |old| old.it_value.tv_sec as u32 * 1_000_000 + (old.it_value.tv_nsec / 1_000) as u32)
+    }
+
+    fn setitimer(which: i32, new: *const Micros, old: *mut Micros) -> i32, |runtime, pc| {
+        if which != libc::ITIMER_REAL {
+            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer by processor time");
+            return real::setitimer(which, new, old);
+        }
+        let (value, again) = if new.is_null() {
+            (timespec(0), timespec(0))
+        } else {
+            (nanos(&(*new).it_value), nanos(&(*new).it_interval))
+        };
+        let Some(before) = set_real(runtime, value, again, pc) else { return -1 };
+        if !old.is_null() {
+            *old = Micros { it_interval: micros(&before.it_interval), it_value: micros(&before.it_value) };
+        }
+        0
+    }
+
+    fn getitimer(which: i32, place: *mut Micros) -> i32, |runtime, pc| {
+        if which != libc::ITIMER_REAL { return real::getitimer(which, place) }
+        let timer = runtime.state.timers.get(REAL).copied();
+        let times = timer.map(|timer| left(runtime, &timer));
+        if let Some(times) = times {
+            *place = Micros { it_interval: micros(&times.it_interval), it_value: micros(&times.it_value) };
+        }
+        0
+    }
+
+    fn timer_create(clock: i32, event: *const Event, place: *mut u64) -> i32, |runtime, pc| {
+        if !can_time(clock) {
+            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer by processor time");
+            return real::timer_create(clock, event, place);
+        }
+        match notice(runtime, event, pc) {
+            Ok((notice, by_default)) => {
+                let id = runtime.state.timers.add(clock, notice);
+                if by_default && let Some(timer) = runtime.state.timers.get(id) {
+                    let info = Info::of(libc::SIGALRM, SI_TIMER, [0, 0], FIRST + id);
+                    timer.notice = Notice::Signal { signal: libc::SIGALRM, to: None, info };
+                }
+                *place = FIRST + id;
+                0
+            }
+            Err(error) => fail(error),
+        }
+    }
+
+    fn timer_settime(id: u64, flags: i32, new: *const Times, old: *mut Times) -> i32, |runtime, pc| {
+        match id.checked_sub(FIRST) {
+            Some(own) if runtime.state.timers.get(own).is_some() => set(runtime, own, flags, new, old, pc),
+            _ => real::timer_settime(id, flags, new, old),
+        }
+    }
+
+    fn timer_gettime(id: u64, place: *mut Times) -> i32, |runtime, pc| {
+        match id.checked_sub(FIRST).and_then(|own| runtime.state.timers.get(own).copied()) {
+            Some(timer) => {
+                *place = left(runtime, &timer);
+                0
+            }
+            None => real::timer_gettime(id, place),
+        }
+    }
+
+    fn timer_getoverrun(id: u64) -> i32, |runtime, pc| {
+        match id.checked_sub(FIRST).and_then(|own| runtime.state.timers.get(own).copied()) {
+            Some(timer) => timer.overrun as i32,
+            None => real::timer_getoverrun(id),
+        }
+    }
+
+    fn timer_delete(id: u64) -> i32, |runtime, pc| {
+        match id.checked_sub(FIRST) {
+            Some(own) if runtime.state.timers.get(own).is_some() => {
+                runtime.delete_timer(own, pc);
+                0
+            }
+            _ => real::timer_delete(id),
+        }
+    }
+
+    fn timerfd_create(clock: i32, flags: i32) -> i32, |runtime, pc| {
+        if !can_time(clock) {
+            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer by a clock that wakes the machine");
+            return real::timerfd_create(clock, flags);
+        }
+        // A counter that readers wait for and find how often: all that a timer's descriptor is. Time is ours.
+        let fd = crate::hooks::descriptor::make_counter(runtime, flags, pc);
+        if fd >= 0 {
+            runtime.state.timers.all.retain(|timer| !matches!(timer.notice, Notice::Count { fd: old } if old == fd));
+            runtime.state.timers.add(clock, Notice::Count { fd });
+        }
+        fd
+    }
+
+    fn timerfd_settime(fd: i32, flags: i32, new: *const Times, old: *mut Times) -> i32, |runtime, pc| {
+        let Some(id) = by_descriptor(runtime, fd) else { return real::timerfd_settime(fd, flags, new, old) };
+        let error = set(runtime, id, flags, new, old, pc);
+        if error == 0 { empty(fd) }
+        error
+    }
+
+    fn timerfd_gettime(fd: i32, place: *mut Times) -> i32, |runtime, pc| {
+        let timer = by_descriptor(runtime, fd).and_then(|id| runtime.state.timers.get(id).copied());
+        match timer {
+            Some(timer) => {
+                *place = left(runtime, &timer);
+                0
+            }
+            None => real::timerfd_gettime(fd, place),
+        }
+    }
+
+    fn signalfd(fd: i32, mask: *const libc::sigset_t, flags: i32) -> i32, |runtime, pc| {
+        let set = *mask.cast::<u64>();
+        let size = size_of::<u64>();
+        let made = sys::call(libc::SYS_signalfd4, [fd as isize as usize, mask as usize, size, flags as usize, 0, 0]);
+        if made >= 0 && fd < 0 {
+            runtime.state.descriptors.add(made as i32, ChannelKind::Other, Peer::Outside);
+        }
+        if made >= 0 { runtime.state.listened |= set }
+        finish(Ok(made)) as i32
+    }
+}
+
+fn by_descriptor(runtime: &Runtime, fd: i32) -> Option<u64> {
+    let timers = &runtime.state.timers.all;
+    timers
+        .iter()
+        .find(|timer| matches!(timer.notice, Notice::Count { fd: own } if own == fd))
+        .map(|timer| timer.id)
+}
+
+/// Nobody has to be told of how often it fired before.
+fn empty(fd: i32) {
+    let mut count = 0u64;
+    let read = || {
+        // SAFETY: room for a count.
+        unsafe {
+            sys::call(libc::SYS_read, [fd as usize, &raw mut count as usize, size_of::<u64>(), 0, 0, 0])
+        }
+    };
+    crate::descriptors::without_blocking(fd, read);
+}

@@ -1,0 +1,443 @@
+//! Signals on their way: sent and not yet taken.
+//!
+//! A signal to a thread waits at that thread, one to the process at the process. Whoever does not block it may take it, and
+//! the one that is scheduled first does: before it does what it is about to do, its handler runs. Who takes a signal, and where,
+//! is thereby part of the schedule, like every other choice. The kernel comes in last: the thread that takes a signal has the kernel
+//! send it to itself at that moment, so that the handler finds everything as it would by itself (see [`crate::handlers`]).
+
+use crate::{
+    context::Backend,
+    gate::Gate,
+    handlers::{self, Disposition},
+    state::{Runtime, State},
+    sys,
+    thread::{Pending, Thread},
+    turn::Turn,
+};
+use alloc::vec::Vec;
+use core::mem;
+use unsnarl_model::{Flags, Op, ThreadIx};
+
+/// A set of signals, as the kernel has it.
+pub(crate) type Set = u64;
+
+/// The set of one signal.
+pub(crate) const fn only(signal: i32) -> Set {
+    1 << (signal - 1)
+}
+
+/// What the first real-time signal is to the kernel: from there on all that are sent are kept.
+const FIRST_QUEUED: i32 = 32;
+
+/// A signal on its way.
+#[derive(Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) signal: i32,
+    pub(crate) info: Info,
+    /// The event that sent it; `u64::MAX` for who is outside.
+    pub(crate) event: u64,
+}
+
+/// What a handler is told of a signal: the kernel's `siginfo_t`.
+#[repr(C, align(8))]
+#[derive(Clone, Copy)]
+pub(crate) struct Info(pub(crate) [u32; 32]);
+
+impl Info {
+    /// Sent by this process: who it is, and a value.
+    pub(crate) fn sent(signal: i32, code: i32, value: u64) -> Self {
+        // SAFETY: asks only.
+        let user = unsafe { sys::call(libc::SYS_getuid, [0; 6]) } as u32;
+        Self::of(signal, code, [crate::hooks::ids::PROCESS as u32, user], value)
+    }
+
+    /// With two words and a value, whose meaning the code tells.
+    pub(crate) fn of(signal: i32, code: i32, words: [u32; 2], value: u64) -> Self {
+        let mut info = [0; 32];
+        (info[0], info[2]) = (signal as u32, code as u32);
+        [info[4], info[5]] = words;
+        (info[6], info[7]) = (value as u32, (value >> 32) as u32);
+        Self(info)
+    }
+
+    pub(crate) const fn code(&self) -> i32 {
+        self.0[2] as i32
+    }
+
+    /// The sender's process, where the code says that there is one.
+    pub(crate) const fn process(&self) -> i32 {
+        self.0[4] as i32
+    }
+}
+
+/// A wait that was left to run a handler: others may end it meanwhile.
+#[derive(Clone, Copy)]
+pub(crate) struct Suspended {
+    pub(crate) gate: Gate,
+    pub(crate) arrival: u64,
+    pub(crate) granted: Option<u64>,
+}
+
+/// Signals that were sent and not taken.
+#[derive(Default)]
+pub(crate) struct Queue(Vec<Sent>);
+
+impl Queue {
+    /// One more. Of the old signals only one of a kind is kept.
+    pub(crate) fn push(&mut self, sent: Sent) {
+        if sent.signal >= FIRST_QUEUED || !self.0.iter().any(|other| other.signal == sent.signal) {
+            self.0.push(sent);
+        }
+    }
+
+    /// All kinds that there are.
+    pub(crate) fn set(&self) -> Set {
+        self.0.iter().fold(0, |set, sent| set | only(sent.signal))
+    }
+
+    /// Takes the one of the lowest number, and of those the first.
+    fn take(&mut self, of: Set) -> Option<Sent> {
+        let fits = |sent: &&Sent| only(sent.signal) & of != 0;
+        let lowest = self.0.iter().filter(fits).map(|sent| sent.signal).min()?;
+        let at = self.0.iter().position(|sent| sent.signal == lowest)?;
+        Some(self.0.remove(at))
+    }
+
+    /// They are ignored from now on.
+    fn forget(&mut self, signal: i32) {
+        self.0.retain(|sent| sent.signal != signal);
+    }
+}
+
+/// How a signal's handler affects what it interrupts.
+enum Interruption {
+    /// Not at all.
+    None,
+    /// It fails, unless the handler was installed with `SA_RESTART`.
+    MayRestart,
+    /// It fails.
+    Fails,
+}
+
+const fn interruption(pending: &Pending) -> Interruption {
+    match pending.op {
+        Op::SemWait => Interruption::MayRestart,
+        // Sockets that were told to give up after some time do not begin anew.
+        Op::FdRead | Op::FdWrite | Op::FdAccept | Op::FdConnect if pending.deadline != u64::MAX => {
+            Interruption::Fails
+        }
+        Op::FdRead | Op::FdWrite | Op::FdAccept | Op::FdConnect | Op::FileLock => Interruption::MayRestart,
+        // The futex begins anew by itself: its word may have changed.
+        Op::Sleep | Op::FdWait | Op::SigWait | Op::SigPause | Op::FutexWoken => Interruption::Fails,
+        _ => Interruption::None,
+    }
+}
+
+impl State {
+    /// The signal mask of a thread.
+    pub(crate) fn mask_of(&self, thread: ThreadIx) -> Set {
+        let t = &self.threads[thread.index()];
+        if self.masks_differ && thread == self.current {
+            handlers::kernel_mask()
+        } else if self.masks_differ && self.backend() == Backend::Kernel {
+            t.context.mask()
+        } else {
+            t.mask
+        }
+    }
+
+    /// The signals that the thread may take before it does anything else.
+    fn due(&self, thread: ThreadIx) -> Set {
+        let t = &self.threads[thread.index()];
+        let sent = t.signals.set() | self.signals.set();
+        if sent == 0 || t.ended || t.is_timer || t.interrupted {
+            return 0;
+        }
+        // What is waited for is not handled.
+        let awaited = match t.pending.gate {
+            Gate::Signal(set) => set,
+            _ => 0,
+        };
+        let due = sent & !awaited & !self.mask_of(thread);
+        (1..=64).filter(|signal| due & only(*signal) != 0).fold(due, |due, signal| {
+            if handlers::disposition(signal) == Disposition::Ignored { due & !only(signal) } else { due }
+        })
+    }
+
+    /// Whether there is a signal for the thread to handle.
+    pub(crate) fn is_due(&self, thread: ThreadIx) -> bool {
+        let t = &self.threads[thread.index()];
+        t.called && (self.due(thread) != 0 || (!t.interrupted && self.comes_again(thread)))
+    }
+
+    /// The same, or the plan has one for it that it may take while it waits.
+    pub(crate) fn may_be_due(&self, thread: ThreadIx) -> bool {
+        self.due(thread) != 0 || self.next_is_arrival(thread)
+    }
+
+    /// Whether there is one of these for the thread.
+    pub(crate) fn has_signal(&self, thread: ThreadIx, of: Set) -> bool {
+        (self.threads[thread.index()].signals.set() | self.signals.set()) & of != 0
+    }
+
+    /// All that wait for the running thread.
+    pub(crate) fn sent_to_me(&mut self) -> Set {
+        self.signals.set() | self.me().signals.set()
+    }
+
+    /// The running thread takes one of these, its own first.
+    pub(crate) fn take_signal(&mut self, of: Set) -> Option<Sent> {
+        if let Some(own) = self.me().signals.take(of) {
+            return Some(own);
+        }
+        let taken = self.signals.take(of)?;
+        // Others may have been about to take it.
+        self.look_again();
+        Some(taken)
+    }
+
+    /// The running thread takes one that it has a handler for.
+    fn take_due(&mut self) -> Option<Sent> {
+        if let Some(again) = self.take_arrival() {
+            return Some(again);
+        }
+        let due = self.due(self.current);
+        let taken = self.take_signal(due)?;
+        if taken.event == u64::MAX {
+            self.tell_arrival(Op::SigHandle, &taken);
+        }
+        Some(taken)
+    }
+
+    /// Who waits may go on now, or no longer, because of a signal.
+    fn look_again(&mut self) {
+        let mut n = 0;
+        while let Some(thread) = self.waiting.nth(n) {
+            n += 1;
+            if self.threads[thread.index()].called
+                || self.threads[thread.index()].pending.gate.is_for_signals()
+            {
+                self.reclassify(thread);
+            }
+        }
+    }
+
+    /// Whether a signal that is sent now would have no effect at all.
+    fn is_dropped(&self, signal: i32, to: Option<ThreadIx>) -> bool {
+        let keeps = |thread: ThreadIx| {
+            let awaits = matches!(self.threads[thread.index()].pending.gate, Gate::Signal(set) if set & only(signal) != 0);
+            awaits || self.mask_of(thread) & only(signal) != 0
+        };
+        handlers::disposition(signal) == Disposition::Ignored
+            && match to {
+                Some(thread) => !keeps(thread),
+                None => !self.threads.iter().any(|t| !t.ended && !t.is_timer && keeps(t.ix)),
+            }
+    }
+
+    /// Whether the timer's last signal is still on its way.
+    pub(crate) fn is_on_its_way(&self, signal: i32, to: Option<ThreadIx>, info: &Info) -> bool {
+        let queue = to.map_or(&self.signals, |thread| &self.threads[thread.index()].signals);
+        queue.0.iter().any(|sent| sent.signal == signal && sent.info.0 == info.0)
+    }
+
+    /// Whether nobody takes the signal but who reads it from a descriptor: the kernel keeps it for them.
+    fn goes_to_descriptor(&self, signal: i32, to: Option<ThreadIx>) -> bool {
+        let one = only(signal);
+        let blocks = |t: &Thread| self.mask_of(t.ix) & one != 0;
+        let awaits = |t: &Thread| matches!(t.pending.gate, Gate::Signal(set) if set & one != 0);
+        let leaves = |t: &Thread| t.ended || t.is_timer || (blocks(t) && !awaits(t));
+        self.listened & one != 0
+            && match to {
+                Some(thread) => leaves(&self.threads[thread.index()]),
+                None => self.threads.iter().all(|t| leaves(t)),
+            }
+    }
+
+    /// A signal is sent to a thread, or to the process; false if it is ignored.
+    pub(crate) fn send(&mut self, sent: Sent, to: Option<ThreadIx>) -> bool {
+        if self.is_dropped(sent.signal, to) {
+            return false;
+        }
+        if self.goes_to_descriptor(sent.signal, to) {
+            return self.log.is_fed() || hand_to_kernel(&sent);
+        }
+        match to {
+            Some(thread) => {
+                let target = self.thread(thread);
+                target.signals.push(sent);
+                target.called = true;
+            }
+            None => {
+                self.signals.push(sent);
+                self.threads.iter_mut().filter(|t| !t.ended).for_each(|t| t.called = true);
+            }
+        }
+        self.look_again();
+        true
+    }
+
+    /// The program says what is to become of a signal: what is ignored from now on is gone.
+    pub(crate) fn action_changed(&mut self, signal: i32) {
+        if handlers::disposition(signal) == Disposition::Ignored {
+            self.signals.forget(signal);
+            self.threads.iter_mut().for_each(|t| t.signals.forget(signal));
+        }
+        self.look_again();
+    }
+}
+
+/// Leaves a signal that everybody blocks to the kernel.
+fn hand_to_kernel(sent: &Sent) -> bool {
+    let mut info = sent.info;
+    if info.code() >= 0 || info.code() == libc::SI_TKILL {
+        // The kernel lets nobody but the main thread say so.
+        info.0[2] = libc::SI_QUEUE as u32;
+    }
+    let arguments = [sys::process() as usize, sent.signal as usize, &raw const info as usize, 0, 0, 0];
+    // SAFETY: a signal to ourselves, which waits there.
+    unsafe { sys::call(libc::SYS_rt_sigqueueinfo, arguments) == 0 }
+}
+
+impl Runtime {
+    /// The running thread was picked, and is called: by a signal, or to be cancelled. Returns when it may do what it was about
+    /// to do, with a pick for that.
+    #[cold]
+    pub(crate) extern "C-unwind" fn answer_calls(&mut self, op: Op, addr: usize, pc: u64) {
+        loop {
+            let me = self.state.me();
+            if me.cancel.asynchronous && me.cancel.is_due() {
+                self.log(op, Flags::CANCELLED, pc, addr, 0);
+                crate::hooks::cancel::exit_cancelled();
+            }
+            let pending = me.pending;
+            let Some(sent) = self.state.take_due() else {
+                self.state.settle_calls();
+                return;
+            };
+            self.handle(&sent, None);
+            self.state.me().pending = pending;
+            self.take_turn();
+        }
+    }
+
+    /// What was unblocked, or sent to the running thread itself, is handled before the program goes on.
+    #[cold]
+    pub(crate) extern "C-unwind" fn handle_due(&mut self, pc: u64) {
+        loop {
+            let me = self.state.current;
+            self.state.me().called = true;
+            if !self.state.is_due(me) {
+                self.state.settle_calls();
+                return;
+            }
+            self.state.me().pending = Pending {
+                op: Op::SigHandle,
+                pc,
+                addr: 0,
+                gate: Gate::Open,
+                deadline: u64::MAX,
+                cancellable: false,
+            };
+            self.take_turn();
+            match self.state.take_due() {
+                Some(sent) => self.handle(&sent, None),
+                None => {
+                    self.log(Op::SigHandle, Flags::FAILED, pc, 0, u64::MAX);
+                    None
+                }
+            };
+        }
+    }
+
+    /// The running thread waits and was picked because a signal is there for it: handles it. How the wait goes on: not at all, or
+    /// at a gate that others may have opened meanwhile.
+    #[cold]
+    #[allow(
+        improper_ctypes_definitions,
+        reason = "called from here only; what matters is that it may unwind"
+    )]
+    pub(crate) extern "C-unwind" fn handle_in_wait(&mut self, pending: &mut Pending) -> Option<Turn> {
+        let state = &mut self.state;
+        let (arrival, granted) = (state.me().arrival, state.me().granted);
+        // Who was woken by a futex was woken before the signal came.
+        let woken = match state.me().pending.gate {
+            Gate::Futex(word, _) if granted.is_none() => {
+                let woken = state.queues.take(word, arrival);
+                state.changed(word);
+                woken
+            }
+            _ => granted,
+        };
+        let gate = state.me().pending.gate;
+        let taken = state.take_due();
+        let suspended = Suspended { gate, arrival, granted: woken };
+        let suspended = match taken {
+            Some(sent) => self.handle_suspended(&sent, suspended),
+            None => {
+                self.log(Op::SigHandle, Flags::FAILED, pending.pc, 0, u64::MAX);
+                suspended
+            }
+        };
+        let me = self.state.me();
+        (me.arrival, me.granted) = (suspended.arrival, suspended.granted);
+        pending.gate = suspended.gate;
+        let fails = match interruption(pending) {
+            Interruption::None => false,
+            Interruption::MayRestart => !me.restarts,
+            Interruption::Fails => true,
+        };
+        if !fails || (matches!(gate, Gate::Futex(..)) && woken.is_some()) {
+            return None;
+        }
+        // Whoever was woken from its sleep does not let others go first any more.
+        let op = if pending.op == Op::Sleep { Op::SigPause } else { pending.op };
+        me.pending = Pending { op, gate: Gate::Open, deadline: u64::MAX, ..*pending };
+        // What comes now is handled afterwards, with the mask that the thread has then.
+        me.interrupted = true;
+        self.take_turn();
+        self.state.me().interrupted = false;
+        self.state.me().pending.gate = pending.gate;
+        Some(Turn::Interrupted)
+    }
+
+    fn handle_suspended(&mut self, sent: &Sent, suspended: Suspended) -> Suspended {
+        self.handle(sent, Some(suspended)).unwrap_or(suspended)
+    }
+
+    /// One pick, one event; then the handler, which may do and wait for whatever it likes, or never come back.
+    #[allow(
+        improper_ctypes_definitions,
+        reason = "called from here only; what matters is that it may unwind"
+    )]
+    extern "C-unwind" fn handle(&mut self, sent: &Sent, suspended: Option<Suspended>) -> Option<Suspended> {
+        let me = self.state.me();
+        let pending = me.pending;
+        let awaited = mem::take(&mut me.awaited);
+        me.suspended.extend(suspended);
+        let restarts = handlers::restarts(sent.signal);
+        self.log(Op::SigHandle, Flags::NONE, pending.pc, sent.signal as usize, sent.event);
+        handlers::raise(sent);
+        // Time has passed and other threads have run.
+        let me = self.state.me();
+        me.awaited = awaited;
+        me.pending = pending;
+        me.called = true;
+        me.restarts = restarts;
+        suspended.and_then(|_| me.suspended.pop())
+    }
+}
+
+impl State {
+    /// Nothing is left to do for who is called.
+    fn settle_calls(&mut self) {
+        let feeds = self.next_is_arrival(self.current);
+        let me = self.me();
+        me.called = me.cancel.asynchronous || feeds;
+    }
+
+    /// Those whose wait for an object is suspended while they handle a signal.
+    pub(crate) fn suspended_at(&mut self, object: usize) -> impl Iterator<Item = &mut Suspended> {
+        self.threads.iter_mut().flat_map(|t| &mut t.suspended).filter(move |s| s.gate.depends_on(object))
+    }
+}

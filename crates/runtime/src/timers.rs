@@ -1,0 +1,233 @@
+//! Timers by virtual time.
+//!
+//! All timers of the process are the business of one thread, which the runtime has made when the first is set: it sleeps until
+//! the earliest of them fires. So that a timer fires is a choice of the schedule like the end of every other sleep, and a program that does
+//! nothing but wait for a timer does not wait for long.
+
+use crate::{
+    gate::Gate,
+    hooks::thread,
+    signals::{Info, Sent},
+    state::{Runtime, State},
+    sys,
+    thread::{Birth, Pending, Start},
+    turn::Turn,
+};
+use alloc::vec::Vec;
+use core::ffi::c_void;
+use unsnarl_model::{Flags, Op, ThreadIx};
+
+/// What a timer does when it fires.
+#[derive(Clone, Copy)]
+pub(crate) enum Notice {
+    /// Nothing: it is only looked at.
+    None,
+    /// A signal, to a thread or to the process, with what its handler is told.
+    Signal { signal: i32, to: Option<ThreadIx>, info: Info },
+    /// A new thread runs a function.
+    Thread { function: Start, value: *mut c_void },
+    /// Readers of a descriptor are told how often.
+    Count { fd: i32 },
+}
+
+/// A timer of the program.
+#[derive(Clone, Copy)]
+pub(crate) struct Timer {
+    pub(crate) id: u64,
+    /// When it fires next; `u64::MAX` if it is not set.
+    pub(crate) at: u64,
+    /// After how long it fires again; 0 if it does not.
+    pub(crate) again: u64,
+    pub(crate) clock: i32,
+    pub(crate) notice: Notice,
+    /// How often it fired while its signal was still on its way.
+    pub(crate) overrun: u32,
+}
+
+/// All of them, and the thread that makes them fire.
+#[derive(Default)]
+pub(crate) struct Timers {
+    pub(crate) all: Vec<Timer>,
+    pub(crate) thread: Option<ThreadIx>,
+    made: u64,
+}
+
+/// The timer of `alarm` and `setitimer`.
+pub(crate) const REAL: u64 = 0;
+
+impl Timers {
+    /// A new one.
+    pub(crate) fn add(&mut self, clock: i32, notice: Notice) -> u64 {
+        self.made += 1;
+        self.all.push(Timer { id: self.made, at: u64::MAX, again: 0, clock, notice, overrun: 0 });
+        self.made
+    }
+
+    pub(crate) fn get(&mut self, id: u64) -> Option<&mut Timer> {
+        if id == REAL && !self.all.iter().any(|timer| timer.id == REAL) {
+            let info = Info::of(libc::SIGALRM, SI_KERNEL, [0, 0], 0);
+            let notice = Notice::Signal { signal: libc::SIGALRM, to: None, info };
+            let clock = libc::CLOCK_REALTIME;
+            self.all.push(Timer { id: REAL, at: u64::MAX, again: 0, clock, notice, overrun: 0 });
+        }
+        self.all.iter_mut().find(|timer| timer.id == id)
+    }
+
+    fn next(&self) -> Option<usize> {
+        let set = self.all.iter().enumerate().filter(|(_, timer)| timer.at != u64::MAX);
+        set.min_by_key(|(_, timer)| timer.at).map(|(at, _)| at)
+    }
+}
+
+const SI_KERNEL: i32 = 0x80;
+
+impl State {
+    /// A descriptor is closed: whatever gets its number is not told of a timer.
+    pub(crate) fn forget_timer_of(&mut self, fd: i32) {
+        let counts = |timer: &Timer| matches!(timer.notice, Notice::Count { fd: own } if own == fd);
+        if self.timers.all.iter().any(counts) {
+            self.timers.all.retain(|timer| !counts(timer));
+            self.timers_changed();
+        }
+    }
+
+    /// Timers were set or stopped: their thread sleeps until the earliest of them.
+    fn timers_changed(&mut self) {
+        let at = self.timers.next().map_or(u64::MAX, |next| self.timers.all[next].at);
+        // While it does not wait it finds out by itself.
+        if let Some(thread) = self.timers.thread.filter(|thread| self.waiting.contains(*thread)) {
+            self.thread(thread).pending.deadline = at;
+            self.reclassify(thread);
+        }
+    }
+}
+
+impl Runtime {
+    /// Sets a timer to fire at a moment (never for `u64::MAX`), and then again and again; what it was before. None if there
+    /// is no such timer.
+    pub(crate) fn set_timer(&mut self, id: u64, at: u64, again: u64, pc: u64) -> Option<Timer> {
+        self.state.timers.get(id)?;
+        if at != u64::MAX {
+            self.make_timer_thread(pc);
+        }
+        self.turn(Op::TimerSet, 0, pc);
+        let timer = self.state.timers.get(id)?;
+        let before = *timer;
+        (timer.at, timer.again, timer.overrun) = (at, again, 0);
+        self.state.timers_changed();
+        self.log(Op::TimerSet, Flags::NONE, pc, 0, if at == u64::MAX { 0 } else { at });
+        Some(before)
+    }
+
+    /// Ends a timer.
+    pub(crate) fn delete_timer(&mut self, id: u64, pc: u64) -> bool {
+        let there = self.set_timer(id, u64::MAX, 0, pc).is_some();
+        self.state.timers.all.retain(|timer| timer.id != id);
+        there
+    }
+
+    fn make_timer_thread(&mut self, pc: u64) {
+        if self.state.timers.thread.is_some() {
+            return;
+        }
+        let mut handle = 0;
+        let birth = Birth {
+            handle: &raw mut handle,
+            attr: core::ptr::null(),
+            start: run,
+            arg: core::ptr::null_mut(),
+            returns_int: false,
+        };
+        self.turn(Op::Create, 0, pc);
+        let Ok(ix) = self.create(&birth) else {
+            crate::end::refuse("the kernel refused a thread for the program's timers (see `ulimit -u`)")
+        };
+        let state = &mut self.state;
+        state.timers.thread = Some(ix);
+        state.log.thread_named(ix, b"timers");
+        state.log.thread_let_go(ix);
+        // It has no line of its own: it is told of where it came to be.
+        state.log.thread(ix).start = pc - 1;
+        let thread = state.thread(ix);
+        thread.is_timer = true;
+        thread.pending.pc = pc;
+        self.log(Op::Create, Flags::NONE, pc, 0, ix.0.into());
+    }
+
+    /// The earliest timer fires.
+    fn fire(&mut self, pc: u64) {
+        let state = &mut self.state;
+        let Some(at) = state.timers.next() else { return };
+        let timer = &mut state.timers.all[at];
+        let Timer { at: when, notice, id, .. } = *timer;
+        timer.at = if timer.again == 0 { u64::MAX } else { when.saturating_add(timer.again) };
+        let event = state.log.count();
+        let mut told = 0;
+        let mut kept = true;
+        match notice {
+            Notice::Signal { signal, to, info } => {
+                told = signal;
+                let on_its_way = id != REAL && state.is_on_its_way(signal, to, &info);
+                if on_its_way {
+                    state.timers.all[at].overrun += 1;
+                } else {
+                    state.timers.all[at].overrun = 0;
+                    kept = state.send(Sent { signal, info, event }, to);
+                }
+            }
+            Notice::Count { fd } => {
+                let one = 1u64;
+                // SAFETY: a count for the descriptor's readers.
+                unsafe {
+                    sys::call(
+                        libc::SYS_write,
+                        [fd as usize, &raw const one as usize, size_of::<u64>(), 0, 0, 0],
+                    )
+                };
+            }
+            Notice::None | Notice::Thread { .. } => {}
+        }
+        state.timers_changed();
+        let flags = if kept { Flags::TIMED_OUT } else { Flags::TIMED_OUT | Flags::FAILED };
+        self.log(Op::TimerFire, flags, pc, told as usize, when);
+        if let Notice::Thread { function, value } = notice {
+            self.call_in_thread(function, value);
+        }
+    }
+
+    fn call_in_thread(&mut self, function: Start, value: *mut c_void) {
+        let mut handle = 0;
+        let birth = Birth {
+            handle: &raw mut handle,
+            attr: core::ptr::null(),
+            start: function,
+            arg: value,
+            returns_int: false,
+        };
+        let pc = function as usize as u64 + 1;
+        if thread::create(self, &birth, pc) == 0 {
+            thread::detach(self, handle, pc);
+        }
+    }
+}
+
+/// What the timers' thread does, for ever.
+unsafe extern "C-unwind" fn run(_: *mut c_void) -> *mut c_void {
+    loop {
+        let Some(runtime) = Runtime::enter() else { return core::ptr::null_mut() };
+        let state = &mut runtime.state;
+        let deadline = state.timers.next().map_or(u64::MAX, |next| state.timers.all[next].at);
+        let pc = state.me().pending.pc;
+        let turn = runtime.wait_turn(Pending {
+            op: Op::TimerFire,
+            pc,
+            addr: 0,
+            gate: Gate::Sleep,
+            deadline,
+            cancellable: false,
+        });
+        if turn == Turn::TimedOut {
+            runtime.fire(pc);
+        }
+    }
+}

@@ -27,14 +27,16 @@ pub(crate) fn save(trace: &Trace, wanted: Option<&Path>) -> Result<PathBuf> {
 
 /// Saves a trace where the user said, or under this name; its path.
 pub(crate) fn save_as(trace: &Trace, wanted: Option<&Path>, name: &str) -> Result<PathBuf> {
-    let path = match wanted {
-        Some(path) => path.to_path_buf(),
-        None => fresh(name)?,
-    };
+    let path = place(wanted, name)?;
     unsnarl_trace::save(trace, &path)?;
     remember(&path);
     keep_build(trace);
     Ok(path)
+}
+
+/// Where the user said, or a path under this name that is not taken.
+pub(crate) fn place(wanted: Option<&Path>, name: &str) -> Result<PathBuf> {
+    wanted.map_or_else(|| fresh(name), |path| Ok(path.to_path_buf()))
 }
 
 /// Where programs are kept as they were when they failed, by their build ids.

@@ -274,3 +274,36 @@ fn more_effort_is_never_worse() {
     let costs = ["0", "1", "2", "3"].map(cost);
     assert!(costs.is_sorted_by(|less, more| less >= more), "{costs:?}");
 }
+
+#[test]
+fn a_long_trace_of_another_tool_is_simplified_from_file_to_file() {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simplify-long");
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("a directory");
+    let place = Place(directory);
+    // More than are held in memory.
+    place.exits(0, &["bench-static", "--events", "1100000", "--save", "long.snarl"]);
+    let once = place.json(0, &["simplify", "--static", "--json", "-o", "once.snarl", "long.snarl"]);
+    let (before, after) = (&once["before"], &once["after"]);
+    assert_eq!((&before["events"], &before["threads"]), (&after["events"], &after["threads"]));
+    let switches = |stats: &Value| stats["context_switches"].as_u64().expect("a number");
+    assert!(switches(before) > 100_000 && switches(after) * 4 < switches(before), "{once}");
+    // What was written is a trace, with those figures, and there is nothing left to do.
+    let again = place.json(0, &["simplify", "--static", "--json", "-o", "again.snarl", "once.snarl"]);
+    assert_eq!((&again["before"], &again["after"]), (after, after));
+    let arbitrary = place
+        .json(0, &["simplify", "--static", "--merges", "7", "--json", "-o", "other.snarl", "long.snarl"]);
+    assert!(switches(&arbitrary["after"]) > switches(after), "{arbitrary}");
+    // A file that is cut short is told of, and leaves nothing behind.
+    let mut bytes = fs::read(place.0.join("long.snarl")).expect("the trace");
+    bytes.truncate(bytes.len() / 2);
+    fs::write(place.0.join("cut.snarl"), bytes).expect("a file");
+    let (_, stderr) = place.exits(96, &["simplify", "--static", "-o", "none.snarl", "cut.snarl"]);
+    assert!(stderr.contains("cut.snarl"), "{stderr}");
+    let mut left: Vec<_> = fs::read_dir(&place.0)
+        .expect("the directory")
+        .map(|entry| entry.expect("an entry").file_name().into_string().expect("a name"))
+        .collect();
+    left.sort();
+    assert_eq!(left, [".unsnarl", "again.snarl", "cut.snarl", "long.snarl", "once.snarl", "other.snarl"]);
+}

@@ -31,7 +31,7 @@ pub use input::{Input, Inputs};
 pub use op::{ObjectKind, Op, Order};
 pub use outcome::{Backtrace, Kind, Misuse, Outcome, Signature, Wait, Warning, signal_name};
 pub use plan::{Action, Fidelity, Limits, Places, Plan, Points, Policy, Prefix, Span};
-pub use schedule::{Schedule, Segment, Stats};
+pub use schedule::{Count, Schedule, Segment, Stats};
 pub use site::{ModuleIx, Site, SiteIx};
 pub use thread::{ThreadId, ThreadIx};
 pub use trace::{Module, Need, Object, ObjectIx, Objects, Output, Program, Thread, Trace};

@@ -60,30 +60,39 @@ impl Stats {
     /// Counts these events.
     #[must_use]
     pub fn of(events: &[Event]) -> Self {
-        let mut stats = Self { events: events.len() as u64, ..Self::default() };
-        let mut seen: Vec<bool> = Vec::new();
-        for event in events {
-            let ix = event.thread.index();
-            if seen.len() <= ix {
-                seen.resize(ix + 1, false);
-            }
-            if !seen[ix] {
-                seen[ix] = true;
-                stats.threads += 1;
-            }
-        }
-        for pair in events.windows(2) {
-            if pair[0].thread != pair[1].thread {
-                stats.context_switches += 1;
-                stats.preemptive += u64::from(pair[1].flags.has(Flags::PREEMPTS));
-            }
-        }
-        stats
+        let mut count = Count::default();
+        events.iter().for_each(|event| count.add(event));
+        count.stats
     }
 
     /// Context switches away from a thread that could not go on.
     #[must_use]
     pub const fn non_preemptive(&self) -> u64 {
         self.context_switches - self.preemptive
+    }
+}
+
+/// Counts events that come one after the other.
+#[derive(Clone, Debug, Default)]
+pub struct Count {
+    /// So far.
+    pub stats: Stats,
+    seen: Vec<bool>,
+    last: Option<ThreadIx>,
+}
+
+impl Count {
+    /// One more event.
+    pub fn add(&mut self, event: &Event) {
+        let ix = event.thread.index();
+        if self.seen.len() <= ix {
+            self.seen.resize(ix + 1, false);
+        }
+        self.stats.events += 1;
+        self.stats.threads += u64::from(!core::mem::replace(&mut self.seen[ix], true));
+        if self.last.replace(event.thread).is_some_and(|last| last != event.thread) {
+            self.stats.context_switches += 1;
+            self.stats.preemptive += u64::from(event.flags.has(Flags::PREEMPTS));
+        }
     }
 }

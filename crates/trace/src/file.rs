@@ -61,6 +61,20 @@ pub fn write_whole(
     draft.map_or(Ok(()), |draft| draft.publish(path))
 }
 
+/// A file without a name, for the time being, where there is room for this one: it is gone when it is closed.
+///
+/// # Errors
+/// If there cannot be one.
+pub fn scratch(beside: &Path) -> io::Result<File> {
+    // Beside a pipe or `/dev/null` there is no place for files.
+    let is_special = fs::metadata(beside).is_ok_and(|there| !there.is_file());
+    let elsewhere = std::env::temp_dir().join("unsnarl");
+    let path = Draft::name(if is_special { &elsewhere } else { beside });
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
+    fs::remove_file(&path)?;
+    Ok(file)
+}
+
 /// A file that is not finished. It goes away unless it is published.
 struct Draft {
     path: PathBuf,
@@ -70,13 +84,18 @@ struct Draft {
 impl Draft {
     /// Beside the file to be: only within one file system is a renaming all or nothing.
     fn create(target: &Path) -> io::Result<(Self, File)> {
+        let path = Self::name(target);
+        let file = File::create(&path)?;
+        Ok((Self { path, published: false }, file))
+    }
+
+    /// A name that nobody else uses.
+    fn name(target: &Path) -> PathBuf {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let mut name = std::ffi::OsString::from(".");
         name.push(target.file_name().unwrap_or_default());
         name.push(format!(".{}-{}.tmp", process::id(), COUNT.fetch_add(1, Ordering::Relaxed)));
-        let path = target.with_file_name(name);
-        let file = File::create(&path)?;
-        Ok((Self { path, published: false }, file))
+        target.with_file_name(name)
     }
 
     fn publish(mut self, target: &Path) -> io::Result<()> {

@@ -22,6 +22,7 @@ mod check;
 mod chunk;
 mod error;
 mod file;
+mod lanes;
 mod meta;
 mod read;
 mod section;
@@ -31,10 +32,11 @@ mod write;
 pub use check::Inconsistent;
 pub use chunk::CHUNK;
 pub use error::{DecodeError, LoadError, SaveError};
-pub use file::{load, open, save, write_whole};
+pub use file::{load, open, save, scratch, write_whole};
+pub use lanes::Lanes;
 pub use read::{EventReader, decode};
 pub use section::Section;
-pub use write::{encode, write};
+pub use write::{EventWriter, encode, write};
 
 /// The first bytes of every trace file.
 const MAGIC: [u8; 8] = *b"unsnarl\0";

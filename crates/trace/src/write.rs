@@ -6,8 +6,11 @@ use crate::{
     chunk,
     section::SectionWriter,
 };
-use std::io::{self, Write};
-use unsnarl_model::Trace;
+use std::{
+    fmt,
+    io::{self, Write},
+};
+use unsnarl_model::{Event, Trace};
 
 /// The bytes of a trace's file.
 ///
@@ -21,58 +24,114 @@ pub fn encode(trace: &Trace) -> Vec<u8> {
 }
 
 /// Writes the bytes of a trace's file, without holding all of them at once.
-pub fn write(trace: &Trace, mut out: impl Write) -> io::Result<()> {
-    out.write_all(&MAGIC)?;
-    out.write_all(&FORMAT.to_le_bytes())?;
-    let mut sections = SectionWriter::new(out)?;
-    let mut bytes = Vec::new();
-
-    trace.program.put(&mut bytes);
-    trace.modules.put(&mut bytes);
-    sections.write(Section::Program, &bytes)?;
-
-    bytes.clear();
-    trace.plan.put(&mut bytes);
-    sections.write(Section::Plan, &bytes)?;
-
-    bytes.clear();
-    trace.threads.put(&mut bytes);
-    trace.sites.put(&mut bytes);
-    trace.names.put(&mut bytes);
-    put_length(trace.events.len(), &mut bytes);
-    sections.write(Section::Threads, &bytes)?;
-
-    bytes.clear();
-    trace.outcome.put(&mut bytes);
-    trace.warnings.put(&mut bytes);
-    trace.races.put(&mut bytes);
-    trace.needs.put(&mut bytes);
-    sections.write(Section::Outcome, &bytes)?;
-
-    bytes.clear();
-    trace.output.put(&mut bytes);
-    sections.write(Section::Output, &bytes)?;
-
-    bytes.clear();
-    trace.plan.inputs.is_some().put(&mut bytes);
-    match &trace.plan.inputs {
-        Some(inputs) => inputs.put(&mut bytes),
-        None => put_length(0, &mut bytes),
-    }
-    sections.write(Section::Inputs, &bytes)?;
-
-    bytes.clear();
-    trace.callers.put(&mut bytes);
-    sections.write(Section::Callers, &bytes)?;
-
+pub fn write(trace: &Trace, out: impl Write) -> io::Result<()> {
+    let mut writer = EventWriter::new(trace, trace.events.len() as u64, out)?;
     for events in trace.events.chunks(CHUNK) {
+        writer.write_chunk(events)?;
+    }
+    writer.finish()
+}
+
+/// Writes a trace file front to back: all but the events at once, then one event after the other.
+pub struct EventWriter<W> {
+    sections: SectionWriter<W>,
+    events: u64,
+    written: u64,
+    chunk: Vec<Event>,
+    bytes: Vec<u8>,
+}
+
+impl<W> fmt::Debug for EventWriter<W> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EventWriter").field("written", &self.written).finish_non_exhaustive()
+    }
+}
+
+impl<W: Write> EventWriter<W> {
+    /// Writes everything up to the events, of which there will be so many; those that the trace itself has are not
+    /// looked at.
+    pub fn new(trace: &Trace, events: u64, mut out: W) -> io::Result<Self> {
+        out.write_all(&MAGIC)?;
+        out.write_all(&FORMAT.to_le_bytes())?;
+        let mut sections = SectionWriter::new(out)?;
+        let mut bytes = Vec::new();
+
+        trace.program.put(&mut bytes);
+        trace.modules.put(&mut bytes);
+        sections.write(Section::Program, &bytes)?;
+
         bytes.clear();
-        chunk::put(events, &mut bytes);
-        sections.write(Section::Events, &bytes)?;
+        trace.plan.put(&mut bytes);
+        sections.write(Section::Plan, &bytes)?;
+
+        bytes.clear();
+        trace.threads.put(&mut bytes);
+        trace.sites.put(&mut bytes);
+        trace.names.put(&mut bytes);
+        bytes.extend_from_slice(&events.to_le_bytes());
+        sections.write(Section::Threads, &bytes)?;
+
+        bytes.clear();
+        trace.outcome.put(&mut bytes);
+        trace.warnings.put(&mut bytes);
+        trace.races.put(&mut bytes);
+        trace.needs.put(&mut bytes);
+        sections.write(Section::Outcome, &bytes)?;
+
+        bytes.clear();
+        trace.output.put(&mut bytes);
+        sections.write(Section::Output, &bytes)?;
+
+        bytes.clear();
+        trace.plan.inputs.is_some().put(&mut bytes);
+        match &trace.plan.inputs {
+            Some(inputs) => inputs.put(&mut bytes),
+            None => put_length(0, &mut bytes),
+        }
+        sections.write(Section::Inputs, &bytes)?;
+
+        bytes.clear();
+        trace.callers.put(&mut bytes);
+        sections.write(Section::Callers, &bytes)?;
+        Ok(Self { sections, events, written: 0, chunk: Vec::new(), bytes })
     }
 
-    bytes.clear();
-    put_length(trace.events.len(), &mut bytes);
-    sections.write(Section::End, &bytes)?;
-    sections.finish()
+    /// The next event.
+    pub fn push(&mut self, event: Event) -> io::Result<()> {
+        self.chunk.push(event);
+        if self.chunk.len() == CHUNK { self.write_buffered() } else { Ok(()) }
+    }
+
+    /// All events are written.
+    ///
+    /// # Errors
+    /// If they are not as many as there should be, or cannot be written.
+    pub fn finish(mut self) -> io::Result<()> {
+        if !self.chunk.is_empty() {
+            self.write_buffered()?;
+        }
+        if self.written != self.events {
+            return Err(io::Error::other("there are other events than were announced"));
+        }
+        self.bytes.clear();
+        self.bytes.extend_from_slice(&self.events.to_le_bytes());
+        self.sections.write(Section::End, &self.bytes)?;
+        self.sections.finish()
+    }
+
+    fn write_buffered(&mut self) -> io::Result<()> {
+        let mut chunk = std::mem::take(&mut self.chunk);
+        self.write_chunk(&chunk)?;
+        chunk.clear();
+        self.chunk = chunk;
+        Ok(())
+    }
+
+    /// As many events as a chunk has, or the last ones.
+    fn write_chunk(&mut self, events: &[Event]) -> io::Result<()> {
+        self.bytes.clear();
+        chunk::put(events, &mut self.bytes);
+        self.written += events.len() as u64;
+        self.sections.write(Section::Events, &self.bytes)
+    }
 }

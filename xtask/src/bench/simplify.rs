@@ -327,6 +327,56 @@ impl Bench {
                 }
             }
         }
+        println!(
+            "\n`unsnarl simplify --static` itself, from a file to a file, reading and writing included; memory as seen from \
+             outside:\n"
+        );
+        println!("| events | file | switches | left | time | per event | memory |");
+        println!("|--:|--:|--:|--:|--:|--:|--:|");
+        for events in [1_000_000, 10_000_000, 100_000_000].into_iter().filter(|&events| events <= longest) {
+            self.from_file_to_file(events)?;
+        }
+        Ok(())
+    }
+
+    fn from_file_to_file(&self, events: u64) -> Result<()> {
+        let (long, simplified) = (self.directory.join("long.snarl"), self.directory.join("simplified.snarl"));
+        let mut command = Command::new(&self.unsnarl);
+        command.args(["bench-static", "--events", &events.to_string(), "--save"]).arg(&long);
+        output(&mut command, "making up a trace")?;
+        let mut command = Command::new(&self.unsnarl);
+        command.args(["simplify", "--static", "--json", "-o"]).arg(&simplified).arg(&long);
+        command.current_dir(&self.directory).stdin(Stdio::null()).stdout(Stdio::piped());
+        let child = command.spawn()?;
+        let status = format!("/proc/{}/status", child.id());
+        // It only grows while the process lives.
+        let watch = std::thread::spawn(move || {
+            let mut most = 0;
+            while let Ok(status) = std::fs::read_to_string(&status) {
+                let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+                let Some(kib) = line.and_then(|line| line.split_whitespace().next()?.parse().ok()) else {
+                    break;
+                };
+                most = kib;
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            most
+        });
+        let printed = child.wait_with_output()?;
+        let memory: u64 = watch.join().unwrap_or(0);
+        ensure!(printed.status.success(), "simplifying a long trace fails");
+        let told: Value = serde_json::from_slice(&printed.stdout)?;
+        let seconds = told["elapsed_s"].as_f64().unwrap_or(f64::NAN);
+        println!(
+            "| {events} | {} MiB | {} | {} | {seconds:.1} s | {:.0} ns | {} MiB |",
+            long.metadata()?.len() >> 20,
+            told["before"]["context_switches"],
+            told["after"]["context_switches"],
+            1e9 * seconds / events as f64,
+            memory >> 10,
+        );
+        std::fs::remove_file(&long)?;
+        std::fs::remove_file(&simplified)?;
         Ok(())
     }
 

@@ -6,12 +6,15 @@ use serde_json::json;
 use std::{
     fs::{self, File},
     io::BufReader,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::Instant,
 };
-use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
+use unsnarl_model::{
+    Event, Flags, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program, Site, SiteIx, Thread,
+    ThreadId, ThreadIx, Trace,
+};
 use unsnarl_simplify::statics::{Builder, Effort, Grain, Order as Way, Reordering, Rules, baseline, reorder};
-use unsnarl_trace::EventReader;
+use unsnarl_trace::{EventReader, EventWriter};
 
 /// Simplification by dependences alone, timed
 #[derive(clap::Args)]
@@ -28,10 +31,17 @@ pub(crate) struct BenchStatic {
     /// For what is made up, and for arbitrary orders
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Write what is made up to a file, as another tool's trace, and do nothing else
+    #[arg(long, value_name = "FILE")]
+    save: Option<PathBuf>,
 }
 
 impl BenchStatic {
     pub(crate) fn run(self) -> Result<Verdict> {
+        if let Some(path) = &self.save {
+            self.save(path)?;
+            return Ok(Verdict::Fine);
+        }
         // What it takes to read or make them up is not what is measured; so that is measured by itself.
         let begin = Instant::now();
         let mut count = 0u64;
@@ -65,6 +75,34 @@ impl BenchStatic {
             "elapsed_s": elapsed, "reading_s": reading, "memory_kib": most_memory()?,
         }));
         Ok(Verdict::Fine)
+    }
+
+    fn save(&self, path: &Path) -> Result<()> {
+        let place = Site { module: ModuleIx(0), offset: 1 };
+        let main = ThreadId::main();
+        let others = (1..MadeUp::THREADS as u32).map(|nth| main.child(nth));
+        let threads = std::iter::once(main.clone()).chain(others);
+        let header = Trace {
+            program: Program::default(),
+            modules: vec![Module { path: "made up".into(), ..Module::default() }],
+            plan: Plan::default(),
+            threads: threads.map(|id| Thread { id, name: String::new(), start: place }).collect(),
+            sites: vec![place],
+            callers: Vec::new(),
+            events: Vec::new(),
+            outcome: Outcome::exit(0),
+            warnings: Vec::new(),
+            races: Vec::new(),
+            needs: Vec::new(),
+            names: Vec::new(),
+            output: Output::default(),
+        };
+        unsnarl_trace::write_whole(path, |out| {
+            let mut writer = EventWriter::new(&header, self.events, out)?;
+            MadeUp::new(self.seed).take(self.events as usize).try_for_each(|event| writer.push(event))?;
+            writer.finish()
+        })
+        .with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// All events, one after the other; never all of them in memory.

@@ -1,5 +1,6 @@
 //! `unsnarl simplify`: the same failure with the fewest context switches.
 
+mod long;
 mod more;
 pub(crate) mod program;
 pub(crate) mod proof;
@@ -83,8 +84,11 @@ pub(crate) struct Simplify {
 impl Simplify {
     pub(crate) fn run(self) -> Result<Verdict> {
         let begin = Instant::now();
-        if let Some(told) = statically::without_program(&self, begin)? {
-            return told.print(&self);
+        let interrupt = explore::interrupt()?;
+        match statically::without_program(&self, begin, &interrupt)? {
+            Some(statically::Outcome::Told(told)) => return told.print(&self),
+            Some(statically::Outcome::Interrupted) => return Ok(Verdict::Interrupted),
+            None => {}
         }
         let trace = traces::load(&self.trace)?;
         if !trace.outcome.is_failure() {
@@ -115,7 +119,7 @@ impl Simplify {
             (_, true) => Way::Dynamic,
             _ => Way::Both(options),
         };
-        way.simplify(&trace, wishes, &explore::interrupt()?)?.print(&self)
+        way.simplify(&trace, wishes, &interrupt)?.print(&self)
     }
 }
 
@@ -167,6 +171,8 @@ impl Way {
         Ok(Told {
             before: trace.stats(),
             preserved: Some(again.is_ok_and(|again| again.reproduced)),
+            figures: after.stats(),
+            saved: None,
             after,
             tally,
             certificate,

@@ -1,14 +1,14 @@
 //! By the trace's dependences alone.
 
 use super::{
-    Simplify,
+    Simplify, long,
     program::{Program, Stop},
-    tell::Told,
+    tell::{Told, name_of},
 };
 use crate::{output, traces};
 use anyhow::Result;
-use std::{fs::File, io::BufReader, time::Instant};
-use unsnarl_model::{Plan, Policy, Trace};
+use std::{sync::atomic::AtomicBool, time::Instant};
+use unsnarl_model::{Plan, Policy, Stats, Trace};
 use unsnarl_report::{ProgramNames, divergence_text};
 use unsnarl_simplify::{
     Runner,
@@ -16,28 +16,28 @@ use unsnarl_simplify::{
     statics::{self, Grain, Graph, Order, Reordering, Rules, reorder},
 };
 use unsnarl_symbols::Symbols;
-use unsnarl_trace::EventReader;
 
 /// A trace of another tool: its order can be improved, and nobody can say more. None if there is a program.
-pub(super) fn without_program(wishes: &Simplify, begin: Instant) -> Result<Option<Told>> {
+pub(super) fn without_program(
+    wishes: &Simplify,
+    begin: Instant,
+    interrupt: &AtomicBool,
+) -> Result<Option<Outcome>> {
     let path = traces::find(&wishes.trace);
-    let Some(reader) = File::open(&path).ok().and_then(|file| EventReader::new(BufReader::new(file)).ok())
-    else {
+    let Ok(reader) = unsnarl_trace::open(&path) else {
         // What is wrong with it is told when it is loaded.
         return Ok(None);
     };
     if !reader.header().program.path.is_empty() {
         return Ok(None);
     }
-    drop(reader);
-    let trace = traces::load(&wishes.trace)?;
-    let order = reordered(&trace, wishes.merges);
-    let tally = Tally::of(Operation::Static, order.before, order.after);
-    Ok(Some(Told {
-        before: trace.stats(),
-        after: order.apply(&trace),
+    let told = |before: Stats, figures: Stats, after: Trace, saved| Told {
+        before,
+        after,
+        figures,
+        saved,
         preserved: None,
-        tally,
+        tally: Tally::of(Operation::Static, before.context_switches, figures.context_switches),
         certificate: None,
         none_with: None,
         unobserved: false,
@@ -46,7 +46,27 @@ pub(super) fn without_program(wishes: &Simplify, begin: Instant) -> Result<Optio
         resumed: 0,
         refused: None,
         elapsed: begin.elapsed(),
-    }))
+    };
+    if reader.events() > long::LONG {
+        drop(reader);
+        let target = traces::place(wishes.output.as_deref(), &name_of(&wishes.trace))?;
+        return Ok(Some(match long::reorder_file(&path, wishes.merges, &target, interrupt)? {
+            Some(found) => {
+                traces::remember(&target);
+                Outcome::Told(Box::new(told(found.before, found.after, found.header, Some(target))))
+            }
+            None => Outcome::Interrupted,
+        }));
+    }
+    let trace = traces::load(&wishes.trace)?;
+    let after = reordered(&trace, wishes.merges).apply(&trace);
+    Ok(Some(Outcome::Told(Box::new(told(trace.stats(), after.stats(), after, None)))))
+}
+
+/// What came of a trace without a program.
+pub(super) enum Outcome {
+    Told(Box<Told>),
+    Interrupted,
 }
 
 /// A better order of a trace's events: by our own search, or by the paper's merges in an arbitrary order.

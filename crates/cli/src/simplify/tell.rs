@@ -4,7 +4,11 @@ use super::{Simplify, program::Stop, proof};
 use crate::{output, traces, verdict::Verdict};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
-use std::{fmt::Write, time::Duration};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 use unsnarl_model::{Stats, Trace};
 use unsnarl_report::{ProgramNames, needs_json, needs_text, stats_json};
 use unsnarl_simplify::{
@@ -16,7 +20,10 @@ use unsnarl_symbols::Symbols;
 /// What it came to.
 pub(crate) struct Told {
     pub(crate) before: Stats,
+    /// The trace; without its events if it is saved already.
     pub(crate) after: Trace,
+    pub(crate) figures: Stats,
+    pub(crate) saved: Option<PathBuf>,
     /// Whether it fails in the same way once more; none if there is no program to run.
     pub(crate) preserved: Option<bool>,
     pub(crate) tally: Tally,
@@ -35,13 +42,10 @@ pub(crate) struct Told {
 impl Told {
     /// Saves and prints it.
     pub(crate) fn print(self, wishes: &Simplify) -> Result<Verdict> {
-        let name = wishes.trace.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-        let name = if name == "latest" || name.is_empty() {
-            "simplified".to_owned()
-        } else {
-            format!("{name}-simplified")
+        let path = match &self.saved {
+            Some(path) => path.clone(),
+            None => traces::save_as(&self.after, wishes.output.as_deref(), &name_of(&wishes.trace))?,
         };
-        let path = traces::save_as(&self.after, wishes.output.as_deref(), &name)?;
         let proof =
             self.certificate.as_ref().map(|certificate| proof::save(certificate, &path)).transpose()?;
         if wishes.json {
@@ -52,7 +56,7 @@ impl Told {
             let mut symbols = Symbols::new();
             let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
             output::json(&json!({
-                "trace": path, "before": stats_json(&self.before), "after": stats_json(&self.after.stats()),
+                "trace": path, "before": stats_json(&self.before), "after": stats_json(&self.figures),
                 "executions": self.tally.executions, "foreseen": self.tally.foreseen, "elapsed_s": self.elapsed.as_secs_f64(),
                 "rounds": self.tally.rounds, "by_operation": by_operation,
                 "outcome_preserved": self.preserved.unwrap_or(true),
@@ -72,14 +76,13 @@ impl Told {
         })
     }
 
-    fn text(&self, path: &std::path::Path, proof: Option<&std::path::Path>) -> String {
+    fn text(&self, path: &Path, proof: Option<&Path>) -> String {
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
-        let after = self.after.stats();
         let mut text = format!(
             "{}\n{}{}",
             output::outcome(&self.after).trim_end(),
-            table(&self.before, &after),
+            table(&self.before, &self.figures),
             needs_text(&self.after, &mut names)
         );
         if let Some(stop) = &self.stopped {
@@ -137,6 +140,12 @@ impl Told {
         );
         text
     }
+}
+
+/// What the simplified trace is called.
+pub(super) fn name_of(trace: &Path) -> String {
+    let name = trace.file_stem().unwrap_or_default().to_string_lossy();
+    if name == "latest" || name.is_empty() { "simplified".into() } else { format!("{name}-simplified") }
 }
 
 /// Before and after, as the Tinertia paper's table 1.

@@ -13,6 +13,7 @@
 //! | or by merging, in an arbitrary order | `merge` | algorithm 2 |
 //! | with few preemptions | `settle` | |
 //! | the trace in that order | [`mod@reorder`], `preemption` | |
+//! | the same without holding all of it | [`retell`] | |
 //! | what the failure depends on, without the rest | [`past`] | |
 //!
 //! [`baseline`] has the paper's algorithms as they are printed, for comparison.
@@ -30,6 +31,7 @@ pub mod past;
 pub(crate) mod preemption;
 pub mod relation;
 pub mod reorder;
+pub mod retell;
 mod runs;
 mod settle;
 #[cfg(test)]

@@ -12,26 +12,133 @@ use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Wait};
 /// were executed, and `waits` who waited in the end.
 pub(super) fn mark(events: &mut [Event], executed: &[Event], waits: &[Wait]) {
     let next = next_of_same_thread(events);
-    let opened = opening_events(events);
-    let left = left_for_good(executed);
-    let mut world = World::before(executed);
-    let mut ended = HashSet::new();
+    let (mut before, mut coming) = (Executed::default(), Coming::default());
+    executed.iter().for_each(|event| before.note(event));
+    events.iter().for_each(|event| coming.note(event));
+    let mut marker = Marker::new(before, coming, waits);
     for at in 0..events.len() {
-        let mut preempts = false;
-        if at > 0 && events[at].thread != events[at - 1].thread {
-            let thread = events[at - 1].thread;
-            preempts = match (next[at - 1], waits.iter().find(|wait| wait.thread == thread)) {
-                (Some(next), _) => opened[next] <= at && world.lets(&events[next]),
-                (None, Some(wait)) => world.lets_waiter(wait, &ended),
-                (None, None) => left.get(&thread).copied().unwrap_or(false),
-            };
+        let upcoming = at.checked_sub(1).and_then(|before| next[before]).map(|next| events[next]);
+        events[at] = marker.marked(events[at], upcoming.as_ref());
+    }
+}
+
+/// What the order in which events were executed tells of every other order.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Executed {
+    /// What each semaphore has before the first thing that is done to it.
+    counts: HashMap<u64, u64>,
+    /// For each thread whether it was preempted after the last thing it did.
+    preempted: HashMap<ThreadIx, bool>,
+    last: Option<ThreadIx>,
+}
+
+impl Executed {
+    /// One more event.
+    pub(super) fn note(&mut self, event: &Event) {
+        note_count(&mut self.counts, event);
+        if let Some(last) = self.last.replace(event.thread)
+            && (last != event.thread || self.preempted.contains_key(&last))
+        {
+            self.preempted.insert(last, event.flags.has(Flags::PREEMPTS));
         }
-        let others = Flags(events[at].flags.0 & !Flags::PREEMPTS.0);
-        events[at].flags = if preempts { others | Flags::PREEMPTS } else { others };
-        if events[at].op == Op::End {
-            ended.insert(events[at].thread);
+    }
+}
+
+/// What is still to happen in an order of events.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Coming {
+    /// How many events each thread has.
+    pub(super) events: Vec<u64>,
+    /// How many arrive at a barrier, by its round.
+    arrivals: HashMap<(u64, u64), u64>,
+}
+
+impl Coming {
+    /// One more event.
+    pub(super) fn note(&mut self, event: &Event) {
+        let thread = event.thread.index();
+        if self.events.len() <= thread {
+            self.events.resize(thread + 1, 0);
         }
-        world.step(&events[at]);
+        self.events[thread] += 1;
+        if event.op == Op::BarrierArrive {
+            *self.arrivals.entry((event.addr, event.value)).or_default() += 1;
+        }
+    }
+
+    fn happens(&mut self, event: &Event) {
+        self.events[event.thread.index()] -= 1;
+        if event.op == Op::BarrierArrive
+            && let Some(missing) = self.arrivals.get_mut(&(event.addr, event.value))
+        {
+            *missing -= 1;
+        }
+    }
+}
+
+/// Tells which events preempt, one event after the other.
+#[derive(Debug)]
+pub(super) struct Marker<'w> {
+    world: World,
+    coming: Coming,
+    preempted: HashMap<ThreadIx, bool>,
+    waits: &'w [Wait],
+    ended: HashSet<ThreadIx>,
+    last: Option<ThreadIx>,
+    /// How many events there were so far.
+    at: u64,
+}
+
+impl<'w> Marker<'w> {
+    pub(super) fn new(executed: Executed, coming: Coming, waits: &'w [Wait]) -> Self {
+        Self {
+            world: World { counts: executed.counts, ..World::default() },
+            coming,
+            preempted: executed.preempted,
+            waits,
+            ended: HashSet::new(),
+            last: None,
+            at: 0,
+        }
+    }
+
+    /// The next event, marked if it preempts. `upcoming` is what the thread that ran before does next, if anything.
+    pub(super) fn marked(&mut self, event: Event, upcoming: Option<&Event>) -> Event {
+        let left = self.last.replace(event.thread).filter(|&last| last != event.thread);
+        let preempts = left.is_some_and(|thread| {
+            match (upcoming, self.waits.iter().find(|wait| wait.thread == thread)) {
+                (Some(next), _) => self.is_open(next) && self.world.lets(next),
+                (None, Some(wait)) => self.world.lets_waiter(wait, &self.ended),
+                (None, None) => self.preempted.get(&thread).copied().unwrap_or(false),
+            }
+        });
+        if event.op == Op::End {
+            self.ended.insert(event.thread);
+        }
+        self.world.step(&event);
+        self.coming.happens(&event);
+        self.at += 1;
+        let others = Flags(event.flags.0 & !Flags::PREEMPTS.0);
+        Event { flags: if preempts { others | Flags::PREEMPTS } else { others }, ..event }
+    }
+
+    /// Whether an event is possible by now, as far as that is the doing of others that are not in the world: a thread's
+    /// end, a wake-up, the last arrival at a barrier. Never, for what goes on because time passes.
+    fn is_open(&self, event: &Event) -> bool {
+        match event.op {
+            _ if event.flags.has(Flags::TIMED_OUT) || event.op.gives_way() => false,
+            // Traces of other tools have no ends: a thread's last event is as good.
+            Op::Join if !event.flags.has(Flags::FAILED) => {
+                let target = usize::try_from(event.value).ok();
+                target.and_then(|target| self.coming.events.get(target)).is_none_or(|&left| left == 0)
+            }
+            // None is the largest there is.
+            op if op.names_its_cause() => event.value < self.at,
+            Op::BarrierLeave => {
+                self.coming.arrivals.get(&(event.addr, event.value)).is_none_or(|&missing| missing == 0)
+            }
+            _ => true,
+        }
     }
 }
 
@@ -74,27 +181,23 @@ pub(crate) fn first_impossible(events: &[Event], executed: &[Event]) -> Option<u
     None
 }
 
-/// For each thread whether it was preempted after the last thing it did.
-fn left_for_good(executed: &[Event]) -> HashMap<ThreadIx, bool> {
-    let after = executed.windows(2).map(|pair| (pair[0].thread, pair[1].flags.has(Flags::PREEMPTS)));
-    after.collect()
-}
-
 /// What each semaphore has before the first thing that is done to it.
 fn counts_before(events: &[Event]) -> HashMap<u64, u64> {
     let mut counts = HashMap::new();
-    for event in events {
-        let done = !event.flags.has(Flags::FAILED) && !event.flags.has(Flags::TIMED_OUT);
-        let before = match event.op {
-            Op::SemPost if done => event.value.saturating_sub(1),
-            Op::SemWait | Op::SemTryWait if done => event.value + 1,
-            Op::SemGet => event.value,
-            Op::SemPost | Op::SemWait | Op::SemTryWait | Op::SemInit => 0,
-            _ => continue,
-        };
-        counts.entry(event.addr).or_insert(before);
-    }
+    events.iter().for_each(|event| note_count(&mut counts, event));
     counts
+}
+
+fn note_count(counts: &mut HashMap<u64, u64>, event: &Event) {
+    let done = !event.flags.has(Flags::FAILED) && !event.flags.has(Flags::TIMED_OUT);
+    let before = match event.op {
+        Op::SemPost if done => event.value.saturating_sub(1),
+        Op::SemWait | Op::SemTryWait if done => event.value + 1,
+        Op::SemGet => event.value,
+        Op::SemPost | Op::SemWait | Op::SemTryWait | Op::SemInit => 0,
+        _ => return,
+    };
+    counts.entry(event.addr).or_insert(before);
 }
 
 /// For each event the next one of its thread.
@@ -104,31 +207,6 @@ fn next_of_same_thread(events: &[Event]) -> Vec<Option<usize>> {
         events.iter().enumerate().rev().map(|(at, event)| upcoming.insert(event.thread, at)).collect();
     next.reverse();
     next
-}
-
-/// For each event from when on it was possible, as far as that is the doing of one other event: a thread's end,
-/// a wake-up, the last arrival at a barrier. Never, for what went on because time passed.
-fn opening_events(events: &[Event]) -> Vec<usize> {
-    let mut ends: HashMap<u64, usize> = HashMap::new();
-    let mut arrivals: HashMap<(u64, u64), usize> = HashMap::new();
-    let open = |event: &Event, ends: &HashMap<u64, usize>, arrivals: &HashMap<_, usize>| match event.op {
-        _ if event.flags.has(Flags::TIMED_OUT) || event.op.gives_way() => usize::MAX,
-        Op::Join if !event.flags.has(Flags::FAILED) => ends.get(&event.value).map_or(0, |end| end + 1),
-        op if op.names_its_cause() && event.value == u64::MAX => usize::MAX,
-        op if op.names_its_cause() => usize::try_from(event.value).map_or(usize::MAX, |waker| waker + 1),
-        Op::BarrierLeave => arrivals.get(&(event.addr, event.value)).map_or(0, |last| last + 1),
-        _ => 0,
-    };
-    let mut opened = Vec::with_capacity(events.len());
-    for (at, event) in events.iter().enumerate() {
-        opened.push(open(event, &ends, &arrivals));
-        // Traces of other tools have no ends: a thread's last event is as good.
-        ends.insert(event.thread.0.into(), at);
-        if event.op == Op::BarrierArrive {
-            arrivals.insert((event.addr, event.value), at);
-        }
-    }
-    opened
 }
 
 /// Locks, semaphores and once controls.

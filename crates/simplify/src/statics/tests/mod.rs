@@ -5,3 +5,4 @@ mod closure;
 mod figures;
 mod minimum;
 mod random;
+mod retelling;

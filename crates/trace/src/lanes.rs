@@ -1,0 +1,189 @@
+//! The events of each thread by themselves, in a file for the time being.
+//!
+//! An order of events that keeps each thread's own order takes from each thread what comes next. So of a trace that is
+//! too long to be held in memory, the events of each thread are laid down by themselves, and taken from there one after
+//! the other.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    io::{self, Read, Seek, SeekFrom, Write},
+};
+use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
+
+/// Events that are held in memory, over all threads; the same once more when they are taken.
+const HELD: usize = 1 << 20;
+
+/// Events that are laid down at once, at most and at least.
+const MOST: usize = 1 << 16;
+const LEAST: usize = 16;
+
+/// The bytes of an event, whose thread is known.
+const EVENT: usize = 27;
+
+/// Events by thread, taken in the order in which they were put.
+pub struct Lanes<F> {
+    file: F,
+    end: u64,
+    lanes: Vec<Lane>,
+    /// So many events of a thread are laid down at once.
+    at_once: usize,
+    packer: zstd::bulk::Compressor<'static>,
+    unpacker: zstd::bulk::Decompressor<'static>,
+    bytes: Vec<u8>,
+}
+
+#[derive(Default)]
+struct Lane {
+    /// What was laid down: where, how many bytes, how many events.
+    laid_down: VecDeque<(u64, usize, usize)>,
+    /// What was put after that.
+    rest: Vec<Event>,
+    /// What is taken next, from this place on.
+    next: Vec<Event>,
+    taken: usize,
+}
+
+impl<F> fmt::Debug for Lanes<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lanes").field("threads", &self.lanes.len()).finish_non_exhaustive()
+    }
+}
+
+impl<F: Read + Write + Seek> Lanes<F> {
+    /// For so many threads, in an empty file.
+    ///
+    /// # Errors
+    /// If there is no memory for what packs events.
+    pub fn new(file: F, threads: usize) -> io::Result<Self> {
+        Ok(Self {
+            file,
+            end: 0,
+            lanes: (0..threads).map(|_| Lane::default()).collect(),
+            at_once: (HELD / threads.max(1)).clamp(LEAST, MOST),
+            packer: zstd::bulk::Compressor::new(1)?,
+            unpacker: zstd::bulk::Decompressor::new()?,
+            bytes: Vec::new(),
+        })
+    }
+
+    /// One more event of its thread.
+    ///
+    /// # Errors
+    /// If the file cannot be written, or there is no such thread.
+    pub fn put(&mut self, event: Event) -> io::Result<()> {
+        let lane = self.lanes.get_mut(event.thread.index()).ok_or_else(unknown)?;
+        lane.rest.push(event);
+        if lane.rest.len() < self.at_once {
+            return Ok(());
+        }
+        self.bytes.clear();
+        lane.rest.iter().for_each(|event| put(event, &mut self.bytes));
+        let packed = self.packer.compress(&self.bytes)?;
+        // Nothing is taken before all is put, so this is where the file ends.
+        self.file.write_all(&packed)?;
+        lane.laid_down.push_back((self.end, packed.len(), lane.rest.len()));
+        lane.rest.clear();
+        self.end += packed.len() as u64;
+        Ok(())
+    }
+
+    /// The next event of a thread, which stays there; none after the last.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn peek(&mut self, thread: ThreadIx) -> io::Result<Option<Event>> {
+        let lane = self.lanes.get_mut(thread.index()).ok_or_else(unknown)?;
+        if lane.taken == lane.next.len() {
+            (lane.next, lane.taken) = match lane.laid_down.pop_front() {
+                None => (std::mem::take(&mut lane.rest), 0),
+                Some((at, length, count)) => {
+                    self.bytes.resize(length, 0);
+                    self.file.seek(SeekFrom::Start(at))?;
+                    self.file.read_exact(&mut self.bytes)?;
+                    let unpacked = self.unpacker.decompress(&self.bytes, count * EVENT)?;
+                    let events = unpacked.chunks_exact(EVENT).map(|bytes| take(thread, bytes));
+                    let mut next = std::mem::take(&mut lane.next);
+                    next.clear();
+                    for event in events {
+                        next.push(event.ok_or_else(unknown)?);
+                    }
+                    (next, 0)
+                }
+            };
+        }
+        Ok(lane.next.get(lane.taken).copied())
+    }
+
+    /// Takes the next event of a thread; none after the last.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn take(&mut self, thread: ThreadIx) -> io::Result<Option<Event>> {
+        let event = self.peek(thread)?;
+        self.lanes[thread.index()].taken += usize::from(event.is_some());
+        Ok(event)
+    }
+}
+
+fn unknown() -> io::Error {
+    io::Error::other("the file of events by thread does not hold what was written to it")
+}
+
+fn put(event: &Event, out: &mut Vec<u8>) {
+    out.extend_from_slice(&[event.op as u8, event.flags.0, event.order as u8]);
+    out.extend_from_slice(&event.site.0.to_le_bytes());
+    out.extend_from_slice(&event.size.to_le_bytes());
+    out.extend_from_slice(&event.addr.to_le_bytes());
+    out.extend_from_slice(&event.value.to_le_bytes());
+}
+
+fn take(thread: ThreadIx, bytes: &[u8]) -> Option<Event> {
+    let word = |at: usize| bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes);
+    let long = |at: usize| bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+    Some(Event {
+        thread,
+        op: Op::from_number(*bytes.first()?)?,
+        flags: Flags(*bytes.get(1)?),
+        order: Order::from_number(*bytes.get(2)?)?,
+        site: SiteIx(word(3)?),
+        size: word(7)?,
+        addr: long(11)?,
+        value: long(19)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    #[test]
+    fn events_come_back_in_the_order_of_their_threads_whether_they_were_laid_down_or_not() {
+        let events: Vec<Event> = (0..200_000u64)
+            .map(|n| Event {
+                thread: ThreadIx((n * n % 7 % 3) as u16),
+                op: Op::ALL[n as usize % Op::ALL.len()],
+                flags: Flags(n as u8),
+                order: Order::SeqCst,
+                site: SiteIx(n as u32),
+                size: !n as u32,
+                addr: n.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+                value: !n,
+            })
+            .collect();
+        for at_once in [LEAST, 1000, MOST, 1 << 20] {
+            let mut lanes = Lanes::new(Cursor::new(Vec::new()), 3).expect("memory");
+            lanes.at_once = at_once;
+            events.iter().for_each(|&event| lanes.put(event).expect("memory takes it"));
+            for thread in (0..3).rev().map(ThreadIx) {
+                for &event in events.iter().filter(|event| event.thread == thread) {
+                    assert_eq!(lanes.peek(thread).expect("it is there"), Some(event));
+                    assert_eq!(lanes.take(thread).expect("it is there"), Some(event));
+                }
+                assert_eq!(lanes.take(thread).expect("it is there"), None);
+            }
+        }
+        assert!(Lanes::new(Cursor::new(Vec::new()), 0).expect("memory").put(events[0]).is_err());
+    }
+}

@@ -107,7 +107,7 @@ impl Hunt {
             checks: self.wishes.checks.clone(),
             quiet: self.wishes.run.json,
         };
-        let options = both::Options { effort: self.effort, ..both::Options::default() };
+        let options = both::Options { effort: self.effort, batch: wishes.jobs, ..both::Options::default() };
         let mut told = simplify::Way::Both(options).simplify(&found, wishes, interrupt)?;
         judge::add_calls(&mut told.after);
         let name =

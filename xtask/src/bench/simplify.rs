@@ -334,12 +334,12 @@ impl Bench {
         println!("| events | file | switches | left | time | per event | memory |");
         println!("|--:|--:|--:|--:|--:|--:|--:|");
         for events in [1_000_000, 10_000_000, 100_000_000].into_iter().filter(|&events| events <= longest) {
-            self.from_file_to_file(events)?;
+            self.simplify_a_file(events)?;
         }
         Ok(())
     }
 
-    fn from_file_to_file(&self, events: u64) -> Result<()> {
+    fn simplify_a_file(&self, events: u64) -> Result<()> {
         let (long, simplified) = (self.directory.join("long.snarl"), self.directory.join("simplified.snarl"));
         let mut command = Command::new(&self.unsnarl);
         command.args(["bench-static", "--events", &events.to_string(), "--save"]).arg(&long);

@@ -120,7 +120,7 @@ fn retell(
     let mut last = None;
     for segment in &order.schedule.segments {
         for at in 0..segment.points {
-            if at as usize % CHUNK == 0 && interrupt.load(Ordering::Relaxed) {
+            if (at as usize).is_multiple_of(CHUNK) && interrupt.load(Ordering::Relaxed) {
                 return Err(io::ErrorKind::Interrupted.into());
             }
             let left = last.filter(|_| at == 0);

@@ -115,7 +115,7 @@ impl Hunt {
         let path =
             traces::save_as(&told.after, self.wishes.path(0).as_deref(), &format!("{name}-simplified"))?;
         say(self.wishes.run.json, "looking for the lines that made it fail");
-        let (sliced, slice) = match slice::failure(&told.after) {
+        let (sliced, slice) = match slice::failure(&told.after, interrupt) {
             Ok(Sliced::Told(text)) => (true, text),
             Ok(Sliced::NotReproduced(why)) => (false, why),
             Err(error) => (false, format!("no slice: {error:#}\n")),

@@ -6,7 +6,7 @@ use gimli::{EndianArcSlice, LittleEndian};
 use object::{Object, ObjectSection, ObjectSegment, SymbolKind};
 use std::{borrow::Cow, cell::OnceCell, fs, path::Path, sync::Arc};
 
-type Reader = EndianArcSlice<LittleEndian>;
+pub(crate) type Reader = EndianArcSlice<LittleEndian>;
 
 /// Far above any real section: a damaged header must not make us ask for all memory.
 const LARGEST_SECTION: u64 = 1 << 31;
@@ -143,13 +143,18 @@ impl Image {
     }
 
     fn read_lines(&self) -> Option<Context<Reader>> {
+        Context::from_dwarf(self.dwarf()?).ok()
+    }
+
+    /// The debug information.
+    pub(crate) fn dwarf(&self) -> Option<gimli::Dwarf<Reader>> {
         let bytes = self.debug.as_ref().unwrap_or(&self.bytes);
         let file = object::File::parse(&**bytes).ok()?;
         file.section_by_name(".debug_info")?;
         let load = |id: gimli::SectionId| -> Result<Reader, gimli::Error> {
             Ok(section(bytes, &file, id.name()).unwrap_or_else(|| reader(Arc::from([]))))
         };
-        Context::from_dwarf(gimli::Dwarf::load(load).ok()?).ok()
+        gimli::Dwarf::load(load).ok()
     }
 
     /// The parsed files, to read symbols from.

@@ -14,6 +14,7 @@ mod debug_file;
 mod demangle;
 mod frame;
 mod image;
+mod locals;
 mod names;
 mod symbols;
 mod system;
@@ -23,6 +24,7 @@ pub use binary::{Binary, CannotRead, ElfKind, Libc, build_id, elf_kind, has_debu
 pub use code::ModuleCode;
 pub use demangle::demangle;
 pub use frame::Frame;
+pub use locals::{Homeless, Kept, Local, local};
 pub use symbols::{Symbols, hex};
 pub use system::is_system;
 pub use unwind::{Registers, StackCopy, Unwinder};

@@ -9,7 +9,7 @@ mod cfi;
 mod step;
 
 use crate::site_of;
-use cfi::Cfi;
+pub(crate) use cfi::Cfi;
 use std::{collections::HashMap, fmt, path::Path};
 use step::{Machine, Step};
 use unsnarl_model::{Module, Site};

@@ -1,7 +1,11 @@
 //! The traced code and the words of its trace, as the analysis reads them.
 
-use std::path::Path;
-use unsnarl_exec::InstructionTrace;
+use super::progress::Progress;
+use std::{
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+use unsnarl_exec::{CHUNK_WORDS, InstructionTrace};
 use unsnarl_model::Trace;
 use unsnarl_slice::{
     Span,
@@ -47,21 +51,27 @@ pub(super) fn variables(recorded: &Trace, modules: &[String], name: &str) -> Vec
     found
 }
 
-/// A trace as whoever analyses it reads it.
-pub(super) struct Traced<'a, 'b>(pub(super) &'a InstructionTrace<'b>);
+/// A trace as whoever analyses it reads it, until the user has had enough.
+pub(super) struct Traced<'a, 'b> {
+    pub(super) trace: &'a InstructionTrace<'b>,
+    pub(super) progress: &'a Progress,
+    pub(super) interrupt: &'a AtomicBool,
+}
 
 impl std::fmt::Debug for Traced<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} words", self.0.words())
+        write!(f, "{} words", self.trace.words())
     }
 }
 
 impl Words for Traced<'_, '_> {
     fn len(&self) -> u64 {
-        self.0.words()
+        self.trace.words()
     }
 
-    fn read(&self, chunk: usize, into: &mut Vec<u64>) {
-        self.0.read(chunk, into);
+    fn read(&self, chunk: usize, into: &mut Vec<u64>) -> bool {
+        self.progress.reads_one_of(self.trace.words().div_ceil(CHUNK_WORDS as u64));
+        self.trace.read(chunk, into);
+        !self.interrupt.load(Ordering::Relaxed)
     }
 }

@@ -3,9 +3,14 @@
 use super::code;
 use crate::verdict::WrongUsage;
 use anyhow::{Result, bail};
+use std::path::Path;
 use unsnarl_model::{ThreadIx, Trace};
 use unsnarl_report::{Names, on_line};
-use unsnarl_slice::{Criterion, History, Place, x86::Recording};
+use unsnarl_slice::{
+    Criterion, History, Place, Span,
+    x86::{Recording, register},
+};
+use unsnarl_symbols::{self as symbols, Homeless, Kept, site_of};
 
 /// A line, which of its executions, and perhaps a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,16 +78,61 @@ pub(super) fn find(
         bail!(WrongUsage(format!("--at: {}:{} was executed {count} times only", at.file, at.line)));
     }
     let Some(variable) = &at.variable else { return Ok(Criterion { steps, ..Criterion::default() }) };
+    let after = steps.iter().copied().max().unwrap_or(0);
+    match local(recorded, recording, after, variable) {
+        Ok(criterion) => return Ok(criterion),
+        Err(Homeless::Unknown) => {}
+        Err(why) => bail!(WrongUsage(format!(
+            "--at: the local variable `{variable}` {}; a build with less optimisation may help, or give the line alone: \
+             {}:{}",
+            match why {
+                Homeless::Constant => "is a constant",
+                Homeless::Computed => "is kept in a way that is not followed there",
+                Homeless::Unknown | Homeless::Nowhere => "is kept nowhere there: the compiler did without it",
+            },
+            at.file,
+            at.line
+        ))),
+    }
     let spans = code::variables(recorded, modules, variable);
     if spans.is_empty() {
         bail!(WrongUsage(format!(
-            "--at: there is no global or static variable `{variable}` in the traced code; for what a line uses of \
-             others, give the line alone: {}:{}",
-            at.file, at.line
+            "--at: no variable `{variable}` can be seen from {}:{}, nor is there a global one; for what the line uses, \
+             give it alone: {}:{}",
+            at.file, at.line, at.file, at.line
         )));
     }
-    let after = steps.iter().copied().max().unwrap_or(0);
     Ok(Criterion { bytes: spans.into_iter().map(|span| (after, span)).collect(), ..Criterion::default() })
+}
+
+/// The local variable that can be seen after a step.
+fn local(recorded: &Trace, recording: &Recording<'_>, after: u64, name: &str) -> Result<Criterion, Homeless> {
+    let mut place = None;
+    recording.backwards(after, &mut |step| {
+        place = Some(step.place);
+        false
+    });
+    let insn = recording.insn(place.ok_or(Homeless::Unknown)?);
+    let site = site_of(&recorded.modules, insn.pc).ok_or(Homeless::Unknown)?;
+    let module = &recorded.modules[usize::from(site.module.0)];
+    let path = Path::new(&module.path);
+    // As it is behind the instruction; at the end of a function that is nowhere any more.
+    let behind = symbols::local(path, site.offset + u64::from(insn.len), name);
+    let local = behind.or_else(|_| symbols::local(path, site.offset, name))?;
+    let mut criterion = Criterion::default();
+    match local.kept {
+        Kept::Frame(offset) => {
+            let frame = recording.frame(after).ok_or(Homeless::Computed)?;
+            criterion.bytes.push((after, Span::new(frame.wrapping_add_signed(offset), local.size)));
+        }
+        Kept::Register(number) => {
+            criterion.registers.push((after, register(number).ok_or(Homeless::Computed)?));
+        }
+        Kept::Static(address) => {
+            criterion.bytes.push((after, Span::new(address + module.base, local.size)));
+        }
+    }
+    Ok(criterion)
 }
 
 /// The instructions of a criterion, and who executed them.

@@ -5,7 +5,7 @@ mod criterion;
 mod progress;
 
 use crate::{
-    output,
+    explore, output,
     replay::check_builds,
     traces,
     verdict::{Verdict, WrongUsage},
@@ -18,6 +18,10 @@ use serde_json::json;
 use std::{
     cell::RefCell,
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 use unsnarl_exec::{Error, Executor, InstructionTrace, Instructions, Settings, Tracing};
 use unsnarl_model::{Kind, ThreadIx, Trace};
@@ -50,7 +54,7 @@ pub(crate) struct Slice {
     /// Give all reasons for each line
     #[arg(long)]
     all: bool,
-    /// Stop at this many MiB of compressed instruction trace: some five million instructions each
+    /// Stop at this many MiB of compressed instruction trace: some eight million instructions each
     #[arg(long, value_name = "MIB", default_value_t = MOST_MIB)]
     max_trace: u64,
     /// Trace again, without the threads and segments that cannot have had a part in it
@@ -99,14 +103,17 @@ impl Reduce {
 /// What slicing works on.
 struct Work<'a> {
     recorded: &'a Trace,
+    interrupt: &'a Arc<AtomicBool>,
     modules: Vec<String>,
     progress: Progress,
     laps: RefCell<Laps>,
 }
 
 impl Work<'_> {
-    fn end(&self, part: &'static str) {
+    /// A part of the work is done; an error if the user does not want the rest.
+    fn end(&self, part: &'static str) -> Result<(), Error> {
         self.laps.borrow_mut().end(part);
+        if self.interrupt.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 
@@ -138,7 +145,7 @@ pub(crate) enum Sliced {
 }
 
 /// The slice of a failure in words, as it is without any options.
-pub(crate) fn failure(recorded: &Trace) -> Result<Sliced> {
+pub(crate) fn failure(recorded: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Sliced> {
     let slice = Slice {
         trace: PathBuf::new(),
         at: None,
@@ -152,25 +159,31 @@ pub(crate) fn failure(recorded: &Trace) -> Result<Sliced> {
         json: false,
         dot: false,
     };
-    slice.of(recorded)
+    slice.of(recorded, interrupt)
 }
 
 impl Slice {
     pub(crate) fn run(self) -> Result<Verdict> {
         let recorded = traces::load(&self.trace)?;
-        match self.of(&recorded)? {
-            Sliced::Told(text) => {
+        let interrupt = explore::interrupt()?;
+        match self.of(&recorded, &interrupt) {
+            Ok(Sliced::Told(text)) => {
                 output::print(&text);
                 Ok(Verdict::Fine)
             }
-            Sliced::NotReproduced(why) => {
+            Ok(Sliced::NotReproduced(why)) => {
                 eprint!("{why}");
                 Ok(Verdict::NotReproduced)
             }
+            Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
+                eprintln!("unsnarl: interrupted; there is no slice of a part");
+                Ok(Verdict::Interrupted)
+            }
+            Err(error) => Err(error),
         }
     }
 
-    fn of(&self, recorded: &Trace) -> Result<Sliced> {
+    fn of(&self, recorded: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Sliced> {
         if recorded.program.path.is_empty() {
             bail!(Error::NotThisBuild(
                 "the trace was imported from another tool and has no program to run".into()
@@ -184,6 +197,7 @@ impl Slice {
 
         let work = Work {
             recorded,
+            interrupt,
             modules: self.modules(recorded),
             progress: Progress::new("tracing instructions"),
             laps: RefCell::new(Laps::new()),
@@ -200,7 +214,10 @@ impl Slice {
     /// Traces the program and slices: all of it, or what a reduction left.
     fn explain(&self, work: &Work<'_>, again: Option<&Again>) -> Result<Explained> {
         let Work { recorded, modules, progress, .. } = work;
-        let mut executor = Executor::new(recorded.program.clone(), Settings::default())?;
+        let mut executor = Executor::new(
+            recorded.program.clone(),
+            Settings { interrupt: Some(Arc::clone(work.interrupt)), ..Settings::default() },
+        )?;
         let mut plan = recorded.replay_plan();
         // Tracing takes its time.
         plan.limits.millis = u64::MAX / 2;
@@ -225,7 +242,7 @@ impl Slice {
             }
             return Ok(Explained::Told(Sliced::NotReproduced(why)));
         }
-        work.end(if again.is_some() { "trace_again" } else { "trace" });
+        work.end(if again.is_some() { "trace_again" } else { "trace" })?;
         progress.now("reading the instruction trace");
         let code = code::code(recorded, modules);
         let mut symbols = Symbols::new();
@@ -234,10 +251,10 @@ impl Slice {
             let frame = symbols.lookup(&recorded.modules, site).pop()?;
             frame.function
         };
-        let words = Traced(&traced);
+        let words = Traced { trace: &traced, progress, interrupt: work.interrupt };
         let recording = Recording::new(&words, &code, &trace.events, &mut elsewhere)
             .map_err(|damaged| anyhow!("the instruction trace makes no sense at word {}", damaged.word))?;
-        work.end("read");
+        work.end("read")?;
         if self.dump && (again.is_some() || self.reduce != Reduce::Always) {
             dump(&recording);
             return Ok(Explained::Told(Sliced::Told(String::new())));
@@ -258,7 +275,7 @@ impl Slice {
             None => {
                 progress.now("looking for what can have had a part");
                 let reduction = reduce(&recording, orders, &criterion.all_steps());
-                work.end("reduce");
+                work.end("reduce")?;
                 if self.reduce.pays(&reduction) {
                     let executed = SliceReport::executed(recorded, &recording, &mut names);
                     return Ok(Explained::Again(Again {
@@ -274,15 +291,15 @@ impl Slice {
         };
         progress.now("following dependences");
         let mut slice = closure(&recording, &mut Cfg::new(&code, &recording), &criterion);
-        work.end("closure");
+        work.end("closure")?;
         progress.now("looking for races on the way");
         races(&recording, orders, &mut slice);
-        work.end("races");
+        work.end("races")?;
         let counted = (self.json || self.all).then(|| {
             progress.now("counting dependences");
             counts(&recording, orders)
         });
-        work.end("counts");
+        work.end("counts")?;
         progress.end();
         let places = criterion::places(&recording, &criterion);
         let mut report = SliceReport::new(recorded, &recording, &slice, &places, counted, &mut names);

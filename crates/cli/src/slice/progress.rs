@@ -3,6 +3,10 @@
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::{
     io::IsTerminal,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -30,7 +34,12 @@ impl Laps {
 }
 
 /// What is being done, on a terminal.
-pub(super) struct Progress(ProgressBar);
+pub(super) struct Progress {
+    bar: ProgressBar,
+    what: Mutex<&'static str>,
+    /// Chunks of the trace that were read for it.
+    read: AtomicU64,
+}
 
 impl Progress {
     pub(super) fn new(what: &'static str) -> Self {
@@ -43,28 +52,38 @@ impl Progress {
         bar.set_draw_target(target);
         bar.set_message(what);
         bar.enable_steady_tick(Duration::from_millis(200));
-        Self(bar)
+        Self { bar, what: Mutex::new(what), read: AtomicU64::new(0) }
     }
 
     /// How much was traced.
     pub(super) fn words(&self, words: u64) {
-        self.0.set_message(format!("tracing: some {} million instructions so far", words / 270_000));
+        self.bar.set_message(format!("tracing: some {} million instructions so far", words / 240_000));
     }
 
     pub(super) fn now(&self, what: &'static str) {
-        self.0.set_message(what);
+        if let Ok(mut now) = self.what.lock() {
+            *now = what;
+        }
+        self.read.store(0, Ordering::Relaxed);
+        self.bar.set_message(what);
     }
-}
 
-impl Progress {
+    /// One of so many chunks is about to be read.
+    pub(super) fn reads_one_of(&self, chunks: u64) {
+        let read = self.read.fetch_add(1, Ordering::Relaxed);
+        if let Ok(what) = self.what.lock() {
+            self.bar.set_message(format!("{what}: {} %", (100 * read / chunks.max(1)).min(100)));
+        }
+    }
+
     /// What is printed from now on is the result.
     pub(super) fn end(&self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }

@@ -2,6 +2,7 @@
 
 mod golden;
 mod mutants;
+mod ways;
 
 use serde_json::Value;
 use std::{
@@ -186,6 +187,98 @@ fn a_line_can_be_explained_in_place_of_the_failure() {
     place.exits(2, &["slice", "t.snarl", "--at", "case.c:9999"]);
     place.exits(2, &["slice", "t.snarl", "--at", "nonsense"]);
     assert!(place.exits(0, &["slice", "t.snarl", "--dot"]).starts_with("digraph"));
+}
+
+/// A value that comes from an argument, one that comes from elsewhere, and one that no code needs.
+const LOCALS: &str = r#"
+#include <stdlib.h>
+static int other = 9;
+__attribute__((noinline)) static int sum(int first, int *list)
+{
+    int unused = first * 3;
+    int total = first;
+    int beside = list[1];
+    total += list[0]; /* HERE */
+    beside += other; /* BESIDE */
+    (void)unused;
+    return total * 100 + beside; /* THERE */
+}
+int main(int argc, char **argv)
+{
+    int list[2];
+    list[0] = argc + 1; /* LIST */
+    list[1] = argc + 2; /* OTHER */
+    return sum(argc + 3, list);
+}
+"#;
+
+#[test]
+fn a_local_variable_can_be_explained_or_it_is_said_that_it_is_nowhere() {
+    let place = Place::new("locals");
+    fs::write(place.0.join("case.c"), LOCALS).expect("a file");
+    let line =
+        |mark: &str| (1..).zip(LOCALS.lines()).find(|(_, l)| l.contains(mark)).expect("it is there").0 as u64;
+    for (compiler, level) in [("gcc", "-O0"), ("gcc", "-O2"), ("clang", "-O0"), ("clang", "-O1")] {
+        let mut command = Command::new(compiler);
+        command.args(["-g", "-w", level, "-o", "program", "case.c"]).current_dir(&place.0);
+        assert!(command.status().expect("a compiler").success());
+        place.exits(100, &["record", "-o", "t.snarl", "--", "./program"]);
+        let slice = place.slice(&["--at", &format!("case.c:{}:total", line("HERE"))]);
+        let lines = slice["lines"].as_array().expect("lines");
+        let found: Vec<u64> = lines.iter().filter_map(|l| l["line"].as_u64()).collect();
+        assert!(found.contains(&line("LIST")), "{compiler} {level}: {found:?}");
+        let others = [line("OTHER"), line("BESIDE"), line("THERE")];
+        assert!(!others.iter().any(|other| found.contains(other)), "{compiler} {level}: {found:?}");
+        let nowhere = format!("case.c:{}:unused", line("HERE"));
+        match level {
+            "-O0" => {
+                place.slice(&["--at", &nowhere]);
+            }
+            _ => {
+                let output = place.run(&["slice", "t.snarl", "--at", &nowhere]);
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert_eq!(output.status.code(), Some(2), "{compiler} {level}: {said}");
+                assert!(said.contains("the local variable `unused` is kept"), "{said}");
+            }
+        }
+    }
+}
+
+/// Ends soon, unless it is told not to.
+const LONG: &str = r#"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+static volatile unsigned long rounds;
+int main(void)
+{
+    close(open("started", O_CREAT | O_WRONLY, 0600));
+    while (rounds < 100 || access("long", F_OK) == 0)
+        for (int i = 0; i < 1000; i++)
+            rounds++;
+    return 3;
+}
+"#;
+
+#[test]
+fn a_slice_that_takes_long_can_be_stopped() {
+    let place = Place::new("stopped");
+    fs::write(place.0.join("case.c"), LONG).expect("a file");
+    place.exits(0, &["cc", "-g", "-O1", "case.c", "-o", "program"]);
+    place.exits(100, &["record", "-o", "t.snarl", "--", "./program"]);
+    fs::write(place.0.join("long"), "").expect("a file");
+    fs::remove_file(place.0.join("started")).expect("it was made");
+    let mut slice = Command::new(UNSNARL);
+    slice.args(["slice", "t.snarl"]).current_dir(&place.0).stdin(Stdio::null()).stderr(Stdio::piped());
+    let slice = slice.spawn().expect("unsnarl runs");
+    while !place.0.join("started").exists() {
+        std::thread::yield_now();
+    }
+    let killed = Command::new("kill").args(["-TERM", &slice.id().to_string()]).status();
+    assert!(killed.expect("kill runs").success());
+    let output = slice.wait_with_output().expect("it ends");
+    assert_eq!(output.status.code(), Some(130));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("interrupted"));
 }
 
 #[test]

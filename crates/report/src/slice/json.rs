@@ -17,7 +17,7 @@ pub fn slice_json(report: &SliceReport, trace: &Trace, names: &mut dyn Names) ->
             let threads: Vec<String> = line.threads.iter().map(|&t| thread(t)).collect();
             json!({
                 "file": line.line.file, "line": line.line.line, "function": line.function,
-                "threads": threads, "instances": line.instances, "criterion": line.criterion, "why": line.why,
+                "threads": threads, "instances": line.instances, "criterion": line.criterion, "meeting": line.meeting, "why": line.why,
                 "text": names.source_line(&line.line.file, line.line.line),
             })
         })

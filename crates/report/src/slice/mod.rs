@@ -13,7 +13,7 @@ use crate::Names;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unsnarl_model::{ModuleIx, Site, ThreadIx, Trace};
 use unsnarl_slice::{
-    Counts, Place, RaceKind, Slice,
+    CELLS, Counts, Node, Place, RaceKind, Reason, Slice, Via,
     x86::{Call, Recording},
 };
 use why::Wording;
@@ -42,6 +42,8 @@ pub struct SliceLine {
     pub newest: u64,
     /// Whether the failure itself is there.
     pub criterion: bool,
+    /// Whether threads meet here: what one wrote another read, or they race.
+    pub meeting: bool,
     /// Why it is in the slice, in words.
     pub why: Vec<String>,
     /// The lines that it is in the slice for, with the kind of dependence.
@@ -79,7 +81,8 @@ pub struct UnknownCall {
 pub struct SliceReport {
     /// The lines to be explained, with who executed them.
     pub criterion: Vec<(Line, ThreadIx)>,
-    /// Newest first.
+    /// The failure, then the lines at which threads meet, then what led there; of each the newest first. Where threads meet is
+    /// where a failure that depends on the schedule comes from.
     pub lines: Vec<SliceLine>,
     /// The races that the slice passes.
     pub races: Vec<LineRace>,
@@ -164,6 +167,7 @@ impl SliceReport {
         let executed_lines = lines.executed(names);
         let mut gathered: BTreeMap<Line, SliceLine> = BTreeMap::new();
         let mut without_line = 0;
+        let mut met_at = Vec::new();
         for (&place, node) in &slice.nodes {
             let Some((line, function)) = lines.of(place, names) else {
                 without_line += 1;
@@ -176,6 +180,7 @@ impl SliceReport {
                 instances: 0,
                 newest: 0,
                 criterion: false,
+                meeting: false,
                 why: Vec::new(),
                 towards: BTreeSet::new(),
             });
@@ -185,7 +190,11 @@ impl SliceReport {
             let mut wording =
                 Wording { trace, recording, lines: &mut lines, names: &mut *names, line: &line };
             for reason in &node.reasons {
-                entry.criterion |= *reason == unsnarl_slice::Reason::Criterion;
+                if let Some(other) = met(node, reason) {
+                    entry.meeting = true;
+                    met_at.push(other);
+                }
+                entry.criterion |= *reason == Reason::Criterion;
                 if let Some((text, towards)) = wording.of(place, reason) {
                     if !entry.why.contains(&text) {
                         entry.why.push(text);
@@ -194,8 +203,15 @@ impl SliceReport {
                 }
             }
         }
+        for place in met_at {
+            if let Some((line, _)) = lines.of(place, names)
+                && let Some(entry) = gathered.get_mut(&line)
+            {
+                entry.meeting = true;
+            }
+        }
         let mut all: Vec<SliceLine> = gathered.into_values().collect();
-        all.sort_by_key(|line| std::cmp::Reverse((line.criterion, line.newest)));
+        all.sort_by_key(|line| std::cmp::Reverse((line.criterion, line.meeting, line.newest)));
         let mut races: BTreeSet<LineRace> = BTreeSet::new();
         for edge in &slice.races {
             let side = |(place, thread): (Place, ThreadIx), lines: &mut Lines<'_>, names: &mut dyn Names| {
@@ -228,6 +244,20 @@ impl SliceReport {
             counts,
         }
     }
+}
+
+/// The instruction of another thread that this one met, if it is in the slice for that.
+fn met(node: &Node, reason: &Reason) -> Option<Place> {
+    let about = reason.about()?;
+    let meets = match reason {
+        Reason::WroteBefore(..) | Reason::WroteAfter(..) => true,
+        Reason::Writes(_, Via::Memory(addr)) => {
+            // What a thread is started with or returns goes through a cell of ours.
+            *addr < CELLS && node.threads.iter().any(|&thread| thread != about.thread)
+        }
+        _ => false,
+    };
+    meets.then_some(about.place)
 }
 
 /// Functions without a summary that the user's own lines called.

@@ -37,7 +37,11 @@ pub fn slice_text(report: &SliceReport, trace: &Trace, names: &mut dyn Names, lo
     let wide = report.lines.iter().map(|line| place(&line.line).len()).max().unwrap_or(0).min(32);
     let wide_threads = report.lines.iter().map(|l| threads(&l.threads).len()).max().unwrap_or(0).min(20);
     let lines = if look.full { usize::MAX } else { LINES };
-    for line in report.lines.iter().take(lines) {
+    let alone = report.lines.iter().position(|line| !line.criterion && !line.meeting);
+    for (number, line) in report.lines.iter().enumerate().take(lines) {
+        if Some(number) == alone && report.lines.iter().any(|line| line.meeting) {
+            let _ = writeln!(text, "\nwhat led there");
+        }
         let source = names.source_line(&line.line.file, line.line.line);
         let source = source.as_deref().map(str::trim_end).unwrap_or("(source not found)");
         let times =

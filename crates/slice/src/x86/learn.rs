@@ -60,7 +60,10 @@ impl<'a, 'b> Learn<'a, 'b> {
         let mut at = Cursor::START;
         let mut window = Window::default();
         for chunk in 0..end.div_ceil(CHUNK_WORDS as u64) as usize {
-            window.move_to(words, chunk);
+            if !window.move_to(words, chunk) {
+                self.recording.end = at.word;
+                break;
+            }
             self.recording.chunks.push(at);
             let last = ((chunk as u64 + 1) * CHUNK_WORDS as u64).min(end);
             while at.word < last {

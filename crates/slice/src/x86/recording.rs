@@ -149,10 +149,12 @@ impl<'a> Recording<'a> {
         self.returns.iter().rev().find(from_it).map(|(step, ..)| *step)
     }
 
-    /// The records of a chunk.
-    fn records(&self, chunk: usize, window: &mut Window, records: &mut Vec<Record>) {
-        window.move_to(self.words, chunk);
+    /// The records of a chunk; false if nobody wants to know.
+    pub(super) fn records(&self, chunk: usize, window: &mut Window, records: &mut Vec<Record>) -> bool {
         records.clear();
+        if !window.move_to(self.words, chunk) {
+            return false;
+        }
         let mut at = self.chunks[chunk];
         let end = self.chunks.get(chunk + 1).map_or(self.end, |next| next.word);
         while at.word < end {
@@ -160,7 +162,7 @@ impl<'a> Recording<'a> {
             let head = StepWord(words[0]);
             match head.kind() {
                 Some(StepKind::Block) => {
-                    let Some(block) = self.insns.known(head) else { return };
+                    let Some(block) = self.insns.known(head) else { return false };
                     let (next, steps, leaves) = self.extent(words, block);
                     records.push(Record { at, what: What::Block(block, leaves), steps });
                     at.step += steps;
@@ -183,6 +185,7 @@ impl<'a> Recording<'a> {
                 Some(StepKind::Fault) | None => at.word += 1,
             }
         }
+        true
     }
 
     /// How many words a block's record has, how many of its instructions were executed, and whether control left
@@ -304,7 +307,9 @@ impl History for Recording<'_> {
     fn forwards(&self, show: &mut dyn FnMut(&Step<'_>)) {
         let (mut records, mut window, mut room) = (Vec::new(), Window::default(), Room::default());
         for chunk in 0..self.chunks.len() {
-            self.records(chunk, &mut window, &mut records);
+            if !self.records(chunk, &mut window, &mut records) {
+                return;
+            }
             for record in &records {
                 (0..record.steps).for_each(|nth| self.show(record, nth, &window, &mut room, &mut *show));
             }
@@ -315,7 +320,9 @@ impl History for Recording<'_> {
         let (mut records, mut window, mut room) = (Vec::new(), Window::default(), Room::default());
         let last = self.chunks.partition_point(|chunk| chunk.step <= from);
         for chunk in (0..last).rev() {
-            self.records(chunk, &mut window, &mut records);
+            if !self.records(chunk, &mut window, &mut records) {
+                return;
+            }
             for record in records.iter().rev() {
                 for nth in (0..record.steps).rev().filter(|nth| record.at.step + nth <= from) {
                     if !self.show(record, nth, &window, &mut room, &mut *show) {

@@ -15,8 +15,9 @@ pub trait Words: std::fmt::Debug {
     }
 
     /// Puts the words of a chunk of [`CHUNK_WORDS`] there, and after them as many of the next as
-    /// [`OVERLAP_WORDS`] says, as far as there are so many.
-    fn read(&self, chunk: usize, into: &mut Vec<u64>);
+    /// [`OVERLAP_WORDS`] says, as far as there are so many. False if what is being worked out is no longer wanted: then
+    /// nothing further is read, and what comes of it is worth nothing.
+    fn read(&self, chunk: usize, into: &mut Vec<u64>) -> bool;
 }
 
 impl Words for Vec<u64> {
@@ -24,11 +25,12 @@ impl Words for Vec<u64> {
         self.as_slice().len() as u64
     }
 
-    fn read(&self, chunk: usize, into: &mut Vec<u64>) {
+    fn read(&self, chunk: usize, into: &mut Vec<u64>) -> bool {
         into.clear();
         let first = chunk * CHUNK_WORDS;
         let end = (first + CHUNK_WORDS + OVERLAP_WORDS).min(self.as_slice().len());
         into.extend_from_slice(&self[first..end]);
+        true
     }
 }
 
@@ -40,10 +42,10 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Goes to another chunk.
-    pub(super) fn move_to(&mut self, words: &dyn Words, chunk: usize) {
+    /// Goes to another chunk; false if nobody wants to know.
+    pub(super) fn move_to(&mut self, words: &dyn Words, chunk: usize) -> bool {
         self.first = (chunk * CHUNK_WORDS) as u64;
-        words.read(chunk, &mut self.words);
+        words.read(chunk, &mut self.words)
     }
 
     /// The words from here on.

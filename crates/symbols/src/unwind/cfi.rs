@@ -21,7 +21,7 @@ const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 const EVALUATION_STEPS: u32 = 1000;
 
 /// A module's call frame information and what is needed to read it.
-pub(super) struct Cfi {
+pub(crate) struct Cfi {
     bytes: Vec<u8>,
     eh_frame: Range<usize>,
     /// An index of `eh_frame`, for searching.
@@ -34,7 +34,7 @@ pub(super) struct Cfi {
 
 impl Cfi {
     /// Reads a file's; none if it cannot be read or is no ELF file.
-    pub(super) fn open(path: &Path) -> Option<Self> {
+    pub(crate) fn open(path: &Path) -> Option<Self> {
         let bytes = fs::read(path).ok()?;
         let file = object::File::parse(&*bytes).ok()?;
         let section = |name: &str| {
@@ -74,6 +74,20 @@ impl Cfi {
                     .flatten()
                     .map(Step::Interrupted)
             })
+    }
+
+    /// The register that the frame's address is reckoned from while the code at this address is executed, and how far
+    /// above it is.
+    pub(crate) fn frame_address(&self, address: u64) -> Option<(Register, i64)> {
+        let mut section = EhFrame::new(&self.bytes[self.eh_frame.clone()], LittleEndian);
+        section.set_address_size(8);
+        let entry = section.fde_for_address(&self.bases, address, EhFrame::cie_from_offset).ok()?;
+        let mut context = UnwindContext::new();
+        let row = entry.unwind_info_for_address(&section, &self.bases, &mut context, address).ok()?;
+        match row.cfa() {
+            CfaRule::RegisterAndOffset { register, offset } => Some((*register, *offset)),
+            CfaRule::Expression(_) => None,
+        }
     }
 
     /// What the file holds from this address on.

@@ -1,0 +1,84 @@
+//! Programs in which control goes about in unusual ways, and programs that others wrote: traced they do what they do
+//! by themselves.
+
+use super::Place;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
+
+fn compile(place: &Place, compiler: &str, source: &str, args: &[&str]) {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slice/ways").join(source);
+    let status = Command::new(compiler).arg("-g").arg(&source).args(args).current_dir(&place.0).status();
+    assert!(status.expect("a compiler").success(), "{compiler} {}", source.display());
+}
+
+/// The program says by its status whether it did the right thing; a run in which it does not is not the recorded one.
+fn traced_as_stepped(place: &Place, program: &[&str]) {
+    let what = program.join(" ");
+    let told = place.exits(100, &[&["record", "--json", "-o", "t.snarl", "--"], program].concat());
+    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!(told["outcome"]["status"], 3, "{what}: {told}");
+    let translated = place.exits(0, &["slice", "t.snarl", "--dump"]);
+    let stepped = place.exits(0, &["slice", "t.snarl", "--dump", "--step"]);
+    assert!(translated.lines().count() > 100, "{what}");
+    assert_eq!(translated.lines().zip(stepped.lines()).position(|(a, b)| a != b), None, "{what}");
+    assert_eq!(translated.len(), stepped.len(), "{what}");
+}
+
+#[test]
+fn jumps_out_tables_tail_calls_callbacks_signals_and_late_libraries() {
+    let place = Place::new("ways");
+    compile(&place, "gcc", "libway.c", &["-shared", "-fPIC", "-o", "libway.so"]);
+    for (number, level) in ["-O0", "-O2"].iter().enumerate() {
+        let pie = if number == 0 { "-no-pie" } else { "-pie" };
+        compile(&place, "gcc", "ways.c", &[level, pie, "-o", "ways", "-ldl"]);
+        for way in ["longjmp", "switch", "tail", "callback", "signal", "dlopen"] {
+            traced_as_stepped(&place, &["./ways", way]);
+        }
+    }
+}
+
+#[test]
+fn exceptions_through_frames_that_clean_up() {
+    let place = Place::new("ways-cpp");
+    for level in ["-O0", "-O2"] {
+        compile(&place, "g++", "ways.cpp", &[level, "-o", "ways"]);
+        traced_as_stepped(&place, &["./ways"]);
+    }
+}
+
+/// Records a program that writes a file, traces it with its libraries, and looks at the file that the traced run wrote.
+fn writes_the_same(name: &str, program: &[&str], traced: &[&str], file: &str, lines: usize) {
+    let place = Place::new(name);
+    let text: String =
+        (0..lines as u64).map(|n| format!("{:08} text\n", n * 7_919_993 % 99_999_989)).collect();
+    fs::write(place.0.join("lines"), text).expect("a file");
+    place.exits(0, &[&["record", "-o", "t.snarl", "--"], program].concat());
+    let expected = fs::read(place.0.join(file)).expect("its result");
+    fs::remove_file(place.0.join(file)).expect("removed");
+    let mut args = vec!["slice", "t.snarl", "--at", "nothing.c:1"];
+    args.extend(traced.iter().flat_map(|path| ["--library", path]));
+    // It ran as it was recorded, and only then it turns out that there is no such line.
+    place.exits(2, &args);
+    assert!(fs::read(place.0.join(file)).expect("its result") == expected, "{name}");
+}
+
+fn path_of(program: &str) -> Option<String> {
+    let found =
+        Command::new("sh").args(["-c", &format!("command -v {program}")]).stderr(Stdio::null()).output();
+    let path = String::from_utf8(found.ok()?.stdout).ok()?;
+    fs::canonicalize(path.trim()).ok()?.to_str().map(str::to_owned)
+}
+
+#[test]
+fn xz_compresses_with_two_threads_while_it_is_traced() {
+    let xz = path_of("xz").expect("xz is installed");
+    let libraries = Command::new("ldd").arg(&xz).output().expect("ldd").stdout;
+    let libraries = String::from_utf8_lossy(&libraries).into_owned();
+    let lzma = libraries.split_whitespace().find(|word| word.starts_with('/') && word.contains("lzma"));
+    let lzma = fs::canonicalize(lzma.expect("liblzma")).expect("a file");
+    let program = ["xz", "-T2", "-0", "--block-size=32KiB", "-k", "-f", "lines"];
+    writes_the_same("xz", &program, &[&xz, lzma.to_str().expect("a path")], "lines.xz", 5_000);
+}

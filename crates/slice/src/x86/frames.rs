@@ -1,0 +1,66 @@
+//! Frames and registers by the names that debug information has for them.
+
+use super::{Recording, words::Window};
+use crate::{Flow, History};
+use unsnarl_insn::{Part, gpr, part};
+
+/// The register of a DWARF number; none for those whose values are not followed.
+#[must_use]
+pub fn register(number: u16) -> Option<Part> {
+    /// As DWARF counts them: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp.
+    const FIRST: [u16; 8] = [0, 2, 1, 3, 6, 7, 5, 4];
+    const XMM0: u16 = 17;
+    const XMM15: u16 = XMM0 + 15;
+    match number {
+        0..=6 => Some(gpr(FIRST[usize::from(number)])),
+        8..=15 => Some(gpr(number)),
+        XMM0..=XMM15 => {
+            use unsnarl_insn::iced::Register;
+            part(Register::XMM0 + u32::from(number - XMM0), true).next()
+        }
+        _ => None,
+    }
+}
+
+impl Recording<'_> {
+    /// The address of the frame that a step was executed in: the stack pointer before the call.
+    #[must_use]
+    pub fn frame(&self, step: u64) -> Option<u64> {
+        let mut thread = None;
+        // Functions that were called since and have returned.
+        let mut depth = 0_u32;
+        // Those whose stack is below this were called since and never returned.
+        let mut unwound = 0;
+        let (mut frame, mut begun) = (None, None);
+        self.backwards(step, &mut |at| {
+            if *thread.get_or_insert(at.thread) != at.thread {
+                return true;
+            }
+            match at.flow {
+                Flow::Return if at.number < step => depth += 1,
+                Flow::Unwound { stack: Some(stack), .. } if depth == 0 => unwound = stack,
+                Flow::Call(stack) if at.number < step => {
+                    if depth > 0 {
+                        depth -= 1;
+                    } else if stack > unwound {
+                        frame = Some(stack);
+                    }
+                }
+                Flow::Begin(_) if depth == 0 => begun = Some(at.number),
+                Flow::Begin(_) => depth -= 1,
+                _ => {}
+            }
+            frame.is_none() && begun.is_none()
+        });
+        frame.or_else(|| self.entered_with(begun?)?.checked_add(8))
+    }
+
+    /// The stack pointer with which the traced code was entered at a step.
+    fn entered_with(&self, step: u64) -> Option<u64> {
+        let (mut window, mut records) = (Window::default(), Vec::new());
+        let chunk = self.chunks.partition_point(|chunk| chunk.step <= step).checked_sub(1)?;
+        self.records(chunk, &mut window, &mut records);
+        let record = records.iter().find(|record| record.at.step == step)?;
+        window.from(record.at.word).get(1).copied()
+    }
+}

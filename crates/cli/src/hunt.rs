@@ -3,7 +3,7 @@
 use crate::{
     explore::{self, Explore, Search, Wishes},
     judge,
-    options::{Target, duration},
+    options::{Follow, Target, duration},
     output, report,
     simplify::{self, Told},
     slice::{self, Sliced},
@@ -44,6 +44,8 @@ pub(crate) struct Hunt {
     #[command(flatten)]
     wishes: Wishes,
     #[command(flatten)]
+    follow: Follow,
+    #[command(flatten)]
     target: Target,
 }
 
@@ -65,13 +67,13 @@ impl Hunt {
             build(command)?;
         }
         let json = self.wishes.run.json;
-        let program = target::program(&self.target)?;
+        let (program, _launcher) = target::followed(&self.target, &self.follow)?;
         let interrupt = explore::interrupt()?;
         say(json, "searching for a schedule that fails");
         let bar = explore::progress(self.wishes.runs, json);
         let mut search = self.wishes.explore(program, &interrupt, &bar)?;
         if search.failures.0.is_empty() {
-            let explore = Explore { wishes: self.wishes, target: self.target };
+            let explore = Explore { wishes: self.wishes, follow: self.follow, target: self.target };
             return explore.tell(&mut search);
         }
         let prey = self.simplify(&search, &interrupt)?;

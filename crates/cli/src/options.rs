@@ -18,6 +18,17 @@ pub(crate) struct Target {
     pub(crate) stdin: Option<PathBuf>,
 }
 
+/// Whether it is what PROG starts that matters.
+#[derive(Args)]
+pub(crate) struct Follow {
+    /// PROG is a script or another launcher: control the program that it starts, the one of this name
+    ///
+    /// Without a name, the first that can make threads. The launcher runs until it starts that program, once, and is ended when all
+    /// is done; the trace is of the program itself, and replays without the launcher
+    #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
+    pub(crate) follow: Option<Option<String>>,
+}
+
 /// How to run it.
 #[derive(Clone, Args)]
 pub(crate) struct Run {

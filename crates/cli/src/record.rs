@@ -2,7 +2,7 @@
 
 use crate::{
     checkpoint, judge,
-    options::{PointSet, Run, Target},
+    options::{Follow, PointSet, Run, Target},
     output, target, traces,
     verdict::Verdict,
 };
@@ -27,12 +27,14 @@ pub(crate) struct Record {
     #[command(flatten)]
     run: Run,
     #[command(flatten)]
+    follow: Follow,
+    #[command(flatten)]
     target: Target,
 }
 
 impl Record {
     pub(crate) fn run(self) -> Result<Verdict> {
-        let program = target::program(&self.target)?;
+        let (program, _launcher) = target::followed(&self.target, &self.follow)?;
         traces::prepare();
         let tail = if self.seed.is_some() { self.strategy } else { Policy::Fair };
         let settings = Settings { echo: !self.run.json, ..self.run.settings() };

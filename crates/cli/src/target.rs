@@ -1,6 +1,6 @@
 //! The program to run, with all that its run depends on.
 
-use crate::options::Target;
+use crate::options::{Follow, Target};
 use anyhow::{Context, Result};
 use std::{
     env, fs,
@@ -9,15 +9,21 @@ use std::{
         ffi::{OsStrExt, OsStringExt},
         fs::FileTypeExt,
     },
+    path::{Path, PathBuf},
     sync::mpsc::RecvTimeoutError,
     time::Duration,
 };
+use unsnarl_exec::Launcher;
 use unsnarl_model::Program;
 
 /// Finds and checks the program, and takes down its surroundings.
 pub(crate) fn program(target: &Target) -> Result<Program> {
     let path = unsnarl_exec::find(&target.program[0])?;
     unsnarl_exec::check(&path)?;
+    surroundings(target, path)
+}
+
+fn surroundings(target: &Target, path: PathBuf) -> Result<Program> {
     let text = |what: &'static str, path: std::path::PathBuf| {
         path.into_os_string()
             .into_string()
@@ -30,6 +36,17 @@ pub(crate) fn program(target: &Target) -> Result<Program> {
         cwd: text("the directory", env::current_dir().context("cannot tell the current directory")?)?,
         stdin: standard_input(target)?,
     })
+}
+
+/// The program, or, if it is to be followed, the one that it starts, and whoever waits for that.
+pub(crate) fn followed(target: &Target, follow: &Follow) -> Result<(Program, Option<Launcher>)> {
+    let Some(name) = &follow.follow else { return Ok((program(target)?, None)) };
+    let path = unsnarl_exec::find(&target.program[0])?;
+    let (found, launcher) = unsnarl_exec::follow(&surroundings(target, path)?, name.as_deref())?;
+    unsnarl_exec::check(Path::new(&found.path))?;
+    let words: Vec<_> = found.args.iter().map(|arg| String::from_utf8_lossy(arg)).collect();
+    eprintln!("unsnarl: follows {}", words.join(" "));
+    Ok((found, Some(launcher)))
 }
 
 /// Ours, in a fixed order.

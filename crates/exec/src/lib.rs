@@ -8,6 +8,7 @@
 
 mod collect;
 mod error;
+mod follow;
 mod last_words;
 mod library;
 #[allow(unsafe_code, reason = "memory shared with another process")]
@@ -21,6 +22,7 @@ mod snapshot;
 mod steps;
 
 pub use error::Error;
+pub use follow::{Launcher, follow};
 pub use library::{HEADERS, lay_down, runtime_directory};
 pub use process::outlive_file_limit;
 pub use program::{check, find};

@@ -5,7 +5,7 @@ use std::{
     ffi::OsString,
     io::{self, Read, Write},
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
         unix::{
             ffi::OsStringExt,
             net::UnixStream,
@@ -230,7 +230,7 @@ impl Waiting {
             if readable(channel.0.as_raw_fd(), Duration::ZERO) {
                 let is_ready = channel.answer()? != 0;
                 let waiting = Self { number, channel, handle };
-                return Ok(if is_ready { Ok(waiting) } else { Err(waiting.end()) });
+                return Ok(if is_ready { Ok(waiting) } else { Err(waiting.gone()) });
             }
             let left = until.saturating_duration_since(Instant::now());
             let ended = readable(handle.as_raw_fd(), Duration::ZERO);
@@ -247,6 +247,11 @@ impl Waiting {
     /// Lets it end; its channel can be used again.
     pub(crate) fn end(mut self) -> (u8, Channel) {
         let _ = self.channel.0.write_all(&[Request::End.byte()]);
+        self.gone()
+    }
+
+    /// It ends by itself; its channel can be used again. Nothing may be left in there that the next one would read.
+    fn gone(self) -> (u8, Channel) {
         if !readable(self.handle.as_raw_fd(), Duration::from_secs(10)) {
             // SAFETY: a handle of that very process.
             unsafe {
@@ -290,6 +295,36 @@ fn readable(fd: RawFd, most: Duration) -> bool {
             _ => {}
         }
     }
+}
+
+/// Waits until there is something to read, but not longer than this.
+pub(crate) fn wait_readable(fd: RawFd, most: Duration) {
+    readable(fd, most);
+}
+
+/// Our own standard error, for somebody else's output.
+pub(crate) fn standard_error() -> Stdio {
+    io::stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from)
+}
+
+/// The process that this will start ends when we do.
+pub(crate) fn end_with_us(command: &mut Command) {
+    let prepare = || {
+        // SAFETY: system calls on ourselves.
+        unsafe {
+            libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))
+        }
+    };
+    // SAFETY: only system calls that are allowed between fork and exec.
+    unsafe { command.pre_exec(prepare) };
+}
+
+/// Ends all of a group: asks them to, or does not ask.
+pub(crate) fn end_group(leader: u32, at_once: bool) {
+    let signal = if at_once { libc::SIGKILL } else { libc::SIGTERM };
+    // SAFETY: a child of ours that was not waited for, or whose group is still its own.
+    unsafe { libc::kill(-(leader as i32), signal) };
 }
 
 /// Starts the program with the runtime in it; with channels, as a server.

@@ -51,7 +51,8 @@ pub fn check(program: &Path) -> Result<Binary, Error> {
         ElfKind::Bits32 => Some("it is a 32-bit program; build it for x86-64".into()),
         ElfKind::WrongMachine(_) => Some("it is for another kind of processor; build it for x86-64".into()),
         ElfKind::Script(interpreter) => Some(format!(
-            "it is a script; run its interpreter instead: {} {}",
+            "it is a script; run its interpreter instead: {} {}; or, if the program is one that it starts, use explore, record or \
+             hunt with --follow",
             started_by(interpreter),
             program.display()
         )),

@@ -27,6 +27,8 @@ numbered! {
         Other = "descriptor",
         /// Several at once.
         Several = "descriptors",
+        /// The program's child processes.
+        Children = "child process",
     }
 }
 

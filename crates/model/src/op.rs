@@ -178,6 +178,12 @@ numbered! {
         TimerSet = "set timer",
         /// A timer fires. `addr` is the signal that it sends, if it does. `value`: when, in virtual nanoseconds.
         TimerFire = "timer fires",
+        /// A child process is started. For this and for `ChildWait`, `addr` is a [`crate::Channel`] of its own kind. `value`: the
+        /// child's process id as the program sees it, or the error number if it failed.
+        ChildStart = "child start",
+        /// A child process is waited for. `value`: its process id as the program sees it, 0 for none, or the error number if it
+        /// failed.
+        ChildWait = "child wait",
     }
 }
 
@@ -272,7 +278,9 @@ impl Op {
             | Self::FdWait
             | Self::FdAccept
             | Self::FdConnect
-            | Self::FileLock => K::Channel,
+            | Self::FileLock
+            | Self::ChildStart
+            | Self::ChildWait => K::Channel,
             Self::SigAction | Self::SigSend | Self::SigHandle | Self::SigWait => K::Signal,
             Self::Exit
             | Self::Cancelled

@@ -285,6 +285,7 @@ const fn competes(op: Op) -> bool {
             | Op::FdWrite
             | Op::FdClose
             | Op::FileLock
+            | Op::ChildWait
     )
 }
 

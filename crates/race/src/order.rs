@@ -220,9 +220,10 @@ impl HappensBefore {
                 self.release(thread, Space::Object, addr);
                 self.release(thread, Space::Object, ANY_CHANNEL);
             }
-            Op::FdRead | Op::FdAccept | Op::FileLock => {
+            // Whoever starts a child did all that before somebody learns of its end.
+            Op::FdRead | Op::FdAccept | Op::FileLock | Op::ChildStart | Op::ChildWait => {
                 self.acquire(thread, Space::Object, addr);
-                if event.op == Op::FileLock {
+                if matches!(event.op, Op::FileLock | Op::ChildStart) {
                     self.release(thread, Space::Object, addr);
                 }
             }

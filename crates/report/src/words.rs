@@ -1,5 +1,6 @@
 //! Operations in words.
 
+mod child;
 mod descriptor;
 mod signal;
 
@@ -94,6 +95,7 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
         | Op::SigPause
         | Op::TimerSet
         | Op::TimerFire => return signal::event(trace, event),
+        Op::ChildStart | Op::ChildWait => return child::event(event),
     };
     let remark = if event.flags.has(Flags::TIMED_OUT) {
         ": time is up"
@@ -124,6 +126,9 @@ pub(crate) fn value(event: &Event) -> Option<String> {
 
 /// What a thread waits for, after "waits ": like "for lock `m`" or "on cond `c`".
 pub(crate) fn wait(trace: &Trace, objects: &ObjectNames, wait: &Wait) -> String {
+    if wait.op == Op::ChildWait {
+        return child::WAIT.to_owned();
+    }
     if wait.op.object_kind() == Some(ObjectKind::Channel) {
         return descriptor::wait(trace, wait);
     }
@@ -133,6 +138,9 @@ pub(crate) fn wait(trace: &Trace, objects: &ObjectNames, wait: &Wait) -> String 
 /// What a thread was waiting for, told by the operation that ended the wait.
 pub(crate) fn wait_ended_by(trace: &Trace, objects: &ObjectNames, number: usize) -> String {
     let event = &trace.events[number];
+    if event.op == Op::ChildWait {
+        return child::WAIT.to_owned();
+    }
     if event.op.object_kind() == Some(ObjectKind::Channel) {
         return descriptor::wait_ended_by(event);
     }

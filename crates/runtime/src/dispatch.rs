@@ -1,6 +1,6 @@
 //! System calls that no hook sees: those that libraries make by themselves.
 //!
-//! The C library and OpenMP's wait by raw futexes: for the lock of a `FILE`, for a barrier. A thread that did so for real would
+//! The C library and OpenMP's wait by raw futexes, for the lock of a `FILE` or for a barrier, and the C library reads and writes. A thread that did so for real would
 //! stop the one kernel thread that is to run who it waits for. So, where it may come to that, the kernel's *syscall user
 //! dispatch* has every call from outside of the runtime's own code raise SIGSYS, and what arrives here is either modelled, as if a
 //! hook had been called, or made on the program's behalf. This takes some microseconds for each call, and is not begun before it is needed
@@ -11,7 +11,7 @@
 
 use crate::{
     handlers,
-    hooks::futex,
+    hooks::{futex, stdio},
     state::{Runtime, State},
     sys,
 };
@@ -177,6 +177,12 @@ unsafe extern "C-unwind" fn arrive(context: *mut libc::ucontext_t) {
                 Some(runtime) => wait_or_wake(runtime, arguments, pc),
                 None => sys::call(number, arguments),
             },
+            libc::SYS_read | libc::SYS_write | libc::SYS_readv | libc::SYS_writev | libc::SYS_close => {
+                match Runtime::enter() {
+                    Some(runtime) => stdio::call(runtime, number, arguments, (pc, register(libc::REG_RSP))),
+                    None => sys::call(number, arguments),
+                }
+            }
             // What it returns to tells all registers, ours need not be kept.
             libc::SYS_rt_sigreturn => return_from_signal(register(libc::REG_RSP)),
             libc::SYS_rt_sigprocmask if second != 0 => {

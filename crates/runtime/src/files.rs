@@ -144,17 +144,23 @@ fn contents(fd: i32, size: usize) -> Option<Vec<u8>> {
 }
 
 /// A file of ours, closed when dropped.
-struct Opened(usize);
+pub(crate) struct Opened(usize);
 
 impl Opened {
-    fn new(path: &[u8]) -> Option<Self> {
+    pub(crate) fn new(path: &[u8]) -> Option<Self> {
         let args = [libc::AT_FDCWD as usize, path.as_ptr() as usize, libc::O_CLOEXEC as usize, 0, 0, 0];
         // SAFETY: the path ends with zero.
         let fd = unsafe { sys::call(libc::SYS_openat, args) };
         usize::try_from(fd).ok().map(Self)
     }
 
-    fn read(&self, room: &mut [u8]) -> isize {
+    /// The next entries of a directory, as the kernel lists them.
+    pub(crate) fn list(&self, room: &mut [u8]) -> isize {
+        // SAFETY: as much room as it says.
+        unsafe { sys::call(libc::SYS_getdents64, [self.0, room.as_mut_ptr() as usize, room.len(), 0, 0, 0]) }
+    }
+
+    pub(crate) fn read(&self, room: &mut [u8]) -> isize {
         // SAFETY: as much room as it says.
         unsafe { sys::call(libc::SYS_read, [self.0, room.as_mut_ptr() as usize, room.len(), 0, 0, 0]) }
     }

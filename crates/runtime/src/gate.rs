@@ -1,6 +1,7 @@
 //! What a thread waits for: a condition over the state of synchronisation objects.
 
 use crate::{
+    children::Children,
     hooks::{mutex::Mutex, rwlock::RwLock},
     input::Waited,
     signals::Set,
@@ -47,6 +48,8 @@ pub(crate) enum Gate {
     FileLock(u64),
     /// One of these signals was sent.
     Signal(Set),
+    /// A child of this description ended.
+    Child(Children),
 }
 
 /// Whether a thread can go on.
@@ -65,7 +68,7 @@ impl Gate {
     pub(crate) fn depends_on(self, addr: usize) -> bool {
         match self {
             Self::Open | Self::Sleep | Self::Join(_) | Self::Descriptors | Self::FileLock(_) => false,
-            Self::Input | Self::Signal(_) => false,
+            Self::Input | Self::Signal(_) | Self::Child(_) => false,
             Self::Mutex(m) => m as usize == addr,
             Self::Spin(word) | Self::Once(word) => word as usize == addr,
             Self::Read(lock) | Self::Write(lock) => lock as usize == addr,
@@ -155,6 +158,10 @@ impl State {
                     None => choose(false),
                 },
                 Gate::Signal(_) => choose(false),
+                // When a child ends is not ours to say: the thread may be let wait for it at any moment. That it ended makes no
+                // difference, or a replay, which does not know when it did, would.
+                Gate::Child(_) if cancelled => Chance::Ready,
+                Gate::Child(_) => Chance::Late,
                 Gate::FileLock(moment) => choose(self.file_locks_changed != moment),
                 Gate::Futex(word, _) => {
                     choose(t.granted.is_some() || self.queues.has_wake_up(word, t.arrival))

@@ -1,7 +1,7 @@
 //! Taking control when the program is loaded.
 
 use crate::{
-    access,
+    access, children,
     clock::Clock,
     conflicts::Conflicts,
     context::{Backend, Context},
@@ -9,7 +9,7 @@ use crate::{
     descriptors::Descriptors,
     drawn, end,
     entropy::Entropy,
-    files, heap,
+    files, follow, heap,
     hooks::{ids, key::Keys, openmp::Locks},
     input::Told,
     left::Left,
@@ -34,7 +34,8 @@ use core::{
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, Script, ThreadSet};
 use unsnarl_wire::{
-    DESCRIPTOR, EndKind, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, SPIN_COUNT, VARIABLE, VERSION,
+    DESCRIPTOR, EndKind, FOLLOW, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, SPIN_COUNT, VARIABLE,
+    VERSION,
 };
 
 type Main = unsafe extern "C-unwind" fn(i32, *mut *mut u8, *mut *mut u8) -> i32;
@@ -61,9 +62,10 @@ extern "C" fn init() {
 
 /// Maps the controller's memory, if there is a controller.
 fn attach() -> Option<*mut Header> {
-    let asked =
-        environment().any(|entry| entry.strip_prefix(VARIABLE.as_bytes()).is_some_and(|v| v[0] == b'='));
-    if !asked {
+    if variable(VARIABLE).is_none() {
+        if let Some(name) = variable(FOLLOW) {
+            follow::ask(name);
+        }
         return None;
     }
     let header = sys::map_shared(DESCRIPTOR, size_of::<Header>())? as *mut Header;
@@ -163,6 +165,7 @@ unsafe fn begin(header: *mut Header) {
     state.log.thread_created(ThreadIx::MAIN, ThreadIx::MAIN, 0, 0, false);
     state.look_for_modules();
     ids::begin(sys::process());
+    children::expect();
     drawn::replace(&mut state.entropy);
     hide();
     crash::install();
@@ -216,6 +219,11 @@ fn tid_offset() -> Option<usize> {
     static DESCRIPTION: Real = Real::new(c"_thread_db_pthread_tid");
     // SAFETY: size in bits, count, offset in bytes.
     DESCRIPTION.find().map(|place| unsafe { *place.cast::<u32>().add(2) } as usize)
+}
+
+/// The value of a variable of the environment.
+fn variable(name: &str) -> Option<&'static [u8]> {
+    environment().find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 fn environment() -> impl Iterator<Item = &'static [u8]> {

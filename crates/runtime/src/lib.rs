@@ -20,6 +20,7 @@ extern crate alloc;
 
 mod access;
 mod atomic;
+mod children;
 mod clock;
 mod conflicts;
 mod context;
@@ -32,6 +33,7 @@ mod end;
 mod entropy;
 mod fiber;
 mod files;
+mod follow;
 mod gate;
 mod handlers;
 mod heap;

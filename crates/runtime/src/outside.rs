@@ -4,6 +4,7 @@
 //! else can run waits for ever.
 
 use crate::{
+    children::{self, Children},
     descriptors::Peer,
     end,
     gate::Gate,
@@ -27,6 +28,12 @@ const FROM_OUTSIDE: Set = only(libc::SIGHUP)
     | only(libc::SIGWINCH);
 /// How long to wait before looking again where the kernel tells nobody of a change, in nanoseconds.
 const NAP: u64 = 2_000_000;
+/// The same for a child's end, which mostly does come.
+const STEP_OF_CHILDREN: u64 = 1_000_000_000;
+
+fn is_for_child(gate: &Gate) -> bool {
+    matches!(gate, Gate::Child(_))
+}
 
 impl State {
     /// Nobody is ready: if somebody waits for the outside, time is given to it; if nobody waits for anything that can
@@ -41,6 +48,9 @@ impl State {
             if !self.ready.is_empty() {
                 return;
             }
+        }
+        if self.look_for_ended_children() {
+            return;
         }
         loop {
             if !self.waiting.iter().any(|thread| self.waits_for_outside(thread)) {
@@ -59,10 +69,15 @@ impl State {
             let now = self.clock.now();
             let deadline = self.late.iter().map(|t| self.threads[t.index()].pending.deadline).min();
             // Virtual time passes at the pace of the real one while somebody outside may be on the way.
-            let most = deadline.map(|deadline| deadline.saturating_sub(now).min(STEP));
-            self.wait_for_outside(most);
+            let step = if self.waiters(is_for_child).next().is_some() { STEP_OF_CHILDREN } else { STEP };
+            let most = deadline.filter(|&deadline| deadline != u64::MAX);
+            self.wait_for_outside(most.map(|deadline| deadline.saturating_sub(now).min(step)));
             self.poll();
-            if !self.ready.is_empty() || !self.late.is_empty() {
+            if self.look_for_ended_children() {
+                return;
+            }
+            let others = |thread: ThreadIx| !is_for_child(&self.threads[thread.index()].pending.gate);
+            if !self.ready.is_empty() || self.late.iter().any(others) {
                 return;
             }
         }
@@ -77,12 +92,13 @@ impl State {
                 let fd = unsafe { (*fd.get()).fd };
                 match self.descriptors.peer(fd) {
                     Some(Peer::Outside) => true,
-                    Some(Peer::Children) => has_live_children(),
+                    Some(Peer::Children) => children::are_there(),
                     _ => false,
                 }
             }),
             Gate::FileLock(_) => true,
             Gate::Signal(_) => !self.log.is_fed() && self.may_be_signalled_from_outside(thread.ix),
+            Gate::Child(_) => !thread.child_ended,
             _ => false,
         }
     }
@@ -92,7 +108,7 @@ impl State {
         let t = &self.threads[thread.index()];
         let Gate::Signal(set) = t.pending.gate else { return false };
         let awaited = if t.pending.op == Op::SigPause { self.handled_by(thread) } else { set };
-        awaited & FROM_OUTSIDE != 0 || (awaited & only(libc::SIGCHLD) != 0 && has_live_children())
+        awaited & FROM_OUTSIDE != 0 || (awaited & only(libc::SIGCHLD) != 0 && children::are_there())
     }
 
     /// Signals that have a handler and that the thread does not block.
@@ -104,7 +120,21 @@ impl State {
         (1..=31).filter(handled).fold(0, |set, signal| set | only(signal))
     }
 
+    /// Whether it is for what a child may send, or take.
+    pub(crate) fn waits_for_children(&self, thread: ThreadIx) -> bool {
+        let thread = &self.threads[thread.index()];
+        // SAFETY: only the kernel writes there, and not now.
+        let peer =
+            |fd: &core::cell::UnsafeCell<libc::pollfd>| self.descriptors.peer(unsafe { (*fd.get()).fd });
+        thread.pending.gate == Gate::Descriptors
+            && thread.awaited.iter().any(|fd| peer(fd) == Some(Peer::Children))
+    }
+
     fn wait_for_outside(&mut self, most: Option<u64>) {
+        if let (None, Some(children)) = (most, self.only_child_awaited()) {
+            children.wait();
+            return;
+        }
         let mut fds = core::mem::take(&mut self.outside);
         fds.clear();
         let mut unheard = false;
@@ -120,7 +150,7 @@ impl State {
                 // SAFETY: only the kernel writes there, and not now.
                 fds.extend(thread.awaited.iter().map(|fd| unsafe { *fd.get() }));
             }
-            unheard |= matches!(thread.pending.gate, Gate::FileLock(_));
+            unheard |= matches!(thread.pending.gate, Gate::FileLock(_) | Gate::Child(_));
         }
         let most = if unheard { Some(most.unwrap_or(u64::MAX).min(NAP)) } else { most };
         let time = most.map(crate::clock::timespec);
@@ -149,6 +179,35 @@ impl State {
         self.file_locks_changed += u64::from(unheard);
         self.outside = fds;
     }
+
+    /// What is waited for, if that is a child's end and nothing else.
+    fn only_child_awaited(&self) -> Option<Children> {
+        let mut waits = self.waiting.iter().map(|thread| self.threads[thread.index()].pending.gate);
+        let heard = |gate: &Gate| matches!(gate, Gate::Child(_) | Gate::Descriptors | Gate::FileLock(_));
+        match waits.find(heard) {
+            Some(Gate::Child(children)) if !waits.any(|gate| heard(&gate)) => Some(children),
+            _ => None,
+        }
+    }
+
+    /// Whether there is somebody whose child ended.
+    fn look_for_ended_children(&mut self) -> bool {
+        if self.waiters(is_for_child).next().is_none() {
+            return false;
+        }
+        // Which of two children ends first should not depend on how fast they are.
+        children::settle();
+        let (mut n, mut found) = (0, false);
+        while let Some(thread) = self.waiting.nth(n) {
+            n += 1;
+            let thread = self.thread(thread);
+            if let Gate::Child(children) = thread.pending.gate {
+                thread.child_ended = children.have_news();
+                found |= thread.child_ended;
+            }
+        }
+        found
+    }
 }
 
 /// A descriptor that is ready when one of these signals has come.
@@ -173,14 +232,4 @@ fn take_from_kernel(set: Set) -> Option<Sent> {
     // SAFETY: room for the answer; no waiting.
     sent.signal = unsafe { sys::call(libc::SYS_rt_sigtimedwait, arguments) } as i32;
     (sent.signal > 0).then_some(sent)
-}
-
-/// Whether a child of this process may still do something.
-fn has_live_children() -> bool {
-    let options = (libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) as usize;
-    // SAFETY: plain numbers; the kernel fills them in.
-    let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    let args = [libc::P_ALL as usize, 0, &raw mut info as usize, options, 0, 0];
-    // SAFETY: asks only; nobody is waited for.
-    unsafe { sys::call(libc::SYS_waitid, args) == 0 }
 }

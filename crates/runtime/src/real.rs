@@ -8,7 +8,7 @@ use core::{
 /// The next definition of a name behind ours, looked up when first needed.
 pub(crate) struct Real {
     name: &'static CStr,
-    found: AtomicPtr<c_void>,
+    pub(crate) found: AtomicPtr<c_void>,
 }
 
 impl Real {
@@ -25,6 +25,9 @@ impl Real {
             found = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
             if found.is_null() {
                 found = self.in_front();
+            }
+            if found.is_null() {
+                found = self.in_plugins();
             }
             self.found.store(found, Ordering::Relaxed);
         }
@@ -49,6 +52,26 @@ impl Real {
             } else {
                 core::ptr::null_mut()
             }
+        }
+    }
+
+    /// Libraries that came with a plugin are nobody's business but the plugin's: they are not behind us. Still we stand in for them.
+    #[cold]
+    fn in_plugins(&self) -> *mut c_void {
+        type Open = unsafe extern "C" fn(*const core::ffi::c_char, i32) -> *mut c_void;
+        const LIBRARIES: [&CStr; 3] = [c"libgcc_s.so.1", c"libstdc++.so.6", c"libgomp.so.1"];
+        // SAFETY: names are C strings; a library that is not there is not loaded, and one that is stays.
+        unsafe {
+            let open = libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr());
+            if open.is_null() {
+                return core::ptr::null_mut();
+            }
+            let open: Open = core::mem::transmute(open);
+            let look = |library: &CStr| match open(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD) {
+                handle if handle.is_null() => core::ptr::null_mut(),
+                handle => libc::dlsym(handle, self.name.as_ptr()),
+            };
+            LIBRARIES.iter().map(|library| look(library)).find(|found| !found.is_null()).unwrap_or_default()
         }
     }
 

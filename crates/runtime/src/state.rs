@@ -1,6 +1,7 @@
 //! Everything the runtime knows about the run.
 
 use crate::{
+    children,
     clock::Clock,
     conflicts::Conflicts,
     context::Backend,
@@ -214,6 +215,9 @@ impl State {
     /// Looks again at gates that are opened behind our back.
     #[cold]
     pub(crate) fn poll(&mut self) {
+        if self.waiting.iter().any(|thread| self.waits_for_children(thread)) {
+            children::settle();
+        }
         let mut n = 0;
         while let Some(thread) = self.waiting.nth(n) {
             n += 1;
@@ -259,7 +263,10 @@ impl World for State {
     }
 
     fn first_late(&self) -> Option<ThreadIx> {
-        self.late.iter().min_by_key(|t| self.threads[t.index()].pending.deadline)
+        self.late.iter().min_by_key(|t| {
+            let thread = &self.threads[t.index()];
+            if thread.child_ended { 0 } else { thread.pending.deadline }
+        })
     }
 
     #[inline]

@@ -55,6 +55,8 @@ pub(crate) struct Thread {
     pub(crate) arrival: u64,
     /// The event that woke it by name (a broadcast).
     pub(crate) granted: Option<u64>,
+    /// A child that it waits for ended.
+    pub(crate) child_ended: bool,
     pub(crate) cancel: Cancel,
     /// Mutexes it holds, in the order of taking.
     pub(crate) held: Vec<Held>,
@@ -144,6 +146,7 @@ impl Thread {
             },
             arrival: 0,
             granted: None,
+            child_ended: false,
             cancel: Cancel::default(),
             held: Vec::new(),
             read_held: Vec::new(),

@@ -57,7 +57,8 @@ pub const fn changes_nothing(op: Op, flags: Flags) -> bool {
         | Op::FdWrite
         | Op::FdAccept
         | Op::FdConnect
-        | Op::FileLock => flags.has(Flags::FAILED),
+        | Op::FileLock
+        | Op::ChildWait => flags.has(Flags::FAILED),
         Op::FutexWake | Op::Point => true,
         // By itself: what the handler does is told by its own operations.
         Op::SigHandle | Op::TimerFire => true,

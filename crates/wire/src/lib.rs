@@ -41,6 +41,20 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
 /// runtime stays passive: it lets the program run as if it were not there.
 pub const VARIABLE: &str = "UNSNARL_WIRE";
 
+/// The environment variable by which programs that a launcher starts know where to ask whether they are the one to be controlled: an
+/// abstract socket. They write their process id, four bytes, and are answered by a byte, a [`Followed`].
+pub const FOLLOW: &str = "UNSNARL_FOLLOW";
+
+/// What becomes of a program that a launcher started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Followed {
+    /// It runs as it would without unsnarl.
+    Run = b'r',
+    /// It is the one: it waits, and ends when the connection does.
+    Wait = b'w',
+}
+
 /// What else the controller adds to the environment: OpenMP's threads shall wait at once, not spin for a while first,
 /// for nobody else runs meanwhile. The runtime removes it before main.
 pub const SPIN_COUNT: &str = "GOMP_SPINCOUNT=0";

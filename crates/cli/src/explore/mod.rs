@@ -7,7 +7,7 @@ mod start;
 
 use crate::{
     checkpoint, judge,
-    options::{FailOn, PointSet, Run, Target, duration},
+    options::{FailOn, Follow, PointSet, Run, Target, duration},
     output,
     pool::Pool,
     replay::replay,
@@ -37,6 +37,8 @@ use unsnarl_search::{Chess, Choice, Novelty, Pct, Portfolio, Proved, Race, Seen,
 pub(crate) struct Explore {
     #[command(flatten)]
     pub(crate) wishes: Wishes,
+    #[command(flatten)]
+    pub(crate) follow: Follow,
     #[command(flatten)]
     pub(crate) target: Target,
 }
@@ -161,7 +163,7 @@ impl Attempt {
 
 impl Explore {
     pub(crate) fn run(self) -> Result<Verdict> {
-        let program = target::program(&self.target)?;
+        let (program, _launcher) = target::followed(&self.target, &self.follow)?;
         let interrupt = interrupt()?;
         let bar = progress(self.wishes.runs, self.wishes.run.json);
         let mut search = self.wishes.explore(program, &interrupt, &bar)?;

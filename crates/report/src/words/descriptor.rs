@@ -111,10 +111,11 @@ fn bytes(count: u64) -> String {
 }
 
 /// The errors that programs meet every day by their names.
-fn error(number: u64) -> String {
+pub(super) fn error(number: u64) -> String {
     let name = match number {
         4 => "EINTR",
         9 => "EBADF",
+        10 => "ECHILD, there is none",
         11 => "would block",
         22 => "EINVAL",
         24 => "EMFILE",

@@ -70,7 +70,7 @@ fn tell(runtime: &mut Runtime, made: Option<Descriptor>, result: isize, second: 
 }
 
 /// Closes a descriptor, or does something else to it that others notice.
-unsafe fn end(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 6]) -> i32 {
+unsafe fn end(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 6]) -> isize {
     let io = Io { op: Op::FdClose, fd, events: 0, at_once: true, pc };
     let known = runtime.state.descriptors.look(fd);
     if let Some(on) = known {
@@ -92,7 +92,13 @@ unsafe fn end(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 
     if let Some(on) = known {
         runtime.log_io(&io, on, Flags::NONE, result);
     }
-    finish(Ok(result)) as i32
+    result
+}
+
+/// The C library closes a descriptor by itself.
+pub(super) unsafe fn close_for_library(runtime: &mut Runtime, fd: i32, pc: u64) -> isize {
+    // SAFETY: as the call.
+    unsafe { end(runtime, fd, pc, libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) }
 }
 
 /// A descriptor that may be anything: to be found out about when it is used.
@@ -167,11 +173,11 @@ hooks! {
     }
 
     fn close(fd: i32) -> i32, |runtime, pc| {
-        end(runtime, fd, pc, libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0])
+        finish(Ok(end(runtime, fd, pc, libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]))) as i32
     }
 
     fn shutdown(fd: i32, how: i32) -> i32, |runtime, pc| {
-        end(runtime, fd, pc, libc::SYS_shutdown, [fd as usize, how as usize, 0, 0, 0, 0])
+        finish(Ok(end(runtime, fd, pc, libc::SYS_shutdown, [fd as usize, how as usize, 0, 0, 0, 0]))) as i32
     }
 
     fn dup(fd: i32) -> i32, |runtime, pc| {
@@ -181,13 +187,13 @@ hooks! {
     }
 
     fn dup2(fd: i32, to: i32) -> i32, |runtime, pc| {
-        let result = end(runtime, to, pc, libc::SYS_dup2, [fd as usize, to as usize, 0, 0, 0, 0]);
+        let result = finish(Ok(end(runtime, to, pc, libc::SYS_dup2, [fd as usize, to as usize, 0, 0, 0, 0]))) as i32;
         if result >= 0 && fd != to { runtime.state.descriptors.duplicate(fd, to) }
         result
     }
 
     fn dup3(fd: i32, to: i32, flags: i32) -> i32, |runtime, pc| {
-        let result = end(runtime, to, pc, libc::SYS_dup3, [fd as usize, to as usize, flags as usize, 0, 0, 0]);
+        let result = finish(Ok(end(runtime, to, pc, libc::SYS_dup3, [fd as usize, to as usize, flags as usize, 0, 0, 0]))) as i32;
         if result >= 0 { runtime.state.descriptors.duplicate(fd, to) }
         result
     }

@@ -1,8 +1,7 @@
-//! The end of the program: by itself, or by a failed assertion; and its children.
+//! The end of the program: by itself, or by a failed assertion.
 
 use crate::{crash, end, init, log::c_bytes, state::Runtime};
 use core::ffi::c_char;
-use unsnarl_model::Misuse;
 use unsnarl_wire::EndKind;
 
 fn failed(runtime: &Runtime, what: core::fmt::Arguments<'_>) {
@@ -12,19 +11,6 @@ fn failed(runtime: &Runtime, what: core::fmt::Arguments<'_>) {
 
 fn text(c: *const c_char) -> &'static str {
     core::str::from_utf8(c_bytes(c)).unwrap_or("?")
-}
-
-const FORK: &str = "fork: the child runs without control";
-
-unsafe extern "C-unwind" fn fork_child(runtime: &'static mut Runtime, pc: u64) -> i32 {
-    runtime.state.warn(Misuse::NotModelled, pc, 0, FORK);
-    runtime.state.descriptors.inherited();
-    // SAFETY: the program's wish; nothing of ours is half done.
-    let child = unsafe { real::fork() };
-    if child == 0 {
-        Runtime::abandon();
-    }
-    child
 }
 
 hooks! {
@@ -61,23 +47,6 @@ hooks! {
     fn __assert(expression: *const c_char, file: *const c_char, line: i32) -> !, |runtime, pc| {
         failed(runtime, format_args!("Assertion `{}' failed.", text(expression)));
         real::__assert(expression, file, line)
-    }
-
-    fn fork() -> i32, |runtime, pc| {
-        fork_child(runtime, pc)
-    }
-
-    fn vfork() -> i32, |runtime, pc| {
-        // A child that borrows its parent's memory would borrow the runtime with it: it gets a copy.
-        fork_child(runtime, pc)
-    }
-
-    fn _Fork() -> i32, |runtime, pc| {
-        runtime.state.warn(Misuse::NotModelled, pc, 0, FORK);
-        runtime.state.descriptors.inherited();
-        let child = real::_Fork();
-        if child == 0 { Runtime::abandon() }
-        child
     }
 
     fn dlclose(handle: *mut core::ffi::c_void) -> i32, |runtime, pc| {

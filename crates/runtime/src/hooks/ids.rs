@@ -4,7 +4,7 @@
 //! The program under control and its children see it as process [`PROCESS`], its threads as the numbers that
 //! follow; functions that take an id take these. Under `/proc` it has the kernel's number: `/proc/self` works.
 
-use crate::real::real;
+use crate::{children, real::real};
 use core::{
     ffi::c_void,
     sync::atomic::{AtomicI32, Ordering},
@@ -27,7 +27,7 @@ pub(crate) fn begin(process: i32) {
 
 /// The id that the program sees.
 pub(super) fn seen(id: i32) -> i32 {
-    if id > 0 && id == REAL.load(Ordering::Relaxed) { PROCESS } else { id }
+    if id > 0 && id == REAL.load(Ordering::Relaxed) { PROCESS } else { children::seen(id) }
 }
 
 /// The id that the program means; all its threads are one to the kernel. A negative one is a group.
@@ -37,7 +37,8 @@ pub(super) fn meant(id: i32) -> i32 {
     match id {
         _ if ours(id) => process,
         i32::MIN..0 if ours(id.wrapping_neg()) => -process,
-        _ => id,
+        i32::MIN..0 => children::meant(id.wrapping_neg()).wrapping_neg(),
+        _ => children::meant(id),
     }
 }
 

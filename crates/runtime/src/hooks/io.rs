@@ -5,6 +5,7 @@
 
 use super::cancel::exit_cancelled;
 use crate::{
+    children,
     descriptors::{Descriptor, Peer, is_nonblocking, ready_now, without_blocking},
     gate::Gate,
     input::Places,
@@ -88,6 +89,9 @@ impl Runtime {
     /// Waits until one of those that the thread's list has is ready.
     pub(super) fn await_listed(&mut self, op: Op, on: Descriptor, pc: u64, deadline: u64) -> Turn {
         let gate = if self.is_fed(on) { Gate::Input } else { Gate::Descriptors };
+        if gate == Gate::Descriptors && on.peer == Peer::Children {
+            children::settle();
+        }
         let addr = on.channel.as_addr();
         self.wait_turn(Pending { op, pc, addr, gate, deadline, cancellable: true })
     }
@@ -205,7 +209,12 @@ impl Runtime {
                 _ => unsafe { self.answer((io.op, on, turn), asked, &Places::NONE, job) },
             };
             if self.is_fed(on) {
-                left.skip(result.max(0) as usize);
+                let told = result.max(0) as usize;
+                if on.peer == Peer::Children {
+                    // SAFETY: by the caller.
+                    unsafe { left.write_some(&io, told) };
+                }
+                left.skip(told);
             }
             // The kernel may know better than `poll`.
             let again = result == -libc::EAGAIN as isize && turn == Turn::Go && !io.at_once;
@@ -280,6 +289,19 @@ impl Left {
             count += 1;
         }
         (next, count)
+    }
+
+    /// Writes so many bytes, or what of them goes without waiting, and counts nothing of it as done: in a replay, a child that was sent
+    /// them should get them again.
+    unsafe fn write_some(&self, io: &Io, bytes: usize) {
+        let mut fds = [libc::pollfd { fd: io.fd, events: io.events, revents: 0 }];
+        if ready_now(&mut fds) != 1 || fds[0].revents & (libc::POLLERR | libc::POLLHUP) != 0 {
+            return;
+        }
+        let (vectors, count) = self.next(bytes);
+        let args = [io.fd as usize, vectors.as_ptr() as usize, count, 0, 0, 0];
+        // SAFETY: by the caller.
+        without_blocking(io.fd, || unsafe { sys::call(libc::SYS_writev, args) });
     }
 
     unsafe fn write_plain(&self, fd: i32) -> isize {

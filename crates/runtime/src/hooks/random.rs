@@ -61,18 +61,4 @@ hooks! {
     fn arc4random_uniform(bound: u32) -> u32, |runtime, pc| {
         (((runtime.state.entropy.next() >> 32) * u64::from(bound)) >> 32) as u32
     }
-
-    fn fopen(path: *const c_char, mode: *const c_char) -> *mut c_void, |runtime, pc| {
-        match device(runtime, path, 0) {
-            Some(fd) => libc::fdopen(fd, mode).cast(),
-            None => real::fopen(path, mode),
-        }
-    }
-
-    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut c_void, |runtime, pc| {
-        match device(runtime, path, 0) {
-            Some(fd) => libc::fdopen(fd, mode).cast(),
-            None => real::fopen64(path, mode),
-        }
-    }
 }

@@ -1,8 +1,24 @@
-//! The lock of a `FILE`. The C library takes it by itself in every function on it: only that a program holds it over several of
-//! them, so that others have to wait inside of the library, is of interest.
+//! A `FILE`: its lock, and what it reads and writes where that can block.
+//!
+//! The C library takes the lock by itself in every function on it, and reads and writes by itself: no hook sees either. That a program
+//! holds the lock over several functions, so that others have to wait inside of the library, or that a `FILE` is made of a pipe, a
+//! socket or a terminal, is where it is told to expect that ([`crate::dispatch`]). From then on the library's own system
+//! calls arrive at [`call`].
 
+use super::{
+    descriptor,
+    io::{Answer, message, read_bytes, reading, write_bytes, writing},
+    random,
+};
+use crate::{
+    input::Places,
+    real::Real,
+    state::{Runtime, State},
+    sys,
+};
 use core::{
-    ffi::c_void,
+    ffi::{CStr, c_char, c_int, c_void},
+    mem::offset_of,
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -16,7 +32,188 @@ pub(crate) fn is_held() -> bool {
     HELD.load(Ordering::Relaxed) > 0
 }
 
+unsafe extern "C" {
+    fn fileno(file: *mut File) -> c_int;
+}
+
+impl State {
+    /// A `FILE` was made.
+    unsafe fn opened(&mut self, file: *mut File, pc: u64) -> *mut File {
+        // SAFETY: an open one, or none.
+        if !file.is_null() && self.descriptors.look(unsafe { fileno(file) }).is_some() {
+            self.expect_waits_in_libraries(pc);
+        }
+        file
+    }
+}
+
+/// What `FILE`s are made of is done by the library itself: as if it had called the function of that name.
+///
+/// # Safety
+/// As the system call.
+pub(crate) unsafe fn call(
+    runtime: &mut Runtime,
+    number: i64,
+    args: [usize; 6],
+    (pc, stack): (u64, usize),
+) -> isize {
+    let [fd, place, size, ..] = args;
+    let fd = fd as i32;
+    if runtime.state.descriptors.look(fd).is_none() && number != libc::SYS_close {
+        // SAFETY: by the caller.
+        return unsafe { sys::call(number, args) };
+    }
+    let called = caller(stack);
+    let noted_at = CALLED.place.load(Ordering::Relaxed);
+    let pc = called.unwrap_or(pc);
+    // The innards of a library are no place to be cancelled at.
+    let disabled = core::mem::replace(&mut runtime.state.me().cancel.disabled, true);
+    // SAFETY: by the caller.
+    let answer: Answer = unsafe {
+        match number {
+            libc::SYS_read => read_bytes(runtime, fd, place as *mut c_void, size, pc),
+            libc::SYS_write => write_bytes(runtime, fd, place as *const c_void, size, pc),
+            libc::SYS_readv => {
+                let room = core::slice::from_raw_parts(place as *const libc::iovec, size);
+                let places = Places { counted: room, ..Places::NONE };
+                runtime.io(reading(fd, pc), number, args, &places)
+            }
+            libc::SYS_writev => {
+                runtime.write(writing(fd, pc), &message(place as *const libc::iovec, size), 0)
+            }
+            libc::SYS_close => Ok(descriptor::close_for_library(runtime, fd, pc)),
+            _ => Ok(sys::call(number, args)),
+        }
+    };
+    runtime.state.me().cancel.disabled = disabled;
+    if called.is_some() {
+        // Others may have called meanwhile, and this one goes on.
+        CALLED.pc.store(pc as usize, Ordering::Relaxed);
+        CALLED.place.store(noted_at, Ordering::Relaxed);
+    }
+    answer.unwrap_or(-libc::EINTR as isize)
+}
+
+/// Where the program last called one of the functions below, and the place on its stack that says so.
+#[repr(C)]
+struct Called {
+    pc: AtomicUsize,
+    place: AtomicUsize,
+}
+
+static CALLED: Called = Called { pc: AtomicUsize::new(0), place: AtomicUsize::new(0) };
+
+/// Who called the function that the running thread is in, if it is one of those below.
+fn caller(stack: usize) -> Option<u64> {
+    const MOST: usize = 64 << 10;
+    let (pc, place) = (CALLED.pc.load(Ordering::Relaxed), CALLED.place.load(Ordering::Relaxed));
+    let is_above = place.checked_sub(stack).is_some_and(|distance| distance < MOST);
+    // SAFETY: on the running thread's stack, above where it is.
+    (is_above && unsafe { *(place as *const usize) } == pc).then_some(pc as u64)
+}
+
+/// Does something on a `FILE` as if the program had called it there.
+pub(super) fn as_called_from<T>(pc: u64, job: impl FnOnce() -> T) -> T {
+    let place = pc as usize;
+    CALLED.pc.store(place, Ordering::Relaxed);
+    CALLED.place.store(&raw const place as usize, Ordering::Relaxed);
+    let done = job();
+    CALLED.place.store(0, Ordering::Relaxed);
+    done
+}
+
+/// Functions that may read or write: passed on as they are called, with any number of arguments, but for a note of who did.
+macro_rules! noted {
+    ($($name:ident)*) => {
+        $(const _: () = {
+            static REAL: Real = Real::new(
+                // SAFETY: a literal with a zero added.
+                unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) });
+            #[unsafe(naked)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name() {
+                core::arch::naked_asm!(
+                    ".cfi_startproc",
+                    "mov r11, [rsp]",
+                    "mov [rip + {called}], r11",
+                    "mov [rip + {called} + 8], rsp",
+                    "mov r11, [rip + {real} + {found}]",
+                    "test r11, r11",
+                    "jz 2f",
+                    "jmp r11",
+                    "2:",
+                    "push rdi",
+                    "push rsi",
+                    "push rdx",
+                    "push rcx",
+                    "push r8",
+                    "push r9",
+                    "push rax",
+                    ".cfi_adjust_cfa_offset 56",
+                    "lea rdi, [rip + {real}]",
+                    "call {find}",
+                    "mov r11, rax",
+                    "pop rax",
+                    "pop r9",
+                    "pop r8",
+                    "pop rcx",
+                    "pop rdx",
+                    "pop rsi",
+                    "pop rdi",
+                    ".cfi_adjust_cfa_offset -56",
+                    "jmp r11",
+                    ".cfi_endproc",
+                    called = sym CALLED,
+                    real = sym REAL,
+                    found = const offset_of!(Real, found),
+                    find = sym find,
+                )
+            }
+        };)*
+    };
+}
+
+unsafe extern "C" fn find(real: &Real) -> *mut c_void {
+    real.address()
+}
+
+noted! {
+    fgets fgetc getc _IO_getc fread getline getdelim __getdelim fscanf __isoc99_fscanf __isoc23_fscanf vfscanf
+    fputs fputc putc _IO_putc fwrite fprintf __fprintf_chk vfprintf __vfprintf_chk fflush fclose
+}
+
 hooks! {
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut File, |runtime, pc| {
+        let file = real::fdopen(fd, mode);
+        runtime.state.opened(file, pc)
+    }
+
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut File, |runtime, pc| {
+        let file = match random::device(runtime, path, 0) {
+            Some(fd) => real::fdopen(fd, mode),
+            None => real::fopen(path, mode),
+        };
+        runtime.state.opened(file, pc)
+    }
+
+    fn fopen64(path: *const c_char, mode: *const c_char) -> *mut File, |runtime, pc| {
+        let file = match random::device(runtime, path, 0) {
+            Some(fd) => real::fdopen(fd, mode),
+            None => real::fopen64(path, mode),
+        };
+        runtime.state.opened(file, pc)
+    }
+
+    fn freopen(path: *const c_char, mode: *const c_char, file: *mut File) -> *mut File, |runtime, pc| {
+        let file = real::freopen(path, mode, file);
+        runtime.state.opened(file, pc)
+    }
+
+    fn freopen64(path: *const c_char, mode: *const c_char, file: *mut File) -> *mut File, |runtime, pc| {
+        let file = real::freopen64(path, mode, file);
+        runtime.state.opened(file, pc)
+    }
+
     fn flockfile(file: *mut File) -> (), |runtime, pc| {
         HELD.fetch_add(1, Ordering::Relaxed);
         if runtime.state.live > 1 { runtime.state.expect_waits_in_libraries(pc) }

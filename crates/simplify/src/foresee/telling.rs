@@ -325,6 +325,8 @@ impl<'a> Telling<'a> {
             | Op::FdAccept
             | Op::FdConnect
             | Op::FileLock
+            | Op::ChildStart
+            | Op::ChildWait
             | Op::Cancel
             | Op::Cancelled => return Chance::Unknown,
             _ => true,

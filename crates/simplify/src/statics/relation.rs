@@ -289,7 +289,14 @@ impl Relation {
                 on(Object::Channel(addr), Writes);
             }
             // These look at several of them, or decide about the numbers of what is opened.
-            Op::FdOpen | Op::FdClose | Op::FdWait | Op::FdAccept | Op::FdConnect | Op::FileLock => {
+            Op::FdOpen
+            | Op::FdClose
+            | Op::FdWait
+            | Op::FdAccept
+            | Op::FdConnect
+            | Op::FileLock
+            | Op::ChildStart
+            | Op::ChildWait => {
                 on(Object::Channels, Writes);
             }
             // Who may take a signal hangs on what all threads have done with signals.

@@ -1,0 +1,213 @@
+//! Programs that are large in one way or another: thousands of threads, a huge heap, deep stacks, plugins that are loaded while threads run.
+//! By one schedule each, which must give the right result and replay event for event.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+
+fn directory(name: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("large").join(name);
+    let _ = fs::remove_dir_all(&directory);
+    fs::create_dir_all(&directory).expect("a directory");
+    directory
+}
+
+fn compile(directory: &Path, compiler: &str, source: (&str, &str), flags: &[&str]) {
+    fs::write(directory.join(source.0), source.1).expect("a source file");
+    let mut command = Command::new(compiler);
+    command.args(["-O1", "-g", "-pthread", source.0]).args(flags).current_dir(directory);
+    assert!(command.status().expect("the compiler runs").success());
+}
+
+/// Records `./program` by a random schedule, and by the fair one on kernel threads, and replays both.
+fn runs_and_replays(directory: &Path, threads: u64) {
+    for options in [&["--seed", "1"][..], &["--threads", "kernel"]] {
+        let unsnarl = |args: &[&str]| {
+            let mut unsnarl = Command::new(UNSNARL);
+            unsnarl.args(args).current_dir(directory).stdin(Stdio::null()).output().expect("unsnarl runs")
+        };
+        let record =
+            unsnarl(&[&["record", "--json", "-o", "t.snarl"], options, &["--", "./program"]].concat());
+        let told: serde_json::Value = serde_json::from_slice(&record.stdout).expect("JSON");
+        assert_eq!(record.status.code(), Some(0), "{options:?}: {told}");
+        assert_eq!(told["stats"]["threads"], threads, "{options:?}");
+        let replay = unsnarl(&["replay", "--json", "t.snarl"]);
+        let told: serde_json::Value = serde_json::from_slice(&replay.stdout).expect("JSON");
+        assert_eq!(told["identical"], true, "{options:?}: {told}");
+    }
+}
+
+#[test]
+fn a_thousand_threads_at_once() {
+    let directory = directory("threads");
+    let source = r#"
+#include <pthread.h>
+#define THREADS 1000
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t all_there = PTHREAD_COND_INITIALIZER;
+static int there;
+static void *arrive(void *unused)
+{
+    pthread_mutex_lock(&mutex);
+    if (++there == THREADS)
+        pthread_cond_broadcast(&all_there);
+    while (there < THREADS)
+        pthread_cond_wait(&all_there, &mutex);
+    pthread_mutex_unlock(&mutex);
+    return unused;
+}
+int main(void)
+{
+    static pthread_t threads[THREADS];
+    pthread_attr_t small;
+    pthread_attr_init(&small);
+    pthread_attr_setstacksize(&small, 64 << 10);
+    for (int i = 0; i < THREADS; i++)
+        if (pthread_create(&threads[i], &small, arrive, 0))
+            return 1;
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], 0);
+    return there != THREADS;
+}
+"#;
+    compile(&directory, "gcc", ("program.c", source), &["-o", "program"]);
+    runs_and_replays(&directory, 1001);
+}
+
+#[test]
+fn a_heap_of_sixteen_gigabytes() {
+    let directory = directory("heap");
+    let source = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#define SIZE (16ull << 30)
+#define STEP (64ull << 20)
+static char *heap;
+static void *write_some(void *first)
+{
+    for (size_t at = (size_t)first; at < SIZE; at += 2 * STEP)
+        heap[at] = at / STEP;
+    return 0;
+}
+int main(void)
+{
+    pthread_t threads[2];
+    heap = calloc(1, SIZE);
+    if (!heap)
+        return 1;
+    pthread_create(&threads[0], 0, write_some, (void *)0);
+    pthread_create(&threads[1], 0, write_some, (void *)STEP);
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], 0);
+    for (size_t at = 0; at < SIZE; at += STEP)
+        if (heap[at] != (char)(at / STEP))
+            return 2;
+    return 0;
+}
+"#;
+    compile(&directory, "gcc", ("program.c", source), &["-o", "program"]);
+    runs_and_replays(&directory, 3);
+}
+
+#[test]
+fn stacks_of_hundreds_of_megabytes() {
+    let directory = directory("stack");
+    let source = r#"
+#include <pthread.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static long sum;
+static long deep(long level)
+{
+    volatile char frame[64 << 10];
+    frame[0] = level;
+    if (level == 0) {
+        pthread_mutex_lock(&mutex);
+        sum++;
+        pthread_mutex_unlock(&mutex);
+        return 0;
+    }
+    return deep(level - 1) + frame[0] - (char)level + 1;
+}
+static void *worker(void *unused)
+{
+    return deep(3500) == 3500 ? unused : (void *)1;
+}
+int main(void)
+{
+    pthread_t threads[2];
+    pthread_attr_t large;
+    void *wrong;
+    pthread_attr_init(&large);
+    pthread_attr_setstacksize(&large, 256 << 20);
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&threads[i], &large, worker, 0))
+            return 1;
+    for (int i = 0; i < 2; i++) {
+        pthread_join(threads[i], &wrong);
+        if (wrong)
+            return 2;
+    }
+    return sum != 2;
+}
+"#;
+    compile(&directory, "gcc", ("program.c", source), &["-o", "program"]);
+    runs_and_replays(&directory, 3);
+}
+
+#[test]
+fn a_plugin_in_cpp_with_threads_of_its_own() {
+    let directory = directory("plugin");
+    let plugin = r#"
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+static std::mutex mutex;
+static int total;
+static thread_local int mine;
+struct Loaded { Loaded() { total = 1; } } static loaded;
+extern "C" int work(int count)
+{
+    std::vector<std::thread> threads;
+    for (int i = 0; i < count; i++)
+        threads.emplace_back([] {
+            try {
+                mine++;
+                throw std::runtime_error("caught");
+            } catch (const std::exception &) {
+                std::lock_guard<std::mutex> guard(mutex);
+                total += mine;
+            }
+        });
+    for (auto &thread : threads)
+        thread.join();
+    return total;
+}
+"#;
+    let source = r#"
+#include <dlfcn.h>
+#include <pthread.h>
+static void *use(void *result)
+{
+    void *plugin = dlopen("./plugin.so", RTLD_NOW);
+    int (*work)(int) = plugin ? (int (*)(int))dlsym(plugin, "work") : 0;
+    *(int *)result = work ? work(3) : -1;
+    return 0;
+}
+int main(void)
+{
+    pthread_t thread;
+    int result = 0;
+    pthread_create(&thread, 0, use, &result);
+    pthread_join(thread, 0);
+    return result != 4;
+}
+"#;
+    compile(&directory, "g++", ("plugin.cpp", plugin), &["-shared", "-fPIC", "-o", "plugin.so"]);
+    compile(&directory, "gcc", ("program.c", source), &["-o", "program", "-ldl"]);
+    runs_and_replays(&directory, 5);
+}

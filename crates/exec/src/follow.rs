@@ -1,0 +1,310 @@
+//! Finding the program to control among those that a launcher starts: a script, a test runner, a wrapper.
+//!
+//! The launcher is started with the runtime in it and in all that it starts, where it does nothing but ask us, once for each
+//! program, whether that is the one. The one that is waits before its first instruction; how it was started (its file,
+//! arguments, environment, directory and standard input) is all that a run under control needs. So the launcher runs once,
+//! whatever is done with the program, and a trace of it is replayed without the launcher.
+
+use crate::{Error, library, process};
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    io::{self, ErrorKind, Read, Seek, SeekFrom, Write},
+    os::{
+        fd::AsRawFd,
+        linux::net::SocketAddrExt,
+        unix::{
+            ffi::OsStringExt,
+            fs::FileTypeExt,
+            net::{SocketAddr, UnixListener, UnixStream},
+            process::CommandExt,
+        },
+    },
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+use unsnarl_model::Program;
+use unsnarl_symbols::Binary;
+use unsnarl_wire::{FOLLOW, Followed, RUNTIME};
+
+/// A launcher that waits for the program that it started; ended when dropped.
+#[derive(Debug)]
+pub struct Launcher {
+    child: Child,
+    /// The program that was found waits at the other end.
+    _held: Option<UnixStream>,
+}
+
+/// Starts the launcher, and waits until it starts the program: the one of this name, or, without one, the first that can make
+/// threads.
+///
+/// # Errors
+/// If the launcher cannot be started, or ends without having started such a program.
+pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launcher), Error> {
+    let refused = |what| move |cause| Error::System { what, cause };
+    let socket = format!("unsnarl-follow-{}-{}", std::process::id(), launcher.path.len());
+    let address = SocketAddr::from_abstract_name(&socket).map_err(refused("cannot name a socket"))?;
+    let listener = UnixListener::bind_addr(&address).map_err(refused("cannot listen for the program"))?;
+    listener.set_nonblocking(true).map_err(refused("cannot listen for the program"))?;
+    let child = start(launcher, &socket)?;
+    let mut launcher_runs = Launcher { child, _held: None };
+    let image = fs::canonicalize(&launcher.path).unwrap_or_default();
+    let mut seen = Vec::new();
+    loop {
+        // Looked at first: whoever asked before the launcher ended is still heard.
+        let ended = launcher_runs.child.try_wait().map_err(refused("cannot wait for the launcher"))?;
+        match listener.accept() {
+            Ok((mut stream, _)) => {
+                let Some(found) = Started::ask(&mut stream) else { continue };
+                let is_launcher = found.is(launcher_runs.child.id(), &image);
+                if !is_launcher && found.is_wanted(name) {
+                    answer(&mut stream, Followed::Wait);
+                    let program = found.program(&socket).map_err(refused("cannot look at the program"))?;
+                    launcher_runs._held = Some(stream);
+                    return Ok((program, launcher_runs));
+                }
+                answer(&mut stream, Followed::Run);
+                seen.push(found.name());
+            }
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                return Err(refused("cannot listen for the program")(error));
+            }
+            Err(_) => match ended {
+                Some(status) => return Err(not_found(name, &status.to_string(), seen)),
+                None => process::wait_readable(listener.as_raw_fd(), Duration::from_millis(20)),
+            },
+        }
+    }
+}
+
+fn not_found(name: Option<&str>, status: &str, mut seen: Vec<String>) -> Error {
+    let wanted = match name {
+        Some(name) => format!("no program named {name}"),
+        None => "no program that makes threads".to_owned(),
+    };
+    seen.dedup();
+    let most = seen.len().min(12);
+    let list =
+        if seen.is_empty() { "none that is dynamically linked".to_owned() } else { seen[..most].join(", ") };
+    let more = if seen.len() > most { ", …" } else { "" };
+    Error::Unusable {
+        program: "what the command starts".into(),
+        why: format!(
+            "it ended ({status}) and had started {wanted}; it started {list}{more}: name the program by --follow=NAME, or run it \
+             directly"
+        ),
+    }
+}
+
+/// Starts the launcher in a group of its own, with the runtime in it and in what it starts.
+fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
+    let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
+    let mut preload = library::runtime()?.into_os_string();
+    let mut command = Command::new(&launcher.path);
+    command.args(launcher.args.iter().skip(1).map(text)).env_clear().current_dir(&launcher.cwd);
+    for entry in &launcher.env {
+        let at = entry.iter().position(|&b| b == b'=').unwrap_or(entry.len());
+        let (name, value) = (&entry[..at], &entry[(at + 1).min(entry.len())..]);
+        if name == b"LD_PRELOAD" && !value.is_empty() {
+            preload.push(":");
+            preload.push(OsString::from_vec(value.to_vec()));
+        } else {
+            command.env(OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec()));
+        }
+    }
+    command.env("LD_PRELOAD", preload).env(FOLLOW, socket).stdin(Stdio::piped());
+    // What it prints is not what was asked for.
+    command.stdout(process::standard_error());
+    process::end_with_us(command.process_group(0));
+    let system = |cause| Error::System { what: "cannot start the command", cause };
+    let mut child = match command.spawn() {
+        // A script without a first line that names its interpreter: as a shell would.
+        Err(error) if error.raw_os_error() == Some(8) => {
+            let mut shell = Command::new("/bin/sh");
+            shell.arg(&launcher.path).args(launcher.args.iter().skip(1).map(text)).env_clear();
+            shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            shell.current_dir(&launcher.cwd).stdin(Stdio::piped()).stdout(process::standard_error());
+            process::end_with_us(shell.process_group(0));
+            shell.spawn().map_err(system)?
+        }
+        started => started.map_err(system)?,
+    };
+    if let Some(mut stdin) = child.stdin.take() {
+        let bytes = launcher.stdin.clone();
+        // Whoever does not read all of it does not want it.
+        std::thread::spawn(move || stdin.write_all(&bytes));
+    }
+    Ok(child)
+}
+
+fn answer(stream: &mut UnixStream, answer: Followed) {
+    // A program that is gone needs none.
+    let _ = stream.write_all(&[answer as u8]);
+}
+
+/// A program that the launcher started.
+struct Started {
+    process: u32,
+    file: PathBuf,
+    args: Vec<Vec<u8>>,
+}
+
+impl Started {
+    /// Who is at the other end; none if nobody is any more.
+    fn ask(stream: &mut UnixStream) -> Option<Self> {
+        let mut process = [0; 4];
+        stream
+            .set_nonblocking(false)
+            .and_then(|()| stream.set_read_timeout(Some(Duration::from_secs(2))))
+            .ok()?;
+        stream.read_exact(&mut process).ok()?;
+        let process = u32::from_le_bytes(process);
+        let file = fs::read_link(place(process, "exe")).ok()?;
+        let args = entries(&fs::read(place(process, "cmdline")).ok()?);
+        Some(Self { process, file, args })
+    }
+
+    /// Whether this is that very program.
+    fn is(&self, process: u32, image: &Path) -> bool {
+        self.process == process && (self.file == image || is_interpreter_of(&self.file, image))
+    }
+
+    fn name(&self) -> String {
+        let name =
+            self.args.first().map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
+        name.rsplit('/').next().unwrap_or_default().to_owned()
+    }
+
+    fn is_wanted(&self, name: Option<&str>) -> bool {
+        match name {
+            Some(name) => {
+                self.name() == name
+                    || self.file.file_name() == Some(OsStr::new(name))
+                    || self.file == Path::new(name)
+            }
+            None => Binary::read(&self.file).is_ok_and(|binary| makes_threads(&binary)),
+        }
+    }
+
+    /// How it was started.
+    fn program(&self, socket: &str) -> io::Result<Program> {
+        let text = |path: PathBuf| {
+            path.into_os_string().into_string().map_err(|_| io::Error::other("a path is not UTF-8"))
+        };
+        let ours = format!("{FOLLOW}={socket}").into_bytes();
+        let env = entries(&fs::read(place(self.process, "environ"))?);
+        let mut env: Vec<Vec<u8>> =
+            env.into_iter().filter(|entry| *entry != ours).filter_map(without_runtime).collect();
+        env.sort();
+        Ok(Program {
+            path: text(self.file.clone())?,
+            args: self.args.clone(),
+            env,
+            cwd: text(fs::read_link(place(self.process, "cwd"))?)?,
+            stdin: standard_input(self.process)?,
+        })
+    }
+}
+
+/// Whether the program can make threads, or was compiled to be looked at.
+fn makes_threads(binary: &Binary) -> bool {
+    let starts = |name: &String| {
+        let name = name.split('@').next().unwrap_or(name);
+        matches!(name, "pthread_create" | "thrd_create" | "GOMP_parallel")
+            || name.starts_with("_ZNSt6thread15_M_start_thread")
+    };
+    binary.instrumented || binary.imports.iter().any(starts)
+}
+
+/// Whether a script's first line names this file.
+fn is_interpreter_of(file: &Path, script: &Path) -> bool {
+    let Ok(text) = fs::read(script) else { return false };
+    let Some(line) = text.strip_prefix(b"#!") else {
+        // A script without such a line is the shell's.
+        return !text.starts_with(b"\x7fELF") && fs::canonicalize("/bin/sh").is_ok_and(|shell| shell == file);
+    };
+    let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
+    let line = String::from_utf8_lossy(line).into_owned();
+    let mut words = line.split_whitespace();
+    let named = words.next().unwrap_or_default();
+    // `env` looks for the interpreter and becomes it: both are the launcher.
+    let by_env = named.ends_with("/env").then(|| words.find(|word| !word.starts_with('-'))).flatten();
+    let found = by_env.and_then(|name| crate::find(OsStr::new(name)).ok());
+    [Some(PathBuf::from(named)), found]
+        .into_iter()
+        .flatten()
+        .any(|path| fs::canonicalize(path).is_ok_and(|path| path == file))
+}
+
+/// An entry of the environment as it would have been without the runtime; none for one that would not be there.
+fn without_runtime(entry: Vec<u8>) -> Option<Vec<u8>> {
+    let Some(list) = entry.strip_prefix(b"LD_PRELOAD=") else { return Some(entry) };
+    let rest: Vec<&[u8]> =
+        list.split(|&byte| byte == b':').filter(|name| !name.ends_with(RUNTIME.as_bytes())).collect();
+    let rest = rest.join(&b':');
+    (!rest.is_empty()).then(|| [b"LD_PRELOAD=".as_slice(), &rest].concat())
+}
+
+fn place(process: u32, what: &str) -> PathBuf {
+    format!("/proc/{process}/{what}").into()
+}
+
+/// Texts that each end with zero.
+fn entries(bytes: &[u8]) -> Vec<Vec<u8>> {
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+    if bytes.is_empty() { Vec::new() } else { bytes.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect() }
+}
+
+/// All of its standard input that it would still read; nothing of a terminal's.
+fn standard_input(process: u32) -> io::Result<Vec<u8>> {
+    let path = place(process, "fd/0");
+    let Ok(metadata) = fs::metadata(&path) else { return Ok(Vec::new()) };
+    if metadata.file_type().is_char_device() || metadata.file_type().is_socket() {
+        return Ok(Vec::new());
+    }
+    let mut file = File::open(&path)?;
+    if metadata.is_file() {
+        // A new look at the file begins at its start; what was read before is not there any more.
+        let told = fs::read_to_string(place(process, "fdinfo/0"))?;
+        let at =
+            told.lines().find_map(|line| line.strip_prefix("pos:")).and_then(|at| at.trim().parse().ok());
+        file.seek(SeekFrom::Start(at.unwrap_or(0)))?;
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+impl Drop for Launcher {
+    fn drop(&mut self) {
+        // It may want to clean up after itself.
+        process::end_group(self.child.id(), false);
+        let until = Instant::now() + Duration::from_secs(2);
+        while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        process::end_group(self.child.id(), true);
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_runtime_is_taken_out_of_the_environment() {
+        let without =
+            |text: &str| without_runtime(text.into()).map(|b| String::from_utf8_lossy(&b).into_owned());
+        assert_eq!(without("LD_PRELOAD=/a/libunsnarl_rt.so"), None);
+        assert_eq!(without("LD_PRELOAD=/a/libunsnarl_rt.so:/b.so").as_deref(), Some("LD_PRELOAD=/b.so"));
+        assert_eq!(without("PATH=/bin").as_deref(), Some("PATH=/bin"));
+    }
+
+    #[test]
+    fn empty_arguments_are_arguments() {
+        assert_eq!(entries(b"prog\0\0x\0"), [b"prog".to_vec(), Vec::new(), b"x".to_vec()]);
+        assert!(entries(b"").is_empty());
+    }
+}

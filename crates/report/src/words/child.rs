@@ -1,0 +1,26 @@
+//! Child processes in words: `start child process 5100000`.
+
+use super::descriptor::error;
+use unsnarl_model::{Event, Flags, Op};
+
+/// What a thread waits for, after "waits ".
+pub(super) const WAIT: &str = "for a child process to end";
+
+/// What the event did.
+pub(super) fn event(event: &Event) -> String {
+    let value = event.value;
+    match event.op {
+        _ if event.flags.has(Flags::CANCELLED) => "wait for a child process: cancelled".to_owned(),
+        Op::ChildStart if event.flags.has(Flags::FAILED) => {
+            format!("start a child process: {}", error(value))
+        }
+        Op::ChildStart => format!("start child process {value}"),
+        // The wait goes on.
+        _ if event.flags.has(Flags::FAILED) && value == 11 => {
+            "wait for a child process: still there".to_owned()
+        }
+        _ if event.flags.has(Flags::FAILED) => format!("wait for a child process: {}", error(value)),
+        _ if value == 0 => "look for a child process that ended: none".to_owned(),
+        _ => format!("wait for child process {value}: ended"),
+    }
+}

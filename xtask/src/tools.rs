@@ -31,6 +31,8 @@ pub(crate) const REAL: &[Tool] = &[
     tool("pbzip2", "pbzip2"),
     tool("lbzip2", "lbzip2"),
     tool("sort", "coreutils"),
+    tool("memcached", "memcached"),
+    tool("redis-server", "redis-server"),
     tool("taskset", "util-linux"),
     tool("/usr/bin/python3", "python3"),
 ];

@@ -6,6 +6,7 @@ pub(crate) mod predict;
 pub(crate) mod real;
 pub(crate) mod runtime;
 pub(crate) mod search;
+mod servers;
 pub(crate) mod simplify;
 pub(crate) mod slice;
 pub(crate) mod soak;

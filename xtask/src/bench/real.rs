@@ -5,6 +5,7 @@
 
 use super::Effort;
 use super::measure::Pair;
+use super::servers::{Host, SERVERS, Server};
 use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, ensure};
@@ -73,6 +74,9 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
             subject.name
         );
     }
+    for server in &SERVERS {
+        bench.serve(server, schedules, turns)?;
+    }
     Ok(())
 }
 
@@ -83,6 +87,33 @@ struct Bench {
 }
 
 impl Bench {
+    /// A server and its client, as the other programs.
+    fn serve(&self, server: &Server, schedules: u64, turns: usize) -> Result<()> {
+        let host = Host { unsnarl: &self.unsnarl, directory: &self.directory };
+        let (mut right, mut identical) = (0, 0);
+        let mut wrong = String::new();
+        for seed in 1..=schedules {
+            match host.record(server, seed) {
+                Ok(_) => right += 1,
+                Err(error) => wrong = format!("   seed {seed}: {error:#}"),
+            }
+            identical += u64::from(host.replays()?);
+        }
+        let against = |before: &str| -> Result<f64> {
+            let before: Vec<String> = before.split(' ').map(str::to_owned).collect();
+            let ours = || Ok(host.record(server, 1)?.as_secs_f64());
+            let theirs = || Ok(host.serve(server, &before)?.as_secs_f64());
+            Ok(Pair::measure(turns, ours, theirs, |ours, theirs| ours / theirs)?.ratios.median())
+        };
+        let native = against("taskset -c 0")?;
+        let valgrind = against("taskset -c 0 valgrind --tool=none -q --error-exitcode=0")?;
+        println!(
+            "{:<12} {right:>4}/{schedules} {identical:>6}/{schedules} {native:>8.2} {valgrind:>11.2} {:>8}{wrong}",
+            server.name, "–"
+        );
+        Ok(())
+    }
+
     fn subjects(&self) -> Result<Vec<Subject>> {
         fs::write(self.directory.join("words"), words(60_000, b' '))?;
         fs::write(self.directory.join("lines"), words(140_000, b'\n'))?;

@@ -1,0 +1,174 @@
+//! Servers with a client on the loopback: what the client is told is right under every schedule, and the recording replays without
+//! the client.
+
+use anyhow::{Context, Result, bail, ensure};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+/// Connections of a client.
+const CONNECTIONS: usize = 4;
+/// What is stored and asked for again.
+const KEYS: usize = 40;
+
+pub(super) struct Server {
+    pub(super) name: &'static str,
+    command: fn(u16) -> Vec<String>,
+    talk: fn(&mut [Connection]) -> Result<()>,
+}
+
+pub(super) const SERVERS: [Server; 2] = [
+    Server {
+        name: "memcached",
+        command: |port| words(&format!("memcached -l 127.0.0.1 -p {port} -U 0 -t 4 -u root -A")),
+        talk: talk_to_memcached,
+    },
+    Server {
+        name: "redis",
+        command: |port| {
+            let mut command =
+                words(&format!("redis-server --port {port} --bind 127.0.0.1 --io-threads 4 --save"));
+            command.push(String::new());
+            command
+        },
+        talk: talk_to_redis,
+    },
+];
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').map(str::to_owned).collect()
+}
+
+/// How servers are run.
+pub(super) struct Host<'a> {
+    pub(super) unsnarl: &'a Path,
+    pub(super) directory: &'a Path,
+}
+
+impl Host<'_> {
+    fn trace(&self) -> PathBuf {
+        self.directory.join("server.snarl")
+    }
+
+    /// Under control, by a random schedule: how long it took.
+    pub(super) fn record(&self, server: &Server, seed: u64) -> Result<Duration> {
+        let unsnarl = self.unsnarl.display().to_string();
+        let mut before = words(&format!("{unsnarl} record --timeout 120s --seed {seed} -o"));
+        before.extend([self.trace().display().to_string(), "--".into()]);
+        self.serve(server, &before)
+    }
+
+    /// Whether the last recording replays event for event, without a client.
+    pub(super) fn replays(&self) -> Result<bool> {
+        let mut replay = Command::new(self.unsnarl);
+        replay.args(["replay", "--json"]).arg(self.trace()).current_dir(self.directory).stdin(Stdio::null());
+        let told: serde_json::Value = serde_json::from_slice(&replay.output()?.stdout).unwrap_or_default();
+        Ok(told["identical"] == true)
+    }
+
+    /// Started by these words: how long it took from its start to its end.
+    pub(super) fn serve(&self, server: &Server, before: &[String]) -> Result<Duration> {
+        let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
+        let command = [before, &(server.command)(port)].concat();
+        let start = Instant::now();
+        let mut child = Command::new(&command[0])
+            .args(&command[1..])
+            .current_dir(self.directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| command.join(" "))?;
+        let told = connect(port, &mut child).and_then(|mut connections| (server.talk)(&mut connections));
+        if told.is_err() {
+            let _ = child.kill();
+        }
+        let Output { status, stderr, .. } = child.wait_with_output()?;
+        told.with_context(|| String::from_utf8_lossy(&stderr).into_owned())?;
+        ensure!(status.success(), "{status}: {}", String::from_utf8_lossy(&stderr));
+        Ok(start.elapsed())
+    }
+}
+
+/// Connects as soon as there is somebody to connect to.
+fn connect(port: u16, server: &mut std::process::Child) -> Result<Vec<Connection>> {
+    let until = Instant::now() + Duration::from_secs(60);
+    let first = loop {
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) => break stream,
+            Err(_) if server.try_wait()?.is_some() => bail!("the server ended before it served"),
+            Err(error) if Instant::now() > until => return Err(error.into()),
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    };
+    let others = (1..CONNECTIONS).map(|_| TcpStream::connect(("127.0.0.1", port)));
+    std::iter::once(Ok(first)).chain(others).map(|stream| Connection::new(stream?)).collect()
+}
+
+struct Connection {
+    to: TcpStream,
+    from: BufReader<TcpStream>,
+}
+
+impl Connection {
+    fn new(stream: TcpStream) -> Result<Self> {
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        Ok(Self { from: BufReader::new(stream.try_clone()?), to: stream })
+    }
+
+    fn send(&mut self, text: &str) -> Result<()> {
+        Ok(self.to.write_all(text.as_bytes())?)
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.from.read_line(&mut line)?;
+        Ok(line.trim_end().to_owned())
+    }
+
+    fn expect(&mut self, line: &str) -> Result<()> {
+        let got = self.line()?;
+        ensure!(got == line, "the server said `{got}` instead of `{line}`");
+        Ok(())
+    }
+}
+
+fn talk_to_memcached(connections: &mut [Connection]) -> Result<()> {
+    for key in 0..KEYS {
+        let connection = &mut connections[key % CONNECTIONS];
+        let value = format!("value of {key}");
+        connection.send(&format!("set k{key} 0 0 {}\r\n{value}\r\n", value.len()))?;
+        connection.expect("STORED")?;
+    }
+    for key in 0..KEYS {
+        let connection = &mut connections[(key + 1) % CONNECTIONS];
+        let value = format!("value of {key}");
+        connection.send(&format!("get k{key}\r\n"))?;
+        connection.expect(&format!("VALUE k{key} 0 {}", value.len()))?;
+        connection.expect(&value)?;
+        connection.expect("END")?;
+    }
+    connections[0].send("shutdown\r\n")
+}
+
+fn talk_to_redis(connections: &mut [Connection]) -> Result<()> {
+    for key in 0..KEYS {
+        let connection = &mut connections[key % CONNECTIONS];
+        connection.send(&format!("SET k{key} value-{key}\r\n"))?;
+        connection.expect("+OK")?;
+    }
+    for key in 0..KEYS {
+        let connection = &mut connections[(key + 1) % CONNECTIONS];
+        let value = format!("value-{key}");
+        connection.send(&format!("GET k{key}\r\n"))?;
+        connection.expect(&format!("${}", value.len()))?;
+        connection.expect(&value)?;
+    }
+    connections[0].send("SHUTDOWN NOSAVE\r\n")?;
+    // It says nothing more.
+    let mut rest = Vec::new();
+    let _ = connections[0].from.read_to_end(&mut rest);
+    Ok(())
+}

@@ -212,6 +212,8 @@ pub(crate) struct Waiting {
     pub(crate) number: u8,
     pub(crate) channel: Channel,
     handle: OwnedFd,
+    /// Also the number of its group.
+    id: i32,
 }
 
 impl Waiting {
@@ -229,7 +231,7 @@ impl Waiting {
         loop {
             if readable(channel.0.as_raw_fd(), Duration::ZERO) {
                 let is_ready = channel.answer()? != 0;
-                let waiting = Self { number, channel, handle };
+                let waiting = Self { number, channel, handle, id };
                 return Ok(if is_ready { Ok(waiting) } else { Err(waiting.gone()) });
             }
             let left = until.saturating_duration_since(Instant::now());
@@ -238,6 +240,7 @@ impl Waiting {
                 // SAFETY: the process was not waited for yet, so the number is still its own.
                 unsafe { libc::kill(id, libc::SIGKILL) };
                 readable(handle.as_raw_fd(), Duration::from_secs(10));
+                end_group(id as u32, true);
                 return Ok(Err((number, channel)));
             }
             either_readable(channel.0.as_raw_fd(), handle.as_raw_fd(), left);
@@ -258,6 +261,8 @@ impl Waiting {
                 libc::syscall(libc::SYS_pidfd_send_signal, self.handle.as_raw_fd(), libc::SIGKILL, 0, 0)
             };
         }
+        // Children that it started would wait for ever.
+        end_group(self.id as u32, true);
         (self.number, self.channel)
     }
 }

@@ -13,7 +13,7 @@ const LARGE: u32 = 4096;
 /// that is no global variable, and that no two threads use, or all only read.
 ///
 /// Debug builds of Rust and C++ are full of these, most of them in the standard library. That
-/// library's own variables and fences are left out as well.
+/// library's own variables and fences are left out as well, and what it does about signals, say when a program begins.
 pub(super) fn unnoticed(trace: &Trace, names: &mut dyn Names) -> Vec<bool> {
     let mut memory: HashMap<u64, Use> = HashMap::new();
     for event in trace.events.iter().filter(|event| is_access(event)) {
@@ -24,8 +24,9 @@ pub(super) fn unnoticed(trace: &Trace, names: &mut dyn Names) -> Vec<bool> {
         }
     }
     let mut in_library = |event: &Event| names.frames(trace.site(event)).iter().all(|frame| frame.system);
-    let fences: Vec<bool> =
-        trace.events.iter().map(|event| event.op == Op::Fence && in_library(event)).collect();
+    let mut is_librarys_business =
+        |event: &Event| matches!(event.op, Op::Fence | Op::SigAction | Op::SigMask) && in_library(event);
+    let business: Vec<bool> = trace.events.iter().map(&mut is_librarys_business).collect();
     let mut variables: HashMap<u64, Whose> = HashMap::new();
     let mut is_unnoticed =
         |event: &Event| match variables.entry(event.addr).or_insert_with(|| whose(event.addr, names)) {
@@ -34,7 +35,7 @@ pub(super) fn unnoticed(trace: &Trace, names: &mut dyn Names) -> Vec<bool> {
             Whose::Nobodys => event.size <= LARGE && pieces(event).all(|piece| !memory[&piece].matters()),
         };
     let unnoticed = trace.events.iter().map(|event| is_access(event) && is_unnoticed(event));
-    unnoticed.zip(fences).map(|(access, fence)| access || fence).collect()
+    unnoticed.zip(business).map(|(access, business)| access || business).collect()
 }
 
 /// How a piece of memory is used in a run.

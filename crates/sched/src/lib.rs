@@ -123,7 +123,7 @@ impl Picker {
             Policy::Random => Tail::Random(random::Random::new(seed)),
             Policy::Pct { depth, steps } => Tail::Pct(pct::Pct::new(depth, steps, seed)),
             Policy::Pos => Tail::Pos(pos::Pos::new(seed)),
-            Policy::Race { first, second } => Tail::Race(Box::new(race::Race::new(first, second, seed))),
+            Policy::Race { first, second } => Tail::Race(race_directed(first, second, seed)),
         };
         Self { script, before: None, tail }
     }
@@ -173,6 +173,12 @@ impl Picker {
             Tail::Race(race) => Pick::Run(race.pick(world)),
         }
     }
+}
+
+/// Not inlined: it takes pages of stack on the way to the heap, and who wants another policy should not touch them.
+#[inline(never)]
+fn race_directed(first: u16, second: u16, seed: u64) -> Box<race::Race> {
+    Box::new(race::Race::new(first, second, seed))
 }
 
 #[cfg(test)]

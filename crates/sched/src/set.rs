@@ -6,10 +6,13 @@ const WORDS: usize = (u16::MAX as usize + 1) / 64;
 
 /// A set of threads, as bits. Counting, adding and removing take no time worth telling; finding
 /// the nth looks only at words up to the highest thread ever added.
+///
+/// What is looked at lies together, at the beginning: the rest is pages that a run of few threads never touches.
+#[repr(C)]
 pub struct ThreadSet {
-    words: [u64; WORDS],
     used: usize,
     len: u32,
+    words: [u64; WORDS],
 }
 
 impl core::fmt::Debug for ThreadSet {
@@ -28,7 +31,7 @@ impl ThreadSet {
     /// Nobody.
     #[must_use]
     pub const fn new() -> Self {
-        Self { words: [0; WORDS], used: 0, len: 0 }
+        Self { used: 0, len: 0, words: [0; WORDS] }
     }
 
     /// How many.

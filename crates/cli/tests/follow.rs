@@ -84,6 +84,7 @@ fn a_script_is_followed_and_its_trace_replays_without_it() {
     assert_eq!(found.status.code(), Some(100), "{told}");
     assert!(told.contains("follows ../lost argument"), "{told}");
     assert!(told.contains("set up") && !told.contains("never reached"), "{told}");
+    assert!(told.contains("unsnarl record --like t.snarl --follow -- ./run-tests.sh"), "{told}");
     assert!(directory.join("inner/cleaned").exists(), "the launcher was not let clean up");
 
     fs::remove_file(directory.join("run-tests.sh")).expect("the script was there");

@@ -358,6 +358,11 @@ impl Explore {
         let (runs, distinct) = (search.runs, search.schedules.len());
         let command =
             self.target.program.iter().map(|arg| output::quoted(arg.as_ref())).collect::<Vec<_>>().join(" ");
+        let follow = match &self.follow.follow {
+            None => String::new(),
+            Some(None) => " --follow".into(),
+            Some(Some(name)) => format!(" --follow={}", output::quoted(name.as_ref())),
+        };
         for (nth, (failure, path)) in search.failures.0.iter().zip(paths).enumerate() {
             let plan = &failure.trace.plan;
             let how_found = how_found(plan);
@@ -367,7 +372,7 @@ impl Explore {
                 "{}{}\n\
                  found    {how} {runs} of {} ({how_found}), {distinct} distinct schedules, {seconds:.2} s\n\
                  {}\
-                 again    unsnarl record --like {} -- {command}\n",
+                 again    unsnarl record --like {}{follow} -- {command}\n",
                 if nth > 0 { "\n" } else { "" },
                 output::outcome(&failure.trace),
                 self.wishes.runs,

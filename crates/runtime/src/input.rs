@@ -6,6 +6,7 @@
 
 use crate::{
     descriptors::Peer,
+    heap,
     log::Log,
     signals::{Info, Sent},
     state::State,
@@ -232,7 +233,7 @@ impl State {
         }
         let entry = usize::from(self.log.entry_in_plan(self.current)?);
         if self.told.0.len() <= entry {
-            self.told.0.resize(entry + 1, 0);
+            heap::aside(|| self.told.0.resize(entry + 1, 0));
         }
         self.told.0[entry] = at + input.size();
         // The next may be a signal.

@@ -181,3 +181,85 @@ fn a_wait_for_the_outside_is_no_deadlock() {
     assert!(told.contains("while it waited for something from outside"), "{told}");
     assert!(told.contains("thread 0.1 waits to read from a pipe"), "{told}");
 }
+
+const SIGNALLED: &str = r#"
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <unistd.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static volatile sig_atomic_t handled;
+static void handle(int signal)
+{
+    handled = signal;
+    close(creat("handled", 0600));
+}
+static void *waits(void *set)
+{
+    int signal = 0;
+    pthread_mutex_lock(&mutex);
+    pthread_mutex_unlock(&mutex);
+    sigwait(set, &signal);
+    printf("handled %d, awaited %d\n", (int)handled, signal);
+    return NULL;
+}
+int main(void)
+{
+    pthread_t thread;
+    sigset_t set;
+    char process[16] = "";
+    signal(SIGHUP, handle);
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    pthread_sigmask(SIG_BLOCK, &set, NULL);
+    pthread_create(&thread, NULL, waits, &set);
+    for (int i = 0; i < 5; i++) {
+        pthread_mutex_lock(&mutex);
+        pthread_mutex_unlock(&mutex);
+    }
+    if (readlink("/proc/self", process, sizeof process - 1) < 0)
+        return 1;
+    FILE *file = fopen("process.new", "w");
+    fprintf(file, "%s\n", process);
+    fclose(file);
+    rename("process.new", "process");
+    pthread_join(thread, NULL);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_trace_with_signals_from_outside_replays_without_them() {
+    let directory = directory("signals");
+    let program = compile(&directory, SIGNALLED);
+    for seed in 0..8 {
+        let (process, handled) = (directory.join("process"), directory.join("handled"));
+        let _ = (fs::remove_file(&process), fs::remove_file(&handled));
+        let mut record = Command::new(UNSNARL)
+            .args(["record", "--seed", &seed.to_string(), "-o", "t.snarl", "--"])
+            .arg(&program)
+            .current_dir(&directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("unsnarl runs");
+        let mut there = |file: &Path| {
+            while !file.exists() {
+                assert!(record.try_wait().expect("a process").is_none(), "ended without {}", file.display());
+                std::thread::yield_now();
+            }
+        };
+        there(&process);
+        let number = fs::read_to_string(&process).expect("a number");
+        let send = |signal: &str| Command::new("kill").args([signal, number.trim()]).status();
+        assert!(send("-HUP").expect("kill runs").success());
+        there(&handled);
+        assert!(send("-TERM").expect("kill runs").success());
+        let recorded = record.wait_with_output().expect("unsnarl ends");
+        assert!(text(&recorded).contains("handled 1, awaited 15"), "{}", text(&recorded));
+        let replayed = replayed(&directory);
+        assert!(replayed.contains("\"identical\": true"), "seed {seed}: {replayed}");
+    }
+}

@@ -98,7 +98,7 @@ impl Runtime {
         }
         state.waiting.set(ix, true);
         state.polled += u32::from(pending.gate.is_polled());
-        let blocked = !state.ready.contains(ix);
+        let blocked = !state.goes_on_unsignalled(ix);
         if blocked {
             state.look_for_circle(ix);
         }
@@ -310,7 +310,15 @@ impl crate::state::State {
     #[inline]
     fn goes_on_if_asked(&self) -> bool {
         // SAFETY: as in `me`.
-        self.ready.contains(self.current) && !unsafe { &*self.running }.pending.op.gives_way()
+        self.goes_on_unsignalled(self.current) && !unsafe { &*self.running }.pending.op.gives_way()
+    }
+
+    /// Whether the thread is ready for another reason than a signal to handle. When a signal from outside came is not told in a trace,
+    /// only when it was handled: nothing that is told may depend on it.
+    #[inline]
+    fn goes_on_unsignalled(&self, thread: ThreadIx) -> bool {
+        self.ready.contains(thread)
+            && (!self.threads[thread.index()].called || self.chance_at_gate(thread) == Chance::Ready)
     }
 
     /// Tells who could run now.

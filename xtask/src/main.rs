@@ -23,6 +23,7 @@ usage: cargo xtask COMMAND
   bench real [--quick]     programs that others wrote: right results, identical replays, what control costs
   bench soak [--quick]     ten thousand runs: memory flat, no zombie, every failing trace replays
   bench search [--quick]   schedules to the first failure, runs a second, clean programs stay clean
+                           (or one part of it: failures, hard, clean, memory, speed)
 
 All of them install what is missing (compilers, gdb, …) when run as root on Debian and its kin,
 and name the command that does it otherwise.";
@@ -46,8 +47,9 @@ fn main() -> ExitCode {
         ["bench", "real", "--quick"] => bench::real::bench(bench::Effort::Quick),
         ["bench", "soak"] => bench::soak::bench(bench::Effort::Full),
         ["bench", "soak", "--quick"] => bench::soak::bench(bench::Effort::Quick),
-        ["bench", "search"] => bench::search::bench(bench::Effort::Full),
-        ["bench", "search", "--quick"] => bench::search::bench(bench::Effort::Quick),
+        ["bench", "search"] => bench::search::bench(bench::Effort::Full, None),
+        ["bench", "search", "--quick"] => bench::search::bench(bench::Effort::Quick, None),
+        ["bench", "search", part] => bench::search::bench(bench::Effort::Full, Some(part)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

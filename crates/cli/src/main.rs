@@ -99,6 +99,9 @@ enum Command {
     /// Controlled runs in a row, timed: for `cargo xtask bench`
     #[command(hide = true)]
     BenchRun(bench::run::BenchRun),
+    /// Searches by several strategies from several seeds: for `cargo xtask bench`
+    #[command(hide = true)]
+    BenchSearch(bench::search::BenchSearch),
     /// Failing traces simplified by us and by the paper's algorithm: for `cargo xtask bench`
     #[command(hide = true)]
     BenchSimplify(bench::simplify::BenchSimplify),
@@ -143,6 +146,7 @@ fn main() -> ExitCode {
         Command::Completions(command) => command.run(),
         Command::Man(command) => command.run(),
         Command::BenchRun(command) => command.run(),
+        Command::BenchSearch(command) => command.run(),
         Command::BenchSimplify(command) => command.run(),
         Command::BenchStatic(command) => command.run(),
         Command::BenchPredict(command) => command.run(),

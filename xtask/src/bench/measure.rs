@@ -62,6 +62,18 @@ impl Pair {
     }
 }
 
+impl Pair {
+    /// The same in another measure, of which each of ours and each of theirs has so much.
+    pub(crate) fn times(&self, ours: f64, theirs: f64) -> Self {
+        let scaled = |samples: &Samples, by: f64| Samples(samples.0.iter().map(|value| value * by).collect());
+        Self {
+            ours: scaled(&self.ours, ours),
+            theirs: scaled(&self.theirs, theirs),
+            ratios: scaled(&self.ratios, ours / theirs),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

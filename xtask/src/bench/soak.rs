@@ -28,11 +28,12 @@ const PROGRAMS: [&str; 10] = [
 ];
 
 /// What came of a search, and what was seen of it while it ran.
-struct Searched {
-    told: Value,
+pub(super) struct Searched {
+    pub(super) told: Value,
     /// The most memory of its own, in KiB.
-    memory: u64,
-    zombies: usize,
+    pub(super) memory: u64,
+    /// How many were dead and still there after a second, at most.
+    pub(super) zombies: usize,
 }
 
 pub(crate) fn bench(effort: Effort) -> Result<()> {
@@ -53,8 +54,8 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
     for program in PROGRAMS {
         let source = workspace.root.join("programs/c").join(program).with_extension("c");
         let path = compile(&unsnarl, &source, &directory)?;
-        let quarter = search(&unsnarl, &path, runs / 4, &directory)?;
-        let Searched { told, memory, zombies } = search(&unsnarl, &path, runs, &directory)?;
+        let quarter = search(&unsnarl, &path, "portfolio", runs / 4, &directory)?;
+        let Searched { told, memory, zombies } = search(&unsnarl, &path, "portfolio", runs, &directory)?;
         let failures = told["failures"].as_array().cloned().unwrap_or_default();
         let replayed = failures.iter().filter(|failure| replays(&unsnarl, failure, &directory)).count();
         let made = told["runs"].as_u64().unwrap_or(0);
@@ -95,9 +96,25 @@ fn compile(unsnarl: &Path, source: &Path, directory: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-fn search(unsnarl: &Path, program: &Path, runs: u64, directory: &Path) -> Result<Searched> {
+/// A search, looked at while it runs.
+pub(super) fn search(
+    unsnarl: &Path,
+    program: &Path,
+    strategy: &str,
+    runs: u64,
+    directory: &Path,
+) -> Result<Searched> {
     let mut search = Command::new(unsnarl)
-        .args(["explore", "--keep-going", "--json", "--runs", &runs.to_string(), "--"])
+        .args([
+            "explore",
+            "--keep-going",
+            "--json",
+            "--strategy",
+            strategy,
+            "--runs",
+            &runs.to_string(),
+            "--",
+        ])
         .arg(program)
         .current_dir(directory)
         .stdin(Stdio::null())

@@ -2,5 +2,6 @@
 
 pub(crate) mod predict;
 pub(crate) mod run;
+pub(crate) mod search;
 pub(crate) mod simplify;
 pub(crate) mod statics;

@@ -187,18 +187,54 @@ impl Wishes {
         interrupt: &Arc<AtomicBool>,
         progress: &ProgressBar,
     ) -> Result<Search> {
-        let cwd = program.cwd.clone();
         traces::prepare();
-        let settings = Settings { interrupt: Some(interrupt.clone()), serve: true, ..self.run.settings() };
-        let mut strategy = self.strategy(&program, &settings)?;
-        let executor = |_| Executor::new(program.clone(), settings.clone());
-        let executors = (0..self.jobs.clamp(1, 256)).map(executor).collect::<Result<_, _>>()?;
-        let mut races = race::Races::default();
-        let mut search = self.search(&mut strategy, &mut Pool { executors }, &mut races, progress)?;
-        search.strategy = strategy.name();
-        search.proved = strategy.proved();
-        search.races = races.told(&cwd);
+        let settings = self.settings(interrupt);
+        let strategy = self.strategy(&program, &settings)?;
+        let mut pool = self.pool(&program, &settings)?;
+        let (mut search, races) = self.search(strategy, &mut pool, progress)?;
+        search.races = races.told(&program.cwd);
         Ok(search)
+    }
+
+    fn settings(&self, interrupt: &Arc<AtomicBool>) -> Settings {
+        Settings { interrupt: Some(interrupt.clone()), serve: true, ..self.run.settings() }
+    }
+
+    /// As many executors as there are jobs.
+    fn pool(&self, program: &Program, settings: &Settings) -> Result<Pool> {
+        let executor = |_| Executor::new(program.clone(), settings.clone());
+        Ok(Pool { executors: (0..self.jobs.clamp(1, 256)).map(executor).collect::<Result<_, _>>()? })
+    }
+
+    /// One search after the other, by each of these strategies from as many seeds as it is given before it has used up its
+    /// runs; each is told about.
+    pub(crate) fn explore_often(
+        &self,
+        program: &Program,
+        strategies: &[(String, u64, u64)],
+        interrupt: &Arc<AtomicBool>,
+        mut tell: impl FnMut(&str, u64, &Search, usize),
+    ) -> Result<()> {
+        let settings = self.settings(interrupt);
+        let mut pool = self.pool(program, &settings)?;
+        for (name, seeds, budget) in strategies {
+            let mut spent = 0;
+            // Far apart: a search takes one seed after the other.
+            for seed in (1..=*seeds).map(|nth| nth * 1_000_003) {
+                if spent >= *budget {
+                    break;
+                }
+                let wishes = Self { strategy: name.clone(), seed, ..self.clone() };
+                let strategy = wishes.strategy(program, &settings)?;
+                let (search, races) = wishes.search(strategy, &mut pool, &ProgressBar::hidden())?;
+                if search.interrupted {
+                    return Err(Error::Interrupted.into());
+                }
+                spent += search.runs;
+                tell(name, seed, &search, races.count());
+            }
+        }
+        Ok(())
     }
 
     /// The same for a program with one thread: fewer runs are enough, and its accesses concern nobody.
@@ -234,13 +270,13 @@ impl Wishes {
 
     fn search(
         &self,
-        strategy: &mut unsnarl_search::Search,
+        mut strategy: unsnarl_search::Search,
         pool: &mut Pool,
-        races: &mut race::Races,
         progress: &ProgressBar,
-    ) -> Result<Search> {
+    ) -> Result<(Search, race::Races)> {
         let begin = Instant::now();
         let mut search = Search::default();
+        let mut races = race::Races::default();
         let mut start = start::Start::default();
         // Strategies learn between batches, whose sizes do not depend on the number of jobs.
         let mut batch = 1;
@@ -273,16 +309,18 @@ impl Wishes {
                 search.first_warned = search.first_warned.or(attempt.warned);
             }
             let (distinct, failures) = (search.schedules.len(), search.failures.0.len());
-            let races = races.count();
+            let raced = races.count();
             progress
-                .set_message(format!("{distinct} distinct schedules, {races} races, {failures} failures"));
+                .set_message(format!("{distinct} distinct schedules, {raced} races, {failures} failures"));
             if exhausted || (!self.keep_going && failures > 0) {
                 break;
             }
         }
         progress.finish_and_clear();
         search.elapsed = begin.elapsed();
-        Ok(search)
+        search.strategy = strategy.name();
+        search.proved = strategy.proved();
+        Ok((search, races))
     }
 
     /// One run.
@@ -367,10 +405,11 @@ impl Explore {
             let plan = &failure.trace.plan;
             let how_found = how_found(plan);
             let times = failure.times;
+            let s = if distinct == 1 { "" } else { "s" };
             let how = if self.wishes.keep_going { format!("{times} times in") } else { "in run".into() };
             output::print(&format!(
                 "{}{}\n\
-                 found    {how} {runs} of {} ({how_found}), {distinct} distinct schedules, {seconds:.2} s\n\
+                 found    {how} {runs} of {} ({how_found}), {distinct} distinct schedule{s}, {seconds:.2} s\n\
                  {}\
                  again    unsnarl record --like {}{follow} -- {command}\n",
                 if nth > 0 { "\n" } else { "" },

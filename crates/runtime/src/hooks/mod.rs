@@ -93,6 +93,7 @@ mod c11;
 pub(crate) mod cancel;
 mod child;
 pub(crate) mod cond;
+mod credentials;
 mod descriptor;
 mod exit;
 mod file_lock;

@@ -36,7 +36,7 @@ extern "C-unwind" fn mask_changed(runtime: &mut Runtime, done: bool, pc: u64) {
     runtime.state.masks_differ = true;
     let mask = runtime.state.mask();
     let flags = if done { Flags::NONE } else { Flags::FAILED };
-    runtime.log(Op::SigMask, flags, pc, 0, mask);
+    runtime.log(Op::SigMask, flags, pc, 0, tracer::told_mask(mask));
     runtime.handle_due(pc);
 }
 

@@ -10,6 +10,11 @@ pub(crate) fn mask(mask: u64) -> u64 {
     if tracer().is_some() { mask & !OURS } else { mask }
 }
 
+/// A mask as an event tells it: the same whether we trace or not.
+pub(crate) const fn told(mask: u64) -> u64 {
+    mask & !OURS
+}
+
 /// What the program wants to be blocked.
 pub(crate) struct Mask {
     given: *const libc::sigset_t,

@@ -15,7 +15,7 @@ mod stepper;
 mod text;
 mod words;
 
-pub(crate) use mask::{Mask, mask};
+pub(crate) use mask::{Mask, mask, told as told_mask};
 
 use crate::{context::Backend, end, handlers, state::Runtime, state::State, sys};
 use core::{cell::UnsafeCell, ffi::c_void};

@@ -1,5 +1,5 @@
-/* Handlers of fork that take a lock in the parent and give it back on both sides, and what is printed after: the child has
- * the calling thread only, and the lock is free in it. Expected: exit 0. */
+/* Handlers of fork that take a lock in the parent and give it back on both sides, and what both print after: the child has
+ * the calling thread only, and the lock is free in it. What a child prints belongs to its own run. Expected: exit 0. */
 #define _GNU_SOURCE
 #include "../support.h"
 
@@ -46,6 +46,8 @@ static void *forks(void *unused)
         pthread_t thread;
         pthread_create(&thread, NULL, busy, NULL);
         pthread_join(thread, NULL);
+        printf("child\n");
+        fflush(stdout);
         _exit(in_child == 1 && in_parent == 0 ? 0 : 1);
     }
     CHECK(waitpid(process, &status, 0) == process && status == 0);

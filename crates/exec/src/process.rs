@@ -420,8 +420,11 @@ fn keep_addresses(memory: RawFd) -> io::Result<()> {
         if libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) < 0 {
             return Err(io::Error::from_raw_os_error(NO_PERSONALITY));
         }
-        // Ignored signals stay ignored; this one was our own wish.
-        libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
+        // Which signals are ignored comes from whoever started us, and from what we handle ourselves in one command and not in
+        // the other: a program that asks shall find the same in every run.
+        for signal in 1..32 {
+            libc::signal(signal, libc::SIG_DFL);
+        }
         // No core dumps: they take long, and the trace says more.
         check(libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }))
     }

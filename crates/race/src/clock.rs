@@ -13,23 +13,37 @@ pub struct Epoch {
 }
 
 /// How much of each thread's past is known.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Clock(Vec<u32>);
+
+impl Clone for Clock {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+
+    /// In the memory that is there.
+    fn clone_from(&mut self, other: &Self) {
+        self.0.clone_from(&other.0);
+    }
+}
 
 impl Clock {
     /// How much of a thread's past.
     #[must_use]
+    #[inline]
     pub fn of(&self, thread: ThreadIx) -> u32 {
         self.0.get(thread.index()).copied().unwrap_or(0)
     }
 
     /// Whether that moment is past.
     #[must_use]
+    #[inline]
     pub fn knows(&self, epoch: Epoch) -> bool {
         self.of(epoch.thread) >= epoch.time
     }
 
     /// Knows from now on what the other knows.
+    #[inline]
     pub fn join(&mut self, other: &Self) {
         if self.0.len() < other.0.len() {
             self.0.resize(other.0.len(), 0);

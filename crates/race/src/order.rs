@@ -16,6 +16,7 @@
 
 use crate::{Clock, Epoch, succeeded};
 use alloc::{collections::BTreeMap, vec::Vec};
+use core::mem;
 use unsnarl_model::{Event, Flags, Op, Order, ThreadIx};
 
 /// Which edges the relation has.
@@ -35,13 +36,12 @@ pub enum Edges {
 #[derive(Debug, Default)]
 pub struct HappensBefore {
     edges: Edges,
-    threads: Vec<Thread>,
+    threads: Threads,
     /// What is known at each object.
     objects: BTreeMap<(Space, u64), Clock>,
     /// The mutex that a waiting thread gave up.
     mutexes: BTreeMap<ThreadIx, u64>,
-    /// What the sender of a wake-up knew, by its event.
-    wake_ups: BTreeMap<u64, Clock>,
+    wake_ups: WakeUps,
     /// Variables that did not hold what was left there, and how often.
     foreign: BTreeMap<u64, u32>,
 }
@@ -87,6 +87,65 @@ struct Thread {
     saw_foreign: bool,
 }
 
+#[derive(Debug, Default)]
+struct Threads(Vec<Thread>);
+
+impl Threads {
+    /// The thread, whose time begins with the first that is asked about it.
+    #[inline]
+    fn at(&mut self, thread: ThreadIx) -> &mut Thread {
+        if self.0.len() <= thread.index() {
+            self.begin_up_to(thread);
+        }
+        &mut self.0[thread.index()]
+    }
+
+    #[cold]
+    fn begin_up_to(&mut self, thread: ThreadIx) {
+        for ix in (self.0.len()..=thread.index()).map(|ix| ThreadIx(ix as u16)) {
+            let mut new = Thread::default();
+            new.clock.advance(ix);
+            self.0.push(new);
+        }
+    }
+}
+
+/// Wake-ups that somebody may still wake from.
+#[derive(Debug, Default)]
+struct WakeUps {
+    /// By the event that sent them.
+    sent: BTreeMap<u64, WakeUp>,
+    /// Clocks of those that are over: the next ones need no memory.
+    spare: Vec<Clock>,
+}
+
+#[derive(Debug)]
+struct WakeUp {
+    /// What its sender knew.
+    known: Clock,
+    /// How many it is still for, if that is told.
+    left: Option<u64>,
+}
+
+impl WakeUps {
+    fn send(&mut self, event: u64, known: &Clock, to: Option<u64>) {
+        if to != Some(0) {
+            let mut kept = self.spare.pop().unwrap_or_default();
+            kept.clone_from(known);
+            self.sent.insert(event, WakeUp { known: kept, left: to });
+        }
+    }
+
+    fn wake(&mut self, by: u64, woken: &mut Clock) {
+        let Some(WakeUp { known, left }) = self.sent.get_mut(&by) else { return };
+        woken.join(known);
+        *left = left.map(|left| left.saturating_sub(1));
+        if *left == Some(0) {
+            self.spare.extend(self.sent.remove(&by).map(|over| over.known));
+        }
+    }
+}
+
 impl HappensBefore {
     /// The relation with these edges, before the first event.
     #[must_use]
@@ -97,14 +156,14 @@ impl HappensBefore {
     /// The thread's present moment.
     #[must_use]
     pub fn now(&mut self, thread: ThreadIx) -> Epoch {
-        Epoch { thread, time: self.thread(thread).clock.of(thread) }
+        Epoch { thread, time: self.threads.at(thread).clock.of(thread) }
     }
 
     /// Whether that moment happened before the thread's present one.
     #[must_use]
     #[inline]
     pub fn before(&self, epoch: Epoch, thread: ThreadIx) -> bool {
-        self.threads.get(thread.index()).is_some_and(|t| t.clock.knows(epoch))
+        self.threads.0.get(thread.index()).is_some_and(|t| t.clock.knows(epoch))
     }
 
     /// One more event, with its number.
@@ -130,25 +189,26 @@ impl HappensBefore {
                 // Where nothing was known of the variable, once is nothing yet. Where others write, they may also
                 // write what was there before.
                 let foreign = found || self.foreign.get(&event.addr).is_some_and(|&often| often > 1);
-                self.thread(event.thread).saw_foreign |= foreign;
+                self.threads.at(event.thread).saw_foreign |= foreign;
                 foreign && event.op != Op::AtomicStore && acquires(event.order)
             }
-            Op::Fence => acquires(event.order) && core::mem::take(&mut self.thread(event.thread).saw_foreign),
+            Op::Fence => acquires(event.order) && mem::take(&mut self.threads.at(event.thread).saw_foreign),
             _ => false,
         }
     }
 
     /// Everything that was done up to now is past for the thread.
     fn after_all(&mut self, thread: ThreadIx) {
-        let mut past = Clock::default();
-        for (ix, other) in (0..).map(ThreadIx).zip(&mut self.threads) {
+        let mut mine = mem::take(&mut self.threads.at(thread).clock);
+        mine.advance(thread);
+        for (ix, other) in (0..).map(ThreadIx).zip(&mut self.threads.0).filter(|(ix, _)| *ix != thread) {
             if self.edges == Edges::Possible {
-                past.join(&other.clock);
+                mine.join(&other.clock);
             }
             // What the others do from now on is not.
             other.clock.advance(ix);
         }
-        self.thread(thread).clock.join(&past);
+        self.threads.at(thread).clock = mine;
     }
 
     /// The edges of an operation that is seen.
@@ -160,7 +220,7 @@ impl HappensBefore {
                 self.release(thread, Space::Life, event.value);
                 // Its time begins here, whoever asks first.
                 if let Ok(child) = u16::try_from(event.value) {
-                    self.thread(ThreadIx(child));
+                    self.threads.at(ThreadIx(child));
                 }
             }
             Op::End => self.release(thread, Space::Life, thread.0.into()),
@@ -188,9 +248,11 @@ impl HappensBefore {
             Op::FutexWait if succeeded(event) => self.release(thread, Space::Object, addr),
             Op::FutexWake | Op::FutexRequeue => {
                 self.acquire(thread, Space::Object, addr);
-                self.wake(thread, number, event.value > 0);
+                // Of those that are only moved, somebody else's event may be the one that wakes them.
+                let woken = (event.op == Op::FutexWake || event.value == 0).then_some(event.value);
+                self.wake(thread, number, woken);
             }
-            Op::Signal | Op::Broadcast => self.wake(thread, number, event.value > 0),
+            Op::Signal | Op::Broadcast => self.wake(thread, number, Some(event.value)),
             Op::SemPost | Op::SemInit => self.release(thread, Space::Object, addr),
             Op::OnceEnd => {
                 // Compilers look at the guard of a static by an atomic load before they call anybody.
@@ -230,7 +292,7 @@ impl HappensBefore {
             Op::FdWait => self.acquire(thread, Space::Object, ANY_CHANNEL),
             // A handler comes after it was installed and after its signal was sent.
             Op::SigAction => self.release(thread, Space::Object, addr),
-            Op::SigSend => self.wake(thread, number, true),
+            Op::SigSend => self.wake(thread, number, None),
             Op::SigHandle | Op::SigWait => {
                 self.acquire(thread, Space::Object, addr);
                 self.woken(thread, event.value);
@@ -238,19 +300,10 @@ impl HappensBefore {
             Op::TimerSet => self.release(thread, Space::Object, TIMERS),
             Op::TimerFire => {
                 self.acquire(thread, Space::Object, TIMERS);
-                self.wake(thread, number, true);
+                self.wake(thread, number, None);
             }
             _ => {}
         }
-    }
-
-    fn thread(&mut self, thread: ThreadIx) -> &mut Thread {
-        while self.threads.len() <= thread.index() {
-            let mut new = Thread::default();
-            new.clock.advance(ThreadIx(self.threads.len() as u16));
-            self.threads.push(new);
-        }
-        &mut self.threads[thread.index()]
     }
 
     fn take_lock(&mut self, thread: ThreadIx, space: Space, lock: u64) {
@@ -262,78 +315,64 @@ impl HappensBefore {
     fn give_lock(&mut self, thread: ThreadIx, space: Space, lock: u64) {
         match self.edges {
             Edges::Seen | Edges::Possible => self.release(thread, space, lock),
-            Edges::WithoutLocks => self.thread(thread).clock.advance(thread),
+            Edges::WithoutLocks => self.threads.at(thread).clock.advance(thread),
         }
     }
 
     fn acquire(&mut self, thread: ThreadIx, space: Space, object: u64) {
         if let Some(known) = self.objects.get(&(space, object)) {
-            let known = known.clone();
-            self.thread(thread).clock.join(&known);
+            self.threads.at(thread).clock.join(known);
         }
     }
 
     fn release(&mut self, thread: ThreadIx, space: Space, object: u64) {
-        let me = self.thread(thread);
-        let known = me.clock.clone();
+        let me = self.threads.at(thread);
+        self.objects.entry((space, object)).or_default().join(&me.clock);
         me.clock.advance(thread);
-        self.objects.entry((space, object)).or_default().join(&known);
     }
 
-    fn wake(&mut self, thread: ThreadIx, number: u64, wakes: bool) {
-        let me = self.thread(thread);
-        let known = me.clock.clone();
+    /// Wakes so many; if that is not told, as many as say so.
+    fn wake(&mut self, thread: ThreadIx, number: u64, to: Option<u64>) {
+        let me = self.threads.at(thread);
+        self.wake_ups.send(number, &me.clock, to);
         me.clock.advance(thread);
-        if wakes {
-            self.wake_ups.insert(number, known);
-        }
     }
 
     fn woken(&mut self, thread: ThreadIx, by: u64) {
-        if let Some(known) = self.wake_ups.get(&by) {
-            let known = known.clone();
-            self.thread(thread).clock.join(&known);
-        }
+        self.wake_ups.wake(by, &mut self.threads.at(thread).clock);
     }
 
     fn load(&mut self, event: &Event) {
-        if let Some(known) = self.objects.get(&(Space::Variable, event.addr)).cloned() {
-            let me = self.thread(event.thread);
-            if acquires(event.order) {
-                me.clock.join(&known);
-            } else {
-                me.seen.join(&known);
-            }
+        if let Some(known) = self.objects.get(&(Space::Variable, event.addr)) {
+            let me = self.threads.at(event.thread);
+            let learns = if acquires(event.order) { &mut me.clock } else { &mut me.seen };
+            learns.join(known);
         }
     }
 
     /// A store; `continues` if it is part of an update, which keeps a release sequence going.
     fn store(&mut self, event: &Event, continues: bool) {
-        let me = self.thread(event.thread);
-        let published = if releases(event.order) {
-            let known = me.clock.clone();
-            me.clock.advance(event.thread);
-            known
-        } else {
-            me.fenced.clone()
-        };
+        let me = self.threads.at(event.thread);
         let variable = self.objects.entry((Space::Variable, event.addr)).or_default();
+        let published = if releases(event.order) { &me.clock } else { &me.fenced };
         if continues {
-            variable.join(&published);
+            variable.join(published);
         } else {
-            *variable = published;
+            variable.clone_from(published);
+        }
+        if releases(event.order) {
+            me.clock.advance(event.thread);
         }
     }
 
     fn fence(&mut self, event: &Event) {
         let thread = event.thread;
-        let me = self.thread(thread);
+        let me = self.threads.at(thread);
         if acquires(event.order) {
-            let seen = me.seen.clone();
-            me.clock.join(&seen);
+            me.clock.join(&me.seen);
         }
         if releases(event.order) {
-            me.fenced = me.clock.clone();
+            me.fenced.clone_from(&me.clock);
             me.clock.advance(thread);
         }
     }

@@ -1,9 +1,10 @@
-/* Two threads run on stacks the program itself supplies by pthread_attr_setstack; a stack is used again
- * after the join. Expected: every local variable lies inside the supplied stack. */
+/* Two threads run on stacks the program itself supplies by pthread_attr_setstack; a stack is overwritten
+ * and used again after the join. Expected: every local variable lies inside the supplied stack. */
 #include "../support.h"
 
 #include <pthread.h>
 #include <sched.h>
+#include <string.h>
 
 enum { STACK_SIZE = 256 * 1024 };
 
@@ -29,7 +30,9 @@ int main(void)
             CHECK(pthread_create(&threads[i], &attr, worker, stacks[i]) == 0);
             pthread_attr_destroy(&attr);
         }
-        for (int i = 0; i < 2; i++)
+        for (int i = 0; i < 2; i++) {
             CHECK(pthread_join(threads[i], NULL) == 0);
+            memset(stacks[i], 0xff, STACK_SIZE);
+        }
     }
 }

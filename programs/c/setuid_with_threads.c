@@ -3,6 +3,8 @@
 #define _GNU_SOURCE
 #include "../support.h"
 
+#include <errno.h>
+#include <grp.h>
 #include <pthread.h>
 #include <unistd.h>
 
@@ -21,6 +23,8 @@ static void set_ids(void)
     CHECK(setgid(getgid()) == 0);
     CHECK(seteuid(geteuid()) == 0);
     CHECK(setresgid(getgid(), getegid(), -1) == 0);
+    /* Only the superuser may. */
+    CHECK(initgroups("root", getgid()) == 0 || errno == EPERM);
 }
 
 int main(void)

@@ -28,7 +28,8 @@ static void handler(int signal)
     CHECK(&here >= (char *)stack && &here < (char *)stack + size);
     pthread_attr_destroy(&attr);
     for (int i = 0; i < THREADS; i++)
-        handled[i] += pthread_equal(threads[i], pthread_self()) != 0;
+        if (pthread_equal(threads[i], pthread_self()))
+            handled[i]++;
 }
 
 static void *worker(void *unused)

@@ -5,7 +5,7 @@
 //! arguments, environment, directory and standard input) is all that a run under control needs. So the launcher runs once,
 //! whatever is done with the program, and a trace of it is replayed without the launcher.
 
-use crate::{Error, library, process};
+use crate::{Error, process};
 use std::{
     ffi::{OsStr, OsString},
     fs::{self, File},
@@ -100,20 +100,10 @@ fn not_found(name: Option<&str>, status: &str, mut seen: Vec<String>) -> Error {
 /// Starts the launcher in a group of its own, with the runtime in it and in what it starts.
 fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
     let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
-    let mut preload = library::runtime()?.into_os_string();
     let mut command = Command::new(&launcher.path);
-    command.args(launcher.args.iter().skip(1).map(text)).env_clear().current_dir(&launcher.cwd);
-    for entry in &launcher.env {
-        let at = entry.iter().position(|&b| b == b'=').unwrap_or(entry.len());
-        let (name, value) = (&entry[..at], &entry[(at + 1).min(entry.len())..]);
-        if name == b"LD_PRELOAD" && !value.is_empty() {
-            preload.push(":");
-            preload.push(OsString::from_vec(value.to_vec()));
-        } else {
-            command.env(OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec()));
-        }
-    }
-    command.env("LD_PRELOAD", preload).env(FOLLOW, socket).stdin(Stdio::piped());
+    command.args(launcher.args.iter().skip(1).map(text)).current_dir(&launcher.cwd);
+    process::preload(&mut command, &launcher.env)?;
+    command.env(FOLLOW, socket).stdin(Stdio::piped());
     // What it prints is not what was asked for.
     command.stdout(process::standard_error());
     process::end_with_us(command.process_group(0));

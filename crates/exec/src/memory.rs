@@ -6,7 +6,7 @@ use std::{
     collections::HashMap,
     fs::File,
     io,
-    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsRawFd, FromRawFd},
     sync::atomic::Ordering,
 };
 use unsnarl_model::{Plan, ThreadId};
@@ -17,18 +17,18 @@ use unsnarl_wire::{
 };
 
 /// A memory file of this name.
-pub(crate) fn memory_file(name: &std::ffi::CStr) -> Result<OwnedFd, Error> {
+pub(crate) fn memory_file(name: &std::ffi::CStr) -> Result<File, Error> {
     // SAFETY: a C string; the result is ours.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         return Err(Error::System { what: "cannot make a memory file", cause: io::Error::last_os_error() });
     }
     // SAFETY: just made, owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    Ok(unsafe { File::from_raw_fd(fd) })
 }
 
 /// Both of a program's streams may be one file to it, and its children write too: always at the end.
-pub(crate) fn append_only(file: OwnedFd) -> OwnedFd {
+pub(crate) fn append_only(file: File) -> File {
     // SAFETY: sets a flag of our own descriptor.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_APPEND) };
     file
@@ -72,6 +72,8 @@ pub(crate) struct TracingWish<'a> {
     pub(crate) modules: &'a [String],
     /// For each thread after how many events it is no longer traced; empty if all are traced.
     pub(crate) until: &'a [u64],
+    /// Functions at which the trace of a thread pauses until it unwinds.
+    pub(crate) pauses: &'a [u64],
 }
 
 /// The shared memory, kept from run to run.
@@ -95,7 +97,7 @@ impl Drop for Memory {
 
 impl Memory {
     pub(crate) fn new() -> Result<Self, Error> {
-        let file = File::from(memory_file(c"unsnarl")?);
+        let file = memory_file(c"unsnarl")?;
         Ok(Self { file, map: std::ptr::null_mut(), len: 0 })
     }
 
@@ -170,6 +172,7 @@ impl Memory {
             kernel_threads: u8::from(kind == Threads::Kernel),
             debugged: u8::from(debugged),
             until: tracing.until.len() as u64,
+            pauses: tracing.pauses.len() as u64,
             ..PlanWords::default()
         }
         .with_policy(plan.tail);
@@ -194,6 +197,7 @@ impl Memory {
             name(modules, paths, program);
             name(self.table_mut(regions.traced, tracing.modules.len()), tracing.modules.iter(), program);
             self.table_mut(regions.until, tracing.until.len()).copy_from_slice(tracing.until);
+            self.table_mut(regions.pauses, tracing.pauses.len()).copy_from_slice(tracing.pauses);
             self.table_mut::<u8>(regions.plan_inputs, inputs.len()).copy_from_slice(&inputs);
             let segments = self.table_mut::<RawSegment>(regions.plan_segments, plan.prefix.segments.len());
             for (entry, segment) in segments.iter_mut().zip(&plan.prefix.segments) {

@@ -3,6 +3,7 @@
 use crate::{Error, library};
 use std::{
     ffi::OsString,
+    fs::File,
     io::{self, Read, Write},
     os::{
         fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
@@ -13,6 +14,7 @@ use std::{
         },
     },
     process::{Command, ExitStatus, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
     time::{Duration, Instant},
 };
 use unsnarl_model::Program;
@@ -20,9 +22,9 @@ use unsnarl_wire::{DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, TIME_IS_
 
 /// The target's standard streams.
 pub(crate) struct Streams {
-    pub(crate) stdin: OwnedFd,
-    pub(crate) stdout: OwnedFd,
-    pub(crate) stderr: OwnedFd,
+    pub(crate) stdin: File,
+    pub(crate) stdout: File,
+    pub(crate) stderr: File,
 }
 
 /// How the wait ended.
@@ -35,9 +37,29 @@ pub(crate) enum Waited {
 
 /// A running target; killed when dropped.
 pub(crate) struct Process<'a> {
-    id: i32,
     watch: Watch<'a>,
     ended: bool,
+}
+
+/// A target that was loaded, or came to the end of a plan, and makes runs by forking.
+pub(crate) struct Service<'a> {
+    pub(crate) channel: &'a mut Channel,
+    /// Its process.
+    pub(crate) id: u32,
+    /// A handle of it, if the channel does not tell of its end.
+    pub(crate) handle: Option<RawFd>,
+}
+
+impl Service<'_> {
+    /// Whether it says something within this time; an error if it is gone without a word. Others hold the other end of a
+    /// snapshot's channel, which therefore says nothing of its end.
+    fn is_there(&self, most: Duration) -> Result<bool, Error> {
+        let channel = self.channel.0.as_raw_fd();
+        if !any_readable(&[Some(channel), self.handle], most) {
+            return Ok(false);
+        }
+        if readable(channel, Duration::ZERO) { Ok(true) } else { Err(Error::NotServing) }
+    }
 }
 
 /// Who tells of the end.
@@ -45,41 +67,81 @@ enum Watch<'a> {
     /// The kernel: the process is our own child.
     Child(std::process::Child, OwnedFd),
     /// The server, whose child it is.
-    Server(&'a mut Channel),
+    Server(Service<'a>, Forked<'a>),
+}
+
+/// Which process a server made. It says so in the shared memory at once, and through its channel when the process has ended.
+struct Forked<'a> {
+    soon: &'a AtomicU32,
+    told: Option<i32>,
+}
+
+impl Forked<'_> {
+    /// Its number, if it is known. What is in the shared memory the target can spoil: it must be that of a child of the server's.
+    fn id(&self, server: u32) -> Option<i32> {
+        self.told.or_else(|| {
+            let id = self.soon.load(Ordering::Acquire) as i32;
+            (id > 1 && parent(id) == Some(server)).then_some(id)
+        })
+    }
+}
+
+/// What `/proc` tells of a process, from its state on.
+fn status(process: i32) -> Option<String> {
+    let told = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // Its name, which may hold anything, ends with the last parenthesis.
+    told.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
+}
+
+fn parent(process: i32) -> Option<u32> {
+    status(process)?.split(' ').nth(1)?.parse().ok()
 }
 
 impl<'a> Process<'a> {
     /// Starts the program with the runtime in it.
     pub(crate) fn start(program: &Program, memory: RawFd, streams: &Streams) -> Result<Self, Error> {
         let mut child = spawn(program, memory, &[], streams)?;
-        let id = child.id() as i32;
-        let handle = watch(id).map_err(|cause| {
+        let handle = watch(child.id() as i32).map_err(|cause| {
             let _ = child.kill();
             let _ = child.wait();
             Error::System { what: "cannot watch the program (Linux 5.3 or later is needed)", cause }
         })?;
-        Ok(Self { id, watch: Watch::Child(child, handle), ended: false })
+        Ok(Self { watch: Watch::Child(child, handle), ended: false })
     }
 
-    /// Has a server make a run: the target before main, or a snapshot of it.
-    pub(crate) fn serve(server: &'a mut Channel) -> Result<Self, Error> {
-        let id = server.request(Request::Run)?;
-        Ok(Self { id, watch: Watch::Server(server), ended: false })
+    /// Has a server make a run: the target before main, or a snapshot of it. Which process that is it says in the shared
+    /// memory.
+    pub(crate) fn serve(server: Service<'a>, soon: &'a AtomicU32) -> Result<Self, Error> {
+        server.channel.ask(Request::Run)?;
+        Ok(Self { watch: Watch::Server(server, Forked { soon, told: None }), ended: false })
+    }
+
+    /// The process's number, if it is known.
+    fn id(&self) -> Option<i32> {
+        match &self.watch {
+            Watch::Child(child, _) => Some(child.id() as i32),
+            Watch::Server(server, forked) => forked.id(server.id),
+        }
     }
 
     /// Waits for the end, but not longer than this.
     pub(crate) fn wait(&mut self, most: Duration) -> Result<Waited, Error> {
-        let handle = match &self.watch {
-            Watch::Child(_, handle) => handle.as_raw_fd(),
-            Watch::Server(server) => server.0.as_raw_fd(),
+        let there = match &self.watch {
+            Watch::Child(_, handle) => readable(handle.as_raw_fd(), most),
+            Watch::Server(server, _) => server.is_there(most)?,
         };
-        if !readable(handle, most) {
+        if !there {
             return Ok(Waited::NotYet);
         }
         let failed = |cause| Error::System { what: "cannot wait for the program", cause };
         let status = match &mut self.watch {
             Watch::Child(child, _) => child.wait().map_err(failed)?,
-            Watch::Server(server) => ExitStatus::from_raw(server.answer()?),
+            Watch::Server(server, forked) => {
+                let process = server.channel.answer()?;
+                let status = server.channel.answer()?;
+                forked.told = Some(made(process)?);
+                ExitStatus::from_raw(status)
+            }
         };
         self.ended = true;
         Ok(Waited::Ended(status))
@@ -100,7 +162,8 @@ impl<'a> Process<'a> {
     /// How many bytes of memory it has that it shares with nobody.
     pub(crate) fn memory(&self) -> u64 {
         // Pages: all, in memory, of those shared.
-        let figures = std::fs::read_to_string(format!("/proc/{}/statm", self.id)).unwrap_or_default();
+        let Some(id) = self.id() else { return 0 };
+        let figures = std::fs::read_to_string(format!("/proc/{id}/statm")).unwrap_or_default();
         let mut pages = figures.split(' ').skip(1).map(|figure| figure.parse().unwrap_or(0));
         let (resident, shared): (u64, u64) = (pages.next().unwrap_or(0), pages.next().unwrap_or(0));
         resident.saturating_sub(shared) * 4096
@@ -108,14 +171,14 @@ impl<'a> Process<'a> {
 
     /// Whether it takes processor time, and does not wait in the kernel.
     pub(crate) fn is_running(&self) -> bool {
-        let told = std::fs::read_to_string(format!("/proc/{}/stat", self.id)).unwrap_or_default();
-        // Its name, which may hold anything, ends with the last parenthesis.
-        told.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('R'))
+        self.id().and_then(status).is_some_and(|status| status.starts_with('R'))
     }
 
     fn signal(&self, signal: i32) {
-        // SAFETY: the process was not waited for yet, so the number is still its own.
-        unsafe { libc::kill(self.id, signal) };
+        if let Some(id) = self.id() {
+            // SAFETY: the process was not waited for yet, so the number is still its own.
+            unsafe { libc::kill(id, signal) };
+        }
     }
 
     /// Ends the process and all that it started in its group.
@@ -126,9 +189,11 @@ impl<'a> Process<'a> {
 
     /// Ends all that it started in its group.
     fn kill_group(&self) {
-        // SAFETY: the group is the target's own, also when the target is gone: as long as there is somebody in it, nobody
-        // else gets its number.
-        unsafe { libc::kill(-self.id, libc::SIGKILL) };
+        if let Some(id) = self.id() {
+            // SAFETY: the group is the target's own, also when the target is gone: as long as there is somebody in it,
+            // nobody else gets its number.
+            unsafe { libc::kill(-id, libc::SIGKILL) };
+        }
     }
 }
 
@@ -153,6 +218,11 @@ pub(crate) struct Server {
 }
 
 impl Server {
+    /// For runs from the beginning.
+    pub(crate) fn service(&mut self) -> Service<'_> {
+        Service { channel: &mut self.channel, id: self.child.id(), handle: None }
+    }
+
     pub(crate) fn start(program: &Program, memory: RawFd, streams: &Streams) -> Result<Self, Error> {
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
@@ -181,21 +251,13 @@ impl Drop for Server {
 pub(crate) struct Channel(UnixStream);
 
 impl Channel {
-    /// Asks for a process, whose number is the answer.
-    fn request(&mut self, request: Request) -> Result<i32, Error> {
+    fn ask(&mut self, request: Request) -> Result<(), Error> {
         // A program that is gone says more itself.
         let failed = |cause: io::Error| match cause.kind() {
             io::ErrorKind::BrokenPipe => Error::NotServing,
             _ => Error::System { what: "cannot ask for a run", cause },
         };
-        self.0.write_all(&[request.byte()]).map_err(failed)?;
-        match self.answer()? {
-            process if process > 0 => Ok(process),
-            _ => Err(Error::System {
-                what: "the program cannot be forked",
-                cause: io::Error::other("is a limit on memory or processes reached?"),
-            }),
-        }
+        self.0.write_all(&[request.byte()]).map_err(failed)
     }
 
     /// The next number from the server.
@@ -203,6 +265,17 @@ impl Channel {
         let mut bytes = [0; 4];
         self.0.read_exact(&mut bytes).map_err(|_| Error::NotServing)?;
         Ok(i32::from_le_bytes(bytes))
+    }
+}
+
+/// What a server that was asked for a process says of it.
+fn made(answer: i32) -> Result<i32, Error> {
+    match answer {
+        process @ 1.. => Ok(process),
+        _ => Err(Error::System {
+            what: "the program cannot be forked",
+            cause: io::Error::other("is a limit on memory or processes reached?"),
+        }),
     }
 }
 
@@ -217,14 +290,38 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
+    /// For runs that go on from it.
+    pub(crate) fn service(&mut self) -> Service<'_> {
+        Service { channel: &mut self.channel, id: self.id as u32, handle: Some(self.handle.as_raw_fd()) }
+    }
+
+    /// Whether somebody ended it.
+    pub(crate) fn is_gone(&self) -> bool {
+        readable(self.handle.as_raw_fd(), Duration::ZERO)
+    }
+
+    /// It is gone without a word. Its channel can be used again: what it said is thrown away here, what it was told, by the next one.
+    pub(crate) fn lost(self) -> (u8, Channel) {
+        end_group(self.id as u32, true);
+        let mut byte = 0u8;
+        let channel = self.channel.0.as_raw_fd();
+        // SAFETY: room for one byte; it does not wait.
+        while unsafe { libc::recv(channel, (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) } > 0 {}
+        (self.number, self.channel)
+    }
+
     /// Has a server make a snapshot by the plan that is laid out; `None` if it did not get to the plan's end within
     /// this time, or cannot wait there.
     pub(crate) fn start(
-        server: &mut Channel,
+        server: Service<'_>,
         (number, mut channel): (u8, Channel),
         most: Duration,
     ) -> Result<Result<Self, (u8, Channel)>, Error> {
-        let id = server.request(Request::Snapshot(number))?;
+        server.channel.ask(Request::Snapshot(number))?;
+        if !server.is_there(most)? {
+            return Err(Error::NotServing);
+        }
+        let id = made(server.channel.answer()?)?;
         let Ok(handle) = watch(id) else { return Ok(Err((number, channel))) };
         // Ready, refused, or dead.
         let until = Instant::now() + most;
@@ -243,7 +340,7 @@ impl Waiting {
                 end_group(id as u32, true);
                 return Ok(Err((number, channel)));
             }
-            either_readable(channel.0.as_raw_fd(), handle.as_raw_fd(), left);
+            any_readable(&[Some(channel.0.as_raw_fd()), Some(handle.as_raw_fd())], left);
         }
     }
 
@@ -278,24 +375,38 @@ fn watch(process: i32) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(handle) })
 }
 
-/// Waits until there is something to read at one of them, but not longer than this.
-fn either_readable(a: RawFd, b: RawFd, most: Duration) {
-    let mut polls = [a, b].map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
-    let millis = i32::try_from(most.as_millis() + 1).unwrap_or(i32::MAX);
-    // SAFETY: two valid entries.
-    unsafe { libc::poll(polls.as_mut_ptr(), 2, millis) };
+/// The processors' time that this process has used, and those that it started and that have ended.
+#[must_use]
+pub fn processor_time() -> Duration {
+    let used = |who| {
+        // SAFETY: numbers, for which zeros are as good as any.
+        let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+        // SAFETY: room for what is written.
+        unsafe { libc::getrusage(who, &raw mut usage) };
+        let time = |at: libc::timeval| {
+            Duration::from_secs(at.tv_sec as u64) + Duration::from_micros(at.tv_usec as u64)
+        };
+        time(usage.ru_utime) + time(usage.ru_stime)
+    };
+    used(libc::RUSAGE_SELF) + used(libc::RUSAGE_CHILDREN)
 }
 
 /// Whether there is something to read, or an end, within this time.
 fn readable(fd: RawFd, most: Duration) -> bool {
+    any_readable(&[Some(fd), None], most)
+}
+
+/// The same at one of them.
+fn any_readable(fds: &[Option<RawFd>; 2], most: Duration) -> bool {
     let until = Instant::now() + most;
+    // One that is negative is not looked at.
+    let mut polls = fds.map(|fd| libc::pollfd { fd: fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 });
     loop {
         let left = until.saturating_duration_since(Instant::now());
-        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let millis = i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX);
-        // SAFETY: one valid entry.
-        match unsafe { libc::poll(&raw mut poll, 1, millis) } {
-            1 => return true,
+        let millis = if left.is_zero() { 0 } else { i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX) };
+        // SAFETY: valid entries.
+        match unsafe { libc::poll(polls.as_mut_ptr(), 2, millis) } {
+            1.. => return true,
             _ if left.is_zero() => return false,
             _ => {}
         }
@@ -372,32 +483,41 @@ fn not_started(program: &Program, cause: io::Error) -> Error {
     }
 }
 
+/// Gives a command this environment and the runtime, which is loaded before whatever else is.
+pub(crate) fn preload(command: &mut Command, env: &[Vec<u8>]) -> Result<(), Error> {
+    let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+    let mut libraries = library::runtime()?.into_os_string();
+    command.env_clear();
+    for entry in env {
+        let at = entry.iter().position(|&b| b == b'=').unwrap_or(entry.len());
+        let (name, value) = (&entry[..at], &entry[(at + 1).min(entry.len())..]);
+        if name == b"LD_PRELOAD" && !value.is_empty() {
+            libraries.push(":");
+            libraries.push(text(value));
+        } else {
+            command.env(text(name), text(value));
+        }
+    }
+    command.env("LD_PRELOAD", libraries);
+    Ok(())
+}
+
 /// The program with its arguments, its surroundings and the runtime in it.
 fn command(program: &Program, streams: &Streams) -> Result<Command, Error> {
-    let runtime = library::runtime()?;
     let mut command = Command::new(&program.path);
     let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
     if let Some((name, rest)) = program.args.split_first() {
         command.arg0(text(name)).args(rest.iter().map(text));
     }
-    command.env_clear().current_dir(&program.cwd);
-    let mut preload = runtime.into_os_string();
-    for entry in &program.env {
-        let at = entry.iter().position(|&b| b == b'=').unwrap_or(entry.len());
-        let (name, value) = (&entry[..at], &entry[(at + 1).min(entry.len())..]);
-        if name == b"LD_PRELOAD" && !value.is_empty() {
-            preload.push(":");
-            preload.push(OsString::from_vec(value.to_vec()));
-        } else {
-            command.env(OsString::from_vec(name.to_vec()), OsString::from_vec(value.to_vec()));
-        }
-    }
-    command.env("LD_PRELOAD", preload).env(VARIABLE, "1");
+    command.current_dir(&program.cwd);
+    preload(&mut command, &program.env)?;
+    command.env(VARIABLE, "1");
     if let Some((name, value)) = SPIN_COUNT.split_once('=') {
         command.env(name, value);
     }
-    let duplicate = |fd: &OwnedFd| {
-        fd.try_clone()
+    let duplicate = |stream: &File| {
+        stream
+            .try_clone()
             .map(Stdio::from)
             .map_err(|cause| Error::System { what: "cannot pass a stream on", cause })
     };

@@ -11,8 +11,8 @@ use crate::{
 use std::{
     cell::RefCell,
     fs::File,
-    io::{Read, Seek, SeekFrom, Write},
-    os::{fd::OwnedFd, unix::fs::FileExt},
+    io::{Seek, SeekFrom, Write},
+    os::unix::fs::FileExt,
     process::{Child, ExitStatus},
     sync::{
         Arc,
@@ -36,6 +36,8 @@ pub struct Settings {
     pub memory_limit: Option<u64>,
     /// Set to true, it ends the run in progress.
     pub interrupt: Option<Arc<AtomicBool>>,
+    /// The moment that ends the run in progress, as an interrupt does.
+    pub until: Option<Instant>,
     /// What the program's threads run on; what comes of a plan does not depend on it.
     pub threads: Threads,
 }
@@ -58,6 +60,7 @@ impl Default for Settings {
             output_limit: Some(64 << 20),
             memory_limit: Some(4 << 30),
             interrupt: None,
+            until: None,
             threads: Threads::Fibers,
         }
     }
@@ -171,6 +174,9 @@ impl Executor {
         if self.settings.threads == Threads::Kernel {
             return Ok(Err("of kernel threads a fork takes only one along".into()));
         }
+        if self.snapshots.first().is_some_and(|root| root.waiting.is_gone()) {
+            self.lose(0);
+        }
         let first = snapshot::first(plan, points);
         // Those that do not lie on the way any more are of no use to those that do.
         if !self.snapshots.first().is_some_and(|root| root.is_on_the_way_of(&first)) {
@@ -194,11 +200,16 @@ impl Executor {
         let Self { streams, snapshots, server: Some(server), .. } = &mut *self else {
             unreachable!("the channel is the server's")
         };
-        let asked = if from_root { &mut snapshots[0].waiting.channel } else { &mut server.channel };
+        let asked = if from_root { snapshots[0].waiting.service() } else { server.service() };
         let most = Duration::from_millis(plan.limits.millis);
-        match Waiting::start(asked, (number, channel), most)
-            .map_err(|error| not_attached(error, &mut server.child, streams))?
-        {
+        let started = match Waiting::start(asked, (number, channel), most) {
+            Err(Error::NotServing) if from_root => {
+                self.lose(0);
+                return Ok(Err("somebody ended the process that waited there".into()));
+            }
+            started => started.map_err(|error| not_attached(error, &mut server.child, streams))?,
+        };
+        match started {
             Ok(waiting) => {
                 let room = self.memory.header().regions.total + ROOM_FOR_PLANS;
                 let streams = self.streams_so_far()?;
@@ -226,6 +237,15 @@ impl Executor {
         }
     }
 
+    /// Somebody ended this snapshot.
+    fn lose(&mut self, at: usize) {
+        let free = self.snapshots.remove(at).waiting.lost();
+        if let Some(server) = &mut self.server {
+            server.free.push(free);
+        }
+        self.forget(0);
+    }
+
     /// The snapshot from which a run of this plan goes on.
     fn nearest(&self, plan: &Plan) -> Option<usize> {
         let useful = |&at: &usize| self.snapshots[at].is_on_the_way_of(plan);
@@ -237,11 +257,9 @@ impl Executor {
         let failed = |cause| Error::System { what: "cannot reset the streams", cause };
         let nothing = snapshot::Streams::default();
         let then = snapshot.map_or(&nothing, |at| &self.snapshots[at].streams);
-        let file = |stream: &OwnedFd| stream.try_clone().map(File::from).map_err(failed);
-        file(&self.streams.stdin)?.seek(SeekFrom::Start(then.read)).map_err(failed)?;
-        for (stream, written) in [(&self.streams.stdout, &then.stdout), (&self.streams.stderr, &then.stderr)]
-        {
-            let mut stream = file(stream)?;
+        let Streams { stdout, stderr, .. } = &self.streams;
+        (&self.streams.stdin).seek(SeekFrom::Start(then.read)).map_err(failed)?;
+        for (mut stream, written) in [(stdout, &then.stdout), (stderr, &then.stderr)] {
             stream.set_len(0).and_then(|()| stream.write_all(written)).map_err(failed)?;
         }
         Ok(())
@@ -249,9 +267,8 @@ impl Executor {
 
     fn streams_so_far(&self) -> Result<snapshot::Streams, Error> {
         let failed = |cause| Error::System { what: "cannot read the streams", cause };
-        let read = self.streams.stdin.try_clone().map(File::from).and_then(|mut file| file.stream_position());
         Ok(snapshot::Streams {
-            read: read.map_err(failed)?,
+            read: (&self.streams.stdin).stream_position().map_err(failed)?,
             stdout: contents(&self.streams.stdout),
             stderr: contents(&self.streams.stderr),
         })
@@ -269,11 +286,11 @@ impl Executor {
         // Only what is touched is there, and what was taken away is not.
         const UNCOMPRESSED: u64 = 256;
         const MOST_WORDS: u64 = 1 << 37;
-        let &Instructions { how, modules, until, bytes, progress } = wish;
+        let &Instructions { how, modules, until, pauses, bytes, progress } = wish;
         let words = (bytes / 8).saturating_mul(UNCOMPRESSED).min(MOST_WORDS);
         let mut steps = Steps::default();
         let mut keep = Keep { limit: bytes, progress, steps: &mut steps };
-        let wish = TracingWish { how, words, modules, until };
+        let wish = TracingWish { how, words, modules, until, pauses };
         let run = self.run_for(plan, CallsWish::default(), wish, Some(&mut keep))?;
         if steps.bytes() > bytes {
             // It ended before it was told.
@@ -306,20 +323,32 @@ impl Executor {
         }
         self.reset_streams(from)?;
         let Self { program, settings, memory, streams, server, snapshots, .. } = &mut *self;
-        let mut process = match (from, server) {
-            (Some(at), _) => Process::serve(&mut snapshots[at].waiting.channel)?,
-            (None, Some(Server { child, channel, .. })) => {
-                Process::serve(channel).map_err(|error| not_attached(error, child, streams))?
-            }
-            (None, None) => Process::start(program, memory.fd(), streams)?,
+        let made = &memory.header().process;
+        let process = match (from, server) {
+            (Some(at), _) => Process::serve(snapshots[at].waiting.service(), made),
+            (None, Some(server)) => Process::serve(server.service(), made),
+            (None, None) => Process::start(program, memory.fd(), streams),
         };
         let watch = Watch { settings, memory, streams, limit: Duration::from_millis(plan.limits.millis) };
-        let ended = match keep {
+        let ended = process.and_then(|mut process| match keep {
             None => watch.until_end(&mut process),
             Some(keep) => keep.beside(memory, || watch.until_end(&mut process)),
+        });
+        let (status, stopped) = match (ended, from) {
+            (Err(Error::NotServing), Some(at)) => {
+                // What comes of a run does not depend on it.
+                self.lose(at);
+                return self.run_for(plan, calls, tracing, None);
+            }
+            (Err(error), None) => {
+                let Self { server, streams, .. } = &mut *self;
+                return Err(match server {
+                    Some(server) => not_attached(error, &mut server.child, streams),
+                    None => error,
+                });
+            }
+            (ended, _) => ended?,
         };
-        let (status, stopped) = ended?;
-        drop(process);
 
         let output =
             Output { stdout: contents(&self.streams.stdout), stderr: contents(&self.streams.stderr) };
@@ -346,6 +375,8 @@ pub struct Instructions<'a> {
     pub modules: &'a [String],
     /// Of each thread until there are so many events; empty for all threads, for as long as they run.
     pub until: &'a [u64],
+    /// Not from where a thread comes to one of these functions until it unwinds.
+    pub pauses: &'a [u64],
     /// Into at most so many bytes, when compressed.
     pub bytes: u64,
     /// Told how far it is.
@@ -388,10 +419,9 @@ impl Keep<'_> {
 #[must_use]
 pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
     let prepared = || {
-        let mut streams = streams(program)?;
-        let stdin = File::from(streams.stdin);
-        (&stdin).rewind().map_err(|cause| Error::System { what: "cannot reset the streams", cause })?;
-        streams.stdin = stdin.into();
+        let streams = streams(program)?;
+        let failed = |cause| Error::System { what: "cannot reset the streams", cause };
+        (&streams.stdin).rewind().map_err(failed)?;
         let mut memory = Memory::new()?;
         let special = Special { threads: Threads::Kernel, debugged: true, ..Special::default() };
         memory.prepare(plan, special, &program.path)?;
@@ -405,11 +435,11 @@ pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
 
 /// A program's streams, with its standard input written down.
 fn streams(program: &Program) -> Result<Streams, Error> {
-    let mut stdin = File::from(memory_file(c"standard input")?);
+    let mut stdin = memory_file(c"standard input")?;
     let failed = |cause| Error::System { what: "cannot keep the standard input", cause };
     stdin.write_all(&program.stdin).map_err(failed)?;
     Ok(Streams {
-        stdin: stdin.into(),
+        stdin,
         stdout: append_only(memory_file(c"standard output")?),
         stderr: append_only(memory_file(c"standard error")?),
     })
@@ -497,10 +527,16 @@ impl Watch<'_> {
         let begin = Instant::now();
         let mut echo = Echo::default();
         let mut points = (0, begin);
-        let interrupted =
-            || self.settings.interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed));
-        let Settings { echo: echoes, output_limit, memory_limit, interrupt, .. } = self.settings;
-        let ticking = *echoes || output_limit.is_some() || memory_limit.is_some() || interrupt.is_some();
+        let Settings { echo: echoes, output_limit, memory_limit, interrupt, until, .. } = self.settings;
+        let interrupted = || {
+            interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+                || until.is_some_and(|until| Instant::now() >= until)
+        };
+        let ticking = *echoes
+            || output_limit.is_some()
+            || memory_limit.is_some()
+            || interrupt.is_some()
+            || until.is_some();
         loop {
             let left = self.limit.saturating_sub(begin.elapsed());
             let waited = process.wait(if ticking { left.min(TICK) } else { left })?;
@@ -534,9 +570,7 @@ impl Watch<'_> {
     }
 
     fn too_much_output(&self) -> bool {
-        let size = |stream: &OwnedFd| {
-            stream.try_clone().and_then(|s| File::from(s).metadata()).map_or(0, |m| m.len())
-        };
+        let size = |stream: &File| stream.metadata().map_or(0, |m| m.len());
         self.settings
             .output_limit
             .is_some_and(|limit| size(&self.streams.stdout) + size(&self.streams.stderr) > limit)
@@ -629,13 +663,15 @@ impl Run<'_> {
     }
 }
 
-fn contents(stream: &OwnedFd) -> Vec<u8> {
+fn contents(stream: &File) -> Vec<u8> {
     let mut bytes = Vec::new();
-    if let Ok(mut file) = stream.try_clone().map(File::from)
-        && file.rewind().is_ok()
-    {
-        // What can be read is kept; a memory file does not fail.
-        let _ = file.read_to_end(&mut bytes);
+    let mut room = [0; 4096];
+    // What can be read is kept; a memory file does not fail, and gives less than asked for only at its end.
+    while let Ok(read @ 1..) = stream.read_at(&mut room, bytes.len() as u64) {
+        bytes.extend_from_slice(&room[..read]);
+        if read < room.len() {
+            break;
+        }
     }
     bytes
 }
@@ -654,10 +690,9 @@ impl Echo {
     }
 }
 
-fn copy_from(stream: &OwnedFd, at: &mut u64, to: &mut dyn Write) {
-    let Ok(file) = stream.try_clone().map(File::from) else { return };
+fn copy_from(stream: &File, at: &mut u64, to: &mut dyn Write) {
     let mut buffer = [0; 16 << 10];
-    while let Ok(read) = file.read_at(&mut buffer, *at)
+    while let Ok(read) = stream.read_at(&mut buffer, *at)
         && read > 0
     {
         *at += read as u64;

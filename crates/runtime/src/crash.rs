@@ -55,14 +55,23 @@ pub(crate) fn install() {
     let Some(stack) = sys::map(STACK, false) else { return };
     SHARED.store(stack, Ordering::Relaxed);
     share_stack();
-    // SAFETY: the handler fits its signature.
-    unsafe {
-        let mut action: libc::sigaction = mem::zeroed();
-        action.sa_sigaction = time_is_up as *const () as usize;
-        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER;
-        sigaction(TIME_IS_UP, &raw const action, core::ptr::null_mut());
-    }
+    expect_time_is_up();
     DEADLY.into_iter().for_each(handlers::watch);
+}
+
+/// Not by way of the C library, whose signal it is.
+fn expect_time_is_up() {
+    /// As the kernel has it: handler, flags, where the handler returns to, mask.
+    #[repr(C)]
+    struct Action(usize, usize, usize, u64);
+    const RETURNS: i32 = 0x0400_0000;
+    let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | RETURNS;
+    let handler = time_is_up as *const () as usize;
+    // It does not return.
+    let action = Action(handler, flags as usize, handler, 0);
+    let args = [TIME_IS_UP as usize, &raw const action as usize, 0, size_of::<u64>(), 0, 0];
+    // SAFETY: the handler fits its signature.
+    unsafe { sys::call(libc::SYS_rt_sigaction, args) };
 }
 
 /// Has the calling kernel thread handle signals on the stack that all share: only the running one gets any.

@@ -101,6 +101,22 @@ impl Drop for Paused {
     }
 }
 
+/// While this is there, calls arrive here as ever, also inside of [`Paused`]: for other threads that run meanwhile.
+pub(crate) struct Resumed(u8);
+
+impl Resumed {
+    pub(crate) fn new() -> Self {
+        let selector = if BEGUN.load(Ordering::Relaxed) { DISPATCH } else { ALLOW };
+        Self(SELECTOR.swap(selector, Ordering::Relaxed))
+    }
+}
+
+impl Drop for Resumed {
+    fn drop(&mut self) {
+        SELECTOR.store(self.0, Ordering::Relaxed);
+    }
+}
+
 /// A mask for the kernel.
 pub(crate) fn mask(mask: u64) -> u64 {
     if BEGUN.load(Ordering::Relaxed) { mask & !OURS } else { mask }

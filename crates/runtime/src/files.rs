@@ -3,7 +3,7 @@
 //! Where a file is read or written is kept and put back; of files that may be written, also what is in them. Pipes,
 //! sockets, terminals and the kernel's other queues cannot be put back, nor can memory that is shared.
 
-use crate::sys;
+use crate::{maps, sys};
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 
@@ -53,7 +53,7 @@ impl Files {
         if has_alarm() {
             return Err(Shared("it has set a timer"));
         }
-        if shares_memory() {
+        if maps::has_shared_memory() {
             return Err(Shared("it has memory that other processes can write"));
         }
         // The standard streams are the controller's, who puts them back itself.
@@ -147,8 +147,19 @@ fn contents(fd: i32, size: usize) -> Option<Vec<u8>> {
 pub(crate) struct Opened(usize);
 
 impl Opened {
+    /// For reading; the path ends with zero.
     pub(crate) fn new(path: &[u8]) -> Option<Self> {
-        let args = [libc::AT_FDCWD as usize, path.as_ptr() as usize, libc::O_CLOEXEC as usize, 0, 0, 0];
+        Self::open(path, libc::O_RDONLY)
+    }
+
+    /// For reading and writing; the path ends with zero.
+    pub(crate) fn for_writing(path: &[u8]) -> Option<Self> {
+        Self::open(path, libc::O_RDWR)
+    }
+
+    fn open(path: &[u8], how: i32) -> Option<Self> {
+        let args =
+            [libc::AT_FDCWD as usize, path.as_ptr() as usize, (how | libc::O_CLOEXEC) as usize, 0, 0, 0];
         // SAFETY: the path ends with zero.
         let fd = unsafe { sys::call(libc::SYS_openat, args) };
         usize::try_from(fd).ok().map(Self)
@@ -158,6 +169,18 @@ impl Opened {
     pub(crate) fn list(&self, room: &mut [u8]) -> isize {
         // SAFETY: as much room as it says.
         unsafe { sys::call(libc::SYS_getdents64, [self.0, room.as_mut_ptr() as usize, room.len(), 0, 0, 0]) }
+    }
+
+    /// Reads from there; how many bytes there are.
+    pub(crate) fn read_at(&self, at: usize, room: &mut [u8]) -> isize {
+        // SAFETY: as much room as it says.
+        unsafe { sys::call(libc::SYS_pread64, [self.0, room.as_mut_ptr() as usize, room.len(), at, 0, 0]) }
+    }
+
+    /// Writes there, or not, if the system does not allow it.
+    pub(crate) fn write_at(&self, at: usize, bytes: &[u8]) {
+        // SAFETY: the bytes are only read.
+        unsafe { sys::call(libc::SYS_pwrite64, [self.0, bytes.as_ptr() as usize, bytes.len(), at, 0, 0]) };
     }
 
     pub(crate) fn read(&self, room: &mut [u8]) -> isize {
@@ -213,34 +236,4 @@ fn has_alarm() -> bool {
         unsafe { sys::call(libc::SYS_getitimer, [which, timer.as_mut_ptr() as usize, 0, 0, 0, 0]) };
         timer[2..] != [0, 0]
     })
-}
-
-/// Whether there is shared memory, but for the controller's, that may be written.
-fn shares_memory() -> bool {
-    let Some(maps) = Opened::new(b"/proc/self/maps\0") else { return true };
-    let mut line = [0u8; 32];
-    let mut len = 0;
-    let mut room = alloc::vec![0u8; 32 << 10];
-    while let got @ 1.. = maps.read(&mut room) {
-        for &byte in &room[..got as usize] {
-            if byte == b'\n' {
-                if is_shared(&line[..len]) {
-                    return true;
-                }
-                len = 0;
-            } else if len < line.len() {
-                line[len] = byte;
-                len += 1;
-            }
-        }
-    }
-    false
-}
-
-/// Whether a line about a mapping, `from-to rw-s …`, tells of such memory.
-fn is_shared(line: &[u8]) -> bool {
-    let mut words = line.split(|&byte| byte == b' ');
-    let from = words.next().and_then(|range| range.split(|&byte| byte == b'-').next()).unwrap_or_default();
-    let rights = words.next().unwrap_or_default();
-    rights.get(1) == Some(&b'w') && rights.get(3) == Some(&b's') && from != sys::OWN_IN_MAPS
 }

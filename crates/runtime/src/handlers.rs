@@ -13,7 +13,7 @@ use crate::{
     context::Backend,
     crash, debug,
     real::real,
-    signals::{Info, Sent},
+    signals::{Info, Sent, Set},
     state::{Runtime, State},
     sys,
     thread::Thread,
@@ -46,10 +46,7 @@ fn wanted(signal: i32) -> &'static mut Option<Action> {
 
 /// Takes charge of a deadly signal, whatever its action is.
 pub(crate) fn watch(signal: i32) {
-    // SAFETY: all zeros is the default action.
-    let mut inherited: Action = unsafe { mem::zeroed() };
-    // SAFETY: asks only.
-    unsafe { sigaction(signal, ptr::null(), &raw mut inherited) };
+    let inherited = inherited(signal);
     *wanted(signal) = Some(inherited);
     let ours = action_of_kernel(signal, &inherited);
     // SAFETY: the handler fits its signature.
@@ -82,7 +79,7 @@ pub(crate) unsafe fn exchange(signal: i32, new: *const Action, old: *mut Action)
         let result = sigaction(signal, given.as_ref().map_or(ptr::null(), |a| a), &raw mut before);
         if result == 0 {
             if !old.is_null() {
-                *old = wanted(signal).unwrap_or(before);
+                *old = wanted(signal).unwrap_or_else(|| without_leftovers(before));
             }
             *wanted(signal) = new.or(*wanted(signal));
         }
@@ -117,13 +114,26 @@ pub(crate) fn restarts(signal: i32) -> bool {
 }
 
 fn action(signal: i32) -> Action {
-    *wanted(signal).get_or_insert_with(|| {
-        // SAFETY: all zeros is the default action.
-        let mut inherited: Action = unsafe { mem::zeroed() };
-        // SAFETY: asks only.
-        unsafe { sigaction(signal, ptr::null(), &raw mut inherited) };
-        inherited
-    })
+    *wanted(signal).get_or_insert_with(|| inherited(signal))
+}
+
+/// The action that the kernel has.
+fn inherited(signal: i32) -> Action {
+    // SAFETY: all zeros is the default action.
+    let mut inherited: Action = unsafe { mem::zeroed() };
+    // SAFETY: asks only.
+    unsafe { sigaction(signal, ptr::null(), &raw mut inherited) };
+    without_leftovers(inherited)
+}
+
+/// The C library's masks have room for more signals than there are, and there it leaves what was on its stack: random numbers of
+/// the loader's, which differ from run to run.
+fn without_leftovers(mut action: Action) -> Action {
+    const WORDS: usize = size_of::<libc::sigset_t>() / size_of::<Set>();
+    let mask = (&raw mut action.sa_mask).cast::<[Set; WORDS]>();
+    // SAFETY: as large as the mask, whose first word are all signals that there are.
+    unsafe { (&mut *mask)[1..].fill(0) };
+    action
 }
 
 /// The signal that the running thread sends itself just now.

@@ -14,6 +14,7 @@ use crate::{
     input::Told,
     left::Left,
     log::{Log, c_bytes},
+    maps,
     modules::Modules,
     places::Places,
     queue::Queues,
@@ -81,7 +82,8 @@ fn attach() -> Option<*mut Header> {
     let total = unsafe {
         if (*header).serve == 1 {
             heap::aside(files::note_inherited);
-            serve::wait_for_a_run(SERVICE);
+            heap::aside(maps::take_along);
+            serve::wait_for_a_run(SERVICE, &(*header).process);
             (*header).regions.total
         } else {
             total

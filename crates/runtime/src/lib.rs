@@ -42,6 +42,7 @@ mod init;
 mod input;
 mod left;
 mod log;
+mod maps;
 mod modules;
 mod outside;
 mod places;

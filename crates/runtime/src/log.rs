@@ -249,6 +249,13 @@ impl Log {
         unsafe { core::slice::from_raw_parts(self.entry(h.regions.until, 0), h.plan.until as usize) }
     }
 
+    /// Functions at which the trace of a thread pauses until it unwinds.
+    pub(crate) fn trace_pauses(&self) -> &'static [u64] {
+        let h = self.header();
+        // SAFETY: as above.
+        unsafe { core::slice::from_raw_parts(self.entry(h.regions.pauses, 0), h.plan.pauses as usize) }
+    }
+
     /// Who goes by this name in the plan.
     #[inline]
     pub(crate) fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {

@@ -3,10 +3,12 @@
 
 use crate::sys;
 use alloc::vec::Vec;
+use core::sync::atomic::{AtomicU32, Ordering};
 use unsnarl_wire::{Request, SERVICE, SNAPSHOTS};
 
-/// Returns in a new process for each run that is asked for at this channel; never in this one.
-pub(crate) fn wait_for_a_run(channel: i32) {
+/// Returns in a new process for each run that is asked for at this channel; never in this one. Whose turn it is is told
+/// by `process`.
+pub(crate) fn wait_for_a_run(channel: i32, process: &AtomicU32) {
     let mut snapshots = Vec::new();
     let mut request = 0u8;
     // SAFETY: room for one byte.
@@ -25,13 +27,17 @@ pub(crate) fn wait_for_a_run(channel: i32) {
                 become_a_run(request);
                 return;
             }
-            child => {
-                answer(channel, child);
-                if request != Request::Run {
-                    snapshots.push(child);
-                } else if child > 0 {
-                    answer(channel, wait_for(child, 0).unwrap_or(0));
-                }
+            child if request != Request::Run => {
+                answer(channel, &[child]);
+                snapshots.push(child);
+            }
+            child if child > 0 => {
+                // The controller is not woken before the run is over; if it wants to end it, it finds it here.
+                process.store(child as u32, Ordering::Release);
+                answer(channel, &[child, wait_for(child, 0).unwrap_or(0)]);
+            }
+            failed => {
+                answer(channel, &[failed, 0]);
             }
         }
     }
@@ -55,6 +61,9 @@ fn wait_for(child: i32, options: i32) -> Option<i32> {
 
 fn become_a_run(request: Request) {
     let kept = if let Request::Snapshot(number) = request { channel(number) } else { None };
+    if let Some(fd) = kept {
+        throw_away(fd);
+    }
     // SAFETY: system calls on ourselves: an end with the server's, a group of our own, its channels closed.
     unsafe {
         sys::call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize, 0, 0, 0, 0]);
@@ -65,15 +74,23 @@ fn become_a_run(request: Request) {
     }
 }
 
+/// What another snapshot was told through this channel and did not live to read.
+fn throw_away(channel: i32) {
+    let mut byte = 0u8;
+    let args = [channel as usize, &raw mut byte as usize, 1, libc::MSG_DONTWAIT as usize, 0, 0];
+    // SAFETY: room for one byte; it does not wait.
+    while unsafe { sys::call(libc::SYS_recvfrom, args) } > 0 {}
+}
+
 /// Where the snapshot of this number talks with the controller.
 pub(crate) fn channel(number: u8) -> Option<i32> {
     SNAPSHOTS.get(usize::from(number).checked_sub(1)?).copied()
 }
 
 /// Whether the controller got it.
-pub(crate) fn answer(channel: i32, number: i32) -> bool {
-    let bytes = number.to_le_bytes();
-    let args = [channel as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
-    // SAFETY: the kernel only reads the bytes.
-    unsafe { sys::call(libc::SYS_write, args) == bytes.len() as isize }
+pub(crate) fn answer(channel: i32, numbers: &[i32]) -> bool {
+    let size = size_of_val(numbers);
+    let args = [channel as usize, numbers.as_ptr() as usize, size, 0, 0, 0];
+    // SAFETY: the kernel only reads the numbers.
+    unsafe { sys::call(libc::SYS_write, args) == size as isize }
 }

@@ -29,15 +29,15 @@ pub(crate) fn wait(runtime: &mut Runtime) {
                 _ => "of kernel threads a fork takes only one along",
             };
             end::set_message(&mut state.log.header().end, what.as_bytes());
-            serve::answer(channel, 0);
+            serve::answer(channel, &[0]);
             sys::exit(0)
         }
     };
     let told = heap::aside(|| state.log.keep());
-    if !serve::answer(channel, 1) {
+    if !serve::answer(channel, &[1]) {
         sys::exit(0);
     }
-    heap::aside(|| serve::wait_for_a_run(channel));
+    heap::aside(|| serve::wait_for_a_run(channel, &state.log.header().process));
 
     dispatch::begin_again();
     files.put_back();

@@ -176,7 +176,7 @@ impl State {
 
     /// The thread with this handle, unless it is gone for good.
     pub(crate) fn by_handle(&self, handle: usize) -> Option<ThreadIx> {
-        let found = self.threads.iter().rev().find(|t| t.handle == handle && !t.reaped)?;
+        let found = self.threads.iter().rev().find(|t| t.handle == handle && !t.forgotten && !t.reaped)?;
         Some(found.ix)
     }
 

@@ -24,9 +24,7 @@ pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
 
 /// Where the runtime's own memory lies: far from where programs, libraries, stacks and heaps are put, so
 /// that the program's addresses do not depend on how much of it there is.
-const OWN: usize = 0x6000_0000_0000;
-/// The same as `/proc/self/maps` has it.
-pub(crate) const OWN_IN_MAPS: &[u8] = b"600000000000";
+pub(crate) const OWN: usize = 0x6000_0000_0000;
 /// Where its heap begins, beyond any log.
 const HEAP: usize = 0x6800_0000_0000;
 /// Where the part of its heap begins that depends on the plan.

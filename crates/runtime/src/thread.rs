@@ -22,6 +22,7 @@ real! {
     fn pthread_join(thread: usize, result: *mut *mut c_void) -> i32;
     fn pthread_attr_setdetachstate(attr: *mut libc::pthread_attr_t, state: i32) -> i32;
     fn pthread_attr_getdetachstate(attr: *const libc::pthread_attr_t, state: *mut i32) -> i32;
+    fn pthread_attr_getstack(attr: *const libc::pthread_attr_t, lowest: *mut usize, size: *mut usize) -> i32;
     fn __call_tls_dtors();
     fn exit(status: i32) -> !;
 }
@@ -48,6 +49,10 @@ pub(crate) struct Thread {
     pub(crate) detached: bool,
     /// Somebody is joining it.
     pub(crate) joined: bool,
+    /// It was joined, or detached after its end: its handle means nobody any more.
+    pub(crate) forgotten: bool,
+    /// Its stack is the program's own, who may free it as soon as nobody can run on it.
+    own_stack: bool,
     /// glibc has freed it; the handle may be another thread's by now.
     pub(crate) reaped: bool,
     pub(crate) pending: Pending,
@@ -135,6 +140,8 @@ impl Thread {
             ended: false,
             detached: false,
             joined: false,
+            forgotten: false,
+            own_stack: false,
             reaped: false,
             pending: Pending {
                 op: Op::Start,
@@ -177,17 +184,13 @@ pub(crate) struct Birth {
 }
 
 impl Runtime {
-    /// Has glibc make a thread and takes it over; an error number otherwise.
-    pub(crate) fn create(&mut self, birth: &Birth) -> Result<ThreadIx, i32> {
-        self.reap_ended();
-        let ix = self.state.threads.len();
-        if ix >= unsnarl_wire::MAX_THREADS {
-            end::refuse("more than 65,536 threads");
-        }
-        let ix = ThreadIx(ix as u16);
+    /// Has glibc make a thread, which is nobody's until it is taken over; an error number otherwise.
+    ///
+    /// This comes before the turn of the creation: the program's allocator, which glibc calls, may have to wait for another thread that
+    /// holds its lock, by a turn and an event of its own.
+    pub(crate) fn make(&mut self, birth: &Birth) -> Result<Box<Thread>, i32> {
         let backend = self.state.backend();
-        let mut thread =
-            Thread::new(ix, self.state.threads[0].tid + u32::from(ix.0), Context::unborn(backend));
+        let mut thread = Thread::new(ThreadIx::MAIN, 0, Context::unborn(backend));
         thread.start = Some(birth.start);
         thread.returns_int = birth.returns_int;
         thread.arg = birth.arg;
@@ -197,6 +200,10 @@ impl Runtime {
         // A thread that stays a kernel thread would keep the processor that it is made on.
         let together = (backend == Backend::Fibers).then(sys::OneProcessor::stay);
         let paused = Paused::new();
+        // What else the allocator does is no business of the program's.
+        let muted = self.state.muted;
+        self.state.undivided += 1;
+        self.reap_ended();
 
         // SAFETY: attributes are the caller's or a copy of them; the record outlives the thread.
         let error = unsafe {
@@ -213,16 +220,33 @@ impl Runtime {
                     chosen = attr.as_ptr();
                 }
             }
-            pthread_create(birth.handle, chosen, enter_thread, record.cast())
+            let error = pthread_create(&raw mut thread.handle, chosen, enter_thread, record.cast());
+            // A thread's descriptor lies at the end of its stack.
+            thread.own_stack = error == 0 && own_stack(chosen).contains(&thread.handle);
+            error
         };
+        self.state.undivided -= 1;
+        self.state.muted = muted;
         if error != 0 {
             return Err(error);
         }
-        // SAFETY: glibc wrote the handle.
-        thread.handle = unsafe { *birth.handle };
         thread.context.wait_parked();
         drop((together, paused));
-        if backend == Backend::Fibers {
+        Ok(thread)
+    }
+
+    /// From now on it is one of those that can be scheduled.
+    pub(crate) fn take_over(&mut self, birth: &Birth, mut thread: Box<Thread>) -> ThreadIx {
+        let ix = self.state.threads.len();
+        if ix >= unsnarl_wire::MAX_THREADS {
+            end::refuse("more than 65,536 threads");
+        }
+        let ix = ThreadIx(ix as u16);
+        thread.ix = ix;
+        thread.tid = self.state.threads[0].tid + u32::from(ix.0);
+        // SAFETY: the program's own place.
+        unsafe { *birth.handle = thread.handle };
+        if self.state.backend() == Backend::Fibers {
             self.state.log.set_glibc_tid(thread.handle, sys::process() as u32);
         }
         if debug::is_on() {
@@ -248,11 +272,28 @@ impl Runtime {
         if stdio::is_held() {
             self.state.expect_waits_in_libraries(0);
         }
-        Ok(ix)
+        ix
+    }
+
+    /// A thread that ended is nobody's business any more.
+    ///
+    /// glibc gets to free it when it is next asked for a thread ([`Self::reap_ended`]), and not before: that takes a kernel
+    /// thread, and most programs end without another one. But what lies on a stack of the program's own cannot wait: the
+    /// program may free it now. A snapshot takes those that wait along as it does all fibers; a child of the program's, where the
+    /// C library reclaims them itself, is under nobody's control and reaps nobody.
+    pub(crate) fn forget(&mut self, ix: ThreadIx) {
+        let thread = self.state.thread(ix);
+        thread.forgotten = true;
+        // Nor do debuggers have patience with kernel threads that only wait for the end of the program.
+        if thread.own_stack || debug::is_on() {
+            self.reap(ix);
+        } else {
+            self.state.to_reap.push(ix);
+        }
     }
 
     /// Lets glibc free a thread that ended.
-    pub(crate) fn reap(&mut self, thread: ThreadIx) {
+    fn reap(&mut self, thread: ThreadIx) {
         let handle = self.state.thread(thread).handle;
         let tid = self.state.log.glibc_tid(handle);
         let thread = self.state.thread(thread);
@@ -268,12 +309,27 @@ impl Runtime {
         }
     }
 
-    /// Lets glibc free threads that ended and that nobody will join.
-    pub(crate) fn reap_ended(&mut self) {
-        while let Some(thread) = self.state.to_reap.pop() {
+    /// Lets glibc free threads that ended and that nobody will join, the one that was forgotten first first. While it frees, others may
+    /// come here: each takes what is there.
+    fn reap_ended(&mut self) {
+        for thread in core::mem::take(&mut self.state.to_reap) {
             self.reap(thread);
         }
     }
+}
+
+/// The stack that these attributes name; empty, or where nothing can lie, if they name none.
+///
+/// # Safety
+///
+/// They are attributes, or null.
+unsafe fn own_stack(attr: *const libc::pthread_attr_t) -> core::ops::Range<usize> {
+    let (mut lowest, mut size) = (0, 0);
+    if !attr.is_null() {
+        // SAFETY: attributes, and room for the answers.
+        unsafe { pthread_attr_getstack(attr, &raw mut lowest, &raw mut size) };
+    }
+    lowest..lowest.saturating_add(size)
 }
 
 /// Where a thread begins that glibc made for us: parks, runs the program's routine when it is its turn, comes

@@ -138,10 +138,11 @@ impl Runtime {
             arg: core::ptr::null_mut(),
             returns_int: false,
         };
-        self.turn(Op::Create, 0, pc);
-        let Ok(ix) = self.create(&birth) else {
+        let Ok(thread) = self.make(&birth) else {
             crate::end::refuse("the kernel refused a thread for the program's timers (see `ulimit -u`)")
         };
+        self.turn(Op::Create, 0, pc);
+        let ix = self.take_over(&birth, thread);
         let state = &mut self.state;
         state.timers.thread = Some(ix);
         state.log.thread_named(ix, b"timers");

@@ -4,7 +4,7 @@
 //! its turn, does it, and logs one event. One pick, one event: that is what lets a schedule be followed.
 
 use crate::{
-    debug, end,
+    debug, dispatch, end,
     gate::{Chance, Gate},
     handlers,
     modules::Owner,
@@ -102,7 +102,11 @@ impl Runtime {
         if blocked {
             state.look_for_circle(ix);
         }
-        self.take_turn();
+        if state.undivided > 0 {
+            self.take_turn_inside();
+        } else {
+            self.take_turn();
+        }
 
         let state = &mut self.state;
         let turn = state.turn_of(ix);
@@ -132,6 +136,17 @@ impl Runtime {
         if next != me {
             self.switch(next);
         }
+    }
+
+    /// The running thread has to wait in the middle of what nobody should divide: another thread holds the lock of the allocator that
+    /// the C library calls to make a thread. The others go on as ever.
+    #[cold]
+    fn take_turn_inside(&mut self) {
+        let undivided = core::mem::take(&mut self.state.undivided);
+        let calls = dispatch::Resumed::new();
+        self.take_turn();
+        drop(calls);
+        self.state.undivided = undivided;
     }
 
     /// The current thread ended: the carrier goes on with somebody else, for good.

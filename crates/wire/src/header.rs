@@ -36,8 +36,8 @@ pub struct Header {
     pub attached: AtomicU32,
     /// 1 if the target shall wait before main and run once for each request at [`crate::SERVICE`].
     pub serve: u32,
-    /// Nothing; keeps what follows aligned.
-    pub padding: u32,
+    /// The process that makes the run, told by who forked it.
+    pub process: AtomicU32,
     /// Where everything is.
     pub regions: Regions,
     /// The plan's single figures.
@@ -103,6 +103,8 @@ pub struct Regions {
     pub traced: u64,
     /// For each thread: after how many events it is no longer traced. Words.
     pub until: u64,
+    /// Addresses of functions at which the trace of a thread pauses until it unwinds. Words.
+    pub pauses: u64,
     /// [`RawInput`]s: what is to come from outside.
     pub plan_inputs: u64,
     /// Words: the numbers of the events whose calls are wanted, in order.
@@ -139,7 +141,8 @@ impl Regions {
         let plan_spans = up(plan_actions + plan.actions * size_of::<RawAction>() as u64);
         let traced = up(plan_spans + plan.spans * size_of::<RawSpan>() as u64);
         let until = up(traced + plan.traced * size_of::<Module>() as u64);
-        let plan_inputs = up(until + plan.until * size_of::<u64>() as u64);
+        let pauses = up(until + plan.until * size_of::<u64>() as u64);
+        let plan_inputs = up(pauses + plan.pauses * size_of::<u64>() as u64);
         let asked = up(plan_inputs + plan.inputs);
         let calls = up(asked + plan.asked * size_of::<u64>() as u64);
         let steps = up(calls + plan.asked * CALLS_BYTES);
@@ -161,6 +164,7 @@ impl Regions {
             plan_spans,
             traced,
             until,
+            pauses,
             plan_inputs,
             asked,
             calls,
@@ -179,7 +183,7 @@ impl Header {
             version: VERSION,
             attached: AtomicU32::new(0),
             serve: serve as u32,
-            padding: 0,
+            process: AtomicU32::new(0),
             regions,
             plan,
             events: AtomicU64::new(0),

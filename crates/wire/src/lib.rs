@@ -32,7 +32,7 @@ pub use steps::{
 };
 
 /// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
-pub const VERSION: u32 = 12;
+pub const VERSION: u32 = 13;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
@@ -113,8 +113,9 @@ impl Request {
     }
 }
 
-/// The signal by which the controller asks a target whose time is up where it is.
-pub const TIME_IS_UP: i32 = 24;
+/// The signal by which the controller asks a target whose time is up where it is: one that the C library keeps for itself, to cancel threads,
+/// which is ours to do. Programs can neither block nor handle it.
+pub const TIME_IS_UP: i32 = 32;
 
 /// The message of an end by the time limit where nothing but something from outside could have let the program go on.
 pub const WAITED_OUTSIDE: &str = "outside";

@@ -64,6 +64,8 @@ pub struct PlanWords {
     pub traced: u64,
     /// For how many threads it is said until when they are traced; 0 if all are, for as long as they run.
     pub until: u64,
+    /// At how many functions the trace of a thread pauses until it unwinds.
+    pub pauses: u64,
     /// How many bytes of what is to come from outside there are.
     pub inputs: u64,
     /// Of how many events the calls are wanted.

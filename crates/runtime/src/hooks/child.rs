@@ -285,30 +285,10 @@ macro_rules! exec {
                     unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) });
                 core::arch::naked_asm!(
                     ".cfi_startproc",
-                    "push rdi",
-                    "push rsi",
-                    "push rdx",
-                    "push rcx",
-                    "push r8",
-                    "push r9",
-                    "push rax",
-                    ".cfi_adjust_cfa_offset 56",
-                    "mov rdi, [rsp + 56]",
-                    "lea rsi, [rip + {}]",
-                    "call {}",
-                    "mov r11, rax",
-                    "pop rax",
-                    "pop r9",
-                    "pop r8",
-                    "pop rcx",
-                    "pop rdx",
-                    "pop rsi",
-                    "pop rdi",
-                    ".cfi_adjust_cfa_offset -56",
-                    "jmp r11",
+                    find_and_jump!(),
                     ".cfi_endproc",
-                    sym REAL,
-                    sym leaving_by_exec,
+                    real = sym REAL,
+                    find = sym leaving_by_exec,
                 )
             }
         )*
@@ -317,7 +297,7 @@ macro_rules! exec {
 
 exec! { execv execve execvp execvpe execl execle execlp fexecve }
 
-unsafe extern "C" fn leaving_by_exec(pc: u64, real: &Real) -> *mut c_void {
+unsafe extern "C" fn leaving_by_exec(real: &Real, pc: u64) -> *mut c_void {
     if let Some(runtime) = Runtime::enter() {
         runtime.state.warn(Misuse::NotModelled, pc, 0, EXEC);
     }

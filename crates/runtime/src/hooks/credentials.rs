@@ -4,6 +4,12 @@
 //! for all of them. Fibers have no kernel threads that could answer: there the one call for the carrier is all.
 
 use crate::{context::Backend, state::Runtime, sys};
+use alloc::vec::Vec;
+use core::ffi::c_char;
+
+unsafe extern "C" {
+    fn getgrouplist(user: *const c_char, group: u32, groups: *mut u32, count: *mut i32) -> i32;
+}
 
 /// The call for the carrier alone, with the C library's way of telling of errors.
 fn alone(number: i64, args: [usize; 3]) -> i32 {
@@ -21,12 +27,38 @@ fn on_fibers(runtime: &Runtime) -> bool {
     runtime.state.backend() == Backend::Fibers
 }
 
+/// The groups that the system's files name for this user, with this one; at most as many as the kernel takes.
+unsafe fn groups_of(user: *const c_char, group: u32) -> Vec<u32> {
+    const MOST: i32 = 1 << 16;
+    let mut count = 64;
+    loop {
+        let room = count;
+        let mut groups = alloc::vec![0; room as usize];
+        // SAFETY: a C string by the caller; as much room as it says.
+        let fits = unsafe { getgrouplist(user, group, groups.as_mut_ptr(), &raw mut count) } >= 0;
+        if fits || room >= MOST {
+            groups.truncate(count.clamp(0, room) as usize);
+            return groups;
+        }
+        count = count.max(room * 2).min(MOST);
+    }
+}
+
 /// An id that stays as it is.
 const SAME: usize = u32::MAX as usize;
 
 macro_rules! credentials {
     ($(fn $name:ident($($arg:ident: $type:ty),*), $number:ident, [$($value:expr),*];)*) => {
         hooks! {
+            fn initgroups(user: *const c_char, group: u32) -> i32, |runtime, pc| {
+                if on_fibers(runtime) {
+                    let groups = groups_of(user, group);
+                    alone(libc::SYS_setgroups, [groups.len(), groups.as_ptr() as usize, 0])
+                } else {
+                    real::initgroups(user, group)
+                }
+            }
+
             $(fn $name($($arg: $type),*) -> i32, |runtime, pc| {
                 if on_fibers(runtime) { alone(libc::$number, [$($value),*]) } else { real::$name($($arg),*) }
             })*

@@ -87,6 +87,36 @@ macro_rules! six_arguments {
     };
 }
 
+/// For functions of any number of arguments, which are left as they are: has `find` say where `real` is, told of it and of who calls,
+/// and goes on there as if it had been called itself.
+macro_rules! find_and_jump {
+    () => {
+        concat!(
+            "push rdi\n",
+            "push rsi\n",
+            "push rdx\n",
+            "push rcx\n",
+            "push r8\n",
+            "push r9\n",
+            "push rax\n",
+            ".cfi_adjust_cfa_offset 56\n",
+            "lea rdi, [rip + {real}]\n",
+            "mov rsi, [rsp + 56]\n",
+            "call {find}\n",
+            "mov r11, rax\n",
+            "pop rax\n",
+            "pop r9\n",
+            "pop r8\n",
+            "pop rcx\n",
+            "pop rdx\n",
+            "pop rsi\n",
+            "pop rdi\n",
+            ".cfi_adjust_cfa_offset -56\n",
+            "jmp r11",
+        )
+    };
+}
+
 mod allocation;
 mod barrier;
 mod c11;
@@ -104,6 +134,7 @@ pub(crate) mod ids;
 mod io;
 pub(crate) mod key;
 mod kill;
+mod lookup;
 mod memory;
 pub(crate) mod mutex;
 pub(crate) mod once;

@@ -17,9 +17,11 @@ type Time = libc::timespec;
 
 /// Creates a thread; also for C11.
 pub(crate) fn create(runtime: &mut Runtime, birth: &Birth, pc: u64) -> i32 {
+    let made = runtime.make(birth);
     runtime.turn(Op::Create, 0, pc);
-    match runtime.create(birth) {
-        Ok(child) => {
+    match made {
+        Ok(thread) => {
+            let child = runtime.take_over(birth, thread);
             runtime.log(Op::Create, Flags::NONE, pc, 0, child.0.into());
             0
         }
@@ -86,7 +88,7 @@ pub(super) fn join(
     let result = runtime.state.thread(target).result;
     runtime.log(Op::Join, Flags::NONE, pc, 0, target.0.into());
     if target != ThreadIx::MAIN {
-        runtime.reap(target);
+        runtime.forget(target);
     }
     (0, result, false)
 }
@@ -108,7 +110,7 @@ pub(crate) fn detach(runtime: &mut Runtime, handle: usize, pc: u64) -> i32 {
     let ended = state.thread(target).ended;
     runtime.log(Op::Detach, Flags::NONE, pc, 0, target.0.into());
     if ended && target != ThreadIx::MAIN {
-        runtime.reap(target);
+        runtime.forget(target);
     }
     0
 }
@@ -118,6 +120,17 @@ unsafe fn give(place: *mut *mut c_void, result: *mut c_void) {
         // SAFETY: the program's own place.
         unsafe { *place = result };
     }
+}
+
+/// Our function that starts threads, whoever else has one of that name: by the name itself the loader finds the program's.
+#[unsafe(naked)]
+pub(super) unsafe extern "C-unwind" fn start_thread(
+    _: *mut usize,
+    _: *const Attr,
+    _: Start,
+    _: *mut c_void,
+) -> i32 {
+    core::arch::naked_asm!("mov r8, [rsp]", "jmp {}", sym controlled::pthread_create)
 }
 
 hooks! {

@@ -1,7 +1,7 @@
 //! Rust panics: seen when they begin to unwind. The panic's own stack is gone by the time the program
 //! ends, so it is copied here.
 
-use crate::{real::Real, state::Runtime};
+use crate::{real::Real, state::Runtime, tracer};
 use core::{arch::naked_asm, ffi::c_void, sync::atomic::Ordering};
 
 /// How Rust's exceptions are marked; older toolchains wrote the bytes the other way round.
@@ -43,6 +43,7 @@ unsafe extern "C" fn look(exception: *const u64, saved: *const u64) -> *mut c_vo
             && RUST.contains(&*exception)
         {
             let state = &mut runtime.state;
+            tracer::unwinding(state.current, state.log.count());
             let header = state.log.header();
             if header.panicked.load(Ordering::Relaxed) == 0 {
                 header.panicked.store(u32::from(state.current.0) + 1, Ordering::Release);

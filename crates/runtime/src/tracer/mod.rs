@@ -18,6 +18,7 @@ mod words;
 pub(crate) use mask::{Mask, mask, told as told_mask};
 
 use crate::{context::Backend, end, handlers, state::Runtime, state::State, sys};
+use alloc::vec::Vec;
 use core::{cell::UnsafeCell, ffi::c_void};
 use shadow::Shadows;
 use stepper::Stepper;
@@ -33,6 +34,8 @@ struct Tracer {
     way: Way,
     /// For each thread after how many events it runs as it is; none if all are traced.
     until: &'static [u64],
+    /// Threads whose trace pauses until they unwind.
+    paused: Vec<ThreadIx>,
     /// Whether the running thread is traced.
     tracing: bool,
 }
@@ -80,7 +83,7 @@ pub(crate) fn begin(state: &State) {
     text.forbid();
     let until = state.log.traced_until();
     // SAFETY: on the carrier; nothing is traced yet.
-    unsafe { *TRACER.0.get() = Some(Tracer { text, words, way, until, tracing: true }) };
+    unsafe { *TRACER.0.get() = Some(Tracer { text, words, way, until, paused: Vec::new(), tracing: true }) };
     for signal in 1..=64 {
         handlers::watch_again(signal);
     }
@@ -92,9 +95,19 @@ pub(crate) fn begin(state: &State) {
 #[inline]
 pub(crate) fn switching(to: ThreadIx, events: u64) {
     if let Some(tracer) = tracer()
-        && !tracer.until.is_empty()
+        && !(tracer.until.is_empty() && tracer.paused.is_empty())
     {
         tracer.switching(to, events);
+    }
+}
+
+/// A thread is about to unwind: if its trace paused, it goes on.
+pub(crate) fn unwinding(thread: ThreadIx, events: u64) {
+    if let Some(tracer) = tracer()
+        && tracer.paused.contains(&thread)
+    {
+        tracer.paused.retain(|paused| *paused != thread);
+        tracer.switching(thread, events);
     }
 }
 
@@ -177,6 +190,13 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
     let inside = tracer.words.inside();
     let not_allowed = signal == libc::SIGSEGV && code == NOT_ALLOWED;
     if not_allowed && addr == pc && tracer.text.contains(pc) {
+        if tracer.text.pauses_at(pc) {
+            if inside {
+                tracer.left(registers);
+            }
+            tracer.pause(runtime.state.current);
+            return 1;
+        }
         if !inside {
             tracer.entered(&runtime.state, registers);
         }
@@ -184,7 +204,7 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
         return 1;
     }
     if signal == libc::SIGTRAP && code == SINGLE_STEP && inside {
-        tracer.stepped(registers);
+        tracer.stepped(registers, runtime.state.current);
         return 1;
     }
     if not_allowed && tracer.words.is_guard(addr) {
@@ -208,11 +228,19 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
 
 impl Tracer {
     fn switching(&mut self, to: ThreadIx, events: u64) {
-        let tracing = self.until.get(to.index()).is_some_and(|until| events < *until);
+        let wanted = self.until.is_empty() || self.until.get(to.index()).is_some_and(|until| events < *until);
+        let tracing = wanted && !self.paused.contains(&to);
         if self.tracing != tracing {
             self.tracing = tracing;
             if tracing { self.text.forbid() } else { self.text.allow() }
         }
+    }
+
+    /// Until it unwinds the thread runs as it is: it has come to code that only tells the user of a failure.
+    fn pause(&mut self, thread: ThreadIx) {
+        self.paused.push(thread);
+        self.tracing = false;
+        self.text.allow();
     }
 
     /// Control has come to the traced code.
@@ -251,12 +279,17 @@ impl Tracer {
     }
 
     /// An instruction was executed; control is before the next one.
-    fn stepped(&mut self, registers: &mut Registers) {
-        if self.text.contains(registers[libc::REG_RIP as usize] as u64) {
+    fn stepped(&mut self, registers: &mut Registers, thread: ThreadIx) {
+        let pc = registers[libc::REG_RIP as usize] as u64;
+        let pauses = self.text.pauses_at(pc);
+        if self.text.contains(pc) && !pauses {
             self.go_on(registers);
-        } else {
-            self.left(registers);
-            stepper::stop(registers);
+            return;
+        }
+        self.left(registers);
+        stepper::stop(registers);
+        if pauses {
+            self.pause(thread);
         }
     }
 

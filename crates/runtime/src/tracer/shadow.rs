@@ -57,6 +57,8 @@ struct Shadow {
     waiting: BTreeMap<u64, Vec<u64>>,
     /// Beginnings of translated instructions, with the originals' addresses; ascending.
     origins: Vec<(u64, u64)>,
+    /// Functions that are never translated: the fault there is for us.
+    pauses: &'static [u64],
 }
 
 pub(super) struct Shadows {
@@ -92,6 +94,7 @@ impl Shadows {
                 tail_back: 0,
                 waiting: BTreeMap::new(),
                 origins: Vec::new(),
+                pauses: text.pauses(),
             };
             shadow.routines(text);
             segments.push(shadow);
@@ -383,6 +386,9 @@ impl Shadow {
                     break;
                 }
                 decoder = self.decoder(next);
+            }
+            if self.pauses.contains(&next) {
+                break;
             }
             pc = next;
         }

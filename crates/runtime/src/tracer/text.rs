@@ -10,6 +10,8 @@ use core::{ffi::c_void, ops::Range};
 /// The executable segments of the traced modules.
 pub(super) struct Text {
     segments: Vec<Range<u64>>,
+    /// Functions at which the trace of a thread pauses.
+    pauses: &'static [u64],
 }
 
 impl Text {
@@ -18,12 +20,21 @@ impl Text {
         let mut walk = Walk { log, segments: Vec::new() };
         // SAFETY: the callback gets what it is given here and nothing else.
         unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
-        Self { segments: walk.segments }
+        Self { segments: walk.segments, pauses: log.trace_pauses() }
     }
 
     #[inline]
     pub(super) fn contains(&self, pc: u64) -> bool {
         self.segments.iter().any(|segment| segment.contains(&pc))
+    }
+
+    #[inline]
+    pub(super) fn pauses_at(&self, pc: u64) -> bool {
+        self.pauses.contains(&pc)
+    }
+
+    pub(super) fn pauses(&self) -> &'static [u64] {
+        self.pauses
     }
 
     pub(super) fn segments(&self) -> &[Range<u64>] {

@@ -1,0 +1,78 @@
+//! The process's mappings, as the kernel lists them.
+
+use crate::{files::Opened, sys};
+use alloc::vec::Vec;
+
+/// What a line of `/proc/self/maps` tells, `from-to rw-s offset device inode path`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapping {
+    start: usize,
+    /// `r`, `w`, `x`, and `s` for shared or `p` for private.
+    rights: [u8; 4],
+    /// Of a file.
+    file: bool,
+}
+
+impl Mapping {
+    fn parse(line: &[u8]) -> Option<Self> {
+        let mut words = line.split(|&byte| byte == b' ');
+        let start = words.next()?.split(|&byte| byte == b'-').next()?;
+        let digit = |byte: &u8| (*byte as char).to_digit(16);
+        let start = start.iter().try_fold(0, |number, byte| Some(number << 4 | digit(byte)? as usize))?;
+        let rights = words.next()?.try_into().ok()?;
+        let file = words.nth(2)?.iter().any(|&byte| byte != b'0');
+        Some(Self { start, rights, file })
+    }
+
+    /// Whether it is memory, but for the controller's, that other processes can see change.
+    fn is_shared(self) -> bool {
+        self.rights[1] == b'w' && self.rights[3] == b's' && self.start != sys::OWN
+    }
+
+    /// Whether it is code or constants of a file.
+    fn is_constant(&self) -> bool {
+        self.file && self.rights[0] == b'r' && self.rights[1] == b'-' && self.rights[3] == b'p'
+    }
+}
+
+/// All of them, if the system tells.
+fn all() -> Option<Vec<Mapping>> {
+    let maps = Opened::new(b"/proc/self/maps\0")?;
+    let mut all = Vec::new();
+    let mut line = [0u8; 96];
+    let mut len = 0;
+    let mut room = alloc::vec![0u8; 32 << 10];
+    while let got @ 1.. = maps.read(&mut room) {
+        for &byte in &room[..got as usize] {
+            if byte == b'\n' {
+                all.extend(Mapping::parse(&line[..len]));
+                len = 0;
+            } else if len < line.len() {
+                line[len] = byte;
+                len += 1;
+            }
+        }
+    }
+    Some(all)
+}
+
+/// Whether there is shared memory, but for the controller's, that may be written.
+pub(crate) fn has_shared_memory() -> bool {
+    all().is_none_or(|all| all.into_iter().any(Mapping::is_shared))
+}
+
+/// Has forks take along which pages of code and constants are at hand.
+///
+/// A kernel that forks leaves the page tables of a file's mapping to page faults, unless some page of it is the
+/// process's own. So one of each becomes its own, by a byte written as it is: of the page faults of a short run two in
+/// five are gone. Where the system does not allow it, they stay.
+pub(crate) fn take_along() {
+    let Some(memory) = Opened::for_writing(b"/proc/self/mem\0") else { return };
+    for Mapping { start, .. } in all().into_iter().flatten().filter(|mapping| mapping.is_constant()) {
+        // By the kernel, too: of a file that became shorter than its mapping nothing can be read.
+        let mut byte = [0];
+        if memory.read_at(start, &mut byte) == 1 {
+            memory.write_at(start, &byte);
+        }
+    }
+}

@@ -3,7 +3,11 @@
 use crate::{output, traces, verdict::Verdict};
 use anyhow::{Context, Result};
 use std::{fs::File, io::BufReader, path::PathBuf};
-use unsnarl_trace::std_format;
+use unsnarl_report::stats_text;
+use unsnarl_trace::std_format::{self, Note};
+
+/// Longer text, in bytes, is not held in memory: about a million events.
+const LONG: u64 = 16 << 20;
 
 /// Write a trace in RAPID's STD text format
 #[derive(clap::Args)]
@@ -51,17 +55,48 @@ impl Export {
 
 impl Import {
     pub(crate) fn run(self) -> Result<Verdict> {
-        let file = File::open(&self.file).with_context(|| format!("cannot read {}", self.file.display()))?;
-        let imported =
-            std_format::import(BufReader::new(file)).with_context(|| self.file.display().to_string())?;
-        for note in imported.notes.iter().take(5) {
-            eprintln!("{}: {note}", self.file.display());
+        let unreadable = || format!("cannot read {}", self.file.display());
+        let wrong = || self.file.display().to_string();
+        let file = File::open(&self.file).with_context(unreadable)?;
+        let there = file.metadata().with_context(unreadable)?;
+        if there.is_file() && there.len() > LONG {
+            return self.long();
         }
-        if imported.notes.len() > 5 {
-            eprintln!("… and {} more such lines", imported.notes.len() - 5);
-        }
+        let imported = std_format::import(BufReader::new(file)).with_context(wrong)?;
+        self.tell(&imported.notes, imported.notes.len() as u64);
         let path = traces::save(&imported.trace, self.output.as_deref())?;
         eprintln!("trace    {} ({})", output::quoted(&path), output::figures(&imported.trace));
         Ok(Verdict::Fine)
+    }
+
+    /// Text whose events are not held in memory.
+    fn long(&self) -> Result<Verdict> {
+        let path = traces::place(self.output.as_deref(), "trace")?;
+        let unwritable = || format!("cannot write {}", path.display());
+        let scratch = unsnarl_trace::scratch(&path).with_context(unwritable)?;
+        let open = || File::open(&self.file).map(BufReader::new);
+        let imported =
+            std_format::import_long(open, scratch).with_context(|| self.file.display().to_string())?;
+        self.tell(&imported.notes, imported.odd);
+        let mut stats = None;
+        unsnarl_trace::write_whole(&path, |out| {
+            stats = Some(imported.write(out)?);
+            Ok(())
+        })
+        .with_context(unwritable)?;
+        traces::remember(&path);
+        eprintln!("trace    {} ({})", output::quoted(&path), stats_text(&stats.unwrap_or_default()));
+        Ok(Verdict::Fine)
+    }
+
+    /// Says what was odd.
+    fn tell(&self, notes: &[Note], odd: u64) {
+        const MOST: usize = 5;
+        for note in notes.iter().take(MOST) {
+            eprintln!("{}: {note}", self.file.display());
+        }
+        if odd > MOST as u64 {
+            eprintln!("… and {} more such lines", odd - MOST as u64);
+        }
     }
 }

@@ -4,10 +4,11 @@ mod arbitrary;
 mod looping;
 
 use proptest::prelude::*;
+use std::io::Cursor;
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Trace};
 use unsnarl_trace::{
     decode, encode,
-    std_format::{Imported, export, export_with_names, import},
+    std_format::{Imported, export, export_with_names, import, import_long},
 };
 
 fn read(text: &str) -> Imported {
@@ -327,7 +328,23 @@ proptest! {
         junk in proptest::option::of(".{0,20}"),
     ) {
         let text = lines.into_iter().chain(junk).collect::<Vec<_>>().join("\n");
-        if let Ok(imported) = import(text.as_bytes()) {
+        let imported = import(text.as_bytes());
+        // Without holding the events it comes to the same, byte for byte.
+        let long = import_long(|| Ok(text.as_bytes()), Cursor::new(Vec::new()));
+        match (&imported, long) {
+            (Ok(imported), Ok(long)) => {
+                let mut bytes = Vec::new();
+                prop_assert_eq!(long.odd, imported.notes.len() as u64);
+                prop_assert_eq!(&long.notes, &imported.notes);
+                prop_assert_eq!(long.write(&mut bytes).unwrap(), imported.trace.stats());
+                prop_assert_eq!(bytes, encode(&imported.trace));
+            }
+            (imported, long) => {
+                let said = (imported.as_ref().err().map(ToString::to_string), long.err().map(|e| e.to_string()));
+                prop_assert!(said.0.is_some() && said.0 == said.1, "{said:?}");
+            }
+        }
+        if let Ok(imported) = imported {
             prop_assert_eq!(&decode(&encode(&imported.trace)).unwrap(), &imported.trace);
             written_with_names(&imported);
         }

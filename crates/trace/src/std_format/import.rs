@@ -4,7 +4,7 @@ use super::{
     MODULE, Names, Note, Oddity,
     line::Word,
     preemption,
-    text::{Entry, Text},
+    text::{Entry, Text, each_line},
 };
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -53,16 +53,64 @@ pub enum StdError {
         /// The system's words.
         why: io::Error,
     },
+    /// The text is read twice, and was not the same.
+    #[error("has other lines than a moment ago; import it when nobody writes to it any more")]
+    Changed,
+    /// Events could not be laid down.
+    #[error("has events that cannot be laid down on disk: {0}; make room there")]
+    LaidDown(io::Error),
 }
 
 /// Reads a trace. See the [module's documentation](super) for what becomes of it.
 pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
-    let text = Text::read(text)?;
-    let mut import = Import::new(&text);
-    for (index, entry) in text.entries.iter().enumerate() {
-        import.entry(index, entry)?;
+    let (mut words, mut entries) = (Text::default(), Vec::new());
+    each_line(text, |line, parsed| {
+        entries.push(words.note(line, parsed));
+        Ok(())
+    })?;
+    let mut import = Import::new(&words, usize::MAX, Kept::default());
+    for (index, entry) in entries.iter().enumerate() {
+        import.entry(index as u64, entry)?;
     }
-    import.finish()
+    let Told { mut trace, names, notes, skipped, events, .. } = import.finish()?;
+    let Kept { mut events, lines } = events;
+    preemption::mark(&mut events);
+    trace.events = events;
+    Ok(Imported { trace, names, notes, skipped, lines })
+}
+
+/// Where events go.
+pub(super) trait Sink {
+    /// The next event, and the line that it is from.
+    fn put(&mut self, event: Event, line: u64) -> io::Result<()>;
+}
+
+/// All of them in memory.
+#[derive(Default)]
+struct Kept {
+    events: Vec<Event>,
+    lines: Vec<u64>,
+}
+
+impl Sink for Kept {
+    fn put(&mut self, event: Event, line: u64) -> io::Result<()> {
+        self.events.push(event);
+        self.lines.push(line);
+        Ok(())
+    }
+}
+
+/// What all lines came to.
+pub(super) struct Told<S> {
+    /// Without its events.
+    pub(super) trace: Trace,
+    pub(super) names: Names,
+    pub(super) notes: Vec<Note>,
+    /// How many notes there are, whether they were kept or not.
+    pub(super) odd: u64,
+    pub(super) skipped: BTreeMap<&'static str, u64>,
+    pub(super) count: u64,
+    pub(super) events: S,
 }
 
 /// How many generations of threads there may be. A thread's name is as long as its line of ancestors, so that a
@@ -70,10 +118,13 @@ pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
 const DEEPEST: usize = 1024;
 
 /// A trace in the making.
-struct Import<'a> {
+pub(super) struct Import<'a, S> {
     text: &'a Text,
     names: Names,
     notes: Vec<Note>,
+    /// How many notes there are, and how many are kept.
+    odd: u64,
+    most_notes: usize,
     skipped: BTreeMap<&'static str, u64>,
     threads: Vec<Thread>,
     numbers: HashMap<String, ThreadIx>,
@@ -82,8 +133,8 @@ struct Import<'a> {
     parents: Vec<ThreadIx>,
     sites: Vec<Site>,
     site_numbers: HashMap<i64, SiteIx>,
-    events: Vec<Event>,
-    lines: Vec<u64>,
+    events: S,
+    count: u64,
     holders: Holders,
     waiting: HashMap<ThreadIx, Waiting>,
     /// By condition, those whom no notification has reached yet.
@@ -97,12 +148,14 @@ struct Waiting {
     woken_by: Option<u64>,
 }
 
-impl<'a> Import<'a> {
-    fn new(text: &'a Text) -> Self {
+impl<'a, S: Sink> Import<'a, S> {
+    pub(super) fn new(text: &'a Text, most_notes: usize, events: S) -> Self {
         Self {
             text,
             names: Names::default(),
             notes: Vec::new(),
+            odd: 0,
+            most_notes,
             skipped: BTreeMap::new(),
             threads: Vec::new(),
             numbers: HashMap::new(),
@@ -110,20 +163,21 @@ impl<'a> Import<'a> {
             parents: Vec::new(),
             sites: Vec::new(),
             site_numbers: HashMap::new(),
-            events: Vec::new(),
-            lines: Vec::new(),
+            events,
+            count: 0,
             holders: Holders::default(),
             waiting: HashMap::new(),
             queues: HashMap::new(),
         }
     }
 
-    fn entry(&mut self, index: usize, entry: &Entry) -> Result<(), StdError> {
+    /// The entry of this number.
+    pub(super) fn entry(&mut self, index: u64, entry: &Entry) -> Result<(), StdError> {
         let text = self.text;
         let thread = self.thread(text.word(entry.thread), None, entry.line)?;
         let site = self.site(entry.location);
-        self.wake(thread, entry.line);
-        let (first, last) = text.threads[&entry.thread];
+        self.wake(thread, entry.line)?;
+        let lines = text.threads[&entry.thread];
         let operand = text.word(entry.operand);
         let event = |op, addr, value| Event {
             thread,
@@ -157,11 +211,11 @@ impl<'a> Import<'a> {
                 self.remember_spelling(child, operand);
                 event(Op::Join, 0, u64::from(child.0))
             }
-            Word::Begin if index == first => {
+            Word::Begin if index == lines.first => {
                 let parent = self.parents[thread.index()];
                 event(Op::Start, self.names.address(operand), u64::from(parent.0))
             }
-            Word::End if index == last => event(Op::End, self.names.address(operand), 0),
+            Word::End if index == lines.last => event(Op::End, self.names.address(operand), 0),
             Word::Begin | Word::End | Word::Request => {
                 *self.skipped.entry(entry.word.text()).or_default() += 1;
                 return Ok(());
@@ -182,14 +236,13 @@ impl<'a> Import<'a> {
                 event(Op::Broadcast, lock, self.notify(lock, usize::MAX))
             }
         };
-        self.push(event, entry.line);
-        Ok(())
+        self.push(event, entry.line)
     }
 
-    fn push(&mut self, event: Event, line: u64) {
+    fn push(&mut self, event: Event, line: u64) -> Result<(), StdError> {
         self.holders.step(&event);
-        self.events.push(event);
-        self.lines.push(line);
+        self.count += 1;
+        self.events.put(event, line).map_err(StdError::LaidDown)
     }
 
     /// The thread of this name; if it is new, a child of `parent`, or of main if nobody forked it.
@@ -212,7 +265,7 @@ impl<'a> Import<'a> {
             return Err(wrong("forks too deep: unsnarl takes 1024 generations of threads"));
         }
         let first = self.text.numbers.get(name).and_then(|word| self.text.threads.get(word));
-        let location = first.map_or(0, |&(first, _)| self.text.entries[first].location);
+        let location = first.map_or(0, |lines| lines.location);
         self.threads.push(Thread { id, name: name.into(), start: place(location) });
         self.children.push(0);
         self.parents.push(parent);
@@ -273,15 +326,15 @@ impl<'a> Import<'a> {
         let woken = most.min(queue.len());
         for thread in queue.drain(..woken) {
             if let Some(waiting) = self.waiting.get_mut(&thread) {
-                waiting.woken_by = Some(self.events.len() as u64);
+                waiting.woken_by = Some(self.count);
             }
         }
         woken as u64
     }
 
     /// A thread that has a line again does not wait any more.
-    fn wake(&mut self, thread: ThreadIx, line: u64) {
-        let Some(Waiting { on, site, woken_by }) = self.waiting.remove(&thread) else { return };
+    fn wake(&mut self, thread: ThreadIx, line: u64) -> Result<(), StdError> {
+        let Some(Waiting { on, site, woken_by }) = self.waiting.remove(&thread) else { return Ok(()) };
         if let Some(queue) = self.queues.get_mut(&on) {
             queue.retain(|&other| other != thread);
         }
@@ -296,16 +349,18 @@ impl<'a> Import<'a> {
             addr: on,
             value: woken_by.unwrap_or(u64::MAX),
         };
-        self.push(event, line);
+        self.push(event, line)
     }
 
     fn note(&mut self, line: u64, thread: ThreadIx, oddity: Oddity) {
-        self.notes.push(Note { line, thread: self.threads[thread.index()].name.clone(), oddity });
+        self.odd += 1;
+        if self.notes.len() < self.most_notes {
+            self.notes.push(Note { line, thread: self.threads[thread.index()].name.clone(), oddity });
+        }
     }
 
-    fn finish(mut self) -> Result<Imported, StdError> {
-        preemption::mark(&mut self.events);
-        if self.events.is_empty() {
+    pub(super) fn finish(self) -> Result<Told<S>, StdError> {
+        if self.count == 0 {
             return Err(StdError::Empty);
         }
         let trace = Trace {
@@ -314,7 +369,7 @@ impl<'a> Import<'a> {
             plan: Plan::default(),
             threads: self.threads,
             sites: self.sites,
-            events: self.events,
+            events: Vec::new(),
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
             races: Vec::new(),
@@ -323,7 +378,8 @@ impl<'a> Import<'a> {
             names: self.names.all(),
             output: Output::default(),
         };
-        Ok(Imported { trace, names: self.names, notes: self.notes, skipped: self.skipped, lines: self.lines })
+        let Self { names, notes, odd, skipped, count, events, .. } = self;
+        Ok(Told { trace, names, notes, odd, skipped, count, events })
     }
 }
 

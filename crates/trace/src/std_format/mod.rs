@@ -30,6 +30,8 @@
 //! Real traces take locks that others hold, take them again, fork twice. All this is kept as it is,
 //! with a [`Note`] that has the line number. A line that is not of the form is an error.
 //!
+//! [`import_long`] does the same for text that is too long to be held in memory.
+//!
 //! # Writing
 //!
 //! [`export`] writes what STD has words for: locks and read-write locks as locks, of recursive
@@ -49,6 +51,7 @@
 mod export;
 mod import;
 mod line;
+mod long;
 mod names;
 mod note;
 mod preemption;
@@ -56,6 +59,7 @@ mod text;
 
 pub use export::{Exported, export, export_with_names};
 pub use import::{Imported, StdError, import};
+pub use long::{LongImport, import_long};
 pub use names::Names;
 pub use note::{Note, Oddity};
 

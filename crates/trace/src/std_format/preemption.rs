@@ -7,23 +7,14 @@
 use std::collections::HashMap;
 use unsnarl_model::{Event, Flags, Holders, Op, ThreadIx};
 
+/// Marks the switches among these events.
 pub(super) fn mark(events: &mut [Event]) {
     let next = next_of_same_thread(events);
-    let last = events.iter().enumerate().map(|(i, event)| (event.thread, i)).collect::<HashMap<_, _>>();
-    let mut holders = Holders::default();
-    let mut waiting = HashMap::new();
+    let last = events.iter().enumerate().map(|(i, event)| (event.thread, i as u64)).collect();
+    let mut marking = Marking::new(last);
     for i in 0..events.len() {
-        if i > 0 && events[i].thread != events[i - 1].thread {
-            let could =
-                next[i - 1].is_some_and(|later| could_run(&events[later], i, &holders, &waiting, &last));
-            if could {
-                events[i].flags = events[i].flags | Flags::PREEMPTS;
-            }
-        }
-        if events[i].op == Op::CondWait {
-            waiting.insert(events[i].thread, events[i].value);
-        }
-        holders.step(&events[i]);
+        let upcoming = i.checked_sub(1).and_then(|before| next[before]).map(|later| events[later]);
+        marking.mark(&mut events[i], upcoming);
     }
 }
 
@@ -36,23 +27,49 @@ fn next_of_same_thread(events: &[Event]) -> Vec<Option<usize>> {
     next
 }
 
-/// Whether the event was possible before event number `now`.
-fn could_run(
-    event: &Event,
-    now: usize,
-    holders: &Holders,
-    waiting: &HashMap<ThreadIx, u64>,
-    last: &HashMap<ThreadIx, usize>,
-) -> bool {
-    let free = |lock| holders.of(lock).iter().all(|&holder| holder == event.thread);
-    match event.op {
-        Op::Lock => free(event.addr),
-        Op::CondWake => {
-            let woken = event.value == u64::MAX || event.value < now as u64;
-            woken && waiting.get(&event.thread).is_none_or(|&mutex| free(mutex))
+/// Marks the switches among events that come one by one.
+pub(super) struct Marking {
+    holders: Holders,
+    waiting: HashMap<ThreadIx, u64>,
+    /// By thread: the number of its last event.
+    last: HashMap<ThreadIx, u64>,
+    /// How many events there were.
+    now: u64,
+    running: Option<ThreadIx>,
+}
+
+impl Marking {
+    pub(super) fn new(last: HashMap<ThreadIx, u64>) -> Self {
+        let (holders, waiting) = (Holders::default(), HashMap::new());
+        Self { holders, waiting, last, now: 0, running: None }
+    }
+
+    /// The next event, and what the thread that ran before it does next.
+    pub(super) fn mark(&mut self, event: &mut Event, upcoming: Option<Event>) {
+        let is_switch = self.running.is_some_and(|running| running != event.thread);
+        if is_switch && upcoming.is_some_and(|upcoming| self.could_run(&upcoming)) {
+            event.flags = event.flags | Flags::PREEMPTS;
         }
-        Op::Join => u16::try_from(event.value)
-            .is_ok_and(|child| last.get(&ThreadIx(child)).is_none_or(|&last| last < now)),
-        _ => true,
+        if event.op == Op::CondWait {
+            self.waiting.insert(event.thread, event.value);
+        }
+        self.holders.step(event);
+        self.running = Some(event.thread);
+        self.now += 1;
+    }
+
+    /// Whether the event is possible now.
+    fn could_run(&self, event: &Event) -> bool {
+        let free = |lock| self.holders.of(lock).iter().all(|&holder| holder == event.thread);
+        match event.op {
+            Op::Lock => free(event.addr),
+            Op::CondWake => {
+                let woken = event.value == u64::MAX || event.value < self.now;
+                woken && self.waiting.get(&event.thread).is_none_or(|&mutex| free(mutex))
+            }
+            Op::Join => u16::try_from(event.value)
+                .is_ok_and(|child| self.last.get(&ThreadIx(child)).is_none_or(|&last| last < self.now)),
+            _ => true,
+        }
     }
 }

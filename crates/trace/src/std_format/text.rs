@@ -1,10 +1,13 @@
-//! All lines of STD text, with its words numbered.
+//! The lines of STD text, with their words numbered.
 
 use super::{
     StdError,
     line::{Line, Word},
 };
-use std::{collections::HashMap, io::BufRead};
+use std::{
+    collections::{HashMap, HashSet},
+    io::BufRead,
+};
 
 /// A line with its words numbered.
 pub(super) struct Entry {
@@ -18,45 +21,90 @@ pub(super) struct Entry {
 /// A word of the text, by the order of appearance.
 pub(super) type WordNumber = u32;
 
-/// All lines. What a line means depends on later ones: whether an `end` is the last line of its thread,
+/// The lines of a thread.
+#[derive(Clone, Copy)]
+pub(super) struct Lines {
+    /// The numbers of its first and last entry.
+    pub(super) first: u64,
+    pub(super) last: u64,
+    /// Where it began.
+    pub(super) location: i64,
+}
+
+/// What must be known of all lines before one of them is understood: whether an `end` is the last line of its thread,
 /// and which threads there are.
 #[derive(Default)]
 pub(super) struct Text {
-    pub(super) entries: Vec<Entry>,
     words: Vec<String>,
     pub(super) numbers: HashMap<String, WordNumber>,
-    /// By the words that name threads: the numbers of their first and last entry.
-    pub(super) threads: HashMap<WordNumber, (usize, usize)>,
+    /// By the words that name threads.
+    pub(super) threads: HashMap<WordNumber, Lines>,
+    /// Words that may name threads.
+    mentioned: HashSet<WordNumber>,
+    entries: u64,
+}
+
+/// Reads lines, one after the other.
+pub(super) fn each_line(
+    mut input: impl BufRead,
+    mut take: impl FnMut(u64, &Line<'_>) -> Result<(), StdError>,
+) -> Result<(), StdError> {
+    let mut bytes = Vec::new();
+    for line in 1.. {
+        bytes.clear();
+        let read = input.read_until(b'\n', &mut bytes);
+        if read.map_err(|why| StdError::Io { line: line - 1, why })? == 0 {
+            break;
+        }
+        let wrong = |why| StdError::Line { line, why };
+        let content = str::from_utf8(&bytes).map_err(|_| wrong("is not UTF-8"))?.trim_end();
+        if !content.is_empty() {
+            take(line, &Line::parse(content).map_err(wrong)?)?;
+        }
+    }
+    Ok(())
 }
 
 impl Text {
-    pub(super) fn read(mut input: impl BufRead) -> Result<Self, StdError> {
-        let mut text = Self::default();
-        let mut bytes = Vec::new();
-        for line in 1.. {
-            bytes.clear();
-            let read = input.read_until(b'\n', &mut bytes);
-            if read.map_err(|why| StdError::Io { line: line - 1, why })? == 0 {
-                break;
-            }
-            let wrong = |why| StdError::Line { line, why };
-            let content = str::from_utf8(&bytes).map_err(|_| wrong("is not UTF-8"))?.trim_end();
-            if content.is_empty() {
-                continue;
-            }
-            let parsed = Line::parse(content).map_err(wrong)?;
-            let index = text.entries.len();
-            let entry = Entry {
-                line,
-                thread: text.number(parsed.thread),
-                word: parsed.word,
-                operand: text.number(parsed.operand),
-                location: parsed.location,
-            };
-            text.threads.entry(entry.thread).or_insert((index, index)).1 = index;
-            text.entries.push(entry);
+    /// Takes note of one more line.
+    pub(super) fn note(&mut self, line: u64, parsed: &Line<'_>) -> Entry {
+        let entry = Entry {
+            line,
+            thread: self.number(parsed.thread),
+            word: parsed.word,
+            operand: self.number(parsed.operand),
+            location: parsed.location,
+        };
+        let number = self.entries;
+        self.entries += 1;
+        let begin = Lines { first: number, last: number, location: entry.location };
+        self.threads.entry(entry.thread).or_insert(begin).last = number;
+        self.mentioned.insert(entry.thread);
+        if matches!(entry.word, Word::Fork | Word::Join) {
+            self.mentioned.insert(entry.operand);
         }
-        if text.entries.is_empty() { Err(StdError::Empty) } else { Ok(text) }
+        entry
+    }
+
+    /// A line of which note was taken before; none if that is not so.
+    pub(super) fn again(&self, line: u64, parsed: &Line<'_>) -> Option<Entry> {
+        Some(Entry {
+            line,
+            thread: *self.numbers.get(parsed.thread)?,
+            word: parsed.word,
+            operand: *self.numbers.get(parsed.operand)?,
+            location: parsed.location,
+        })
+    }
+
+    /// How many entries there are.
+    pub(super) const fn entries(&self) -> u64 {
+        self.entries
+    }
+
+    /// How many threads there are at most.
+    pub(super) fn most_threads(&self) -> usize {
+        self.mentioned.len()
     }
 
     fn number(&mut self, word: &str) -> WordNumber {

@@ -148,7 +148,7 @@ impl Prey {
             self.races(),
             format!(
                 "found    in run {} of {} ({}), {:.2} s\n\
-                 reduced  {}, {} runs, {:.2} s\n\
+                 reduced  {}, {} runs, {:.2} s{}\n\
                  trace    {path} (as it was found: {original})\n\
                  replay   unsnarl replay {path}   ({tried})\n\
                  debug    unsnarl replay {path} --gdb\n\
@@ -163,6 +163,7 @@ impl Prey {
                 reduction(&before, &left),
                 self.told.tally.executions,
                 self.told.elapsed.as_secs_f64(),
+                self.told.stopped_text(),
             ),
         ];
         parts.into_iter().filter(|part| !part.trim().is_empty()).collect::<Vec<_>>().join("\n")

@@ -136,7 +136,9 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     let cut_off = run.reached_plan_end();
     let mut trace = run.trace();
     let identical = recorded.first_difference(&trace).is_none();
-    // A run that was cut off by a limit ends where its recording did.
+    // A run that was cut off by a limit ends where its recording did. If it never comes to another point, some limit ends the replay too;
+    // which one is reached first is a matter of how large they are.
+    let cut_off = cut_off || trace.outcome.kind == Kind::Timeout && divergence.is_none();
     if cut_off && identical && recorded.outcome.kind == Kind::Timeout {
         trace.outcome = recorded.outcome.clone();
         divergence = None;

@@ -11,7 +11,7 @@
 //! them.
 
 use crate::{
-    Choice, Knowledge, Proved, Seen, Steps, Strategy,
+    Choice, Knowledge, Proved, Seen, Steps, Strategy, Unclaimed,
     fairness::{Fairness, bits},
     state::{State, mix},
 };
@@ -43,8 +43,8 @@ pub struct Chess {
     done: Option<(u32, u64)>,
     /// Whether ways were left out because of the bound.
     cut: bool,
-    /// Something happened that cannot be seen through: nothing more can be claimed.
-    blind: bool,
+    /// Why nothing more can be claimed.
+    unclaimed: Option<Unclaimed>,
 }
 
 /// A way to go: what a run did up to a point, and who goes on there.
@@ -78,7 +78,7 @@ impl Chess {
             schedules: 0,
             done: None,
             cut: false,
-            blind: false,
+            unclaimed: None,
         }
     }
 
@@ -152,7 +152,7 @@ impl Strategy for Chess {
     }
 
     fn next(&mut self, known: &Knowledge) -> Option<Plan> {
-        if self.blind {
+        if matches!(self.unclaimed, Some(Unclaimed::Threads(_))) {
             return None;
         }
         let places = known.places().spans.len();
@@ -164,7 +164,9 @@ impl Strategy for Chess {
             if !self.going.is_empty() {
                 return None;
             }
-            self.done = Some((self.level as u32, self.schedules));
+            if self.unclaimed.is_none() {
+                self.done = Some((self.level as u32, self.schedules));
+            }
             if self.level == self.bound as usize {
                 return None;
             }
@@ -182,18 +184,25 @@ impl Strategy for Chess {
         if Some(way.pass) != self.places.map(|places| places as u64) {
             return;
         }
-        if steps.threads.len() > 64 || !steps.ended {
-            // More than can be told apart, or cut off: what was not seen cannot be claimed.
-            self.blind = true;
+        if steps.threads.len() > Choice::THREADS {
+            self.unclaimed = Some(Unclaimed::Threads(steps.threads.len()));
             return;
+        }
+        if !steps.ended {
+            // What comes after the cut was not seen; the ways that branch off before it are still worth going.
+            self.unclaimed.get_or_insert(Unclaimed::CutOff);
         }
         self.look_for_ways(steps, &way);
     }
 
     fn proved(&self) -> Option<Proved> {
         let (level, schedules) = self.done?;
-        let all = !self.cut && !self.blind && level == self.bound;
+        let all = !self.cut && self.unclaimed.is_none() && level == self.bound;
         Some(Proved { preemptions: (!all).then_some(level), schedules })
+    }
+
+    fn unclaimed(&self) -> Option<Unclaimed> {
+        self.unclaimed
     }
 }
 
@@ -311,6 +320,23 @@ mod tests {
         let mut ends = BTreeSet::new();
         go(program, bound, &mut vec![0; program.len()], &mut Vec::new(), &mut ends);
         ends
+    }
+
+    #[test]
+    fn what_was_not_seen_is_not_claimed() {
+        let known = Knowledge::new(unsnarl_model::Places::default());
+        let learnt = |steps: Steps| {
+            let mut chess = Chess::new(Plan::default(), 2);
+            let plan = chess.next(&known).expect("the first run");
+            chess.learn(&plan, &Seen { steps: Some(&steps), ..Seen::default() });
+            assert_eq!(chess.next(&known), None);
+            (chess.proved(), chess.unclaimed())
+        };
+        let steps =
+            |threads, ended| Steps { threads: vec![ThreadId::main(); threads], ended, ..Steps::default() };
+        assert_eq!(learnt(steps(1, true)), (Some(Proved { preemptions: None, schedules: 1 }), None));
+        assert_eq!(learnt(steps(1, false)), (None, Some(Unclaimed::CutOff)));
+        assert_eq!(learnt(steps(65, true)), (None, Some(Unclaimed::Threads(65))));
     }
 
     #[test]

@@ -46,6 +46,20 @@ pub trait Strategy: std::fmt::Debug {
     fn proved(&self) -> Option<Proved> {
         None
     }
+
+    /// Why a strategy that means to go through all schedules cannot claim that it did.
+    fn unclaimed(&self) -> Option<Unclaimed> {
+        None
+    }
+}
+
+/// What keeps a search from claiming that it went through all schedules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unclaimed {
+    /// So many threads, more than are told apart ([`Choice::THREADS`]): nothing more was tried.
+    Threads(usize),
+    /// Runs were ended before their time.
+    CutOff,
 }
 
 /// All schedules of some kind were run.
@@ -110,6 +124,11 @@ pub struct Choice {
     pub gives_way: u64,
 }
 
+impl Choice {
+    /// How many threads are told apart.
+    pub const THREADS: usize = u64::BITS as usize;
+}
+
 /// A strategy and what it has come to know.
 #[derive(Debug)]
 pub struct Search {
@@ -140,6 +159,12 @@ impl Search {
     #[must_use]
     pub fn proved(&self) -> Option<Proved> {
         self.strategy.proved()
+    }
+
+    /// Why nothing can be said for certain, if that was the aim.
+    #[must_use]
+    pub fn unclaimed(&self) -> Option<Unclaimed> {
+        self.strategy.unclaimed()
     }
 
     /// The next plan.

@@ -23,6 +23,14 @@ pub trait Runner {
         self.run(plan)
     }
 
+    /// Whether the work may go on: what takes long without a run asks this now and then.
+    ///
+    /// # Errors
+    /// If the work is to end.
+    fn go_on(&self) -> Result<(), Self::Error> {
+        Ok(())
+    }
+
     /// These plans, or some of them, are run next.
     fn plan_ahead(&mut self, _: &[Plan]) {}
 

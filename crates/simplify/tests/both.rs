@@ -3,7 +3,7 @@
 mod toy;
 
 use proptest::prelude::*;
-use std::convert::Infallible;
+use std::{cell::Cell, convert::Infallible};
 use toy::{InMemory, failing, programs};
 use unsnarl_model::{Kind, Plan, Trace};
 use unsnarl_simplify::{
@@ -32,6 +32,31 @@ impl Runner for Eager<'_> {
         let accepted = (0..traces.len()).find(|&at| accept(at, &traces[at]));
         traces.truncate(accepted.map_or(traces.len(), |at| at + 1));
         Ok(traces)
+    }
+}
+
+/// Says after so many questions that the work is to end.
+struct Impatient<'p> {
+    runner: InMemory<'p>,
+    left: Cell<u64>,
+    asked_in_vain: Cell<u64>,
+}
+
+impl Runner for Impatient<'_> {
+    type Error = &'static str;
+
+    fn run(&mut self, plan: &Plan) -> Result<Trace, &'static str> {
+        assert_ne!(self.left.get(), 0, "a run after the end");
+        self.runner.run(plan).map_err(|never| match never {})
+    }
+
+    fn go_on(&self) -> Result<(), &'static str> {
+        self.left.set(self.left.get().saturating_sub(1));
+        if self.left.get() > 0 {
+            return Ok(());
+        }
+        self.asked_in_vain.set(self.asked_in_vain.get() + 1);
+        Err("no more time")
     }
 }
 
@@ -75,6 +100,26 @@ proptest! {
             prop_assert_eq!(&found.trace, &one_by_one.trace);
             prop_assert_eq!(found.tally, one_by_one.tally);
         }
+    }
+
+    #[test]
+    fn whoever_is_told_to_stop_does_so_at_once_with_the_best_so_far(
+        program in programs::random(),
+        seed in any::<u32>(),
+        questions in 1..80u64,
+        effort in 0..3u32,
+    ) {
+        let seed = u64::from(seed);
+        let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
+        let options = Options { effort, ..Options::default() };
+        let runner = InMemory::new(&program);
+        let mut runner = Impatient { runner, left: Cell::new(questions), asked_in_vain: Cell::new(0) };
+        let found = both::simplify(&start, &mut runner, &options, &mut |_| {});
+        prop_assert_eq!(found.stopped.is_some(), runner.left.get() == 0);
+        prop_assert!(runner.asked_in_vain.get() <= 1);
+        prop_assert_eq!(found.trace.signature(), start.signature());
+        prop_assert!(Cost::of(&found.trace.events) <= Cost::of(&start.events));
+        prop_assert!(found.trace.first_difference(&program.run(&found.trace.replay_plan())).is_none());
     }
 
     #[test]

@@ -14,6 +14,8 @@ pub struct ModuleCode {
     pub stubs: Vec<Range<u64>>,
     /// Words that the loader fills with the address of a symbol.
     pub slots: Vec<(u64, String)>,
+    /// Words that the loader fills with the address of a function of this module, and that stay so, with that address.
+    pub own: Vec<(u64, u64)>,
     /// Global and static variables with their symbols.
     pub variables: Vec<(Range<u64>, String)>,
 }
@@ -44,8 +46,18 @@ impl ModuleCode {
             .filter_map(|s| Some((s.address()..s.address() + s.size(), s.name().ok()?.to_owned())))
             .collect();
         let symbols = file.dynamic_symbol_table();
+        let tables: Vec<Range<u64>> = file
+            .sections()
+            .filter(|section| section.name().is_ok_and(|name| matches!(name, ".got" | ".got.plt")))
+            .map(|section| section.address()..section.address() + section.size())
+            .collect();
         for (address, relocation) in file.dynamic_relocations().into_iter().flatten() {
-            let RelocationTarget::Symbol(index) = relocation.target() else { continue };
+            let RelocationTarget::Symbol(index) = relocation.target() else {
+                if tables.iter().any(|table| table.contains(&address)) {
+                    code.own.push((address, relocation.addend() as u64));
+                }
+                continue;
+            };
             use object::ObjectSymbolTable;
             let name =
                 symbols.as_ref().and_then(|s| s.symbol_by_index(index).ok()?.name().ok().map(str::to_owned));

@@ -30,7 +30,9 @@ use std::{
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Conflict, ConflictKind, Kind, Module, Plan, Policy, Program, Trace};
 use unsnarl_report::{Case, CaseResult, junit};
-use unsnarl_search::{Chess, Choice, Novelty, Pct, Portfolio, Proved, Race, Seen, Steps, Strategy, Walk};
+use unsnarl_search::{
+    Chess, Choice, Novelty, Pct, Portfolio, Proved, Race, Seen, Steps, Strategy, Unclaimed, Walk,
+};
 
 /// Search for a failing schedule and save its trace
 #[derive(clap::Args)]
@@ -95,6 +97,7 @@ pub(crate) struct Search {
     first_warned: Option<Trace>,
     pub(crate) interrupted: bool,
     proved: Option<Proved>,
+    unclaimed: Option<Unclaimed>,
     races: Vec<race::Told>,
 }
 
@@ -320,6 +323,7 @@ impl Wishes {
         search.elapsed = begin.elapsed();
         search.strategy = strategy.name();
         search.proved = strategy.proved();
+        search.unclaimed = strategy.unclaimed();
         Ok((search, races))
     }
 
@@ -415,18 +419,18 @@ impl Explore {
                 if nth > 0 { "\n" } else { "" },
                 output::outcome(&failure.trace),
                 self.wishes.runs,
-                failure.commands(path),
+                failure.commands(path, self.wishes.run.settings()),
                 output::quoted(path),
             ));
         }
         if search.failures.0.is_empty() {
             let why = if search.interrupted { ", interrupted" } else { "" };
-            let s = if distinct == 1 { "" } else { "s" };
+            let [of_runs, s] = [runs, distinct as u64].map(|count| if count == 1 { "" } else { "s" });
             output::print(&format!(
-                "no failure in {runs} runs ({distinct} distinct schedule{s}, {seconds:.2} s){why}\n{}{}{}",
+                "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){why}\n{}{}{}",
                 search.proved.map_or_else(String::new, claim),
                 search.races_text(),
-                if search.is_complete() { "" } else { self.hint(distinct) },
+                if search.is_complete() { String::new() } else { self.hint(search) },
             ));
             if let Some(trace) = &search.first_warned {
                 output::print(&format!(
@@ -439,17 +443,29 @@ impl Explore {
     }
 
     /// What to try when nothing was found.
-    fn hint(&self, distinct: usize) -> &'static str {
+    fn hint(&self, search: &Search) -> String {
         let instrumented = unsnarl_exec::find(&self.target.program[0])
             .and_then(|path| unsnarl_exec::check(&path))
             .is_ok_and(|binary| binary.instrumented);
-        if !instrumented {
+        let mut hint = match search.unclaimed {
+            Some(Unclaimed::Threads(threads)) => {
+                return format!(
+                    "not all  this strategy tells {} threads apart and the program has {threads}: nothing more was tried\n\
+                     next     another --strategy, such as portfolio\n",
+                    Choice::THREADS
+                );
+            }
+            Some(Unclaimed::CutOff) => "not all  some runs were ended before their time (--timeout)\n".into(),
+            None => String::new(),
+        };
+        hint += if !instrumented {
             "next     build with `unsnarl cc` so that accesses and atomics are schedule points too\n"
-        } else if distinct == 1 {
-            "         with these points the program has one schedule only\n"
+        } else if search.schedules.len() == 1 && search.runs > 1 {
+            "         with these points all runs were the same schedule\n"
         } else {
             "next     more --runs, or another --seed\n"
-        }
+        };
+        hint
     }
 }
 
@@ -480,14 +496,14 @@ impl Failure {
     }
 
     /// Where its trace is and what can be done with it, line by line.
-    pub(crate) fn commands(&self, path: &Path) -> String {
+    pub(crate) fn commands(&self, path: &Path, settings: Settings) -> String {
         let (path, figures) = (output::quoted(path), output::figures(&self.trace));
         format!(
             "trace    {path} ({figures})\n\
              replay   unsnarl replay {path}{}\n\
              simplify unsnarl simplify {path}\n\
              show     unsnarl show {path}\n",
-            certainty(&self.trace)
+            certainty(&self.trace, settings)
         )
     }
 }
@@ -528,9 +544,9 @@ fn grouped(number: u64) -> String {
     groups.collect::<Vec<_>>().join(",")
 }
 
-/// One replay, to say for certain that the trace replays.
-fn certainty(trace: &Trace) -> String {
-    match replay(trace, &trace.replay_plan(), Settings::default()) {
+/// One replay, under the limits of the search, to say for certain that the trace replays.
+fn certainty(trace: &Trace, settings: Settings) -> String {
+    match replay(trace, &trace.replay_plan(), settings) {
         Ok(replayed) if replayed.reproduced && replayed.identical => "   (tried: identical)".into(),
         Ok(replayed) if replayed.reproduced => "   (tried: the same failure)".into(),
         Ok(_) => "   (tried: it does NOT reproduce; the program depends on something outside)".into(),
@@ -544,7 +560,7 @@ pub(crate) fn progress(runs: u64, quiet: bool) -> ProgressBar {
         return ProgressBar::hidden();
     }
     let bar = ProgressBar::with_draw_target(Some(runs), ProgressDrawTarget::stderr_with_hz(10));
-    let template = "{prefix}{bar:30} {pos}/{len} runs, {rate}, {msg}, {eta} left";
+    let template = "{prefix}{bar:20} {pos}/{len} runs, {rate}, {eta} left, {wide_msg}";
     let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
     bar.with_style(style.with_key("rate", |state: &ProgressState, out: &mut dyn std::fmt::Write| {
         let _ = write!(out, "{:.0} runs/s", state.per_sec());

@@ -117,15 +117,15 @@ impl Told<'_> {
             text.push('\n');
         }
         text += &format!(
-            "{word} {}, {}; {} of {} events matter, {} synchronise; {} shared objects, {} suspect, {} candidates\n",
+            "{word} {}, {}; {} of {} events matter, {} synchronise; {}, {} suspect, {}\n",
             counted(races, "race"),
             counted(deadlocks, "deadlock"),
             figures.reduced,
             figures.events,
             figures.synchronising,
-            figures.objects,
+            counted(figures.objects as usize, "shared object"),
             figures.suspect_objects,
-            figures.candidates,
+            counted(figures.candidates as usize, "candidate"),
         );
         let runs = if self.tried {
             format!("{}, ", counted(self.executions as usize, "run"))

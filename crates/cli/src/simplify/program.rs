@@ -63,8 +63,12 @@ impl Program {
     /// The program of a trace, whose kind of failure is looked for.
     pub(crate) fn of(trace: &Trace, wishes: Wishes, interrupt: &Arc<AtomicBool>) -> Result<Self> {
         let interrupt = Arc::clone(interrupt);
-        let settings =
-            Settings { serve: true, interrupt: Some(Arc::clone(&interrupt)), ..Settings::default() };
+        let settings = Settings {
+            serve: true,
+            interrupt: Some(Arc::clone(&interrupt)),
+            until: wishes.until,
+            ..Settings::default()
+        };
         // A check looks at what a run left: one at a time.
         let jobs = if wishes.checks.look_outside() { 1 } else { wishes.jobs.clamp(1, 256) };
         let executors = (0..jobs)
@@ -83,18 +87,16 @@ impl Program {
     }
 
     fn run_all(&mut self, plans: &[Plan]) -> Result<Vec<Trace>, Stop> {
-        if self.interrupt.load(Ordering::Relaxed) {
-            return Err(Stop::Interrupted);
-        }
-        if self.until.is_some_and(|until| Instant::now() >= until) || self.left < plans.len() as u64 {
+        self.go_on()?;
+        if self.left < plans.len() as u64 {
             return Err(Stop::Spent);
         }
         self.left -= plans.len() as u64;
         let Self { pool, fail_on, checks, snapshots, progress, interrupt, .. } = self;
-        let stop = |error: anyhow::Error| {
-            let interrupted =
-                matches!(error.downcast_ref(), Some(Error::Interrupted)) || interrupt.load(Ordering::Relaxed);
-            if interrupted { Stop::Interrupted } else { Stop::Failed(error) }
+        let stop = |error: anyhow::Error| match error.downcast_ref() {
+            _ if interrupt.load(Ordering::Relaxed) => Stop::Interrupted,
+            Some(Error::Interrupted) => Stop::Spent,
+            _ => Stop::Failed(error),
         };
         snapshots.make(pool, plans).map_err(stop)?;
         let begin = Instant::now();
@@ -120,6 +122,16 @@ impl Runner for Program {
     fn run(&mut self, plan: &Plan) -> Result<Trace, Stop> {
         let mut traces = self.run_all(std::slice::from_ref(plan))?;
         traces.pop().ok_or(Stop::Spent)
+    }
+
+    fn go_on(&self) -> Result<(), Stop> {
+        if self.interrupt.load(Ordering::Relaxed) {
+            Err(Stop::Interrupted)
+        } else if self.until.is_some_and(|until| Instant::now() >= until) {
+            Err(Stop::Spent)
+        } else {
+            Ok(())
+        }
     }
 
     fn plan_ahead(&mut self, plans: &[Plan]) {

@@ -76,6 +76,11 @@ impl Told {
         })
     }
 
+    /// That it might have become simpler still, if it was stopped; to be added to a line.
+    pub(crate) fn stopped_text(&self) -> String {
+        self.stopped.as_ref().map_or(String::new(), |stop| format!("; stopped: {}", stop.word()))
+    }
+
     fn text(&self, path: &Path, proof: Option<&Path>) -> String {
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&self.after.modules, &mut symbols);

@@ -27,10 +27,24 @@ pub(super) fn code(recorded: &Trace, modules: &[String]) -> Code {
             Function { start: range.start, end: range.end, name }
         }));
         code.stubs.extend(read.stubs.into_iter().map(moved));
+        code.own.extend(read.own.into_iter().map(|(slot, function)| (slot + base, function + base)));
         code.slots.extend(read.slots.into_iter().map(|(slot, name)| (slot + base, name)));
     }
     code.functions.sort_by_key(|function| (function.start, function.end));
     code
+}
+
+/// Where Rust's library takes up a panic: it calls the hook that tells the user, which may read all debug information for a
+/// backtrace, and unwinds. Nothing of that had a part in the failure.
+pub(super) fn panics(code: &Code) -> Vec<u64> {
+    let takes_up = |symbol: &str| {
+        symbol.contains("panic_with_hook")
+            && matches!(
+                &*demangle(symbol),
+                "std::panicking::panic_with_hook" | "std::panicking::rust_panic_with_hook"
+            )
+    };
+    code.functions.iter().filter(|function| takes_up(&function.name)).map(|function| function.start).collect()
 }
 
 /// Where the global or static variables of this name are.

@@ -221,6 +221,8 @@ impl Slice {
         let mut plan = recorded.replay_plan();
         // Tracing takes its time.
         plan.limits.millis = u64::MAX / 2;
+        let code = code::code(recorded, modules);
+        let pauses = code::panics(&code);
         progress.now(if again.is_some() { "tracing again what can have had a part" } else { "tracing" });
         let traced = executor.trace(
             &plan,
@@ -228,6 +230,7 @@ impl Slice {
                 how: if self.step { Tracing::Stepping } else { Tracing::Translated },
                 modules,
                 until: again.map_or(&[], |again| &again.until),
+                pauses: &pauses,
                 bytes: self.max_trace.saturating_mul(1 << 20),
                 progress: &|words| progress.words(words),
             },
@@ -244,7 +247,6 @@ impl Slice {
         }
         work.end(if again.is_some() { "trace_again" } else { "trace" })?;
         progress.now("reading the instruction trace");
-        let code = code::code(recorded, modules);
         let mut symbols = Symbols::new();
         let mut elsewhere = |pc: u64| {
             let site = site_of(&recorded.modules, pc)?;
@@ -309,7 +311,7 @@ impl Slice {
         Ok(Explained::Told(Sliced::Told(if self.json {
             let mut told = slice_json(&report, recorded, &mut names);
             told["reduction"] = reduction_json(&reduction, again.is_some());
-            told["seconds"] = work.laps.borrow().json();
+            [told["seconds"], told["processor_seconds"]] = work.laps.borrow().json();
             told["trace_bytes"] = (8 * traced.words()).into();
             told["kept_bytes"] = traced.bytes().into();
             format!("{told:#}\n")

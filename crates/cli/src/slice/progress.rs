@@ -9,27 +9,32 @@ use std::{
     },
     time::{Duration, Instant},
 };
+use unsnarl_exec::processor_time;
 
-/// How long each part of the work took.
+/// How long each part of the work took, and how much of the processors' time: ours, and that of the programs that we ran.
 pub(super) struct Laps {
-    begin: Instant,
-    ended: Vec<(&'static str, f64)>,
+    begin: (Instant, Duration),
+    ended: Vec<(&'static str, [f64; 2])>,
 }
 
 impl Laps {
     pub(super) fn new() -> Self {
-        Self { begin: Instant::now(), ended: Vec::new() }
+        Self { begin: (Instant::now(), processor_time()), ended: Vec::new() }
     }
 
     pub(super) fn end(&mut self, part: &'static str) {
-        self.ended.push((part, self.begin.elapsed().as_secs_f64()));
-        self.begin = Instant::now();
+        let (begin, used) = self.begin;
+        self.begin = (Instant::now(), processor_time());
+        let seconds = [self.begin.0 - begin, self.begin.1.saturating_sub(used)];
+        self.ended.push((part, seconds.map(|time| time.as_secs_f64())));
     }
 
-    pub(super) fn json(&self) -> serde_json::Value {
-        let parts =
-            self.ended.iter().map(|&(part, seconds)| (part.to_owned(), serde_json::Value::from(seconds)));
-        serde_json::Value::Object(parts.collect())
+    /// Seconds of each part, and of the processors' time.
+    pub(super) fn json(&self) -> [serde_json::Value; 2] {
+        [0, 1].map(|which| {
+            let parts = self.ended.iter().map(|(part, seconds)| ((*part).to_owned(), seconds[which].into()));
+            serde_json::Value::Object(parts.collect())
+        })
     }
 }
 

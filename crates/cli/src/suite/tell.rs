@@ -12,6 +12,7 @@ use std::{
     path::{Path, PathBuf},
     time::Duration,
 };
+use unsnarl_exec::Settings;
 use unsnarl_report::{Case, CaseResult};
 
 /// What is about to be tested.
@@ -41,7 +42,8 @@ impl Tested {
         let Fate::Explored { search, traces, .. } = &self.fate else { return String::new() };
         let mut text = String::new();
         for (failure, path) in search.failures.0.iter().zip(traces) {
-            let (outcome, commands) = (output::outcome(&failure.trace), failure.commands(path));
+            let (outcome, commands) =
+                (output::outcome(&failure.trace), failure.commands(path, Settings::default()));
             let _ = write!(text, "\n---- {} ----\n{outcome}\n{commands}", self.name);
             if self.is_selectable {
                 let _ = writeln!(text, "again    {}", again(std::env::args().skip(1), &self.name));

@@ -14,7 +14,7 @@ use crate::{
     },
 };
 use std::collections::{HashMap, HashSet};
-use unsnarl_model::{Flags, Op, ThreadId, Trace};
+use unsnarl_model::{Flags, Op, ThreadId, ThreadIx, Trace};
 
 /// An order of some of a trace's events.
 #[derive(Clone, Debug)]
@@ -43,8 +43,13 @@ pub(super) struct Change {
     count: usize,
 }
 
-/// Candidates that ask for fewer context switches than the trace has, the most promising first.
-pub(super) fn fewer_switches(trace: &Trace, suffix: Option<usize>) -> Vec<Candidate> {
+/// Candidates that ask for fewer context switches than the trace has, the most promising first. `go_on` is asked on the
+/// way.
+pub(super) fn fewer_switches<E>(
+    trace: &Trace,
+    suffix: Option<usize>,
+    go_on: &dyn Fn() -> Result<(), E>,
+) -> Result<Vec<Candidate>, E> {
     let script = Script::of(&trace.events);
     let switches = script.switches();
     let conflicts = Conflicts::of(trace);
@@ -70,6 +75,7 @@ pub(super) fn fewer_switches(trace: &Trace, suffix: Option<usize>) -> Vec<Candid
     };
     let last = script.pieces.len().saturating_sub(1);
     for at in first_piece(&script, suffix)..script.pieces.len() {
+        go_on()?;
         add(script.remove_thread(at), Operation::RemoveLast, at);
         // Without the very last segment the run goes on with the one before it: that saves no switch.
         if at != last {
@@ -82,11 +88,15 @@ pub(super) fn fewer_switches(trace: &Trace, suffix: Option<usize>) -> Vec<Candid
     }
     // What breaks least is most likely to leave the failure as it is; where the trace begins, it is farthest.
     candidates.sort_by_key(|candidate| (!candidate.possible, candidate.broken));
-    candidates
+    Ok(candidates)
 }
 
 /// Candidates that ask for as many context switches and for fewer preemptions.
-pub(super) fn fewer_preemptions(trace: &Trace, suffix: Option<usize>) -> Vec<Candidate> {
+pub(super) fn fewer_preemptions<E>(
+    trace: &Trace,
+    suffix: Option<usize>,
+    go_on: &dyn Fn() -> Result<(), E>,
+) -> Result<Vec<Candidate>, E> {
     let script = Script::of(&trace.events);
     let cost = Cost::of(&trace.events);
     let conflicts = Conflicts::of(trace);
@@ -113,6 +123,7 @@ pub(super) fn fewer_preemptions(trace: &Trace, suffix: Option<usize>) -> Vec<Can
         let Some(next) = script.next(at) else { continue };
         // The second stage of Consolidate Up: the thread runs on until it has to wait.
         for count in 1..script.pieces[next].len() {
+            go_on()?;
             let Some(candidate) = script.move_up_actions(at, count) else { break };
             let order = candidate.order();
             let asked = moved_events(trace, &order);
@@ -132,7 +143,7 @@ pub(super) fn fewer_preemptions(trace: &Trace, suffix: Option<usize>) -> Vec<Can
         }
     }
     candidates.sort_by_key(|candidate| candidate.broken);
-    candidates
+    Ok(candidates)
 }
 
 /// A change at an event of the trace.
@@ -156,6 +167,29 @@ fn first_piece(script: &Script, suffix: Option<usize>) -> usize {
 struct Conflicts {
     /// Pairs of events of different threads, the earlier one first.
     pairs: Vec<(usize, usize)>,
+    /// How many events there are.
+    events: usize,
+}
+
+/// Who touched something, and when. By thread, so that it takes no time to leave out what a thread did itself.
+#[derive(Default)]
+struct Touched {
+    reads: HashMap<ThreadIx, Vec<usize>>,
+    writes: HashMap<ThreadIx, Vec<usize>>,
+}
+
+impl Touched {
+    fn push(&mut self, thread: ThreadIx, at: usize, how: How) {
+        let of_its_kind = if how == How::Writes { &mut self.writes } else { &mut self.reads };
+        of_its_kind.entry(thread).or_default().push(at);
+    }
+
+    /// What others did that does not go together with this.
+    fn conflicting(&self, thread: ThreadIx, how: How) -> impl Iterator<Item = usize> + '_ {
+        let reads = (how == How::Writes).then_some(&self.reads);
+        let all = reads.into_iter().chain([&self.writes]).flatten();
+        all.filter(move |(other, _)| **other != thread).flat_map(|(_, events)| events).copied()
+    }
 }
 
 /// Pairs that are looked at; more do not tell more.
@@ -164,7 +198,7 @@ const MOST_PAIRS: usize = 100_000;
 impl Conflicts {
     fn of(trace: &Trace) -> Self {
         let mut relation = Relation::new(Rules::of(trace));
-        let mut touched: HashMap<Thing, Vec<(usize, How)>> = HashMap::new();
+        let mut touched: HashMap<Thing, Touched> = HashMap::new();
         let mut pairs = HashSet::new();
         let mut touches = Vec::new();
         for (at, event) in trace.events.iter().enumerate() {
@@ -173,28 +207,22 @@ impl Conflicts {
             for (thing, how) in touches.iter().flat_map(things) {
                 let earlier = touched.entry(thing).or_default();
                 if pairs.len() < MOST_PAIRS {
-                    let conflicting = earlier.iter().rev().filter(|(other, other_how)| {
-                        trace.events[*other].thread != event.thread
-                            && (how == How::Writes || *other_how == How::Writes)
-                    });
-                    pairs.extend(conflicting.map(|&(other, _)| (other, at)));
+                    pairs.extend(earlier.conflicting(event.thread, how).map(|other| (other, at)));
                 }
-                earlier.push((at, how));
+                earlier.push(event.thread, at, how);
             }
         }
         let mut pairs: Vec<_> = pairs.into_iter().collect();
         pairs.sort_unstable();
-        Self { pairs }
+        Self { pairs, events: trace.events.len() }
     }
 
     /// How many pairs change places in this order, or lose their first part.
     fn broken_by(&self, order: &[usize]) -> usize {
-        let place: HashMap<usize, usize> = order.iter().enumerate().map(|(new, &old)| (old, new)).collect();
-        let broken = |&&(first, second): &&(usize, usize)| match (place.get(&first), place.get(&second)) {
-            (Some(first), Some(second)) => second < first,
-            (None, Some(_)) => true,
-            (_, None) => false,
-        };
+        const NOWHERE: usize = usize::MAX;
+        let mut place = vec![NOWHERE; self.events];
+        order.iter().enumerate().for_each(|(new, &old)| place[old] = new);
+        let broken = |&&(first, second): &&(usize, usize)| place[second] < place[first];
         self.pairs.iter().filter(broken).count()
     }
 }

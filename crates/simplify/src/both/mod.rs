@@ -161,6 +161,9 @@ fn static_orders(trace: &Trace) -> impl Iterator<Item = Trace> + '_ {
     })
 }
 
+/// What makes candidates of a trace, and asks whether it may go on.
+type Make<E> = fn(&Trace, Option<usize>, &dyn Fn() -> Result<(), E>) -> Result<Vec<Candidate>, E>;
+
 /// A number for an order of a trace's events.
 fn fingerprint_of_order(order: &[usize]) -> u64 {
     let mut hasher = DefaultHasher::new();
@@ -290,7 +293,9 @@ impl<R: Runner> Work<'_, R> {
 
     /// Tries orders of this trace's events that keep its dependences; whether one is better than the best.
     fn improve_statically(&mut self, trace: &Trace) -> Result<bool, R::Error> {
+        self.runner.go_on()?;
         for candidate in static_orders(trace) {
+            self.runner.go_on()?;
             let order: Vec<usize> = (0..candidate.events.len()).collect();
             if worth(&candidate) >= worth(&self.goal.best) || self.room() == 0 {
                 continue;
@@ -333,18 +338,16 @@ impl<R: Runner> Work<'_, R> {
     }
 
     /// Runs candidates made of the best trace until one of them is better; whether one was.
-    fn try_candidates(
-        &mut self,
-        make: fn(&Trace, Option<usize>) -> Vec<Candidate>,
-    ) -> Result<bool, R::Error> {
+    fn try_candidates(&mut self, make: Make<R::Error>) -> Result<bool, R::Error> {
         let base = self.goal.best.clone();
         let rules = Rules::of(&base);
         let mut prints = Vec::new();
-        let mut candidates = make(&base, self.options.suffix);
-        candidates.retain(|candidate| {
+        let mut candidates = Vec::new();
+        for candidate in make(&base, self.options.suffix, &|| self.runner.go_on())? {
             if self.failed.contains(&candidate.change) {
-                return false;
+                continue;
             }
+            self.runner.go_on()?;
             let mut print = if self.trusted {
                 fingerprints(&base, &candidate.order, rules).states.last().copied().unwrap_or(0)
             } else {
@@ -353,12 +356,11 @@ impl<R: Runner> Work<'_, R> {
             for &place in &candidate.run_on {
                 print = print.rotate_left(1) ^ (place as u64 + 1).wrapping_mul(0x5851_f42d_4c95_7f2d);
             }
-            let is_new = !self.known.contains(&print) && !prints.contains(&print);
-            if is_new {
+            if !self.known.contains(&print) && !prints.contains(&print) {
                 prints.push(print);
+                candidates.push(candidate);
             }
-            is_new
-        });
+        }
         let plan_of = |candidate: &Candidate| relaxed_plan(&base, &candidate.order, &candidate.run_on);
         let mut at = 0;
         while at < candidates.len() && self.room() > 0 {
@@ -367,6 +369,7 @@ impl<R: Runner> Work<'_, R> {
             let most = self.options.batch.max(1).min(self.room());
             let mut next = at;
             while next < candidates.len() && batch.len() < most {
+                self.runner.go_on()?;
                 let plan = plan_of(&candidates[next]);
                 if batch.is_empty() && self.leads_nowhere(&plan) {
                     self.put_aside(&candidates[next], prints[next]);

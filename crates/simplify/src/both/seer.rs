@@ -99,6 +99,10 @@ impl<R: Runner> Runner for Seer<'_, R> {
         Ok(trace)
     }
 
+    fn go_on(&self) -> Result<(), R::Error> {
+        self.runner.go_on()
+    }
+
     fn run_as_far(&mut self, plan: &Plan, enough: Enough) -> Result<Trace, R::Error> {
         match self.know(plan, Some(enough)) {
             Known::Ran(trace) => Ok(trace),

@@ -13,7 +13,7 @@ mod tally;
 pub use tally::{Operation, Tally};
 
 use crate::{Cost, Runner, foresee::Enough, prove::Certificate};
-use script::Script;
+use script::{Piece, Script};
 use unsnarl_model::{Signature, Trace};
 
 /// The best trace that was found, and how.
@@ -88,49 +88,52 @@ impl<R: Runner> Tinertia<'_, R> {
 
     /// Lines 5 to 10: backwards over the trace. Only a segment's first action counts.
     fn remove_last(&mut self) -> Result<(), R::Error> {
-        let mut at = self.current.events.len();
-        while at > 0 {
-            let script = Script::of(&self.current.events);
-            let piece = script.pieces.iter().position(|piece| piece.from + 1 == at);
-            if let Some(candidate) = piece.and_then(|piece| script.remove_last(piece)) {
-                self.is_variant(&candidate, Operation::RemoveLast, 0)?;
-            }
-            at = (at - 1).min(self.current.events.len());
-        }
-        Ok(())
+        self.backwards(Script::remove_last, Operation::RemoveLast)
     }
 
     /// Lines 11 to 17: forwards. Only a segment's last action counts.
     fn consolidate_up(&mut self) -> Result<(), R::Error> {
+        let mut script = Script::of(&self.current.events);
         let mut at = 1;
-        while at <= self.current.events.len() {
-            let script = Script::of(&self.current.events);
-            if let Some(piece) = script.pieces.iter().position(|piece| piece.to == at)
-                && let Some(candidate) = script.move_up(piece)
-                && let Some(actual) =
-                    self.is_variant(&candidate, Operation::ConsolidateUpTei, moved_to(&script, piece))?
+        loop {
+            let piece = script.pieces.partition_point(|piece| piece.to < at);
+            let Some(Piece { to, .. }) = script.pieces.get(piece) else { return Ok(()) };
+            at = to + 1;
+            let Some(candidate) = script.move_up(piece) else { continue };
+            if let Some(actual) =
+                self.is_variant(&candidate, Operation::ConsolidateUpTei, moved_to(&script, piece))?
             {
                 // The longest prefix that can be moved is taken to be the one that was executed just now.
                 let executed = executed_of_next(&self.current, &script, piece, &actual);
-                if let Some(candidate) = script.move_up_actions(piece, executed) {
-                    self.is_variant(&candidate, Operation::ConsolidateUpActions, 0)?;
+                let Some(candidate) = script.move_up_actions(piece, executed) else { continue };
+                if self.is_variant(&candidate, Operation::ConsolidateUpActions, 0)?.is_some() {
+                    continue;
                 }
             }
-            at += 1;
+            script = Script::of(&self.current.events);
         }
-        Ok(())
     }
 
     /// Lines 18 to 22: backwards. Only a segment's first action counts.
     fn consolidate_down(&mut self) -> Result<(), R::Error> {
+        self.backwards(Script::move_down, Operation::ConsolidateDown)
+    }
+
+    /// Changes the segments, the last one first, wherever the trace was changed in between.
+    fn backwards(
+        &mut self,
+        change: fn(&Script, usize) -> Option<Script>,
+        operation: Operation,
+    ) -> Result<(), R::Error> {
+        let mut script = Script::of(&self.current.events);
         let mut at = self.current.events.len();
-        while at > 0 {
-            let script = Script::of(&self.current.events);
-            let piece = script.pieces.iter().position(|piece| piece.from + 1 == at);
-            if let Some(candidate) = piece.and_then(|piece| script.move_down(piece)) {
-                self.is_variant(&candidate, Operation::ConsolidateDown, 0)?;
+        while let Some(piece) = script.pieces.partition_point(|piece| piece.from < at).checked_sub(1) {
+            at = script.pieces[piece].from;
+            let Some(candidate) = change(&script, piece) else { continue };
+            if self.is_variant(&candidate, operation, 0)?.is_none() {
+                at = at.min(self.current.events.len());
+                script = Script::of(&self.current.events);
             }
-            at = (at - 1).min(self.current.events.len());
         }
         Ok(())
     }
@@ -143,6 +146,7 @@ impl<R: Runner> Tinertia<'_, R> {
         operation: Operation,
         events: usize,
     ) -> Result<Option<Trace>, R::Error> {
+        self.runner.go_on()?;
         let enough = Enough { switches: candidate.switches(), events };
         let actual = self.runner.run_as_far(&candidate.plan(&self.current), enough)?;
         self.tally.executions += 1;

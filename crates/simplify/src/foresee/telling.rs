@@ -66,6 +66,23 @@ impl Chance {
     }
 }
 
+/// Whether the outside has a say in what comes of it.
+const fn from_outside(op: Op) -> bool {
+    matches!(
+        op,
+        Op::FdOpen
+            | Op::FdClose
+            | Op::FdRead
+            | Op::FdWrite
+            | Op::FdWait
+            | Op::FdAccept
+            | Op::FdConnect
+            | Op::FileLock
+            | Op::ChildStart
+            | Op::ChildWait
+    )
+}
+
 /// How a step goes.
 enum Step {
     Goes,
@@ -236,7 +253,8 @@ impl<'a> Telling<'a> {
     fn pick(&mut self, picker: &mut Picker) -> Option<ThreadIx> {
         let told = self.threads[self.current.index()].next;
         // In a region of its own nobody else is let in.
-        if told.is_some_and(|next| next.flags.has(Flags::UNTOLD) && next.op != Op::Sleep) {
+        let is_region = |next: &Next| next.flags.has(Flags::UNTOLD) && next.op != Op::Sleep;
+        if told.is_some_and(|next| is_region(next) && !self.is_settled(next)) {
             return None;
         }
         // A policy that draws lots counts who is ready.
@@ -265,6 +283,9 @@ impl<'a> Telling<'a> {
         let addr = next.addr;
         if state.is_odd(addr) && !next.op.is_init() && next.op != Op::BarrierLeave {
             return Chance::Unknown;
+        }
+        if self.is_settled(next) {
+            return Chance::Ready;
         }
         // Who gets a signal, and when, is not foreseen.
         if next.op.is_signalling() || next.flags.has(Flags::INTERRUPTED) {
@@ -316,22 +337,19 @@ impl<'a> Telling<'a> {
                 }
             }
             Op::Sleep => return Chance::Late,
-            // The outside has a say in these.
-            Op::FdOpen
-            | Op::FdClose
-            | Op::FdRead
-            | Op::FdWrite
-            | Op::FdWait
-            | Op::FdAccept
-            | Op::FdConnect
-            | Op::FileLock
-            | Op::ChildStart
-            | Op::ChildWait
-            | Op::Cancel
-            | Op::Cancelled => return Chance::Unknown,
+            Op::Cancel | Op::Cancelled => return Chance::Unknown,
+            op if from_outside(op) => return Chance::Unknown,
             _ => true,
         };
         Chance::if_open(open, next)
+    }
+
+    /// Whether it is known what comes of an operation that the outside, or a signal, has a say in. Before there is a second
+    /// thread nobody has a choice, and runs by plans that take from the trace what came from outside are all the same. So
+    /// does Rust's library look at its descriptors, and say what becomes of signals, before main.
+    fn is_settled(&self, next: &Next) -> bool {
+        let in_wait = next.flags.has(Flags::INTERRUPTED) || next.only_waited || next.dies;
+        self.state.threads.len() == 1 && !in_wait && (from_outside(next.op) || next.op == Op::SigAction)
     }
 
     fn is_awaited_by_writers(&self, lock: u64) -> bool {
@@ -427,6 +445,10 @@ impl<'a> Telling<'a> {
         );
         if next.only_waited && !waits || next.size > LARGE {
             return None;
+        }
+        if self.is_settled(next) {
+            let flags = Flags(next.flags.0 & !(Flags::PREEMPTS | Flags::BLOCKED).0);
+            return Some(Event { flags, value: next.value, ..event });
         }
         let unusual = Flags::FAILED.0 | Flags::CANCELLED.0 | Flags::SPURIOUS.0;
         if next.dies {

@@ -11,12 +11,15 @@ use crate::{
     },
 };
 use std::{
-    collections::{HashMap, HashSet},
+    collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
 };
 use unsnarl_model::{
     Event, Fidelity, Flags, Op, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace,
 };
+
+/// Events of runs that are held at a time.
+const MOST_EVENTS: usize = 2_000_000;
 
 /// What a schedule may cost.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +43,8 @@ pub(super) struct Search<'a> {
     cost: Cost,
     bound: Bound,
     limits: &'a Limits,
+    /// How many runs are made before they are looked at.
+    batch: usize,
     rules: Rules,
     pub(super) executions: u64,
     pub(super) states: u64,
@@ -89,11 +94,12 @@ impl<'a> Search<'a> {
     pub(super) fn new(trace: &'a Trace, bound: Bound, limits: &'a Limits, executions: u64) -> Self {
         Self {
             base: &trace.plan,
-            first: alive(trace, 0),
+            first: Lives::of(trace).alive(0),
             signature: trace.signature(),
             cost: Cost::of(&trace.events),
             bound,
             limits,
+            batch: limits.batch.min(MOST_EVENTS / trace.events.len().max(1)).max(1),
             rules: Rules { end: false, ..Rules::of(trace) },
             executions,
             states: 0,
@@ -112,7 +118,7 @@ impl<'a> Search<'a> {
         let mut level: Vec<Branch> = self.first.iter().map(|thread| Branch::first(thread.clone())).collect();
         for switches in 0..=self.bound.switches {
             let mut next_level = Vec::new();
-            for batch in level.chunks(self.limits.batch.max(1)) {
+            for batch in level.chunks(self.batch) {
                 watch(self.executions, switches);
                 let room = self.limits.executions.saturating_sub(self.executions);
                 if room < batch.len() as u64 {
@@ -125,7 +131,7 @@ impl<'a> Search<'a> {
                     if self.is_better(&trace) {
                         return Ok(Found::Better(Box::new(trace)));
                     }
-                    self.look(branch, &trace, &mut next_level);
+                    self.look(branch, &trace, runner, &mut next_level)?;
                 }
             }
             self.none_with_switches = Some(switches);
@@ -160,7 +166,14 @@ impl<'a> Search<'a> {
     }
 
     /// Goes through the states that the branch's thread came by, and adds where one can go from there.
-    fn look(&mut self, branch: &Branch, trace: &Trace, next_level: &mut Vec<Branch>) {
+    fn look<R: Runner>(
+        &mut self,
+        branch: &Branch,
+        trace: &Trace,
+        runner: &R,
+        next_level: &mut Vec<Branch>,
+    ) -> Result<(), R::Error> {
+        runner.go_on()?;
         let story = Story::of(trace, self.rules);
         self.learn(&story);
         let start: usize = branch.schedule.iter().map(|(_, points)| *points as usize).sum();
@@ -184,12 +197,14 @@ impl<'a> Search<'a> {
                 idle.clear();
             }
             if branch.switches < self.bound.switches {
+                runner.go_on()?;
                 self.go_on_from(branch, &story, (start, done, end), &owed, next_level);
             }
             self.states += 1;
             self.digest =
                 self.digest.wrapping_add(story.prints.states[done - 1].rotate_left(branch.switches as u32));
         }
+        Ok(())
     }
 
     /// What each thread does next, for when it is known that it could not.
@@ -238,7 +253,7 @@ impl<'a> Search<'a> {
         if let Some(event) = interrupted.filter(|_| self.bound.preemptions == u64::MAX) {
             all_owed.push(Owed::new(branch.thread.clone(), event, &story.touches[done]));
         }
-        for thread in alive(trace, done) {
+        for thread in story.lives.alive(done) {
             let waits = thread == branch.thread || all_owed.iter().any(|owed| owed.thread == thread);
             if !waits && !self.is_known_to_wait(story, done, &thread) {
                 next_level.push(Branch {
@@ -295,6 +310,7 @@ struct Story<'t> {
     trace: &'t Trace,
     prints: Fingerprints,
     touches: Vec<Vec<Touch>>,
+    lives: Lives<'t>,
 }
 
 impl<'t> Story<'t> {
@@ -306,7 +322,8 @@ impl<'t> Story<'t> {
             relation.touches(event, &mut touches);
             touches
         });
-        Self { trace, touches: touches.collect(), prints: fingerprints(trace, &order, rules) }
+        let touches = touches.collect();
+        Self { trace, touches, prints: fingerprints(trace, &order, rules), lives: Lives::of(trace) }
     }
 }
 
@@ -315,19 +332,36 @@ fn by_time(event: &Event) -> bool {
     event.flags.has(Flags::TIMED_OUT) || event.flags.has(Flags::SPURIOUS)
 }
 
-/// Who was created and has not ended after so many events.
-fn alive(trace: &Trace, done: usize) -> Vec<ThreadId> {
-    let created =
-        |event: &Event| (event.op == Op::Create && !event.flags.has(Flags::FAILED)).then_some(event.value);
-    let ever: HashSet<u64> = trace.events.iter().filter_map(created).collect();
-    let events = &trace.events[..done];
-    let by_now: HashSet<u64> = events.iter().filter_map(created).collect();
-    let ended: HashSet<ThreadIx> =
-        events.iter().filter(|event| event.op == Op::End).map(|event| event.thread).collect();
-    let is_there =
-        |ix: u64| (!ever.contains(&ix) || by_now.contains(&ix)) && !ended.contains(&ThreadIx(ix as u16));
-    let there = (0..trace.threads.len() as u64).filter(|&ix| is_there(ix));
-    there.map(|ix| trace.threads[ix as usize].id.clone()).collect()
+/// From where to where in a run its threads live.
+struct Lives<'t> {
+    trace: &'t Trace,
+    /// By thread: after how many events it is there, and after how many no more.
+    spans: Vec<(usize, usize)>,
+}
+
+impl<'t> Lives<'t> {
+    fn of(trace: &'t Trace) -> Self {
+        let mut spans = vec![(0, usize::MAX); trace.threads.len()];
+        for (at, event) in trace.events.iter().enumerate() {
+            let created = (event.op == Op::Create && !event.flags.has(Flags::FAILED)).then_some(event.value);
+            if let Some((begin, _)) = created.and_then(|ix| spans.get_mut(ix as usize))
+                && *begin == 0
+            {
+                *begin = at + 1;
+            }
+            if let Some((_, end)) = spans.get_mut(event.thread.index()).filter(|_| event.op == Op::End) {
+                *end = (*end).min(at + 1);
+            }
+        }
+        Self { trace, spans }
+    }
+
+    /// Who was created and has not ended after so many events.
+    fn alive(&self, done: usize) -> Vec<ThreadId> {
+        let there = self.spans.iter().zip(&self.trace.threads);
+        let there = there.filter(|((begin, end), _)| (*begin..*end).contains(&done));
+        there.map(|(_, thread)| thread.id.clone()).collect()
+    }
 }
 
 /// The fingerprint of a thread that has done nothing yet.

@@ -61,7 +61,7 @@ impl<'a> Cfg<'a> {
         let mut begins = BTreeSet::new();
         for place in recording.places() {
             let target = code.decode(recording.insn(place).pc).filter(|i| i.mnemonic() == Mnemonic::Call);
-            begins.extend(target.map(|i| i.near_branch_target()).filter(|&target| target != 0));
+            begins.extend(target.and_then(|i| code.goes_to(&i)));
         }
         Self {
             code,
@@ -111,8 +111,8 @@ impl<'a> Cfg<'a> {
             let throws = name.starts_with("_ZSt") && name.contains("__throw_");
             return !throws && !NO_RETURN.split_whitespace().any(|known| known == name);
         }
-        let target = call.near_branch_target();
-        target == 0 || self.code.is_stub(target) || self.code.decode(target).is_none() || self.returns(target)
+        let Some(target) = self.code.goes_to(call) else { return true };
+        self.code.is_stub(target) || self.code.decode(target).is_none() || self.returns(target)
     }
 
     /// The instructions that can be reached from a function's beginning, and from these.

@@ -14,6 +14,8 @@ pub struct Code {
     pub stubs: Vec<Range<u64>>,
     /// Words that the loader fills with the address of another module's function, by their address.
     pub slots: HashMap<u64, String>,
+    /// Words that the loader fills with the address of a function of the same module, by their address.
+    pub own: HashMap<u64, u64>,
 }
 
 /// Executable bytes.
@@ -70,6 +72,15 @@ impl Code {
     pub fn begins_function(&self, pc: u64) -> bool {
         let at = self.functions.partition_point(|function| function.start < pc);
         self.functions[at..].iter().take_while(|f| f.start == pc).any(|f| !f.name.contains(".cold"))
+    }
+
+    /// Where a jump or call goes to within its module, if that is certain: directly, or through a word that the loader fills.
+    #[must_use]
+    pub fn goes_to(&self, instruction: &Instruction) -> Option<u64> {
+        if instruction.is_ip_rel_memory_operand() {
+            return self.own.get(&instruction.ip_rel_memory_address()).copied();
+        }
+        Some(instruction.near_branch_target()).filter(|&target| target != 0)
     }
 
     /// The name of the function of another module that a jump or call goes to: through a stub, or directly through

@@ -93,6 +93,10 @@ impl Summary {
         if name.starts_with("__tsan_") || name.starts_with("unsnarl_") || name.starts_with("__unsnarl_") {
             return Self::new(Knowledge::NoData, 0, "");
         }
+        // Here the trace pauses until the thread unwinds.
+        if name.starts_with("std::panicking::") {
+            return Self::new(Knowledge::NoData, 0, "");
+        }
         for (names, arguments, effects) in TABLE {
             if names.split_whitespace().any(|known| known == name) {
                 return Self::new(Knowledge::Known, *arguments, effects);

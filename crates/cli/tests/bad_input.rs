@@ -1,76 +1,46 @@
 //! What cannot be run, read or written: one line that says why and what to do, the right exit status, and nothing
 //! half done left behind.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+mod common;
 
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+use common::{Place, UNSNARL};
+use std::{fs, os::unix::fs::PermissionsExt, process::Stdio};
 
-/// A directory of its own.
-struct Place(PathBuf);
+/// A program that is not instrumented, without its source.
+#[track_caller]
+fn compile(place: &Place, name: &str, source: &str, flags: &[&str]) {
+    place.compile(name, source, &["gcc"], flags);
+    fs::remove_file(place.path(&format!("{name}.c"))).expect("the source is there");
+}
 
-impl Place {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bad-input").join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a directory");
-        Self(path)
+/// Runs a command line of `sh`, with `unsnarl` in it; its status and what it said on standard error.
+fn sh(place: &Place, line: &str) -> (Option<i32>, String) {
+    let mut sh = place.command("sh", &["-c", line]);
+    let output = sh.env("unsnarl", UNSNARL).stdout(Stdio::null()).output().expect("a shell");
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+/// What it says in one line, with this status.
+#[track_caller]
+fn says(place: &Place, status: i32, line: &str) -> String {
+    let (got, said) = sh(place, line);
+    let said = said.replace("searching for a schedule that fails\n", "");
+    assert_eq!(got, Some(status), "{line}: {said}");
+    assert_eq!(said.lines().count(), 1, "{line}: {said}");
+    assert!(said.starts_with("unsnarl: "), "{line}: {said}");
+    said
+}
+
+/// All that is there, the directory of traces left out if it is empty.
+fn files(place: &Place) -> Vec<String> {
+    let mut found = Vec::new();
+    for directory in [place.0.clone(), place.path(".unsnarl")] {
+        let entries = fs::read_dir(&directory).into_iter().flatten();
+        found.extend(entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()));
     }
-
-    fn executable(&self, name: &str, content: impl AsRef<[u8]>) {
-        let path = self.0.join(name);
-        fs::write(&path, content).expect("a file");
-        fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("permissions");
-    }
-
-    fn compile(&self, name: &str, source: &str, flags: &[&str]) {
-        let file = self.0.join(format!("{name}.c"));
-        fs::write(&file, source).expect("a file");
-        let mut gcc = Command::new("gcc");
-        let output = gcc.args(["-O1", "-g", "-o", name]).arg(&file).args(flags).current_dir(&self.0).output();
-        let output = output.expect("a compiler");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        fs::remove_file(file).expect("the source is there");
-    }
-
-    /// Runs a command line of `sh`, with `unsnarl` in it; its status and what it said on standard error.
-    fn sh(&self, line: &str) -> (Option<i32>, String) {
-        let output = Command::new("sh")
-            .args(["-c", line])
-            .env("unsnarl", UNSNARL)
-            .current_dir(&self.0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .output()
-            .expect("a shell");
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-    }
-
-    /// What it says in one line, with this status.
-    fn says(&self, status: i32, line: &str) -> String {
-        let (got, said) = self.sh(line);
-        let said = said.replace("searching for a schedule that fails\n", "");
-        assert_eq!(got, Some(status), "{line}: {said}");
-        assert_eq!(said.lines().count(), 1, "{line}: {said}");
-        assert!(said.starts_with("unsnarl: "), "{line}: {said}");
-        said
-    }
-
-    /// All that is there, the directory of traces left out if it is empty.
-    fn files(&self) -> Vec<String> {
-        let mut found = Vec::new();
-        for directory in [self.0.clone(), self.0.join(".unsnarl")] {
-            let entries = fs::read_dir(&directory).into_iter().flatten();
-            found.extend(entries.map(|e| e.expect("an entry").file_name().to_string_lossy().into_owned()));
-        }
-        found.retain(|name| name != ".unsnarl");
-        found.sort();
-        found
-    }
+    found.retain(|name| name != ".unsnarl");
+    found.sort();
+    found
 }
 
 const NOTHING: &str = "int main(void) { return 0; }";
@@ -78,8 +48,8 @@ const NOTHING: &str = "int main(void) { return 0; }";
 #[test]
 fn what_cannot_be_controlled_is_refused_with_what_to_do() {
     let place = Place::new("programs");
-    place.compile("plain", NOTHING, &[]);
-    let plain = fs::read(place.0.join("plain")).expect("a program");
+    compile(&place, "plain", NOTHING, &[]);
+    let plain = fs::read(place.path("plain")).expect("a program");
     let mut narrow = plain.clone();
     narrow[4] = 1;
     place.executable("narrow", narrow);
@@ -89,27 +59,27 @@ fn what_cannot_be_controlled_is_refused_with_what_to_do() {
     place.executable("cut", &plain[..300]);
     place.executable("empty", "");
     place.executable("script", "#!/usr/bin/env python3\n");
-    place.compile("static", NOTHING, &["-static"]);
-    place.compile("static-pie", NOTHING, &["-static-pie"]);
-    place.compile("musl", NOTHING, &["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"]);
+    compile(&place, "static", NOTHING, &["-static"]);
+    compile(&place, "static-pie", NOTHING, &["-static-pie"]);
+    compile(&place, "musl", NOTHING, &["-Wl,--dynamic-linker=/lib/ld-musl-x86_64.so.1"]);
     let go = "const char id[] __attribute__((section(\".note.go.buildid\"))) = \"Go\";\nint main(void) { return id[0] == 0; }";
-    place.compile("go", go, &[]);
-    place.compile("clang-tsan", "void __tsan_init(void) {}\nint main(void) { return 0; }", &[]);
-    place.compile("gcc-tsan", NOTHING, &["-fsanitize=thread"]);
-    place.compile("gcc-asan", NOTHING, &["-fsanitize=address"]);
-    place.compile("library.so", NOTHING, &["-shared", "-fPIC"]);
-    place.compile("object.o", NOTHING, &["-c"]);
+    compile(&place, "go", go, &[]);
+    compile(&place, "clang-tsan", "void __tsan_init(void) {}\nint main(void) { return 0; }", &[]);
+    compile(&place, "gcc-tsan", NOTHING, &["-fsanitize=thread"]);
+    compile(&place, "gcc-asan", NOTHING, &["-fsanitize=address"]);
+    compile(&place, "library.so", NOTHING, &["-shared", "-fPIC"]);
+    compile(&place, "object.o", NOTHING, &["-c"]);
     for (name, mode) in
         [("setuid", 0o4755), ("setgid", 0o2755), ("not-executable", 0o644), ("object.o", 0o755)]
     {
-        let path = place.0.join(name);
+        let path = place.path(name);
         if !path.exists() {
             fs::write(&path, &plain).expect("a file");
         }
         fs::set_permissions(path, PermissionsExt::from_mode(mode)).expect("permissions");
     }
-    fs::create_dir(place.0.join("folder")).expect("a directory");
-    let before = place.files();
+    fs::create_dir(place.path("folder")).expect("a directory");
+    let before = files(&place);
     for (program, why) in [
         ("nowhere", "give a path, or a name on PATH"),
         ("narrow", "it is a 32-bit program; build it for x86-64"),
@@ -132,21 +102,21 @@ fn what_cannot_be_controlled_is_refused_with_what_to_do() {
         ("folder", "it is not an executable file"),
     ] {
         for command in ["record", "explore", "hunt"] {
-            let said = place.says(96, &format!("\"$unsnarl\" {command} -- ./{program}"));
+            let said = says(&place, 96, &format!("\"$unsnarl\" {command} -- ./{program}"));
             assert!(said.contains(why), "wanted `{why}`: {said}");
         }
     }
-    assert_eq!(place.files(), before);
+    assert_eq!(files(&place), before);
 }
 
 #[test]
 fn what_cannot_be_read_is_said_and_what_to_do() {
     let place = Place::new("traces");
-    place.compile("plain", NOTHING, &[]);
-    let said = place.says(96, "\"$unsnarl\" replay");
+    compile(&place, "plain", NOTHING, &[]);
+    let said = says(&place, 96, "\"$unsnarl\" replay");
     assert!(said.contains("no trace here yet: `unsnarl record -- PROG` makes one"), "{said}");
-    fs::write(place.0.join("text.snarl"), "text").expect("a file");
-    fs::write(place.0.join("empty.snarl"), "").expect("a file");
+    fs::write(place.path("text.snarl"), "text").expect("a file");
+    fs::write(place.path("empty.snarl"), "").expect("a file");
     for (trace, why) in [
         ("nowhere.snarl", "cannot open nowhere.snarl"),
         ("text.snarl", "is not an unsnarl trace; `unsnarl record` and `unsnarl explore` make traces"),
@@ -155,51 +125,51 @@ fn what_cannot_be_read_is_said_and_what_to_do() {
     ] {
         for command in ["replay", "show", "export", "simplify", "predict", "slice", "report --html page.html"]
         {
-            let said = place.says(96, &format!("\"$unsnarl\" {command} {trace}"));
+            let said = says(&place, 96, &format!("\"$unsnarl\" {command} {trace}"));
             assert!(said.contains(why), "{command}, wanted `{why}`: {said}");
         }
     }
-    assert_eq!(place.files(), ["empty.snarl", "plain", "text.snarl"]);
+    assert_eq!(files(&place), ["empty.snarl", "plain", "text.snarl"]);
 }
 
 #[test]
 fn a_file_that_cannot_be_written_whole_is_not_written_at_all() {
     let place = Place::new("full");
-    place.compile("plain", NOTHING, &[]);
-    let (status, said) = place.sh("\"$unsnarl\" record -o t.snarl -- ./plain");
+    compile(&place, "plain", NOTHING, &[]);
+    let (status, said) = sh(&place, "\"$unsnarl\" record -o t.snarl -- ./plain");
     assert_eq!(status, Some(0), "{said}");
-    place.says(96, "\"$unsnarl\" record -o nowhere/t.snarl -- ./plain");
-    let before = place.files();
+    says(&place, 96, "\"$unsnarl\" record -o nowhere/t.snarl -- ./plain");
+    let before = files(&place);
     // One block is the most that a file may have: the disk is as good as full.
     for command in
         ["report t.snarl --html page.html", "import long.std -o long.snarl", "export long.snarl -o t.std"]
     {
         if command.starts_with("import") {
             let line = |n: u32| format!("T{}|w(V{n})|{n}\n", n % 7);
-            fs::write(place.0.join("long.std"), (0..3000).map(line).collect::<String>()).expect("a file");
+            fs::write(place.path("long.std"), (0..3000).map(line).collect::<String>()).expect("a file");
         }
         if command.starts_with("export") {
-            let (status, said) = place.sh("\"$unsnarl\" import long.std -o long.snarl");
+            let (status, said) = sh(&place, "\"$unsnarl\" import long.std -o long.snarl");
             assert_eq!(status, Some(0), "{said}");
         }
-        let before = place.files();
-        let said = place.says(96, &format!("ulimit -f 1; \"$unsnarl\" {command}"));
+        let before = files(&place);
+        let said = says(&place, 96, &format!("ulimit -f 1; \"$unsnarl\" {command}"));
         assert!(said.contains("cannot write") && said.contains("File too large"), "{said}");
-        assert_eq!(place.files(), before, "{command}");
+        assert_eq!(files(&place), before, "{command}");
     }
     // The log of a run is a file too.
-    let said = place.says(96, "ulimit -f 1; \"$unsnarl\" record -- ./plain");
+    let said = says(&place, 96, "ulimit -f 1; \"$unsnarl\" record -- ./plain");
     assert!(said.contains("File too large"), "{said}");
-    assert!(before.iter().all(|name| place.files().contains(name)));
+    assert!(before.iter().all(|name| files(&place).contains(name)));
 }
 
 #[test]
 fn what_is_no_file_is_written_to_and_not_replaced() {
     let place = Place::new("special");
-    place.compile("plain", NOTHING, &[]);
+    compile(&place, "plain", NOTHING, &[]);
     let (status, said) =
-        place.sh("mkfifo pipe && { cat pipe > copy & \"$unsnarl\" record -o pipe -- ./plain && wait; }");
+        sh(&place, "mkfifo pipe && { cat pipe > copy & \"$unsnarl\" record -o pipe -- ./plain && wait; }");
     assert_eq!(status, Some(0), "{said}");
-    assert!(fs::metadata(place.0.join("copy")).expect("a copy").len() > 100);
-    assert!(!fs::metadata(place.0.join("pipe")).expect("the pipe").is_file());
+    assert!(fs::metadata(place.path("copy")).expect("a copy").len() > 100);
+    assert!(!fs::metadata(place.path("pipe")).expect("the pipe").is_file());
 }

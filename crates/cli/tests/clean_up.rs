@@ -1,87 +1,83 @@
 //! Nothing stays behind: no process, no file, however unsnarl ends.
 
+mod common;
+
+use common::{Place, UNSNARL};
 use std::{
     fs,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
 };
+use unsnarl_exec::{Executor, Settings};
+use unsnarl_model::{Plan, Policy, Program};
 
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+/// A place with a directory for temporary files.
+fn empty(name: &str) -> Place {
+    let place = Place::new(name);
+    fs::create_dir(place.path("tmp")).expect("a directory");
+    place
+}
 
-struct Place(PathBuf);
+/// A program of this name, so that its processes can be told from all others.
+#[track_caller]
+fn compile(place: &Place, name: &str, source: &str) {
+    place.compile(name, source, &["gcc"], &[]);
+}
 
-impl Place {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("clean-up").join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(path.join("tmp")).expect("a directory");
-        Self(path)
+fn start(place: &Place, args: &[&str]) -> Child {
+    // Who runs the tests in the background may ignore interrupts, and that is inherited.
+    Command::new("env")
+        .args(["--default-signal=INT,TERM", UNSNARL])
+        .args(args)
+        .env("TMPDIR", place.path("tmp"))
+        .current_dir(&place.0)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("unsnarl runs")
+}
+
+/// The processes that execute this program.
+fn processes(place: &Place, name: &str) -> Vec<u32> {
+    let wanted = place.path(name);
+    let numbers = fs::read_dir("/proc").expect("processes").flatten();
+    let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    numbers
+        .filter(|number: &u32| {
+            fs::read_link(format!("/proc/{number}/exe")).is_ok_and(|program| program == wanted)
+        })
+        .collect()
+}
+
+/// Waits until there are processes of this program, or none.
+fn wait_for(place: &Place, name: &str, some: bool) {
+    let begin = Instant::now();
+    while processes(place, name).is_empty() == some {
+        assert!(begin.elapsed() < Duration::from_secs(60), "{name} {some}: {:?}", processes(place, name));
+        std::thread::yield_now();
     }
+}
 
-    /// A program of this name, so that its processes can be told from all others.
-    fn compile(&self, name: &str, source: &str) {
-        fs::write(self.0.join(format!("{name}.c")), source).expect("a file");
-        let mut gcc = Command::new("gcc");
-        let output = gcc.args(["-O1", "-g", "-pthread", "-o", name]).arg(format!("{name}.c"));
-        let output = output.current_dir(&self.0).output().expect("a compiler");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    }
-
-    fn start(&self, args: &[&str]) -> Child {
-        // Who runs the tests in the background may ignore interrupts, and that is inherited.
-        Command::new("env")
-            .args(["--default-signal=INT,TERM", UNSNARL])
-            .args(args)
-            .env("TMPDIR", self.0.join("tmp"))
-            .current_dir(&self.0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("unsnarl runs")
-    }
-
-    /// The processes that execute this program.
-    fn processes(&self, name: &str) -> Vec<u32> {
-        let wanted = self.0.join(name);
-        let numbers = fs::read_dir("/proc").expect("processes").flatten();
-        let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-        numbers
-            .filter(|number: &u32| {
-                fs::read_link(format!("/proc/{number}/exe")).is_ok_and(|program| program == wanted)
-            })
-            .collect()
-    }
-
-    /// Waits until there are processes of this program, or none.
-    fn wait_for(&self, name: &str, some: bool) {
-        let begin = Instant::now();
-        while self.processes(name).is_empty() == some {
-            assert!(begin.elapsed() < Duration::from_secs(60), "{name} {some}: {:?}", self.processes(name));
-            std::thread::yield_now();
-        }
-    }
-
-    fn files(&self) -> Vec<PathBuf> {
-        let directories = [self.0.clone(), self.0.join(".unsnarl"), self.0.join("tmp"), "/dev/shm".into()];
-        let entries = directories.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten();
-        let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-        // Others use shared memory too.
-        let ours = |path: &Path| !path.starts_with("/dev/shm") || path.to_string_lossy().contains("unsnarl");
-        files.retain(|path| !path.ends_with(".unsnarl") && ours(path));
-        files.sort();
-        files
-    }
+fn files(place: &Place) -> Vec<PathBuf> {
+    let directories = [place.0.clone(), place.path(".unsnarl"), place.path("tmp"), "/dev/shm".into()];
+    let entries = directories.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    // Others use shared memory too.
+    let ours = |path: &Path| !path.starts_with("/dev/shm") || path.to_string_lossy().contains("unsnarl");
+    files.retain(|path| !path.ends_with(".unsnarl") && ours(path));
+    files.sort();
+    files
 }
 
 const ENDLESS: &str = "static volatile int stop;\nint main(void) { while (!stop) {} }";
 
 #[test]
 fn a_killed_or_interrupted_unsnarl_takes_its_programs_with_it() {
-    let place = Place::new("killed");
-    place.compile("endless", ENDLESS);
-    let before = place.files();
+    let place = empty("killed");
+    compile(&place, "endless", ENDLESS);
+    let before = files(&place);
     for (signal, command) in [
         ("-KILL", &["record", "--", "./endless"][..]),
         ("-KILL", &["explore", "-j", "2", "--", "./endless"]),
@@ -89,25 +85,91 @@ fn a_killed_or_interrupted_unsnarl_takes_its_programs_with_it() {
         ("-INT", &["explore", "-j", "2", "--", "./endless"]),
         ("-TERM", &["explore", "--", "./endless"]),
     ] {
-        let mut unsnarl = place.start(command);
-        place.wait_for("endless", true);
+        let mut unsnarl = start(&place, command);
+        wait_for(&place, "endless", true);
         let sent =
             Command::new("kill").args([signal, &unsnarl.id().to_string()]).status().expect("kill runs");
         assert!(sent.success());
         unsnarl.wait().expect("unsnarl ends");
-        place.wait_for("endless", false);
-        assert_eq!(place.files(), before, "{signal} {command:?}");
+        wait_for(&place, "endless", false);
+        assert_eq!(files(&place), before, "{signal} {command:?}");
     }
 }
 
 #[test]
 fn who_a_run_leaves_behind_is_gone_before_the_next_one() {
-    let place = Place::new("left");
-    place.compile("endless", ENDLESS);
-    place.compile("leaver", "#include <stdlib.h>\nint main(void) { return system(\"./endless &\"); }");
+    let place = empty("left");
+    compile(&place, "endless", ENDLESS);
+    compile(&place, "leaver", "#include <stdlib.h>\nint main(void) { return system(\"./endless &\"); }");
     for command in [&["record", "--", "./leaver"][..], &["explore", "--runs", "5", "--", "./leaver"]] {
-        let status = place.start(command).wait().expect("unsnarl ends");
+        let status = start(&place, command).wait().expect("unsnarl ends");
         assert_eq!(status.code(), Some(0), "{command:?}");
-        place.wait_for("endless", false);
+        wait_for(&place, "endless", false);
     }
+}
+
+/// Whoever ends the process in which a run waits for others to go on from it costs time, and nothing else.
+#[test]
+fn a_snapshot_that_is_killed_is_done_without() {
+    let place = empty("snapshot");
+    compile(
+        &place,
+        "kept",
+        r#"
+#include <pthread.h>
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static void *work(void *unused)
+{
+    for (int i = 0; i < 20; i++) {
+        pthread_mutex_lock(&mutex);
+        pthread_mutex_unlock(&mutex);
+    }
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, 0, work, 0);
+    work(0);
+    pthread_join(thread, 0);
+}
+"#,
+    );
+    let text = |path: &Path| path.to_str().expect("UTF-8").to_owned();
+    let program = Program {
+        path: text(&place.path("kept")),
+        args: vec![b"kept".to_vec()],
+        cwd: text(&place.0),
+        ..Program::default()
+    };
+    let mut executor =
+        Executor::new(program, Settings { serve: true, ..Settings::default() }).expect("it can be used");
+    let plan = Plan { tail: Policy::Random, seed: 1, ..Plan::default() };
+    let whole = executor.run(&plan).expect("a run").trace();
+    let again = whole.replay_plan();
+    let waiting = |executor: &mut Executor| {
+        let before = processes(&place, "kept");
+        executor.keep(&again, whole.events.len() / 2).expect("no error").expect("a snapshot");
+        let new: Vec<u32> =
+            processes(&place, "kept").into_iter().filter(|process| !before.contains(process)).collect();
+        assert_eq!(new.len(), 1, "{new:?}");
+        new[0]
+    };
+    for _ in 0..4 {
+        let snapshot = waiting(&mut executor);
+        assert!(executor.run(&again).expect("a run").is_resumed());
+        let killed = Command::new("kill").args(["-KILL", &snapshot.to_string()]).status();
+        assert!(killed.expect("kill runs").success());
+        let run = executor.run(&again).expect("a run");
+        assert!(!run.is_resumed());
+        assert_eq!(run.trace().events, whole.events);
+    }
+    // One that would have gone on from there is made from the beginning.
+    let snapshot = waiting(&mut executor);
+    let killed = Command::new("kill").args(["-KILL", &snapshot.to_string()]).status();
+    assert!(killed.expect("kill runs").success());
+    // Whether it is seen to be gone at once, or when it does not answer, is a matter of time.
+    let _ = executor.keep(&again, whole.events.len() * 3 / 4).expect("no error");
+    executor.keep(&again, whole.events.len() * 3 / 4).expect("no error").expect("a snapshot");
+    assert!(executor.run(&again).expect("a run").is_resumed());
 }

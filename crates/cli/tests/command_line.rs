@@ -354,6 +354,23 @@ fn a_run_that_takes_too_long_is_stopped_where_it_is() {
     assert!(message.contains("spins without a schedule point; compile that code with unsnarl cc"), "{told}");
 }
 
+/// Also one that blocks or handles whatever signal it can.
+#[test]
+fn signals_that_the_program_blocks_do_not_matter_to_the_time_limit() {
+    let place = Place::new("timeout_blocked");
+    place.gcc(
+        "deaf",
+        "#include <signal.h>\nstatic volatile int stop;\nint main(void) {\n  sigset_t all;\n  sigfillset(&all);\n  \
+         sigprocmask(SIG_BLOCK, &all, 0);\n  signal(SIGXCPU, SIG_IGN);\n  while (!stop) {}\n}",
+    );
+    for threads in ["fibers", "kernel"] {
+        let told =
+            place.json(100, &["record", "--timeout", "1s", "--threads", threads, "--json", "--", "./deaf"]);
+        assert_eq!(told["outcome"]["kind"], "timeout");
+        assert_eq!(told["outcome"]["site"], "deaf.c:8");
+    }
+}
+
 #[test]
 fn a_run_that_writes_without_end_is_stopped() {
     let place = Place::new("output");
@@ -361,6 +378,22 @@ fn a_run_that_writes_without_end_is_stopped() {
     let told = place.json(100, &["record", "--max-output", "1", "--json", "--", "./yes"]);
     assert_eq!(told["outcome"]["kind"], "timeout");
     assert!(told["outcome"]["message"].as_str().expect("a message").contains("--max-output"), "{told}");
+}
+
+/// Which limit ends it is a matter of how large they are: the replay, with the usual limit on output, comes to that on time.
+#[test]
+fn a_run_that_was_stopped_at_a_limit_replays_whatever_limit_comes_first() {
+    let place = Place::new("much_output");
+    place.gcc(
+        "much",
+        "#include <stdio.h>\nstatic volatile int stop;\nint main(void) {\n  for (int i = 0; i < 600000; i++) puts(\"yes\");\n  \
+         fflush(stdout);\n  while (!stop) {}\n}",
+    );
+    let limits = ["--runs", "1", "--max-output", "1", "--timeout", "3s", "-o", "t.snarl"];
+    let found = place.unsnarl(100, &[&["explore"], &limits[..], &["--", "./much"]].concat());
+    assert!(found.contains("--max-output") && found.contains("(tried: identical)"), "{found}");
+    let told = place.json(100, &["replay", "--json", "t.snarl"]);
+    assert_eq!(told["reproduced"], true, "{told}");
 }
 
 #[test]

@@ -1,25 +1,18 @@
 //! Launchers are followed to the program that they start.
 
-use std::{
-    fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
-};
+mod common;
 
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+use common::{Place, printed};
+use std::fs;
 
-/// A directory with a program, `lost`, that loses an update by some schedules and prints its argument, a variable of the environment and
+/// A place with a program, `lost`, that loses an update by some schedules and prints its argument, a variable of the environment and
 /// a line of its standard input.
-fn directory(name: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("follow").join(name);
-    let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(directory.join("inner")).expect("a directory");
-    fs::write(directory.join("lost.c"), LOST).expect("a source file");
-    let mut gcc = Command::new("gcc");
-    gcc.args(["-O1", "-g", "-pthread", "-o", "lost", "lost.c"]).current_dir(&directory);
-    assert!(gcc.status().expect("gcc runs").success());
-    directory
+#[track_caller]
+fn built(name: &str) -> Place {
+    let place = Place::new(name);
+    fs::create_dir(place.path("inner")).expect("a directory");
+    place.compile("lost", LOST, &["gcc"], &[]);
+    place
 }
 
 const LOST: &str = r#"
@@ -54,41 +47,24 @@ int main(int count, char **args)
 }
 "#;
 
-fn script(directory: &Path, name: &str, text: &str) {
-    let path = directory.join(name);
-    fs::write(&path, text).expect("a script");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a mode");
-}
-
-fn unsnarl(directory: &Path, args: &[&str]) -> Output {
-    let mut unsnarl = Command::new(UNSNARL);
-    unsnarl.args(args).current_dir(directory).stdin(Stdio::null()).output().expect("unsnarl runs")
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
-}
-
 const RUN_TESTS: &str = "#!/bin/sh\necho set up\nexport WHO=somebody\ncd inner\ntrap 'touch cleaned' EXIT\ntrap 'exit 1' TERM\n\
                          echo from a pipe | ../lost argument\necho never reached >&2\n";
 
 #[test]
 fn a_script_is_followed_and_its_trace_replays_without_it() {
-    let directory = directory("script");
-    script(&directory, "run-tests.sh", RUN_TESTS);
-    let found = unsnarl(
-        &directory,
-        &["explore", "--follow", "--runs", "200", "-o", "t.snarl", "--", "./run-tests.sh"],
-    );
-    let told = text(&found);
+    let place = built("script");
+    place.executable("run-tests.sh", RUN_TESTS);
+    let found =
+        place.ends(&["explore", "--follow", "--runs", "200", "-o", "t.snarl", "--", "./run-tests.sh"]);
+    let told = printed(&found);
     assert_eq!(found.status.code(), Some(100), "{told}");
     assert!(told.contains("follows ../lost argument"), "{told}");
     assert!(told.contains("set up") && !told.contains("never reached"), "{told}");
     assert!(told.contains("unsnarl record --like t.snarl --follow -- ./run-tests.sh"), "{told}");
-    assert!(directory.join("inner/cleaned").exists(), "the launcher was not let clean up");
+    assert!(place.path("inner/cleaned").exists(), "the launcher was not let clean up");
 
-    fs::remove_file(directory.join("run-tests.sh")).expect("the script was there");
-    let replayed = unsnarl(&directory, &["replay", "--json", "t.snarl"]);
+    fs::remove_file(place.path("run-tests.sh")).expect("the script was there");
+    let replayed = place.ends(&["replay", "--json", "t.snarl"]);
     let told: serde_json::Value = serde_json::from_slice(&replayed.stdout).expect("JSON");
     assert_eq!(told["identical"], true, "{told}");
     assert_eq!(replayed.status.code(), Some(100), "{told}");
@@ -96,32 +72,32 @@ fn a_script_is_followed_and_its_trace_replays_without_it() {
 
 #[test]
 fn a_followed_program_has_the_surroundings_that_its_launcher_gave_it() {
-    let directory = directory("surroundings");
-    script(&directory, "run-tests.sh", RUN_TESTS);
-    let recorded = unsnarl(&directory, &["record", "--follow=lost", "-o", "t.snarl", "--", "./run-tests.sh"]);
-    assert_eq!(recorded.status.code(), Some(0), "{}", text(&recorded));
+    let place = built("surroundings");
+    place.executable("run-tests.sh", RUN_TESTS);
+    let recorded = place.ends(&["record", "--follow=lost", "-o", "t.snarl", "--", "./run-tests.sh"]);
+    assert_eq!(recorded.status.code(), Some(0), "{}", printed(&recorded));
     assert_eq!(
         String::from_utf8_lossy(&recorded.stdout),
         "argument somebody from a pipe\n",
         "{}",
-        text(&recorded)
+        printed(&recorded)
     );
 }
 
 #[test]
 fn a_launcher_that_starts_no_such_program_is_told() {
-    let directory = directory("nobody");
-    script(&directory, "run-tests.sh", "#!/bin/sh\n/usr/bin/env true\n");
-    let none = unsnarl(&directory, &["record", "--follow", "--", "./run-tests.sh"]);
-    assert_eq!(none.status.code(), Some(96), "{}", text(&none));
+    let place = built("nobody");
+    place.executable("run-tests.sh", "#!/bin/sh\n/usr/bin/env true\n");
+    let none = place.ends(&["record", "--follow", "--", "./run-tests.sh"]);
+    assert_eq!(none.status.code(), Some(96), "{}", printed(&none));
     assert!(
-        text(&none).contains("had started no program that makes threads; it started sh, env, true"),
+        printed(&none).contains("had started no program that makes threads; it started sh, env, true"),
         "{}",
-        text(&none)
+        printed(&none)
     );
-    let named = unsnarl(&directory, &["record", "--follow=lost", "--", "./run-tests.sh"]);
-    assert!(text(&named).contains("had started no program named lost"), "{}", text(&named));
-    let without = unsnarl(&directory, &["record", "--", "./run-tests.sh"]);
-    assert_eq!(without.status.code(), Some(96), "{}", text(&without));
-    assert!(text(&without).contains("--follow"), "{}", text(&without));
+    let named = place.ends(&["record", "--follow=lost", "--", "./run-tests.sh"]);
+    assert!(printed(&named).contains("had started no program named lost"), "{}", printed(&named));
+    let without = place.ends(&["record", "--", "./run-tests.sh"]);
+    assert_eq!(without.status.code(), Some(96), "{}", printed(&without));
+    assert!(printed(&without).contains("--follow"), "{}", printed(&without));
 }

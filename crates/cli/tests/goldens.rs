@@ -11,7 +11,7 @@ fn page(name: &str, source: &str, options: &[&str]) -> String {
     let program = place.program(source);
     let program = format!("./{program}");
     let args = [&["hunt"], options, &["--", &program]].concat();
-    let output = place.command(UNSNARL, &args).env_remove("COLUMNS").env_remove("RUST_BACKTRACE").output();
+    let output = place.command(UNSNARL, &args).env_remove("COLUMNS").output();
     let output = output.expect("unsnarl runs");
     assert_eq!(output.status.code(), Some(100), "{output:?}");
     let page = String::from_utf8(output.stdout).expect("UTF-8");

@@ -1,49 +1,29 @@
 //! Programs that are large in one way or another: thousands of threads, a huge heap, deep stacks, plugins that are loaded while threads run.
 //! By one schedule each, which must give the right result and replay event for event.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+mod common;
 
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+use common::Place;
 
-fn directory(name: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("large").join(name);
-    let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory).expect("a directory");
-    directory
-}
-
-fn compile(directory: &Path, compiler: &str, source: (&str, &str), flags: &[&str]) {
-    fs::write(directory.join(source.0), source.1).expect("a source file");
-    let mut command = Command::new(compiler);
-    command.args(["-O1", "-g", "-pthread", source.0]).args(flags).current_dir(directory);
-    assert!(command.status().expect("the compiler runs").success());
+fn compile(place: &Place, compiler: &str, source: (&str, &str), flags: &[&str]) {
+    place.write(source.0, source.1);
+    place.runs(0, compiler, &[&["-O1", "-g", "-pthread", source.0], flags].concat());
 }
 
 /// Records `./program` by a random schedule, and by the fair one on kernel threads, and replays both.
-fn runs_and_replays(directory: &Path, threads: u64) {
+fn runs_and_replays(place: &Place, threads: u64) {
     for options in [&["--seed", "1"][..], &["--threads", "kernel"]] {
-        let unsnarl = |args: &[&str]| {
-            let mut unsnarl = Command::new(UNSNARL);
-            unsnarl.args(args).current_dir(directory).stdin(Stdio::null()).output().expect("unsnarl runs")
-        };
-        let record =
-            unsnarl(&[&["record", "--json", "-o", "t.snarl"], options, &["--", "./program"]].concat());
-        let told: serde_json::Value = serde_json::from_slice(&record.stdout).expect("JSON");
-        assert_eq!(record.status.code(), Some(0), "{options:?}: {told}");
+        let record = [&["record", "--json", "-o", "t.snarl"], options, &["--", "./program"]].concat();
+        let told = place.json(0, &record);
         assert_eq!(told["stats"]["threads"], threads, "{options:?}");
-        let replay = unsnarl(&["replay", "--json", "t.snarl"]);
-        let told: serde_json::Value = serde_json::from_slice(&replay.stdout).expect("JSON");
+        let told = place.json(0, &["replay", "--json", "t.snarl"]);
         assert_eq!(told["identical"], true, "{options:?}: {told}");
     }
 }
 
 #[test]
 fn a_thousand_threads_at_once() {
-    let directory = directory("threads");
+    let place = Place::new("threads");
     let source = r#"
 #include <pthread.h>
 #define THREADS 1000
@@ -74,13 +54,13 @@ int main(void)
     return there != THREADS;
 }
 "#;
-    compile(&directory, "gcc", ("program.c", source), &["-o", "program"]);
-    runs_and_replays(&directory, 1001);
+    compile(&place, "gcc", ("program.c", source), &["-o", "program"]);
+    runs_and_replays(&place, 1001);
 }
 
 #[test]
 fn a_heap_of_sixteen_gigabytes() {
-    let directory = directory("heap");
+    let place = Place::new("heap");
     let source = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -109,13 +89,13 @@ int main(void)
     return 0;
 }
 "#;
-    compile(&directory, "gcc", ("program.c", source), &["-o", "program"]);
-    runs_and_replays(&directory, 3);
+    compile(&place, "gcc", ("program.c", source), &["-o", "program"]);
+    runs_and_replays(&place, 3);
 }
 
 #[test]
 fn stacks_of_hundreds_of_megabytes() {
-    let directory = directory("stack");
+    let place = Place::new("stack");
     let source = r#"
 #include <pthread.h>
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -154,13 +134,13 @@ int main(void)
     return sum != 2;
 }
 "#;
-    compile(&directory, "gcc", ("program.c", source), &["-o", "program"]);
-    runs_and_replays(&directory, 3);
+    compile(&place, "gcc", ("program.c", source), &["-o", "program"]);
+    runs_and_replays(&place, 3);
 }
 
 #[test]
 fn a_plugin_in_cpp_with_threads_of_its_own() {
-    let directory = directory("plugin");
+    let place = Place::new("plugin");
     let plugin = r#"
 #include <mutex>
 #include <stdexcept>
@@ -207,7 +187,7 @@ int main(void)
     return result != 4;
 }
 "#;
-    compile(&directory, "g++", ("plugin.cpp", plugin), &["-shared", "-fPIC", "-o", "plugin.so"]);
-    compile(&directory, "gcc", ("program.c", source), &["-o", "program", "-ldl"]);
-    runs_and_replays(&directory, 5);
+    compile(&place, "g++", ("plugin.cpp", plugin), &["-shared", "-fPIC", "-o", "plugin.so"]);
+    compile(&place, "gcc", ("program.c", source), &["-o", "program", "-ldl"]);
+    runs_and_replays(&place, 5);
 }

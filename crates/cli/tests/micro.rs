@@ -1,26 +1,21 @@
 //! The scenarios in `programs/micro`: from one run each, what is really wrong is found, and nothing else.
 
+mod common;
+
+use common::{Place, programs};
 use serde_json::Value;
 use std::{
     collections::BTreeSet,
     fs,
     path::{Path, PathBuf},
-    process::{Command, Stdio},
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
-
-fn unsnarl(directory: &Path, args: &[&str]) -> Result<String, String> {
-    let output = Command::new(UNSNARL)
-        .args(args)
-        .current_dir(directory)
-        .stdin(Stdio::null())
-        .output()
-        .map_err(|error| error.to_string())?;
+fn unsnarl(place: &Place, args: &[&str]) -> Result<String, String> {
+    let output = place.ends(args);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     match output.status.code() {
         Some(0 | 100) => Ok(text(&output.stdout)),
@@ -47,21 +42,17 @@ fn found(told: &Value) -> BTreeSet<String> {
 }
 
 /// What is wrong with the prediction for a scenario, if anything.
-fn wrong(source: &Path, scratch: &Path) -> Result<(), String> {
+fn wrong(source: &Path) -> Result<(), String> {
     let name = source.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let text = fs::read_to_string(source).map_err(|error| error.to_string())?;
     if !text.contains("* real: ") {
         return Err("does not say what is real".into());
     }
-    let directory = scratch.join(&name);
-    fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+    let place = Place::new(&name);
     let path = source.to_string_lossy();
-    unsnarl(
-        &directory,
-        &["cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", "prog", &path],
-    )?;
-    unsnarl(&directory, &["record", "-o", "run.snarl", "--", "./prog"])?;
-    let told = unsnarl(&directory, &["predict", "run.snarl", "--confirm", "--json"])?;
+    unsnarl(&place, &["cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", "prog", &path])?;
+    unsnarl(&place, &["record", "-o", "run.snarl", "--", "./prog"])?;
+    let told = unsnarl(&place, &["predict", "run.snarl", "--confirm", "--json"])?;
     let told = serde_json::from_str(&told).map_err(|error| error.to_string())?;
     let (found, real) = (found(&told), real(&text));
     if found == real { Ok(()) } else { Err(format!("found {found:?}, real are {real:?}")) }
@@ -69,19 +60,18 @@ fn wrong(source: &Path, scratch: &Path) -> Result<(), String> {
 
 #[test]
 fn all_that_is_real_is_found_from_one_run_and_nothing_else() {
-    let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/micro");
-    let files = fs::read_dir(&programs).expect("the scenarios").filter_map(|entry| Some(entry.ok()?.path()));
+    let files = fs::read_dir(programs().join("micro"))
+        .expect("the scenarios")
+        .filter_map(|entry| Some(entry.ok()?.path()));
     let mut sources: Vec<PathBuf> = files.filter(|path| path.extension().is_some_and(|e| e == "c")).collect();
     sources.sort();
     assert!(sources.len() >= 48, "{} scenarios", sources.len());
-    let scratch = Path::new(env!("CARGO_TARGET_TMPDIR")).join("micro");
-    let _ = fs::remove_dir_all(&scratch);
     let (next, failures) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(why) = wrong(source, &scratch) {
+                    if let Err(why) = wrong(source) {
                         failures.lock().expect("no panics").push(format!("{}: {why}", source.display()));
                     }
                 }

@@ -1,51 +1,34 @@
 //! What comes from outside is written down, and a replay does without its source.
 
+mod common;
+
+use common::{Place, UNSNARL, printed};
 use std::{
     fs,
     io::{Read, Write},
     net::TcpStream,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    path::Path,
+    process::{Command, Stdio},
 };
 
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
-
-/// Where this test keeps its things.
-fn directory(name: &str) -> PathBuf {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside").join(name);
-    let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory).expect("a directory");
-    directory
-}
-
-fn compile(directory: &Path, source: &str) -> PathBuf {
-    let (file, program) = (directory.join("program.c"), directory.join("program"));
-    fs::write(&file, source).expect("a source file");
-    let status = Command::new("gcc").args(["-O1", "-g", "-pthread", "-o"]).arg(&program).arg(&file).status();
-    assert!(status.expect("gcc runs").success());
-    program
+/// A place with this program in it, which is not instrumented.
+#[track_caller]
+fn built(name: &str, source: &str) -> Place {
+    let place = Place::new(name);
+    place.compile("program", source, &["gcc"], &[]);
+    place
 }
 
 /// Records the program, whose descriptor 7 is our standard input.
-fn reading_at_seven(directory: &Path, program: &Path, options: &str) -> Command {
-    let script = format!("exec \"$0\" record {options} -o t.snarl -- \"$1\" 7<&0 </dev/null");
-    let mut shell = Command::new("sh");
-    shell.args(["-c", &script, UNSNARL]).arg(program).current_dir(directory);
-    shell
+fn reading_at_seven(place: &Place, options: &str) -> Command {
+    let script = format!("exec \"$0\" record {options} -o t.snarl -- ./program 7<&0 </dev/null");
+    place.command("sh", &["-c", &script, UNSNARL])
 }
 
-fn replayed(directory: &Path) -> String {
-    let replay = Command::new(UNSNARL)
-        .args(["replay", "--json", "t.snarl"])
-        .current_dir(directory)
-        .stdin(Stdio::null())
-        .output()
-        .expect("unsnarl runs");
-    String::from_utf8_lossy(&replay.stdout).into_owned() + &String::from_utf8_lossy(&replay.stderr)
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+#[track_caller]
+fn replays(place: &Place, what: &str) {
+    let replayed = printed(&place.ends(&["replay", "--json", "t.snarl"]));
+    assert!(replayed.contains("\"identical\": true"), "{what}: {replayed}");
 }
 
 const READER: &str = r#"
@@ -72,10 +55,9 @@ int main(void)
 
 #[test]
 fn a_trace_with_input_from_a_pipe_replays_without_the_pipe() {
-    let directory = directory("pipe");
-    let program = compile(&directory, READER);
+    let place = built("pipe", READER);
     let (from, mut to) = std::io::pipe().expect("a pipe");
-    let mut record = reading_at_seven(&directory, &program, "");
+    let mut record = reading_at_seven(&place, "");
     record.stdin(from).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = record.spawn().expect("unsnarl runs");
     drop(record);
@@ -83,16 +65,11 @@ fn a_trace_with_input_from_a_pipe_replays_without_the_pipe() {
     to.write_all(b"this comes from outside").expect("a reader");
     drop(to);
     let recorded = child.wait_with_output().expect("unsnarl ends");
-    assert!(text(&recorded).contains("hello, this comes from outside"), "{}", text(&recorded));
+    assert!(printed(&recorded).contains("hello, this comes from outside"), "{}", printed(&recorded));
 
-    let replayed = replayed(&directory);
-    assert!(replayed.contains("\"identical\": true"), "{replayed}");
-    let show = Command::new(UNSNARL)
-        .args(["show", "t.snarl"])
-        .current_dir(&directory)
-        .output()
-        .expect("unsnarl runs");
-    assert!(text(&show).contains("bytes from pipe 7"), "{}", text(&show));
+    replays(&place, "without its source");
+    let shown = place.unsnarl(0, &["show", "t.snarl"]);
+    assert!(shown.contains("bytes from pipe 7"), "{shown}");
 }
 
 const SERVER: &str = r#"
@@ -139,19 +116,10 @@ int main(void)
 
 #[test]
 fn a_server_replays_without_its_client() {
-    let directory = directory("server");
-    let program = compile(&directory, SERVER);
-    let record = Command::new(UNSNARL)
-        .args(["record", "-o", "t.snarl", "--"])
-        .arg(&program)
-        .current_dir(&directory)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("unsnarl runs");
+    let place = built("server", SERVER);
+    let record = place.start(&["record", "-o", "t.snarl", "--", "./program"]);
     let port = loop {
-        if let Ok(port) = fs::read_to_string(directory.join("port")) {
+        if let Ok(port) = fs::read_to_string(place.path("port")) {
             break port.trim().parse::<u16>().expect("a port");
         }
         std::thread::yield_now();
@@ -162,21 +130,19 @@ fn a_server_replays_without_its_client() {
     client.read_to_string(&mut answer).expect("an answer");
     assert_eq!(answer, "hello");
     let recorded = record.wait_with_output().expect("unsnarl ends");
-    assert!(text(&recorded).contains(" 5 hello 1"), "{}", text(&recorded));
-    let replayed = replayed(&directory);
-    assert!(replayed.contains("\"identical\": true"), "{replayed}");
+    assert!(printed(&recorded).contains(" 5 hello 1"), "{}", printed(&recorded));
+    replays(&place, "without its source");
 }
 
 #[test]
 fn a_wait_for_the_outside_is_no_deadlock() {
-    let directory = directory("wait");
-    let program = compile(&directory, READER);
+    let place = built("wait", READER);
     let (from, to) = std::io::pipe().expect("a pipe");
-    let mut record = reading_at_seven(&directory, &program, "--timeout 500ms");
+    let mut record = reading_at_seven(&place, "--timeout 500ms");
     record.stdin(from);
     let record = record.output().expect("unsnarl runs");
     drop(to);
-    let told = text(&record);
+    let told = printed(&record);
     assert_eq!(record.status.code(), Some(100), "{told}");
     assert!(told.contains("while it waited for something from outside"), "{told}");
     assert!(told.contains("thread 0.1 waits to read from a pipe"), "{told}");
@@ -231,20 +197,12 @@ int main(void)
 
 #[test]
 fn a_trace_with_signals_from_outside_replays_without_them() {
-    let directory = directory("signals");
-    let program = compile(&directory, SIGNALLED);
+    let place = built("signals", SIGNALLED);
     for seed in 0..8 {
-        let (process, handled) = (directory.join("process"), directory.join("handled"));
+        let (process, handled) = (place.path("process"), place.path("handled"));
         let _ = (fs::remove_file(&process), fs::remove_file(&handled));
-        let mut record = Command::new(UNSNARL)
-            .args(["record", "--seed", &seed.to_string(), "-o", "t.snarl", "--"])
-            .arg(&program)
-            .current_dir(&directory)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("unsnarl runs");
+        let mut record =
+            place.start(&["record", "--seed", &seed.to_string(), "-o", "t.snarl", "--", "./program"]);
         let mut there = |file: &Path| {
             while !file.exists() {
                 assert!(record.try_wait().expect("a process").is_none(), "ended without {}", file.display());
@@ -258,8 +216,7 @@ fn a_trace_with_signals_from_outside_replays_without_them() {
         there(&handled);
         assert!(send("-TERM").expect("kill runs").success());
         let recorded = record.wait_with_output().expect("unsnarl ends");
-        assert!(text(&recorded).contains("handled 1, awaited 15"), "{}", text(&recorded));
-        let replayed = replayed(&directory);
-        assert!(replayed.contains("\"identical\": true"), "seed {seed}: {replayed}");
+        assert!(printed(&recorded).contains("handled 1, awaited 15"), "{}", printed(&recorded));
+        replays(&place, &format!("seed {seed}"));
     }
 }

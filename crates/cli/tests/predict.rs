@@ -1,53 +1,18 @@
 //! `unsnarl predict` from the outside.
 
+mod common;
+
+use common::Place;
 use serde_json::Value;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
 
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
-
-/// A directory of a test's own.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("predict-{name}"));
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).expect("a directory");
-        Self(directory)
-    }
-
-    /// With the trace `good.snarl` of a good run of a program.
-    fn with_run(name: &str, source: &str) -> Self {
-        let place = Self::new(name);
-        fs::write(place.0.join("prog.c"), source).expect("a source");
-        place.exits(0, &["cc", "-O1", "-g", "-Wall", "-Werror", "-pthread", "-o", "prog", "prog.c"]);
-        place.exits(0, &["record", "-o", "good.snarl", "--", "./prog"]);
-        place
-    }
-
-    /// Runs unsnarl and demands an exit status; what it printed.
-    #[track_caller]
-    fn exits(&self, status: i32, args: &[&str]) -> (String, String) {
-        let output = Command::new(UNSNARL)
-            .args(args)
-            .current_dir(&self.0)
-            .stdin(Stdio::null())
-            .output()
-            .expect("it runs");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(status), "{args:?}\n{stdout}\n{stderr}");
-        (stdout, stderr)
-    }
-
-    #[track_caller]
-    fn json(&self, status: i32, args: &[&str]) -> Value {
-        serde_json::from_str(&self.exits(status, args).0).expect("JSON")
-    }
+/// A place with the trace `good.snarl` of a good run of a program.
+#[track_caller]
+fn with_run(name: &str, source: &str) -> Place {
+    let place = Place::new(name);
+    place.write("prog.c", source);
+    place.exits(0, &["cc", "-O1", "-g", "-Wall", "-Werror", "-pthread", "-o", "prog", "prog.c"]);
+    place.exits(0, &["record", "-o", "good.snarl", "--", "./prog"]);
+    place
 }
 
 fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
@@ -89,7 +54,7 @@ int main(void) {
 
 #[test]
 fn a_race_that_the_run_did_not_show_is_confirmed_and_replays() {
-    let place = Place::with_run("listing", LISTING);
+    let place = with_run("listing", LISTING);
     place.exits(0, &["predict", "good.snarl"]);
     let told = place.json(100, &["predict", "good.snarl", "--confirm", "--json"]);
     assert_eq!(lines(list(&told, "races")), [[15, 8]]);
@@ -129,7 +94,7 @@ int main(void) {
     return 0;
 }
 "#;
-    let place = Place::with_run("abba", source);
+    let place = with_run("abba", source);
     let told = place.json(100, &["predict", "good.snarl", "--confirm", "--json"]);
     let [deadlock] = list(&told, "deadlocks") else { panic!("one deadlock: {told:#}") };
     let [one, other] = list(deadlock, "cycle") else { panic!("of two threads: {told:#}") };
@@ -171,7 +136,7 @@ int main(void) {
     return data != 2;
 }
 "#;
-    let place = Place::with_run("handed-over", source);
+    let place = with_run("handed-over", source);
     let told = place.json(0, &["predict", "good.snarl", "--confirm", "--json"]);
     assert!(list(&told, "races").is_empty());
     let apart = list(&told["unconfirmed"], "races");
@@ -199,7 +164,7 @@ int main(void) {
     return hits - 2;
 }
 "#;
-    let place = Place::with_run("guarded", source);
+    let place = with_run("guarded", source);
     let told = place.json(0, &["predict", "good.snarl", "--confirm", "--json"]);
     assert!(list(&told, "races").is_empty() && list(&told, "deadlocks").is_empty());
     assert_eq!(told["figures"]["candidates"], 0);
@@ -218,7 +183,7 @@ T2|w(BUGGY_ADDR)|7
 #[test]
 fn another_tools_trace_is_looked_at_as_text_and_as_a_trace() {
     let place = Place::new("std");
-    fs::write(place.0.join("hidden.std"), HIDDEN).expect("a text");
+    place.write("hidden.std", HIDDEN);
     place.exits(0, &["import", "hidden.std", "-o", "hidden.snarl"]);
     for file in ["hidden.std", "hidden.snarl"] {
         let told = place.json(0, &["predict", file, "--json"]);
@@ -245,7 +210,7 @@ fn text_that_contradicts_itself_is_refused_with_its_line() {
         ("T1|w(x)|1\nT1|w(x)\n", "odd.std: line 2", "is not of the form"),
         ("", "odd.std: has no events", "lines like T1|w(x)|42"),
     ] {
-        fs::write(place.0.join("odd.std"), text).expect("a text");
+        place.write("odd.std", text);
         let (_, said) = place.exits(96, &["predict", "odd.std"]);
         assert!(said.contains(line) && said.contains(why), "{text}: {said}");
     }
@@ -253,7 +218,7 @@ fn text_that_contradicts_itself_is_refused_with_its_line() {
 
 #[test]
 fn a_run_that_misused_its_locks_is_refused_with_the_place() {
-    let place = Place::with_run(
+    let place = with_run(
         "misuse",
         "#include <pthread.h>
         static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -273,9 +238,9 @@ fn a_run_that_misused_its_locks_is_refused_with_the_place() {
 #[test]
 fn the_model_can_be_had_for_a_refinement_checker() {
     let place = Place::new("csp");
-    fs::write(place.0.join("hidden.std"), HIDDEN).expect("a text");
+    place.write("hidden.std", HIDDEN);
     place.exits(0, &["predict", "hidden.std", "--export-csp", "model.csp"]);
-    let model = fs::read_to_string(place.0.join("model.csp")).expect("a model");
+    let model = place.read("model.csp");
     assert!(
         model.contains("THREAD0 = fork.t0.t1 -> write.t0.o0 -> lock.t0.m0 -> unlock.t0.m0 -> SKIP"),
         "{model}"

@@ -1,44 +1,28 @@
 //! Programs of the distribution, as they are: a few schedules each give the right result and replay identically. `cargo xtask bench
 //! real` does the same with more programs and more schedules.
 
-use std::{
-    fs,
-    path::Path,
-    process::{Command, Stdio},
-};
+mod common;
 
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+use common::Place;
+
 const SEEDS: [&str; 3] = ["1", "2", "3"];
 
 /// Runs it by itself and under random schedules.
 fn same_result_by_every_schedule(command: &[&str], lines: u64, least_threads: u64) {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("real-programs").join(command[0]);
-    fs::create_dir_all(&directory).expect("a directory");
+    let place = Place::new(command[0]);
     let lines: Vec<String> =
         (0..lines).map(|n| format!("{}\n", n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40)).collect();
-    fs::write(directory.join("lines"), lines.concat()).expect("a file");
-    let native =
-        Command::new(command[0]).args(&command[1..]).current_dir(&directory).output().expect("it is there");
+    place.write("lines", lines.concat());
+    let native = place.command(command[0], &command[1..]).output().expect("it is there");
     assert!(native.status.success(), "{}", String::from_utf8_lossy(&native.stderr));
     for seed in SEEDS {
-        let unsnarl = |args: &[&str]| {
-            let mut unsnarl = Command::new(UNSNARL);
-            unsnarl.args(args).current_dir(&directory).stdin(Stdio::null()).output().expect("unsnarl runs")
-        };
-        let run = unsnarl(&[&["record", "--seed", seed, "-o", "t.snarl", "--"], command].concat());
+        let run = place.ends(&[&["record", "--seed", seed, "-o", "t.snarl", "--"], command].concat());
         assert!(run.status.success(), "seed {seed}: {}", String::from_utf8_lossy(&run.stderr));
         assert!(run.stdout == native.stdout, "seed {seed}: another output");
-        let replay = unsnarl(&["replay", "t.snarl", "--json"]);
-        let told: serde_json::Value = serde_json::from_slice(&replay.stdout).expect("JSON");
+        let told = place.json(0, &["replay", "t.snarl", "--json"]);
         assert_eq!(told["identical"], true, "seed {seed}: {told}");
     }
-    let again = Command::new(UNSNARL)
-        .args([&["record", "--seed", "1", "--json", "--"], command].concat())
-        .current_dir(&directory)
-        .stdin(Stdio::null())
-        .output()
-        .expect("unsnarl runs");
-    let told: serde_json::Value = serde_json::from_slice(&again.stdout).expect("JSON");
+    let told = place.json(0, &[&["record", "--seed", "1", "--json", "--"], command].concat());
     assert!(told["stats"]["threads"].as_u64() >= Some(least_threads), "{told}");
 }
 

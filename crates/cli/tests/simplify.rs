@@ -1,47 +1,18 @@
 //! `unsnarl simplify` and `unsnarl verify` from the outside.
 
+mod common;
+
+use common::Place;
 use serde_json::Value;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-};
+use std::{fs, process::Command};
 
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
-
-/// A directory of a test's own, with a program in it.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str, source: &str) -> Self {
-        let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("simplify-{name}"));
-        let _ = fs::remove_dir_all(&directory);
-        fs::create_dir_all(&directory).expect("a directory");
-        fs::write(directory.join("prog.c"), source).expect("a source");
-        let place = Self(directory);
-        place.exits(0, &["cc", "-O1", "-g", "-Wall", "-Werror", "-pthread", "-o", "prog", "prog.c"]);
-        place
-    }
-
-    /// Runs unsnarl and demands an exit status; what it printed.
-    #[track_caller]
-    fn exits(&self, status: i32, args: &[&str]) -> (String, String) {
-        let output = Command::new(UNSNARL)
-            .args(args)
-            .current_dir(&self.0)
-            .stdin(Stdio::null())
-            .output()
-            .expect("it runs");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(status), "{args:?}\n{stdout}\n{stderr}");
-        (stdout, stderr)
-    }
-
-    #[track_caller]
-    fn json(&self, status: i32, args: &[&str]) -> Value {
-        serde_json::from_str(&self.exits(status, args).0).expect("JSON")
-    }
+/// A place with this program in it.
+#[track_caller]
+fn built(name: &str, source: &str) -> Place {
+    let place = Place::new(name);
+    place.write("prog.c", source);
+    place.exits(0, &["cc", "-O1", "-g", "-Wall", "-Werror", "-pthread", "-o", "prog", "prog.c"]);
+    place
 }
 
 /// A deposit is lost; `begin` runs before the threads.
@@ -117,7 +88,7 @@ int main(void)
 fn runs_from_snapshots_lead_to_the_same_as_runs_from_the_start() {
     // Before the threads it computes, writes to a file that it keeps open, and to its standard output.
     let begin = r#"compute(); journal = tmpfile(); note("begin"); puts("begun"); fflush(stdout);"#;
-    let place = Place::new("snapshots", &account(begin));
+    let place = built("snapshots", &account(begin));
     place.json(100, &["explore", "--seed", "3", "-o", "bug.snarl", "--json", "--", "./prog"]);
     let simplify = |name: &str, more: &[&str]| {
         let args = ["simplify", "bug.snarl", "--json", "-o", name];
@@ -139,6 +110,23 @@ fn runs_from_snapshots_lead_to_the_same_as_runs_from_the_start() {
 }
 
 #[test]
+fn what_a_program_does_before_its_threads_does_not_keep_it_from_being_foreseen() {
+    // As Rust's library does.
+    let begin = "struct pollfd fds[] = {{0, 0, 0}, {1, 0, 0}}; if (poll(fds, 2, 0) < 0) abort(); signal(SIGPIPE, SIG_IGN);";
+    let source = format!("#include <poll.h>\n#include <signal.h>\n{}", account(begin));
+    let place = built("start-up", &source);
+    let record = ["record", "--points", "all", "--json", "-o", "bug.snarl"];
+    let fails = (1..100).map(|seed: u32| seed.to_string()).find(|seed| {
+        let program = ["--seed", seed, "--", "./prog"];
+        place.ends(&[&record[..], &program[..]].concat()).status.code() == Some(100)
+    });
+    assert!(fails.is_some());
+    let told = place.json(0, &["simplify", "bug.snarl", "--json", "-o", "simple.snarl"]);
+    assert!(told["foreseen"].as_u64() > Some(0), "{told}");
+    assert_eq!(told["outcome_preserved"], true, "{told}");
+}
+
+#[test]
 fn a_program_that_cannot_be_kept_says_why_and_is_run_from_the_start() {
     let pairs = [
         ("int ends[2]; if (pipe(ends)) abort(); compute();", "it has a pipe open"),
@@ -148,7 +136,7 @@ fn a_program_that_cannot_be_kept_says_why_and_is_run_from_the_start() {
         ),
     ];
     for (at, (begin, why)) in pairs.into_iter().enumerate() {
-        let place = Place::new(&format!("refused-{at}"), &account(begin));
+        let place = built(&format!("refused-{at}"), &account(begin));
         place.json(100, &["explore", "-o", "bug.snarl", "--json", "--", "./prog"]);
         let told = place.json(0, &["simplify", "bug.snarl", "--json", "-o", "simple.snarl"]);
         assert_eq!((&told["snapshots"]["refused"], &told["snapshots"]["runs"]), (&why.into(), &0.into()));
@@ -158,7 +146,7 @@ fn a_program_that_cannot_be_kept_says_why_and_is_run_from_the_start() {
 
 #[test]
 fn what_is_proved_can_be_checked_again() {
-    let place = Place::new("proved", &account(""));
+    let place = built("proved", &account(""));
     place.json(100, &["explore", "--points", "all", "-o", "bug.snarl", "--json", "--", "./prog"]);
     let told = place.json(0, &["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);
     assert_eq!((&told["proved"], &told["unobserved"]), (&true.into(), &false.into()), "{told}");
@@ -177,7 +165,7 @@ fn what_is_proved_can_be_checked_again() {
     // Of another trace, and of other states.
     let (said, _) = place.exits(103, &["verify", "bug.snarl", "--proof", "simple.proof"]);
     assert!(said.contains("prove this one again"), "{said}");
-    let proof = place.0.join("simple.proof");
+    let proof = place.path("simple.proof");
     let text = fs::read_to_string(&proof).expect("a certificate");
     let states = serde_json::from_str::<Value>(&text).expect("JSON")["states"].as_u64().expect("a number");
     fs::write(&proof, text.replace(&format!("\"states\": {states}"), "\"states\": 1"))
@@ -191,7 +179,7 @@ fn what_is_proved_can_be_checked_again() {
 #[test]
 fn a_failure_of_the_users_own_check_is_simplified_with_that_check() {
     let place =
-        Place::new("check", &account("").replace("assert(balance == 220);", r#"printf("%d\n", balance);"#));
+        built("check", &account("").replace("assert(balance == 220);", r#"printf("%d\n", balance);"#));
     let search = ["explore", "--fail-if-stdout", "^70$", "-o", "bug.snarl", "--json", "--", "./prog"];
     place.json(100, &search);
     let (_, said) = place.exits(1, &["simplify", "bug.snarl"]);
@@ -207,7 +195,7 @@ fn a_failure_of_the_users_own_check_is_simplified_with_that_check() {
 
 #[test]
 fn a_dependence_that_no_event_tells_of_is_noticed() {
-    let place = Place::new("unobserved", &account(""));
+    let place = built("unobserved", &account(""));
     // Without plain accesses the events do not tell that the balance is read early.
     let search =
         ["explore", "--points", "sync", "--strategy", "random", "-o", "bug.snarl", "--json", "--", "./prog"];
@@ -222,7 +210,7 @@ fn a_dependence_that_no_event_tells_of_is_noticed() {
 
 #[test]
 fn merges_in_an_arbitrary_order_keep_the_failure() {
-    let place = Place::new("merges", &account(""));
+    let place = built("merges", &account(""));
     place.json(100, &["explore", "--points", "all", "-o", "bug.snarl", "--json", "--", "./prog"]);
     for seed in ["1", "2"] {
         let args = ["simplify", "bug.snarl", "--static", "--merges", seed, "--json", "-o", "simple.snarl"];
@@ -238,17 +226,12 @@ fn interrupted_work_keeps_the_best_so_far() {
     // Each run takes its time and leaves a trace of it; a pipe keeps runs from going on from the middle.
     let begin = r#"compute(); compute(); int ends[2]; if (pipe(ends)) abort();
     FILE *runs = fopen("runs", "a"); fputc('r', runs); fclose(runs);"#;
-    let place = Place::new("interrupted", &account(begin));
+    let place = built("interrupted", &account(begin));
     place.json(100, &["explore", "--points", "all", "-o", "bug.snarl", "--json", "--", "./prog"]);
     // To prove something takes hundreds of them.
-    let runs = || fs::metadata(place.0.join("runs")).map_or(0, |file| file.len());
+    let runs = || fs::metadata(place.path("runs")).map_or(0, |file| file.len());
     let before = runs();
-    let simplify = Command::new(UNSNARL)
-        .args(["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"])
-        .current_dir(&place.0)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it runs");
+    let simplify = place.start(&["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);
     while runs() < before + 10 {
         std::thread::yield_now();
     }
@@ -262,8 +245,28 @@ fn interrupted_work_keeps_the_best_so_far() {
 }
 
 #[test]
+fn of_a_livelock_the_best_so_far_is_kept_when_the_time_is_up() {
+    let place = built("livelock", include_str!("../../../programs/c/after_you_livelock.c"));
+    let record =
+        ["record", "--seed", "1", "--max-spins", "20000", "-o", "bug.snarl", "--json", "--", "./prog"];
+    let told = place.json(100, &record);
+    assert_eq!(told["outcome"]["kind"], "livelock", "{told}");
+    // There are thousands of segments to be moved, and a run takes long: it is not done in this time.
+    for way in ["--effort=2", "--dynamic"] {
+        let told =
+            place.json(0, &["simplify", "bug.snarl", way, "--time", "1s", "--json", "-o", "simple.snarl"]);
+        assert_eq!(told["stopped"], "time or runs are used up", "{told}");
+        assert_eq!(told["outcome_preserved"], true, "{told}");
+        place.exits(100, &["replay", "simple.snarl"]);
+    }
+    let hunt = ["hunt", "--max-spins", "20000", "--simplify-time", "0s", "--", "./prog"];
+    let (page, _) = place.exits(100, &hunt);
+    assert!(page.contains("; stopped: time or runs are used up"), "{page}");
+}
+
+#[test]
 fn more_effort_is_never_worse() {
-    let place = Place::new("effort", &account(""));
+    let place = built("effort", &account(""));
     place.json(100, &["explore", "-o", "bug.snarl", "--json", "--", "./prog"]);
     let cost = |effort: &str| {
         let told =
@@ -277,10 +280,7 @@ fn more_effort_is_never_worse() {
 
 #[test]
 fn a_long_trace_of_another_tool_is_simplified_from_file_to_file() {
-    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("simplify-long");
-    let _ = fs::remove_dir_all(&directory);
-    fs::create_dir_all(&directory).expect("a directory");
-    let place = Place(directory);
+    let place = Place::new("long");
     // More than are held in memory.
     place.exits(0, &["bench-static", "--events", "1100000", "--save", "long.snarl"]);
     let once = place.json(0, &["simplify", "--static", "--json", "-o", "once.snarl", "long.snarl"]);
@@ -295,9 +295,9 @@ fn a_long_trace_of_another_tool_is_simplified_from_file_to_file() {
         .json(0, &["simplify", "--static", "--merges", "7", "--json", "-o", "other.snarl", "long.snarl"]);
     assert!(switches(&arbitrary["after"]) > switches(after), "{arbitrary}");
     // A file that is cut short is told of, and leaves nothing behind.
-    let mut bytes = fs::read(place.0.join("long.snarl")).expect("the trace");
+    let mut bytes = fs::read(place.path("long.snarl")).expect("the trace");
     bytes.truncate(bytes.len() / 2);
-    fs::write(place.0.join("cut.snarl"), bytes).expect("a file");
+    place.write("cut.snarl", bytes);
     let (_, stderr) = place.exits(96, &["simplify", "--static", "-o", "none.snarl", "cut.snarl"]);
     assert!(stderr.contains("cut.snarl"), "{stderr}");
     let mut left: Vec<_> = fs::read_dir(&place.0)

@@ -65,7 +65,7 @@ impl Place {
     fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(UNSNARL);
         command.args(args).current_dir(&self.0).stdin(Stdio::null());
-        for inherited in ["RUSTFLAGS", "CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR"] {
+        for inherited in ["RUSTFLAGS", "CARGO_TARGET_DIR", "CARGO_BUILD_TARGET_DIR", "CARGO_INCREMENTAL"] {
             command.env_remove(inherited);
         }
         command

@@ -4,8 +4,9 @@
 use serde_json::Value;
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
 };
 
 /// The program that is tested.
@@ -18,6 +19,11 @@ pub(crate) fn programs() -> PathBuf {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// What a program printed, on both streams.
+pub(crate) fn printed(output: &Output) -> String {
+    text(&output.stdout) + &text(&output.stderr)
 }
 
 /// A directory of a test's own, empty at first.
@@ -43,11 +49,32 @@ impl Place {
         fs::read_to_string(self.path(name)).expect("a file")
     }
 
+    /// A file that can be executed.
+    pub(crate) fn executable(&self, name: &str, content: impl AsRef<[u8]>) {
+        self.write(name, content);
+        fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o755)).expect("permissions");
+    }
+
     /// A command in this directory that reads nothing.
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
-        command.args(args).current_dir(&self.0).stdin(Stdio::null()).env_remove("CARGO_TARGET_DIR");
+        command.args(args).current_dir(&self.0).stdin(Stdio::null());
+        // What is seen shall not depend on who runs the tests.
+        for inherited in ["CARGO_TARGET_DIR", "CARGO_INCREMENTAL", "RUST_BACKTRACE"] {
+            command.env_remove(inherited);
+        }
         command
+    }
+
+    /// Unsnarl, started; what it prints is to be read.
+    pub(crate) fn start(&self, args: &[&str]) -> Child {
+        let mut command = self.command(UNSNARL, args);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("unsnarl runs")
+    }
+
+    /// Runs unsnarl, which may end in any way.
+    pub(crate) fn ends(&self, args: &[&str]) -> Output {
+        self.command(UNSNARL, args).output().expect("unsnarl runs")
     }
 
     /// Runs any program and demands an exit status; what it printed on both streams.

@@ -75,7 +75,8 @@ fn instrumented_rust() -> PathBuf {
             command
                 .args(["build", "--quiet", "--offline"])
                 .current_dir(&package)
-                .env_remove("CARGO_TARGET_DIR");
+                .env_remove("CARGO_TARGET_DIR")
+                .env_remove("CARGO_INCREMENTAL");
             finish(command, &package);
             package.join("target/unsnarl/x86_64-unknown-linux-gnu/debug")
         })

@@ -9,7 +9,7 @@ use unsnarl_model::{
 use unsnarl_search::{Choice, Portfolio, Search, Seen, Steps};
 use unsnarl_symbols::{Frame, Symbols};
 
-const SEEDS: u64 = 100;
+const SEEDS: u64 = 50;
 /// Schedules in which a bug must show up.
 const PATIENCE: u64 = 1000;
 /// Traces of more events, like those of a livelock, take too long to be looked at in every way.

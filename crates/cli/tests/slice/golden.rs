@@ -5,7 +5,7 @@
 //! the first `ROOT` within five lines, and has read five others at most when all of them were seen. `UNRELATED`: what is
 //! not in the slice, nor is any line of `noise.h`.
 
-use super::{Place, Value};
+use super::{Place, Value, common::UNSNARL, slice_of};
 use std::{
     collections::BTreeSet,
     fs,
@@ -39,7 +39,7 @@ fn explains(source: &Path, compiler: &str, level: &str) {
     let place = Place::new(&what.replace([' ', '+'], "-"));
     let mut command = match compiler {
         "rustc" => Command::new("rustc"),
-        _ => Command::new(super::UNSNARL),
+        _ => Command::new(UNSNARL),
     };
     match compiler {
         "rustc" => command.args(["-g", "--edition", "2024", "-C", &format!("opt-level={}", &level[2..])]),
@@ -48,7 +48,7 @@ fn explains(source: &Path, compiler: &str, level: &str) {
         }
         _ => command.arg("c++").env("UNSNARL_CXX", compiler).args(["-g", "-w", "-pthread", level]),
     };
-    command.arg("-o").arg(place.0.join("program")).arg(source).stderr(Stdio::null());
+    command.arg("-o").arg(place.path("program")).arg(source).stderr(Stdio::null());
     assert!(command.status().expect("a compiler").success(), "{what}");
     // One at a time: some of them write a file.
     let explore = [
@@ -65,8 +65,8 @@ fn explains(source: &Path, compiler: &str, level: &str) {
         "t.snarl",
         "--",
     ];
-    place.exits(100, &[&explore[..], &["./program"]].concat());
-    let slice = place.slice(&[]);
+    place.unsnarl(100, &[&explore[..], &["./program"]].concat());
+    let slice = slice_of(&place, &[]);
 
     let text = fs::read_to_string(source).expect("a source");
     let lines: Vec<&Value> = slice["lines"].as_array().expect("lines").iter().collect();

@@ -1,64 +1,33 @@
 //! Slices of real programs: the lines that made them fail are in, the work beside them is out.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod golden;
 mod mutants;
+mod panics;
+mod variables;
 mod ways;
 
+use common::Place;
 use serde_json::Value;
 use std::{
     collections::BTreeMap,
     fs,
-    path::{Path, PathBuf},
-    process::{Command, Output, Stdio},
+    path::Path,
+    process::{Command, Stdio},
 };
 
-const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
+/// Compiles a program and finds a schedule in which it fails.
+fn fail(place: &Place, source: &Path, flags: &[&str]) {
+    let compiler = if source.extension().is_some_and(|e| e == "cpp") { "c++" } else { "cc" };
+    let usual = [compiler, "-g", "-pthread", "-o", "program", source.to_str().expect("a path")];
+    place.unsnarl(0, &[&usual, flags].concat());
+    place.unsnarl(100, &["explore", "--runs", "3000", "--seed", "1", "-o", "t.snarl", "--", "./program"]);
+}
 
-/// A directory of its own, in which a test compiles and runs.
-struct Place(PathBuf);
-
-impl Place {
-    fn new(name: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("slice").join(name);
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-
-    fn run(&self, args: &[&str]) -> Output {
-        Command::new(UNSNARL)
-            .args(args)
-            .current_dir(&self.0)
-            // A panic would print a backtrace, and all the work of finding its names would be traced.
-            .env_remove("RUST_BACKTRACE")
-            .stdin(Stdio::null())
-            .output()
-            .expect("unsnarl runs")
-    }
-
-    /// Runs unsnarl and demands an exit status; what it printed.
-    fn exits(&self, status: i32, args: &[&str]) -> String {
-        let output = self.run(args);
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
-        assert_eq!(output.status.code(), Some(status), "unsnarl {args:?}\n{stdout}\n{stderr}");
-        stdout
-    }
-
-    /// Compiles a program and finds a schedule in which it fails.
-    fn fail(&self, source: &Path, flags: &[&str]) {
-        let compiler = if source.extension().is_some_and(|e| e == "cpp") { "c++" } else { "cc" };
-        let mut args = vec![compiler, "-g", "-pthread", "-o", "program", source.to_str().expect("a path")];
-        args.extend(flags);
-        self.exits(0, &args);
-        self.exits(100, &["explore", "--runs", "3000", "--seed", "1", "-o", "t.snarl", "--", "./program"]);
-    }
-
-    fn slice(&self, args: &[&str]) -> Value {
-        let mut all = vec!["slice", "t.snarl", "--json"];
-        all.extend(args);
-        serde_json::from_str(&self.exits(0, &all)).expect("JSON")
-    }
+#[track_caller]
+fn slice_of(place: &Place, args: &[&str]) -> Value {
+    place.json(0, &[&["slice", "t.snarl", "--json"], args].concat())
 }
 
 /// The texts of the lines of a slice.
@@ -73,8 +42,8 @@ fn explains(source: &str, causes: &[&str], unrelated: &[&str]) {
     let name = source.file_name().expect("a name").to_string_lossy().into_owned();
     for level in ["-O0", "-O1", "-O2"] {
         let place = Place::new(&format!("{name}{level}"));
-        place.fail(&source, &[level]);
-        let slice = place.slice(&[]);
+        fail(&place, &source, &[level]);
+        let slice = slice_of(&place, &[]);
         let lines = texts(&slice);
         for cause in causes {
             assert!(
@@ -166,27 +135,27 @@ int main(void)
 #[test]
 fn a_line_can_be_explained_in_place_of_the_failure() {
     let place = Place::new("at");
-    fs::write(place.0.join("case.c"), LOG).expect("a file");
-    place.fail(Path::new("case.c"), &["-O1"]);
+    place.write("case.c", LOG);
+    fail(&place, Path::new("case.c"), &["-O1"]);
     let line = |text: &str| (1..).zip(LOG.lines()).find(|(_, l)| l.contains(text)).expect("it is there").0;
     let sums: u64 = line("sums[i - 1]");
-    let slice = place.slice(&["--at", &format!("case.c:{sums}#3")]);
+    let slice = slice_of(&place, &["--at", &format!("case.c:{sums}#3")]);
     assert_eq!(slice["criterion"]["line"], sums);
     assert!(slice["lines"].as_array().expect("lines").iter().all(|l| l["line"] != line("logged = -1")));
     // Only a variable: what the line itself used is left out.
     let closes = line("log_state = CLOSED");
     let insert = line("if (log_state == OPEN)");
-    let slice = place.slice(&["--at", &format!("case.c:{insert}:log_state")]);
+    let slice = slice_of(&place, &["--at", &format!("case.c:{insert}:log_state")]);
     let found: Vec<u64> =
         slice["lines"].as_array().expect("lines").iter().filter_map(|l| l["line"].as_u64()).collect();
     assert!(found.contains(&closes) && !found.contains(&insert), "{found:?}");
-    place.exits(2, &["slice", "t.snarl", "--at", &format!("case.c:{insert}:nothing")]);
-    place.exits(2, &["slice", "t.snarl", "--at", &format!("case.c:{insert}#99")]);
-    place.exits(96, &["slice", "t.snarl", "--max-trace", "0"]);
-    place.exits(2, &["slice", "t.snarl", "--at", "case.c:1"]);
-    place.exits(2, &["slice", "t.snarl", "--at", "case.c:9999"]);
-    place.exits(2, &["slice", "t.snarl", "--at", "nonsense"]);
-    assert!(place.exits(0, &["slice", "t.snarl", "--dot"]).starts_with("digraph"));
+    place.unsnarl(2, &["slice", "t.snarl", "--at", &format!("case.c:{insert}:nothing")]);
+    place.unsnarl(2, &["slice", "t.snarl", "--at", &format!("case.c:{insert}#99")]);
+    place.unsnarl(96, &["slice", "t.snarl", "--max-trace", "0"]);
+    place.unsnarl(2, &["slice", "t.snarl", "--at", "case.c:1"]);
+    place.unsnarl(2, &["slice", "t.snarl", "--at", "case.c:9999"]);
+    place.unsnarl(2, &["slice", "t.snarl", "--at", "nonsense"]);
+    assert!(place.unsnarl(0, &["slice", "t.snarl", "--dot"]).starts_with("digraph"));
 }
 
 /// A value that comes from an argument, one that comes from elsewhere, and one that no code needs.
@@ -215,15 +184,15 @@ int main(int argc, char **argv)
 #[test]
 fn a_local_variable_can_be_explained_or_it_is_said_that_it_is_nowhere() {
     let place = Place::new("locals");
-    fs::write(place.0.join("case.c"), LOCALS).expect("a file");
+    place.write("case.c", LOCALS);
     let line =
         |mark: &str| (1..).zip(LOCALS.lines()).find(|(_, l)| l.contains(mark)).expect("it is there").0 as u64;
     for (compiler, level) in [("gcc", "-O0"), ("gcc", "-O2"), ("clang", "-O0"), ("clang", "-O1")] {
         let mut command = Command::new(compiler);
         command.args(["-g", "-w", level, "-o", "program", "case.c"]).current_dir(&place.0);
         assert!(command.status().expect("a compiler").success());
-        place.exits(100, &["record", "-o", "t.snarl", "--", "./program"]);
-        let slice = place.slice(&["--at", &format!("case.c:{}:total", line("HERE"))]);
+        place.unsnarl(100, &["record", "-o", "t.snarl", "--", "./program"]);
+        let slice = slice_of(&place, &["--at", &format!("case.c:{}:total", line("HERE"))]);
         let lines = slice["lines"].as_array().expect("lines");
         let found: Vec<u64> = lines.iter().filter_map(|l| l["line"].as_u64()).collect();
         assert!(found.contains(&line("LIST")), "{compiler} {level}: {found:?}");
@@ -232,10 +201,10 @@ fn a_local_variable_can_be_explained_or_it_is_said_that_it_is_nowhere() {
         let nowhere = format!("case.c:{}:unused", line("HERE"));
         match level {
             "-O0" => {
-                place.slice(&["--at", &nowhere]);
+                slice_of(&place, &["--at", &nowhere]);
             }
             _ => {
-                let output = place.run(&["slice", "t.snarl", "--at", &nowhere]);
+                let output = place.ends(&["slice", "t.snarl", "--at", &nowhere]);
                 let said = String::from_utf8_lossy(&output.stderr).into_owned();
                 assert_eq!(output.status.code(), Some(2), "{compiler} {level}: {said}");
                 assert!(said.contains("the local variable `unused` is kept"), "{said}");
@@ -263,15 +232,13 @@ int main(void)
 #[test]
 fn a_slice_that_takes_long_can_be_stopped() {
     let place = Place::new("stopped");
-    fs::write(place.0.join("case.c"), LONG).expect("a file");
-    place.exits(0, &["cc", "-g", "-O1", "case.c", "-o", "program"]);
-    place.exits(100, &["record", "-o", "t.snarl", "--", "./program"]);
-    fs::write(place.0.join("long"), "").expect("a file");
-    fs::remove_file(place.0.join("started")).expect("it was made");
-    let mut slice = Command::new(UNSNARL);
-    slice.args(["slice", "t.snarl"]).current_dir(&place.0).stdin(Stdio::null()).stderr(Stdio::piped());
-    let slice = slice.spawn().expect("unsnarl runs");
-    while !place.0.join("started").exists() {
+    place.write("case.c", LONG);
+    place.unsnarl(0, &["cc", "-g", "-O1", "case.c", "-o", "program"]);
+    place.unsnarl(100, &["record", "-o", "t.snarl", "--", "./program"]);
+    place.write("long", "");
+    fs::remove_file(place.path("started")).expect("it was made");
+    let slice = place.start(&["slice", "t.snarl"]);
+    while !place.path("started").exists() {
         std::thread::yield_now();
     }
     let killed = Command::new("kill").args(["-TERM", &slice.id().to_string()]).status();
@@ -284,10 +251,10 @@ fn a_slice_that_takes_long_can_be_stopped() {
 #[test]
 fn a_run_that_did_not_fail_needs_a_line() {
     let place = Place::new("no-failure");
-    fs::write(place.0.join("fine.c"), "int main(void) { return 0; }").expect("a file");
-    place.exits(0, &["cc", "-g", "fine.c", "-o", "fine"]);
-    place.exits(0, &["record", "-o", "t.snarl", "--", "./fine"]);
-    place.exits(2, &["slice", "t.snarl"]);
+    place.write("fine.c", "int main(void) { return 0; }");
+    place.unsnarl(0, &["cc", "-g", "fine.c", "-o", "fine"]);
+    place.unsnarl(0, &["record", "-o", "t.snarl", "--", "./fine"]);
+    place.unsnarl(2, &["slice", "t.snarl"]);
 }
 
 #[test]
@@ -295,10 +262,10 @@ fn unknown_functions_are_named() {
     let place = Place::new("unknown");
     let source = "#include <stdlib.h>\n#include <fnmatch.h>\n\
         int main(void) { if (fnmatch(\"a*\", \"abc\", 0) == 0) abort(); return 0; }\n";
-    fs::write(place.0.join("case.c"), source).expect("a file");
-    place.exits(0, &["cc", "-g", "-O1", "case.c", "-o", "program"]);
-    place.exits(100, &["record", "-o", "t.snarl", "--", "./program"]);
-    let slice = place.slice(&[]);
+    place.write("case.c", source);
+    place.unsnarl(0, &["cc", "-g", "-O1", "case.c", "-o", "program"]);
+    place.unsnarl(100, &["record", "-o", "t.snarl", "--", "./program"]);
+    let slice = slice_of(&place, &[]);
     assert_eq!(slice["unknown"][0]["function"], "fnmatch");
 }
 
@@ -307,10 +274,10 @@ fn programs_that_are_not_instrumented_are_sliced_too() {
     let place = Place::new("plain");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/c/check_then_act.c");
     let mut gcc = Command::new("gcc");
-    gcc.args(["-g", "-O1", "-pthread", "-o"]).arg(place.0.join("program")).arg(source);
+    gcc.args(["-g", "-O1", "-pthread", "-o"]).arg(place.path("program")).arg(source);
     assert!(gcc.status().expect("gcc runs").success());
-    place.exits(100, &["explore", "--runs", "3000", "--seed", "1", "-o", "t.snarl", "--", "./program"]);
-    let lines = texts(&place.slice(&[]));
+    place.unsnarl(100, &["explore", "--runs", "3000", "--seed", "1", "-o", "t.snarl", "--", "./program"]);
+    let lines = texts(&slice_of(&place, &[]));
     assert!(lines.iter().any(|line| line.contains("balance -= 80")), "{lines:#?}");
 }
 
@@ -354,9 +321,9 @@ int main(void)
 #[test]
 fn a_run_traced_without_what_has_no_part_has_the_same_slice() {
     let place = Place::new("server");
-    fs::write(place.0.join("case.c"), SERVER).expect("a file");
-    place.fail(Path::new("case.c"), &["-O1"]);
-    let (whole, part) = (place.slice(&["--reduce", "never"]), place.slice(&["--reduce", "always"]));
+    place.write("case.c", SERVER);
+    fail(&place, Path::new("case.c"), &["-O1"]);
+    let (whole, part) = (slice_of(&place, &["--reduce", "never"]), slice_of(&place, &["--reduce", "always"]));
     for same in ["lines", "race_edges", "criterion", "executed_lines", "unknown"] {
         assert_eq!(whole[same], part[same], "{same}");
     }
@@ -374,7 +341,7 @@ fn a_run_traced_without_what_has_no_part_has_the_same_slice() {
     // Of each thread a beginning of its steps is left, as they were.
     let by_thread = |reduce: &str| {
         let mut threads: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for line in place.exits(0, &["slice", "t.snarl", "--dump", "--reduce", reduce]).lines() {
+        for line in place.unsnarl(0, &["slice", "t.snarl", "--dump", "--reduce", reduce]).lines() {
             let (thread, step) = line.split_once(' ').expect("a thread");
             threads.entry(thread.to_owned()).or_default().push(step.to_owned());
         }
@@ -451,12 +418,12 @@ fn translated_code_leaves_the_same_trace_as_single_steps() {
             // Every other one at fixed addresses.
             compiler.args(["-g", level, "-pthread", if number % 2 == 0 { "-no-pie" } else { "-pie" }]);
         }
-        compiler.arg("-o").arg(place.0.join(&program)).arg(&path).stderr(Stdio::null());
+        compiler.arg("-o").arg(place.path(&program)).arg(&path).stderr(Stdio::null());
         assert!(compiler.status().expect("a compiler").success(), "{source}");
         let trace = format!("{program}.snarl");
-        place.run(&["record", "--seed", "3", "-o", &trace, "--", &format!("./{program}")]);
-        let translated = place.exits(0, &["slice", &trace, "--dump"]);
-        let stepped = place.exits(0, &["slice", &trace, "--dump", "--step"]);
+        place.ends(&["record", "--seed", "3", "-o", &trace, "--", &format!("./{program}")]);
+        let translated = place.unsnarl(0, &["slice", &trace, "--dump"]);
+        let stepped = place.unsnarl(0, &["slice", &trace, "--dump", "--step"]);
         let differs = translated.lines().zip(stepped.lines()).position(|(a, b)| a != b);
         assert_eq!(differs, None, "{source}");
         assert_eq!(translated.lines().count(), stepped.lines().count(), "{source}");

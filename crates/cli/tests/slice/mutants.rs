@@ -6,8 +6,8 @@
 //! made to compute something else. The changed program follows the recorded schedule: switches are at locks only,
 //! and those are not touched.
 
-use super::Place;
-use std::{collections::BTreeSet, fmt::Write, fs, process::Command};
+use super::{Place, slice_of};
+use std::{collections::BTreeSet, fmt::Write, process::Command};
 
 /// Numbers that look random.
 struct Draw(u64);
@@ -104,7 +104,7 @@ fn statements_outside_of_the_slice_can_be_deleted_and_changed() {
     for seed in 1..=3 {
         let place = Place::new(&format!("mutants-{seed}"));
         let program = Random::new(seed);
-        fs::write(place.0.join("case.c"), &program.text).expect("a file");
+        place.write("case.c", &program.text);
         for (name, flag) in [("program", "-g"), ("mutants", "-DMUTANTS")] {
             let level = ["-O0", "-O1", "-O2"][seed as usize % 3];
             let mut gcc = Command::new("gcc");
@@ -112,15 +112,15 @@ fn statements_outside_of_the_slice_can_be_deleted_and_changed() {
             assert!(gcc.status().expect("gcc runs").success());
         }
         let seed_text = seed.to_string();
-        place.exits(100, &["record", "--seed", &seed_text, "-o", "t.snarl", "--", "./program"]);
+        place.unsnarl(100, &["record", "--seed", &seed_text, "-o", "t.snarl", "--", "./program"]);
         let status = |mutant: u64| {
             let mutant = mutant.to_string();
             let args = ["record", "--like", "t.snarl", "--json", "-o", "m.snarl", "--", "./mutants", &mutant];
-            let told: super::Value = serde_json::from_slice(&place.run(&args).stdout).expect("JSON");
+            let told: super::Value = serde_json::from_slice(&place.ends(&args).stdout).expect("JSON");
             assert_eq!(told["outcome"]["kind"], "exit", "{told}");
             told["outcome"]["status"].as_u64().expect("a status")
         };
-        let slice = place.slice(&[]);
+        let slice = slice_of(&place, &[]);
         let lines = slice["lines"].as_array().expect("lines");
         let found: BTreeSet<u64> = lines.iter().filter_map(|line| line["line"].as_u64()).collect();
         let original = status(0);

@@ -1,7 +1,7 @@
 //! Programs in which control goes about in unusual ways, and programs that others wrote: traced they do what they do
 //! by themselves.
 
-use super::Place;
+use super::{Place, common::UNSNARL};
 use std::{
     fs,
     path::Path,
@@ -17,11 +17,11 @@ fn compile(place: &Place, compiler: &str, source: &str, args: &[&str]) {
 /// The program says by its status whether it did the right thing; a run in which it does not is not the recorded one.
 fn traced_as_stepped(place: &Place, program: &[&str]) {
     let what = program.join(" ");
-    let told = place.exits(100, &[&["record", "--json", "-o", "t.snarl", "--"], program].concat());
+    let told = place.unsnarl(100, &[&["record", "--json", "-o", "t.snarl", "--"], program].concat());
     let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
     assert_eq!(told["outcome"]["status"], 3, "{what}: {told}");
-    let translated = place.exits(0, &["slice", "t.snarl", "--dump"]);
-    let stepped = place.exits(0, &["slice", "t.snarl", "--dump", "--step"]);
+    let translated = place.unsnarl(0, &["slice", "t.snarl", "--dump"]);
+    let stepped = place.unsnarl(0, &["slice", "t.snarl", "--dump", "--step"]);
     assert!(translated.lines().count() > 100, "{what}");
     assert_eq!(translated.lines().zip(stepped.lines()).position(|(a, b)| a != b), None, "{what}");
     assert_eq!(translated.len(), stepped.len(), "{what}");
@@ -54,15 +54,15 @@ fn writes_the_same(name: &str, program: &[&str], traced: &[&str], file: &str, li
     let place = Place::new(name);
     let text: String =
         (0..lines as u64).map(|n| format!("{:08} text\n", n * 7_919_993 % 99_999_989)).collect();
-    fs::write(place.0.join("lines"), text).expect("a file");
-    place.exits(0, &[&["record", "-o", "t.snarl", "--"], program].concat());
-    let expected = fs::read(place.0.join(file)).expect("its result");
-    fs::remove_file(place.0.join(file)).expect("removed");
+    place.write("lines", text);
+    place.unsnarl(0, &[&["record", "-o", "t.snarl", "--"], program].concat());
+    let expected = fs::read(place.path(file)).expect("its result");
+    fs::remove_file(place.path(file)).expect("removed");
     let mut args = vec!["slice", "t.snarl", "--at", "nothing.c:1"];
     args.extend(traced.iter().flat_map(|path| ["--library", path]));
     // It ran as it was recorded, and only then it turns out that there is no such line.
-    place.exits(2, &args);
-    assert!(fs::read(place.0.join(file)).expect("its result") == expected, "{name}");
+    place.unsnarl(2, &args);
+    assert!(fs::read(place.path(file)).expect("its result") == expected, "{name}");
 }
 
 fn path_of(program: &str) -> Option<String> {
@@ -81,4 +81,25 @@ fn xz_compresses_with_two_threads_while_it_is_traced() {
     let lzma = fs::canonicalize(lzma.expect("liblzma")).expect("a file");
     let program = ["xz", "-T2", "-0", "--block-size=32KiB", "-k", "-f", "lines"];
     writes_the_same("xz", &program, &[&xz, lzma.to_str().expect("a path")], "lines.xz", 5_000);
+}
+
+/// It starts threads only for many lines; sorted ones are compared less often.
+#[test]
+fn sort_sorts_with_threads_while_it_is_traced() {
+    let sort = path_of("sort").expect("sort is installed");
+    let place = Place::new("sort");
+    let text: String = (0..140_000).map(|n| format!("{}\n", 10_000 + n / 14)).collect();
+    place.write("lines", &text);
+    let run = |status: i32, args: &[&str]| {
+        let output = place.command(UNSNARL, args).env("LC_ALL", "C").output().expect("unsnarl runs");
+        assert_eq!(output.status.code(), Some(status), "{output:?}");
+        output.stdout
+    };
+    let program = ["--", "sort", "--parallel=4", "-o", "sorted", "lines"];
+    let told = run(0, &[&["record", "--json", "-o", "t.snarl"], &program[..]].concat());
+    let told: serde_json::Value = serde_json::from_slice(&told).expect("JSON");
+    assert!(told["stats"]["threads"].as_u64() > Some(1), "{told}");
+    fs::remove_file(place.path("sorted")).expect("what it wrote");
+    run(2, &["slice", "t.snarl", "--at", "nothing.c:1", "--library", &sort]);
+    assert!(fs::read_to_string(place.path("sorted")).expect("its result") == text);
 }

@@ -1,0 +1,192 @@
+//! Functions that are looked up by name, and allocators that the C library calls while it makes threads: all threads are
+//! controlled, whoever stands in for `pthread_create` is met once, and replays are identical.
+
+mod common;
+
+use common::Place;
+use serde_json::Value;
+
+const LIBRARY: &[&str] = &["-shared", "-fPIC"];
+const WITH_LIBRARY: &[&str] = &["-L.", "-l:library.so", "-Wl,-rpath,$ORIGIN"];
+
+/// Builds `./program`, linked with a library.
+fn build(place: &Place, library: &str, program: &str) {
+    place.compile("library.so", library, &["gcc"], LIBRARY);
+    place.compile("program", program, &["gcc"], WITH_LIBRARY);
+}
+
+/// Records `./program` by several schedules, on fibers and on kernel threads, and replays each; how each trace shows.
+fn recorded_and_replayed(place: &Place, threads: u64) -> Vec<String> {
+    let ways = ["1", "2", "3", "4"].map(|seed| vec!["--seed", seed]);
+    let record = |way: &Vec<&str>| {
+        let run =
+            place.json(0, &[&["record", "--json", "-o", "t.snarl"], &way[..], &["--", "./program"]].concat());
+        assert_eq!(run["stats"]["threads"], threads, "{way:?}");
+        let replay: Value = place.json(0, &["replay", "--json", "t.snarl"]);
+        assert_eq!(replay["identical"], true, "{way:?}: {replay}");
+        place.unsnarl(0, &["show", "--all", "t.snarl"])
+    };
+    let kernel = vec!["--threads", "kernel", "--seed", "1"];
+    ways.iter().chain([&kernel]).map(record).collect()
+}
+
+/// A library that starts a thread past whoever stands in for `pthread_create`, as jemalloc does.
+const LOOKS_BEHIND: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+typedef int start(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int start_behind(pthread_t *thread, void *(*routine)(void *))
+{
+    start *behind = (start *)dlsym(RTLD_NEXT, "pthread_create");
+    return behind ? behind(thread, 0, routine, 0) : 1;
+}
+"#;
+
+const TWO_COUNT: &str = r#"
+#include <pthread.h>
+int start_behind(pthread_t *, void *(*)(void *));
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static int count;
+static void *work(void *unused)
+{
+    for (int i = 0; i < 20; i++) {
+        pthread_mutex_lock(&mutex);
+        count++;
+        pthread_mutex_unlock(&mutex);
+    }
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    if (start_behind(&thread, work))
+        return 1;
+    work(0);
+    pthread_join(thread, 0);
+    return count != 40;
+}
+"#;
+
+#[test]
+fn a_thread_started_behind_us_is_controlled() {
+    let place = Place::new("behind");
+    build(&place, LOOKS_BEHIND, TWO_COUNT);
+    recorded_and_replayed(&place, 2);
+}
+
+/// Counts the threads that it starts, and has whoever is behind it start them.
+const STANDS_IN: &str = r#"
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+typedef int start(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+int started;
+int pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*routine)(void *), void *arg)
+{
+    static start *behind;
+    if (!behind)
+        behind = (start *)dlsym(RTLD_NEXT, "pthread_create");
+    started++;
+    return behind(thread, attr, routine, arg);
+}
+"#;
+
+const STARTS_TWO: &str = r#"
+#include <pthread.h>
+extern int started;
+static void *work(void *unused)
+{
+    return unused;
+}
+int main(void)
+{
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        if (pthread_create(&threads[i], 0, work, 0))
+            return 1;
+    for (int i = 0; i < 2; i++)
+        pthread_join(threads[i], 0);
+    return started != 2;
+}
+"#;
+
+#[test]
+fn who_stands_in_too_is_met_once() {
+    let place = Place::new("library_stands_in");
+    build(&place, STANDS_IN, STARTS_TWO);
+    recorded_and_replayed(&place, 3);
+
+    let place = Place::new("program_stands_in");
+    place.compile("program", &format!("{STANDS_IN}{STARTS_TWO}"), &["gcc"], &[]);
+    recorded_and_replayed(&place, 3);
+}
+
+/// AddressSanitizer in the program stands in too, and asks before anything is initialised.
+#[test]
+fn a_sanitizer_that_asks_early_gets_an_answer() {
+    let place = Place::new("sanitizer");
+    place.compile("library.so", LOOKS_BEHIND, &["gcc"], LIBRARY);
+    let sanitized = [WITH_LIBRARY, &["-fsanitize=address", "-static-libasan"]].concat();
+    // Who looks for leaks does so by threads and waits of its own.
+    let options = "const char *__asan_default_options(void) { return \"detect_leaks=0\"; }";
+    place.compile("program", &format!("{TWO_COUNT}{options}"), &["gcc"], &sanitized);
+    recorded_and_replayed(&place, 2);
+}
+
+/// An allocator with one lock.
+const ALLOCATOR: &str = r#"
+#include <pthread.h>
+#include <stddef.h>
+void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+void __libc_free(void *);
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static void *unlocked(void *result)
+{
+    pthread_mutex_unlock(&lock);
+    return result;
+}
+void *malloc(size_t size) { pthread_mutex_lock(&lock); return unlocked(__libc_malloc(size)); }
+void *calloc(size_t n, size_t size) { pthread_mutex_lock(&lock); return unlocked(__libc_calloc(n, size)); }
+void *realloc(void *old, size_t size) { pthread_mutex_lock(&lock); return unlocked(__libc_realloc(old, size)); }
+void free(void *block)
+{
+    if (!block)
+        return;
+    pthread_mutex_lock(&lock);
+    __libc_free(block);
+    unlocked(0);
+}
+"#;
+
+const ALLOCATES_AND_STARTS: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+static void *work(void *unused)
+{
+    for (int i = 0; i < 10; i++) {
+        void *volatile block = malloc(32);
+        free(block);
+    }
+    return unused;
+}
+int main(void)
+{
+    pthread_t threads[5];
+    for (int i = 0; i < 5; i++)
+        if (pthread_create(&threads[i], 0, work, 0))
+            return 1;
+    for (int i = 0; i < 5; i++)
+        pthread_join(threads[i], 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn an_allocator_with_a_lock_is_part_of_making_a_thread() {
+    let place = Place::new("allocator");
+    build(&place, ALLOCATOR, ALLOCATES_AND_STARTS);
+    let shown = recorded_and_replayed(&place, 6);
+    // The C library alone calls this function. That it shows means that another thread had the lock.
+    assert!(shown.iter().any(|trace| trace.contains("calloc")), "{}", shown[0]);
+}

@@ -6,6 +6,7 @@ mod bench;
 mod demo;
 mod test;
 mod tools;
+mod validate;
 mod workspace;
 
 use std::process::ExitCode;
@@ -14,12 +15,14 @@ const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
   demo                     build unsnarl, find a bug in a small program, replay it, show it
-  test                     formatting, lints, build, all tests
+  test                     formatting, lints, all tests
+  validate                 reports of every kind of failure, held against the published schemas of their formats
   bench runtime [--quick]  what control costs, as ratios measured side by side
   bench simplify [--quick] what is left of failing schedules, at what price, against the papers' algorithms
   bench predict [--quick]  what one run tells of other orders, against ThreadSanitizer; events a second
                            (or one table of it: scenarios, programs, distribution, injected, speed)
   bench slice [--quick]    what an instruction trace costs against native, stepping and lackey; slices of it
+                           (or one part of it: native, stepping, lackey, slices, reductions)
   bench real [--quick]     programs that others wrote: right results, identical replays, what control costs
   bench soak [--quick]     ten thousand runs: memory flat, no zombie, every failing trace replays
   bench search [--quick]   schedules to the first failure, runs a second, clean programs stay clean
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
     let done = match args[..] {
         ["demo"] => demo::demo(),
         ["test"] => test::test(),
+        ["validate"] => validate::validate(),
         ["bench", "runtime"] => bench::runtime::bench(bench::Effort::Full),
         ["bench", "runtime", "--quick"] => bench::runtime::bench(bench::Effort::Quick),
         ["bench", "simplify"] => bench::simplify::bench(bench::Effort::Full),
@@ -41,8 +45,10 @@ fn main() -> ExitCode {
         ["bench", "predict"] => bench::predict::bench(bench::Effort::Full, None),
         ["bench", "predict", "--quick"] => bench::predict::bench(bench::Effort::Quick, None),
         ["bench", "predict", table] => bench::predict::bench(bench::Effort::Full, Some(table)),
-        ["bench", "slice"] => bench::slice::bench(bench::Effort::Full),
-        ["bench", "slice", "--quick"] => bench::slice::bench(bench::Effort::Quick),
+        ["bench", "slice"] => bench::slice::bench(bench::Effort::Full, None),
+        ["bench", "slice", "--quick"] => bench::slice::bench(bench::Effort::Quick, None),
+        ["bench", "slice", part] => bench::slice::bench(bench::Effort::Full, Some(part)),
+        ["bench", "slice", part, "--quick"] => bench::slice::bench(bench::Effort::Quick, Some(part)),
         ["bench", "real"] => bench::real::bench(bench::Effort::Full),
         ["bench", "real", "--quick"] => bench::real::bench(bench::Effort::Quick),
         ["bench", "soak"] => bench::soak::bench(bench::Effort::Full),

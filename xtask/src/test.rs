@@ -10,7 +10,6 @@ use std::time::Instant;
 const STEPS: &[(&str, &[&str])] = &[
     ("formatting", &["fmt", "--all", "--check"]),
     ("lints", &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-    ("release build", &["build", "--quiet", "--release", "--package", "unsnarl"]),
     ("tests", &["test", "--quiet", "--workspace"]),
 ];
 

@@ -41,6 +41,19 @@ pub(crate) const REAL: &[Tool] = &[
 pub(crate) const DISTRIBUTION: &[Tool] =
     &[tool("make", "make"), tool("dpkg-source", "dpkg-dev"), tool("/usr/include/bzlib.h", "libbz2-dev")];
 
+/// The distribution's own, which finds the distribution's modules.
+pub(crate) const PYTHON: &str = "/usr/bin/python3";
+
+/// For checking files against the schemas of their formats.
+pub(crate) const VALIDATORS: &[Tool] = &[
+    tool(PYTHON, "python3"),
+    tool("/usr/lib/python3/dist-packages/jsonschema/__init__.py", "python3-jsonschema"),
+    tool("xmllint", "libxml2-utils"),
+    tool("java", "default-jre-headless"),
+    tool("npm", "npm"),
+    tool("tar", "tar"),
+];
+
 /// For the tests.
 pub(crate) const TESTS: &[Tool] = &[
     tool("gcc", "gcc"),

@@ -35,6 +35,13 @@ impl Workspace {
         Ok(self.target.join("release/unsnarl"))
     }
 
+    /// A directory under `target/` with what was fetched.
+    pub(crate) fn kept(&self, name: &str) -> Result<PathBuf> {
+        let path = self.target.join(name);
+        std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(path)
+    }
+
     /// An empty directory under `target/`.
     pub(crate) fn scratch(&self, name: &str) -> Result<PathBuf> {
         let path = self.target.join(name);

@@ -43,7 +43,18 @@ impl Pair {
         mut theirs: impl FnMut() -> Result<f64>,
         ratio: impl Fn(f64, f64) -> f64,
     ) -> Result<Self> {
-        let mut pair = Self::default();
+        let [pair] = Self::measure_each(repetitions, || Ok([ours()?]), || Ok([theirs()?]), ratio)?;
+        Ok(pair)
+    }
+
+    /// The same, of several values that are measured at once.
+    pub(crate) fn measure_each<const N: usize>(
+        repetitions: usize,
+        mut ours: impl FnMut() -> Result<[f64; N]>,
+        mut theirs: impl FnMut() -> Result<[f64; N]>,
+        ratio: impl Fn(f64, f64) -> f64,
+    ) -> Result<[Self; N]> {
+        let mut pairs = std::array::from_fn(|_| Self::default());
         for turn in 0..=repetitions {
             let (our, their) = if turn % 2 == 0 {
                 let our = ours()?;
@@ -52,13 +63,16 @@ impl Pair {
                 let their = theirs()?;
                 (ours()?, their)
             };
-            if turn > 0 {
+            if turn == 0 {
+                continue;
+            }
+            for ((pair, our), their) in pairs.iter_mut().zip(our).zip(their) {
                 pair.ours.0.push(our);
                 pair.theirs.0.push(their);
                 pair.ratios.0.push(ratio(our, their));
             }
         }
-        Ok(pair)
+        Ok(pairs)
     }
 }
 

@@ -2,19 +2,31 @@
 //!
 //! Times of the traced run are those that `unsnarl slice --json` tells; start-up, which all ways have, is measured by a
 //! run of no rounds and taken off. Valgrind's lackey prints its trace, which is thrown away.
+//!
+//! Each is told twice: as time that passed, and as time of the processors, which others on the machine disturb less. While a
+//! program is traced, unsnarl takes the trace away on another processor; the second figure has both.
 
 use super::Effort;
 use super::measure::Pair;
 use super::table::{Table, Target, Unit};
 use crate::tools;
 use crate::workspace::{Workspace, output};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeVal;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-pub(crate) fn bench(effort: Effort) -> Result<()> {
+/// What can be asked for by itself.
+const PARTS: [&str; 5] = ["native", "stepping", "lackey", "slices", "reductions"];
+
+pub(crate) fn bench(effort: Effort, part: Option<&str>) -> Result<()> {
+    if let Some(part) = part {
+        ensure!(PARTS.contains(&part), "there is no part {part}; there are {}", PARTS.join(", "));
+    }
+    let wanted = |name: &str| part.is_none_or(|part| part == name);
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
     eprintln!("building unsnarl");
@@ -25,73 +37,47 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
     gcc.args(["-O2", "-g", "-o"]).arg(&program).arg(workspace.root.join("xtask/bench/traced.c"));
     output(&mut gcc, "compiling traced.c")?;
     let bench = Bench { unsnarl, directory, program };
-    let repetitions = effort.repetitions();
 
     let mut table = Table::new();
-    for (work, rounds, target) in [("own", "1000", 20.0), ("library", "50", 10.0)] {
-        eprintln!("translated against native: {work}");
-        let trace = bench.record(work, rounds)?;
-        let none = bench.record(work, "0")?;
-        let pair = Pair::measure(
-            repetitions,
-            || Ok((bench.traced(&trace, &[])? - bench.traced(&none, &[])?) * 1e9),
-            || Ok((bench.native(work, rounds)? - bench.native(work, "0")?) * 1e9),
-            |ours, theirs| ours / theirs,
-        )?;
-        table.row(&format!("{work}: traced / native"), Unit::Nanoseconds, &pair, Target::AtMost(target));
+    if wanted("native") {
+        bench.against_native(effort, &mut table)?;
     }
-
-    eprintln!("translated against stepping");
-    let (many, few) = (bench.record("own", "100")?, bench.record("own", "1")?);
-    let (many_instructions, few_instructions) = (bench.instructions(&many)?, bench.instructions(&few)?);
-    let pair = Pair::measure(
-        effort.repetitions().min(3),
-        || Ok(many_instructions / bench.traced(&many, &[])?),
-        || Ok(few_instructions / bench.traced(&few, &["--step"])?),
-        |ours, theirs| ours / theirs,
-    )?;
-    table.row("instructions traced: translated / stepping", Unit::PerSecond, &pair, Target::AtLeast(100.0));
-
-    if bench.has_lackey() {
-        eprintln!("translated against lackey");
-        let (trace, none) = (bench.record("own", "100")?, bench.record("own", "0")?);
-        let instructions = bench.instructions(&trace)? - bench.instructions(&none)?;
-        let pair = Pair::measure(
-            effort.repetitions().min(3),
-            || Ok(instructions / (bench.traced(&trace, &[])? - bench.traced(&none, &[])?)),
-            || Ok(instructions / (bench.lackey("100")? - bench.lackey("0")?)),
-            |ours, theirs| ours / theirs,
-        )?;
-        table.row("instructions traced: translated / lackey", Unit::PerSecond, &pair, Target::AtLeast(100.0));
-    } else {
-        eprintln!("valgrind is not installed: no comparison with lackey");
+    if wanted("stepping") {
+        bench.against_stepping(effort, &mut table)?;
     }
-    println!("{table}");
-
-    println!("slices");
-    let sizes: &[&str] = match effort {
-        Effort::Quick => &["300"],
-        Effort::Full => &["300", "3000"],
-    };
-    for rounds in sizes {
-        let told = bench.slice(&bench.record("own", rounds)?, &[])?;
-        let instructions = told["instructions"].as_f64().context("no instructions")?;
-        let seconds = |part: &str| told["seconds"][part].as_f64().unwrap_or(f64::NAN);
-        println!(
-            "  {:.1} million instructions: {:.2} bytes each, {:.2} compressed; traced in {:.2} s, read in {:.2} s, \
-             reduced in {:.2} s, closure {:.2} s, races {:.2} s, counts {:.2} s",
-            instructions / 1e6,
-            told["trace_bytes"].as_f64().context("no bytes")? / instructions,
-            told["kept_bytes"].as_f64().context("no bytes")? / instructions,
-            seconds("trace"),
-            seconds("read"),
-            seconds("reduce"),
-            seconds("closure"),
-            seconds("races"),
-            seconds("counts"),
-        );
+    if wanted("lackey") {
+        tools::require(tools::VALGRIND)?;
+        bench.against_lackey(effort, &mut table)?;
     }
-    bench.reductions(&workspace, effort)
+    if ["native", "stepping", "lackey"].into_iter().any(wanted) {
+        println!("{table}");
+    }
+    if wanted("slices") {
+        bench.slices(effort)?;
+    }
+    if wanted("reductions") {
+        bench.reductions(&workspace, effort)?;
+    }
+    Ok(())
+}
+
+/// Seconds that passed, and seconds of the processors.
+type Cost = [f64; 2];
+
+/// How the two are called.
+const COSTS: [&str; 2] = ["time", "processors"];
+
+/// How many instructions a second are traced, against somebody.
+fn put_speeds(table: &mut Table, whom: &str, pairs: &[Pair]) {
+    for (pair, cost) in pairs.iter().zip(COSTS) {
+        let what = format!("instructions traced: translated / {whom}, {cost}");
+        table.row(&what, Unit::PerSecond, pair, Target::AtLeast(100.0));
+    }
+}
+
+/// What more rounds cost than fewer.
+fn beyond(more: Cost, fewer: Cost) -> Cost {
+    std::array::from_fn(|at| more[at] - fewer[at])
 }
 
 struct Bench {
@@ -101,12 +87,102 @@ struct Bench {
 }
 
 impl Bench {
+    fn against_native(&self, effort: Effort, table: &mut Table) -> Result<()> {
+        /// By itself a program is so quick that it does more rounds, for a time that can be measured.
+        const MORE: u32 = 20;
+        for (work, rounds, target) in [("own", 1000, 20.0), ("library", 50, 10.0)] {
+            eprintln!("translated against native: {work}");
+            let trace = self.record(work, rounds)?;
+            let none = self.record(work, 0)?;
+            let pairs = Pair::measure_each(
+                effort.repetitions(),
+                || Ok(beyond(self.traced(&trace, &[])?, self.traced(&none, &[])?).map(|cost| cost * 1e9)),
+                || {
+                    let native = beyond(self.native(work, MORE * rounds)?, self.native(work, 0)?);
+                    Ok(native.map(|cost| cost * 1e9 / f64::from(MORE)))
+                },
+                |ours, theirs| ours / theirs,
+            )?;
+            for (pair, cost) in pairs.iter().zip(COSTS) {
+                let what = format!("{work}: traced / native, {cost}");
+                table.row(&what, Unit::Nanoseconds, pair, Target::AtMost(target));
+            }
+        }
+        Ok(())
+    }
+
+    fn against_stepping(&self, effort: Effort, table: &mut Table) -> Result<()> {
+        eprintln!("translated against stepping");
+        let (many, few) = (self.record("own", 100)?, self.record("own", 1)?);
+        let (many_instructions, few_instructions) = (self.instructions(&many)?, self.instructions(&few)?);
+        let pairs = Pair::measure_each(
+            effort.repetitions().min(3),
+            || Ok(self.traced(&many, &[])?.map(|cost| many_instructions / cost)),
+            || Ok(self.traced(&few, &["--step"])?.map(|cost| few_instructions / cost)),
+            |ours, theirs| ours / theirs,
+        )?;
+        put_speeds(table, "stepping", &pairs);
+        Ok(())
+    }
+
+    fn against_lackey(&self, effort: Effort, table: &mut Table) -> Result<()> {
+        /// Lackey takes a second for a few million instructions; more of them than it gets are traced here, for a time
+        /// that can be measured.
+        const MORE: u32 = 10;
+        const ROUNDS: u32 = 100;
+        eprintln!("translated against lackey");
+        let (trace, none) = (self.record("own", MORE * ROUNDS)?, self.record("own", 0)?);
+        let instructions = self.instructions(&trace)? - self.instructions(&none)?;
+        let pairs = Pair::measure_each(
+            effort.repetitions().min(5),
+            || Ok(beyond(self.traced(&trace, &[])?, self.traced(&none, &[])?).map(|cost| instructions / cost)),
+            || {
+                let lackey = beyond(self.lackey(ROUNDS)?, self.lackey(0)?);
+                Ok(lackey.map(|cost| instructions / f64::from(MORE) / cost))
+            },
+            |ours, theirs| ours / theirs,
+        )?;
+        put_speeds(table, "lackey", &pairs);
+        Ok(())
+    }
+
+    fn slices(&self, effort: Effort) -> Result<()> {
+        println!("slices");
+        let sizes: &[u32] = match effort {
+            Effort::Quick => &[300],
+            Effort::Full => &[300, 3000],
+        };
+        for rounds in sizes {
+            let told = self.slice(&self.record("own", *rounds)?, &[])?;
+            let instructions = told["instructions"].as_f64().context("no instructions")?;
+            let seconds = |part: &str| told["seconds"][part].as_f64().unwrap_or(f64::NAN);
+            println!(
+                "  {:.1} million instructions: {:.2} bytes each, {:.2} compressed; traced in {:.2} s, read in {:.2} s, \
+                 reduced in {:.2} s, closure {:.2} s, races {:.2} s, counts {:.2} s",
+                instructions / 1e6,
+                told["trace_bytes"].as_f64().context("no bytes")? / instructions,
+                told["kept_bytes"].as_f64().context("no bytes")? / instructions,
+                seconds("trace"),
+                seconds("read"),
+                seconds("reduce"),
+                seconds("closure"),
+                seconds("races"),
+                seconds("counts"),
+            );
+        }
+        Ok(())
+    }
+
     /// Records so many thousand rounds; the trace.
-    fn record(&self, work: &str, rounds: &str) -> Result<PathBuf> {
+    fn record(&self, work: &str, rounds: u32) -> Result<PathBuf> {
         let trace = self.directory.join(format!("{work}-{rounds}.snarl"));
         let mut command = Command::new(&self.unsnarl);
         command.args(["record", "--points", "sync", "--json", "-o"]).arg(&trace).arg("--").arg(&self.program);
-        command.args([work, rounds]).current_dir(&self.directory).stdin(Stdio::null()).stdout(Stdio::null());
+        command
+            .args([work, &rounds.to_string()])
+            .current_dir(&self.directory)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
         // It ends with a status that counts as a failure, which is to be sliced.
         command.status().context("unsnarl record")?;
         Ok(trace)
@@ -163,37 +239,40 @@ impl Bench {
         Ok(())
     }
 
-    /// Seconds of the traced run.
-    fn traced(&self, trace: &Path, args: &[&str]) -> Result<f64> {
-        self.slice(trace, args)?["seconds"]["trace"].as_f64().context("no time of tracing")
+    /// What the traced run cost.
+    fn traced(&self, trace: &Path, args: &[&str]) -> Result<Cost> {
+        let told = self.slice(trace, args)?;
+        let cost = |of: &str| told[of]["trace"].as_f64().context("no cost of tracing");
+        Ok([cost("seconds")?, cost("processor_seconds")?])
     }
 
     fn instructions(&self, trace: &Path) -> Result<f64> {
         self.slice(trace, &[])?["instructions"].as_f64().context("no instructions")
     }
 
-    /// Seconds of a run by itself.
-    fn native(&self, work: &str, rounds: &str) -> Result<f64> {
-        self.time(Command::new(&self.program).args([work, rounds]))
+    /// What a run by itself costs.
+    fn native(&self, work: &str, rounds: u32) -> Result<Cost> {
+        self.cost(Command::new(&self.program).args([work, &rounds.to_string()]))
     }
 
-    fn has_lackey(&self) -> bool {
-        let mut command = Command::new("valgrind");
-        command.args(["--tool=lackey", "--version"]).stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    }
-
-    /// Seconds of a run under valgrind's lackey.
-    fn lackey(&self, rounds: &str) -> Result<f64> {
+    /// What a run under valgrind's lackey costs.
+    fn lackey(&self, rounds: u32) -> Result<Cost> {
         let mut command = Command::new("valgrind");
         command.args(["--tool=lackey", "--trace-mem=yes", "--log-file=/dev/null"]).arg(&self.program);
-        self.time(command.args(["own", rounds]))
+        self.cost(command.args(["own", &rounds.to_string()]))
     }
 
-    fn time(&self, command: &mut Command) -> Result<f64> {
+    fn cost(&self, command: &mut Command) -> Result<Cost> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let begin = Instant::now();
+        let (begin, used) = (Instant::now(), of_children()?);
         command.status().with_context(|| format!("cannot run {command:?}"))?;
-        Ok(begin.elapsed().as_secs_f64())
+        Ok([begin.elapsed().as_secs_f64(), of_children()? - used])
     }
+}
+
+/// Seconds of the processors that were used by all whom we waited for.
+fn of_children() -> Result<f64> {
+    let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
+    let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;
+    Ok(seconds(usage.user_time()) + seconds(usage.system_time()))
 }

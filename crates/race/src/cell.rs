@@ -25,6 +25,12 @@ impl Moment {
         Self((thread.0 as u64) << 48 | (lockset as u64) << 32 | time as u64)
     }
 
+    /// The thread's next moment; none stays none.
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        self.0 += u64::from(self.0 != 0);
+    }
+
     /// Whose.
     #[must_use]
     pub const fn thread(self) -> ThreadIx {

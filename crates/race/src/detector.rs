@@ -86,12 +86,10 @@ impl<M: Memory> Detector<M> {
         let advanced = self.order.step(event, number);
         self.loose.step(event, number);
         self.locksets.step(event);
-        self.stamp(event.thread);
         if advanced == Advanced::All {
-            for ix in 0..self.moments.len() {
-                self.stamp(ThreadIx(ix as u16));
-            }
+            self.moments.iter_mut().for_each(Moment::advance);
         }
+        self.stamp(event.thread);
     }
 
     /// An access alone.

@@ -30,6 +30,7 @@ mod detector;
 mod locksets;
 mod memory;
 mod order;
+mod table;
 
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@
 //! Atomics follow C11: a release store begins a release sequence, read-modify-write operations continue it, a
 //! relaxed store of whatever thread ends it; fences make the relaxed operations around them synchronise.
 
-use crate::{Clock, Epoch, succeeded};
+use crate::{Clock, Epoch, succeeded, table::Table};
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::mem;
 use unsnarl_model::{Event, Flags, Op, Order, ThreadIx};
@@ -37,13 +37,27 @@ pub enum Edges {
 pub struct HappensBefore {
     edges: Edges,
     threads: Threads,
-    /// What is known at each object.
-    objects: BTreeMap<(Space, u64), Clock>,
+    /// What is known at locks of all kinds, semaphores, once controls.
+    objects: Table<Clock>,
+    /// What readers of a read-write lock released: writers learn it, other readers do not.
+    readers: Table<Clock>,
+    /// What is known at a barrier in its rounds.
+    rounds: BTreeMap<(u64, u64), Clock>,
+    /// What is known at a thread's birth, and at its end.
+    lives: Table<Clock>,
+    variables: Table<Variable>,
     /// The mutex that a waiting thread gave up.
     mutexes: BTreeMap<ThreadIx, u64>,
     wake_ups: WakeUps,
-    /// Variables that did not hold what was left there, and how often.
-    foreign: BTreeMap<u64, u32>,
+}
+
+/// An atomic variable.
+#[derive(Debug, Default)]
+struct Variable {
+    /// What whoever acquires it learns.
+    known: Clock,
+    /// How often it did not hold what was left there.
+    foreign: u32,
 }
 
 /// Whose time went on with an event.
@@ -60,21 +74,6 @@ const ANY_CHANNEL: u64 = u64::MAX;
 
 /// All timers. No object is there.
 const TIMERS: u64 = u64::MAX - 1;
-
-/// The same address can be several objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Space {
-    /// Locks of all kinds, semaphores, once controls.
-    Object,
-    /// What readers of a read-write lock released: writers learn it, other readers do not.
-    Readers,
-    /// A barrier's round.
-    Round(u64),
-    /// A thread's life: by its number.
-    Life,
-    /// An atomic variable.
-    Variable,
-}
 
 #[derive(Debug, Default)]
 struct Thread {
@@ -100,6 +99,22 @@ impl Threads {
         &mut self.0[thread.index()]
     }
 
+    /// The thread knows what is known there, if anything is.
+    #[inline]
+    fn learn(&mut self, thread: ThreadIx, known: Option<&mut Clock>) {
+        if let Some(known) = known {
+            self.at(thread).clock.join(known);
+        }
+    }
+
+    /// What the thread knows is known there; its time goes on.
+    #[inline]
+    fn teach(&mut self, thread: ThreadIx, known: &mut Clock) {
+        let me = self.at(thread);
+        known.join(&me.clock);
+        me.clock.advance(thread);
+    }
+
     #[cold]
     fn begin_up_to(&mut self, thread: ThreadIx) {
         for ix in (self.0.len()..=thread.index()).map(|ix| ThreadIx(ix as u16)) {
@@ -113,35 +128,52 @@ impl Threads {
 /// Wake-ups that somebody may still wake from.
 #[derive(Debug, Default)]
 struct WakeUps {
-    /// By the event that sent them.
-    sent: BTreeMap<u64, WakeUp>,
+    /// For so many threads, and until they have woken: never more than there are.
+    counted: Vec<WakeUp>,
+    /// What the senders of others knew, by the event.
+    others: BTreeMap<u64, Clock>,
     /// Clocks of those that are over: the next ones need no memory.
     spare: Vec<Clock>,
 }
 
 #[derive(Debug)]
 struct WakeUp {
+    /// The event that sent it.
+    event: u64,
     /// What its sender knew.
     known: Clock,
-    /// How many it is still for, if that is told.
-    left: Option<u64>,
+    /// How many it is still for.
+    left: u64,
 }
 
 impl WakeUps {
+    /// One for so many; if that is not told, for as many as say so.
     fn send(&mut self, event: u64, known: &Clock, to: Option<u64>) {
-        if to != Some(0) {
-            let mut kept = self.spare.pop().unwrap_or_default();
-            kept.clone_from(known);
-            self.sent.insert(event, WakeUp { known: kept, left: to });
+        match to {
+            Some(0) => {}
+            Some(left) => {
+                let mut kept = self.spare.pop().unwrap_or_default();
+                kept.clone_from(known);
+                self.counted.push(WakeUp { event, known: kept, left });
+            }
+            None => {
+                self.others.insert(event, known.clone());
+            }
         }
     }
 
     fn wake(&mut self, by: u64, woken: &mut Clock) {
-        let Some(WakeUp { known, left }) = self.sent.get_mut(&by) else { return };
+        let Some(at) = self.counted.iter().rposition(|wake_up| wake_up.event == by) else {
+            if let Some(known) = self.others.get(&by) {
+                woken.join(known);
+            }
+            return;
+        };
+        let WakeUp { known, left, .. } = &mut self.counted[at];
         woken.join(known);
-        *left = left.map(|left| left.saturating_sub(1));
-        if *left == Some(0) {
-            self.spare.extend(self.sent.remove(&by).map(|over| over.known));
+        *left -= 1;
+        if *left == 0 {
+            self.spare.push(self.counted.swap_remove(at).known);
         }
     }
 }
@@ -156,7 +188,7 @@ impl HappensBefore {
     /// The thread's present moment.
     #[must_use]
     pub fn now(&mut self, thread: ThreadIx) -> Epoch {
-        Epoch { thread, time: self.threads.at(thread).clock.of(thread) }
+        self.threads.at(thread).clock.now(thread)
     }
 
     /// Whether that moment happened before the thread's present one.
@@ -167,9 +199,16 @@ impl HappensBefore {
     }
 
     /// One more event, with its number.
+    #[inline]
     pub fn step(&mut self, event: &Event, number: u64) -> Advanced {
-        self.seen(event, number);
-        if !self.may_order_unseen(event) {
+        let may_be_ordered = match event.op {
+            Op::AtomicLoad | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => self.operate(event),
+            _ => {
+                self.seen(event, number);
+                self.may_order_unseen(event)
+            }
+        };
+        if !may_be_ordered {
             return Advanced::One;
         }
         self.after_all(event.thread);
@@ -181,20 +220,40 @@ impl HappensBefore {
         match event.op {
             Op::FutexWake | Op::FutexRequeue | Op::FutexWoken => true,
             Op::FutexWait => !succeeded(event),
-            Op::AtomicLoad | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => {
-                let found = event.flags.has(Flags::FOREIGN);
-                if found {
-                    *self.foreign.entry(event.addr).or_default() += 1;
-                }
-                // Where nothing was known of the variable, once is nothing yet. Where others write, they may also
-                // write what was there before.
-                let foreign = found || self.foreign.get(&event.addr).is_some_and(|&often| often > 1);
-                self.threads.at(event.thread).saw_foreign |= foreign;
-                foreign && event.op != Op::AtomicStore && acquires(event.order)
-            }
             Op::Fence => acquires(event.order) && mem::take(&mut self.threads.at(event.thread).saw_foreign),
             _ => false,
         }
+    }
+
+    /// The edges of an atomic operation on a variable, and whether code that is not seen may have ordered its thread after others.
+    fn operate(&mut self, event: &Event) -> bool {
+        let (thread, order) = (event.thread, event.order);
+        let me = self.threads.at(thread);
+        let variable = self.variables.at(event.addr);
+        let loads = event.op != Op::AtomicStore;
+        if loads {
+            let learns = if acquires(order) { &mut me.clock } else { &mut me.seen };
+            learns.join(&variable.known);
+        }
+        if matches!(event.op, Op::AtomicStore | Op::AtomicRmw) || event.op == Op::AtomicCas && succeeded(event) {
+            let published = if releases(order) { &me.clock } else { &me.fenced };
+            if loads {
+                // It keeps a release sequence going.
+                variable.known.join(published);
+            } else {
+                variable.known.clone_from(published);
+            }
+            if releases(order) {
+                me.clock.advance(thread);
+            }
+        }
+        let found = event.flags.has(Flags::FOREIGN);
+        variable.foreign += u32::from(found);
+        // Where nothing was known of the variable, once is nothing yet. Where others write, they may also write what was
+        // there before.
+        let foreign = found || variable.foreign > 1;
+        me.saw_foreign |= foreign;
+        foreign && loads && acquires(order)
     }
 
     /// Everything that was done up to now is past for the thread.
@@ -203,7 +262,8 @@ impl HappensBefore {
         mine.advance(thread);
         for (ix, other) in (0..).map(ThreadIx).zip(&mut self.threads.0).filter(|(ix, _)| *ix != thread) {
             if self.edges == Edges::Possible {
-                mine.join(&other.clock);
+                // Nobody knows more of a thread than itself.
+                mine.learn(other.clock.now(ix));
             }
             // What the others do from now on is not.
             other.clock.advance(ix);
@@ -215,120 +275,110 @@ impl HappensBefore {
     fn seen(&mut self, event: &Event, number: u64) {
         let (thread, addr) = (event.thread, event.addr);
         match event.op {
-            Op::Start => self.acquire(thread, Space::Life, thread.0.into()),
+            Op::Start => self.threads.learn(thread, self.lives.get(thread.0.into())),
             Op::Create if succeeded(event) => {
-                self.release(thread, Space::Life, event.value);
+                self.threads.teach(thread, self.lives.at(event.value));
                 // Its time begins here, whoever asks first.
                 if let Ok(child) = u16::try_from(event.value) {
                     self.threads.at(ThreadIx(child));
                 }
             }
-            Op::End => self.release(thread, Space::Life, thread.0.into()),
-            Op::Join if succeeded(event) => self.acquire(thread, Space::Life, event.value),
-            Op::Lock | Op::TryLock if succeeded(event) => self.take_lock(thread, Space::Object, addr),
-            Op::Unlock if succeeded(event) => self.give_lock(thread, Space::Object, addr),
-            Op::ReadLock | Op::TryReadLock if succeeded(event) => self.take_lock(thread, Space::Object, addr),
+            Op::End => self.threads.teach(thread, self.lives.at(thread.0.into())),
+            Op::Join if succeeded(event) => self.threads.learn(thread, self.lives.get(event.value)),
+            Op::Lock | Op::TryLock if succeeded(event) => self.take_lock(thread, addr),
+            Op::Unlock if succeeded(event) => self.give_lock(thread, addr),
+            Op::ReadLock | Op::TryReadLock if succeeded(event) => self.take_lock(thread, addr),
             Op::WriteLock | Op::TryWriteLock if succeeded(event) => {
-                self.take_lock(thread, Space::Object, addr);
-                self.take_lock(thread, Space::Readers, addr);
+                self.take_lock(thread, addr);
+                if self.edges != Edges::WithoutLocks {
+                    self.threads.learn(thread, self.readers.get(addr));
+                }
             }
-            Op::RwUnlock if event.value == 1 => self.give_lock(thread, Space::Object, addr),
-            Op::RwUnlock => self.give_lock(thread, Space::Readers, addr),
+            Op::RwUnlock if event.value != 1 && self.edges != Edges::WithoutLocks => {
+                self.threads.teach(thread, self.readers.at(addr));
+            }
+            Op::RwUnlock => self.give_lock(thread, addr),
             Op::CondWait => {
                 self.mutexes.insert(thread, event.value);
-                self.give_lock(thread, Space::Object, event.value);
+                self.give_lock(thread, event.value);
             }
             Op::CondWake => {
                 if let Some(mutex) = self.mutexes.remove(&thread) {
-                    self.take_lock(thread, Space::Object, mutex);
+                    self.take_lock(thread, mutex);
                 }
                 self.woken(thread, event.value);
             }
             Op::FutexWoken => self.woken(thread, event.value),
-            Op::FutexWait if succeeded(event) => self.release(thread, Space::Object, addr),
+            Op::FutexWait if succeeded(event) => self.release(thread, addr),
             Op::FutexWake | Op::FutexRequeue => {
-                self.acquire(thread, Space::Object, addr);
+                self.acquire(thread, addr);
                 // Of those that are only moved, somebody else's event may be the one that wakes them.
                 let woken = (event.op == Op::FutexWake || event.value == 0).then_some(event.value);
                 self.wake(thread, number, woken);
             }
             Op::Signal | Op::Broadcast => self.wake(thread, number, Some(event.value)),
-            Op::SemPost | Op::SemInit => self.release(thread, Space::Object, addr),
+            Op::SemPost | Op::SemInit => self.release(thread, addr),
             Op::OnceEnd => {
                 // Compilers look at the guard of a static by an atomic load before they call anybody.
-                self.release(thread, Space::Variable, addr);
-                self.release(thread, Space::Object, addr);
+                self.threads.teach(thread, &mut self.variables.at(addr).known);
+                self.release(thread, addr);
             }
             Op::SemWait | Op::SemTryWait | Op::OncePass | Op::OnceBegin if succeeded(event) => {
-                self.acquire(thread, Space::Object, addr);
+                self.acquire(thread, addr);
             }
-            Op::BarrierArrive => self.release(thread, Space::Round(event.value), addr),
-            Op::BarrierLeave => self.acquire(thread, Space::Round(event.value), addr),
-            Op::AtomicLoad => self.load(event),
-            Op::AtomicStore => self.store(event, false),
-            Op::AtomicRmw => {
-                self.load(event);
-                self.store(event, true);
+            Op::BarrierArrive => {
+                self.threads.teach(thread, self.rounds.entry((addr, event.value)).or_default());
             }
-            Op::AtomicCas => {
-                self.load(event);
-                if succeeded(event) {
-                    self.store(event, true);
-                }
-            }
+            Op::BarrierLeave => self.threads.learn(thread, self.rounds.get_mut(&(addr, event.value))),
             Op::Fence => self.fence(event),
             // What is written was done before it is read. A wait may have been for anything that was written anywhere.
             Op::FdWrite | Op::FdClose | Op::FdConnect => {
-                self.release(thread, Space::Object, addr);
-                self.release(thread, Space::Object, ANY_CHANNEL);
+                self.release(thread, addr);
+                self.release(thread, ANY_CHANNEL);
             }
             // Whoever starts a child did all that before somebody learns of its end.
             Op::FdRead | Op::FdAccept | Op::FileLock | Op::ChildStart | Op::ChildWait => {
-                self.acquire(thread, Space::Object, addr);
+                self.acquire(thread, addr);
                 if matches!(event.op, Op::FileLock | Op::ChildStart) {
-                    self.release(thread, Space::Object, addr);
+                    self.release(thread, addr);
                 }
             }
-            Op::FdWait => self.acquire(thread, Space::Object, ANY_CHANNEL),
+            Op::FdWait => self.acquire(thread, ANY_CHANNEL),
             // A handler comes after it was installed and after its signal was sent.
-            Op::SigAction => self.release(thread, Space::Object, addr),
+            Op::SigAction => self.release(thread, addr),
             Op::SigSend => self.wake(thread, number, None),
             Op::SigHandle | Op::SigWait => {
-                self.acquire(thread, Space::Object, addr);
+                self.acquire(thread, addr);
                 self.woken(thread, event.value);
             }
-            Op::TimerSet => self.release(thread, Space::Object, TIMERS),
+            Op::TimerSet => self.release(thread, TIMERS),
             Op::TimerFire => {
-                self.acquire(thread, Space::Object, TIMERS);
+                self.acquire(thread, TIMERS);
                 self.wake(thread, number, None);
             }
             _ => {}
         }
     }
 
-    fn take_lock(&mut self, thread: ThreadIx, space: Space, lock: u64) {
+    fn take_lock(&mut self, thread: ThreadIx, lock: u64) {
         if self.edges != Edges::WithoutLocks {
-            self.acquire(thread, space, lock);
+            self.acquire(thread, lock);
         }
     }
 
-    fn give_lock(&mut self, thread: ThreadIx, space: Space, lock: u64) {
+    fn give_lock(&mut self, thread: ThreadIx, lock: u64) {
         match self.edges {
-            Edges::Seen | Edges::Possible => self.release(thread, space, lock),
+            Edges::Seen | Edges::Possible => self.release(thread, lock),
             Edges::WithoutLocks => self.threads.at(thread).clock.advance(thread),
         }
     }
 
-    fn acquire(&mut self, thread: ThreadIx, space: Space, object: u64) {
-        if let Some(known) = self.objects.get(&(space, object)) {
-            self.threads.at(thread).clock.join(known);
-        }
+    fn acquire(&mut self, thread: ThreadIx, object: u64) {
+        self.threads.learn(thread, self.objects.get(object));
     }
 
-    fn release(&mut self, thread: ThreadIx, space: Space, object: u64) {
-        let me = self.threads.at(thread);
-        self.objects.entry((space, object)).or_default().join(&me.clock);
-        me.clock.advance(thread);
+    fn release(&mut self, thread: ThreadIx, object: u64) {
+        self.threads.teach(thread, self.objects.at(object));
     }
 
     /// Wakes so many; if that is not told, as many as say so.
@@ -340,29 +390,6 @@ impl HappensBefore {
 
     fn woken(&mut self, thread: ThreadIx, by: u64) {
         self.wake_ups.wake(by, &mut self.threads.at(thread).clock);
-    }
-
-    fn load(&mut self, event: &Event) {
-        if let Some(known) = self.objects.get(&(Space::Variable, event.addr)) {
-            let me = self.threads.at(event.thread);
-            let learns = if acquires(event.order) { &mut me.clock } else { &mut me.seen };
-            learns.join(known);
-        }
-    }
-
-    /// A store; `continues` if it is part of an update, which keeps a release sequence going.
-    fn store(&mut self, event: &Event, continues: bool) {
-        let me = self.threads.at(event.thread);
-        let variable = self.objects.entry((Space::Variable, event.addr)).or_default();
-        let published = if releases(event.order) { &me.clock } else { &me.fenced };
-        if continues {
-            variable.join(published);
-        } else {
-            variable.clone_from(published);
-        }
-        if releases(event.order) {
-            me.clock.advance(event.thread);
-        }
     }
 
     fn fence(&mut self, event: &Event) {

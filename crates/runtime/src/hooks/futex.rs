@@ -10,8 +10,9 @@ use crate::{
     thread::Pending,
     turn::Turn,
 };
+use alloc::vec::Vec;
 use core::arch::naked_asm;
-use unsnarl_model::{Flags, Misuse, Op};
+use unsnarl_model::{Flags, Misuse, Op, ThreadIx};
 
 /// `long syscall(long number, ...)`: the number and up to six arguments, the last on the stack. The
 /// return address becomes one more, behind it.
@@ -209,24 +210,36 @@ unsafe fn wait(
     }
 }
 
-/// Threads that wait at the word without a wake-up of their own, longest first.
-fn waiters(state: &State, word: usize) -> impl Iterator<Item = unsnarl_model::ThreadIx> {
-    let mut found: alloc::vec::Vec<_> = state
-        .waiters(|gate| matches!(gate, Gate::Futex(other, _) if *other == word))
+/// Threads that wait at the word without a wake-up of their own, in the order of creation.
+fn unserved(state: &State, word: usize) -> impl Iterator<Item = ThreadIx> {
+    state
+        .waiters(move |gate| matches!(gate, Gate::Futex(other, _) if *other == word))
         .filter(|w| state.threads[w.index()].granted.is_none())
-        .collect();
+}
+
+/// The same, who waits longest first.
+fn waiters(state: &State, word: usize) -> Vec<ThreadIx> {
+    let mut found: Vec<_> = unserved(state, word).collect();
     found.sort_by_key(|w| state.threads[w.index()].arrival);
-    found.into_iter()
+    found
 }
 
 /// Gives the wake-ups that are on their way to those who wait longest: what follows must know who still
 /// waits.
 fn settle(state: &mut State, word: usize) {
     while let Some(event) = state.queues.take(word, 0) {
-        let longest = waiters(state, word).next();
+        let longest = unserved(state, word).min_by_key(|w| state.threads[w.index()].arrival);
         if let Some(waiter) = longest {
             state.thread(waiter).granted = Some(event);
         }
+    }
+}
+
+/// The bits that a wait is for.
+fn wanted(state: &State, thread: ThreadIx) -> u32 {
+    match state.threads[thread.index()].pending.gate {
+        Gate::Futex(_, wanted) => wanted,
+        _ => 0,
     }
 }
 
@@ -235,33 +248,34 @@ unsafe fn wake(runtime: &mut Runtime, word: usize, count: usize, bits: u32, pc: 
     runtime.turn(Op::FutexWake, word, pc);
     let state = &mut runtime.state;
     let event = state.log.count();
-    let wants =
-        |state: &State, thread: unsnarl_model::ThreadIx| match state.threads[thread.index()].pending.gate {
-            Gate::Futex(_, wanted) => wanted,
-            _ => 0,
-        };
-    let told_apart = bits != ANY || waiters(state, word).any(|w| wants(state, w) != ANY);
-    if told_apart {
-        settle(state, word);
+    let mut waiting = 0_usize;
+    let mut told_apart = bits != ANY;
+    for waiter in unserved(state, word) {
+        waiting += 1;
+        told_apart |= wanted(state, waiter) != ANY;
     }
-    let waiting: alloc::vec::Vec<_> = waiters(state, word).collect();
-    let mut woken = 0;
-    if told_apart {
-        let chosen = waiting.iter().filter(|&&w| wants(state, w) & bits != 0).take(count);
-        for &thread in chosen.collect::<alloc::vec::Vec<_>>() {
-            state.thread(thread).granted = Some(event);
-            woken += 1;
-        }
+    let woken = if told_apart {
+        wake_by_bits(state, word, count, bits, event)
     } else {
-        let unserved = waiting.len() - state.queues.pending(word).min(waiting.len());
-        for _ in 0..unserved.min(count) {
-            state.queues.signal(word, event);
-            woken += 1;
-        }
-    }
+        let woken = waiting.saturating_sub(state.queues.pending(word)).min(count);
+        (0..woken).for_each(|_| state.queues.signal(word, event));
+        woken
+    };
     state.changed(word);
     runtime.log(Op::FutexWake, if woken == 0 { Flags::FAILED } else { Flags::NONE }, pc, word, woken as u64);
-    woken
+    woken as isize
+}
+
+#[cold]
+fn wake_by_bits(state: &mut State, word: usize, count: usize, bits: u32, event: u64) -> usize {
+    settle(state, word);
+    let mut chosen = waiters(state, word);
+    chosen.retain(|&waiter| wanted(state, waiter) & bits != 0);
+    chosen.truncate(count);
+    for &waiter in &chosen {
+        state.thread(waiter).granted = Some(event);
+    }
+    chosen.len()
 }
 
 /// Wakes some, moves others to another word.
@@ -283,9 +297,8 @@ unsafe fn requeue(
     let state = &mut runtime.state;
     let event = state.log.count();
     settle(state, word);
-    let waiting: alloc::vec::Vec<_> = waiters(state, word).collect();
     let mut affected = 0;
-    for (n, thread) in waiting.into_iter().take(wake.saturating_add(limit)).enumerate() {
+    for (n, thread) in waiters(state, word).into_iter().take(wake.saturating_add(limit)).enumerate() {
         if n < wake {
             state.thread(thread).granted = Some(event);
         } else {

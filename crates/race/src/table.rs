@@ -1,0 +1,92 @@
+//! What is kept by address. The same few addresses come again and again: those are found by one comparison.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+
+/// How many of the last ones are found at once.
+const RECENT: usize = 64;
+/// Where nothing is.
+const NOWHERE: usize = usize::MAX;
+
+/// A value for each key that was ever asked for.
+#[derive(Debug)]
+pub(crate) struct Table<V> {
+    values: Vec<V>,
+    /// Where each key's value is.
+    places: BTreeMap<u64, usize>,
+    /// The same of keys that were asked for lately, each where its low bits say.
+    recent: [(u64, usize); RECENT],
+}
+
+impl<V> Default for Table<V> {
+    fn default() -> Self {
+        Self { values: Vec::new(), places: BTreeMap::new(), recent: [(0, NOWHERE); RECENT] }
+    }
+}
+
+impl<V: Default> Table<V> {
+    /// The value of this key; none if nobody gave it one.
+    #[inline]
+    pub(crate) fn get(&mut self, key: u64) -> Option<&mut V> {
+        let place = self.known(key).or_else(|| self.look_up(key))?;
+        self.values.get_mut(place)
+    }
+
+    /// The value of this key, the default at first.
+    #[inline]
+    pub(crate) fn at(&mut self, key: u64) -> &mut V {
+        let place = match self.known(key) {
+            Some(place) => place,
+            None => self.look_up(key).unwrap_or_else(|| self.add(key)),
+        };
+        &mut self.values[place]
+    }
+
+    #[inline]
+    fn known(&self, key: u64) -> Option<usize> {
+        let (of, place) = self.recent[slot(key)];
+        (of == key && place != NOWHERE).then_some(place)
+    }
+
+    #[inline(never)]
+    fn look_up(&mut self, key: u64) -> Option<usize> {
+        let place = *self.places.get(&key)?;
+        self.recent[slot(key)] = (key, place);
+        Some(place)
+    }
+
+    #[cold]
+    fn add(&mut self, key: u64) -> usize {
+        let place = self.values.len();
+        self.values.push(V::default());
+        self.places.insert(key, place);
+        self.recent[slot(key)] = (key, place);
+        place
+    }
+}
+
+/// Variables and locks are four bytes and more apart.
+#[inline]
+const fn slot(key: u64) -> usize {
+    (key >> 2 ^ key >> 8) as usize % RECENT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_found_again_however_many_others_there_are() {
+        let mut table = Table::<u64>::default();
+        let keys = || (0..5000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (n % 50));
+        let expected: BTreeMap<u64, u64> = keys().zip(1..).collect();
+        for (key, value) in keys().zip(1..) {
+            *table.at(key) = value;
+        }
+        for key in keys().chain(keys()) {
+            assert_eq!(table.get(key).copied(), expected.get(&key).copied());
+        }
+        for absent in [0x1234_5678_9abc_def1, u64::MAX, u64::MAX - 1, !7] {
+            assert_eq!(table.get(absent), None);
+        }
+    }
+}

@@ -546,3 +546,14 @@ fn the_doctor_says_what_a_program_supports() {
     let (told, _) = place.exits(96, &["doctor", "./nowhere"]);
     assert!(told.contains("PROBLEM"), "{told}");
 }
+
+#[test]
+fn looks_of_rusts_mutexes_at_who_panics_are_nobodys_business() {
+    let place = Place::new("panic_count");
+    let program = place.program("rust/mutex_and_arc.rs");
+    let trace = ["record", "--seed", "1", "-o", "t.snarl", "--", &format!("./{program}")];
+    place.unsnarl(0, &trace);
+    let told = place.unsnarl(0, &["show", "--all", "t.snarl"]);
+    assert!(told.contains("compare-exchange"), "its mutexes are seen: {told}");
+    assert!(!told.contains("panic_count"), "{told}");
+}

@@ -7,9 +7,11 @@ use std::{
     fs::File,
     io,
     os::fd::{AsRawFd, FromRawFd},
+    path::Path,
     sync::atomic::Ordering,
 };
-use unsnarl_model::{Plan, ThreadId};
+use unsnarl_model::{Plan, Program, ThreadId};
+use unsnarl_symbols::Binary;
 use unsnarl_wire::{
     CALLS_BYTES, Choices, Header, INPUT_BYTES, Module, ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS,
     RawAction, RawConflict, RawEvent, RawInput, RawSegment, RawSpan, Regions, Stack, Thread, TracerWords,
@@ -81,6 +83,8 @@ pub(crate) struct Memory {
     file: File,
     map: *mut u8,
     len: usize,
+    /// See [`PlanWords::quiet`].
+    quiet: u64,
 }
 
 // SAFETY: the mapping belongs to this value alone.
@@ -96,9 +100,13 @@ impl Drop for Memory {
 }
 
 impl Memory {
-    pub(crate) fn new() -> Result<Self, Error> {
+    /// For this program.
+    pub(crate) fn new(program: &Program) -> Result<Self, Error> {
         let file = memory_file(c"unsnarl")?;
-        Ok(Self { file, map: std::ptr::null_mut(), len: 0 })
+        // Rust's mutexes look there whenever they are taken or given back, and it makes no difference to them unless their own thread
+        // panics: a quarter of all points would be there.
+        let quiet = Binary::read(Path::new(&program.path)).ok().and_then(|binary| binary.panic_count);
+        Ok(Self { file, map: std::ptr::null_mut(), len: 0, quiet: quiet.unwrap_or(0) })
     }
 
     pub(crate) fn fd(&self) -> i32 {
@@ -173,6 +181,7 @@ impl Memory {
             debugged: u8::from(debugged),
             until: tracing.until.len() as u64,
             pauses: tracing.pauses.len() as u64,
+            quiet: self.quiet,
             ..PlanWords::default()
         }
         .with_policy(plan.tail);

@@ -102,7 +102,7 @@ impl Executor {
     /// If the system refuses memory.
     pub fn new(program: Program, settings: Settings) -> Result<Self, Error> {
         let streams = streams(&program)?;
-        let mut memory = Memory::new()?;
+        let mut memory = Memory::new(&program)?;
         let server = if settings.serve {
             // Started here and now: the system ends it when the thread that started it ends.
             memory.prepare(&Plan::default(), Special { serve: true, ..Special::default() }, &program.path)?;
@@ -422,7 +422,7 @@ pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
         let streams = streams(program)?;
         let failed = |cause| Error::System { what: "cannot reset the streams", cause };
         (&streams.stdin).rewind().map_err(failed)?;
-        let mut memory = Memory::new()?;
+        let mut memory = Memory::new(program)?;
         let special = Special { threads: Threads::Kernel, debugged: true, ..Special::default() };
         memory.prepare(plan, special, &program.path)?;
         Ok((streams, memory))

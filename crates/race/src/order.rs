@@ -235,7 +235,9 @@ impl HappensBefore {
             let learns = if acquires(order) { &mut me.clock } else { &mut me.seen };
             learns.join(&variable.known);
         }
-        if matches!(event.op, Op::AtomicStore | Op::AtomicRmw) || event.op == Op::AtomicCas && succeeded(event) {
+        if matches!(event.op, Op::AtomicStore | Op::AtomicRmw)
+            || event.op == Op::AtomicCas && succeeded(event)
+        {
             let published = if releases(order) { &me.clock } else { &me.fenced };
             if loads {
                 // It keeps a release sequence going.

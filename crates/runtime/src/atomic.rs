@@ -3,9 +3,21 @@
 use crate::{access::peek, state::Runtime};
 use core::{
     arch::naked_asm,
-    sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::SeqCst, fence},
+    sync::atomic::{
+        AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+        Ordering::{Relaxed, SeqCst},
+        fence,
+    },
 };
 use unsnarl_model::{Flags, Op, Order};
+
+/// A variable whose loads are neither points nor events.
+static LEFT_ALONE: AtomicUsize = AtomicUsize::new(0);
+
+/// Lets loads of the variable at this address be as they are: nothing depends on when they happen.
+pub(crate) fn leave_alone(addr: usize) {
+    LEFT_ALONE.store(addr, Relaxed);
+}
 
 /// Waits for the turn of an atomic operation, performs it and logs it. `perform` gives the result, the
 /// value to log, and whether it failed.
@@ -51,6 +63,10 @@ macro_rules! size {
             const SIZE: u32 = $bits / 8;
 
             unsafe extern "C-unwind" fn $load(addr: *const $atomic, order: i32, pc: u64) -> $int {
+                if addr as usize == LEFT_ALONE.load(Relaxed) {
+                    // SAFETY: the program's own atomic variable.
+                    return unsafe { (*addr).load(SeqCst) };
+                }
                 atomic(Op::AtomicLoad, (addr as usize, SIZE, order), pc, || {
                     // SAFETY: the program's own atomic variable.
                     let value = unsafe { (*addr).load(SeqCst) };

@@ -1,7 +1,7 @@
 //! Taking control when the program is loaded.
 
 use crate::{
-    access, children,
+    access, atomic, children,
     clock::Clock,
     conflicts::Conflicts,
     context::{Backend, Context},
@@ -176,6 +176,9 @@ unsafe fn begin(header: *mut Header) {
     }
     let unwatched = plan.conflicts != 0 && state.conflicts.is_none();
     access::configure(plan.points, plan.one_in, plan.entropy, plan.conflicts != 0);
+    if plan.quiet != 0 {
+        atomic::leave_alone((state.modules.program_base() + plan.quiet) as usize);
+    }
     find_rseq();
     // SAFETY: the controller reads it after our death or polls it.
     unsafe { (*header).attached.store(1, Ordering::Release) };

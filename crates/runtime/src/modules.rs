@@ -45,6 +45,11 @@ impl Modules {
         pc.wrapping_sub(self.program.0) < self.program.1
     }
 
+    /// What is to be added to addresses of the program's file.
+    pub(crate) fn program_base(&self) -> u64 {
+        self.known.iter().find(|known| known.start == self.program.0).map_or(0, |known| known.base)
+    }
+
     /// Whose code it is.
     pub(crate) fn owner(&self, pc: u64) -> Owner {
         match self.known.iter().find(|k| (k.start..k.end).contains(&pc)) {

@@ -1,8 +1,9 @@
 //! What a file is, before it is run: whether unsnarl can run it, and how much it will see.
 
 use object::{
-    BinaryFormat, Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, ReadRef,
+    BinaryFormat, Endianness, Object, ObjectSection, ReadCache, ReadRef,
     elf::{self, FileHeader64},
+    pod,
     read::elf::{Dyn, FileHeader, ProgramHeader},
 };
 use std::{
@@ -69,6 +70,8 @@ pub struct Binary {
     pub contains_msan: bool,
     /// Whether it has a checkpoint for unsnarl: it refers to `__unsnarl_checkpoint`.
     pub checkpoint: bool,
+    /// Where, in the file's own addresses, Rust's standard library counts the threads that panic.
+    pub panic_count: Option<u64>,
     /// Whether it is a Go program, with a scheduler of its own.
     pub go: bool,
 }
@@ -127,6 +130,19 @@ impl Binary {
         }
     }
 
+    /// What the symbol tells of the file.
+    fn learn(&mut self, symbol: Symbol<'_>) {
+        let defines = |name: &[u8]| symbol.address.is_some() && symbol.name == name;
+        self.instrumented |= symbol.name.starts_with(b"__tsan_");
+        // A program can define single functions (`__tsan_on_report`); the runtime has this one.
+        self.contains_tsan |= defines(b"__tsan_init");
+        self.contains_msan |= defines(b"__msan_init");
+        self.checkpoint |= symbol.name == b"__unsnarl_checkpoint";
+        if is_panic_count(symbol.name) {
+            self.panic_count = symbol.address.or(self.panic_count);
+        }
+    }
+
     const fn only(kind: ElfKind) -> Self {
         Self {
             kind,
@@ -139,6 +155,7 @@ impl Binary {
             contains_tsan: false,
             contains_msan: false,
             checkpoint: false,
+            panic_count: None,
             go: false,
         }
     }
@@ -157,22 +174,52 @@ impl Binary {
         binary.build_id = file.build_id().ok().flatten().unwrap_or_default().to_vec();
         binary.debug_info = file.section_by_name(".debug_info").is_some_and(|section| section.size() > 0);
         binary.go = [".note.go.buildid", ".go.buildinfo"].iter().any(|n| file.section_by_name(n).is_some());
-        let undefined = file.dynamic_symbols().filter(ObjectSymbol::is_undefined);
-        binary.imports = undefined.filter_map(|symbol| symbol.name().ok().map(str::to_owned)).collect();
-        for symbol in file.dynamic_symbols().chain(file.symbols()) {
-            let Ok(name) = symbol.name_bytes() else { continue };
-            if name.starts_with(b"__tsan_") {
-                binary.instrumented = true;
-                // A program can define single functions (`__tsan_on_report`); the runtime has this one.
-                binary.contains_tsan |= symbol.is_definition() && name == b"__tsan_init";
+        each_symbol(&file, endian, [".dynsym", ".dynstr"], |symbol| {
+            if symbol.address.is_none() && !symbol.name.is_empty() {
+                binary.imports.push(String::from_utf8_lossy(symbol.name).into_owned());
             }
-            binary.contains_msan |= symbol.is_definition() && name == b"__msan_init";
-            binary.checkpoint |= name == b"__unsnarl_checkpoint";
-        }
+            binary.learn(symbol);
+        });
+        each_symbol(&file, endian, [".symtab", ".strtab"], |symbol| binary.learn(symbol));
         binary.interpreter = linking.interpreter;
         binary.needed = linking.needed;
         Some(binary)
     }
+}
+
+/// A symbol of a file.
+#[derive(Clone, Copy)]
+struct Symbol<'a> {
+    name: &'a [u8],
+    /// None if it is another file's.
+    address: Option<u64>,
+}
+
+/// The symbols of a table. It and its names are read at once: a look at the file for each name takes as long as many runs.
+fn each_symbol<'data, R: ReadRef<'data>>(
+    file: &object::File<'data, R>,
+    endian: Endianness,
+    [table, strings]: [&str; 2],
+    mut see: impl FnMut(Symbol<'_>),
+) {
+    let data = |name| file.section_by_name(name).and_then(|section| section.data().ok()).unwrap_or_default();
+    let (table, strings) = (data(table), data(strings));
+    let entries = table.chunks_exact(size_of::<elf::Sym64<Endianness>>());
+    for entry in entries.filter_map(|bytes| pod::from_bytes::<elf::Sym64<Endianness>>(bytes).ok()) {
+        let (entry, _) = entry;
+        let Some(name) = strings.get(entry.st_name.get(endian) as usize..) else { continue };
+        let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
+        let defined = entry.st_shndx.get(endian) != elf::SHN_UNDEF;
+        see(Symbol { name, address: defined.then(|| entry.st_value.get(endian)) });
+    }
+}
+
+/// Whether a symbol is that of `std::panicking::panic_count::GLOBAL_PANIC_COUNT`, mangled in one way or the other.
+fn is_panic_count(symbol: &[u8]) -> bool {
+    const PATH: &[u8] = b"3std9panicking11panic_count18GLOBAL_PANIC_COUNT";
+    // The older way has a hash behind it: `17h`, sixteen digits, `E`.
+    let older = symbol.len().checked_sub(20).map(|end| &symbol[..end]);
+    symbol.ends_with(PATH) || older.is_some_and(|path| path.ends_with(PATH))
 }
 
 /// What the dynamic linker is told about a file.

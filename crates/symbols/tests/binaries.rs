@@ -50,6 +50,19 @@ fn debug_information_and_instrumentation_are_seen() {
 }
 
 #[test]
+fn where_rust_counts_panics_is_found_however_its_name_is_mangled() {
+    assert_eq!(Binary::read(&compile("gcc", "a.c", MAIN, "")).unwrap().panic_count, None);
+    for path in [
+        "_RNvNtNtCs1234_3std9panicking11panic_count18GLOBAL_PANIC_COUNT",
+        "_ZN3std9panicking11panic_count18GLOBAL_PANIC_COUNT17h0123456789abcdefE",
+    ] {
+        let source = format!("long {path}, {path}_other; int main(void) {{ return 0; }}");
+        let binary = Binary::read(&compile("gcc", "a.c", &source, "")).unwrap();
+        assert!(binary.panic_count.is_some_and(|address| address % 8 == 0), "{path}");
+    }
+}
+
+#[test]
 fn go_programs_are_seen() {
     let source = "__attribute__((section(\".go.buildinfo\"), used)) char info[] = \"go\"; int main(void) { return 0; }";
     assert!(Binary::read(&compile("gcc", "a.c", source, "")).unwrap().go);

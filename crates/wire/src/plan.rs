@@ -72,6 +72,8 @@ pub struct PlanWords {
     pub asked: u64,
     /// An operation whose calls are wanted, twice.
     pub wanted: [Wanted; 2],
+    /// Where, in the addresses of the program's file, a variable is whose loads are none of the program's business; 0 for none.
+    pub quiet: u64,
 }
 
 /// An operation whose calls are wanted: the last one of this kind before the conflict is found.

@@ -25,7 +25,7 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, InstructionTrace, Instructions, Settings, Tracing};
 use unsnarl_model::{Kind, ThreadIx, Trace};
-use unsnarl_report::{Look, ProgramNames, SliceReport, slice_dot, slice_json, slice_text};
+use unsnarl_report::{Look, ProgramNames, SliceReport, divergence_text, slice_dot, slice_json, slice_text};
 use unsnarl_slice::{
     Criterion, Extent, History, Orders, Reduction, closure, counts, races, ranked, ranks, reduce,
     x86::{Cfg, Recording},
@@ -241,7 +241,9 @@ impl Slice {
                 "unsnarl: with its instructions traced the program did not run as it was recorded\n"
                     .to_owned();
             if let Some(difference) = recorded.first_difference(&trace) {
-                why += &format!("unsnarl: event {} differs\n", difference.point);
+                let mut symbols = Symbols::new();
+                let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
+                why += &divergence_text(&difference, recorded, &mut names);
             }
             return Ok(Explained::Told(Sliced::NotReproduced(why)));
         }

@@ -179,7 +179,6 @@ unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, context: *mu
 
 /// Whether the signal was ours; then tracing has gone on.
 unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) -> i32 {
-    const SINGLE_STEP: i32 = 2;
     const NOT_ALLOWED: i32 = 2;
     const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
     let (Some(tracer), Some(runtime)) = (tracer(), Runtime::interrupted()) else { return 0 };
@@ -203,7 +202,7 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
         tracer.go_on(registers);
         return 1;
     }
-    if signal == libc::SIGTRAP && code == SINGLE_STEP && inside {
+    if signal == libc::SIGTRAP && inside && tracer.is_step(code) {
         tracer.stepped(registers, runtime.state.current);
         return 1;
     }
@@ -227,6 +226,17 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
 }
 
 impl Tracer {
+    /// Whether a trap with this code is one that the stepper asked for.
+    fn is_step(&self, code: i32) -> bool {
+        const SINGLE_STEP: i32 = 2;
+        // The kernel's word for a debug trap that says nothing of its cause. Some virtual machines lose that now and then.
+        const UNTOLD: i32 = 1;
+        match &self.way {
+            Way::Stepping(stepper) => code == SINGLE_STEP || code == UNTOLD && !stepper.is_at_debug_trap(),
+            Way::Translated(_) => false,
+        }
+    }
+
     fn switching(&mut self, to: ThreadIx, events: u64) {
         let wanted = self.until.is_empty() || self.until.get(to.index()).is_some_and(|until| events < *until);
         let tracing = wanted && !self.paused.contains(&to);

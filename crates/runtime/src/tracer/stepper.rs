@@ -57,6 +57,14 @@ impl Stepper {
         self.pushed_flags = false;
     }
 
+    /// Whether the latest instruction is the program's own debug trap (`icebp`).
+    pub(super) fn is_at_debug_trap(&self) -> bool {
+        const DEBUG_TRAP: u8 = 0xf1;
+        let (pc, _) = self.last;
+        // SAFETY: where an instruction was read.
+        pc != 0 && unsafe { *(pc as *const u8) } == DEBUG_TRAP
+    }
+
     /// Writes down the instruction that is about to be executed, and has it trap.
     pub(super) fn step(&mut self, registers: &mut Registers, words: &mut Words) {
         registers[libc::REG_EFL as usize] |= TRAP_FLAG;

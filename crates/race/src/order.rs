@@ -45,7 +45,7 @@ pub struct HappensBefore {
     rounds: BTreeMap<(u64, u64), Clock>,
     /// What is known at a thread's birth, and at its end.
     lives: Table<Clock>,
-    variables: Table<Variable>,
+    variables: Table<Variable, 64>,
     /// The mutex that a waiting thread gave up.
     mutexes: BTreeMap<ThreadIx, u64>,
     wake_ups: WakeUps,

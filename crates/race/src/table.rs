@@ -2,14 +2,12 @@
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-/// How many of the last ones are found at once.
-const RECENT: usize = 64;
 /// Where nothing is.
 const NOWHERE: usize = usize::MAX;
 
-/// A value for each key that was ever asked for.
+/// A value for each key that was ever asked for. Of the last ones, up to `RECENT` are found at once.
 #[derive(Debug)]
-pub(crate) struct Table<V> {
+pub(crate) struct Table<V, const RECENT: usize = 16> {
     values: Vec<V>,
     /// Where each key's value is.
     places: BTreeMap<u64, usize>,
@@ -17,13 +15,13 @@ pub(crate) struct Table<V> {
     recent: [(u64, usize); RECENT],
 }
 
-impl<V> Default for Table<V> {
+impl<V, const RECENT: usize> Default for Table<V, RECENT> {
     fn default() -> Self {
         Self { values: Vec::new(), places: BTreeMap::new(), recent: [(0, NOWHERE); RECENT] }
     }
 }
 
-impl<V: Default> Table<V> {
+impl<V: Default, const RECENT: usize> Table<V, RECENT> {
     /// The value of this key; none if nobody gave it one.
     #[inline]
     pub(crate) fn get(&mut self, key: u64) -> Option<&mut V> {
@@ -43,15 +41,21 @@ impl<V: Default> Table<V> {
 
     #[inline]
     fn known(&self, key: u64) -> Option<usize> {
-        let (of, place) = self.recent[slot(key)];
+        let (of, place) = self.recent[Self::slot(key)];
         (of == key && place != NOWHERE).then_some(place)
     }
 
     #[inline(never)]
     fn look_up(&mut self, key: u64) -> Option<usize> {
         let place = *self.places.get(&key)?;
-        self.recent[slot(key)] = (key, place);
+        self.recent[Self::slot(key)] = (key, place);
         Some(place)
+    }
+
+    /// Variables and locks are four bytes and more apart.
+    #[inline]
+    const fn slot(key: u64) -> usize {
+        (key >> 2 ^ key >> 8) as usize % RECENT
     }
 
     #[cold]
@@ -59,15 +63,9 @@ impl<V: Default> Table<V> {
         let place = self.values.len();
         self.values.push(V::default());
         self.places.insert(key, place);
-        self.recent[slot(key)] = (key, place);
+        self.recent[Self::slot(key)] = (key, place);
         place
     }
-}
-
-/// Variables and locks are four bytes and more apart.
-#[inline]
-const fn slot(key: u64) -> usize {
-    (key >> 2 ^ key >> 8) as usize % RECENT
 }
 
 #[cfg(test)]
@@ -76,7 +74,7 @@ mod tests {
 
     #[test]
     fn a_value_is_found_again_however_many_others_there_are() {
-        let mut table = Table::<u64>::default();
+        let mut table = Table::<u64, 64>::default();
         let keys = || (0..5000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (n % 50));
         let expected: BTreeMap<u64, u64> = keys().zip(1..).collect();
         for (key, value) in keys().zip(1..) {

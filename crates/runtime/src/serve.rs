@@ -20,9 +20,13 @@ pub(crate) fn wait_for_a_run(channel: i32, process: &AtomicU32) {
         if request == Request::End {
             break;
         }
+        // A run begins where its memory is at hand, and nobody else's processor has to be woken for it.
+        let together = sys::OneProcessor::stay();
         // Not by way of the C library: what the program wants to be done when it forks is not wanted now.
         // SAFETY: the one thread there is, and it holds no lock.
-        match unsafe { sys::call(libc::SYS_fork, [0; 6]) } as i32 {
+        let forked = unsafe { sys::call(libc::SYS_fork, [0; 6]) } as i32;
+        drop(together);
+        match forked {
             0 => {
                 become_a_run(request);
                 return;

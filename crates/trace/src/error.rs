@@ -10,6 +10,9 @@ pub enum DecodeError {
     /// Something else altogether.
     #[error("is not an unsnarl trace; `unsnarl record` and `unsnarl explore` make traces")]
     NotATrace,
+    /// Whatever it is, packed by gzip.
+    #[error("is compressed; unpack it first: gunzip")]
+    Compressed,
     /// A format that this version does not know.
     #[error("was written by a newer unsnarl (format {found}, this one reads up to {newest}); update unsnarl")]
     Newer {

@@ -40,6 +40,8 @@ pub use write::{EventWriter, encode, write};
 
 /// The first bytes of every trace file.
 const MAGIC: [u8; 8] = *b"unsnarl\0";
+/// What files begin with that gzip has packed.
+const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The format that this version writes, and the newest that it reads.
 ///

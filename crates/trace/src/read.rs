@@ -1,7 +1,7 @@
 //! From the bytes of a file back to its trace, all at once or chunk by chunk.
 
 use crate::{
-    CALLERS, CHUNK, DecodeError, FORMAT, INPUTS, MAGIC, OLDEST, Section,
+    CALLERS, CHUNK, DecodeError, FORMAT, GZIP, INPUTS, MAGIC, OLDEST, Section,
     bytes::{Coded, Cursor, Wrong},
     check, chunk,
     section::{SectionReader, most_in},
@@ -134,6 +134,9 @@ fn first_bytes(input: &mut impl Read) -> Result<u32, DecodeError> {
     let mut start = Vec::new();
     let length = MAGIC.len() + size_of::<u32>();
     input.take(length as u64).read_to_end(&mut start).map_err(DecodeError::Io)?;
+    if start.starts_with(&GZIP) {
+        return Err(DecodeError::Compressed);
+    }
     let common = start.len().min(MAGIC.len());
     if start.is_empty() || start[..common] != MAGIC[..common] {
         return Err(DecodeError::NotATrace);

@@ -38,6 +38,7 @@ fn a_foreign_file_is_not_a_trace() {
     assert_eq!(message(b""), want);
     assert_eq!(message(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"), want);
     assert_eq!(message(b"unsnarl is a debugger"), want);
+    assert_eq!(message(b"\x1f\x8b\x08"), "is compressed; unpack it first: gunzip");
 }
 
 #[test]

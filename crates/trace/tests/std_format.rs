@@ -156,6 +156,7 @@ fn a_wrong_line_is_an_error_with_its_number() {
         "line 3 is not of the form thread|op(operand)|location; correct or remove it"
     );
     assert_eq!(error(b"T1|w(\xff)|1"), "line 1 is not UTF-8; correct or remove it");
+    assert_eq!(error(b"\x1f\x8b\x08"), "is compressed; unpack it first: gunzip");
     assert_eq!(error(b""), "has no events; an STD trace has lines like T1|w(x)|42");
     let chain: String = (0..2000).map(|n| format!("T{n}|fork(T{})|0\n", n + 1)).collect();
     assert_eq!(

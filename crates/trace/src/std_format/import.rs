@@ -42,6 +42,9 @@ pub enum StdError {
         /// What is wrong with it.
         why: &'static str,
     },
+    /// Packed by gzip.
+    #[error("is compressed; unpack it first: gunzip")]
+    Compressed,
     /// There are no events.
     #[error("has no events; an STD trace has lines like T1|w(x)|42")]
     Empty,

@@ -4,6 +4,7 @@ use super::{
     StdError,
     line::{Line, Word},
 };
+use crate::GZIP;
 use std::{
     collections::{HashMap, HashSet},
     io::BufRead,
@@ -57,6 +58,9 @@ pub(super) fn each_line(
             break;
         }
         let wrong = |why| StdError::Line { line, why };
+        if line == 1 && bytes.starts_with(&GZIP) {
+            return Err(StdError::Compressed);
+        }
         let content = str::from_utf8(&bytes).map_err(|_| wrong("is not UTF-8"))?.trim_end();
         if !content.is_empty() {
             take(line, &Line::parse(content).map_err(wrong)?)?;

@@ -252,8 +252,9 @@ impl<'a> Telling<'a> {
     /// Who goes on, if it does not hang on what is not known.
     fn pick(&mut self, picker: &mut Picker) -> Option<ThreadIx> {
         let told = self.threads[self.current.index()].next;
-        // In a region of its own nobody else is let in.
-        let is_region = |next: &Next| next.flags.has(Flags::UNTOLD) && next.op != Op::Sleep;
+        // In a region of its own nobody else is let in. Of an atomic operation the same bit says something else.
+        let is_region =
+            |next: &Next| next.flags.has(Flags::UNTOLD) && next.op != Op::Sleep && !next.op.is_atomic();
         if told.is_some_and(|next| is_region(next) && !self.is_settled(next)) {
             return None;
         }

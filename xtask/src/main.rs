@@ -19,6 +19,7 @@ usage: cargo xtask COMMAND
   validate                 reports of every kind of failure, held against the published schemas of their formats
   bench runtime [--quick]  what control costs, as ratios measured side by side
   bench simplify [--quick] what is left of failing schedules, at what price, against the papers' algorithms
+                           (or one part of it: programs, start, static, minimum)
   bench predict [--quick]  what one run tells of other orders, against ThreadSanitizer; events a second
                            (or one table of it: scenarios, programs, distribution, injected, speed)
   bench slice [--quick]    what an instruction trace costs against native, stepping and lackey; slices of it
@@ -40,8 +41,10 @@ fn main() -> ExitCode {
         ["validate"] => validate::validate(),
         ["bench", "runtime"] => bench::runtime::bench(bench::Effort::Full),
         ["bench", "runtime", "--quick"] => bench::runtime::bench(bench::Effort::Quick),
-        ["bench", "simplify"] => bench::simplify::bench(bench::Effort::Full),
-        ["bench", "simplify", "--quick"] => bench::simplify::bench(bench::Effort::Quick),
+        ["bench", "simplify"] => bench::simplify::bench(bench::Effort::Full, None),
+        ["bench", "simplify", "--quick"] => bench::simplify::bench(bench::Effort::Quick, None),
+        ["bench", "simplify", part] => bench::simplify::bench(bench::Effort::Full, Some(part)),
+        ["bench", "simplify", part, "--quick"] => bench::simplify::bench(bench::Effort::Quick, Some(part)),
         ["bench", "predict"] => bench::predict::bench(bench::Effort::Full, None),
         ["bench", "predict", "--quick"] => bench::predict::bench(bench::Effort::Quick, None),
         ["bench", "predict", table] => bench::predict::bench(bench::Effort::Full, Some(table)),

@@ -21,5 +21,5 @@ pub mod statics;
 mod why;
 
 pub use cost::Cost;
-pub use run::Runner;
+pub use run::{Choice, Runner};
 pub use why::{Why, why};

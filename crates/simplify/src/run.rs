@@ -3,6 +3,15 @@
 use crate::foresee::Enough;
 use unsnarl_model::{Plan, Trace};
 
+/// Who of the first 64 threads, a bit for each, could go on at a point of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Choice {
+    /// All of them.
+    pub can_run: u64,
+    /// Those who would rather not: they yield or spin, or their time would have to be up.
+    pub gives_way: u64,
+}
+
 /// Runs a program by a plan, again and again. The same plan gives the same trace.
 pub trait Runner {
     /// Why a plan could not be run, or why it should not be: that ends the work, and the best so far is kept.
@@ -29,6 +38,11 @@ pub trait Runner {
     /// If the work is to end.
     fn go_on(&self) -> Result<(), Self::Error> {
         Ok(())
+    }
+
+    /// Who could go on before each event of the runs that came back last, a list for each of them; or nothing.
+    fn choices(&mut self) -> Vec<Vec<Choice>> {
+        Vec::new()
     }
 
     /// These plans, or some of them, are run next.

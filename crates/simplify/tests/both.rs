@@ -7,19 +7,28 @@ use std::{cell::Cell, convert::Infallible};
 use toy::{InMemory, failing, programs};
 use unsnarl_model::{Kind, Plan, Trace};
 use unsnarl_simplify::{
-    Cost, Runner,
+    Choice, Cost, Runner,
     both::{self, Options},
     dynamic, why,
 };
 
 /// Runs all plans of a batch before it asks which one is accepted, the last one first: as many workers would.
-struct Eager<'p>(InMemory<'p>);
+struct Eager<'p> {
+    runner: InMemory<'p>,
+    choices: Vec<Vec<Choice>>,
+}
 
 impl Runner for Eager<'_> {
     type Error = Infallible;
 
     fn run(&mut self, plan: &Plan) -> Result<Trace, Infallible> {
-        self.0.run(plan)
+        let trace = self.runner.run(plan)?;
+        self.choices = self.runner.choices();
+        Ok(trace)
+    }
+
+    fn choices(&mut self) -> Vec<Vec<Choice>> {
+        std::mem::take(&mut self.choices)
     }
 
     fn run_until(
@@ -27,10 +36,16 @@ impl Runner for Eager<'_> {
         plans: &[Plan],
         accept: &mut dyn FnMut(usize, &Trace) -> bool,
     ) -> Result<Vec<Trace>, Infallible> {
-        let mut traces = plans.iter().rev().map(|plan| self.run(plan)).collect::<Result<Vec<_>, _>>()?;
-        traces.reverse();
+        let (mut traces, mut choices) = (Vec::new(), Vec::new());
+        for plan in plans.iter().rev() {
+            traces.insert(0, self.run(plan)?);
+            choices.splice(0..0, self.choices());
+        }
         let accepted = (0..traces.len()).find(|&at| accept(at, &traces[at]));
-        traces.truncate(accepted.map_or(traces.len(), |at| at + 1));
+        let asked = accepted.map_or(traces.len(), |at| at + 1);
+        traces.truncate(asked);
+        choices.truncate(asked);
+        self.choices = choices;
         Ok(traces)
     }
 }
@@ -91,7 +106,7 @@ proptest! {
         let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
         let run = |batch| {
             let options = Options { batch, ..Options::default() };
-            both::simplify(&start, &mut Eager(InMemory::new(&program)), &options, &mut |_| {})
+            both::simplify(&start, &mut Eager { runner: InMemory::new(&program), choices: Vec::new() }, &options, &mut |_| {})
         };
         let options = Options { batch: 1, ..Options::default() };
         let one_by_one = both::simplify(&start, &mut InMemory::new(&program), &options, &mut |_| {});

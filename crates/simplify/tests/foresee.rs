@@ -62,7 +62,7 @@ fn tell_and_compare(program: &Program, start: &Trace, plans: &[Plan]) -> Result<
     let mut foresight = Foresight::of(start);
     let mut told = 0;
     for plan in plans {
-        let actual = program.run(plan);
+        let (actual, choices) = program.run_and_tell(plan);
         match foresight.tell(plan, None) {
             Some(foreseen) => {
                 told += 1;
@@ -93,7 +93,7 @@ fn tell_and_compare(program: &Program, start: &Trace, plans: &[Plan]) -> Result<
                     );
                     prop_assert!(Cost::of(&part.events).switches > enough.switches);
                 }
-                foresight.learn(&actual);
+                foresight.learn(&actual, &choices);
             }
         }
     }
@@ -115,6 +115,75 @@ proptest! {
         let plans: Vec<Plan> = changes.iter().map(|changes| changed(&start, changes)).collect();
         tell_and_compare(&program, &start, &plans)?;
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    /// Whatever threads do to each other without an event.
+    #[test]
+    fn where_others_have_been_is_known_without_any_theory(
+        program in programs::random(),
+        seed in any::<u32>(),
+        changes in prop::collection::vec(prop::collection::vec(any::<(usize, usize, bool)>(), 1..3), 1..40),
+    ) {
+        let start = record(&program, seed.into());
+        let mut foresight = Foresight::of(&start);
+        foresight.lose();
+        for changes in &changes {
+            let plan = changed(&start, changes);
+            let (actual, choices) = program.run_and_tell(&plan);
+            match foresight.tell(&plan, None) {
+                Some(told) => {
+                    prop_assert!(told.first_difference(&actual).is_none(), "told: {}\nhappened: {}", brief(&told), brief(&actual));
+                    prop_assert_eq!(told.signature(), actual.signature());
+                }
+                None => foresight.learn(&actual, &choices),
+            }
+        }
+    }
+}
+
+#[test]
+fn schedules_that_come_to_the_same_run_are_run_once() {
+    let adds = || vec![Ins::Lock(0), Ins::Read(0), Ins::Write(0, 1), Ins::Unlock(0)];
+    let main = vec![Ins::Create(1), Ins::Create(2), Ins::Join(1), Ins::Join(2)];
+    let program = Program { threads: vec![main, adds(), adds()], ..Program::default() };
+    let start = record(&program, 1);
+    let mut foresight = Foresight::of(&start);
+    foresight.lose();
+    let (mut told, mut again) = (0, 0);
+    let mut runs: Vec<Trace> = Vec::new();
+    for n in 0..100 {
+        let plan = changed(&start, &[(n, n / 7, n % 3 == 0), (n * 5, n / 3, false)]);
+        let (actual, choices) = program.run_and_tell(&plan);
+        let is_known = foresight.tell(&plan, None).is_some();
+        told += u32::from(is_known);
+        again += u32::from(runs.iter().any(|run| run.first_difference(&actual).is_none()));
+        if !is_known {
+            foresight.learn(&actual, &choices);
+            runs.push(actual);
+        }
+    }
+    assert!(told * 10 >= again * 9, "{told} of {again}");
+    assert!(told >= 50, "{told} of 100");
+}
+
+#[test]
+fn what_code_that_is_not_instrumented_left_in_an_atomic_variable_is_no_region_of_its_own() {
+    let adds = || vec![Ins::Add(0, 1), Ins::Add(1, 1), Ins::Read(2), Ins::Write(2, 1)];
+    let main = vec![Ins::Create(1), Ins::Create(2), Ins::Join(1), Ins::Join(2)];
+    let program = Program { threads: vec![main, adds(), adds()], ..Program::default() };
+    let foreign = |mut trace: Trace| {
+        for event in trace.events.iter_mut().filter(|event| event.op.is_atomic()) {
+            event.flags = event.flags | Flags::FOREIGN;
+        }
+        trace
+    };
+    let start = foreign(record(&program, 1));
+    let plan = Plan { tail: Policy::Fair, prefix: start.as_prefix(Fidelity::Relaxed), ..start.plan.clone() };
+    let told = Foresight::of(&start).tell(&plan, None).expect("all of it was seen");
+    assert!(Foresight::is_right(&told, &start), "{}", brief(&told));
 }
 
 #[test]

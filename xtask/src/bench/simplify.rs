@@ -8,24 +8,37 @@ use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
-pub(crate) fn bench(effort: Effort) -> Result<()> {
+/// Which parts there are.
+const PARTS: [&str; 4] = ["programs", "start", "static", "minimum"];
+
+pub(crate) fn bench(effort: Effort, only: Option<&str>) -> Result<()> {
+    ensure!(only.is_none_or(|only| PARTS.contains(&only)), "no such part: there are {}", PARTS.join(", "));
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
     eprintln!("building unsnarl");
-    let bench = Bench {
-        unsnarl: workspace.build_unsnarl()?,
-        root: workspace.root.clone(),
-        directory: workspace.scratch("bench-simplify")?,
-    };
+    let directory = workspace
+        .scratch(&format!("bench-simplify{}", only.map(|only| format!("-{only}")).unwrap_or_default()))?;
+    // A copy: what is built meanwhile is not what is measured.
+    let unsnarl = directory.join("unsnarl");
+    std::fs::copy(workspace.build_unsnarl()?, &unsnarl)?;
+    let bench = Bench { unsnarl, root: workspace.root.clone(), directory };
     let (traces, longest) = match effort {
         Effort::Quick => (3, 1_000_000),
         Effort::Full => (30, 100_000_000),
     };
-    bench.programs(traces)?;
-    bench.slow_start(effort.repetitions())?;
-    bench.long_traces(longest)?;
-    bench.exact_minimum(traces)
+    for part in PARTS.into_iter().filter(|&part| only.is_none_or(|only| only == part)) {
+        let begin = Instant::now();
+        match part {
+            "programs" => bench.programs(traces)?,
+            "start" => bench.slow_start(effort.repetitions())?,
+            "static" => bench.long_traces(longest)?,
+            _ => bench.exact_minimum(traces)?,
+        }
+        eprintln!("{part}: {:.0} s", begin.elapsed().as_secs_f64());
+    }
+    Ok(())
 }
 
 struct Bench {

@@ -15,9 +15,9 @@ use std::{
     },
     time::Instant,
 };
-use unsnarl_exec::{Error, Executor, Settings};
+use unsnarl_exec::{Choices, Error, Executor, Settings};
 use unsnarl_model::{Kind, Plan, Trace};
-use unsnarl_simplify::Runner;
+use unsnarl_simplify::{Choice, Runner};
 
 /// Why the work ended before there was nothing left to try.
 #[derive(Debug)]
@@ -57,6 +57,8 @@ pub(crate) struct Program {
     pub(crate) snapshots: Snapshots,
     pub(crate) progress: ProgressBar,
     interrupt: Arc<AtomicBool>,
+    /// Of the runs that came back last.
+    choices: Vec<Vec<Choice>>,
 }
 
 impl Program {
@@ -83,6 +85,7 @@ impl Program {
             snapshots: Snapshots::new(wishes.snapshots),
             progress: progress(wishes.quiet),
             interrupt,
+            choices: Vec::new(),
         })
     }
 
@@ -98,21 +101,28 @@ impl Program {
             Some(Error::Interrupted) => Stop::Spent,
             _ => Stop::Failed(error),
         };
-        snapshots.make(pool, plans).map_err(stop)?;
+        let plans: Vec<Plan> = plans.iter().map(|plan| Plan { choices: true, ..plan.clone() }).collect();
+        snapshots.make(pool, &plans).map_err(stop)?;
         let begin = Instant::now();
         let job = |executor: &mut Executor, plan: &Plan| {
             let run = executor.run(plan)?;
             let resumed = run.is_resumed();
             let complaint = checks.complaint(&run.output)?;
+            let choice = |of: &Choices| Choice { can_run: of.can_run, gives_way: of.gives_way };
+            let choices = run.choices().iter().map(choice).collect();
             let mut trace = run.trace();
+            // That it was asked for is no part of the schedule.
+            trace.plan.choices = false;
             predicate::judge(&mut trace, fail_on, complaint);
             progress.inc(1);
-            Ok((trace, resumed))
+            Ok((trace, choices, resumed))
         };
-        let runs = pool.run(plans, job, |_| false).map_err(stop)?;
-        let resumed = runs.iter().filter(|(_, resumed)| *resumed).count();
+        let runs: Vec<(Trace, Vec<Choice>, bool)> = pool.run(&plans, job, |_| false).map_err(stop)?;
+        let resumed = runs.iter().filter(|(.., resumed)| *resumed).count();
         snapshots.note(begin.elapsed(), plans.len().div_ceil(pool.executors.len()), resumed);
-        Ok(runs.into_iter().map(|(trace, _)| trace).collect())
+        let (traces, choices) = runs.into_iter().map(|(trace, choices, _)| (trace, choices)).unzip();
+        self.choices = choices;
+        Ok(traces)
     }
 }
 
@@ -134,6 +144,10 @@ impl Runner for Program {
         }
     }
 
+    fn choices(&mut self) -> Vec<Vec<Choice>> {
+        std::mem::take(&mut self.choices)
+    }
+
     fn plan_ahead(&mut self, plans: &[Plan]) {
         self.snapshots.plan_ahead(plans);
     }
@@ -144,18 +158,24 @@ impl Runner for Program {
         accept: &mut dyn FnMut(usize, &Trace) -> bool,
     ) -> Result<Vec<Trace>, Stop> {
         let mut traces = Vec::new();
+        let mut choices = Vec::new();
         if plans.len() > self.pool.executors.len() {
             self.snapshots.plan_ahead(plans);
         }
         for chunk in plans.chunks(self.pool.executors.len().max(1)) {
-            for trace in self.run_all(chunk)? {
+            let ran = self.run_all(chunk)?;
+            choices.append(&mut self.choices);
+            for trace in ran {
                 let accepted = accept(traces.len(), &trace);
                 traces.push(trace);
                 if accepted {
+                    choices.truncate(traces.len());
+                    self.choices = choices;
                     return Ok(traces);
                 }
             }
         }
+        self.choices = choices;
         Ok(traces)
     }
 }

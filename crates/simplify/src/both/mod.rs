@@ -384,16 +384,17 @@ impl<R: Runner> Work<'_, R> {
             let plans: Vec<Plan> = batch.iter().map(|(_, plan)| plan.clone()).collect();
             let goal = &self.goal;
             let traces = self.runner.runner.run_until(&plans, &mut |_, trace| goal.is_near(trace))?;
+            let mut choices = self.runner.choices(traces.len()).into_iter();
             for ((candidate, plan), trace) in batch.into_iter().zip(traces) {
                 at = candidate + 1;
                 let candidate = &candidates[candidate];
+                let choices = choices.next().unwrap_or_default();
                 self.put_aside(candidate, prints[at - 1]);
                 // By what the runs before it have shown: then it was run in vain, as what follows a success is.
-                if self.runner.would_be(&plan, &trace) && !self.goal.is_near(&trace) {
-                    self.runner.foreseen += 1;
+                if self.leads_nowhere(&plan) {
                     continue;
                 }
-                self.runner.learn(&plan, &trace);
+                self.runner.learn(&plan, &trace, &choices);
                 self.count();
                 if self.goal.is_met(&trace) {
                     self.failed.remove(&candidate.change);

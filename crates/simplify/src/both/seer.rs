@@ -1,7 +1,7 @@
 //! Running only what is not known: the same plan gives the same trace, and what comes of many others can be told.
 
 use crate::{
-    Runner,
+    Choice, Runner,
     foresee::{Enough, Foresight},
 };
 use std::collections::HashMap;
@@ -62,23 +62,19 @@ impl<'a, R: Runner> Seer<'a, R> {
         }
     }
 
-    /// Whether it was known that this would come of a plan.
-    pub(super) fn would_be(&self, plan: &Plan, trace: &Trace) -> bool {
-        match self.know(plan, None) {
-            Known::Ran(_) => true,
-            Known::Would(told) => Foresight::is_right(&told, trace),
-            Known::No => false,
-        }
+    /// Who could go on in the latest runs, if that is told of each of them.
+    pub(super) fn choices(&mut self, runs: usize) -> Vec<Vec<Choice>> {
+        Some(self.runner.choices()).filter(|choices| choices.len() == runs).unwrap_or_default()
     }
 
     /// This came of a plan. What was told of it must be the same.
-    pub(super) fn learn(&mut self, plan: &Plan, trace: &Trace) {
+    pub(super) fn learn(&mut self, plan: &Plan, trace: &Trace, choices: &[Choice]) {
         self.runs += 1;
         let told = self.foresight.tell(plan, None);
         if told.is_some_and(|told| !Foresight::is_right(&told, trace)) {
             self.foresight.doubt();
         }
-        self.foresight.learn(trace);
+        self.foresight.learn(trace, choices);
         self.events += trace.events.len();
         if self.events <= MOST_EVENTS {
             self.known.insert(plan.clone(), trace.clone());
@@ -95,7 +91,8 @@ impl<R: Runner> Runner for Seer<'_, R> {
             return Ok(trace);
         }
         let trace = self.runner.run(plan)?;
-        self.learn(plan, &trace);
+        let choices = self.choices(1).pop().unwrap_or_default();
+        self.learn(plan, &trace, &choices);
         Ok(trace)
     }
 

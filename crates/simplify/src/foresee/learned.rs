@@ -313,10 +313,11 @@ impl Learned {
         let Event { op, addr, size, value, flags, .. } = *event;
         match op {
             _ if state.tells_value(event) => {
-                let content = content(state, past, addr, size);
-                let known = self.values.entry(content).or_insert(Some(value));
-                if *known != Some(value) {
-                    *known = None;
+                for content in contents(state, past, event) {
+                    let known = self.values.entry(content).or_insert(Some(value));
+                    if *known != Some(value) {
+                        *known = None;
+                    }
                 }
             }
             Op::AtomicRmw | Op::AtomicCas | Op::FutexWait | Op::FutexWake | Op::Alloc => {
@@ -430,9 +431,13 @@ impl Learned {
     }
 
     /// What a thread with this past reads there.
-    pub(super) fn value(&self, state: &State<'_>, past: u64, addr: u64, size: u32) -> Option<u64> {
-        let told = if self.tells_all { state.memory.value(addr, size) } else { None };
-        told.or_else(|| self.values.get(&content(state, past, addr, size)).copied().flatten())
+    pub(super) fn value(&self, state: &State<'_>, past: u64, event: &Event) -> Option<u64> {
+        let told = if self.tells_all { state.memory.value(event.addr, event.size) } else { None };
+        told.or_else(|| {
+            contents(state, past, event)
+                .iter()
+                .find_map(|content| self.values.get(content).copied().flatten())
+        })
     }
 }
 
@@ -459,11 +464,14 @@ impl End {
     }
 }
 
-/// The number of what a thread with this past finds there. If not all accesses are told, others that come before
-/// it may have changed it.
-fn content(state: &State<'_>, past: u64, addr: u64, size: u32) -> u64 {
-    let content = mix(state.memory.content(addr, size), size.into());
-    if state.tells_all() { content } else { mix(content, past) }
+/// Numbers of what a thread with this past finds there, each with more that it may hang on. If not all accesses are
+/// told, others that come before it may have changed it. Code that is not instrumented may have changed it as well:
+/// on a thread's own stack only the thread's own code, and anywhere as far as everybody has come.
+fn contents(state: &State<'_>, past: u64, event: &Event) -> [u64; 2] {
+    let content = mix(state.memory.content(event.addr, event.size), event.size.into());
+    let content = if state.tells_all() { content } else { mix(content, past) };
+    let own = event.flags.has(Flags::OWN_STACK);
+    [content, mix(mix(content, past), if own { 37 } else { state.print() })]
 }
 
 /// The number of a thread's past and what it finds.
@@ -520,7 +528,7 @@ fn waits_for_ever(outcome: &Outcome, last: ThreadIx) -> Vec<&Wait> {
 }
 
 /// Some operations are known only when they are executed.
-const fn asked(op: Op) -> Op {
+pub(super) const fn asked(op: Op) -> Op {
     match op {
         Op::OnceBegin => Op::OncePass,
         other => other,

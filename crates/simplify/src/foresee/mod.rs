@@ -12,6 +12,7 @@
 //! | [`state`] | the objects that threads share, and the threads' pasts; the same for learning and for telling |
 //! | [`learned`] | what threads did after which past |
 //! | [`telling`] | a run by a plan, told step by step |
+//! | [`trodden`] | the runs themselves: a plan that leads to one of them needs no theory |
 //!
 //! # Why it is true
 //!
@@ -30,9 +31,12 @@ mod learned;
 mod memory;
 mod state;
 mod telling;
+mod trodden;
 
+use crate::Choice;
 use learned::Learned;
 use telling::Telling;
+use trodden::Trodden;
 use unsnarl_model::{Flags, Kind, Op, Plan, Trace};
 
 /// Longer runs are neither learned from nor told.
@@ -59,6 +63,8 @@ pub struct Enough {
 #[derive(Debug)]
 pub struct Foresight {
     learned: Option<Learned>,
+    /// None if runs are not what their schedule makes of them.
+    trodden: Option<Trodden>,
     doubts: u32,
 }
 
@@ -74,18 +80,21 @@ impl Foresight {
             Kind::Race | Kind::Misuse | Kind::Check | Kind::Livelock | Kind::Timeout
         );
         let recorded = !trace.program.path.is_empty();
-        let mut foresight =
-            Self { learned: (told && !judged && recorded).then(|| Learned::new(trace)), doubts: 0 };
-        foresight.learn(trace);
+        let mut foresight = Self {
+            learned: (told && !judged && recorded).then(|| Learned::new(trace)),
+            trodden: (told && recorded).then(|| Trodden::new(trace)),
+            doubts: 0,
+        };
+        foresight.learn(trace, &[]);
         foresight
     }
 
-    /// Nothing is told from now on.
+    /// Nothing is told from now on but of runs that were made.
     pub fn lose(&mut self) {
         self.learned = None;
     }
 
-    /// Whether anything is told.
+    /// Whether only runs are told that were made.
     #[must_use]
     pub const fn is_lost(&self) -> bool {
         self.learned.is_none()
@@ -110,8 +119,11 @@ impl Foresight {
         self.learned.as_ref().is_some_and(|learned| learned.runs().iter().all(|run| retells(learned, run)))
     }
 
-    /// Learns from a run.
-    pub fn learn(&mut self, trace: &Trace) {
+    /// Learns from a run. `choices` tells who could go on before each event, or nothing.
+    pub fn learn(&mut self, trace: &Trace, choices: &[Choice]) {
+        if let Some(trodden) = &mut self.trodden {
+            trodden.learn(trace, choices);
+        }
         let Some(learned) = &mut self.learned else { return };
         if trace.events.len() > MOST_EVENTS {
             return;
@@ -127,7 +139,8 @@ impl Foresight {
     /// Whether a switch is a preemption is not known of a thread that never went on; it is then told as none.
     #[must_use]
     pub fn tell(&self, plan: &Plan, enough: Option<Enough>) -> Option<Trace> {
-        Telling::new(self.learned.as_ref()?, plan, enough).tell()
+        let again = self.trodden.as_ref().and_then(|trodden| trodden.tell(plan, enough));
+        again.or_else(|| Telling::new(self.learned.as_ref()?, plan, enough).tell())
     }
 
     /// Whether what was told is what happened.

@@ -477,7 +477,7 @@ impl<'a> Telling<'a> {
         };
         match next.op {
             Op::Read | Op::AtomicLoad if !state.tells_value(&event) => Some(event),
-            Op::Read | Op::AtomicLoad => told(self.learned.value(state, past, next.addr, next.size)?),
+            Op::Read | Op::AtomicLoad => told(self.learned.value(state, past, &event)?),
             Op::Write => Some(event),
             Op::AtomicRmw | Op::AtomicCas if next.size > 8 => None,
             Op::AtomicRmw | Op::AtomicCas | Op::FutexWait | Op::FutexWake | Op::Alloc => came(),
@@ -579,8 +579,7 @@ impl<'a> Telling<'a> {
         }
         let me = event.thread.index();
         let changes = matches!(event.op, Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas);
-        let before = changes
-            .then(|| self.learned.value(&self.state, self.state.threads[me].past, event.addr, event.size));
+        let before = changes.then(|| self.learned.value(&self.state, self.state.threads[me].past, event));
         let nothing = changes_nothing(event.op, event.flags);
         let unchanged = before.flatten() == Some(event.value) && changes;
         let hazy_value = event.flags.has(Flags::OWN_STACK) || event.size > 8;

@@ -7,6 +7,7 @@ use unsnarl_model::{
     SiteIx, Thread as Told, ThreadId, ThreadIx, Trace, Wait,
 };
 use unsnarl_sched::{Idle, Pick, Picker, Script, ThreadSet, World, changes_nothing};
+use unsnarl_simplify::Choice;
 
 /// Looks in vain before a thread of the papers' examples counts as spinning.
 const SPINS: u32 = 2;
@@ -30,6 +31,8 @@ pub(super) struct Machine<'p> {
     wake_ups: Vec<WakeUp>,
     clock: u64,
     outcome: Option<Outcome>,
+    /// Who could go on before each event.
+    choices: Vec<Choice>,
 }
 
 struct WakeUp {
@@ -86,6 +89,7 @@ impl<'p> Machine<'p> {
             wake_ups: Vec::new(),
             clock: 0,
             outcome: None,
+            choices: Vec::new(),
         };
         machine.add(ThreadId::main(), 0);
         machine.threads[0].stage = Stage::Ready;
@@ -116,7 +120,8 @@ impl<'p> Machine<'p> {
         });
     }
 
-    pub(super) fn run(mut self) -> Trace {
+    /// The run, and who could go on before each event.
+    pub(super) fn run(mut self) -> (Trace, Vec<Choice>) {
         let script =
             Script { segments: self.plan.prefix.segments.clone(), actions: self.plan.prefix.actions.clone() };
         let mut picker = Picker::new(script, self.plan.prefix.fidelity, self.plan.tail, self.plan.seed);
@@ -130,6 +135,7 @@ impl<'p> Machine<'p> {
                 self.end(Kind::Timeout, None, None, "the limit of events was reached");
                 break;
             }
+            let choice = self.choice();
             let Pick::Run(thread) = picker.pick(&self) else {
                 self.end(Kind::Timeout, None, None, "the plan ended before the program did");
                 break;
@@ -140,6 +146,7 @@ impl<'p> Machine<'p> {
             let late = !self.ready.contains(thread);
             self.current = thread;
             let at = self.events.len();
+            self.choices.push(choice);
             self.step(thread.index(), late);
             if preempts {
                 self.events[at].flags = self.events[at].flags | Flags::PREEMPTS;
@@ -149,7 +156,21 @@ impl<'p> Machine<'p> {
                 self.look_for_circle(thread.index());
             }
         }
-        self.trace()
+        let choices = std::mem::take(&mut self.choices);
+        (self.trace(), choices)
+    }
+
+    /// Who can go on now.
+    fn choice(&self) -> Choice {
+        let mut choice = Choice::default();
+        for thread in (0..self.threads.len()).map(|ix| ThreadIx(ix as u16)) {
+            let late = self.late.contains(thread);
+            if late || self.ready.contains(thread) {
+                choice.can_run |= 1 << thread.0;
+                choice.gives_way |= u64::from(late || self.gives_way(thread)) << thread.0;
+            }
+        }
+        choice
     }
 
     fn ins(&self, thread: usize) -> Option<Ins> {

@@ -9,7 +9,7 @@ pub(crate) mod programs;
 use machine::Machine;
 use std::convert::Infallible;
 use unsnarl_model::{Limits, Plan, Policy, Trace};
-use unsnarl_simplify::Runner;
+use unsnarl_simplify::{Choice, Runner};
 
 /// One step of a thread. A register keeps what was read last, or whether a try succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +73,11 @@ impl Program {
 
     /// One run.
     pub(crate) fn run(&self, plan: &Plan) -> Trace {
+        self.run_and_tell(plan).0
+    }
+
+    /// One run, and who could go on before each event.
+    pub(crate) fn run_and_tell(&self, plan: &Plan) -> (Trace, Vec<Choice>) {
         Machine::new(self, plan).run()
     }
 }
@@ -97,11 +102,12 @@ pub(crate) struct InMemory<'p> {
     program: &'p Program,
     /// How often it was run.
     pub(crate) runs: u64,
+    choices: Vec<Choice>,
 }
 
 impl<'p> InMemory<'p> {
     pub(crate) fn new(program: &'p Program) -> Self {
-        Self { program, runs: 0 }
+        Self { program, runs: 0, choices: Vec::new() }
     }
 }
 
@@ -110,6 +116,12 @@ impl Runner for InMemory<'_> {
 
     fn run(&mut self, plan: &Plan) -> Result<Trace, Infallible> {
         self.runs += 1;
-        Ok(self.program.run(plan))
+        let (trace, choices) = self.program.run_and_tell(plan);
+        self.choices = choices;
+        Ok(trace)
+    }
+
+    fn choices(&mut self) -> Vec<Vec<Choice>> {
+        vec![std::mem::take(&mut self.choices)]
     }
 }

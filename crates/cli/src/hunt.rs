@@ -38,6 +38,9 @@ pub(crate) struct Hunt {
     /// Simplify for this long at most; what is there then is shown
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     simplify_time: Duration,
+    /// Look for the lines that made it fail for this long at most
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    slice_time: Duration,
     /// Also write a page about it: one file that needs no other
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -117,9 +120,17 @@ impl Hunt {
         let path =
             traces::save_as(&told.after, self.wishes.path(0).as_deref(), &format!("{name}-simplified"))?;
         say(self.wishes.run.json, "looking for the lines that made it fail");
-        let (sliced, slice) = match slice::failure(&told.after, interrupt) {
-            Ok(Sliced::Told(text)) => (true, text),
-            Ok(Sliced::NotReproduced(why)) => (false, why),
+        let (sliced, slice) = match slice::failure(&told.after, self.slice_time, interrupt) {
+            Ok(Some(Sliced::Told(text))) => (true, text),
+            Ok(Some(Sliced::NotReproduced(why))) => (false, why),
+            Ok(None) => (
+                false,
+                format!(
+                    "no slice within {:?}, which --slice-time limits: `unsnarl slice {}` takes its time\n",
+                    self.slice_time,
+                    path.display()
+                ),
+            ),
             Err(error) => (false, format!("no slice: {error:#}\n")),
         };
         Ok(Prey { found, original, told, path, slice, sliced })

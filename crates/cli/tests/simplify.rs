@@ -259,9 +259,11 @@ fn of_a_livelock_the_best_so_far_is_kept_when_the_time_is_up() {
         assert_eq!(told["outcome_preserved"], true, "{told}");
         place.exits(100, &["replay", "simple.snarl"]);
     }
-    let hunt = ["hunt", "--max-spins", "20000", "--simplify-time", "0s", "--", "./prog"];
+    let hunt =
+        ["hunt", "--max-spins", "20000", "--simplify-time", "0s", "--slice-time", "0s", "--", "./prog"];
     let (page, _) = place.exits(100, &hunt);
     assert!(page.contains("; stopped: time or runs are used up"), "{page}");
+    assert!(page.contains("no slice within 0ns"), "{page}");
 }
 
 #[test]

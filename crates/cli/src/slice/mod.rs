@@ -2,6 +2,7 @@
 
 mod code;
 mod criterion;
+mod deadline;
 mod progress;
 
 use crate::{
@@ -13,6 +14,7 @@ use crate::{
 use anyhow::{Result, anyhow, bail};
 use code::Traced;
 use criterion::At;
+use deadline::{InTime, within};
 use progress::{Laps, Progress};
 use serde_json::json;
 use std::{
@@ -22,6 +24,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 use unsnarl_exec::{Error, Executor, InstructionTrace, Instructions, Settings, Tracing};
 use unsnarl_model::{Kind, ThreadIx, Trace};
@@ -144,8 +147,12 @@ pub(crate) enum Sliced {
     NotReproduced(String),
 }
 
-/// The slice of a failure in words, as it is without any options.
-pub(crate) fn failure(recorded: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Sliced> {
+/// The slice of a failure in words, as it is without any options; none if it takes longer than this.
+pub(crate) fn failure(
+    recorded: &Trace,
+    time: Duration,
+    interrupt: &Arc<AtomicBool>,
+) -> Result<Option<Sliced>> {
     let slice = Slice {
         trace: PathBuf::new(),
         at: None,
@@ -159,7 +166,10 @@ pub(crate) fn failure(recorded: &Trace, interrupt: &Arc<AtomicBool>) -> Result<S
         json: false,
         dot: false,
     };
-    slice.of(recorded, interrupt)
+    match within(time, interrupt, |stop| slice.of(recorded, stop)) {
+        InTime::Done(sliced) => sliced.map(Some),
+        InTime::TooLate => Ok(None),
+    }
 }
 
 impl Slice {

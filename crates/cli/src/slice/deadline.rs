@@ -1,0 +1,84 @@
+//! Work that is told to stop when its time is up.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{RecvTimeoutError, channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How soon it is noticed that the time is up.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What came of it in time.
+pub(super) enum InTime<T> {
+    Done(T),
+    /// It was told to stop because its time was up; what came of it is no result.
+    TooLate,
+}
+
+/// Does something that stops when it is told, by the user or because it takes longer than this.
+pub(super) fn within<T>(
+    time: Duration,
+    interrupt: &Arc<AtomicBool>,
+    work: impl FnOnce(&Arc<AtomicBool>) -> T,
+) -> InTime<T> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let late = AtomicBool::new(false);
+    let until = Instant::now().checked_add(time);
+    let (done, is_done) = channel::<()>();
+    let (told, is_late) = (&stop, &late);
+    let result = thread::scope(|scope| {
+        scope.spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = is_done.recv_timeout(LOOK) {
+                if until.is_some_and(|until| Instant::now() >= until) {
+                    is_late.store(true, Ordering::Relaxed);
+                }
+                if is_late.load(Ordering::Relaxed) || interrupt.load(Ordering::Relaxed) {
+                    told.store(true, Ordering::Relaxed);
+                }
+            }
+        });
+        let result = work(&stop);
+        drop(done);
+        result
+    });
+    if late.into_inner() && !interrupt.load(Ordering::Relaxed) {
+        InTime::TooLate
+    } else {
+        InTime::Done(result)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn until_told(stop: &Arc<AtomicBool>) -> bool {
+        while !stop.load(Ordering::Relaxed) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        true
+    }
+
+    #[test]
+    fn what_takes_too_long_is_told_to_stop() {
+        let told = within(Duration::from_millis(5), &Arc::default(), until_told);
+        assert!(matches!(told, InTime::TooLate));
+    }
+
+    #[test]
+    fn the_user_can_stop_it_sooner() {
+        let interrupted = Arc::new(AtomicBool::new(true));
+        let told = within(Duration::from_secs(3600), &interrupted, until_told);
+        assert!(matches!(told, InTime::Done(true)));
+    }
+
+    #[test]
+    fn what_is_done_in_time_is_done() {
+        assert!(matches!(within(Duration::from_secs(3600), &Arc::default(), |_| 7), InTime::Done(7)));
+    }
+}

@@ -158,7 +158,8 @@ impl Bench {
         let mut command = Command::new(&self.unsnarl);
         command.args(args).args(more).current_dir(&self.directory).stdin(Stdio::null());
         let name = format!("{command:?}");
-        let printed = command.output()?;
+        // A Rust program that panics would read its debug information in each run, a hundred times as long as all else.
+        let printed = command.env("RUST_BACKTRACE", "0").output()?;
         ensure!(printed.status.success(), "{name}: {}", String::from_utf8_lossy(&printed.stderr));
         serde_json::from_slice(&printed.stdout).with_context(|| format!("{name} prints no JSON"))
     }

@@ -15,7 +15,7 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Divergence, Fidelity, Kind, Plan, Policy, Trace};
-use unsnarl_report::{ProgramNames, divergence_json, divergence_text};
+use unsnarl_report::{ProgramNames, difference_json, difference_text, divergence_json, divergence_text};
 use unsnarl_symbols::{Symbols, build_id};
 
 /// The same schedule again; says whether the same thing happened
@@ -52,9 +52,16 @@ pub(crate) struct Replayed {
     pub(crate) trace: Trace,
     /// The same failure, or the same ordinary end.
     pub(crate) reproduced: bool,
-    /// The same events, one by one.
-    pub(crate) identical: bool,
+    /// The first event that is not the same; none if all are.
+    pub(crate) difference: Option<Divergence>,
     pub(crate) divergence: Option<Divergence>,
+}
+
+impl Replayed {
+    /// The same events, one by one.
+    pub(crate) fn identical(&self) -> bool {
+        self.difference.is_none()
+    }
 }
 
 impl Replay {
@@ -95,9 +102,11 @@ impl Replay {
             let (outcome, stats, _) = output::told(&replayed.trace);
             let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
             let divergence = replayed.divergence.as_ref().map(|d| divergence_json(d, recorded, &mut names));
+            let difference = replayed.difference.as_ref();
+            let difference = difference.map(|d| difference_json(d, recorded, &replayed.trace, &mut names));
             output::json(&json!({
-                "reproduced": replayed.reproduced, "identical": replayed.identical, "outcome": outcome,
-                "stats": stats, "divergence": divergence,
+                "reproduced": replayed.reproduced, "identical": replayed.identical(), "outcome": outcome,
+                "stats": stats, "divergence": divergence, "difference": difference,
             }));
             return;
         }
@@ -109,7 +118,7 @@ impl Replay {
             (_, true) => {
                 eprint!("{}", output::outcome(&replayed.trace));
                 let events = recorded.events.len();
-                let how = if replayed.identical {
+                let how = if replayed.identical() {
                     format!(": all {events} events are the same")
                 } else if same_operations(recorded, &replayed.trace) {
                     format!(": all {events} operations are the same, at other addresses or with other values")
@@ -117,6 +126,10 @@ impl Replay {
                     ", by other events".into()
                 };
                 eprintln!("reproduced{how}");
+                if let Some(difference) = &replayed.difference {
+                    let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
+                    eprint!("{}", difference_text(difference, recorded, &replayed.trace, &mut names));
+                }
             }
             (None, false) => {
                 eprint!("{}", output::outcome(&replayed.trace));
@@ -135,7 +148,8 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     let mut divergence = run.divergence();
     let cut_off = run.reached_plan_end();
     let mut trace = run.trace();
-    let identical = recorded.first_difference(&trace).is_none();
+    let difference = recorded.first_difference(&trace);
+    let identical = difference.is_none();
     // A run that was cut off by a limit ends where its recording did. If it never comes to another point, some limit ends the replay too;
     // which one is reached first is a matter of how large they are.
     let cut_off = cut_off || trace.outcome.kind == Kind::Timeout && divergence.is_none();
@@ -152,9 +166,9 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     let reproduced = divergence.is_none() && trace.signature() == recorded.signature();
     // By the relaxed rules other events are no divergence; only the end counts.
     if !reproduced && divergence.is_none() && plan.prefix.fidelity == Fidelity::Exact {
-        divergence = recorded.first_difference(&trace);
+        divergence.clone_from(&difference);
     }
-    Ok(Replayed { trace, reproduced, identical, divergence })
+    Ok(Replayed { trace, reproduced, difference, divergence })
 }
 
 /// What the recording counted as a failure is one here too.

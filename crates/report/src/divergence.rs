@@ -5,7 +5,7 @@ use crate::{
     json::{insert_place, site_text},
 };
 use serde_json::{Map, Value, json};
-use unsnarl_model::{Action, Divergence, ModuleIx, Site, Trace};
+use unsnarl_model::{Action, Divergence, Event, ModuleIx, Site, Trace};
 use unsnarl_symbols::Frame;
 
 /// Where and how a run left its plan, in a few lines. The trace is that of the run.
@@ -47,6 +47,57 @@ pub fn divergence_json(divergence: &Divergence, trace: &Trace, names: &mut dyn N
         "expected": divergence.expected.as_ref().map(&mut tell),
         "got": divergence.got.as_ref().map(tell),
     })
+}
+
+/// The first event in which a run that kept to its schedule is not the recorded one, in a few lines.
+#[must_use]
+pub fn difference_text(
+    difference: &Divergence,
+    recorded: &Trace,
+    replayed: &Trace,
+    names: &mut dyn Names,
+) -> String {
+    let Divergence { point, thread, expected, .. } = difference;
+    let what = expected.as_ref().map_or_else(String::new, |action| {
+        format!(": {} at {}", action.0.op.word(), site_text(recorded, &place(recorded, names, action)))
+    });
+    let tell = |trace: &Trace| match event(trace, *point) {
+        Some(event) => format!(
+            "value {:#x}, {} bytes at {:#x}, flags {:#x}",
+            event.value, event.size, event.addr, event.flags.0
+        ),
+        None => "the end of the run".to_owned(),
+    };
+    format!(
+        "the first difference is event {point}, in thread {thread}{what}\n  recorded: {}\n  replayed: {}\n",
+        tell(recorded),
+        tell(replayed)
+    )
+}
+
+/// The same for programs.
+#[must_use]
+pub fn difference_json(
+    difference: &Divergence,
+    recorded: &Trace,
+    replayed: &Trace,
+    names: &mut dyn Names,
+) -> Value {
+    let tell = |trace: &Trace| {
+        event(trace, difference.point).map(|event| {
+            json!({"value": event.value, "size": event.size, "addr": event.addr, "flags": event.flags.0})
+        })
+    };
+    let mut told = divergence_json(difference, recorded, names);
+    if let Some(object) = told.as_object_mut() {
+        object.insert("recorded".into(), tell(recorded).into());
+        object.insert("replayed".into(), tell(replayed).into());
+    }
+    told
+}
+
+fn event(trace: &Trace, point: u64) -> Option<&Event> {
+    trace.events.get(usize::try_from(point).ok()?)
 }
 
 /// Where an action is. Its module goes by path, since the numbers may be another run's.

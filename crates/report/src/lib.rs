@@ -31,7 +31,7 @@ mod words;
 
 pub use cause::cause_text;
 pub use debugger::debugger_json;
-pub use divergence::{divergence_json, divergence_text};
+pub use divergence::{difference_json, difference_text, divergence_json, divergence_text};
 pub use graph::schedule_dot;
 pub use html::html;
 pub use interleaving::{interleaving, interleaving_table};

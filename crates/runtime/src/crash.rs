@@ -6,6 +6,7 @@
 use crate::{
     end, handlers,
     real::{Real, real},
+    stack,
     state::Runtime,
     sys,
 };
@@ -88,7 +89,7 @@ pub(crate) fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::u
         runtime.log_unfinished();
         let state = &runtime.state;
         let header = state.log.header();
-        let registers = registers(context);
+        let registers = stack::of_thread(registers(context));
         if header.end.kind == EndKind::Unknown || header.end.kind == EndKind::Exit {
             end::conclude(state, EndKind::Signal, "");
             if signal == libc::SIGABRT {
@@ -116,7 +117,7 @@ unsafe extern "C" fn time_is_up(_: i32, _: *mut libc::siginfo_t, context: *mut l
     if let Some(runtime) = Runtime::interrupted() {
         let state = &runtime.state;
         crate::tracer::show_originals(context);
-        let registers = registers(context);
+        let registers = stack::of_thread(registers(context));
         end::conclude(state, EndKind::Timeout, "");
         end::waits_for_outside(state);
         state.log.header().end.pc = registers[0];

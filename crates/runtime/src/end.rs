@@ -1,6 +1,6 @@
 //! Ends of a run that the runtime brings about or sees coming.
 
-use crate::{debug, gate::Gate, log, state::Runtime, state::State, sys, thread::Thread};
+use crate::{debug, gate::Gate, log, stack, state::Runtime, state::State, sys, thread::Thread};
 use core::{
     arch::asm,
     ffi::CStr,
@@ -22,7 +22,8 @@ pub(crate) fn deadlock(state: &State, why: &str) -> ! {
             continue;
         }
         tell_wait(state, thread);
-        let registers = if thread.ix == current { here() } else { thread.context.registers() };
+        let registers =
+            if thread.ix == current { stack::of_thread(here()) } else { thread.context.registers() };
         state.log.stack(thread.ix, registers, thread.stack_top);
     }
     leave()
@@ -173,7 +174,7 @@ fn leave() -> ! {
 
 fn leave_with_stack(state: &State) -> ! {
     let me = &state.threads[state.current.index()];
-    state.log.stack(state.current, here(), me.stack_top);
+    state.log.stack(state.current, stack::of_thread(here()), me.stack_top);
     leave()
 }
 

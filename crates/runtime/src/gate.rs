@@ -88,6 +88,11 @@ impl Gate {
 }
 
 impl Gate {
+    /// Whether the outside opens it, or the plan in its place.
+    pub(crate) fn asks_outside(self) -> bool {
+        matches!(self, Self::Descriptors | Self::Input | Self::Signal(_) | Self::Child(_))
+    }
+
     /// Whether the thread waits for signals, or until a handler has run.
     pub(crate) fn is_for_signals(self) -> bool {
         matches!(self, Self::Signal(_))

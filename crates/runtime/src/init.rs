@@ -21,6 +21,7 @@ use crate::{
     real::{Real, real},
     serve,
     signals::Queue,
+    stack,
     state::{Runtime, State},
     sys,
     thread::{Thread, enter_main},
@@ -56,19 +57,24 @@ static INIT: extern "C" fn() = init;
 
 /// Runs when the library is loaded, after the libraries it needs and before the program.
 extern "C" fn init() {
-    let Some(header) = attach() else { return };
-    // SAFETY: `attach` checked the memory.
-    unsafe { begin(header) };
-}
-
-/// Maps the controller's memory, if there is a controller.
-fn attach() -> Option<*mut Header> {
     if variable(VARIABLE).is_none() {
         if let Some(name) = variable(FOLLOW) {
             follow::ask(name);
         }
-        return None;
+        return;
     }
+    stack::lay_out();
+    stack::aside(|| {
+        if let Some(header) = attach() {
+            // SAFETY: `attach` checked the memory.
+            unsafe { begin(header) };
+        }
+    });
+    stack::clear_more_registers();
+}
+
+/// Maps the controller's memory.
+fn attach() -> Option<*mut Header> {
     let header = sys::map_shared(DESCRIPTOR, size_of::<Header>())? as *mut Header;
     // SAFETY: the controller wrote a header; its first words never change their places.
     let (magic, version, total) = unsafe { ((*header).magic, (*header).version, (*header).regions.total) };
@@ -117,7 +123,6 @@ unsafe fn begin(header: *mut Header) {
     let mut main =
         Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Context::adopt(backend, sys::thread_pointer()));
     main.handle = sys::thread_pointer();
-    main.called = log.is_fed();
     // SAFETY: the loader's word about where main's stack begins.
     main.stack_top = unsafe { __libc_stack_end };
     let running = &raw mut *main;
@@ -162,6 +167,7 @@ unsafe fn begin(header: *mut Header) {
         observed: plan.choices > 0 || plan.debugged != 0,
     };
     state.take_over_descriptors(files::inherited());
+    state.me().called = state.next_is_arrival(ThreadIx::MAIN);
     state.ready.set(ThreadIx::MAIN, true);
     state.read_mask();
     state.log.thread_created(ThreadIx::MAIN, ThreadIx::MAIN, 0, 0, false);

@@ -236,8 +236,9 @@ impl State {
             heap::aside(|| self.told.0.resize(entry + 1, 0));
         }
         self.told.0[entry] = at + input.size();
-        // The next may be a signal.
-        self.me().called = true;
+        if self.next_is_arrival(self.current) {
+            self.me().called = true;
+        }
         // SAFETY: as many bytes as the pieces have room for; the pieces by the caller.
         unsafe {
             let mut from =

@@ -52,6 +52,7 @@ mod serve;
 mod shadow;
 mod signals;
 mod snapshot;
+mod stack;
 mod state;
 mod sys;
 mod thread;

@@ -22,7 +22,7 @@ use crate::{
     timers::Timers,
 };
 use alloc::{boxed::Box, vec::Vec};
-use core::cell::UnsafeCell;
+use core::{cell::UnsafeCell, mem::MaybeUninit};
 use unsnarl_model::{Action, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, ThreadSet, World};
 
@@ -97,13 +97,14 @@ pub(crate) struct State {
     pub(crate) observed: bool,
 }
 
-struct Cell(UnsafeCell<Option<Runtime>>, UnsafeCell<usize>);
+struct Cell(UnsafeCell<MaybeUninit<Runtime>>, UnsafeCell<usize>);
 
 // SAFETY: reached by the running thread only (see the crate's documentation).
 unsafe impl Sync for Cell {}
 
-/// The run, and the thread pointer of the current thread: 0 while the runtime is passive.
-static RUNTIME: Cell = Cell(UnsafeCell::new(None), UnsafeCell::new(0));
+/// The run, and the thread pointer of the current thread: 0 while the runtime is passive. That alone says whether there is a run: what an
+/// `Option` would look at is a part of the plan, which would be left in a register by every hook.
+static RUNTIME: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()), UnsafeCell::new(0));
 
 impl Runtime {
     /// The run, if the caller is its current thread; none for a passive runtime and for kernel threads
@@ -116,8 +117,8 @@ impl Runtime {
         if current != sys::thread_pointer() {
             return None;
         }
-        // SAFETY: we are the running thread.
-        unsafe { (*RUNTIME.0.get()).as_mut() }
+        // SAFETY: we are the running thread, so there is a run.
+        Some(unsafe { (*RUNTIME.0.get()).assume_init_mut() })
     }
 
     /// Takes control: from now on hooks enter.
@@ -125,7 +126,7 @@ impl Runtime {
         // SAFETY: called once, before any hook can enter.
         unsafe {
             *RUNTIME.1.get() = sys::thread_pointer();
-            (*RUNTIME.0.get()).insert(self)
+            (*RUNTIME.0.get()).write(self)
         }
     }
 
@@ -152,7 +153,7 @@ impl Runtime {
     /// For signal handlers, which interrupt the running thread, perhaps in the middle of something.
     pub(crate) fn interrupted() -> Option<&'static mut Self> {
         // SAFETY: the handlers that use this touch nothing that may be half done.
-        unsafe { if *RUNTIME.1.get() == 0 { None } else { (*RUNTIME.0.get()).as_mut() } }
+        unsafe { if *RUNTIME.1.get() == 0 { None } else { Some((*RUNTIME.0.get()).assume_init_mut()) } }
     }
 }
 

@@ -1,5 +1,6 @@
 //! System calls made directly: no hook sees them and errno stays as it is.
 
+use crate::stack;
 use core::{
     arch::asm,
     sync::atomic::{AtomicU32, AtomicUsize, Ordering},
@@ -137,16 +138,20 @@ pub(crate) fn wake(word: &AtomicU32) {
 
 /// Sleeps until the word at `addr` is 0; the kernel clears it when a thread is gone.
 pub(crate) fn wait_until_cleared(addr: *const u32) {
-    loop {
-        // SAFETY: the word belongs to a thread record or a thread descriptor that is still there.
-        let seen = unsafe { addr.read_volatile() };
-        if seen == 0 {
-            return;
+    // What is seen there is the kernel's number of the thread, or nothing any more: no trace of it on the program's stack.
+    stack::aside(|| {
+        loop {
+            // SAFETY: the word belongs to a thread record or a thread descriptor that is still there.
+            let seen = unsafe { addr.read_volatile() };
+            if seen == 0 {
+                return;
+            }
+            let args = [addr as usize, libc::FUTEX_WAIT as usize, seen as usize, 0, 0, 0];
+            // Not a private futex: the kernel's wake-up at thread exit is a shared one.
+            // SAFETY: a wait changes nothing.
+            unsafe { call(libc::SYS_futex, args) };
         }
-        // Not a private futex: the kernel's wake-up at thread exit is a shared one.
-        // SAFETY: a wait changes nothing.
-        unsafe { call(libc::SYS_futex, [addr as usize, libc::FUTEX_WAIT as usize, seen as usize, 0, 0, 0]) };
-    }
+    });
 }
 
 /// Keeps this thread, and those it makes meanwhile, on the processor where it is, until dropped: waiting for
@@ -159,18 +164,24 @@ pub(crate) struct OneProcessor {
 impl OneProcessor {
     pub(crate) fn stay() -> Self {
         let mut before = [0; 128];
-        let mut here = 0u32;
-        // SAFETY: room for the masks; the calling thread's own settings.
-        let size = unsafe {
-            call(libc::SYS_getcpu, [&raw mut here as usize, 0, 0, 0, 0, 0]);
-            call(libc::SYS_sched_getaffinity, [0, before.len(), before.as_mut_ptr() as usize, 0, 0, 0])
-        };
-        let mut only = [0u8; 128];
-        if let Some(byte) = only.get_mut(here as usize / 8) {
-            *byte = 1 << (here % 8);
-            // SAFETY: as above.
-            unsafe { call(libc::SYS_sched_setaffinity, [0, only.len(), only.as_ptr() as usize, 0, 0, 0]) };
-        }
+        // Which processor that is happens to be so: it leaves no trace on the program's stack.
+        let size = stack::aside(|| {
+            let mut here = 0u32;
+            // SAFETY: room for the masks; the calling thread's own settings.
+            let size = unsafe {
+                call(libc::SYS_getcpu, [&raw mut here as usize, 0, 0, 0, 0, 0]);
+                call(libc::SYS_sched_getaffinity, [0, before.len(), before.as_mut_ptr() as usize, 0, 0, 0])
+            };
+            let mut only = [0u8; 128];
+            if let Some(byte) = only.get_mut(here as usize / 8) {
+                *byte = 1 << (here % 8);
+                // SAFETY: as above.
+                unsafe {
+                    call(libc::SYS_sched_setaffinity, [0, only.len(), only.as_ptr() as usize, 0, 0, 0])
+                };
+            }
+            size
+        });
         Self { before, size: usize::try_from(size).unwrap_or(0) }
     }
 }

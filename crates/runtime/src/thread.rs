@@ -9,6 +9,7 @@ use crate::{
     hooks::{mutex::Held, stdio},
     real::real,
     signals::{Queue, Suspended},
+    stack,
     state::Runtime,
     sys,
 };
@@ -195,7 +196,6 @@ impl Runtime {
         thread.returns_int = birth.returns_int;
         thread.arg = birth.arg;
         thread.mask = self.state.mask();
-        thread.called = self.state.log.is_fed();
         let record: *mut Thread = &raw mut *thread;
         // A thread that stays a kernel thread would keep the processor that it is made on.
         let together = (backend == Backend::Fibers).then(sys::OneProcessor::stay);
@@ -263,7 +263,11 @@ impl Runtime {
         self.state.threads.push(thread);
         self.state.live += 1;
         self.state.ready.set(ix, true);
-        self.state.log.thread_created(ix, parent, nth, birth.start as usize as u64, detached);
+        let state = &mut self.state;
+        stack::aside(|| {
+            state.log.thread_created(ix, parent, nth, birth.start as usize as u64, detached);
+            state.threads[ix.index()].called = state.next_is_arrival(ix);
+        });
         if self.state.modules.is_openmp(birth.start as usize as u64) {
             // They stay for the next parallel region, and nobody ever joins them.
             self.state.log.thread_let_go(ix);

@@ -8,13 +8,13 @@ use crate::{
     gate::{Chance, Gate},
     handlers,
     modules::Owner,
-    snapshot,
+    snapshot, stack,
     state::{Runtime, pointer_of},
     thread::{Pending, Thread},
     tracer,
 };
 use unsnarl_model::{Flags, Op, Order, ThreadIx};
-use unsnarl_sched::{Pick, World, changes_nothing};
+use unsnarl_sched::{Diverged, Pick, World, changes_nothing};
 use unsnarl_wire::{Choices, RawEvent};
 
 /// How a thread's turn came.
@@ -45,6 +45,13 @@ impl Turn {
             Self::Signalled | Self::Interrupted => Flags::INTERRUPTED,
         }
     }
+}
+
+/// Why nobody was picked.
+enum NoPick {
+    /// The plan says nothing of what follows.
+    End,
+    Diverged(Diverged),
 }
 
 impl Runtime {
@@ -91,7 +98,11 @@ impl Runtime {
         let state = &mut self.state;
         let ix = state.current;
         state.me().pending = pending;
-        state.reclassify(ix);
+        if pending.gate.asks_outside() {
+            stack::aside(|| state.reclassify(ix));
+        } else {
+            state.reclassify(ix);
+        }
         if state.is_quiet(pending.pc) && state.chance_at_gate(ix) == Chance::Ready {
             state.muted = true;
             return state.turn_at_gate(ix, true);
@@ -159,24 +170,35 @@ impl Runtime {
     #[inline]
     fn pick(&mut self) -> ThreadIx {
         let Self { picker, state } = self;
-        if state.polled > 0 {
-            state.poll();
-        }
-        if state.ready.is_empty() {
-            state.let_the_outside_act();
+        if state.polled > 0 || state.ready.is_empty() {
+            stack::aside(|| state.look_around());
         }
         let me = state.current;
         let alone = state.me().undivided > 0 && state.current_goes_on();
         if alone {
             state.alone.set(me, true);
         }
-        if state.observed {
-            state.before_pick(picker.waits());
-        }
-        let pick = picker.pick(state);
-        if state.observed {
-            state.after_pick(picker.waits(), &pick);
-        }
+        let mut other = None;
+        let thread = stack::aside(|| {
+            if state.observed {
+                state.before_pick(picker.waits());
+            }
+            let pick = picker.pick(state);
+            if state.observed {
+                state.after_pick(picker.waits(), &pick);
+            }
+            match pick {
+                Pick::Run(thread) => u32::from(thread.0),
+                Pick::End => {
+                    other = Some(NoPick::End);
+                    0
+                }
+                Pick::Diverged(diverged) => {
+                    other = Some(NoPick::Diverged(diverged));
+                    0
+                }
+            }
+        });
         if alone {
             state.alone.set(me, false);
             // Of an atomic operation the same bit says something else.
@@ -184,17 +206,17 @@ impl Runtime {
                 state.switch_flags = state.switch_flags | Flags::UNTOLD;
             }
         }
-        match pick {
-            Pick::Run(thread) => {
+        match other {
+            None => {
                 state.picked = true;
-                thread
+                ThreadIx(thread as u16)
             }
-            Pick::End => {
+            Some(NoPick::End) => {
                 snapshot::wait(self);
                 // In another process, by another plan.
                 self.pick_again()
             }
-            Pick::Diverged(diverged) => end::diverged(state, diverged),
+            Some(NoPick::Diverged(diverged)) => end::diverged(state, diverged),
         }
     }
 
@@ -299,6 +321,17 @@ impl Runtime {
 }
 
 impl crate::state::State {
+    /// Looks at what opens behind our back; if nobody can go on, gives time to the outside.
+    #[cold]
+    fn look_around(&mut self) {
+        if self.polled > 0 {
+            self.poll();
+        }
+        if self.ready.is_empty() {
+            self.let_the_outside_act();
+        }
+    }
+
     /// Somebody wants to know who could run now. `waits`: the policy did not begin yet.
     #[cold]
     fn before_pick(&mut self, waits: bool) {

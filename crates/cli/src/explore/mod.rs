@@ -547,7 +547,7 @@ fn grouped(number: u64) -> String {
 /// One replay, under the limits of the search, to say for certain that the trace replays.
 fn certainty(trace: &Trace, settings: Settings) -> String {
     match replay(trace, &trace.replay_plan(), settings) {
-        Ok(replayed) if replayed.reproduced && replayed.identical => "   (tried: identical)".into(),
+        Ok(replayed) if replayed.reproduced && replayed.identical() => "   (tried: identical)".into(),
         Ok(replayed) if replayed.reproduced => "   (tried: the same failure)".into(),
         Ok(_) => "   (tried: it does NOT reproduce; the program depends on something outside)".into(),
         Err(error) => format!("   (could not be tried: {error:#})"),

@@ -9,6 +9,7 @@ use crate::{
     descriptors::{Descriptor, Peer, is_nonblocking, ready_now, without_blocking},
     gate::Gate,
     input::Places,
+    stack,
     state::Runtime,
     sys,
     thread::Pending,
@@ -121,7 +122,7 @@ impl Runtime {
             return job();
         }
         // SAFETY: by the caller.
-        unsafe {
+        stack::aside(|| unsafe {
             let result = if self.state.log.is_fed() {
                 self.state.feed(op, asked, places).unwrap_or_else(|| crate::end::lacks_input(&self.state))
             } else {
@@ -129,7 +130,7 @@ impl Runtime {
             };
             self.state.record(op, turn == Turn::TimedOut, asked, result, places);
             result
-        }
+        })
     }
 
     /// Sockets may have been told to give up waiting after some time.

@@ -1,0 +1,100 @@
+//! A replay finds what its recording found, also in memory that the program did not initialise; where it finds something else, it says
+//! what and where.
+
+mod common;
+
+use common::{Place, UNSNARL};
+
+/// What stands on the stack below the program's own frames is left over from calls long gone, the runtime's among them. Programs
+/// look at it: padding is copied, and ends up on the heap. Here it decides what happens next.
+const LOOKS_AT_LEFTOVERS: &str = r#"
+#include <assert.h>
+#include <pthread.h>
+#include <sched.h>
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* How many bits are set in what a function finds that does not initialise its room. */
+static __attribute__((noinline)) unsigned leftovers(void)
+{
+    volatile unsigned long room[512];
+    unsigned bits = 0;
+    for (int i = 0; i < 512; i++)
+        bits += __builtin_popcountl(room[i]);
+    return bits;
+}
+
+static void *look(void *unused)
+{
+    (void)unused;
+    for (int round = 0; round < 4; round++) {
+        pthread_mutex_lock(&mutex);
+        pthread_mutex_unlock(&mutex);
+        for (unsigned n = leftovers() % 8; n > 0; n--)
+            sched_yield();
+    }
+    return NULL;
+}
+
+int main(void)
+{
+    pthread_t threads[2];
+    for (int i = 0; i < 2; i++)
+        assert(pthread_create(&threads[i], NULL, look, NULL) == 0);
+    look(NULL);
+    for (int i = 0; i < 2; i++)
+        assert(pthread_join(threads[i], NULL) == 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn what_is_left_on_stacks_is_the_same_in_a_replay() {
+    for (name, compiler) in [("plain", &["gcc"][..]), ("instrumented", &[UNSNARL, "cc"])] {
+        let place = Place::new(name);
+        place.compile("looks", LOOKS_AT_LEFTOVERS, compiler, &["-w"]);
+        for seed in 1..=20 {
+            place.exits(0, &["record", "--seed", &seed.to_string(), "-o", "t.snarl", "--", "./looks"]);
+            let told = place.json(0, &["replay", "t.snarl", "--json"]);
+            assert_eq!(told["identical"], true, "{name}, seed {seed}: {told}");
+        }
+    }
+}
+
+/// Files are not kept in a trace.
+const COUNTS_WHAT_A_FILE_SAYS: &str = r#"
+#include <stdatomic.h>
+#include <stdio.h>
+static atomic_int count;
+int main(void)
+{
+    int number = 0;
+    FILE *file = fopen("number", "r");
+    if (!file || fscanf(file, "%d", &number) != 1)
+        return 1;
+    atomic_store(&count, number); /* HERE */
+    return 0;
+}
+"#;
+
+#[test]
+fn a_replay_with_another_value_says_which_and_where() {
+    let place = Place::new("another_value");
+    place.cc("counts", COUNTS_WHAT_A_FILE_SAYS);
+    place.write("number", "17");
+    place.exits(0, &["record", "-o", "t.snarl", "--", "./counts"]);
+    assert_eq!(place.json(0, &["replay", "t.snarl", "--json"])["difference"], serde_json::Value::Null);
+    place.write("number", "33");
+
+    let (_, told) = place.exits(0, &["replay", "t.snarl"]);
+    assert!(told.contains("operations are the same, at other addresses or with other values"), "{told}");
+    let line = COUNTS_WHAT_A_FILE_SAYS.lines().position(|line| line.contains("HERE")).expect("a line") + 1;
+    assert!(told.contains(&format!("counts.c:{line}\n")), "{told}");
+    assert!(told.contains("recorded: value 0x11,") && told.contains("replayed: value 0x21,"), "{told}");
+
+    let json = place.json(0, &["replay", "t.snarl", "--json"]);
+    assert_eq!(json["identical"], false, "{json}");
+    assert_eq!(json["difference"]["expected"]["line"], line, "{json}");
+    assert_eq!(json["difference"]["recorded"]["value"], 17, "{json}");
+    assert_eq!(json["difference"]["replayed"]["value"], 33, "{json}");
+}

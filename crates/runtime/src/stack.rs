@@ -1,0 +1,175 @@
+//! A stack of the runtime's own, for what depends on the plan.
+//!
+//! The runtime runs on the stack of the thread that called it, and what its functions leave there the program finds again, in room
+//! that it does not initialise: padding of what it copies, for one, which ends up on the heap and in what is told of accesses there.
+//! A replay goes by another plan than its recording, but what the program finds must be the same. So whatever takes another way by
+//! another plan runs here: taking control, choosing who goes next, answers from outside.
+
+use crate::{end, sys};
+use core::{
+    arch::{
+        asm, naked_asm,
+        x86_64::{__cpuid, __cpuid_count},
+    },
+    mem::MaybeUninit,
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+};
+
+const SIZE: usize = 256 << 10;
+/// What is never there, so that an overflow is a crash.
+const GUARD: usize = 4096;
+/// Where the registers of who came here are, from the end of the stack on down: rsp, rbx, r12 to r15.
+const SAVED: usize = 6 * 8;
+
+/// Where the stack ends; 0 before there is one.
+static TOP: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether there are registers that only AVX-512 has, which the C library copies and compares memory with.
+static HAS_MORE_REGISTERS: AtomicBool = AtomicBool::new(false);
+
+/// Makes the stack.
+pub(crate) fn lay_out() {
+    HAS_MORE_REGISTERS.store(has_more_registers(), Ordering::Relaxed);
+    let Some(at) = sys::map(GUARD + SIZE, true) else { end::refuse("there is no memory for a stack") };
+    // SAFETY: a part of what was just mapped.
+    unsafe { sys::call(libc::SYS_mprotect, [at, GUARD, libc::PROT_NONE as usize, 0, 0, 0]) };
+    TOP.store(at + GUARD + SIZE, Ordering::Relaxed);
+}
+
+/// What comes back from there: every byte of it means something, so that nothing else comes along.
+pub(crate) trait Whole {}
+impl Whole for () {}
+impl Whole for bool {}
+impl Whole for u32 {}
+impl Whole for isize {}
+
+/// Does something on the runtime's own stack. It neither unwinds nor switches to another thread, and does not come here again.
+#[inline]
+pub(crate) fn aside<T: Whole, J: FnOnce() -> T>(job: J) -> T {
+    struct Call<T, J> {
+        job: Option<J>,
+        done: MaybeUninit<T>,
+    }
+    unsafe extern "C" fn run<T, J: FnOnce() -> T>(call: *mut u8) {
+        // SAFETY: the call that is passed below.
+        let call = unsafe { &mut *call.cast::<Call<T, J>>() };
+        if let Some(job) = call.job.take() {
+            call.done.write(job());
+        }
+    }
+    let mut call = Call { job: Some(job), done: MaybeUninit::uninit() };
+    // SAFETY: the stack is there since control was taken, and nobody is on it: only the running thread comes here, and it comes
+    // back before another runs. The job is there, so it is done.
+    unsafe {
+        call_on((&raw mut call).cast(), run::<T, J>, TOP.load(Ordering::Relaxed));
+        call.done.assume_init()
+    }
+}
+
+fn has_more_registers() -> bool {
+    const XSAVE_IS_ON: u32 = 1 << 27;
+    const AVX_512: u32 = 1 << 16;
+    const KEPT_BY_KERNEL: u32 = 0b1110_0000;
+    if __cpuid(0).eax < 7 || __cpuid(1).ecx & XSAVE_IS_ON == 0 || __cpuid_count(7, 0).ebx & AVX_512 == 0 {
+        return false;
+    }
+    let kept: u32;
+    // SAFETY: the instruction is there, as was just asked, and only tells what the kernel keeps for each thread.
+    unsafe { asm!("xgetbv", in("ecx") 0, out("eax") kept, out("edx") _, options(nomem, nostack)) };
+    kept & KEPT_BY_KERNEL == KEPT_BY_KERNEL
+}
+
+/// Clears the registers that only AVX-512 has. What is chosen at a point does not get there, only what copies or compares much.
+pub(crate) fn clear_more_registers() {
+    if !HAS_MORE_REGISTERS.load(Ordering::Relaxed) {
+        return;
+    }
+    macro_rules! clear {
+        ($clear:literal: $($register:literal)*) => {
+            // SAFETY: they are there, and nobody keeps anything in them across calls.
+            unsafe {
+                asm!($(concat!($clear, " ", $register, ", ", $register, ", ", $register)),*, options(nomem, nostack));
+            }
+        };
+    }
+    clear!("vpxorq": "zmm16" "zmm17" "zmm18" "zmm19" "zmm20" "zmm21" "zmm22" "zmm23");
+    clear!("kxorw": "k0" "k1" "k2" "k3" "k4" "k5" "k6" "k7");
+    clear!("vpxorq": "zmm24" "zmm25" "zmm26" "zmm27" "zmm28" "zmm29" "zmm30" "zmm31");
+}
+
+/// Calls a function on another stack, at whose end the caller's registers are left, for whoever wants to know where it was called
+/// from. Nothing of the function stays in registers.
+#[unsafe(naked)]
+unsafe extern "C" fn call_on(data: *mut u8, function: unsafe extern "C" fn(*mut u8), top: usize) {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "mov [rdx - 8], rsp",
+        "mov [rdx - 16], rbx",
+        "mov [rdx - 24], r12",
+        "mov [rdx - 32], r13",
+        "mov [rdx - 40], r14",
+        "mov [rdx - 48], r15",
+        "lea rsp, [rdx - {saved}]",
+        "call rsi",
+        // Registers that need not be kept lead back too: the loader saves all of them on the program's stack when it looks up a function.
+        "xor ecx, ecx",
+        "xor edx, edx",
+        "xor esi, esi",
+        "xor edi, edi",
+        "xor r8d, r8d",
+        "xor r9d, r9d",
+        "xor r10d, r10d",
+        "xor r11d, r11d",
+        "xor eax, eax",
+        "pxor xmm0, xmm0",
+        "pxor xmm1, xmm1",
+        "pxor xmm2, xmm2",
+        "pxor xmm3, xmm3",
+        "pxor xmm4, xmm4",
+        "pxor xmm5, xmm5",
+        "pxor xmm6, xmm6",
+        "pxor xmm7, xmm7",
+        "pxor xmm8, xmm8",
+        "pxor xmm9, xmm9",
+        "pxor xmm10, xmm10",
+        "pxor xmm11, xmm11",
+        "pxor xmm12, xmm12",
+        "pxor xmm13, xmm13",
+        "pxor xmm14, xmm14",
+        "pxor xmm15, xmm15",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+        saved = const SAVED,
+    )
+}
+
+/// Where the thread is on its own stack: rip, rsp, rbp, rbx, r12 to r15 of it, given those of the processor.
+pub(crate) fn of_thread(registers: [u64; 8]) -> [u64; 8] {
+    let top = TOP.load(Ordering::Relaxed);
+    if !(top.saturating_sub(SIZE)..top).contains(&(registers[1] as usize)) {
+        return registers;
+    }
+    // SAFETY: whoever is on the stack left these there, and on its own stack rbp and where to return to.
+    unsafe {
+        let saved = |nth: usize| (top as *const u64).sub(nth).read();
+        let frame = saved(1) as *const u64;
+        [
+            frame.add(1).read(),
+            frame.add(2) as u64,
+            frame.read(),
+            saved(2),
+            saved(3),
+            saved(4),
+            saved(5),
+            saved(6),
+        ]
+    }
+}

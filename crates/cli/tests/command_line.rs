@@ -354,6 +354,44 @@ fn a_run_that_takes_too_long_is_stopped_where_it_is() {
     assert!(message.contains("spins without a schedule point; compile that code with unsnarl cc"), "{told}");
 }
 
+#[test]
+fn a_thread_that_spins_on_a_plain_variable_is_preempted_and_named() {
+    const SPINS: &str = r#"
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+static volatile int flag;
+static void *waits(void *unused)
+{
+    while (!flag) {} /* HERE */
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, waits, NULL);
+    sched_yield();
+    flag = 1;
+    pthread_join(thread, NULL);
+    puts("done");
+    return 0;
+}
+"#;
+    let place = Place::new("spins");
+    place.gcc("spins", SPINS);
+    let line = SPINS.lines().position(|line| line.contains("HERE")).expect("a line") + 1;
+    let named = format!("spins without a schedule point; preempted by the watchdog at spins.c:{line}");
+    let mut spun = 0;
+    for seed in 1..=6 {
+        let seed = seed.to_string();
+        let (printed, told) = place.exits(0, &["record", "--seed", &seed, "-o", "t.snarl", "--", "./spins"]);
+        assert_eq!(printed, "done\n");
+        spun += u32::from(told.contains(&named));
+        assert_eq!(place.json(0, &["replay", "t.snarl", "--json"])["identical"], true, "seed {seed}: {told}");
+    }
+    assert!(spun > 0, "no schedule let the thread wait");
+}
+
 /// Also one that blocks or handles whatever signal it can.
 #[test]
 fn signals_that_the_program_blocks_do_not_matter_to_the_time_limit() {

@@ -18,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::Program;
-use unsnarl_wire::{DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, TIME_IS_UP, VARIABLE};
+use unsnarl_wire::{DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, VARIABLE};
 
 /// The target's standard streams.
 pub(crate) struct Streams {
@@ -172,6 +172,18 @@ impl<'a> Process<'a> {
     /// Whether it takes processor time, and does not wait in the kernel.
     pub(crate) fn is_running(&self) -> bool {
         self.id().and_then(status).is_some_and(|status| status.starts_with('R'))
+    }
+
+    /// Has it look whether it waits in a loop, if it runs and expects to be asked. A program that was replaced by another one does not.
+    pub(crate) fn look_for_spin(&self) {
+        let expects = |id| {
+            let told = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+            let caught = told.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+            u64::from_str_radix(caught.trim(), 16).ok().map(|caught| caught & 1 << (SPINS - 1) != 0)
+        };
+        if self.is_running() && self.id().and_then(expects) == Some(true) {
+            self.signal(SPINS);
+        }
     }
 
     fn signal(&self, signal: i32) {

@@ -524,28 +524,37 @@ impl Watch<'_> {
     /// Waits for the end, passing output on; why the run had to be stopped, if it had to.
     fn until_end(&self, process: &mut Process<'_>) -> Result<(ExitStatus, Option<Stopped>), Error> {
         const TICK: Duration = Duration::from_millis(50);
+        /// From when on a run that comes to no point may be one that waits in a loop; sooner, if one did.
+        const STALLED: Duration = Duration::from_millis(300);
+        const STALLED_AGAIN: Duration = Duration::from_millis(10);
+        const LOOK: Duration = Duration::from_millis(2);
         let begin = Instant::now();
         let mut echo = Echo::default();
         let mut points = (0, begin);
-        let Settings { echo: echoes, output_limit, memory_limit, interrupt, until, .. } = self.settings;
+        let (mut stalled, mut looked) = (STALLED, false);
+        let watched = self.settings.threads == Threads::Fibers;
+        let Settings { memory_limit, interrupt, until, .. } = self.settings;
         let interrupted = || {
             interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
                 || until.is_some_and(|until| Instant::now() >= until)
         };
-        let ticking = *echoes
-            || output_limit.is_some()
-            || memory_limit.is_some()
-            || interrupt.is_some()
-            || until.is_some();
         loop {
             let left = self.limit.saturating_sub(begin.elapsed());
-            let waited = process.wait(if ticking { left.min(TICK) } else { left })?;
+            let tick = if looked || stalled == STALLED_AGAIN { LOOK } else { TICK };
+            let waited = process.wait(left.min(tick))?;
             if self.settings.echo {
                 echo.pass_on(self.streams);
             }
             let reached = self.memory.header().events.load(Ordering::Relaxed);
             if reached != points.0 {
-                points = (reached, Instant::now());
+                if looked && reached == points.0 + 1 {
+                    stalled = STALLED_AGAIN;
+                }
+                (points, looked) = ((reached, Instant::now()), false);
+            }
+            if watched && matches!(waited, Waited::NotYet) && points.1.elapsed() >= stalled {
+                process.look_for_spin();
+                looked = true;
             }
             match waited {
                 _ if interrupted() => return Err(Error::Interrupted),

@@ -61,6 +61,7 @@ mod token;
 mod tracer;
 mod turn;
 mod warn;
+mod watchdog;
 
 #[panic_handler]
 fn panic(info: &core::panic::PanicInfo<'_>) -> ! {

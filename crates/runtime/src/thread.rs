@@ -11,7 +11,7 @@ use crate::{
     signals::{Queue, Suspended},
     stack,
     state::Runtime,
-    sys,
+    sys, watchdog,
 };
 use alloc::{boxed::Box, vec::Vec};
 use core::{arch::naked_asm, cell::UnsafeCell, ffi::c_void};
@@ -184,6 +184,9 @@ pub(crate) struct Birth {
     pub(crate) returns_int: bool,
 }
 
+/// The first thread that the program makes.
+const FIRST_MADE: ThreadIx = ThreadIx(1);
+
 impl Runtime {
     /// Has glibc make a thread, which is nobody's until it is taken over; an error number otherwise.
     ///
@@ -275,6 +278,9 @@ impl Runtime {
         crate::access::several_threads(self.state.live > 1);
         if stdio::is_held() {
             self.state.expect_waits_in_libraries(0);
+        }
+        if ix == FIRST_MADE {
+            watchdog::expect();
         }
         ix
     }

@@ -117,6 +117,10 @@ impl Request {
 /// which is ours to do. Programs can neither block nor handle it.
 pub const TIME_IS_UP: i32 = 32;
 
+/// The signal by which the controller has a target that comes to no schedule point look whether it waits in a loop: the other one that the C
+/// library keeps for itself, to change the user of all kernel threads, of which there is one.
+pub const SPINS: i32 = 33;
+
 /// The message of an end by the time limit where nothing but something from outside could have let the program go on.
 pub const WAITED_OUTSIDE: &str = "outside";
 

@@ -1,16 +1,15 @@
 //! `cargo xtask bench predict`: what is found from one run, against ThreadSanitizer, and how fast. The tables are printed in
 //! Markdown; they are tables 1 and 2 of "interleaving inference", with the traces of another tool and the speed of prediction.
 
-mod distribution;
 mod programs;
 mod said;
 mod sanitizer;
 
 use super::Effort;
+use super::distribution::{Archive, PACKAGES, Package};
 use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, ensure};
-use distribution::{Archive, PACKAGES, Package};
 use sanitizer::{Runs, Sanitizer, in_parallel};
 use serde_json::Value;
 use std::collections::BTreeSet;

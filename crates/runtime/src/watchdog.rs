@@ -1,0 +1,95 @@
+//! The watchdog: a thread that waits for a plain variable in code without schedule points keeps everybody from ever changing it.
+//!
+//! The controller sees that no event comes while the program runs, and sends a signal every few milliseconds. Each looks at the
+//! registers: in a loop that only waits, the same ones come back again and again, at the same instruction; what computes has others. A
+//! thread that is seen to wait so gives way, by an event like that of `sched_yield`, from inside the signal's handler, on its own
+//! stack. In a replay it waits in the same loop, for nobody else runs, until it is seen again.
+//!
+//! Only the program's own code is interrupted so, never the C library, which may hold a lock that no model knows of.
+
+use crate::{context::Backend, state::Runtime, sys};
+use core::{arch::naked_asm, cell::UnsafeCell, ffi::c_void};
+use unsnarl_model::{Flags, Misuse, Op};
+use unsnarl_wire::SPINS;
+
+/// How often the same registers are seen in a loop that waits.
+const OFTEN: usize = 3;
+/// How many of them are remembered.
+const SAMPLES: usize = 256;
+
+/// What was seen since the last event.
+struct Seen {
+    event: u64,
+    count: usize,
+    registers: [u64; SAMPLES],
+}
+
+struct Cell(UnsafeCell<Seen>);
+
+// SAFETY: reached by the running thread only, in a handler that does not come while it is at work there.
+unsafe impl Sync for Cell {}
+
+static SEEN: Cell = Cell(UnsafeCell::new(Seen { event: 0, count: 0, registers: [0; SAMPLES] }));
+
+/// Expects the controller's signal, which the C library takes for itself when it makes its first thread. Before that nobody is waited for. Not on the stack for signals, for the thread may have to wait there while others run.
+pub(crate) fn expect() {
+    unsafe extern "C" {
+        fn unsnarl_return_from_signal();
+    }
+    /// As the kernel has it: handler, flags, where the handler returns to, mask.
+    #[repr(C)]
+    struct Action(usize, usize, usize, u64);
+    const RETURNS: i32 = 0x0400_0000;
+    let flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART | RETURNS;
+    let action = Action(
+        entry as *const () as usize,
+        flags as usize,
+        unsnarl_return_from_signal as *const () as usize,
+        0,
+    );
+    let args = [SPINS as usize, &raw const action as usize, 0, size_of::<u64>(), 0, 0];
+    // SAFETY: the handler fits its signature, and returns by a way of our own, which is never dispatched.
+    unsafe { sys::call(libc::SYS_rt_sigaction, args) };
+}
+
+#[unsafe(naked)]
+unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+    naked_asm!("mov rdi, rdx", "jmp {}", sym look)
+}
+
+/// Looks where the running thread is; lets others run if it waits for them.
+unsafe extern "C-unwind" fn look(context: *mut libc::ucontext_t) {
+    let Some(runtime) = Runtime::enter() else { return };
+    // SAFETY: the kernel's description of what was interrupted.
+    let registers = unsafe { &(*context).uc_mcontext.gregs };
+    let pc = registers[libc::REG_RIP as usize] as u64;
+    let state = &mut runtime.state;
+    let divisible = state.undivided == 0 && state.me().undivided == 0 && !state.muted && !state.picked;
+    let threads = state.live > 1 && state.backend() == Backend::Fibers && state.log.header().plan.traced == 0;
+    if !divisible || !threads || !state.modules.is_program(pc) {
+        return;
+    }
+    let general = &registers[..=libc::REG_RIP as usize];
+    let hash = general
+        .iter()
+        .fold(0u64, |hash, &value| (hash.rotate_left(5) ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    if !was_seen_often(state.log.count(), hash) {
+        return;
+    }
+    state.warn(Misuse::NotModelled, pc + 1, 0, "spins without a schedule point; preempted by the watchdog");
+    // Where in the loop it was is another place each time: the event is told at the thread's last operation.
+    let last = state.me().pending.pc;
+    runtime.turn(Op::Yield, 0, last);
+    runtime.log(Op::Yield, Flags::NONE, last, 0, 0);
+}
+
+fn was_seen_often(event: u64, registers: u64) -> bool {
+    // SAFETY: see above.
+    let seen = unsafe { &mut *SEEN.0.get() };
+    if seen.event != event || seen.count == SAMPLES {
+        (seen.event, seen.count) = (event, 0);
+    }
+    seen.registers[seen.count] = registers;
+    seen.count += 1;
+    seen.registers[..seen.count].iter().filter(|&&other| other == registers).count() >= OFTEN
+}

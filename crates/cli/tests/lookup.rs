@@ -190,3 +190,50 @@ fn an_allocator_with_a_lock_is_part_of_making_a_thread() {
     // The C library alone calls this function. That it shows means that another thread had the lock.
     assert!(shown.iter().any(|trace| trace.contains("calloc")), "{}", shown[0]);
 }
+
+const ENDS_WITH_A_BLOCK: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+static void *has_a_block(void *unused)
+{
+    strerror(4711); /* The C library frees its text in the thread's last steps. */
+    return unused;
+}
+static void *allocates(void *unused)
+{
+    for (int i = 0; i < 10; i++) {
+        void *volatile block = malloc(32);
+        free(block);
+    }
+    return unused;
+}
+int main(void)
+{
+    pthread_t threads[3];
+    pthread_create(&threads[0], 0, has_a_block, 0);
+    pthread_join(threads[0], 0);
+    pthread_create(&threads[1], 0, allocates, 0);
+    pthread_create(&threads[0], 0, has_a_block, 0);
+    pthread_join(threads[0], 0);
+    pthread_create(&threads[2], 0, allocates, 0);
+    pthread_join(threads[1], 0);
+    pthread_join(threads[2], 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_lock_that_keeps_a_thread_from_ending_is_told() {
+    let place = Place::new("allocator_at_the_end");
+    build(&place, ALLOCATOR, ENDS_WITH_A_BLOCK);
+    let kept = (1..=40).find_map(|seed: u32| {
+        let run = place.ends(&["record", "--seed", &seed.to_string(), "--", "./program"]);
+        let told = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(matches!(run.status.code(), Some(0 | 96)), "seed {seed}: {}\n{told}", run.status);
+        (run.status.code() == Some(96)).then_some(told)
+    });
+    let told = kept.expect("some schedule has the lock taken when a thread ends");
+    assert!(told.contains("waits in the C library for a lock that another thread holds"), "{told}");
+    assert!(told.contains("use the C library's allocator under unsnarl"), "{told}");
+}

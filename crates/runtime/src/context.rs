@@ -37,6 +37,9 @@ pub(crate) struct Context {
     mask: AtomicU64,
 }
 
+/// How many seconds the last steps of a thread may take, which take microseconds: nobody schedules them.
+const PATIENCE: i64 = 10;
+
 impl Context {
     /// The thread that is there already.
     pub(crate) fn adopt(backend: Backend, thread_pointer: usize) -> Self {
@@ -79,7 +82,7 @@ impl Context {
 
     /// On the maker's side: waits until the new thread has parked.
     pub(crate) fn wait_parked(&self) {
-        sys::wait_until_cleared(self.parked.as_ptr());
+        while !sys::wait_until_cleared(self.parked.as_ptr(), PATIENCE) {}
     }
 
     /// Leaves `self` and goes on with `to`; returns when somebody switches back.
@@ -112,7 +115,12 @@ impl Context {
             }
             Backend::Kernel => token::give(self),
         }
-        sys::wait_until_cleared(tid);
+        if !sys::wait_until_cleared(tid, PATIENCE) {
+            end::refuse(
+                "a thread that ended waits in the C library for a lock that another thread holds, most likely that of the \
+                 program's allocator; use the C library's allocator under unsnarl",
+            );
+        }
     }
 
     /// rip, rsp, rbp, rbx, r12 to r15 of a thread that does not run.

@@ -136,22 +136,26 @@ pub(crate) fn wake(word: &AtomicU32) {
     unsafe { call(libc::SYS_futex, [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, 1, 0, 0, 0]) };
 }
 
-/// Sleeps until the word at `addr` is 0; the kernel clears it when a thread is gone.
-pub(crate) fn wait_until_cleared(addr: *const u32) {
+/// Sleeps until the word at `addr` is 0; the kernel clears it when a thread is gone. False if nothing comes of that for `seconds`.
+pub(crate) fn wait_until_cleared(addr: *const u32, seconds: i64) -> bool {
     // What is seen there is the kernel's number of the thread, or nothing any more: no trace of it on the program's stack.
     stack::aside(|| {
         loop {
             // SAFETY: the word belongs to a thread record or a thread descriptor that is still there.
             let seen = unsafe { addr.read_volatile() };
             if seen == 0 {
-                return;
+                return true;
             }
-            let args = [addr as usize, libc::FUTEX_WAIT as usize, seen as usize, 0, 0, 0];
+            let most = libc::timespec { tv_sec: seconds, tv_nsec: 0 };
+            let most = &raw const most as usize;
+            let args = [addr as usize, libc::FUTEX_WAIT as usize, seen as usize, most, 0, 0];
             // Not a private futex: the kernel's wake-up at thread exit is a shared one.
             // SAFETY: a wait changes nothing.
-            unsafe { call(libc::SYS_futex, args) };
+            if unsafe { call(libc::SYS_futex, args) } == -libc::ETIMEDOUT as isize {
+                return false;
+            }
         }
-    });
+    })
 }
 
 /// Keeps this thread, and those it makes meanwhile, on the processor where it is, until dropped: waiting for

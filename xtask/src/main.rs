@@ -24,7 +24,7 @@ usage: cargo xtask COMMAND
                            (or one table of it: scenarios, programs, distribution, injected, speed)
   bench slice [--quick]    what an instruction trace costs against native, stepping and lackey; slices of it
                            (or one part of it: native, stepping, lackey, slices, reductions)
-  bench real [--quick]     programs that others wrote: right results, identical replays, what control costs
+  bench real [--quick] [PROGRAM…]  programs that others wrote: right results, identical replays, what control costs
   bench soak [--quick]     ten thousand runs: memory flat, no zombie, every failing trace replays
   bench search [--quick]   schedules to the first failure, runs a second, clean programs stay clean
                            (or one part of it: failures, hard, clean, memory, speed)
@@ -52,8 +52,8 @@ fn main() -> ExitCode {
         ["bench", "slice", "--quick"] => bench::slice::bench(bench::Effort::Quick, None),
         ["bench", "slice", part] => bench::slice::bench(bench::Effort::Full, Some(part)),
         ["bench", "slice", part, "--quick"] => bench::slice::bench(bench::Effort::Quick, Some(part)),
-        ["bench", "real"] => bench::real::bench(bench::Effort::Full),
-        ["bench", "real", "--quick"] => bench::real::bench(bench::Effort::Quick),
+        ["bench", "real", "--quick", ref programs @ ..] => bench::real::bench(bench::Effort::Quick, programs),
+        ["bench", "real", ref programs @ ..] => bench::real::bench(bench::Effort::Full, programs),
         ["bench", "soak"] => bench::soak::bench(bench::Effort::Full),
         ["bench", "soak", "--quick"] => bench::soak::bench(bench::Effort::Quick),
         ["bench", "search"] => bench::search::bench(bench::Effort::Full, None),

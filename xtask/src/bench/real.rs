@@ -35,12 +35,14 @@ impl Subject {
 
 /// Source packages of the distribution: which row they are compiled for, and what they are run with.
 const FROM_SOURCE: [(&str, &str, &str); 3] = [
-    ("pbzip2", "pbzip2, cc", "-p4 -b1 -c words"),
-    ("libzstd", "zstd, cc", "-q -T4 -B64KB --stdout words"),
-    ("xz-utils", "xz, cc", "-T4 -1 --block-size=64KiB -c words"),
+    ("pbzip2", "pbzip2, cc", "-p4 -b1 -c few-words"),
+    ("libzstd", "zstd, cc", "-q -T4 -B64KB --stdout few-words"),
+    ("xz-utils", "xz, cc", "-T4 -1 --block-size=16KiB -c few-words"),
 ];
 
-pub(crate) fn bench(effort: Effort) -> Result<()> {
+/// All of them, or those of these names.
+pub(crate) fn bench(effort: Effort, programs: &[&str]) -> Result<()> {
+    let wanted = |name: &str| programs.is_empty() || programs.contains(&name);
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
     tools::require(tools::VALGRIND)?;
@@ -55,12 +57,12 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
         Effort::Quick => (3, 1),
         Effort::Full => (20, 3),
     };
-    let subjects = bench.subjects()?;
+    let subjects = bench.subjects(&wanted)?;
     println!(
         "{:<12} {:>7} {:>9} {:>8} {:>11} {:>8}   {schedules} random schedules; times as ratios",
         "program", "right", "replayed", "/native", "/valgrind", "/TSan"
     );
-    for subject in subjects {
+    for subject in subjects.into_iter().filter(|subject| wanted(subject.name)) {
         let expected = bench.native(subject.native())?.1;
         let (mut right, mut identical) = (0, 0);
         let mut wrong = String::new();
@@ -92,7 +94,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
             subject.name
         );
     }
-    for server in &SERVERS {
+    for server in SERVERS.iter().filter(|server| wanted(server.name)) {
         bench.serve(server, schedules, turns)?;
     }
     Ok(())
@@ -132,7 +134,8 @@ impl Bench {
         Ok(())
     }
 
-    fn subjects(&self) -> Result<Vec<Subject>> {
+    fn subjects(&self, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<Subject>> {
+        fs::write(self.directory.join("few-words"), words(8_000, b' '))?;
         fs::write(self.directory.join("words"), words(60_000, b' '))?;
         fs::write(self.directory.join("lines"), words(140_000, b'\n'))?;
         let of_system =
@@ -147,7 +150,7 @@ impl Bench {
             of_system("sort", "sort --parallel=4 -S 20M lines"),
             of_system("python", &format!("/usr/bin/python3 {script}")),
         ];
-        self.add_compiled_here(&mut subjects)?;
+        self.add_compiled_here(&mut subjects, wanted)?;
         let plain = vec![self.compile("openmp", &[])?.display().to_string()];
         let with_tsan = Some(vec![self.compile("openmp", &["-fsanitize=thread"])?.display().to_string()]);
         subjects.push(Subject {
@@ -165,7 +168,13 @@ impl Bench {
 
     /// Programs of the distribution, compiled here: by `unsnarl cc`, and with ThreadSanitizer, which the distribution's own are compared
     /// with too.
-    fn add_compiled_here(&self, subjects: &mut Vec<Subject>) -> Result<()> {
+    fn add_compiled_here(&self, subjects: &mut Vec<Subject>, wanted: &dyn Fn(&str) -> bool) -> Result<()> {
+        let of_system = |name: &str| name.split(',').next().unwrap_or_default().to_owned();
+        let compiled: Vec<_> =
+            FROM_SOURCE.iter().filter(|(_, name, _)| wanted(name) || wanted(&of_system(name))).collect();
+        if compiled.is_empty() {
+            return Ok(());
+        }
         let directory = self.directory.join("distribution");
         fs::create_dir_all(&directory)?;
         let archive = match Archive::open(&directory) {
@@ -175,7 +184,7 @@ impl Bench {
                 return Ok(());
             }
         };
-        for (package, name, args) in FROM_SOURCE {
+        for &(package, name, args) in compiled {
             eprintln!("building {package} from its source");
             let package = PACKAGES.iter().find(|known| known.name == package).context("a known package")?;
             let unsnarl = self.unsnarl.display();
@@ -187,15 +196,14 @@ impl Bench {
             let command = |program: &Path| -> Vec<String> {
                 std::iter::once(program.display().to_string()).chain(words_of(args)).collect()
             };
-            let of_system = name.split(',').next().unwrap_or(name);
-            let plain = subjects.iter_mut().find(|subject| subject.name == of_system);
+            let system = of_system(name);
+            let plain = subjects.iter_mut().find(|subject| subject.name == system);
             let plain = plain.context("the distribution's own is there too")?;
-            plain.with_tsan = Some(command(&theirs));
-            let native = plain.command.clone();
+            plain.with_tsan = Some([&[theirs.display().to_string()], &plain.command[1..]].concat());
             subjects.push(Subject {
                 name,
                 command: command(&ours),
-                plain: Some(native),
+                plain: Some(command(Path::new(&system))),
                 with_tsan: Some(command(&theirs)),
             });
         }

@@ -279,7 +279,7 @@ impl Runtime {
         if stdio::is_held() {
             self.state.expect_waits_in_libraries(0);
         }
-        if ix == FIRST_MADE {
+        if ix == FIRST_MADE && self.state.backend() == Backend::Fibers {
             watchdog::expect();
         }
         ix

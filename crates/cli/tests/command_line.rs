@@ -392,6 +392,30 @@ int main(void)
     assert!(spun > 0, "no schedule let the thread wait");
 }
 
+/// Its registers are the same each time the watchdog looks: it counts in memory.
+#[test]
+fn a_thread_that_computes_for_long_is_not_taken_for_one_that_waits() {
+    let place = Place::new("computes");
+    let source = r#"
+#include <pthread.h>
+static void *computes(void *unused)
+{
+    for (int i = 0; i < 400 * 1000 * 1000; i++) {}
+    return unused;
+}
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, NULL, computes, NULL);
+    pthread_join(thread, NULL);
+}
+"#;
+    place.compile("computes", source, &["gcc"], &["-O0"]);
+    let (_, told) = place.exits(0, &["record", "-o", "t.snarl", "--", "./computes"]);
+    assert!(!told.contains("watchdog"), "{told}");
+    assert_eq!(place.json(0, &["replay", "t.snarl", "--json"])["identical"], true);
+}
+
 /// Also one that blocks or handles whatever signal it can.
 #[test]
 fn signals_that_the_program_blocks_do_not_matter_to_the_time_limit() {

@@ -43,7 +43,7 @@ impl Whole for bool {}
 impl Whole for u32 {}
 impl Whole for isize {}
 
-/// Does something on the runtime's own stack. It neither unwinds nor switches to another thread, and does not come here again.
+/// Does something on the runtime's own stack. It neither unwinds nor switches to another thread.
 #[inline]
 pub(crate) fn aside<T: Whole, J: FnOnce() -> T>(job: J) -> T {
     struct Call<T, J> {
@@ -57,11 +57,20 @@ pub(crate) fn aside<T: Whole, J: FnOnce() -> T>(job: J) -> T {
             call.done.write(job());
         }
     }
+    let top = TOP.load(Ordering::Relaxed);
     let mut call = Call { job: Some(job), done: MaybeUninit::uninit() };
+    if top.wrapping_sub(&raw const call as usize) <= SIZE {
+        // Here already.
+        // SAFETY: the call that it is for. The job is there, so it is done.
+        return unsafe {
+            run::<T, J>((&raw mut call).cast());
+            call.done.assume_init()
+        };
+    }
     // SAFETY: the stack is there since control was taken, and nobody is on it: only the running thread comes here, and it comes
     // back before another runs. The job is there, so it is done.
     unsafe {
-        call_on((&raw mut call).cast(), run::<T, J>, TOP.load(Ordering::Relaxed));
+        call_on((&raw mut call).cast(), run::<T, J>, top);
         call.done.assume_init()
     }
 }

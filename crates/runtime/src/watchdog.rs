@@ -1,14 +1,18 @@
 //! The watchdog: a thread that waits for a plain variable in code without schedule points keeps everybody from ever changing it.
 //!
 //! The controller sees that no event comes while the program runs, and sends a signal every few milliseconds. Each looks at the
-//! registers: in a loop that only waits, the same ones come back again and again, at the same instruction; what computes has others. A
-//! thread that is seen to wait so gives way, by an event like that of `sched_yield`, from inside the signal's handler, on its own
+//! registers: in a loop that only waits, the same ones come back again and again, at the same instruction, and nothing on the way back
+//! changes anything else; what computes has others, or writes. A thread that is seen to wait so gives way, by an event like that of `sched_yield`, from inside the signal's handler, on its own
 //! stack. In a replay it waits in the same loop, for nobody else runs, until it is seen again.
 //!
 //! Only the program's own code is interrupted so, never the C library, which may hold a lock that no model knows of.
 
 use crate::{context::Backend, state::Runtime, sys};
 use core::{arch::naked_asm, cell::UnsafeCell, ffi::c_void};
+use unsnarl_insn::{
+    can_only_wait_at,
+    iced::{Decoder, DecoderOptions, Instruction},
+};
 use unsnarl_model::{Flags, Misuse, Op};
 use unsnarl_wire::SPINS;
 
@@ -31,7 +35,8 @@ unsafe impl Sync for Cell {}
 
 static SEEN: Cell = Cell(UnsafeCell::new(Seen { event: 0, count: 0, registers: [0; SAMPLES] }));
 
-/// Expects the controller's signal, which the C library takes for itself when it makes its first thread. Before that nobody is waited for. Not on the stack for signals, for the thread may have to wait there while others run.
+/// Expects the controller's signal, which the C library takes for itself when it makes its first thread. Before that nobody is
+/// waited for. Not on the stack for signals, for the thread may have to wait there while others run.
 pub(crate) fn expect() {
     unsafe extern "C" {
         fn unsnarl_return_from_signal();
@@ -69,11 +74,11 @@ unsafe extern "C-unwind" fn look(context: *mut libc::ucontext_t) {
     if !divisible || !threads || !state.modules.is_program(pc) {
         return;
     }
-    let general = &registers[..=libc::REG_RIP as usize];
+    let general = &registers[..=libc::REG_EFL as usize];
     let hash = general
         .iter()
         .fold(0u64, |hash, &value| (hash.rotate_left(5) ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    if !was_seen_often(state.log.count(), hash) {
+    if !was_seen_often(state.log.count(), hash) || !can_only_wait_at(pc, instruction) {
         return;
     }
     state.warn(Misuse::NotModelled, pc + 1, 0, "spins without a schedule point; preempted by the watchdog");
@@ -81,6 +86,16 @@ unsafe extern "C-unwind" fn look(context: *mut libc::ucontext_t) {
     let last = state.me().pending.pc;
     runtime.turn(Op::Yield, 0, last);
     runtime.log(Op::Yield, Flags::NONE, last, 0, 0);
+}
+
+/// The instruction at an address, if there is one.
+fn instruction(pc: u64) -> Option<Instruction> {
+    const LONGEST: usize = 15;
+    let mut bytes = [0u8; LONGEST];
+    // SAFETY: room for as many bytes; what cannot be read is not.
+    let read = unsafe { sys::copy_memory(pc as usize, bytes.as_mut_ptr() as usize, LONGEST) };
+    let bytes = bytes.get(..read).filter(|bytes| !bytes.is_empty())?;
+    Some(Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode())
 }
 
 fn was_seen_often(event: u64, registers: u64) -> bool {

@@ -1,0 +1,91 @@
+//! Loops that only wait.
+
+use alloc::{vec, vec::Vec};
+use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess};
+
+/// Instructions that a loop may have; one that waits has a handful.
+const MOST: usize = 64;
+
+/// Whether control can come back to an address by instructions that change nothing but general registers and flags: they write no
+/// memory, call nobody and ask nothing of the kernel. Where those registers are the same each time, such a loop goes on until somebody
+/// else writes what it reads.
+pub fn can_only_wait_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>) -> bool {
+    let mut factory = InstructionInfoFactory::new();
+    let mut seen = Vec::new();
+    let mut ahead = vec![pc];
+    while let Some(at) = ahead.pop() {
+        if seen.contains(&at) {
+            continue;
+        }
+        seen.push(at);
+        let Some(instruction) = decode(at).filter(|_| seen.len() <= MOST) else { continue };
+        if !changes_registers_only(&instruction, &mut factory) {
+            continue;
+        }
+        let (next, target) = (instruction.next_ip(), instruction.near_branch_target());
+        let (ways, count) = match instruction.flow_control() {
+            FlowControl::Next => ([next, 0], 1),
+            FlowControl::UnconditionalBranch => ([target, 0], 1),
+            FlowControl::ConditionalBranch => ([next, target], 2),
+            _ => continue,
+        };
+        if ways[..count].contains(&pc) {
+            return true;
+        }
+        ahead.extend(&ways[..count]);
+    }
+    false
+}
+
+fn changes_registers_only(instruction: &Instruction, factory: &mut InstructionInfoFactory) -> bool {
+    let reads = |access| {
+        matches!(access, OpAccess::None | OpAccess::Read | OpAccess::CondRead | OpAccess::NoMemAccess)
+    };
+    let info = factory.info(instruction);
+    !instruction.is_invalid()
+        && info.used_memory().iter().all(|memory| reads(memory.access()))
+        && info.used_registers().iter().all(|used| reads(used.access()) || used.register().is_gpr())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use iced_x86::{Decoder, DecoderOptions};
+
+    /// At the beginning of this code.
+    fn waits(code: &[u8]) -> bool {
+        can_only_wait_at(0x1000, |pc| {
+            let rest = code.get(usize::try_from(pc.checked_sub(0x1000)?).ok()?..)?;
+            (!rest.is_empty()).then(|| Decoder::with_ip(64, rest, pc, DecoderOptions::NONE).decode())
+        })
+    }
+
+    #[test]
+    fn a_loop_that_reads_a_flag_waits() {
+        assert!(
+            waits(&[0x8b, 0x05, 0, 0, 0, 0, 0x85, 0xc0, 0x74, 0xf6, 0xc3]),
+            "mov eax, [flag]; test eax, eax; je"
+        );
+        assert!(
+            waits(&[0xf3, 0x90, 0x8b, 0x07, 0x85, 0xc0, 0x75, 0x02, 0xeb, 0xf6, 0xc3]),
+            "pause; …; jne out; jmp"
+        );
+        assert!(waits(&[0xeb, 0xfe]), "jmp $");
+    }
+
+    #[test]
+    fn one_that_counts_in_memory_or_computes_elsewhere_does_not() {
+        assert!(
+            !waits(&[0x83, 0x45, 0xfc, 0x01, 0x83, 0x7d, 0xfc, 0x63, 0x7e, 0xf6, 0xc3]),
+            "add [rbp-4], 1; cmp …; jle"
+        );
+        assert!(
+            !waits(&[0xf2, 0x0f, 0x58, 0xc1, 0x66, 0x0f, 0x2e, 0xc2, 0x76, 0xf6, 0xc3]),
+            "addsd; ucomisd; jbe"
+        );
+        assert!(!waits(&[0xe8, 0, 0, 0, 0, 0x85, 0xc0, 0x74, 0xf7]), "call; test; je");
+        assert!(!waits(&[0x0f, 0x05, 0xeb, 0xfc]), "syscall; jmp");
+        assert!(!waits(&[0xf0, 0x0f, 0xb1, 0x0f, 0x75, 0xfa]), "lock cmpxchg [rdi], ecx; jne");
+        assert!(!waits(&[0x90, 0xc3]), "nop; ret");
+    }
+}

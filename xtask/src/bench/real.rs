@@ -126,9 +126,11 @@ impl Bench {
             Ok(Pair::measure(turns, ours, theirs, |ours, theirs| ours / theirs)?.ratios.median())
         };
         let native = against("taskset -c 0")?;
-        let valgrind = against("taskset -c 0 valgrind --tool=none -q --error-exitcode=0")?;
+        // Not every server gets along with it: memcached wants a limit on files that valgrind keeps to itself.
+        let valgrind = against("taskset -c 0 valgrind --tool=none -q --error-exitcode=0")
+            .map_or_else(|_| "–".to_owned(), |ratio| format!("{ratio:.2}"));
         println!(
-            "{:<12} {right:>4}/{schedules} {identical:>6}/{schedules} {native:>8.2} {valgrind:>11.2} {:>8}{wrong}",
+            "{:<12} {right:>4}/{schedules} {identical:>6}/{schedules} {native:>8.2} {valgrind:>11} {:>8}{wrong}",
             server.name, "–"
         );
         Ok(())
@@ -263,13 +265,22 @@ impl Bench {
             subject("rayon, cargo", instrumented.join("with_rayon"), Some(plain("with_rayon")), &[]),
             subject("tokio", plain("with_tokio"), None, &[]),
             subject("tokio, cargo", instrumented.join("with_tokio"), Some(plain("with_tokio")), &[]),
-            // Of the tests that are left out, one starts a program of the crate that is not built here, and one has a hundred threads wait
-            // for a plain variable a hundred times, each of which the watchdog would have to see.
+            // Of the tests that are left out, one starts a program of the crate that is not built here, one has a hundred threads wait
+            // for a plain variable a hundred times, each of which the watchdog would have to see, and one has a thousand threads leave a
+            // barrier at once, a million operations on futexes in a random order.
             subject(
                 "once_cell's",
                 suite,
                 None,
-                &["--test-threads=2", "--skip", "reentrant_init", "--skip", "partially_constructed"],
+                &[
+                    "--test-threads=2",
+                    "--skip",
+                    "reentrant_init",
+                    "--skip",
+                    "partially_constructed",
+                    "--skip",
+                    "get_or_init_stress",
+                ],
             ),
         ])
     }
@@ -341,12 +352,15 @@ impl Bench {
     }
 }
 
-/// A test harness prints its tests as they end, and how long they took.
+/// A test harness prints its tests as they end, how long they took, and by virtual time, which jumps, which of them take long.
 fn same_but_for_order(printed: &[u8], expected: &[u8]) -> bool {
     let lines = |text: &[u8]| {
         let text = String::from_utf8_lossy(text).into_owned();
-        let mut lines: Vec<String> =
-            text.lines().map(|line| line.split("; finished in").next().unwrap_or(line).to_owned()).collect();
+        let mut lines: Vec<String> = text
+            .lines()
+            .filter(|line| !line.ends_with(" has been running for over 60 seconds"))
+            .map(|line| line.split("; finished in").next().unwrap_or(line).to_owned())
+            .collect();
         lines.sort();
         lines
     };

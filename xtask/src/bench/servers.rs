@@ -22,7 +22,7 @@ pub(super) struct Server {
 pub(super) const SERVERS: [Server; 2] = [
     Server {
         name: "memcached",
-        command: |port| words(&format!("memcached -l 127.0.0.1 -p {port} -U 0 -t 4 -u root -A")),
+        command: |port| words(&format!("memcached -l 127.0.0.1 -p {port} -U 0 -t 4 -c 64 -u root -A")),
         talk: talk_to_memcached,
     },
     Server {

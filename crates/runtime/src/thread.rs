@@ -57,6 +57,8 @@ pub(crate) struct Thread {
     /// glibc has freed it; the handle may be another thread's by now.
     pub(crate) reaped: bool,
     pub(crate) pending: Pending,
+    /// Whether it could not go on when its wait began.
+    pub(crate) blocked: bool,
     /// When it began to wait, see [`crate::queue`].
     pub(crate) arrival: u64,
     /// The event that woke it by name (a broadcast).
@@ -152,6 +154,7 @@ impl Thread {
                 deadline: u64::MAX,
                 cancellable: false,
             },
+            blocked: false,
             arrival: 0,
             granted: None,
             child_ended: false,

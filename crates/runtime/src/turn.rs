@@ -110,6 +110,7 @@ impl Runtime {
         state.waiting.set(ix, true);
         state.polled += u32::from(pending.gate.is_polled());
         let blocked = !state.goes_on_unsignalled(ix);
+        state.me().blocked = blocked;
         if blocked {
             state.look_for_circle(ix);
         }
@@ -358,7 +359,11 @@ impl crate::state::State {
     #[inline]
     fn goes_on_if_asked(&self) -> bool {
         // SAFETY: as in `me`.
-        self.goes_on_unsignalled(self.current) && !unsafe { &*self.running }.pending.op.gives_way()
+        let me = unsafe { &*self.running };
+        // What came from outside since its wait began is not told in a trace: in a replay it waits.
+        let goes_on =
+            if me.pending.gate.asks_outside() { !me.blocked } else { self.goes_on_unsignalled(self.current) };
+        goes_on && !me.pending.op.gives_way()
     }
 
     /// Whether the thread is ready for another reason than a signal to handle. When a signal from outside came is not told in a trace,

@@ -6,12 +6,13 @@ use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Of `programs/c`: right and wrong ones, by their failures.
 const PROGRAMS: [&str; 10] = [
@@ -132,29 +133,26 @@ pub(super) fn search(
     Ok(Searched { told, memory, zombies })
 }
 
-/// Looks at a process until it ends: the most memory that it had, and how many zombies.
+/// Looks at a process until it ends: the most memory that it had, and how many zombies that stayed: each child is one for a moment.
 fn watch(search: &mut Child) -> Result<(u64, usize)> {
-    let (mut most, mut zombies) = (0, 0);
+    const A_MOMENT: Duration = Duration::from_secs(1);
+    let mut most = 0;
+    let mut since: HashMap<u32, Instant> = HashMap::new();
+    let mut stayed: HashSet<u32> = HashSet::new();
     while search.try_wait()?.is_none() {
         let status = fs::read_to_string(format!("/proc/{}/status", search.id())).unwrap_or_default();
         let memory = status.lines().find_map(|line| line.strip_prefix("RssAnon:"));
         let memory: Option<u64> = memory.and_then(|rest| rest.split_whitespace().next()?.parse().ok());
         most = most.max(memory.unwrap_or(0));
-        zombies = zombies.max(lasting_zombies(search.id()));
-        thread::sleep(Duration::from_millis(5));
+        let dead = zombies(search.id());
+        since.retain(|zombie, _| dead.contains(zombie));
+        stayed.extend(
+            dead.into_iter()
+                .filter(|&zombie| since.entry(zombie).or_insert_with(Instant::now).elapsed() > A_MOMENT),
+        );
+        thread::sleep(Duration::from_millis(2));
     }
-    Ok((most, zombies))
-}
-
-/// Children that are dead and still there when looked at twice: each one is for a moment.
-fn lasting_zombies(parent: u32) -> usize {
-    let first = zombies(parent);
-    if first.is_empty() {
-        return 0;
-    }
-    thread::sleep(Duration::from_secs(1));
-    let again = zombies(parent);
-    first.iter().filter(|zombie| again.contains(zombie)).count()
+    Ok((most, stayed.len()))
 }
 
 fn zombies(parent: u32) -> Vec<u32> {

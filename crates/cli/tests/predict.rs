@@ -56,6 +56,7 @@ int main(void) {
 fn a_race_that_the_run_did_not_show_is_confirmed_and_replays() {
     let place = with_run("listing", LISTING);
     place.exits(0, &["predict", "good.snarl"]);
+    place.exits(2, &["predict", "good.snarl", "--window", "0"]);
     let told = place.json(100, &["predict", "good.snarl", "--confirm", "--json"]);
     assert_eq!(lines(list(&told, "races")), [[15, 8]]);
     assert!(list(&told, "races").iter().all(|race| race["confirmed"] == true && race["object"] == "y"));

@@ -10,6 +10,7 @@ use confirm::{Confirmation, Judged};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use source::Source;
 use std::{
+    num::NonZeroUsize,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -30,8 +31,8 @@ pub(crate) struct Predict {
     #[arg(long)]
     confirm: bool,
     /// Look at so many events together
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    window: usize,
+    #[arg(long, value_name = "N", default_value = "10000")]
+    window: NonZeroUsize,
     /// Look at all events together
     #[arg(long, conflicts_with = "window")]
     whole: bool,
@@ -72,7 +73,7 @@ impl Predict {
             bar.tick();
         };
         let options = Options {
-            window: (!self.whole).then_some(self.window),
+            window: (!self.whole).then_some(self.window.get()),
             budget: self.budget,
             free_reads: runs,
             // No program has memory in its first page.
@@ -111,7 +112,7 @@ impl Predict {
 
     fn export(&self, source: &Source, path: &Path) -> Result<()> {
         let events = &source.trace().events;
-        let count = if self.whole { events.len() } else { self.window.min(events.len()) };
+        let count = if self.whole { events.len() } else { self.window.get().min(events.len()) };
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&source.header().modules, &mut symbols);
         let mut name = |addr| source.object(addr, &mut names);

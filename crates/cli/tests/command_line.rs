@@ -416,6 +416,41 @@ int main(void)
     assert_eq!(place.json(0, &["replay", "t.snarl", "--json"])["identical"], true);
 }
 
+/// What the watchdog needs it does not take from the thread's stack.
+#[test]
+fn a_thread_that_computes_with_its_stack_used_up_is_not_disturbed() {
+    let place = Place::new("deep");
+    let source = r#"
+#include <pthread.h>
+#include <string.h>
+static int deep(int level)
+{
+    volatile char frame[1024];
+    memset((char *)frame, level, sizeof frame);
+    if (level < 112) return deep(level + 1) + frame[1];
+    for (volatile long i = 0; i < 400 * 1000 * 1000; i++) {}
+    return frame[0];
+}
+static void *recurses(void *result)
+{
+    *(int *)result = deep(0);
+    return NULL;
+}
+int main(void)
+{
+    pthread_t thread;
+    pthread_attr_t attr;
+    int result;
+    pthread_attr_init(&attr);
+    pthread_attr_setstacksize(&attr, 128 * 1024);
+    pthread_create(&thread, &attr, recurses, &result);
+    pthread_join(thread, NULL);
+}
+"#;
+    place.compile("deep", source, &["gcc"], &["-O0"]);
+    place.exits(0, &["record", "-o", "t.snarl", "--", "./deep"]);
+}
+
 /// Also one that blocks or handles whatever signal it can.
 #[test]
 fn signals_that_the_program_blocks_do_not_matter_to_the_time_limit() {

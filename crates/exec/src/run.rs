@@ -532,7 +532,8 @@ impl Watch<'_> {
         let mut echo = Echo::default();
         let mut points = (0, begin);
         let (mut stalled, mut looked) = (STALLED, false);
-        let watched = self.settings.threads == Threads::Fibers;
+        // What is traced takes its time, and is not interrupted.
+        let watched = self.settings.threads == Threads::Fibers && self.memory.header().plan.tracing == 0;
         let Settings { memory_limit, interrupt, until, .. } = self.settings;
         let interrupted = || {
             interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))

@@ -2,13 +2,13 @@
 //!
 //! The controller sees that no event comes while the program runs, and sends a signal every few milliseconds. Each looks at the
 //! registers: in a loop that only waits, the same ones come back again and again, at the same instruction, and nothing on the way back
-//! changes anything else; what computes has others, or writes. A thread that is seen to wait so gives way, by an event like that of `sched_yield`, from inside the signal's handler, on its own
-//! stack. In a replay it waits in the same loop, for nobody else runs, until it is seen again.
+//! changes anything else; what computes has others, or writes. A thread that is seen to wait so gives way, by an event like that of
+//! `sched_yield`, from inside a handler on its own stack. In a replay it waits in the same loop, for nobody else runs, until it is seen again.
 //!
 //! Only the program's own code is interrupted so, never the C library, which may hold a lock that no model knows of.
 
 use crate::{context::Backend, state::Runtime, sys};
-use core::{arch::naked_asm, cell::UnsafeCell, ffi::c_void};
+use core::{arch::naked_asm, cell::UnsafeCell};
 use unsnarl_insn::{
     can_only_wait_at,
     iced::{Decoder, DecoderOptions, Instruction},
@@ -35,9 +35,16 @@ unsafe impl Sync for Cell {}
 
 static SEEN: Cell = Cell(UnsafeCell::new(Seen { event: 0, count: 0, registers: [0; SAMPLES] }));
 
+/// Whatever the kernel puts on a stack for a handler, and what we do there.
+const ROOM: usize = 32 << 10;
+
 /// Expects the controller's signal, which the C library takes for itself when it makes its first thread. Before that nobody is
-/// waited for. Not on the stack for signals, for the thread may have to wait there while others run.
+/// waited for. It is looked at on the stack for signals: the thread's own may be used up.
 pub(crate) fn expect() {
+    handle_by(looks, libc::SA_ONSTACK);
+}
+
+fn handle_by(entry: unsafe extern "C" fn(), more: i32) {
     unsafe extern "C" {
         fn unsnarl_return_from_signal();
     }
@@ -45,7 +52,7 @@ pub(crate) fn expect() {
     #[repr(C)]
     struct Action(usize, usize, usize, u64);
     const RETURNS: i32 = 0x0400_0000;
-    let flags = libc::SA_SIGINFO | libc::SA_NODEFER | libc::SA_RESTART | RETURNS;
+    let flags = libc::SA_SIGINFO | libc::SA_RESTART | RETURNS | more;
     let action = Action(
         entry as *const () as usize,
         flags as usize,
@@ -58,16 +65,22 @@ pub(crate) fn expect() {
 }
 
 #[unsafe(naked)]
-unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
+unsafe extern "C" fn looks() {
     naked_asm!("mov rdi, rdx", "jmp {}", sym look)
 }
 
-/// Looks where the running thread is; lets others run if it waits for them.
-unsafe extern "C-unwind" fn look(context: *mut libc::ucontext_t) {
+#[unsafe(naked)]
+unsafe extern "C" fn gives_way() {
+    naked_asm!("mov rdi, rdx", "jmp {}", sym give_way)
+}
+
+/// Looks where the running thread is. If it waits for others, it gets the signal once more, on its own stack, where it can stay while
+/// they run: as soon as this handler has returned, before its next instruction.
+unsafe extern "C" fn look(context: *mut libc::ucontext_t) {
     let Some(runtime) = Runtime::enter() else { return };
     // SAFETY: the kernel's description of what was interrupted.
     let registers = unsafe { &(*context).uc_mcontext.gregs };
-    let pc = registers[libc::REG_RIP as usize] as u64;
+    let [pc, sp] = [libc::REG_RIP, libc::REG_RSP].map(|register| registers[register as usize] as u64);
     let state = &mut runtime.state;
     let divisible = state.undivided == 0 && state.me().undivided == 0 && !state.muted && !state.picked;
     let threads = state.live > 1 && state.backend() == Backend::Fibers && state.log.header().plan.traced == 0;
@@ -78,9 +91,25 @@ unsafe extern "C-unwind" fn look(context: *mut libc::ucontext_t) {
     let hash = general
         .iter()
         .fold(0u64, |hash, &value| (hash.rotate_left(5) ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    if !was_seen_often(state.log.count(), hash) || !can_only_wait_at(pc, instruction) {
-        return;
+    let waits = was_seen_often(state.log.count(), hash) && can_only_wait_at(pc, instruction);
+    if waits && sys::is_readable((sp as usize).saturating_sub(ROOM)) {
+        handle_by(gives_way, libc::SA_NODEFER);
+        let [process, thread] = [libc::SYS_getpid, libc::SYS_gettid].map(|number| {
+            // SAFETY: no arguments, no effect.
+            unsafe { sys::call(number, [0; 6]) as usize }
+        });
+        // SAFETY: to ourselves; it waits until this handler returns.
+        unsafe { sys::call(libc::SYS_tgkill, [process, thread, SPINS as usize, 0, 0, 0]) };
     }
+}
+
+/// Lets others run.
+unsafe extern "C-unwind" fn give_way(context: *mut libc::ucontext_t) {
+    expect();
+    let Some(runtime) = Runtime::enter() else { return };
+    // SAFETY: the kernel's description of what was interrupted.
+    let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as u64;
+    let state = &mut runtime.state;
     state.warn(Misuse::NotModelled, pc + 1, 0, "spins without a schedule point; preempted by the watchdog");
     // Where in the loop it was is another place each time: the event is told at the thread's last operation.
     let last = state.me().pending.pc;

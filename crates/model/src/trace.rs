@@ -153,14 +153,17 @@ impl Trace {
     /// What makes another failure the same as this one.
     #[must_use]
     pub fn signature(&self) -> Signature {
+        // Where a run was when its time was up is chance, and so is what it was doing: only which limit it was counts.
+        let timed_out = self.outcome.kind == Kind::Timeout;
+        let limit = |message: &str| message.split(", ").next().unwrap_or_default().into();
+        let Outcome { message, .. } = &self.outcome;
         Signature {
             kind: self.outcome.kind,
-            // Where a run was when its time was up is chance.
-            place: self.outcome.site.filter(|_| self.outcome.kind != Kind::Timeout).map(|site| {
+            place: self.outcome.site.filter(|_| !timed_out).map(|site| {
                 let path = self.modules.get(site.module.0 as usize).map(|m| m.path.clone());
                 (path.unwrap_or_default(), site.offset)
             }),
-            message: self.outcome.message.clone(),
+            message: if timed_out { limit(message) } else { message.clone() },
         }
     }
 

@@ -41,10 +41,11 @@ const ROOM: usize = 32 << 10;
 /// Expects the controller's signal, which the C library takes for itself when it makes its first thread. Before that nobody is
 /// waited for. It is looked at on the stack for signals: the thread's own may be used up.
 pub(crate) fn expect() {
-    handle_by(looks, libc::SA_ONSTACK);
+    // Nobody else looks meanwhile: the limit on time tells where the program is, and not that it is looked at.
+    handle_by(looks, libc::SA_ONSTACK, !0);
 }
 
-fn handle_by(entry: unsafe extern "C" fn(), more: i32) {
+fn handle_by(entry: unsafe extern "C" fn(), more: i32, mask: u64) {
     unsafe extern "C" {
         fn unsnarl_return_from_signal();
     }
@@ -57,7 +58,7 @@ fn handle_by(entry: unsafe extern "C" fn(), more: i32) {
         entry as *const () as usize,
         flags as usize,
         unsnarl_return_from_signal as *const () as usize,
-        0,
+        mask,
     );
     let args = [SPINS as usize, &raw const action as usize, 0, size_of::<u64>(), 0, 0];
     // SAFETY: the handler fits its signature, and returns by a way of our own, which is never dispatched.
@@ -93,7 +94,7 @@ unsafe extern "C" fn look(context: *mut libc::ucontext_t) {
         .fold(0u64, |hash, &value| (hash.rotate_left(5) ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let waits = was_seen_often(state.log.count(), hash) && can_only_wait_at(pc, instruction);
     if waits && sys::is_readable((sp as usize).saturating_sub(ROOM)) {
-        handle_by(gives_way, libc::SA_NODEFER);
+        handle_by(gives_way, libc::SA_NODEFER, 0);
         let [process, thread] = [libc::SYS_getpid, libc::SYS_gettid].map(|number| {
             // SAFETY: no arguments, no effect.
             unsafe { sys::call(number, [0; 6]) as usize }

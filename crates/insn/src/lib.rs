@@ -23,7 +23,7 @@ pub use effects::{Copy, Effects};
 pub use iced_x86 as iced;
 pub use layout::{Address, Layout, Memory, Sample};
 pub use registers::{FLAGS, Part, REGISTERS, gpr, part};
-pub use waits::can_only_wait_at;
+pub use waits::waits_at;
 
 /// Instructions that a block may have at most: their number shares a word with its address.
 pub const MAX_BLOCK: usize = 255;

@@ -6,22 +6,24 @@ use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess};
 /// Instructions that a loop may have; one that waits has a handful.
 const MOST: usize = 64;
 
-/// Whether control can come back to an address by instructions that change nothing but general registers and flags: they write no
-/// memory, call nobody and ask nothing of the kernel. Where those registers are the same each time, such a loop goes on until somebody
-/// else writes what it reads.
-pub fn can_only_wait_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>) -> bool {
+/// Where a loop begins in which control at an address waits: it can come back by instructions that change nothing but general registers
+/// and flags, write no memory, call nobody and ask nothing of the kernel, and one of which reads memory. Where those registers are the
+/// same each time, such a loop goes on until somebody else writes what it reads.
+pub fn waits_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>) -> Option<u64> {
     let mut factory = InstructionInfoFactory::new();
-    let mut seen = Vec::new();
-    let mut ahead = vec![pc];
-    while let Some(at) = ahead.pop() {
-        if seen.contains(&at) {
+    // Instructions, whether they read memory, and after which of them each was met.
+    let mut seen: Vec<(u64, bool, usize)> = Vec::new();
+    let mut ahead = vec![(pc, 0)];
+    while let Some((at, before)) = ahead.pop() {
+        if seen.iter().any(|&(met, ..)| met == at) {
             continue;
         }
-        seen.push(at);
-        let Some(instruction) = decode(at).filter(|_| seen.len() <= MOST) else { continue };
+        let Some(instruction) = decode(at).filter(|_| seen.len() < MOST) else { continue };
         if !changes_registers_only(&instruction, &mut factory) {
             continue;
         }
+        let this = seen.len();
+        seen.push((at, !factory.info(&instruction).used_memory().is_empty(), before));
         let (next, target) = (instruction.next_ip(), instruction.near_branch_target());
         let (ways, count) = match instruction.flow_control() {
             FlowControl::Next => ([next, 0], 1),
@@ -30,11 +32,25 @@ pub fn can_only_wait_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instructi
             _ => continue,
         };
         if ways[..count].contains(&pc) {
-            return true;
+            return beginning(&seen, this);
         }
-        ahead.extend(&ways[..count]);
+        ahead.extend(ways[..count].iter().map(|&way| (way, this)));
     }
-    false
+    None
+}
+
+/// The lowest address of the loop that ends with this instruction, if it reads memory.
+fn beginning(seen: &[(u64, bool, usize)], last: usize) -> Option<u64> {
+    let (mut lowest, mut reads, mut at) = (u64::MAX, false, last);
+    loop {
+        let (pc, reads_here, before) = seen[at];
+        lowest = lowest.min(pc);
+        reads |= reads_here;
+        if at == 0 {
+            return reads.then_some(lowest);
+        }
+        at = before;
+    }
 }
 
 fn changes_registers_only(instruction: &Instruction, factory: &mut InstructionInfoFactory) -> bool {
@@ -54,7 +70,11 @@ mod tests {
 
     /// At the beginning of this code.
     fn waits(code: &[u8]) -> bool {
-        can_only_wait_at(0x1000, |pc| {
+        begins(code, 0x1000).is_some()
+    }
+
+    fn begins(code: &[u8], at: u64) -> Option<u64> {
+        waits_at(at, |pc| {
             let rest = code.get(usize::try_from(pc.checked_sub(0x1000)?).ok()?..)?;
             (!rest.is_empty()).then(|| Decoder::with_ip(64, rest, pc, DecoderOptions::NONE).decode())
         })
@@ -70,7 +90,14 @@ mod tests {
             waits(&[0xf3, 0x90, 0x8b, 0x07, 0x85, 0xc0, 0x75, 0x02, 0xeb, 0xf6, 0xc3]),
             "pause; …; jne out; jmp"
         );
-        assert!(waits(&[0xeb, 0xfe]), "jmp $");
+    }
+
+    #[test]
+    fn wherever_it_is_looked_at_it_begins_at_the_same_place() {
+        let code = [0x8b, 0x05, 0, 0, 0, 0, 0x85, 0xc0, 0x74, 0xf6, 0xc3];
+        for at in [0x1000, 0x1006, 0x1008] {
+            assert_eq!(begins(&code, at), Some(0x1000));
+        }
     }
 
     #[test]
@@ -87,5 +114,6 @@ mod tests {
         assert!(!waits(&[0x0f, 0x05, 0xeb, 0xfc]), "syscall; jmp");
         assert!(!waits(&[0xf0, 0x0f, 0xb1, 0x0f, 0x75, 0xfa]), "lock cmpxchg [rdi], ecx; jne");
         assert!(!waits(&[0x90, 0xc3]), "nop; ret");
+        assert!(!waits(&[0xeb, 0xfe]), "jmp $ reads nothing that could change");
     }
 }

@@ -10,8 +10,8 @@
 use crate::{context::Backend, state::Runtime, sys};
 use core::{arch::naked_asm, cell::UnsafeCell};
 use unsnarl_insn::{
-    can_only_wait_at,
     iced::{Decoder, DecoderOptions, Instruction},
+    waits_at,
 };
 use unsnarl_model::{Flags, Misuse, Op};
 use unsnarl_wire::SPINS;
@@ -92,7 +92,7 @@ unsafe extern "C" fn look(context: *mut libc::ucontext_t) {
     let hash = general
         .iter()
         .fold(0u64, |hash, &value| (hash.rotate_left(5) ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let waits = was_seen_often(state.log.count(), hash) && can_only_wait_at(pc, instruction);
+    let waits = was_seen_often(state.log.count(), hash) && waits_at(pc, instruction).is_some();
     if waits && sys::is_readable((sp as usize).saturating_sub(ROOM)) {
         handle_by(gives_way, libc::SA_NODEFER, 0);
         let [process, thread] = [libc::SYS_getpid, libc::SYS_gettid].map(|number| {
@@ -111,8 +111,15 @@ unsafe extern "C-unwind" fn give_way(context: *mut libc::ucontext_t) {
     // SAFETY: the kernel's description of what was interrupted.
     let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as u64;
     let state = &mut runtime.state;
-    state.warn(Misuse::NotModelled, pc + 1, 0, "spins without a schedule point; preempted by the watchdog");
-    // Where in the loop it was is another place each time: the event is told at the thread's last operation.
+    // Where in the loop it was is another place each time.
+    let begins = waits_at(pc, instruction).unwrap_or(pc);
+    state.warn(
+        Misuse::NotModelled,
+        begins + 1,
+        0,
+        "spins without a schedule point; preempted by the watchdog",
+    );
+    // And so the event is told at the thread's last operation.
     let last = state.me().pending.pc;
     runtime.turn(Op::Yield, 0, last);
     runtime.log(Op::Yield, Flags::NONE, last, 0, 0);

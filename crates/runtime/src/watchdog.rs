@@ -94,7 +94,8 @@ unsafe extern "C" fn look(context: *mut libc::ucontext_t) {
         .fold(0u64, |hash, &value| (hash.rotate_left(5) ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let waits = was_seen_often(state.log.count(), hash) && waits_at(pc, instruction).is_some();
     if waits && sys::is_readable((sp as usize).saturating_sub(ROOM)) {
-        handle_by(gives_way, libc::SA_NODEFER, 0);
+        // The controller's next may have come meanwhile: it is not to make the thread give way twice.
+        handle_by(gives_way, 0, 0);
         let [process, thread] = [libc::SYS_getpid, libc::SYS_gettid].map(|number| {
             // SAFETY: no arguments, no effect.
             unsafe { sys::call(number, [0; 6]) as usize }
@@ -107,6 +108,10 @@ unsafe extern "C" fn look(context: *mut libc::ucontext_t) {
 /// Lets others run.
 unsafe extern "C-unwind" fn give_way(context: *mut libc::ucontext_t) {
     expect();
+    let looks_again = 1u64 << (SPINS - 1);
+    let args = [libc::SIG_UNBLOCK as usize, &raw const looks_again as usize, 0, size_of::<u64>(), 0, 0];
+    // SAFETY: the others are looked at while this one stays here; the handler for that is in place.
+    unsafe { sys::call(libc::SYS_rt_sigprocmask, args) };
     let Some(runtime) = Runtime::enter() else { return };
     // SAFETY: the kernel's description of what was interrupted.
     let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as u64;

@@ -85,6 +85,8 @@ pub(crate) struct Memory {
     len: usize,
     /// See [`PlanWords::quiet`].
     quiet: u64,
+    /// See [`PlanWords::spinning`].
+    spinning: [[u64; 2]; 4],
 }
 
 // SAFETY: the mapping belongs to this value alone.
@@ -105,8 +107,14 @@ impl Memory {
         let file = memory_file(c"unsnarl")?;
         // Rust's mutexes look there whenever they are taken or given back, and it makes no difference to them unless their own thread
         // panics: a quarter of all points would be there.
-        let quiet = Binary::read(Path::new(&program.path)).ok().and_then(|binary| binary.panic_count);
-        Ok(Self { file, map: std::ptr::null_mut(), len: 0, quiet: quiet.unwrap_or(0) })
+        let binary = Binary::read(Path::new(&program.path)).ok();
+        let quiet = binary.as_ref().and_then(|binary| binary.panic_count).unwrap_or(0);
+        let mut spinning = [[0; 2]; 4];
+        for (room, function) in spinning.iter_mut().zip(binary.into_iter().flat_map(|binary| binary.spinning))
+        {
+            *room = [function.start, function.end];
+        }
+        Ok(Self { file, map: std::ptr::null_mut(), len: 0, quiet, spinning })
     }
 
     pub(crate) fn fd(&self) -> i32 {
@@ -182,6 +190,7 @@ impl Memory {
             until: tracing.until.len() as u64,
             pauses: tracing.pauses.len() as u64,
             quiet: self.quiet,
+            spinning: self.spinning,
             ..PlanWords::default()
         }
         .with_policy(plan.tail);

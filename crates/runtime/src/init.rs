@@ -16,6 +16,7 @@ use crate::{
     log::{Log, c_bytes},
     maps,
     modules::Modules,
+    pauses,
     places::Places,
     queue::Queues,
     real::{Real, real},
@@ -89,6 +90,7 @@ fn attach() -> Option<*mut Header> {
         if (*header).serve == 1 {
             heap::aside(files::note_inherited);
             heap::aside(maps::take_along);
+            heap::aside(|| pauses::leave_out(&(*header).plan.spinning));
             serve::wait_for_a_run(SERVICE, &(*header).process);
             (*header).regions.total
         } else {

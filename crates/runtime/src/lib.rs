@@ -45,6 +45,7 @@ mod log;
 mod maps;
 mod modules;
 mod outside;
+mod pauses;
 mod places;
 mod queue;
 mod real;

@@ -9,6 +9,7 @@ use object::{
 use std::{
     fs::File,
     io::{self, Read, Seek},
+    ops::Range,
     path::{Path, PathBuf},
 };
 use thiserror::Error;
@@ -72,6 +73,8 @@ pub struct Binary {
     pub checkpoint: bool,
     /// Where, in the file's own addresses, Rust's standard library counts the threads that panic.
     pub panic_count: Option<u64>,
+    /// The functions, in the file's own addresses, in which Rust's standard library loops before it waits for a lock.
+    pub spinning: Vec<Range<u64>>,
     /// Whether it is a Go program, with a scheduler of its own.
     pub go: bool,
 }
@@ -141,6 +144,9 @@ impl Binary {
         if is_panic_count(symbol.name) {
             self.panic_count = symbol.address.or(self.panic_count);
         }
+        if let Some(start) = symbol.address.filter(|_| spins(symbol.name)) {
+            self.spinning.push(start..start.saturating_add(symbol.size));
+        }
     }
 
     const fn only(kind: ElfKind) -> Self {
@@ -156,6 +162,7 @@ impl Binary {
             contains_msan: false,
             checkpoint: false,
             panic_count: None,
+            spinning: Vec::new(),
             go: false,
         }
     }
@@ -193,6 +200,7 @@ struct Symbol<'a> {
     name: &'a [u8],
     /// None if it is another file's.
     address: Option<u64>,
+    size: u64,
 }
 
 /// The symbols of a table. It and its names are read at once: a look at the file for each name takes as long as many runs.
@@ -210,16 +218,28 @@ fn each_symbol<'data, R: ReadRef<'data>>(
         let Some(name) = strings.get(entry.st_name.get(endian) as usize..) else { continue };
         let name = name.split(|&byte| byte == 0).next().unwrap_or_default();
         let defined = entry.st_shndx.get(endian) != elf::SHN_UNDEF;
-        see(Symbol { name, address: defined.then(|| entry.st_value.get(endian)) });
+        let address = defined.then(|| entry.st_value.get(endian));
+        see(Symbol { name, address, size: entry.st_size.get(endian) });
     }
 }
 
 /// Whether a symbol is that of `std::panicking::panic_count::GLOBAL_PANIC_COUNT`, mangled in one way or the other.
 fn is_panic_count(symbol: &[u8]) -> bool {
-    const PATH: &[u8] = b"3std9panicking11panic_count18GLOBAL_PANIC_COUNT";
+    is_path(symbol, b"3std9panicking11panic_count18GLOBAL_PANIC_COUNT")
+}
+
+/// Whether a symbol is that of the slow path of `std::sync::Mutex` or `RwLock`.
+fn spins(symbol: &[u8]) -> bool {
+    let of_library = || symbol.windows(8).any(|part| part == b"3std3sys");
+    let contended: [&[u8]; 3] = [b"14lock_contended", b"14read_contended", b"15write_contended"];
+    contended.iter().any(|path| is_path(symbol, path)) && of_library()
+}
+
+/// Whether a symbol of Rust's ends with this path, mangled in one way or the other.
+fn is_path(symbol: &[u8], path: &[u8]) -> bool {
     // The older way has a hash behind it: `17h`, sixteen digits, `E`.
     let older = symbol.len().checked_sub(20).map(|end| &symbol[..end]);
-    symbol.ends_with(PATH) || older.is_some_and(|path| path.ends_with(PATH))
+    symbol.ends_with(path) || older.is_some_and(|older| older.ends_with(path))
 }
 
 /// What the dynamic linker is told about a file.

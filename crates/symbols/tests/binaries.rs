@@ -63,6 +63,19 @@ fn where_rust_counts_panics_is_found_however_its_name_is_mangled() {
 }
 
 #[test]
+fn where_rust_spins_for_locks_is_found_however_its_name_is_mangled() {
+    for (path, spins) in [
+        ("_RNvMNtNtNtNtCs1234_3std3sys4sync5mutex5futexNtB2_5Mutex14lock_contended", true),
+        ("_ZN3std3sys4sync6rwlock5futex6RwLock15write_contended17h0123456789abcdefE", true),
+        ("_ZN4mine5Mutex14lock_contended17h0123456789abcdefE", false),
+    ] {
+        let source = format!("int {path}(int *x) {{ return ++*x; }} int main(void) {{ return 0; }}");
+        let spinning = Binary::read(&compile("gcc", "a.c", &source, "")).unwrap().spinning;
+        assert_eq!(spinning.iter().filter(|function| !function.is_empty()).count(), spins.into(), "{path}");
+    }
+}
+
+#[test]
 fn go_programs_are_seen() {
     let source = "__attribute__((section(\".go.buildinfo\"), used)) char info[] = \"go\"; int main(void) { return 0; }";
     assert!(Binary::read(&compile("gcc", "a.c", source, "")).unwrap().go);

@@ -74,6 +74,8 @@ pub struct PlanWords {
     pub wanted: [Wanted; 2],
     /// Where, in the addresses of the program's file, a variable is whose loads are none of the program's business; 0 for none.
     pub quiet: u64,
+    /// Where, in the same addresses, compiled code is whose loops would pause: first and last, both 0 for none.
+    pub spinning: [[u64; 2]; 4],
 }
 
 /// An operation whose calls are wanted: the last one of this kind before the conflict is found.

@@ -1,5 +1,6 @@
 //! A remembered operation in two words, and eight bytes of memory with the operations that matter there.
 
+use crate::Epoch;
 use unsnarl_model::{Op, ThreadIx};
 
 /// An access to some of the eight bytes of a word, or an operation on a lock.
@@ -9,7 +10,8 @@ use unsnarl_model::{Op, ThreadIx};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Cell {
-    /// From where (48 bits), which bytes (8), which operation (7), on the thread's own stack (1).
+    /// From where (48 bits), which bytes (8), which operation (5), whether it writes, whether it is plain, and whether it is on the
+    /// thread's own stack (1 each).
     what: u64,
     /// When, and with which locks held.
     pub(crate) when: Moment,
@@ -25,14 +27,9 @@ impl Moment {
         Self((thread.0 as u64) << 48 | (lockset as u64) << 32 | time as u64)
     }
 
-    /// The thread's next moment; none stays none.
-    #[inline]
-    pub(crate) fn advance(&mut self) {
-        self.0 += u64::from(self.0 != 0);
-    }
-
     /// Whose.
     #[must_use]
+    #[inline]
     pub const fn thread(self) -> ThreadIx {
         ThreadIx((self.0 >> 48) as u16)
     }
@@ -41,20 +38,72 @@ impl Moment {
         (self.0 >> 32) as u16
     }
 
-    pub(crate) const fn time(self) -> u32 {
-        self.0 as u32
+    #[inline]
+    pub(crate) const fn epoch(self) -> Epoch {
+        Epoch { thread: self.thread(), time: self.0 as u32 }
     }
 }
 
 const TAG: u64 = (1 << 48) - 1;
+const MASK: u32 = 48;
+const OP: u32 = 56;
+const WRITES: u64 = 1 << 61;
+const PLAIN: u64 = 1 << 62;
 const OWN_STACK: u64 = 1 << 63;
+/// What makes an access one that others are more likely in conflict with: bytes, writing, not being atomic.
+const WEIGHT: u64 = 0xff << MASK | WRITES | PLAIN;
+
+/// The operations that are remembered.
+const KEPT: [Op; 27] = [
+    Op::Read,
+    Op::Write,
+    Op::AtomicLoad,
+    Op::AtomicStore,
+    Op::AtomicRmw,
+    Op::AtomicCas,
+    Op::Lock,
+    Op::TryLock,
+    Op::ReadLock,
+    Op::TryReadLock,
+    Op::WriteLock,
+    Op::TryWriteLock,
+    Op::SemWait,
+    Op::SemTryWait,
+    Op::SemPost,
+    Op::CondWait,
+    Op::Signal,
+    Op::Broadcast,
+    Op::OnceBegin,
+    Op::OncePass,
+    Op::LockDestroy,
+    Op::RwDestroy,
+    Op::FdRead,
+    Op::FdWrite,
+    Op::FdClose,
+    Op::FileLock,
+    Op::ChildWait,
+];
+
+/// What a cell has of each operation, by its number.
+const BITS: [u64; Op::ALL.len()] = {
+    let mut bits = [0; Op::ALL.len()];
+    let mut at = 0;
+    while at < KEPT.len() {
+        let op = KEPT[at];
+        let writes = if matches!(op, Op::Read | Op::AtomicLoad) { 0 } else { WRITES };
+        let plain = if matches!(op, Op::Read | Op::Write) { PLAIN } else { 0 };
+        bits[op as usize] = (at as u64) << OP | writes | plain;
+        at += 1;
+    }
+    bits
+};
 
 impl Cell {
     /// An operation on the bytes of `mask`. `tag` says from where, in the caller's own way.
     #[inline]
     pub(crate) const fn new(op: Op, mask: u8, own_stack: bool, tag: u64, when: Moment) -> Self {
         let own_stack = if own_stack { OWN_STACK } else { 0 };
-        Self { what: (tag & TAG) | (mask as u64) << 48 | (op as u64) << 56 | own_stack, when }
+        Self { what: (tag & TAG) | (mask as u64) << MASK | BITS[op as usize] | own_stack, when }
     }
 
     #[inline]
@@ -70,36 +119,27 @@ impl Cell {
 
     /// Whose.
     #[must_use]
+    #[inline]
     pub const fn thread(&self) -> ThreadIx {
         self.when.thread()
     }
 
     /// Which of the eight bytes.
     #[must_use]
+    #[inline]
     pub const fn mask(&self) -> u8 {
-        (self.what >> 48) as u8
+        (self.what >> MASK) as u8
     }
 
     /// What it did. A compare-and-exchange that failed is an atomic load here.
     #[must_use]
-    pub fn op(&self) -> Op {
-        Op::from_number((self.what >> 56) as u8 & 127).unwrap_or(Op::Read)
-    }
-
-    const fn number(&self) -> u8 {
-        (self.what >> 56) as u8 & 127
-    }
-
-    pub(crate) const fn writes(&self) -> bool {
-        const LOAD: u8 = Op::AtomicLoad as u8;
-        const READ: u8 = Op::Read as u8;
-        !matches!(self.number(), LOAD | READ)
+    pub const fn op(&self) -> Op {
+        let at = (self.what >> OP) as usize & 31;
+        if at < KEPT.len() { KEPT[at] } else { Op::Read }
     }
 
     pub(crate) const fn is_atomic(&self) -> bool {
-        const WRITE: u8 = Op::Write as u8;
-        const READ: u8 = Op::Read as u8;
-        !matches!(self.number(), WRITE | READ)
+        self.what & PLAIN == 0
     }
 
     /// Whether the order of two accesses can matter.
@@ -107,7 +147,7 @@ impl Cell {
     pub(crate) const fn conflicts(&self, later: &Self) -> bool {
         self.mask() & later.mask() != 0
             && self.thread().0 != later.thread().0
-            && (self.writes() || later.writes())
+            && (self.what | later.what) & WRITES != 0
             // Two threads cannot both own a stack: the memory was given to the later one anew.
             && self.what & later.what & OWN_STACK == 0
     }
@@ -115,9 +155,7 @@ impl Cell {
     /// Whether the access touches no byte that `other` does not, and is no stronger.
     #[inline]
     pub(crate) const fn within(&self, other: &Self) -> bool {
-        self.mask() & !other.mask() == 0
-            && (other.writes() || !self.writes())
-            && (!other.is_atomic() || self.is_atomic())
+        self.what & !other.what & WEIGHT == 0
     }
 }
 
@@ -128,4 +166,4 @@ impl Cell {
 pub struct Word(pub(crate) [Cell; 4]);
 
 const _: () = assert!(size_of::<Word>() == 64, "one cache line");
-const _: () = assert!(Op::ALL.len() <= 128, "operations have seven bits");
+const _: () = assert!(KEPT.len() <= 32, "operations have five bits");

@@ -1,4 +1,4 @@
-//! Vector clocks.
+//! Vector clocks, each of two relations at once.
 
 use alloc::vec::Vec;
 use unsnarl_model::ThreadIx;
@@ -15,11 +15,16 @@ pub struct Epoch {
 /// How many threads' times lie in the clock itself. Most programs have no more, and their clocks no memory to follow.
 const NEAR: usize = 8;
 
-/// How much of each thread's past is known.
+/// By all edges, and without those of locks.
+const ALL: usize = 0;
+const WITHOUT_LOCKS: usize = 1;
+
+/// How much of each thread's past is known: by all edges, and without those of locks. What is known in the second way is known in the
+/// first. One who learns or tells does both with the same few instructions.
 #[derive(Debug, Default)]
-pub struct Clock {
-    near: [u32; NEAR],
-    far: Vec<u32>,
+pub(crate) struct Clock {
+    near: [[u32; NEAR]; 2],
+    far: Vec<[u32; 2]>,
 }
 
 impl Clone for Clock {
@@ -38,57 +43,119 @@ impl Clone for Clock {
 }
 
 impl Clock {
-    /// How much of a thread's past.
-    #[must_use]
-    #[inline]
-    pub fn of(&self, thread: ThreadIx) -> u32 {
-        let ix = thread.index();
-        if ix < NEAR { self.near[ix] } else { self.far.get(ix - NEAR).copied().unwrap_or(0) }
-    }
-
-    /// The present moment of the thread whose clock it is.
-    #[must_use]
-    #[inline]
-    pub fn now(&self, thread: ThreadIx) -> Epoch {
-        Epoch { thread, time: self.of(thread) }
-    }
-
-    /// That moment is past from now on.
-    #[inline]
-    pub fn learn(&mut self, epoch: Epoch) {
-        let time = self.at(epoch.thread);
-        *time = (*time).max(epoch.time);
-    }
-
     /// Whether that moment is past.
-    #[must_use]
     #[inline]
-    pub fn knows(&self, epoch: Epoch) -> bool {
-        self.of(epoch.thread) >= epoch.time
+    pub(crate) fn knows(&self, epoch: Epoch) -> bool {
+        self.of(ALL, epoch.thread) >= epoch.time
     }
 
-    /// Knows from now on what the other knows.
+    /// Whether it is past without the edges of locks.
     #[inline]
-    pub fn join(&mut self, other: &Self) {
-        for (mine, theirs) in self.near.iter_mut().zip(&other.near) {
-            *mine = (*mine).max(*theirs);
+    pub(crate) fn knows_without_locks(&self, epoch: Epoch) -> bool {
+        self.of(WITHOUT_LOCKS, epoch.thread) >= epoch.time
+    }
+
+    #[inline]
+    fn of(&self, way: usize, thread: ThreadIx) -> u32 {
+        match self.near[way].get(thread.index()) {
+            Some(&time) => time,
+            None => self.far.get(thread.index() - NEAR).map_or(0, |times| times[way]),
         }
-        if !other.far.is_empty() {
-            self.join_far(other);
+    }
+
+    /// That moment is past from now on, and all before it.
+    #[inline]
+    pub(crate) fn set(&mut self, epoch: Epoch) {
+        let ix = epoch.thread.index();
+        if ix < NEAR {
+            self.near[ALL][ix] = epoch.time;
+            self.near[WITHOUT_LOCKS][ix] = epoch.time;
+        } else {
+            self.set_far(ix - NEAR, epoch.time);
         }
     }
 
     #[cold]
-    fn join_far(&mut self, other: &Self) {
-        if self.far.len() < other.far.len() {
-            self.far.resize(other.far.len(), 0);
-        }
-        self.far.iter_mut().zip(&other.far).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+    fn set_far(&mut self, ix: usize, time: u32) {
+        self.make_room(ix + 1);
+        self.far[ix] = [time; 2];
     }
 
-    /// The thread's own time goes on.
+    /// Knows from now on what the other knows.
     #[inline]
-    pub fn advance(&mut self, thread: ThreadIx) {
+    pub(crate) fn join(&mut self, other: &Self) {
+        self.learn([ALL, WITHOUT_LOCKS], other);
+    }
+
+    /// The same by a lock.
+    #[inline]
+    pub(crate) fn join_by_lock(&mut self, other: &Self) {
+        self.learn([ALL], other);
+    }
+
+    #[inline]
+    fn learn<const N: usize>(&mut self, ways: [usize; N], other: &Self) {
+        for way in ways {
+            raise(&mut self.near[way], &other.near[way]);
+        }
+        if !other.far.is_empty() {
+            self.learn_far(&ways, other);
+        }
+    }
+
+    #[cold]
+    fn learn_far(&mut self, ways: &[usize], other: &Self) {
+        self.make_room(other.far.len());
+        for (mine, theirs) in self.far.iter_mut().zip(&other.far) {
+            ways.iter().for_each(|&way| mine[way] = mine[way].max(theirs[way]));
+        }
+    }
+
+    /// Everything up to now is past, though not without the edges of locks.
+    #[inline]
+    pub(crate) fn learn_all(&mut self, now: &Now) {
+        raise(&mut self.near[ALL], &now.near);
+        if !now.far.is_empty() {
+            self.make_room(now.far.len());
+            self.far.iter_mut().zip(&now.far).for_each(|(mine, &time)| mine[ALL] = mine[ALL].max(time));
+        }
+    }
+
+    fn make_room(&mut self, len: usize) {
+        if self.far.len() < len {
+            self.far.resize(len, [0; 2]);
+        }
+    }
+}
+
+#[inline]
+fn raise(mine: &mut [u32; NEAR], theirs: &[u32; NEAR]) {
+    mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
+}
+
+/// The present: each thread's own time, which no clock is ahead of.
+#[derive(Debug)]
+pub(crate) struct Now {
+    near: [u32; NEAR],
+    far: Vec<u32>,
+}
+
+impl Default for Now {
+    fn default() -> Self {
+        Self { near: [1; NEAR], far: Vec::new() }
+    }
+}
+
+impl Now {
+    /// The thread's present moment. Its time begins with the first that is asked about it.
+    #[inline]
+    pub(crate) fn of(&mut self, thread: ThreadIx) -> Epoch {
+        Epoch { thread, time: *self.at(thread) }
+    }
+
+    /// The thread's time goes on.
+    #[inline]
+    pub(crate) fn advance(&mut self, thread: ThreadIx) {
         *self.at(thread) += 1;
     }
 
@@ -103,8 +170,14 @@ impl Clock {
     #[cold]
     fn far_at(&mut self, ix: usize) -> &mut u32 {
         if self.far.len() <= ix {
-            self.far.resize(ix + 1, 0);
+            self.far.resize(ix + 1, 1);
         }
         &mut self.far[ix]
+    }
+
+    /// Everybody's time goes on.
+    #[inline]
+    pub(crate) fn advance_all(&mut self) {
+        self.near.iter_mut().chain(&mut self.far).for_each(|time| *time += 1);
     }
 }

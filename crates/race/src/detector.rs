@@ -1,7 +1,7 @@
 //! The detector: one event after the other, and the conflicts that each is the second part of.
 
 use crate::{
-    Advanced, Cell, Edges, Epoch, HappensBefore, Memory, Moment, cell::Word, locksets::Locksets, succeeded,
+    Cell, Edges, HappensBefore, Memory, Moment, cell::Word, clock::Clock, locksets::Locksets, succeeded,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use unsnarl_model::{ConflictKind, Event, Flags, ObjectKind, Op, ThreadIx};
@@ -12,16 +12,12 @@ use unsnarl_model::{ConflictKind, Event, Flags, ObjectKind, Op, ThreadIx};
 #[derive(Debug, Default)]
 pub struct Detector<M> {
     order: HappensBefore,
-    /// The same without the edges of locks.
-    loose: HappensBefore,
     locksets: Locksets,
     memory: M,
-    /// Accesses that found no room in their word, by its address.
+    /// Accesses that found no room in their word, by its address; none while there is room.
     overflow: BTreeMap<u64, Vec<Cell>>,
     /// Who took what, by the address of the lock, condition, semaphore …
     objects: BTreeMap<u64, Vec<Cell>>,
-    /// By thread: what its next access is stamped with.
-    moments: Vec<Moment>,
 }
 
 /// An access to memory that is about to happen.
@@ -58,12 +54,10 @@ impl<M: Memory> Detector<M> {
     pub fn new(memory: M) -> Self {
         Self {
             order: HappensBefore::with(Edges::Possible),
-            loose: HappensBefore::with(Edges::WithoutLocks),
             locksets: Locksets::default(),
             memory,
             overflow: BTreeMap::new(),
             objects: BTreeMap::new(),
-            moments: Vec::new(),
         }
     }
 
@@ -80,36 +74,44 @@ impl<M: Memory> Detector<M> {
         // An atomic operation reads or writes its variable before it orders anything after it.
         if event.op.object_kind() == Some(ObjectKind::Memory) {
             self.access(&access_of(event, tag), &mut found);
-        } else if competes(event.op) {
-            self.compete(event, tag, found);
+        } else {
+            if competes(event.op) {
+                self.compete(event, tag, found);
+            }
+            self.locksets.step(event);
         }
-        let advanced = self.order.step(event, number);
-        self.loose.step(event, number);
-        self.locksets.step(event);
-        if advanced == Advanced::All {
-            self.moments.iter_mut().for_each(Moment::advance);
-        }
-        self.stamp(event.thread);
+        self.order.step(event, number);
     }
 
     /// An access alone.
     #[inline]
     pub fn access(&mut self, access: &Access, mut found: impl FnMut(Found)) {
         let when = self.moment(access.thread);
-        let mut at = access.addr;
-        let end = at.saturating_add(u64::from(access.size.max(1)));
-        while at < end {
-            let word = at & !7;
-            let until = end.min(word + 8);
-            let mask = (0xffu32 << (at - word)) as u8 & (0xffu32 >> (word + 8 - until)) as u8;
-            at = until;
-            let new = Cell::new(access.op, mask, access.own_stack, access.tag, when);
-            match self.memory.word(word) {
-                // The very same again: what it may find has been found.
-                Some(Word(cells)) if cells[0] == new || cells[1] == new => {}
-                Some(_) => self.look(word, new, &mut found),
-                None => {}
-            }
+        let cell = |mask| Cell::new(access.op, mask, access.own_stack, access.tag, when);
+        let (word, offset) = (access.addr & !7, access.addr & 7);
+        let size = u64::from(access.size.max(1));
+        if offset + size <= 8 {
+            self.touch(word, cell((0xff >> (8 - size)) << offset), &mut found);
+            return;
+        }
+        let end = access.addr.saturating_add(size);
+        self.touch(word, cell(0xff << offset), &mut found);
+        for word in (word + 8..end).step_by(8) {
+            let left = (end - word).min(8);
+            self.touch(word, cell(0xff >> (8 - left)), &mut found);
+        }
+    }
+
+    #[inline]
+    fn touch(&mut self, word: u64, new: Cell, found: &mut impl FnMut(Found)) {
+        let Some(Word(cells)) = self.memory.word(word) else { return };
+        // The very same again: what it may find has been found.
+        if cells[0] == new || cells[1] == new {
+            return;
+        }
+        let rules = Rules { new, past: self.order.past_of(new.thread()), locksets: &self.locksets };
+        if !rules.put(cells) {
+            self.look(word, new, found);
         }
     }
 
@@ -136,69 +138,60 @@ impl<M: Memory> Detector<M> {
         }
     }
 
+    #[inline]
     fn moment(&mut self, thread: ThreadIx) -> Moment {
-        match self.moments.get(thread.index()) {
-            Some(&moment) if moment != Moment::default() => moment,
-            _ => self.stamp(thread),
-        }
-    }
-
-    /// Takes the thread's present moment down.
-    fn stamp(&mut self, thread: ThreadIx) -> Moment {
-        if self.moments.len() <= thread.index() {
-            self.moments.resize(thread.index() + 1, Moment::default());
-        }
-        let moment = Moment::new(thread, self.locksets.of(thread), self.order.now(thread).time);
-        // The other relation must know the thread too.
-        let _ = self.loose.now(thread);
-        self.moments[thread.index()] = moment;
-        moment
+        Moment::new(thread, self.locksets.of(thread), self.order.now(thread).time)
     }
 
     /// Compares an access with those before it, and puts it among them.
+    #[inline(never)]
     fn look(&mut self, word: u64, new: Cell, found: &mut impl FnMut(Found)) {
-        let Self { order, loose, locksets, memory, overflow, .. } = self;
+        let Self { order, locksets, memory, overflow, .. } = self;
         let Some(Word(cells)) = memory.word(word) else { return };
-        let rules = Rules { order, loose, locksets };
-        let mut judge = |cell: &Cell| {
-            if cell.conflicts(&new)
-                && let Some(kind) = rules.judge(cell, &new)
-            {
+        let rules = Rules { new, past: order.past_of(new.thread()), locksets };
+        let mut stays = |cell: &Cell| {
+            if rules.comes_after(cell) {
+                return !rules.replaces(cell);
+            }
+            if let Some(kind) = rules.judge(cell) {
                 let common = (cell.mask() & new.mask()).trailing_zeros();
                 found(Found { kind, first: *cell, addr: word + u64::from(common) });
             }
-            rules.replaces(&new, cell)
+            true
         };
-        for cell in cells.iter_mut().filter(|cell| !cell.is_empty()) {
-            if judge(cell) {
-                *cell = Cell::default();
+        let before = *cells;
+        *cells = [new, Cell::default(), Cell::default(), Cell::default()];
+        let mut count = 1;
+        let mut spilled = None;
+        for cell in before.iter().take_while(|cell| !cell.is_empty()).filter(|cell| stays(cell)) {
+            match cells.get_mut(count) {
+                Some(room) => *room = *cell,
+                None => spilled = Some(*cell),
             }
+            count += 1;
         }
-        let more = if overflow.is_empty() { None } else { overflow.get_mut(&word) };
+        let more = if before[3].is_empty() { None } else { overflow.get_mut(&word) };
         if let Some(more) = more {
-            more.retain(|cell| !judge(cell));
+            more.retain(stays);
+            for room in cells.iter_mut().skip(count) {
+                *room = more.pop().unwrap_or_default();
+            }
+            more.extend(spilled);
+        } else if let Some(spilled) = spilled {
+            overflow.entry(word).or_default().push(spilled);
         }
-        // The newest is at the front, where a repetition is looked for.
-        let last = cells[3];
-        if let Some(free) = cells.iter().position(Cell::is_empty) {
-            cells[..=free].rotate_right(1);
-        } else {
-            cells.rotate_right(1);
-            overflow.entry(word).or_default().push(last);
-        }
-        cells[0] = new;
     }
 
     /// Compares an operation on a lock or its like with those before it.
     fn compete(&mut self, event: &Event, tag: u64, mut found: impl FnMut(Found)) {
         let when = self.moment(event.thread);
         let new = Cell::new(event.op, 1, false, tag, when);
-        let Self { loose, objects, .. } = self;
+        let Self { order, objects, .. } = self;
         let cells = objects.entry(event.addr).or_default();
         for cell in cells.iter() {
             if cell.thread() != event.thread
                 && compete(cell.op(), event.op)
-                && !loose.before(epoch(cell.when), event.thread)
+                && !order.before_without_locks(cell.when.epoch(), event.thread)
             {
                 found(Found { kind: ConflictKind::Contention, first: *cell, addr: event.addr });
             }
@@ -208,43 +201,68 @@ impl<M: Memory> Detector<M> {
     }
 }
 
+/// What earlier accesses are to the one that is made now.
 struct Rules<'a> {
-    order: &'a HappensBefore,
-    loose: &'a HappensBefore,
+    new: Cell,
+    /// What its thread knows.
+    past: Option<&'a Clock>,
     locksets: &'a Locksets,
 }
 
 impl Rules<'_> {
-    /// What two accesses that conflict are to each other; none if they are ordered or protected.
-    fn judge(&self, earlier: &Cell, later: &Cell) -> Option<ConflictKind> {
-        let thread = later.thread();
-        if self.loose.before(epoch(earlier.when), thread) {
+    /// Puts the new access in front of those before it that stay, if there is nothing to tell of them and room for all: most often. The
+    /// newest is at the front, where a repetition is looked for; behind the last one there is nothing.
+    #[inline]
+    fn put(&self, cells: &mut [Cell; 4]) -> bool {
+        if !cells[3].is_empty() {
+            return false;
+        }
+        let mut stay = [Cell::default(); 3];
+        let mut count = 0;
+        for cell in &cells[..3] {
+            if cell.is_empty() {
+                break;
+            }
+            if !self.comes_after(cell) {
+                return false;
+            }
+            if !self.replaces(cell) {
+                stay[count] = *cell;
+                count += 1;
+            }
+        }
+        *cells = [self.new, stay[0], stay[1], stay[2]];
+        true
+    }
+
+    /// Whether the earlier one comes first in any case.
+    #[inline]
+    fn comes_after(&self, earlier: &Cell) -> bool {
+        earlier.thread() == self.new.thread()
+            || self.past.is_some_and(|past| past.knows_without_locks(earlier.when.epoch()))
+    }
+
+    /// What an earlier one that came first by chance, or by a lock, is to the new one; none if they can come in any order.
+    fn judge(&self, earlier: &Cell) -> Option<ConflictKind> {
+        if !earlier.conflicts(&self.new) {
             None
-        } else if earlier.is_atomic() && later.is_atomic() {
+        } else if earlier.is_atomic() && self.new.is_atomic() {
             Some(ConflictKind::Contention)
-        } else if !self.order.before(epoch(earlier.when), thread) {
+        } else if !self.past.is_some_and(|past| past.knows(earlier.when.epoch())) {
             Some(ConflictKind::Race)
-        } else if self.locksets.disjoint(earlier.when.lockset(), later.when.lockset()) {
+        } else if self.locksets.disjoint(earlier.when.lockset(), self.new.when.lockset()) {
             Some(ConflictKind::Hidden)
         } else {
             None
         }
     }
 
-    /// Whether whatever conflicts with the earlier access later on also conflicts with this one, so that the
-    /// earlier one can be forgotten: it comes before this one in any case, touched no other bytes, was no
-    /// stronger, and was under no fewer locks.
-    fn replaces(&self, later: &Cell, earlier: &Cell) -> bool {
-        let thread = later.thread();
-        earlier.within(later)
-            && (earlier.thread() == thread || self.loose.before(epoch(earlier.when), thread))
-            && self.locksets.within(later.when.lockset(), earlier.when.lockset())
+    /// Whether whatever conflicts later on with an earlier access that comes first in any case also conflicts with the new one, so that
+    /// the earlier one can be forgotten: it touched no other bytes, was no stronger, and was under no fewer locks.
+    #[inline]
+    fn replaces(&self, earlier: &Cell) -> bool {
+        earlier.within(&self.new) && self.locksets.within(self.new.when.lockset(), earlier.when.lockset())
     }
-}
-
-#[inline]
-const fn epoch(moment: Moment) -> Epoch {
-    Epoch { thread: moment.thread(), time: moment.time() }
 }
 
 fn access_of(event: &Event, tag: u64) -> Access {

@@ -36,10 +36,10 @@ mod table;
 mod tests;
 
 pub use cell::{Cell, Moment, Word};
-pub use clock::{Clock, Epoch};
+pub use clock::Epoch;
 pub use detector::{Access, Detector, Found};
 pub use memory::{Memory, Sparse};
-pub use order::{Advanced, Edges, HappensBefore};
+pub use order::{Edges, HappensBefore};
 
 use alloc::{collections::BTreeSet, vec::Vec};
 use unsnarl_model::{ConflictKind, Event, Flags, SiteIx, Trace};

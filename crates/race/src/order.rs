@@ -14,7 +14,12 @@
 //! Atomics follow C11: a release store begins a release sequence, read-modify-write operations continue it, a
 //! relaxed store of whatever thread ends it; fences make the relaxed operations around them synchronise.
 
-use crate::{Clock, Epoch, succeeded, table::Table};
+use crate::{
+    Epoch,
+    clock::{Clock, Now},
+    succeeded,
+    table::Table,
+};
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::mem;
 use unsnarl_model::{Event, Flags, Op, Order, ThreadIx};
@@ -27,15 +32,14 @@ pub enum Edges {
     Seen,
     /// And all that code that is not instrumented may have made.
     Possible,
-    /// Not those from the release of a lock to its next taking: which critical section came first is chance.
-    /// What is left orders less, but its moments are the same, so that they can be compared with both.
-    WithoutLocks,
 }
 
-/// The happens-before relation of a run so far.
+/// The happens-before relation of a run so far, and the same without the edges from the release of a lock to its next taking: which
+/// critical section came first is chance.
 #[derive(Debug, Default)]
 pub struct HappensBefore {
     edges: Edges,
+    now: Now,
     threads: Threads,
     /// What is known at locks of all kinds, semaphores, once controls.
     objects: Table<Clock>,
@@ -60,15 +64,6 @@ struct Variable {
     foreign: u32,
 }
 
-/// Whose time went on with an event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Advanced {
-    /// At most that of the event's thread.
-    One,
-    /// Everybody's.
-    All,
-}
-
 /// Whatever descriptors lead to. Odd, so that it is no address of a lock.
 const ANY_CHANNEL: u64 = u64::MAX;
 
@@ -77,6 +72,7 @@ const TIMERS: u64 = u64::MAX - 1;
 
 #[derive(Debug, Default)]
 struct Thread {
+    /// What of the others' past it knows; its own time in there is that of when it last told.
     clock: Clock,
     /// What relaxed loads have seen: known after the next acquire fence.
     seen: Clock,
@@ -86,15 +82,23 @@ struct Thread {
     saw_foreign: bool,
 }
 
+impl Thread {
+    /// What it tells now.
+    #[inline]
+    fn tells(&mut self, now: Epoch) -> &Clock {
+        self.clock.set(now);
+        &self.clock
+    }
+}
+
 #[derive(Debug, Default)]
 struct Threads(Vec<Thread>);
 
 impl Threads {
-    /// The thread, whose time begins with the first that is asked about it.
     #[inline]
     fn at(&mut self, thread: ThreadIx) -> &mut Thread {
         if self.0.len() <= thread.index() {
-            self.begin_up_to(thread);
+            self.make_room(thread);
         }
         &mut self.0[thread.index()]
     }
@@ -107,21 +111,31 @@ impl Threads {
         }
     }
 
+    /// The same by a lock.
+    #[inline]
+    fn learn_by_lock(&mut self, thread: ThreadIx, known: Option<&mut Clock>) {
+        if let Some(known) = known {
+            self.at(thread).clock.join_by_lock(known);
+        }
+    }
+
     /// What the thread knows is known there; its time goes on.
     #[inline]
-    fn teach(&mut self, thread: ThreadIx, known: &mut Clock) {
-        let me = self.at(thread);
-        known.join(&me.clock);
-        me.clock.advance(thread);
+    fn teach(&mut self, thread: ThreadIx, now: &mut Now, known: &mut Clock) {
+        known.join(self.at(thread).tells(now.of(thread)));
+        now.advance(thread);
+    }
+
+    /// The same by a lock.
+    #[inline]
+    fn teach_by_lock(&mut self, thread: ThreadIx, now: &mut Now, known: &mut Clock) {
+        known.join_by_lock(self.at(thread).tells(now.of(thread)));
+        now.advance(thread);
     }
 
     #[cold]
-    fn begin_up_to(&mut self, thread: ThreadIx) {
-        for ix in (self.0.len()..=thread.index()).map(|ix| ThreadIx(ix as u16)) {
-            let mut new = Thread::default();
-            new.clock.advance(ix);
-            self.0.push(new);
-        }
+    fn make_room(&mut self, thread: ThreadIx) {
+        self.0.resize_with(thread.index() + 1, Thread::default);
     }
 }
 
@@ -187,20 +201,34 @@ impl HappensBefore {
 
     /// The thread's present moment.
     #[must_use]
+    #[inline]
     pub fn now(&mut self, thread: ThreadIx) -> Epoch {
-        self.threads.at(thread).clock.now(thread)
+        self.now.of(thread)
     }
 
     /// Whether that moment happened before the thread's present one.
     #[must_use]
     #[inline]
     pub fn before(&self, epoch: Epoch, thread: ThreadIx) -> bool {
-        self.threads.0.get(thread.index()).is_some_and(|t| t.clock.knows(epoch))
+        epoch.thread == thread || self.past_of(thread).is_some_and(|past| past.knows(epoch))
+    }
+
+    /// The same without the edges of locks.
+    #[must_use]
+    #[inline]
+    pub fn before_without_locks(&self, epoch: Epoch, thread: ThreadIx) -> bool {
+        epoch.thread == thread || self.past_of(thread).is_some_and(|past| past.knows_without_locks(epoch))
+    }
+
+    /// What the thread knows of others; none if it knows nothing.
+    #[inline]
+    pub(crate) fn past_of(&self, thread: ThreadIx) -> Option<&Clock> {
+        self.threads.0.get(thread.index()).map(|thread| &thread.clock)
     }
 
     /// One more event, with its number.
     #[inline]
-    pub fn step(&mut self, event: &Event, number: u64) -> Advanced {
+    pub fn step(&mut self, event: &Event, number: u64) {
         let may_be_ordered = match event.op {
             Op::AtomicLoad | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => self.operate(event),
             _ => {
@@ -208,11 +236,9 @@ impl HappensBefore {
                 self.may_order_unseen(event)
             }
         };
-        if !may_be_ordered {
-            return Advanced::One;
+        if may_be_ordered {
+            self.after_all(event.thread);
         }
-        self.after_all(event.thread);
-        Advanced::All
     }
 
     /// Whether an event tells that its thread may have been ordered after others by code that is not seen.
@@ -238,7 +264,7 @@ impl HappensBefore {
         if matches!(event.op, Op::AtomicStore | Op::AtomicRmw)
             || event.op == Op::AtomicCas && succeeded(event)
         {
-            let published = if releases(order) { &me.clock } else { &me.fenced };
+            let published = if releases(order) { me.tells(self.now.of(thread)) } else { &me.fenced };
             if loads {
                 // It keeps a release sequence going.
                 variable.known.join(published);
@@ -246,7 +272,7 @@ impl HappensBefore {
                 variable.known.clone_from(published);
             }
             if releases(order) {
-                me.clock.advance(thread);
+                self.now.advance(thread);
             }
         }
         let found = event.flags.has(Flags::FOREIGN);
@@ -258,19 +284,13 @@ impl HappensBefore {
         foreign && loads && acquires(order)
     }
 
-    /// Everything that was done up to now is past for the thread.
+    /// Everything that was done up to now is past for the thread. What anybody does from now on is not.
+    #[inline]
     fn after_all(&mut self, thread: ThreadIx) {
-        let mut mine = mem::take(&mut self.threads.at(thread).clock);
-        mine.advance(thread);
-        for (ix, other) in (0..).map(ThreadIx).zip(&mut self.threads.0).filter(|(ix, _)| *ix != thread) {
-            if self.edges == Edges::Possible {
-                // Nobody knows more of a thread than itself.
-                mine.learn(other.clock.now(ix));
-            }
-            // What the others do from now on is not.
-            other.clock.advance(ix);
+        if self.edges == Edges::Possible {
+            self.threads.at(thread).clock.learn_all(&self.now);
         }
-        self.threads.at(thread).clock = mine;
+        self.now.advance_all();
     }
 
     /// The edges of an operation that is seen.
@@ -279,25 +299,19 @@ impl HappensBefore {
         match event.op {
             Op::Start => self.threads.learn(thread, self.lives.get(thread.0.into())),
             Op::Create if succeeded(event) => {
-                self.threads.teach(thread, self.lives.at(event.value));
-                // Its time begins here, whoever asks first.
-                if let Ok(child) = u16::try_from(event.value) {
-                    self.threads.at(ThreadIx(child));
-                }
+                self.threads.teach(thread, &mut self.now, self.lives.at(event.value));
             }
-            Op::End => self.threads.teach(thread, self.lives.at(thread.0.into())),
+            Op::End => self.threads.teach(thread, &mut self.now, self.lives.at(thread.0.into())),
             Op::Join if succeeded(event) => self.threads.learn(thread, self.lives.get(event.value)),
             Op::Lock | Op::TryLock if succeeded(event) => self.take_lock(thread, addr),
             Op::Unlock if succeeded(event) => self.give_lock(thread, addr),
             Op::ReadLock | Op::TryReadLock if succeeded(event) => self.take_lock(thread, addr),
             Op::WriteLock | Op::TryWriteLock if succeeded(event) => {
                 self.take_lock(thread, addr);
-                if self.edges != Edges::WithoutLocks {
-                    self.threads.learn(thread, self.readers.get(addr));
-                }
+                self.threads.learn_by_lock(thread, self.readers.get(addr));
             }
-            Op::RwUnlock if event.value != 1 && self.edges != Edges::WithoutLocks => {
-                self.threads.teach(thread, self.readers.at(addr));
+            Op::RwUnlock if event.value != 1 => {
+                self.threads.teach_by_lock(thread, &mut self.now, self.readers.at(addr));
             }
             Op::RwUnlock => self.give_lock(thread, addr),
             Op::CondWait => {
@@ -322,14 +336,15 @@ impl HappensBefore {
             Op::SemPost | Op::SemInit => self.release(thread, addr),
             Op::OnceEnd => {
                 // Compilers look at the guard of a static by an atomic load before they call anybody.
-                self.threads.teach(thread, &mut self.variables.at(addr).known);
+                self.threads.teach(thread, &mut self.now, &mut self.variables.at(addr).known);
                 self.release(thread, addr);
             }
             Op::SemWait | Op::SemTryWait | Op::OncePass | Op::OnceBegin if succeeded(event) => {
                 self.acquire(thread, addr);
             }
             Op::BarrierArrive => {
-                self.threads.teach(thread, self.rounds.entry((addr, event.value)).or_default());
+                let round = self.rounds.entry((addr, event.value)).or_default();
+                self.threads.teach(thread, &mut self.now, round);
             }
             Op::BarrierLeave => self.threads.learn(thread, self.rounds.get_mut(&(addr, event.value))),
             Op::Fence => self.fence(event),
@@ -363,16 +378,11 @@ impl HappensBefore {
     }
 
     fn take_lock(&mut self, thread: ThreadIx, lock: u64) {
-        if self.edges != Edges::WithoutLocks {
-            self.acquire(thread, lock);
-        }
+        self.threads.learn_by_lock(thread, self.objects.get(lock));
     }
 
     fn give_lock(&mut self, thread: ThreadIx, lock: u64) {
-        match self.edges {
-            Edges::Seen | Edges::Possible => self.release(thread, lock),
-            Edges::WithoutLocks => self.threads.at(thread).clock.advance(thread),
-        }
+        self.threads.teach_by_lock(thread, &mut self.now, self.objects.at(lock));
     }
 
     fn acquire(&mut self, thread: ThreadIx, object: u64) {
@@ -380,14 +390,14 @@ impl HappensBefore {
     }
 
     fn release(&mut self, thread: ThreadIx, object: u64) {
-        self.threads.teach(thread, self.objects.at(object));
+        self.threads.teach(thread, &mut self.now, self.objects.at(object));
     }
 
     /// Wakes so many; if that is not told, as many as say so.
     fn wake(&mut self, thread: ThreadIx, number: u64, to: Option<u64>) {
-        let me = self.threads.at(thread);
-        self.wake_ups.send(number, &me.clock, to);
-        me.clock.advance(thread);
+        let told = self.threads.at(thread).tells(self.now.of(thread));
+        self.wake_ups.send(number, told, to);
+        self.now.advance(thread);
     }
 
     fn woken(&mut self, thread: ThreadIx, by: u64) {
@@ -401,8 +411,9 @@ impl HappensBefore {
             me.clock.join(&me.seen);
         }
         if releases(event.order) {
+            me.clock.set(self.now.of(thread));
             me.fenced.clone_from(&me.clock);
-            me.clock.advance(thread);
+            self.now.advance(thread);
         }
     }
 }

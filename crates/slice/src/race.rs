@@ -17,7 +17,7 @@ use crate::{
 };
 use std::collections::HashSet;
 use unsnarl_model::{Event, ThreadIx};
-use unsnarl_race::{Edges, Epoch, HappensBefore};
+use unsnarl_race::{Epoch, HappensBefore};
 
 /// What orders the steps of a run.
 #[derive(Clone, Copy)]
@@ -40,8 +40,7 @@ impl std::fmt::Debug for Orders<'_> {
 /// Happens-before, step by step.
 pub(crate) struct Clocks<'a> {
     orders: Orders<'a>,
-    all: HappensBefore,
-    without_locks: HappensBefore,
+    order: HappensBefore,
     done: u64,
 }
 
@@ -55,35 +54,27 @@ pub(crate) enum Ordered {
 
 impl<'a> Clocks<'a> {
     pub(crate) fn new(orders: Orders<'a>) -> Self {
-        Self {
-            orders,
-            all: HappensBefore::default(),
-            without_locks: HappensBefore::with(Edges::WithoutLocks),
-            done: 0,
-        }
+        Self { orders, order: HappensBefore::default(), done: 0 }
     }
 
     pub(crate) fn go_on(&mut self, step: &Step<'_>) {
         while self.done < step.events
             && let Some(event) = self.orders.events.get(self.done as usize)
         {
-            self.all.step(event, self.done);
-            if self.orders.lock_order {
-                self.without_locks.step(event, self.done);
-            }
+            self.order.step(event, self.done);
             self.done += 1;
         }
     }
 
     /// The thread's time.
     pub(crate) fn now(&mut self, thread: ThreadIx) -> Epoch {
-        self.all.now(thread)
+        self.order.now(thread)
     }
 
     pub(crate) fn ordered(&self, earlier: Epoch, thread: ThreadIx) -> Ordered {
-        if !self.all.before(earlier, thread) {
+        if !self.order.before(earlier, thread) {
             Ordered::No
-        } else if self.orders.lock_order && !self.without_locks.before(earlier, thread) {
+        } else if self.orders.lock_order && !self.order.before_without_locks(earlier, thread) {
             Ordered::ByLock
         } else {
             Ordered::Yes
@@ -129,7 +120,7 @@ pub fn races(history: &dyn History, orders: Orders<'_>, slice: &mut Slice) {
         if step.copy || step.reads.is_empty() && step.writes.is_empty() && step.may_write.is_empty() {
             return;
         }
-        let now = clocks.all.now(step.thread);
+        let now = clocks.now(step.thread);
         let who = Consumer { place: step.place, thread: step.thread, step: step.number };
         // Nobody is accused of a race by a guess.
         let may_write = if step.guessed { &[] } else { step.may_write };
@@ -285,7 +276,7 @@ pub fn counts(history: &dyn History, orders: Orders<'_>) -> Counts {
         if let Some(span) = step.fresh {
             span.granules().for_each(|(granule, _)| drop(memory.remove(&granule)));
         }
-        let now = clocks.all.now(step.thread);
+        let now = clocks.now(step.thread);
         let of_program = |span: &&Span| span.addr < crate::CELLS && span.len <= 4096;
         for (granule, mask) in step.reads.iter().filter(of_program).flat_map(|span| span.granules()) {
             memory.entry(granule).or_default().read(mask, now, &mut counts);

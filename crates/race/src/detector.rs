@@ -96,7 +96,7 @@ impl<M: Memory> Detector<M> {
         }
         let end = access.addr.saturating_add(size);
         self.touch(word, cell(0xff << offset), &mut found);
-        for word in (word + 8..end).step_by(8) {
+        for word in (word..end).step_by(8).skip(1) {
             let left = (end - word).min(8);
             self.touch(word, cell(0xff >> (8 - left)), &mut found);
         }

@@ -63,6 +63,13 @@ fn neighbouring_bytes_do_not_race() {
 }
 
 #[test]
+fn the_last_bytes_there_are_race_like_others() {
+    let last = u64::MAX - 1;
+    let write = |thread| Event { size: 8, ..event(thread, Op::Write, last, 0) };
+    assert_eq!(races(&with(&[write(1), write(2)])), [(4, 5)]);
+}
+
+#[test]
 fn a_lock_orders_critical_sections() {
     let section = |t| [event(t, Op::Lock, M, 1), event(t, Op::Write, X, 0), event(t, Op::Unlock, M, 0)];
     assert_eq!(races(&with(&[section(1), section(2)].concat())), []);

@@ -4,7 +4,7 @@ mod toy;
 
 use proptest::prelude::*;
 use toy::{Ins, Program, programs, record};
-use unsnarl_model::{Fidelity, Flags, Plan, Policy, Prefix, Schedule, Trace};
+use unsnarl_model::{Event, Fidelity, Flags, Plan, Policy, Prefix, Schedule, Trace};
 use unsnarl_simplify::{
     Cost,
     foresee::{Enough, Foresight},
@@ -197,4 +197,39 @@ fn most_changed_schedules_of_a_small_program_bring_nothing_new() {
         (0..100).map(|n| changed(&start, &[(n, n / 7, n % 3 == 0), (n * 5, n / 3, false)])).collect();
     let told = tell_and_compare(&program, &start, &plans).expect("all that is told is right");
     assert!(told >= 70, "{told} of 100");
+}
+
+/// Others may end while main is anywhere in what it does. From then on it is alone, and nothing is told of its accesses.
+#[test]
+fn a_thread_that_is_alone_does_what_it_does_in_company() {
+    let adds = vec![Ins::Add(0, 1), Ins::Add(1, 1), Ins::Add(2, 1)];
+    let accesses = (0..12).flat_map(|n| [Ins::Read(3 + n), Ins::Write(3 + n, 1)]);
+    let main: Vec<Ins> = std::iter::once(Ins::Create(1))
+        .chain(accesses)
+        .chain([Ins::Lock(0), Ins::Unlock(0), Ins::Join(1), Ins::Read(0), Ins::Lock(1)])
+        .collect();
+    let program = Program { threads: vec![main, adds], ..Program::default() };
+    let start = program.run(&Plan { tail: Policy::Fair, ..record(&program, 1).plan });
+    let mut foresight = Foresight::of(&start);
+    let (others, own): (Vec<Event>, Vec<Event>) =
+        start.events.iter().copied().partition(|event| event.thread.0 == 1);
+    let mut told = 0;
+    for place in 1..20 {
+        let mut order = own.clone();
+        order.splice(place..place, others.clone());
+        let mut schedule = Schedule::default();
+        order.iter().for_each(|event| schedule.push(event.thread));
+        let actions = order.iter().map(|event| start.action(event)).collect();
+        let prefix = Prefix { segments: schedule.segments, actions, ..start.as_prefix(Fidelity::Relaxed) };
+        let plan = Plan { prefix, tail: Policy::Fair, ..start.plan.clone() };
+        let (actual, choices) = program.run_and_tell(&plan);
+        match foresight.tell(&plan, None) {
+            Some(foreseen) => {
+                assert!(Foresight::is_right(&foreseen, &actual), "{}\n{}", brief(&foreseen), brief(&actual));
+                told += 1;
+            }
+            None => foresight.learn(&actual, &choices),
+        }
+    }
+    assert!(told >= 17, "{told} of 19");
 }

@@ -17,6 +17,9 @@ const MOST_AGAIN: usize = 500_000;
 /// How often that is done to find out where there is something that is no event.
 const MOST_SECRETS: usize = 32;
 
+/// How often that is done to follow those who are alone further.
+const MOST_FOLLOWED: usize = 4;
+
 /// The runtime's words for an end in which nobody can go on, and for one in which some wait for each other.
 pub(super) const NOBODY: &str = "no thread can go on";
 pub(super) const CIRCLE: &str = "threads wait for each other in a circle";
@@ -79,7 +82,7 @@ pub(super) struct Learned {
     /// By the thread's past.
     pub(super) then: HashMap<u64, Then>,
     /// By the thread's past and what it found; none if different things came of the same.
-    pub(super) came: HashMap<u64, Option<Came>>,
+    came: HashMap<u64, Option<Came>>,
     /// What threads with this past expect to find, and what they leave there if it is so.
     pub(super) wanted: HashMap<u64, (u64, u64)>,
     /// By who wrote what stands there; none for what was seen to change by itself.
@@ -100,6 +103,8 @@ pub(super) struct Learned {
     events: usize,
     /// How many events were learned from again.
     again: usize,
+    /// The pasts with which threads that were alone were last followed.
+    left: HashSet<u64>,
 }
 
 impl Learned {
@@ -129,6 +134,7 @@ impl Learned {
             runs: Vec::new(),
             events: 0,
             again: 0,
+            left: HashSet::new(),
         }
     }
 
@@ -152,9 +158,11 @@ impl Learned {
         let known = self.known.written.len();
         let mut consistent = self.learn_events(trace);
         self.runs.push(trace.clone());
-        // With what is known now about values, runs may turn out to be alike that looked different.
+        // With what is known now, about values or about who was alone, runs may turn out to be alike that looked
+        // different.
         let knows_more = self.tells_all && self.known.written.len() > known;
-        if !consistent || knows_more && self.again + self.events <= MOST_AGAIN {
+        if !consistent || (knows_more || self.can_follow_further()) && self.again + self.events <= MOST_AGAIN
+        {
             consistent = self.learn_again();
         }
         consistent
@@ -183,14 +191,33 @@ impl Learned {
             self.wanted.clear();
             self.values.clear();
             self.ends.clear();
-            let runs = std::mem::take(&mut self.runs);
-            let consistent = runs.iter().all(|run| self.learn_events(run));
-            self.runs = runs;
-            if consistent {
+            if self.go_over_runs() {
                 return true;
             }
         }
         false
+    }
+
+    /// Learns from all runs what is not known yet; whether they go together.
+    fn go_over_runs(&mut self) -> bool {
+        let runs = std::mem::take(&mut self.runs);
+        let mut consistent = true;
+        for _ in 0..MOST_FOLLOWED {
+            self.left.clear();
+            consistent &= runs.iter().all(|run| self.learn_events(run));
+            // What a thread does in company may be shown by a later run than the one in which it is alone.
+            if !consistent || !self.can_follow_further() || self.again + self.events > MOST_AGAIN {
+                break;
+            }
+            self.again += self.events;
+        }
+        self.runs = runs;
+        consistent
+    }
+
+    /// Whether it is known by now what threads do where they could be followed no further.
+    fn can_follow_further(&self) -> bool {
+        self.left.iter().any(|past| !matches!(self.then.get(past), None | Some(Then::Lives)))
     }
 
     /// The same past led to different things: what was done last is followed by something that is no event.
@@ -243,6 +270,9 @@ impl Learned {
                 seen.push((writer, event.value));
             }
             state.apply(event, site);
+            if state.is_alone(event.thread) {
+                self.left.extend(self.follow(&mut state, event.thread));
+            }
             // It came to its next operation before others went on.
             if trace.events.get(at + 1).is_some_and(|next| next.thread != event.thread) && event.op != Op::End
             {
@@ -330,9 +360,11 @@ impl Learned {
                 if let Some(wanted) = wanted.filter(|_| !flags.has(Flags::FAILED)) {
                     self.wanted.insert(past, (wanted, value));
                 }
-                let known = self.came.entry(finding(state, past, event)).or_insert(Some(came));
-                if *known != Some(came) {
-                    *known = None;
+                for finding in findings(state, past, event) {
+                    let known = self.came.entry(finding).or_insert(Some(came));
+                    if *known != Some(came) {
+                        *known = None;
+                    }
                 }
             }
             _ => {}
@@ -430,6 +462,13 @@ impl Learned {
         }
     }
 
+    /// What comes of an operation that others have a say in, after this past; none if that was never seen.
+    pub(super) fn came(&self, state: &State<'_>, past: u64, event: &Event) -> Option<Option<Came>> {
+        let [finding, more] = findings(state, past, event);
+        let came = self.came.get(&finding)?;
+        Some(came.or_else(|| self.came.get(&more).copied().flatten()))
+    }
+
     /// What a thread with this past reads there.
     pub(super) fn value(&self, state: &State<'_>, past: u64, event: &Event) -> Option<u64> {
         let told = if self.tells_all { state.memory.value(event.addr, event.size) } else { None };
@@ -474,8 +513,15 @@ fn contents(state: &State<'_>, past: u64, event: &Event) -> [u64; 2] {
     [content, mix(mix(content, past), if own { 37 } else { state.print() })]
 }
 
+/// Numbers of a thread's past and what it finds, the second with more that it may hang on: what code that is not
+/// instrumented left there, which follows from how far everybody has come.
+fn findings(state: &State<'_>, past: u64, event: &Event) -> [u64; 2] {
+    let finding = finding(state, past, event);
+    [finding, mix(finding, state.print())]
+}
+
 /// The number of a thread's past and what it finds.
-pub(super) fn finding(state: &State<'_>, past: u64, event: &Event) -> u64 {
+fn finding(state: &State<'_>, past: u64, event: &Event) -> u64 {
     let found = match event.op {
         Op::Alloc => state.heap(event.thread),
         Op::FutexWake => {

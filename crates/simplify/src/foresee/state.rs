@@ -309,6 +309,8 @@ impl<'w> State<'w> {
             Op::Read if !self.tells_value(event) => mix(content(), self.carried(event, site)),
             Op::AtomicLoad if event.size > 8 => content(),
             Op::Read | Op::AtomicLoad | Op::SemGet | Op::FutexWake => event.value,
+            // What is left tells of what was found, also where it is not known who wrote that.
+            Op::AtomicRmw if event.size <= 8 => mix(self.found(event), event.value),
             Op::AtomicRmw => self.found(event),
             Op::AtomicCas if event.flags.has(Flags::FAILED) => event.value,
             Op::Alloc => event.addr,
@@ -343,6 +345,12 @@ impl<'w> State<'w> {
 
     /// One more event.
     pub(super) fn apply(&mut self, event: &Event, site: Site) {
+        self.apply_unseen(event, site);
+        self.events += 1;
+    }
+
+    /// What would be one more event, but is none.
+    pub(super) fn apply_unseen(&mut self, event: &Event, site: Site) {
         const WENT: u8 = Flags::FAILED.0 | Flags::TIMED_OUT.0 | Flags::SPURIOUS.0 | Flags::CANCELLED.0;
         let me = event.thread.index();
         let before = self.threads[me].past;
@@ -367,10 +375,6 @@ impl<'w> State<'w> {
             let who = self.threads[me].id.path().iter().fold(0, |print, &nth| mix(print, nth.into()));
             self.heaps = mix(self.heaps, who);
         }
-        self.events += 1;
-        if self.live == 1 && !self.threads[me].ended {
-            self.alone(me);
-        }
         if let Some(secret) = self.known.secrets.get(&(event.op, site)) {
             let others = if *secret == Secret::Order { 0 } else { self.print() };
             let past = mix(mix(self.threads[me].past, self.unseen), others);
@@ -379,8 +383,13 @@ impl<'w> State<'w> {
         }
     }
 
+    /// Whether this thread is the only one.
+    pub(super) fn is_alone(&self, thread: ThreadIx) -> bool {
+        self.live == 1 && !self.threads[thread.index()].ended
+    }
+
     /// A thread is alone: it may do anything, and nobody is told. All of it follows from what there is now.
-    fn alone(&mut self, me: usize) {
+    pub(super) fn alone(&mut self, me: usize) {
         let others = if self.tells_all() { 0 } else { self.print() };
         let past = mix(mix(self.threads[me].past, self.memory.print()), mix(self.heaps, others));
         self.threads[me].past = past;

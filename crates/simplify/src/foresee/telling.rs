@@ -5,7 +5,7 @@
 
 use super::{
     Enough, MOST_EVENTS,
-    learned::{CIRCLE, Learned, NOBODY, Next, Then, finding, stuck},
+    learned::{CIRCLE, Learned, NOBODY, Next, Then, stuck},
     state::{LARGE, Once, State},
 };
 use std::cell::Cell;
@@ -187,6 +187,9 @@ impl<'a> Telling<'a> {
         self.current = thread;
         self.state.apply(&event, next.site);
         self.events.push(event);
+        if self.state.is_alone(thread) {
+            self.learned.follow(&mut self.state, thread);
+        }
         let created = self.state.threads.len() > self.threads.len();
         if created {
             self.threads.push(Teller::default());
@@ -463,7 +466,7 @@ impl<'a> Telling<'a> {
             ..event
         };
         let came = || {
-            let Some(came) = self.learned.came.get(&finding(state, past, &event)) else {
+            let Some(came) = self.learned.came(state, past, &event) else {
                 // It was seen to find what it wants; here it finds that, or something else.
                 let (wanted, left) = *self.learned.wanted.get(&past).filter(|_| self.learned.tells_all)?;
                 let size = if event.op == Op::FutexWait { 4 } else { event.size };
@@ -471,16 +474,16 @@ impl<'a> Telling<'a> {
                 let failed = Event { flags: event.flags | Flags::FAILED, value: found, ..event };
                 return Some(if found == wanted { Event { value: left, ..event } } else { failed });
             };
-            let came = (*came)?;
+            let came = came?;
             let flags = event.flags | came.flags;
             Some(Event { flags, addr: came.addr, size: came.size, value: came.value, ..event })
         };
         match next.op {
-            Op::Read | Op::AtomicLoad if !state.tells_value(&event) => Some(event),
-            Op::Read | Op::AtomicLoad => told(self.learned.value(state, past, &event)?),
-            Op::Write => Some(event),
+            Op::Read | Op::Write | Op::Alloc | Op::Free => self.learned.access(state, &event, next),
+            Op::AtomicLoad if !state.tells_value(&event) => Some(event),
+            Op::AtomicLoad => told(self.learned.value(state, past, &event)?),
             Op::AtomicRmw | Op::AtomicCas if next.size > 8 => None,
-            Op::AtomicRmw | Op::AtomicCas | Op::FutexWait | Op::FutexWake | Op::Alloc => came(),
+            Op::AtomicRmw | Op::AtomicCas | Op::FutexWait | Op::FutexWake => came(),
             Op::Lock | Op::TryLock if state.is_destroyed(next.addr) => Some(tried(false)),
             Op::TryLock => match state.holder(next.addr) {
                 Some((holder, _)) if holder == me => None,
@@ -551,7 +554,6 @@ impl<'a> Telling<'a> {
             | Op::WriteLock
             | Op::AtomicStore
             | Op::OnceEnd
-            | Op::Free
             | Op::Start
             | Op::End
             | Op::Exit

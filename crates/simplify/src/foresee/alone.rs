@@ -52,23 +52,22 @@ impl Learned {
         };
         let known = !next.only_waited && !next.dies && next.size <= LARGE;
         known.then_some(())?;
-        self.access(state, &event, next)
+        self.access(state, &event)
     }
 
     /// What a plain access finds, and where memory is given or taken; none if that is not known.
-    pub(super) fn access(&self, state: &State<'_>, event: &Event, next: &Next) -> Option<Event> {
+    pub(super) fn access(&self, state: &State<'_>, event: &Event) -> Option<Event> {
         let past = state.threads[event.thread.index()].past;
         match event.op {
             Op::Read if state.tells_value(event) => {
                 Some(Event { value: self.value(state, past, event)?, ..*event })
             }
             Op::Read | Op::Write => Some(*event),
-            Op::Alloc => {
+            Op::Alloc | Op::Free => {
                 let came = self.came(state, past, event)??;
                 let flags = event.flags | came.flags;
                 Some(Event { flags, addr: came.addr, size: came.size, value: came.value, ..*event })
             }
-            Op::Free if !next.flags.has(Flags::FAILED) => Some(Event { value: next.value, ..*event }),
             _ => None,
         }
     }

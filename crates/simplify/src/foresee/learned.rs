@@ -2,7 +2,7 @@
 
 use super::{
     mix,
-    state::{Known, Secret, State},
+    state::{About, Known, Secret, State},
 };
 use crate::statics::hash::HashMap;
 use std::collections::HashSet;
@@ -223,8 +223,11 @@ impl Learned {
     /// The same past led to different things: what was done last is followed by something that is no event.
     fn suspect(&mut self, after: Option<(Op, Site)>) {
         if let Some(place) = after {
-            let known = self.known.secrets.get(&place).copied();
-            let secret = if known.is_some() { Secret::All } else { Secret::Order };
+            let secret = match self.known.secrets.get(&place) {
+                None => Secret::Order,
+                Some(Secret::Order) => Secret::Waits,
+                Some(Secret::Waits | Secret::All) => Secret::All,
+            };
             self.known.secrets.insert(place, secret);
         }
     }
@@ -236,6 +239,7 @@ impl Learned {
         let mut seen = Vec::new();
         let mut consistent = true;
         let fatal = fatal(trace);
+        let about = about(trace);
         for (at, event) in trace.events.iter().enumerate() {
             let site = trace.site(event);
             if event.thread.index() >= state.threads.len() {
@@ -270,6 +274,9 @@ impl Learned {
                 seen.push((writer, event.value));
             }
             state.apply(event, site);
+            let past = state.threads[event.thread.index()].past;
+            state.threads[event.thread.index()].about =
+                about[at].or_else(|| self.about(past)).unwrap_or_default();
             if state.is_alone(event.thread) {
                 self.left.extend(self.follow(&mut state, event.thread));
             }
@@ -313,7 +320,9 @@ impl Learned {
         match self.then.get_mut(&past) {
             Some(Then::Does(known)) if !known.only_waited => {
                 known.flags = known.flags | Flags(next.flags.0 & Flags::UNTOLD.0);
-                let place = |next: &Next| (next.op, next.site, next.size, next.target.clone());
+                // How large a block is that is freed a second time is not to be known.
+                let size = |next: &Next| if next.op == Op::Free { 0 } else { next.size };
+                let place = |next: &Next| (next.op, next.site, size(next), next.target.clone());
                 let allocates = next.op == Op::Alloc;
                 place(known) == place(&next) && (allocates || known.addr == next.addr)
                     || allocates && (known.op, known.site) == (next.op, next.site)
@@ -350,7 +359,7 @@ impl Learned {
                     }
                 }
             }
-            Op::AtomicRmw | Op::AtomicCas | Op::FutexWait | Op::FutexWake | Op::Alloc => {
+            Op::AtomicRmw | Op::AtomicCas | Op::FutexWait | Op::FutexWake | Op::Alloc | Op::Free => {
                 let came = Came { flags: Flags(flags.0 & Flags::FAILED.0), addr, size, value };
                 let wanted = match op {
                     Op::FutexWait => Some(value),
@@ -469,6 +478,14 @@ impl Learned {
         Some(came.or_else(|| self.came.get(&more).copied().flatten()))
     }
 
+    /// What a thread with this past is about to do.
+    pub(super) fn about(&self, past: u64) -> Option<About> {
+        match self.then.get(&past) {
+            Some(Then::Does(next)) => Some(About::new(next.op, next.addr)),
+            _ => None,
+        }
+    }
+
     /// What a thread with this past reads there.
     pub(super) fn value(&self, state: &State<'_>, past: u64, event: &Event) -> Option<u64> {
         let told = if self.tells_all { state.memory.value(event.addr, event.size) } else { None };
@@ -524,6 +541,7 @@ fn findings(state: &State<'_>, past: u64, event: &Event) -> [u64; 2] {
 fn finding(state: &State<'_>, past: u64, event: &Event) -> u64 {
     let found = match event.op {
         Op::Alloc => state.heap(event.thread),
+        Op::Free => state.is_freed(event.addr).into(),
         Op::FutexWake => {
             let (unserved, on_its_way) = state.unserved(event.addr);
             unserved.saturating_sub(on_its_way)
@@ -571,6 +589,17 @@ fn waits_for_ever(outcome: &Outcome, last: ThreadIx) -> Vec<&Wait> {
         at = wait.holders.first().and_then(|&holder| of(holder));
     }
     circle
+}
+
+/// For each event, what its thread is about to do after it, as far as that is told.
+fn about(trace: &Trace) -> Vec<Option<About>> {
+    let waits = trace.outcome.waits.iter().map(|wait| (wait.thread, About::new(wait.op, wait.addr)));
+    let mut next: HashMap<ThreadIx, About> = waits.collect();
+    let mut about = vec![None; trace.events.len()];
+    for (at, event) in trace.events.iter().enumerate().rev() {
+        about[at] = next.insert(event.thread, About::new(event.op, event.addr));
+    }
+    about
 }
 
 /// Some operations are known only when they are executed.

@@ -6,7 +6,7 @@
 use super::{
     Enough, MOST_EVENTS,
     learned::{CIRCLE, Learned, NOBODY, Next, Then, stuck},
-    state::{LARGE, Once, State},
+    state::{About, LARGE, Once, State},
 };
 use std::cell::Cell;
 use unsnarl_model::{Action, Event, Flags, Op, Outcome, Output, Plan, Policy, Site, Thread, ThreadIx, Trace};
@@ -208,9 +208,13 @@ impl<'a> Telling<'a> {
     fn arrive(&mut self, thread: usize) -> Step {
         self.threads[thread].next = None;
         self.threads[thread].blocked = false;
-        match self.learned.then.get(&self.state.threads[thread].past) {
+        let past = self.state.threads[thread].past;
+        let is_new = self.state.threads[thread].is_new();
+        let unseen = if is_new { About::Other } else { About::Unknown };
+        self.state.threads[thread].about = self.learned.about(past).unwrap_or(unseen);
+        match self.learned.then.get(&past) {
             // Who was just created has not begun; of others it is not even known whether they live.
-            None if self.state.threads[thread].is_new() => Step::Goes,
+            None if is_new => Step::Goes,
             None => Step::Unknown,
             // If it is about to wait for a lock, that may close a circle here where it did not before.
             Some(Then::Lives) if self.is_perhaps_awaited(thread) => Step::Unknown,
@@ -455,6 +459,9 @@ impl<'a> Telling<'a> {
             return Some(Event { flags, value: next.value, ..event });
         }
         let unusual = Flags::FAILED.0 | Flags::CANCELLED.0 | Flags::SPURIOUS.0;
+        if next.dies && next.op == Op::Free && !state.is_freed(next.addr) {
+            return None;
+        }
         if next.dies {
             event.flags = event.flags | Flags::FAILED;
             return Some(event);
@@ -479,7 +486,7 @@ impl<'a> Telling<'a> {
             Some(Event { flags, addr: came.addr, size: came.size, value: came.value, ..event })
         };
         match next.op {
-            Op::Read | Op::Write | Op::Alloc | Op::Free => self.learned.access(state, &event, next),
+            Op::Read | Op::Write | Op::Alloc | Op::Free => self.learned.access(state, &event),
             Op::AtomicLoad if !state.tells_value(&event) => Some(event),
             Op::AtomicLoad => told(self.learned.value(state, past, &event)?),
             Op::AtomicRmw | Op::AtomicCas if next.size > 8 => None,

@@ -4,7 +4,9 @@ mod toy;
 
 use proptest::prelude::*;
 use toy::{Ins, Program, programs, record};
-use unsnarl_model::{Fidelity, Flags, Plan, Policy, Prefix, Schedule, Trace};
+use unsnarl_model::{
+    Event, Fidelity, Flags, Op, Order, Outcome, Plan, Policy, Prefix, Schedule, Site, SiteIx, ThreadIx, Trace,
+};
 use unsnarl_simplify::{
     Cost,
     foresee::{Enough, Foresight},
@@ -197,4 +199,106 @@ fn most_changed_schedules_of_a_small_program_bring_nothing_new() {
         (0..100).map(|n| changed(&start, &[(n, n / 7, n % 3 == 0), (n * 5, n / 3, false)])).collect();
     let told = tell_and_compare(&program, &start, &plans).expect("all that is told is right");
     assert!(told >= 70, "{told} of 100");
+}
+
+/// Others may end while main is anywhere in what it does. From then on it is alone, and nothing is told of its accesses.
+#[test]
+fn a_thread_that_is_alone_does_what_it_does_in_company() {
+    let adds = vec![Ins::Add(0, 1), Ins::Add(1, 1), Ins::Add(2, 1)];
+    let accesses = (0..12).flat_map(|n| [Ins::Read(3 + n), Ins::Write(3 + n, 1)]);
+    let main: Vec<Ins> = std::iter::once(Ins::Create(1))
+        .chain(accesses)
+        .chain([Ins::Lock(0), Ins::Unlock(0), Ins::Join(1), Ins::Read(0), Ins::Lock(1)])
+        .collect();
+    let program = Program { threads: vec![main, adds], ..Program::default() };
+    let start = program.run(&Plan { tail: Policy::Fair, ..record(&program, 1).plan });
+    let mut foresight = Foresight::of(&start);
+    let (others, own): (Vec<Event>, Vec<Event>) =
+        start.events.iter().copied().partition(|event| event.thread.0 == 1);
+    let mut told = 0;
+    for place in 1..20 {
+        let mut order = own.clone();
+        order.splice(place..place, others.clone());
+        let mut schedule = Schedule::default();
+        order.iter().for_each(|event| schedule.push(event.thread));
+        let actions = order.iter().map(|event| start.action(event)).collect();
+        let prefix = Prefix { segments: schedule.segments, actions, ..start.as_prefix(Fidelity::Relaxed) };
+        let plan = Plan { prefix, tail: Policy::Fair, ..start.plan.clone() };
+        let (actual, choices) = program.run_and_tell(&plan);
+        match foresight.tell(&plan, None) {
+            Some(foreseen) => {
+                assert!(Foresight::is_right(&foreseen, &actual), "{}\n{}", brief(&foreseen), brief(&actual));
+                told += 1;
+            }
+            None => foresight.learn(&actual, &choices),
+        }
+    }
+    assert!(told >= 17, "{told} of 19");
+}
+
+/// A run of main and one thread that does this: who, what, where, to what, how large and with which value.
+fn told_by_hand(events: &[(u16, Op, u64, u64, u32, u64)]) -> Trace {
+    let program = Program { threads: vec![vec![Ins::Create(1)], Vec::new()], ..Program::default() };
+    let site = |offset| Site { offset, ..Site::default() };
+    let event = |(at, &(thread, op, _, addr, size, value)): (usize, &(u16, Op, u64, u64, u32, u64))| Event {
+        thread: ThreadIx(thread),
+        op,
+        site: SiteIx(at as u32),
+        addr,
+        size,
+        value,
+        flags: Flags::NONE,
+        order: Order::Relaxed,
+    };
+    Trace {
+        sites: events.iter().map(|&(_, _, offset, ..)| site(offset)).collect(),
+        events: events.iter().enumerate().map(event).collect(),
+        outcome: Outcome::exit(0),
+        ..record(&program, 1)
+    }
+}
+
+fn plan_of(trace: &Trace) -> Plan {
+    Plan { prefix: trace.as_prefix(Fidelity::Relaxed), tail: Policy::Fair, ..trace.plan.clone() }
+}
+
+const CREATE: (u16, Op, u64, u64, u32, u64) = (0, Op::Create, 1, 0, 0, 1);
+const START: (u16, Op, u64, u64, u32, u64) = (1, Op::Start, 900, 0, 0, 0);
+const EXIT: (u16, Op, u64, u64, u32, u64) = (0, Op::Exit, 12, 0, 0, 0);
+
+#[test]
+fn that_a_block_is_freed_twice_is_nothing_unknown() {
+    let free = |first: bool, thread| (thread, Op::Free, 10, 0x5000, if first { 64 } else { 0 }, 0);
+    let one = told_by_hand(&[CREATE, START, free(true, 1), free(false, 0), EXIT]);
+    let other = told_by_hand(&[CREATE, START, free(true, 0), free(false, 1), EXIT]);
+    let mut foresight = Foresight::of(&one);
+    assert!(foresight.tell(&plan_of(&other), None).is_none(), "nobody has seen what comes of it");
+    foresight.learn(&other, &[]);
+    for run in [&one, &other] {
+        let told = foresight.tell(&plan_of(run), None).expect("it was seen");
+        assert!(Foresight::is_right(&told, run), "{}", brief(&told));
+        let sizes = |trace: &Trace| -> Vec<u32> { trace.events.iter().map(|event| event.size).collect() };
+        assert_eq!(sizes(&told), sizes(run));
+    }
+    assert!(!foresight.is_lost());
+}
+
+/// A lock of code that is not instrumented: who gives it back wakes somebody if others wait, and where they are otherwise
+/// does not matter.
+#[test]
+fn what_is_done_unseen_may_hang_on_who_waits() {
+    const FUTEX: u64 = 0x6000;
+    let gives_back = (0, Op::Fence, 10, 0, 0, 0);
+    let wakes = (0, Op::FutexWake, 11, FUTEX, 0, 1);
+    let goes = |place| (1, Op::Fence, place, 0, 0, 0);
+    let waits = (1, Op::FutexWait, 22, FUTEX, 0, 2);
+    let mut foresight =
+        Foresight::of(&told_by_hand(&[CREATE, START, goes(20), goes(21), waits, gives_back, wakes, EXIT]));
+    foresight.learn(&told_by_hand(&[CREATE, START, gives_back, EXIT]), &[]);
+    let between = told_by_hand(&[CREATE, START, goes(20), gives_back, EXIT]);
+    let told = foresight.tell(&plan_of(&between), None).expect("nobody waits");
+    assert!(Foresight::is_right(&told, &between), "{}", brief(&told));
+    let about_to_wait = told_by_hand(&[CREATE, START, goes(20), goes(21), gives_back, EXIT]);
+    assert!(foresight.tell(&plan_of(&about_to_wait), None).is_none(), "somebody is about to");
+    assert!(!foresight.is_lost());
 }

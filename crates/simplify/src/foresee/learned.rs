@@ -2,7 +2,7 @@
 
 use super::{
     mix,
-    state::{Known, Secret, State},
+    state::{About, Known, Secret, State},
 };
 use crate::statics::hash::HashMap;
 use std::collections::HashSet;
@@ -16,6 +16,9 @@ const MOST_AGAIN: usize = 500_000;
 
 /// How often that is done to find out where there is something that is no event.
 const MOST_SECRETS: usize = 32;
+
+/// How often that is done to follow those who are alone further.
+const MOST_FOLLOWED: usize = 4;
 
 /// The runtime's words for an end in which nobody can go on, and for one in which some wait for each other.
 pub(super) const NOBODY: &str = "no thread can go on";
@@ -79,7 +82,7 @@ pub(super) struct Learned {
     /// By the thread's past.
     pub(super) then: HashMap<u64, Then>,
     /// By the thread's past and what it found; none if different things came of the same.
-    pub(super) came: HashMap<u64, Option<Came>>,
+    came: HashMap<u64, Option<Came>>,
     /// What threads with this past expect to find, and what they leave there if it is so.
     pub(super) wanted: HashMap<u64, (u64, u64)>,
     /// By who wrote what stands there; none for what was seen to change by itself.
@@ -100,6 +103,8 @@ pub(super) struct Learned {
     events: usize,
     /// How many events were learned from again.
     again: usize,
+    /// The pasts with which threads that were alone were last followed.
+    left: HashSet<u64>,
 }
 
 impl Learned {
@@ -129,6 +134,7 @@ impl Learned {
             runs: Vec::new(),
             events: 0,
             again: 0,
+            left: HashSet::new(),
         }
     }
 
@@ -152,9 +158,11 @@ impl Learned {
         let known = self.known.written.len();
         let mut consistent = self.learn_events(trace);
         self.runs.push(trace.clone());
-        // With what is known now about values, runs may turn out to be alike that looked different.
+        // With what is known now, about values or about who was alone, runs may turn out to be alike that looked
+        // different.
         let knows_more = self.tells_all && self.known.written.len() > known;
-        if !consistent || knows_more && self.again + self.events <= MOST_AGAIN {
+        if !consistent || (knows_more || self.can_follow_further()) && self.again + self.events <= MOST_AGAIN
+        {
             consistent = self.learn_again();
         }
         consistent
@@ -183,21 +191,43 @@ impl Learned {
             self.wanted.clear();
             self.values.clear();
             self.ends.clear();
-            let runs = std::mem::take(&mut self.runs);
-            let consistent = runs.iter().all(|run| self.learn_events(run));
-            self.runs = runs;
-            if consistent {
+            if self.go_over_runs() {
                 return true;
             }
         }
         false
     }
 
+    /// Learns from all runs what is not known yet; whether they go together.
+    fn go_over_runs(&mut self) -> bool {
+        let runs = std::mem::take(&mut self.runs);
+        let mut consistent = true;
+        for _ in 0..MOST_FOLLOWED {
+            self.left.clear();
+            consistent &= runs.iter().all(|run| self.learn_events(run));
+            // What a thread does in company may be shown by a later run than the one in which it is alone.
+            if !consistent || !self.can_follow_further() || self.again + self.events > MOST_AGAIN {
+                break;
+            }
+            self.again += self.events;
+        }
+        self.runs = runs;
+        consistent
+    }
+
+    /// Whether it is known by now what threads do where they could be followed no further.
+    fn can_follow_further(&self) -> bool {
+        self.left.iter().any(|past| !matches!(self.then.get(past), None | Some(Then::Lives)))
+    }
+
     /// The same past led to different things: what was done last is followed by something that is no event.
     fn suspect(&mut self, after: Option<(Op, Site)>) {
         if let Some(place) = after {
-            let known = self.known.secrets.get(&place).copied();
-            let secret = if known.is_some() { Secret::All } else { Secret::Order };
+            let secret = match self.known.secrets.get(&place) {
+                None => Secret::Order,
+                Some(Secret::Order) => Secret::Waits,
+                Some(Secret::Waits | Secret::All) => Secret::All,
+            };
             self.known.secrets.insert(place, secret);
         }
     }
@@ -209,6 +239,7 @@ impl Learned {
         let mut seen = Vec::new();
         let mut consistent = true;
         let fatal = fatal(trace);
+        let about = about(trace);
         for (at, event) in trace.events.iter().enumerate() {
             let site = trace.site(event);
             if event.thread.index() >= state.threads.len() {
@@ -243,6 +274,12 @@ impl Learned {
                 seen.push((writer, event.value));
             }
             state.apply(event, site);
+            let past = state.threads[event.thread.index()].past;
+            state.threads[event.thread.index()].about =
+                about[at].or_else(|| self.about(past)).unwrap_or_default();
+            if state.is_alone(event.thread) {
+                self.left.extend(self.follow(&mut state, event.thread));
+            }
             // It came to its next operation before others went on.
             if trace.events.get(at + 1).is_some_and(|next| next.thread != event.thread) && event.op != Op::End
             {
@@ -283,7 +320,9 @@ impl Learned {
         match self.then.get_mut(&past) {
             Some(Then::Does(known)) if !known.only_waited => {
                 known.flags = known.flags | Flags(next.flags.0 & Flags::UNTOLD.0);
-                let place = |next: &Next| (next.op, next.site, next.size, next.target.clone());
+                // How large a block is that is freed a second time is not to be known.
+                let size = |next: &Next| if next.op == Op::Free { 0 } else { next.size };
+                let place = |next: &Next| (next.op, next.site, size(next), next.target.clone());
                 let allocates = next.op == Op::Alloc;
                 place(known) == place(&next) && (allocates || known.addr == next.addr)
                     || allocates && (known.op, known.site) == (next.op, next.site)
@@ -320,7 +359,7 @@ impl Learned {
                     }
                 }
             }
-            Op::AtomicRmw | Op::AtomicCas | Op::FutexWait | Op::FutexWake | Op::Alloc => {
+            Op::AtomicRmw | Op::AtomicCas | Op::FutexWait | Op::FutexWake | Op::Alloc | Op::Free => {
                 let came = Came { flags: Flags(flags.0 & Flags::FAILED.0), addr, size, value };
                 let wanted = match op {
                     Op::FutexWait => Some(value),
@@ -330,9 +369,11 @@ impl Learned {
                 if let Some(wanted) = wanted.filter(|_| !flags.has(Flags::FAILED)) {
                     self.wanted.insert(past, (wanted, value));
                 }
-                let known = self.came.entry(finding(state, past, event)).or_insert(Some(came));
-                if *known != Some(came) {
-                    *known = None;
+                for finding in findings(state, past, event) {
+                    let known = self.came.entry(finding).or_insert(Some(came));
+                    if *known != Some(came) {
+                        *known = None;
+                    }
                 }
             }
             _ => {}
@@ -430,6 +471,21 @@ impl Learned {
         }
     }
 
+    /// What comes of an operation that others have a say in, after this past; none if that was never seen.
+    pub(super) fn came(&self, state: &State<'_>, past: u64, event: &Event) -> Option<Option<Came>> {
+        let [finding, more] = findings(state, past, event);
+        let came = self.came.get(&finding)?;
+        Some(came.or_else(|| self.came.get(&more).copied().flatten()))
+    }
+
+    /// What a thread with this past is about to do.
+    pub(super) fn about(&self, past: u64) -> Option<About> {
+        match self.then.get(&past) {
+            Some(Then::Does(next)) => Some(About::new(next.op, next.addr)),
+            _ => None,
+        }
+    }
+
     /// What a thread with this past reads there.
     pub(super) fn value(&self, state: &State<'_>, past: u64, event: &Event) -> Option<u64> {
         let told = if self.tells_all { state.memory.value(event.addr, event.size) } else { None };
@@ -474,10 +530,18 @@ fn contents(state: &State<'_>, past: u64, event: &Event) -> [u64; 2] {
     [content, mix(mix(content, past), if own { 37 } else { state.print() })]
 }
 
+/// Numbers of a thread's past and what it finds, the second with more that it may hang on: what code that is not
+/// instrumented left there, which follows from how far everybody has come.
+fn findings(state: &State<'_>, past: u64, event: &Event) -> [u64; 2] {
+    let finding = finding(state, past, event);
+    [finding, mix(finding, state.print())]
+}
+
 /// The number of a thread's past and what it finds.
-pub(super) fn finding(state: &State<'_>, past: u64, event: &Event) -> u64 {
+fn finding(state: &State<'_>, past: u64, event: &Event) -> u64 {
     let found = match event.op {
         Op::Alloc => state.heap(event.thread),
+        Op::Free => state.is_freed(event.addr).into(),
         Op::FutexWake => {
             let (unserved, on_its_way) = state.unserved(event.addr);
             unserved.saturating_sub(on_its_way)
@@ -525,6 +589,17 @@ fn waits_for_ever(outcome: &Outcome, last: ThreadIx) -> Vec<&Wait> {
         at = wait.holders.first().and_then(|&holder| of(holder));
     }
     circle
+}
+
+/// For each event, what its thread is about to do after it, as far as that is told.
+fn about(trace: &Trace) -> Vec<Option<About>> {
+    let waits = trace.outcome.waits.iter().map(|wait| (wait.thread, About::new(wait.op, wait.addr)));
+    let mut next: HashMap<ThreadIx, About> = waits.collect();
+    let mut about = vec![None; trace.events.len()];
+    for (at, event) in trace.events.iter().enumerate().rev() {
+        about[at] = next.insert(event.thread, About::new(event.op, event.addr));
+    }
+    about
 }
 
 /// Some operations are known only when they are executed.

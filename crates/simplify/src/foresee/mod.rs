@@ -11,14 +11,15 @@
 //! | [`memory`] | who wrote what stands where |
 //! | [`state`] | the objects that threads share, and the threads' pasts; the same for learning and for telling |
 //! | [`learned`] | what threads did after which past |
+//! | [`alone`] | what a thread does of which nothing is told |
 //! | [`telling`] | a run by a plan, told step by step |
 //! | [`trodden`] | the runs themselves: a plan that leads to one of them needs no theory |
 //!
 //! # Why it is true
 //!
 //! A thread's past has everything that it could find: the values it read, whether its tries succeeded, the memory it
-//! was given, what those that it joined had done. While a thread is alone its accesses are no events, so then its
-//! past takes in all of memory. If only some accesses are points ([`Points::Places`]), the others do not race, so
+//! was given, what those that it joined had done. While a thread is alone its accesses are no events; it is followed
+//! along what it did in company, and where it was never seen there its past takes in all of memory. If only some accesses are points ([`Points::Places`]), the others do not race, so
 //! what they find follows from the order of synchronisation; then a past takes in the pasts of all that it
 //! synchronises with.
 //!
@@ -27,6 +28,7 @@
 //! each run that is made is first told and then compared, also those that are learned from; the first difference
 //! ends all telling.
 
+mod alone;
 mod learned;
 mod memory;
 mod state;

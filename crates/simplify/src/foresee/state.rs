@@ -42,6 +42,35 @@ pub(super) struct Local {
     own: Vec<(u64, u32)>,
     /// Mutexes that it holds.
     holds: Vec<u64>,
+    /// What it is about to do.
+    pub(super) about: About,
+}
+
+/// What is known of what a thread is about to do.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) enum About {
+    /// It begins to wait for this futex.
+    Futex(u64),
+    #[default]
+    Other,
+    Unknown,
+}
+
+impl About {
+    pub(super) const fn new(op: Op, addr: u64) -> Self {
+        match op {
+            Op::FutexWait => Self::Futex(addr),
+            _ => Self::Other,
+        }
+    }
+
+    fn print(self) -> u64 {
+        match self {
+            Self::Unknown => 41,
+            Self::Futex(addr) => mix(addr, 43),
+            Self::Other => 47,
+        }
+    }
 }
 
 impl Local {
@@ -101,6 +130,8 @@ pub(super) struct Known {
 pub(super) enum Secret {
     /// What others did before at such places.
     Order,
+    /// Also which futexes others wait for, or are about to: locks that are taken unseen are marked before that.
+    Waits,
     /// Anything that others have done.
     All,
 }
@@ -133,6 +164,8 @@ pub(super) struct State<'w> {
     odd: HashMap<u64, ()>,
     /// Mutexes that were destroyed.
     destroyed: HashMap<u64, ()>,
+    /// Blocks that were freed and not given again.
+    freed: HashMap<u64, ()>,
 }
 
 impl<'w> State<'w> {
@@ -158,6 +191,7 @@ impl<'w> State<'w> {
             users: (!tells_all).then(HashMap::default),
             odd: HashMap::default(),
             destroyed: HashMap::default(),
+            freed: HashMap::default(),
         };
         for (&addr, &done) in &facts.once {
             state.once.insert(addr, if done { Once::Done } else { Once::New });
@@ -183,6 +217,7 @@ impl<'w> State<'w> {
             carried: (Site::default(), Vec::new()),
             own: Vec::new(),
             holds: Vec::new(),
+            about: About::default(),
         });
         self.live += 1;
     }
@@ -202,6 +237,16 @@ impl<'w> State<'w> {
         left.map(|(ix, t)| mix(t.past, u64::from(is_blocked(ix)) + 29)).fold(31, u64::wrapping_add)
     }
 
+    /// A fingerprint of which futexes others than this thread wait for.
+    fn print_of_waits(&self, me: usize) -> u64 {
+        let others = self.threads.iter().enumerate().filter(|(ix, t)| *ix != me && !t.ended);
+        let waits = others.map(|(_, t)| {
+            let about = t.waits.map_or(t.about, |waits| About::Futex(waits.object));
+            t.id.path().iter().fold(about.print(), |id, &nth| mix(id, nth.into()))
+        });
+        waits.fold(0, u64::wrapping_add)
+    }
+
     // What the objects are like.
 
     pub(super) fn is_odd(&self, addr: u64) -> bool {
@@ -211,6 +256,11 @@ impl<'w> State<'w> {
     /// Whether it is a mutex that was destroyed.
     pub(super) fn is_destroyed(&self, lock: u64) -> bool {
         self.destroyed.contains_key(&lock)
+    }
+
+    /// Whether it is a block that was freed already.
+    pub(super) fn is_freed(&self, block: u64) -> bool {
+        self.freed.contains_key(&block)
     }
 
     pub(super) fn holder(&self, lock: u64) -> Option<(usize, u32)> {
@@ -309,9 +359,13 @@ impl<'w> State<'w> {
             Op::Read if !self.tells_value(event) => mix(content(), self.carried(event, site)),
             Op::AtomicLoad if event.size > 8 => content(),
             Op::Read | Op::AtomicLoad | Op::SemGet | Op::FutexWake => event.value,
+            // What is left tells of what was found, also where it is not known who wrote that.
+            Op::AtomicRmw if event.size <= 8 => mix(self.found(event), event.value),
             Op::AtomicRmw => self.found(event),
             Op::AtomicCas if event.flags.has(Flags::FAILED) => event.value,
             Op::Alloc => event.addr,
+            // The C library looks at what it is given back.
+            Op::Free => event.size.into(),
             Op::BarrierArrive => self.arrival(event.addr).is_some_and(|(_, last)| last).into(),
             Op::Join => {
                 let target = self.threads.get(event.value as usize);
@@ -343,6 +397,12 @@ impl<'w> State<'w> {
 
     /// One more event.
     pub(super) fn apply(&mut self, event: &Event, site: Site) {
+        self.apply_unseen(event, site);
+        self.events += 1;
+    }
+
+    /// What would be one more event, but is none.
+    pub(super) fn apply_unseen(&mut self, event: &Event, site: Site) {
         const WENT: u8 = Flags::FAILED.0 | Flags::TIMED_OUT.0 | Flags::SPURIOUS.0 | Flags::CANCELLED.0;
         let me = event.thread.index();
         let before = self.threads[me].past;
@@ -367,20 +427,25 @@ impl<'w> State<'w> {
             let who = self.threads[me].id.path().iter().fold(0, |print, &nth| mix(print, nth.into()));
             self.heaps = mix(self.heaps, who);
         }
-        self.events += 1;
-        if self.live == 1 && !self.threads[me].ended {
-            self.alone(me);
-        }
         if let Some(secret) = self.known.secrets.get(&(event.op, site)) {
-            let others = if *secret == Secret::Order { 0 } else { self.print() };
+            let others = match secret {
+                Secret::Order => 0,
+                Secret::Waits => self.print_of_waits(me),
+                Secret::All => self.print(),
+            };
             let past = mix(mix(self.threads[me].past, self.unseen), others);
             self.threads[me].past = past;
             self.unseen = past;
         }
     }
 
+    /// Whether this thread is the only one.
+    pub(super) fn is_alone(&self, thread: ThreadIx) -> bool {
+        self.live == 1 && !self.threads[thread.index()].ended
+    }
+
     /// A thread is alone: it may do anything, and nobody is told. All of it follows from what there is now.
-    fn alone(&mut self, me: usize) {
+    pub(super) fn alone(&mut self, me: usize) {
         let others = if self.tells_all() { 0 } else { self.print() };
         let past = mix(mix(self.threads[me].past, self.memory.print()), mix(self.heaps, others));
         self.threads[me].past = past;
@@ -431,7 +496,11 @@ impl<'w> State<'w> {
                 }
             }
             Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas if done => self.memory.write(addr, size, writer),
-            Op::Free => self.memory.forget(addr, size.min(LARGE)),
+            Op::Alloc if done => drop(self.freed.remove(&addr)),
+            Op::Free => {
+                self.memory.forget(addr, size.min(LARGE));
+                self.freed.insert(addr, ());
+            }
             Op::Lock | Op::TryLock if done => self.lock(addr, me),
             Op::Unlock if done => self.unlock(addr),
             Op::LockInit | Op::RwInit if done => {

@@ -5,8 +5,8 @@
 
 use super::{
     Enough, MOST_EVENTS,
-    learned::{CIRCLE, Learned, NOBODY, Next, Then, finding, stuck},
-    state::{LARGE, Once, State},
+    learned::{CIRCLE, Learned, NOBODY, Next, Then, stuck},
+    state::{About, LARGE, Once, State},
 };
 use std::cell::Cell;
 use unsnarl_model::{Action, Event, Flags, Op, Outcome, Output, Plan, Policy, Site, Thread, ThreadIx, Trace};
@@ -187,6 +187,9 @@ impl<'a> Telling<'a> {
         self.current = thread;
         self.state.apply(&event, next.site);
         self.events.push(event);
+        if self.state.is_alone(thread) {
+            self.learned.follow(&mut self.state, thread);
+        }
         let created = self.state.threads.len() > self.threads.len();
         if created {
             self.threads.push(Teller::default());
@@ -205,9 +208,13 @@ impl<'a> Telling<'a> {
     fn arrive(&mut self, thread: usize) -> Step {
         self.threads[thread].next = None;
         self.threads[thread].blocked = false;
-        match self.learned.then.get(&self.state.threads[thread].past) {
+        let past = self.state.threads[thread].past;
+        let is_new = self.state.threads[thread].is_new();
+        let unseen = if is_new { About::Other } else { About::Unknown };
+        self.state.threads[thread].about = self.learned.about(past).unwrap_or(unseen);
+        match self.learned.then.get(&past) {
             // Who was just created has not begun; of others it is not even known whether they live.
-            None if self.state.threads[thread].is_new() => Step::Goes,
+            None if is_new => Step::Goes,
             None => Step::Unknown,
             // If it is about to wait for a lock, that may close a circle here where it did not before.
             Some(Then::Lives) if self.is_perhaps_awaited(thread) => Step::Unknown,
@@ -452,6 +459,9 @@ impl<'a> Telling<'a> {
             return Some(Event { flags, value: next.value, ..event });
         }
         let unusual = Flags::FAILED.0 | Flags::CANCELLED.0 | Flags::SPURIOUS.0;
+        if next.dies && next.op == Op::Free && !state.is_freed(next.addr) {
+            return None;
+        }
         if next.dies {
             event.flags = event.flags | Flags::FAILED;
             return Some(event);
@@ -463,7 +473,7 @@ impl<'a> Telling<'a> {
             ..event
         };
         let came = || {
-            let Some(came) = self.learned.came.get(&finding(state, past, &event)) else {
+            let Some(came) = self.learned.came(state, past, &event) else {
                 // It was seen to find what it wants; here it finds that, or something else.
                 let (wanted, left) = *self.learned.wanted.get(&past).filter(|_| self.learned.tells_all)?;
                 let size = if event.op == Op::FutexWait { 4 } else { event.size };
@@ -471,16 +481,16 @@ impl<'a> Telling<'a> {
                 let failed = Event { flags: event.flags | Flags::FAILED, value: found, ..event };
                 return Some(if found == wanted { Event { value: left, ..event } } else { failed });
             };
-            let came = (*came)?;
+            let came = came?;
             let flags = event.flags | came.flags;
             Some(Event { flags, addr: came.addr, size: came.size, value: came.value, ..event })
         };
         match next.op {
-            Op::Read | Op::AtomicLoad if !state.tells_value(&event) => Some(event),
-            Op::Read | Op::AtomicLoad => told(self.learned.value(state, past, &event)?),
-            Op::Write => Some(event),
+            Op::Read | Op::Write | Op::Alloc | Op::Free => self.learned.access(state, &event),
+            Op::AtomicLoad if !state.tells_value(&event) => Some(event),
+            Op::AtomicLoad => told(self.learned.value(state, past, &event)?),
             Op::AtomicRmw | Op::AtomicCas if next.size > 8 => None,
-            Op::AtomicRmw | Op::AtomicCas | Op::FutexWait | Op::FutexWake | Op::Alloc => came(),
+            Op::AtomicRmw | Op::AtomicCas | Op::FutexWait | Op::FutexWake => came(),
             Op::Lock | Op::TryLock if state.is_destroyed(next.addr) => Some(tried(false)),
             Op::TryLock => match state.holder(next.addr) {
                 Some((holder, _)) if holder == me => None,
@@ -551,7 +561,6 @@ impl<'a> Telling<'a> {
             | Op::WriteLock
             | Op::AtomicStore
             | Op::OnceEnd
-            | Op::Free
             | Op::Start
             | Op::End
             | Op::Exit

@@ -178,6 +178,12 @@ impl<'p> Machine<'p> {
         self.program.threads[t.list].get(t.pc).copied()
     }
 
+    /// Whether nothing is told of the thread's plain accesses, since nobody else is there.
+    fn is_unseen(&self, thread: usize) -> bool {
+        let mut others = self.threads.iter().enumerate().filter(|&(ix, _)| ix != thread);
+        !self.program.told_alone && others.all(|(_, other)| other.stage == Stage::Ended)
+    }
+
     /// Does what is no event, up to the next thing that is one.
     fn go_on(&mut self, thread: usize) {
         if self.threads[thread].stage != Stage::Ready {
@@ -189,6 +195,14 @@ impl<'p> Machine<'p> {
                 Some(Ins::Unless(value, to)) => {
                     let t = &mut self.threads[thread];
                     t.pc = if t.register == value { t.pc + 1 } else { to as usize };
+                }
+                Some(Ins::Read(var)) if self.is_unseen(thread) => {
+                    self.threads[thread].register = self.vars.get(&var).copied().unwrap_or(0);
+                    self.threads[thread].pc += 1;
+                }
+                Some(Ins::Write(var, value)) if self.is_unseen(thread) => {
+                    self.vars.insert(var, value);
+                    self.threads[thread].pc += 1;
                 }
                 Some(Ins::Fail(message)) => {
                     let site = self.site(thread);

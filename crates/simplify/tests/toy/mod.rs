@@ -59,6 +59,8 @@ pub(crate) struct Program {
     pub threads: Vec<Vec<Ins>>,
     /// Whether all threads are there from the start, without events for their starts and ends.
     pub bare: bool,
+    /// Whether plain accesses are events also of a thread that is alone; in a real run they are not.
+    pub told_alone: bool,
     /// What semaphores have at the start.
     pub count: u64,
     /// How many a barrier waits for.
@@ -68,7 +70,7 @@ pub(crate) struct Program {
 impl Program {
     /// Threads that are there from the start, as the papers have them.
     pub(crate) fn bare(threads: Vec<Vec<Ins>>) -> Self {
-        Self { threads, bare: true, ..Self::default() }
+        Self { threads, bare: true, told_alone: true, ..Self::default() }
     }
 
     /// One run.

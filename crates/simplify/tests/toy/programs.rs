@@ -58,12 +58,15 @@ pub(crate) fn least_cover(vertices: u8, edges: &[(u8, u8)]) -> u32 {
 /// Programs of a few threads that do a little of everything, and may fail, deadlock or do neither.
 pub(crate) fn random() -> impl Strategy<Value = Program> {
     let others = prop::collection::vec(body(), 1..4);
-    (body(), others, any::<bool>(), 0..2u64, 2..4u64).prop_map(|(body, others, joins, count, barrier)| {
+    let bodies = (body(), prop::option::of(body()));
+    (bodies, others, any::<bool>(), 0..2u64, 2..4u64).prop_map(|(bodies, others, joins, count, barrier)| {
         let lists = 1..=others.len() as u8;
         let mut main: Vec<Ins> = lists.clone().map(Ins::Create).collect();
-        append(&mut main, body);
+        append(&mut main, bodies.0);
         if joins {
             main.extend(lists.map(Ins::Join));
+            // Here main is alone, and perhaps it was before.
+            bodies.1.into_iter().for_each(|body| append(&mut main, body));
         }
         let mut threads = vec![main];
         for body in others {
@@ -71,7 +74,7 @@ pub(crate) fn random() -> impl Strategy<Value = Program> {
             append(&mut list, body);
             threads.push(list);
         }
-        Program { threads, bare: false, count, barrier }
+        Program { threads, bare: false, told_alone: false, count, barrier }
     })
 }
 

@@ -87,6 +87,8 @@ impl Summary {
     pub fn of(symbol: &str) -> Self {
         let name = symbol.split('@').next().unwrap_or(symbol);
         let name = name.strip_prefix("__wrap_").unwrap_or(name);
+        // The C library's own way to name what it also calls itself, where it has debug information.
+        let name = name.strip_prefix("__GI_").unwrap_or(name);
         if let Some(atomic) = name.strip_prefix("__tsan_atomic").and_then(atomic) {
             return atomic;
         }
@@ -341,7 +343,7 @@ const TABLE: &[(&str, u8, &str)] = &[
     ("__gmon_start__ _ITM_registerTMCloneTable _ITM_deregisterTMCloneTable", 0, ""),
     ("qsort qsort_r", 5, "r0:p12 w0:p12"),
     ("bsearch", 5, "r1:p23"),
-    ("getauxval gnu_get_libc_version", 1, ""),
+    ("getauxval gnu_get_libc_version __pthread_get_minstack", 1, ""),
     (
         "_ZNSt6thread15_M_start_threadESt10unique_ptrINS_6_StateESt14default_deleteIS1_EEPFvvE",
         3,
@@ -388,6 +390,14 @@ mod tests {
             let summary = Summary::new(Knowledge::Known, *arguments, effects);
             assert_eq!(summary.effects.len(), wanted, "{names}");
         }
+    }
+
+    #[test]
+    fn the_c_library_has_several_names_for_a_function() {
+        for name in ["memcpy", "memcpy@@GLIBC_2.14", "__GI_memcpy", "__GI___memcpy", "__wrap_memcpy"] {
+            assert_eq!(Summary::of(name).knowledge, Knowledge::Known, "{name}");
+        }
+        assert_eq!(Summary::of("__GI___pthread_get_minstack").knowledge, Knowledge::Known);
     }
 
     #[test]

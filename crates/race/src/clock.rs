@@ -81,25 +81,34 @@ impl Clock {
         self.far[ix] = [time; 2];
     }
 
+    /// The same by a lock.
+    #[inline]
+    pub(crate) fn set_by_lock(&mut self, epoch: Epoch) {
+        let ix = epoch.thread.index();
+        if ix < NEAR {
+            self.near[ALL][ix] = epoch.time;
+        } else {
+            self.make_room(ix - NEAR + 1);
+            self.far[ix - NEAR][ALL] = epoch.time;
+        }
+    }
+
     /// Knows from now on what the other knows.
     #[inline]
     pub(crate) fn join(&mut self, other: &Self) {
-        self.learn([ALL, WITHOUT_LOCKS], other);
+        raise(&mut self.near[ALL], &other.near[ALL]);
+        raise(&mut self.near[WITHOUT_LOCKS], &other.near[WITHOUT_LOCKS]);
+        if !other.far.is_empty() {
+            self.learn_far(&[ALL, WITHOUT_LOCKS], other);
+        }
     }
 
     /// The same by a lock.
     #[inline]
     pub(crate) fn join_by_lock(&mut self, other: &Self) {
-        self.learn([ALL], other);
-    }
-
-    #[inline]
-    fn learn<const N: usize>(&mut self, ways: [usize; N], other: &Self) {
-        for way in ways {
-            raise(&mut self.near[way], &other.near[way]);
-        }
+        raise(&mut self.near[ALL], &other.near[ALL]);
         if !other.far.is_empty() {
-            self.learn_far(&ways, other);
+            self.learn_far(&[ALL], other);
         }
     }
 

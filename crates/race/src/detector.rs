@@ -61,6 +61,11 @@ impl<M: Memory> Detector<M> {
         }
     }
 
+    /// The memory's shadow.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+
     /// One more event, with its number and from where it came.
     pub fn step(&mut self, event: &Event, number: u64, tag: u64, mut found: impl FnMut(Found)) {
         match event.op {
@@ -108,6 +113,10 @@ impl<M: Memory> Detector<M> {
         // The very same again: what it may find has been found.
         if cells[0] == new || cells[1] == new {
             return;
+        }
+        if cells[0].is_empty() {
+            cells[0] = new;
+            return self.memory.begun(word);
         }
         let rules = Rules { new, past: self.order.past_of(new.thread()), locksets: &self.locksets };
         if !rules.put(cells) {
@@ -214,24 +223,34 @@ impl Rules<'_> {
     /// newest is at the front, where a repetition is looked for; behind the last one there is nothing.
     #[inline]
     fn put(&self, cells: &mut [Cell; 4]) -> bool {
-        if !cells[3].is_empty() {
+        let [first, second, third, fourth] = *cells;
+        if !fourth.is_empty() {
             return false;
         }
-        let mut stay = [Cell::default(); 3];
-        let mut count = 0;
-        for cell in &cells[..3] {
+        let (mut count, mut stay) = (0, [false; 3]);
+        for (cell, stays) in [first, second, third].iter().zip(&mut stay) {
             if cell.is_empty() {
                 break;
             }
             if !self.comes_after(cell) {
                 return false;
             }
-            if !self.replaces(cell) {
-                stay[count] = *cell;
-                count += 1;
+            count += 1;
+            *stays = !self.replaces(cell);
+        }
+        // In place: an array that was just written in pieces could not be read as a whole without waiting.
+        let mut next = 1;
+        for (cell, stays) in [first, second, third].into_iter().zip(stay) {
+            if stays {
+                cells[next] = cell;
+                next += 1;
             }
         }
-        *cells = [self.new, stay[0], stay[1], stay[2]];
+        cells[0] = self.new;
+        while next < count {
+            cells[next] = Cell::default();
+            next += 1;
+        }
         true
     }
 

@@ -11,6 +11,10 @@ pub trait Memory {
 
     /// Empties the words of these bytes.
     fn forget(&mut self, start: u64, end: u64);
+
+    /// The word of these eight bytes was empty and is not any more.
+    #[inline]
+    fn begun(&mut self, _addr: u64) {}
 }
 
 /// Shadow for what a trace tells of, wherever it is.

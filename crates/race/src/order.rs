@@ -83,11 +83,30 @@ struct Thread {
 }
 
 impl Thread {
-    /// What it tells now.
+    /// What it knows, and this moment of its own, is known there.
+    ///
+    /// The moment comes last: a clock of which a single time was just written could not be read without waiting for that.
     #[inline]
-    fn tells(&mut self, now: Epoch) -> &Clock {
+    fn tell(&mut self, now: Epoch, known: &mut Clock) {
+        known.join(&self.clock);
+        known.set(now);
         self.clock.set(now);
-        &self.clock
+    }
+
+    /// The same by a lock.
+    #[inline]
+    fn tell_by_lock(&mut self, now: Epoch, known: &mut Clock) {
+        known.join_by_lock(&self.clock);
+        known.set_by_lock(now);
+        self.clock.set(now);
+    }
+
+    /// The same, and nothing else is known there.
+    #[inline]
+    fn tell_alone(&mut self, now: Epoch, known: &mut Clock) {
+        known.clone_from(&self.clock);
+        known.set(now);
+        self.clock.set(now);
     }
 }
 
@@ -122,14 +141,14 @@ impl Threads {
     /// What the thread knows is known there; its time goes on.
     #[inline]
     fn teach(&mut self, thread: ThreadIx, now: &mut Now, known: &mut Clock) {
-        known.join(self.at(thread).tells(now.of(thread)));
+        self.at(thread).tell(now.of(thread), known);
         now.advance(thread);
     }
 
     /// The same by a lock.
     #[inline]
     fn teach_by_lock(&mut self, thread: ThreadIx, now: &mut Now, known: &mut Clock) {
-        known.join_by_lock(self.at(thread).tells(now.of(thread)));
+        self.at(thread).tell_by_lock(now.of(thread), known);
         now.advance(thread);
     }
 
@@ -161,18 +180,16 @@ struct WakeUp {
 }
 
 impl WakeUps {
-    /// One for so many; if that is not told, for as many as say so.
-    fn send(&mut self, event: u64, known: &Clock, to: Option<u64>) {
+    /// One of this thread's for so many; if that is not told, for as many as say so.
+    fn send(&mut self, event: u64, from: &mut Thread, now: Epoch, to: Option<u64>) {
         match to {
             Some(0) => {}
             Some(left) => {
-                let mut kept = self.spare.pop().unwrap_or_default();
-                kept.clone_from(known);
-                self.counted.push(WakeUp { event, known: kept, left });
+                let mut known = self.spare.pop().unwrap_or_default();
+                from.tell_alone(now, &mut known);
+                self.counted.push(WakeUp { event, known, left });
             }
-            None => {
-                self.others.insert(event, known.clone());
-            }
+            None => from.tell_alone(now, self.others.entry(event).or_default()),
         }
     }
 
@@ -264,12 +281,12 @@ impl HappensBefore {
         if matches!(event.op, Op::AtomicStore | Op::AtomicRmw)
             || event.op == Op::AtomicCas && succeeded(event)
         {
-            let published = if releases(order) { me.tells(self.now.of(thread)) } else { &me.fenced };
-            if loads {
-                // It keeps a release sequence going.
-                variable.known.join(published);
-            } else {
-                variable.known.clone_from(published);
+            // What also loads keeps a release sequence going.
+            match (releases(order), loads) {
+                (true, true) => me.tell(self.now.of(thread), &mut variable.known),
+                (true, false) => me.tell_alone(self.now.of(thread), &mut variable.known),
+                (false, true) => variable.known.join(&me.fenced),
+                (false, false) => variable.known.clone_from(&me.fenced),
             }
             if releases(order) {
                 self.now.advance(thread);
@@ -395,8 +412,7 @@ impl HappensBefore {
 
     /// Wakes so many; if that is not told, as many as say so.
     fn wake(&mut self, thread: ThreadIx, number: u64, to: Option<u64>) {
-        let told = self.threads.at(thread).tells(self.now.of(thread));
-        self.wake_ups.send(number, told, to);
+        self.wake_ups.send(number, self.threads.at(thread), self.now.of(thread), to);
         self.now.advance(thread);
     }
 
@@ -411,8 +427,10 @@ impl HappensBefore {
             me.clock.join(&me.seen);
         }
         if releases(event.order) {
-            me.clock.set(self.now.of(thread));
-            me.fenced.clone_from(&me.clock);
+            let Thread { clock, fenced, .. } = me;
+            fenced.clone_from(clock);
+            fenced.set(self.now.of(thread));
+            clock.set(self.now.of(thread));
             self.now.advance(thread);
         }
     }

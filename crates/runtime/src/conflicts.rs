@@ -15,11 +15,37 @@ use unsnarl_wire::{RawConflict, RawEvent, Wanted};
 /// What was found so far.
 pub(crate) struct Conflicts {
     detector: Detector<Shadow>,
-    told: BTreeSet<(ConflictKind, u64, u64)>,
+    told: Told,
     wanted: Option<[Wanted; 2]>,
     /// The events whose calls are wanted, and how many of them are had.
     asked: &'static [u64],
     had: usize,
+}
+
+/// Pairs of places that were told about.
+#[derive(Default)]
+struct Told {
+    all: BTreeSet<Pair>,
+    /// Those that were found last, each where a hash says: the same few are found again and again.
+    recent: [Option<Pair>; Self::RECENT],
+}
+
+type Pair = (ConflictKind, u64, u64);
+
+impl Told {
+    const RECENT: usize = 32;
+
+    /// Whether it is told for the first time.
+    #[inline]
+    fn insert(&mut self, pair: Pair) -> bool {
+        let (_, first, second) = pair;
+        let recent = &mut self.recent[(first ^ second >> 3 ^ first >> 5) as usize % Self::RECENT];
+        if *recent == Some(pair) {
+            return false;
+        }
+        *recent = Some(pair);
+        self.all.insert(pair)
+    }
 }
 
 impl Conflicts {
@@ -27,11 +53,16 @@ impl Conflicts {
         let wanted = log.header().plan.wanted;
         Some(Box::new(Self {
             detector: Detector::new(Shadow::reserve()?),
-            told: BTreeSet::new(),
+            told: Told::default(),
             wanted: (wanted[0].pc != 0).then_some(wanted),
             asked: log.asked(),
             had: 0,
         }))
+    }
+
+    /// The shadow of the program's memory.
+    pub(crate) fn shadow(&self) -> &Shadow {
+        self.detector.memory()
     }
 
     /// An access that is about to happen.
@@ -77,7 +108,7 @@ impl Conflicts {
     }
 }
 
-fn tell(told: &mut BTreeSet<(ConflictKind, u64, u64)>, log: &Log, found: &Found, second: &Access) {
+fn tell(told: &mut Told, log: &Log, found: &Found, second: &Access) {
     if !told.insert((found.kind, found.first.tag(), second.tag)) {
         return;
     }
@@ -119,7 +150,7 @@ impl State {
         let Some(conflicts) = &mut self.conflicts else { return };
         let Some([first, second]) = conflicts.wanted else { return };
         let me = Wanted { pc, thread: self.current.0.into() };
-        let found = me == second && conflicts.told.contains(&(ConflictKind::Race, first.pc, second.pc));
+        let found = me == second && conflicts.told.all.contains(&(ConflictKind::Race, first.pc, second.pc));
         if found {
             conflicts.wanted = None;
         }

@@ -1,7 +1,9 @@
 //! Shadow memory for the race detector: a word for each eight bytes of the program's memory, found by
 //! arithmetic alone. Reserved, not used: the kernel gives pages as they are touched.
 
-use crate::sys;
+use crate::{heap, sys};
+use alloc::{boxed::Box, vec::Vec};
+use core::ops::Range;
 use unsnarl_race::{Memory, Word};
 
 /// Where it lies.
@@ -13,14 +15,33 @@ const SIZE: usize = (BITS as usize + 1) * (size_of::<Word>() / 8);
 /// Up to so many bytes are emptied one by one; beyond, pages are given back.
 const BY_HAND: u64 = 4096;
 
+/// All of it.
+pub(crate) const RANGE: Range<usize> = BASE..BASE + SIZE;
+
 /// The shadow of a run's memory.
 #[derive(Debug)]
-pub(crate) struct Shadow(());
+pub(crate) struct Shadow {
+    /// Pages that are not empty any more, for [`crate::rewind`]; some twice.
+    used: Vec<usize>,
+    /// Those that were noted last, by the last bits of their numbers.
+    noted: Box<[usize; NOTED]>,
+}
+
+/// How many pages are told apart before one is noted again.
+const NOTED: usize = 64;
+/// So many pages are noted, and no more.
+const MOST_USED: usize = 8192;
 
 impl Shadow {
     /// Reserves it; none if the system does not allow that.
     pub(crate) fn reserve() -> Option<Self> {
-        sys::reserve(BASE, SIZE).then_some(Self(()))
+        let room = || Self { used: Vec::with_capacity(MOST_USED), noted: Box::new([0; NOTED]) };
+        sys::reserve(BASE, SIZE).then(|| heap::aside(room))
+    }
+
+    /// Where the pages are that are not empty; none if there are too many.
+    pub(crate) fn used(&self) -> Option<&[usize]> {
+        (self.used.len() < MOST_USED).then_some(&self.used)
     }
 
     fn place(addr: u64) -> *mut Word {
@@ -62,6 +83,18 @@ impl Memory for Shadow {
             let (from, to) = (Self::place(start) as usize, Self::place(end.next_multiple_of(8)) as usize);
             // SAFETY: within the shadow, of which nothing is borrowed.
             unsafe { sys::empty(from, to) };
+        }
+    }
+
+    #[inline]
+    fn begun(&mut self, addr: u64) {
+        let page = Self::place(addr) as usize & !4095;
+        let noted = &mut self.noted[page >> 12 & (NOTED - 1)];
+        if *noted != page {
+            *noted = page;
+            if self.used.len() < MOST_USED {
+                self.used.push(page);
+            }
         }
     }
 }

@@ -75,6 +75,11 @@ impl ThreadSet {
     #[must_use]
     #[inline]
     pub fn nth(&self, n: usize) -> Option<ThreadIx> {
+        if self.used == 1 {
+            // Most often: without counting, for which not all processors have an instruction.
+            let word = (0..n).fold(self.words[0], |word, _| word & word.wrapping_sub(1));
+            return (word != 0).then(|| ThreadIx(word.trailing_zeros() as u16));
+        }
         let mut left = n as u32;
         for (at, &word) in self.words[..self.used].iter().enumerate() {
             let here = word.count_ones();
@@ -154,6 +159,12 @@ mod tests {
             [64, 200, 200, 3].map(|t| Some(ThreadIx(t)))
         );
         assert_eq!(ThreadSet::new().next_after(ThreadIx(5)), None);
+        let mut few = ThreadSet::new();
+        [0, 5, 63].into_iter().for_each(|ix| few.set(ThreadIx(ix), true));
+        assert_eq!(
+            [0, 1, 2, 3, 64].map(|n| few.nth(n)),
+            [Some(ThreadIx(0)), Some(ThreadIx(5)), Some(ThreadIx(63)), None, None]
+        );
         set.set(ThreadIx(64), false);
         assert!(!set.contains(ThreadIx(64)) && set.len() == 2);
     }

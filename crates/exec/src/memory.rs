@@ -62,6 +62,8 @@ pub(crate) struct Special<'a> {
     pub(crate) threads: Threads,
     /// A debugger looks on.
     pub(crate) debugged: bool,
+    /// There are processors to spare.
+    pub(crate) eager: bool,
 }
 
 /// How the instructions are to be traced.
@@ -155,7 +157,7 @@ impl Memory {
 
     /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
     pub(crate) fn prepare(&mut self, plan: &Plan, special: Special<'_>, program: &str) -> Result<(), Error> {
-        let Special { calls, serve, snapshot, resumed, tracing, threads: kind, debugged } = special;
+        let Special { calls, serve, snapshot, resumed, tracing, threads: kind, debugged, eager } = special;
         let threads = plan_threads(&threads_of(plan));
         let inputs = raw_inputs(plan, &threads);
         let words = PlanWords {
@@ -187,6 +189,7 @@ impl Memory {
             inputs: inputs.len() as u64,
             kernel_threads: u8::from(kind == Threads::Kernel),
             debugged: u8::from(debugged),
+            eager: u8::from(eager),
             until: tracing.until.len() as u64,
             pauses: tracing.pauses.len() as u64,
             quiet: self.quiet,

@@ -39,6 +39,8 @@ pub(crate) enum Waited {
 pub(crate) struct Process<'a> {
     watch: Watch<'a>,
     ended: bool,
+    /// It was rewound, and waits for the next run.
+    stays: bool,
 }
 
 /// A target that was loaded, or came to the end of a plan, and makes runs by forking.
@@ -54,6 +56,9 @@ impl Service<'_> {
     /// Whether it says something within this time; an error if it is gone without a word. Others hold the other end of a
     /// snapshot's channel, which therefore says nothing of its end.
     fn is_there(&self, most: Duration) -> Result<bool, Error> {
+        if self.channel.has_something() {
+            return Ok(true);
+        }
         let channel = self.channel.0.as_raw_fd();
         if !any_readable(&[Some(channel), self.handle], most) {
             return Ok(false);
@@ -106,18 +111,38 @@ impl<'a> Process<'a> {
             let _ = child.wait();
             Error::System { what: "cannot watch the program (Linux 5.3 or later is needed)", cause }
         })?;
-        Ok(Self { watch: Watch::Child(child, handle), ended: false })
+        Ok(Self { watch: Watch::Child(child, handle), ended: false, stays: false })
     }
 
     /// Has a server make a run: the target before main, or a snapshot of it. Which process that is it says in the shared
     /// memory.
-    pub(crate) fn serve(server: Service<'a>, soon: &'a AtomicU32) -> Result<Self, Error> {
-        server.channel.ask(Request::Run)?;
-        Ok(Self { watch: Watch::Server(server, Forked { soon, told: None }), ended: false })
+    pub(crate) fn serve(server: Service<'a>, soon: &'a AtomicU32, rewind: bool) -> Result<Self, Error> {
+        server.channel.ask(if rewind { Request::Rewind } else { Request::Run })?;
+        let watch = Watch::Server(server, Forked { soon, told: None });
+        Ok(Self { watch, ended: false, stays: false })
+    }
+
+    /// Whether it was rewound after its end.
+    pub(crate) fn stays(&self) -> bool {
+        self.stays
+    }
+
+    /// Looks for its end a while without sleeping: to be woken takes longer than a short run.
+    pub(crate) fn look_for_end(&self) {
+        const AT_MOST: Duration = Duration::from_millis(5);
+        let begin = Instant::now();
+        let mut pauses = 16;
+        if let Watch::Server(server, _) = &self.watch {
+            while !server.channel.has_something() && begin.elapsed() < AT_MOST {
+                // The longer it takes, the less it matters when it is seen; and the run may be on the other half of this processor.
+                (0..pauses).for_each(|_| std::hint::spin_loop());
+                pauses = (pauses * 9 / 8).min(512);
+            }
+        }
     }
 
     /// The process's number, if it is known.
-    fn id(&self) -> Option<i32> {
+    pub(crate) fn id(&self) -> Option<i32> {
         match &self.watch {
             Watch::Child(child, _) => Some(child.id() as i32),
             Watch::Server(server, forked) => forked.id(server.id),
@@ -137,9 +162,9 @@ impl<'a> Process<'a> {
         let status = match &mut self.watch {
             Watch::Child(child, _) => child.wait().map_err(failed)?,
             Watch::Server(server, forked) => {
-                let process = server.channel.answer()?;
-                let status = server.channel.answer()?;
+                let [process, status, stays] = server.channel.answers()?;
                 forked.told = Some(made(process)?);
+                self.stays = stays != 0;
                 ExitStatus::from_raw(status)
             }
         };
@@ -152,6 +177,8 @@ impl<'a> Process<'a> {
         self.signal(TIME_IS_UP);
         for _ in 0..2 {
             if let Waited::Ended(status) = self.wait(Duration::from_secs(2))? {
+                // The signal may have come after its end.
+                self.stays = false;
                 return Ok(status);
             }
             self.kill();
@@ -211,7 +238,9 @@ impl<'a> Process<'a> {
 
 impl Drop for Process<'_> {
     fn drop(&mut self) {
-        if self.ended {
+        if self.stays {
+            // It had nobody to leave behind.
+        } else if self.ended {
             // A run leaves nobody behind who could disturb the next one.
             self.kill_group();
         } else {
@@ -274,9 +303,22 @@ impl Channel {
 
     /// The next number from the server.
     fn answer(&mut self) -> Result<i32, Error> {
-        let mut bytes = [0; 4];
-        self.0.read_exact(&mut bytes).map_err(|_| Error::NotServing)?;
-        Ok(i32::from_le_bytes(bytes))
+        self.answers().map(|[number]| number)
+    }
+
+    /// The next numbers.
+    fn answers<const N: usize>(&mut self) -> Result<[i32; N], Error> {
+        let mut bytes = [[0; 4]; N];
+        self.0.read_exact(bytes.as_flattened_mut()).map_err(|_| Error::NotServing)?;
+        Ok(bytes.map(i32::from_le_bytes))
+    }
+
+    /// Whether there is something to read at once.
+    fn has_something(&self) -> bool {
+        let mut byte = 0u8;
+        let (fd, flags) = (self.0.as_raw_fd(), libc::MSG_PEEK | libc::MSG_DONTWAIT);
+        // SAFETY: room for one byte; it does not wait.
+        unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, flags) > 0 }
     }
 }
 

@@ -12,7 +12,7 @@ use std::{
     cell::RefCell,
     fs::File,
     io::{Seek, SeekFrom, Write},
-    os::unix::fs::FileExt,
+    os::unix::{fs::FileExt, process::ExitStatusExt},
     process::{Child, ExitStatus},
     sync::{
         Arc,
@@ -30,6 +30,10 @@ pub struct Settings {
     pub echo: bool,
     /// Load the program once and fork it for each run: for many runs.
     pub serve: bool,
+    /// Rewind processes that go on from a snapshot, and have them make many runs; what comes of a plan does not depend on it.
+    pub rewind: bool,
+    /// There are processors to spare: who waits for another process looks for it a while before it sleeps.
+    pub eager: bool,
     /// Bytes of output after which a run is stopped; none for no limit.
     pub output_limit: Option<u64>,
     /// Bytes of memory of its own at which a run is stopped; none for no limit.
@@ -57,6 +61,8 @@ impl Default for Settings {
         Self {
             echo: false,
             serve: false,
+            rewind: true,
+            eager: false,
             output_limit: Some(64 << 20),
             memory_limit: Some(4 << 30),
             interrupt: None,
@@ -75,6 +81,9 @@ pub struct Executor {
     /// Runs that wait for others to go on from there. What the first one was forked for, the others are forked from.
     snapshots: Vec<Snapshot>,
     server: Option<Server>,
+    rewinding: Rewinding,
+    /// The last run wrote nothing, and left nobody behind who could.
+    is_silent: bool,
     files: RefCell<Files>,
 }
 
@@ -91,6 +100,7 @@ pub struct Run<'a> {
     plan: &'a Plan,
     status: ExitStatus,
     stopped: Option<Stopped>,
+    rewound: bool,
     /// What the program wrote.
     pub output: Output,
 }
@@ -110,8 +120,9 @@ impl Executor {
         } else {
             None
         };
-        let snapshots = Vec::new();
-        Ok(Self { program, memory, streams, snapshots, server, files: RefCell::default(), settings })
+        let (snapshots, rewinding) = (Vec::new(), Rewinding::default());
+        let files = RefCell::default();
+        Ok(Self { program, memory, streams, snapshots, server, rewinding, is_silent: false, files, settings })
     }
 
     /// The program.
@@ -196,6 +207,7 @@ impl Executor {
         let special =
             Special { serve: true, snapshot: number, resumed: resumed as u64, ..Special::default() };
         self.memory.prepare(&snapshot::rest(&first, resumed), special, &self.program.path)?;
+        self.is_silent = false;
         self.reset_streams(from_root.then_some(0))?;
         let Self { streams, snapshots, server: Some(server), .. } = &mut *self else {
             unreachable!("the channel is the server's")
@@ -215,6 +227,7 @@ impl Executor {
                 let streams = self.streams_so_far()?;
                 let alone = self.memory.threads().len() <= 2
                     && self.memory.events().last().is_some_and(|event| event.op() == Some(Op::Create));
+                self.rewinding.begin_again();
                 self.snapshots.push(Snapshot::new(waiting, (first, alone), room, streams));
                 Ok(Ok(()))
             }
@@ -228,6 +241,7 @@ impl Executor {
 
     /// Lets the snapshots from this one on end.
     fn forget(&mut self, from: usize) {
+        self.rewinding.begin_again();
         let from = from.min(self.snapshots.len());
         for snapshot in self.snapshots.drain(from..).rev() {
             let free = snapshot.waiting.end();
@@ -260,7 +274,9 @@ impl Executor {
         let Streams { stdout, stderr, .. } = &self.streams;
         (&self.streams.stdin).seek(SeekFrom::Start(then.read)).map_err(failed)?;
         for (mut stream, written) in [(stdout, &then.stdout), (stderr, &then.stderr)] {
-            stream.set_len(0).and_then(|()| stream.write_all(written)).map_err(failed)?;
+            if !self.is_silent || !written.is_empty() {
+                stream.set_len(0).and_then(|()| stream.write_all(written)).map_err(failed)?;
+            }
         }
         Ok(())
     }
@@ -308,7 +324,8 @@ impl Executor {
     ) -> Result<Run<'a>, Error> {
         let serve = self.settings.serve;
         let threads = self.settings.threads;
-        let special = Special { calls, serve, tracing, threads, ..Special::default() };
+        let eager = self.settings.eager;
+        let special = Special { calls, serve, tracing, threads, eager, ..Special::default() };
         // Calls and instructions are seen where they are made.
         let whole = calls != CallsWish::default() || tracing.how != Tracing::Off;
         let mut from = if whole { None } else { self.nearest(plan) };
@@ -322,19 +339,33 @@ impl Executor {
             self.memory.prepare(plan, special, &self.program.path)?;
         }
         self.reset_streams(from)?;
-        let Self { program, settings, memory, streams, server, snapshots, .. } = &mut *self;
+        self.is_silent = false;
+        let rewind = from.is_some() && self.settings.rewind && self.rewinding.is_worth_it();
+        let Self { program, settings, memory, streams, server, snapshots, rewinding, .. } = &mut *self;
         let made = &memory.header().process;
         let process = match (from, server) {
-            (Some(at), _) => Process::serve(snapshots[at].waiting.service(), made),
-            (None, Some(server)) => Process::serve(server.service(), made),
+            (Some(at), _) => Process::serve(snapshots[at].waiting.service(), made, rewind),
+            (None, Some(server)) => Process::serve(server.service(), made, false),
             (None, None) => Process::start(program, memory.fd(), streams),
         };
         let watch = Watch { settings, memory, streams, limit: Duration::from_millis(plan.limits.millis) };
-        let ended = process.and_then(|mut process| match keep {
-            None => watch.until_end(&mut process),
-            Some(keep) => keep.beside(memory, || watch.until_end(&mut process)),
+        let mut stays = false;
+        let ended = process.and_then(|mut process| {
+            let ended = match keep {
+                None => watch.until_end(&mut process),
+                Some(keep) => keep.beside(memory, || watch.until_end(&mut process)),
+            };
+            stays = process.stays();
+            if let (Some(at), true) = (from, rewind) {
+                rewinding.learn(at, process.id(), stays);
+            }
+            ended
         });
         let (status, stopped) = match (ended, from) {
+            (Ok((status, None)), Some(_)) if rewind && status.signal() == Some(NOT_ALLOWED) => {
+                // It wanted more of the kernel than can be undone: once more, by a process that ends with the run.
+                return self.run_for(plan, calls, tracing, None);
+            }
             (Err(Error::NotServing), Some(at)) => {
                 // What comes of a run does not depend on it.
                 self.lose(at);
@@ -352,7 +383,8 @@ impl Executor {
 
         let output =
             Output { stdout: contents(&self.streams.stdout), stderr: contents(&self.streams.stderr) };
-        let run = Run { executor: self, plan, status, stopped, output };
+        self.is_silent = stays && output.stdout.is_empty() && output.stderr.is_empty();
+        let run = Run { executor: self, plan, status, stopped, rewound: stays, output };
         let header = run.executor.memory.header();
         match header.end.kind {
             EndKind::Refused => Err(Error::Refused(collect::message(&header.end))),
@@ -363,6 +395,52 @@ impl Executor {
             }),
             _ => Ok(run),
         }
+    }
+}
+
+/// What ends a process that is to be rewound and asks the kernel for what cannot be undone.
+const NOT_ALLOWED: i32 = 31;
+
+/// Whether to have processes rewound. One that was not has cost more than a fork: then it is left for some runs, and for more and more, as long as
+/// nothing comes of it.
+#[derive(Debug, Default)]
+struct Rewinding {
+    /// So many runs without.
+    pause: u32,
+    /// How many runs it is left for if it fails.
+    doubt: u32,
+    /// From which snapshot, and which process makes the next run, if it could be rewound.
+    next: Option<(usize, i32)>,
+}
+
+impl Rewinding {
+    const MOST: u32 = 1 << 12;
+
+    fn is_worth_it(&mut self) -> bool {
+        let now = self.pause == 0;
+        self.pause = self.pause.saturating_sub(1);
+        if !now {
+            self.next = None;
+        }
+        now
+    }
+
+    /// This process made the run from that snapshot, and stays or not.
+    fn learn(&mut self, from: usize, process: Option<i32>, stays: bool) {
+        // The one before meant to stay, and could not.
+        let failed = self.next.take().is_some_and(|(at, next)| at == from && Some(next) != process);
+        if stays && !failed {
+            self.doubt /= 2;
+        } else {
+            self.doubt = (self.doubt * 2 + 1).min(Self::MOST);
+            self.pause = self.doubt;
+        }
+        self.next = process.filter(|_| stays && !failed).map(|process| (from, process));
+    }
+
+    /// The next process is another one in any case.
+    fn begin_again(&mut self) {
+        self.next = None;
     }
 }
 
@@ -539,6 +617,9 @@ impl Watch<'_> {
             interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
                 || until.is_some_and(|until| Instant::now() >= until)
         };
+        if self.settings.eager {
+            process.look_for_end();
+        }
         loop {
             let left = self.limit.saturating_sub(begin.elapsed());
             let tick = if looked || stalled == STALLED_AGAIN { LOOK } else { TICK };
@@ -571,12 +652,18 @@ impl Watch<'_> {
                 Waited::NotYet if self.too_much_output() => {
                     return process.stop().map(|status| (status, Some(Stopped::Output)));
                 }
-                Waited::NotYet if memory_limit.is_some_and(|limit| process.memory() > limit) => {
+                Waited::NotYet if memory_limit.is_some_and(|limit| self.own_memory(process) > limit) => {
                     return process.stop().map(|status| (status, Some(Stopped::Memory)));
                 }
                 Waited::NotYet => {}
             }
         }
+    }
+
+    /// How many bytes of memory the run has, without what its process keeps to be rewound.
+    fn own_memory(&self, process: &Process<'_>) -> u64 {
+        let kept = self.memory.header().kept_pages.load(Ordering::Relaxed);
+        process.memory().saturating_sub(u64::from(kept) * 4096)
     }
 
     fn too_much_output(&self) -> bool {
@@ -602,6 +689,12 @@ impl Run<'_> {
     #[must_use]
     pub fn is_resumed(&self) -> bool {
         self.executor.memory.header().plan.resumed > 0
+    }
+
+    /// Whether its process was rewound after it, to make the next one.
+    #[must_use]
+    pub fn is_rewound(&self) -> bool {
+        self.rewound
     }
 
     /// How many events it had.

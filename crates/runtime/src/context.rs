@@ -5,7 +5,7 @@
 //! until it is given the token ([`crate::token`]). Either way one thread runs at a time and decides who is next, so
 //! that the same plan gives the same trace.
 
-use crate::{debug, end, fiber, sys, token};
+use crate::{debug, end, fiber, rewind::birth, sys, token};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// What threads run on.
@@ -71,6 +71,7 @@ impl Context {
         // SAFETY: on a fresh thread, whose stack nobody else uses; `self` outlives it.
         unsafe {
             match self.backend {
+                Backend::Fibers if birth::is_here() => birth::park(self),
                 Backend::Fibers => fiber::park(self),
                 Backend::Kernel => {
                     token::park(self);

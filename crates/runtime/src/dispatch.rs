@@ -53,6 +53,11 @@ pub(crate) fn begin() -> bool {
     true
 }
 
+/// Whether calls arrive here.
+pub(crate) fn has_begun() -> bool {
+    BEGUN.load(Ordering::Relaxed)
+}
+
 /// In a forked process that goes on under control: as it was in the parent.
 pub(crate) fn begin_again() {
     if BEGUN.load(Ordering::Relaxed) {

@@ -64,6 +64,11 @@ impl Files {
         fds.map(File::keep).collect::<Result<_, _>>().map(Self)
     }
 
+    /// Whether there is nothing to put back.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn put_back(&self) {
         self.0.iter().for_each(File::put_back);
     }

@@ -20,6 +20,7 @@ use crate::{
     places::Places,
     queue::Queues,
     real::{Real, real},
+    rewind::birth,
     serve,
     signals::Queue,
     stack,
@@ -91,7 +92,7 @@ fn attach() -> Option<*mut Header> {
             heap::aside(files::note_inherited);
             heap::aside(maps::take_along);
             heap::aside(|| pauses::leave_out(&(*header).plan.spinning));
-            serve::wait_for_a_run(SERVICE, &(*header).process);
+            serve::wait_for_a_run(SERVICE, header, false);
             (*header).regions.total
         } else {
             total
@@ -343,6 +344,12 @@ pub(crate) fn leave_rseq() {
     let offset = RSEQ.load(Ordering::Relaxed);
     if offset != 0 {
         let area = sys::thread_pointer().wrapping_add(offset);
+        if birth::is_here() {
+            // The kernel knows of the carrier's alone. This one is as it leaves others: no processor, nothing else.
+            let none = [0, u32::MAX, 0, 0, 0, 0, 0, 0];
+            // SAFETY: as below.
+            return unsafe { (area as *mut [u32; 8]).write(none) };
+        }
         // SAFETY: the calling thread's own area, as glibc registered it.
         unsafe { sys::call(libc::SYS_rseq, [area, 32, UNREGISTER, SIGNATURE, 0, 0]) };
     }

@@ -49,6 +49,7 @@ mod pauses;
 mod places;
 mod queue;
 mod real;
+mod rewind;
 mod serve;
 mod shadow;
 mod signals;

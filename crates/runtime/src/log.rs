@@ -1,6 +1,6 @@
 //! The memory shared with the controller.
 
-use crate::{heap, sys};
+use crate::{heap, rewind, sys};
 use alloc::vec::Vec;
 use core::{
     ffi::c_char,
@@ -188,13 +188,17 @@ impl Log {
     fn make_room(&mut self) -> bool {
         const MOST: u64 = 1 << 17;
         let more = self.count.clamp(FIRST_ROOM, MOST).min(self.capacity - self.count);
+        self.room = self.count + more;
+        if rewind::has_room(self.room) {
+            return more > 0;
+        }
         // SAFETY: within the log. A kernel that does not know the request leaves it to page faults.
         unsafe {
             let from = self.events.add(self.count as usize) as usize & !4095;
             let to = self.events.add((self.count + more) as usize) as usize;
-            sys::call(libc::SYS_madvise, [from, to - from, libc::MADV_POPULATE_WRITE as usize, 0, 0, 0]);
+            let args = [from, to - from, libc::MADV_POPULATE_WRITE as usize, 0, 0, 0];
+            rewind::call(libc::SYS_madvise, args);
         }
-        self.room = self.count + more;
         more > 0
     }
 

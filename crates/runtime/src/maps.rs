@@ -5,23 +5,31 @@ use alloc::vec::Vec;
 
 /// What a line of `/proc/self/maps` tells, `from-to rw-s offset device inode path`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Mapping {
-    start: usize,
+pub(crate) struct Mapping {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
     /// `r`, `w`, `x`, and `s` for shared or `p` for private.
-    rights: [u8; 4],
+    pub(crate) rights: [u8; 4],
     /// Of a file.
-    file: bool,
+    pub(crate) file: bool,
 }
 
 impl Mapping {
     fn parse(line: &[u8]) -> Option<Self> {
         let mut words = line.split(|&byte| byte == b' ');
-        let start = words.next()?.split(|&byte| byte == b'-').next()?;
         let digit = |byte: &u8| (*byte as char).to_digit(16);
-        let start = start.iter().try_fold(0, |number, byte| Some(number << 4 | digit(byte)? as usize))?;
+        let number =
+            |text: &[u8]| text.iter().try_fold(0, |number, byte| Some(number << 4 | digit(byte)? as usize));
+        let mut ends = words.next()?.split(|&byte| byte == b'-').map(number);
+        let (start, end) = (ends.next()??, ends.next()??);
         let rights = words.next()?.try_into().ok()?;
         let file = words.nth(2)?.iter().any(|&byte| byte != b'0');
-        Some(Self { start, rights, file })
+        Some(Self { start, end, rights, file })
+    }
+
+    /// Whether it may be written, and what is written is seen here alone.
+    pub(crate) fn is_own(&self) -> bool {
+        self.rights[1] == b'w' && self.rights[3] == b'p'
     }
 
     /// Whether it is memory, but for the controller's, that other processes can see change.
@@ -35,25 +43,20 @@ impl Mapping {
     }
 }
 
+/// What the kernel's list tells.
+pub(crate) fn parse(list: &[u8]) -> impl Iterator<Item = Mapping> {
+    list.split(|&byte| byte == b'\n').filter_map(Mapping::parse)
+}
+
 /// All of them, if the system tells.
 fn all() -> Option<Vec<Mapping>> {
     let maps = Opened::new(b"/proc/self/maps\0")?;
-    let mut all = Vec::new();
-    let mut line = [0u8; 96];
-    let mut len = 0;
+    let mut list = Vec::new();
     let mut room = alloc::vec![0u8; 32 << 10];
     while let got @ 1.. = maps.read(&mut room) {
-        for &byte in &room[..got as usize] {
-            if byte == b'\n' {
-                all.extend(Mapping::parse(&line[..len]));
-                len = 0;
-            } else if len < line.len() {
-                line[len] = byte;
-                len += 1;
-            }
-        }
+        list.extend_from_slice(&room[..got as usize]);
     }
-    Some(all)
+    Some(parse(&list).collect())
 }
 
 /// Whether there is shared memory, but for the controller's, that may be written.

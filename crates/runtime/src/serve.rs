@@ -1,14 +1,16 @@
 //! Serving runs: the program is loaded once, and each run is a fork of it: from before main, or from where a
-//! snapshot waits.
+//! snapshot waits. From there, a fork may make many ([`crate::rewind`]).
 
-use crate::sys;
+use crate::{rewind, sys};
 use alloc::vec::Vec;
-use core::sync::atomic::{AtomicU32, Ordering};
-use unsnarl_wire::{Request, SERVICE, SNAPSHOTS};
+use core::sync::atomic::Ordering;
+use unsnarl_wire::{Header, Request, SERVICE, SNAPSHOTS};
 
-/// Returns in a new process for each run that is asked for at this channel; never in this one. Whose turn it is is told
-/// by `process`.
-pub(crate) fn wait_for_a_run(channel: i32, process: &AtomicU32) {
+/// Returns for each run that is asked for at this channel, in another process than this one. Which one it is is told
+/// by the header. `rewinds`: a process may be rewound to here.
+pub(crate) fn wait_for_a_run(channel: i32, header: *const Header, rewinds: bool) {
+    // SAFETY: the controller's memory is mapped for as long as the process lives.
+    let process = unsafe { &(*header).process };
     let mut snapshots = Vec::new();
     let mut request = 0u8;
     // SAFETY: room for one byte.
@@ -16,10 +18,11 @@ pub(crate) fn wait_for_a_run(channel: i32, process: &AtomicU32) {
     {
         // Those that were told to end are gone by now.
         snapshots.retain(|&snapshot| wait_for(snapshot, libc::WNOHANG).is_none());
-        let request = Request::from_byte(request);
-        if request == Request::End {
-            break;
-        }
+        let request = match Request::from_byte(request) {
+            Request::End => break,
+            Request::Rewind if !rewinds => Request::Run,
+            request => request,
+        };
         // A run begins where its memory is at hand, and nobody else's processor has to be woken for it.
         let together = sys::OneProcessor::stay();
         // Not by way of the C library: what the program wants to be done when it forks is not wanted now.
@@ -28,20 +31,40 @@ pub(crate) fn wait_for_a_run(channel: i32, process: &AtomicU32) {
         drop(together);
         match forked {
             0 => {
-                become_a_run(request);
+                let kept = match request {
+                    Request::Snapshot(number) => self::channel(number),
+                    Request::Rewind => Some(channel),
+                    Request::Run | Request::End => None,
+                };
+                if let (Request::Snapshot(_), Some(fd)) = (request, kept) {
+                    throw_away(fd);
+                }
+                become_a_run(kept);
+                if request == Request::Rewind {
+                    process.store(sys::process() as u32, Ordering::Release);
+                    if !rewind::stand(channel, header) {
+                        close(channel);
+                    }
+                }
                 return;
             }
-            child if request != Request::Run => {
+            child if matches!(request, Request::Snapshot(_)) => {
                 answer(channel, &[child]);
                 snapshots.push(child);
             }
             child if child > 0 => {
-                // The controller is not woken before the run is over; if it wants to end it, it finds it here.
-                process.store(child as u32, Ordering::Release);
-                answer(channel, &[child, wait_for(child, 0).unwrap_or(0)]);
+                if request == Request::Run {
+                    // The controller is not woken before the run is over; if it wants to end it, it finds it here.
+                    process.store(child as u32, Ordering::Release);
+                }
+                let status = wait_for(child, 0).unwrap_or(0);
+                // One that was rewound and is waiting has answered already.
+                if request == Request::Run || process.load(Ordering::Acquire) == child as u32 {
+                    answer(channel, &[child, status, 0]);
+                }
             }
             failed => {
-                answer(channel, &[failed, 0]);
+                answer(channel, &[failed, 0, 0]);
             }
         }
     }
@@ -63,19 +86,19 @@ fn wait_for(child: i32, options: i32) -> Option<i32> {
     }
 }
 
-fn become_a_run(request: Request) {
-    let kept = if let Request::Snapshot(number) = request { channel(number) } else { None };
-    if let Some(fd) = kept {
-        throw_away(fd);
-    }
-    // SAFETY: system calls on ourselves: an end with the server's, a group of our own, its channels closed.
+fn become_a_run(kept: Option<i32>) {
+    // SAFETY: system calls on ourselves: an end with the server's, a group of our own.
     unsafe {
         sys::call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize, 0, 0, 0, 0]);
         sys::call(libc::SYS_setpgid, [0; 6]);
-        for fd in SNAPSHOTS.into_iter().chain([SERVICE]).filter(|&fd| Some(fd) != kept) {
-            sys::call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]);
-        }
     }
+    SNAPSHOTS.into_iter().chain([SERVICE]).filter(|&fd| Some(fd) != kept).for_each(close);
+}
+
+/// Closes a channel, if it is there.
+fn close(channel: i32) {
+    // SAFETY: ours.
+    unsafe { sys::call(libc::SYS_close, [channel as usize, 0, 0, 0, 0, 0]) };
 }
 
 /// What another snapshot was told through this channel and did not live to read.

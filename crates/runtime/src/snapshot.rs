@@ -37,7 +37,9 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     if !serve::answer(channel, &[1]) {
         sys::exit(0);
     }
-    heap::aside(|| serve::wait_for_a_run(channel, &state.log.header().process));
+    // Whoever puts files back asks more of the kernel than a process that is rewound may.
+    let rewinds = files.is_empty();
+    heap::aside(|| serve::wait_for_a_run(channel, state.log.header(), rewinds));
 
     dispatch::begin_again();
     files.put_back();

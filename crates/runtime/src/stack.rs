@@ -109,7 +109,7 @@ pub(crate) fn clear_more_registers() {
 /// Calls a function on another stack, at whose end the caller's registers are left, for whoever wants to know where it was called
 /// from. Nothing of the function stays in registers.
 #[unsafe(naked)]
-unsafe extern "C" fn call_on(data: *mut u8, function: unsafe extern "C" fn(*mut u8), top: usize) {
+pub(crate) unsafe extern "C" fn call_on(data: *mut u8, function: unsafe extern "C" fn(*mut u8), top: usize) {
     naked_asm!(
         ".cfi_startproc",
         "push rbp",

@@ -1,6 +1,6 @@
 //! System calls made directly: no hook sees them and errno stays as it is.
 
-use crate::stack;
+use crate::{rewind, stack};
 use core::{
     arch::asm,
     sync::atomic::{AtomicU32, AtomicUsize, Ordering},
@@ -35,13 +35,20 @@ fn map_at(at: usize, size: usize, flags: i32, fd: i32) -> Option<usize> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (flags | libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE) as usize;
     // SAFETY: a new mapping where there is none disturbs nothing.
-    let got = unsafe { call(libc::SYS_mmap, [at, size, protection, flags, fd as usize, 0]) };
+    let got = unsafe { rewind::call(libc::SYS_mmap, [at, size, protection, flags, fd as usize, 0]) };
     (got == at as isize).then_some(at)
+}
+
+/// Where the next piece of the runtime's own memory goes.
+static NEXT: [AtomicUsize; 2] = [AtomicUsize::new(HEAP), AtomicUsize::new(ASIDE)];
+
+/// Where both parts of the runtime's own memory end.
+pub(crate) fn own_ends() -> [usize; 2] {
+    NEXT.each_ref().map(|next| next.load(Ordering::Relaxed))
 }
 
 /// Fresh zeroed memory.
 pub(crate) fn map(size: usize, aside: bool) -> Option<usize> {
-    static NEXT: [AtomicUsize; 2] = [AtomicUsize::new(HEAP), AtomicUsize::new(ASIDE)];
     let at = NEXT[usize::from(aside)].fetch_add(size.next_multiple_of(4096), Ordering::Relaxed);
     map_at(at, size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
 }
@@ -58,7 +65,7 @@ pub(crate) fn reserve(at: usize, size: usize) -> bool {
     let got = map_at(at, size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1).is_some();
     // Touched here and there: a huge page for each would be zeroed in vain.
     // SAFETY: advice about our own memory; it need not be followed.
-    unsafe { call(libc::SYS_madvise, [at, size, libc::MADV_NOHUGEPAGE as usize, 0, 0, 0]) };
+    unsafe { rewind::call(libc::SYS_madvise, [at, size, libc::MADV_NOHUGEPAGE as usize, 0, 0, 0]) };
     got
 }
 
@@ -71,7 +78,7 @@ pub(crate) unsafe fn empty(from: usize, to: usize) {
     // SAFETY: by the caller.
     unsafe {
         if first < last {
-            call(libc::SYS_madvise, [first, last - first, libc::MADV_DONTNEED as usize, 0, 0, 0]);
+            rewind::call(libc::SYS_madvise, [first, last - first, libc::MADV_DONTNEED as usize, 0, 0, 0]);
             core::ptr::write_bytes(last as *mut u8, 0, to - last);
         }
         core::ptr::write_bytes(from as *mut u8, 0, first.min(to) - from);
@@ -181,7 +188,10 @@ impl OneProcessor {
                 *byte = 1 << (here % 8);
                 // SAFETY: as above.
                 unsafe {
-                    call(libc::SYS_sched_setaffinity, [0, only.len(), only.as_ptr() as usize, 0, 0, 0])
+                    rewind::call(
+                        libc::SYS_sched_setaffinity,
+                        [0, only.len(), only.as_ptr() as usize, 0, 0, 0],
+                    )
                 };
             }
             size
@@ -192,8 +202,9 @@ impl OneProcessor {
 
 impl Drop for OneProcessor {
     fn drop(&mut self) {
+        let args = [0, self.size, self.before.as_ptr() as usize, 0, 0, 0];
         // SAFETY: the mask that was there before.
-        unsafe { call(libc::SYS_sched_setaffinity, [0, self.size, self.before.as_ptr() as usize, 0, 0, 0]) };
+        unsafe { rewind::call(libc::SYS_sched_setaffinity, args) };
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     gate::Gate,
     hooks::{mutex::Held, stdio},
     real::real,
+    rewind::birth,
     signals::{Queue, Suspended},
     stack,
     state::Runtime,
@@ -203,8 +204,9 @@ impl Runtime {
         thread.arg = birth.arg;
         thread.mask = self.state.mask();
         let record: *mut Thread = &raw mut *thread;
+        let is_born_here = birth::begin(birth.attr);
         // A thread that stays a kernel thread would keep the processor that it is made on.
-        let together = (backend == Backend::Fibers).then(sys::OneProcessor::stay);
+        let together = (backend == Backend::Fibers && !is_born_here).then(sys::OneProcessor::stay);
         let paused = Paused::new();
         // What else the allocator does is no business of the program's.
         let muted = self.state.muted;
@@ -233,6 +235,7 @@ impl Runtime {
         };
         self.state.undivided -= 1;
         self.state.muted = muted;
+        birth::end();
         if error != 0 {
             return Err(error);
         }

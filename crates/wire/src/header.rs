@@ -54,8 +54,8 @@ pub struct Header {
     pub panicked: AtomicU32,
     /// Conflicts written.
     pub conflicts: AtomicU32,
-    /// Nothing; keeps what follows aligned.
-    pub more_padding: u32,
+    /// Pages of memory that the process has only because it is rewound.
+    pub kept_pages: AtomicU32,
     /// Bytes of inputs written.
     pub inputs: AtomicU64,
     /// Bytes of stacks written.
@@ -192,7 +192,7 @@ impl Header {
             warnings: AtomicU32::new(0),
             panicked: AtomicU32::new(0),
             conflicts: AtomicU32::new(0),
-            more_padding: 0,
+            kept_pages: AtomicU32::new(0),
             inputs: AtomicU64::new(0),
             stacks: AtomicU64::new(0),
             tracer: TracerWords::new(),

@@ -32,7 +32,7 @@ pub use steps::{
 };
 
 /// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
@@ -65,9 +65,10 @@ pub const DESCRIPTOR: i32 = 198;
 
 /// The file descriptor at which a target that serves runs talks with the controller.
 ///
-/// The controller writes one byte, a [`Request`]. For a run the target, which waits for it before main, forks,
-/// answers with the run's process id and, once that process is gone, with its status: four bytes each. For a
-/// snapshot it answers with the process id and no more.
+/// The controller writes one byte, a [`Request`]. For a run the target, which waits for it before main, forks, and
+/// answers when that process is gone: with its process id, its status and 0, four bytes each. A process that is to be rewound after its run
+/// answers itself, with 1 at the end, and takes the next such request, if it could be rewound; for others it makes way. For a snapshot the target answers with
+/// the process id and no more.
 pub const SERVICE: i32 = 199;
 
 /// The file descriptors at which snapshots talk with the controller: number 1 at the first of them, and so on.
@@ -87,6 +88,8 @@ pub enum Request {
     End,
     /// A run.
     Run,
+    /// A run whose process, if it can, comes back to where it began, for the next one.
+    Rewind,
     /// A run that becomes the snapshot of this number.
     Snapshot(u8),
 }
@@ -98,7 +101,8 @@ impl Request {
         match self {
             Self::End => 0,
             Self::Run => 1,
-            Self::Snapshot(number) => 1 + number,
+            Self::Rewind => 2,
+            Self::Snapshot(number) => 2 + number,
         }
     }
 
@@ -108,7 +112,8 @@ impl Request {
         match byte {
             0 => Self::End,
             1 => Self::Run,
-            snapshot => Self::Snapshot(snapshot - 1),
+            2 => Self::Rewind,
+            snapshot => Self::Snapshot(snapshot - 2),
         }
     }
 }

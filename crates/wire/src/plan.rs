@@ -40,6 +40,10 @@ pub struct PlanWords {
     pub debugged: u8,
     /// 1 if what comes from outside is the plan's to say.
     pub fed: u8,
+    /// 1 if there are processors to spare: who waits for the next plan looks for it a while before it sleeps.
+    pub eager: u8,
+    /// Nothing; keeps what follows aligned.
+    pub padding: [u8; 3],
     /// One access in so many is a point.
     pub one_in: u32,
     /// The policy's first figure, where it has one.

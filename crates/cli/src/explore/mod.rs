@@ -200,7 +200,9 @@ impl Wishes {
     }
 
     fn settings(&self, interrupt: &Arc<AtomicBool>) -> Settings {
-        Settings { interrupt: Some(interrupt.clone()), serve: true, ..self.run.settings() }
+        // Each run keeps two processors busy, one after the other.
+        let eager = self.jobs * 2 <= default_jobs();
+        Settings { interrupt: Some(interrupt.clone()), serve: true, eager, ..self.run.settings() }
     }
 
     /// As many executors as there are jobs.

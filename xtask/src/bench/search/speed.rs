@@ -24,7 +24,7 @@ impl Bench {
         )?;
         let jobs = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let with_jobs = |jobs: usize| -> Result<f64> {
-            let args = ["--strategy", "random", "--runs", "2000", "-j", &jobs.to_string()];
+            let args = ["--strategy", "random", "--runs", "10000", "-j", &jobs.to_string()];
             per_second(&self.explore(&program, &args)?)
         };
         let mut table = Table::new();
@@ -57,15 +57,15 @@ impl Bench {
         Ok(())
     }
 
-    /// The same programs with more and more work in a run: Shuttle never leaves its process, here each run is a process,
-    /// but a point costs less.
+    /// The same programs with more and more work in a run: Shuttle never leaves its process, and what it runs is written for it; here it is a
+    /// program with threads, memory and an end of its own, but a point costs less.
     fn against_shuttle(&self, repetitions: usize, table: &mut Table) -> Result<()> {
         // What to run, how often by us, and how often by Shuttle.
         let programs: [(&[&str], &str, &str); 4] = [
-            (&["counter", "2", "2"], "2000", "5000"),
-            (&["counter", "4", "100"], "500", "500"),
-            (&["counter", "4", "1000"], "100", "50"),
-            (&["queue", "100"], "300", "200"),
+            (&["counter", "2", "2"], "10000", "50000"),
+            (&["counter", "4", "100"], "1000", "1000"),
+            (&["counter", "4", "1000"], "100", "100"),
+            (&["queue", "100"], "500", "500"),
         ];
         let (shuttle, ours) = (self.shuttle()?, self.for_unsnarl()?);
         for (program, our_runs, their_runs) in programs {

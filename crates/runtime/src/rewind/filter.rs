@@ -1,0 +1,167 @@
+//! What a process that is to be rewound may ask of the kernel.
+//!
+//! Memory is put back, the signal mask and the end of the heap. Whatever would change more of the kernel's state is not allowed: the kernel ends
+//! the process there and then, before it came to pass, and the run is made once more by a process that is not rewound. What is allowed is
+//! listed here, by what the kernel sees of it ([seccomp](https://docs.kernel.org/userspace-api/seccomp_filter.html)). Calls that map memory
+//! arrive at [`super::layout`], and those that make threads at [`super::birth`], which make them by ways of their own.
+
+use super::call;
+use crate::sys;
+use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
+
+/// Places in what the kernel lays before a filter.
+const NUMBER: u32 = 0;
+const ARCHITECTURE: u32 = 4;
+const POINTER: u32 = 8;
+const fn argument(nth: u32) -> u32 {
+    16 + 8 * nth
+}
+
+const X86_64: u32 = 0xc000_003e;
+
+/// When a call is allowed.
+#[derive(Clone, Copy)]
+enum When {
+    Always,
+    /// Its nth argument is at most this.
+    AtMost(u32, u32),
+    /// Its nth argument is this process.
+    Own(u32),
+    /// Its nth argument is null.
+    Null(u32),
+    /// It is not made, and this is its error: `ENOSYS` where there is an older call whose arguments can be looked at, none where only a
+    /// new thread tells of itself, which is no kernel thread.
+    Never(i32),
+}
+use When::{Always, AtMost, Never, Null, Own};
+
+/// Standard output and standard error, which the controller empties.
+const LAST_STREAM: u32 = 2;
+
+const CALLS: [(i64, When); 35] = [
+    (libc::SYS_brk, Always),
+    (libc::SYS_futex, Always),
+    (libc::SYS_clone3, Never(libc::ENOSYS)),
+    (libc::SYS_set_robust_list, Always),
+    (libc::SYS_set_tid_address, Always),
+    (libc::SYS_rseq, Never(0)),
+    (libc::SYS_exit, Always),
+    (libc::SYS_exit_group, Always),
+    (libc::SYS_rt_sigprocmask, Always),
+    (libc::SYS_rt_sigreturn, Always),
+    (libc::SYS_rt_sigaction, Null(1)),
+    (libc::SYS_sigaltstack, Null(0)),
+    (libc::SYS_tgkill, Own(0)),
+    (libc::SYS_sched_yield, Always),
+    (libc::SYS_sched_getaffinity, Always),
+    (libc::SYS_getcpu, Always),
+    (libc::SYS_getpid, Always),
+    (libc::SYS_gettid, Always),
+    (libc::SYS_getppid, Always),
+    (libc::SYS_getuid, Always),
+    (libc::SYS_geteuid, Always),
+    (libc::SYS_getgid, Always),
+    (libc::SYS_getegid, Always),
+    (libc::SYS_getrusage, Always),
+    (libc::SYS_getrandom, Always),
+    (libc::SYS_clock_gettime, Always),
+    (libc::SYS_gettimeofday, Always),
+    (libc::SYS_process_vm_readv, Always),
+    (libc::SYS_prlimit64, Null(2)),
+    (libc::SYS_read, AtMost(0, LAST_STREAM)),
+    (libc::SYS_write, AtMost(0, LAST_STREAM)),
+    (libc::SYS_writev, AtMost(0, LAST_STREAM)),
+    (libc::SYS_lseek, AtMost(0, LAST_STREAM)),
+    (libc::SYS_fstat, Always),
+    (libc::SYS_newfstatat, Always),
+];
+
+/// The filter while it is written.
+struct Program {
+    steps: [sock_filter; 512],
+    len: usize,
+}
+
+impl Program {
+    fn add(&mut self, code: u32, k: u32, yes: u8, no: u8) {
+        if let Some(step) = self.steps.get_mut(self.len) {
+            *step = sock_filter { code: code as u16, jt: yes, jf: no, k };
+            self.len += 1;
+        }
+    }
+
+    fn load(&mut self, at: u32) {
+        self.add(BPF_LD | BPF_W | BPF_ABS, at, 0, 0);
+    }
+
+    fn end(&mut self, how: u32) {
+        self.add(BPF_RET | BPF_K, how, 0, 0);
+    }
+
+    /// Goes on with the next step if what was loaded is this, and so many further on if not.
+    fn unless_equal(&mut self, value: u32, skip: u8) {
+        self.add(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip);
+    }
+
+    /// What a rule says of a call that is its own.
+    fn judge(&mut self, when: When) {
+        const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
+        const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
+        match when {
+            Always => {}
+            Never(error) => return self.end(libc::SECCOMP_RET_ERRNO | error as u32),
+            AtMost(nth, most) => {
+                self.load(argument(nth));
+                self.add(BPF_JMP | libc::BPF_JGT | BPF_K, most, 0, 1);
+                self.end(KILL);
+            }
+            Own(nth) => {
+                self.load(argument(nth));
+                self.add(BPF_JMP | BPF_JEQ | BPF_K, sys::process() as u32, 1, 0);
+                self.end(KILL);
+            }
+            Null(nth) => {
+                for half in [0, 4] {
+                    self.load(argument(nth) + half);
+                    self.add(BPF_JMP | BPF_JEQ | BPF_K, 0, 1, 0);
+                    self.end(KILL);
+                }
+            }
+        }
+        self.end(ALLOW);
+    }
+}
+
+/// From now on, nothing else may be asked, but from [places](super::after_calls) of ours; false if the system cannot do that.
+pub(super) fn install() -> bool {
+    const NOTHING: sock_filter = sock_filter { code: 0, jt: 0, jf: 0, k: 0 };
+    let mut program = Program { steps: [NOTHING; 512], len: 0 };
+    program.load(ARCHITECTURE);
+    program.unless_equal(X86_64, 1);
+    program.add(BPF_JMP | libc::BPF_JA, 1, 0, 0);
+    program.end(libc::SECCOMP_RET_KILL_PROCESS);
+    for after in super::after_calls() {
+        program.load(POINTER);
+        program.unless_equal(after as u32, 3);
+        program.load(POINTER + 4);
+        program.unless_equal((after as u64 >> 32) as u32, 1);
+        program.end(libc::SECCOMP_RET_ALLOW);
+    }
+    for (number, when) in CALLS {
+        program.load(NUMBER);
+        let start = program.len;
+        program.unless_equal(number as u32, 0);
+        program.judge(when);
+        program.steps[start].jf = (program.len - start - 1) as u8;
+    }
+    program.end(libc::SECCOMP_RET_KILL_PROCESS);
+    let told = libc::sock_fprog { len: program.len as u16, filter: program.steps.as_mut_ptr() };
+    // SAFETY: the kernel reads the filter; no privileges are to be had in here, for no other program is executed.
+    unsafe {
+        call(libc::SYS_prctl, [libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0, 0]) == 0
+            && call(
+                libc::SYS_seccomp,
+                [libc::SECCOMP_SET_MODE_FILTER as usize, 0, &raw const told as usize, 0, 0, 0],
+            ) == 0
+    }
+}

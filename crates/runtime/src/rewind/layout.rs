@@ -1,0 +1,549 @@
+//! Mappings that runs make: what one leaves behind, the next finds.
+//!
+//! Stacks of threads, signal stacks and arenas come and go in every run, at the same places. To unmap them, map them again and have the
+//! kernel find pages for them would cost more than all else in a short run. So they stay. Each run sees its own calls succeed as the
+//! kernel would have it. It takes the highest place where there is room, so *where* that is depends only on what is mapped from there on up,
+//! and it is remembered from the first time it was asked. What is not known yet is asked: after all that this run has not mapped is given
+//! back, so that the answer is the right one.
+//!
+//! Pieces that this run has not mapped yet, and small ones and stacks that it has unmapped, are there all the same: a stray access finds
+//! zeros, or what was there, where a process of its own would have crashed. Larger pieces are really unmapped when they are.
+//!
+//! All calls that are not of the usual kind are just made, after the same giving back; then mappings are put back by comparison.
+
+use super::{call, kept, memory::PAGE};
+use crate::{real::Real, stack, sys};
+
+const MOST_PIECES: usize = 512;
+const MOST_KNOWN: usize = 1024;
+/// What is at least as large may be aligned to as much, if there is room below.
+const HUGE: usize = 2 << 20;
+/// What is no larger, or a stack, is not really unmapped.
+const SMALL: usize = 64 << 10;
+
+const NOTHING: usize = libc::PROT_NONE as usize;
+const BOTH: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+
+/// Memory that a run mapped.
+#[derive(Clone, Copy)]
+pub(super) struct Piece {
+    pub(super) start: usize,
+    pub(super) end: usize,
+    /// [`NOTHING`] or [`BOTH`], as the kernel has it.
+    protection: usize,
+    /// Whether this run may write it.
+    is_open: bool,
+    /// Whether this run has mapped it.
+    is_mapped: bool,
+    /// Whether this run has unmapped it: what it holds is no longer there.
+    is_stale: bool,
+    is_stack: bool,
+    /// How it was protected before the run, if it was there.
+    older: Option<usize>,
+}
+
+impl Piece {
+    pub(super) fn is_writable(&self) -> bool {
+        self.protection == BOTH
+    }
+}
+
+/// Where the kernel maps something.
+#[derive(Clone, Copy)]
+struct Known {
+    /// A hash of what was asked for.
+    wish: u64,
+    at: usize,
+    /// A hash of what the run had mapped and unmapped where it matters.
+    within: u64,
+}
+
+/// All of it; begins as zeros.
+#[repr(C)]
+pub(super) struct Layout {
+    /// In the order of their addresses.
+    pieces: [Piece; MOST_PIECES],
+    count: usize,
+    known: [Known; MOST_KNOWN],
+    known_count: usize,
+    /// In this run, calls are just made from now on.
+    is_over: bool,
+    /// Memory may have been given back that was there before the run, and nobody faulted.
+    pub(super) is_emptied: bool,
+}
+
+/// The calls that arrive here.
+#[derive(Clone, Copy)]
+enum Wish {
+    Map { flags: usize, file: usize, offset: usize },
+    Unmap,
+    Protect,
+    Advise,
+    Remap { size: usize, flags: usize, to: usize },
+}
+
+impl Layout {
+    pub(super) fn pieces(&self) -> &[Piece] {
+        &self.pieces[..self.count]
+    }
+
+    /// From now on, calls are just made.
+    pub(super) fn give_up(&mut self) {
+        self.is_over = true;
+    }
+
+    /// The run is over; true if all mappings are accounted for. Tells which pieces stay no longer.
+    pub(super) fn begin_again(&mut self, mut gone: impl FnMut(usize, usize)) -> bool {
+        let is_known = !self.is_over;
+        (self.is_over, self.is_emptied) = (false, false);
+        if !is_known {
+            self.count = 0;
+            return false;
+        }
+        let mut at = 0;
+        while at < self.count {
+            let piece = &mut self.pieces[at];
+            if let Some(protection) = piece.older {
+                if protection == NOTHING && (piece.is_writable() || piece.is_stale) {
+                    // What nobody could write held nothing.
+                    advise(piece.start, piece.end - piece.start, libc::MADV_DONTNEED as usize);
+                }
+                if piece.protection != protection {
+                    protect(piece.start, piece.end, protection);
+                }
+                self.remove(at);
+            } else if !piece.is_writable() && piece.is_stale {
+                // It was written before it was protected.
+                let piece = *piece;
+                unmap(piece.start, piece.end);
+                gone(piece.start, piece.end);
+                self.remove(at);
+            } else {
+                (piece.is_mapped, piece.is_stale, piece.is_open) = (false, false, false);
+                at += 1;
+            }
+        }
+        true
+    }
+
+    /// Stands in for a call that the program, or its library, makes.
+    fn make(&mut self, wish: Wish, addr: usize, size: usize, how: usize) -> isize {
+        let whole = size.wrapping_add(PAGE - 1) & !(PAGE - 1);
+        let end = addr.wrapping_add(whole);
+        let usual = !self.is_over && addr.is_multiple_of(PAGE) && addr <= end && size > 0;
+        if usual {
+            let done = match wish {
+                Wish::Map { flags, .. } => self.map(addr, whole, how, flags),
+                Wish::Unmap => self.unmap(addr, end),
+                Wish::Protect => self.protect(addr, end, how),
+                Wish::Advise if is_forgotten_at_once(how) => {
+                    self.is_emptied = true;
+                    Some(advise(addr, size, how))
+                }
+                Wish::Advise | Wish::Remap { .. } => None,
+            };
+            if let Some(result) = done {
+                return result;
+            }
+        }
+        if !self.is_over {
+            self.give_back();
+            self.is_over = true;
+        }
+        let own = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
+        // SAFETY: of this thread alone.
+        let memory = unsafe { &(*kept()).memory };
+        let can_be_undone = match wish {
+            Wish::Map { flags, .. } => flags & own == own && flags & libc::MAP_FIXED as usize == 0,
+            Wish::Protect => how & libc::PROT_WRITE as usize == 0 || !memory.is_constant(addr, end),
+            Wish::Advise => is_forgotten_at_once(how),
+            Wish::Unmap | Wish::Remap { .. } => true,
+        };
+        if !can_be_undone {
+            super::be_ended();
+        }
+        let (number, args) = match wish {
+            Wish::Map { flags, file, offset } => (libc::SYS_mmap, [addr, size, how, flags, file, offset]),
+            Wish::Unmap => (libc::SYS_munmap, [addr, size, 0, 0, 0, 0]),
+            Wish::Protect => (libc::SYS_mprotect, [addr, size, how, 0, 0, 0]),
+            Wish::Advise => (libc::SYS_madvise, [addr, size, how, 0, 0, 0]),
+            Wish::Remap { size: new, flags, to } => (libc::SYS_mremap, [addr, size, new, flags, to, 0]),
+        };
+        // SAFETY: the program's own call.
+        unsafe { call(number, args) }
+    }
+
+    /// `wanted`: where, if there is room.
+    fn map(&mut self, wanted: usize, size: usize, protection: usize, flags: usize) -> Option<isize> {
+        const OWN: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        const HOW: i32 = libc::MAP_STACK | libc::MAP_NORESERVE;
+        let usual = flags as i32 & !HOW == OWN && (protection == NOTHING || protection == BOTH);
+        if !usual || self.count + 8 > MOST_PIECES {
+            return None;
+        }
+        let is_stack = flags & libc::MAP_STACK as usize != 0;
+        let how = (flags << 48 ^ protection << 40) as u64;
+        let wish = mix(mix(size as u64 ^ how) ^ mix(wanted as u64).rotate_left(1));
+        if let Some(at) = self.known(wish, wanted, size) {
+            if self.claim(at, at + size, protection, is_stack).is_none() {
+                super::be_ended();
+            }
+            return Some(at as isize);
+        }
+        self.give_back();
+        // SAFETY: new memory, where there is none.
+        let at = unsafe { call(libc::SYS_mmap, [wanted, size, protection, flags, usize::MAX, 0]) };
+        if at >= 0 {
+            let start = at as usize;
+            if !self.is_over {
+                self.learn(wish, wanted, size, start);
+            }
+            let is_open = protection == BOTH;
+            let end = start + size;
+            self.insert(Piece { start, end, protection, is_open, is_mapped: true, is_stack, ..EMPTY });
+        }
+        Some(at)
+    }
+
+    /// Where the kernel would map that now, if it has been asked in the same situation.
+    fn known(&self, wish: u64, wanted: usize, size: usize) -> Option<usize> {
+        let mut alike = self.known[..self.known_count].iter().filter(|known| known.wish == wish);
+        let is_here = |known: &&Known| {
+            let (from, to) = matters(known.at, wanted, size);
+            self.within(from, to) == known.within
+        };
+        alike.find(is_here).map(|known| known.at)
+    }
+
+    fn learn(&mut self, wish: u64, wanted: usize, size: usize, at: usize) {
+        if self.known_count == MOST_KNOWN {
+            self.known_count = 0;
+        }
+        let (from, to) = matters(at, wanted, size);
+        self.known[self.known_count] = Known { wish, at, within: self.within(from, to) };
+        self.known_count += 1;
+    }
+
+    /// What is not as it was before the run: mapped, or unmapped.
+    fn changes(&self) -> impl Iterator<Item = (usize, usize)> {
+        let changed = |piece: &&Piece| piece.is_mapped != piece.older.is_some();
+        self.pieces().iter().filter(changed).map(|piece| (piece.start, piece.end))
+    }
+
+    /// A hash of what is not as it was before the run, between two places: of all places where that begins or ends.
+    fn within(&self, from: usize, to: usize) -> u64 {
+        self.changes()
+            .filter(|&(start, end)| start < to && from < end)
+            .fold(0, |hash, (start, end)| hash ^ mix(start.max(from) as u64) ^ mix(end.min(to) as u64))
+    }
+
+    fn unmap(&mut self, start: usize, end: usize) -> Option<isize> {
+        if self.count + 8 > MOST_PIECES {
+            return None;
+        }
+        if let Some((first, last)) = self.mapped(start, end) {
+            let mut at = last;
+            while at > first {
+                at -= 1;
+                let piece = &mut self.pieces[at];
+                let is_small = piece.is_stack || !piece.is_open || piece.end - piece.start <= SMALL;
+                if is_small {
+                    piece.is_mapped = false;
+                    piece.is_stale |= piece.is_open;
+                } else {
+                    let piece = *piece;
+                    unmap(piece.start, piece.end);
+                    // SAFETY: of this thread alone.
+                    unsafe { (*kept()).memory.forget(piece.start, piece.end) };
+                    self.remove(at);
+                }
+            }
+            return Some(0);
+        }
+        let is_free = self.pieces().iter().all(|piece| piece.end <= start || end <= piece.start);
+        if end - start > SMALL || !is_free {
+            return None;
+        }
+        let (mut parts, mut count, mut from) = ([EMPTY; 4], 0, start);
+        while from < end {
+            // SAFETY: of this thread alone.
+            let (until, is_writable) = unsafe { (*kept()).memory.part(from, end)? };
+            let protection = if is_writable { BOTH } else { NOTHING };
+            let older = Some(protection);
+            *parts.get_mut(count)? =
+                Piece { start: from, end: until, protection, is_stale: is_writable, older, ..EMPTY };
+            (count, from) = (count + 1, until);
+        }
+        parts[..count].iter().for_each(|&part| self.insert(part));
+        Some(0)
+    }
+
+    fn protect(&mut self, start: usize, end: usize, protection: usize) -> Option<isize> {
+        if (protection != NOTHING && protection != BOTH) || self.count + 8 > MOST_PIECES {
+            return None;
+        }
+        let (first, last) = self.mapped(start, end)?;
+        self.pieces[first..last].iter_mut().for_each(|piece| set_protection(piece, protection));
+        if protection == BOTH {
+            // What the run leaves closed beside it is a guard, and an earlier run may have opened it.
+            for nth in [first.wrapping_sub(1), last].into_iter().filter(|&nth| nth < self.count) {
+                let piece = &mut self.pieces[nth];
+                if piece.is_mapped && !piece.is_open && (piece.end == start || piece.start == end) {
+                    set_protection(piece, NOTHING);
+                }
+            }
+        }
+        Some(0)
+    }
+
+    /// Maps these bytes, with what is left of other runs there.
+    fn claim(&mut self, start: usize, end: usize, protection: usize, is_stack: bool) -> Option<()> {
+        self.split(start);
+        self.split(end);
+        let is_open = protection == BOTH;
+        let mut from = start;
+        let mut at = self.pieces().iter().position(|piece| piece.end > start).unwrap_or(self.count);
+        while from < end {
+            let next = self.pieces().get(at).copied().filter(|piece| piece.start < end);
+            match next {
+                Some(piece) if piece.start == from => {
+                    if piece.is_mapped {
+                        return None;
+                    }
+                    if is_open && !piece.is_writable() {
+                        protect(piece.start, piece.end, BOTH);
+                    }
+                    let piece = &mut self.pieces[at];
+                    if is_open {
+                        piece.protection = BOTH;
+                    }
+                    if piece.is_stale {
+                        empty(piece);
+                        if !piece.is_writable() {
+                            // SAFETY: of this thread alone.
+                            unsafe { (*kept()).memory.forget(piece.start, piece.end) };
+                        }
+                    }
+                    (piece.is_mapped, piece.is_stale, piece.is_stack, piece.is_open) =
+                        (true, false, is_stack, is_open);
+                    from = piece.end;
+                }
+                _ => {
+                    let until = next.map_or(end, |piece| piece.start);
+                    let flags = libc::MAP_PRIVATE
+                        | libc::MAP_ANONYMOUS
+                        | libc::MAP_NORESERVE
+                        | libc::MAP_FIXED_NOREPLACE;
+                    let args = [from, until - from, protection, flags as usize, usize::MAX, 0];
+                    // SAFETY: new memory, where there is none.
+                    if unsafe { call(libc::SYS_mmap, args) } != from as isize {
+                        return None;
+                    }
+                    let piece = Piece { start: from, end: until, protection, is_open, ..EMPTY };
+                    self.insert(Piece { is_mapped: true, is_stack, ..piece });
+                    from = until;
+                }
+            }
+            at += 1;
+        }
+        Some(())
+    }
+
+    /// Gives back what this run has not mapped, or has unmapped.
+    fn give_back(&mut self) {
+        let mut at = 0;
+        while at < self.count {
+            let piece = self.pieces[at];
+            if piece.is_mapped {
+                at += 1;
+                continue;
+            }
+            unmap(piece.start, piece.end);
+            if piece.older.is_some() {
+                // It has to be mapped again after the run.
+                self.is_over = true;
+            } else {
+                // SAFETY: of this thread alone.
+                unsafe { (*kept()).memory.forget(piece.start, piece.end) };
+            }
+            self.remove(at);
+        }
+    }
+
+    /// The pieces that these bytes are, if this run has mapped all of them.
+    fn mapped(&mut self, start: usize, end: usize) -> Option<(usize, usize)> {
+        let first = self.pieces().iter().position(|piece| piece.end > start)?;
+        let mut until = start;
+        let covers = |piece: &&Piece| {
+            let goes_on = until < end && piece.start <= until && piece.is_mapped;
+            until = if goes_on { piece.end } else { until };
+            goes_on
+        };
+        self.pieces[first..self.count].iter().take_while(covers).count();
+        if until < end {
+            return None;
+        }
+        self.split(start);
+        self.split(end);
+        let first = self.pieces().iter().position(|piece| piece.end > start)?;
+        let last = self.pieces().iter().position(|piece| piece.start >= end).unwrap_or(self.count);
+        Some((first, last))
+    }
+
+    /// Has a piece end here.
+    fn split(&mut self, at: usize) {
+        let Some(nth) = self.pieces().iter().position(|piece| piece.start < at && at < piece.end) else {
+            return;
+        };
+        let piece = self.pieces[nth];
+        self.pieces[nth].end = at;
+        self.insert(Piece { start: at, ..piece });
+    }
+
+    fn insert(&mut self, piece: Piece) {
+        if self.count == MOST_PIECES {
+            super::be_ended();
+        }
+        let at = self.pieces().iter().position(|other| other.start > piece.start).unwrap_or(self.count);
+        for nth in (at..self.count).rev() {
+            self.pieces[nth + 1] = self.pieces[nth];
+        }
+        self.pieces[at] = piece;
+        self.count += 1;
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.count -= 1;
+        for nth in at..self.count {
+            self.pieces[nth] = self.pieces[nth + 1];
+        }
+    }
+}
+
+/// From where to where it matters for this answer what is mapped: who looks for room begins at the top. What is wanted somewhere, and is
+/// mapped there, needs room there and nothing else.
+fn matters(at: usize, wanted: usize, size: usize) -> (usize, usize) {
+    if at == wanted {
+        return (at, at + size);
+    }
+    let lowest = if wanted == 0 { at } else { at.min(wanted) };
+    (if size < HUGE { lowest } else { lowest.saturating_sub(HUGE) }, usize::MAX)
+}
+
+const EMPTY: Piece = Piece {
+    start: 0,
+    end: 0,
+    protection: NOTHING,
+    is_open: false,
+    is_mapped: false,
+    is_stale: false,
+    is_stack: false,
+    older: None,
+};
+
+fn mix(value: u64) -> u64 {
+    let mixed = (value ^ value >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) ^ mixed >> 32
+}
+
+fn unmap(start: usize, end: usize) {
+    // SAFETY: nobody uses it any more.
+    unsafe { call(libc::SYS_munmap, [start, end - start, 0, 0, 0, 0]) };
+}
+
+fn protect(start: usize, end: usize, protection: usize) {
+    // SAFETY: as the program wants it.
+    unsafe { call(libc::SYS_mprotect, [start, end - start, protection, 0, 0, 0]) };
+}
+
+fn advise(addr: usize, size: usize, advice: usize) -> isize {
+    // SAFETY: as the program wants it.
+    unsafe { call(libc::SYS_madvise, [addr, size, advice, 0, 0, 0]) }
+}
+
+/// Whether this advice, once followed, is done with: it leaves nothing to the kernel to do later, or to do in another way.
+fn is_forgotten_at_once(advice: usize) -> bool {
+    const KNOWN: [i32; 4] =
+        [libc::MADV_DONTNEED, libc::MADV_WILLNEED, libc::MADV_POPULATE_READ, libc::MADV_POPULATE_WRITE];
+    KNOWN.contains(&(advice as i32))
+}
+
+fn set_protection(piece: &mut Piece, protection: usize) {
+    piece.is_open = protection == BOTH;
+    if piece.protection != protection {
+        protect(piece.start, piece.end, protection);
+        piece.protection = protection;
+        // SAFETY: of this thread alone. What it may hold by now cannot be emptied any more.
+        piece.is_stale = protection == NOTHING && unsafe { (*kept()).memory.holds(piece.start, piece.end) };
+    }
+}
+
+/// Empties a piece.
+fn empty(piece: &Piece) {
+    if !piece.is_writable() || piece.end - piece.start > SMALL {
+        advise(piece.start, piece.end - piece.start, libc::MADV_DONTNEED as usize);
+    } else {
+        (piece.start..piece.end).step_by(PAGE).for_each(|page| super::memory::fill_page(page, 0));
+    }
+}
+
+/// Has the C library's functions lead here; false if that is not possible.
+pub(super) fn stand_in(lead: impl Fn(&Real, usize) -> bool) -> bool {
+    static MMAP: Real = Real::new(c"mmap");
+    static MUNMAP: Real = Real::new(c"munmap");
+    static MPROTECT: Real = Real::new(c"mprotect");
+    static MADVISE: Real = Real::new(c"madvise");
+    static MREMAP: Real = Real::new(c"mremap");
+    lead(&MMAP, mmap as *const () as usize)
+        && lead(&MUNMAP, munmap as *const () as usize)
+        && lead(&MPROTECT, mprotect as *const () as usize)
+        && lead(&MADVISE, madvise as *const () as usize)
+        && lead(&MREMAP, mremap as *const () as usize)
+}
+
+/// On a stack that is not the program's, which finds its own as the kernel would have left it.
+fn arrive(wish: Wish, addr: usize, size: usize, how: usize) -> isize {
+    struct Call(Wish, [usize; 3], isize);
+    unsafe extern "C" fn make(call: *mut u8) {
+        // SAFETY: the call that is passed below; what is kept is of the one thread that runs.
+        unsafe {
+            let Call(wish, [addr, size, how], result) = &mut *call.cast::<Call>();
+            *result = (*kept()).layout.make(*wish, *addr, *size, *how);
+        }
+    }
+    let mut call = Call(wish, [addr, size, how], 0);
+    // SAFETY: nobody else is on that stack.
+    unsafe { stack::call_on((&raw mut call).cast(), make, super::TOP) };
+    if call.2 < 0 {
+        sys::set_errno(-call.2 as i32);
+        return -1;
+    }
+    call.2
+}
+
+unsafe extern "C" fn mmap(
+    addr: usize,
+    size: usize,
+    protection: usize,
+    flags: usize,
+    file: usize,
+    offset: usize,
+) -> isize {
+    arrive(Wish::Map { flags: flags & 0xffff_ffff, file, offset }, addr, size, protection & 0xffff_ffff)
+}
+
+unsafe extern "C" fn munmap(addr: usize, size: usize) -> isize {
+    arrive(Wish::Unmap, addr, size, 0)
+}
+
+unsafe extern "C" fn mprotect(addr: usize, size: usize, protection: usize) -> isize {
+    arrive(Wish::Protect, addr, size, protection & 0xffff_ffff)
+}
+
+unsafe extern "C" fn madvise(addr: usize, size: usize, advice: usize) -> isize {
+    arrive(Wish::Advise, addr, size, advice & 0xffff_ffff)
+}
+
+unsafe extern "C" fn mremap(addr: usize, size: usize, new: usize, flags: usize, to: usize) -> isize {
+    arrive(Wish::Remap { size: new, flags, to }, addr, size, 0)
+}

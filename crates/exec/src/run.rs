@@ -804,3 +804,41 @@ fn copy_from(stream: &File, at: &mut u64, to: &mut dyn Write) {
     }
     let _ = to.flush();
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Of so many runs, those that are asked of a process to be rewound; what becomes of it the nth time.
+    fn asked(runs: usize, mut stays: impl FnMut(usize) -> bool) -> usize {
+        let (mut rewinding, mut asked) = (Rewinding::default(), 0);
+        for _ in 0..runs {
+            if rewinding.is_worth_it() {
+                rewinding.learn(0, Some(1), stays(asked));
+                asked += 1;
+            }
+        }
+        asked
+    }
+
+    #[test]
+    fn processes_that_cannot_be_rewound_are_asked_less_and_less() {
+        assert_eq!(asked(1000, |_| true), 1000);
+        assert!(asked(1000, |_| false) < 10);
+        // One failure in ten costs a few forks.
+        assert!(asked(1000, |nth| nth % 10 != 9) > 800);
+    }
+
+    #[test]
+    fn a_process_that_meant_to_stay_and_did_not_counts_as_one_that_cannot() {
+        let mut rewinding = Rewinding::default();
+        rewinding.learn(0, Some(1), true);
+        rewinding.learn(0, Some(2), true);
+        assert!(!rewinding.is_worth_it());
+        let mut rewinding = Rewinding::default();
+        rewinding.learn(0, Some(1), true);
+        // From another snapshot it is another one.
+        rewinding.learn(1, Some(2), true);
+        assert!(rewinding.is_worth_it());
+    }
+}

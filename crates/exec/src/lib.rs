@@ -6,6 +6,7 @@
 
 #![deny(unsafe_code)]
 
+mod binding;
 mod collect;
 mod error;
 mod follow;

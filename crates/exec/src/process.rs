@@ -1,6 +1,6 @@
 //! Starting a process and waiting for its end.
 
-use crate::{Error, library};
+use crate::{Error, binding::Binding, library};
 use std::{
     ffi::OsString,
     fs::File,
@@ -18,7 +18,17 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::Program;
-use unsnarl_wire::{DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, VARIABLE};
+use unsnarl_wire::{BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, VARIABLE};
+
+/// What is started, and with which surroundings.
+#[derive(Clone, Copy)]
+pub(crate) struct Launch<'a> {
+    pub(crate) program: &'a Program,
+    pub(crate) binding: &'a Binding,
+    pub(crate) streams: &'a Streams,
+    /// The descriptor of the shared memory.
+    pub(crate) memory: RawFd,
+}
 
 /// The target's standard streams.
 pub(crate) struct Streams {
@@ -104,8 +114,8 @@ fn parent(process: i32) -> Option<u32> {
 
 impl<'a> Process<'a> {
     /// Starts the program with the runtime in it.
-    pub(crate) fn start(program: &Program, memory: RawFd, streams: &Streams) -> Result<Self, Error> {
-        let mut child = spawn(program, memory, &[], streams)?;
+    pub(crate) fn start(launch: Launch<'_>) -> Result<Self, Error> {
+        let mut child = spawn(launch, &[])?;
         let handle = watch(child.id() as i32).map_err(|cause| {
             let _ = child.kill();
             let _ = child.wait();
@@ -264,7 +274,7 @@ impl Server {
         Service { channel: &mut self.channel, id: self.child.id(), handle: None }
     }
 
-    pub(crate) fn start(program: &Program, memory: RawFd, streams: &Streams) -> Result<Self, Error> {
+    pub(crate) fn start(launch: Launch<'_>) -> Result<Self, Error> {
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
         for fd in std::iter::once(SERVICE).chain(SNAPSHOTS) {
@@ -273,7 +283,7 @@ impl Server {
             ours.push(Channel(our));
             theirs.push((their, fd));
         }
-        let child = spawn(program, memory, &theirs, streams)?;
+        let child = spawn(launch, &theirs)?;
         let mut ours = ours.into_iter();
         let Some(channel) = ours.next() else { unreachable!("the service is one of the channels") };
         Ok(Self { child, channel, free: (1..).zip(ours).collect() })
@@ -498,29 +508,26 @@ pub(crate) fn end_group(leader: u32, at_once: bool) {
 }
 
 /// Starts the program with the runtime in it; with channels, as a server.
-fn spawn(
-    program: &Program,
-    memory: RawFd,
-    channels: &[(UnixStream, RawFd)],
-    streams: &Streams,
-) -> Result<std::process::Child, Error> {
-    let mut command = command(program, streams)?;
+fn spawn(launch: Launch<'_>, channels: &[(UnixStream, RawFd)]) -> Result<std::process::Child, Error> {
+    let mut command = command(launch)?;
+    let memory = launch.memory;
     let controller = std::process::id();
     let channels: Vec<(RawFd, RawFd)> = channels.iter().map(|(their, fd)| (their.as_raw_fd(), *fd)).collect();
     // SAFETY: only system calls that are allowed between fork and exec.
     unsafe { command.pre_exec(move || become_target(memory, &channels, controller)) };
-    command.spawn().map_err(|cause| not_started(program, cause))
+    command.spawn().map_err(|cause| not_started(launch.program, cause))
 }
 
 /// Goes on as the program with the runtime in it, in the place of this one: for a debugger, whose child it is then.
-pub(crate) fn replace(program: &Program, memory: RawFd, streams: &Streams) -> Error {
-    let mut command = match command(program, streams) {
+pub(crate) fn replace(launch: Launch<'_>) -> Error {
+    let memory = launch.memory;
+    let mut command = match command(launch) {
         Ok(command) => command,
         Err(error) => return error,
     };
     // SAFETY: only system calls.
     unsafe { command.pre_exec(move || keep_addresses(memory)) };
-    not_started(program, command.exec())
+    not_started(launch.program, command.exec())
 }
 
 fn not_started(program: &Program, cause: io::Error) -> Error {
@@ -557,7 +564,8 @@ pub(crate) fn preload(command: &mut Command, env: &[Vec<u8>]) -> Result<(), Erro
 }
 
 /// The program with its arguments, its surroundings and the runtime in it.
-fn command(program: &Program, streams: &Streams) -> Result<Command, Error> {
+fn command(launch: Launch<'_>) -> Result<Command, Error> {
+    let Launch { program, binding, streams, .. } = launch;
     let mut command = Command::new(&program.path);
     let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
     if let Some((name, rest)) = program.args.split_first() {
@@ -566,8 +574,15 @@ fn command(program: &Program, streams: &Streams) -> Result<Command, Error> {
     command.current_dir(&program.cwd);
     preload(&mut command, &program.env)?;
     command.env(VARIABLE, "1");
-    if let Some((name, value)) = SPIN_COUNT.split_once('=') {
-        command.env(name, value);
+    let set = |command: &mut Command, entry: &str| {
+        if let Some((name, value)) = entry.split_once('=') {
+            command.env(name, value);
+        }
+    };
+    set(&mut command, SPIN_COUNT);
+    let is_users_own = program.env.iter().any(|entry| entry.starts_with(b"LD_BIND_NOW=") && entry.len() > 12);
+    if *binding == Binding::Eager && !is_users_own {
+        set(&mut command, BIND_NOW);
     }
     let duplicate = |stream: &File| {
         stream

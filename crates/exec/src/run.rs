@@ -2,9 +2,10 @@
 
 use crate::{
     Error,
+    binding::Binding,
     collect::{self, Files},
     memory::{CallsWish, Memory, Special, TracingWish, append_only, memory_file},
-    process::{Process, Server, Streams, Waited, Waiting, replace},
+    process::{Launch, Process, Server, Streams, Waited, Waiting, replace},
     snapshot::{self, Snapshot},
     steps::{Progress, Steps},
 };
@@ -75,6 +76,7 @@ impl Default for Settings {
 /// Runs one program, again and again, each time by a plan.
 pub struct Executor {
     program: Program,
+    binding: Binding,
     settings: Settings,
     memory: Memory,
     streams: Streams,
@@ -112,17 +114,20 @@ impl Executor {
     /// If the system refuses memory.
     pub fn new(program: Program, settings: Settings) -> Result<Self, Error> {
         let streams = streams(&program)?;
+        let binding = Binding::of(&program)?;
         let mut memory = Memory::new(&program)?;
         let server = if settings.serve {
             // Started here and now: the system ends it when the thread that started it ends.
             memory.prepare(&Plan::default(), Special { serve: true, ..Special::default() }, &program.path)?;
-            Some(Server::start(&program, memory.fd(), &streams)?)
+            let launch =
+                Launch { program: &program, binding: &binding, streams: &streams, memory: memory.fd() };
+            Some(Server::start(launch)?)
         } else {
             None
         };
         let (snapshots, rewinding) = (Vec::new(), Rewinding::default());
         let files = RefCell::default();
-        Ok(Self { program, memory, streams, snapshots, server, rewinding, is_silent: false, files, settings })
+        Ok(Self { program, binding, memory, streams, snapshots, server, rewinding, is_silent: false, files, settings })
     }
 
     /// The program.
@@ -341,12 +346,12 @@ impl Executor {
         self.reset_streams(from)?;
         self.is_silent = false;
         let rewind = from.is_some() && self.settings.rewind && self.rewinding.is_worth_it();
-        let Self { program, settings, memory, streams, server, snapshots, rewinding, .. } = &mut *self;
+        let Self { program, binding, settings, memory, streams, server, snapshots, rewinding, .. } = &mut *self;
         let made = &memory.header().process;
         let process = match (from, server) {
             (Some(at), _) => Process::serve(snapshots[at].waiting.service(), made, rewind),
             (None, Some(server)) => Process::serve(server.service(), made, false),
-            (None, None) => Process::start(program, memory.fd(), streams),
+            (None, None) => Process::start(Launch { program, binding, streams, memory: memory.fd() }),
         };
         let watch = Watch { settings, memory, streams, limit: Duration::from_millis(plan.limits.millis) };
         let mut stays = false;
@@ -500,13 +505,16 @@ pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
         let streams = streams(program)?;
         let failed = |cause| Error::System { what: "cannot reset the streams", cause };
         (&streams.stdin).rewind().map_err(failed)?;
+        let binding = Binding::of(program)?;
         let mut memory = Memory::new(program)?;
         let special = Special { threads: Threads::Kernel, debugged: true, ..Special::default() };
         memory.prepare(plan, special, &program.path)?;
-        Ok((streams, memory))
+        Ok((streams, binding, memory))
     };
     match prepared() {
-        Ok((streams, memory)) => replace(program, memory.fd(), &streams),
+        Ok((streams, binding, memory)) => {
+            replace(Launch { program, binding: &binding, streams: &streams, memory: memory.fd() })
+        }
         Err(error) => error,
     }
 }
@@ -748,9 +756,12 @@ impl Run<'_> {
     }
 
     fn trace_with(&self, output: Output) -> Trace {
-        let Executor { memory, files, program, .. } = self.executor;
+        let Executor { memory, files, program, binding, .. } = self.executor;
         let end = (self.status, self.stopped);
-        collect::trace(memory, &mut files.borrow_mut(), program, self.plan, end, output)
+        let mut trace = collect::trace(memory, &mut files.borrow_mut(), program, self.plan, end, output);
+        let main = trace.threads.first().map_or_else(Site::default, |main| main.start);
+        trace.warnings.extend(binding.warning(main));
+        trace
     }
 
     /// Where the run left its plan, if it did.

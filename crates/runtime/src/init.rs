@@ -38,7 +38,7 @@ use core::{
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, Script, ThreadSet};
 use unsnarl_wire::{
-    DESCRIPTOR, EndKind, FOLLOW, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, SPIN_COUNT, VARIABLE,
+    BIND_NOW, DESCRIPTOR, EndKind, FOLLOW, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, SPIN_COUNT, VARIABLE,
     VERSION,
 };
 
@@ -277,7 +277,7 @@ fn hide() {
                 return;
             }
             let text = c_bytes(entry);
-            let ours = text.starts_with(VARIABLE.as_bytes());
+            let ours = text.starts_with(VARIABLE.as_bytes()) || text == BIND_NOW.as_bytes();
             let (first, rest) = preloaded(text);
             if !ours && !first {
                 *to = entry;

@@ -59,6 +59,10 @@ pub enum Followed {
 /// for nobody else runs meanwhile. The runtime removes it before main.
 pub const SPIN_COUNT: &str = "GOMP_SPINCOUNT=0";
 
+/// Has the loader bind all functions before the program starts and, later, whenever it opens a library. The loader accepts any
+/// value; this one shows the runtime that the entry is not the user's, so that it is removed before main.
+pub const BIND_NOW: &str = "LD_BIND_NOW=unsnarl";
+
 /// The file descriptor at which the target finds the memory. Fixed, so that the environment, and
 /// with it the layout of the stack, is the same in every run.
 pub const DESCRIPTOR: i32 = 198;

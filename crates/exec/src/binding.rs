@@ -1,0 +1,101 @@
+//! When a program's calls of library functions are bound to addresses: all of them before it starts, if that is possible.
+//!
+//! With lazy binding the loader saves the vector registers on the caller's stack at the first call of each function. What it
+//! writes there depends on which registers the kernel has marked as in use, and that differs from run to run. A program that reads
+//! uninitialised stack memory would see the difference.
+
+use crate::{Error, process::preload};
+use std::{
+    collections::HashMap,
+    process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
+};
+use unsnarl_model::{Misuse, Program, Site, ThreadIx, Warning};
+
+/// The user's way to ask for lazy binding: `UNSNARL_BINDING=lazy`.
+const OVERRIDE: &str = "UNSNARL_BINDING";
+
+/// When the loader looks up the functions that a program calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Binding {
+    /// Before the program starts.
+    Eager,
+    /// At the first call of each function, for this reason.
+    Lazy(String),
+}
+
+impl Binding {
+    /// Decides it for a program. The loader is asked once per program and process; the program itself does not run.
+    pub(crate) fn of(program: &Program) -> Result<Self, Error> {
+        static DECIDED: Mutex<Option<HashMap<String, Binding>>> = Mutex::new(None);
+        if std::env::var_os(OVERRIDE).is_some_and(|value| value == "lazy") {
+            return Ok(Self::Lazy(format!("{OVERRIDE} is `lazy`")));
+        }
+        let mut decided = DECIDED.lock().unwrap_or_else(PoisonError::into_inner);
+        let decided = decided.get_or_insert_default();
+        if let Some(known) = decided.get(&program.path) {
+            return Ok(known.clone());
+        }
+        let binding = Self::from_report(&report(program)?);
+        decided.insert(program.path.clone(), binding.clone());
+        Ok(binding)
+    }
+
+    /// The loader reports each symbol that no library defines in a line of its own. Eager binding would refuse such a program;
+    /// lazy binding lets it run as long as it does not call the function.
+    fn from_report(report: &str) -> Self {
+        let mut missing = report.lines().filter_map(|line| line.strip_prefix("undefined symbol: "));
+        let Some(first) = missing.next() else { return Self::Eager };
+        let first = match first.split_once('\t') {
+            Some((symbol, library)) => format!("`{symbol}` of {}", library.trim_matches(['(', ')'])),
+            None => format!("`{first}`"),
+        };
+        Self::Lazy(match missing.count() {
+            0 => format!("{first} is undefined"),
+            more => format!("{first} and {more} more symbols are undefined"),
+        })
+    }
+
+    /// The warning for a trace whose program starts at `site`; `None` if functions are bound eagerly.
+    pub(crate) fn warning(&self, site: Site) -> Option<Warning> {
+        let Self::Lazy(reason) = self else { return None };
+        Some(Warning {
+            misuse: Misuse::NotModelled,
+            thread: ThreadIx::MAIN,
+            site,
+            addr: 0,
+            at: 0,
+            detail: format!(
+                "library functions are bound at their first call, because {reason}; \
+                 what the program reads from uninitialised stack memory may differ in a replay"
+            ),
+        })
+    }
+}
+
+/// What the loader says when it is asked to bind everything and not to start the program (`ldd -r`).
+fn report(program: &Program) -> Result<String, Error> {
+    let mut command = Command::new(&program.path);
+    preload(&mut command, &program.env)?;
+    command.current_dir(&program.cwd);
+    command.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_WARN", "1").env("LD_BIND_NOW", "1");
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    // A program that cannot be started says so when it is.
+    let said = command.output().map(|output| output.stderr).unwrap_or_default();
+    Ok(String::from_utf8_lossy(&said).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_with_undefined_symbols_are_bound_lazily() {
+        assert_eq!(Binding::from_report(""), Binding::Eager);
+        let one = Binding::from_report("undefined symbol: missing\t(/lib/liba.so)\n");
+        assert_eq!(one, Binding::Lazy("`missing` of /lib/liba.so is undefined".into()));
+        let two = "undefined symbol: f\t(./a.so)\nundefined symbol: g\t(./a.so)\n";
+        let two = Binding::from_report(two);
+        assert_eq!(two, Binding::Lazy("`f` of ./a.so and 1 more symbols are undefined".into()));
+    }
+}

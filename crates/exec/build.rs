@@ -1,11 +1,12 @@
-//! Builds the runtime, so that it can be part of the `unsnarl` binary: `cargo install` alone is enough.
+//! Builds the libraries that are loaded into programs, so that they can be part of the `unsnarl` binary: `cargo install` alone is
+//! enough.
 
 use std::{env, path::PathBuf, process::Command};
 
 fn main() {
     let crates = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it")).join("..");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
-    for part in ["runtime", "sched", "race", "insn", "wire", "model"] {
+    for part in ["runtime", "layout", "sched", "race", "insn", "wire", "model"] {
         println!("cargo:rerun-if-changed={}", crates.join(part).display());
     }
     println!("cargo:rerun-if-changed=build.rs");
@@ -13,7 +14,8 @@ fn main() {
     // A build of its own, in a directory of its own: other settings, other panic strategy, no std.
     let target = out.join("runtime");
     let status = Command::new(env::var_os("CARGO").expect("cargo sets it"))
-        .args(["build", "--package", "unsnarl-runtime", "--profile", "runtime", "--target-dir"])
+        .args(["build", "--package", "unsnarl-runtime", "--package", "unsnarl-layout"])
+        .args(["--profile", "runtime", "--target-dir"])
         .arg(&target)
         .arg("--manifest-path")
         .arg(crates.join("runtime/Cargo.toml"))
@@ -24,6 +26,9 @@ fn main() {
         .status()
         .expect("cargo runs");
     assert!(status.success(), "the runtime did not build");
-    let library = target.join("runtime/libunsnarl_rt.so");
-    println!("cargo:rustc-env=UNSNARL_RUNTIME={}", library.display());
+    for (variable, library) in
+        [("UNSNARL_RUNTIME", "libunsnarl_rt.so"), ("UNSNARL_LAYOUT", "libunsnarl_layout.so")]
+    {
+        println!("cargo:rustc-env={variable}={}", target.join("runtime").join(library).display());
+    }
 }

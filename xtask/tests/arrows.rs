@@ -14,6 +14,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("unsnarl-race", &["unsnarl-model"]),
     ("unsnarl-trace", &["unsnarl-model"]),
     ("unsnarl-insn", &[]),
+    ("unsnarl-layout", &[]),
     ("unsnarl-runtime", &["unsnarl-model", "unsnarl-wire", "unsnarl-sched", "unsnarl-race", "unsnarl-insn"]),
     ("unsnarl-exec", &["unsnarl-model", "unsnarl-wire", "unsnarl-symbols"]),
     ("unsnarl-search", ANALYSIS),

@@ -22,8 +22,16 @@ struct Finding {
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<Verdict> {
-        let mut findings =
-            vec![kernel(), processor(), libraries(), runtime(), controlled_run(), races(), compiler()];
+        let mut findings = vec![
+            kernel(),
+            processor(),
+            addresses(),
+            libraries(),
+            runtime(),
+            controlled_run(),
+            races(),
+            compiler(),
+        ];
         findings.extend(self.program.as_ref().map(look_at).into_iter().flatten());
         let mut usable = true;
         for Finding { what, well, told } in findings {
@@ -76,6 +84,17 @@ fn kernel() -> Finding {
     let told =
         if well { format!("Linux {release}") } else { format!("Linux {release}: 5.9 or later is needed") };
     Finding { what: "kernel", well, told }
+}
+
+/// How programs get the same addresses in every run.
+fn addresses() -> Finding {
+    let told = match unsnarl_exec::layout() {
+        unsnarl_exec::Layout::Kernel => "address randomisation can be switched off",
+        unsnarl_exec::Layout::Own => {
+            "address randomisation cannot be switched off here: programs are loaded at fixed addresses instead (not under gdb)"
+        }
+    };
+    Finding { what: "addresses", well: true, told: told.into() }
 }
 
 fn processor() -> Finding {

@@ -76,7 +76,7 @@ impl Binding {
 /// What the loader says when it is asked to bind everything and not to start the program (`ldd -r`).
 fn report(program: &Program) -> Result<String, Error> {
     let mut command = Command::new(&program.path);
-    preload(&mut command, &program.env)?;
+    preload(&mut command, None, &program.env)?;
     command.current_dir(&program.cwd);
     command.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_WARN", "1").env("LD_BIND_NOW", "1");
     command.stdin(Stdio::null()).stdout(Stdio::null());

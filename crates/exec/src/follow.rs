@@ -102,7 +102,7 @@ fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
     let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
     let mut command = Command::new(&launcher.path);
     command.args(launcher.args.iter().skip(1).map(text)).current_dir(&launcher.cwd);
-    process::preload(&mut command, &launcher.env)?;
+    process::preload(&mut command, None, &launcher.env)?;
     command.env(FOLLOW, socket).stdin(Stdio::piped());
     // What it prints is not what was asked for.
     command.stdout(process::standard_error());

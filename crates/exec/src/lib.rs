@@ -25,7 +25,7 @@ mod steps;
 pub use error::Error;
 pub use follow::{Launcher, follow};
 pub use library::{HEADERS, lay_down, runtime_directory};
-pub use process::{outlive_file_limit, processor_time};
+pub use process::{Layout, layout, outlive_file_limit, processor_time};
 pub use program::{check, find};
 pub use run::{Executor, InstructionTrace, Instructions, Run, Settings, Threads, become_debuggee};
 pub use steps::Progress;

@@ -12,6 +12,9 @@ use unsnarl_wire::RUNTIME;
 
 const LIBRARY: &[u8] = include_bytes!(env!("UNSNARL_RUNTIME"));
 
+/// Loads a program at fixed addresses where address randomisation cannot be switched off.
+const LAYOUT: &[u8] = include_bytes!(env!("UNSNARL_LAYOUT"));
+
 /// For `#include <unsnarl.h>`.
 const HEADER: &[u8] = include_bytes!("../../../include/unsnarl.h");
 
@@ -30,12 +33,17 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
     if let Some(known) = DIRECTORY.get() {
         return Ok(known.clone());
     }
-    let version = fingerprint(LIBRARY.iter().chain(HEADER));
+    let version = fingerprint(LIBRARY.iter().chain(LAYOUT).chain(HEADER));
     let directory = cache().join("unsnarl").join(format!("{version:016x}"));
     write(&directory.join(RUNTIME), LIBRARY)
         .and_then(|()| write(&directory.join(HEADERS).join("unsnarl.h"), HEADER))
         .map_err(|cause| Error::System { what: "cannot write the runtime to the cache directory", cause })?;
     Ok(DIRECTORY.get_or_init(|| directory).clone())
+}
+
+/// The path of the library that loads a program at fixed addresses. It must be preloaded before all others.
+pub(crate) fn layout() -> Result<PathBuf, Error> {
+    lay_down("libunsnarl_layout.so", LAYOUT)
 }
 
 /// The runtime's path.

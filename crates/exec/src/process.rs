@@ -13,12 +13,18 @@ use std::{
             process::{CommandExt, ExitStatusExt},
         },
     },
+    path::PathBuf,
     process::{Command, ExitStatus, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    sync::{
+        OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
     time::{Duration, Instant},
 };
 use unsnarl_model::Program;
-use unsnarl_wire::{BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, VARIABLE};
+use unsnarl_wire::{
+    BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, VARIABLE,
+};
 
 /// What is started, and with which surroundings.
 #[derive(Clone, Copy)]
@@ -509,7 +515,7 @@ pub(crate) fn end_group(leader: u32, at_once: bool) {
 
 /// Starts the program with the runtime in it; with channels, as a server.
 fn spawn(launch: Launch<'_>, channels: &[(UnixStream, RawFd)]) -> Result<std::process::Child, Error> {
-    let mut command = command(launch)?;
+    let mut command = command(launch, layout())?;
     let memory = launch.memory;
     let controller = std::process::id();
     let channels: Vec<(RawFd, RawFd)> = channels.iter().map(|(their, fd)| (their.as_raw_fd(), *fd)).collect();
@@ -521,7 +527,8 @@ fn spawn(launch: Launch<'_>, channels: &[(UnixStream, RawFd)]) -> Result<std::pr
 /// Goes on as the program with the runtime in it, in the place of this one: for a debugger, whose child it is then.
 pub(crate) fn replace(launch: Launch<'_>) -> Error {
     let memory = launch.memory;
-    let mut command = match command(launch) {
+    // A debugger looks for the program where the kernel loaded it.
+    let mut command = match command(launch, Layout::Kernel) {
         Ok(command) => command,
         Err(error) => return error,
     };
@@ -531,23 +538,22 @@ pub(crate) fn replace(launch: Launch<'_>) -> Error {
 }
 
 fn not_started(program: &Program, cause: io::Error) -> Error {
-    if cause.raw_os_error() == Some(NO_PERSONALITY) {
-        Error::Refused(
-            "the system does not let it switch address randomisation off; in a container, allow `personality` (docker run \
-             --security-opt seccomp=unconfined)"
-                .into(),
-        )
-    } else if std::path::Path::new(&program.cwd).is_dir() {
+    if std::path::Path::new(&program.cwd).is_dir() {
         Error::System { what: "cannot start the program", cause }
     } else {
         Error::Directory { directory: program.cwd.clone(), cause }
     }
 }
 
-/// Gives a command this environment and the runtime, which is loaded before whatever else is.
-pub(crate) fn preload(command: &mut Command, env: &[Vec<u8>]) -> Result<(), Error> {
+/// Gives a command this environment and the runtime, which is loaded before the program's libraries and after those `before` it.
+pub(crate) fn preload(command: &mut Command, before: Option<PathBuf>, env: &[Vec<u8>]) -> Result<(), Error> {
     let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
-    let mut libraries = library::runtime()?.into_os_string();
+    let mut libraries = OsString::new();
+    if let Some(before) = before {
+        libraries.push(before);
+        libraries.push(":");
+    }
+    libraries.push(library::runtime()?);
     command.env_clear();
     for entry in env {
         let at = entry.iter().position(|&b| b == b'=').unwrap_or(entry.len());
@@ -564,7 +570,7 @@ pub(crate) fn preload(command: &mut Command, env: &[Vec<u8>]) -> Result<(), Erro
 }
 
 /// The program with its arguments, its surroundings and the runtime in it.
-fn command(launch: Launch<'_>) -> Result<Command, Error> {
+fn command(launch: Launch<'_>, layout: Layout) -> Result<Command, Error> {
     let Launch { program, binding, streams, .. } = launch;
     let mut command = Command::new(&program.path);
     let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
@@ -572,7 +578,8 @@ fn command(launch: Launch<'_>) -> Result<Command, Error> {
         command.arg0(text(name)).args(rest.iter().map(text));
     }
     command.current_dir(&program.cwd);
-    preload(&mut command, &program.env)?;
+    let before = if layout == Layout::Own { Some(library::layout()?) } else { None };
+    preload(&mut command, before, &program.env)?;
     command.env(VARIABLE, "1");
     let set = |command: &mut Command, entry: &str| {
         if let Some((name, value)) = entry.split_once('=') {
@@ -606,9 +613,8 @@ fn keep_addresses(memory: RawFd) -> io::Result<()> {
     // SAFETY: system calls on ourselves.
     unsafe {
         check(libc::dup2(memory, DESCRIPTOR))?;
-        if libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) < 0 {
-            return Err(io::Error::from_raw_os_error(NO_PERSONALITY));
-        }
+        // Where this is forbidden, `Layout::Own` takes its place.
+        libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
         // Which signals are ignored comes from whoever started us, and from what we handle ourselves in one command and not in
         // the other: a program that asks shall find the same in every run.
         for signal in 1..32 {
@@ -625,8 +631,31 @@ pub fn outlive_file_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// An error that no other call here has.
-const NO_PERSONALITY: i32 = libc::ENOEXEC;
+/// Who decides where the program and its libraries are loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Layout {
+    /// The kernel, without randomisation.
+    Kernel,
+    /// Our own library, because the kernel's randomisation cannot be switched off.
+    Own,
+}
+
+/// How programs get the same addresses in every run on this system.
+#[must_use]
+pub fn layout() -> Layout {
+    static LAYOUT: OnceLock<Layout> = OnceLock::new();
+    const ASK: libc::c_ulong = 0xffff_ffff;
+    *LAYOUT.get_or_init(|| {
+        // SAFETY: switches a flag of the calling thread on that matters only to programs that it starts, and off again.
+        let is_allowed = unsafe {
+            let now = libc::personality(ASK).max(0);
+            let is_allowed = libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) >= 0;
+            libc::personality(now as libc::c_ulong);
+            is_allowed
+        };
+        if is_allowed { Layout::Kernel } else { Layout::Own }
+    })
+}
 
 /// Between fork and exec.
 fn become_target(memory: RawFd, channels: &[(RawFd, RawFd)], controller: u32) -> io::Result<()> {

@@ -38,8 +38,8 @@ use core::{
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, Script, ThreadSet};
 use unsnarl_wire::{
-    BIND_NOW, DESCRIPTOR, EndKind, FOLLOW, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, SPIN_COUNT, VARIABLE,
-    VERSION,
+    BIND_NOW, DESCRIPTOR, EndKind, FOLLOW, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, SPIN_COUNT,
+    VARIABLE, VERSION,
 };
 
 type Main = unsafe extern "C-unwind" fn(i32, *mut *mut u8, *mut *mut u8) -> i32;

@@ -52,9 +52,12 @@ impl Shadow {
 /// Programs and heaps at fixed addresses, position-independent programs with their heaps, libraries with
 /// mappings and stacks. Nothing else is there without address randomisation, unless a program insists. Who accesses the
 /// first page faults.
+///
+/// Libraries, mappings and stacks are at 0x7f… or, where `crates/layout` has loaded the program, at 0x6f…, never at both; so two
+/// bits tell all parts apart.
 #[inline]
 const fn is_watched(addr: u64) -> bool {
-    matches!(addr.wrapping_sub(4096) >> 40, 0 | 0x55 | 0x56 | 0x7f)
+    matches!(addr.wrapping_sub(4096) >> 40, 0 | 0x55 | 0x56 | 0x6f | 0x7f)
 }
 
 impl Memory for Shadow {

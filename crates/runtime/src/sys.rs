@@ -29,7 +29,7 @@ pub(crate) const OWN: usize = 0x6000_0000_0000;
 /// Where its heap begins, beyond any log.
 const HEAP: usize = 0x6800_0000_0000;
 /// Where the part of its heap begins that depends on the plan.
-const ASIDE: usize = 0x7000_0000_0000;
+const ASIDE: usize = 0x6c00_0000_0000;
 
 fn map_at(at: usize, size: usize, flags: i32, fd: i32) -> Option<usize> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;

@@ -69,6 +69,11 @@ pub(crate) fn debug(trace: &Path, recorded: &Trace, arguments: &[OsString]) -> R
     let session = Session::new(trace, recorded, Who::Person)?;
     let gdb = env::var_os("UNSNARL_GDB").unwrap_or_else(|| "gdb".into());
     check_gdb(&gdb)?;
+    if unsnarl_exec::layout() == unsnarl_exec::Layout::Own {
+        eprintln!(
+            "note: address randomisation cannot be switched off here, so addresses differ from one gdb session to the next"
+        );
+    }
     let mut command = Command::new(&gdb);
     command.arg("-q");
     for line in &session.setup {

@@ -26,7 +26,7 @@ use memory::Memory;
 use unsnarl_wire::{EndKind, Header, Request};
 
 /// Where all that is not put back is kept.
-const PLACE: usize = 0x7800_0000_0000;
+const PLACE: usize = 0x6e00_0000_0000;
 /// Registers that programs may have: x87, SSE, AVX and AVX-512.
 const REGISTERS: u32 = 0xe7;
 const REGISTER_BYTES: usize = 4096;

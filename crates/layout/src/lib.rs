@@ -1,0 +1,96 @@
+//! Fixed addresses where the kernel insists on random ones.
+//!
+//! A controlled program must find the same addresses in every run. Usually the controller asks the kernel for that, by
+//! `personality(ADDR_NO_RANDOMIZE)`. Containers forbid the call. There, the controller preloads this library in front of the
+//! runtime. Its constructor runs before any other and loads the program a second time, in the same process, at addresses of its
+//! own choosing ([`place`]):
+//!
+//! 1. Map the program and its loader (`ld.so`) again, from their files ([`image`]).
+//! 2. Build the initial stack that the kernel would have built, in a mapping of our own ([`stack`]).
+//! 3. Move the heap behind the program ([`heap`]).
+//! 4. Replace everything above [`place::TOP`] by one inaccessible mapping and jump to the loader ([`enter`]). From then on the
+//!    kernel, which looks for room from the top down, finds the first free place right below `TOP`, whatever it drew at random.
+//!
+//! The first load has run no code but the loader's and libc's early initialisation. The second one does not preload this library.
+//! The process is still the kernel's idea of the program: `/proc/self/exe`, the command line and the environment are right.
+
+#![no_std]
+
+mod enter;
+mod heap;
+mod image;
+mod place;
+mod stack;
+mod sys;
+
+use image::{Image, Interpreter};
+use stack::Start;
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static INIT: extern "C" fn(i32, *const *const u8, *const *const u8) = init;
+
+/// glibc passes its constructors what it passes to `main`.
+extern "C" fn init(_argc: i32, argv: *const *const u8, _envp: *const *const u8) {
+    // SAFETY: `argv` is the array on the initial stack, as the kernel laid it out.
+    let start = unsafe { Start::at(argv.sub(1).cast()) };
+    match reload(&start) {
+        Ok(never) => match never {},
+        Err(step) => {
+            sys::complain(
+                b"unsnarl: this system forbids to switch address randomisation off, and the program cannot be loaded at fixed \
+                  addresses: ",
+            );
+            sys::complain(step.as_bytes());
+            sys::complain(b"\n");
+            sys::exit(96);
+        }
+    }
+}
+
+enum Never {}
+
+/// Starts the program again; returns only if that is not possible, with what failed.
+fn reload(start: &Start) -> Result<Never, &'static str> {
+    let file = sys::open(b"/proc/self/exe\0")
+        .or_else(|| start.open_program())
+        .ok_or("cannot open the program's file")?;
+    let program = Image::read(file).ok_or("cannot read the program's file")?;
+    let interpreter = Interpreter::of(&program).ok_or("cannot read the program's loader")?;
+    let old = program.range(start.entry().wrapping_sub(program.entry()));
+
+    if !sys::can_reserve(place::CEILING - place::TOP) {
+        return Err("a limit on address space (`ulimit -v`) is too low");
+    }
+    // The first load is taken apart from here on: its symbols cannot be looked up any more.
+    enter::leave_restartable_sequences();
+    let stack = stack::reserve(program.wants_executable_stack()).ok_or("no room for a stack")?;
+    let loader_base = interpreter.base_below(stack.start - place::GUARD);
+    let loader = interpreter.image().map(loader_base).ok_or("cannot map the program's loader")?;
+    let base = program.base(place::PROGRAM);
+    let loaded = program.map(base).ok_or("cannot map the program")?;
+    let built = start.build(&stack, &loaded, &loader);
+    let old_heap_end = sys::heap_end();
+    if !heap::describe(&program, base, &loaded, &built) {
+        heap::block(old_heap_end);
+    }
+    if program.is_relocatable() {
+        sys::unmap(old.start, old.end);
+    }
+    if (old.end..old.end + place::MOST_HEAP).contains(&old_heap_end) {
+        sys::unmap(old.end.max(loaded.end), old_heap_end);
+    }
+    sys::close(file);
+    interpreter.close();
+    enter::enter(loader.entry, built.pointer)
+}
+
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    sys::complain(b"unsnarl: internal error while the program was loaded at fixed addresses\n");
+    sys::exit(96)
+}
+
+/// The core library was built to be unwound through and refers to this. Nothing here unwinds.
+#[unsafe(no_mangle)]
+extern "C" fn rust_eh_personality() {}

@@ -23,30 +23,32 @@ pub(crate) fn demo() -> Result<()> {
     let directory = workspace.scratch("demo")?;
     let demo = Demo { unsnarl: &unsnarl, directory: &directory };
     for file in ["account.c", "account_locked.c"] {
-        std::fs::copy(workspace.root.join("xtask/demo").join(file), directory.join(file))?;
+        std::fs::copy(workspace.root.join("examples").join(file), directory.join(file))?;
     }
 
-    demo.say("account.c: two threads pay into one account.");
+    demo.say("examples/account.c: two threads pay into one account.");
     demo.print_function("account.c", "static void *deposit")?;
-    demo.say("Compile it with `unsnarl cc` in the place of cc, so that its accesses are seen:");
+    demo.say("Compile it with `unsnarl cc` instead of cc, so that unsnarl sees its memory accesses:");
     demo.unsnarl(&["cc", "-O1", "-g", "-pthread", "account.c", "-o", "account"], 0)?;
     demo.by_itself()?;
-    demo.say("Search for a schedule that breaks it:");
+    demo.say("Search for a schedule in which it fails:");
     demo.unsnarl(&["explore", "-o", "lost.snarl", "--", "./account"], FAILED)?;
-    demo.say("The same schedule fails the same way, every time:");
+    demo.say("Replay that schedule. It fails in the same way every time:");
     demo.unsnarl(&["replay", "lost.snarl"], FAILED)?;
-    demo.say("And this is what happened, one column for each thread, time going down:");
+    demo.say("The interleaving, one column per thread, time going down:");
     demo.unsnarl(&["show", "lost.snarl"], 0)?;
-    demo.say("All of it in one go: found, simplified, explained, and a page to look at and to share:");
+    demo.say("All in one command: find, simplify, explain, and write a page to look at and to share:");
     demo.unsnarl(&["hunt", "--html", "report.html", "--", "./account"], FAILED)?;
-    demo.say("Both threads read 100 before either had written. With a lock around the deposit:");
+    demo.say(
+        "Both threads read 100 before either had written. The same program with a lock around the deposit:",
+    );
     demo.unsnarl(&["cc", "-O1", "-g", "-pthread", "account_locked.c", "-o", "account_locked"], 0)?;
     demo.unsnarl(&["explore", "--", "./account_locked"], 0)?;
-    demo.say("Is the lock the fix? The failing schedule, tried on the new build:");
+    demo.say("Does the lock fix it? Try the failing schedule on the new build:");
     demo.unsnarl(&["replay", "lost.snarl", "--program", "./account_locked"], UNREACHABLE)?;
-    demo.say(&format!("The page is at {}", directory.join("report.html").display()));
+    demo.say(&format!("Open the report in a browser: {}", directory.join("report.html").display()));
     demo.say(&format!(
-        "Now a program of your own: CC=\"{u} cc\" make, then {u} explore -- ./program",
+        "Now a program of your own: CC=\"{u} cc\" make, then {u} hunt -- ./program",
         u = unsnarl.display(),
     ));
     Ok(())
@@ -80,7 +82,7 @@ impl Demo<'_> {
             let output = Command::new("./account").current_dir(self.directory).output();
             right += usize::from(output.context("cannot run ./account")?.status.success());
         }
-        self.say(&format!("By itself it works, or nearly so: of {BY_ITSELF} runs {right} were right."));
+        self.say(&format!("Without unsnarl, {right} of {BY_ITSELF} runs gave the right balance."));
         Ok(())
     }
 

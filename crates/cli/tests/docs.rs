@@ -72,21 +72,26 @@ fn missing(shown: &[String], printed: &str) -> Option<String> {
         .then(|| "what comes after it".to_owned())
 }
 
-/// Runs a document's commands in a directory with these files.
-fn holds(name: &str, document: &str, files: &[&str]) {
+/// Runs a document's commands in a directory with copies of these files, at these paths.
+fn holds(name: &str, document: &str, files: &[(&str, &str)]) {
     let place = Place::new(name);
-    for file in files {
-        let source = root().join(file);
-        fs::copy(&source, place.path(source.file_name().and_then(|f| f.to_str()).expect("a name")))
-            .expect(file);
+    for (file, to) in files {
+        let to = PathBuf::from(place.path(to));
+        fs::create_dir_all(to.parent().expect("a directory")).expect("a directory");
+        fs::copy(root().join(file), to).expect(file);
     }
     let path = std::env::var("PATH").expect("a path");
     let path = format!("{}:{path}", Path::new(UNSNARL).parent().expect("a directory").display());
     let text = fs::read_to_string(root().join(document)).expect("a document");
     let commands = commands(&text);
     assert!(commands.len() > 2, "no commands in {document}");
+    let mut directory = String::from(".");
     for (command, shown) in commands {
+        if let Some(entered) = command.strip_prefix("cd ") {
+            entered.clone_into(&mut directory);
+        }
         let mut shell = place.command("sh", &["-c", &format!("exec 2>&1\n{command}")]);
+        shell.current_dir(place.path(if command.starts_with("cd ") { "." } else { &directory }));
         shell.env("PATH", &path).env_remove("COLUMNS").env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
         let output = shell.output().expect("a shell");
         let printed = String::from_utf8_lossy(&output.stdout);
@@ -99,14 +104,15 @@ fn holds(name: &str, document: &str, files: &[&str]) {
 
 #[test]
 fn the_readme_shows_what_is_printed() {
-    holds("readme", "README.md", &["xtask/demo/account.c", "programs/c/abba_deadlock.c"]);
+    let files = ["examples/account.c", "programs/c/abba_deadlock.c"];
+    holds("readme", "README.md", &files.map(|file| (file, file)));
 }
 
 #[test]
 fn the_tutorial_shows_what_is_printed() {
-    let files = ["thumbs.c", "queue.h", "queue.c", "Makefile", "fix.patch"]
-        .map(|file| format!("docs/tutorial/{file}"));
-    holds("tutorial", "docs/tutorial.md", &files.each_ref().map(String::as_str));
+    let names = ["thumbs.c", "queue.h", "queue.c", "Makefile", "fix.patch"];
+    let files = names.map(|name| (format!("docs/tutorial/{name}"), name));
+    holds("tutorial", "docs/tutorial.md", &files.each_ref().map(|(file, name)| (file.as_str(), *name)));
 }
 
 #[test]

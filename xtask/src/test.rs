@@ -46,17 +46,16 @@ pub(crate) fn test() -> Result<()> {
 fn run(command: &mut Command) -> Result<(bool, Vec<String>)> {
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo")?;
     let output = child.stdout.take().context("cargo has no standard output")?;
-    let failed = show(BufReader::new(output))?;
+    let failed = show(BufReader::new(output), std::io::stdout())?;
     Ok((child.wait()?.success(), failed))
 }
 
-/// Copies test output to our own standard output, and collects the names under the last `failures:` of each test binary.
-fn show(mut output: impl BufRead) -> Result<Vec<String>> {
+/// Copies test output, and collects the names under the last `failures:` of each test binary.
+fn show(mut output: impl BufRead, mut to: impl Write) -> Result<Vec<String>> {
     let (mut failed, mut list, mut line) = (Vec::new(), None::<Vec<String>>, Vec::new());
-    let mut stdout = std::io::stdout().lock();
     while output.by_ref().take(1 << 16).read_until(b'\n', &mut line)? > 0 {
-        stdout.write_all(&line)?;
-        stdout.flush()?;
+        to.write_all(&line)?;
+        to.flush()?;
         let text = String::from_utf8_lossy(&line).trim_end().to_owned();
         line.clear();
         match &mut list {
@@ -82,7 +81,7 @@ mod tests {
                       test result: FAILED. 1 passed; 1 failed\n\
                       running 1 test\n.\ntest result: ok. 1 passed\n\
                       running 1 test\nF\nfailures:\n    second::case\n\ntest result: FAILED. 0 passed; 1 failed\n";
-        let failed = show(output.as_bytes()).expect("readable output");
+        let failed = show(output.as_bytes(), std::io::sink()).expect("readable output");
         assert_eq!(failed, ["first", "second::case"]);
     }
 }

@@ -20,6 +20,9 @@ const fn tool(program: &'static str, package: &'static str) -> Tool {
 /// For compiling the C programs of the demonstration and the benchmarks. `g++` brings libc's headers.
 pub(crate) const COMPILERS: &[Tool] = &[tool("gcc", "gcc"), tool("g++", "g++")];
 
+/// A large program in C++.
+pub(crate) const CLANG: &[Tool] = &[tool("clang", "clang")];
+
 /// What searches are compared with.
 pub(crate) const VALGRIND: &[Tool] = &[tool("valgrind", "valgrind")];
 

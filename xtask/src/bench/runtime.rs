@@ -19,6 +19,7 @@ const KERNELS: [&str; 3] = ["matrix", "sort", "hash"];
 pub(crate) fn bench(effort: Effort) -> Result<()> {
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
+    tools::require(tools::CLANG)?;
     eprintln!("building unsnarl");
     let unsnarl = workspace.build_unsnarl()?;
     let bench = Bench {
@@ -63,6 +64,32 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
         cost,
     )?;
     table.row("controlled run / plain exec", Unit::Nanoseconds, &pair, Target::AtMost(2.0));
+
+    eprintln!("start-up");
+    let clang = PathBuf::from("/usr/bin/clang");
+    let starts: [(&str, &Path, &[&str]); 2] =
+        [("a small C program", &three, &[]), ("clang --version", &clang, &["--version"])];
+    for (name, program, args) in starts {
+        let variants = [
+            ("", None),
+            (", bound lazily", Some(("UNSNARL_BINDING", "lazy"))),
+            (", own layout", Some(("UNSNARL_LAYOUT", "own"))),
+        ];
+        for (variant, setting) in variants {
+            let pair = Pair::measure(
+                repetitions,
+                || bench.started(program, args, setting, 20).map(|seconds| seconds * 1e9),
+                || bench.plain_starts(program, args, 20).map(|seconds| seconds * 1e9),
+                cost,
+            )?;
+            table.row(
+                &format!("start-up of {name}{variant} / native"),
+                Unit::Nanoseconds,
+                &pair,
+                Target::None,
+            );
+        }
+    }
 
     for kernel in KERNELS {
         eprintln!("uninstrumented {kernel}");
@@ -162,8 +189,20 @@ impl Bench {
 
     /// Seconds for one of `runs` controlled runs made by one process.
     fn controlled_runs(&self, program: &Path, runs: u32) -> Result<f64> {
+        self.started(program, &[], None, runs)
+    }
+
+    /// The same with arguments and a variable of the environment.
+    fn started(
+        &self,
+        program: &Path,
+        args: &[&str],
+        setting: Option<(&str, &str)>,
+        runs: u32,
+    ) -> Result<f64> {
         let mut command = Command::new(&self.unsnarl);
-        command.args(["bench-run", "--runs", &runs.to_string(), "--points", "sync", "--"]).arg(program);
+        command.args(["bench-run", "--runs", &runs.to_string(), "--points", "sync", "--"]);
+        command.arg(program).args(args).envs(setting);
         let elapsed =
             self.json(&mut command)?["elapsed_s"].as_f64().context("bench-run prints no elapsed_s")?;
         Ok(elapsed / f64::from(runs))
@@ -171,9 +210,15 @@ impl Bench {
 
     /// Seconds for one of `runs` plain runs made by this process.
     fn plain_runs(&self, program: &Path, runs: u32) -> Result<f64> {
+        self.plain_starts(program, &[], runs)
+    }
+
+    /// The same with arguments.
+    fn plain_starts(&self, program: &Path, args: &[&str], runs: u32) -> Result<f64> {
         let start = Instant::now();
         for _ in 0..runs {
-            let status = Command::new(program).stdin(Stdio::null()).stdout(Stdio::null()).status()?;
+            let status =
+                Command::new(program).args(args).stdin(Stdio::null()).stdout(Stdio::null()).status()?;
             ensure!(status.success(), "{} failed", program.display());
         }
         Ok(start.elapsed().as_secs_f64() / f64::from(runs))

@@ -9,8 +9,8 @@ use std::{
     time::Instant,
 };
 
-/// In order of how soon they fail. The tests run unoptimised as cargo does it, for its arithmetic
-/// and debug assertions; the runtime inside the targets is always built optimised.
+/// In order of how soon they fail. The tests are built with overflow checks and debug assertions; the runtime inside the targets is
+/// built as it is shipped.
 const STEPS: &[(&str, &[&str])] = &[
     ("formatting", &["fmt", "--all", "--check"]),
     ("lints", &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]),

@@ -1,0 +1,598 @@
+//! Restricted environments: each command works there as everywhere, works and says in one line what is different, or is refused
+//! with the reason and what to do.
+//!
+//! The table is printed with `--nocapture` and stands in docs/environments.md; `UNSNARL_UPDATE=1` writes it there.
+//! `UNSNARL_ENVIRONMENT=NAME` runs one environment alone and prints what the commands print.
+
+mod common;
+mod sandbox;
+
+use common::{Place, UNSNARL};
+use libc::{EPERM, ENOSYS, RLIM_INFINITY};
+use regex::Regex;
+use sandbox::{Denial, Mount, Sandbox, When, can_mount, is_root};
+use std::{
+    collections::BTreeMap,
+    fs::{self, File},
+    os::unix::fs::{PermissionsExt, chown},
+    os::unix::process::CommandExt,
+    path::Path,
+    process::{Command, Stdio},
+    sync::{
+        Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+/// Loses an update by some schedules.
+const PROGRAM: &str = r"
+#include <assert.h>
+#include <pthread.h>
+static int balance = 100;
+static void *deposit(void *amount) {
+    int before = balance;
+    balance = before + *(int *)amount;
+    return 0;
+}
+int main(void) {
+    pthread_t first, second;
+    int ten = 10, twenty = 20;
+    pthread_create(&first, 0, deposit, &ten);
+    pthread_create(&second, 0, deposit, &twenty);
+    pthread_join(first, 0);
+    pthread_join(second, 0);
+    assert(balance == 130);
+    return 0;
+}
+";
+
+const RECORD: &str = "record";
+const REPLAY: &str = "replay";
+const EXPLORE: &str = "explore";
+const SIMPLIFY: &str = "simplify";
+const PREDICT: &str = "predict";
+const SLICE: &str = "slice";
+const HUNT: &str = "hunt";
+const DOCTOR: &str = "doctor";
+
+/// All that are tried in each environment, in this order.
+const COMMANDS: [&str; 8] = [RECORD, REPLAY, EXPLORE, SIMPLIFY, PREDICT, SLICE, HUNT, DOCTOR];
+const ALL_RUNS: &[&str] = &[RECORD, REPLAY, EXPLORE, SIMPLIFY, PREDICT, SLICE, HUNT];
+
+/// A run that takes longer than this hangs.
+const HANGS: Duration = Duration::from_secs(120);
+
+/// A user without privileges and without processes.
+const NOBODY: u32 = 64_253;
+
+/// What becomes of a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Result {
+    /// As without restrictions.
+    Works,
+    /// The same result, and one line that contains this.
+    Notes(String),
+    /// Status 96, no result, and one message that contains this.
+    Refused(String),
+    /// Anything else is a defect.
+    Wrong(String),
+}
+
+impl Result {
+    /// Whether this is what was expected.
+    fn fits(&self, expected: &Self) -> bool {
+        match (self, expected) {
+            (Self::Works, Self::Works) => true,
+            (Self::Notes(got), Self::Notes(part)) | (Self::Refused(got), Self::Refused(part)) => {
+                got.contains(part.as_str())
+            }
+            _ => false,
+        }
+    }
+}
+
+/// What the tests can do about an environment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    Root,
+    Mounts,
+}
+
+#[derive(Clone, Debug)]
+struct Environment {
+    name: String,
+    sandbox: Sandbox,
+    needs: Needs,
+    /// What is expected other than [`Result::Works`].
+    expected: BTreeMap<&'static str, Result>,
+}
+
+impl Environment {
+    fn new(name: impl Into<String>, sandbox: Sandbox) -> Self {
+        let needs = if !sandbox.mounts.is_empty() {
+            Needs::Mounts
+        } else if sandbox.user.is_some() {
+            Needs::Root
+        } else {
+            Needs::Nothing
+        };
+        Self { name: name.into(), sandbox, needs, expected: BTreeMap::new() }
+    }
+
+    /// These commands work with a line that contains this.
+    fn notes(mut self, commands: &[&'static str], part: &str) -> Self {
+        self.expected.extend(commands.iter().map(|&command| (command, Result::Notes(part.into()))));
+        self
+    }
+
+    /// These commands are refused with this reason.
+    fn refuses(mut self, commands: &[&'static str], part: &str) -> Self {
+        self.expected.extend(commands.iter().map(|&command| (command, Result::Refused(part.into()))));
+        self
+    }
+
+    fn expected(&self, command: &str) -> Result {
+        self.expected.get(command).cloned().unwrap_or(Result::Works)
+    }
+}
+
+fn deny(error: i32, calls: &[i64]) -> Vec<Denial> {
+    calls.iter().map(|&call| Denial { call, when: When::Always, error }).collect()
+}
+
+fn denied(denials: Vec<Denial>) -> Sandbox {
+    Sandbox { denials, ..Sandbox::default() }
+}
+
+fn limited(resource: u32, soft: u64, hard: u64) -> Sandbox {
+    Sandbox { limits: vec![(resource, soft, hard)], ..Sandbox::default() }
+}
+
+fn variables(variables: &[(&'static str, Option<&Path>)]) -> Sandbox {
+    let variables = variables.iter().map(|(name, value)| (*name, value.map(Into::into)));
+    Sandbox { variables: variables.collect(), ..Sandbox::default() }
+}
+
+/// What Docker's default profile allows of `personality`.
+fn personality(error: i32) -> Denial {
+    const ALLOWED: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, 0xffff_ffff];
+    Denial { call: libc::SYS_personality, when: When::NoneOf(0, ALLOWED), error }
+}
+
+const PR_SET_SYSCALL_USER_DISPATCH: u32 = 59;
+
+fn prctl(option: u32, error: i32) -> Denial {
+    Denial { call: libc::SYS_prctl, when: When::Equal(0, option), error }
+}
+
+/// What Docker's default profile denies, apart from `personality`.
+fn docker() -> Vec<Denial> {
+    const NEW_NAMESPACES: u32 = 0x7e02_0000;
+    let mut denials = deny(
+        EPERM,
+        &[
+            libc::SYS_add_key,
+            libc::SYS_bpf,
+            libc::SYS_get_mempolicy,
+            libc::SYS_io_uring_enter,
+            libc::SYS_io_uring_register,
+            libc::SYS_io_uring_setup,
+            libc::SYS_kcmp,
+            libc::SYS_keyctl,
+            libc::SYS_mbind,
+            libc::SYS_mount,
+            libc::SYS_move_pages,
+            libc::SYS_open_by_handle_at,
+            libc::SYS_perf_event_open,
+            libc::SYS_pivot_root,
+            libc::SYS_request_key,
+            libc::SYS_set_mempolicy,
+            libc::SYS_setns,
+            libc::SYS_umount2,
+            libc::SYS_unshare,
+            libc::SYS_userfaultfd,
+        ],
+    );
+    denials.push(Denial { call: libc::SYS_clone, when: When::AnyBit(0, NEW_NAMESPACES), error: EPERM });
+    denials.extend(deny(ENOSYS, &[libc::SYS_clone3]));
+    denials
+}
+
+/// What a kernel that is written anew, like gVisor's, may lack, apart from `personality`.
+fn gvisor() -> Vec<Denial> {
+    let mut denials = deny(
+        ENOSYS,
+        &[
+            libc::SYS_userfaultfd,
+            libc::SYS_perf_event_open,
+            libc::SYS_process_vm_readv,
+            libc::SYS_process_vm_writev,
+            libc::SYS_pidfd_open,
+            libc::SYS_pidfd_send_signal,
+            libc::SYS_rseq,
+            libc::SYS_seccomp,
+            libc::SYS_set_mempolicy,
+            libc::SYS_sched_setaffinity,
+            libc::SYS_clone3,
+            libc::SYS_io_uring_setup,
+            libc::SYS_kcmp,
+        ],
+    );
+    let sealing = Denial { call: libc::SYS_memfd_create, when: When::AnyBit(1, libc::MFD_ALLOW_SEALING), error: ENOSYS };
+    denials.push(sealing);
+    denials.push(prctl(PR_SET_SYSCALL_USER_DISPATCH, ENOSYS));
+    denials.push(prctl(libc::PR_SET_MM as u32, ENOSYS));
+    denials
+}
+
+/// Each of these denied alone.
+const SINGLE: [(&str, i64); 16] = [
+    ("process_vm_readv", libc::SYS_process_vm_readv),
+    ("userfaultfd", libc::SYS_userfaultfd),
+    ("perf_event_open", libc::SYS_perf_event_open),
+    ("memfd_create", libc::SYS_memfd_create),
+    ("pidfd_open", libc::SYS_pidfd_open),
+    ("rseq", libc::SYS_rseq),
+    ("seccomp", libc::SYS_seccomp),
+    ("set_mempolicy", libc::SYS_set_mempolicy),
+    ("sched_setaffinity", libc::SYS_sched_setaffinity),
+    ("sched_getaffinity", libc::SYS_sched_getaffinity),
+    ("clone3", libc::SYS_clone3),
+    ("ptrace", libc::SYS_ptrace),
+    ("kcmp", libc::SYS_kcmp),
+    ("getcpu", libc::SYS_getcpu),
+    ("setpgid", libc::SYS_setpgid),
+    ("membarrier", libc::SYS_membarrier),
+];
+
+/// The message while a program is not loaded at addresses of our own.
+const RANDOMISED: &str = "the system does not let it switch address randomisation off";
+
+/// All of them. `shared` holds what they have in common.
+fn environments(shared: &Place) -> Vec<Environment> {
+    const EVERY_RUN_AND_DOCTOR: &[&str] = &COMMANDS;
+    let with_personality = |mut denials: Vec<Denial>, error: i32| {
+        denials.push(personality(error));
+        denied(denials)
+    };
+    let strict = |mut denials: Vec<Denial>| {
+        denials.extend(deny(EPERM, &[libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_ptrace]));
+        denials
+    };
+    let mut all = vec![
+        Environment::new("plain", Sandbox::default()),
+        Environment::new("docker", with_personality(docker(), EPERM)).refuses(EVERY_RUN_AND_DOCTOR, RANDOMISED),
+        Environment::new("docker, personality allowed", denied(docker())),
+        Environment::new("docker, stricter, personality allowed", denied(strict(docker()))),
+        Environment::new("gvisor-like", with_personality(gvisor(), ENOSYS)).refuses(EVERY_RUN_AND_DOCTOR, RANDOMISED),
+        Environment::new("gvisor-like, personality allowed", denied(gvisor())),
+    ];
+    for (error, code) in [("EPERM", EPERM), ("ENOSYS", ENOSYS)] {
+        let single = denied(vec![personality(code)]);
+        all.push(Environment::new(format!("personality: {error}"), single).refuses(EVERY_RUN_AND_DOCTOR, RANDOMISED));
+        for (name, call) in SINGLE {
+            all.push(Environment::new(format!("{name}: {error}"), denied(deny(code, &[call]))));
+        }
+        let dispatch = denied(vec![prctl(PR_SET_SYSCALL_USER_DISPATCH, code)]);
+        all.push(Environment::new(format!("syscall user dispatch: {error}"), dispatch));
+        let no_new_privileges = denied(vec![prctl(libc::PR_SET_NO_NEW_PRIVS as u32, code)]);
+        all.push(Environment::new(format!("PR_SET_NO_NEW_PRIVS: {error}"), no_new_privileges));
+        let death = denied(vec![prctl(libc::PR_SET_PDEATHSIG as u32, code)]);
+        all.push(Environment::new(format!("PR_SET_PDEATHSIG: {error}"), death));
+    }
+
+    let unprivileged = Sandbox { user: Some(NOBODY), ..Sandbox::default() };
+    all.push(Environment::new("unprivileged user", unprivileged.clone()));
+    all.push(Environment::new("no_new_privs", Sandbox { no_new_privileges: true, ..Sandbox::default() }));
+
+    let (nowhere, read_only) = (Path::new("/nonexistent"), shared.path("read-only"));
+    let mounted = |mounts: Vec<Mount>, sandbox: Sandbox| Sandbox { mounts, ..sandbox };
+    all.push(Environment::new(
+        "read-only HOME",
+        mounted(
+            vec![Mount::ReadOnly(read_only.clone())],
+            variables(&[("HOME", Some(&read_only)), ("XDG_CACHE_HOME", None)]),
+        ),
+    ));
+    all.push(Environment::new(
+        "read-only cache directory",
+        mounted(vec![Mount::ReadOnly(read_only.clone())], variables(&[("XDG_CACHE_HOME", Some(&read_only))])),
+    ));
+    all.push(Environment::new("HOME and XDG_CACHE_HOME unset", variables(&[("HOME", None), ("XDG_CACHE_HOME", None)])));
+    all.push(Environment::new("HOME=/nonexistent", variables(&[("HOME", Some(nowhere)), ("XDG_CACHE_HOME", None)])));
+    all.push(Environment::new("read-only current directory", mounted(vec![Mount::ReadOnly(".".into())], Sandbox::default())));
+    all.push(Environment::new(
+        "read-only root, /tmp writable",
+        mounted(
+            vec![Mount::ReadOnly("/".into()), Mount::Small("/tmp".into(), 64 << 20)],
+            variables(&[("HOME", Some(Path::new("/root"))), ("XDG_CACHE_HOME", None)]),
+        ),
+    ));
+    all.push(Environment::new(
+        "small /dev/shm",
+        mounted(vec![Mount::Small("/dev/shm".into(), 4096)], Sandbox::default()),
+    ));
+    all.push(Environment::new(
+        "small /dev/shm, no memfd_create",
+        mounted(vec![Mount::Small("/dev/shm".into(), 4096)], denied(deny(ENOSYS, &[libc::SYS_memfd_create]))),
+    ));
+    let tmp = shared.path("tmp");
+    all.push(Environment::new(
+        "full TMPDIR",
+        mounted(vec![Mount::Small(tmp.clone(), 4096)], variables(&[("TMPDIR", Some(&tmp))])),
+    ));
+    all.push(Environment::new(
+        "full TMPDIR, HOME unset",
+        mounted(
+            vec![Mount::Small(tmp.clone(), 4096)],
+            variables(&[("TMPDIR", Some(&tmp)), ("HOME", None), ("XDG_CACHE_HOME", None)]),
+        ),
+    ));
+
+    let stack = |soft: u64| limited(libc::RLIMIT_STACK, soft, RLIM_INFINITY);
+    all.push(Environment::new("ulimit -s unlimited", stack(RLIM_INFINITY)));
+    all.push(Environment::new("ulimit -s 64", limited(libc::RLIMIT_STACK, 64 << 10, 64 << 10)));
+    all.push(Environment::new("ulimit -v 8 GiB", limited(libc::RLIMIT_AS, 8 << 30, 8 << 30)));
+    all.push(Environment::new("ulimit -v 200 MiB", limited(libc::RLIMIT_AS, 200 << 20, 200 << 20)));
+    all.push(Environment::new("ulimit -n 256", limited(libc::RLIMIT_NOFILE, 256, 256)));
+    all.push(Environment::new("ulimit -n 64, may be raised", limited(libc::RLIMIT_NOFILE, 64, 1024)));
+    let no_processes = |most: u64| {
+        let sandbox = limited(libc::RLIMIT_NPROC, most, most);
+        Sandbox { user: Some(NOBODY), ..sandbox }
+    };
+    all.push(Environment::new("ulimit -u 1", no_processes(1)));
+    all.push(Environment::new("ulimit -u 3", no_processes(3)));
+    all.push(Environment::new("ulimit -f 0", limited(libc::RLIMIT_FSIZE, 0, 0)));
+    all.push(Environment::new("stdin closed", Sandbox { closed: vec![0], ..Sandbox::default() }));
+    all.push(Environment::new("stdout closed", Sandbox { closed: vec![1], ..Sandbox::default() }));
+    all.push(Environment::new(
+        "without /proc",
+        mounted(vec![Mount::Small("/proc".into(), 4096)], Sandbox::default()),
+    ));
+    all
+}
+
+/// What a command printed and how it ended.
+#[derive(Clone, Debug, Default)]
+struct Printed {
+    status: Option<i32>,
+    /// The signal that ended it.
+    signal: Option<i32>,
+    hung: bool,
+    stdout: String,
+    stderr: String,
+}
+
+/// The arguments of a command; what it needs was made without restrictions.
+fn arguments(command: &str, shared: &Place) -> Vec<String> {
+    let path = |name: &str| shared.path(name).to_string_lossy().into_owned();
+    let (program, good, bad) = (path("lost"), path("good.snarl"), path("bad.snarl"));
+    let words = match command {
+        RECORD | EXPLORE | HUNT => vec![command.into(), "--".into(), program],
+        PREDICT => vec![command.into(), "--confirm".into(), good],
+        DOCTOR => vec![command.into()],
+        _ => vec![command.into(), bad],
+    };
+    words
+}
+
+/// Runs a command in an environment; what it prints goes to files in the directory of the environment, for pipes would need threads.
+fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> Printed {
+    use std::os::unix::process::ExitStatusExt;
+    let file = |name: &str| File::create(own.join(name)).expect("a file");
+    let mut child = Command::new(UNSNARL);
+    child
+        .args(arguments(command, shared))
+        .current_dir(own.join("work"))
+        .env("HOME", shared.path("home"))
+        .env("TMPDIR", own.join("tmp"))
+        .env_remove("XDG_CACHE_HOME")
+        .env_remove("RUST_BACKTRACE")
+        .stdin(Stdio::null())
+        .stdout(file("stdout"))
+        .stderr(file("stderr"))
+        .process_group(0);
+    environment.sandbox.apply(&mut child);
+    let mut child = child.spawn().unwrap_or_else(|error| panic!("{}: {error}", environment.name));
+    let until = Instant::now() + HANGS;
+    let ended = loop {
+        match child.try_wait().expect("a child") {
+            Some(status) => break Some(status),
+            None if Instant::now() > until => break None,
+            None => std::thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    if ended.is_none() {
+        // SAFETY: the group of a child that was not waited for.
+        unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
+        let _ = child.wait();
+    }
+    let read = |name: &str| String::from_utf8_lossy(&fs::read(own.join(name)).expect("a file")).into_owned();
+    Printed {
+        status: ended.and_then(|status| status.code()),
+        signal: ended.and_then(|status| status.signal()),
+        hung: ended.is_none(),
+        stdout: read("stdout"),
+        stderr: read("stderr"),
+    }
+}
+
+/// Without what may differ from run to run.
+fn comparable(text: &str) -> String {
+    let seconds = Regex::new(r"\d+\.\d+ s\b").expect("a pattern");
+    let lines = text.lines().filter(|line| !line.starts_with("took ") && !line.starts_with("unsnarl: "));
+    lines.map(|line| seconds.replace_all(line, "TIME") + "\n").collect()
+}
+
+/// What became of a command, in comparison to a run of it without restrictions.
+fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bool) -> Result {
+    let Printed { status, stdout, stderr, .. } = printed;
+    let own: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("unsnarl: ")).collect();
+    let wrong = |why: &str| {
+        let how = match (printed.hung, printed.signal) {
+            (true, _) => "hung".to_owned(),
+            (_, Some(signal)) => format!("signal {signal}"),
+            _ => format!("status {status:?}"),
+        };
+        Result::Wrong(format!("{why}: {how}\n{stdout}{stderr}"))
+    };
+    if stderr.contains("panicked at") {
+        return wrong("panicked");
+    }
+    if command == DOCTOR {
+        let remarks: Vec<&str> = stdout.lines().filter(|line| !line.starts_with("ok ")).collect();
+        return match (status, &remarks[..]) {
+            (Some(0), []) => Result::Works,
+            (Some(0), remarks) => Result::Notes(remarks.join("; ")),
+            (Some(96), [_, ..]) => Result::Refused(remarks.join("; ")),
+            (Some(96), []) if stdout_is_closed => Result::Refused(String::new()),
+            _ => wrong("no verdict"),
+        };
+    }
+    let same_result = *status == plain.status
+        && (stdout_is_closed || comparable(stdout) == comparable(&plain.stdout))
+        && comparable(stderr) == comparable(&plain.stderr);
+    match (&own[..], status) {
+        ([], _) if same_result => Result::Works,
+        ([note], _) if same_result => Result::Notes((*note).to_owned()),
+        ([reason], Some(96)) if stdout.is_empty() => Result::Refused((*reason).to_owned()),
+        _ => wrong(if same_result { "more than one note" } else { "another result" }),
+    }
+}
+
+/// Directories for one environment.
+fn lay_out(environment: &Environment, shared: &Place) -> std::path::PathBuf {
+    let name: String = environment.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let own = shared.path(&format!("in-{name}"));
+    for directory in ["", "work", "tmp"] {
+        fs::create_dir_all(own.join(directory)).expect("a directory");
+        if let Some(user) = environment.sandbox.user {
+            chown(own.join(directory), Some(user), Some(user)).expect("root may do so");
+        }
+    }
+    own
+}
+
+/// Why an environment cannot be made here.
+fn cannot_be_made(environment: &Environment, shared: &Place, may_mount: bool) -> Option<&'static str> {
+    match environment.needs {
+        Needs::Root if !is_root() => Some("needs root"),
+        Needs::Root if !is_reachable(shared) => Some("another user cannot reach the directory of the tests"),
+        Needs::Mounts if !may_mount => Some("needs a mount namespace"),
+        _ => None,
+    }
+}
+
+/// Whether another user finds the program.
+fn is_reachable(shared: &Place) -> bool {
+    let mut command = Command::new(UNSNARL);
+    command.arg("--version").current_dir(&shared.0).stdout(Stdio::null()).stderr(Stdio::null());
+    Sandbox { user: Some(NOBODY), ..Sandbox::default() }.apply(&mut command);
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn commands_work_or_say_what_keeps_them_from_it() {
+    let shared = Place::new("matrix");
+    for directory in ["home", "read-only", "tmp"] {
+        fs::create_dir(shared.path(directory)).expect("a directory");
+        // Other users share the cache.
+        fs::set_permissions(shared.path(directory), PermissionsExt::from_mode(0o777)).expect("permissions");
+    }
+    let plain = Environment::new("preparation", Sandbox::default());
+    shared.write("lost.c", PROGRAM);
+    let prepare = |args: &[&str], status: i32| {
+        let mut command = shared.command(UNSNARL, args);
+        command.env("HOME", shared.path("home")).env_remove("XDG_CACHE_HOME");
+        let output = command.output().expect("unsnarl runs");
+        assert_eq!(output.status.code(), Some(status), "{args:?}\n{}", common::printed(&output));
+    };
+    prepare(&["cc", "-O1", "-g", "-pthread", "lost.c", "-o", "lost"], 0);
+    prepare(&["record", "-o", "good.snarl", "--", "./lost"], 0);
+    prepare(&["explore", "-o", "bad.snarl", "--", "./lost"], 100);
+    let own = lay_out(&plain, &shared);
+    let reference: BTreeMap<&str, Printed> =
+        COMMANDS.iter().map(|&command| (command, run(&plain, command, &shared, &own))).collect();
+
+    let only = std::env::var("UNSNARL_ENVIRONMENT").ok();
+    let may_mount = can_mount();
+    let mut all = environments(&shared);
+    all.retain(|environment| only.as_ref().is_none_or(|only| environment.name.contains(only.as_str())));
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Vec<Result>>>> = all.iter().map(|_| Mutex::new(None)).collect();
+    let work = || {
+        while let Some(environment) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
+            if let Some(why) = cannot_be_made(environment, &shared, may_mount) {
+                println!("skipped {}: {why}", environment.name);
+                continue;
+            }
+            let own = lay_out(environment, &shared);
+            let closed = environment.sandbox.closed.contains(&1);
+            let done = COMMANDS.iter().map(|command| {
+                let printed = run(environment, command, &shared, &own);
+                if only.is_some() {
+                    println!("== {}: {command}\n{}{}", environment.name, printed.stdout, printed.stderr);
+                }
+                judge(command, &printed, &reference[command], closed)
+            });
+            let at = all.iter().position(|other| other.name == environment.name).expect("it is one of them");
+            *results[at].lock().expect("nobody panicked") = Some(done.collect());
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..std::thread::available_parallelism().map_or(2, Into::into) {
+            scope.spawn(work);
+        }
+    });
+
+    let results: Vec<Option<Vec<Result>>> =
+        results.into_iter().map(|result| result.into_inner().expect("nobody panicked")).collect();
+    let mut unexpected = String::new();
+    for (environment, results) in all.iter().zip(&results) {
+        for (command, got) in COMMANDS.iter().zip(results.iter().flatten()) {
+            let expected = environment.expected(command);
+            if !got.fits(&expected) {
+                unexpected += &format!("{}, {command}: expected {expected:?}, got {got:?}\n", environment.name);
+            }
+        }
+    }
+    print!("{}", table(&all, &results));
+    assert!(unexpected.is_empty(), "{unexpected}");
+}
+
+/// The results as a table of Markdown, the texts of notes and messages below it.
+fn table(environments: &[Environment], results: &[Option<Vec<Result>>]) -> String {
+    let mut text = format!("| environment | {} |\n|{}\n", COMMANDS.join(" | "), " --- |".repeat(COMMANDS.len() + 1));
+    let mut remarks: Vec<String> = Vec::new();
+    for (environment, results) in environments.iter().zip(results) {
+        let Some(results) = results else { continue };
+        text += &format!("| {} |", environment.name);
+        for result in results {
+            let (word, remark) = match result {
+                Result::Works => ("works", None),
+                Result::Notes(remark) => ("note", Some(remark)),
+                Result::Refused(remark) => ("refused", Some(remark)),
+                Result::Wrong(_) => ("WRONG", None),
+            };
+            let number = remark.map(|remark| {
+                let known = remarks.iter().position(|known| known == remark);
+                known.unwrap_or_else(|| {
+                    remarks.push(remark.clone());
+                    remarks.len() - 1
+                }) + 1
+            });
+            text += &match number {
+                Some(number) => format!(" {word} {number} |"),
+                None => format!(" {word} |"),
+            };
+        }
+        text += "\n";
+    }
+    text += "\n";
+    for (number, remark) in (1..).zip(&remarks) {
+        text += &format!("{number}. {remark}\n");
+    }
+    text
+}

@@ -13,9 +13,11 @@ use regex::Regex;
 use sandbox::{Denial, Mount, Sandbox, When, can_mount, is_root};
 use std::{
     collections::BTreeMap,
-    fs::{self, File},
-    os::unix::fs::{PermissionsExt, chown},
-    os::unix::process::CommandExt,
+    fs,
+    os::unix::{
+        fs::{PermissionsExt, chown},
+        process::{CommandExt, ExitStatusExt},
+    },
     path::Path,
     process::{Command, Stdio},
     sync::{
@@ -287,7 +289,8 @@ fn environments(shared: &Place) -> Vec<Environment> {
     all.push(Environment::new("unprivileged user", unprivileged.clone()));
     all.push(Environment::new("no_new_privs", Sandbox { no_new_privileges: true, ..Sandbox::default() }));
 
-    let (nowhere, read_only) = (Path::new("/nonexistent"), shared.path("read-only"));
+    // Root would make a directory anywhere but below a file.
+    let (nowhere, read_only) = (shared.path("lost.c/home"), shared.path("read-only"));
     let mounted = |mounts: Vec<Mount>, sandbox: Sandbox| Sandbox { mounts, ..sandbox };
     all.push(Environment::new(
         "read-only HOME",
@@ -300,14 +303,24 @@ fn environments(shared: &Place) -> Vec<Environment> {
         "read-only cache directory",
         mounted(vec![Mount::ReadOnly(read_only.clone())], variables(&[("XDG_CACHE_HOME", Some(&read_only))])),
     ));
-    all.push(Environment::new("HOME and XDG_CACHE_HOME unset", variables(&[("HOME", None), ("XDG_CACHE_HOME", None)])));
-    all.push(Environment::new("HOME=/nonexistent", variables(&[("HOME", Some(nowhere)), ("XDG_CACHE_HOME", None)])));
-    all.push(Environment::new("read-only current directory", mounted(vec![Mount::ReadOnly(".".into())], Sandbox::default())));
     all.push(Environment::new(
-        "read-only root, /tmp writable",
+        "noexec HOME",
+        mounted(vec![Mount::NoExec(read_only.clone())], variables(&[("HOME", Some(&read_only))])),
+    ));
+    all.push(Environment::new("HOME and XDG_CACHE_HOME unset", variables(&[("HOME", None), ("XDG_CACHE_HOME", None)])));
+    all.push(Environment::new("HOME=/nonexistent", variables(&[("HOME", Some(&nowhere)), ("XDG_CACHE_HOME", None)])));
+    let in_read_only = Sandbox { directory: Some(read_only.clone()), ..Sandbox::default() };
+    all.push(Environment::new(
+        "read-only current directory",
+        mounted(vec![Mount::ReadOnly(read_only.clone())], in_read_only),
+    ));
+    let tmp = shared.path("tmp");
+    let read_only_root = variables(&[("HOME", Some(&read_only)), ("XDG_CACHE_HOME", None), ("TMPDIR", Some(&tmp))]);
+    all.push(Environment::new(
+        "read-only root, but for TMPDIR",
         mounted(
-            vec![Mount::ReadOnly("/".into()), Mount::Small("/tmp".into(), 64 << 20)],
-            variables(&[("HOME", Some(Path::new("/root"))), ("XDG_CACHE_HOME", None)]),
+            vec![Mount::ReadOnly("/".into()), Mount::Small(tmp.clone(), 64 << 20)],
+            Sandbox { directory: Some(tmp.clone()), ..read_only_root },
         ),
     ));
     all.push(Environment::new(
@@ -318,7 +331,6 @@ fn environments(shared: &Place) -> Vec<Environment> {
         "small /dev/shm, no memfd_create",
         mounted(vec![Mount::Small("/dev/shm".into(), 4096)], denied(deny(ENOSYS, &[libc::SYS_memfd_create]))),
     ));
-    let tmp = shared.path("tmp");
     all.push(Environment::new(
         "full TMPDIR",
         mounted(vec![Mount::Small(tmp.clone(), 4096)], variables(&[("TMPDIR", Some(&tmp))])),
@@ -337,6 +349,10 @@ fn environments(shared: &Place) -> Vec<Environment> {
     all.push(Environment::new("ulimit -v 8 GiB", limited(libc::RLIMIT_AS, 8 << 30, 8 << 30)));
     all.push(Environment::new("ulimit -v 200 MiB", limited(libc::RLIMIT_AS, 200 << 20, 200 << 20)));
     all.push(Environment::new("ulimit -n 256", limited(libc::RLIMIT_NOFILE, 256, 256)));
+    all.push(Environment::new(
+        "ulimit -n 64",
+        Sandbox { user: Some(NOBODY), ..limited(libc::RLIMIT_NOFILE, 64, 64) },
+    ));
     all.push(Environment::new("ulimit -n 64, may be raised", limited(libc::RLIMIT_NOFILE, 64, 1024)));
     let no_processes = |most: u64| {
         let sandbox = limited(libc::RLIMIT_NPROC, most, most);
@@ -344,6 +360,7 @@ fn environments(shared: &Place) -> Vec<Environment> {
     };
     all.push(Environment::new("ulimit -u 1", no_processes(1)));
     all.push(Environment::new("ulimit -u 3", no_processes(3)));
+    all.push(Environment::new("ulimit -u 6", no_processes(6)));
     all.push(Environment::new("ulimit -f 0", limited(libc::RLIMIT_FSIZE, 0, 0)));
     all.push(Environment::new("stdin closed", Sandbox { closed: vec![0], ..Sandbox::default() }));
     all.push(Environment::new("stdout closed", Sandbox { closed: vec![1], ..Sandbox::default() }));
@@ -378,10 +395,9 @@ fn arguments(command: &str, shared: &Place) -> Vec<String> {
     words
 }
 
-/// Runs a command in an environment; what it prints goes to files in the directory of the environment, for pipes would need threads.
+/// Runs a command in an environment. What it prints fits into pipes: nobody reads before its end, so that a command that hangs is
+/// noticed.
 fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> Printed {
-    use std::os::unix::process::ExitStatusExt;
-    let file = |name: &str| File::create(own.join(name)).expect("a file");
     let mut child = Command::new(UNSNARL);
     child
         .args(arguments(command, shared))
@@ -391,11 +407,14 @@ fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> 
         .env_remove("XDG_CACHE_HOME")
         .env_remove("RUST_BACKTRACE")
         .stdin(Stdio::null())
-        .stdout(file("stdout"))
-        .stderr(file("stderr"))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
         .process_group(0);
     environment.sandbox.apply(&mut child);
-    let mut child = child.spawn().unwrap_or_else(|error| panic!("{}: {error}", environment.name));
+    let mut child = match child.spawn() {
+        Ok(child) => child,
+        Err(error) => return Printed { stderr: format!("cannot be made: {error}"), ..Printed::default() },
+    };
     let until = Instant::now() + HANGS;
     let ended = loop {
         match child.try_wait().expect("a child") {
@@ -407,29 +426,34 @@ fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> 
     if ended.is_none() {
         // SAFETY: the group of a child that was not waited for.
         unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
-        let _ = child.wait();
     }
-    let read = |name: &str| String::from_utf8_lossy(&fs::read(own.join(name)).expect("a file")).into_owned();
+    let output = child.wait_with_output().expect("a child");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     Printed {
         status: ended.and_then(|status| status.code()),
         signal: ended.and_then(|status| status.signal()),
         hung: ended.is_none(),
-        stdout: read("stdout"),
-        stderr: read("stderr"),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
     }
 }
+
+/// How `simplify` says that it works in another way.
+const NO_SNAPSHOTS: &str = "no snapshots: ";
 
 /// Without what may differ from run to run.
 fn comparable(text: &str) -> String {
     let seconds = Regex::new(r"\d+\.\d+ s\b").expect("a pattern");
-    let lines = text.lines().filter(|line| !line.starts_with("took ") && !line.starts_with("unsnarl: "));
+    let varies = |line: &str| ["took ", "unsnarl: ", NO_SNAPSHOTS].iter().any(|start| line.starts_with(start));
+    let lines = text.lines().filter(|line| !varies(line));
     lines.map(|line| seconds.replace_all(line, "TIME") + "\n").collect()
 }
 
 /// What became of a command, in comparison to a run of it without restrictions.
 fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bool) -> Result {
     let Printed { status, stdout, stderr, .. } = printed;
-    let own: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("unsnarl: ")).collect();
+    let mut own: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("unsnarl: ")).collect();
+    own.extend(stdout.lines().filter(|line| line.starts_with(NO_SNAPSHOTS)));
     let wrong = |why: &str| {
         let how = match (printed.hung, printed.signal) {
             (true, _) => "hung".to_owned(),
@@ -531,7 +555,9 @@ fn commands_work_or_say_what_keeps_them_from_it() {
             let own = lay_out(environment, &shared);
             let closed = environment.sandbox.closed.contains(&1);
             let done = COMMANDS.iter().map(|command| {
+                let slow = Instant::now();
                 let printed = run(environment, command, &shared, &own);
+                if slow.elapsed().as_secs() > 4 { println!("SLOW {} {command} {:?}", environment.name, slow.elapsed()); }
                 if only.is_some() {
                     println!("== {}: {command}\n{}{}", environment.name, printed.stdout, printed.stderr);
                 }

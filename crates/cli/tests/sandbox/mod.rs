@@ -41,6 +41,8 @@ pub(crate) enum Mount {
     ReadOnly(PathBuf),
     /// This directory is an empty file system with room for this many bytes.
     Small(PathBuf, u64),
+    /// This directory is an empty file system whose files cannot be executed.
+    NoExec(PathBuf),
 }
 
 /// An environment for one command.
@@ -53,6 +55,8 @@ pub(crate) struct Sandbox {
     pub(crate) user: Option<u32>,
     pub(crate) no_new_privileges: bool,
     pub(crate) mounts: Vec<Mount>,
+    /// The current directory; none for that of the command.
+    pub(crate) directory: Option<PathBuf>,
     /// Variables of the environment; none to remove it.
     pub(crate) variables: Vec<(&'static str, Option<OsString>)>,
     /// Descriptors that are closed.
@@ -82,12 +86,18 @@ impl Sandbox {
             };
         }
         let mounts: Vec<Prepared> = self.mounts.iter().map(Prepared::new).collect();
+        let directory = self.directory.as_deref().map(text);
         let mut filter = filter(&self.denials);
         let Self { limits, user, no_new_privileges, closed, .. } = self.clone();
         let enter = move || {
             if !mounts.is_empty() {
                 own_namespace()?;
                 mounts.iter().try_for_each(Prepared::mount)?;
+            }
+            // What is mounted over a directory is only found by its path.
+            if let Some(directory) = &directory {
+                // SAFETY: a string that ends with zero.
+                check(unsafe { libc::chdir(directory.as_ptr()) })?;
             }
             for &(resource, soft, hard) in &limits {
                 let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
@@ -122,21 +132,28 @@ fn check(result: c_int) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+fn text(path: &Path) -> CString {
+    CString::new(path.as_os_str().as_bytes()).expect("no zero byte")
+}
+
 /// A mount with its strings as the kernel reads them.
 struct Prepared {
     path: CString,
     /// Options of a new file system; none to make what is there read-only.
     options: Option<CString>,
+    flags: c_ulong,
 }
 
 impl Prepared {
     fn new(mount: &Mount) -> Self {
-        let text = |bytes: &[u8]| CString::new(bytes).expect("no zero byte");
-        let path = |path: &Path| text(path.as_os_str().as_bytes());
         match mount {
-            Mount::ReadOnly(place) => Self { path: path(place), options: None },
+            Mount::ReadOnly(place) => Self { path: text(place), options: None, flags: 0 },
             Mount::Small(place, size) => {
-                Self { path: path(place), options: Some(text(format!("size={size},mode=1777").as_bytes())) }
+                let options = CString::new(format!("size={size},mode=1777")).expect("no zero byte");
+                Self { path: text(place), options: Some(options), flags: 0 }
+            }
+            Mount::NoExec(place) => {
+                Self { path: text(place), options: Some(c"mode=1777".into()), flags: libc::MS_NOEXEC }
             }
         }
     }
@@ -148,10 +165,14 @@ impl Prepared {
         unsafe {
             match &self.options {
                 Some(options) => {
-                    check(libc::mount(c"tmpfs".as_ptr(), path, c"tmpfs".as_ptr(), 0, options.as_ptr().cast()))
+                    let kind = c"tmpfs".as_ptr();
+                    check(libc::mount(kind, path, kind, self.flags, options.as_ptr().cast()))
                 }
                 None => {
-                    check(libc::mount(path, path, none, libc::MS_BIND | libc::MS_REC, none.cast()))?;
+                    // The root is a mount already, and nothing can be mounted over it for this process.
+                    if self.path.as_bytes() != b"/" {
+                        check(libc::mount(path, path, none, libc::MS_BIND | libc::MS_REC, none.cast()))?;
+                    }
                     let again = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY;
                     check(libc::mount(none, path, none, again, none.cast()))
                 }

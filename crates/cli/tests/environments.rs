@@ -31,6 +31,10 @@ use std::{
 const PROGRAM: &str = r"
 #include <assert.h>
 #include <pthread.h>
+#ifndef ASSERTS
+#undef assert
+#define assert(holds) if (!(holds)) return 3
+#endif
 static int balance = 100;
 static void *deposit(void *amount) {
     int before = balance;
@@ -60,7 +64,6 @@ const DOCTOR: &str = "doctor";
 
 /// All that are tried in each environment, in this order.
 const COMMANDS: [&str; 8] = [RECORD, REPLAY, EXPLORE, SIMPLIFY, PREDICT, SLICE, HUNT, DOCTOR];
-const ALL_RUNS: &[&str] = &[RECORD, REPLAY, EXPLORE, SIMPLIFY, PREDICT, SLICE, HUNT];
 
 /// A run that takes longer than this hangs.
 const HANGS: Duration = Duration::from_secs(120);
@@ -107,6 +110,8 @@ struct Environment {
     name: String,
     sandbox: Sandbox,
     needs: Needs,
+    /// The program fails by an assertion, whose stack is looked at, which takes its time; and not by an exit status.
+    asserts: bool,
     /// What is expected other than [`Result::Works`].
     expected: BTreeMap<&'static str, Result>,
 }
@@ -120,7 +125,12 @@ impl Environment {
         } else {
             Needs::Nothing
         };
-        Self { name: name.into(), sandbox, needs, expected: BTreeMap::new() }
+        Self { name: name.into(), sandbox, needs, asserts: false, expected: BTreeMap::new() }
+    }
+
+    /// With the program that fails by an assertion.
+    fn with_stacks(self) -> Self {
+        Self { asserts: true, ..self }
     }
 
     /// These commands work with a line that contains this.
@@ -252,123 +262,153 @@ const SINGLE: [(&str, i64); 16] = [
 /// The message while a program is not loaded at addresses of our own.
 const RANDOMISED: &str = "the system does not let it switch address randomisation off";
 
+/// How findings of the doctor and notes of the other commands begin or what they contain.
+const NO_MEMORY_FILES: &str = "no memory files here (memfd_create: ";
+const NO_CACHE: &str = "cannot be used (";
+const NO_PROCESSES: &str = "is the number of processes limited (`ulimit -u`)? raise it, or use -j 1";
+const FORBIDDEN: &str = "a container or sandbox forbids it: allow it (docker run --security-opt seccomp=unconfined)";
+
 /// All of them. `shared` holds what they have in common.
 fn environments(shared: &Place) -> Vec<Environment> {
-    const EVERY_RUN_AND_DOCTOR: &[&str] = &COMMANDS;
+    let mut all = containers();
+    for (error, code) in [("EPERM", EPERM), ("ENOSYS", ENOSYS)] {
+        all.extend(single_calls(error, code));
+    }
+    all.push(Environment::new("unprivileged user", Sandbox { user: Some(NOBODY), ..Sandbox::default() }).with_stacks());
+    all.push(Environment::new("no_new_privs", Sandbox { no_new_privileges: true, ..Sandbox::default() }));
+    all.extend(directories(shared));
+    all.extend(limits());
+    all.push(Environment::new("stdin closed", Sandbox { closed: vec![0], ..Sandbox::default() }));
+    all.push(Environment::new("stdout closed", Sandbox { closed: vec![1], ..Sandbox::default() }));
+    all.push(
+        Environment::new("without /proc", mounted(vec![Mount::Small("/proc".into(), 4096)], Sandbox::default()))
+            .notes(&[SIMPLIFY], "no snapshots: its memory cannot be listed (is /proc mounted?)")
+            .notes(&[DOCTOR], "/proc is not mounted: "),
+    );
+    all
+}
+
+fn containers() -> Vec<Environment> {
     let with_personality = |mut denials: Vec<Denial>, error: i32| {
         denials.push(personality(error));
         denied(denials)
     };
-    let strict = |mut denials: Vec<Denial>| {
-        denials.extend(deny(EPERM, &[libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_ptrace]));
-        denials
-    };
-    let mut all = vec![
-        Environment::new("plain", Sandbox::default()),
-        Environment::new("docker", with_personality(docker(), EPERM)).refuses(EVERY_RUN_AND_DOCTOR, RANDOMISED),
-        Environment::new("docker, personality allowed", denied(docker())),
-        Environment::new("docker, stricter, personality allowed", denied(strict(docker()))),
-        Environment::new("gvisor-like", with_personality(gvisor(), ENOSYS)).refuses(EVERY_RUN_AND_DOCTOR, RANDOMISED),
-        Environment::new("gvisor-like, personality allowed", denied(gvisor())),
-    ];
-    for (error, code) in [("EPERM", EPERM), ("ENOSYS", ENOSYS)] {
-        let single = denied(vec![personality(code)]);
-        all.push(Environment::new(format!("personality: {error}"), single).refuses(EVERY_RUN_AND_DOCTOR, RANDOMISED));
-        for (name, call) in SINGLE {
-            all.push(Environment::new(format!("{name}: {error}"), denied(deny(code, &[call]))));
-        }
-        let dispatch = denied(vec![prctl(PR_SET_SYSCALL_USER_DISPATCH, code)]);
-        all.push(Environment::new(format!("syscall user dispatch: {error}"), dispatch));
-        let no_new_privileges = denied(vec![prctl(libc::PR_SET_NO_NEW_PRIVS as u32, code)]);
-        all.push(Environment::new(format!("PR_SET_NO_NEW_PRIVS: {error}"), no_new_privileges));
-        let death = denied(vec![prctl(libc::PR_SET_PDEATHSIG as u32, code)]);
-        all.push(Environment::new(format!("PR_SET_PDEATHSIG: {error}"), death));
+    let mut strict = docker();
+    strict.extend(deny(EPERM, &[libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_ptrace]));
+    vec![
+        Environment::new("plain", Sandbox::default()).with_stacks(),
+        Environment::new("docker", with_personality(docker(), EPERM)).refuses(&COMMANDS, RANDOMISED),
+        Environment::new("docker, personality allowed", denied(docker())).with_stacks(),
+        Environment::new("docker, stricter, personality allowed", denied(strict)).with_stacks(),
+        Environment::new("gvisor-like", with_personality(gvisor(), ENOSYS)).refuses(&COMMANDS, RANDOMISED),
+        Environment::new("gvisor-like, personality allowed", denied(gvisor()))
+            .with_stacks()
+            .notes(&[DOCTOR], "syscall user dispatch, which is forbidden here"),
+    ]
+}
+
+/// A system call that is denied alone.
+fn single_calls(error: &str, code: i32) -> Vec<Environment> {
+    let named = |name: &str, denials: Vec<Denial>| Environment::new(format!("{name}: {error}"), denied(denials));
+    let mut all = vec![named("personality", vec![personality(code)]).refuses(&COMMANDS, RANDOMISED)];
+    for (name, call) in SINGLE {
+        let environment = named(name, deny(code, &[call]));
+        all.push(match name {
+            "process_vm_readv" => environment.with_stacks(),
+            "memfd_create" => environment.notes(&COMMANDS, NO_MEMORY_FILES),
+            "pidfd_open" => environment.notes(&[DOCTOR], "pidfd_open is forbidden here: "),
+            "seccomp" => environment.notes(&[DOCTOR], "seccomp is forbidden here: "),
+            "setpgid" => environment.refuses(&COMMANDS, FORBIDDEN),
+            // The C library takes the older call only if there is no newer one: no program can start threads then.
+            "clone3" if code == EPERM => environment.refuses(&COMMANDS, FORBIDDEN),
+            _ => environment,
+        });
     }
-
-    let unprivileged = Sandbox { user: Some(NOBODY), ..Sandbox::default() };
-    all.push(Environment::new("unprivileged user", unprivileged.clone()));
-    all.push(Environment::new("no_new_privs", Sandbox { no_new_privileges: true, ..Sandbox::default() }));
-
-    // Root would make a directory anywhere but below a file.
-    let (nowhere, read_only) = (shared.path("lost.c/home"), shared.path("read-only"));
-    let mounted = |mounts: Vec<Mount>, sandbox: Sandbox| Sandbox { mounts, ..sandbox };
-    all.push(Environment::new(
-        "read-only HOME",
-        mounted(
-            vec![Mount::ReadOnly(read_only.clone())],
-            variables(&[("HOME", Some(&read_only)), ("XDG_CACHE_HOME", None)]),
-        ),
-    ));
-    all.push(Environment::new(
-        "read-only cache directory",
-        mounted(vec![Mount::ReadOnly(read_only.clone())], variables(&[("XDG_CACHE_HOME", Some(&read_only))])),
-    ));
-    all.push(Environment::new(
-        "noexec HOME",
-        mounted(vec![Mount::NoExec(read_only.clone())], variables(&[("HOME", Some(&read_only))])),
-    ));
-    all.push(Environment::new("HOME and XDG_CACHE_HOME unset", variables(&[("HOME", None), ("XDG_CACHE_HOME", None)])));
-    all.push(Environment::new("HOME=/nonexistent", variables(&[("HOME", Some(&nowhere)), ("XDG_CACHE_HOME", None)])));
-    let in_read_only = Sandbox { directory: Some(read_only.clone()), ..Sandbox::default() };
-    all.push(Environment::new(
-        "read-only current directory",
-        mounted(vec![Mount::ReadOnly(read_only.clone())], in_read_only),
-    ));
-    let tmp = shared.path("tmp");
-    let read_only_root = variables(&[("HOME", Some(&read_only)), ("XDG_CACHE_HOME", None), ("TMPDIR", Some(&tmp))]);
-    all.push(Environment::new(
-        "read-only root, but for TMPDIR",
-        mounted(
-            vec![Mount::ReadOnly("/".into()), Mount::Small(tmp.clone(), 64 << 20)],
-            Sandbox { directory: Some(tmp.clone()), ..read_only_root },
-        ),
-    ));
-    all.push(Environment::new(
-        "small /dev/shm",
-        mounted(vec![Mount::Small("/dev/shm".into(), 4096)], Sandbox::default()),
-    ));
-    all.push(Environment::new(
-        "small /dev/shm, no memfd_create",
-        mounted(vec![Mount::Small("/dev/shm".into(), 4096)], denied(deny(ENOSYS, &[libc::SYS_memfd_create]))),
-    ));
-    all.push(Environment::new(
-        "full TMPDIR",
-        mounted(vec![Mount::Small(tmp.clone(), 4096)], variables(&[("TMPDIR", Some(&tmp))])),
-    ));
-    all.push(Environment::new(
-        "full TMPDIR, HOME unset",
-        mounted(
-            vec![Mount::Small(tmp.clone(), 4096)],
-            variables(&[("TMPDIR", Some(&tmp)), ("HOME", None), ("XDG_CACHE_HOME", None)]),
-        ),
-    ));
-
-    let stack = |soft: u64| limited(libc::RLIMIT_STACK, soft, RLIM_INFINITY);
-    all.push(Environment::new("ulimit -s unlimited", stack(RLIM_INFINITY)));
-    all.push(Environment::new("ulimit -s 64", limited(libc::RLIMIT_STACK, 64 << 10, 64 << 10)));
-    all.push(Environment::new("ulimit -v 8 GiB", limited(libc::RLIMIT_AS, 8 << 30, 8 << 30)));
-    all.push(Environment::new("ulimit -v 200 MiB", limited(libc::RLIMIT_AS, 200 << 20, 200 << 20)));
-    all.push(Environment::new("ulimit -n 256", limited(libc::RLIMIT_NOFILE, 256, 256)));
-    all.push(Environment::new(
-        "ulimit -n 64",
-        Sandbox { user: Some(NOBODY), ..limited(libc::RLIMIT_NOFILE, 64, 64) },
-    ));
-    all.push(Environment::new("ulimit -n 64, may be raised", limited(libc::RLIMIT_NOFILE, 64, 1024)));
-    let no_processes = |most: u64| {
-        let sandbox = limited(libc::RLIMIT_NPROC, most, most);
-        Sandbox { user: Some(NOBODY), ..sandbox }
-    };
-    all.push(Environment::new("ulimit -u 1", no_processes(1)));
-    all.push(Environment::new("ulimit -u 3", no_processes(3)));
-    all.push(Environment::new("ulimit -u 6", no_processes(6)));
-    all.push(Environment::new("ulimit -f 0", limited(libc::RLIMIT_FSIZE, 0, 0)));
-    all.push(Environment::new("stdin closed", Sandbox { closed: vec![0], ..Sandbox::default() }));
-    all.push(Environment::new("stdout closed", Sandbox { closed: vec![1], ..Sandbox::default() }));
-    all.push(Environment::new(
-        "without /proc",
-        mounted(vec![Mount::Small("/proc".into(), 4096)], Sandbox::default()),
-    ));
+    all.push(
+        named("syscall user dispatch", vec![prctl(PR_SET_SYSCALL_USER_DISPATCH, code)])
+            .notes(&[DOCTOR], "syscall user dispatch, which is forbidden here"),
+    );
+    all.push(named("PR_SET_NO_NEW_PRIVS", vec![prctl(libc::PR_SET_NO_NEW_PRIVS as u32, code)]));
+    all.push(
+        named("PR_SET_PDEATHSIG", vec![prctl(libc::PR_SET_PDEATHSIG as u32, code)]).refuses(&COMMANDS, FORBIDDEN),
+    );
     all
+}
+
+fn mounted(mounts: Vec<Mount>, sandbox: Sandbox) -> Sandbox {
+    Sandbox { mounts, ..sandbox }
+}
+
+/// Directories that cannot be used, or not in every way.
+fn directories(shared: &Place) -> Vec<Environment> {
+    const SAVING: &[&str] = &[RECORD, EXPLORE, SIMPLIFY, PREDICT, HUNT];
+    // Root would make a directory anywhere but below a file.
+    let (nowhere, read_only, tmp) = (shared.path("lost.c/home"), shared.path("read-only"), shared.path("tmp"));
+    let read_only_mount = || vec![Mount::ReadOnly(read_only.clone())];
+    let full_tmp = || vec![Mount::Small(tmp.clone(), 4096)];
+    let home = |home: &Path| variables(&[("HOME", Some(home))]);
+    let in_directory = |directory: &Path, sandbox: Sandbox| Sandbox { directory: Some(directory.into()), ..sandbox };
+    let no_memory_files = denied(deny(ENOSYS, &[libc::SYS_memfd_create]));
+    let small_shm = || vec![Mount::Small("/dev/shm".into(), 4096)];
+    vec![
+        Environment::new("read-only HOME", mounted(read_only_mount(), home(&read_only))).notes(&COMMANDS, NO_CACHE),
+        Environment::new(
+            "read-only cache directory",
+            mounted(read_only_mount(), variables(&[("XDG_CACHE_HOME", Some(&read_only))])),
+        )
+        .notes(&COMMANDS, NO_CACHE),
+        Environment::new("noexec HOME", mounted(vec![Mount::NoExec(read_only.clone())], home(&read_only)))
+            .notes(&COMMANDS, "cannot be used (it is mounted noexec)"),
+        Environment::new("HOME and XDG_CACHE_HOME unset", variables(&[("HOME", None)])),
+        Environment::new("HOME=/nonexistent", home(&nowhere)).notes(&COMMANDS, NO_CACHE),
+        Environment::new(
+            "read-only current directory",
+            mounted(read_only_mount(), in_directory(&read_only, Sandbox::default())),
+        )
+        .refuses(SAVING, "cannot make the directory .unsnarl (use -o FILE, or another directory)"),
+        Environment::new(
+            "read-only root, but for TMPDIR",
+            mounted(
+                vec![Mount::ReadOnly("/".into()), Mount::Small(tmp.clone(), 64 << 20)],
+                in_directory(&tmp, variables(&[("HOME", Some(&read_only)), ("TMPDIR", Some(&tmp))])),
+            ),
+        )
+        .notes(&COMMANDS, NO_CACHE),
+        Environment::new("small /dev/shm", mounted(small_shm(), Sandbox::default())),
+        Environment::new("small /dev/shm, no memfd_create", mounted(small_shm(), no_memory_files))
+            .notes(&COMMANDS, NO_MEMORY_FILES),
+        Environment::new("full TMPDIR", mounted(full_tmp(), variables(&[("TMPDIR", Some(&tmp))]))),
+        Environment::new(
+            "full TMPDIR, HOME unset",
+            mounted(full_tmp(), variables(&[("TMPDIR", Some(&tmp)), ("HOME", None)])),
+        )
+        .notes(&COMMANDS, NO_CACHE),
+    ]
+}
+
+/// Limits of `ulimit`.
+fn limits() -> Vec<Environment> {
+    const NO_SHADOW: &str = "cannot reserve address space to look for races";
+    const NO_ADDRESSES: &str = "is address space limited (`ulimit -v`)? raise it";
+    let unprivileged = |sandbox: Sandbox| Sandbox { user: Some(NOBODY), ..sandbox };
+    vec![
+        Environment::new("ulimit -s unlimited", limited(libc::RLIMIT_STACK, RLIM_INFINITY, RLIM_INFINITY)).with_stacks(),
+        Environment::new("ulimit -s 64", limited(libc::RLIMIT_STACK, 64 << 10, 64 << 10)).with_stacks(),
+        Environment::new("ulimit -v 8 GiB", limited(libc::RLIMIT_AS, 8 << 30, 8 << 30))
+            .refuses(&[REPLAY, EXPLORE, SIMPLIFY, PREDICT, HUNT], NO_SHADOW)
+            .refuses(&[SLICE], NO_ADDRESSES)
+            .notes(&[DOCTOR], "`ulimit -v` is set: races cannot be looked for"),
+        Environment::new("ulimit -v 200 MiB", limited(libc::RLIMIT_AS, 200 << 20, 200 << 20))
+            .refuses(&COMMANDS, NO_ADDRESSES),
+        Environment::new("ulimit -n 256", limited(libc::RLIMIT_NOFILE, 256, 256)),
+        Environment::new("ulimit -n 64, may be raised", limited(libc::RLIMIT_NOFILE, 64, 1024)),
+        Environment::new("ulimit -n 64", unprivileged(limited(libc::RLIMIT_NOFILE, 64, 64)))
+            .refuses(&COMMANDS, "raise the limit on open files to 256 (`ulimit -n 256`)"),
+        Environment::new("ulimit -u 1", unprivileged(limited(libc::RLIMIT_NPROC, 1, 1)))
+            .refuses(&COMMANDS, NO_PROCESSES),
+        Environment::new("ulimit -f 0", limited(libc::RLIMIT_FSIZE, 0, 0))
+            .refuses(&COMMANDS, "raise the limit on the size of files (`ulimit -f unlimited`)"),
+    ]
 }
 
 /// What a command printed and how it ended.
@@ -383,16 +423,20 @@ struct Printed {
 }
 
 /// The arguments of a command; what it needs was made without restrictions.
-fn arguments(command: &str, shared: &Place) -> Vec<String> {
-    let path = |name: &str| shared.path(name).to_string_lossy().into_owned();
-    let (program, good, bad) = (path("lost"), path("good.snarl"), path("bad.snarl"));
-    let words = match command {
+fn arguments(command: &str, environment: &Environment, shared: &Place) -> Vec<String> {
+    let name = program(environment.asserts);
+    let path = |file: String| shared.path(&file).to_string_lossy().into_owned();
+    let (program, good, bad) = (path(name.into()), path(format!("{name}-good.snarl")), path(format!("{name}-bad.snarl")));
+    match command {
         RECORD | EXPLORE | HUNT => vec![command.into(), "--".into(), program],
         PREDICT => vec![command.into(), "--confirm".into(), good],
         DOCTOR => vec![command.into()],
         _ => vec![command.into(), bad],
-    };
-    words
+    }
+}
+
+fn program(asserts: bool) -> &'static str {
+    if asserts { "asserts" } else { "exits" }
 }
 
 /// Runs a command in an environment. What it prints fits into pipes: nobody reads before its end, so that a command that hangs is
@@ -400,7 +444,7 @@ fn arguments(command: &str, shared: &Place) -> Vec<String> {
 fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> Printed {
     let mut child = Command::new(UNSNARL);
     child
-        .args(arguments(command, shared))
+        .args(arguments(command, environment, shared))
         .current_dir(own.join("work"))
         .env("HOME", shared.path("home"))
         .env("TMPDIR", own.join("tmp"))
@@ -443,10 +487,14 @@ const NO_SNAPSHOTS: &str = "no snapshots: ";
 
 /// Without what may differ from run to run.
 fn comparable(text: &str) -> String {
+    // Times, and the numbers of traces, which depend on those that are there.
     let seconds = Regex::new(r"\d+\.\d+ s\b").expect("a pattern");
+    let numbers = Regex::new(r"-\d+\.snarl").expect("a pattern");
     let varies = |line: &str| ["took ", "unsnarl: ", NO_SNAPSHOTS].iter().any(|start| line.starts_with(start));
     let lines = text.lines().filter(|line| !varies(line));
-    lines.map(|line| seconds.replace_all(line, "TIME") + "\n").collect()
+    lines
+        .map(|line| numbers.replace_all(&seconds.replace_all(line, "TIME"), "-N.snarl").into_owned() + "\n")
+        .collect()
 }
 
 /// What became of a command, in comparison to a run of it without restrictions.
@@ -525,7 +573,6 @@ fn commands_work_or_say_what_keeps_them_from_it() {
         // Other users share the cache.
         fs::set_permissions(shared.path(directory), PermissionsExt::from_mode(0o777)).expect("permissions");
     }
-    let plain = Environment::new("preparation", Sandbox::default());
     shared.write("lost.c", PROGRAM);
     let prepare = |args: &[&str], status: i32| {
         let mut command = shared.command(UNSNARL, args);
@@ -533,16 +580,22 @@ fn commands_work_or_say_what_keeps_them_from_it() {
         let output = command.output().expect("unsnarl runs");
         assert_eq!(output.status.code(), Some(status), "{args:?}\n{}", common::printed(&output));
     };
-    prepare(&["cc", "-O1", "-g", "-pthread", "lost.c", "-o", "lost"], 0);
-    prepare(&["record", "-o", "good.snarl", "--", "./lost"], 0);
-    prepare(&["explore", "-o", "bad.snarl", "--", "./lost"], 100);
-    let own = lay_out(&plain, &shared);
-    let reference: BTreeMap<&str, Printed> =
-        COMMANDS.iter().map(|&command| (command, run(&plain, command, &shared, &own))).collect();
+    let reference = [false, true].map(|asserts| {
+        let name = program(asserts);
+        let flag = if asserts { "-DASSERTS" } else { "-UASSERTS" };
+        prepare(&["cc", "-O1", "-g", "-pthread", flag, "lost.c", "-o", name], 0);
+        prepare(&["record", "-o", &format!("{name}-good.snarl"), "--", &format!("./{name}")], 0);
+        prepare(&["explore", "-o", &format!("{name}-bad.snarl"), "--", &format!("./{name}")], 100);
+        let plain = Environment { asserts, ..Environment::new(format!("plain {name}"), Sandbox::default()) };
+        let own = lay_out(&plain, &shared);
+        COMMANDS.map(|command| (command, run(&plain, command, &shared, &own)))
+    });
+    let reference = reference.map(BTreeMap::from);
 
     let only = std::env::var("UNSNARL_ENVIRONMENT").ok();
     let may_mount = can_mount();
     let mut all = environments(&shared);
+    // One that is being looked at.
     all.retain(|environment| only.as_ref().is_none_or(|only| environment.name.contains(only.as_str())));
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<Vec<Result>>>> = all.iter().map(|_| Mutex::new(None)).collect();
@@ -555,13 +608,11 @@ fn commands_work_or_say_what_keeps_them_from_it() {
             let own = lay_out(environment, &shared);
             let closed = environment.sandbox.closed.contains(&1);
             let done = COMMANDS.iter().map(|command| {
-                let slow = Instant::now();
                 let printed = run(environment, command, &shared, &own);
-                if slow.elapsed().as_secs() > 4 { println!("SLOW {} {command} {:?}", environment.name, slow.elapsed()); }
                 if only.is_some() {
                     println!("== {}: {command}\n{}{}", environment.name, printed.stdout, printed.stderr);
                 }
-                judge(command, &printed, &reference[command], closed)
+                judge(command, &printed, &reference[usize::from(environment.asserts)][command], closed)
             });
             let at = all.iter().position(|other| other.name == environment.name).expect("it is one of them");
             *results[at].lock().expect("nobody panicked") = Some(done.collect());
@@ -584,13 +635,115 @@ fn commands_work_or_say_what_keeps_them_from_it() {
             }
         }
     }
-    print!("{}", table(&all, &results));
+    let table = table(&all, &results, &shared);
+    println!("{table}");
     assert!(unexpected.is_empty(), "{unexpected}");
+    if std::env::var_os("UNSNARL_UPDATE").is_some() {
+        let document = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/environments.md");
+        let text = fs::read_to_string(&document).expect("the document");
+        let (head, _) = text.split_once(TABLE).expect("where the table begins");
+        fs::write(&document, format!("{head}{TABLE}\n\n{table}")).expect("the document");
+    }
+}
+
+/// What stands before the table in its document.
+const TABLE: &str = "<!-- The rest is written by crates/cli/tests/environments.rs. -->";
+
+/// With few processes a command works, if it comes by with them, or is refused. How many it takes depends on the machine.
+#[test]
+fn few_processes_are_enough_or_the_message_names_the_limit() {
+    let shared = Place::new("processes");
+    fs::create_dir(shared.path("home")).expect("a directory");
+    fs::set_permissions(shared.path("home"), PermissionsExt::from_mode(0o777)).expect("permissions");
+    if !is_root() || !is_reachable(&shared) {
+        println!("skipped: needs root, and a directory that another user can reach");
+        return;
+    }
+    shared.write("lost.c", PROGRAM);
+    shared.unsnarl(0, &["cc", "-O1", "-g", "-pthread", "lost.c", "-o", program(false)]);
+    let plain = Environment::new("plain", Sandbox::default());
+    let expected = run(&plain, EXPLORE, &shared, &lay_out(&plain, &shared));
+    for most in 2..=8 {
+        let sandbox = Sandbox { user: Some(NOBODY + 1), ..limited(libc::RLIMIT_NPROC, most, most) };
+        let few = Environment::new(format!("ulimit -u {most}"), sandbox);
+        let printed = run(&few, EXPLORE, &shared, &lay_out(&few, &shared));
+        match judge(EXPLORE, &printed, &expected, false) {
+            Result::Works => {}
+            Result::Refused(why) if why.contains("ulimit -u") => {}
+            other => panic!("{most}: {other:?}"),
+        }
+    }
+}
+
+/// Prints what a program finds of its limits on stacks, races, and uses more of its stack than is allowed by default.
+const STACKS: &str = r#"
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+static int *shared;
+static void *add(void *unused) { ++*shared; return unused; }
+static int deep(int kib) {
+    volatile char frame[1024];
+    memset((char *)frame, kib, sizeof frame);
+    return kib ? deep(kib - 1) + frame[512] - (char)kib : 0;
+}
+int main(void) {
+    struct rlimit limit;
+    pthread_attr_t attributes;
+    pthread_t first, second;
+    size_t size;
+    int on_stack = 0;
+    getrlimit(RLIMIT_STACK, &limit);
+    pthread_getattr_default_np(&attributes);
+    pthread_attr_getstacksize(&attributes, &size);
+    printf("soft %lx hard %lx thread %zx\n", limit.rlim_cur, limit.rlim_max, size);
+    printf("deep %d\n", deep(100 << 10));
+    shared = &on_stack;
+    pthread_create(&first, 0, add, 0);
+    pthread_getattr_np(first, &attributes);
+    pthread_attr_getstacksize(&attributes, &size);
+    printf("first %zx\n", size);
+    pthread_create(&second, 0, add, 0);
+    pthread_join(first, 0);
+    pthread_join(second, 0);
+    return 0;
+}
+"#;
+
+#[test]
+fn a_program_finds_the_unlimited_stack_that_it_has_without_us() {
+    let place = Place::new("stack");
+    fs::create_dir(place.path("home")).expect("a directory");
+    place.cc("stacks", STACKS);
+    let unlimited = limited(libc::RLIMIT_STACK, RLIM_INFINITY, RLIM_INFINITY);
+    let output = |program: &str, args: &[&str]| {
+        let mut command = place.command(program, args);
+        unlimited.apply(&mut command);
+        match command.output() {
+            Ok(output) => Some(output),
+            Err(error) => {
+                println!("skipped: the hard limit cannot be raised: {error}");
+                None
+            }
+        }
+    };
+    let Some(native) = output("./stacks", &[]) else { return };
+    let native = String::from_utf8_lossy(&native.stdout).into_owned();
+    assert!(native.contains("soft ffffffffffffffff hard ffffffffffffffff thread 200000\ndeep "), "{native}");
+    let controlled = output("env", &[UNSNARL, "record", "--", "./stacks"]).expect("as before");
+    assert_eq!(String::from_utf8_lossy(&controlled.stdout), native, "{}", common::printed(&controlled));
+    // The race detector watches the stack, and the mappings, where they are.
+    let raced = output("env", &[UNSNARL, "explore", "--fail-on", "race", "--", "./stacks"]).expect("as before");
+    assert_eq!(raced.status.code(), Some(100), "{}", common::printed(&raced));
+    assert!(common::printed(&raced).contains("data race"), "{}", common::printed(&raced));
 }
 
 /// The results as a table of Markdown, the texts of notes and messages below it.
-fn table(environments: &[Environment], results: &[Option<Vec<Result>>]) -> String {
-    let mut text = format!("| environment | {} |\n|{}\n", COMMANDS.join(" | "), " --- |".repeat(COMMANDS.len() + 1));
+fn table(environments: &[Environment], results: &[Option<Vec<Result>>], shared: &Place) -> String {
+    let mut text =
+        format!("| environment | {} |\n|{}\n", COMMANDS.join(" | "), " --- |".repeat(COMMANDS.len() + 1));
     let mut remarks: Vec<String> = Vec::new();
     for (environment, results) in environments.iter().zip(results) {
         let Some(results) = results else { continue };
@@ -598,19 +751,20 @@ fn table(environments: &[Environment], results: &[Option<Vec<Result>>]) -> Strin
         for result in results {
             let (word, remark) = match result {
                 Result::Works => ("works", None),
-                Result::Notes(remark) => ("note", Some(remark)),
+                Result::Notes(remark) => ("works with a note", Some(remark)),
                 Result::Refused(remark) => ("refused", Some(remark)),
                 Result::Wrong(_) => ("WRONG", None),
             };
             let number = remark.map(|remark| {
-                let known = remarks.iter().position(|known| known == remark);
+                let remark = without_paths(remark, shared);
+                let known = remarks.iter().position(|known| *known == remark);
                 known.unwrap_or_else(|| {
-                    remarks.push(remark.clone());
+                    remarks.push(remark);
                     remarks.len() - 1
                 }) + 1
             });
             text += &match number {
-                Some(number) => format!(" {word} {number} |"),
+                Some(number) => format!(" {word} ({number}) |"),
                 None => format!(" {word} |"),
             };
         }
@@ -621,4 +775,20 @@ fn table(environments: &[Environment], results: &[Option<Vec<Result>>]) -> Strin
         text += &format!("{number}. {remark}\n");
     }
     text
+}
+
+/// The directories of the test as a reader would call them.
+fn without_paths(text: &str, shared: &Place) -> String {
+    let root = regex::escape(&shared.0.to_string_lossy());
+    let rules = [
+        (format!("{root}/read-only"), "~"),
+        (format!("{root}/lost.c/home"), "/nonexistent"),
+        (format!("{root}/(in-[^/]*/)?tmp"), "$$TMPDIR"),
+        (r"unsnarl-\d+/unsnarl/[0-9a-f]{16}".to_owned(), "unsnarl-UID/unsnarl/VERSION"),
+        (r"unsnarl-\d+ ".to_owned(), "unsnarl-UID "),
+        (r" +".to_owned(), " "),
+    ];
+    rules.iter().fold(text.to_owned(), |text, (from, to)| {
+        Regex::new(from).expect("a pattern").replace_all(&text, *to).into_owned()
+    })
 }

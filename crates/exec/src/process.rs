@@ -175,6 +175,8 @@ impl<'a> Process<'a> {
             Watch::Child(child, _) => child.wait().map_err(failed)?,
             Watch::Server(server, forked) => {
                 let [process, status, stays] = server.channel.answers()?;
+                // Where there is no process, nobody is to be waited for.
+                self.ended = process <= 0;
                 forked.told = Some(made(process)?);
                 self.stays = stays != 0;
                 ExitStatus::from_raw(status)
@@ -340,7 +342,9 @@ fn made(answer: i32) -> Result<i32, Error> {
         process @ 1.. => Ok(process),
         _ => Err(Error::System {
             what: "the program cannot be forked",
-            cause: io::Error::other("is a limit on memory or processes reached?"),
+            cause: io::Error::other(
+                "is a limit on memory or processes reached? raise it (`ulimit -u`), or use -j 1",
+            ),
         }),
     }
 }

@@ -43,7 +43,8 @@ impl Finding {
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<Verdict> {
-        let mut findings = vec![kernel(), processor(), libraries(), runtime(), controlled_run(), races(), compiler()];
+        let mut findings =
+            vec![kernel(), processor(), libraries(), runtime(), controlled_run(), races(), compiler()];
         findings.extend(restrictions());
         findings.extend(self.program.as_ref().map(look_at).into_iter().flatten());
         let mut usable = true;
@@ -81,7 +82,8 @@ fn restrictions() -> Vec<Finding> {
         found.push(Finding::new("descriptors", false, told));
     }
     if !unsnarl_exec::has_seccomp() {
-        let told = "seccomp is forbidden here: each run of a search is a process of its own, which takes longer";
+        let told =
+            "seccomp is forbidden here: each run of a search is a process of its own, which takes longer";
         found.push(Finding::differs("rewinding", told));
     }
     if !unsnarl_exec::has_process_handles() {
@@ -89,7 +91,8 @@ fn restrictions() -> Vec<Finding> {
         found.push(Finding::differs("waiting", told));
     }
     if !Path::new("/proc/self/maps").exists() {
-        let told = "/proc is not mounted: searches and simplify make every run from the start, which takes longer";
+        let told =
+            "/proc is not mounted: searches and simplify make every run from the start, which takes longer";
         found.push(Finding::differs("proc", told));
     }
     // What is done in another way says so itself.

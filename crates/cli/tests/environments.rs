@@ -8,7 +8,7 @@ mod common;
 mod sandbox;
 
 use common::{Place, UNSNARL};
-use libc::{EPERM, ENOSYS, RLIM_INFINITY};
+use libc::{ENOSYS, EPERM, RLIM_INFINITY};
 use regex::Regex;
 use sandbox::{Denial, Mount, Sandbox, When, can_mount, is_root};
 use std::{
@@ -68,8 +68,11 @@ const COMMANDS: [&str; 8] = [RECORD, REPLAY, EXPLORE, SIMPLIFY, PREDICT, SLICE, 
 /// A run that takes longer than this hangs.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// A user without privileges and without processes.
-const NOBODY: u32 = 64_253;
+/// A user without privileges and, unless this is the same `nth`, without processes: limits count those of all sessions.
+fn nobody(nth: u32) -> u32 {
+    const FIRST: u32 = 30_000;
+    FIRST + (4 * std::process::id() + nth) % FIRST
+}
 
 /// What becomes of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -232,7 +235,11 @@ fn gvisor() -> Vec<Denial> {
             libc::SYS_kcmp,
         ],
     );
-    let sealing = Denial { call: libc::SYS_memfd_create, when: When::AnyBit(1, libc::MFD_ALLOW_SEALING), error: ENOSYS };
+    let sealing = Denial {
+        call: libc::SYS_memfd_create,
+        when: When::AnyBit(1, libc::MFD_ALLOW_SEALING),
+        error: ENOSYS,
+    };
     denials.push(sealing);
     denials.push(prctl(PR_SET_SYSCALL_USER_DISPATCH, ENOSYS));
     denials.push(prctl(libc::PR_SET_MM as u32, ENOSYS));
@@ -266,7 +273,8 @@ const RANDOMISED: &str = "the system does not let it switch address randomisatio
 const NO_MEMORY_FILES: &str = "no memory files here (memfd_create: ";
 const NO_CACHE: &str = "cannot be used (";
 const NO_PROCESSES: &str = "is the number of processes limited (`ulimit -u`)? raise it, or use -j 1";
-const FORBIDDEN: &str = "a container or sandbox forbids it: allow it (docker run --security-opt seccomp=unconfined)";
+const FORBIDDEN: &str =
+    "a container or sandbox forbids it: allow it (docker run --security-opt seccomp=unconfined)";
 
 /// All of them. `shared` holds what they have in common.
 fn environments(shared: &Place) -> Vec<Environment> {
@@ -274,16 +282,22 @@ fn environments(shared: &Place) -> Vec<Environment> {
     for (error, code) in [("EPERM", EPERM), ("ENOSYS", ENOSYS)] {
         all.extend(single_calls(error, code));
     }
-    all.push(Environment::new("unprivileged user", Sandbox { user: Some(NOBODY), ..Sandbox::default() }).with_stacks());
+    all.push(
+        Environment::new("unprivileged user", Sandbox { user: Some(nobody(0)), ..Sandbox::default() })
+            .with_stacks(),
+    );
     all.push(Environment::new("no_new_privs", Sandbox { no_new_privileges: true, ..Sandbox::default() }));
     all.extend(directories(shared));
     all.extend(limits());
     all.push(Environment::new("stdin closed", Sandbox { closed: vec![0], ..Sandbox::default() }));
     all.push(Environment::new("stdout closed", Sandbox { closed: vec![1], ..Sandbox::default() }));
     all.push(
-        Environment::new("without /proc", mounted(vec![Mount::Small("/proc".into(), 4096)], Sandbox::default()))
-            .notes(&[SIMPLIFY], "no snapshots: its memory cannot be listed (is /proc mounted?)")
-            .notes(&[DOCTOR], "/proc is not mounted: "),
+        Environment::new(
+            "without /proc",
+            mounted(vec![Mount::Small("/proc".into(), 4096)], Sandbox::default()),
+        )
+        .notes(&[SIMPLIFY], "no snapshots: its memory cannot be listed (is /proc mounted?)")
+        .notes(&[DOCTOR], "/proc is not mounted: "),
     );
     all
 }
@@ -309,7 +323,8 @@ fn containers() -> Vec<Environment> {
 
 /// A system call that is denied alone.
 fn single_calls(error: &str, code: i32) -> Vec<Environment> {
-    let named = |name: &str, denials: Vec<Denial>| Environment::new(format!("{name}: {error}"), denied(denials));
+    let named =
+        |name: &str, denials: Vec<Denial>| Environment::new(format!("{name}: {error}"), denied(denials));
     let mut all = vec![named("personality", vec![personality(code)]).refuses(&COMMANDS, RANDOMISED)];
     for (name, call) in SINGLE {
         let environment = named(name, deny(code, &[call]));
@@ -330,7 +345,8 @@ fn single_calls(error: &str, code: i32) -> Vec<Environment> {
     );
     all.push(named("PR_SET_NO_NEW_PRIVS", vec![prctl(libc::PR_SET_NO_NEW_PRIVS as u32, code)]));
     all.push(
-        named("PR_SET_PDEATHSIG", vec![prctl(libc::PR_SET_PDEATHSIG as u32, code)]).refuses(&COMMANDS, FORBIDDEN),
+        named("PR_SET_PDEATHSIG", vec![prctl(libc::PR_SET_PDEATHSIG as u32, code)])
+            .refuses(&COMMANDS, FORBIDDEN),
     );
     all
 }
@@ -343,15 +359,18 @@ fn mounted(mounts: Vec<Mount>, sandbox: Sandbox) -> Sandbox {
 fn directories(shared: &Place) -> Vec<Environment> {
     const SAVING: &[&str] = &[RECORD, EXPLORE, SIMPLIFY, PREDICT, HUNT];
     // Root would make a directory anywhere but below a file.
-    let (nowhere, read_only, tmp) = (shared.path("lost.c/home"), shared.path("read-only"), shared.path("tmp"));
+    let (nowhere, read_only, tmp) =
+        (shared.path("lost.c/home"), shared.path("read-only"), shared.path("tmp"));
     let read_only_mount = || vec![Mount::ReadOnly(read_only.clone())];
     let full_tmp = || vec![Mount::Small(tmp.clone(), 4096)];
     let home = |home: &Path| variables(&[("HOME", Some(home))]);
-    let in_directory = |directory: &Path, sandbox: Sandbox| Sandbox { directory: Some(directory.into()), ..sandbox };
+    let in_directory =
+        |directory: &Path, sandbox: Sandbox| Sandbox { directory: Some(directory.into()), ..sandbox };
     let no_memory_files = denied(deny(ENOSYS, &[libc::SYS_memfd_create]));
     let small_shm = || vec![Mount::Small("/dev/shm".into(), 4096)];
     vec![
-        Environment::new("read-only HOME", mounted(read_only_mount(), home(&read_only))).notes(&COMMANDS, NO_CACHE),
+        Environment::new("read-only HOME", mounted(read_only_mount(), home(&read_only)))
+            .notes(&COMMANDS, NO_CACHE),
         Environment::new(
             "read-only cache directory",
             mounted(read_only_mount(), variables(&[("XDG_CACHE_HOME", Some(&read_only))])),
@@ -390,9 +409,10 @@ fn directories(shared: &Place) -> Vec<Environment> {
 fn limits() -> Vec<Environment> {
     const NO_SHADOW: &str = "cannot reserve address space to look for races";
     const NO_ADDRESSES: &str = "is address space limited (`ulimit -v`)? raise it";
-    let unprivileged = |sandbox: Sandbox| Sandbox { user: Some(NOBODY), ..sandbox };
+    let unprivileged = |sandbox: Sandbox| Sandbox { user: Some(nobody(0)), ..sandbox };
     vec![
-        Environment::new("ulimit -s unlimited", limited(libc::RLIMIT_STACK, RLIM_INFINITY, RLIM_INFINITY)).with_stacks(),
+        Environment::new("ulimit -s unlimited", limited(libc::RLIMIT_STACK, RLIM_INFINITY, RLIM_INFINITY))
+            .with_stacks(),
         Environment::new("ulimit -s 64", limited(libc::RLIMIT_STACK, 64 << 10, 64 << 10)).with_stacks(),
         Environment::new("ulimit -v 8 GiB", limited(libc::RLIMIT_AS, 8 << 30, 8 << 30))
             .refuses(&[REPLAY, EXPLORE, SIMPLIFY, PREDICT, HUNT], NO_SHADOW)
@@ -404,8 +424,11 @@ fn limits() -> Vec<Environment> {
         Environment::new("ulimit -n 64, may be raised", limited(libc::RLIMIT_NOFILE, 64, 1024)),
         Environment::new("ulimit -n 64", unprivileged(limited(libc::RLIMIT_NOFILE, 64, 64)))
             .refuses(&COMMANDS, "raise the limit on open files to 256 (`ulimit -n 256`)"),
-        Environment::new("ulimit -u 1", unprivileged(limited(libc::RLIMIT_NPROC, 1, 1)))
-            .refuses(&COMMANDS, NO_PROCESSES),
+        Environment::new(
+            "ulimit -u 1",
+            Sandbox { user: Some(nobody(2)), ..limited(libc::RLIMIT_NPROC, 1, 1) },
+        )
+        .refuses(&COMMANDS, NO_PROCESSES),
         Environment::new("ulimit -f 0", limited(libc::RLIMIT_FSIZE, 0, 0))
             .refuses(&COMMANDS, "raise the limit on the size of files (`ulimit -f unlimited`)"),
     ]
@@ -426,7 +449,8 @@ struct Printed {
 fn arguments(command: &str, environment: &Environment, shared: &Place) -> Vec<String> {
     let name = program(environment.asserts);
     let path = |file: String| shared.path(&file).to_string_lossy().into_owned();
-    let (program, good, bad) = (path(name.into()), path(format!("{name}-good.snarl")), path(format!("{name}-bad.snarl")));
+    let (program, good, bad) =
+        (path(name.into()), path(format!("{name}-good.snarl")), path(format!("{name}-bad.snarl")));
     match command {
         RECORD | EXPLORE | HUNT => vec![command.into(), "--".into(), program],
         PREDICT => vec![command.into(), "--confirm".into(), good],
@@ -490,7 +514,8 @@ fn comparable(text: &str) -> String {
     // Times, and the numbers of traces, which depend on those that are there.
     let seconds = Regex::new(r"\d+\.\d+ s\b").expect("a pattern");
     let numbers = Regex::new(r"-\d+\.snarl").expect("a pattern");
-    let varies = |line: &str| ["took ", "unsnarl: ", NO_SNAPSHOTS].iter().any(|start| line.starts_with(start));
+    let varies =
+        |line: &str| ["took ", "unsnarl: ", NO_SNAPSHOTS].iter().any(|start| line.starts_with(start));
     let lines = text.lines().filter(|line| !varies(line));
     lines
         .map(|line| numbers.replace_all(&seconds.replace_all(line, "TIME"), "-N.snarl").into_owned() + "\n")
@@ -536,7 +561,8 @@ fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bo
 
 /// Directories for one environment.
 fn lay_out(environment: &Environment, shared: &Place) -> std::path::PathBuf {
-    let name: String = environment.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    let name: String =
+        environment.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     let own = shared.path(&format!("in-{name}"));
     for directory in ["", "work", "tmp"] {
         fs::create_dir_all(own.join(directory)).expect("a directory");
@@ -561,7 +587,7 @@ fn cannot_be_made(environment: &Environment, shared: &Place, may_mount: bool) ->
 fn is_reachable(shared: &Place) -> bool {
     let mut command = Command::new(UNSNARL);
     command.arg("--version").current_dir(&shared.0).stdout(Stdio::null()).stderr(Stdio::null());
-    Sandbox { user: Some(NOBODY), ..Sandbox::default() }.apply(&mut command);
+    Sandbox { user: Some(nobody(0)), ..Sandbox::default() }.apply(&mut command);
     command.status().is_ok_and(|status| status.success())
 }
 
@@ -631,7 +657,8 @@ fn commands_work_or_say_what_keeps_them_from_it() {
         for (command, got) in COMMANDS.iter().zip(results.iter().flatten()) {
             let expected = environment.expected(command);
             if !got.fits(&expected) {
-                unexpected += &format!("{}, {command}: expected {expected:?}, got {got:?}\n", environment.name);
+                unexpected +=
+                    &format!("{}, {command}: expected {expected:?}, got {got:?}\n", environment.name);
             }
         }
     }
@@ -664,7 +691,7 @@ fn few_processes_are_enough_or_the_message_names_the_limit() {
     let plain = Environment::new("plain", Sandbox::default());
     let expected = run(&plain, EXPLORE, &shared, &lay_out(&plain, &shared));
     for most in 2..=8 {
-        let sandbox = Sandbox { user: Some(NOBODY + 1), ..limited(libc::RLIMIT_NPROC, most, most) };
+        let sandbox = Sandbox { user: Some(nobody(1)), ..limited(libc::RLIMIT_NPROC, most, most) };
         let few = Environment::new(format!("ulimit -u {most}"), sandbox);
         let printed = run(&few, EXPLORE, &shared, &lay_out(&few, &shared));
         match judge(EXPLORE, &printed, &expected, false) {
@@ -735,7 +762,8 @@ fn a_program_finds_the_unlimited_stack_that_it_has_without_us() {
     let controlled = output("env", &[UNSNARL, "record", "--", "./stacks"]).expect("as before");
     assert_eq!(String::from_utf8_lossy(&controlled.stdout), native, "{}", common::printed(&controlled));
     // The race detector watches the stack, and the mappings, where they are.
-    let raced = output("env", &[UNSNARL, "explore", "--fail-on", "race", "--", "./stacks"]).expect("as before");
+    let raced =
+        output("env", &[UNSNARL, "explore", "--fail-on", "race", "--", "./stacks"]).expect("as before");
     assert_eq!(raced.status.code(), Some(100), "{}", common::printed(&raced));
     assert!(common::printed(&raced).contains("data race"), "{}", common::printed(&raced));
 }

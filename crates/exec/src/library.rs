@@ -108,10 +108,7 @@ pub(crate) fn runtime() -> Result<PathBuf, Error> {
 fn cache() -> Option<PathBuf> {
     let home =
         || env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| PathBuf::from(home).join(".cache"));
-    env::var_os("XDG_CACHE_HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .or_else(home)
+    env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)
 }
 
 /// Directories for temporary files, each of which may lack room or forbid executing.

@@ -55,7 +55,10 @@ fn file_instead(cause: &io::Error) -> Option<File> {
     };
     let (file, directory) =
         usable.into_iter().find_map(|(_, directory)| Some((make(&directory)?, directory)))?;
-    notes::add(format!("no memory files here (memfd_create: {cause}): using files in {}", directory.display()));
+    notes::add(format!(
+        "no memory files here (memfd_create: {cause}): using files in {}",
+        directory.display()
+    ));
     Some(file)
 }
 

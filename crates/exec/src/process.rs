@@ -19,7 +19,8 @@ use std::{
 };
 use unsnarl_model::Program;
 use unsnarl_wire::{
-    BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, UNLIMITED_STACK, VARIABLE,
+    BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, UNLIMITED_STACK,
+    VARIABLE,
 };
 
 /// What is started, and with which surroundings.
@@ -437,7 +438,10 @@ pub(crate) enum Handle {
     Descriptor(OwnedFd),
     /// For systems without such descriptors: the end is looked for again and again. The time of its start tells the process from a
     /// later one with the same number.
-    Number { process: i32, started: Option<String> },
+    Number {
+        process: i32,
+        started: Option<String>,
+    },
 }
 
 impl Handle {

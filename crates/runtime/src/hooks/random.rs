@@ -1,11 +1,11 @@
 //! Random numbers, from the plan's entropy.
 
 use crate::{log::c_bytes, state::Runtime, sys};
-use unsnarl_model::Misuse;
 use core::{
     ffi::{c_char, c_void},
     slice,
 };
+use unsnarl_model::Misuse;
 
 /// What there is to read of a random device.
 const DEVICE_BYTES: usize = 1 << 20;
@@ -16,16 +16,19 @@ pub(super) fn device(runtime: &mut Runtime, pc: u64, path: *const c_char, flags:
         return None;
     }
     let Some(file) = unnamed_file(flags & libc::O_CLOEXEC != 0) else {
-        runtime.state.warn(Misuse::NotModelled, pc, 0, "random numbers of a device (memfd_create is forbidden)");
+        runtime.state.warn(
+            Misuse::NotModelled,
+            pc,
+            0,
+            "random numbers of a device (memfd_create is forbidden)",
+        );
         return None;
     };
     let mut block = [0u8; 4096];
     for at in (0..DEVICE_BYTES).step_by(block.len()) {
         runtime.state.entropy.fill(&mut block);
         // SAFETY: the kernel only reads the bytes.
-        unsafe {
-            sys::call(libc::SYS_pwrite64, [file, block.as_ptr() as usize, block.len(), at, 0, 0])
-        };
+        unsafe { sys::call(libc::SYS_pwrite64, [file, block.as_ptr() as usize, block.len(), at, 0, 0]) };
     }
     i32::try_from(file).ok()
 }

@@ -68,7 +68,7 @@ const COMMANDS: [&str; 8] = [RECORD, REPLAY, EXPLORE, SIMPLIFY, PREDICT, SLICE, 
 /// A run that takes longer than this hangs.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// A user without privileges and, unless this is the same `nth`, without processes: limits count those of all sessions.
+/// A user without privileges. Those of different numbers do not share processes, which limits count.
 fn nobody(nth: u32) -> u32 {
     const FIRST: u32 = 30_000;
     FIRST + (4 * std::process::id() + nth) % FIRST
@@ -76,7 +76,7 @@ fn nobody(nth: u32) -> u32 {
 
 /// What becomes of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Result {
+enum Outcome {
     /// As without restrictions.
     Works,
     /// The same result, and one line that contains this.
@@ -87,7 +87,7 @@ enum Result {
     Wrong(String),
 }
 
-impl Result {
+impl Outcome {
     /// Whether this is what was expected.
     fn fits(&self, expected: &Self) -> bool {
         match (self, expected) {
@@ -115,8 +115,8 @@ struct Environment {
     needs: Needs,
     /// The program fails by an assertion, whose stack is looked at, which takes its time; and not by an exit status.
     asserts: bool,
-    /// What is expected other than [`Result::Works`].
-    expected: BTreeMap<&'static str, Result>,
+    /// What is expected other than [`Outcome::Works`].
+    expected: BTreeMap<&'static str, Outcome>,
 }
 
 impl Environment {
@@ -138,18 +138,18 @@ impl Environment {
 
     /// These commands work with a line that contains this.
     fn notes(mut self, commands: &[&'static str], part: &str) -> Self {
-        self.expected.extend(commands.iter().map(|&command| (command, Result::Notes(part.into()))));
+        self.expected.extend(commands.iter().map(|&command| (command, Outcome::Notes(part.into()))));
         self
     }
 
     /// These commands are refused with this reason.
     fn refuses(mut self, commands: &[&'static str], part: &str) -> Self {
-        self.expected.extend(commands.iter().map(|&command| (command, Result::Refused(part.into()))));
+        self.expected.extend(commands.iter().map(|&command| (command, Outcome::Refused(part.into()))));
         self
     }
 
-    fn expected(&self, command: &str) -> Result {
-        self.expected.get(command).cloned().unwrap_or(Result::Works)
+    fn expected(&self, command: &str) -> Outcome {
+        self.expected.get(command).cloned().unwrap_or(Outcome::Works)
     }
 }
 
@@ -283,8 +283,11 @@ fn environments(shared: &Place) -> Vec<Environment> {
         all.extend(single_calls(error, code));
     }
     all.push(
-        Environment::new("unprivileged user", Sandbox { user: Some(nobody(0)), ..Sandbox::default() })
-            .with_stacks(),
+        Environment::new(
+            "unprivileged user",
+            Sandbox { user: is_root().then(|| nobody(0)), ..Sandbox::default() },
+        )
+        .with_stacks(),
     );
     all.push(Environment::new("no_new_privs", Sandbox { no_new_privileges: true, ..Sandbox::default() }));
     all.extend(directories(shared));
@@ -409,7 +412,9 @@ fn directories(shared: &Place) -> Vec<Environment> {
 fn limits() -> Vec<Environment> {
     const NO_SHADOW: &str = "cannot reserve address space to look for races";
     const NO_ADDRESSES: &str = "is address space limited (`ulimit -v`)? raise it";
-    let unprivileged = |sandbox: Sandbox| Sandbox { user: Some(nobody(0)), ..sandbox };
+    // Root may raise limits and is exempt from some.
+    let unprivileged =
+        |sandbox: Sandbox, nth: u32| Sandbox { user: is_root().then(|| nobody(nth)), ..sandbox };
     vec![
         Environment::new("ulimit -s unlimited", limited(libc::RLIMIT_STACK, RLIM_INFINITY, RLIM_INFINITY))
             .with_stacks(),
@@ -422,13 +427,10 @@ fn limits() -> Vec<Environment> {
             .refuses(&COMMANDS, NO_ADDRESSES),
         Environment::new("ulimit -n 256", limited(libc::RLIMIT_NOFILE, 256, 256)),
         Environment::new("ulimit -n 64, may be raised", limited(libc::RLIMIT_NOFILE, 64, 1024)),
-        Environment::new("ulimit -n 64", unprivileged(limited(libc::RLIMIT_NOFILE, 64, 64)))
+        Environment::new("ulimit -n 64", unprivileged(limited(libc::RLIMIT_NOFILE, 64, 64), 0))
             .refuses(&COMMANDS, "raise the limit on open files to 256 (`ulimit -n 256`)"),
-        Environment::new(
-            "ulimit -u 1",
-            Sandbox { user: Some(nobody(2)), ..limited(libc::RLIMIT_NPROC, 1, 1) },
-        )
-        .refuses(&COMMANDS, NO_PROCESSES),
+        Environment::new("ulimit -u 1", unprivileged(limited(libc::RLIMIT_NPROC, 1, 1), 2))
+            .refuses(&COMMANDS, NO_PROCESSES),
         Environment::new("ulimit -f 0", limited(libc::RLIMIT_FSIZE, 0, 0))
             .refuses(&COMMANDS, "raise the limit on the size of files (`ulimit -f unlimited`)"),
     ]
@@ -465,7 +467,9 @@ fn program(asserts: bool) -> &'static str {
 
 /// Runs a command in an environment. What it prints fits into pipes: nobody reads before its end, so that a command that hangs is
 /// noticed.
-fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> Printed {
+///
+/// An error means that the environment cannot be made here.
+fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> std::io::Result<Printed> {
     let mut child = Command::new(UNSNARL);
     child
         .args(arguments(command, environment, shared))
@@ -481,7 +485,7 @@ fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> 
     environment.sandbox.apply(&mut child);
     let mut child = match child.spawn() {
         Ok(child) => child,
-        Err(error) => return Printed { stderr: format!("cannot be made: {error}"), ..Printed::default() },
+        Err(error) => return Err(error),
     };
     let until = Instant::now() + HANGS;
     let ended = loop {
@@ -497,13 +501,13 @@ fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> 
     }
     let output = child.wait_with_output().expect("a child");
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Printed {
+    Ok(Printed {
         status: ended.and_then(|status| status.code()),
         signal: ended.and_then(|status| status.signal()),
         hung: ended.is_none(),
         stdout: text(&output.stdout),
         stderr: text(&output.stderr),
-    }
+    })
 }
 
 /// How `simplify` says that it works in another way.
@@ -523,7 +527,7 @@ fn comparable(text: &str) -> String {
 }
 
 /// What became of a command, in comparison to a run of it without restrictions.
-fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bool) -> Result {
+fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bool) -> Outcome {
     let Printed { status, stdout, stderr, .. } = printed;
     let mut own: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("unsnarl: ")).collect();
     own.extend(stdout.lines().filter(|line| line.starts_with(NO_SNAPSHOTS)));
@@ -533,7 +537,7 @@ fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bo
             (_, Some(signal)) => format!("signal {signal}"),
             _ => format!("status {status:?}"),
         };
-        Result::Wrong(format!("{why}: {how}\n{stdout}{stderr}"))
+        Outcome::Wrong(format!("{why}: {how}\n{stdout}{stderr}"))
     };
     if stderr.contains("panicked at") {
         return wrong("panicked");
@@ -541,10 +545,10 @@ fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bo
     if command == DOCTOR {
         let remarks: Vec<&str> = stdout.lines().filter(|line| !line.starts_with("ok ")).collect();
         return match (status, &remarks[..]) {
-            (Some(0), []) => Result::Works,
-            (Some(0), remarks) => Result::Notes(remarks.join("; ")),
-            (Some(96), [_, ..]) => Result::Refused(remarks.join("; ")),
-            (Some(96), []) if stdout_is_closed => Result::Refused(String::new()),
+            (Some(0), []) => Outcome::Works,
+            (Some(0), remarks) => Outcome::Notes(remarks.join("; ")),
+            (Some(96), [_, ..]) => Outcome::Refused(remarks.join("; ")),
+            (Some(96), []) if stdout_is_closed => Outcome::Refused(String::new()),
             _ => wrong("no verdict"),
         };
     }
@@ -552,9 +556,9 @@ fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bo
         && (stdout_is_closed || comparable(stdout) == comparable(&plain.stdout))
         && comparable(stderr) == comparable(&plain.stderr);
     match (&own[..], status) {
-        ([], _) if same_result => Result::Works,
-        ([note], _) if same_result => Result::Notes((*note).to_owned()),
-        ([reason], Some(96)) if stdout.is_empty() => Result::Refused((*reason).to_owned()),
+        ([], _) if same_result => Outcome::Works,
+        ([note], _) if same_result => Outcome::Notes((*note).to_owned()),
+        ([reason], Some(96)) if stdout.is_empty() => Outcome::Refused((*reason).to_owned()),
         _ => wrong(if same_result { "more than one note" } else { "another result" }),
     }
 }
@@ -614,7 +618,7 @@ fn commands_work_or_say_what_keeps_them_from_it() {
         prepare(&["explore", "-o", &format!("{name}-bad.snarl"), "--", &format!("./{name}")], 100);
         let plain = Environment { asserts, ..Environment::new(format!("plain {name}"), Sandbox::default()) };
         let own = lay_out(&plain, &shared);
-        COMMANDS.map(|command| (command, run(&plain, command, &shared, &own)))
+        COMMANDS.map(|command| (command, run(&plain, command, &shared, &own).expect("unsnarl runs")))
     });
     let reference = reference.map(BTreeMap::from);
 
@@ -624,7 +628,7 @@ fn commands_work_or_say_what_keeps_them_from_it() {
     // One that is being looked at.
     all.retain(|environment| only.as_ref().is_none_or(|only| environment.name.contains(only.as_str())));
     let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Vec<Result>>>> = all.iter().map(|_| Mutex::new(None)).collect();
+    let results: Vec<Mutex<Option<Vec<Outcome>>>> = all.iter().map(|_| Mutex::new(None)).collect();
     let work = || {
         while let Some(environment) = all.get(next.fetch_add(1, Ordering::Relaxed)) {
             if let Some(why) = cannot_be_made(environment, &shared, may_mount) {
@@ -634,14 +638,18 @@ fn commands_work_or_say_what_keeps_them_from_it() {
             let own = lay_out(environment, &shared);
             let closed = environment.sandbox.closed.contains(&1);
             let done = COMMANDS.iter().map(|command| {
-                let printed = run(environment, command, &shared, &own);
+                let printed = run(environment, command, &shared, &own)?;
                 if only.is_some() {
                     println!("== {}: {command}\n{}{}", environment.name, printed.stdout, printed.stderr);
                 }
-                judge(command, &printed, &reference[usize::from(environment.asserts)][command], closed)
+                let plain = &reference[usize::from(environment.asserts)][command];
+                Ok(judge(command, &printed, plain, closed))
             });
             let at = all.iter().position(|other| other.name == environment.name).expect("it is one of them");
-            *results[at].lock().expect("nobody panicked") = Some(done.collect());
+            match done.collect::<std::io::Result<Vec<Outcome>>>() {
+                Ok(done) => *results[at].lock().expect("nobody panicked") = Some(done),
+                Err(error) => println!("skipped {}: {error}", environment.name),
+            }
         }
     };
     std::thread::scope(|scope| {
@@ -650,7 +658,7 @@ fn commands_work_or_say_what_keeps_them_from_it() {
         }
     });
 
-    let results: Vec<Option<Vec<Result>>> =
+    let results: Vec<Option<Vec<Outcome>>> =
         results.into_iter().map(|result| result.into_inner().expect("nobody panicked")).collect();
     let mut unexpected = String::new();
     for (environment, results) in all.iter().zip(&results) {
@@ -689,14 +697,14 @@ fn few_processes_are_enough_or_the_message_names_the_limit() {
     shared.write("lost.c", PROGRAM);
     shared.unsnarl(0, &["cc", "-O1", "-g", "-pthread", "lost.c", "-o", program(false)]);
     let plain = Environment::new("plain", Sandbox::default());
-    let expected = run(&plain, EXPLORE, &shared, &lay_out(&plain, &shared));
+    let expected = run(&plain, EXPLORE, &shared, &lay_out(&plain, &shared)).expect("unsnarl runs");
     for most in 2..=8 {
         let sandbox = Sandbox { user: Some(nobody(1)), ..limited(libc::RLIMIT_NPROC, most, most) };
         let few = Environment::new(format!("ulimit -u {most}"), sandbox);
-        let printed = run(&few, EXPLORE, &shared, &lay_out(&few, &shared));
+        let printed = run(&few, EXPLORE, &shared, &lay_out(&few, &shared)).expect("unsnarl runs");
         match judge(EXPLORE, &printed, &expected, false) {
-            Result::Works => {}
-            Result::Refused(why) if why.contains("ulimit -u") => {}
+            Outcome::Works => {}
+            Outcome::Refused(why) if why.contains("ulimit -u") => {}
             other => panic!("{most}: {other:?}"),
         }
     }
@@ -769,7 +777,7 @@ fn a_program_finds_the_unlimited_stack_that_it_has_without_us() {
 }
 
 /// The results as a table of Markdown, the texts of notes and messages below it.
-fn table(environments: &[Environment], results: &[Option<Vec<Result>>], shared: &Place) -> String {
+fn table(environments: &[Environment], results: &[Option<Vec<Outcome>>], shared: &Place) -> String {
     let mut text =
         format!("| environment | {} |\n|{}\n", COMMANDS.join(" | "), " --- |".repeat(COMMANDS.len() + 1));
     let mut remarks: Vec<String> = Vec::new();
@@ -778,10 +786,10 @@ fn table(environments: &[Environment], results: &[Option<Vec<Result>>], shared: 
         text += &format!("| {} |", environment.name);
         for result in results {
             let (word, remark) = match result {
-                Result::Works => ("works", None),
-                Result::Notes(remark) => ("works with a note", Some(remark)),
-                Result::Refused(remark) => ("refused", Some(remark)),
-                Result::Wrong(_) => ("WRONG", None),
+                Outcome::Works => ("works", None),
+                Outcome::Notes(remark) => ("works with a note", Some(remark)),
+                Outcome::Refused(remark) => ("refused", Some(remark)),
+                Outcome::Wrong(_) => ("WRONG", None),
             };
             let number = remark.map(|remark| {
                 let remark = without_paths(remark, shared);

@@ -1,5 +1,5 @@
 //! Memory shared with the target: a memory file, mapped here and there. Unsafe code is
-//! here and in `process.rs`, nowhere else in this crate.
+//! here, in `probe.rs` and in `process.rs`, nowhere else in this crate.
 
 use crate::{Error, notes, probe, run::Threads};
 use std::{

@@ -483,10 +483,7 @@ fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> 
         .stderr(Stdio::piped())
         .process_group(0);
     environment.sandbox.apply(&mut child);
-    let mut child = match child.spawn() {
-        Ok(child) => child,
-        Err(error) => return Err(error),
-    };
+    let mut child = child.spawn()?;
     let until = Instant::now() + HANGS;
     let ended = loop {
         match child.try_wait().expect("a child") {

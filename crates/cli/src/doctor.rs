@@ -1,6 +1,6 @@
 //! `unsnarl doctor`: what this machine and a program support.
 
-use crate::verdict::Verdict;
+use crate::{output, verdict::Verdict};
 use anyhow::Result;
 use std::{ffi::OsString, fs, path::Path, process::Command};
 use unsnarl_exec::{Executor, Settings};
@@ -13,11 +13,32 @@ pub(crate) struct Doctor {
     program: Option<OsString>,
 }
 
+/// How a finding is to be taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Well,
+    /// All works, but in another way than elsewhere.
+    Differs,
+    /// Something does not work.
+    Problem,
+}
+
 /// A finding: what was looked at, whether it is well, and what to say of it.
 struct Finding {
     what: &'static str,
-    well: bool,
+    level: Level,
     told: String,
+}
+
+impl Finding {
+    fn new(what: &'static str, well: bool, told: impl Into<String>) -> Self {
+        Self { what, level: if well { Level::Well } else { Level::Problem }, told: told.into() }
+    }
+
+    /// Something that is done in another way here.
+    fn differs(what: &'static str, told: impl Into<String>) -> Self {
+        Self { what, level: Level::Differs, told: told.into() }
+    }
 }
 
 impl Doctor {
@@ -32,12 +53,18 @@ impl Doctor {
             races(),
             compiler(),
         ];
+        findings.extend(restrictions());
         findings.extend(self.program.as_ref().map(look_at).into_iter().flatten());
         let mut usable = true;
-        for Finding { what, well, told } in findings {
-            println!("{} {what:<11} {told}", if well { "ok      " } else { "PROBLEM " });
+        for Finding { what, level, told } in findings {
+            let mark = match level {
+                Level::Well => "ok      ",
+                Level::Differs => "note    ",
+                Level::Problem => "PROBLEM ",
+            };
+            output::print(&format!("{mark} {what:<11} {told}\n"));
             // What only some programs need.
-            usable &= well || ["compiler", "libraries", "races"].contains(&what);
+            usable &= level != Level::Problem || ["compiler", "libraries", "races"].contains(&what);
         }
         Ok(if usable { Verdict::Fine } else { Verdict::Unusable })
     }
@@ -45,29 +72,62 @@ impl Doctor {
 
 /// The kernel's name for its version, and the first two numbers of it.
 fn release() -> (String, (u32, u32)) {
-    let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+    let release = unsnarl_exec::kernel_release();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
     let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
     (release, version)
 }
 
+/// What a container, a sandbox or a limit forbids, and what follows from it; nothing for most machines. Each restriction is one
+/// finding here.
+fn restrictions() -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Err(error) = unsnarl_exec::check_threads() {
+        found.push(Finding::new("threads", false, error.to_string()));
+    }
+    if unsnarl_exec::most_descriptors() < DESCRIPTORS {
+        let told = format!("`ulimit -n` cannot be raised to {DESCRIPTORS}, which unsnarl needs");
+        found.push(Finding::new("descriptors", false, told));
+    }
+    if !unsnarl_exec::has_seccomp() {
+        let told =
+            "seccomp is forbidden here: each run of a search is a process of its own, which takes longer";
+        found.push(Finding::differs("rewinding", told));
+    }
+    if !unsnarl_exec::has_process_handles() {
+        let told = "pidfd_open is forbidden here: the end of a run is noticed up to a millisecond later";
+        found.push(Finding::differs("waiting", told));
+    }
+    if !Path::new("/proc/self/maps").exists() {
+        let told =
+            "/proc is not mounted: searches and simplify make every run from the start, which takes longer";
+        found.push(Finding::differs("proc", told));
+    }
+    // What is done in another way says so itself.
+    found.extend(unsnarl_exec::take_notes().into_iter().map(|note| Finding::differs("fallback", note)));
+    found
+}
+
+/// Descriptors that a controlled program needs, at fixed numbers.
+const DESCRIPTORS: u64 = 256;
+
 /// Whether threads that wait inside of libraries can be seen.
 fn libraries() -> Finding {
-    let well = release().1 >= (5, 11);
+    let well = unsnarl_exec::has_syscall_user_dispatch();
     let told = if well {
         "waits inside of OpenMP's and the C library can be controlled (syscall user dispatch)"
+    } else if release().1 >= (5, 11) {
+        "waits inside of OpenMP's and the C library need syscall user dispatch, which is forbidden here"
     } else {
         "waits inside of OpenMP's and the C library need Linux 5.11"
     };
-    Finding { what: "libraries", well, told: told.into() }
+    Finding::new("libraries", well, told)
 }
 
 /// Whether there is room for the race detector's shadow memory.
 fn races() -> Finding {
     let overcommit = fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default();
-    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space")).unwrap_or_default();
-    let limited = !limit.trim_start().starts_with("unlimited");
+    let limited = unsnarl_exec::address_space_limit().is_some();
     let (well, told) = match overcommit.trim() {
         "2" => (false, "vm.overcommit_memory is 2: races cannot be looked for (--points all or sync works)"),
         _ if limited => {
@@ -75,7 +135,7 @@ fn races() -> Finding {
         }
         _ => (true, "address space for the race detector can be reserved"),
     };
-    Finding { what: "races", well, told: told.into() }
+    Finding::new("races", well, told)
 }
 
 fn kernel() -> Finding {
@@ -83,35 +143,36 @@ fn kernel() -> Finding {
     let well = version >= (5, 9);
     let told =
         if well { format!("Linux {release}") } else { format!("Linux {release}: 5.9 or later is needed") };
-    Finding { what: "kernel", well, told }
+    Finding::new("kernel", well, told)
 }
 
 /// How programs get the same addresses in every run.
 fn addresses() -> Finding {
-    let told = match unsnarl_exec::layout() {
-        unsnarl_exec::Layout::Kernel => "address randomisation can be switched off",
-        unsnarl_exec::Layout::Own => {
-            "address randomisation cannot be switched off here: programs are loaded at fixed addresses instead (not under gdb)"
+    match unsnarl_exec::layout() {
+        unsnarl_exec::Layout::Kernel => {
+            Finding::new("addresses", true, "address randomisation can be switched off")
         }
-    };
-    Finding { what: "addresses", well: true, told: told.into() }
+        unsnarl_exec::Layout::Own => Finding::differs(
+            "addresses",
+            "address randomisation cannot be switched off here: programs are loaded at fixed addresses instead, except under gdb",
+        ),
+    }
 }
 
 fn processor() -> Finding {
-    let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let well = flags.split_whitespace().any(|flag| flag == "fsgsbase");
+    let well = unsnarl_exec::has_fsgsbase();
     let told = if well {
-        "switches fibers by fsgsbase".into()
+        "switches fibers by fsgsbase"
     } else {
-        "it lacks fsgsbase (Ivy Bridge or later, and not hidden by a virtual machine)".into()
+        "it lacks fsgsbase (Ivy Bridge or later, and not hidden by a virtual machine)"
     };
-    Finding { what: "processor", well, told }
+    Finding::new("processor", well, told)
 }
 
 fn runtime() -> Finding {
     match unsnarl_exec::runtime_directory() {
-        Ok(directory) => Finding { what: "runtime", well: true, told: directory.display().to_string() },
-        Err(error) => Finding { what: "runtime", well: false, told: format!("{error} (set XDG_CACHE_HOME)") },
+        Ok(directory) => Finding::new("runtime", true, directory.display().to_string()),
+        Err(error) => Finding::new("runtime", false, error.to_string()),
     }
 }
 
@@ -128,12 +189,8 @@ fn controlled_run() -> Finding {
         Ok(Executor::new(program, Settings::default())?.run(&Plan::default())?.events())
     };
     match run() {
-        Ok(events) => Finding {
-            what: "control",
-            well: true,
-            told: format!("`true` ran under control ({events} events)"),
-        },
-        Err(error) => Finding { what: "control", well: false, told: format!("{error:#}") },
+        Ok(events) => Finding::new("control", true, format!("`true` ran under control ({events} events)")),
+        Err(error) => Finding::new("control", false, format!("{error:#}")),
     }
 }
 
@@ -143,10 +200,10 @@ fn compiler() -> Finding {
         Some(String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned())
     };
     match version("gcc") {
-        Some(told) => Finding { what: "compiler", well: true, told },
+        Some(told) => Finding::new("compiler", true, told),
         None => {
-            let told = "no gcc: `unsnarl cc` needs one (apt-get install gcc g++), or set UNSNARL_CC".into();
-            Finding { what: "compiler", well: false, told }
+            let told = "no gcc: `unsnarl cc` needs one (apt-get install gcc g++), or set UNSNARL_CC";
+            Finding::new("compiler", false, told)
         }
     }
 }
@@ -156,7 +213,7 @@ fn look_at(name: &OsString) -> Vec<Finding> {
         unsnarl_exec::find(name).and_then(|path| unsnarl_exec::check(&path).map(|binary| (path, binary)));
     let (path, binary) = match checked {
         Ok(found) => found,
-        Err(error) => return vec![Finding { what: "program", well: false, told: error.to_string() }],
+        Err(error) => return vec![Finding::new("program", false, error.to_string())],
     };
     let accesses = if binary.instrumented {
         "instrumented: plain accesses can be schedule points"
@@ -169,17 +226,13 @@ fn look_at(name: &OsString) -> Vec<Finding> {
         "no debug information: functions and offsets only (build with -g)"
     };
     let mut findings = vec![
-        Finding {
-            what: "program",
-            well: true,
-            told: format!("{} can be controlled", Path::new(&path).display()),
-        },
-        Finding { what: "accesses", well: true, told: accesses.into() },
-        Finding { what: "lines", well: true, told: lines.into() },
+        Finding::new("program", true, format!("{} can be controlled", Path::new(&path).display())),
+        Finding::new("accesses", true, accesses),
+        Finding::new("lines", true, lines),
     ];
     if binary.needed.iter().any(|library| library.starts_with("libgomp.so")) {
         let told = "critical sections, locks, barriers and tasks are controlled; each system call costs microseconds";
-        findings.push(Finding { what: "OpenMP", well: true, told: told.into() });
+        findings.push(Finding::new("OpenMP", true, told));
     }
     for (what, functions, told) in USES {
         let used: Vec<&str> = functions
@@ -188,7 +241,7 @@ fn look_at(name: &OsString) -> Vec<Finding> {
             .filter(|function| binary.imports.iter().any(|i| i == function))
             .collect();
         if !used.is_empty() {
-            findings.push(Finding { what, well: true, told: format!("{told}: {}", used.join(", ")) });
+            findings.push(Finding::new(what, true, format!("{told}: {}", used.join(", "))));
         }
     }
     findings

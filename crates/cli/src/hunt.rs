@@ -102,7 +102,11 @@ impl Hunt {
     /// Simplifies the first failure, and saves it before and after.
     fn simplify(&self, search: &Search, interrupt: &Arc<AtomicBool>) -> Result<Prey> {
         let found = search.failures.0[0].trace.clone();
-        let original = traces::save(&found, None)?;
+        let original = match (traces::save(&found, None), self.wishes.path(0)) {
+            // Where nothing can be written here, it goes beside the file that the user named.
+            (Err(_), Some(named)) => traces::save(&found, Some(&named.with_extension("found.snarl")))?,
+            (saved, _) => saved?,
+        };
         say(self.wishes.run.json, "simplifying it");
         let wishes = simplify::program::Wishes {
             jobs: self.wishes.jobs,

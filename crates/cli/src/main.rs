@@ -120,9 +120,59 @@ struct Arguments {
     args: Vec<OsString>,
 }
 
+/// The main thread needs so much stack, in bytes; where it has less, another thread does the work.
+const STACK: u64 = 4 << 20;
+
 fn main() -> ExitCode {
     unsnarl_exec::outlive_file_limit();
-    let result = match Cli::parse().command {
+    if unsnarl_exec::stack_limit().is_some_and(|limit| limit < STACK) {
+        let work = std::thread::Builder::new().stack_size(2 * STACK as usize).spawn(run);
+        if let Ok(work) = work {
+            return work.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        }
+    }
+    run()
+}
+
+fn run() -> ExitCode {
+    let command = Cli::parse().command;
+    if command.runs_programs()
+        && let Err(error) = unsnarl_exec::check_threads()
+    {
+        return verdict::exit(Err(error.into()));
+    }
+    // Build systems read what a compiler says.
+    let is_compiler = matches!(command, Command::Cc(_) | Command::Cxx(_));
+    let result = execute(command);
+    for note in unsnarl_exec::take_notes() {
+        // A refusal says more.
+        if result.is_ok() && !is_compiler {
+            eprintln!("unsnarl: {note}");
+        }
+    }
+    verdict::exit(result)
+}
+
+impl Command {
+    /// Whether it starts programs, and threads to look after them.
+    fn runs_programs(&self) -> bool {
+        matches!(
+            self,
+            Self::Hunt(_)
+                | Self::Explore(_)
+                | Self::Record(_)
+                | Self::Replay(_)
+                | Self::Simplify(_)
+                | Self::Verify(_)
+                | Self::Predict(_)
+                | Self::Slice(_)
+                | Self::Pack(_)
+        )
+    }
+}
+
+fn execute(command: Command) -> anyhow::Result<Verdict> {
+    match command {
         Command::Cc(a) => compile(wrap::Language::C, &a.args),
         Command::Cxx(a) => compile(wrap::Language::Cxx, &a.args),
         Command::Cargo(command) => command.run(),
@@ -150,8 +200,7 @@ fn main() -> ExitCode {
         Command::BenchSimplify(command) => command.run(),
         Command::BenchStatic(command) => command.run(),
         Command::BenchPredict(command) => command.run(),
-    };
-    verdict::exit(result)
+    }
 }
 
 fn compile(language: wrap::Language, args: &[OsString]) -> anyhow::Result<Verdict> {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use std::sync::{
-    Mutex, PoisonError,
+    Arc, Mutex, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 use unsnarl_exec::Executor;
@@ -13,14 +13,40 @@ pub(crate) struct Pool {
     pub(crate) executors: Vec<Executor>,
 }
 
+/// A job that another thread does, or that is done.
+enum Started<'a, T> {
+    Beside(std::thread::ScopedJoinHandle<'a, T>),
+    Here(T),
+}
+
+impl<T> Started<'_, T> {
+    fn join(self) -> T {
+        match self {
+            Self::Beside(worker) => worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            Self::Here(done) => done,
+        }
+    }
+}
+
 impl Pool {
     /// Has each executor do something, all at a time.
     pub(crate) fn each<T: Send>(&mut self, job: impl Fn(&mut Executor) -> T + Sync) -> Vec<T> {
         std::thread::scope(|scope| {
-            let workers: Vec<_> =
-                self.executors.iter_mut().map(|executor| scope.spawn(|| job(executor))).collect();
-            let done = workers.into_iter().map(std::thread::ScopedJoinHandle::join);
-            done.map(|result| result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
+            let job = &job;
+            let start = |executor| {
+                // The executor is there for whoever does the job: a thread of its own or, if there can be none, this one.
+                let executor = Arc::new(Mutex::new(executor));
+                let work = |executor: &Mutex<&mut Executor>| {
+                    job(&mut executor.lock().unwrap_or_else(PoisonError::into_inner))
+                };
+                let same = Arc::clone(&executor);
+                match std::thread::Builder::new().spawn_scoped(scope, move || work(&same)) {
+                    Ok(worker) => Started::Beside(worker),
+                    Err(_) => Started::Here(work(&executor)),
+                }
+            };
+            let started: Vec<Started<'_, T>> = self.executors.iter_mut().map(start).collect();
+            started.into_iter().map(Started::join).collect()
         })
     }
 
@@ -50,7 +76,10 @@ impl Pool {
         };
         std::thread::scope(|scope| {
             if let Some((first, others)) = self.executors.split_first_mut() {
-                others.iter_mut().for_each(|executor| drop(scope.spawn(|| work(executor))));
+                for executor in others {
+                    // If the system allows no more threads, fewer of them do all the work.
+                    let _ = std::thread::Builder::new().spawn_scoped(scope, || work(executor));
+                }
                 work(first);
             }
         });

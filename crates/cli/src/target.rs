@@ -75,7 +75,8 @@ fn standard_input(target: &Target) -> Result<Vec<u8>> {
     }
     // The hint waits for the reading to end or two seconds, whichever is first.
     let (done, reading) = std::sync::mpsc::channel::<()>();
-    std::thread::spawn(move || {
+    // Without a thread there is no hint.
+    let _ = std::thread::Builder::new().spawn(move || {
         if reading.recv_timeout(Duration::from_secs(2)) == Err(RecvTimeoutError::Timeout) {
             eprintln!(
                 "unsnarl: reading all of standard input first (give < /dev/null if the program needs none)"

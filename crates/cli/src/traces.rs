@@ -88,8 +88,9 @@ pub(crate) fn unpack(path: &Path) -> Result<Unpacked> {
 
 /// A name that is not taken.
 fn fresh(name: &str) -> Result<PathBuf> {
-    fs::create_dir_all(DIRECTORY)
-        .with_context(|| format!("cannot make the directory {DIRECTORY} (use -o FILE)"))?;
+    fs::create_dir_all(DIRECTORY).with_context(|| {
+        format!("cannot make the directory {DIRECTORY} (use -o FILE, or another directory)")
+    })?;
     let path = |n: u32| Path::new(DIRECTORY).join(format!("{name}-{n}.{ENDING}"));
     Ok((1..).map(path).find(|path| !path.exists()).expect("numbers do not end"))
 }

@@ -43,7 +43,7 @@ pub enum Error {
         cause: io::Error,
     },
     /// The system refused something.
-    #[error("{what}: {cause}")]
+    #[error("{what}: {cause}{}", hint(cause))]
     System {
         /// What was tried.
         what: &'static str,
@@ -56,4 +56,18 @@ pub enum Error {
     /// The runtime has a bug.
     #[error("internal error in the runtime: {0}")]
     Internal(String),
+}
+
+/// What the user can do about an answer of the system.
+fn hint(cause: &io::Error) -> &'static str {
+    match cause.raw_os_error() {
+        Some(libc::ENOMEM) => "; is address space limited (`ulimit -v`)? raise it",
+        Some(libc::EAGAIN) => "; is the number of processes limited (`ulimit -u`)? raise it, or use -j 1",
+        Some(libc::EBADF | libc::EMFILE) => "; raise the limit on open files to 256 (`ulimit -n 256`)",
+        Some(libc::EFBIG) => "; raise the limit on the size of files (`ulimit -f unlimited`)",
+        Some(libc::EPERM | libc::ENOSYS) => {
+            "; a container or sandbox forbids it: allow it (docker run --security-opt seccomp=unconfined)"
+        }
+        _ => "",
+    }
 }

@@ -123,7 +123,9 @@ fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
     if let Some(mut stdin) = child.stdin.take() {
         let bytes = launcher.stdin.clone();
         // Whoever does not read all of it does not want it.
-        std::thread::spawn(move || stdin.write_all(&bytes));
+        std::thread::Builder::new()
+            .spawn(move || stdin.write_all(&bytes))
+            .map_err(|cause| Error::System { what: "cannot start a thread", cause })?;
     }
     Ok(child)
 }

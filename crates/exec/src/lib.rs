@@ -14,7 +14,10 @@ mod last_words;
 mod library;
 #[allow(unsafe_code, reason = "memory shared with another process")]
 mod memory;
+mod notes;
 mod outcome;
+#[allow(unsafe_code, reason = "system calls that std does not have")]
+mod probe;
 #[allow(unsafe_code, reason = "system calls that std does not have")]
 mod process;
 mod program;
@@ -25,7 +28,12 @@ mod steps;
 pub use error::Error;
 pub use follow::{Launcher, follow};
 pub use library::{HEADERS, lay_down, runtime_directory};
-pub use process::{Layout, layout, outlive_file_limit, processor_time};
+pub use notes::take_notes;
+pub use probe::{
+    address_space_limit, has_fsgsbase, has_process_handles, has_seccomp, has_syscall_user_dispatch,
+    kernel_release, most_descriptors, stack_limit,
+};
+pub use process::{Layout, check_threads, layout, outlive_file_limit, processor_time};
 pub use program::{check, find};
 pub use run::{Executor, InstructionTrace, Instructions, Run, Settings, Threads, become_debuggee};
 pub use steps::Progress;

@@ -1,14 +1,16 @@
 //! Memory shared with the target: a memory file, mapped here and there. Unsafe code is
-//! here and in `process.rs`, nowhere else in this crate.
+//! here, in `probe.rs` and in `process.rs`, nowhere else in this crate.
 
-use crate::{Error, run::Threads};
+use crate::{Error, notes, probe, run::Threads};
 use std::{
     collections::HashMap,
-    fs::File,
+    env,
+    fs::{self, File},
     io,
     os::fd::{AsRawFd, FromRawFd},
-    path::Path,
-    sync::atomic::Ordering,
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
 };
 use unsnarl_model::{Plan, Program, ThreadId};
 use unsnarl_symbols::Binary;
@@ -23,10 +25,41 @@ pub(crate) fn memory_file(name: &std::ffi::CStr) -> Result<File, Error> {
     // SAFETY: a C string; the result is ours.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
-        return Err(Error::System { what: "cannot make a memory file", cause: io::Error::last_os_error() });
+        let cause = io::Error::last_os_error();
+        return file_instead(&cause).ok_or(Error::System { what: "cannot make a memory file", cause });
     }
     // SAFETY: just made, owned by nobody else.
     Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+/// A file without a name, for systems that have no memory files: in a directory that has room, preferably in memory. The run
+/// would be ended in the middle if there were none.
+fn file_instead(cause: &io::Error) -> Option<File> {
+    /// Far more than most runs write.
+    const PLENTY: u64 = 1 << 30;
+    const ENOUGH: u64 = 64 << 20;
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let directories = ["/dev/shm".into(), env::temp_dir(), "/tmp".into(), "/var/tmp".into()];
+    let room = |directory: &PathBuf| probe::file_system(directory).map_or(0, |(room, _)| room);
+    let mut usable: Vec<(u64, PathBuf)> =
+        directories.map(|directory| (room(&directory).min(PLENTY), directory)).into();
+    usable.retain(|(room, _)| *room >= ENOUGH);
+    // The sort is stable: of those with plenty of room the first one is taken.
+    usable.sort_by_key(|(room, _)| std::cmp::Reverse(*room));
+    let make = |directory: &Path| {
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = directory.join(format!(".unsnarl-{}-{number}", process::id()));
+        let file = File::options().read(true).write(true).create_new(true).open(&path).ok()?;
+        fs::remove_file(&path).ok()?;
+        Some(file)
+    };
+    let (file, directory) =
+        usable.into_iter().find_map(|(_, directory)| Some((make(&directory)?, directory)))?;
+    notes::add(format!(
+        "no memory files here (memfd_create: {cause}): using files in {}",
+        directory.display()
+    ));
+    Some(file)
 }
 
 /// Both of a program's streams may be one file to it, and its children write too: always at the end.

@@ -23,7 +23,8 @@ use std::{
 };
 use unsnarl_model::Program;
 use unsnarl_wire::{
-    BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, VARIABLE,
+    BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, UNLIMITED_STACK,
+    VARIABLE,
 };
 
 /// What is started, and with which surroundings.
@@ -65,7 +66,7 @@ pub(crate) struct Service<'a> {
     /// Its process.
     pub(crate) id: u32,
     /// A handle of it, if the channel does not tell of its end.
-    pub(crate) handle: Option<RawFd>,
+    pub(crate) handle: Option<&'a Handle>,
 }
 
 impl Service<'_> {
@@ -76,7 +77,7 @@ impl Service<'_> {
             return Ok(true);
         }
         let channel = self.channel.0.as_raw_fd();
-        if !any_readable(&[Some(channel), self.handle], most) {
+        if !any_readable(Some(channel), self.handle, most) {
             return Ok(false);
         }
         if readable(channel, Duration::ZERO) { Ok(true) } else { Err(Error::NotServing) }
@@ -86,7 +87,7 @@ impl Service<'_> {
 /// Who tells of the end.
 enum Watch<'a> {
     /// The kernel: the process is our own child.
-    Child(std::process::Child, OwnedFd),
+    Child(std::process::Child, Handle),
     /// The server, whose child it is.
     Server(Service<'a>, Forked<'a>),
 }
@@ -125,7 +126,7 @@ impl<'a> Process<'a> {
         let handle = watch(child.id() as i32).map_err(|cause| {
             let _ = child.kill();
             let _ = child.wait();
-            Error::System { what: "cannot watch the program (Linux 5.3 or later is needed)", cause }
+            Error::System { what: "cannot watch the program", cause }
         })?;
         Ok(Self { watch: Watch::Child(child, handle), ended: false, stays: false })
     }
@@ -168,7 +169,7 @@ impl<'a> Process<'a> {
     /// Waits for the end, but not longer than this.
     pub(crate) fn wait(&mut self, most: Duration) -> Result<Waited, Error> {
         let there = match &self.watch {
-            Watch::Child(_, handle) => readable(handle.as_raw_fd(), most),
+            Watch::Child(_, handle) => handle.ends_within(most),
             Watch::Server(server, _) => server.is_there(most)?,
         };
         if !there {
@@ -179,6 +180,8 @@ impl<'a> Process<'a> {
             Watch::Child(child, _) => child.wait().map_err(failed)?,
             Watch::Server(server, forked) => {
                 let [process, status, stays] = server.channel.answers()?;
+                // Where there is no process, nobody is to be waited for.
+                self.ended = process <= 0;
                 forked.told = Some(made(process)?);
                 self.stays = stays != 0;
                 ExitStatus::from_raw(status)
@@ -344,7 +347,9 @@ fn made(answer: i32) -> Result<i32, Error> {
         process @ 1.. => Ok(process),
         _ => Err(Error::System {
             what: "the program cannot be forked",
-            cause: io::Error::other("is a limit on memory or processes reached?"),
+            cause: io::Error::other(
+                "is a limit on memory or processes reached? raise it (`ulimit -u`), or use -j 1",
+            ),
         }),
     }
 }
@@ -354,7 +359,7 @@ fn made(answer: i32) -> Result<i32, Error> {
 pub(crate) struct Waiting {
     pub(crate) number: u8,
     pub(crate) channel: Channel,
-    handle: OwnedFd,
+    handle: Handle,
     /// Also the number of its group.
     id: i32,
 }
@@ -362,12 +367,12 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// For runs that go on from it.
     pub(crate) fn service(&mut self) -> Service<'_> {
-        Service { channel: &mut self.channel, id: self.id as u32, handle: Some(self.handle.as_raw_fd()) }
+        Service { channel: &mut self.channel, id: self.id as u32, handle: Some(&self.handle) }
     }
 
     /// Whether somebody ended it.
     pub(crate) fn is_gone(&self) -> bool {
-        readable(self.handle.as_raw_fd(), Duration::ZERO)
+        self.handle.ends_within(Duration::ZERO)
     }
 
     /// It is gone without a word. Its channel can be used again: what it said is thrown away here, what it was told, by the next one.
@@ -402,15 +407,15 @@ impl Waiting {
                 return Ok(if is_ready { Ok(waiting) } else { Err(waiting.gone()) });
             }
             let left = until.saturating_duration_since(Instant::now());
-            let ended = readable(handle.as_raw_fd(), Duration::ZERO);
+            let ended = handle.ends_within(Duration::ZERO);
             if left.is_zero() || ended && !readable(channel.0.as_raw_fd(), Duration::ZERO) {
                 // SAFETY: the process was not waited for yet, so the number is still its own.
                 unsafe { libc::kill(id, libc::SIGKILL) };
-                readable(handle.as_raw_fd(), Duration::from_secs(10));
+                handle.ends_within(Duration::from_secs(10));
                 end_group(id as u32, true);
                 return Ok(Err((number, channel)));
             }
-            any_readable(&[Some(channel.0.as_raw_fd()), Some(handle.as_raw_fd())], left);
+            any_readable(Some(channel.0.as_raw_fd()), Some(&handle), left);
         }
     }
 
@@ -422,11 +427,8 @@ impl Waiting {
 
     /// It ends by itself; its channel can be used again. Nothing may be left in there that the next one would read.
     fn gone(self) -> (u8, Channel) {
-        if !readable(self.handle.as_raw_fd(), Duration::from_secs(10)) {
-            // SAFETY: a handle of that very process.
-            unsafe {
-                libc::syscall(libc::SYS_pidfd_send_signal, self.handle.as_raw_fd(), libc::SIGKILL, 0, 0)
-            };
+        if !self.handle.ends_within(Duration::from_secs(10)) {
+            self.handle.kill();
         }
         // Children that it started would wait for ever.
         end_group(self.id as u32, true);
@@ -434,15 +436,83 @@ impl Waiting {
     }
 }
 
+/// Tells of the end of a process.
+#[derive(Debug)]
+pub(crate) enum Handle {
+    Descriptor(OwnedFd),
+    /// For systems without such descriptors: the end is looked for again and again. The time of its start tells the process from a
+    /// later one with the same number.
+    Number {
+        process: i32,
+        started: Option<String>,
+    },
+}
+
+impl Handle {
+    fn descriptor(&self) -> Option<RawFd> {
+        match self {
+            Self::Descriptor(handle) => Some(handle.as_raw_fd()),
+            Self::Number { .. } => None,
+        }
+    }
+
+    /// Whether the process has ended, if no descriptor tells.
+    fn is_seen_to_have_ended(&self) -> bool {
+        let Self::Number { process, started } = self else { return false };
+        let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+        // SAFETY: numbers, for which zeros are valid.
+        let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
+        // SAFETY: room for the answer; nobody is waited for.
+        if unsafe { libc::waitid(libc::P_PID, *process as libc::id_t, &raw mut found, options) } == 0 {
+            // SAFETY: the kernel filled it in, or left it zero if the child runs.
+            return unsafe { found.si_pid() } != 0;
+        }
+        // It is the child of another process.
+        let Some(now) = status(*process) else { return true };
+        now.starts_with(['Z', 'X']) || start_time(&now) != started.as_deref()
+    }
+
+    /// Whether the process ends within this time, or has ended.
+    fn ends_within(&self, most: Duration) -> bool {
+        any_readable(None, Some(self), most)
+    }
+
+    fn kill(&self) {
+        // SAFETY: that very process, or none.
+        unsafe {
+            match self {
+                Self::Descriptor(handle) => {
+                    libc::syscall(libc::SYS_pidfd_send_signal, handle.as_raw_fd(), libc::SIGKILL, 0, 0);
+                }
+                Self::Number { process, .. } if !self.is_seen_to_have_ended() => {
+                    libc::kill(*process, libc::SIGKILL);
+                }
+                Self::Number { .. } => {}
+            }
+        }
+    }
+}
+
+/// When a process began, of what `/proc` tells from its state on.
+fn start_time(status: &str) -> Option<&str> {
+    status.split(' ').nth(19)
+}
+
 /// A handle of a process that can be waited for.
-fn watch(process: i32) -> io::Result<OwnedFd> {
+fn watch(process: i32) -> io::Result<Handle> {
     // SAFETY: asks for a handle.
     let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) } as RawFd;
-    if handle < 0 {
-        return Err(io::Error::last_os_error());
+    if handle >= 0 {
+        // SAFETY: just made, owned by nobody else.
+        return Ok(Handle::Descriptor(unsafe { OwnedFd::from_raw_fd(handle) }));
     }
-    // SAFETY: just made, owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(handle) })
+    match io::Error::last_os_error() {
+        gone if gone.raw_os_error() == Some(libc::ESRCH) => Err(gone),
+        _ => {
+            let started = status(process).and_then(|status| start_time(&status).map(str::to_owned));
+            Ok(Handle::Number { process, started })
+        }
+    }
 }
 
 /// The processors' time that this process has used, and those that it started and that have ended.
@@ -463,20 +533,25 @@ pub fn processor_time() -> Duration {
 
 /// Whether there is something to read, or an end, within this time.
 fn readable(fd: RawFd, most: Duration) -> bool {
-    any_readable(&[Some(fd), None], most)
+    any_readable(Some(fd), None, most)
 }
 
-/// The same at one of them.
-fn any_readable(fds: &[Option<RawFd>; 2], most: Duration) -> bool {
+/// The same, or the end of this process.
+fn any_readable(fd: Option<RawFd>, handle: Option<&Handle>, most: Duration) -> bool {
     let until = Instant::now() + most;
+    let descriptor = handle.and_then(Handle::descriptor);
     // One that is negative is not looked at.
-    let mut polls = fds.map(|fd| libc::pollfd { fd: fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 });
+    let mut polls =
+        [fd, descriptor].map(|fd| libc::pollfd { fd: fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 });
+    // Without a descriptor the end of the process has to be looked for.
+    let longest = if handle.is_some() && descriptor.is_none() { 1 } else { i32::MAX };
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let millis = if left.is_zero() { 0 } else { i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX) };
         // SAFETY: valid entries.
-        match unsafe { libc::poll(polls.as_mut_ptr(), 2, millis) } {
+        match unsafe { libc::poll(polls.as_mut_ptr(), 2, millis.min(longest)) } {
             1.. => return true,
+            _ if handle.is_some_and(Handle::is_seen_to_have_ended) => return true,
             _ if left.is_zero() => return false,
             _ => {}
         }
@@ -533,7 +608,7 @@ pub(crate) fn replace(launch: Launch<'_>) -> Error {
         Err(error) => return error,
     };
     // SAFETY: only system calls.
-    unsafe { command.pre_exec(move || keep_addresses(memory)) };
+    unsafe { command.pre_exec(move || with_room_for_descriptors(|| keep_addresses(memory))) };
     not_started(launch.program, command.exec())
 }
 
@@ -615,6 +690,7 @@ fn keep_addresses(memory: RawFd) -> io::Result<()> {
         check(libc::dup2(memory, DESCRIPTOR))?;
         // Where this is forbidden, `Layout::Own` takes its place.
         libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
+        limit_stack()?;
         // Which signals are ignored comes from whoever started us, and from what we handle ourselves in one command and not in
         // the other: a program that asks shall find the same in every run.
         for signal in 1..32 {
@@ -623,6 +699,49 @@ fn keep_addresses(memory: RawFd) -> io::Result<()> {
         // No core dumps: they take long, and the trace says more.
         check(libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }))
     }
+}
+
+/// With an unlimited stack the kernel would put mappings where the race detector does not look for them. The runtime takes the limit
+/// away again.
+fn limit_stack() -> io::Result<()> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: room for the answer.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) })?;
+    if limit.rlim_cur > UNLIMITED_STACK {
+        limit.rlim_cur = UNLIMITED_STACK;
+        // SAFETY: the kernel reads the limit.
+        check(unsafe { libc::setrlimit(libc::RLIMIT_STACK, &raw const limit) })?;
+    }
+    Ok(())
+}
+
+/// Does something that needs descriptors of fixed numbers. They stay usable when the limit is put back.
+fn with_room_for_descriptors(job: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    const ENOUGH: u64 = 256;
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: room for the answer.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut before) })?;
+    if before.rlim_cur >= ENOUGH {
+        return job();
+    }
+    let more = libc::rlimit { rlim_cur: ENOUGH, rlim_max: before.rlim_max.max(ENOUGH) };
+    // SAFETY: the kernel reads the limits; if it does not allow the first one, the job says what it lacks.
+    unsafe {
+        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const more);
+        job()?;
+        check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const before))
+    }
+}
+
+/// Whether this process, and with it the program, may start threads.
+///
+/// # Errors
+/// If it may not, with the reason.
+pub fn check_threads() -> Result<(), Error> {
+    let failed = |cause| Error::System { what: "cannot start a thread", cause };
+    let thread = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {}).map_err(failed)?;
+    let _ = thread.join();
+    Ok(())
 }
 
 /// From now on, a file that may not grow any more (`ulimit -f`) is an error to be told, not this process's death.
@@ -663,12 +782,13 @@ pub fn layout() -> Layout {
 
 /// Between fork and exec.
 fn become_target(memory: RawFd, channels: &[(RawFd, RawFd)], controller: u32) -> io::Result<()> {
-    keep_addresses(memory)?;
+    with_room_for_descriptors(|| {
+        keep_addresses(memory)?;
+        // SAFETY: copies descriptors of ours.
+        channels.iter().try_for_each(|&(channel, fd)| check(unsafe { libc::dup2(channel, fd) }))
+    })?;
     // SAFETY: system calls on ourselves.
     unsafe {
-        for &(channel, fd) in channels {
-            check(libc::dup2(channel, fd))?;
-        }
         check(libc::setpgid(0, 0))?;
         // A killed controller takes its target with it.
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;

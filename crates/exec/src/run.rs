@@ -370,7 +370,7 @@ impl Executor {
         let ended = process.and_then(|mut process| {
             let ended = match keep {
                 None => watch.until_end(&mut process),
-                Some(keep) => keep.beside(memory, || watch.until_end(&mut process)),
+                Some(keep) => keep.beside(memory, || watch.until_end(&mut process)).and_then(|ended| ended),
             };
             stays = process.stays();
             if let (Some(at), true) = (from, rewind) {
@@ -496,15 +496,17 @@ struct Keep<'a> {
 
 impl Keep<'_> {
     /// Takes the trace away while the program is waited for.
-    fn beside<R>(&mut self, memory: &Memory, wait: impl FnOnce() -> R) -> R {
+    fn beside<R>(&mut self, memory: &Memory, wait: impl FnOnce() -> R) -> Result<R, Error> {
         let (written, ended) = (memory.written(), AtomicBool::new(false));
         let Self { limit, progress, .. } = *self;
         std::thread::scope(|scope| {
-            let taking = scope.spawn(|| Steps::take(&written, &ended, limit, progress));
+            let taking = std::thread::Builder::new()
+                .spawn_scoped(scope, || Steps::take(&written, &ended, limit, progress))
+                .map_err(|cause| Error::System { what: "cannot start a thread", cause })?;
             let waited = wait();
             ended.store(true, Ordering::Release);
             *self.steps = taking.join().unwrap_or_default();
-            waited
+            Ok(waited)
         })
     }
 }

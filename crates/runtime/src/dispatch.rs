@@ -86,7 +86,12 @@ impl State {
     /// A thread may come to wait inside of a library.
     pub(crate) fn expect_waits_in_libraries(&self, pc: u64) {
         if !begin() {
-            self.warn(Misuse::NotModelled, pc, 0, "waits inside of libraries (Linux 5.11 is needed)");
+            self.warn(
+                Misuse::NotModelled,
+                pc,
+                0,
+                "waits inside of libraries (no syscall user dispatch here)",
+            );
         }
     }
 }

@@ -53,7 +53,7 @@ impl Files {
         if has_alarm() {
             return Err(Shared("it has set a timer"));
         }
-        if maps::has_shared_memory() {
+        if maps::has_shared_memory().ok_or(Shared("its memory cannot be listed (is /proc mounted?)"))? {
             return Err(Shared("it has memory that other processes can write"));
         }
         // The standard streams are the controller's, who puts them back itself.

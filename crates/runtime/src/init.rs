@@ -39,7 +39,7 @@ use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, Script, ThreadSet};
 use unsnarl_wire::{
     BIND_NOW, DESCRIPTOR, EndKind, FOLLOW, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, SPIN_COUNT,
-    VARIABLE, VERSION,
+    UNLIMITED_STACK, VARIABLE, VERSION,
 };
 
 type Main = unsafe extern "C-unwind" fn(i32, *mut *mut u8, *mut *mut u8) -> i32;
@@ -49,6 +49,7 @@ real! {
 }
 
 unsafe extern "C" {
+    fn pthread_setattr_default_np(attributes: *const libc::pthread_attr_t) -> i32;
     static mut environ: *mut *mut c_char;
     static __libc_stack_end: usize;
 }
@@ -67,12 +68,41 @@ extern "C" fn init() {
     }
     stack::lay_out();
     stack::aside(|| {
+        unlimit_stack();
         if let Some(header) = attach() {
             // SAFETY: `attach` checked the memory.
             unsafe { begin(header) };
         }
     });
     stack::clear_more_registers();
+}
+
+/// Takes the limit away that stands for an unlimited stack, so that the program finds what it would find without us: the limit itself, and
+/// what the C library makes of it for threads.
+fn unlimit_stack() {
+    /// The C library's default where the stack is unlimited.
+    const THREAD_STACK: usize = 2 << 20;
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let resource = libc::RLIMIT_STACK as usize;
+    // SAFETY: the kernel writes the limit to its place, and reads it from there.
+    unsafe {
+        sys::call(libc::SYS_prlimit64, [0, resource, 0, &raw mut limit as usize, 0, 0]);
+        if limit.rlim_cur != UNLIMITED_STACK {
+            return;
+        }
+        // Somebody may have set a finite limit that is higher still.
+        limit.rlim_cur = limit.rlim_max;
+        sys::call(libc::SYS_prlimit64, [0, resource, &raw const limit as usize, 0, 0, 0]);
+    }
+    // SAFETY: attributes of our own, made before they are used.
+    unsafe {
+        let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
+        if libc::pthread_attr_init(&raw mut attributes) == 0 {
+            libc::pthread_attr_setstacksize(&raw mut attributes, THREAD_STACK);
+            pthread_setattr_default_np(&raw const attributes);
+            libc::pthread_attr_destroy(&raw mut attributes);
+        }
+    }
 }
 
 /// Maps the controller's memory.

@@ -59,9 +59,9 @@ fn all() -> Option<Vec<Mapping>> {
     Some(parse(&list).collect())
 }
 
-/// Whether there is shared memory, but for the controller's, that may be written.
-pub(crate) fn has_shared_memory() -> bool {
-    all().is_none_or(|all| all.into_iter().any(Mapping::is_shared))
+/// Whether there is shared memory, but for the controller's, that may be written; none if the system does not tell.
+pub(crate) fn has_shared_memory() -> Option<bool> {
+    all().map(|all| all.into_iter().any(Mapping::is_shared))
 }
 
 /// Has forks take along which pages of code and constants are at hand.

@@ -104,11 +104,54 @@ pub(crate) fn complain(text: &[u8]) {
 /// # Safety
 /// `to` has room.
 pub(crate) unsafe fn copy_memory(from: usize, to: usize, len: usize) -> usize {
+    let (source, destination) = (from, to);
     let (from, to) = ([from, len], [to, len]);
     let [from, to] = [from.as_ptr() as usize, to.as_ptr() as usize];
     // SAFETY: one source, one destination with room, by the caller.
-    let copied = unsafe { call(libc::SYS_process_vm_readv, [process() as usize, to, 1, from, 1, 0]) };
-    copied.max(0) as usize
+    match unsafe { call(libc::SYS_process_vm_readv, [process() as usize, to, 1, from, 1, 0]) } {
+        // SAFETY: by the caller.
+        NOT_PERMITTED | NOT_THERE => unsafe { copy_by_pipe(source, destination, len) },
+        copied => copied.max(0) as usize,
+    }
+}
+
+const NOT_PERMITTED: isize = -(libc::EPERM as isize);
+const NOT_THERE: isize = -(libc::ENOSYS as isize);
+
+/// The same where the system does not allow it: a pipe takes what can be read, and nothing else. It is gone afterwards.
+///
+/// # Safety
+/// `to` has room.
+#[cold]
+unsafe fn copy_by_pipe(from: usize, to: usize, len: usize) -> usize {
+    const PAGE: usize = 4096;
+    let mut ends = [0i32; 2];
+    let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as usize;
+    // SAFETY: room for two descriptors.
+    if unsafe { rewind::call(libc::SYS_pipe2, [ends.as_mut_ptr() as usize, flags, 0, 0, 0, 0]) } < 0 {
+        return 0;
+    }
+    let [output, input] = ends.map(|end| end as usize);
+    let mut copied = 0;
+    while copied < len {
+        let at = from + copied;
+        // A write that comes to a page that is not there writes nothing at all.
+        let part = (PAGE - at % PAGE).min(len - copied) as isize;
+        // SAFETY: the kernel checks the source; the destination has room, by the caller.
+        let done = unsafe {
+            rewind::call(libc::SYS_write, [input, at, part as usize, 0, 0, 0]) == part
+                && rewind::call(libc::SYS_read, [output, to + copied, part as usize, 0, 0, 0]) == part
+        };
+        if !done {
+            break;
+        }
+        copied += part as usize;
+    }
+    for end in [output, input] {
+        // SAFETY: ours.
+        unsafe { rewind::call(libc::SYS_close, [end, 0, 0, 0, 0, 0]) };
+    }
+    copied
 }
 
 /// Whether there is memory at an address.
@@ -116,6 +159,25 @@ pub(crate) fn is_readable(addr: usize) -> bool {
     let mut byte = 0u8;
     // SAFETY: room for one byte.
     unsafe { copy_memory(addr, &raw mut byte as usize, 1) == 1 }
+}
+
+/// Whether the kernel lets this process have one more: by a child that ends at once and of which no signal tells.
+#[cold]
+pub(crate) fn can_fork() -> bool {
+    let limited = -(libc::EAGAIN as isize);
+    // SAFETY: the child ends before it touches anything; only it is waited for.
+    unsafe {
+        match rewind::call(libc::SYS_clone, [0; 6]) {
+            0 => loop {
+                rewind::call(libc::SYS_exit_group, [0; 6]);
+            },
+            child @ 1.. => {
+                rewind::call(libc::SYS_wait4, [child as usize, 0, libc::__WALL as usize, 0, 0, 0]);
+                true
+            }
+            error => error != limited,
+        }
+    }
 }
 
 /// The process's id.

@@ -32,7 +32,7 @@ pub use steps::{
 };
 
 /// Bump this whenever anything in this crate changes: the other side refuses what it does not know.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
@@ -62,6 +62,11 @@ pub const SPIN_COUNT: &str = "GOMP_SPINCOUNT=0";
 /// Has the loader bind all functions before the program starts and, later, whenever it opens a library. The loader accepts any
 /// value; this one shows the runtime that the entry is not the user's, so that it is removed before main.
 pub const BIND_NOW: &str = "LD_BIND_NOW=unsnarl";
+
+/// The soft limit on the stack with which the controller starts a program whose stack is unlimited, in bytes. The kernel would choose
+/// another layout of the address space otherwise, bottom up from the middle, where the race detector does not watch. The runtime knows
+/// it by this very value and takes it away before main.
+pub const UNLIMITED_STACK: u64 = 64 << 30;
 
 /// The file descriptor at which the target finds the memory. Fixed, so that the environment, and
 /// with it the layout of the stack, is the same in every run.

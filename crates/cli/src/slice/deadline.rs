@@ -32,7 +32,8 @@ pub(super) fn within<T>(
     let (done, is_done) = channel::<()>();
     let (told, is_late) = (&stop, &late);
     let result = thread::scope(|scope| {
-        scope.spawn(move || {
+        // Without a thread there is no deadline.
+        let _ = thread::Builder::new().spawn_scoped(scope, move || {
             while let Err(RecvTimeoutError::Timeout) = is_done.recv_timeout(LOOK) {
                 if until.is_some_and(|until| Instant::now() >= until) {
                     is_late.store(true, Ordering::Relaxed);

@@ -207,25 +207,25 @@ hooks! {
     }
 
     fn open(path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
-        let random = random::device(runtime, path, flags);
+        let random = random::device(runtime, pc, path, flags);
         let fd = random.unwrap_or_else(|| real::open(path, flags, mode));
         fresh(runtime, fd)
     }
 
     fn open64(path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
-        let random = random::device(runtime, path, flags);
+        let random = random::device(runtime, pc, path, flags);
         let fd = random.unwrap_or_else(|| real::open64(path, flags, mode));
         fresh(runtime, fd)
     }
 
     fn openat(at: i32, path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
-        let random = random::device(runtime, path, flags);
+        let random = random::device(runtime, pc, path, flags);
         let fd = random.unwrap_or_else(|| real::openat(at, path, flags, mode));
         fresh(runtime, fd)
     }
 
     fn openat64(at: i32, path: *const c_char, flags: i32, mode: u32) -> i32, |runtime, pc| {
-        let random = random::device(runtime, path, flags);
+        let random = random::device(runtime, pc, path, flags);
         let fd = random.unwrap_or_else(|| real::openat64(at, path, flags, mode));
         fresh(runtime, fd)
     }

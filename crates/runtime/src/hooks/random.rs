@@ -5,29 +5,49 @@ use core::{
     ffi::{c_char, c_void},
     slice,
 };
+use unsnarl_model::Misuse;
 
 /// What there is to read of a random device.
 const DEVICE_BYTES: usize = 1 << 20;
 
 /// Instead of a random device a file of numbers from the plan, opened in its place; none for other paths.
-pub(super) fn device(runtime: &mut Runtime, path: *const c_char, flags: i32) -> Option<i32> {
+pub(super) fn device(runtime: &mut Runtime, pc: u64, path: *const c_char, flags: i32) -> Option<i32> {
     if path.is_null() || !matches!(c_bytes(path), b"/dev/urandom" | b"/dev/random") {
         return None;
     }
-    let close_on_exec = if flags & libc::O_CLOEXEC != 0 { libc::MFD_CLOEXEC } else { 0 };
-    // SAFETY: makes a file of our own.
-    let file = unsafe {
-        sys::call(libc::SYS_memfd_create, [c"random".as_ptr() as usize, close_on_exec as usize, 0, 0, 0, 0])
+    let Some(file) = unnamed_file(flags & libc::O_CLOEXEC != 0) else {
+        runtime.state.warn(
+            Misuse::NotModelled,
+            pc,
+            0,
+            "random numbers of a device (memfd_create is forbidden)",
+        );
+        return None;
     };
     let mut block = [0u8; 4096];
     for at in (0..DEVICE_BYTES).step_by(block.len()) {
         runtime.state.entropy.fill(&mut block);
         // SAFETY: the kernel only reads the bytes.
-        unsafe {
-            sys::call(libc::SYS_pwrite64, [file as usize, block.as_ptr() as usize, block.len(), at, 0, 0])
-        };
+        unsafe { sys::call(libc::SYS_pwrite64, [file, block.as_ptr() as usize, block.len(), at, 0, 0]) };
     }
-    i32::try_from(file).ok().filter(|&file| file >= 0)
+    i32::try_from(file).ok()
+}
+
+/// A file in memory, or else in a directory for temporary files, that goes away when it is closed.
+fn unnamed_file(close_on_exec: bool) -> Option<usize> {
+    let (in_memory, elsewhere) = if close_on_exec { (libc::MFD_CLOEXEC, libc::O_CLOEXEC) } else { (0, 0) };
+    let name = c"random".as_ptr() as usize;
+    // SAFETY: makes a file of our own.
+    let file = unsafe { sys::call(libc::SYS_memfd_create, [name, in_memory as usize, 0, 0, 0, 0]) };
+    if let Ok(file) = usize::try_from(file) {
+        return Some(file);
+    }
+    let flags = (libc::O_TMPFILE | libc::O_RDWR | elsewhere) as usize;
+    [c"/dev/shm", c"/tmp", c"/var/tmp"].into_iter().find_map(|directory| {
+        let args = [libc::AT_FDCWD as usize, directory.as_ptr() as usize, flags, 0o600, 0, 0];
+        // SAFETY: as above.
+        usize::try_from(unsafe { sys::call(libc::SYS_openat, args) }).ok()
+    })
 }
 
 hooks! {

@@ -170,7 +170,7 @@ hooks! {
     }
 
     fn fopen(path: *const c_char, mode: *const c_char) -> *mut File, |runtime, pc| {
-        let file = match random::device(runtime, path, 0) {
+        let file = match random::device(runtime, pc, path, 0) {
             Some(fd) => real::fdopen(fd, mode),
             None => real::fopen(path, mode),
         };
@@ -178,7 +178,7 @@ hooks! {
     }
 
     fn fopen64(path: *const c_char, mode: *const c_char) -> *mut File, |runtime, pc| {
-        let file = match random::device(runtime, path, 0) {
+        let file = match random::device(runtime, pc, path, 0) {
             Some(fd) => real::fdopen(fd, mode),
             None => real::fopen64(path, mode),
         };

@@ -3,9 +3,11 @@
 use super::cancel::exit_cancelled;
 use crate::{
     clock::NEVER,
+    end,
     gate::Gate,
     log::c_bytes,
     state::Runtime,
+    sys,
     thread::{Birth, Pending, Start},
     turn::Turn,
 };
@@ -26,6 +28,10 @@ pub(crate) fn create(runtime: &mut Runtime, birth: &Birth, pc: u64) -> i32 {
             0
         }
         Err(error) => {
+            if error == libc::EAGAIN && !sys::can_fork() {
+                // The limit is shared with unsnarl's own processes: without them the program might have got its thread.
+                end::refuse("the kernel refused a thread (is a limit on processes reached? see `ulimit -u`)");
+            }
             runtime.log(Op::Create, Flags::FAILED, pc, 0, error as u64);
             error
         }

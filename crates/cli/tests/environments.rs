@@ -267,7 +267,7 @@ const SINGLE: [(&str, i64); 16] = [
 ];
 
 /// The message while a program is not loaded at addresses of our own.
-const RANDOMISED: &str = "the system does not let it switch address randomisation off";
+const RANDOMISED: &str = "address randomisation cannot be switched off here: ";
 
 /// How findings of the doctor and notes of the other commands begin or what they contain.
 const NO_MEMORY_FILES: &str = "no memory files here (memfd_create: ";
@@ -314,10 +314,27 @@ fn containers() -> Vec<Environment> {
     strict.extend(deny(EPERM, &[libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_ptrace]));
     vec![
         Environment::new("plain", Sandbox::default()).with_stacks(),
-        Environment::new("docker", with_personality(docker(), EPERM)).refuses(&COMMANDS, RANDOMISED),
+        Environment::new("docker", with_personality(docker(), EPERM))
+            .with_stacks()
+            .notes(&[DOCTOR], RANDOMISED),
+        Environment::new("docker, stricter", with_personality(strict, EPERM))
+            .with_stacks()
+            .notes(&[DOCTOR], RANDOMISED),
+        Environment::new("docker, ulimit -s unlimited", {
+            let unlimited = vec![(libc::RLIMIT_STACK, RLIM_INFINITY, RLIM_INFINITY)];
+            Sandbox { limits: unlimited, ..with_personality(docker(), EPERM) }
+        })
+        .notes(&[DOCTOR], RANDOMISED),
+        Environment::new("docker, no PR_SET_MM", {
+            let mut denials = docker();
+            denials.push(prctl(libc::PR_SET_MM as u32, EPERM));
+            with_personality(denials, EPERM)
+        })
+        .notes(&[DOCTOR], RANDOMISED),
         Environment::new("docker, personality allowed", denied(docker())).with_stacks(),
-        Environment::new("docker, stricter, personality allowed", denied(strict)).with_stacks(),
-        Environment::new("gvisor-like", with_personality(gvisor(), ENOSYS)).refuses(&COMMANDS, RANDOMISED),
+        Environment::new("gvisor-like", with_personality(gvisor(), ENOSYS))
+            .with_stacks()
+            .notes(&[DOCTOR], RANDOMISED),
         Environment::new("gvisor-like, personality allowed", denied(gvisor()))
             .with_stacks()
             .notes(&[DOCTOR], "syscall user dispatch, which is forbidden here"),
@@ -328,7 +345,7 @@ fn containers() -> Vec<Environment> {
 fn single_calls(error: &str, code: i32) -> Vec<Environment> {
     let named =
         |name: &str, denials: Vec<Denial>| Environment::new(format!("{name}: {error}"), denied(denials));
-    let mut all = vec![named("personality", vec![personality(code)]).refuses(&COMMANDS, RANDOMISED)];
+    let mut all = vec![named("personality", vec![personality(code)]).notes(&[DOCTOR], RANDOMISED)];
     for (name, call) in SINGLE {
         let environment = named(name, deny(code, &[call]));
         all.push(match name {

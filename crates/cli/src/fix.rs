@@ -15,7 +15,7 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_fix::{Build, Checked, Unmade, Verdict as Said, Why};
-use unsnarl_model::{Kind, ObjectKind, Op, Places, Plan, Points, Program, Trace};
+use unsnarl_model::{ObjectKind, Op, OutcomeKind, Places, Plan, Points, Program, Trace};
 use unsnarl_report::{Names, ProgramNames, operation_text, preemption_text};
 use unsnarl_symbols::Symbols;
 
@@ -29,7 +29,7 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
     if !recorded.outcome.is_failure() {
         bail!(WrongUsage("the recorded run did not fail: there is nothing to be fixed".into()));
     }
-    if recorded.outcome.kind == Kind::Check {
+    if recorded.outcome.kind == OutcomeKind::Check {
         bail!(WrongUsage(
             "this failure was found by a check of your own, which a trace does not keep; \
              search in the other build with the same option: `unsnarl explore`"
@@ -141,7 +141,7 @@ fn labels(trace: &Trace, names: &mut ProgramNames<'_>) -> Vec<u64> {
                 None | Some(ObjectKind::Thread) => None,
                 Some(_) => names.variable(event.addr),
             };
-            fingerprint(&[event.op.word(), &function, on.as_deref().unwrap_or_default()])
+            fingerprint(&[event.op.name(), &function, on.as_deref().unwrap_or_default()])
         })
     };
     trace.events.iter().map(&mut label).collect()

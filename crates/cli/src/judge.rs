@@ -3,7 +3,9 @@
 use crate::options::FailOn;
 use std::collections::HashMap;
 use unsnarl_exec::{Executor, Settings};
-use unsnarl_model::{Backtrace, Event, Kind, Misuse, Op, Outcome, Side, Site, SiteIx, ThreadIx, Trace};
+use unsnarl_model::{
+    Backtrace, Event, Misuse, Op, Outcome, OutcomeKind, Side, Site, SiteIx, ThreadIx, Trace,
+};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::{Frame, Symbols};
 
@@ -21,12 +23,12 @@ pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
     }
 }
 
-type Failure = (Kind, ThreadIx, Site, String);
+type Failure = (OutcomeKind, ThreadIx, Site, String);
 
 /// The first wrong use of synchronisation.
 fn misuse(trace: &Trace) -> Option<Failure> {
     let wrong = trace.warnings.iter().find(|w| w.misuse != Misuse::NotModelled)?;
-    Some((Kind::Misuse, wrong.thread, wrong.site, wrong.misuse.words().into()))
+    Some((OutcomeKind::Misuse, wrong.thread, wrong.site, wrong.misuse.description().into()))
 }
 
 /// The first data race.
@@ -38,10 +40,10 @@ fn race(trace: &Trace) -> Option<Failure> {
     let mut told = |side: &Side| {
         let frame = names.place(side.site);
         let place = frame.place().unwrap_or_else(|| frame.to_string());
-        format!("{} at {}", side.op.word(), place.strip_prefix(&here).unwrap_or(&place))
+        format!("{} at {}", side.op.name(), place.strip_prefix(&here).unwrap_or(&place))
     };
     let message = format!("{} and {}: nothing orders them", told(&first), told(&second));
-    Some((Kind::Race, second.thread, second.site, message))
+    Some((OutcomeKind::Race, second.thread, second.site, message))
 }
 
 /// Adds what a trace does not tell and its reader wants to know: the calls that led to the two sides of a race, and the
@@ -89,7 +91,7 @@ fn add_callers(trace: &mut Trace) {
 
 /// Adds the calls that led to both accesses of a race that is a failure.
 fn add_calls_to_race(trace: &mut Trace) {
-    let Some(race) = trace.races.first().filter(|_| trace.outcome.kind == Kind::Race) else { return };
+    let Some(race) = trace.races.first().filter(|_| trace.outcome.kind == OutcomeKind::Race) else { return };
     let plan = trace.replay_plan();
     let calls = Executor::new(trace.program.clone(), Settings::default())
         .and_then(|mut executor| executor.calls(&plan, race, &trace.modules));

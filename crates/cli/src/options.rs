@@ -5,7 +5,7 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 use unsnarl_exec::Settings;
-use unsnarl_model::{Limits, Places, Plan, Points, Policy, Program};
+use unsnarl_model::{Places, Plan, Points, Policy, Program, RunLimits};
 
 /// What to run.
 #[derive(Args)]
@@ -49,10 +49,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     timeout: Duration,
     /// Stop a run after this many events
-    #[arg(long, value_name = "N", default_value_t = Limits::default().events)]
+    #[arg(long, value_name = "N", default_value_t = RunLimits::default().events)]
     max_events: u64,
     /// How many operations in a row that change nothing are a livelock
-    #[arg(long, value_name = "N", default_value_t = Limits::default().spins)]
+    #[arg(long, value_name = "N", default_value_t = RunLimits::default().spins)]
     max_spins: u32,
     /// Stop a run after this many MiB of output
     #[arg(long, value_name = "MIB", default_value_t = 64)]
@@ -160,7 +160,7 @@ impl Run {
             one_in: self.one_in,
             conflicts: self.fail_on.contains(&FailOn::Race),
             spurious: self.spurious,
-            limits: Limits {
+            limits: RunLimits {
                 events: self.max_events,
                 spins: self.max_spins,
                 millis: self.timeout.as_millis().try_into().unwrap_or(u64::MAX),

@@ -75,7 +75,8 @@ impl PackCommand {
         let proof = Some(proof::beside(file)).filter(|proof| proof.exists());
         for bare in [true, false] {
             let inputs = self.with.clone();
-            let wishes = Wishes { inputs, proof: proof.clone(), bare, runtime: unsnarl_exec::RUNTIME };
+            let wishes =
+                Wishes { inputs, proof: proof.clone(), bare, runtime: unsnarl_exec::RUNTIME_LIBRARY };
             let pack = gather(trace, &wishes)?;
             let bytes = pack.encode().context("cannot compress the pack")?;
             fs::write(path, &bytes).map_err(|why| unsnarl_pack::Error::Write { path: path.into(), why })?;
@@ -90,7 +91,7 @@ impl PackCommand {
     fn tell(&self, pack: &Pack, path: &Path, bytes: usize, bare: bool) {
         if self.json {
             let files = pack.entries.iter().map(|entry| {
-                json!({ "role": entry.role.word(), "name": entry.name, "origin": entry.origin, "bytes": entry.bytes.len() })
+                json!({ "role": entry.role.name(), "name": entry.name, "origin": entry.origin, "bytes": entry.bytes.len() })
             });
             output::json(&json!({
                 "pack": path, "bytes": bytes, "reproduced": true, "environment": !bare, "files": files.collect::<Vec<_>>(),

@@ -83,7 +83,7 @@ pub(crate) fn unpack(path: &Path) -> Result<Unpacked> {
     let runtime = unsnarl_exec::runtime_directory()?;
     let packs = runtime.parent().unwrap_or(&runtime).join("packs");
     let name = format!("{:08x}-{:x}", crc32fast::hash(&bytes), bytes.len());
-    Ok(unsnarl_pack::unpack(&pack, &packs.join(name), &runtime.join(unsnarl_exec::RUNTIME))?)
+    Ok(unsnarl_pack::unpack(&pack, &packs.join(name), &runtime.join(unsnarl_exec::RUNTIME_LIBRARY))?)
 }
 
 /// A name that is not taken.

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Place, UNSNARL};
 use unsnarl_exec::{Executor, Settings};
-use unsnarl_model::{Kind, Plan, Points, Policy, Prefix, Program, Segment, ThreadId, ThreadIx, Trace};
+use unsnarl_model::{OutcomeKind, Plan, Points, Policy, Prefix, Program, Segment, ThreadId, ThreadIx, Trace};
 
 /// A program, run in both ways.
 struct Both {
@@ -172,7 +172,7 @@ fn memory_begins_each_run_as_it_began_the_first() {
     let mut both = Both::of(&Place::new("memory"), USES_MEMORY);
     let rewound = (1..=40).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
-        assert_eq!(trace.outcome.kind, Kind::Exit(0), "{}", trace.outcome.message);
+        assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
         assert_eq!(trace.output.stdout, b"58 noted\n");
         rewound
     });
@@ -217,7 +217,7 @@ fn memory_that_was_closed_begins_as_it_was() {
     let mut both = Both::of(&Place::new("closed"), OPENS_AND_CLOSES);
     for seed in 1..=10 {
         let (trace, _) = both.run(seed);
-        assert_eq!(trace.outcome.kind, Kind::Exit(0), "{}", trace.outcome.message);
+        assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
     }
     // Without what cannot be undone, processes are rewound.
     let source = OPENS_AND_CLOSES
@@ -269,7 +269,7 @@ fn a_stack_begins_each_run_no_larger_than_it_was() {
     let mut both = Both::of(&Place::new("grows"), GROWS);
     let rewound = (1..=10).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
-        assert_eq!(trace.outcome.kind, Kind::Exit(0), "{}", trace.outcome.message);
+        assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
         rewound
     });
     assert_eq!(rewound.count(), 10);
@@ -317,7 +317,7 @@ fn what_cannot_be_undone_is_done_by_a_fork() {
     let mut both = Both::of(&Place::new("more"), ASKS_FOR_MORE);
     let rewound = (1..=60).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
-        assert_eq!(trace.outcome.kind, Kind::Exit(0), "{}", trace.outcome.message);
+        assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
         rewound
     });
     let rewound = rewound.count();
@@ -357,8 +357,8 @@ fn a_crash_ends_the_process_and_the_next_run_has_another() {
     let (mut ended, mut crashed) = (0, 0);
     for seed in 1..=40 {
         match both.run(seed).0.outcome.kind {
-            Kind::Exit(0) => ended += 1,
-            Kind::Signal(_) => crashed += 1,
+            OutcomeKind::Exit(0) => ended += 1,
+            OutcomeKind::Signal(_) => crashed += 1,
             other => panic!("seed {seed}: {other:?}"),
         }
     }

@@ -7,7 +7,7 @@ use unsnarl_model::{
     Program, Side, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace, Warning,
 };
 use unsnarl_symbols::{Symbols, Unwinder, build_id};
-use unsnarl_wire::{End, EndKind, RUNTIME, RawInput, Stack};
+use unsnarl_wire::{End, EndKind, RUNTIME_LIBRARY, RawInput, RawStack};
 
 /// The module of code that belongs to none: generated at run time, or a wild jump.
 const NOWHERE: &str = "[no module]";
@@ -60,7 +60,7 @@ pub(crate) fn trace(
     races.retain(|conflict| conflict.kind == ConflictKind::Race);
     Trace {
         races,
-        needs: Vec::new(),
+        counterfactuals: Vec::new(),
         callers: Vec::new(),
         names: Vec::new(),
         program: program.clone(),
@@ -83,7 +83,7 @@ fn inputs(memory: &Memory, threads: &[Thread]) -> Vec<Input> {
             op: Op::from_number(raw.op as u8)?,
             timed_out: raw.flags & RawInput::TIMED_OUT != 0,
             blocked: raw.flags & RawInput::BLOCKED != 0,
-            asked: raw.asked,
+            requested: raw.requested,
             result: raw.result,
             bytes: bytes.to_vec(),
         })
@@ -179,7 +179,7 @@ fn warnings(memory: &Memory, places: &Places, events: &[Event]) -> Vec<Warning> 
         .collect();
     let exited = matches!(memory.header().end.kind, EndKind::Exit) && events.iter().any(|e| e.op == Op::Exit);
     for (ix, raw) in memory.threads().iter().enumerate().skip(1) {
-        if exited && raw.let_go == 0 {
+        if exited && raw.joined_or_detached == 0 {
             warnings.push(Warning {
                 misuse: Misuse::LeakedThread,
                 thread: ThreadIx(ix as u16),
@@ -228,10 +228,10 @@ pub(crate) fn calls_of(memory: &Memory, files: &mut Files, program: &Program) ->
 }
 
 /// The frames of a stack that was copied by the runtime while it was called.
-fn programs_frames(unwinder: &mut Unwinder, modules: &[Module], stack: &(Stack, &[u8])) -> Vec<Site> {
+fn programs_frames(unwinder: &mut Unwinder, modules: &[Module], stack: &(RawStack, &[u8])) -> Vec<Site> {
     let mut frames = outcome::backtrace(unwinder, modules, stack).frames;
     // The innermost calls are our own.
-    let ours = |site: &Site| modules[site.module.0 as usize].path.ends_with(RUNTIME);
+    let ours = |site: &Site| modules[site.module.0 as usize].path.ends_with(RUNTIME_LIBRARY);
     frames.drain(..frames.iter().take_while(|site| ours(site)).count());
     frames
 }
@@ -248,7 +248,7 @@ pub(crate) fn divergence(memory: &Memory, program: &Program, plan: &Plan) -> Opt
         let path = plan.prefix.modules.get(action.site.module.0 as usize).cloned();
         (action, path.unwrap_or_default())
     });
-    let got = end.diverged_op.checked_sub(1).and_then(|op| Op::from_number(op as u8)).map(|op| {
+    let actual = end.diverged_op.checked_sub(1).and_then(|op| Op::from_number(op as u8)).map(|op| {
         let site = places.caller(end.pc);
         (Action { op, site }, modules[site.module.0 as usize].path.clone())
     });
@@ -258,7 +258,7 @@ pub(crate) fn divergence(memory: &Memory, program: &Program, plan: &Plan) -> Opt
         // The wire numbers threads by its own table; names come back by the order they were given in.
         named(&crate::memory::threads_of(plan), end.diverged_thread)
     };
-    Some(Divergence { point: end.diverged_point, thread, expected, got })
+    Some(Divergence { point: end.diverged_point, thread, expected, actual })
 }
 
 /// The thread at this entry of the wire's table.

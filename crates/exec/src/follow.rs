@@ -26,7 +26,7 @@ use std::{
 };
 use unsnarl_model::Program;
 use unsnarl_symbols::Binary;
-use unsnarl_wire::{FOLLOW, Followed, RUNTIME};
+use unsnarl_wire::{FOLLOW_VARIABLE, FollowAnswer, RUNTIME_LIBRARY};
 
 /// A launcher that waits for the program that it started; ended when dropped.
 #[derive(Debug)]
@@ -59,12 +59,12 @@ pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launch
                 let Some(found) = Started::ask(&mut stream) else { continue };
                 let is_launcher = found.is(launcher_runs.child.id(), &image);
                 if !is_launcher && found.is_wanted(name) {
-                    answer(&mut stream, Followed::Wait);
+                    answer(&mut stream, FollowAnswer::Wait);
                     let program = found.program(&socket).map_err(refused("cannot look at the program"))?;
                     launcher_runs._held = Some(stream);
                     return Ok((program, launcher_runs));
                 }
-                answer(&mut stream, Followed::Run);
+                answer(&mut stream, FollowAnswer::Run);
                 seen.push(found.name());
             }
             Err(error) if error.kind() != ErrorKind::WouldBlock => {
@@ -103,7 +103,7 @@ fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
     let mut command = Command::new(&launcher.path);
     command.args(launcher.args.iter().skip(1).map(text)).current_dir(&launcher.cwd);
     process::preload(&mut command, &launcher.env)?;
-    command.env(FOLLOW, socket).stdin(Stdio::piped());
+    command.env(FOLLOW_VARIABLE, socket).stdin(Stdio::piped());
     // What it prints is not what was asked for.
     command.stdout(process::standard_error());
     process::end_with_us(command.process_group(0));
@@ -128,7 +128,7 @@ fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
     Ok(child)
 }
 
-fn answer(stream: &mut UnixStream, answer: Followed) {
+fn answer(stream: &mut UnixStream, answer: FollowAnswer) {
     // A program that is gone needs none.
     let _ = stream.write_all(&[answer as u8]);
 }
@@ -182,7 +182,7 @@ impl Started {
         let text = |path: PathBuf| {
             path.into_os_string().into_string().map_err(|_| io::Error::other("a path is not UTF-8"))
         };
-        let ours = format!("{FOLLOW}={socket}").into_bytes();
+        let ours = format!("{FOLLOW_VARIABLE}={socket}").into_bytes();
         let env = entries(&fs::read(place(self.process, "environ"))?);
         let mut env: Vec<Vec<u8>> =
             env.into_iter().filter(|entry| *entry != ours).filter_map(without_runtime).collect();
@@ -231,7 +231,7 @@ fn is_interpreter_of(file: &Path, script: &Path) -> bool {
 fn without_runtime(entry: Vec<u8>) -> Option<Vec<u8>> {
     let Some(list) = entry.strip_prefix(b"LD_PRELOAD=") else { return Some(entry) };
     let rest: Vec<&[u8]> =
-        list.split(|&byte| byte == b':').filter(|name| !name.ends_with(RUNTIME.as_bytes())).collect();
+        list.split(|&byte| byte == b':').filter(|name| !name.ends_with(RUNTIME_LIBRARY.as_bytes())).collect();
     let rest = rest.join(&b':');
     (!rest.is_empty()).then(|| [b"LD_PRELOAD=".as_slice(), &rest].concat())
 }

@@ -29,4 +29,4 @@ pub use process::{outlive_file_limit, processor_time};
 pub use program::{check, find};
 pub use run::{Executor, InstructionTrace, Instructions, Run, Settings, Threads, become_debuggee};
 pub use steps::Progress;
-pub use unsnarl_wire::{CHUNK_WORDS, Choices, RUNTIME, Tracing};
+pub use unsnarl_wire::{CHUNK_WORDS, Choices, RUNTIME_LIBRARY, Tracing};

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Mutex, OnceLock, PoisonError},
 };
-use unsnarl_wire::RUNTIME;
+use unsnarl_wire::RUNTIME_LIBRARY;
 
 const LIBRARY: &[u8] = include_bytes!(env!("UNSNARL_RUNTIME"));
 
@@ -32,7 +32,7 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
     }
     let version = fingerprint(LIBRARY.iter().chain(HEADER));
     let directory = cache().join("unsnarl").join(format!("{version:016x}"));
-    write(&directory.join(RUNTIME), LIBRARY)
+    write(&directory.join(RUNTIME_LIBRARY), LIBRARY)
         .and_then(|()| write(&directory.join(HEADERS).join("unsnarl.h"), HEADER))
         .map_err(|cause| Error::System { what: "cannot write the runtime to the cache directory", cause })?;
     Ok(DIRECTORY.get_or_init(|| directory).clone())
@@ -40,7 +40,7 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
 
 /// The runtime's path.
 pub(crate) fn runtime() -> Result<PathBuf, Error> {
-    runtime_directory().map(|directory| directory.join(RUNTIME))
+    runtime_directory().map(|directory| directory.join(RUNTIME_LIBRARY))
 }
 
 fn cache() -> PathBuf {

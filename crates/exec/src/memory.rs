@@ -13,9 +13,9 @@ use std::{
 use unsnarl_model::{Plan, Program, ThreadId};
 use unsnarl_symbols::Binary;
 use unsnarl_wire::{
-    CALLS_BYTES, Choices, Header, INPUT_BYTES, Module, ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS,
-    RawAction, RawConflict, RawEvent, RawInput, RawSegment, RawSpan, Regions, Stack, Thread, TracerWords,
-    Tracing, Wanted, Warning,
+    CALLS_BYTES, Choices, Header, INPUT_BYTES, ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS, RawAction,
+    RawConflict, RawEvent, RawInput, RawModule, RawSegment, RawSpan, RawStack, RawThread, RawWarning,
+    Regions, SideRequest, TracerWords, Tracing,
 };
 
 /// A memory file of this name.
@@ -38,9 +38,9 @@ pub(crate) fn append_only(file: File) -> File {
 
 /// What the calls are wanted of that led to it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct CallsWish<'a> {
+pub(crate) struct StackRequest<'a> {
     /// The sides of a conflict.
-    pub(crate) sides: [Wanted; 2],
+    pub(crate) sides: [SideRequest; 2],
     /// The events of these numbers, in order.
     pub(crate) events: &'a [u64],
 }
@@ -49,7 +49,7 @@ pub(crate) struct CallsWish<'a> {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Special<'a> {
     /// What the calls are wanted of.
-    pub(crate) calls: CallsWish<'a>,
+    pub(crate) calls: StackRequest<'a>,
     /// The program serves runs.
     pub(crate) serve: bool,
     /// It becomes the snapshot of this number when the plan ends; 0 for none.
@@ -57,18 +57,18 @@ pub(crate) struct Special<'a> {
     /// It comes from a snapshot after so many points.
     pub(crate) resumed: u64,
     /// How its instructions are traced.
-    pub(crate) tracing: TracingWish<'a>,
+    pub(crate) tracing: TracingRequest<'a>,
     /// What its threads run on.
     pub(crate) threads: Threads,
     /// A debugger looks on.
     pub(crate) debugged: bool,
     /// There are processors to spare.
-    pub(crate) eager: bool,
+    pub(crate) busy_waits: bool,
 }
 
 /// How the instructions are to be traced.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct TracingWish<'a> {
+pub(crate) struct TracingRequest<'a> {
     pub(crate) how: Tracing,
     /// Room for the trace.
     pub(crate) words: u64,
@@ -85,10 +85,10 @@ pub(crate) struct Memory {
     file: File,
     map: *mut u8,
     len: usize,
-    /// See [`PlanWords::quiet`].
-    quiet: u64,
-    /// See [`PlanWords::spinning`].
-    spinning: [[u64; 2]; 4],
+    /// See [`PlanWords::ignored_variable`].
+    ignored_variable: u64,
+    /// See [`PlanWords::spin_functions`].
+    spin_functions: [[u64; 2]; 4],
 }
 
 // SAFETY: the mapping belongs to this value alone.
@@ -110,13 +110,14 @@ impl Memory {
         // Rust's mutexes look there whenever they are taken or given back, and it makes no difference to them unless their own thread
         // panics: a quarter of all points would be there.
         let binary = Binary::read(Path::new(&program.path)).ok();
-        let quiet = binary.as_ref().and_then(|binary| binary.panic_count).unwrap_or(0);
-        let mut spinning = [[0; 2]; 4];
-        for (room, function) in spinning.iter_mut().zip(binary.into_iter().flat_map(|binary| binary.spinning))
+        let ignored_variable = binary.as_ref().and_then(|binary| binary.panic_count).unwrap_or(0);
+        let mut spin_functions = [[0; 2]; 4];
+        for (room, function) in
+            spin_functions.iter_mut().zip(binary.into_iter().flat_map(|binary| binary.spin_functions))
         {
             *room = [function.start, function.end];
         }
-        Ok(Self { file, map: std::ptr::null_mut(), len: 0, quiet, spinning })
+        Ok(Self { file, map: std::ptr::null_mut(), len: 0, ignored_variable, spin_functions })
     }
 
     pub(crate) fn fd(&self) -> i32 {
@@ -157,7 +158,8 @@ impl Memory {
 
     /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
     pub(crate) fn prepare(&mut self, plan: &Plan, special: Special<'_>, program: &str) -> Result<(), Error> {
-        let Special { calls, serve, snapshot, resumed, tracing, threads: kind, debugged, eager } = special;
+        let Special { calls, serve, snapshot, resumed, tracing, threads: kind, debugged, busy_waits } =
+            special;
         let threads = plan_threads(&threads_of(plan));
         let inputs = raw_inputs(plan, &threads);
         let words = PlanWords {
@@ -178,22 +180,22 @@ impl Memory {
             segments: plan.prefix.segments.len() as u64,
             actions: plan.prefix.actions.len() as u64,
             spans: plan.places.spans.len() as u64,
-            asked: calls.events.len() as u64,
-            wanted: calls.sides,
+            stack_requests: calls.events.len() as u64,
+            side_requests: calls.sides,
             snapshot,
             resumed,
             tracing: tracing.how as u8,
             step_words: tracing.words,
             traced: tracing.modules.len() as u64,
-            fed: plan.inputs.is_some().into(),
+            replays_inputs: plan.inputs.is_some().into(),
             inputs: inputs.len() as u64,
             kernel_threads: u8::from(kind == Threads::Kernel),
             debugged: u8::from(debugged),
-            eager: u8::from(eager),
+            busy_waits: u8::from(busy_waits),
             until: tracing.until.len() as u64,
             pauses: tracing.pauses.len() as u64,
-            quiet: self.quiet,
-            spinning: self.spinning,
+            ignored_variable: self.ignored_variable,
+            spin_functions: self.spin_functions,
             ..PlanWords::default()
         }
         .with_policy(plan.tail);
@@ -202,18 +204,18 @@ impl Memory {
         // SAFETY: the mapping is as long as the regions say, and the target does not run yet.
         unsafe {
             self.map.cast::<Header>().write(Header::new(regions, words, serve));
-            if calls.sides != <[Wanted; 2]>::default() {
+            if calls.sides != <[SideRequest; 2]>::default() {
                 // What another run left there must not be taken for this one's.
                 for side in [0, 1] {
                     self.table_mut::<u64>(regions.stacks_end + side * ONE_STACK_BYTES, 2).fill(0);
                 }
             }
-            self.table_mut(regions.asked, calls.events.len()).copy_from_slice(calls.events);
-            for nth in 0..words.asked {
+            self.table_mut(regions.stack_requests, calls.events.len()).copy_from_slice(calls.events);
+            for nth in 0..words.stack_requests {
                 self.table_mut::<u64>(regions.calls + nth * CALLS_BYTES, 2).fill(0);
             }
             self.table_mut(regions.plan_threads, threads.entries.len()).copy_from_slice(&threads.entries);
-            let modules = self.table_mut::<Module>(regions.plan_modules, words.modules as usize);
+            let modules = self.table_mut::<RawModule>(regions.plan_modules, words.modules as usize);
             let paths = plan.prefix.modules.iter().chain(&plan.places.modules);
             name(modules, paths, program);
             name(self.table_mut(regions.traced, tracing.modules.len()), tracing.modules.iter(), program);
@@ -269,12 +271,12 @@ impl Memory {
         self.table(h.regions.events, count as usize)
     }
 
-    pub(crate) fn threads(&self) -> &[Thread] {
+    pub(crate) fn threads(&self) -> &[RawThread] {
         let h = self.header();
         self.table(h.regions.threads, h.threads.load(Ordering::Acquire).max(1) as usize)
     }
 
-    pub(crate) fn modules(&self) -> &[Module] {
+    pub(crate) fn modules(&self) -> &[RawModule] {
         let h = self.header();
         self.table(
             h.regions.modules,
@@ -282,7 +284,7 @@ impl Memory {
         )
     }
 
-    pub(crate) fn warnings(&self) -> &[Warning] {
+    pub(crate) fn warnings(&self) -> &[RawWarning] {
         let h = self.header();
         self.table(
             h.regions.warnings,
@@ -322,23 +324,23 @@ impl Memory {
     }
 
     /// The stacks copied for the two sides of a wanted conflict.
-    pub(crate) fn side_stacks(&self) -> [Option<(Stack, &[u8])>; 2] {
+    pub(crate) fn side_stacks(&self) -> [Option<(RawStack, &[u8])>; 2] {
         [0, 1].map(|side| {
             let at = self.header().regions.stacks_end + side * ONE_STACK_BYTES;
-            let stack = self.table::<Stack>(at, 1)[0];
-            let (head, most) = (size_of::<Stack>() as u64, ONE_STACK_BYTES);
+            let stack = self.table::<RawStack>(at, 1)[0];
+            let (head, most) = (size_of::<RawStack>() as u64, ONE_STACK_BYTES);
             (stack.side == side + 1 && stack.len <= most - head)
                 .then(|| (stack, self.table::<u8>(at + head, stack.len as usize)))
         })
     }
 
     /// The stacks copied for the events whose calls were wanted, as far as they came.
-    pub(crate) fn call_stacks(&self) -> Vec<(u64, (Stack, &[u8]))> {
+    pub(crate) fn call_stacks(&self) -> Vec<(u64, (RawStack, &[u8]))> {
         let h = self.header();
-        let stacks = (0..h.plan.asked).filter_map(|nth| {
+        let stacks = (0..h.plan.stack_requests).filter_map(|nth| {
             let at = h.regions.calls + nth * CALLS_BYTES;
-            let stack = self.table::<Stack>(at, 1)[0];
-            let head = size_of::<Stack>() as u64;
+            let stack = self.table::<RawStack>(at, 1)[0];
+            let head = size_of::<RawStack>() as u64;
             let number = stack.side.checked_sub(1).filter(|_| stack.len <= CALLS_BYTES - head)?;
             Some((number, (stack, self.table::<u8>(at + head, stack.len as usize))))
         });
@@ -346,14 +348,14 @@ impl Memory {
     }
 
     /// Copies of stacks, each with its bytes.
-    pub(crate) fn stacks(&self) -> Vec<(Stack, &[u8])> {
+    pub(crate) fn stacks(&self) -> Vec<(RawStack, &[u8])> {
         let h = self.header();
         let mut at = h.regions.stacks;
         let end = (at + h.stacks.load(Ordering::Acquire)).min(h.regions.stacks_end);
         let mut stacks = Vec::new();
-        while at + (size_of::<Stack>() as u64) <= end {
-            let stack = self.table::<Stack>(at, 1)[0];
-            at += size_of::<Stack>() as u64;
+        while at + (size_of::<RawStack>() as u64) <= end {
+            let stack = self.table::<RawStack>(at, 1)[0];
+            at += size_of::<RawStack>() as u64;
             if at + stack.len > end {
                 break;
             }
@@ -417,20 +419,20 @@ impl Written<'_> {
     /// Gives the memory of all words before this one back.
     pub(crate) fn free(&self, end: u64) {
         // SAFETY: an atomic word of the header.
-        unsafe { (*self.tracer()).taken.store(end, Ordering::Release) };
+        unsafe { (*self.tracer()).consumed.store(end, Ordering::Release) };
     }
 
     /// No more is wanted.
-    pub(crate) fn enough(&self) {
+    pub(crate) fn stop(&self) {
         // SAFETY: as above.
-        unsafe { (*self.tracer()).enough.store(1, Ordering::Release) };
+        unsafe { (*self.tracer()).stopped.store(1, Ordering::Release) };
     }
 }
 
 /// Writes paths down as the loader has them.
-fn name<'a>(entries: &mut [Module], paths: impl Iterator<Item = &'a String>, program: &str) {
+fn name<'a>(entries: &mut [RawModule], paths: impl Iterator<Item = &'a String>, program: &str) {
     for (entry, path) in entries.iter_mut().zip(paths) {
-        *entry = Module { base: 0, start: 0, end: 0, path: [0; unsnarl_wire::MAX_PATH] };
+        *entry = RawModule { base: 0, start: 0, end: 0, path: [0; unsnarl_wire::MAX_PATH] };
         // The loader has no name for the program itself.
         let path = if path == program { "" } else { path };
         let len = path.len().min(entry.path.len() - 1);
@@ -480,7 +482,7 @@ fn raw_inputs(plan: &Plan, threads: &PlanThreads) -> Vec<u8> {
         bytes.extend_from_slice(&entries[&input.thread].to_le_bytes());
         bytes.extend_from_slice(&op.to_le_bytes());
         bytes.extend_from_slice(&flags.to_le_bytes());
-        bytes.extend_from_slice(&input.asked.to_le_bytes());
+        bytes.extend_from_slice(&input.requested.to_le_bytes());
         bytes.extend_from_slice(&input.result.to_le_bytes());
         bytes.extend_from_slice(&(input.bytes.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&input.bytes);

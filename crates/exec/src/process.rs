@@ -18,7 +18,10 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::Program;
-use unsnarl_wire::{BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, VARIABLE};
+use unsnarl_wire::{
+    BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_CHECK_SIGNAL, SPIN_COUNT, TIMEOUT_SIGNAL,
+    WIRE_VARIABLE,
+};
 
 /// What is started, and with which surroundings.
 #[derive(Clone, Copy)]
@@ -184,7 +187,7 @@ impl<'a> Process<'a> {
 
     /// Time is up: asks the runtime to say where it is; if it does not answer, ends it.
     pub(crate) fn stop(&mut self) -> Result<ExitStatus, Error> {
-        self.signal(TIME_IS_UP);
+        self.signal(TIMEOUT_SIGNAL);
         for _ in 0..2 {
             if let Waited::Ended(status) = self.wait(Duration::from_secs(2))? {
                 // The signal may have come after its end.
@@ -216,10 +219,12 @@ impl<'a> Process<'a> {
         let expects = |id| {
             let told = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
             let caught = told.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
-            u64::from_str_radix(caught.trim(), 16).ok().map(|caught| caught & 1 << (SPINS - 1) != 0)
+            u64::from_str_radix(caught.trim(), 16)
+                .ok()
+                .map(|caught| caught & 1 << (SPIN_CHECK_SIGNAL - 1) != 0)
         };
         if self.is_running() && self.id().and_then(expects) == Some(true) {
-            self.signal(SPINS);
+            self.signal(SPIN_CHECK_SIGNAL);
         }
     }
 
@@ -573,7 +578,7 @@ fn command(launch: Launch<'_>) -> Result<Command, Error> {
     }
     command.current_dir(&program.cwd);
     preload(&mut command, &program.env)?;
-    command.env(VARIABLE, "1");
+    command.env(WIRE_VARIABLE, "1");
     let set = |command: &mut Command, entry: &str| {
         if let Some((name, value)) = entry.split_once('=') {
             command.env(name, value);

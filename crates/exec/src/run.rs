@@ -4,7 +4,7 @@ use crate::{
     Error,
     binding::Binding,
     collect::{self, Files},
-    memory::{CallsWish, Memory, Special, TracingWish, append_only, memory_file},
+    memory::{Memory, Special, StackRequest, TracingRequest, append_only, memory_file},
     process::{Launch, Process, Server, Streams, Waited, Waiting, replace},
     snapshot::{self, Snapshot},
     steps::{Progress, Steps},
@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::{Conflict, Divergence, Module, Op, Output, Plan, Program, Site, Trace};
-use unsnarl_wire::{Choices, EndKind, ROOM_FOR_PLANS, Tracing, Wanted};
+use unsnarl_wire::{Choices, EndKind, PLAN_RESERVE, SideRequest, Tracing};
 
 /// How runs are made, apart from the plan.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub struct Settings {
     /// Rewind processes that go on from a snapshot, and have them make many runs; what comes of a plan does not depend on it.
     pub rewind: bool,
     /// There are processors to spare: who waits for another process looks for it a while before it sleeps.
-    pub eager: bool,
+    pub busy_waits: bool,
     /// Bytes of output after which a run is stopped; none for no limit.
     pub output_limit: Option<u64>,
     /// Bytes of memory of its own at which a run is stopped; none for no limit.
@@ -63,7 +63,7 @@ impl Default for Settings {
             echo: false,
             serve: false,
             rewind: true,
-            eager: false,
+            busy_waits: false,
             output_limit: Some(64 << 20),
             memory_limit: Some(4 << 30),
             interrupt: None,
@@ -127,7 +127,18 @@ impl Executor {
         };
         let (snapshots, rewinding) = (Vec::new(), Rewinding::default());
         let files = RefCell::default();
-        Ok(Self { program, binding, memory, streams, snapshots, server, rewinding, is_silent: false, files, settings })
+        Ok(Self {
+            program,
+            binding,
+            memory,
+            streams,
+            snapshots,
+            server,
+            rewinding,
+            is_silent: false,
+            files,
+            settings,
+        })
     }
 
     /// The program.
@@ -142,7 +153,7 @@ impl Executor {
     /// If the run could not be made or the program not be controlled. A failure of the program is not an
     /// error: it is the run's outcome.
     pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
-        self.run_for(plan, CallsWish::default(), TracingWish::default(), None)
+        self.run_for(plan, StackRequest::default(), TracingRequest::default(), None)
     }
 
     /// The calls that led to both sides of a conflict that the run of this plan had, innermost first: from
@@ -156,12 +167,12 @@ impl Executor {
         conflict: &Conflict,
         modules: &[Module],
     ) -> Result<[Vec<Site>; 2], Error> {
-        let sides = conflict.sides.each_ref().map(|side| Wanted {
+        let sides = conflict.sides.each_ref().map(|side| SideRequest {
             pc: modules[side.site.module.0 as usize].base + side.site.offset + 1,
             thread: side.thread.0.into(),
         });
-        let wish = CallsWish { sides, ..CallsWish::default() };
-        self.run_for(plan, wish, TracingWish::default(), None)?;
+        let wish = StackRequest { sides, ..StackRequest::default() };
+        self.run_for(plan, wish, TracingRequest::default(), None)?;
         let Self { memory, files, program, .. } = self;
         Ok(collect::calls(memory, &mut files.borrow_mut(), program))
     }
@@ -174,8 +185,8 @@ impl Executor {
     pub fn calls_of(&mut self, plan: &Plan, events: &[u64]) -> Result<Vec<(u64, Vec<Site>)>, Error> {
         // Whoever looks for conflicts sees every event.
         let plan = Plan { conflicts: true, ..plan.clone() };
-        let wish = CallsWish { events, ..CallsWish::default() };
-        self.run_for(&plan, wish, TracingWish::default(), None)?;
+        let wish = StackRequest { events, ..StackRequest::default() };
+        self.run_for(&plan, wish, TracingRequest::default(), None)?;
         let Self { memory, files, program, .. } = self;
         Ok(collect::calls_of(memory, &mut files.borrow_mut(), program))
     }
@@ -228,7 +239,7 @@ impl Executor {
         };
         match started {
             Ok(waiting) => {
-                let room = self.memory.header().regions.total + ROOM_FOR_PLANS;
+                let room = self.memory.header().regions.total + PLAN_RESERVE;
                 let streams = self.streams_so_far()?;
                 let alone = self.memory.threads().len() <= 2
                     && self.memory.events().last().is_some_and(|event| event.op() == Some(Op::Create));
@@ -311,8 +322,8 @@ impl Executor {
         let words = (bytes / 8).saturating_mul(UNCOMPRESSED).min(MOST_WORDS);
         let mut steps = Steps::default();
         let mut keep = Keep { limit: bytes, progress, steps: &mut steps };
-        let wish = TracingWish { how, words, modules, until, pauses };
-        let run = self.run_for(plan, CallsWish::default(), wish, Some(&mut keep))?;
+        let wish = TracingRequest { how, words, modules, until, pauses };
+        let run = self.run_for(plan, StackRequest::default(), wish, Some(&mut keep))?;
         if steps.bytes() > bytes {
             // It ended before it was told.
             return Err(Error::Refused(unsnarl_wire::TRACE_FULL.into()));
@@ -323,16 +334,16 @@ impl Executor {
     fn run_for<'a>(
         &'a mut self,
         plan: &'a Plan,
-        calls: CallsWish<'_>,
-        tracing: TracingWish<'_>,
+        calls: StackRequest<'_>,
+        tracing: TracingRequest<'_>,
         keep: Option<&mut Keep<'_>>,
     ) -> Result<Run<'a>, Error> {
         let serve = self.settings.serve;
         let threads = self.settings.threads;
-        let eager = self.settings.eager;
-        let special = Special { calls, serve, tracing, threads, eager, ..Special::default() };
+        let busy_waits = self.settings.busy_waits;
+        let special = Special { calls, serve, tracing, threads, busy_waits, ..Special::default() };
         // Calls and instructions are seen where they are made.
-        let whole = calls != CallsWish::default() || tracing.how != Tracing::Off;
+        let whole = calls != StackRequest::default() || tracing.how != Tracing::Off;
         let mut from = if whole { None } else { self.nearest(plan) };
         if let Some(at) = from {
             let resumed = self.snapshots[at].points();
@@ -346,7 +357,8 @@ impl Executor {
         self.reset_streams(from)?;
         self.is_silent = false;
         let rewind = from.is_some() && self.settings.rewind && self.rewinding.is_worth_it();
-        let Self { program, binding, settings, memory, streams, server, snapshots, rewinding, .. } = &mut *self;
+        let Self { program, binding, settings, memory, streams, server, snapshots, rewinding, .. } =
+            &mut *self;
         let made = &memory.header().process;
         let process = match (from, server) {
             (Some(at), _) => Process::serve(snapshots[at].waiting.service(), made, rewind),
@@ -625,7 +637,7 @@ impl Watch<'_> {
             interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
                 || until.is_some_and(|until| Instant::now() >= until)
         };
-        if self.settings.eager {
+        if self.settings.busy_waits {
             process.look_for_end();
         }
         loop {
@@ -690,7 +702,7 @@ impl Run<'_> {
         self.status.success()
             && matches!(header.end.kind, EndKind::Unknown | EndKind::Exit)
             && self.executor.memory.warnings().is_empty()
-            && !self.executor.memory.threads().iter().skip(1).any(|t| t.let_go == 0)
+            && !self.executor.memory.threads().iter().skip(1).any(|t| t.joined_or_detached == 0)
     }
 
     /// Whether it went on from a snapshot.

@@ -44,7 +44,7 @@ impl Snapshot {
             && (prefix.actions.is_empty() || *modules == prefix.modules)
             && is_same_run(&self.plan, plan)
             && (self.alone || self.plan.choices == plan.choices)
-            && self.plan.prefix.in_common(&plan.prefix) == own
+            && self.plan.prefix.common_points(&plan.prefix) == own
     }
 }
 
@@ -138,14 +138,14 @@ mod tests {
                 first.prefix.steps().chain(rest.prefix.steps()).collect::<Vec<_>>(),
                 whole.prefix.steps().collect::<Vec<_>>()
             );
-            assert_eq!(first.prefix.in_common(&whole.prefix), count);
+            assert_eq!(first.prefix.common_points(&whole.prefix), count);
         }
     }
 
     #[test]
     fn schedules_have_in_common_what_they_begin_with() {
         let a = plan(&[(0, 2), (1, 3)]);
-        assert_eq!(a.prefix.in_common(&plan(&[(0, 2), (1, 1), (0, 4)]).prefix), 3);
-        assert_eq!(a.prefix.in_common(&plan(&[(1, 1)]).prefix), 0);
+        assert_eq!(a.prefix.common_points(&plan(&[(0, 2), (1, 1), (0, 4)]).prefix), 3);
+        assert_eq!(a.prefix.common_points(&plan(&[(1, 1)]).prefix), 0);
     }
 }

@@ -136,7 +136,7 @@ mod tests {
             warnings: Vec::new(),
             races: Vec::new(),
             callers: Vec::new(),
-            needs: Vec::new(),
+            counterfactuals: Vec::new(),
             names: Vec::new(),
             output: Output::default(),
         }

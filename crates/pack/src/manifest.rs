@@ -32,7 +32,7 @@ impl Role {
 
     /// Its name in the manifest.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Trace => "trace",
             Self::Proof => "proof",
@@ -65,7 +65,7 @@ pub(crate) fn write(entries: &[Entry]) -> String {
         .iter()
         .map(|entry| {
             json!({
-                "role": entry.role.word(), "name": entry.name, "origin": entry.origin,
+                "role": entry.role.name(), "name": entry.name, "origin": entry.origin,
                 "executable": entry.executable, "bytes": entry.bytes.len(),
                 "crc32": crc32fast::hash(&entry.bytes),
             })
@@ -85,7 +85,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Vec<(Entry, u32)>, Error> {
     let entry = |file: &Value| {
         let word = |name: &str| file[name].as_str().ok_or_else(|| wrong(name)).map(str::to_owned);
         let role = word("role")?;
-        let role = Role::ALL.into_iter().find(|known| known.word() == role).ok_or_else(|| wrong("role"))?;
+        let role = Role::ALL.into_iter().find(|known| known.name() == role).ok_or_else(|| wrong("role"))?;
         let crc = file["crc32"].as_u64().and_then(|crc| u32::try_from(crc).ok());
         let entry = Entry {
             role,

@@ -5,7 +5,7 @@
 //! the schedule is followed once more as far as it makes sense: the error may be there all the same.
 
 use crate::{deadlocks::Deadlock, races::Race};
-use unsnarl_model::{Conflict, ConflictKind, Divergence, Fidelity, Kind, Plan, Site, ThreadIx, Trace};
+use unsnarl_model::{Conflict, ConflictKind, Divergence, Fidelity, OutcomeKind, Plan, Site, ThreadIx, Trace};
 
 /// Runs the program by a plan.
 pub trait Runner {
@@ -115,7 +115,7 @@ fn try_out<R: Runner>(
     if relaxed.divergence.is_none() && shows(&relaxed.trace) {
         return Ok(Confirmed { verdict: Verdict::Confirmed, trace: Some(relaxed.trace), runs: 2 });
     }
-    let verdict = if divergence.got.is_some() {
+    let verdict = if divergence.actual.is_some() {
         Verdict::Diverged(divergence)
     } else {
         Verdict::Infeasible(divergence)
@@ -140,7 +140,7 @@ fn has_deadlock(trace: &Trace, run: &Trace, threads: &[ThreadIx]) -> bool {
         let id = trace.thread_id(*thread);
         run.outcome.waits.iter().any(|wait| run.thread_id(wait.thread) == id)
     };
-    run.outcome.kind == Kind::Deadlock && threads.iter().all(waits)
+    run.outcome.kind == OutcomeKind::Deadlock && threads.iter().all(waits)
 }
 
 type Place<'a> = (&'a str, u64);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Dice, LOCKS, event};
+use common::{LOCKS, Rng, event};
 use unsnarl_model::{Event, Op};
 use unsnarl_predict::{Checker, Options, Prediction, Predictor, Reads, State};
 
@@ -14,7 +14,7 @@ const THREADS: usize = 4;
 
 /// A run in the making.
 struct Run {
-    dice: Dice,
+    dice: Rng,
     events: Vec<Event>,
     held: Vec<Vec<u64>>,
     tokens: [u64; 2],
@@ -29,7 +29,7 @@ struct Run {
 impl Run {
     fn random(seed: u64, length: usize) -> Vec<Event> {
         let mut run = Self {
-            dice: Dice::new(seed),
+            dice: Rng::new(seed),
             events: Vec::new(),
             held: vec![Vec::new(); THREADS],
             tokens: [1, 0],

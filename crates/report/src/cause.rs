@@ -3,14 +3,14 @@
 
 use crate::{
     Look, Names,
+    counterfactuals::without,
     facts::{self, holds},
     line::{Style, cut, paint, wrapped},
-    needs::without,
     objects::ObjectNames,
     paths, waits, words,
 };
 use std::fmt::Write;
-use unsnarl_model::{Event, Flags, Kind, Op, Side, ThreadIx, Trace};
+use unsnarl_model::{Event, Flags, Op, OutcomeKind, Side, ThreadIx, Trace};
 
 /// Stops that are told in full; the interleaving shows the others.
 const MOST_STOPS: usize = 3;
@@ -111,7 +111,7 @@ struct Teller<'a> {
 impl Teller<'_> {
     /// Who of a deadlock's circle holds what and waits for what.
     fn circle(&self, names: &mut dyn Names) -> Vec<String> {
-        if self.trace.outcome.kind != Kind::Deadlock {
+        if self.trace.outcome.kind != OutcomeKind::Deadlock {
             return Vec::new();
         }
         let waits = waits::waits(self.trace, names);
@@ -143,7 +143,7 @@ impl Teller<'_> {
 
     /// The two accesses of a race that is the failure.
     fn race(&self, names: &mut dyn Names) -> Option<String> {
-        let race = self.trace.races.first().filter(|_| self.trace.outcome.kind == Kind::Race)?;
+        let race = self.trace.races.first().filter(|_| self.trace.outcome.kind == OutcomeKind::Race)?;
         let mut side = |side: &Side| {
             let did = if matches!(side.op, Op::Read | Op::AtomicLoad) { "reads" } else { "writes" };
             let place = facts::place(side.site, names);
@@ -184,7 +184,7 @@ impl Teller<'_> {
         let who = words::id(trace, stopped);
         // Who never went on may have been about to wait, in a deadlock.
         let wait = trace.outcome.waits.iter().find(|wait| wait.thread == stopped && resumed.is_none());
-        let site = resumed.map(|at| trace.users_site(&trace.events[at])).or(wait.map(|wait| wait.site));
+        let site = resumed.map(|at| trace.user_site(&trace.events[at])).or(wait.map(|wait| wait.site));
         let place = site.and_then(|site| facts::place(site, names));
         let waits_for = wait.and_then(|wait| Some((wait.op, self.objects.for_op(wait.op, wait.addr)?)));
         let before = match (resumed, waits_for) {
@@ -207,7 +207,7 @@ impl Teller<'_> {
         for (nth, (_, deed)) in meanwhile.iter().enumerate() {
             told.push(Sentence::more(format!("{} {deed}", if nth == 0 { "meanwhile" } else { "then" })));
         }
-        if let Some(need) = trace.needs.iter().find(|need| need.event == event as u64) {
+        if let Some(need) = trace.counterfactuals.iter().find(|need| need.event == event as u64) {
             told.push(Sentence::more(format!("without this stop, {}", without(need))));
         }
         told
@@ -234,7 +234,7 @@ impl Teller<'_> {
             let Some((verb, changes)) = did(other).filter(|_| in_hand.contains(&other.addr)) else {
                 continue;
             };
-            let place = (other.thread, other.op, other.addr, trace.users_site(other));
+            let place = (other.thread, other.op, other.addr, trace.user_site(other));
             if places.contains(&place) {
                 continue;
             }
@@ -266,14 +266,14 @@ impl Teller<'_> {
 
     /// The line of an event, like " (account.c:12)".
     fn at_line(&self, number: usize, names: &mut dyn Names) -> String {
-        let place = facts::place(self.trace.users_site(&self.trace.events[number]), names);
+        let place = facts::place(self.trace.user_site(&self.trace.events[number]), names);
         place.map(|(file, line, _)| format!(" ({}:{line})", paths::base(&file))).unwrap_or_default()
     }
 
     /// The loop that a thread does not leave, when nothing changes any more.
     fn round(&self, names: &mut dyn Names) -> Option<Sentence> {
         let trace = self.trace;
-        if !matches!(trace.outcome.kind, Kind::Livelock | Kind::Timeout) {
+        if !matches!(trace.outcome.kind, OutcomeKind::Livelock | OutcomeKind::Timeout) {
             return None;
         }
         let last = trace.events.len().checked_sub(1)?;
@@ -315,7 +315,7 @@ impl Teller<'_> {
     fn without_stops(&self) -> Vec<String> {
         let trace = self.trace;
         let threads = trace.stats().threads;
-        if trace.outcome.kind == Kind::Deadlock && trace.stats().context_switches == 0 {
+        if trace.outcome.kind == OutcomeKind::Deadlock && trace.stats().context_switches == 0 {
             return Vec::new();
         }
         match trace.stats().context_switches {

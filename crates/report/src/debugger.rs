@@ -8,7 +8,7 @@ use crate::{
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use unsnarl_model::{Kind, Trace};
+use unsnarl_model::{OutcomeKind, Trace};
 
 /// What `crates/cli/src/gdb/unsnarl.py` wants to know of a trace: its threads by their numbers, what each event does
 /// and where, why threads switch, and how it ends.
@@ -51,7 +51,7 @@ pub fn debugger_json(trace: &Trace, names: &mut dyn Names) -> Value {
         let function = if column.thread.0 == 0 { "main" } else { column.function.as_str() };
         threads[column.thread.index()] = format!("{} {function}", column.title).trim_end().to_owned();
     }
-    let status = if let Kind::Exit(status) = trace.outcome.kind { Some(status) } else { None };
+    let status = if let OutcomeKind::Exit(status) = trace.outcome.kind { Some(status) } else { None };
     json!({
         "program": trace.program.path, "threads": threads, "events": events, "texts": texts,
         "stats": stats_text(&trace.stats()), "kind": trace.outcome.kind.name(), "status": status,

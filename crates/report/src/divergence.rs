@@ -11,7 +11,7 @@ use unsnarl_symbols::Frame;
 /// Where and how a run left its plan, in a few lines. The trace is that of the run.
 #[must_use]
 pub fn divergence_text(divergence: &Divergence, trace: &Trace, names: &mut dyn Names) -> String {
-    let Divergence { point, thread, expected, got } = divergence;
+    let Divergence { point, thread, expected, actual } = divergence;
     let mut tell = |action: &(Action, String)| {
         let place = place(trace, names, action);
         let text = place
@@ -19,12 +19,13 @@ pub fn divergence_text(divergence: &Divergence, trace: &Trace, names: &mut dyn N
             .and_then(|line| names.source_line(place.file.as_deref()?, line))
             .map(|text| format!("\n    {}", text.trim()))
             .unwrap_or_default();
-        format!("{} at {}{text}", action.0.op.word(), site_text(trace, &place))
+        format!("{} at {}{text}", action.0.op.name(), site_text(trace, &place))
     };
     let expected = expected.as_ref().map_or_else(|| "the end of the run".to_owned(), &mut tell);
-    let got = got.as_ref().map_or_else(|| "nothing: it could not run, or the run had ended".to_owned(), tell);
+    let actual =
+        actual.as_ref().map_or_else(|| "nothing: it could not run, or the run had ended".to_owned(), tell);
     format!(
-        "the run left its schedule at point {point}, in thread {thread}\n  expected: {expected}\n  got: {got}\n  \
+        "the run left its schedule at point {point}, in thread {thread}\n  expected: {expected}\n  got: {actual}\n  \
          It depends on something that is not controlled: a file, the network, another process, memory that\n  \
          was never initialised.\n"
     )
@@ -35,7 +36,7 @@ pub fn divergence_text(divergence: &Divergence, trace: &Trace, names: &mut dyn N
 pub fn divergence_json(divergence: &Divergence, trace: &Trace, names: &mut dyn Names) -> Value {
     let mut tell = |action: &(Action, String)| {
         let mut object = Map::new();
-        object.insert("op".into(), action.0.op.word().into());
+        object.insert("op".into(), action.0.op.name().into());
         object.insert("module".into(), action.1.as_str().into());
         object.insert("offset".into(), action.0.site.offset.into());
         insert_place(&mut object, &place(trace, names, action));
@@ -45,7 +46,7 @@ pub fn divergence_json(divergence: &Divergence, trace: &Trace, names: &mut dyn N
         "point": divergence.point,
         "thread": divergence.thread.to_string(),
         "expected": divergence.expected.as_ref().map(&mut tell),
-        "got": divergence.got.as_ref().map(tell),
+        "got": divergence.actual.as_ref().map(tell),
     })
 }
 
@@ -59,7 +60,7 @@ pub fn difference_text(
 ) -> String {
     let Divergence { point, thread, expected, .. } = difference;
     let what = expected.as_ref().map_or_else(String::new, |action| {
-        format!(": {} at {}", action.0.op.word(), site_text(recorded, &place(recorded, names, action)))
+        format!(": {} at {}", action.0.op.name(), site_text(recorded, &place(recorded, names, action)))
     });
     let tell = |trace: &Trace| match event(trace, *point) {
         Some(event) => format!(

@@ -14,7 +14,7 @@ use abridge::{Item, abridge};
 use private::unnoticed;
 pub(crate) use switch::{Switches, Why};
 use table::{Column, Row, Table};
-use unsnarl_model::{Event, Kind, Op, Site, ThreadIx, Trace};
+use unsnarl_model::{Event, Op, OutcomeKind, Site, ThreadIx, Trace};
 use unsnarl_symbols::Frame;
 
 /// Who did what in which order, and how it ended.
@@ -80,7 +80,7 @@ pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, look: &Look) -> 
 /// So many rows can be read. Threads that go round and round need fewer.
 fn most_rows(trace: &Trace) -> usize {
     match trace.outcome.kind {
-        Kind::Livelock | Kind::Timeout => 40,
+        OutcomeKind::Livelock | OutcomeKind::Timeout => 40,
         _ => 400,
     }
 }
@@ -144,7 +144,7 @@ fn runs(trace: &Trace, thread: ThreadIx, names: &mut dyn Names) -> Option<String
         return outermost.function.as_deref().map(functions::of_user);
     }
     let events = trace.events.iter().filter(|event| event.thread == thread).take(MANY);
-    let seen = events.map(|event| names.place(trace.users_site(event))).find(|place| !place.system)?;
+    let seen = events.map(|event| names.place(trace.user_site(event))).find(|place| !place.system)?;
     Some(format!("in {}", functions::of_user(&seen.function?)))
 }
 
@@ -170,7 +170,7 @@ impl Location {
 
 /// Where an event is.
 pub(crate) fn place_of_event(names: &mut dyn Names, trace: &Trace, event: &Event) -> (Location, String) {
-    let place = names.place(trace.users_site(event));
+    let place = names.place(trace.user_site(event));
     let start = trace.threads.get(event.thread.index()).map_or_else(Site::default, |thread| thread.start);
     match event.op {
         // What starts and ends a thread is nobody's code.

@@ -8,7 +8,7 @@ use crate::{
     words,
 };
 use serde_json::{Map, Value, json};
-use unsnarl_model::{Kind, Site, Stats, Trace, signal_name};
+use unsnarl_model::{OutcomeKind, Site, Stats, Trace, signal_name};
 use unsnarl_symbols::Frame;
 
 /// The outcome, with the fields of DESIGN.md: always `kind`, `message` and `threads`; `status`,
@@ -19,10 +19,10 @@ pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {
     let mut object = Map::new();
     object.insert("kind".into(), outcome.kind.name().into());
     match outcome.kind {
-        Kind::Exit(status) => {
+        OutcomeKind::Exit(status) => {
             object.insert("status".into(), status.into());
         }
-        Kind::Signal(signal) => {
+        OutcomeKind::Signal(signal) => {
             object.insert("signal".into(), signal_name(signal).into());
             object.insert("signal_number".into(), signal.into());
         }
@@ -72,7 +72,7 @@ pub fn warnings_json(trace: &Trace, names: &mut dyn Names) -> Value {
     let warnings = trace.warnings.iter().map(|warning| {
         let mut object = Map::new();
         let thread = words::id(trace, warning.thread);
-        let text = format!("thread {thread} {}", warning.misuse.words());
+        let text = format!("thread {thread} {}", warning.misuse.description());
         object.insert("kind".into(), format!("{:?}", warning.misuse).into());
         object.insert("text".into(), text.into());
         object.insert("thread".into(), thread.into());
@@ -97,7 +97,7 @@ fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
         let wait = &waiting.wait;
         let mut object = Map::new();
         object.insert("thread".into(), words::id(trace, wait.thread).into());
-        object.insert("op".into(), wait.op.word().into());
+        object.insert("op".into(), wait.op.name().into());
         let holders: Vec<String> = wait.holders.iter().map(|&holder| words::id(trace, holder)).collect();
         // A join waits for a thread, everything else for a thing.
         let waits_for = objects.for_op(wait.op, wait.addr).or_else(|| holders.first().cloned());

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod cause;
+mod counterfactuals;
 mod debugger;
 mod divergence;
 mod facts;
@@ -18,7 +19,6 @@ mod junit;
 mod line;
 mod look;
 mod names;
-mod needs;
 mod objects;
 mod outcome;
 mod paths;
@@ -30,6 +30,7 @@ mod waits;
 mod words;
 
 pub use cause::cause_text;
+pub use counterfactuals::{needs_json, needs_text, preemption_text};
 pub use debugger::debugger_json;
 pub use divergence::{difference_json, difference_text, divergence_json, divergence_text};
 pub use graph::schedule_dot;
@@ -39,7 +40,6 @@ pub use json::{outcome_json, stats_json, warnings_json};
 pub use junit::{Case, CaseResult, junit};
 pub use look::Look;
 pub use names::{Names, ProgramNames};
-pub use needs::{needs_json, needs_text, preemption_text};
 pub use objects::operation_text;
 pub use outcome::{headline_text, outcome_text, rest_text, stats_text};
 pub use perfetto::perfetto;

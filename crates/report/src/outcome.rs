@@ -11,8 +11,8 @@ use crate::{
 };
 use std::fmt::Write;
 use unsnarl_model::{
-    Backtrace, Event, Flags, Kind, Misuse, ObjectKind, Op, Outcome, Site, Stats, ThreadIx, Trace, Warning,
-    signal_name,
+    Backtrace, Event, Flags, Misuse, ObjectKind, Op, Outcome, OutcomeKind, Site, Stats, ThreadIx, Trace,
+    Warning, signal_name,
 };
 use unsnarl_symbols::Frame;
 
@@ -78,7 +78,7 @@ pub(crate) struct Ending {
 /// Where threads stood when it ended, if it ended badly.
 pub(crate) fn endings(trace: &Trace, objects: &ObjectNames, names: &mut dyn Names) -> Vec<Ending> {
     let outcome = &trace.outcome;
-    if outcome.kind == Kind::Deadlock {
+    if outcome.kind == OutcomeKind::Deadlock {
         let ending = |waiting: Waiting| Ending {
             thread: waiting.wait.thread,
             words: format!("waits {}", words::wait(trace, objects, &waiting.wait)),
@@ -88,7 +88,7 @@ pub(crate) fn endings(trace: &Trace, objects: &ObjectNames, names: &mut dyn Name
     }
     let place = outcome.site.map(|site| names.place(site));
     let ending = |thread| Ending { thread, words: what(outcome), place };
-    outcome.thread.filter(|_| !matches!(outcome.kind, Kind::Exit(_))).map(ending).into_iter().collect()
+    outcome.thread.filter(|_| !matches!(outcome.kind, OutcomeKind::Exit(_))).map(ending).into_iter().collect()
 }
 
 /// What happened, in a word or two.
@@ -97,12 +97,12 @@ fn what(outcome: &Outcome) -> String {
 }
 
 /// The same of a kind of end.
-pub(crate) fn in_words(kind: Kind) -> String {
+pub(crate) fn in_words(kind: OutcomeKind) -> String {
     match kind {
-        Kind::Exit(0) => "the program ended normally".to_owned(),
-        Kind::Exit(status) => format!("the program ended with status {status}"),
-        Kind::Deadlock => "deadlock".to_owned(),
-        Kind::Signal(signal) => match signal {
+        OutcomeKind::Exit(0) => "the program ended normally".to_owned(),
+        OutcomeKind::Exit(status) => format!("the program ended with status {status}"),
+        OutcomeKind::Deadlock => "deadlock".to_owned(),
+        OutcomeKind::Signal(signal) => match signal {
             4 => "SIGILL, illegal instruction".to_owned(),
             7 => "SIGBUS, invalid memory access".to_owned(),
             8 => "SIGFPE, arithmetic error".to_owned(),
@@ -110,15 +110,15 @@ pub(crate) fn in_words(kind: Kind) -> String {
             _ if signal_name(signal).starts_with("SIG") => signal_name(signal).to_owned(),
             _ => format!("signal {signal}"),
         },
-        Kind::Assertion => "assertion failed".to_owned(),
-        Kind::Abort => "abort".to_owned(),
-        Kind::Exception => "uncaught exception".to_owned(),
-        Kind::Panic => "panic".to_owned(),
-        Kind::Livelock => "livelock".to_owned(),
-        Kind::Timeout => "timeout".to_owned(),
-        Kind::Race => "data race".to_owned(),
-        Kind::Misuse => "misuse".to_owned(),
-        Kind::Check => "a check failed".to_owned(),
+        OutcomeKind::Assertion => "assertion failed".to_owned(),
+        OutcomeKind::Abort => "abort".to_owned(),
+        OutcomeKind::Exception => "uncaught exception".to_owned(),
+        OutcomeKind::Panic => "panic".to_owned(),
+        OutcomeKind::Livelock => "livelock".to_owned(),
+        OutcomeKind::Timeout => "timeout".to_owned(),
+        OutcomeKind::Race => "data race".to_owned(),
+        OutcomeKind::Misuse => "misuse".to_owned(),
+        OutcomeKind::Check => "a check failed".to_owned(),
     }
 }
 
@@ -133,7 +133,7 @@ impl Teller<'_> {
     fn headline(&self, names: &mut dyn Names) -> String {
         let outcome = &self.trace.outcome;
         let style = if outcome.is_failure() { Style::Failure } else { Style::Bold };
-        if outcome.kind == Kind::Deadlock && !self.waits.is_empty() {
+        if outcome.kind == OutcomeKind::Deadlock && !self.waits.is_empty() {
             // Where it is, the waits say.
             return format!("{}\n", paint(&self.deadlock(), style, self.look.colour));
         }
@@ -150,7 +150,7 @@ impl Teller<'_> {
         }
         text.push('\n');
         text += &self.source(place.as_ref(), names);
-        if outcome.kind == Kind::Misuse
+        if outcome.kind == OutcomeKind::Misuse
             && let Some(warning) = self.trace.warnings.iter().find(|w| self.is_the_failure(w))
         {
             let _ = writeln!(text, "  it {}", self.misuse(warning, names));
@@ -187,7 +187,7 @@ impl Teller<'_> {
     fn last_words(&self) -> String {
         const LINES: usize = 3;
         let Outcome { kind, message, .. } = &self.trace.outcome;
-        if !matches!(kind, Kind::Exit(status) if *status != 0) || !message.is_empty() {
+        if !matches!(kind, OutcomeKind::Exit(status) if *status != 0) || !message.is_empty() {
             return String::new();
         }
         let output = &self.trace.output;
@@ -246,7 +246,7 @@ impl Teller<'_> {
                 match last(self.trace, wakes) {
                     None => vec!["nobody ever wakes it".to_owned()],
                     Some(event) if event.value == 0 => {
-                        let site = at(self.trace.users_site(event)).map(|site| format!(": {site}"));
+                        let site = at(self.trace.user_site(event)).map(|site| format!(": {site}"));
                         let who = self.thread(event.thread);
                         vec![format!(
                             "thread {who} signalled when nobody was waiting{}",
@@ -262,7 +262,7 @@ impl Teller<'_> {
                 };
                 let taken = last(self.trace, takes);
                 taken
-                    .and_then(|e| Some((e.thread, at(self.trace.users_site(e))?)))
+                    .and_then(|e| Some((e.thread, at(self.trace.user_site(e))?)))
                     .map(|(thread, site)| format!("last taken by thread {}: {site}", self.thread(thread)))
                     .into_iter()
                     .collect()
@@ -304,7 +304,7 @@ impl Teller<'_> {
         let waits = self.waits.iter().any(|waiting| waiting.wait.thread == backtrace.thread);
         if !self.look.full
             && (waits && !stack.frames().is_empty()
-                || stack.users().count() == 1 && self.trace.outcome.kind != Kind::Race)
+                || stack.users().count() == 1 && self.trace.outcome.kind != OutcomeKind::Race)
         {
             return String::new();
         }
@@ -364,12 +364,12 @@ impl Teller<'_> {
     fn is_the_failure(&self, warning: &Warning) -> bool {
         let outcome = &self.trace.outcome;
         match outcome.kind {
-            Kind::Misuse => {
+            OutcomeKind::Misuse => {
                 outcome.thread == Some(warning.thread)
                     && outcome.site == Some(warning.site)
-                    && outcome.message == warning.misuse.words()
+                    && outcome.message == warning.misuse.description()
             }
-            Kind::Deadlock => {
+            OutcomeKind::Deadlock => {
                 let blocked = |w: &Waiting| w.wait.thread == warning.thread && w.wait.addr == warning.addr;
                 warning.misuse == Misuse::Relock && self.waits.iter().any(blocked)
             }
@@ -378,7 +378,7 @@ impl Teller<'_> {
     }
 
     fn misuse(&self, warning: &Warning, names: &mut dyn Names) -> String {
-        let mut text = warning.misuse.words().to_owned();
+        let mut text = warning.misuse.description().to_owned();
         let object = (warning.addr != 0).then(|| self.objects.by_addr(warning.addr)).flatten();
         if let Some(object) = object.or_else(|| names.variable(warning.addr)) {
             let _ = write!(text, ": `{object}`");

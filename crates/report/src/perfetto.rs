@@ -3,9 +3,9 @@
 
 use crate::{
     Names,
+    counterfactuals::without,
     facts::{self, holds, races},
     interleaving::columns,
-    needs::without,
     objects::ObjectNames,
     outcome::in_words,
     paths, words,
@@ -35,7 +35,7 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
     for segment in trace.schedule().segments {
         let end = number + segment.points as usize;
         let preempts = number > 0 && trace.events[number].flags.has(Flags::PREEMPTS);
-        let need = trace.needs.iter().find(|need| need.event == number as u64).map(without);
+        let need = trace.counterfactuals.iter().find(|need| need.event == number as u64).map(without);
         let mut args = Map::new();
         args.insert("events".into(), segment.points.into());
         if preempts {
@@ -50,7 +50,7 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
             let event = &trace.events[at];
             let mut args = Map::new();
             args.insert("event".into(), at.into());
-            if let Some((file, line, function)) = facts::place(trace.users_site(event), names) {
+            if let Some((file, line, function)) = facts::place(trace.user_site(event), names) {
                 args.insert(
                     "at".into(),
                     format!("{}:{line}", paths::relative(&file, &trace.program.cwd)).into(),

@@ -8,7 +8,7 @@ use crate::{
     outcome_text, paths, preemption_text, words,
 };
 use serde_json::{Value, json};
-use unsnarl_model::{Flags, Kind, Trace};
+use unsnarl_model::{Flags, OutcomeKind, Trace};
 
 /// Steps of a code flow, at most: viewers show them all.
 const MOST_STEPS: usize = 500;
@@ -21,7 +21,7 @@ pub fn sarif(trace: &Trace, names: &mut dyn Names) -> Value {
     if trace.outcome.is_failure() {
         results.push(teller.failure(names));
     }
-    if trace.outcome.kind != Kind::Race {
+    if trace.outcome.kind != OutcomeKind::Race {
         results.extend(teller.races(names));
     }
     let mut rules: Vec<&str> = results.iter().filter_map(|result| result["ruleId"].as_str()).collect();
@@ -71,7 +71,7 @@ impl Teller<'_> {
             let stopped = trace.events[event - 1].thread;
             let next = (event..trace.events.len()).find(|&at| trace.events[at].thread == stopped)?;
             Some(self.location(
-                facts::place(trace.users_site(&trace.events[next]), names)?,
+                facts::place(trace.user_site(&trace.events[next]), names)?,
                 Some(&format!("thread {text}")),
             ))
         });
@@ -98,7 +98,7 @@ impl Teller<'_> {
         let from = trace.events.len().saturating_sub(MOST_STEPS);
         let mut flows: Vec<(usize, Vec<Value>)> = Vec::new();
         for (number, event) in trace.events.iter().enumerate().skip(from) {
-            let Some(place) = facts::place(trace.users_site(event), names) else { continue };
+            let Some(place) = facts::place(trace.user_site(event), names) else { continue };
             let text = words::event(trace, &self.objects, number);
             let step = json!({
                 "location": self.location(place, Some(&text)), "executionOrder": number + 1,
@@ -121,7 +121,7 @@ impl Teller<'_> {
             let [first, second] = race.sides;
             let told = |side: &unsnarl_model::Side, place: &Place| {
                 let thread = words::id(trace, side.thread);
-                format!("{} in thread {thread} at {}:{}", side.op.word(), paths::base(&place.0), place.1)
+                format!("{} in thread {thread} at {}:{}", side.op.name(), paths::base(&place.0), place.1)
             };
             let places = facts::place(first.site, names).zip(facts::place(second.site, names));
             let Some((one, other)) = places else { continue };

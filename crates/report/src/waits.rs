@@ -72,7 +72,7 @@ pub(crate) fn taken_at(trace: &Trace, wait: &Wait, holder: ThreadIx) -> Option<S
     matches!(wait.op.object_kind(), Some(ObjectKind::Lock | ObjectKind::RwLock | ObjectKind::Once))
         .then_some(())?;
     let event = last(trace, |event| event.thread == holder && event.addr == wait.addr && takes(event.op))?;
-    Some(trace.users_site(event))
+    Some(trace.user_site(event))
 }
 
 /// The last event of which this is so.

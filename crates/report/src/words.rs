@@ -17,10 +17,10 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
     let shown = || number_of(value, event.size);
     let failed = event.flags.has(Flags::FAILED);
     let words = match event.op {
-        Op::Start | Op::End | Op::Yield => event.op.word().to_owned(),
+        Op::Start | Op::End | Op::Yield => event.op.name().to_owned(),
         Op::Exit => format!("exit with status {}", value as i32),
         Op::Create | Op::Join | Op::Detach | Op::Cancel => {
-            format!("{} {}", event.op.word(), thread(trace, value))
+            format!("{} {}", event.op.name(), thread(trace, value))
         }
         Op::Cancelled => "is cancelled".to_owned(),
         Op::LockInit | Op::RwInit | Op::CondInit => format!("init {}", on()),
@@ -32,31 +32,31 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
         Op::Unlock if value > 0 && !failed => format!("unlock {} (depth {value} left)", on()),
         Op::Unlock | Op::RwUnlock => format!("unlock {}", on()),
         Op::TryLock | Op::TryReadLock | Op::TryWriteLock if failed => {
-            return format!("{} {}: taken", event.op.word(), on());
+            return format!("{} {}: taken", event.op.name(), on());
         }
         Op::TryLock | Op::ReadLock | Op::TryReadLock | Op::WriteLock | Op::TryWriteLock => {
-            format!("{} {}", event.op.word(), on())
+            format!("{} {}", event.op.name(), on())
         }
         Op::CondWait => match objects.lock(value) {
             Some(mutex) => format!("cond wait {}, releases {mutex}", on()),
             None => format!("cond wait {}", on()),
         },
-        Op::CondWake | Op::FutexWoken => format!("{} {}{}", event.op.word(), on(), woken_by(trace, event)),
+        Op::CondWake | Op::FutexWoken => format!("{} {}{}", event.op.name(), on(), woken_by(trace, event)),
         Op::Signal if value == 0 => format!("signal {} (nobody waits)", on()),
         Op::Signal => format!("signal {}", on()),
         Op::Broadcast | Op::FutexWake | Op::FutexRequeue if value == 0 => {
-            return format!("{} {} (nobody waits)", event.op.word(), on());
+            return format!("{} {} (nobody waits)", event.op.name(), on());
         }
         Op::Broadcast | Op::FutexWake | Op::FutexRequeue => {
-            format!("{} {} (wakes {value})", event.op.word(), on())
+            format!("{} {} (wakes {value})", event.op.name(), on())
         }
         Op::SemInit => format!("init {} (count {value})", on()),
         Op::SemTryWait if failed => return format!("sem try wait {}: none left", on()),
-        Op::SemWait | Op::SemTryWait | Op::SemPost => format!("{} {} (now {value})", event.op.word(), on()),
+        Op::SemWait | Op::SemTryWait | Op::SemPost => format!("{} {} (now {value})", event.op.name(), on()),
         Op::SemGet => format!("sem value {} = {value}", on()),
         Op::BarrierInit => format!("init {} (for {value})", on()),
         Op::BarrierArrive | Op::BarrierLeave | Op::OnceBegin | Op::OnceEnd => {
-            format!("{} {}", event.op.word(), on())
+            format!("{} {}", event.op.name(), on())
         }
         Op::OncePass => format!("once {}: done already", on()),
         Op::FutexWait if failed => return format!("futex wait {}: changed, is {}", on(), shown()),
@@ -68,7 +68,7 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
             return format!("compare-exchange {} fails (is {}){}", on(), shown(), order(event));
         }
         Op::AtomicCas => format!("compare-exchange {} ← {}{}", on(), shown(), order(event)),
-        Op::Fence => format!("fence ({})", event.order.word()),
+        Op::Fence => format!("fence ({})", event.order.name()),
         Op::Read => format!("read {} = {}", on(), shown()),
         Op::Write => format!("write {} (was {})", on(), shown()),
         Op::Sleep => format!("slept until {}", seconds(value.saturating_sub(trace.plan.epoch))),
@@ -150,10 +150,10 @@ pub(crate) fn wait_ended_by(trace: &Trace, objects: &ObjectNames, number: usize)
 fn waiting(op: Op, object: Option<String>, thread: Option<String>) -> String {
     let object = match (object, op.object_kind()) {
         // `lock#1` says what it is; a variable's name does not.
-        (Some(name), Some(kind)) if !name.contains('#') => format!("{} `{name}`", kind.word()),
+        (Some(name), Some(kind)) if !name.contains('#') => format!("{} `{name}`", kind.name()),
         (Some(name), _) => name,
-        (None, Some(kind)) => format!("a {}", kind.word()),
-        (None, None) => op.word().to_owned(),
+        (None, Some(kind)) => format!("a {}", kind.name()),
+        (None, None) => op.name().to_owned(),
     };
     match op {
         Op::SigWait | Op::SigPause => "for a signal".to_owned(),
@@ -182,7 +182,7 @@ fn woken_by(trace: &Trace, event: &Event) -> String {
 fn order(event: &Event) -> String {
     match event.order {
         Order::SeqCst => String::new(),
-        weaker => format!(" ({})", weaker.word()),
+        weaker => format!(" ({})", weaker.name()),
     }
 }
 

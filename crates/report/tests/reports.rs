@@ -5,8 +5,8 @@ mod common;
 use common::{LIBC, Play, Source, site, trace};
 use insta::{assert_json_snapshot, assert_snapshot};
 use unsnarl_model::{
-    Action, Backtrace, Divergence, Flags, Kind, Misuse, Op, Order, Outcome, ThreadId, ThreadIx, Trace, Wait,
-    Warning,
+    Action, Backtrace, Divergence, Flags, Misuse, Op, Order, Outcome, OutcomeKind, ThreadId, ThreadIx, Trace,
+    Wait, Warning,
 };
 use unsnarl_report::{
     Look, divergence_json, divergence_text, interleaving, outcome_json, outcome_text, stats_json,
@@ -54,7 +54,7 @@ fn counter() -> Trace {
         .play(0, 12, Op::Join, 0, 2)
         .play(0, 13, Op::Read, HITS, 1);
     t.outcome = Outcome {
-        kind: Kind::Assertion,
+        kind: OutcomeKind::Assertion,
         thread: Some(ThreadIx(0)),
         site: Some(site(13)),
         message: "main.c:13: main: Assertion `hits == 2' failed.".to_owned(),
@@ -104,7 +104,7 @@ int main(void) {
         holders: vec![ThreadIx(holder)],
     };
     t.outcome = Outcome {
-        kind: Kind::Deadlock,
+        kind: OutcomeKind::Deadlock,
         waits: vec![
             wait(0, Op::Join, 0, 13, 1),
             wait(1, Op::Lock, 0x7fff_1000, 4, 2),
@@ -278,7 +278,7 @@ fn a_wait_inside_a_library_is_told_from_the_users_side() {
         .play(1, 5, Op::End, 0, 0)
         .play(0, LIBC + 5, Op::CondWait, 0x20, 0x10);
     t.outcome = Outcome {
-        kind: Kind::Deadlock,
+        kind: OutcomeKind::Deadlock,
         waits: vec![Wait {
             thread: ThreadIx(0),
             op: Op::CondWake,
@@ -317,10 +317,10 @@ fn misuse_that_counts_as_failure_is_told_once() {
     };
     t.warnings = vec![warning(1), warning(2), warning(2)];
     t.outcome = Outcome {
-        kind: Kind::Misuse,
+        kind: OutcomeKind::Misuse,
         thread: Some(ThreadIx(1)),
         site: Some(site(4)),
-        message: Misuse::UnlockNotHeld.words().to_owned(),
+        message: Misuse::UnlockNotHeld.description().to_owned(),
         ..Outcome::exit(0)
     };
     assert_snapshot!(outcome_text(&t, &mut counter_source(), &look(100)));
@@ -348,7 +348,7 @@ fn no_line_is_wider_than_asked() {
 #[test]
 fn a_crash_with_warnings() {
     let mut t = counter();
-    t.outcome.kind = Kind::Signal(11);
+    t.outcome.kind = OutcomeKind::Signal(11);
     t.outcome.message = "at address 0x8".to_owned();
     t.threads[0].name = "boss".to_owned();
     t.warnings = vec![
@@ -389,7 +389,7 @@ fn outcomes_for_other_programs() {
     assert_json_snapshot!("assertion_json", outcome_json(&counter(), &mut counter_source()));
     assert_json_snapshot!("exit_json", outcome_json(&trace(1, 2), &mut counter_source()));
     let mut crash = counter();
-    crash.outcome.kind = Kind::Signal(11);
+    crash.outcome.kind = OutcomeKind::Signal(11);
     assert_eq!(outcome_json(&crash, &mut counter_source())["signal"], "SIGSEGV");
     assert_json_snapshot!("stats_json", stats_json(&counter().stats()));
 }
@@ -402,13 +402,13 @@ fn a_divergence_names_both_sides() {
         point: 7,
         thread: ThreadId::main().child(2),
         expected: Some(action(Op::Write, 4)),
-        got: Some(action(Op::Read, 3)),
+        actual: Some(action(Op::Read, 3)),
     };
     assert_snapshot!(divergence_text(&divergence, &counter(), &mut counter_source()));
     assert_json_snapshot!(divergence_json(&divergence, &counter(), &mut counter_source()));
     divergence.expected = None;
-    divergence.got = Some(elsewhere);
+    divergence.actual = Some(elsewhere);
     assert_snapshot!(divergence_text(&divergence, &counter(), &mut counter_source()));
-    divergence.got = None;
+    divergence.actual = None;
     assert_snapshot!(divergence_text(&divergence, &counter(), &mut counter_source()));
 }

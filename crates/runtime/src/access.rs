@@ -10,7 +10,7 @@ use core::{
 };
 use unsnarl_model::{Flags, Op, Order, Points};
 use unsnarl_race::Access;
-use unsnarl_sched::Dice;
+use unsnarl_sched::Rng;
 
 /// Whether plain accesses are seen now.
 static ON: AtomicBool = AtomicBool::new(false);
@@ -59,7 +59,7 @@ impl Runtime {
     fn is_drawn(&mut self) -> bool {
         let me = self.state.me();
         me.accesses += 1;
-        let mut dice = Dice::new(DRAW.load(Ordering::Relaxed) ^ u64::from(me.ix.0) << 48 ^ me.accesses);
+        let mut dice = Rng::new(DRAW.load(Ordering::Relaxed) ^ u64::from(me.ix.0) << 48 ^ me.accesses);
         dice.below(ONE_IN.load(Ordering::Relaxed)) == 0
     }
 }

@@ -10,16 +10,16 @@ use crate::{
 use alloc::{boxed::Box, collections::BTreeSet};
 use unsnarl_model::{ConflictKind, Event, Op, SiteIx};
 use unsnarl_race::{Access, Detector, Found};
-use unsnarl_wire::{RawConflict, RawEvent, Wanted};
+use unsnarl_wire::{RawConflict, RawEvent, SideRequest};
 
 /// What was found so far.
 pub(crate) struct Conflicts {
     detector: Detector<Shadow>,
     told: Told,
-    wanted: Option<[Wanted; 2]>,
+    side_requests: Option<[SideRequest; 2]>,
     /// The events whose calls are wanted, and how many of them are had.
-    asked: &'static [u64],
-    had: usize,
+    stack_requests: &'static [u64],
+    captured: usize,
 }
 
 /// Pairs of places that were told about.
@@ -50,13 +50,13 @@ impl Told {
 
 impl Conflicts {
     pub(crate) fn new(log: &Log) -> Option<Box<Self>> {
-        let wanted = log.header().plan.wanted;
+        let side_requests = log.header().plan.side_requests;
         Some(Box::new(Self {
             detector: Detector::new(Shadow::reserve()?),
             told: Told::default(),
-            wanted: (wanted[0].pc != 0).then_some(wanted),
-            asked: log.asked(),
-            had: 0,
+            side_requests: (side_requests[0].pc != 0).then_some(side_requests),
+            stack_requests: log.stack_requests(),
+            captured: 0,
         }))
     }
 
@@ -136,9 +136,9 @@ impl State {
     /// Keeps the calls that led to this event, if they are wanted.
     fn keep_callers(&mut self, number: u64) {
         let Some(conflicts) = &mut self.conflicts else { return };
-        if conflicts.asked.get(conflicts.had) == Some(&number) {
-            let nth = conflicts.had;
-            conflicts.had += 1;
+        if conflicts.stack_requests.get(conflicts.captured) == Some(&number) {
+            let nth = conflicts.captured;
+            conflicts.captured += 1;
             let top = self.me().stack_top;
             self.log.calls(nth, number, self.current, end::here(), top);
         }
@@ -148,11 +148,11 @@ impl State {
     /// race with it is found.
     pub(crate) fn keep_calls(&mut self, pc: u64) {
         let Some(conflicts) = &mut self.conflicts else { return };
-        let Some([first, second]) = conflicts.wanted else { return };
-        let me = Wanted { pc, thread: self.current.0.into() };
+        let Some([first, second]) = conflicts.side_requests else { return };
+        let me = SideRequest { pc, thread: self.current.0.into() };
         let found = me == second && conflicts.told.all.contains(&(ConflictKind::Race, first.pc, second.pc));
         if found {
-            conflicts.wanted = None;
+            conflicts.side_requests = None;
         }
         if found || me == first {
             let top = self.me().stack_top;
@@ -168,7 +168,7 @@ impl Runtime {
         let State { conflicts, log, .. } = &mut self.state;
         if let Some(conflicts) = conflicts {
             conflicts.access(log, access);
-            if conflicts.wanted.is_some() {
+            if conflicts.side_requests.is_some() {
                 self.state.keep_calls(access.tag);
             }
         }

@@ -38,8 +38,8 @@ use core::{
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, Script, ThreadSet};
 use unsnarl_wire::{
-    BIND_NOW, DESCRIPTOR, EndKind, FOLLOW, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, SPIN_COUNT, VARIABLE,
-    VERSION,
+    BIND_NOW, DESCRIPTOR, EndKind, FOLLOW_VARIABLE, Header, MAGIC, PLAN_RESERVE, RUNTIME_LIBRARY, SERVICE,
+    SPIN_COUNT, VERSION, WIRE_VARIABLE,
 };
 
 type Main = unsafe extern "C-unwind" fn(i32, *mut *mut u8, *mut *mut u8) -> i32;
@@ -59,8 +59,8 @@ static INIT: extern "C" fn() = init;
 
 /// Runs when the library is loaded, after the libraries it needs and before the program.
 extern "C" fn init() {
-    if variable(VARIABLE).is_none() {
-        if let Some(name) = variable(FOLLOW) {
+    if variable(WIRE_VARIABLE).is_none() {
+        if let Some(name) = variable(FOLLOW_VARIABLE) {
             follow::ask(name);
         }
         return;
@@ -91,7 +91,7 @@ fn attach() -> Option<*mut Header> {
         if (*header).serve == 1 {
             heap::aside(files::note_inherited);
             heap::aside(maps::take_along);
-            heap::aside(|| pauses::leave_out(&(*header).plan.spinning));
+            heap::aside(|| pauses::leave_out(&(*header).plan.spin_functions));
             serve::wait_for_a_run(SERVICE, header, false);
             (*header).regions.total
         } else {
@@ -99,7 +99,7 @@ fn attach() -> Option<*mut Header> {
         }
     };
     // SAFETY: as above.
-    let total = total + if unsafe { (*header).plan.snapshot } > 0 { ROOM_FOR_PLANS } else { 0 };
+    let total = total + if unsafe { (*header).plan.snapshot } > 0 { PLAN_RESERVE } else { 0 };
     let header = sys::map_shared(DESCRIPTOR, total as usize)? as *mut Header;
     // SAFETY: ours to close; the program should not find it.
     unsafe { sys::call(libc::SYS_close, [DESCRIPTOR as usize, 0, 0, 0, 0, 0]) };
@@ -136,7 +136,7 @@ unsafe fn begin(header: *mut Header) {
         threads: Vec::from([main]),
         live: 1,
         ready: ThreadSet::new(),
-        late: ThreadSet::new(),
+        by_timeout: ThreadSet::new(),
         alone: ThreadSet::new(),
         waiting: ThreadSet::new(),
         polled: 0,
@@ -185,8 +185,8 @@ unsafe fn begin(header: *mut Header) {
     }
     let unwatched = plan.conflicts != 0 && state.conflicts.is_none();
     access::configure(plan.points, plan.one_in, plan.entropy, plan.conflicts != 0);
-    if plan.quiet != 0 {
-        atomic::leave_alone((state.modules.program_base() + plan.quiet) as usize);
+    if plan.ignored_variable != 0 {
+        atomic::leave_alone((state.modules.program_base() + plan.ignored_variable) as usize);
     }
     find_rseq();
     // SAFETY: the controller reads it after our death or polls it.
@@ -277,7 +277,7 @@ fn hide() {
                 return;
             }
             let text = c_bytes(entry);
-            let ours = text.starts_with(VARIABLE.as_bytes()) || text == BIND_NOW.as_bytes();
+            let ours = text.starts_with(WIRE_VARIABLE.as_bytes()) || text == BIND_NOW.as_bytes();
             let (first, rest) = preloaded(text);
             if !ours && !first {
                 *to = entry;
@@ -315,7 +315,7 @@ fn hide_spin_count() {
 fn preloaded(entry: &[u8]) -> (bool, usize) {
     let Some(list) = entry.strip_prefix(b"LD_PRELOAD=") else { return (false, 0) };
     let first = list.split(|&b| b == b':').next().unwrap_or(list);
-    if !first.ends_with(RUNTIME.as_bytes()) {
+    if !first.ends_with(RUNTIME_LIBRARY.as_bytes()) {
         return (false, 0);
     }
     (true, if first.len() < list.len() { entry.len() - list.len() + first.len() + 1 } else { 0 })

@@ -69,7 +69,7 @@ pub(crate) struct Told(alloc::vec::Vec<u64>);
 impl Log {
     /// Whether the plan says what comes from outside.
     pub(crate) fn is_fed(&self) -> bool {
-        self.header().plan.fed != 0
+        self.header().plan.replays_inputs != 0
     }
 
     /// Writes down what came; false if there is no room.
@@ -119,11 +119,11 @@ impl State {
         if self.log.is_fed() {
             while let Some(input) = self.next_of(self.current).map(|at| self.log.input_at(at))
                 && input.op == Op::FdOpen as u16
-                && let Some(fd) = input.asked.checked_sub(INHERITED)
+                && let Some(fd) = input.requested.checked_sub(INHERITED)
                 && let Some(kind) = ChannelKind::from_number(input.result as u8)
             {
                 // SAFETY: no places at all.
-                unsafe { self.feed(Op::FdOpen, input.asked as usize, &Places::NONE) };
+                unsafe { self.feed(Op::FdOpen, input.requested as usize, &Places::NONE) };
                 crate::descriptors::stand_in(fd as i32, 0);
                 self.descriptors.add(fd as i32, kind, Peer::Outside);
                 self.inherits(fd as i32, kind);
@@ -174,13 +174,14 @@ impl State {
 
     /// Whether the time has come for that: as many events as there were then.
     pub(crate) fn comes_again(&self, thread: ThreadIx) -> bool {
-        self.arrival(thread).is_some_and(|input| input.asked <= self.log.count())
+        self.arrival(thread).is_some_and(|input| input.requested <= self.log.count())
     }
 
     /// The running thread takes a signal that the plan has for it now.
     pub(crate) fn take_arrival(&mut self) -> Option<Sent> {
         let waits = self.waiting.contains(self.current);
-        let input = self.arrival(self.current).filter(|input| waits || input.asked <= self.log.count())?;
+        let input =
+            self.arrival(self.current).filter(|input| waits || input.requested <= self.log.count())?;
         self.take_signal_from_plan(Op::SigHandle, input)
     }
 
@@ -199,7 +200,7 @@ impl State {
         let places = Places { whole: &whole, ..Places::NONE };
         // SAFETY: the place is ours, and as large as what is written down of a signal.
         unsafe {
-            self.feed(op, input.asked as usize, &places)?;
+            self.feed(op, input.requested as usize, &places)?;
         }
         self.tell_arrival(op, &sent);
         Some(sent)
@@ -223,11 +224,13 @@ impl State {
     ///
     /// # Safety
     /// The places are the program's, for the kernel to write to.
-    pub(crate) unsafe fn feed(&mut self, op: Op, asked: usize, places: &Places<'_>) -> Option<isize> {
+    pub(crate) unsafe fn feed(&mut self, op: Op, requested: usize, places: &Places<'_>) -> Option<isize> {
         let at = self.next_of(self.current)?;
         let input = self.log.input_at(at);
         let result = input.result as isize;
-        if input.op != op as u16 || input.asked != asked as u64 || input.len as usize != places.bytes(result)
+        if input.op != op as u16
+            || input.requested != requested as u64
+            || input.len as usize != places.bytes(result)
         {
             return None;
         }
@@ -259,7 +262,7 @@ impl State {
         &mut self,
         op: Op,
         timed_out: bool,
-        asked: usize,
+        requested: usize,
         result: isize,
         places: &Places<'_>,
     ) {
@@ -268,7 +271,7 @@ impl State {
             op: op as u16,
             flags: if timed_out { RawInput::TIMED_OUT } else { 0 }
                 | if self.switch_flags.has(Flags::BLOCKED) { RawInput::BLOCKED } else { 0 },
-            asked: asked as u64,
+            requested: requested as u64,
             result: result as i64,
             len: places.bytes(result) as u64,
         };

@@ -40,7 +40,7 @@ impl State {
     /// come, that is a deadlock.
     #[cold]
     pub(crate) fn let_the_outside_act(&mut self) {
-        if self.late.iter().any(|thread| self.comes_by_itself(thread)) {
+        if self.by_timeout.iter().any(|thread| self.comes_by_itself(thread)) {
             return;
         }
         if handlers::has_arrivals() {
@@ -58,16 +58,16 @@ impl State {
                 let fed = self.log.is_fed();
                 let lacks = self.waiters(asks).next().is_some()
                     || (fed && self.waiting.iter().any(|t| self.may_be_signalled_from_outside(t)));
-                if self.late.is_empty() && lacks {
+                if self.by_timeout.is_empty() && lacks {
                     end::lacks_input(self);
                 }
-                if self.late.is_empty() {
+                if self.by_timeout.is_empty() {
                     end::deadlock(self, "no thread can go on");
                 }
                 return;
             }
             let now = self.clock.now();
-            let deadline = self.late.iter().map(|t| self.threads[t.index()].pending.deadline).min();
+            let deadline = self.by_timeout.iter().map(|t| self.threads[t.index()].pending.deadline).min();
             // Virtual time passes at the pace of the real one while somebody outside may be on the way.
             let step = if self.waiters(is_for_child).next().is_some() { STEP_OF_CHILDREN } else { STEP };
             let most = deadline.filter(|&deadline| deadline != u64::MAX);
@@ -77,7 +77,7 @@ impl State {
                 return;
             }
             let others = |thread: ThreadIx| !is_for_child(&self.threads[thread.index()].pending.gate);
-            if !self.ready.is_empty() || self.late.iter().any(others) {
+            if !self.ready.is_empty() || self.by_timeout.iter().any(others) {
                 return;
             }
         }

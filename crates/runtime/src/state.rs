@@ -7,7 +7,7 @@ use crate::{
     context::Backend,
     descriptors::Descriptors,
     entropy::Entropy,
-    gate::{Chance, Gate},
+    gate::{Gate, Readiness},
     heap,
     hooks::{key::Keys, openmp::Locks},
     input::Told,
@@ -24,7 +24,7 @@ use crate::{
 use alloc::{boxed::Box, vec::Vec};
 use core::{cell::UnsafeCell, mem::MaybeUninit};
 use unsnarl_model::{Action, Flags, Op, ThreadIx};
-use unsnarl_sched::{Picker, ThreadSet, World};
+use unsnarl_sched::{Picker, RunView, ThreadSet};
 
 /// The run: who decides, and what is decided about.
 pub(crate) struct Runtime {
@@ -44,7 +44,7 @@ pub(crate) struct State {
     /// Threads that did not end yet.
     pub(crate) live: u32,
     pub(crate) ready: ThreadSet,
-    pub(crate) late: ThreadSet,
+    pub(crate) by_timeout: ThreadSet,
     /// The running thread, while it goes on in an undivided region: then nobody else can be chosen.
     pub(crate) alone: ThreadSet,
     /// Threads at a gate that may be closed.
@@ -183,9 +183,9 @@ impl State {
 
     /// Puts the thread where its gate says it belongs.
     pub(crate) fn reclassify(&mut self, thread: ThreadIx) {
-        let chance = self.chance(thread);
-        self.ready.set(thread, chance == Chance::Ready);
-        self.late.set(thread, chance == Chance::Late);
+        let readiness = self.readiness(thread);
+        self.ready.set(thread, readiness == Readiness::Ready);
+        self.by_timeout.set(thread, readiness == Readiness::ByTimeout);
     }
 
     /// Libraries may have been loaded: learns of them, and where the plan's places in them are.
@@ -246,7 +246,7 @@ impl State {
     }
 }
 
-impl World for State {
+impl RunView for State {
     #[inline]
     fn current(&self) -> ThreadIx {
         self.current
@@ -258,32 +258,32 @@ impl World for State {
     }
 
     #[inline]
-    fn late(&self) -> &ThreadSet {
+    fn by_timeout(&self) -> &ThreadSet {
         static NOBODY: ThreadSet = ThreadSet::new();
-        if self.alone.is_empty() { &self.late } else { &NOBODY }
+        if self.alone.is_empty() { &self.by_timeout } else { &NOBODY }
     }
 
-    fn first_late(&self) -> Option<ThreadIx> {
-        self.late.iter().min_by_key(|t| {
+    fn earliest_timeout(&self) -> Option<ThreadIx> {
+        self.by_timeout.iter().min_by_key(|t| {
             let thread = &self.threads[t.index()];
             if thread.child_ended { 0 } else { thread.pending.deadline }
         })
     }
 
     #[inline]
-    fn gives_way(&self, thread: ThreadIx) -> bool {
+    fn yields(&self, thread: ThreadIx) -> bool {
         let thread = &self.threads[thread.index()];
-        thread.pending.op.gives_way() || thread.idle.spins()
+        thread.pending.op.yields() || thread.idle.is_spinning()
     }
 
     #[inline]
-    fn current_goes_on(&self) -> bool {
+    fn current_can_continue(&self) -> bool {
         // SAFETY: as in `me`.
         let me = unsafe { &*self.running };
-        self.ready.contains(self.current) && !me.pending.op.gives_way() && !me.idle.spins()
+        self.ready.contains(self.current) && !me.pending.op.yields() && !me.idle.is_spinning()
     }
 
-    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {
+    fn is_about_to(&self, thread: ThreadIx, action: &Action) -> bool {
         let pending = &self.threads[thread.index()].pending;
         let op = if pending.op != Op::Start && self.is_due(thread) { Op::SigHandle } else { pending.op };
         asks_as(op) == asks_as(action.op) && self.modules.is_at(pending.pc, action.site)

@@ -17,7 +17,7 @@ use crate::{
 use alloc::{boxed::Box, vec::Vec};
 use core::{arch::naked_asm, cell::UnsafeCell, ffi::c_void};
 use unsnarl_model::{Flags, Op, ThreadIx};
-use unsnarl_sched::Idle;
+use unsnarl_sched::SpinDetector;
 
 real! {
     fn pthread_create(thread: *mut usize, attr: *const libc::pthread_attr_t, start: Start, arg: *mut c_void) -> i32;
@@ -95,7 +95,7 @@ pub(crate) struct Thread {
     /// Where its stack begins; it grows down from here.
     pub(crate) stack_top: usize,
     /// What it did in vain of late.
-    pub(crate) idle: Idle,
+    pub(crate) idle: SpinDetector,
 }
 
 /// What a thread is about to do.
@@ -174,7 +174,7 @@ impl Thread {
             suspended: Vec::new(),
             is_timer: false,
             stack_top: 0,
-            idle: Idle::default(),
+            idle: SpinDetector::default(),
         })
     }
 }
@@ -279,7 +279,7 @@ impl Runtime {
         });
         if self.state.modules.is_openmp(birth.start as usize as u64) {
             // They stay for the next parallel region, and nobody ever joins them.
-            self.state.log.thread_let_go(ix);
+            self.state.log.thread_joined_or_detached(ix);
         }
         crate::access::several_threads(self.state.live > 1);
         if stdio::is_held() {

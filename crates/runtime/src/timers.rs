@@ -146,7 +146,7 @@ impl Runtime {
         let state = &mut self.state;
         state.timers.thread = Some(ix);
         state.log.thread_named(ix, b"timers");
-        state.log.thread_let_go(ix);
+        state.log.thread_joined_or_detached(ix);
         // It has no line of its own: it is told of where it came to be.
         state.log.thread(ix).start = pc - 1;
         let thread = state.thread(ix);

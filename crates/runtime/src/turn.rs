@@ -5,7 +5,7 @@
 
 use crate::{
     debug, dispatch, end,
-    gate::{Chance, Gate},
+    gate::{Gate, Readiness},
     handlers,
     modules::Owner,
     snapshot, stack,
@@ -14,7 +14,7 @@ use crate::{
     tracer,
 };
 use unsnarl_model::{Flags, Op, Order, ThreadIx};
-use unsnarl_sched::{Diverged, Pick, World, changes_nothing};
+use unsnarl_sched::{Diverged, Pick, RunView, changes_nothing};
 use unsnarl_wire::{Choices, RawEvent};
 
 /// How a thread's turn came.
@@ -103,7 +103,7 @@ impl Runtime {
         } else {
             state.reclassify(ix);
         }
-        if state.is_quiet(pending.pc) && state.chance_at_gate(ix) == Chance::Ready {
+        if state.is_quiet(pending.pc) && state.readiness_at_gate(ix) == Readiness::Ready {
             state.muted = true;
             return state.turn_at_gate(ix, true);
         }
@@ -124,7 +124,7 @@ impl Runtime {
         let turn = state.turn_of(ix);
         state.polled -= u32::from(pending.gate.is_polled());
         state.waiting.set(ix, false);
-        state.late.set(ix, false);
+        state.by_timeout.set(ix, false);
         state.ready.set(ix, true);
         if turn == Turn::TimedOut {
             // Others may have set it: a timer's.
@@ -135,7 +135,7 @@ impl Runtime {
             state.switch_flags = state.switch_flags | Flags::BLOCKED;
         }
         if pending.deadline != u64::MAX {
-            state.switch_flags = state.switch_flags | Flags::UNTOLD;
+            state.switch_flags = state.switch_flags | Flags::UNDETERMINED;
         }
         turn
     }
@@ -175,7 +175,7 @@ impl Runtime {
             stack::aside(|| state.look_around());
         }
         let me = state.current;
-        let alone = state.me().undivided > 0 && state.current_goes_on();
+        let alone = state.me().undivided > 0 && state.current_can_continue();
         if alone {
             state.alone.set(me, true);
         }
@@ -204,7 +204,7 @@ impl Runtime {
             state.alone.set(me, false);
             // Of an atomic operation the same bit says something else.
             if !state.me().pending.op.is_atomic() {
-                state.switch_flags = state.switch_flags | Flags::UNTOLD;
+                state.switch_flags = state.switch_flags | Flags::UNDETERMINED;
             }
         }
         match other {
@@ -363,7 +363,7 @@ impl crate::state::State {
         // What came from outside since its wait began is not told in a trace: in a replay it waits.
         let goes_on =
             if me.pending.gate.asks_outside() { !me.blocked } else { self.goes_on_unsignalled(self.current) };
-        goes_on && !me.pending.op.gives_way()
+        goes_on && !me.pending.op.yields()
     }
 
     /// Whether the thread is ready for another reason than a signal to handle. When a signal from outside came is not told in a trace,
@@ -371,17 +371,18 @@ impl crate::state::State {
     #[inline]
     fn goes_on_unsignalled(&self, thread: ThreadIx) -> bool {
         self.ready.contains(thread)
-            && (!self.threads[thread.index()].called || self.chance_at_gate(thread) == Chance::Ready)
+            && (!self.threads[thread.index()].called || self.readiness_at_gate(thread) == Readiness::Ready)
     }
 
     /// Tells who could run now.
     fn tell_choices(&mut self) {
         let mut choices = Choices::default();
-        for thread in self.ready().iter().chain(self.late().iter()).filter(|thread| thread.index() < 64) {
+        for thread in self.ready().iter().chain(self.by_timeout().iter()).filter(|thread| thread.index() < 64)
+        {
             let bit = 1 << thread.index();
-            let late = self.late.contains(thread);
+            let by_timeout = self.by_timeout.contains(thread);
             choices.can_run |= bit;
-            choices.gives_way |= if late || self.gives_way(thread) { bit } else { 0 };
+            choices.yields |= if by_timeout || self.yields(thread) { bit } else { 0 };
         }
         self.log.choices(choices);
     }
@@ -429,11 +430,11 @@ impl crate::state::State {
 
     #[cold]
     fn turn_of_called(&self, thread: ThreadIx) -> Turn {
-        let chance = self.chance_at_gate(thread);
-        if self.is_due(thread) || (chance == Chance::Blocked && self.may_be_due(thread)) {
+        let readiness = self.readiness_at_gate(thread);
+        if self.is_due(thread) || (readiness == Readiness::Blocked && self.may_be_due(thread)) {
             Turn::Signalled
         } else {
-            self.turn_at_gate(thread, chance == Chance::Ready)
+            self.turn_at_gate(thread, readiness == Readiness::Ready)
         }
     }
 

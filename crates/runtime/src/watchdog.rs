@@ -14,7 +14,7 @@ use unsnarl_insn::{
     waits_at,
 };
 use unsnarl_model::{Flags, Misuse, Op};
-use unsnarl_wire::SPINS;
+use unsnarl_wire::SPIN_CHECK_SIGNAL;
 
 /// How often the same registers are seen in a loop that waits.
 const OFTEN: usize = 3;
@@ -42,7 +42,7 @@ const ROOM: usize = 32 << 10;
 /// waited for. It is looked at on the stack for signals: the thread's own may be used up.
 pub(crate) fn expect() {
     // Nobody else looks meanwhile: the limit on time tells where the program is, and not that it is looked at.
-    handle_by(looks, libc::SA_ONSTACK, !0);
+    handle_by(check_trampoline, libc::SA_ONSTACK, !0);
 }
 
 fn handle_by(entry: unsafe extern "C" fn(), more: i32, mask: u64) {
@@ -60,24 +60,24 @@ fn handle_by(entry: unsafe extern "C" fn(), more: i32, mask: u64) {
         unsnarl_return_from_signal as *const () as usize,
         mask,
     );
-    let args = [SPINS as usize, &raw const action as usize, 0, size_of::<u64>(), 0, 0];
+    let args = [SPIN_CHECK_SIGNAL as usize, &raw const action as usize, 0, size_of::<u64>(), 0, 0];
     // SAFETY: the handler fits its signature, and returns by a way of our own, which is never dispatched.
     unsafe { sys::call(libc::SYS_rt_sigaction, args) };
 }
 
 #[unsafe(naked)]
-unsafe extern "C" fn looks() {
-    naked_asm!("mov rdi, rdx", "jmp {}", sym look)
+unsafe extern "C" fn check_trampoline() {
+    naked_asm!("mov rdi, rdx", "jmp {}", sym check_for_spin)
 }
 
 #[unsafe(naked)]
-unsafe extern "C" fn gives_way() {
-    naked_asm!("mov rdi, rdx", "jmp {}", sym give_way)
+unsafe extern "C" fn yield_trampoline() {
+    naked_asm!("mov rdi, rdx", "jmp {}", sym yield_to_others)
 }
 
 /// Looks where the running thread is. If it waits for others, it gets the signal once more, on its own stack, where it can stay while
 /// they run: as soon as this handler has returned, before its next instruction.
-unsafe extern "C" fn look(context: *mut libc::ucontext_t) {
+unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
     let Some(runtime) = Runtime::enter() else { return };
     // SAFETY: the kernel's description of what was interrupted.
     let registers = unsafe { &(*context).uc_mcontext.gregs };
@@ -95,20 +95,20 @@ unsafe extern "C" fn look(context: *mut libc::ucontext_t) {
     let waits = was_seen_often(state.log.count(), hash) && waits_at(pc, instruction).is_some();
     if waits && sys::is_readable((sp as usize).saturating_sub(ROOM)) {
         // The controller's next may have come meanwhile: it is not to make the thread give way twice.
-        handle_by(gives_way, 0, 0);
+        handle_by(yield_trampoline, 0, 0);
         let [process, thread] = [libc::SYS_getpid, libc::SYS_gettid].map(|number| {
             // SAFETY: no arguments, no effect.
             unsafe { sys::call(number, [0; 6]) as usize }
         });
         // SAFETY: to ourselves; it waits until this handler returns.
-        unsafe { sys::call(libc::SYS_tgkill, [process, thread, SPINS as usize, 0, 0, 0]) };
+        unsafe { sys::call(libc::SYS_tgkill, [process, thread, SPIN_CHECK_SIGNAL as usize, 0, 0, 0]) };
     }
 }
 
 /// Lets others run.
-unsafe extern "C-unwind" fn give_way(context: *mut libc::ucontext_t) {
+unsafe extern "C-unwind" fn yield_to_others(context: *mut libc::ucontext_t) {
     expect();
-    let looks_again = 1u64 << (SPINS - 1);
+    let looks_again = 1u64 << (SPIN_CHECK_SIGNAL - 1);
     let args = [libc::SIG_UNBLOCK as usize, &raw const looks_again as usize, 0, size_of::<u64>(), 0, 0];
     // SAFETY: the others are looked at while this one stays here; the handler for that is in place.
     unsafe { sys::call(libc::SYS_rt_sigprocmask, args) };

@@ -1,7 +1,7 @@
 //! Who runs next inside a run.
 //!
 //! A [`Picker`] is asked before each visible operation and answers with a thread. It sees the run
-//! through [`World`] only, does no I/O, never allocates after it was made, and its answers depend
+//! through [`RunView`] only, does no I/O, never allocates after it was made, and its answers depend
 //! on nothing but the plan and what it was shown: that is what makes a plan repeatable.
 
 #![no_std]
@@ -9,46 +9,46 @@
 
 extern crate alloc;
 
-mod dice;
 mod fair;
-mod idle;
 mod pct;
 mod pos;
 mod prefix;
 mod race;
 mod random;
 mod relaxed;
+mod rng;
 mod set;
+mod spin_detector;
 mod toy;
 
-pub use dice::Dice;
-pub use idle::{Idle, changes_nothing};
 pub use prefix::Script;
+pub use rng::Rng;
 pub use set::ThreadSet;
+pub use spin_detector::{SpinDetector, changes_nothing};
 pub use toy::Toy;
 
 use alloc::boxed::Box;
 use unsnarl_model::{Action, Fidelity, Policy, ThreadIx};
 
 /// What a picker may know about the run.
-pub trait World {
+pub trait RunView {
     /// Who ran last.
     fn current(&self) -> ThreadIx;
     /// Who can go on now.
     fn ready(&self) -> &ThreadSet;
     /// Who can go on only because its time is up, or for no reason: sleepers and timed waits.
-    fn late(&self) -> &ThreadSet;
+    fn by_timeout(&self) -> &ThreadSet;
     /// Who of the late ones has the earliest deadline.
-    fn first_late(&self) -> Option<ThreadIx>;
+    fn earliest_timeout(&self) -> Option<ThreadIx>;
     /// Whether the thread lets others go first: it is about to yield or sleep, or it spins.
-    fn gives_way(&self, thread: ThreadIx) -> bool;
+    fn yields(&self, thread: ThreadIx) -> bool;
     /// Whether who ran last can go on and does not give way.
     #[inline]
-    fn current_goes_on(&self) -> bool {
-        self.ready().contains(self.current()) && !self.gives_way(self.current())
+    fn current_can_continue(&self) -> bool {
+        self.ready().contains(self.current()) && !self.yields(self.current())
     }
     /// Whether the thread's next operation is this one; sites are of the plan's modules.
-    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool;
+    fn is_about_to(&self, thread: ThreadIx, action: &Action) -> bool;
     /// Whether the order of these two threads' next operations can matter: the same object, and not only
     /// read.
     fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool;
@@ -150,7 +150,7 @@ impl Picker {
 
     /// Who runs next; some thread must be ready or late.
     #[inline]
-    pub fn pick(&mut self, world: &impl World) -> Pick {
+    pub fn pick(&mut self, world: &impl RunView) -> Pick {
         if let Some(follow) = &mut self.script {
             let pick = match follow {
                 Follow::Exact(exact) => exact.pick(world),

@@ -10,13 +10,13 @@
 //! because the guarantee assumes that every thread terminates and a strict priority would starve whom it waits
 //! for.
 
-use crate::{World, dice::Dice};
+use crate::{RunView, rng::Rng};
 use alloc::vec::Vec;
 use unsnarl_model::ThreadIx;
 
 #[derive(Debug)]
 pub(crate) struct Pct {
-    dice: Dice,
+    rng: Rng,
     /// By thread; higher goes first. Drops are below [`INITIAL`].
     priorities: Vec<u64>,
     /// Points at which the running thread drops, in order, the next one last.
@@ -35,13 +35,13 @@ const INITIAL: u64 = 1 << 63;
 
 impl Pct {
     pub(crate) fn new(depth: u32, steps: u64, seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let mut drops: Vec<u64> = (1..depth).map(|_| dice.roll() % steps.max(1)).collect();
+        let mut rng = Rng::new(seed);
+        let mut drops: Vec<u64> = (1..depth).map(|_| rng.next_u64() % steps.max(1)).collect();
         drops.sort_unstable_by(|a, b| b.cmp(a));
-        Self { dice, priorities: Vec::new(), drops, lowest: INITIAL, point: 0, in_a_row: 0 }
+        Self { rng, priorities: Vec::new(), drops, lowest: INITIAL, point: 0, in_a_row: 0 }
     }
 
-    pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
+    pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
         let current = world.current();
         if self.in_a_row >= PATIENCE {
             self.in_a_row = 0;
@@ -54,8 +54,8 @@ impl Pct {
         self.point += 1;
         let mut chosen = self.highest(world);
         // Who gives way lets all the others pass, once each; the bound is for when nobody has work to do.
-        let mut patience = world.ready().len() + world.late().len();
-        while patience > 1 && world.gives_way(chosen) {
+        let mut patience = world.ready().len() + world.by_timeout().len();
+        while patience > 1 && world.yields(chosen) {
             self.lower(chosen);
             chosen = self.highest(world);
             patience -= 1;
@@ -64,14 +64,14 @@ impl Pct {
         chosen
     }
 
-    fn highest(&mut self, world: &impl World) -> ThreadIx {
-        let all = world.ready().iter().chain(world.late().iter());
+    fn highest(&mut self, world: &impl RunView) -> ThreadIx {
+        let all = world.ready().iter().chain(world.by_timeout().iter());
         all.max_by_key(|&thread| self.priority(thread)).unwrap_or(ThreadIx::MAIN)
     }
 
     fn priority(&mut self, thread: ThreadIx) -> u64 {
         while self.priorities.len() <= thread.index() {
-            let priority = INITIAL | self.dice.roll();
+            let priority = INITIAL | self.rng.next_u64();
             self.priorities.push(priority);
         }
         self.priorities[thread.index()]
@@ -122,7 +122,7 @@ mod tests {
         let mut pct = Pct::new(1, 100, 1);
         let first = pct.pick(&toy);
         toy.run(first);
-        toy.give_way(first, true);
+        toy.set_yields(first, true);
         assert_ne!(pct.pick(&toy), first);
     }
 

@@ -6,24 +6,24 @@
 //! conflict with the one executed: so each order of two conflicting operations is as likely as the other,
 //! however many independent operations lie in between.
 
-use crate::{World, dice::Dice};
+use crate::{RunView, rng::Rng};
 use alloc::vec::Vec;
 use unsnarl_model::ThreadIx;
 
 #[derive(Debug)]
 pub(crate) struct Pos {
-    dice: Dice,
+    rng: Rng,
     /// Of each thread's next operation; 0 for none yet.
     priorities: Vec<u64>,
 }
 
 impl Pos {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self { dice: Dice::new(seed), priorities: Vec::new() }
+        Self { rng: Rng::new(seed), priorities: Vec::new() }
     }
 
-    pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
-        let all = || world.ready().iter().chain(world.late().iter());
+    pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
+        let all = || world.ready().iter().chain(world.by_timeout().iter());
         let chosen = all().max_by_key(|&thread| self.priority(thread)).unwrap_or(ThreadIx::MAIN);
         for thread in all() {
             if thread == chosen || world.conflict(chosen, thread) {
@@ -39,7 +39,7 @@ impl Pos {
         }
         let priority = &mut self.priorities[thread.index()];
         if *priority == 0 {
-            *priority = self.dice.roll() | 1;
+            *priority = self.rng.next_u64() | 1;
         }
         *priority
     }

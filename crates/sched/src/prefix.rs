@@ -1,6 +1,6 @@
 //! Following a schedule to the point.
 
-use crate::{Diverged, Pick, World};
+use crate::{Diverged, Pick, RunView};
 use alloc::vec::Vec;
 use unsnarl_model::{Action, Segment};
 
@@ -31,7 +31,7 @@ impl Exact {
 
     /// None at the end of the schedule.
     #[inline]
-    pub(crate) fn pick(&mut self, world: &impl World) -> Option<Pick> {
+    pub(crate) fn pick(&mut self, world: &impl RunView) -> Option<Pick> {
         let mut segment = self.script.segments.get(self.segment)?;
         while self.done == segment.points {
             self.segment += 1;
@@ -39,10 +39,10 @@ impl Exact {
             segment = self.script.segments.get(self.segment)?;
         }
         let thread = world.named(segment.thread);
-        let runnable = thread.is_some_and(|t| world.ready().contains(t) || world.late().contains(t));
+        let runnable = thread.is_some_and(|t| world.ready().contains(t) || world.by_timeout().contains(t));
         let expected = self.script.actions.get(self.point as usize);
         match thread {
-            Some(thread) if runnable && expected.is_none_or(|action| world.about_to(thread, action)) => {
+            Some(thread) if runnable && expected.is_none_or(|action| world.is_about_to(thread, action)) => {
                 self.done += 1;
                 self.point += 1;
                 Some(Pick::Run(thread))

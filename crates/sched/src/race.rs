@@ -10,7 +10,7 @@
 //! because what matters happens at the two places, and how often is drawn for each run; and who is let go is not
 //! held again at the same operation, so that nobody is held for ever.
 
-use crate::{ThreadSet, World, dice::Dice};
+use crate::{RunView, ThreadSet, rng::Rng};
 use unsnarl_model::ThreadIx;
 
 /// The running thread is changed at one in so many points: one of these for each run.
@@ -28,7 +28,7 @@ struct Patience {
 
 #[derive(Debug)]
 pub(crate) struct Race {
-    dice: Dice,
+    rng: Rng,
     calm: u32,
     places: [u16; 2],
     held: ThreadSet,
@@ -41,10 +41,10 @@ pub(crate) struct Race {
 
 impl Race {
     pub(crate) fn new(first: u16, second: u16, seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let calm = CALM[dice.below(CALM.len() as u32) as usize];
+        let mut rng = Rng::new(seed);
+        let calm = CALM[rng.below(CALM.len() as u32) as usize];
         Self {
-            dice,
+            rng,
             calm,
             places: [first, second],
             held: ThreadSet::new(),
@@ -54,8 +54,9 @@ impl Race {
         }
     }
 
-    pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
-        let can_run = |thread: ThreadIx| world.ready().contains(thread) || world.late().contains(thread);
+    pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
+        let can_run =
+            |thread: ThreadIx| world.ready().contains(thread) || world.by_timeout().contains(thread);
         if let Some(next) = self.next.take().filter(|&next| can_run(next)) {
             self.released.set(next, false);
             return next;
@@ -76,55 +77,55 @@ impl Race {
                 continue;
             };
             // Where both are at both places, either may be the first.
-            let goes_first = at[0] && (!at[1] || self.dice.below(2) == 0);
+            let goes_first = at[0] && (!at[1] || self.rng.below(2) == 0);
             let (first, second) = if goes_first { (thread, partner) } else { (partner, thread) };
             self.held.set(partner, false);
             self.released.set(second, true);
-            self.next = (self.dice.below(4) != 0).then_some(second);
+            self.next = (self.rng.below(4) != 0).then_some(second);
             return first;
         }
     }
 
-    fn is_out_of_patience(&mut self, world: &impl World) -> bool {
+    fn is_out_of_patience(&mut self, world: &impl RunView) -> bool {
         let mut free = world.ready().iter().filter(|&thread| !self.held.contains(thread));
-        let work = free.any(|thread| !world.gives_way(thread));
+        let work = free.any(|thread| !world.yields(thread));
         self.patience.waiting = if work { PATIENCE.waiting } else { self.patience.waiting.saturating_sub(1) };
         self.patience.working = self.patience.working.saturating_sub(1);
         self.patience.waiting == 0 || self.patience.working == 0
     }
 
     /// Somebody who is not held: mostly who ran last.
-    fn candidate(&mut self, world: &impl World) -> Option<ThreadIx> {
+    fn candidate(&mut self, world: &impl RunView) -> Option<ThreadIx> {
         let current = world.current();
-        if world.current_goes_on() && !self.held.contains(current) && self.dice.below(self.calm) != 0 {
+        if world.current_can_continue() && !self.held.contains(current) && self.rng.below(self.calm) != 0 {
             return Some(current);
         }
-        let all = || world.ready().iter().chain(world.late().iter());
+        let all = || world.ready().iter().chain(world.by_timeout().iter());
         let count = all().filter(|&thread| !self.held.contains(thread)).count() as u32;
         if count == 0 {
             return None;
         }
-        let nth = if count == 1 { 0 } else { self.dice.below(count) as usize };
+        let nth = if count == 1 { 0 } else { self.rng.below(count) as usize };
         all().filter(|&thread| !self.held.contains(thread)).nth(nth)
     }
 
     /// A held thread that is at the other place, about to do something in conflict with the thread's own.
-    fn partner(&self, world: &impl World, thread: ThreadIx, at: [bool; 2]) -> Option<ThreadIx> {
+    fn partner(&self, world: &impl RunView, thread: ThreadIx, at: [bool; 2]) -> Option<ThreadIx> {
         let [first, second] = self.places;
         let opposite =
             |other: ThreadIx| (at[0] && world.is_at(other, second)) || (at[1] && world.is_at(other, first));
-        let can_run = |other| world.ready().contains(other) || world.late().contains(other);
+        let can_run = |other| world.ready().contains(other) || world.by_timeout().contains(other);
         self.held.iter().find(|&other| can_run(other) && opposite(other) && world.conflict(thread, other))
     }
 
     /// One of the held, at random, is not any more; anyone if none of them can run.
-    fn release(&mut self, world: &impl World) -> ThreadIx {
+    fn release(&mut self, world: &impl RunView) -> ThreadIx {
         self.patience = PATIENCE;
-        let all = || world.ready().iter().chain(world.late().iter());
+        let all = || world.ready().iter().chain(world.by_timeout().iter());
         let held = all().filter(|&thread| self.held.contains(thread)).count();
         let wanted = |race: &Self, thread: ThreadIx| held == 0 || race.held.contains(thread);
         let count = all().filter(|&thread| wanted(self, thread)).count() as u32;
-        let nth = if count > 1 { self.dice.below(count) as usize } else { 0 };
+        let nth = if count > 1 { self.rng.below(count) as usize } else { 0 };
         let thread = all().filter(|&thread| wanted(self, thread)).nth(nth).unwrap_or(ThreadIx::MAIN);
         self.held.set(thread, false);
         thread
@@ -175,7 +176,7 @@ mod tests {
         let mut race = Race::new(0, 0, 1);
         toy.next(ThreadIx(0), Op::Write, 7);
         toy.put(ThreadIx(0), 0);
-        toy.give_way(ThreadIx(1), true);
+        toy.set_yields(ThreadIx(1), true);
         let picks = (0..100).map(|_| {
             let thread = race.pick(&toy);
             toy.run(thread);

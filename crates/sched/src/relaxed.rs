@@ -17,7 +17,7 @@
 //! segment (then this segment is over: the thread took a shorter way and must not run into what the
 //! schedule has for later).
 
-use crate::{Pick, Script, World};
+use crate::{Pick, RunView, Script};
 use unsnarl_model::ThreadIx;
 
 /// Operations off the expected path before a thread counts as lost.
@@ -41,12 +41,12 @@ impl Relaxed {
     }
 
     /// None at the end of the schedule.
-    pub(crate) fn pick(&mut self, world: &impl World) -> Option<Pick> {
+    pub(crate) fn pick(&mut self, world: &impl RunView) -> Option<Pick> {
         loop {
             let segment = *self.script.segments.get(self.segment)?;
             if self.done < segment.points
                 && let Some(thread) = world.named(segment.thread)
-                && (world.ready().contains(thread) || world.late().contains(thread))
+                && (world.ready().contains(thread) || world.by_timeout().contains(thread))
                 && self.goes_on(world, thread)
             {
                 return Some(Pick::Run(thread));
@@ -59,7 +59,7 @@ impl Relaxed {
     }
 
     /// Whether the thread's next operation still belongs to the current segment; counts it if so.
-    fn goes_on(&mut self, world: &impl World, thread: ThreadIx) -> bool {
+    fn goes_on(&mut self, world: &impl RunView, thread: ThreadIx) -> bool {
         let segment = self.script.segments[self.segment];
         if self.script.actions.is_empty() {
             self.done += 1;
@@ -67,7 +67,7 @@ impl Relaxed {
         }
         let end = self.first_action + segment.points as usize;
         let left = &self.script.actions[self.first_action + self.done as usize..end];
-        if let Some(skipped) = left.iter().position(|action| world.about_to(thread, action)) {
+        if let Some(skipped) = left.iter().position(|action| world.is_about_to(thread, action)) {
             self.done += skipped as u32 + 1;
             self.astray = 0;
             return true;
@@ -76,16 +76,16 @@ impl Relaxed {
             return false;
         }
         self.astray += 1;
-        self.astray < OFF_PATH && !(self.astray > 1 && world.gives_way(thread))
+        self.astray < OFF_PATH && !(self.astray > 1 && world.yields(thread))
     }
 
     /// Whether the thread is where its next segment has it begin.
-    fn next_segment_begins(&self, world: &impl World, thread: ThreadIx) -> bool {
+    fn next_segment_begins(&self, world: &impl RunView, thread: ThreadIx) -> bool {
         let here = self.script.segments[self.segment];
         let mut at = self.first_action + here.points as usize;
         for segment in &self.script.segments[self.segment + 1..] {
             if segment.thread == here.thread {
-                return self.script.actions.get(at).is_some_and(|action| world.about_to(thread, action));
+                return self.script.actions.get(at).is_some_and(|action| world.is_about_to(thread, action));
             }
             at += segment.points as usize;
         }
@@ -168,7 +168,7 @@ mod tests {
         let mut relaxed = script(&[(0, &[1]), (1, &[11])]);
         let mut toy = Toy::new(2);
         toy.next(ThreadIx(0), Op::Write, 7);
-        toy.give_way(ThreadIx(0), true);
+        toy.set_yields(ThreadIx(0), true);
         toy.next(ThreadIx(1), Op::Write, 11);
         assert_eq!(relaxed.pick(&toy), Some(Pick::Run(ThreadIx(0))));
         assert_eq!(relaxed.pick(&toy), Some(Pick::Run(ThreadIx(1))));

@@ -142,7 +142,7 @@ fn key(state: &State, before: Option<ThreadIx>, thread: ThreadIx) -> u64 {
 /// Whether it takes the processor from a thread that could have gone on.
 fn preempts(choice: Choice, before: Option<ThreadIx>, thread: ThreadIx) -> bool {
     before.is_some_and(|before| {
-        before != thread && (choice.can_run & !choice.gives_way) >> before.index() & 1 == 1
+        before != thread && (choice.can_run & !choice.yields) >> before.index() & 1 == 1
     })
 }
 
@@ -269,7 +269,7 @@ mod tests {
                 .pop_front()
                 .unwrap_or_else(|| if goes_on { current } else { set.trailing_zeros() as usize });
             steps.events.push(event(program, &done, current));
-            steps.choices.push(Choice { can_run: set, gives_way: 0 });
+            steps.choices.push(Choice { can_run: set, yields: 0 });
             done[current] += 1;
         }
     }

@@ -42,7 +42,7 @@ impl Fairness {
             self.scheduled[other] |= bit;
         }
         self.disabled[thread] |= before.can_run & !after;
-        if before.gives_way & bit != 0 {
+        if before.yields & bit != 0 {
             self.after[thread] |=
                 (self.enabled[thread] | self.disabled[thread]) & !self.scheduled[thread] & !bit;
             self.enabled[thread] = after;
@@ -70,7 +70,7 @@ mod tests {
     fn a_thread_that_only_spins_has_to_let_the_other_go_first_the_second_time() {
         // Thread 0 spins, thread 1 can always run.
         let mut fairness = Fairness::new();
-        let choice = Choice { can_run: 0b11, gives_way: 0b01 };
+        let choice = Choice { can_run: 0b11, yields: 0b01 };
         assert_eq!(fairness.allowed(0b11), 0b11);
         fairness.step(0, choice, 0b11);
         assert_eq!(fairness.allowed(0b11), 0b11, "the first yield opens the window");
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn threads_that_do_not_yield_are_never_held() {
         let mut fairness = Fairness::new();
-        let choice = Choice { can_run: 0b11, gives_way: 0 };
+        let choice = Choice { can_run: 0b11, yields: 0 };
         (0..10).for_each(|_| fairness.step(0, choice, 0b11));
         assert_eq!(fairness.allowed(0b11), 0b11);
     }

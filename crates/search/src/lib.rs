@@ -121,7 +121,7 @@ pub struct Choice {
     /// All of them.
     pub can_run: u64,
     /// Those who would rather not.
-    pub gives_way: u64,
+    pub yields: u64,
 }
 
 impl Choice {

@@ -26,7 +26,7 @@ enum Thing {
     Object(u64),
     Thread(u64),
     /// The clock, the heap, the end of the program.
-    World,
+    RunView,
 }
 
 /// The last event that changed a thing, and those that have looked at it since.
@@ -77,11 +77,11 @@ fn things_of(event: &Event, things: &mut Vec<Thing>) {
         Op::Start | Op::End => things.push(Thing::Thread(event.thread.0.into())),
         Op::Create | Op::Join | Op::Detach | Op::Cancel => things.push(Thing::Thread(event.value)),
         Op::CondWait => things.extend([Thing::Object(event.addr), Thing::Object(event.value)]),
-        Op::Sleep | Op::Exit | Op::Alloc | Op::Free => things.push(Thing::World),
+        Op::Sleep | Op::Exit | Op::Alloc | Op::Free => things.push(Thing::RunView),
         // Which descriptors a wait looks at, and which numbers are free, is told by no event.
-        op if op.object_kind() == Some(ObjectKind::Channel) => things.push(Thing::World),
+        op if op.object_kind() == Some(ObjectKind::Channel) => things.push(Thing::RunView),
         // So is who may take a signal.
-        op if op.is_signalling() => things.push(Thing::World),
+        op if op.is_signalling() => things.push(Thing::RunView),
         Op::Yield | Op::Fence | Op::Cancelled => {}
         op if op.object_kind() == Some(ObjectKind::Memory) => {
             let end = event.addr.saturating_add(u64::from(event.size.max(1)));
@@ -94,7 +94,7 @@ fn things_of(event: &Event, things: &mut Vec<Thing>) {
         _ => things.push(Thing::Object(event.addr)),
     }
     if event.flags.has(Flags::TIMED_OUT) {
-        things.push(Thing::World);
+        things.push(Thing::RunView);
     }
 }
 

@@ -4,7 +4,7 @@
 //! [`statics`] changes the order of its events without running anything; [`dynamic`] changes the schedule and
 //! runs it; [`both`] does the one and then the other;
 //! [`foresee`] tells what comes of a schedule without running it;
-//! [`prove`] tells whether there is anything better, and [`why`] what the preemptions that are left are for.
+//! [`prove`] tells whether there is anything better, and [`test_preemptions`] what the preemptions that are left are for.
 //!
 //! Nothing here does I/O or starts a process: what needs to run a plan takes a [`Runner`], so that every
 //! algorithm is tested on programs in memory as well as on real ones.
@@ -15,11 +15,11 @@ pub mod both;
 mod cost;
 pub mod dynamic;
 pub mod foresee;
+mod preemption_test;
 pub mod prove;
 mod run;
 pub mod statics;
-mod why;
 
 pub use cost::Cost;
+pub use preemption_test::{PreemptionTest, test_preemptions};
 pub use run::{Choice, Runner};
-pub use why::{Why, why};

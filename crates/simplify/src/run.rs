@@ -9,7 +9,7 @@ pub struct Choice {
     /// All of them.
     pub can_run: u64,
     /// Those who would rather not: they yield or spin, or their time would have to be up.
-    pub gives_way: u64,
+    pub yields: u64,
 }
 
 /// Runs a program by a plan, again and again. The same plan gives the same trace.

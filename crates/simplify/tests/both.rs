@@ -5,11 +5,11 @@ mod toy;
 use proptest::prelude::*;
 use std::{cell::Cell, convert::Infallible};
 use toy::{InMemory, failing, programs};
-use unsnarl_model::{Kind, Plan, Trace};
+use unsnarl_model::{OutcomeKind, Plan, Trace};
 use unsnarl_simplify::{
     Choice, Cost, Runner,
     both::{self, Options},
-    dynamic, why,
+    dynamic, test_preemptions,
 };
 
 /// Runs all plans of a batch before it asks which one is accepted, the last one first: as many workers would.
@@ -180,12 +180,12 @@ fn without_a_preemption_that_is_left_the_failure_is_not_there() {
     let start = failing(&program, 0..1000).expect("a failing run");
     let mut runner = InMemory::new(&program);
     let found = both::simplify(&start, &mut runner, &Options::default(), &mut |_| {});
-    let Ok(reasons) = why(&found.trace, &mut runner);
+    let Ok(reasons) = test_preemptions(&found.trace, &mut runner);
     let preemptions = Cost::of(&found.trace.events).preemptions;
     assert_eq!(reasons.len() as u64, preemptions);
-    assert!(preemptions > 0 && reasons.iter().all(|reason| !reason.fails_too), "{reasons:?}");
-    for reason in reasons {
-        assert_eq!(found.trace.events[reason.event - 1].thread, reason.thread);
-        assert_eq!(reason.without.kind, Kind::Exit(0));
+    assert!(preemptions > 0 && reasons.iter().all(|test| !test.still_fails), "{reasons:?}");
+    for test in reasons {
+        assert_eq!(found.trace.events[test.event - 1].thread, test.thread);
+        assert_eq!(test.outcome_without.kind, OutcomeKind::Exit(0));
     }
 }

@@ -48,7 +48,7 @@ fn brief(trace: &Trace) -> String {
         format!(
             "{}:{}@{}{}={}",
             event.thread.0,
-            event.op.word(),
+            event.op.name(),
             trace.site(event).offset,
             if event.flags.has(Flags::FAILED) { "!" } else { "" },
             event.value
@@ -82,8 +82,9 @@ fn tell_and_compare(program: &Program, start: &Trace, plans: &[Plan]) -> Result<
                 let enough = Enough { switches: 4, events: 8 };
                 if let Some(part) = foresight.tell(plan, Some(enough)) {
                     let same = part.events.iter().zip(&actual.events).all(|(a, b)| {
-                        let flags =
-                            |flags: Flags| flags.0 & !(Flags::PREEMPTS | Flags::BLOCKED | Flags::UNTOLD).0;
+                        let flags = |flags: Flags| {
+                            flags.0 & !(Flags::PREEMPTS | Flags::BLOCKED | Flags::UNDETERMINED).0
+                        };
                         part.action(a) == actual.action(b)
                             && (a.thread, a.addr, flags(a.flags)) == (b.thread, b.addr, flags(b.flags))
                     });

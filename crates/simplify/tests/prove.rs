@@ -4,11 +4,13 @@ mod toy;
 
 use proptest::prelude::*;
 use toy::{InMemory, Program, failing, programs};
-use unsnarl_model::{Fidelity, Kind, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace};
+use unsnarl_model::{
+    Fidelity, OutcomeKind, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace,
+};
 use unsnarl_simplify::{
     Cost,
     both::{self, Options},
-    prove::{Limits, Mismatch, Verdict, check, prove},
+    prove::{Mismatch, ProofLimits, Verdict, check, prove},
 };
 
 /// Runs exactly these picks and no more.
@@ -41,7 +43,7 @@ fn least(program: &Program, signature: &Signature, most: usize) -> Option<Cost> 
         let trace = if picks.is_empty() { None } else { Some(follow(program, &picks)) };
         let known: Vec<ThreadId> = match &trace {
             Some(trace) if trace.events.len() < picks.len() => continue,
-            Some(trace) if trace.outcome.kind != Kind::Timeout => {
+            Some(trace) if trace.outcome.kind != OutcomeKind::Timeout => {
                 if trace.signature() == *signature {
                     let cost = Cost::of(&trace.events);
                     best = Some(best.map_or(cost, |best| best.min(cost)));
@@ -66,7 +68,7 @@ fn least(program: &Program, signature: &Signature, most: usize) -> Option<Cost> 
 fn minimum(program: &Program, trace: &Trace) -> Option<Trace> {
     let mut best = trace.clone();
     loop {
-        let limits = Limits { executions: 20_000, in_a_row: 100, ..Limits::default() };
+        let limits = ProofLimits { executions: 20_000, in_a_row: 100, ..ProofLimits::default() };
         match prove(&best, &mut InMemory::new(program), &limits, &mut |_, _| {}).verdict {
             Verdict::Better(better) => {
                 assert!(Cost::of(&better.events) < Cost::of(&best.events));
@@ -106,7 +108,7 @@ fn the_papers_example_is_proved_minimal() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
     let found = both::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
-    let proof = prove(&found.trace, &mut InMemory::new(&program), &Limits::default(), &mut |_, _| {});
+    let proof = prove(&found.trace, &mut InMemory::new(&program), &ProofLimits::default(), &mut |_, _| {});
     let Verdict::Minimal(certificate) = proof.verdict else { panic!("{:?}", proof.verdict) };
     assert_eq!(certificate.cost.switches, 2);
     assert_eq!(proof.none_with_switches, Some(1));
@@ -134,10 +136,10 @@ fn a_search_that_is_cut_short_says_how_far_it_got() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
     let found = both::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
-    let whole = prove(&found.trace, &mut InMemory::new(&program), &Limits::default(), &mut |_, _| {});
+    let whole = prove(&found.trace, &mut InMemory::new(&program), &ProofLimits::default(), &mut |_, _| {});
     let mut last = None;
     for executions in 0..whole.executions {
-        let limits = Limits { executions, ..Limits::default() };
+        let limits = ProofLimits { executions, ..ProofLimits::default() };
         let proof = prove(&found.trace, &mut InMemory::new(&program), &limits, &mut |_, _| {});
         assert!(matches!(proof.verdict, Verdict::Unfinished));
         assert!(proof.executions <= executions && proof.none_with_switches >= last);

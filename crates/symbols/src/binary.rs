@@ -74,7 +74,7 @@ pub struct Binary {
     /// Where, in the file's own addresses, Rust's standard library counts the threads that panic.
     pub panic_count: Option<u64>,
     /// The functions, in the file's own addresses, in which Rust's standard library loops before it waits for a lock.
-    pub spinning: Vec<Range<u64>>,
+    pub spin_functions: Vec<Range<u64>>,
     /// Whether it is a Go program, with a scheduler of its own.
     pub go: bool,
 }
@@ -145,7 +145,7 @@ impl Binary {
             self.panic_count = symbol.address.or(self.panic_count);
         }
         if let Some(start) = symbol.address.filter(|_| spins(symbol.name)) {
-            self.spinning.push(start..start.saturating_add(symbol.size));
+            self.spin_functions.push(start..start.saturating_add(symbol.size));
         }
     }
 
@@ -162,7 +162,7 @@ impl Binary {
             contains_msan: false,
             checkpoint: false,
             panic_count: None,
-            spinning: Vec::new(),
+            spin_functions: Vec::new(),
             go: false,
         }
     }

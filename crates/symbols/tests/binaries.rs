@@ -70,8 +70,12 @@ fn where_rust_spins_for_locks_is_found_however_its_name_is_mangled() {
         ("_ZN4mine5Mutex14lock_contended17h0123456789abcdefE", false),
     ] {
         let source = format!("int {path}(int *x) {{ return ++*x; }} int main(void) {{ return 0; }}");
-        let spinning = Binary::read(&compile("gcc", "a.c", &source, "")).unwrap().spinning;
-        assert_eq!(spinning.iter().filter(|function| !function.is_empty()).count(), spins.into(), "{path}");
+        let spin_functions = Binary::read(&compile("gcc", "a.c", &source, "")).unwrap().spin_functions;
+        assert_eq!(
+            spin_functions.iter().filter(|function| !function.is_empty()).count(),
+            spins.into(),
+            "{path}"
+        );
     }
 }
 

@@ -2,9 +2,9 @@
 
 use crate::bytes::{Coded, Cursor, Wrong, put_length, put_zigzag};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Fidelity, Input, Kind, Limits, Misuse, Module, ModuleIx, Need,
-    Op, Outcome, Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side, Site, Span, Thread,
-    ThreadId, ThreadIx, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Fidelity, Input, Misuse, Module, ModuleIx, Op,
+    Outcome, OutcomeKind, Output, Places, Plan, Points, Policy, Prefix, Program, RunLimits, Segment, Side,
+    Site, Span, Thread, ThreadId, ThreadIx, Wait, Warning,
 };
 
 /// A struct is its fields one after the other.
@@ -29,7 +29,7 @@ fields! {
     Module { path: String, build_id: Vec<u8>, base: u64, size: u64 }
     Plan {
         prefix: Prefix, tail: Policy, seed: u64, points: Points, places: Places, one_in: u32, conflicts: bool,
-        choices: bool, from_checkpoint: bool, spurious: bool, entropy: u64, epoch: u64, limits: Limits; inputs
+        choices: bool, from_checkpoint: bool, spurious: bool, entropy: u64, epoch: u64, limits: RunLimits; inputs
     }
     Places { modules: Vec<String>, spans: Vec<Span> }
     Span { module: ModuleIx, start: u64, end: u64 }
@@ -39,10 +39,10 @@ fields! {
     }
     Segment { thread: ThreadIx, points: u32 }
     Action { op: Op, site: Site }
-    Limits { events: u64, spins: u32, millis: u64 }
+    RunLimits { events: u64, spins: u32, millis: u64 }
     Thread { id: ThreadId, name: String, start: Site }
     Outcome {
-        kind: Kind, thread: Option<ThreadIx>, site: Option<Site>, message: String,
+        kind: OutcomeKind, thread: Option<ThreadIx>, site: Option<Site>, message: String,
         backtraces: Vec<Backtrace>, waits: Vec<Wait>,
     }
     Backtrace { thread: ThreadIx, frames: Vec<Site> }
@@ -50,7 +50,7 @@ fields! {
     Conflict { kind: ConflictKind, addr: u64, sides: [Side; 2] }
     Side { thread: ThreadIx, op: Op, site: Site }
     Warning { misuse: Misuse, thread: ThreadIx, site: Site, addr: u64, at: u64, detail: String }
-    Need { event: u64, without: Kind, message: String }
+    Counterfactual { event: u64, outcome_without: OutcomeKind, message: String }
     Output { stdout: Vec<u8>, stderr: Vec<u8> }
 }
 
@@ -62,7 +62,7 @@ impl Coded for Input {
         self.op.put(out);
         self.timed_out.put(out);
         self.blocked.put(out);
-        out.extend_from_slice(&self.asked.to_le_bytes());
+        out.extend_from_slice(&self.requested.to_le_bytes());
         out.extend_from_slice(&self.result.to_le_bytes());
         self.bytes.put(out);
     }
@@ -73,7 +73,7 @@ impl Coded for Input {
             op: Op::take(from)?,
             timed_out: bool::take(from)?,
             blocked: bool::take(from)?,
-            asked: from.array().map(u64::from_le_bytes)?,
+            requested: from.array().map(u64::from_le_bytes)?,
             result: from.array().map(i64::from_le_bytes)?,
             bytes: Vec::take(from)?,
         })
@@ -240,7 +240,7 @@ impl Coded for ThreadId {
     }
 }
 
-impl Coded for Kind {
+impl Coded for OutcomeKind {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -315,7 +315,7 @@ mod tests {
     /// Operations and orders go to the file by the model's numbers.
     #[test]
     fn the_numbers_of_operations_are_those_of_the_format() {
-        let words = Op::ALL.iter().map(|op| op.word()).collect::<Vec<_>>().join(",");
+        let words = Op::ALL.iter().map(|op| op.name()).collect::<Vec<_>>().join(",");
         const KNOWN: &str = "start,end,exit,create,join,detach,cancel,cancelled,lock init,lock destroy,lock,\
             try lock,unlock,rwlock init,rwlock destroy,read lock,try read lock,write lock,try write lock,\
             rwlock unlock,cond init,cond destroy,cond wait,cond wake,signal,broadcast,sem init,sem destroy,\

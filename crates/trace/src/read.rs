@@ -45,7 +45,7 @@ impl<R: Read> EventReader<R> {
         let (program, modules) = section(&mut sections, Section::Program)?;
         let mut plan: Plan = section(&mut sections, Section::Plan)?;
         let (threads, (sites, (names, Fixed(count)))) = section(&mut sections, Section::Threads)?;
-        let (outcome, (warnings, (races, needs))) = section(&mut sections, Section::Outcome)?;
+        let (outcome, (warnings, (races, counterfactuals))) = section(&mut sections, Section::Outcome)?;
         let output = section(&mut sections, Section::Output)?;
         if format >= INPUTS {
             let (known, inputs): (bool, Vec<Input>) = section(&mut sections, Section::Inputs)?;
@@ -64,7 +64,7 @@ impl<R: Read> EventReader<R> {
             outcome,
             warnings,
             races,
-            needs,
+            counterfactuals,
             names,
             output,
         };

@@ -75,7 +75,7 @@ impl<W: Write> EventWriter<W> {
         trace.outcome.put(&mut bytes);
         trace.warnings.put(&mut bytes);
         trace.races.put(&mut bytes);
-        trace.needs.put(&mut bytes);
+        trace.counterfactuals.put(&mut bytes);
         sections.write(Section::Outcome, &bytes)?;
 
         bytes.clear();

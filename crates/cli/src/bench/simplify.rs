@@ -21,7 +21,7 @@ use unsnarl_simplify::{
     Cost, Runner,
     both::{self, Options},
     dynamic::{self, Simplified},
-    prove::{Limits, Verdict as Proved, prove},
+    prove::{ProofLimits, Verdict as Proved, prove},
 };
 
 /// Random failing traces, simplified by us and by the paper's algorithm
@@ -124,7 +124,7 @@ impl BenchSimplify {
         let mut best = trace.clone();
         let mut left = self.prove;
         loop {
-            let limits = Limits { executions: left, ..Limits::default() };
+            let limits = ProofLimits { executions: left, ..ProofLimits::default() };
             let proof = prove(&best, program, &limits, &mut |_, _| {});
             stopped(proof.stopped)?;
             left = left.saturating_sub(proof.executions);

@@ -93,7 +93,7 @@ impl BenchStatic {
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
             races: Vec::new(),
-            needs: Vec::new(),
+            counterfactuals: Vec::new(),
             names: Vec::new(),
             output: Output::default(),
         };

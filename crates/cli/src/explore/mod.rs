@@ -28,7 +28,7 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_exec::{Error, Executor, Settings};
-use unsnarl_model::{Conflict, ConflictKind, Kind, Module, Plan, Policy, Program, Trace};
+use unsnarl_model::{Conflict, ConflictKind, Module, OutcomeKind, Plan, Policy, Program, Trace};
 use unsnarl_report::{Case, CaseResult, junit};
 use unsnarl_search::{
     Chess, Choice, Novelty, Pct, Portfolio, Proved, Race, Seen, Steps, Strategy, Unclaimed, Walk,
@@ -201,8 +201,8 @@ impl Wishes {
 
     fn settings(&self, interrupt: &Arc<AtomicBool>) -> Settings {
         // Each run keeps two processors busy, one after the other.
-        let eager = self.jobs * 2 <= default_jobs();
-        Settings { interrupt: Some(interrupt.clone()), serve: true, eager, ..self.run.settings() }
+        let busy_waits = self.jobs * 2 <= default_jobs();
+        Settings { interrupt: Some(interrupt.clone()), serve: true, busy_waits, ..self.run.settings() }
     }
 
     /// As many executors as there are jobs.
@@ -342,12 +342,12 @@ impl Wishes {
         {
             return Ok(attempt);
         }
-        let choices = run.choices().iter().map(|c| Choice { can_run: c.can_run, gives_way: c.gives_way });
+        let choices = run.choices().iter().map(|c| Choice { can_run: c.can_run, yields: c.yields });
         let choices: Vec<Choice> = choices.collect();
         let diverged = run.divergence().is_some();
         let mut trace = run.trace();
         if plan.choices {
-            let ended = !diverged && trace.outcome.kind != Kind::Timeout;
+            let ended = !diverged && trace.outcome.kind != OutcomeKind::Timeout;
             attempt.steps = Some(Steps::of(&trace, choices, ended));
         }
         predicate::judge(&mut trace, &self.run.fail_on, complaint);

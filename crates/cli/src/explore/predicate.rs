@@ -4,7 +4,7 @@ use crate::options::FailOn;
 use anyhow::{Context, Result};
 use regex::bytes::{Regex, RegexBuilder};
 use std::process::{Command, Stdio};
-use unsnarl_model::{Kind, Outcome, Output, Trace};
+use unsnarl_model::{Outcome, OutcomeKind, Output, Trace};
 
 /// The user's checks, made after each run.
 #[derive(Clone, Default, clap::Args)]
@@ -52,6 +52,6 @@ pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn], complaint: Option<Str
         && !trace.outcome.is_failure()
     {
         trace.outcome = Outcome { message, ..Outcome::exit(0) };
-        trace.outcome.kind = Kind::Check;
+        trace.outcome.kind = OutcomeKind::Check;
     }
 }

@@ -70,10 +70,10 @@ pub(super) struct Told {
 pub(super) fn line(race: &Told) -> String {
     let [(a, at), (b, and)] = &race.sides;
     let variable = race.variable.as_deref().map_or_else(String::new, |name| format!("   ({name})"));
-    format!("         {} at {at}, {} at {and}{variable}\n", a.word(), b.word())
+    format!("         {} at {at}, {} at {and}{variable}\n", a.name(), b.name())
 }
 
 pub(super) fn json(race: &Told) -> Value {
-    let side = |(op, place): &(Op, String)| json!({ "op": op.word(), "site": place });
+    let side = |(op, place): &(Op, String)| json!({ "op": op.name(), "site": place });
     json!({ "object": race.variable, "a": side(&race.sides[0]), "b": side(&race.sides[1]) })
 }

@@ -244,7 +244,7 @@ impl Words<'_> {
         let object = self.object(addr);
         let [a, b] = sides.each_ref().map(|side| {
             let thread = self.source.thread(side.thread);
-            format!("{} at {} by {thread}", side.op.word(), self.place_of(side.site))
+            format!("{} at {} by {thread}", side.op.name(), self.place_of(side.site))
         });
         format!("race      {object}: {a}\n          and {b}\n")
     }
@@ -312,7 +312,7 @@ impl Words<'_> {
     fn sides_json(&mut self, addr: u64, sides: &[Side; 2]) -> Map<String, Value> {
         let [a, b] = sides.each_ref().map(|side| {
             let (file, line) = self.file_line(side.site);
-            json!({ "file": file, "line": line, "thread": self.thread(side.thread), "op": side.op.word() })
+            json!({ "file": file, "line": line, "thread": self.thread(side.thread), "op": side.op.name() })
         });
         let mut object = Map::new();
         object.insert("object".into(), self.object(addr).into());

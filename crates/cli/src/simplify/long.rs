@@ -10,7 +10,7 @@ use std::{
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
 };
-use unsnarl_model::{Count, Event, Stats, Trace};
+use unsnarl_model::{Event, Stats, StatsCounter, Trace};
 use unsnarl_simplify::statics::{
     Builder, Effort, Grain, Order, Reordering, Rules, reorder,
     retell::{Retelling, Survey},
@@ -116,7 +116,7 @@ fn retell(
     mut writer: EventWriter<impl io::Write>,
     interrupt: &AtomicBool,
 ) -> io::Result<Stats> {
-    let mut count = Count::default();
+    let mut count = StatsCounter::default();
     let mut last = None;
     for segment in &order.schedule.segments {
         for at in 0..segment.points {

@@ -24,11 +24,11 @@ use std::{
 };
 pub(crate) use tell::Told;
 use unsnarl_exec::Settings;
-use unsnarl_model::{Kind, Need, Trace};
+use unsnarl_model::{Counterfactual, OutcomeKind, Trace};
 use unsnarl_simplify::{
     both,
     dynamic::{self, Simplified, Step},
-    why,
+    test_preemptions,
 };
 
 /// The same failure with the fewest context switches
@@ -96,7 +96,7 @@ impl Simplify {
                 "the run of this trace did not fail: there is nothing to keep; `unsnarl explore` finds one that does"
             );
         }
-        if trace.outcome.kind == Kind::Check && !self.checks.are_given() {
+        if trace.outcome.kind == OutcomeKind::Check && !self.checks.are_given() {
             bail!(
                 "this failure was found by --check or --fail-if-stdout, which a trace does not keep: \
                  give the same option again"
@@ -164,7 +164,7 @@ impl Way {
         if let Some(Stop::Failed(error)) = simplified.stopped {
             return Err(error);
         }
-        find_needs(&mut simplified, &mut program);
+        find_counterfactuals(&mut simplified, &mut program);
         program.progress.finish_and_clear();
         let Simplified { trace: after, tally, certificate, none_with, unobserved, stopped } = simplified;
         let again = replay(&after, &after.replay_plan(), Settings::default());
@@ -188,19 +188,19 @@ impl Way {
 }
 
 /// Finds out what the preemptions that are left are for.
-fn find_needs(simplified: &mut Simplified<Stop>, program: &mut Program) {
+fn find_counterfactuals(simplified: &mut Simplified<Stop>, program: &mut Program) {
     // Of a hundred preemptions nobody reads what each is for.
     const MOST: u64 = 20;
     if simplified.stopped.is_some() || simplified.trace.stats().preemptive > MOST {
         return;
     }
     // They are an extra: where they cannot be had, the trace is what it is.
-    let Ok(reasons) = why(&simplified.trace, program) else { return };
-    simplified.tally.executions += reasons.len() as u64;
-    let needs = reasons.into_iter().filter(|why| !why.fails_too).map(|why| Need {
-        event: why.event as u64,
-        without: why.without.kind,
-        message: why.without.message,
+    let Ok(tests) = test_preemptions(&simplified.trace, program) else { return };
+    simplified.tally.executions += tests.len() as u64;
+    let counterfactuals = tests.into_iter().filter(|test| !test.still_fails).map(|test| Counterfactual {
+        event: test.event as u64,
+        outcome_without: test.outcome_without.kind,
+        message: test.outcome_without.message,
     });
-    simplified.trace.needs = needs.collect();
+    simplified.trace.counterfactuals = counterfactuals.collect();
 }

@@ -16,7 +16,7 @@ use std::{
     time::Instant,
 };
 use unsnarl_exec::{Choices, Error, Executor, Settings};
-use unsnarl_model::{Kind, Plan, Trace};
+use unsnarl_model::{OutcomeKind, Plan, Trace};
 use unsnarl_simplify::{Choice, Runner};
 
 /// Why the work ended before there was nothing left to try.
@@ -108,7 +108,7 @@ impl Program {
             let run = executor.run(plan)?;
             let resumed = run.is_resumed();
             let complaint = checks.complaint(&run.output)?;
-            let choice = |of: &Choices| Choice { can_run: of.can_run, gives_way: of.gives_way };
+            let choice = |of: &Choices| Choice { can_run: of.can_run, yields: of.yields };
             let choices = run.choices().iter().map(choice).collect();
             let mut trace = run.trace();
             // That it was asked for is no part of the schedule.
@@ -181,10 +181,10 @@ impl Runner for Program {
 }
 
 /// What made this kind of end a failure.
-fn judged(kind: Kind) -> Vec<FailOn> {
+fn judged(kind: OutcomeKind) -> Vec<FailOn> {
     match kind {
-        Kind::Race => vec![FailOn::Race],
-        Kind::Misuse => vec![FailOn::Misuse],
+        OutcomeKind::Race => vec![FailOn::Race],
+        OutcomeKind::Misuse => vec![FailOn::Misuse],
         _ => Vec::new(),
     }
 }

@@ -36,7 +36,7 @@ impl Snapshots {
         self.differ_after = match plans {
             [] | [_] => 0,
             [first, others @ ..] if self.is_worth_it() => {
-                let common = others.iter().map(|plan| first.prefix.in_common(&plan.prefix));
+                let common = others.iter().map(|plan| first.prefix.common_points(&plan.prefix));
                 common.min().unwrap_or(0).min(expected(&first.prefix))
             }
             _ => 0,

@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 use unsnarl_exec::{Error, Executor, InstructionTrace, Instructions, Settings, Tracing};
-use unsnarl_model::{Kind, ThreadIx, Trace};
+use unsnarl_model::{OutcomeKind, ThreadIx, Trace};
 use unsnarl_report::{Look, ProgramNames, SliceReport, divergence_text, slice_dot, slice_json, slice_text};
 use unsnarl_slice::{
     Criterion, Extent, History, Orders, Reduction, closure, counts, races, ranked, ranks, reduce,
@@ -348,7 +348,7 @@ fn reproduced(recorded: &Trace, trace: &Trace, traced: &InstructionTrace<'_>) ->
     let same_events = recorded.first_difference(trace).is_none();
     match recorded.outcome.kind {
         // What the user's own wishes made of a run that ended well.
-        Kind::Misuse | Kind::Race | Kind::Check | Kind::Timeout => same_events,
+        OutcomeKind::Misuse | OutcomeKind::Race | OutcomeKind::Check | OutcomeKind::Timeout => same_events,
         _ => traced.run.divergence().is_none() && recorded.signature() == trace.signature(),
     }
 }

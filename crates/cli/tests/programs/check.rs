@@ -4,7 +4,8 @@ use crate::expectation::{Expectation, Schedules};
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use unsnarl_exec::{Executor, Settings};
 use unsnarl_model::{
-    Fidelity, Kind, Limits, Places, Plan, Points, Policy, Prefix, Program, Segment, Site, Trace, signal_name,
+    Fidelity, OutcomeKind, Places, Plan, Points, Policy, Prefix, Program, RunLimits, Segment, Site, Trace,
+    signal_name,
 };
 use unsnarl_search::{Choice, Portfolio, Search, Seen, Steps};
 use unsnarl_symbols::{Frame, Symbols};
@@ -19,7 +20,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     let timeout = expected.outcome == "timeout";
     // A run that is cut off by real time takes real time: few of those.
     let seeds = if timeout { 2 } else { SEEDS };
-    let limits = Limits { millis: if timeout { 3000 } else { 60_000 }, ..Limits::default() };
+    let limits = RunLimits { millis: if timeout { 3000 } else { 60_000 }, ..RunLimits::default() };
     let from_checkpoint = expected.from_checkpoint;
     // A livelock has a million events, which is no place to look for races.
     let conflicts = expected.outcome != "livelock";
@@ -81,7 +82,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
 /// A right program, instrumented: no schedule shows a race.
 pub(crate) fn has_no_race(program: &Path, expected: &Expectation) -> Result<(), String> {
     const SEEDS: u64 = 40;
-    let limits = Limits { millis: 60_000, ..Limits::default() };
+    let limits = RunLimits { millis: 60_000, ..RunLimits::default() };
     let mut executor = executor(program, expected, Settings { serve: true, ..Settings::default() })?;
     for seed in 0..SEEDS {
         let plan = Plan { tail: Policy::Random, seed, limits, conflicts: true, ..Plan::default() };
@@ -131,7 +132,7 @@ fn first(segments: &[Segment], mut points: usize) -> Vec<Segment> {
 }
 
 /// A search with points learnt from races: every strategy's runs end as they may, and replay.
-fn searched(executor: &mut Executor, expected: &Expectation, limits: Limits) -> Result<(), String> {
+fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) -> Result<(), String> {
     const RUNS: u64 = 24;
     let from_checkpoint = expected.from_checkpoint;
     let plan = Plan { limits, conflicts: true, points: Points::Places, from_checkpoint, ..Plan::default() };
@@ -144,7 +145,7 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: Limits) -> 
         let choices: Vec<Choice> = ran
             .choices()
             .iter()
-            .map(|choices| Choice { can_run: choices.can_run, gives_way: choices.gives_way })
+            .map(|choices| Choice { can_run: choices.can_run, yields: choices.yields })
             .collect();
         let trace = ran.trace();
         let name = plan.tail.name();
@@ -188,8 +189,8 @@ fn same_races(trace: &Trace) -> Result<(), String> {
 /// A buggy program ends well, by its bug, or by another face of it; of a rare bug nobody has seen another face.
 fn is_tolerable(trace: &Trace, schedules: Schedules) -> bool {
     match schedules {
-        Schedules::Rare => trace.outcome.kind == Kind::Exit(0),
-        Schedules::Every | Schedules::Some => trace.outcome.kind != Kind::Timeout,
+        Schedules::Rare => trace.outcome.kind == OutcomeKind::Exit(0),
+        Schedules::Every | Schedules::Some => trace.outcome.kind != OutcomeKind::Timeout,
     }
 }
 
@@ -217,8 +218,8 @@ pub(crate) fn run(executor: &mut Executor, plan: &Plan) -> Result<Trace, String>
 fn matches(trace: &Trace, expected: &Expectation) -> Result<(), String> {
     let outcome = &trace.outcome;
     let told = match outcome.kind {
-        Kind::Exit(status) => format!("exit {status}"),
-        Kind::Signal(signal) => format!("signal {}", signal_name(signal)),
+        OutcomeKind::Exit(status) => format!("exit {status}"),
+        OutcomeKind::Signal(signal) => format!("signal {}", signal_name(signal)),
         kind => kind.name().to_owned(),
     };
     let stderr = String::from_utf8_lossy(&trace.output.stderr);
@@ -279,7 +280,7 @@ fn no_race(trace: &Trace) -> Result<(), String> {
     let mut symbols = Symbols::new();
     let [first, second] = race.sides.map(|side| {
         let place = symbols.lookup(&trace.modules, side.site);
-        format!("{} of {} in {place:?}", side.op.word(), trace.thread_id(side.thread))
+        format!("{} of {} in {place:?}", side.op.name(), trace.thread_id(side.thread))
     });
     Err(format!("a false race at {:x} between {first} and {second}", race.addr))
 }

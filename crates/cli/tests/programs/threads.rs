@@ -6,7 +6,7 @@ use crate::{
 };
 use std::path::Path;
 use unsnarl_exec::{Settings, Threads};
-use unsnarl_model::{Limits, Outcome, Plan, Policy, Trace};
+use unsnarl_model::{Outcome, Plan, Policy, RunLimits, Trace};
 
 const SEEDS: u64 = 3;
 
@@ -15,7 +15,8 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     // Cut off by real time: once is enough.
     let cut_off = expected.outcome == "timeout";
     // A livelock need not go on for a million events to be one.
-    let limits = Limits { millis: if cut_off { 3000 } else { 60_000 }, spins: 10_000, ..Limits::default() };
+    let limits =
+        RunLimits { millis: if cut_off { 3000 } else { 60_000 }, spins: 10_000, ..RunLimits::default() };
     let mut fibers = executor(program, expected, Settings { serve: true, ..Settings::default() })?;
     let on_kernel_threads = |serve| {
         executor(program, expected, Settings { serve, threads: Threads::Kernel, ..Settings::default() })

@@ -33,7 +33,7 @@ impl Steps {
         const TICK: Duration = Duration::from_micros(200);
         let mut steps = Self::default();
         let Ok(mut compressor) = zstd::bulk::Compressor::new(LEVEL) else {
-            written.enough();
+            written.stop();
             return steps;
         };
         let (mut words, mut bytes) = (Vec::new(), Vec::new());
@@ -59,7 +59,7 @@ impl Steps {
             steps.words = settled;
             told(settled);
             if steps.bytes > limit {
-                written.enough();
+                written.stop();
             }
         }
         steps

@@ -16,9 +16,9 @@ pub(crate) fn std(text: &str) -> Trace {
 }
 
 /// Numbers that look random and are the same every time.
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
     }
@@ -49,7 +49,7 @@ pub(crate) const LOCKS: u64 = 100;
 /// A legal run of some threads with locks, read-write locks, memory, creation and joining, drawn at random. Every
 /// event is a place of its own.
 pub(crate) fn random(seed: u64, threads: u16, length: usize, memory: u64, locks: u64) -> Vec<Event> {
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let mut events: Vec<Event> = Vec::new();
     let mut held: Vec<Vec<(u64, bool)>> = vec![Vec::new(); threads.into()];
     let mut created = vec![dice.below(2) == 0; threads.into()];
@@ -143,7 +143,7 @@ pub(crate) fn agree(events: &[Event], which: &str) -> (usize, usize) {
     let told = || {
         events
             .iter()
-            .map(|e| format!("\n{} {} {} {}", e.thread.0, e.op.word(), e.addr, e.value))
+            .map(|e| format!("\n{} {} {} {}", e.thread.0, e.op.name(), e.addr, e.value))
             .collect::<String>()
     };
     assert_eq!(races, all.races, "races of {which}:{}", told());

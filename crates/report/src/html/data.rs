@@ -3,9 +3,9 @@
 use crate::{
     Names,
     cause::{Rank, cause},
+    counterfactuals::without,
     facts::{Hold, holds, races},
     interleaving::{Switches, Why, columns, place_of_event},
-    needs::without,
     objects::ObjectNames,
     outcome, paths, stats_text, words,
 };
@@ -82,7 +82,7 @@ pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: 
         let before =
             number.checked_sub(1).and_then(|before| switches.between(trace, &objects, before, number));
         if let Some((from, why)) = before {
-            let need = trace.needs.iter().find(|need| need.event == number as u64).map(without);
+            let need = trace.counterfactuals.iter().find(|need| need.event == number as u64).map(without);
             let (preempts, why) = match why {
                 Why::Preempts(whom) => (1, format!("preempts {whom}")),
                 Why::Stopped(why) => (0, why),

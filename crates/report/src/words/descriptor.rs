@@ -46,7 +46,7 @@ pub(super) fn wait(trace: &Trace, wait: &Wait) -> String {
         }
         Some(fd) => named(wait.addr, fd),
         None => {
-            format!("a {}", Channel::from_addr(wait.addr).map_or("descriptor", |channel| channel.kind.word()))
+            format!("a {}", Channel::from_addr(wait.addr).map_or("descriptor", |channel| channel.kind.name()))
         }
     };
     waiting(wait.op, &on)
@@ -59,7 +59,7 @@ pub(super) fn wait_ended_by(event: &Event) -> String {
 
 /// Where the thing was made that a thread waits for.
 pub(crate) fn made_at(trace: &Trace, wait: &Wait) -> Option<Site> {
-    opened(trace, wait.addr).map(|event| trace.users_site(event))
+    opened(trace, wait.addr).map(|event| trace.user_site(event))
 }
 
 fn opened(trace: &Trace, addr: u64) -> Option<&Event> {
@@ -101,7 +101,7 @@ const fn verb(op: Op) -> &'static str {
 fn named(addr: u64, fd: u32) -> String {
     match Channel::from_addr(addr) {
         Some(Channel { kind: ChannelKind::Several, .. }) => "descriptors".to_owned(),
-        Some(channel) => format!("{} {fd}", channel.kind.word()),
+        Some(channel) => format!("{} {fd}", channel.kind.name()),
         None => "a descriptor".to_owned(),
     }
 }

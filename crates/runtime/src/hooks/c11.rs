@@ -7,7 +7,7 @@ use super::{
     key::{self, Destructor},
     mutex::controlled as mutex,
     once,
-    thread::{Patience, create, detach, give_way, join},
+    thread::{Patience, create, detach, join, yield_processor},
 };
 use crate::thread::{Birth, Start};
 use core::ffi::c_void;
@@ -58,7 +58,7 @@ hooks! {
     }
 
     fn thrd_yield() -> (), |runtime, pc| {
-        give_way(runtime, pc);
+        yield_processor(runtime, pc);
     }
 
     fn mtx_init(mutex: *mut Mutex, kind: i32) -> i32, |runtime, pc| {

@@ -118,7 +118,7 @@ unsafe extern "C-unwind" fn vfork_by_copy(pc: u64) -> i32 {
 struct Wait {
     children: Children,
     /// As the program put it.
-    asked: usize,
+    requested: usize,
     pc: u64,
 }
 
@@ -136,9 +136,9 @@ impl Wait {
 
     /// The program's word for them is `id`.
     fn of(children: Children, id: i32, pc: u64) -> Self {
-        let asked = u64::from(id as u32) | u64::from(children.options as u32 & 0xff) << 32;
-        let asked = asked | u64::from(children.kind) << 40;
-        Self { children, asked: asked as usize, pc }
+        let requested = u64::from(id as u32) | u64::from(children.options as u32 & 0xff) << 32;
+        let requested = requested | u64::from(children.kind) << 40;
+        Self { children, requested: requested as usize, pc }
     }
 
     /// Waits as the program asked to. The job does it without waiting; its result is a process, or 0, or an error.
@@ -166,8 +166,9 @@ impl Wait {
                 }
             };
             // SAFETY: by the caller.
-            let result =
-                unsafe { runtime.answer((Op::ChildWait, CHILDREN, Turn::Go), self.asked, places, attempt) };
+            let result = unsafe {
+                runtime.answer((Op::ChildWait, CHILDREN, Turn::Go), self.requested, places, attempt)
+            };
             if runtime.state.log.is_fed() && result > 0 {
                 reap_for_real(result as i32);
             }

@@ -114,7 +114,7 @@ impl Runtime {
     pub(super) unsafe fn answer(
         &mut self,
         (op, on, turn): (Op, Descriptor, Turn),
-        asked: usize,
+        requested: usize,
         places: &Places<'_>,
         job: impl FnOnce() -> isize,
     ) -> isize {
@@ -124,11 +124,11 @@ impl Runtime {
         // SAFETY: by the caller.
         stack::aside(|| unsafe {
             let result = if self.state.log.is_fed() {
-                self.state.feed(op, asked, places).unwrap_or_else(|| crate::end::lacks_input(&self.state))
+                self.state.feed(op, requested, places).unwrap_or_else(|| crate::end::lacks_input(&self.state))
             } else {
                 job()
             };
-            self.state.record(op, turn == Turn::TimedOut, asked, result, places);
+            self.state.record(op, turn == Turn::TimedOut, requested, result, places);
             result
         })
     }
@@ -171,12 +171,12 @@ impl Runtime {
             Turn::Go => unsafe { sys::call(call, args) },
             _ => -libc::EAGAIN as isize,
         };
-        let asked = places.counted.iter().map(|vector| vector.iov_len).sum();
+        let requested = places.counted.iter().map(|vector| vector.iov_len).sum();
         let result = if matches!(turn, Turn::Cancelled | Turn::Interrupted) {
             -libc::EINTR as isize
         } else {
             // SAFETY: by the caller.
-            unsafe { self.answer((io.op, on, turn), asked, places, job) }
+            unsafe { self.answer((io.op, on, turn), requested, places, job) }
         };
         self.log_io(&io, on, turn.flags(), result);
         if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
@@ -197,7 +197,7 @@ impl Runtime {
         let mut written = 0;
         loop {
             let turn = self.wait_for_io(&io, on);
-            let asked = left.bytes();
+            let requested = left.bytes();
             // SAFETY: by the caller.
             let job = || match turn {
                 // SAFETY: by the caller.
@@ -207,7 +207,7 @@ impl Runtime {
             let result = match turn {
                 Turn::Cancelled | Turn::Interrupted => -libc::EINTR as isize,
                 // SAFETY: by the caller.
-                _ => unsafe { self.answer((io.op, on, turn), asked, &Places::NONE, job) },
+                _ => unsafe { self.answer((io.op, on, turn), requested, &Places::NONE, job) },
             };
             if self.is_fed(on) {
                 let told = result.max(0) as usize;

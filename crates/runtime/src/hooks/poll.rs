@@ -66,14 +66,14 @@ unsafe fn wait(
         }
         Patience::Until(deadline) => runtime.await_listed(Op::FdWait, on, pc, deadline),
     };
-    let asked = places.counted.len() + places.whole.iter().map(|(_, len)| len).sum::<usize>();
+    let requested = places.counted.len() + places.whole.iter().map(|(_, len)| len).sum::<usize>();
     let result = if turn == Turn::Cancelled {
         0
     } else if turn == Turn::Interrupted {
         -libc::EINTR as isize
     } else {
         // SAFETY: by the caller.
-        unsafe { runtime.answer((Op::FdWait, on, turn), asked, places, ask) }
+        unsafe { runtime.answer((Op::FdWait, on, turn), requested, places, ask) }
     };
     let failed = if result < 0 { Flags::FAILED } else { Flags::NONE };
     let what = (addr as usize, first as u32, Order::Relaxed);
@@ -123,11 +123,11 @@ unsafe fn select_all(
     let mut listed: Vec<UnsafeCell<Fd>> = core::mem::take(&mut runtime.state.me().awaited);
     listed.clear();
     for fd in 0..count.clamp(0, libc::FD_SETSIZE as i32) {
-        let asked = sets.iter().zip(EVENTS).filter(|(set, _)| {
+        let requested = sets.iter().zip(EVENTS).filter(|(set, _)| {
             // SAFETY: the program's sets.
             !set.is_null() && unsafe { libc::FD_ISSET(fd, **set) }
         });
-        let events = asked.fold(0, |all, (_, events)| all | events);
+        let events = requested.fold(0, |all, (_, events)| all | events);
         if events != 0 {
             listed.push(UnsafeCell::new(Fd { fd, events, revents: 0 }));
         }

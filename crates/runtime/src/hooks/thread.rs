@@ -84,7 +84,7 @@ pub(super) fn join(
         }
     }
     runtime.state.thread(target).joined = true;
-    runtime.state.log.thread_let_go(target);
+    runtime.state.log.thread_joined_or_detached(target);
     let result = runtime.state.thread(target).result;
     runtime.log(Op::Join, Flags::NONE, pc, 0, target.0.into());
     if target != ThreadIx::MAIN {
@@ -106,7 +106,7 @@ pub(crate) fn detach(runtime: &mut Runtime, handle: usize, pc: u64) -> i32 {
         return libc::EINVAL;
     }
     state.thread(target).detached = true;
-    state.log.thread_let_go(target);
+    state.log.thread_joined_or_detached(target);
     let ended = state.thread(target).ended;
     runtime.log(Op::Detach, Flags::NONE, pc, 0, target.0.into());
     if ended && target != ThreadIx::MAIN {
@@ -194,11 +194,11 @@ hooks! {
     }
 
     fn sched_yield() -> i32, |runtime, pc| {
-        give_way(runtime, pc)
+        yield_processor(runtime, pc)
     }
 
     fn pthread_yield() -> i32, |runtime, pc| {
-        give_way(runtime, pc)
+        yield_processor(runtime, pc)
     }
 
     fn pthread_setaffinity_np(handle: usize, size: usize, set: *const c_void) -> i32, |runtime, pc| {
@@ -208,7 +208,7 @@ hooks! {
 }
 
 /// Offers the processor to others; also for C11.
-pub(super) fn give_way(runtime: &mut Runtime, pc: u64) -> i32 {
+pub(super) fn yield_processor(runtime: &mut Runtime, pc: u64) -> i32 {
     runtime.turn(Op::Yield, 0, pc);
     runtime.log(Op::Yield, Flags::NONE, pc, 0, 0);
     0

@@ -221,14 +221,14 @@ unsafe extern "C" fn go_back(status: i32) {
     if !kept.memory.is_kept() {
         sys::exit(status);
     }
-    let eager = header.plan.eager != 0;
+    let busy_waits = header.plan.busy_waits != 0;
     // From here on the shared memory is the controller's.
     header.process.store(0, Ordering::Release);
     answer(kept, status);
     if !kept.memory.put_back(&mut kept.layout, shadow) {
         sys::exit(0);
     }
-    wait_for_a_run(kept, eager);
+    wait_for_a_run(kept, busy_waits);
     announce(kept);
 }
 
@@ -266,7 +266,7 @@ fn answer(kept: &Kept, status: i32) {
 }
 
 /// Waits until there is a run for this process to make. Other requests are not for it: it ends, and who forked it reads them.
-fn wait_for_a_run(kept: &Kept, eager: bool) {
+fn wait_for_a_run(kept: &Kept, busy_waits: bool) {
     /// About a tenth of a millisecond.
     const LOOKS: usize = 300;
     const PAUSES: usize = 8;
@@ -281,7 +281,7 @@ fn wait_for_a_run(kept: &Kept, eager: bool) {
         }
     };
     let mut request = None;
-    if eager {
+    if busy_waits {
         for _ in 0..LOOKS {
             request = receive(libc::MSG_PEEK | libc::MSG_DONTWAIT);
             if request.is_some() {

@@ -230,9 +230,11 @@ impl Tracer {
     fn is_step(&self, code: i32) -> bool {
         const SINGLE_STEP: i32 = 2;
         // The kernel's word for a debug trap that says nothing of its cause. Some virtual machines lose that now and then.
-        const UNTOLD: i32 = 1;
+        const UNDETERMINED: i32 = 1;
         match &self.way {
-            Way::Stepping(stepper) => code == SINGLE_STEP || code == UNTOLD && !stepper.is_at_debug_trap(),
+            Way::Stepping(stepper) => {
+                code == SINGLE_STEP || code == UNDETERMINED && !stepper.is_at_debug_trap()
+            }
             Way::Translated(_) => false,
         }
     }
@@ -256,16 +258,16 @@ impl Tracer {
     /// Control has come to the traced code.
     fn entered(&mut self, state: &State, registers: &Registers) {
         let word = |r: i32| registers[r as usize] as u64;
-        let who = u64::from(state.current.0) | state.log.count() << 16;
-        let who = [who, sys::thread_pointer() as u64];
-        self.words.set_who(who);
+        let running = u64::from(state.current.0) | state.log.count() << 16;
+        let running = [running, sys::thread_pointer() as u64];
+        self.words.set_running(running);
         self.words.append(&[
             StepWord::new(StepKind::Enter, word(libc::REG_RIP), 0).0,
             word(libc::REG_RSP),
             word(libc::REG_RAX),
             word(libc::REG_RDX),
-            who[0],
-            who[1],
+            running[0],
+            running[1],
         ]);
         self.words.set_inside(true);
         if let Way::Stepping(stepper) = &mut self.way {

@@ -32,7 +32,7 @@ const TARGET: u32 = offset_of!(TracerWords, target) as u32;
 const INSIDE: u32 = offset_of!(TracerWords, inside) as u32;
 const SLOT: u32 = offset_of!(TracerWords, slot) as u32;
 const TAIL: u32 = offset_of!(TracerWords, tail) as u32;
-const WHO: u32 = offset_of!(TracerWords, who) as u32;
+const RUNNING: u32 = offset_of!(TracerWords, running) as u32;
 
 /// Instructions of a block at most.
 const LONGEST: usize = 64;
@@ -219,7 +219,7 @@ impl Emitter {
         self.store(Register::RSP, 8);
         self.store(Register::RAX, 16);
         self.store(Register::RDX, 24);
-        for (word, at) in [(WHO, 32), (WHO + 8, 40)] {
+        for (word, at) in [(RUNNING, 32), (RUNNING + 8, 40)] {
             self.with(&[0x65, 0x48, 0x8b, 0x04, 0x25], word);
             self.store(Register::RAX, at);
         }

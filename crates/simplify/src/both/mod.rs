@@ -257,8 +257,10 @@ impl<R: Runner> Work<'_, R> {
             SEARCH * u64::from(self.options.effort.saturating_sub(1))
         };
         loop {
-            let limits =
-                prove::Limits { executions: left.min(self.room() as u64), ..prove::Limits::default() };
+            let limits = prove::ProofLimits {
+                executions: left.min(self.room() as u64),
+                ..prove::ProofLimits::default()
+            };
             let found = prove::prove(&self.goal.best, self.runner.runner, &limits, &mut |_, _| {});
             left = left.saturating_sub(found.executions);
             self.runner.runs += found.executions;

@@ -43,7 +43,7 @@ impl Learned {
         let event = Event {
             thread,
             op: next.op,
-            flags: Flags(next.flags.0 & (Flags::OWN_STACK | Flags::UNTOLD).0),
+            flags: Flags(next.flags.0 & (Flags::OWN_STACK | Flags::UNDETERMINED).0),
             order: next.order,
             site: *self.site_of.get(&next.site)?,
             size: next.size,

@@ -7,8 +7,8 @@ use super::{
 use crate::statics::hash::HashMap;
 use std::collections::HashSet;
 use unsnarl_model::{
-    Event, Flags, Kind, Module, Op, Order, Outcome, Points, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace,
-    Wait,
+    Event, Flags, Module, Op, Order, Outcome, OutcomeKind, Points, Site, SiteIx, Thread, ThreadId, ThreadIx,
+    Trace, Wait,
 };
 
 /// Events that are learned from again when more is known, over all.
@@ -125,7 +125,7 @@ impl Learned {
                 events: Vec::new(),
                 sites: Vec::new(),
                 callers: Vec::new(),
-                needs: Vec::new(),
+                counterfactuals: Vec::new(),
                 ..trace.clone()
             },
             threads: HashMap::default(),
@@ -319,7 +319,7 @@ impl Learned {
     fn note(&mut self, past: u64, next: Next) -> bool {
         match self.then.get_mut(&past) {
             Some(Then::Does(known)) if !known.only_waited => {
-                known.flags = known.flags | Flags(next.flags.0 & Flags::UNTOLD.0);
+                known.flags = known.flags | Flags(next.flags.0 & Flags::UNDETERMINED.0);
                 // How large a block is that is freed a second time is not to be known.
                 let size = |next: &Next| if next.op == Op::Free { 0 } else { next.size };
                 let place = |next: &Next| (next.op, next.site, size(next), next.target.clone());
@@ -424,19 +424,25 @@ impl Learned {
         }
         let me = state.threads[last.thread.index()].past;
         match outcome.kind {
-            Kind::Deadlock => {
+            OutcomeKind::Deadlock => {
                 let waits = |ix: usize| outcome.waits.iter().any(|wait| wait.thread.index() == ix);
                 self.ends.insert(stuck(state, &waits, &outcome.message), end());
             }
-            Kind::Exit(_) if state.threads.iter().all(|local| local.ended) => {
+            OutcomeKind::Exit(_) if state.threads.iter().all(|local| local.ended) => {
                 self.ends.insert(stuck(state, &|_| false, ""), end());
             }
-            Kind::Livelock | Kind::Timeout | Kind::Race | Kind::Misuse | Kind::Check => {}
-            Kind::Exit(_) if last.op != Op::Exit => {}
-            Kind::Exit(_) if outcome.message.is_empty() => return self.note_end(me, Then::Ends(end())),
+            OutcomeKind::Livelock
+            | OutcomeKind::Timeout
+            | OutcomeKind::Race
+            | OutcomeKind::Misuse
+            | OutcomeKind::Check => {}
+            OutcomeKind::Exit(_) if last.op != Op::Exit => {}
+            OutcomeKind::Exit(_) if outcome.message.is_empty() => {
+                return self.note_end(me, Then::Ends(end()));
+            }
             _ if outcome.thread == Some(last.thread) => return self.note_end(me, Then::Ends(end())),
             // What is told is another thread's words, or what the program wrote.
-            Kind::Exit(_) | Kind::Panic => {
+            OutcomeKind::Exit(_) | OutcomeKind::Panic => {
                 self.ends.insert(state.print(), end());
                 return self.note_end(me, Then::EndsSomehow);
             }
@@ -558,7 +564,11 @@ fn fatal(trace: &Trace) -> Option<usize> {
     let by_itself = trace.outcome.thread == Some(last.thread)
         && matches!(
             trace.outcome.kind,
-            Kind::Signal(_) | Kind::Abort | Kind::Assertion | Kind::Exception | Kind::Panic
+            OutcomeKind::Signal(_)
+                | OutcomeKind::Abort
+                | OutcomeKind::Assertion
+                | OutcomeKind::Exception
+                | OutcomeKind::Panic
         );
     let modelled = matches!(
         last.op,
@@ -576,7 +586,7 @@ fn fatal(trace: &Trace) -> Option<usize> {
 /// Those of the waits that have no deadline: all if nobody could go on; in a circle, those who are in it.
 fn waits_for_ever(outcome: &Outcome, last: ThreadIx) -> Vec<&Wait> {
     let of = |thread: ThreadIx| outcome.waits.iter().find(move |wait| wait.thread == thread);
-    if outcome.kind != Kind::Deadlock {
+    if outcome.kind != OutcomeKind::Deadlock {
         return Vec::new();
     }
     if outcome.message == NOBODY {

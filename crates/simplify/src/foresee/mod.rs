@@ -39,7 +39,7 @@ use crate::Choice;
 use learned::Learned;
 use telling::Telling;
 use trodden::Trodden;
-use unsnarl_model::{Flags, Kind, Op, Plan, Trace};
+use unsnarl_model::{Flags, Op, OutcomeKind, Plan, Trace};
 
 /// Longer runs are neither learned from nor told.
 const MOST_EVENTS: usize = 50_000;
@@ -79,7 +79,11 @@ impl Foresight {
         // These are judged by more than what threads do.
         let judged = matches!(
             trace.outcome.kind,
-            Kind::Race | Kind::Misuse | Kind::Check | Kind::Livelock | Kind::Timeout
+            OutcomeKind::Race
+                | OutcomeKind::Misuse
+                | OutcomeKind::Check
+                | OutcomeKind::Livelock
+                | OutcomeKind::Timeout
         );
         let recorded = !trace.program.path.is_empty();
         let mut foresight = Self {
@@ -163,7 +167,7 @@ fn agree(told: &Trace, happened: &Trace) -> bool {
     told.events.len() == happened.events.len()
         && told.events.iter().zip(&happened.events).all(|(a, b)| {
             let hazy = a.flags.has(Flags::OWN_STACK) || matches!(a.op, Op::Write | Op::Sleep) || a.size > 8;
-            let left_out = !(Flags::PREEMPTS | Flags::UNTOLD | Flags::BLOCKED).0;
+            let left_out = !(Flags::PREEMPTS | Flags::UNDETERMINED | Flags::BLOCKED).0;
             told.thread_id(a.thread) == happened.thread_id(b.thread)
                 && told.action(a) == happened.action(b)
                 && a.addr == b.addr

@@ -10,7 +10,7 @@ use super::{
 };
 use std::cell::Cell;
 use unsnarl_model::{Action, Event, Flags, Op, Outcome, Output, Plan, Policy, Site, Thread, ThreadIx, Trace};
-use unsnarl_sched::{Idle, Pick, Picker, Script, ThreadSet, World, changes_nothing};
+use unsnarl_sched::{Pick, Picker, RunView, Script, SpinDetector, ThreadSet, changes_nothing};
 
 pub(super) struct Telling<'a> {
     learned: &'a Learned,
@@ -20,7 +20,7 @@ pub(super) struct Telling<'a> {
     threads: Vec<Teller<'a>>,
     current: ThreadIx,
     ready: ThreadSet,
-    late: ThreadSet,
+    by_timeout: ThreadSet,
     /// Those of whom it is not known whether they can go on.
     hazy: Vec<ThreadIx>,
     /// Something was asked that is not known.
@@ -36,7 +36,7 @@ struct Teller<'a> {
     next: Option<&'a Next>,
     /// It had to wait when it came there.
     blocked: bool,
-    idle: Idle,
+    idle: SpinDetector,
     /// What it did of late, perhaps in vain, and how often; and whether it is not known of some whether they were.
     of_late: Vec<((Site, u64), u32)>,
     unsure: bool,
@@ -47,20 +47,20 @@ const SPINS: u32 = 8;
 
 /// Whether a thread can go on.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Chance {
+enum Readiness {
     Ready,
     /// By time passing.
-    Late,
+    ByTimeout,
     Blocked,
     Unknown,
 }
 
-impl Chance {
+impl Readiness {
     const fn if_open(open: bool, next: &Next) -> Self {
         match open {
             true => Self::Ready,
             // It may have a deadline.
-            false if next.flags.has(Flags::UNTOLD) => Self::Unknown,
+            false if next.flags.has(Flags::UNDETERMINED) => Self::Unknown,
             false => Self::Blocked,
         }
     }
@@ -102,7 +102,7 @@ impl<'a> Telling<'a> {
             threads,
             current: ThreadIx::MAIN,
             ready: ThreadSet::new(),
-            late: ThreadSet::new(),
+            by_timeout: ThreadSet::new(),
             hazy: Vec::new(),
             asked: Cell::new(false),
             events: Vec::new(),
@@ -166,17 +166,17 @@ impl<'a> Telling<'a> {
     /// Somebody is picked and does something.
     fn step(&mut self, picker: &mut Picker) -> Step {
         self.classify();
-        if self.ready.is_empty() && self.late.is_empty() && self.hazy.is_empty() {
+        if self.ready.is_empty() && self.by_timeout.is_empty() && self.hazy.is_empty() {
             return self.nobody(NOBODY);
         }
         let Some(thread) = self.pick(picker) else { return Step::Unknown };
         let (from, me) = (self.current, thread.index());
         let leaves = thread != from && self.ready.contains(from);
-        let gives_way = self.threads[from.index()].next.is_none_or(|next| next.op.gives_way());
-        let late = self.late.contains(thread);
+        let yields = self.threads[from.index()].next.is_none_or(|next| next.op.yields());
+        let by_timeout = self.by_timeout.contains(thread);
         let Some(next) = self.threads[me].next else { return Step::Unknown };
-        let Some(mut event) = self.happens(thread, next, late) else { return Step::Unknown };
-        if leaves && !gives_way {
+        let Some(mut event) = self.happens(thread, next, by_timeout) else { return Step::Unknown };
+        if leaves && !yields {
             event.flags = event.flags | Flags::PREEMPTS;
         }
         if self.threads[me].blocked {
@@ -226,18 +226,18 @@ impl<'a> Telling<'a> {
             },
             Some(Then::Does(next)) => {
                 self.threads[thread].next = Some(next);
-                match self.chance(thread) {
-                    Chance::Blocked => {
+                match self.readiness(thread) {
+                    Readiness::Blocked => {
                         self.threads[thread].blocked = true;
                         self.look_for_circle(thread)
                     }
-                    Chance::Late => {
+                    Readiness::ByTimeout => {
                         self.threads[thread].blocked = true;
                         Step::Goes
                     }
-                    Chance::Ready => Step::Goes,
+                    Readiness::Ready => Step::Goes,
                     // Whether it blocks is told by its event.
-                    Chance::Unknown => Step::Unknown,
+                    Readiness::Unknown => Step::Unknown,
                 }
             }
         }
@@ -246,11 +246,12 @@ impl<'a> Telling<'a> {
     fn classify(&mut self) {
         self.hazy.clear();
         for thread in 0..self.threads.len() {
-            let chance = if self.state.threads[thread].ended { Chance::Blocked } else { self.chance(thread) };
+            let readiness =
+                if self.state.threads[thread].ended { Readiness::Blocked } else { self.readiness(thread) };
             let ix = ThreadIx(thread as u16);
-            self.ready.set(ix, chance == Chance::Ready);
-            self.late.set(ix, chance == Chance::Late);
-            if chance == Chance::Unknown {
+            self.ready.set(ix, readiness == Readiness::Ready);
+            self.by_timeout.set(ix, readiness == Readiness::ByTimeout);
+            if readiness == Readiness::Unknown {
                 self.hazy.push(ix);
             }
         }
@@ -261,7 +262,7 @@ impl<'a> Telling<'a> {
         let told = self.threads[self.current.index()].next;
         // In a region of its own nobody else is let in. Of an atomic operation the same bit says something else.
         let is_region =
-            |next: &Next| next.flags.has(Flags::UNTOLD) && next.op != Op::Sleep && !next.op.is_atomic();
+            |next: &Next| next.flags.has(Flags::UNDETERMINED) && next.op != Op::Sleep && !next.op.is_atomic();
         if told.is_some_and(|next| is_region(next) && !self.is_settled(next)) {
             return None;
         }
@@ -285,19 +286,19 @@ impl<'a> Telling<'a> {
     }
 
     /// Whether a thread can go on.
-    fn chance(&self, thread: usize) -> Chance {
+    fn readiness(&self, thread: usize) -> Readiness {
         let state = &self.state;
-        let Some(next) = self.threads[thread].next else { return Chance::Unknown };
+        let Some(next) = self.threads[thread].next else { return Readiness::Unknown };
         let addr = next.addr;
         if state.is_odd(addr) && !next.op.is_init() && next.op != Op::BarrierLeave {
-            return Chance::Unknown;
+            return Readiness::Unknown;
         }
         if self.is_settled(next) {
-            return Chance::Ready;
+            return Readiness::Ready;
         }
         // Who gets a signal, and when, is not foreseen.
         if next.op.is_signalling() || next.flags.has(Flags::INTERRUPTED) {
-            return Chance::Unknown;
+            return Readiness::Unknown;
         }
         let open = match next.op {
             Op::Lock if state.is_destroyed(addr) => true,
@@ -307,49 +308,49 @@ impl<'a> Telling<'a> {
                 // What kind of mutex it is shows only by what came of this.
                 Some(_) if next.only_waited => false,
                 Some(_) if next.value > 1 => true,
-                Some(_) => return Chance::Unknown,
+                Some(_) => return Readiness::Unknown,
             },
             Op::ReadLock => match state.writer(addr) {
                 Some(_) => false,
                 // Some locks let writers go first.
-                None if self.is_awaited_by_writers(addr) => return Chance::Unknown,
+                None if self.is_awaited_by_writers(addr) => return Readiness::Unknown,
                 None => true,
             },
             Op::WriteLock => state.writer(addr).is_none() && state.readers(addr) == 0,
             Op::CondWake | Op::FutexWoken => {
-                let Some(waits) = &state.threads[thread].waits else { return Chance::Unknown };
+                let Some(waits) = &state.threads[thread].waits else { return Readiness::Unknown };
                 if waits.mutex.is_some_and(|mutex| state.is_odd(mutex)) {
-                    return Chance::Unknown;
+                    return Readiness::Unknown;
                 }
                 // Whatever ends the wait, the mutex must be had again.
                 if waits.mutex.is_some_and(|mutex| state.holder(mutex).is_some()) {
-                    return Chance::Blocked;
+                    return Readiness::Blocked;
                 }
                 state.is_woken(waits)
             }
             Op::SemWait => match state.count(addr) {
                 Some(count) => count > 0,
-                None => return Chance::Unknown,
+                None => return Readiness::Unknown,
             },
             Op::BarrierLeave => state.is_over(addr, state.threads[thread].round),
             Op::OncePass => match state.once(addr) {
                 Some(once) => once != Once::Running,
-                None => return Chance::Unknown,
+                None => return Readiness::Unknown,
             },
             Op::Join if next.flags.has(Flags::FAILED) => true,
             Op::Join => {
                 let target = next.target.as_ref().and_then(|id| state.named(id));
                 match target {
                     Some(target) => state.threads[target.index()].ended,
-                    None => return Chance::Unknown,
+                    None => return Readiness::Unknown,
                 }
             }
-            Op::Sleep => return Chance::Late,
-            Op::Cancel | Op::Cancelled => return Chance::Unknown,
-            op if from_outside(op) => return Chance::Unknown,
+            Op::Sleep => return Readiness::ByTimeout,
+            Op::Cancel | Op::Cancelled => return Readiness::Unknown,
+            op if from_outside(op) => return Readiness::Unknown,
             _ => true,
         };
-        Chance::if_open(open, next)
+        Readiness::if_open(open, next)
     }
 
     /// Whether it is known what comes of an operation that the outside, or a signal, has a say in. Before there is a second
@@ -402,9 +403,9 @@ impl<'a> Telling<'a> {
                 Op::ReadLock | Op::WriteLock => self.state.writer(next.addr),
                 _ => return Step::Goes,
             };
-            match self.chance(at) {
-                Chance::Blocked => {}
-                Chance::Unknown => return Step::Unknown,
+            match self.readiness(at) {
+                Readiness::Blocked => {}
+                Readiness::Unknown => return Step::Unknown,
                 _ => return Step::Goes,
             }
             match holder {
@@ -419,11 +420,11 @@ impl<'a> Telling<'a> {
     /// The run ends because some cannot go on.
     fn nobody(&self, message: &str) -> Step {
         let left = || (0..self.threads.len()).filter(|&ix| !self.state.threads[ix].ended);
-        if left().any(|ix| self.chance(ix) == Chance::Unknown) {
+        if left().any(|ix| self.readiness(ix) == Readiness::Unknown) {
             return Step::Unknown;
         }
         let message = if left().next().is_none() { "" } else { message };
-        let waits = |ix: usize| self.chance(ix) != Chance::Ready;
+        let waits = |ix: usize| self.readiness(ix) != Readiness::Ready;
         match self.learned.ends.get(&stuck(&self.state, &waits, message)) {
             Some(end) => Step::Ends(end.outcome(&self.state)),
             None => Step::Unknown,
@@ -431,12 +432,12 @@ impl<'a> Telling<'a> {
     }
 
     /// The event of a thread that goes on; none if it is not known what comes of it.
-    fn happens(&self, thread: ThreadIx, next: &Next, late: bool) -> Option<Event> {
+    fn happens(&self, thread: ThreadIx, next: &Next, by_timeout: bool) -> Option<Event> {
         let site = *self.learned.site_of.get(&next.site)?;
         let state = &self.state;
         let me = thread.index();
         let past = state.threads[me].past;
-        let own = Flags(next.flags.0 & (Flags::OWN_STACK | Flags::UNTOLD).0);
+        let own = Flags(next.flags.0 & (Flags::OWN_STACK | Flags::UNDETERMINED).0);
         let mut event = Event {
             thread,
             op: next.op,
@@ -537,7 +538,7 @@ impl<'a> Telling<'a> {
             Op::Join if next.flags.0 & unusual == 0 => {
                 told(next.target.as_ref().and_then(|id| state.named(id))?.0.into())
             }
-            Op::Sleep if late => {
+            Op::Sleep if by_timeout => {
                 Some(Event { flags: event.flags | Flags(next.flags.0 & Flags::TIMED_OUT.0), ..event })
             }
             Op::LockDestroy if state.is_destroyed(next.addr) => Some(tried(false)),
@@ -611,7 +612,7 @@ impl<'a> Telling<'a> {
     }
 }
 
-impl World for Telling<'_> {
+impl RunView for Telling<'_> {
     fn current(&self) -> ThreadIx {
         self.current
     }
@@ -620,27 +621,27 @@ impl World for Telling<'_> {
         &self.ready
     }
 
-    fn late(&self) -> &ThreadSet {
-        &self.late
+    fn by_timeout(&self) -> &ThreadSet {
+        &self.by_timeout
     }
 
-    fn first_late(&self) -> Option<ThreadIx> {
-        if self.late.len() > 1 {
+    fn earliest_timeout(&self) -> Option<ThreadIx> {
+        if self.by_timeout.len() > 1 {
             self.asked.set(true);
         }
-        self.late.nth(0)
+        self.by_timeout.nth(0)
     }
 
-    fn gives_way(&self, thread: ThreadIx) -> bool {
+    fn yields(&self, thread: ThreadIx) -> bool {
         let teller = &self.threads[thread.index()];
         let perhaps = teller.unsure && teller.of_late.iter().any(|(_, times)| *times >= SPINS);
         if self.hazy.contains(&thread) || perhaps {
             self.asked.set(true);
         }
-        teller.next.is_some_and(|next| next.op.gives_way()) || teller.idle.spins()
+        teller.next.is_some_and(|next| next.op.yields()) || teller.idle.is_spinning()
     }
 
-    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {
+    fn is_about_to(&self, thread: ThreadIx, action: &Action) -> bool {
         if self.hazy.contains(&thread) {
             self.asked.set(true);
         }

@@ -13,8 +13,8 @@ use std::{
     cell::Cell,
     collections::{BTreeMap, HashMap},
 };
-use unsnarl_model::{Action, Kind, Op, Outcome, Plan, Policy, Prefix, ThreadIx, Trace};
-use unsnarl_sched::{Pick, Picker, Script, ThreadSet, World};
+use unsnarl_model::{Action, Op, Outcome, OutcomeKind, Plan, Policy, Prefix, ThreadIx, Trace};
+use unsnarl_sched::{Pick, Picker, RunView, Script, ThreadSet};
 
 /// Events of the runs that are kept, over all.
 const MOST_EVENTS: usize = 200_000;
@@ -61,7 +61,7 @@ impl Trodden {
     /// One more run; `choices` tells who could go on before each of its events, or nothing.
     pub(super) fn learn(&mut self, trace: &Trace, choices: &[Choice]) {
         // How far time and patience go is not the schedule's doing.
-        let untold = matches!(trace.outcome.kind, Kind::Livelock | Kind::Timeout);
+        let untold = matches!(trace.outcome.kind, OutcomeKind::Livelock | OutcomeKind::Timeout);
         if untold
             || base(&trace.plan) != self.base
             || trace.threads.len() > MOST_THREADS
@@ -138,9 +138,9 @@ fn base(plan: &Plan) -> Plan {
 fn ends_by_itself(trace: &Trace) -> bool {
     let Some(last) = trace.events.last() else { return false };
     match trace.outcome.kind {
-        Kind::Deadlock => true,
+        OutcomeKind::Deadlock => true,
         _ if trace.outcome.thread == Some(last.thread) => true,
-        Kind::Exit(_) => {
+        OutcomeKind::Exit(_) => {
             let ended = trace.events.iter().filter(|event| event.op == Op::End).count();
             last.op == Op::Exit || ended == trace.threads.len()
         }
@@ -209,7 +209,7 @@ impl Walk<'_> {
         // Among those who give way, and nobody else, deadlines decide.
         let by_deadline = place
             .choice
-            .is_some_and(|choice| choice.can_run == choice.gives_way && choice.can_run.count_ones() > 1);
+            .is_some_and(|choice| choice.can_run == choice.yields && choice.can_run.count_ones() > 1);
         let next = place.steps.get(&thread).filter(|_| !self.asked.get() && !by_deadline)?;
         Some((thread, *next))
     }
@@ -219,7 +219,7 @@ impl Walk<'_> {
     }
 }
 
-impl World for Walk<'_> {
+impl RunView for Walk<'_> {
     fn current(&self) -> ThreadIx {
         self.current
     }
@@ -228,21 +228,21 @@ impl World for Walk<'_> {
         &self.ready
     }
 
-    fn late(&self) -> &ThreadSet {
+    fn by_timeout(&self) -> &ThreadSet {
         const NOBODY: &ThreadSet = &ThreadSet::new();
         NOBODY
     }
 
-    fn first_late(&self) -> Option<ThreadIx> {
+    fn earliest_timeout(&self) -> Option<ThreadIx> {
         None
     }
 
-    fn gives_way(&self, thread: ThreadIx) -> bool {
+    fn yields(&self, thread: ThreadIx) -> bool {
         let place = self.place();
         match place.choice {
-            Some(choice) if choice.gives_way >> thread.0 & 1 == 1 => {
+            Some(choice) if choice.yields >> thread.0 & 1 == 1 => {
                 // Or it can go on only because its time is up. Without a schedule that is the same.
-                let is_told = place.about.get(&thread).is_some_and(|about| about.op.gives_way());
+                let is_told = place.about.get(&thread).is_some_and(|about| about.op.yields());
                 self.asked.set(self.asked.get() || self.followed.get() == Some(thread) && !is_told);
                 true
             }
@@ -254,7 +254,7 @@ impl World for Walk<'_> {
         }
     }
 
-    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {
+    fn is_about_to(&self, thread: ThreadIx, action: &Action) -> bool {
         let place = self.place();
         self.followed.set(Some(thread));
         let is_ready = place.choice.is_some() || place.steps.contains_key(&thread);

@@ -1,12 +1,12 @@
 //! The search itself, level by level.
 
-use super::{Limits, owed::Owed};
+use super::{ProofLimits, owed::Owed};
 use crate::{
     Cost, Runner,
     statics::{
         Rules,
         fingerprint::{Fingerprints, fingerprints},
-        preemption::World,
+        preemption::SyncState,
         relation::{Relation, Touch},
     },
 };
@@ -42,7 +42,7 @@ pub(super) struct Search<'a> {
     signature: Signature,
     cost: Cost,
     bound: Bound,
-    limits: &'a Limits,
+    limits: &'a ProofLimits,
     /// How many runs are made before they are looked at.
     batch: usize,
     rules: Rules,
@@ -91,7 +91,7 @@ impl Branch {
 }
 
 impl<'a> Search<'a> {
-    pub(super) fn new(trace: &'a Trace, bound: Bound, limits: &'a Limits, executions: u64) -> Self {
+    pub(super) fn new(trace: &'a Trace, bound: Bound, limits: &'a ProofLimits, executions: u64) -> Self {
         Self {
             base: &trace.plan,
             first: Lives::of(trace).alive(0),
@@ -187,7 +187,7 @@ impl<'a> Search<'a> {
             let touches = &story.touches[done - 1];
             owed.retain(|owed| !owed.is_settled_by(&branch.thread, touches));
             let event = &trace.events[done - 1];
-            if event.op.only_reads() || event.op.gives_way() {
+            if event.op.only_reads() || event.op.yields() {
                 let rounds = idle.entry((event.site, event.addr, event.value)).or_default();
                 *rounds += 1;
                 if *rounds > self.limits.rounds {
@@ -241,7 +241,7 @@ impl<'a> Search<'a> {
         visits.retain(|earlier| !visit.is_no_worse_than(earlier));
         visits.push(visit);
         let interrupted = (done < end).then(|| &trace.events[done]);
-        let preempts = interrupted.is_some_and(|event| !event.op.gives_way() && !by_time(event));
+        let preempts = interrupted.is_some_and(|event| !event.op.yields() && !by_time(event));
         let preemptions = branch.preemptions + u64::from(preempts);
         if preemptions > self.bound.preemptions {
             return;
@@ -284,7 +284,7 @@ impl<'a> Search<'a> {
                 target.is_some() && !events.iter().any(ended)
             }
             Op::Lock | Op::ReadLock | Op::WriteLock | Op::SemWait if !failed => {
-                let mut world = World::before(&trace.events);
+                let mut world = SyncState::before(&trace.events);
                 events.iter().for_each(|event| world.step(event));
                 let own = trace.threads.iter().position(|t| t.id == *thread).unwrap_or(usize::MAX);
                 !world.lets(&Event { thread: ThreadIx(own as u16), ..*next })

@@ -19,8 +19,8 @@
 //!   run.
 //!
 //! What is proved is proved as far as the events tell the whole story (see [`crate::statics::relation`] on what they
-//! do not tell), for threads that run no longer than [`Limits::in_a_row`] points at a stretch, and for loops that
-//! wait for something in vain no more often than [`Limits::rounds`].
+//! do not tell), for threads that run no longer than [`ProofLimits::in_a_row`] points at a stretch, and for loops that
+//! wait for something in vain no more often than [`ProofLimits::rounds`].
 
 mod certificate;
 mod level;
@@ -34,7 +34,7 @@ use unsnarl_model::Trace;
 
 /// How far to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ProofLimits {
     /// No more runs than this.
     pub executions: u64,
     /// No thread is expected to run for longer than so many points without being interrupted.
@@ -45,7 +45,7 @@ pub struct Limits {
     pub batch: usize,
 }
 
-impl Default for Limits {
+impl Default for ProofLimits {
     fn default() -> Self {
         Self { executions: 10_000, in_a_row: 1_000, rounds: 3, batch: 32 }
     }
@@ -80,7 +80,7 @@ pub struct Proof<E> {
 pub fn prove<R: Runner>(
     trace: &Trace,
     runner: &mut R,
-    limits: &Limits,
+    limits: &ProofLimits,
     watch: &mut dyn FnMut(u64, u64),
 ) -> Proof<R::Error> {
     let cost = Cost::of(&trace.events);

@@ -11,7 +11,7 @@
 
 use super::{Graph, cells::NodeIx, runs::Run};
 use std::collections::{BinaryHeap, VecDeque};
-use unsnarl_sched::Dice;
+use unsnarl_sched::Rng;
 
 /// The graph while its nodes are being merged. A merged node goes by its first part.
 struct Merging<'g> {
@@ -30,9 +30,9 @@ struct Merging<'g> {
 pub(super) fn order(graph: &Graph, seed: u64) -> Vec<Run> {
     let mut edges: Vec<NodeIx> =
         (0..graph.len() as NodeIx).filter(|&n| graph.nodes[n as usize].rank > 0).collect();
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     for at in (1..edges.len()).rev() {
-        edges.swap(at, (dice.roll() % (at as u64 + 1)) as usize);
+        edges.swap(at, (rng.next_u64() % (at as u64 + 1)) as usize);
     }
     let mut merging = Merging::new(graph);
     for node in edges {

@@ -6,7 +6,7 @@
 //! without a run.
 
 use super::{Grain, Graph, Rules, reorder::reordered};
-use unsnarl_model::{Kind, ThreadIx, Trace, Wait};
+use unsnarl_model::{OutcomeKind, ThreadIx, Trace, Wait};
 
 /// The trace without the events that its failure does not depend on; none if all of them may matter.
 #[must_use]
@@ -30,12 +30,18 @@ pub fn past(trace: &Trace, rules: Rules) -> Option<Trace> {
 fn roots(trace: &Trace) -> Option<Vec<ThreadIx>> {
     let last = trace.events.last()?.thread;
     match trace.outcome.kind {
-        Kind::Signal(_) | Kind::Assertion | Kind::Abort | Kind::Exception | Kind::Panic => {
-            Some(vec![trace.outcome.thread.unwrap_or(last)])
-        }
-        Kind::Exit(_) => Some(vec![last]),
-        Kind::Deadlock => circle(&trace.outcome.waits, last),
-        Kind::Livelock | Kind::Timeout | Kind::Race | Kind::Misuse | Kind::Check => None,
+        OutcomeKind::Signal(_)
+        | OutcomeKind::Assertion
+        | OutcomeKind::Abort
+        | OutcomeKind::Exception
+        | OutcomeKind::Panic => Some(vec![trace.outcome.thread.unwrap_or(last)]),
+        OutcomeKind::Exit(_) => Some(vec![last]),
+        OutcomeKind::Deadlock => circle(&trace.outcome.waits, last),
+        OutcomeKind::Livelock
+        | OutcomeKind::Timeout
+        | OutcomeKind::Race
+        | OutcomeKind::Misuse
+        | OutcomeKind::Check => None,
     }
 }
 

@@ -79,7 +79,7 @@ impl Coming {
 /// Tells which events preempt, one event after the other.
 #[derive(Debug)]
 pub(super) struct Marker<'w> {
-    world: World,
+    world: SyncState,
     coming: Coming,
     preempted: HashMap<ThreadIx, bool>,
     waits: &'w [Wait],
@@ -92,7 +92,7 @@ pub(super) struct Marker<'w> {
 impl<'w> Marker<'w> {
     pub(super) fn new(executed: Executed, coming: Coming, waits: &'w [Wait]) -> Self {
         Self {
-            world: World { counts: executed.counts, ..World::default() },
+            world: SyncState { counts: executed.counts, ..SyncState::default() },
             coming,
             preempted: executed.preempted,
             waits,
@@ -126,7 +126,7 @@ impl<'w> Marker<'w> {
     /// end, a wake-up, the last arrival at a barrier. Never, for what goes on because time passes.
     fn is_open(&self, event: &Event) -> bool {
         match event.op {
-            _ if event.flags.has(Flags::TIMED_OUT) || event.op.gives_way() => false,
+            _ if event.flags.has(Flags::TIMED_OUT) || event.op.yields() => false,
             // Traces of other tools have no ends: a thread's last event is as good.
             Op::Join if !event.flags.has(Flags::FAILED) => {
                 let target = usize::try_from(event.value).ok();
@@ -145,7 +145,7 @@ impl<'w> Marker<'w> {
 /// The first of these events, in the order in which they are, that cannot happen where it is: its thread would have
 /// to wait, or is not there yet. `executed` has them, and perhaps more, in the order in which they were executed.
 pub(crate) fn first_impossible(events: &[Event], executed: &[Event]) -> Option<usize> {
-    let mut world = World::before(executed);
+    let mut world = SyncState::before(executed);
     let created =
         |event: &Event| (event.op == Op::Create && !event.flags.has(Flags::FAILED)).then_some(event.value);
     let mut unborn: HashSet<u64> = executed.iter().filter_map(created).collect();
@@ -211,7 +211,7 @@ fn next_of_same_thread(events: &[Event]) -> Vec<Option<usize>> {
 
 /// Locks, semaphores and once controls.
 #[derive(Debug, Default)]
-pub(crate) struct World {
+pub(crate) struct SyncState {
     holders: HashMap<u64, (ThreadIx, u32)>,
     waiting: HashMap<ThreadIx, u64>,
     writers: HashMap<u64, ThreadIx>,
@@ -220,7 +220,7 @@ pub(crate) struct World {
     once: HashMap<u64, ThreadIx>,
 }
 
-impl World {
+impl SyncState {
     /// The world before these events were executed.
     pub(crate) fn before(executed: &[Event]) -> Self {
         Self { counts: counts_before(executed), ..Self::default() }

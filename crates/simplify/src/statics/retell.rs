@@ -7,14 +7,14 @@
 
 use super::preemption::{Coming, Executed, Marker};
 use std::collections::{HashMap, VecDeque};
-use unsnarl_model::{Count, Event, Schedule, Stats, ThreadIx, Wait, Warning};
+use unsnarl_model::{Event, Schedule, Stats, StatsCounter, ThreadIx, Wait, Warning};
 
 /// What must be known of all events before they are told in another order. It looks at each of them twice.
 #[derive(Debug, Default)]
 pub struct Survey {
     executed: Executed,
     coming: Coming,
-    count: Count,
+    count: StatsCounter,
     /// The numbers of events that others name.
     named: Vec<u64>,
     /// Where they are: who, after how many events of its own.

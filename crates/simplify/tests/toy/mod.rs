@@ -8,7 +8,7 @@ pub(crate) mod programs;
 
 use machine::Machine;
 use std::convert::Infallible;
-use unsnarl_model::{Limits, Plan, Policy, Trace};
+use unsnarl_model::{Plan, Policy, RunLimits, Trace};
 use unsnarl_simplify::{Choice, Runner};
 
 /// One step of a thread. A register keeps what was read last, or whether a try succeeded.
@@ -89,7 +89,7 @@ pub(crate) const MOST_EVENTS: u64 = 400;
 
 /// A run by chance.
 pub(crate) fn record(program: &Program, seed: u64) -> Trace {
-    let limits = Limits { events: MOST_EVENTS, ..Limits::default() };
+    let limits = RunLimits { events: MOST_EVENTS, ..RunLimits::default() };
     program.run(&Plan { tail: Policy::Random, seed, limits, ..Plan::default() })
 }
 

@@ -2,7 +2,7 @@
 
 use super::Recording;
 use crate::{Criterion, History, Place};
-use unsnarl_model::{Kind, Op, ThreadIx, Trace};
+use unsnarl_model::{Op, OutcomeKind, ThreadIx, Trace};
 
 impl Recording<'_> {
     /// The failure that the trace ended with, and the threads that are in it: the crash, the call that gave up, the
@@ -12,7 +12,7 @@ impl Recording<'_> {
         let outcome = &trace.outcome;
         let mut criterion = Criterion::default();
         match outcome.kind {
-            Kind::Deadlock => {
+            OutcomeKind::Deadlock => {
                 let waiting = outcome.waits.iter().map(|wait| wait.thread);
                 criterion.steps = waiting.filter_map(|thread| self.last_step(thread)).collect();
                 for wait in &outcome.waits {
@@ -21,7 +21,7 @@ impl Recording<'_> {
                 criterion.steps.sort_unstable();
                 criterion.steps.dedup();
             }
-            Kind::Exit(_) => {
+            OutcomeKind::Exit(_) => {
                 let exit = trace.events.iter().rfind(|event| event.op == Op::Exit);
                 let thread = exit.map_or(ThreadIx::MAIN, |event| event.thread);
                 let main = trace.threads.first().map(|main| main.start).unwrap_or_default();

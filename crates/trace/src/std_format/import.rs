@@ -376,7 +376,7 @@ impl<'a, S: Sink> Import<'a, S> {
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
             races: Vec::new(),
-            needs: Vec::new(),
+            counterfactuals: Vec::new(),
             callers: Vec::new(),
             names: self.names.all(),
             output: Output::default(),

@@ -12,7 +12,7 @@ use std::{
     fmt,
     io::{self, BufRead, Read, Seek, Write},
 };
-use unsnarl_model::{Count, Event, Schedule, Stats, ThreadIx, Trace};
+use unsnarl_model::{Event, Schedule, Stats, StatsCounter, ThreadIx, Trace};
 
 /// Notes that are kept.
 const MOST_NOTES: usize = 1000;
@@ -89,7 +89,7 @@ impl<F: Read + Write + Seek> LongImport<F> {
         let LaidDown { mut lanes, schedule, last, .. } = self.laid_down;
         let mut writer = EventWriter::new(&self.trace, self.events, out)?;
         let mut marking = Marking::new(last);
-        let mut count = Count::default();
+        let mut count = StatsCounter::default();
         let mut running = None;
         for segment in &schedule.segments {
             for at in 0..segment.points {

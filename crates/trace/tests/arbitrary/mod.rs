@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Event, Fidelity, Flags, Input, Kind, Limits, Misuse, Module,
-    ModuleIx, Need, Op, Order, Outcome, Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side,
-    Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Event, Fidelity, Flags, Input, Misuse, Module,
+    ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan, Points, Policy, Prefix, Program,
+    RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -84,13 +84,13 @@ fn plan() -> impl Strategy<Value = Plan> {
             let (one_in, conflicts, choices, from_checkpoint) = wishes;
             let (seed, spurious, entropy, epoch) = figures;
             let (events, spins, millis) = limits;
-            let limits = Limits { events, spins, millis };
+            let limits = RunLimits { events, spins, millis };
             let input = || Input {
                 thread: "0.2".parse().expect("a thread"),
                 op: Op::FdRead,
                 timed_out: spurious,
                 blocked: choices,
-                asked: seed,
+                requested: seed,
                 result: -5,
                 bytes: b"hello".to_vec(),
             };
@@ -137,22 +137,22 @@ fn race(threads: u16, modules: u16) -> impl Strategy<Value = Conflict> {
     })
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn kind() -> impl Strategy<Value = OutcomeKind> {
     prop_oneof![
-        any::<i32>().prop_map(Kind::Exit),
-        any::<i32>().prop_map(Kind::Signal),
+        any::<i32>().prop_map(OutcomeKind::Exit),
+        any::<i32>().prop_map(OutcomeKind::Signal),
         select(
             &[
-                Kind::Deadlock,
-                Kind::Assertion,
-                Kind::Abort,
-                Kind::Exception,
-                Kind::Panic,
-                Kind::Livelock,
-                Kind::Timeout,
-                Kind::Race,
-                Kind::Misuse,
-                Kind::Check
+                OutcomeKind::Deadlock,
+                OutcomeKind::Assertion,
+                OutcomeKind::Abort,
+                OutcomeKind::Exception,
+                OutcomeKind::Panic,
+                OutcomeKind::Livelock,
+                OutcomeKind::Timeout,
+                OutcomeKind::Race,
+                OutcomeKind::Misuse,
+                OutcomeKind::Check
             ][..]
         ),
     ]
@@ -183,8 +183,12 @@ fn warning(threads: u16, modules: u16) -> impl Strategy<Value = Warning> {
     )
 }
 
-fn need() -> impl Strategy<Value = Need> {
-    (any::<u64>(), kind(), text()).prop_map(|(event, without, message)| Need { event, without, message })
+fn need() -> impl Strategy<Value = Counterfactual> {
+    (any::<u64>(), kind(), text()).prop_map(|(event, outcome_without, message)| Counterfactual {
+        event,
+        outcome_without,
+        message,
+    })
 }
 
 fn event(threads: u16, sites: u32) -> impl Strategy<Value = Event> {
@@ -237,7 +241,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                     mut threads,
                     (sites, events),
                     outcome,
-                    (warnings, races, needs, names),
+                    (warnings, races, counterfactuals, names),
                     output,
                 )| {
                     threads[0].id = ThreadId::main();
@@ -256,7 +260,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                         outcome,
                         warnings,
                         races,
-                        needs,
+                        counterfactuals,
                         names,
                         output,
                     }

@@ -60,7 +60,7 @@ fn trace(events: Vec<Event>, warned: Vec<(u64, u16)>, waits: Vec<(u16, u64)>) ->
         outcome: Outcome { waits: waits.collect(), ..Outcome::exit(0) },
         warnings: warnings.collect(),
         races: Vec::new(),
-        needs: Vec::new(),
+        counterfactuals: Vec::new(),
         names: Vec::new(),
         output: Output::default(),
     }

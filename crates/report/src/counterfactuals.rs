@@ -3,7 +3,7 @@
 use crate::{Names, objects::ObjectNames, outcome::in_words, paths, words};
 use serde_json::{Value, json};
 use std::fmt::Write;
-use unsnarl_model::{Flags, Kind, Need, Trace};
+use unsnarl_model::{Counterfactual, Flags, OutcomeKind, Trace};
 
 /// One preemption of a trace.
 struct Preemption<'t> {
@@ -12,7 +12,7 @@ struct Preemption<'t> {
     stopped: String,
     before: Option<String>,
     place: Option<(String, u32)>,
-    need: Option<&'t Need>,
+    need: Option<&'t Counterfactual>,
 }
 
 impl Preemption<'_> {
@@ -31,7 +31,7 @@ impl Preemption<'_> {
 #[must_use]
 pub fn needs_text(trace: &Trace, names: &mut dyn Names) -> String {
     let mut text = String::new();
-    if trace.needs.is_empty() {
+    if trace.counterfactuals.is_empty() {
         return text;
     }
     for preemption in preemptions(trace, names) {
@@ -73,7 +73,7 @@ fn preemptions<'t>(trace: &'t Trace, names: &mut dyn Names) -> Vec<Preemption<'t
     let told = preempting.map(|event| {
         let thread = trace.events[event - 1].thread;
         let next = (event..trace.events.len()).find(|&at| trace.events[at].thread == thread);
-        let site = next.map(|next| trace.users_site(&trace.events[next]));
+        let site = next.map(|next| trace.user_site(&trace.events[next]));
         let site = site.or_else(|| trace.outcome.site.filter(|_| trace.outcome.thread == Some(thread)));
         let place = site.map(|site| names.place(site)).filter(|frame| !frame.system);
         Preemption {
@@ -81,17 +81,17 @@ fn preemptions<'t>(trace: &'t Trace, names: &mut dyn Names) -> Vec<Preemption<'t
             stopped: words::id(trace, thread),
             before: next.map(|next| words::event(trace, &objects, next)),
             place: place.and_then(|frame| frame.file.zip(frame.line)),
-            need: trace.needs.iter().find(|need| need.event == event as u64),
+            need: trace.counterfactuals.iter().find(|need| need.event == event as u64),
         }
     });
     told.collect()
 }
 
 /// How the program ends without a preemption.
-pub(crate) fn without(need: &Need) -> String {
-    let kind = in_words(need.without);
-    match (need.without, need.message.lines().next().unwrap_or_default()) {
-        (_, "") | (Kind::Exit(_), _) => kind,
+pub(crate) fn without(need: &Counterfactual) -> String {
+    let kind = in_words(need.outcome_without);
+    match (need.outcome_without, need.message.lines().next().unwrap_or_default()) {
+        (_, "") | (OutcomeKind::Exit(_), _) => kind,
         (_, message) => format!("{kind}: {message}"),
     }
 }

@@ -4,7 +4,7 @@ use unsnarl_model::{Flags, Op};
 
 /// What a thread did in vain of late.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Idle {
+pub struct SpinDetector {
     /// How many operations in a row were in vain.
     in_a_row: u32,
     /// One of them.
@@ -13,13 +13,13 @@ pub struct Idle {
     repeats: u32,
 }
 
-impl Idle {
+impl SpinDetector {
     /// The thread did something, in vain or not: at a place, to an object, with a value. It may do other things in
     /// vain in between: to find the period of a loop, what is waited for changes after 1, 2, 4 … operations (Brent's
     /// method).
     #[inline]
-    pub fn note(&mut self, idle: bool, what: (u64, u64, u64)) {
-        if !idle {
+    pub fn note(&mut self, fruitless: bool, what: (u64, u64, u64)) {
+        if !fruitless {
             (self.in_a_row, self.repeats) = (0, 0);
             return;
         }
@@ -35,7 +35,7 @@ impl Idle {
     /// Whether it does the same thing in vain over and over.
     #[must_use]
     #[inline]
-    pub const fn spins(&self) -> bool {
+    pub const fn is_spinning(&self) -> bool {
         self.repeats >= 8
     }
 }

@@ -8,36 +8,36 @@ use unsnarl_model::{Action, Flags, Outcome, Plan, Policy, ThreadIx, Trace};
 
 /// A preemption of a trace, and how the program ends if the thread is left alone there.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Why {
+pub struct PreemptionTest {
     /// The number of the event that preempts.
     pub event: usize,
     /// Who is preempted.
     pub thread: ThreadIx,
     /// How a run ends in which it runs on until it has to wait.
-    pub without: Outcome,
+    pub outcome_without: Outcome,
     /// Whether that is the same failure: then the preemption is not what matters.
-    pub fails_too: bool,
+    pub still_fails: bool,
 }
 
 /// Runs the program once for each preemption of a trace, without it.
 ///
 /// # Errors
 /// If a run is not possible.
-pub fn why<R: Runner>(trace: &Trace, runner: &mut R) -> Result<Vec<Why>, R::Error> {
+pub fn test_preemptions<R: Runner>(trace: &Trace, runner: &mut R) -> Result<Vec<PreemptionTest>, R::Error> {
     let preempts = |&at: &usize| trace.events[at].flags.has(Flags::PREEMPTS);
-    let mut reasons = Vec::new();
+    let mut tests = Vec::new();
     for event in (1..trace.events.len()).filter(preempts) {
-        let run = runner.run(&without(trace, event))?;
-        let fails_too = run.signature() == trace.signature();
+        let run = runner.run(&plan_without_preemption(trace, event))?;
+        let still_fails = run.signature() == trace.signature();
         let thread = trace.events[event - 1].thread;
-        reasons.push(Why { event, thread, without: run.outcome, fails_too });
+        tests.push(PreemptionTest { event, thread, outcome_without: run.outcome, still_fails });
     }
-    Ok(reasons)
+    Ok(tests)
 }
 
 /// The trace's schedule, but the thread that is preempted by this event runs on until it has to wait: by what it does
 /// later, and beyond. What is left of the others follows.
-fn without(trace: &Trace, event: usize) -> Plan {
+fn plan_without_preemption(trace: &Trace, event: usize) -> Plan {
     let thread = trace.events[event - 1].thread;
     let (before, after) = trace.events.split_at(event);
     let told = |events: &[unsnarl_model::Event], own: bool| -> Vec<(ThreadIx, Action)> {

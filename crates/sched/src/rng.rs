@@ -2,11 +2,11 @@
 
 /// SplitMix64: small, fast, and good from any seed on.
 #[derive(Debug)]
-pub struct Dice {
+pub struct Rng {
     state: u64,
 }
 
-impl Dice {
+impl Rng {
     /// Dice whose every roll follows from the seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
@@ -15,7 +15,7 @@ impl Dice {
 
     /// The next number.
     #[inline]
-    pub fn roll(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -26,6 +26,6 @@ impl Dice {
     /// A number below `bound`, scaled by multiplication. The bias is below 2⁻³² and of no consequence here.
     #[inline]
     pub fn below(&mut self, bound: u32) -> u32 {
-        (((self.roll() >> 32) * u64::from(bound)) >> 32) as u32
+        (((self.next_u64() >> 32) * u64::from(bound)) >> 32) as u32
     }
 }

@@ -27,13 +27,14 @@ impl Both {
             let settings = Settings { serve: true, rewind, ..Settings::default() };
             Executor::new(program.clone(), settings).expect("it can be used")
         });
-        let alone = forked.run(&plan(Prefix::default(), 0)).expect("a run").alone() as u32;
-        let segments = vec![Segment { thread: ThreadIx::MAIN, points: alone }];
+        let single_thread_points =
+            forked.run(&plan(Prefix::default(), 0)).expect("a run").single_thread_points() as u32;
+        let segments = vec![Segment { thread: ThreadIx::MAIN, points: single_thread_points }];
         let prefix = Prefix { threads: vec![ThreadId::main()], segments, ..Prefix::default() };
         let mut both = Self { rewound, forked, prefix };
         let plan = plan(both.prefix.clone(), 0);
         for executor in [&mut both.rewound, &mut both.forked] {
-            executor.keep(&plan, alone as usize).expect("no error").expect("a snapshot");
+            executor.keep(&plan, single_thread_points as usize).expect("no error").expect("a snapshot");
         }
         both
     }

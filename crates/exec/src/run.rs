@@ -241,10 +241,10 @@ impl Executor {
             Ok(waiting) => {
                 let room = self.memory.header().regions.total + PLAN_RESERVE;
                 let streams = self.streams_so_far()?;
-                let alone = self.memory.threads().len() <= 2
+                let single_threaded = self.memory.threads().len() <= 2
                     && self.memory.events().last().is_some_and(|event| event.op() == Some(Op::Create));
                 self.rewinding.begin_again();
-                self.snapshots.push(Snapshot::new(waiting, (first, alone), room, streams));
+                self.snapshots.push(Snapshot::new(waiting, (first, single_threaded), room, streams));
                 Ok(Ok(()))
             }
             Err(free) => {
@@ -725,7 +725,7 @@ impl Run<'_> {
 
     /// How many of them before there was a second thread.
     #[must_use]
-    pub fn alone(&self) -> u64 {
+    pub fn single_thread_points(&self) -> u64 {
         let events = self.executor.memory.events();
         events.iter().position(|event| event.op() == Some(Op::Create)).map_or(0, |create| create as u64 + 1)
     }

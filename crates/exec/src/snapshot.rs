@@ -10,7 +10,7 @@ pub(crate) struct Snapshot {
     /// The plan that it followed to its end.
     plan: Plan,
     /// Whether up to there one thread was alone: then nothing was to be chosen.
-    alone: bool,
+    single_threaded: bool,
     /// Bytes of shared memory that it can use.
     pub(crate) room: u64,
     /// What the program had written by then, and how far it had read.
@@ -26,8 +26,13 @@ pub(crate) struct Streams {
 }
 
 impl Snapshot {
-    pub(crate) fn new(waiting: Waiting, (plan, alone): (Plan, bool), room: u64, streams: Streams) -> Self {
-        Self { waiting, plan, alone, room, streams }
+    pub(crate) fn new(
+        waiting: Waiting,
+        (plan, single_threaded): (Plan, bool),
+        room: u64,
+        streams: Streams,
+    ) -> Self {
+        Self { waiting, plan, single_threaded, room, streams }
     }
 
     /// After how many points it waits.
@@ -43,7 +48,7 @@ impl Snapshot {
         own <= points(prefix)
             && (prefix.actions.is_empty() || *modules == prefix.modules)
             && is_same_run(&self.plan, plan)
-            && (self.alone || self.plan.choices == plan.choices)
+            && (self.single_threaded || self.plan.choices == plan.choices)
             && self.plan.prefix.common_points(&plan.prefix) == own
     }
 }

@@ -9,7 +9,7 @@ use crate::{
 };
 use alloc::{boxed::Box, collections::BTreeSet};
 use unsnarl_model::{ConflictKind, Event, Op, SiteIx};
-use unsnarl_race::{Access, Detector, Found};
+use unsnarl_race::{Access, Detector, FoundConflict};
 use unsnarl_wire::{RawConflict, RawEvent, SideRequest};
 
 /// What was found so far.
@@ -108,7 +108,7 @@ impl Conflicts {
     }
 }
 
-fn tell(told: &mut Told, log: &Log, found: &Found, second: &Access) {
+fn tell(told: &mut Told, log: &Log, found: &FoundConflict, second: &Access) {
     if !told.insert((found.kind, found.first.tag(), second.tag)) {
         return;
     }

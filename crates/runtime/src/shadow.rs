@@ -4,7 +4,7 @@
 use crate::{heap, sys};
 use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
-use unsnarl_race::{Memory, Word};
+use unsnarl_race::{ShadowMemory, Word};
 
 /// Where it lies.
 const BASE: usize = 0x1000_0000_0000;
@@ -57,7 +57,7 @@ const fn is_watched(addr: u64) -> bool {
     matches!(addr.wrapping_sub(4096) >> 40, 0 | 0x55 | 0x56 | 0x7f)
 }
 
-impl Memory for Shadow {
+impl ShadowMemory for Shadow {
     #[inline]
     fn word(&mut self, addr: u64) -> Option<&mut Word> {
         if !is_watched(addr) {
@@ -87,7 +87,7 @@ impl Memory for Shadow {
     }
 
     #[inline]
-    fn begun(&mut self, addr: u64) {
+    fn first_use(&mut self, addr: u64) {
         let page = Self::place(addr) as usize & !4095;
         let noted = &mut self.noted[page >> 12 & (NOTED - 1)];
         if *noted != page {

@@ -1,6 +1,6 @@
 //! Several strategies in turn: none is best for every bug, and a run of each costs little.
 
-use crate::{Chess, Knowledge, Novelty, Pct, Proved, Race, Seen, Strategy, Walk};
+use crate::{Chess, CompleteSearch, Knowledge, Novelty, Pct, Race, RunSummary, Strategy, Walk};
 use std::collections::VecDeque;
 use unsnarl_model::{Plan, Policy};
 
@@ -75,14 +75,14 @@ impl Strategy for Portfolio {
         None
     }
 
-    fn learn(&mut self, plan: &Plan, seen: &Seen<'_>) {
+    fn learn(&mut self, plan: &Plan, summary: &RunSummary<'_>) {
         if let Some(whose) = self.running.pop_front() {
-            self.strategies[whose].learn(plan, seen);
+            self.strategies[whose].learn(plan, summary);
         }
     }
 
-    fn proved(&self) -> Option<Proved> {
-        self.strategies.iter().find_map(|strategy| strategy.proved())
+    fn completeness(&self) -> Option<CompleteSearch> {
+        self.strategies.iter().find_map(|strategy| strategy.completeness())
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
         for points in [SHORT, 1000] {
             let mut portfolio = Portfolio::new(&Plan::default());
             let mut known = Knowledge::default();
-            known.learn(&Seen { points, ..Seen::default() });
+            known.learn(&RunSummary { points, ..RunSummary::default() });
             let tails: Vec<_> = (0..TURNS.len())
                 .filter_map(|_| portfolio.next(&known))
                 .map(|plan| plan.tail.name())

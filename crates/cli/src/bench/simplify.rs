@@ -21,7 +21,7 @@ use unsnarl_simplify::{
     Cost, Runner,
     both::{self, Options},
     dynamic::{self, Simplified},
-    prove::{ProofLimits, Verdict as Proved, prove},
+    prove::{ProofLimits, Verdict as CompleteSearch, prove},
 };
 
 /// Random failing traces, simplified by us and by the paper's algorithm
@@ -129,9 +129,9 @@ impl BenchSimplify {
             stopped(proof.stopped)?;
             left = left.saturating_sub(proof.executions);
             match proof.verdict {
-                Proved::Minimal(_) => return Ok(Some(Cost::of(&best.events))),
-                Proved::Better(better) => best = *better,
-                Proved::Unfinished => return Ok(None),
+                CompleteSearch::Minimal(_) => return Ok(Some(Cost::of(&best.events))),
+                CompleteSearch::Better(better) => best = *better,
+                CompleteSearch::Unfinished => return Ok(None),
             }
         }
     }

@@ -31,7 +31,8 @@ use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Conflict, ConflictKind, Module, OutcomeKind, Plan, Policy, Program, Trace};
 use unsnarl_report::{Case, CaseResult, junit};
 use unsnarl_search::{
-    Chess, Choice, Novelty, Pct, Portfolio, Proved, Race, Seen, Steps, Strategy, Unclaimed, Walk,
+    Chess, Choice, CompleteSearch, IncompleteReason, Novelty, Pct, Portfolio, Race, RunSteps, RunSummary,
+    Strategy, Walk,
 };
 
 /// Search for a failing schedule and save its trace
@@ -96,8 +97,8 @@ pub(crate) struct Search {
     pub(crate) warned: u64,
     first_warned: Option<Trace>,
     pub(crate) interrupted: bool,
-    proved: Option<Proved>,
-    unclaimed: Option<Unclaimed>,
+    completeness: Option<CompleteSearch>,
+    incomplete_reason: Option<IncompleteReason>,
     races: Vec<race::Told>,
 }
 
@@ -115,16 +116,16 @@ impl Search {
             "failures": failures, "runs_with_warnings": self.warned,
             "warnings": self.first_warned.as_ref().map(|trace| output::told(trace).2),
             "races": self.races.iter().map(race::json).collect::<Vec<_>>(),
-            "complete": self.proved.map(|proved| json!({
-                "preemptions": proved.preemptions, "schedules": proved.schedules,
-                "all": proved.preemptions.is_none(),
+            "complete": self.completeness.map(|completeness| json!({
+                "preemptions": completeness.preemptions, "schedules": completeness.schedules,
+                "all": completeness.preemptions.is_none(),
             })),
         })
     }
 
     /// Whether there is nothing left to try.
     fn is_complete(&self) -> bool {
-        self.proved.is_some_and(|proved| proved.preemptions.is_none())
+        self.completeness.is_some_and(|completeness| completeness.preemptions.is_none())
     }
 
     /// The races that were seen in passing.
@@ -145,22 +146,38 @@ struct Attempt {
     warned: Option<Trace>,
     schedule: u64,
     points: u64,
-    alone: u64,
+    single_thread_points: u64,
     conflicts: Vec<Conflict>,
     modules: Vec<Module>,
-    steps: Option<Steps>,
+    steps: Option<RunSteps>,
 }
 
 impl Attempt {
     fn of(run: &unsnarl_exec::Run<'_>, plan: &Plan) -> Self {
         let (conflicts, modules) = if plan.conflicts { run.conflicts() } else { Default::default() };
-        let (schedule, points, alone) = (run.schedule_hash(), run.points(), run.alone());
-        Self { failure: None, warned: None, schedule, points, alone, conflicts, modules, steps: None }
+        let (schedule, points, single_thread_points) =
+            (run.schedule_hash(), run.points(), run.single_thread_points());
+        Self {
+            failure: None,
+            warned: None,
+            schedule,
+            points,
+            single_thread_points,
+            conflicts,
+            modules,
+            steps: None,
+        }
     }
 
-    fn seen(&self) -> Seen<'_> {
-        let Self { points, alone, conflicts, modules, steps, .. } = self;
-        Seen { points: *points, alone: *alone, conflicts, modules, steps: steps.as_ref() }
+    fn summary(&self) -> RunSummary<'_> {
+        let Self { points, single_thread_points, conflicts, modules, steps, .. } = self;
+        RunSummary {
+            points: *points,
+            single_thread_points: *single_thread_points,
+            conflicts,
+            modules,
+            steps: steps.as_ref(),
+        }
     }
 }
 
@@ -307,7 +324,7 @@ impl Wishes {
             for (attempt, plan) in attempts.into_iter().zip(&plans) {
                 search.runs += 1;
                 search.schedules.insert(attempt.schedule);
-                strategy.learn(plan, &attempt.seen());
+                strategy.learn(plan, &attempt.summary());
                 races.add(&attempt.conflicts, &attempt.modules);
                 attempt.failure.into_iter().for_each(|trace| search.failures.add(trace));
                 search.warned += u64::from(attempt.warned.is_some());
@@ -324,8 +341,8 @@ impl Wishes {
         progress.finish_and_clear();
         search.elapsed = begin.elapsed();
         search.strategy = strategy.name();
-        search.proved = strategy.proved();
-        search.unclaimed = strategy.unclaimed();
+        search.completeness = strategy.completeness();
+        search.incomplete_reason = strategy.incomplete_reason();
         Ok((search, races))
     }
 
@@ -348,7 +365,7 @@ impl Wishes {
         let mut trace = run.trace();
         if plan.choices {
             let ended = !diverged && trace.outcome.kind != OutcomeKind::Timeout;
-            attempt.steps = Some(Steps::of(&trace, choices, ended));
+            attempt.steps = Some(RunSteps::of(&trace, choices, ended));
         }
         predicate::judge(&mut trace, &self.run.fail_on, complaint);
         let failed = trace.outcome.is_failure();
@@ -430,7 +447,7 @@ impl Explore {
             let [of_runs, s] = [runs, distinct as u64].map(|count| if count == 1 { "" } else { "s" });
             output::print(&format!(
                 "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){why}\n{}{}{}",
-                search.proved.map_or_else(String::new, claim),
+                search.completeness.map_or_else(String::new, claim),
                 search.races_text(),
                 if search.is_complete() { String::new() } else { self.hint(search) },
             ));
@@ -449,15 +466,17 @@ impl Explore {
         let instrumented = unsnarl_exec::find(&self.target.program[0])
             .and_then(|path| unsnarl_exec::check(&path))
             .is_ok_and(|binary| binary.instrumented);
-        let mut hint = match search.unclaimed {
-            Some(Unclaimed::Threads(threads)) => {
+        let mut hint = match search.incomplete_reason {
+            Some(IncompleteReason::Threads(threads)) => {
                 return format!(
                     "not all  this strategy tells {} threads apart and the program has {threads}: nothing more was tried\n\
                      next     another --strategy, such as portfolio\n",
                     Choice::THREADS
                 );
             }
-            Some(Unclaimed::CutOff) => "not all  some runs were ended before their time (--timeout)\n".into(),
+            Some(IncompleteReason::CutOff) => {
+                "not all  some runs were ended before their time (--timeout)\n".into()
+            }
             None => String::new(),
         };
         hint += if !instrumented {
@@ -528,9 +547,9 @@ pub(crate) fn how_found(plan: &Plan) -> String {
 }
 
 /// What is certain although no run failed.
-fn claim(proved: Proved) -> String {
-    let schedules = grouped(proved.schedules);
-    match proved.preemptions {
+fn claim(completeness: CompleteSearch) -> String {
+    let schedules = grouped(completeness.schedules);
+    match completeness.preemptions {
         Some(1) => format!("no failure with at most 1 preemption: {schedules} schedules, all explored\n"),
         Some(most) => {
             format!("no failure with at most {most} preemptions: {schedules} schedules, all explored\n")

@@ -7,7 +7,7 @@ use unsnarl_model::{
     Fidelity, OutcomeKind, Places, Plan, Points, Policy, Prefix, Program, RunLimits, Segment, Site, Trace,
     signal_name,
 };
-use unsnarl_search::{Choice, Portfolio, Search, Seen, Steps};
+use unsnarl_search::{Choice, Portfolio, RunSteps, RunSummary, Search};
 use unsnarl_symbols::{Frame, Symbols};
 
 const SEEDS: u64 = 50;
@@ -141,7 +141,7 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) 
         let Some(plan) = search.plan() else { break };
         let ran = executor.run(&plan).map_err(|e| e.to_string())?;
         let (conflicts, modules) = ran.conflicts();
-        let alone = ran.alone();
+        let single_thread_points = ran.single_thread_points();
         let choices: Vec<Choice> = ran
             .choices()
             .iter()
@@ -159,10 +159,13 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) 
         if trace.events.len() > LONG {
             break;
         }
-        let steps = Steps::of(&trace, choices, true);
+        let steps = RunSteps::of(&trace, choices, true);
         let points = trace.events.len() as u64;
         let steps = plan.choices.then_some(&steps);
-        search.learn(&plan, &Seen { points, alone, conflicts: &conflicts, modules: &modules, steps });
+        search.learn(
+            &plan,
+            &RunSummary { points, single_thread_points, conflicts: &conflicts, modules: &modules, steps },
+        );
         let again = run(executor, &trace.replay_plan())?;
         same(&trace, &again).map_err(|why| format!("run {nth} by {name} does not replay: {why}"))?;
     }

@@ -73,7 +73,7 @@ fn add_callers(trace: &mut Trace) {
     }
     let plan = trace.replay_plan();
     let calls = Executor::new(trace.program.clone(), Settings::default())
-        .and_then(|mut executor| executor.calls_of(&plan, &asked));
+        .and_then(|mut executor| executor.event_stacks(&plan, &asked));
     // They are an extra too.
     let Ok(calls) = calls else { return };
     let mut users: HashMap<Site, bool> = HashMap::new();
@@ -94,7 +94,7 @@ fn add_calls_to_race(trace: &mut Trace) {
     let Some(race) = trace.races.first().filter(|_| trace.outcome.kind == OutcomeKind::Race) else { return };
     let plan = trace.replay_plan();
     let calls = Executor::new(trace.program.clone(), Settings::default())
-        .and_then(|mut executor| executor.calls(&plan, race, &trace.modules));
+        .and_then(|mut executor| executor.conflict_stacks(&plan, race, &trace.modules));
     // They are an extra: where they cannot be had, the lines are there all the same.
     let Ok(calls) = calls else { return };
     let threads = race.sides.map(|side| side.thread);

@@ -121,7 +121,7 @@ struct Arguments {
 }
 
 fn main() -> ExitCode {
-    unsnarl_exec::outlive_file_limit();
+    unsnarl_exec::ignore_file_size_signal();
     let result = match Cli::parse().command {
         Command::Cc(a) => compile(wrap::Language::C, &a.args),
         Command::Cxx(a) => compile(wrap::Language::Cxx, &a.args),

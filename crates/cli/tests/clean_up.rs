@@ -149,7 +149,7 @@ int main(void)
     let again = whole.replay_plan();
     let waiting = |executor: &mut Executor| {
         let before = processes(&place, "kept");
-        executor.keep(&again, whole.events.len() / 2).expect("no error").expect("a snapshot");
+        executor.take_snapshot(&again, whole.events.len() / 2).expect("no error").expect("a snapshot");
         let new: Vec<u32> =
             processes(&place, "kept").into_iter().filter(|process| !before.contains(process)).collect();
         assert_eq!(new.len(), 1, "{new:?}");
@@ -169,7 +169,7 @@ int main(void)
     let killed = Command::new("kill").args(["-KILL", &snapshot.to_string()]).status();
     assert!(killed.expect("kill runs").success());
     // Whether it is seen to be gone at once, or when it does not answer, is a matter of time.
-    let _ = executor.keep(&again, whole.events.len() * 3 / 4).expect("no error");
-    executor.keep(&again, whole.events.len() * 3 / 4).expect("no error").expect("a snapshot");
+    let _ = executor.take_snapshot(&again, whole.events.len() * 3 / 4).expect("no error");
+    executor.take_snapshot(&again, whole.events.len() * 3 / 4).expect("no error").expect("a snapshot");
     assert!(executor.run(&again).expect("a run").is_resumed());
 }

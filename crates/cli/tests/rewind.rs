@@ -34,7 +34,10 @@ impl Both {
         let mut both = Self { rewound, forked, prefix };
         let plan = plan(both.prefix.clone(), 0);
         for executor in [&mut both.rewound, &mut both.forked] {
-            executor.keep(&plan, single_thread_points as usize).expect("no error").expect("a snapshot");
+            executor
+                .take_snapshot(&plan, single_thread_points as usize)
+                .expect("no error")
+                .expect("a snapshot");
         }
         both
     }

@@ -24,12 +24,12 @@ pub enum Error {
     #[error("the program cannot be controlled: {0}")]
     Refused(String),
     /// The program started but the runtime was not in it.
-    #[error("the program ran without the runtime in it ({status}): {said}")]
+    #[error("the program ran without the runtime in it ({status}): {output}")]
     NotAttached {
         /// How the program ended.
         status: String,
         /// What it said.
-        said: String,
+        output: String,
     },
     /// The program ended while it was loaded.
     #[error("the program ended before it began: see what it says without unsnarl")]

@@ -56,7 +56,7 @@ pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launch
         let ended = launcher_runs.child.try_wait().map_err(refused("cannot wait for the launcher"))?;
         match listener.accept() {
             Ok((mut stream, _)) => {
-                let Some(found) = Started::ask(&mut stream) else { continue };
+                let Some(found) = StartedProgram::ask(&mut stream) else { continue };
                 let is_launcher = found.is(launcher_runs.child.id(), &image);
                 if !is_launcher && found.is_wanted(name) {
                     answer(&mut stream, FollowAnswer::Wait);
@@ -106,7 +106,7 @@ fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
     command.env(FOLLOW_VARIABLE, socket).stdin(Stdio::piped());
     // What it prints is not what was asked for.
     command.stdout(process::standard_error());
-    process::end_with_us(command.process_group(0));
+    process::kill_with_parent(command.process_group(0));
     let system = |cause| Error::System { what: "cannot start the command", cause };
     let mut child = match command.spawn() {
         // A script without a first line that names its interpreter: as a shell would.
@@ -115,7 +115,7 @@ fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
             shell.arg(&launcher.path).args(launcher.args.iter().skip(1).map(text)).env_clear();
             shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
             shell.current_dir(&launcher.cwd).stdin(Stdio::piped()).stdout(process::standard_error());
-            process::end_with_us(shell.process_group(0));
+            process::kill_with_parent(shell.process_group(0));
             shell.spawn().map_err(system)?
         }
         started => started.map_err(system)?,
@@ -134,13 +134,13 @@ fn answer(stream: &mut UnixStream, answer: FollowAnswer) {
 }
 
 /// A program that the launcher started.
-struct Started {
+struct StartedProgram {
     process: u32,
     file: PathBuf,
     args: Vec<Vec<u8>>,
 }
 
-impl Started {
+impl StartedProgram {
     /// Who is at the other end; none if nobody is any more.
     fn ask(stream: &mut UnixStream) -> Option<Self> {
         let mut process = [0; 4];
@@ -256,9 +256,9 @@ fn standard_input(process: u32) -> io::Result<Vec<u8>> {
     let mut file = File::open(&path)?;
     if metadata.is_file() {
         // A new look at the file begins at its start; what was read before is not there any more.
-        let told = fs::read_to_string(place(process, "fdinfo/0"))?;
+        let info = fs::read_to_string(place(process, "fdinfo/0"))?;
         let at =
-            told.lines().find_map(|line| line.strip_prefix("pos:")).and_then(|at| at.trim().parse().ok());
+            info.lines().find_map(|line| line.strip_prefix("pos:")).and_then(|at| at.trim().parse().ok());
         file.seek(SeekFrom::Start(at.unwrap_or(0)))?;
     }
     let mut bytes = Vec::new();
@@ -284,7 +284,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_runtime_is_taken_out_of_the_environment() {
+    fn runtime_is_removed_from_environment() {
         let without =
             |text: &str| without_runtime(text.into()).map(|b| String::from_utf8_lossy(&b).into_owned());
         assert_eq!(without("LD_PRELOAD=/a/libunsnarl_rt.so"), None);
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_arguments_are_arguments() {
+    fn empty_arguments_are_kept() {
         assert_eq!(entries(b"prog\0\0x\0"), [b"prog".to_vec(), Vec::new(), b"x".to_vec()]);
         assert!(entries(b"").is_empty());
     }

@@ -10,7 +10,6 @@ mod binding;
 mod collect;
 mod error;
 mod follow;
-mod last_words;
 mod library;
 #[allow(unsafe_code, reason = "memory shared with another process")]
 mod memory;
@@ -20,13 +19,14 @@ mod process;
 mod program;
 mod run;
 mod snapshot;
+mod stderr_tail;
 mod steps;
 
 pub use error::Error;
 pub use follow::{Launcher, follow};
-pub use library::{HEADERS, lay_down, runtime_directory};
-pub use process::{outlive_file_limit, processor_time};
+pub use library::{HEADERS, install_file, runtime_directory};
+pub use process::{ignore_file_size_signal, processor_time};
 pub use program::{check, find};
-pub use run::{Executor, InstructionTrace, Instructions, Run, Settings, Threads, become_debuggee};
+pub use run::{Executor, InstructionTrace, InstructionTraceOptions, Run, Settings, Threads, become_debuggee};
 pub use steps::Progress;
 pub use unsnarl_wire::{CHUNK_WORDS, Choices, RUNTIME_LIBRARY, Tracing};

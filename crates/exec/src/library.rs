@@ -60,7 +60,7 @@ fn cache() -> PathBuf {
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn lay_down(name: &str, content: &[u8]) -> Result<PathBuf, Error> {
+pub fn install_file(name: &str, content: &[u8]) -> Result<PathBuf, Error> {
     let place = runtime_directory()?.join(name);
     let what = "cannot write to the cache directory";
     write(&place, content).map_err(|cause| Error::System { what, cause })?;

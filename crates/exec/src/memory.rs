@@ -47,9 +47,9 @@ pub(crate) struct StackRequest<'a> {
 
 /// What is special about a run, apart from its plan.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Special<'a> {
+pub(crate) struct RunMode<'a> {
     /// What the calls are wanted of.
-    pub(crate) calls: StackRequest<'a>,
+    pub(crate) stack_request: StackRequest<'a>,
     /// The program serves runs.
     pub(crate) serve: bool,
     /// It becomes the snapshot of this number when the plan ends; 0 for none.
@@ -81,7 +81,7 @@ pub(crate) struct TracingRequest<'a> {
 }
 
 /// The shared memory, kept from run to run.
-pub(crate) struct Memory {
+pub(crate) struct SharedMemory {
     file: File,
     map: *mut u8,
     len: usize,
@@ -92,9 +92,9 @@ pub(crate) struct Memory {
 }
 
 // SAFETY: the mapping belongs to this value alone.
-unsafe impl Send for Memory {}
+unsafe impl Send for SharedMemory {}
 
-impl Drop for Memory {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         if !self.map.is_null() {
             // SAFETY: mapped by us with this length, and nothing borrowed from it is alive.
@@ -103,7 +103,7 @@ impl Drop for Memory {
     }
 }
 
-impl Memory {
+impl SharedMemory {
     /// For this program.
     pub(crate) fn new(program: &Program) -> Result<Self, Error> {
         let file = memory_file(c"unsnarl")?;
@@ -157,9 +157,9 @@ impl Memory {
     }
 
     /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
-    pub(crate) fn prepare(&mut self, plan: &Plan, special: Special<'_>, program: &str) -> Result<(), Error> {
-        let Special { calls, serve, snapshot, resumed, tracing, threads: kind, debugged, busy_waits } =
-            special;
+    pub(crate) fn prepare(&mut self, plan: &Plan, mode: RunMode<'_>, program: &str) -> Result<(), Error> {
+        let RunMode { stack_request, serve, snapshot, resumed, tracing, threads: kind, debugged, busy_waits } =
+            mode;
         let threads = plan_threads(&threads_of(plan));
         let inputs = raw_inputs(plan, &threads);
         let words = PlanWords {
@@ -180,8 +180,8 @@ impl Memory {
             segments: plan.prefix.segments.len() as u64,
             actions: plan.prefix.actions.len() as u64,
             spans: plan.places.spans.len() as u64,
-            stack_requests: calls.events.len() as u64,
-            side_requests: calls.sides,
+            stack_requests: stack_request.events.len() as u64,
+            side_requests: stack_request.sides,
             snapshot,
             resumed,
             tracing: tracing.how as u8,
@@ -204,13 +204,14 @@ impl Memory {
         // SAFETY: the mapping is as long as the regions say, and the target does not run yet.
         unsafe {
             self.map.cast::<Header>().write(Header::new(regions, words, serve));
-            if calls.sides != <[SideRequest; 2]>::default() {
+            if stack_request.sides != <[SideRequest; 2]>::default() {
                 // What another run left there must not be taken for this one's.
                 for side in [0, 1] {
                     self.table_mut::<u64>(regions.stacks_end + side * ONE_STACK_BYTES, 2).fill(0);
                 }
             }
-            self.table_mut(regions.stack_requests, calls.events.len()).copy_from_slice(calls.events);
+            self.table_mut(regions.stack_requests, stack_request.events.len())
+                .copy_from_slice(stack_request.events);
             for nth in 0..words.stack_requests {
                 self.table_mut::<u64>(regions.calls + nth * CALLS_BYTES, 2).fill(0);
             }
@@ -240,8 +241,8 @@ impl Memory {
     }
 
     /// The instruction trace while it is written.
-    pub(crate) fn written(&self) -> Written<'_> {
-        Written { memory: self }
+    pub(crate) fn live_trace(&self) -> LiveTrace<'_> {
+        LiveTrace { memory: self }
     }
 
     #[allow(clippy::mut_from_ref, reason = "disjoint tables of one mapping, used one after the other")]
@@ -367,14 +368,14 @@ impl Memory {
 }
 
 /// The words of an instruction trace while the target writes them.
-pub(crate) struct Written<'a> {
-    memory: &'a Memory,
+pub(crate) struct LiveTrace<'a> {
+    memory: &'a SharedMemory,
 }
 
 // SAFETY: what is shared are atomic words, and memory that nobody writes any more.
-unsafe impl Sync for Written<'_> {}
+unsafe impl Sync for LiveTrace<'_> {}
 
-impl Written<'_> {
+impl LiveTrace<'_> {
     fn tracer(&self) -> *const TracerWords {
         // SAFETY: within the header, to which no reference is made: the target writes it.
         unsafe { &raw const (*self.memory.map.cast::<Header>()).tracer }
@@ -505,7 +506,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ancestors_are_there_and_come_first() {
+    fn ancestors_are_included_and_come_first() {
         let ids: Vec<ThreadId> = ["0.2.1", "0"].iter().map(|text| text.parse().unwrap()).collect();
         let threads = plan_threads(&ids);
         let expected = [(0, 0), (0, 2), (1, 1)].map(|(parent, nth)| PlanThread { parent, nth });

@@ -2,10 +2,10 @@
 //! together.
 
 use crate::{
-    collect::{Files, Places, message},
-    last_words,
-    memory::Memory,
-    run::{Doing, Stopped},
+    collect::{ModuleFiles, SiteTable, message},
+    memory::SharedMemory,
+    run::{LimitReached, TimeoutActivity},
+    stderr_tail,
 };
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
 use unsnarl_model::{
@@ -18,11 +18,11 @@ use unsnarl_wire::{EndKind, RawStack, WAITED_OUTSIDE};
 const MAX_FRAMES: usize = 64;
 
 pub(crate) fn outcome(
-    memory: &Memory,
-    files: &mut Files,
+    memory: &SharedMemory,
+    files: &mut ModuleFiles,
     modules: &[Module],
-    places: &Places,
-    (status, stopped): (ExitStatus, Option<Stopped>),
+    places: &SiteTable,
+    (status, stopped): (ExitStatus, Option<LimitReached>),
     output: &Output,
     events: &[Event],
 ) -> Outcome {
@@ -34,10 +34,10 @@ pub(crate) fn outcome(
         EndKind::Deadlock => (OutcomeKind::Deadlock, message(end)),
         EndKind::Livelock => (OutcomeKind::Livelock, message(end)),
         EndKind::Assertion => (OutcomeKind::Assertion, message(end)),
-        EndKind::Timeout if stopped == Some(Stopped::Output) => {
+        EndKind::Timeout if stopped == Some(LimitReached::Output) => {
             (OutcomeKind::Timeout, "the limit on output was reached (--max-output raises it)".into())
         }
-        EndKind::Timeout if stopped == Some(Stopped::Memory) => {
+        EndKind::Timeout if stopped == Some(LimitReached::Memory) => {
             (OutcomeKind::Timeout, "the limit on memory was reached (--max-memory raises it)".into())
         }
         EndKind::Timeout if message(end) == WAITED_OUTSIDE => (
@@ -53,17 +53,17 @@ pub(crate) fn outcome(
         EndKind::PlanEnd | EndKind::Diverged => {
             (OutcomeKind::Timeout, "the plan ended before the program did".into())
         }
-        EndKind::Signal if aborted => match (panicked, last_words::exception(output)) {
-            (Some(_), _) => (OutcomeKind::Panic, last_words::panic(output)),
+        EndKind::Signal if aborted => match (panicked, stderr_tail::exception(output)) {
+            (Some(_), _) => (OutcomeKind::Panic, stderr_tail::panic(output)),
             (None, Some(exception)) => (OutcomeKind::Exception, exception),
-            (None, None) if message(end).is_empty() => (OutcomeKind::Abort, last_words::terminate(output)),
+            (None, None) if message(end).is_empty() => (OutcomeKind::Abort, stderr_tail::terminate(output)),
             (None, None) => (OutcomeKind::Abort, message(end)),
         },
-        EndKind::Signal => (OutcomeKind::Signal(end.signal), last_words::fault(end)),
+        EndKind::Signal => (OutcomeKind::Signal(end.signal), stderr_tail::fault(end)),
         EndKind::Unknown | EndKind::Exit | EndKind::Refused | EndKind::Internal => match status.code() {
-            Some(101) if panicked.is_some() => (OutcomeKind::Panic, last_words::panic(output)),
+            Some(101) if panicked.is_some() => (OutcomeKind::Panic, stderr_tail::panic(output)),
             Some(0) => (OutcomeKind::Exit(0), String::new()),
-            Some(code) => (OutcomeKind::Exit(code), last_words::test(output)),
+            Some(code) => (OutcomeKind::Exit(code), stderr_tail::test(output)),
             None => (OutcomeKind::Signal(status.signal().unwrap_or(0)), String::new()),
         },
     };
@@ -72,7 +72,7 @@ pub(crate) fn outcome(
     if matches!(kind, OutcomeKind::Exit(_)) {
         return outcome;
     }
-    let Files { symbols, unwinder, .. } = files;
+    let ModuleFiles { symbols, unwinder, .. } = files;
     let stacks = memory.stacks();
     // A panic's own stack was copied when it began; the program may have ended elsewhere.
     let relevant = match kind {
@@ -107,13 +107,13 @@ pub(crate) fn outcome(
 }
 
 /// What can be said of a run that took too long.
-const fn time_limit(stopped: Option<Stopped>) -> &'static str {
+const fn time_limit(stopped: Option<LimitReached>) -> &'static str {
     match stopped {
-        Some(Stopped::Time(Doing::Running)) => {
+        Some(LimitReached::Time(TimeoutActivity::Running)) => {
             "the time limit was reached (--timeout raises it), long after the last schedule point: if the thread waits \
              there for a variable, it spins without a schedule point; compile that code with unsnarl cc"
         }
-        Some(Stopped::Time(Doing::Waiting)) => {
+        Some(LimitReached::Time(TimeoutActivity::Waiting)) => {
             "the time limit was reached (--timeout raises it), long after the last schedule point: the thread waits in the \
              kernel for something that is not modelled, and nobody else can run meanwhile"
         }
@@ -134,7 +134,7 @@ pub(crate) fn backtrace(
 }
 
 /// Who could not go on, on what, and who would have had to act.
-fn waits(memory: &Memory, places: &Places, events: &[Event]) -> Vec<Wait> {
+fn waits(memory: &SharedMemory, places: &SiteTable, events: &[Event]) -> Vec<Wait> {
     let held = Holders::after(events);
     memory
         .threads()

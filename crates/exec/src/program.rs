@@ -91,7 +91,7 @@ mod tests {
     use super::started_by;
 
     #[test]
-    fn the_interpreter_of_a_script_is_named_as_it_would_be_typed() {
+    fn script_interpreter_is_named_as_typed() {
         assert_eq!(started_by("/bin/sh -e"), "/bin/sh -e");
         assert_eq!(started_by("/usr/bin/env python3"), "python3");
         assert_eq!(started_by("/usr/bin/env -S perl -w"), "perl -w");

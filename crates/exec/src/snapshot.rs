@@ -1,12 +1,12 @@
 //! Snapshots: runs of plans that begin in the same way go on from where one of them waits.
 
-use crate::process::Waiting;
+use crate::process::SnapshotProcess;
 use unsnarl_model::{Fidelity, Plan, Policy, Prefix};
 
 /// A run that waits after some points of a plan.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    pub(crate) waiting: Waiting,
+    pub(crate) server_process: SnapshotProcess,
     /// The plan that it followed to its end.
     plan: Plan,
     /// Whether up to there one thread was alone: then nothing was to be chosen.
@@ -14,12 +14,12 @@ pub(crate) struct Snapshot {
     /// Bytes of shared memory that it can use.
     pub(crate) room: u64,
     /// What the program had written by then, and how far it had read.
-    pub(crate) streams: Streams,
+    pub(crate) streams: StreamState,
 }
 
 /// What the program did with its standard streams.
 #[derive(Debug, Default)]
-pub(crate) struct Streams {
+pub(crate) struct StreamState {
     pub(crate) read: u64,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
@@ -27,12 +27,12 @@ pub(crate) struct Streams {
 
 impl Snapshot {
     pub(crate) fn new(
-        waiting: Waiting,
+        server_process: SnapshotProcess,
         (plan, single_threaded): (Plan, bool),
         room: u64,
-        streams: Streams,
+        streams: StreamState,
     ) -> Self {
-        Self { waiting, plan, single_threaded, room, streams }
+        Self { server_process, plan, single_threaded, room, streams }
     }
 
     /// After how many points it waits.
@@ -41,7 +41,7 @@ impl Snapshot {
     }
 
     /// Whether a run of this plan would be where it waits after as many points.
-    pub(crate) fn is_on_the_way_of(&self, plan: &Plan) -> bool {
+    pub(crate) fn is_prefix_of(&self, plan: &Plan) -> bool {
         let own = self.points();
         // The tables that the plan speaks of were read when it began.
         let (modules, prefix) = (&self.plan.prefix.modules, &plan.prefix);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_its_first_points_and_the_rest() {
+    fn plan_splits_into_first_points_and_rest() {
         let whole = plan(&[(0, 2), (1, 3), (0, 1)]);
         for count in 0..=6 {
             let (first, rest) = (first(&whole, count), rest(&whole, count));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn schedules_have_in_common_what_they_begin_with() {
+    fn common_points_are_the_shared_prefix() {
         let a = plan(&[(0, 2), (1, 3)]);
         assert_eq!(a.prefix.common_points(&plan(&[(0, 2), (1, 1), (0, 4)]).prefix), 3);
         assert_eq!(a.prefix.common_points(&plan(&[(1, 1)]).prefix), 0);

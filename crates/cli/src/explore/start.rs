@@ -18,7 +18,7 @@ impl Start {
         let common = plans.iter().find(|plan| plan.prefix.segments.len() == 1);
         let Some(plan) = common.filter(|_| !self.refused) else { return Ok(()) };
         let points = plan.prefix.segments[0].points as usize;
-        for kept in pool.each(|executor| executor.keep(plan, points)) {
+        for kept in pool.each(|executor| executor.take_snapshot(plan, points)) {
             self.refused |= kept?.is_err();
         }
         Ok(())

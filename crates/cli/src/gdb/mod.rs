@@ -46,7 +46,7 @@ impl Session {
     /// Gets ready to debug the replay of a trace.
     pub(crate) fn new(trace: &Path, recorded: &Trace, who: Who) -> Result<Self> {
         replay::check(recorded)?;
-        let script = unsnarl_exec::lay_down("gdb.py", SCRIPT.as_bytes())?;
+        let script = unsnarl_exec::install_file("gdb.py", SCRIPT.as_bytes())?;
         let unsnarl = env::current_exe().context("cannot tell where unsnarl is")?;
         let trace = traces::find(trace);
         let trace = trace.canonicalize().with_context(|| format!("cannot find {}", trace.display()))?;

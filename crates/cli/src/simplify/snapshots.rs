@@ -54,7 +54,7 @@ impl Snapshots {
         let start = forced(&plan.prefix);
         let places = [start, self.differ_after].into_iter().filter(|&points| points >= start && points > 0);
         for points in places {
-            for answer in pool.each(|executor| executor.keep(plan, points)) {
+            for answer in pool.each(|executor| executor.take_snapshot(plan, points)) {
                 if let Err(why) = answer? {
                     self.failed += 1;
                     if points == start {

@@ -26,7 +26,7 @@ use std::{
     },
     time::Duration,
 };
-use unsnarl_exec::{Error, Executor, InstructionTrace, Instructions, Settings, Tracing};
+use unsnarl_exec::{Error, Executor, InstructionTrace, InstructionTraceOptions, Settings, Tracing};
 use unsnarl_model::{OutcomeKind, ThreadIx, Trace};
 use unsnarl_report::{Look, ProgramNames, SliceReport, divergence_text, slice_dot, slice_json, slice_text};
 use unsnarl_slice::{
@@ -236,7 +236,7 @@ impl Slice {
         progress.now(if again.is_some() { "tracing again what can have had a part" } else { "tracing" });
         let traced = executor.trace(
             &plan,
-            &Instructions {
+            &InstructionTraceOptions {
                 how: if self.step { Tracing::Stepping } else { Tracing::Translated },
                 modules,
                 until: again.map_or(&[], |again| &again.until),

@@ -106,7 +106,7 @@ fn resumed(executor: &mut Executor, trace: &Trace) -> Result<(), String> {
     let expected = run(executor, &other)?;
     for kept in [points / 4, points / 2, points * 3 / 4, points.saturating_sub(1)] {
         // Where it is not possible, there is a reason, and the run is made from the start.
-        let _ = executor.keep(&plan, kept).map_err(|e| e.to_string())?;
+        let _ = executor.take_snapshot(&plan, kept).map_err(|e| e.to_string())?;
         // Again and again: a process that was rewound makes the next run.
         let runs = [(&plan, trace), (&other, &expected)];
         for (plan, expected) in runs.into_iter().cycle().take(6) {

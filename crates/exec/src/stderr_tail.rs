@@ -7,8 +7,8 @@ use unsnarl_wire::End;
 /// The type and `what()` of an uncaught C++ exception, if that is what the program died of.
 pub(crate) fn exception(output: &Output) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stderr);
-    let (_, told) = text.rsplit_once("terminate called after throwing an instance of '")?;
-    let (kind, rest) = told.split_once('\'')?;
+    let (_, text_after_marker) = text.rsplit_once("terminate called after throwing an instance of '")?;
+    let (kind, rest) = text_after_marker.split_once('\'')?;
     let what = rest.trim_start().strip_prefix("what():").and_then(|what| what.lines().next());
     Some(what.map_or_else(|| kind.to_owned(), |what| format!("{kind}: {}", what.trim())))
 }
@@ -23,9 +23,9 @@ pub(crate) fn terminate(output: &Output) -> String {
 pub(crate) fn panic(output: &Output) -> String {
     let find = |stream: &[u8]| {
         let text = String::from_utf8_lossy(stream).into_owned();
-        let (_, told) = text.split_once("panicked at ")?;
+        let (_, text_after_marker) = text.split_once("panicked at ")?;
         // The place and a colon, then the message up to the note on backtraces.
-        let (_, message) = told.split_once(":\n")?;
+        let (_, message) = text_after_marker.split_once(":\n")?;
         let lines = message
             .lines()
             .take_while(|line| !line.starts_with("note: ") && !line.starts_with("stack backtrace:"));
@@ -42,9 +42,10 @@ pub(crate) fn test(output: &Output) -> String {
 
 /// `FILE:LINE: Failure` and the lines that explain it.
 fn google_test(text: &str) -> Option<String> {
-    let (_, told) = text.split_once("[ RUN      ] ").filter(|_| text.contains("[  FAILED  ] "))?;
+    let (_, text_after_marker) =
+        text.split_once("[ RUN      ] ").filter(|_| text.contains("[  FAILED  ] "))?;
     let is_failure = |line: &str| line.ends_with(": Failure");
-    let mut lines = told.lines().skip_while(|line| !is_failure(line));
+    let mut lines = text_after_marker.lines().skip_while(|line| !is_failure(line));
     let first = lines.next()?;
     let rest = lines.take_while(|line| !is_failure(line) && !line.starts_with('['));
     Some([first].into_iter().chain(rest).collect::<Vec<_>>().join("\n").trim_end().to_owned())
@@ -52,9 +53,10 @@ fn google_test(text: &str) -> Option<String> {
 
 /// Why a test failed that did not panic: it returned an error, or it should have panicked.
 fn rust_test(text: &str) -> Option<String> {
-    let (_, told) = text.split_once(" stdout ----\n").filter(|_| text.contains("test result: FAILED"))?;
-    let (told, _) = told.split_once("\n\n")?;
-    let lines: Vec<&str> = told.lines().collect();
+    let (_, text_after_marker) =
+        text.split_once(" stdout ----\n").filter(|_| text.contains("test result: FAILED"))?;
+    let (text_after_marker, _) = text_after_marker.split_once("\n\n")?;
+    let lines: Vec<&str> = text_after_marker.lines().collect();
     let at = lines.iter().rposition(|line| line.starts_with("Error: ") || line.starts_with("note: "))?;
     Some(lines[at..].join("\n"))
 }
@@ -73,28 +75,28 @@ pub(crate) fn fault(end: &End) -> String {
 mod tests {
     use super::*;
 
-    fn said(stderr: &str) -> Output {
+    fn stderr_output(stderr: &str) -> Output {
         Output { stdout: Vec::new(), stderr: stderr.into() }
     }
 
     #[test]
-    fn an_exception_is_told_by_type_and_what() {
-        let output = said(
+    fn exception_is_described_by_type_and_what() {
+        let output = stderr_output(
             "noise\nterminate called after throwing an instance of 'std::runtime_error'\n  what():  boom\n",
         );
         assert_eq!(exception(&output).as_deref(), Some("std::runtime_error: boom"));
         assert_eq!(
-            exception(&said("terminate called after throwing an instance of 'int'\n")).as_deref(),
+            exception(&stderr_output("terminate called after throwing an instance of 'int'\n")).as_deref(),
             Some("int")
         );
-        assert_eq!(exception(&said("Aborted")), None);
+        assert_eq!(exception(&stderr_output("Aborted")), None);
     }
 
     #[test]
-    fn a_panic_is_told_by_its_message() {
-        let told = "\nthread 'main' (7) panicked at src/main.rs:4:5:\nassertion failed\n  left: 1\n right: 2\nnote: run with x\n";
-        assert_eq!(panic(&said(told)), "assertion failed\n  left: 1\n right: 2");
-        assert_eq!(panic(&said("nothing")), "");
+    fn panic_is_described_by_its_message() {
+        let text_after_marker = "\nthread 'main' (7) panicked at src/main.rs:4:5:\nassertion failed\n  left: 1\n right: 2\nnote: run with x\n";
+        assert_eq!(panic(&stderr_output(text_after_marker)), "assertion failed\n  left: 1\n right: 2");
+        assert_eq!(panic(&stderr_output("nothing")), "");
     }
 
     fn printed(stdout: &str) -> Output {
@@ -102,21 +104,24 @@ mod tests {
     }
 
     #[test]
-    fn a_google_test_is_told_by_its_first_failure() {
-        let told = "[ RUN      ] A.B\nchatter\na.cpp:2: Failure\nExpected: true\nmy words\na.cpp:3: Failure\n\
+    fn google_test_is_described_by_its_first_failure() {
+        let text_after_marker = "[ RUN      ] A.B\nchatter\na.cpp:2: Failure\nExpected: true\nmy words\na.cpp:3: Failure\n\
                     Expected: false\n[  FAILED  ] A.B (0 ms)\n";
-        assert_eq!(test(&printed(told)), "a.cpp:2: Failure\nExpected: true\nmy words");
+        assert_eq!(test(&printed(text_after_marker)), "a.cpp:2: Failure\nExpected: true\nmy words");
         assert_eq!(test(&printed("[ RUN      ] A.B\nHeart: Failure\n[       OK ] A.B\n")), "");
     }
 
     #[test]
-    fn a_rust_test_that_did_not_panic_is_told_by_its_error() {
-        let told = "\nrunning 1 test\ntest t ... FAILED\n\nfailures:\n\n---- t stdout ----\nchatter\n\
+    fn rust_test_without_panic_is_described_by_its_error() {
+        let text_after_marker = "\nrunning 1 test\ntest t ... FAILED\n\nfailures:\n\n---- t stdout ----\nchatter\n\
                     Error: Lost { visits: 2 }\n\n\nfailures:\n    t\n\ntest result: FAILED. 0 passed\n";
-        assert_eq!(test(&printed(told)), "Error: Lost { visits: 2 }");
-        let told = told
+        assert_eq!(test(&printed(text_after_marker)), "Error: Lost { visits: 2 }");
+        let text_after_marker = text_after_marker
             .replace("Error: Lost { visits: 2 }", "note: test did not panic as expected at src/lib.rs:3:4");
-        assert_eq!(test(&printed(&told)), "note: test did not panic as expected at src/lib.rs:3:4");
+        assert_eq!(
+            test(&printed(&text_after_marker)),
+            "note: test did not panic as expected at src/lib.rs:3:4"
+        );
         assert_eq!(test(&printed("---- t stdout ----\nError: no\n\n")), "");
     }
 }

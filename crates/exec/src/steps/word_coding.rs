@@ -11,31 +11,36 @@ const PLACES_LOG2: u32 = 12;
 
 /// What was seen at a place: the latest two that differ.
 #[derive(Clone, Copy, Default)]
-struct Seen {
+struct PlaceHistory {
     last: u64,
     before: u64,
 }
 
-/// How a word is told, in half a byte. From [`FAR`] on: by so many bytes of difference, and one.
+/// How a word is told, in half a byte. From [`LITERAL`] on: by so many bytes of difference, and one.
 const SAME: u8 = 0;
-const AS_BEFORE: u8 = 1;
-const GOES_ON: u8 = 2;
-const AS_ANOTHER: u8 = 3;
-const FAR: u8 = 4;
+const SAME_AS_BEFORE: u8 = 1;
+const SAME_STRIDE: u8 = 2;
+const SAME_AS_LITERAL: u8 = 3;
+const LITERAL: u8 = 4;
 
 /// Foretells one word after the other, when told what they were.
-struct Oracle {
-    seen: Box<[Seen]>,
+struct WordPredictor {
+    history: Box<[PlaceHistory]>,
     /// The latest head, and how many words there were since.
     head: u64,
     since: u64,
     /// The latest word that nothing foretold.
-    another: u64,
+    last_literal: u64,
 }
 
-impl Oracle {
+impl WordPredictor {
     fn new() -> Self {
-        Self { seen: vec![Seen::default(); 1 << PLACES_LOG2].into(), head: 0, since: 0, another: 0 }
+        Self {
+            history: vec![PlaceHistory::default(); 1 << PLACES_LOG2].into(),
+            head: 0,
+            since: 0,
+            last_literal: 0,
+        }
     }
 
     #[inline]
@@ -46,7 +51,7 @@ impl Oracle {
 
     /// Heads have something in the bits that addresses do not use. If an address has too, the worse for the foretelling.
     #[inline]
-    fn passed(&mut self, word: u64) {
+    fn advance(&mut self, word: u64) {
         if word >> 48 == 0 {
             self.since += 1;
         } else {
@@ -54,85 +59,85 @@ impl Oracle {
         }
     }
 
-    /// How the word is to be told; the bytes of its difference go to the end of `far`.
+    /// How the word is to be told; the bytes of its difference go to the end of `literals`.
     #[inline]
-    fn tell(&mut self, word: u64, far: &mut Far) -> u8 {
-        let seen = &mut self.seen[self.place()];
-        let Seen { last, before } = *seen;
-        let told = if word == last {
+    fn encode(&mut self, word: u64, literals: &mut Literals) -> u8 {
+        let history = &mut self.history[self.place()];
+        let PlaceHistory { last, before } = *history;
+        let code = if word == last {
             SAME
         } else {
-            *seen = Seen { last: word, before: last };
+            *history = PlaceHistory { last: word, before: last };
             if word == before {
-                AS_BEFORE
-            } else if word == on(last, before) {
-                GOES_ON
-            } else if word == self.another {
-                AS_ANOTHER
+                SAME_AS_BEFORE
+            } else if word == extrapolate(last, before) {
+                SAME_STRIDE
+            } else if word == self.last_literal {
+                SAME_AS_LITERAL
             } else {
-                self.another = word;
-                FAR - 1 + far.push(word.wrapping_sub(last))
+                self.last_literal = word;
+                LITERAL - 1 + literals.push(word.wrapping_sub(last))
             }
         };
-        self.passed(word);
-        told
+        self.advance(word);
+        code
     }
 
     /// The word that was told so; none if it makes no sense.
     #[inline]
-    fn hear(&mut self, told: u8, far: &mut &[u8]) -> Option<u64> {
-        let seen = &mut self.seen[self.place()];
-        let Seen { last, before } = *seen;
-        let word = match told {
+    fn decode(&mut self, code: u8, literals: &mut &[u8]) -> Option<u64> {
+        let history = &mut self.history[self.place()];
+        let PlaceHistory { last, before } = *history;
+        let word = match code {
             SAME => last,
-            AS_BEFORE => before,
-            GOES_ON => on(last, before),
-            AS_ANOTHER => self.another,
+            SAME_AS_BEFORE => before,
+            SAME_STRIDE => extrapolate(last, before),
+            SAME_AS_LITERAL => self.last_literal,
             _ => {
-                let (bytes, rest) = far.split_at_checked(usize::from(told - FAR) + 1)?;
-                *far = rest;
+                let (bytes, rest) = literals.split_at_checked(usize::from(code - LITERAL) + 1)?;
+                *literals = rest;
                 let mut difference = [0; 8];
                 difference.get_mut(..bytes.len())?.copy_from_slice(bytes);
-                self.another = last.wrapping_add(unfolded(u64::from_le_bytes(difference)));
-                self.another
+                self.last_literal = last.wrapping_add(unzigzag(u64::from_le_bytes(difference)));
+                self.last_literal
             }
         };
-        if told != SAME {
-            *seen = Seen { last: word, before: last };
+        if code != SAME {
+            *history = PlaceHistory { last: word, before: last };
         }
-        self.passed(word);
+        self.advance(word);
         Some(word)
     }
 }
 
 /// As far from the last as that was from the one before.
 #[inline]
-fn on(last: u64, before: u64) -> u64 {
+fn extrapolate(last: u64, before: u64) -> u64 {
     last.wrapping_add(last.wrapping_sub(before))
 }
 
 /// Small numbers of either sign as small numbers.
 #[inline]
-fn folded(difference: u64) -> u64 {
+fn zigzag(difference: u64) -> u64 {
     difference << 1 ^ ((difference as i64) >> 63) as u64
 }
 
 #[inline]
-fn unfolded(number: u64) -> u64 {
+fn unzigzag(number: u64) -> u64 {
     number >> 1 ^ (number & 1).wrapping_neg()
 }
 
 /// Bytes of differences; there is room for whole words all the time.
-struct Far {
+struct Literals {
     bytes: Vec<u8>,
     used: usize,
 }
 
-impl Far {
+impl Literals {
     /// How many bytes it was.
     #[inline]
     fn push(&mut self, difference: u64) -> u8 {
-        let number = folded(difference);
+        let number = zigzag(difference);
         self.bytes[self.used..self.used + 8].copy_from_slice(&number.to_le_bytes());
         let bytes = (8 - number.leading_zeros() / 8).max(1) as u8;
         self.used += usize::from(bytes);
@@ -141,30 +146,30 @@ impl Far {
 }
 
 /// Puts there what is left of the words: how many they are, how they are told, and by how far they are off.
-pub(super) fn tell(words: &[u64], into: &mut Vec<u8>) {
-    let mut oracle = Oracle::new();
-    let mut far = Far { bytes: vec![0; 8 * words.len() + 8], used: 0 };
+pub(super) fn encode(words: &[u64], into: &mut Vec<u8>) {
+    let mut predictor = WordPredictor::new();
+    let mut literals = Literals { bytes: vec![0; 8 * words.len() + 8], used: 0 };
     into.clear();
     into.extend((words.len() as u64).to_le_bytes());
     into.extend(words.chunks(2).map(|pair| {
-        let first = oracle.tell(pair[0], &mut far);
-        pair.get(1).map_or(0, |&word| oracle.tell(word, &mut far)) << 4 | first
+        let first = predictor.encode(pair[0], &mut literals);
+        pair.get(1).map_or(0, |&word| predictor.encode(word, &mut literals)) << 4 | first
     }));
-    into.extend_from_slice(&far.bytes[..far.used]);
+    into.extend_from_slice(&literals.bytes[..literals.used]);
 }
 
 /// Puts the words there; none if the bytes make no sense.
-pub(super) fn hear(bytes: &[u8], into: &mut Vec<u64>) -> Option<()> {
+pub(super) fn decode(bytes: &[u8], into: &mut Vec<u64>) -> Option<()> {
     into.clear();
     let (count, rest) = bytes.split_first_chunk()?;
     let count = usize::try_from(u64::from_le_bytes(*count)).ok()?;
-    let (told, mut far) = rest.split_at_checked(count.div_ceil(2))?;
-    let mut oracle = Oracle::new();
+    let (code, mut literals) = rest.split_at_checked(count.div_ceil(2))?;
+    let mut predictor = WordPredictor::new();
     into.reserve(count);
-    for (number, pair) in (0..count).step_by(2).zip(told) {
-        into.push(oracle.hear(pair & 15, &mut far)?);
+    for (number, pair) in (0..count).step_by(2).zip(code) {
+        into.push(predictor.decode(pair & 15, &mut literals)?);
         if number + 1 < count {
-            into.push(oracle.hear(pair >> 4, &mut far)?);
+            into.push(predictor.decode(pair >> 4, &mut literals)?);
         }
     }
     Some(())
@@ -174,10 +179,10 @@ pub(super) fn hear(bytes: &[u8], into: &mut Vec<u64>) -> Option<()> {
 mod tests {
     use super::*;
 
-    fn heard(words: &[u64]) -> Vec<u64> {
+    fn round_trip(words: &[u64]) -> Vec<u64> {
         let (mut bytes, mut again) = (Vec::new(), Vec::new());
-        tell(words, &mut bytes);
-        hear(&bytes, &mut again).expect("it makes sense");
+        encode(words, &mut bytes);
+        decode(&bytes, &mut again).expect("it makes sense");
         again
     }
 
@@ -206,27 +211,27 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_heard() {
+    fn decoded_words_equal_encoded_words() {
         for seed in 0..200 {
             let words = words(seed, (seed as usize * 37) % 1000);
-            assert_eq!(heard(&words), words, "seed {seed}");
+            assert_eq!(round_trip(&words), words, "seed {seed}");
         }
     }
 
     #[test]
-    fn what_repeats_itself_takes_half_a_byte() {
+    fn repeated_words_take_half_a_byte() {
         let words: Vec<u64> = (0..1000).flat_map(|n| [3 << 48 | 0x1000, 0x8000 + 16 * n]).collect();
         let mut bytes = Vec::new();
-        tell(&words, &mut bytes);
+        encode(&words, &mut bytes);
         assert!(bytes.len() < 8 + 1000 + 40, "{}", bytes.len());
     }
 
     #[test]
-    fn bytes_that_were_cut_make_no_sense() {
+    fn truncated_bytes_are_rejected() {
         let mut bytes = Vec::new();
-        tell(&words(5, 300), &mut bytes);
-        assert_eq!(hear(&bytes[..bytes.len() - 1], &mut Vec::new()), None);
-        assert_eq!(hear(&bytes[..100], &mut Vec::new()), None);
-        assert_eq!(hear(&[], &mut Vec::new()), None);
+        encode(&words(5, 300), &mut bytes);
+        assert_eq!(decode(&bytes[..bytes.len() - 1], &mut Vec::new()), None);
+        assert_eq!(decode(&bytes[..100], &mut Vec::new()), None);
+        assert_eq!(decode(&[], &mut Vec::new()), None);
     }
 }

@@ -36,7 +36,7 @@ impl Export {
         let exported = match &self.output {
             Some(path) => {
                 let mut exported = None;
-                unsnarl_trace::write_whole(path, |file| {
+                unsnarl_trace::write_atomically(path, |file| {
                     exported = Some(std_format::export(&trace, file)?);
                     Ok(())
                 })
@@ -76,10 +76,10 @@ impl Import {
         let scratch = unsnarl_trace::scratch(&path).with_context(unwritable)?;
         let open = || File::open(&self.file).map(BufReader::new);
         let imported =
-            std_format::import_long(open, scratch).with_context(|| self.file.display().to_string())?;
+            std_format::import_streaming(open, scratch).with_context(|| self.file.display().to_string())?;
         self.tell(&imported.notes, imported.odd);
         let mut stats = None;
-        unsnarl_trace::write_whole(&path, |out| {
+        unsnarl_trace::write_atomically(&path, |out| {
             stats = Some(imported.write(out)?);
             Ok(())
         })

@@ -200,7 +200,7 @@ impl Prey {
     fn json(&self, search: &Search) -> serde_json::Value {
         let after = &self.told.after;
         let mut symbols = Symbols::new();
-        let (outcome, stats, _) = output::told(after);
+        let (outcome, stats, _) = output::trace_json(after);
         let needs = needs_json(after, &mut ProgramNames::new(&after.modules, &mut symbols));
         json!({
             "found": true, "runs": search.runs, "elapsed_s": (search.elapsed + self.told.elapsed).as_secs_f64(),

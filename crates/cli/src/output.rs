@@ -27,7 +27,7 @@ pub(crate) fn outcome(trace: &Trace) -> String {
 }
 
 /// The outcome and the figures of a trace, for JSON.
-pub(crate) fn told(trace: &Trace) -> (Value, Value, Value) {
+pub(crate) fn trace_json(trace: &Trace) -> (Value, Value, Value) {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);
     (outcome_json(trace, &mut names), stats_json(&trace.stats()), warnings_json(trace, &mut names))
@@ -50,7 +50,7 @@ pub(crate) fn print(text: &str) {
 
 /// Writes a file, all of it or nothing.
 pub(crate) fn write(path: &std::path::Path, content: &[u8]) -> std::io::Result<()> {
-    unsnarl_trace::write_whole(path, |file| file.write_all(content))
+    unsnarl_trace::write_atomically(path, |file| file.write_all(content))
 }
 
 /// How a command line refers to a file.

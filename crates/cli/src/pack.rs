@@ -15,7 +15,7 @@ use std::{
 };
 use unsnarl_exec::{Error, Settings};
 use unsnarl_model::Trace;
-use unsnarl_pack::{Pack, Wishes, gather, is_pack};
+use unsnarl_pack::{Pack, PackOptions, gather, is_pack};
 
 /// A trace with all that its replay needs, in one file: the program, its libraries, inputs and sources
 ///
@@ -75,11 +75,12 @@ impl PackCommand {
         let proof = Some(proof::beside(file)).filter(|proof| proof.exists());
         for bare in [true, false] {
             let inputs = self.with.clone();
-            let wishes =
-                Wishes { inputs, proof: proof.clone(), bare, runtime: unsnarl_exec::RUNTIME_LIBRARY };
-            let pack = gather(trace, &wishes)?;
+            let options =
+                PackOptions { inputs, proof: proof.clone(), bare, runtime: unsnarl_exec::RUNTIME_LIBRARY };
+            let pack = gather(trace, &options)?;
             let bytes = pack.encode().context("cannot compress the pack")?;
-            fs::write(path, &bytes).map_err(|why| unsnarl_pack::Error::Write { path: path.into(), why })?;
+            fs::write(path, &bytes)
+                .map_err(|reason| unsnarl_pack::Error::Write { path: path.into(), reason })?;
             // Tried as whoever gets it will: from the file alone.
             if reproduces(&traces::load(path)?)? {
                 return Ok(Some((pack, bytes.len(), bare)));

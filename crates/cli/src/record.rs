@@ -52,7 +52,7 @@ impl Record {
         judge::add_calls(&mut trace);
         let path = traces::save(&trace, self.run.output.as_deref())?;
         if self.run.json {
-            let (outcome, stats, warnings) = output::told(&trace);
+            let (outcome, stats, warnings) = output::trace_json(&trace);
             output::json(&json!({ "trace": path, "outcome": outcome, "stats": stats, "warnings": warnings }));
         } else {
             let path = output::quoted(&path);

@@ -99,7 +99,7 @@ impl Replay {
     fn tell(&self, recorded: &Trace, replayed: &Replayed) {
         let mut symbols = Symbols::new();
         if self.json {
-            let (outcome, stats, _) = output::told(&replayed.trace);
+            let (outcome, stats, _) = output::trace_json(&replayed.trace);
             let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
             let divergence = replayed.divergence.as_ref().map(|d| divergence_json(d, recorded, &mut names));
             let difference = replayed.difference.as_ref();

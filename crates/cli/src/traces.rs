@@ -78,7 +78,7 @@ pub(crate) fn load(wanted: &Path) -> Result<Trace> {
 
 /// Lays a pack down in the user's cache, by what is in it: the same pack is always at the same place.
 pub(crate) fn unpack(path: &Path) -> Result<Unpacked> {
-    let bytes = fs::read(path).map_err(|why| unsnarl_pack::Error::Read { path: path.into(), why })?;
+    let bytes = fs::read(path).map_err(|reason| unsnarl_pack::Error::Read { path: path.into(), reason })?;
     let pack = Pack::decode(&bytes)?;
     let runtime = unsnarl_exec::runtime_directory()?;
     let packs = runtime.parent().unwrap_or(&runtime).join("packs");

@@ -10,12 +10,12 @@ pub enum Error {
     #[error("no program {0}: give a path, or a name on PATH")]
     NoSuchProgram(PathBuf),
     /// It is there but cannot be run under control.
-    #[error("{program} cannot be controlled: {why}")]
+    #[error("{program} cannot be controlled: {reason}")]
     Unusable {
         /// Which program.
         program: PathBuf,
         /// The reason, with what to do.
-        why: String,
+        reason: String,
     },
     /// A trace does not belong to the files that are there now.
     #[error("{0}")]

@@ -90,7 +90,7 @@ fn not_found(name: Option<&str>, status: &str, mut seen: Vec<String>) -> Error {
     let more = if seen.len() > most { ", …" } else { "" };
     Error::Unusable {
         program: "what the command starts".into(),
-        why: format!(
+        reason: format!(
             "it ended ({status}) and had started {wanted}; it started {list}{more}: name the program by --follow=NAME, or run it \
              directly"
         ),

@@ -84,10 +84,12 @@ mod tests {
     use proptest::prelude::*;
 
     /// The length of a longest common subsequence, by the definition.
-    fn brute(a: &[u64], b: &[u64]) -> usize {
+    fn brute_force_length(a: &[u64], b: &[u64]) -> usize {
         match (a, b) {
-            ([x, a @ ..], [y, b @ ..]) if x == y => 1 + brute(a, b),
-            ([_, rest_a @ ..], [_, rest_b @ ..]) => brute(rest_a, b).max(brute(a, rest_b)),
+            ([x, a @ ..], [y, b @ ..]) if x == y => 1 + brute_force_length(a, b),
+            ([_, rest_a @ ..], [_, rest_b @ ..]) => {
+                brute_force_length(rest_a, b).max(brute_force_length(a, rest_b))
+            }
             _ => 0,
         }
     }
@@ -103,7 +105,7 @@ mod tests {
         ) {
             let pairs = common(&a, &b);
             prop_assert!(increases(&pairs) && pairs.iter().all(|&(x, y)| a[x] == b[y]));
-            prop_assert_eq!(pairs.len(), brute(&a, &b));
+            prop_assert_eq!(pairs.len(), brute_force_length(&a, &b));
             let quick = greedy(&a, &b);
             prop_assert!(increases(&quick) && quick.iter().all(|&(x, y)| a[x] == b[y]));
         }

@@ -5,7 +5,7 @@ use iced_x86::{FlowControl, Instruction, Mnemonic};
 /// Where control is after an instruction, if the code alone tells: the next one, or the target of a jump or call. A
 /// block may go on there; it ends where there is a choice.
 #[must_use]
-pub fn after(instruction: &Instruction) -> Option<u64> {
+pub fn static_successor(instruction: &Instruction) -> Option<u64> {
     match instruction.flow_control() {
         FlowControl::Next
         | FlowControl::Interrupt
@@ -26,7 +26,7 @@ mod tests {
     use iced_x86::{Decoder, DecoderOptions};
 
     fn of(code: &[u8]) -> Option<u64> {
-        after(&Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE).decode())
+        static_successor(&Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE).decode())
     }
 
     #[test]

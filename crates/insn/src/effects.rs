@@ -10,7 +10,7 @@ use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, 
 /// Whether an instruction only moves a value about, so that who wants the value wants what was moved and
 /// not the move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copy {
+pub enum CopyKind {
     /// It does something.
     No,
     /// It saves a register on the stack or restores it: the value is whoever's it was.
@@ -27,7 +27,7 @@ pub struct Effects {
     /// What it writes.
     pub defs: Vec<Part>,
     /// Whether it is a mere move.
-    pub copy: Copy,
+    pub copy: CopyKind,
 }
 
 impl Effects {
@@ -35,7 +35,7 @@ impl Effects {
     #[must_use]
     pub fn of(instruction: &Instruction, factory: &mut InstructionInfoFactory) -> Self {
         let mut effects = Self { uses: Vec::new(), defs: Vec::new(), copy: copy(instruction) };
-        if effects.copy == Copy::Frame {
+        if effects.copy == CopyKind::Frame {
             effects.defs.extend(part(Register::RBP, true));
             return effects;
         }
@@ -66,19 +66,19 @@ const fn reads(access: OpAccess) -> bool {
     matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
 }
 
-fn copy(instruction: &Instruction) -> Copy {
+fn copy(instruction: &Instruction) -> CopyKind {
     let register = |n| instruction.op_kind(n) == OpKind::Register;
     match instruction.mnemonic() {
-        Mnemonic::Push | Mnemonic::Pop if register(0) => Copy::Saves,
+        Mnemonic::Push | Mnemonic::Pop if register(0) => CopyKind::Saves,
         Mnemonic::Mov
             if register(0)
                 && register(1)
                 && instruction.op0_register() == Register::RBP
                 && instruction.op1_register() == Register::RSP =>
         {
-            Copy::Frame
+            CopyKind::Frame
         }
-        _ => Copy::No,
+        _ => CopyKind::No,
     }
 }
 
@@ -128,7 +128,7 @@ mod tests {
         let effects = effects(&[0x53]);
         assert_eq!(
             (effects.uses, effects.defs, effects.copy),
-            (alloc::vec![gpr(3)], alloc::vec![], Copy::Saves)
+            (alloc::vec![gpr(3)], alloc::vec![], CopyKind::Saves)
         );
     }
 }

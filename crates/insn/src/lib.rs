@@ -16,14 +16,14 @@ mod block;
 mod effects;
 mod layout;
 mod registers;
-mod waits;
+mod wait_loops;
 
-pub use block::after;
-pub use effects::{Copy, Effects};
+pub use block::static_successor;
+pub use effects::{CopyKind, Effects};
 pub use iced_x86 as iced;
-pub use layout::{Address, Layout, Memory, Sample};
+pub use layout::{Address, Layout, MemoryAccess, Sample};
 pub use registers::{FLAGS, Part, REGISTERS, gpr, part};
-pub use waits::waits_at;
+pub use wait_loops::wait_loop_at;
 
 /// Instructions that a block may have at most: their number shares a word with its address.
 pub const MAX_BLOCK: usize = 255;

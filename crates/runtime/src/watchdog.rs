@@ -11,7 +11,7 @@ use crate::{context::Backend, state::Runtime, sys};
 use core::{arch::naked_asm, cell::UnsafeCell};
 use unsnarl_insn::{
     iced::{Decoder, DecoderOptions, Instruction},
-    waits_at,
+    wait_loop_at,
 };
 use unsnarl_model::{Flags, Misuse, Op};
 use unsnarl_wire::SPIN_CHECK_SIGNAL;
@@ -92,7 +92,7 @@ unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
     let hash = general
         .iter()
         .fold(0u64, |hash, &value| (hash.rotate_left(5) ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-    let waits = was_seen_often(state.log.count(), hash) && waits_at(pc, instruction).is_some();
+    let waits = was_seen_often(state.log.count(), hash) && wait_loop_at(pc, instruction).is_some();
     if waits && sys::is_readable((sp as usize).saturating_sub(ROOM)) {
         // The controller's next may have come meanwhile: it is not to make the thread give way twice.
         handle_by(yield_trampoline, 0, 0);
@@ -117,7 +117,7 @@ unsafe extern "C-unwind" fn yield_to_others(context: *mut libc::ucontext_t) {
     let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as u64;
     let state = &mut runtime.state;
     // Where in the loop it was is another place each time.
-    let begins = waits_at(pc, instruction).unwrap_or(pc);
+    let begins = wait_loop_at(pc, instruction).unwrap_or(pc);
     state.warn(
         Misuse::NotModelled,
         begins + 1,

@@ -64,7 +64,7 @@ fn where_rust_counts_panics_is_found_however_its_name_is_mangled() {
 
 #[test]
 fn where_rust_spins_for_locks_is_found_however_its_name_is_mangled() {
-    for (path, spins) in [
+    for (path, is_lock_slow_path) in [
         ("_RNvMNtNtNtNtCs1234_3std3sys4sync5mutex5futexNtB2_5Mutex14lock_contended", true),
         ("_ZN3std3sys4sync6rwlock5futex6RwLock15write_contended17h0123456789abcdefE", true),
         ("_ZN4mine5Mutex14lock_contended17h0123456789abcdefE", false),
@@ -73,7 +73,7 @@ fn where_rust_spins_for_locks_is_found_however_its_name_is_mangled() {
         let spin_functions = Binary::read(&compile("gcc", "a.c", &source, "")).unwrap().spin_functions;
         assert_eq!(
             spin_functions.iter().filter(|function| !function.is_empty()).count(),
-            spins.into(),
+            is_lock_slow_path.into(),
             "{path}"
         );
     }
@@ -82,7 +82,7 @@ fn where_rust_spins_for_locks_is_found_however_its_name_is_mangled() {
 #[test]
 fn go_programs_are_seen() {
     let source = "__attribute__((section(\".go.buildinfo\"), used)) char info[] = \"go\"; int main(void) { return 0; }";
-    assert!(Binary::read(&compile("gcc", "a.c", source, "")).unwrap().go);
+    assert!(Binary::read(&compile("gcc", "a.c", source, "")).unwrap().is_go);
 }
 
 #[test]

@@ -32,7 +32,7 @@ mod write;
 pub use check::Inconsistent;
 pub use chunk::CHUNK;
 pub use error::{DecodeError, LoadError, SaveError};
-pub use file::{load, open, save, scratch, write_whole};
+pub use file::{load, open, save, scratch, write_atomically};
 pub use lanes::Lanes;
 pub use read::{EventReader, decode};
 pub use section::Section;

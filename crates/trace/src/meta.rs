@@ -1,6 +1,6 @@
 //! Everything of a trace but its events, as bytes: which fields, in which order.
 
-use crate::bytes::{Coded, Cursor, Wrong, put_length, put_zigzag};
+use crate::bytes::{Codec, Cursor, Malformed, put_length, put_zigzag};
 use unsnarl_model::{
     Action, Backtrace, Conflict, ConflictKind, Counterfactual, Fidelity, Input, Misuse, Module, ModuleIx, Op,
     Outcome, OutcomeKind, Output, Places, Plan, Points, Policy, Prefix, Program, RunLimits, Segment, Side,
@@ -10,15 +10,15 @@ use unsnarl_model::{
 /// A struct is its fields one after the other.
 macro_rules! fields {
     ($($name:ident { $($field:ident: $type:ty),* $(,)? $(; $elsewhere:ident)? })*) => {$(
-        impl Coded for $name {
-            const LEAST: usize = 0 $(+ <$type as Coded>::LEAST)*;
+        impl Codec for $name {
+            const LEAST: usize = 0 $(+ <$type as Codec>::LEAST)*;
 
             fn put(&self, out: &mut Vec<u8>) {
                 $(self.$field.put(out);)*
             }
 
-            fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
-                Ok(Self { $($field: <$type as Coded>::take(from)?,)* $($elsewhere: Default::default(),)? })
+            fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+                Ok(Self { $($field: <$type as Codec>::take(from)?,)* $($elsewhere: Default::default(),)? })
             }
         }
     )*};
@@ -54,7 +54,7 @@ fields! {
     Output { stdout: Vec<u8>, stderr: Vec<u8> }
 }
 
-impl Coded for Input {
+impl Codec for Input {
     const LEAST: usize = ThreadId::LEAST + 3 + 16 + Vec::<u8>::LEAST;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -67,7 +67,7 @@ impl Coded for Input {
         self.bytes.put(out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         Ok(Self {
             thread: ThreadId::take(from)?,
             op: Op::take(from)?,
@@ -80,7 +80,7 @@ impl Coded for Input {
     }
 }
 
-impl Coded for Site {
+impl Codec for Site {
     const LEAST: usize = ModuleIx::LEAST + 1;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -88,7 +88,7 @@ impl Coded for Site {
         self.offset.put(out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         Ok(Self { module: ModuleIx::take(from)?, offset: u64::take(from)? })
     }
 
@@ -102,7 +102,7 @@ impl Coded for Site {
         }
     }
 
-    fn take_all(count: usize, from: &mut Cursor<'_>) -> Result<Vec<Self>, Wrong> {
+    fn take_all(count: usize, from: &mut Cursor<'_>) -> Result<Vec<Self>, Malformed> {
         let mut all = Vec::with_capacity(count);
         let mut before = 0_u64;
         for _ in 0..count {
@@ -117,14 +117,14 @@ impl Coded for Site {
 /// A closed set is numbered; a number that is not given is refused.
 macro_rules! numbers {
     ($($name:ident { $($variant:ident = $number:literal),* })*) => {$(
-        impl Coded for $name {
+        impl Codec for $name {
             const LEAST: usize = 1;
 
             fn put(&self, out: &mut Vec<u8>) {
                 out.push(match self { $(Self::$variant => $number,)* });
             }
 
-            fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+            fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
                 match from.byte()? {
                     $($number => Ok(Self::$variant),)*
                     _ => Err(concat!("it has no such ", stringify!($name))),
@@ -144,7 +144,7 @@ numbers! {
     }
 }
 
-impl Coded for Policy {
+impl Codec for Policy {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -166,7 +166,7 @@ impl Coded for Policy {
         }
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         Ok(match from.byte()? {
             0 => Self::Stop,
             1 => Self::Fair,
@@ -179,55 +179,55 @@ impl Coded for Policy {
     }
 }
 
-impl<T: Coded> Coded for [T; 2] {
+impl<T: Codec> Codec for [T; 2] {
     const LEAST: usize = 2 * T::LEAST;
 
     fn put(&self, out: &mut Vec<u8>) {
         self.iter().for_each(|one| one.put(out));
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         Ok([T::take(from)?, T::take(from)?])
     }
 }
 
-impl Coded for Op {
+impl Codec for Op {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
         out.push(*self as u8);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         Self::from_number(from.byte()?).ok_or("it has no such operation")
     }
 }
 
-impl Coded for ThreadIx {
+impl Codec for ThreadIx {
     const LEAST: usize = u16::LEAST;
 
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         u16::take(from).map(Self)
     }
 }
 
-impl Coded for ModuleIx {
+impl Codec for ModuleIx {
     const LEAST: usize = u16::LEAST;
 
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         u16::take(from).map(Self)
     }
 }
 
-impl Coded for ThreadId {
+impl Codec for ThreadId {
     const LEAST: usize = Vec::<u32>::LEAST;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -235,12 +235,12 @@ impl Coded for ThreadId {
         u32::put_all(self.path(), out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         Vec::take(from).map(Self::from_path)
     }
 }
 
-impl Coded for OutcomeKind {
+impl Codec for OutcomeKind {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -262,7 +262,7 @@ impl Coded for OutcomeKind {
         detail.iter().for_each(|detail: &i32| detail.put(out));
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
         Ok(match from.byte()? {
             0 => Self::Exit(i32::take(from)?),
             1 => Self::Deadlock,
@@ -288,7 +288,7 @@ mod tests {
     /// What memory a byte of a section can turn into; `section::Budget` counts on it.
     #[test]
     fn nothing_grows_more_than_sixfold_from_its_bytes() {
-        fn growth<T: Coded>() -> usize {
+        fn growth<T: Codec>() -> usize {
             size_of::<T>().div_ceil(T::LEAST)
         }
         let all = [

@@ -208,7 +208,7 @@ impl<R: Read> SectionReader<R> {
 
     /// The next section's bytes, which must be this one.
     pub(crate) fn read(&mut self, section: Section) -> Result<&[u8], DecodeError> {
-        let corrupt = |why| DecodeError::Corrupt { section, why };
+        let corrupt = |reason| DecodeError::Corrupt { section, reason };
         loop {
             let mut bytes = [0; HEADER];
             self.fill(section, &mut bytes)?;
@@ -250,7 +250,10 @@ impl<R: Read> SectionReader<R> {
             match self.input.read(&mut more) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {
-                    return Err(DecodeError::Corrupt { section: Section::End, why: "more bytes follow it" });
+                    return Err(DecodeError::Corrupt {
+                        section: Section::End,
+                        reason: "more bytes follow it",
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(DecodeError::Io(error)),

@@ -2,7 +2,7 @@
 
 use crate::{
     CHUNK, FORMAT, MAGIC, Section,
-    bytes::{Coded, put_length},
+    bytes::{Codec, put_length},
     chunk,
     section::SectionWriter,
 };

@@ -8,7 +8,7 @@ use std::io::Cursor;
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Trace};
 use unsnarl_trace::{
     decode, encode,
-    std_format::{Imported, export, export_with_names, import, import_long},
+    std_format::{Imported, export, export_with_names, import, import_streaming},
 };
 
 fn read(text: &str) -> Imported {
@@ -331,7 +331,7 @@ proptest! {
         let text = lines.into_iter().chain(junk).collect::<Vec<_>>().join("\n");
         let imported = import(text.as_bytes());
         // Without holding the events it comes to the same, byte for byte.
-        let long = import_long(|| Ok(text.as_bytes()), Cursor::new(Vec::new()));
+        let long = import_streaming(|| Ok(text.as_bytes()), Cursor::new(Vec::new()));
         match (&imported, long) {
             (Ok(imported), Ok(long)) => {
                 let mut bytes = Vec::new();

@@ -97,7 +97,7 @@ impl BenchStatic {
             names: Vec::new(),
             output: Output::default(),
         };
-        unsnarl_trace::write_whole(path, |out| {
+        unsnarl_trace::write_atomically(path, |out| {
             let mut writer = EventWriter::new(&header, self.events, out)?;
             MadeUp::new(self.seed).take(self.events as usize).try_for_each(|event| writer.push(event))?;
             writer.finish()

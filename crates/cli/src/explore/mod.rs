@@ -114,7 +114,7 @@ impl Search {
             "interrupted": self.interrupted, "trace": first("trace"), "seed": first("seed"),
             "policy": first("policy"), "outcome": first("outcome"), "stats": first("stats"),
             "failures": failures, "runs_with_warnings": self.warned,
-            "warnings": self.first_warned.as_ref().map(|trace| output::told(trace).2),
+            "warnings": self.first_warned.as_ref().map(|trace| output::trace_json(trace).2),
             "races": self.races.iter().map(race::json).collect::<Vec<_>>(),
             "complete": self.completeness.map(|completeness| json!({
                 "preemptions": completeness.preemptions, "schedules": completeness.schedules,
@@ -510,7 +510,7 @@ impl Search {
 
 impl Failure {
     fn json(&self, path: &Path) -> Value {
-        let (outcome, stats, _) = output::told(&self.trace);
+        let (outcome, stats, _) = output::trace_json(&self.trace);
         let plan = &self.trace.plan;
         json!({ "trace": path, "outcome": outcome, "stats": stats, "times": self.times,
             "seed": plan.seed, "policy": plan.tail.name() })

@@ -51,7 +51,7 @@ pub(super) fn reorder_file(
     let order = in_fewer_runs(builder, merges);
     survey.turn();
 
-    let unwritable = |why| SaveError::Write { path: target.into(), why };
+    let unwritable = |reason| SaveError::Write { path: target.into(), reason };
     let scratch = unsnarl_trace::scratch(target).map_err(unwritable)?;
     let mut lanes = Lanes::new(scratch, survey.of_threads().len())?;
     if !each(path, interrupt, |event| {
@@ -63,7 +63,7 @@ pub(super) fn reorder_file(
     let waits = header.outcome.waits.clone();
     let retelling = survey.retelling(&order.schedule, &waits, &mut header.warnings);
     let mut after = None;
-    let written = unsnarl_trace::write_whole(target, |file| {
+    let written = unsnarl_trace::write_atomically(target, |file| {
         let writer = EventWriter::new(&header, before.events, file)?;
         after = Some(retell(&order, retelling, lanes, writer, interrupt)?);
         Ok(())
@@ -71,7 +71,7 @@ pub(super) fn reorder_file(
     match (written, after) {
         (Ok(()), Some(after)) => Ok(Some(Reordered { header, before, after })),
         (Err(error), _) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
-        (Err(why), _) => Err(SaveError::Write { path: target.into(), why }.into()),
+        (Err(reason), _) => Err(SaveError::Write { path: target.into(), reason }.into()),
         (Ok(()), None) => Ok(None),
     }
 }
@@ -82,7 +82,7 @@ fn rules(path: &Path, header: &Trace) -> Result<Rules> {
     let mut reader = unsnarl_trace::open(path)?;
     let mut accesses = false;
     while recorded && !accesses {
-        let undecoded = |why| LoadError::Decode { path: path.into(), why };
+        let undecoded = |reason| LoadError::Decode { path: path.into(), reason };
         let Some(events) = reader.next_chunk().map_err(undecoded)? else { break };
         accesses = events.iter().any(|event| event.op.is_plain_access());
     }
@@ -92,7 +92,7 @@ fn rules(path: &Path, header: &Trace) -> Result<Rules> {
 /// All events of a file, one after the other; whether it was not interrupted.
 fn each(path: &Path, interrupt: &AtomicBool, mut take: impl FnMut(Event) -> io::Result<()>) -> Result<bool> {
     let mut reader = unsnarl_trace::open(path)?;
-    let undecoded = |why| LoadError::Decode { path: path.into(), why };
+    let undecoded = |reason| LoadError::Decode { path: path.into(), reason };
     while let Some(events) = reader.next_chunk().map_err(undecoded)? {
         if interrupt.load(Ordering::Relaxed) {
             return Ok(false);

@@ -10,7 +10,7 @@ use unsnarl_slice::{
     Criterion, History, Place, Span,
     x86::{Recording, register},
 };
-use unsnarl_symbols::{self as symbols, Homeless, Kept, site_of};
+use unsnarl_symbols::{self as symbols, NoLocation, VariableLocation, site_of};
 
 /// A line, which of its executions, and perhaps a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,14 +81,15 @@ pub(super) fn find(
     let after = steps.iter().copied().max().unwrap_or(0);
     match local(recorded, recording, after, variable) {
         Ok(criterion) => return Ok(criterion),
-        Err(Homeless::Unknown) => {}
+        Err(NoLocation::Unknown) => {}
         Err(why) => bail!(WrongUsage(format!(
             "--at: the local variable `{variable}` {}; a build with less optimisation may help, or give the line alone: \
              {}:{}",
             match why {
-                Homeless::Constant => "is a constant",
-                Homeless::Computed => "is kept in a way that is not followed there",
-                Homeless::Unknown | Homeless::Nowhere => "is kept nowhere there: the compiler did without it",
+                NoLocation::Constant => "is a constant",
+                NoLocation::Computed => "is kept in a way that is not followed there",
+                NoLocation::Unknown | NoLocation::Nowhere =>
+                    "is kept nowhere there: the compiler did without it",
             },
             at.file,
             at.line
@@ -106,29 +107,34 @@ pub(super) fn find(
 }
 
 /// The local variable that can be seen after a step.
-fn local(recorded: &Trace, recording: &Recording<'_>, after: u64, name: &str) -> Result<Criterion, Homeless> {
+fn local(
+    recorded: &Trace,
+    recording: &Recording<'_>,
+    after: u64,
+    name: &str,
+) -> Result<Criterion, NoLocation> {
     let mut place = None;
     recording.backwards(after, &mut |step| {
         place = Some(step.place);
         false
     });
-    let insn = recording.insn(place.ok_or(Homeless::Unknown)?);
-    let site = site_of(&recorded.modules, insn.pc).ok_or(Homeless::Unknown)?;
+    let insn = recording.insn(place.ok_or(NoLocation::Unknown)?);
+    let site = site_of(&recorded.modules, insn.pc).ok_or(NoLocation::Unknown)?;
     let module = &recorded.modules[usize::from(site.module.0)];
     let path = Path::new(&module.path);
     // As it is behind the instruction; at the end of a function that is nowhere any more.
     let behind = symbols::local(path, site.offset + u64::from(insn.len), name);
     let local = behind.or_else(|_| symbols::local(path, site.offset, name))?;
     let mut criterion = Criterion::default();
-    match local.kept {
-        Kept::Frame(offset) => {
-            let frame = recording.frame(after).ok_or(Homeless::Computed)?;
+    match local.location {
+        VariableLocation::Frame(offset) => {
+            let frame = recording.frame(after).ok_or(NoLocation::Computed)?;
             criterion.bytes.push((after, Span::new(frame.wrapping_add_signed(offset), local.size)));
         }
-        Kept::Register(number) => {
-            criterion.registers.push((after, register(number).ok_or(Homeless::Computed)?));
+        VariableLocation::Register(number) => {
+            criterion.registers.push((after, register(number).ok_or(NoLocation::Computed)?));
         }
-        Kept::Static(address) => {
+        VariableLocation::Static(address) => {
             criterion.bytes.push((after, Span::new(address + module.base, local.size)));
         }
     }

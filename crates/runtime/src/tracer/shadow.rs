@@ -17,11 +17,12 @@ use crate::sys;
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{mem::offset_of, ops::Range};
 use unsnarl_insn::{
-    Address, Layout, after,
+    Address, Layout,
     iced::{
         Code, ConditionCode, Decoder, DecoderOptions, Encoder, FlowControl, Instruction,
         InstructionInfoFactory, MemoryOperand, Mnemonic, OpKind, Register,
     },
+    static_successor,
 };
 use unsnarl_wire::{StepKind, StepWord, TracerWords};
 
@@ -379,7 +380,7 @@ impl Shadow {
                 break;
             }
             block.push(instruction);
-            let Some(next) = after(&instruction) else { break };
+            let Some(next) = static_successor(&instruction) else { break };
             if next != instruction.next_ip() {
                 // Through a stub control leaves, and comes back in a way of its own.
                 if !self.text.contains(&next) || self.slot_of_stub(next).is_some() {
@@ -700,7 +701,7 @@ pub(super) fn settle(shadows: &Shadows, slot: *mut u64, tail: u64) {
 fn is_plain(instruction: &Instruction) -> bool {
     instruction.flow_control() != FlowControl::UnconditionalBranch
         && instruction.mnemonic() != Mnemonic::Call
-        && after(instruction).is_some()
+        && static_successor(instruction).is_some()
 }
 
 /// Whether an address can only be stored by way of another register than rcx.

@@ -13,7 +13,7 @@ use super::{Code, Recording, postdominators};
 use crate::{Control, Place, hash::Hashed};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unsnarl_insn::{
-    Copy, Effects, FLAGS, Part, gpr,
+    CopyKind, Effects, FLAGS, Part, gpr,
     iced::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic},
 };
 
@@ -280,7 +280,7 @@ impl<'a> Cfg<'a> {
             written.insert(gpr(0));
         }
         let effects = Effects::of(&instruction, &mut self.factory);
-        if effects.copy == Copy::No {
+        if effects.copy == CopyKind::No {
             written.extend(effects.defs.into_iter().filter(|part| part.granule != FLAGS));
         }
     }

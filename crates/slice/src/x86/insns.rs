@@ -3,8 +3,9 @@
 use super::{Code, calls::ARGUMENTS};
 use crate::{Place, hash::Hashed};
 use unsnarl_insn::{
-    Effects, Layout, MAX_BLOCK, after,
+    Effects, Layout, MAX_BLOCK,
     iced::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic},
+    static_successor,
 };
 use unsnarl_wire::StepWord;
 
@@ -93,7 +94,7 @@ impl Insns {
         let mut pc = head.pc();
         for _ in 0..head.count().min(MAX_BLOCK as u8) {
             let instruction = code.decode(pc)?;
-            pc = after(&instruction).unwrap_or_else(|| instruction.next_ip());
+            pc = static_successor(&instruction).unwrap_or_else(|| instruction.next_ip());
             instructions.push(instruction);
         }
         let layout = Layout::of(&instructions, factory);

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{CELLS, Flow, History, Place, Span, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use unsnarl_insn::{Copy, Layout};
+use unsnarl_insn::{CopyKind, Layout};
 use unsnarl_model::{Event, ThreadIx};
 use unsnarl_wire::{ENTER_WORDS, LEAVE_WORDS, SIGNAL_WORDS, StepKind, StepWord};
 
@@ -232,7 +232,7 @@ impl<'a> Recording<'a> {
                 }
                 let samples = &window.from(record.at.word)[1..];
                 room.memory(&block.layout, nth, samples, record.at.thread_pointer);
-                step.copy = insn.effects.copy != Copy::No;
+                step.copy = insn.effects.copy != CopyKind::No;
                 step.uses = &insn.effects.uses;
                 step.defs = &insn.effects.defs;
                 let is_last = nth + 1 == block.insns.len();

@@ -2,7 +2,7 @@
 
 use super::{
     MODULE, Names, Note, Oddity,
-    line::Word,
+    line::StdOp,
     preemption,
     text::{Entry, Text, each_line},
 };
@@ -35,12 +35,12 @@ pub struct Imported {
 #[non_exhaustive]
 pub enum StdError {
     /// A line is not of the form.
-    #[error("line {line} {why}; correct or remove it")]
+    #[error("line {line} {reason}; correct or remove it")]
     Line {
         /// Which, from 1.
         line: u64,
         /// What is wrong with it.
-        why: &'static str,
+        reason: &'static str,
     },
     /// Packed by gzip.
     #[error("is compressed; unpack it first: gunzip")]
@@ -49,19 +49,19 @@ pub enum StdError {
     #[error("has no events; an STD trace has lines like T1|w(x)|42")]
     Empty,
     /// The text could not be had.
-    #[error("cannot be read after line {line}: {why}")]
+    #[error("cannot be read after line {line}: {reason}")]
     Io {
         /// The last line that was read.
         line: u64,
         /// The system's words.
-        why: io::Error,
+        reason: io::Error,
     },
     /// The text is read twice, and was not the same.
     #[error("has other lines than a moment ago; import it when nobody writes to it any more")]
     Changed,
     /// Events could not be laid down.
     #[error("has events that cannot be laid down on disk: {0}; make room there")]
-    LaidDown(io::Error),
+    SpillFile(io::Error),
 }
 
 /// Reads a trace. See the [module's documentation](super) for what becomes of it.
@@ -71,12 +71,12 @@ pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
         entries.push(words.note(line, parsed));
         Ok(())
     })?;
-    let mut import = Import::new(&words, usize::MAX, Kept::default());
+    let mut import = Import::new(&words, usize::MAX, InMemory::default());
     for (index, entry) in entries.iter().enumerate() {
         import.entry(index as u64, entry)?;
     }
-    let Told { mut trace, names, notes, skipped, events, .. } = import.finish()?;
-    let Kept { mut events, lines } = events;
+    let ImportOutcome { mut trace, names, notes, skipped, events, .. } = import.finish()?;
+    let InMemory { mut events, lines } = events;
     preemption::mark(&mut events);
     trace.events = events;
     Ok(Imported { trace, names, notes, skipped, lines })
@@ -90,12 +90,12 @@ pub(super) trait Sink {
 
 /// All of them in memory.
 #[derive(Default)]
-struct Kept {
+struct InMemory {
     events: Vec<Event>,
     lines: Vec<u64>,
 }
 
-impl Sink for Kept {
+impl Sink for InMemory {
     fn put(&mut self, event: Event, line: u64) -> io::Result<()> {
         self.events.push(event);
         self.lines.push(line);
@@ -104,7 +104,7 @@ impl Sink for Kept {
 }
 
 /// What all lines came to.
-pub(super) struct Told<S> {
+pub(super) struct ImportOutcome<S> {
     /// Without its events.
     pub(super) trace: Trace,
     pub(super) names: Names,
@@ -193,48 +193,48 @@ impl<'a, S: Sink> Import<'a, S> {
             value,
         };
         let event = match entry.word {
-            Word::Read => event(Op::Read, self.names.address(operand), 0),
-            Word::Write => event(Op::Write, self.names.address(operand), 0),
-            Word::Acquire => {
+            StdOp::Read => event(Op::Read, self.names.address(operand), 0),
+            StdOp::Write => event(Op::Write, self.names.address(operand), 0),
+            StdOp::Acquire => {
                 let lock = self.names.address(operand);
-                self.taking(thread, lock, entry.line);
+                self.note_acquire(thread, lock, entry.line);
                 event(Op::Lock, lock, self.depth(thread, lock) + 1)
             }
-            Word::Release => {
+            StdOp::Release => {
                 let lock = self.names.address(operand);
-                self.giving_up(thread, lock, entry.line);
+                self.note_release(thread, lock, entry.line);
                 event(Op::Unlock, lock, self.depth(thread, lock).saturating_sub(1))
             }
-            Word::Fork => {
+            StdOp::Fork => {
                 let child = self.fork(thread, entry)?;
                 event(Op::Create, 0, u64::from(child.0))
             }
-            Word::Join => {
+            StdOp::Join => {
                 let child = self.thread(&text.thread_name(entry.operand), None, entry.line)?;
                 self.remember_spelling(child, operand);
                 event(Op::Join, 0, u64::from(child.0))
             }
-            Word::Begin if index == lines.first => {
+            StdOp::Begin if index == lines.first => {
                 let parent = self.parents[thread.index()];
                 event(Op::Start, self.names.address(operand), u64::from(parent.0))
             }
-            Word::End if index == lines.last => event(Op::End, self.names.address(operand), 0),
-            Word::Begin | Word::End | Word::Request => {
+            StdOp::End if index == lines.last => event(Op::End, self.names.address(operand), 0),
+            StdOp::Begin | StdOp::End | StdOp::Request => {
                 *self.skipped.entry(entry.word.text()).or_default() += 1;
                 return Ok(());
             }
-            Word::Wait => {
+            StdOp::Wait => {
                 let lock = self.names.address(operand);
-                self.giving_up(thread, lock, entry.line);
+                self.note_release(thread, lock, entry.line);
                 self.waiting.insert(thread, Waiting { on: lock, site, woken_by: None });
                 self.queues.entry(lock).or_default().push_back(thread);
                 event(Op::CondWait, lock, lock)
             }
-            Word::Notify => {
+            StdOp::Notify => {
                 let lock = self.names.address(operand);
                 event(Op::Signal, lock, self.notify(lock, 1))
             }
-            Word::NotifyAll => {
+            StdOp::NotifyAll => {
                 let lock = self.names.address(operand);
                 event(Op::Broadcast, lock, self.notify(lock, usize::MAX))
             }
@@ -245,7 +245,7 @@ impl<'a, S: Sink> Import<'a, S> {
     fn push(&mut self, event: Event, line: u64) -> Result<(), StdError> {
         self.holders.step(&event);
         self.count += 1;
-        self.events.put(event, line).map_err(StdError::LaidDown)
+        self.events.put(event, line).map_err(StdError::SpillFile)
     }
 
     /// The thread of this name; if it is new, a child of `parent`, or of main if nobody forked it.
@@ -253,7 +253,7 @@ impl<'a, S: Sink> Import<'a, S> {
         if let Some(&thread) = self.numbers.get(name) {
             return Ok(thread);
         }
-        let wrong = |why| StdError::Line { line, why };
+        let wrong = |reason| StdError::Line { line, reason };
         let number = u16::try_from(self.threads.len())
             .map_err(|_| wrong("has one thread too many: unsnarl takes 65536"))?;
         let parent = parent.unwrap_or(ThreadIx::MAIN);
@@ -304,7 +304,7 @@ impl<'a, S: Sink> Import<'a, S> {
         self.holders.of(lock).iter().filter(|&&holder| holder == thread).count() as u64
     }
 
-    fn taking(&mut self, thread: ThreadIx, lock: u64, line: u64) {
+    fn note_acquire(&mut self, thread: ThreadIx, lock: u64, line: u64) {
         let name = || self.names.of(lock).into_owned();
         let holders = self.holders.of(lock);
         let oddity = if holders.contains(&thread) {
@@ -317,7 +317,7 @@ impl<'a, S: Sink> Import<'a, S> {
         self.note(line, thread, oddity);
     }
 
-    fn giving_up(&mut self, thread: ThreadIx, lock: u64, line: u64) {
+    fn note_release(&mut self, thread: ThreadIx, lock: u64, line: u64) {
         if self.depth(thread, lock) == 0 {
             self.note(line, thread, Oddity::NotHeld { lock: self.names.of(lock).into_owned() });
         }
@@ -341,7 +341,7 @@ impl<'a, S: Sink> Import<'a, S> {
         if let Some(queue) = self.queues.get_mut(&on) {
             queue.retain(|&other| other != thread);
         }
-        self.taking(thread, on, line);
+        self.note_acquire(thread, on, line);
         let event = Event {
             thread,
             op: Op::CondWake,
@@ -362,7 +362,7 @@ impl<'a, S: Sink> Import<'a, S> {
         }
     }
 
-    pub(super) fn finish(self) -> Result<Told<S>, StdError> {
+    pub(super) fn finish(self) -> Result<ImportOutcome<S>, StdError> {
         if self.count == 0 {
             return Err(StdError::Empty);
         }
@@ -382,7 +382,7 @@ impl<'a, S: Sink> Import<'a, S> {
             output: Output::default(),
         };
         let Self { names, notes, odd, skipped, count, events, .. } = self;
-        Ok(Told { trace, names, notes, odd, skipped, count, events })
+        Ok(ImportOutcome { trace, names, notes, odd, skipped, count, events })
     }
 }
 

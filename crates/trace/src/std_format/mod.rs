@@ -30,7 +30,7 @@
 //! Real traces take locks that others hold, take them again, fork twice. All this is kept as it is,
 //! with a [`Note`] that has the line number. A line that is not of the form is an error.
 //!
-//! [`import_long`] does the same for text that is too long to be held in memory.
+//! [`import_streaming`] does the same for text that is too long to be held in memory.
 //!
 //! # Writing
 //!
@@ -51,17 +51,17 @@
 mod export;
 mod import;
 mod line;
-mod long;
 mod names;
 mod note;
 mod preemption;
+mod streaming;
 mod text;
 
 pub use export::{Exported, export, export_with_names};
 pub use import::{Imported, StdError, import};
-pub use long::{LongImport, import_long};
 pub use names::Names;
 pub use note::{Note, Oddity};
+pub use streaming::{StreamedImport, import_streaming};
 
 use unsnarl_model::Trace;
 

@@ -27,7 +27,7 @@ impl Names {
     }
 
     /// Those that a trace keeps.
-    pub(super) fn kept(trace: &Trace) -> Self {
+    pub(super) fn from_trace(trace: &Trace) -> Self {
         let in_place = |(nth, (addr, _)): (usize, &(u64, String))| *addr == FIRST + nth as u64;
         if !trace.names.iter().enumerate().all(in_place) {
             return Self::default();

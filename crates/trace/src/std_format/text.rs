@@ -2,7 +2,7 @@
 
 use super::{
     StdError,
-    line::{Line, Word},
+    line::{Line, StdOp},
 };
 use crate::GZIP;
 use std::{
@@ -14,7 +14,7 @@ use std::{
 pub(super) struct Entry {
     pub(super) line: u64,
     pub(super) thread: WordNumber,
-    pub(super) word: Word,
+    pub(super) word: StdOp,
     pub(super) operand: WordNumber,
     pub(super) location: i64,
 }
@@ -54,10 +54,10 @@ pub(super) fn each_line(
     for line in 1.. {
         bytes.clear();
         let read = input.read_until(b'\n', &mut bytes);
-        if read.map_err(|why| StdError::Io { line: line - 1, why })? == 0 {
+        if read.map_err(|reason| StdError::Io { line: line - 1, reason })? == 0 {
             break;
         }
-        let wrong = |why| StdError::Line { line, why };
+        let wrong = |reason| StdError::Line { line, reason };
         if line == 1 && bytes.starts_with(&GZIP) {
             return Err(StdError::Compressed);
         }
@@ -84,14 +84,14 @@ impl Text {
         let begin = Lines { first: number, last: number, location: entry.location };
         self.threads.entry(entry.thread).or_insert(begin).last = number;
         self.mentioned.insert(entry.thread);
-        if matches!(entry.word, Word::Fork | Word::Join) {
+        if matches!(entry.word, StdOp::Fork | StdOp::Join) {
             self.mentioned.insert(entry.operand);
         }
         entry
     }
 
     /// A line of which note was taken before; none if that is not so.
-    pub(super) fn again(&self, line: u64, parsed: &Line<'_>) -> Option<Entry> {
+    pub(super) fn find_entry(&self, line: u64, parsed: &Line<'_>) -> Option<Entry> {
         Some(Entry {
             line,
             thread: *self.numbers.get(parsed.thread)?,
@@ -128,9 +128,9 @@ impl Text {
     /// The name of the thread that a fork or join calls so: `7` may be short for `T7`.
     pub(super) fn thread_name(&self, operand: WordNumber) -> String {
         let word = self.word(operand);
-        let long = format!("T{word}");
+        let streaming = format!("T{word}");
         let short = !self.threads.contains_key(&operand)
-            && self.numbers.get(&long).is_some_and(|number| self.threads.contains_key(number));
-        if short { long } else { word.into() }
+            && self.numbers.get(&streaming).is_some_and(|number| self.threads.contains_key(number));
+        if short { streaming } else { word.into() }
     }
 }

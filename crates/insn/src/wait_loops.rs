@@ -9,7 +9,7 @@ const MOST: usize = 64;
 /// Where a loop begins in which control at an address waits: it can come back by instructions that change nothing but general registers
 /// and flags, write no memory, call nobody and ask nothing of the kernel, and one of which reads memory. Where those registers are the
 /// same each time, such a loop goes on until somebody else writes what it reads.
-pub fn waits_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>) -> Option<u64> {
+pub fn wait_loop_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>) -> Option<u64> {
     let mut factory = InstructionInfoFactory::new();
     // Instructions, whether they read memory, and after which of them each was met.
     let mut seen: Vec<(u64, bool, usize)> = Vec::new();
@@ -32,7 +32,7 @@ pub fn waits_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>) -> 
             _ => continue,
         };
         if ways[..count].contains(&pc) {
-            return beginning(&seen, this);
+            return loop_start(&seen, this);
         }
         ahead.extend(ways[..count].iter().map(|&way| (way, this)));
     }
@@ -40,7 +40,7 @@ pub fn waits_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>) -> 
 }
 
 /// The lowest address of the loop that ends with this instruction, if it reads memory.
-fn beginning(seen: &[(u64, bool, usize)], last: usize) -> Option<u64> {
+fn loop_start(seen: &[(u64, bool, usize)], last: usize) -> Option<u64> {
     let (mut lowest, mut reads, mut at) = (u64::MAX, false, last);
     loop {
         let (pc, reads_here, before) = seen[at];
@@ -69,12 +69,12 @@ mod tests {
     use iced_x86::{Decoder, DecoderOptions};
 
     /// At the beginning of this code.
-    fn waits(code: &[u8]) -> bool {
+    fn wait_loops(code: &[u8]) -> bool {
         begins(code, 0x1000).is_some()
     }
 
     fn begins(code: &[u8], at: u64) -> Option<u64> {
-        waits_at(at, |pc| {
+        wait_loop_at(at, |pc| {
             let rest = code.get(usize::try_from(pc.checked_sub(0x1000)?).ok()?..)?;
             (!rest.is_empty()).then(|| Decoder::with_ip(64, rest, pc, DecoderOptions::NONE).decode())
         })
@@ -83,11 +83,11 @@ mod tests {
     #[test]
     fn a_loop_that_reads_a_flag_waits() {
         assert!(
-            waits(&[0x8b, 0x05, 0, 0, 0, 0, 0x85, 0xc0, 0x74, 0xf6, 0xc3]),
+            wait_loops(&[0x8b, 0x05, 0, 0, 0, 0, 0x85, 0xc0, 0x74, 0xf6, 0xc3]),
             "mov eax, [flag]; test eax, eax; je"
         );
         assert!(
-            waits(&[0xf3, 0x90, 0x8b, 0x07, 0x85, 0xc0, 0x75, 0x02, 0xeb, 0xf6, 0xc3]),
+            wait_loops(&[0xf3, 0x90, 0x8b, 0x07, 0x85, 0xc0, 0x75, 0x02, 0xeb, 0xf6, 0xc3]),
             "pause; …; jne out; jmp"
         );
     }
@@ -103,17 +103,17 @@ mod tests {
     #[test]
     fn one_that_counts_in_memory_or_computes_elsewhere_does_not() {
         assert!(
-            !waits(&[0x83, 0x45, 0xfc, 0x01, 0x83, 0x7d, 0xfc, 0x63, 0x7e, 0xf6, 0xc3]),
+            !wait_loops(&[0x83, 0x45, 0xfc, 0x01, 0x83, 0x7d, 0xfc, 0x63, 0x7e, 0xf6, 0xc3]),
             "add [rbp-4], 1; cmp …; jle"
         );
         assert!(
-            !waits(&[0xf2, 0x0f, 0x58, 0xc1, 0x66, 0x0f, 0x2e, 0xc2, 0x76, 0xf6, 0xc3]),
+            !wait_loops(&[0xf2, 0x0f, 0x58, 0xc1, 0x66, 0x0f, 0x2e, 0xc2, 0x76, 0xf6, 0xc3]),
             "addsd; ucomisd; jbe"
         );
-        assert!(!waits(&[0xe8, 0, 0, 0, 0, 0x85, 0xc0, 0x74, 0xf7]), "call; test; je");
-        assert!(!waits(&[0x0f, 0x05, 0xeb, 0xfc]), "syscall; jmp");
-        assert!(!waits(&[0xf0, 0x0f, 0xb1, 0x0f, 0x75, 0xfa]), "lock cmpxchg [rdi], ecx; jne");
-        assert!(!waits(&[0x90, 0xc3]), "nop; ret");
-        assert!(!waits(&[0xeb, 0xfe]), "jmp $ reads nothing that could change");
+        assert!(!wait_loops(&[0xe8, 0, 0, 0, 0, 0x85, 0xc0, 0x74, 0xf7]), "call; test; je");
+        assert!(!wait_loops(&[0x0f, 0x05, 0xeb, 0xfc]), "syscall; jmp");
+        assert!(!wait_loops(&[0xf0, 0x0f, 0xb1, 0x0f, 0x75, 0xfa]), "lock cmpxchg [rdi], ecx; jne");
+        assert!(!wait_loops(&[0x90, 0xc3]), "nop; ret");
+        assert!(!wait_loops(&[0xeb, 0xfe]), "jmp $ reads nothing that could change");
     }
 }

@@ -1,20 +1,20 @@
 //! Whether a run of another build was preempted where the recording was.
 
-use crate::{Stops, carry::detour};
+use crate::{Stops, transfer_schedule::detour};
 use unsnarl_model::{Flags, ThreadIx, Trace};
 
 /// A preemption of the recording that the other run does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unmade {
+pub struct MissedPreemption {
     /// The number of the recorded event that preempts.
     pub event: usize,
     /// What stands against it.
-    pub why: Why,
+    pub reason: MissReason,
 }
 
 /// Why a preemption was not made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum MissReason {
     /// The other build does not do what this recorded event did.
     Gone(usize),
     /// The stopped thread had to go on before the others had done what they did in the recording. This event of the
@@ -28,40 +28,45 @@ pub enum Why {
 /// that they did in the recording while it was stopped; and if it would go on with the same. Where it is stopped among what
 /// is new in between, `stops` says.
 #[must_use]
-pub fn unmade(old: &Trace, new: &Trace, matched: &[Option<usize>], stops: &Stops) -> Option<Unmade> {
+pub fn missed_preemption(
+    old: &Trace,
+    new: &Trace,
+    matched: &[Option<usize>],
+    stops: &Stops,
+) -> Option<MissedPreemption> {
     let preempting = (1..old.events.len()).filter(|&at| old.events[at].flags.has(Flags::PREEMPTS));
-    preempting
-        .into_iter()
-        .find_map(|event| stands_against(old, new, matched, stops, event).map(|why| Unmade { event, why }))
+    preempting.into_iter().find_map(|event| {
+        miss_reason(old, new, matched, stops, event).map(|reason| MissedPreemption { event, reason })
+    })
 }
 
-fn stands_against(
+fn miss_reason(
     old: &Trace,
     new: &Trace,
     matched: &[Option<usize>],
     stops: &Stops,
     event: usize,
-) -> Option<Why> {
+) -> Option<MissReason> {
     let stopped = old.events[event - 1].thread;
-    let Some(before) = matched[event - 1] else { return Some(Why::Gone(event - 1)) };
+    let Some(before) = matched[event - 1] else { return Some(MissReason::Gone(event - 1)) };
     let further = stops.get(&event).copied().unwrap_or(0);
     let before = detour(old, new, matched, event - 1).take(further).last().unwrap_or(before);
     let resumed = (event..old.events.len()).find(|&at| old.events[at].thread == stopped);
     if let Some(resumed) = resumed
         && matched[resumed].is_none()
     {
-        return Some(Why::Gone(resumed));
+        return Some(MissReason::Gone(resumed));
     }
     let meanwhile = event..resumed.unwrap_or(old.events.len());
     // What a failure kept from happening is no part of the schedule, and what the first of them does is.
-    let Some(_) = matched[event] else { return Some(Why::Gone(event)) };
+    let Some(_) = matched[event] else { return Some(MissReason::Gone(event)) };
     let last = meanwhile.clone().filter_map(|at| matched[at]).max()?;
     let goes_on = |at: &usize| new.thread_id(new.events[*at].thread) == old.thread_id(stopped);
     let early = (before + 1..last).find(goes_on)?;
     // The first operation of the others that was still to come when the stopped thread went on.
     let missed = meanwhile.filter_map(|at| matched[at]).filter(|&at| at > early).min()?;
     let waits = |thread: ThreadIx| (early..=missed).find(|&at| new.events[at].thread == thread);
-    Some(Why::Waits(waits(new.events[missed].thread)))
+    Some(MissReason::Waits(waits(new.events[missed].thread)))
 }
 
 #[cfg(test)]
@@ -90,15 +95,19 @@ mod tests {
         (trace, steps.iter().map(|step| step.1).collect())
     }
 
-    fn why(old: (&[(u16, u64)], &[usize]), new: &[(u16, u64)]) -> Option<Why> {
+    fn reason(old: (&[(u16, u64)], &[usize]), new: &[(u16, u64)]) -> Option<MissReason> {
         stopped_later(old, new, 0)
     }
 
-    fn stopped_later(old: (&[(u16, u64)], &[usize]), new: &[(u16, u64)], further: usize) -> Option<Why> {
+    fn stopped_later(
+        old: (&[(u16, u64)], &[usize]),
+        new: &[(u16, u64)],
+        further: usize,
+    ) -> Option<MissReason> {
         let stops = old.1.iter().map(|&event| (event, further)).collect();
         let ((old, old_labels), (new, new_labels)) = (trace(old.0, old.1), trace(new, &[]));
         let matched = crate::align(&old, &old_labels, &new, &new_labels);
-        unmade(&old, &new, &matched, &stops).map(|unmade| unmade.why)
+        missed_preemption(&old, &new, &matched, &stops).map(|missed_preemption| missed_preemption.reason)
     }
 
     /// Thread 0 reads (1) and writes (2); 1 does the same (11, 12) in between.
@@ -106,15 +115,15 @@ mod tests {
 
     #[test]
     fn the_same_order_has_the_preemption_whatever_else_is_done() {
-        assert_eq!(why(LOST_UPDATE, LOST_UPDATE.0), None);
-        assert_eq!(why(LOST_UPDATE, &[(0, 7), (0, 1), (1, 11), (1, 8), (1, 12), (0, 2), (0, 9)]), None);
+        assert_eq!(reason(LOST_UPDATE, LOST_UPDATE.0), None);
+        assert_eq!(reason(LOST_UPDATE, &[(0, 7), (0, 1), (1, 11), (1, 8), (1, 12), (0, 2), (0, 9)]), None);
     }
 
     #[test]
     fn with_a_lock_the_other_thread_waits() {
         // 5 and 6 are the lock and the unlock of thread 0, 15 and 16 those of 1.
         let locked = [(0, 5), (0, 1), (0, 2), (0, 6), (1, 15), (1, 11), (1, 12), (1, 16)];
-        assert_eq!(why(LOST_UPDATE, &locked), Some(Why::Waits(Some(4))));
+        assert_eq!(reason(LOST_UPDATE, &locked), Some(MissReason::Waits(Some(4))));
     }
 
     #[test]
@@ -122,22 +131,22 @@ mod tests {
         // 5 and 6 are a lock and an unlock around the first access, 7 and 8 around the second.
         let run = [(0, 5), (0, 1), (0, 6), (1, 15), (1, 11), (1, 12), (0, 7), (0, 2), (0, 8)];
         assert_eq!(stopped_later(LOST_UPDATE, &run, 1), None);
-        assert!(matches!(stopped_later(LOST_UPDATE, &run, 0), Some(Why::Waits(_))));
+        assert!(matches!(stopped_later(LOST_UPDATE, &run, 0), Some(MissReason::Waits(_))));
     }
 
     #[test]
     fn an_operation_that_is_no_longer_done_is_named() {
-        assert_eq!(why(LOST_UPDATE, &[(0, 3), (1, 13)]), Some(Why::Gone(0)));
-        assert_eq!(why(LOST_UPDATE, &[(0, 1), (1, 11), (1, 12)]), Some(Why::Gone(3)));
-        assert_eq!(why(LOST_UPDATE, &[(0, 1), (0, 2)]), Some(Why::Gone(1)));
+        assert_eq!(reason(LOST_UPDATE, &[(0, 3), (1, 13)]), Some(MissReason::Gone(0)));
+        assert_eq!(reason(LOST_UPDATE, &[(0, 1), (1, 11), (1, 12)]), Some(MissReason::Gone(3)));
+        assert_eq!(reason(LOST_UPDATE, &[(0, 1), (0, 2)]), Some(MissReason::Gone(1)));
     }
 
     #[test]
     fn a_thread_that_is_stopped_for_good_stays_so() {
         // Thread 0 takes lock 1, thread 1 takes lock 12: each waits for the other's.
         let deadlock: (&[(u16, u64)], &[usize]) = (&[(0, 1), (1, 12)], &[1]);
-        assert_eq!(why(deadlock, &[(0, 1), (1, 12), (0, 2)]), None);
+        assert_eq!(reason(deadlock, &[(0, 1), (1, 12), (0, 2)]), None);
         // In the same order everywhere: thread 1 takes lock 11 first.
-        assert_eq!(why(deadlock, &[(0, 1), (0, 2), (1, 11), (1, 12)]), Some(Why::Waits(Some(2))));
+        assert_eq!(reason(deadlock, &[(0, 1), (0, 2), (1, 11), (1, 12)]), Some(MissReason::Waits(Some(2))));
     }
 }

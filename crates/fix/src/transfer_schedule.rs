@@ -10,7 +10,7 @@ pub type Stops = BTreeMap<usize, usize>;
 /// The schedule of `old` with what each of its events is called in the build of `new`. What the new build does not do
 /// is left out; what it does beside it is a detour, which the relaxed rules allow.
 #[must_use]
-pub fn carry(
+pub fn transfer_schedule(
     old: &Trace,
     new: &Trace,
     matched: &[Option<usize>],

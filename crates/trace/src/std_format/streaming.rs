@@ -2,8 +2,8 @@
 
 use super::{
     Note, StdError,
-    import::{Import, Sink, Told},
-    preemption::Marking,
+    import::{Import, ImportOutcome, Sink},
+    preemption::PreemptionMarker,
     text::{Text, each_line},
 };
 use crate::{EventWriter, Lanes};
@@ -18,32 +18,32 @@ use unsnarl_model::{Event, Schedule, Stats, StatsCounter, ThreadIx, Trace};
 const MOST_NOTES: usize = 1000;
 
 /// A trace of another tool whose events are not held in memory.
-pub struct LongImport<F> {
+pub struct StreamedImport<F> {
     /// The trace without its events.
     pub trace: Trace,
     /// What was odd and has been kept as it is: the first notes.
     pub notes: Vec<Note>,
     /// How many notes there are.
     pub odd: u64,
-    laid_down: LaidDown<F>,
+    spill: SpillFile<F>,
     events: u64,
 }
 
-impl<F> fmt::Debug for LongImport<F> {
+impl<F> fmt::Debug for StreamedImport<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LongImport").field("events", &self.events).finish_non_exhaustive()
     }
 }
 
 /// Events by thread, and in which order the threads come.
-struct LaidDown<F> {
+struct SpillFile<F> {
     lanes: Lanes<F>,
     schedule: Schedule,
     last: HashMap<ThreadIx, u64>,
     count: u64,
 }
 
-impl<F: Read + Write + Seek> Sink for LaidDown<F> {
+impl<F: Read + Write + Seek> Sink for SpillFile<F> {
     fn put(&mut self, event: Event, _: u64) -> io::Result<()> {
         self.schedule.push(event.thread);
         self.last.insert(event.thread, self.count);
@@ -54,41 +54,41 @@ impl<F: Read + Write + Seek> Sink for LaidDown<F> {
 
 /// Reads a trace as [`import`](super::import) does, of which only the context switches are held in memory. `open` is
 /// called twice and must give the same text; `scratch` is an empty file for the time being.
-pub fn import_long<R: BufRead, F: Read + Write + Seek>(
+pub fn import_streaming<R: BufRead, F: Read + Write + Seek>(
     open: impl Fn() -> io::Result<R>,
     scratch: F,
-) -> Result<LongImport<F>, StdError> {
-    let unreadable = |why| StdError::Io { line: 0, why };
+) -> Result<StreamedImport<F>, StdError> {
+    let unreadable = |reason| StdError::Io { line: 0, reason };
     let mut text = Text::default();
     each_line(open().map_err(unreadable)?, |line, parsed| {
         text.note(line, parsed);
         Ok(())
     })?;
-    let lanes = Lanes::new(scratch, text.most_threads()).map_err(StdError::LaidDown)?;
-    let laid_down = LaidDown { lanes, schedule: Schedule::default(), last: HashMap::new(), count: 0 };
-    let mut import = Import::new(&text, MOST_NOTES, laid_down);
+    let lanes = Lanes::new(scratch, text.most_threads()).map_err(StdError::SpillFile)?;
+    let spill = SpillFile { lanes, schedule: Schedule::default(), last: HashMap::new(), count: 0 };
+    let mut import = Import::new(&text, MOST_NOTES, spill);
     let mut index = 0;
     each_line(open().map_err(unreadable)?, |line, parsed| {
-        import.entry(index, &text.again(line, parsed).ok_or(StdError::Changed)?)?;
+        import.entry(index, &text.find_entry(line, parsed).ok_or(StdError::Changed)?)?;
         index += 1;
         Ok(())
     })?;
     if index != text.entries() {
         return Err(StdError::Changed);
     }
-    let Told { trace, notes, odd, count, events, .. } = import.finish()?;
-    Ok(LongImport { trace, notes, odd, laid_down: events, events: count })
+    let ImportOutcome { trace, notes, odd, count, events, .. } = import.finish()?;
+    Ok(StreamedImport { trace, notes, odd, spill: events, events: count })
 }
 
-impl<F: Read + Write + Seek> LongImport<F> {
+impl<F: Read + Write + Seek> StreamedImport<F> {
     /// Writes the trace's file; how tangled it is.
     ///
     /// # Errors
     /// If it cannot be written, or what was laid down cannot be read.
     pub fn write(self, out: impl Write) -> io::Result<Stats> {
-        let LaidDown { mut lanes, schedule, last, .. } = self.laid_down;
+        let SpillFile { mut lanes, schedule, last, .. } = self.spill;
         let mut writer = EventWriter::new(&self.trace, self.events, out)?;
-        let mut marking = Marking::new(last);
+        let mut marking = PreemptionMarker::new(last);
         let mut count = StatsCounter::default();
         let mut running = None;
         for segment in &schedule.segments {

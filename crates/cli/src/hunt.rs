@@ -23,7 +23,7 @@ use unsnarl_report::{
     Case, CaseResult, Look, ProgramNames, cause_text, headline_text, interleaving_table, junit, needs_json,
     rest_text, stats_json,
 };
-use unsnarl_simplify::both;
+use unsnarl_simplify::combined;
 use unsnarl_symbols::Symbols;
 
 /// Find a failing schedule, simplify it, and show why it fails, with the lines that matter
@@ -112,7 +112,8 @@ impl Hunt {
             checks: self.wishes.checks.clone(),
             quiet: self.wishes.run.json,
         };
-        let options = both::Options { effort: self.effort, batch: wishes.jobs, ..both::Options::default() };
+        let options =
+            combined::Options { effort: self.effort, batch: wishes.jobs, ..combined::Options::default() };
         let mut told = simplify::Way::Both(options).simplify(&found, wishes, interrupt)?;
         judge::add_calls(&mut told.after);
         let name =

@@ -107,7 +107,7 @@ enum Command {
     BenchSimplify(bench::simplify::BenchSimplify),
     /// Long traces simplified by their dependences, timed: for `cargo xtask bench`
     #[command(hide = true)]
-    BenchStatic(bench::statics::BenchStatic),
+    BenchStatic(bench::static_order::BenchStatic),
     /// Prediction on made-up events, timed: for `cargo xtask bench`
     #[command(hide = true)]
     BenchPredict(bench::predict::BenchPredict),

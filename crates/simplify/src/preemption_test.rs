@@ -2,7 +2,7 @@
 
 use crate::{
     Runner,
-    dynamic::script::{NEVER, prefix_of},
+    dynamic::script::{RUN_UNTIL_BLOCKED, prefix_of},
 };
 use unsnarl_model::{Action, Flags, Outcome, Plan, Policy, ThreadIx, Trace};
 
@@ -47,7 +47,7 @@ fn plan_without_preemption(trace: &Trace, event: usize) -> Plan {
     let mut steps: Vec<(ThreadIx, Action)> =
         before.iter().map(|event| (event.thread, trace.action(event))).collect();
     steps.extend(told(after, true));
-    steps.push((thread, NEVER));
+    steps.push((thread, RUN_UNTIL_BLOCKED));
     steps.extend(told(after, false));
     Plan { prefix: prefix_of(trace, steps), tail: Policy::Fair, ..trace.plan.clone() }
 }

@@ -9,8 +9,8 @@ use unsnarl_model::{
 };
 use unsnarl_simplify::{
     Cost,
-    both::{self, Options},
-    prove::{Mismatch, ProofLimits, Verdict, check, prove},
+    combined::{self, Options},
+    prove::{Mismatch, ProofLimits, ProofVerdict, check, prove},
 };
 
 /// Runs exactly these picks and no more.
@@ -70,16 +70,16 @@ fn minimum(program: &Program, trace: &Trace) -> Option<Trace> {
     loop {
         let limits = ProofLimits { executions: 20_000, in_a_row: 100, ..ProofLimits::default() };
         match prove(&best, &mut InMemory::new(program), &limits, &mut |_, _| {}).verdict {
-            Verdict::Better(better) => {
+            ProofVerdict::Better(better) => {
                 assert!(Cost::of(&better.events) < Cost::of(&best.events));
                 assert_eq!(better.signature(), trace.signature());
                 best = *better;
             }
-            Verdict::Minimal(certificate) => {
+            ProofVerdict::Minimal(certificate) => {
                 assert_eq!(check(&certificate, &best, &mut InMemory::new(program)), Ok(()));
                 return Some(best);
             }
-            Verdict::Unfinished => return None,
+            ProofVerdict::Unfinished => return None,
         }
     }
 }
@@ -107,11 +107,11 @@ proptest! {
 fn the_papers_example_is_proved_minimal() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
-    let found = both::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
+    let found = combined::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
     let proof = prove(&found.trace, &mut InMemory::new(&program), &ProofLimits::default(), &mut |_, _| {});
-    let Verdict::Minimal(certificate) = proof.verdict else { panic!("{:?}", proof.verdict) };
+    let ProofVerdict::Minimal(certificate) = proof.verdict else { panic!("{:?}", proof.verdict) };
     assert_eq!(certificate.cost.switches, 2);
-    assert_eq!(proof.none_with_switches, Some(1));
+    assert_eq!(proof.switches_ruled_out, Some(1));
     assert_eq!(check(&certificate, &found.trace, &mut InMemory::new(&program)), Ok(()));
     let forged =
         unsnarl_simplify::prove::Certificate { states: certificate.states + 1, ..certificate.clone() };
@@ -135,15 +135,15 @@ fn a_trace_that_is_not_minimal_leads_to_a_better_one() {
 fn a_search_that_is_cut_short_says_how_far_it_got() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
-    let found = both::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
+    let found = combined::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
     let whole = prove(&found.trace, &mut InMemory::new(&program), &ProofLimits::default(), &mut |_, _| {});
     let mut last = None;
     for executions in 0..whole.executions {
         let limits = ProofLimits { executions, ..ProofLimits::default() };
         let proof = prove(&found.trace, &mut InMemory::new(&program), &limits, &mut |_, _| {});
-        assert!(matches!(proof.verdict, Verdict::Unfinished));
-        assert!(proof.executions <= executions && proof.none_with_switches >= last);
-        last = proof.none_with_switches;
+        assert!(matches!(proof.verdict, ProofVerdict::Unfinished));
+        assert!(proof.executions <= executions && proof.switches_ruled_out >= last);
+        last = proof.switches_ruled_out;
     }
     assert!(last.is_some());
 }

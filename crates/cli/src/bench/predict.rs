@@ -1,6 +1,6 @@
 //! `unsnarl bench-predict`: prediction on events that are made up, never all of them in memory unless asked for.
 
-use super::statics::{MadeUp, most_memory};
+use super::static_order::{MadeUp, most_memory};
 use crate::{output, verdict::Verdict};
 use anyhow::Result;
 use serde_json::json;

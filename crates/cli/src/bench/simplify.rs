@@ -19,9 +19,9 @@ use unsnarl_model::{Plan, Policy, Trace};
 use unsnarl_report::stats_json;
 use unsnarl_simplify::{
     Cost, Runner,
-    both::{self, Options},
+    combined::{self, Options},
     dynamic::{self, Simplified},
-    prove::{ProofLimits, Verdict as CompleteSearch, prove},
+    prove::{ProofLimits, ProofVerdict, prove},
 };
 
 /// Random failing traces, simplified by us and by the paper's algorithm
@@ -79,13 +79,13 @@ impl BenchSimplify {
         let begin = Instant::now();
         let mut program = program(trace, interrupt)?;
         let options = Options { executions: 100_000, effort: 1, ..Options::default() };
-        let ours = finished(both::simplify(trace, &mut program, &options, &mut |_| {}))?;
+        let ours = finished(combined::simplify(trace, &mut program, &options, &mut |_| {}))?;
         let our_seconds = begin.elapsed().as_secs_f64();
 
         let begin = Instant::now();
         let options = Options { effort: 0, ..options };
         let mut another = self::program(trace, interrupt)?;
-        let quick = finished(both::simplify(trace, &mut another, &options, &mut |_| {}))?;
+        let quick = finished(combined::simplify(trace, &mut another, &options, &mut |_| {}))?;
         let quick_seconds = begin.elapsed().as_secs_f64();
 
         let begin = Instant::now();
@@ -102,7 +102,7 @@ impl BenchSimplify {
         let reproduced = self.reproduced(&ours.trace, &mut program)?;
         Ok(json!({
             "before": stats_json(&trace.stats()), "after": stats_json(&ours.trace.stats()),
-            "executions": ours.tally.executions, "foreseen": ours.tally.foreseen, "rounds": ours.tally.rounds, "elapsed_s": our_seconds,
+            "executions": ours.tally.executions, "foreseen": ours.tally.simulated, "rounds": ours.tally.rounds, "elapsed_s": our_seconds,
             "resumed": program.snapshots.resumed,
             "quick": {
                 "after": stats_json(&quick.trace.stats()), "executions": quick.tally.executions,
@@ -129,9 +129,9 @@ impl BenchSimplify {
             stopped(proof.stopped)?;
             left = left.saturating_sub(proof.executions);
             match proof.verdict {
-                CompleteSearch::Minimal(_) => return Ok(Some(Cost::of(&best.events))),
-                CompleteSearch::Better(better) => best = *better,
-                CompleteSearch::Unfinished => return Ok(None),
+                ProofVerdict::Minimal(_) => return Ok(Some(Cost::of(&best.events))),
+                ProofVerdict::Better(better) => best = *better,
+                ProofVerdict::Unfinished => return Ok(None),
             }
         }
     }

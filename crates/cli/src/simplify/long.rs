@@ -11,9 +11,10 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 use unsnarl_model::{Event, Stats, StatsCounter, Trace};
-use unsnarl_simplify::statics::{
-    Builder, Effort, Grain, Order, Reordering, Rules, reorder,
-    retell::{Retelling, Survey},
+use unsnarl_simplify::static_order::{
+    Builder, Effort, Granularity, OrderStrategy, Reordering, Rules,
+    rebuild_schedule::{ScheduleRebuilder, Survey},
+    reorder,
 };
 use unsnarl_trace::{CHUNK, EventWriter, Lanes, LoadError, SaveError};
 
@@ -39,7 +40,7 @@ pub(super) fn reorder_file(
     let mut header = unsnarl_trace::open(path)?.header().clone();
     let rules = rules(path, &header)?;
     let mut survey = Survey::new(&header.warnings);
-    let mut builder = Builder::new(rules, Grain::Event);
+    let mut builder = Builder::new(rules, Granularity::Event);
     if !each(path, interrupt, |event| {
         builder.push(event);
         survey.look(&event);
@@ -49,23 +50,23 @@ pub(super) fn reorder_file(
     }
     let before = survey.stats();
     let order = in_fewer_runs(builder, merges);
-    survey.turn();
+    survey.end_first_look();
 
     let unwritable = |reason| SaveError::Write { path: target.into(), reason };
     let scratch = unsnarl_trace::scratch(target).map_err(unwritable)?;
     let mut lanes = Lanes::new(scratch, survey.of_threads().len())?;
     if !each(path, interrupt, |event| {
-        survey.look_again(&event);
+        survey.second_look(&event);
         lanes.put(event)
     })? {
         return Ok(None);
     }
     let waits = header.outcome.waits.clone();
-    let retelling = survey.retelling(&order.schedule, &waits, &mut header.warnings);
+    let schedule_rebuilder = survey.schedule_rebuilder(&order.schedule, &waits, &mut header.warnings);
     let mut after = None;
     let written = unsnarl_trace::write_atomically(target, |file| {
         let writer = EventWriter::new(&header, before.events, file)?;
-        after = Some(retell(&order, retelling, lanes, writer, interrupt)?);
+        after = Some(rebuild_schedule(&order, schedule_rebuilder, lanes, writer, interrupt)?);
         Ok(())
     });
     match (written, after) {
@@ -86,7 +87,7 @@ fn rules(path: &Path, header: &Trace) -> Result<Rules> {
         let Some(events) = reader.next_chunk().map_err(undecoded)? else { break };
         accesses = events.iter().any(|event| event.op.is_plain_access());
     }
-    Ok(Rules { alone: recorded && accesses, ..Rules::default() })
+    Ok(Rules { hides_sole_accesses: recorded && accesses, ..Rules::default() })
 }
 
 /// All events of a file, one after the other; whether it was not interrupted.
@@ -104,14 +105,14 @@ fn each(path: &Path, interrupt: &AtomicBool, mut take: impl FnMut(Event) -> io::
 
 fn in_fewer_runs(builder: Builder, merges: Option<u64>) -> Reordering {
     let graph = builder.finish();
-    let search = Order::Runs(Effort::for_events(graph.events()));
-    reorder(&graph, merges.map_or(search, Order::Arbitrary))
+    let search = OrderStrategy::Runs(Effort::for_events(graph.events()));
+    reorder(&graph, merges.map_or(search, OrderStrategy::Arbitrary))
 }
 
 /// Writes the events in their new order; how tangled that is.
-fn retell(
+fn rebuild_schedule(
     order: &Reordering,
-    mut retelling: Retelling<'_>,
+    mut schedule_rebuilder: ScheduleRebuilder<'_>,
     mut lanes: Lanes<std::fs::File>,
     mut writer: EventWriter<impl io::Write>,
     interrupt: &AtomicBool,
@@ -126,7 +127,7 @@ fn retell(
             let left = last.filter(|_| at == 0);
             let upcoming = left.map_or(Ok(None), |thread| lanes.peek(thread))?;
             let event = lanes.take(segment.thread)?.ok_or(io::ErrorKind::UnexpectedEof)?;
-            let event = retelling.tell(event, upcoming);
+            let event = schedule_rebuilder.rebuild(event, upcoming);
             count.add(&event);
             writer.push(event)?;
         }

@@ -26,8 +26,8 @@ pub(crate) use tell::Told;
 use unsnarl_exec::Settings;
 use unsnarl_model::{Counterfactual, OutcomeKind, Trace};
 use unsnarl_simplify::{
-    both,
-    dynamic::{self, Simplified, Step},
+    combined,
+    dynamic::{self, Improvement, Simplified},
     test_preemptions,
 };
 
@@ -113,7 +113,7 @@ impl Simplify {
         };
         let Self { statically, dynamic, prove, effort, suffix, executions, .. } = self;
         let batch = wishes.jobs;
-        let options = both::Options { batch, suffix, executions, effort, prove };
+        let options = combined::Options { batch, suffix, executions, effort, prove };
         let way = match (statically, dynamic) {
             (true, _) => Way::Static(self.merges),
             (_, true) => Way::Dynamic,
@@ -130,7 +130,7 @@ pub(crate) enum Way {
     /// By running alone.
     Dynamic,
     /// First the one, then the other.
-    Both(both::Options),
+    Both(combined::Options),
 }
 
 impl Way {
@@ -144,7 +144,7 @@ impl Way {
         let begin = Instant::now();
         let mut program = Program::of(trace, wishes, interrupt)?;
         let progress = program.progress.clone();
-        let mut watch = |step: Step<'_>| {
+        let mut watch = |step: Improvement<'_>| {
             let stats = step.trace.stats();
             progress.set_message(format!(
                 "{} context switches, {} preemptive",
@@ -156,17 +156,24 @@ impl Way {
             Self::Dynamic => dynamic::simplify(trace, &mut program, &mut watch),
             Self::Both(options) if options.effort >= 3 => {
                 let traces = more::failing(trace, options.effort - 1, &mut program);
-                both::simplify_best(&traces, &mut program, options, &mut watch)
-                    .unwrap_or_else(|| both::simplify(trace, &mut program, options, &mut watch))
+                combined::simplify_best(&traces, &mut program, options, &mut watch)
+                    .unwrap_or_else(|| combined::simplify(trace, &mut program, options, &mut watch))
             }
-            Self::Both(options) => both::simplify(trace, &mut program, options, &mut watch),
+            Self::Both(options) => combined::simplify(trace, &mut program, options, &mut watch),
         };
         if let Some(Stop::Failed(error)) = simplified.stopped {
             return Err(error);
         }
         find_counterfactuals(&mut simplified, &mut program);
         program.progress.finish_and_clear();
-        let Simplified { trace: after, tally, certificate, none_with, unobserved, stopped } = simplified;
+        let Simplified {
+            trace: after,
+            tally,
+            certificate,
+            switches_ruled_out,
+            has_hidden_dependence,
+            stopped,
+        } = simplified;
         let again = replay(&after, &after.replay_plan(), Settings::default());
         Ok(Told {
             before: trace.stats(),
@@ -176,8 +183,8 @@ impl Way {
             after,
             tally,
             certificate,
-            none_with,
-            unobserved,
+            switches_ruled_out,
+            has_hidden_dependence,
             proving: matches!(self, Self::Both(options) if options.prove),
             stopped,
             resumed: program.snapshots.resumed,

@@ -90,7 +90,7 @@ impl Program {
     }
 
     fn run_all(&mut self, plans: &[Plan]) -> Result<Vec<Trace>, Stop> {
-        self.go_on()?;
+        self.check_interrupt()?;
         if self.left < plans.len() as u64 {
             return Err(Stop::Spent);
         }
@@ -134,7 +134,7 @@ impl Runner for Program {
         traces.pop().ok_or(Stop::Spent)
     }
 
-    fn go_on(&self) -> Result<(), Stop> {
+    fn check_interrupt(&self) -> Result<(), Stop> {
         if self.interrupt.load(Ordering::Relaxed) {
             Err(Stop::Interrupted)
         } else if self.until.is_some_and(|until| Instant::now() >= until) {
@@ -148,8 +148,8 @@ impl Runner for Program {
         std::mem::take(&mut self.choices)
     }
 
-    fn plan_ahead(&mut self, plans: &[Plan]) {
-        self.snapshots.plan_ahead(plans);
+    fn announce_plans(&mut self, plans: &[Plan]) {
+        self.snapshots.announce_plans(plans);
     }
 
     fn run_until(
@@ -160,7 +160,7 @@ impl Runner for Program {
         let mut traces = Vec::new();
         let mut choices = Vec::new();
         if plans.len() > self.pool.executors.len() {
-            self.snapshots.plan_ahead(plans);
+            self.snapshots.announce_plans(plans);
         }
         for chunk in plans.chunks(self.pool.executors.len().max(1)) {
             let ran = self.run_all(chunk)?;

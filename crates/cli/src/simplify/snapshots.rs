@@ -32,7 +32,7 @@ impl Snapshots {
     }
 
     /// These plans come next.
-    pub(super) fn plan_ahead(&mut self, plans: &[Plan]) {
+    pub(super) fn announce_plans(&mut self, plans: &[Plan]) {
         self.differ_after = match plans {
             [] | [_] => 0,
             [first, others @ ..] if self.is_worth_it() => {

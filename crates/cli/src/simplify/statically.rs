@@ -13,7 +13,7 @@ use unsnarl_report::{ProgramNames, divergence_text};
 use unsnarl_simplify::{
     Runner,
     dynamic::{Operation, Simplified, Tally},
-    statics::{self, Grain, Graph, Order, Reordering, Rules, reorder},
+    static_order::{self, Granularity, Graph, OrderStrategy, Reordering, Rules, reorder},
 };
 use unsnarl_symbols::Symbols;
 
@@ -39,8 +39,8 @@ pub(super) fn without_program(
         preserved: None,
         tally: Tally::of(Operation::Static, before.context_switches, figures.context_switches),
         certificate: None,
-        none_with: None,
-        unobserved: false,
+        switches_ruled_out: None,
+        has_hidden_dependence: false,
         proving: false,
         stopped: None,
         resumed: 0,
@@ -73,8 +73,11 @@ pub(super) enum Outcome {
 fn reordered(trace: &Trace, merges: Option<u64>) -> Reordering {
     let rules = Rules::of(trace);
     match merges {
-        Some(seed) => reorder(&Graph::of_trace(&trace.events, rules, Grain::Event), Order::Arbitrary(seed)),
-        None => statics::simplify(trace, rules),
+        Some(seed) => reorder(
+            &Graph::of_trace(&trace.events, rules, Granularity::Event),
+            OrderStrategy::Arbitrary(seed),
+        ),
+        None => static_order::simplify(trace, rules),
     }
 }
 
@@ -86,8 +89,8 @@ pub(super) fn with_one_run(trace: &Trace, merges: Option<u64>, program: &mut Pro
         trace: trace.clone(),
         tally: Tally::default(),
         certificate: None,
-        none_with: None,
-        unobserved: false,
+        switches_ruled_out: None,
+        has_hidden_dependence: false,
         stopped: None,
     };
     // If it goes another way, the end of that way is to be told.
@@ -106,15 +109,15 @@ pub(super) fn with_one_run(trace: &Trace, merges: Option<u64>, program: &mut Pro
             simplified.trace = actual;
         }
     } else {
-        simplified.unobserved = true;
-        eprint!("{}", unobserved(&wanted, &actual));
+        simplified.has_hidden_dependence = true;
+        eprint!("{}", has_hidden_dependence(&wanted, &actual));
     }
     simplified.tally.executions = 1;
     simplified
 }
 
 /// The order keeps all dependences that the trace tells of, and yet the run went another way.
-fn unobserved(wanted: &Trace, actual: &Trace) -> String {
+fn has_hidden_dependence(wanted: &Trace, actual: &Trace) -> String {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&wanted.modules, &mut symbols);
     let mut text =

@@ -28,9 +28,9 @@ pub(crate) struct Told {
     pub(crate) preserved: Option<bool>,
     pub(crate) tally: Tally,
     pub(crate) certificate: Option<Certificate>,
-    pub(crate) none_with: Option<u64>,
+    pub(crate) switches_ruled_out: Option<u64>,
     /// The events do not tell all that matters.
-    pub(crate) unobserved: bool,
+    pub(crate) has_hidden_dependence: bool,
     pub(crate) proving: bool,
     pub(crate) stopped: Option<Stop>,
     /// Runs that went on from a snapshot, and why there are none if the program does not allow them.
@@ -57,12 +57,12 @@ impl Told {
             let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
             output::json(&json!({
                 "trace": path, "before": stats_json(&self.before), "after": stats_json(&self.figures),
-                "executions": self.tally.executions, "foreseen": self.tally.foreseen, "elapsed_s": self.elapsed.as_secs_f64(),
+                "executions": self.tally.executions, "foreseen": self.tally.simulated, "elapsed_s": self.elapsed.as_secs_f64(),
                 "rounds": self.tally.rounds, "by_operation": by_operation,
                 "outcome_preserved": self.preserved.unwrap_or(true),
                 "preemptions": needs_json(&self.after, &mut names),
-                "proof": proof, "proved": self.certificate.is_some(), "none_with": self.none_with,
-                "unobserved": self.unobserved,
+                "proof": proof, "proved": self.certificate.is_some(), "none_with": self.switches_ruled_out,
+                "unobserved": self.has_hidden_dependence,
                 "snapshots": { "runs": self.resumed, "refused": self.refused },
                 "stopped": self.stopped.as_ref().map(Stop::word),
             }));
@@ -93,7 +93,7 @@ impl Told {
         if let Some(stop) = &self.stopped {
             let _ = writeln!(text, "stopped  {}: the best so far", stop.word());
         }
-        match (&self.certificate, self.none_with) {
+        match (&self.certificate, self.switches_ruled_out) {
             (Some(c), _) => {
                 let (runs, states) = (c.executions, c.states);
                 let _ = writeln!(text, "proved minimal within these points ({runs} runs, {states} states)");
@@ -105,7 +105,7 @@ impl Told {
                      (--executions N allows more)"
                 );
             }
-            (None, None) if self.proving && self.unobserved => {
+            (None, None) if self.proving && self.has_hidden_dependence => {
                 text += "not proved: something that matters is not among the trace's events; a trace recorded with \
                          --points all has them all\n";
             }
@@ -133,14 +133,14 @@ impl Told {
             0 => String::new(),
             n => format!(" ({n} from a snapshot)"),
         };
-        let Tally { executions, foreseen, rounds, .. } = self.tally;
-        let foreseen = match foreseen {
+        let Tally { executions, simulated, rounds, .. } = self.tally;
+        let simulated = match simulated {
             0 => String::new(),
             n => format!(", {n} foreseen without a run"),
         };
         let _ = writeln!(
             text,
-            "took     {executions} runs{resumed}{foreseen}, {rounds} rounds, {:.2} s",
+            "took     {executions} runs{resumed}{simulated}, {rounds} rounds, {:.2} s",
             self.elapsed.as_secs_f64()
         );
         text

@@ -12,7 +12,7 @@ mod tally;
 
 pub use tally::{Operation, Tally};
 
-use crate::{Cost, Runner, foresee::Enough, prove::Certificate};
+use crate::{Cost, Runner, prove::Certificate, simulation::EarlyStop};
 use script::{Piece, Script};
 use unsnarl_model::{Signature, Trace};
 
@@ -26,17 +26,17 @@ pub struct Simplified<E> {
     /// That there is nothing better, if that was looked for and shown.
     pub certificate: Option<Certificate>,
     /// How far that got: no schedule with at most so many context switches fails in this way.
-    pub none_with: Option<u64>,
+    pub switches_ruled_out: Option<u64>,
     /// Something that matters is not among the events of the trace: an order that keeps their dependences led
     /// elsewhere. Then nothing can be proved.
-    pub unobserved: bool,
+    pub has_hidden_dependence: bool,
     /// What ended the work early.
     pub stopped: Option<E>,
 }
 
 /// A better trace was found.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+pub struct Improvement<'a> {
     /// By what.
     pub operation: Operation,
     /// The trace.
@@ -49,7 +49,7 @@ pub struct Step<'a> {
 pub fn simplify<R: Runner>(
     trace: &Trace,
     runner: &mut R,
-    watch: &mut dyn FnMut(Step<'_>),
+    watch: &mut dyn FnMut(Improvement<'_>),
 ) -> Simplified<R::Error> {
     let mut tinertia = Tinertia {
         signature: trace.signature(),
@@ -60,7 +60,14 @@ pub fn simplify<R: Runner>(
     };
     let stopped = tinertia.work().err();
     let Tinertia { current: trace, tally, .. } = tinertia;
-    Simplified { trace, tally, certificate: None, none_with: None, unobserved: false, stopped }
+    Simplified {
+        trace,
+        tally,
+        certificate: None,
+        switches_ruled_out: None,
+        has_hidden_dependence: false,
+        stopped,
+    }
 }
 
 struct Tinertia<'a, R: Runner> {
@@ -68,7 +75,7 @@ struct Tinertia<'a, R: Runner> {
     /// The paper's τ_cur.
     current: Trace,
     runner: &'a mut R,
-    watch: &'a mut dyn FnMut(Step<'_>),
+    watch: &'a mut dyn FnMut(Improvement<'_>),
     tally: Tally,
 }
 
@@ -146,9 +153,9 @@ impl<R: Runner> Tinertia<'_, R> {
         operation: Operation,
         events: usize,
     ) -> Result<Option<Trace>, R::Error> {
-        self.runner.go_on()?;
-        let enough = Enough { switches: candidate.switches(), events };
-        let actual = self.runner.run_as_far(&candidate.plan(&self.current), enough)?;
+        self.runner.check_interrupt()?;
+        let early_stop = EarlyStop { switches: candidate.switches(), events };
+        let actual = self.runner.run_bounded(&candidate.plan(&self.current), early_stop)?;
         self.tally.executions += 1;
         let cost = Cost::of(&actual.events).switches;
         if actual.signature() != self.signature || cost > candidate.switches() {
@@ -156,7 +163,7 @@ impl<R: Runner> Tinertia<'_, R> {
         }
         self.tally.credit(operation, Cost::of(&self.current.events).switches, cost);
         self.current = actual;
-        (self.watch)(Step { operation, trace: &self.current, tally: &self.tally });
+        (self.watch)(Improvement { operation, trace: &self.current, tally: &self.tally });
         Ok(None)
     }
 }

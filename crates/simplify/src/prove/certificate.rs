@@ -1,6 +1,6 @@
 //! That a trace is minimal, in a form that can be checked again.
 
-use super::{ProofLimits, Verdict, prove};
+use super::{ProofLimits, ProofVerdict, prove};
 use crate::{Cost, Runner};
 use unsnarl_model::{Segment, Signature, Trace};
 
@@ -104,15 +104,15 @@ pub fn check<R: Runner>(
         return Err(Mismatch::Stopped(stopped));
     }
     match proof.verdict {
-        Verdict::Better(better) => Err(Mismatch::Better(Cost::of(&better.events))),
-        Verdict::Minimal(found)
+        ProofVerdict::Better(better) => Err(Mismatch::Better(Cost::of(&better.events))),
+        ProofVerdict::Minimal(found)
             if (found.states, found.digest) == (certificate.states, certificate.digest) =>
         {
             Ok(())
         }
-        Verdict::Minimal(found) => {
+        ProofVerdict::Minimal(found) => {
             Err(Mismatch::OtherStates { expected: certificate.states, actual: found.states })
         }
-        Verdict::Unfinished => Err(Mismatch::OtherStates { expected: certificate.states, actual: 0 }),
+        ProofVerdict::Unfinished => Err(Mismatch::OtherStates { expected: certificate.states, actual: 0 }),
     }
 }

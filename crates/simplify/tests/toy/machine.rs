@@ -4,7 +4,7 @@ use super::{Ins, Program};
 use std::collections::HashMap;
 use unsnarl_model::{
     Action, Event, Flags, Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Plan,
-    Program as Started, Site, SiteIx, Thread as Told, ThreadId, ThreadIx, Trace, Wait,
+    Program as Started, Site, SiteIx, Thread as Simulated, ThreadId, ThreadIx, Trace, Wait,
 };
 use unsnarl_sched::{Pick, Picker, RunView, Script, SpinDetector, ThreadSet, changes_nothing};
 use unsnarl_simplify::Choice;
@@ -50,9 +50,9 @@ struct Thread {
     stage: Stage,
     arrival: u64,
     granted: Option<u64>,
-    idle: SpinDetector,
+    spin_detector: SpinDetector,
     /// The latest look at a variable, what was found, and how often in a row.
-    in_vain: (usize, i64, u32),
+    fruitless: (usize, i64, u32),
 }
 
 /// Where in an instruction, or in its life, a thread is.
@@ -100,7 +100,7 @@ impl<'p> Machine<'p> {
             }
         }
         for thread in 0..machine.threads.len() {
-            machine.go_on(thread);
+            machine.check_interrupt(thread);
         }
         machine
     }
@@ -115,8 +115,8 @@ impl<'p> Machine<'p> {
             stage: Stage::Start,
             arrival: 0,
             granted: None,
-            idle: SpinDetector::default(),
-            in_vain: (0, 0, 0),
+            spin_detector: SpinDetector::default(),
+            fruitless: (0, 0, 0),
         });
     }
 
@@ -151,7 +151,7 @@ impl<'p> Machine<'p> {
             if preempts {
                 self.events[at].flags = self.events[at].flags | Flags::PREEMPTS;
             }
-            self.go_on(thread.index());
+            self.check_interrupt(thread.index());
             if self.outcome.is_none() {
                 self.look_for_circle(thread.index());
             }
@@ -181,11 +181,11 @@ impl<'p> Machine<'p> {
     /// Whether nothing is told of the thread's plain accesses, since nobody else is there.
     fn is_unseen(&self, thread: usize) -> bool {
         let mut others = self.threads.iter().enumerate().filter(|&(ix, _)| ix != thread);
-        !self.program.told_alone && others.all(|(_, other)| other.stage == Stage::Ended)
+        !self.program.simulated_count && others.all(|(_, other)| other.stage == Stage::Ended)
     }
 
     /// Does what is no event, up to the next thing that is one.
-    fn go_on(&mut self, thread: usize) {
+    fn check_interrupt(&mut self, thread: usize) {
         if self.threads[thread].stage != Stage::Ready {
             return;
         }
@@ -300,7 +300,7 @@ impl<'p> Machine<'p> {
             self.sites.len() - 1
         });
         let size = if op.is_plain_access() || op.is_atomic() { 8 } else { 0 };
-        self.threads[thread].idle.note(changes_nothing(op, flags), (site.offset, addr, value));
+        self.threads[thread].spin_detector.note(changes_nothing(op, flags), (site.offset, addr, value));
         self.events.push(Event {
             thread: ThreadIx(thread as u16),
             op,
@@ -367,9 +367,9 @@ impl<'p> Machine<'p> {
                 let value = self.vars.get(&var).copied().unwrap_or(0);
                 self.log(thread, op, Flags::NONE, var_addr(var), value as u64);
                 let pc = self.threads[thread].pc;
-                let (last_pc, last_value, times) = self.threads[thread].in_vain;
+                let (last_pc, last_value, times) = self.threads[thread].fruitless;
                 let again = (last_pc, last_value) == (pc, value);
-                self.threads[thread].in_vain = (pc, value, if again { times + 1 } else { 1 });
+                self.threads[thread].fruitless = (pc, value, if again { times + 1 } else { 1 });
                 register = Some(value);
             }
             Ins::Write(var, value) => {
@@ -491,7 +491,7 @@ impl<'p> Machine<'p> {
             Ins::Goto(_) | Ins::Unless(..) | Ins::Fail(_) => unreachable!("not an event"),
         }
         if !matches!(ins, Ins::Read(_) | Ins::Yield | Ins::Sleep) {
-            self.threads[thread].in_vain.2 = 0;
+            self.threads[thread].fruitless.2 = 0;
         }
         if let Some(register) = register {
             self.threads[thread].register = register;
@@ -584,7 +584,11 @@ impl<'p> Machine<'p> {
             program: Started { path: "toy".into(), ..Started::default() },
             modules: vec![Module { path: "toy".into(), ..Module::default() }],
             plan: self.plan.clone(),
-            threads: self.threads.iter().map(|t| Told { id: t.id.clone(), ..Told::default() }).collect(),
+            threads: self
+                .threads
+                .iter()
+                .map(|t| Simulated { id: t.id.clone(), ..Simulated::default() })
+                .collect(),
             sites: self.sites,
             events: self.events,
             outcome: self.outcome.unwrap_or(Outcome::exit(0)),
@@ -618,7 +622,8 @@ impl RunView for Machine<'_> {
     fn yields(&self, thread: ThreadIx) -> bool {
         let t = &self.threads[thread.index()];
         let looks = matches!(self.ins(thread.index()), Some(Ins::Read(_)));
-        let spins = if self.program.bare { looks && t.in_vain.2 >= SPINS } else { t.idle.is_spinning() };
+        let spins =
+            if self.program.bare { looks && t.fruitless.2 >= SPINS } else { t.spin_detector.is_spinning() };
         self.pending(thread.index()).op.yields() || spins
     }
 

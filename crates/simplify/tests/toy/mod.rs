@@ -60,7 +60,7 @@ pub(crate) struct Program {
     /// Whether all threads are there from the start, without events for their starts and ends.
     pub bare: bool,
     /// Whether plain accesses are events also of a thread that is alone; in a real run they are not.
-    pub told_alone: bool,
+    pub simulated_count: bool,
     /// What semaphores have at the start.
     pub count: u64,
     /// How many a barrier waits for.
@@ -70,16 +70,16 @@ pub(crate) struct Program {
 impl Program {
     /// Threads that are there from the start, as the papers have them.
     pub(crate) fn bare(threads: Vec<Vec<Ins>>) -> Self {
-        Self { threads, bare: true, told_alone: true, ..Self::default() }
+        Self { threads, bare: true, simulated_count: true, ..Self::default() }
     }
 
     /// One run.
     pub(crate) fn run(&self, plan: &Plan) -> Trace {
-        self.run_and_tell(plan).0
+        self.run_and_simulate(plan).0
     }
 
     /// One run, and who could go on before each event.
-    pub(crate) fn run_and_tell(&self, plan: &Plan) -> (Trace, Vec<Choice>) {
+    pub(crate) fn run_and_simulate(&self, plan: &Plan) -> (Trace, Vec<Choice>) {
         Machine::new(self, plan).run()
     }
 }
@@ -118,7 +118,7 @@ impl Runner for InMemory<'_> {
 
     fn run(&mut self, plan: &Plan) -> Result<Trace, Infallible> {
         self.runs += 1;
-        let (trace, choices) = self.program.run_and_tell(plan);
+        let (trace, choices) = self.program.run_and_simulate(plan);
         self.choices = choices;
         Ok(trace)
     }

@@ -4,7 +4,7 @@
 //! witnesses.
 
 use crate::{
-    deadlocks::{Deadlock, Wanted},
+    deadlocks::{Deadlock, WaitTarget},
     hash::Map,
     model::{Reads, State},
     races::Race,
@@ -21,7 +21,7 @@ pub enum Illegal {
     ThreadOrder(u64),
     /// An event was done that cannot be done then.
     #[error("event {event} cannot be done then: {why}")]
-    NotThen {
+    NotEnabled {
         /// Which.
         event: u64,
         /// What is in its way.
@@ -29,13 +29,13 @@ pub enum Illegal {
     },
     /// A read sees another write than in the trace.
     #[error("event {0} sees another write than in the trace")]
-    SeesAnother(u64),
+    ReadsOtherWrite(u64),
     /// What should come next does not.
     #[error("event {0} does not come next in its thread")]
     NotNext(u64),
     /// The events that meet are no error.
     #[error("what meets is not what is claimed: {0}")]
-    NoError(&'static str),
+    NotAnError(&'static str),
 }
 
 /// No event.
@@ -196,17 +196,17 @@ impl<'a> Checker<'a> {
     pub fn race(&self, race: &Race) -> Result<(), Illegal> {
         Replay::of(self, &race.witness)?;
         if race.accesses[..] != race.witness.meet[..] {
-            return Err(Illegal::NoError("the accesses are not those that meet"));
+            return Err(Illegal::NotAnError("the accesses are not those that meet"));
         }
         let [a, b] = race.accesses.map(|number| self.window[(number - self.first) as usize]);
         let ends = |event: &Event| event.addr + u64::from(event.size.max(1));
         let overlap = a.addr < ends(&b) && b.addr < ends(&a);
         let is_access = |event: &Event| event.op.is_plain_access() || event.op.is_atomic();
         if a.thread == b.thread || !overlap || !is_access(&a) || !is_access(&b) {
-            return Err(Illegal::NoError("these are no accesses of two threads to the same memory"));
+            return Err(Illegal::NotAnError("these are no accesses of two threads to the same memory"));
         }
         if !(writes(&a) || writes(&b)) || (a.op.is_atomic() && b.op.is_atomic()) {
-            return Err(Illegal::NoError("neither writes, or both are atomic"));
+            return Err(Illegal::NotAnError("neither writes, or both are atomic"));
         }
         Ok(())
     }
@@ -217,7 +217,7 @@ impl<'a> Checker<'a> {
     /// If it does not.
     pub fn deadlock(&self, deadlock: &Deadlock) -> Result<(), Illegal> {
         let replay = Replay::of(self, &deadlock.witness)?;
-        let wrong = |why| Err(Illegal::NoError(why));
+        let wrong = |why| Err(Illegal::NotAnError(why));
         if deadlock.circle.iter().map(|waits| waits.event).ne(deadlock.witness.meet.iter().copied()) {
             return wrong("the waits are not those that meet");
         }
@@ -225,27 +225,27 @@ impl<'a> Checker<'a> {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
             let number = (waits.event - self.first) as u32;
             let event = &self.window[number as usize];
-            match waits.wants {
-                Wanted::Done(done) => {
+            match waits.target {
+                WaitTarget::Done(done) => {
                     if !self.waits_until(&replay, number, next.thread, done) {
                         return wrong("somebody does not wait for what the next one is to do");
                     }
                     continue;
                 }
-                Wanted::Lost(signal) => {
-                    let woken = self
+                WaitTarget::Lost(signal) => {
+                    let wake_up = self
                         .window
                         .iter()
                         .skip(number as usize)
                         .find(|later| later.thread == event.thread && later.op == Op::CondWake);
-                    let by = woken.is_some_and(|woken| woken.value == signal);
+                    let by = wake_up.is_some_and(|wake_up| wake_up.value == signal);
                     let done = replay.is_done((signal - self.first) as u32);
                     if event.op != Op::CondWait || !by || !done {
                         return wrong("the signal is not lost");
                     }
                     continue;
                 }
-                Wanted::Lock(_) | Wanted::End => {}
+                WaitTarget::Lock(_) | WaitTarget::End => {}
             }
             let lock = match event.op {
                 Op::Join if event.value == u64::from(next.thread.0) => continue,
@@ -317,17 +317,17 @@ impl<'c> Replay<'c> {
         }
         for number in witness.order(checker.window) {
             let at = replay.next(number).ok_or(Illegal::ThreadOrder(number))?;
-            replay.can_be(at).map_err(|why| Illegal::NotThen { event: number, why })?;
+            replay.can_be(at).map_err(|why| Illegal::NotEnabled { event: number, why })?;
             if !replay.access(at) {
-                return Err(Illegal::SeesAnother(number));
+                return Err(Illegal::ReadsOtherWrite(number));
             }
-            replay.execute(at).map_err(|why| Illegal::NotThen { event: number, why })?;
+            replay.execute(at).map_err(|why| Illegal::NotEnabled { event: number, why })?;
             replay.done[checker.window[at as usize].thread.index()] += 1;
             replay.time += 1;
         }
         for &number in &witness.meet {
             let at = replay.next(number).ok_or(Illegal::NotNext(number))?;
-            replay.exists(at).map_err(|why| Illegal::NotThen { event: number, why })?;
+            replay.exists(at).map_err(|why| Illegal::NotEnabled { event: number, why })?;
         }
         Ok(replay)
     }

@@ -12,7 +12,7 @@ pub(crate) type Ideal = Vec<u32>;
 
 /// The clocks of all steps.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct MustHappenBefore {
     threads: usize,
     /// Clocks one after the other.
     pool: Vec<u32>,
@@ -20,7 +20,7 @@ pub(crate) struct Order {
     clocks: Vec<u32>,
 }
 
-impl Order {
+impl MustHappenBefore {
     pub(crate) fn of(model: &Model) -> Self {
         let threads = model.threads.len();
         let mut order =

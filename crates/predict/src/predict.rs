@@ -2,15 +2,15 @@
 
 use crate::{
     check::{Checker, Illegal},
+    critical_sections::CriticalSections,
     deadlocks::{self, Deadlock},
+    findings::{ErrorSites, Findings, Progress, Statistics},
     flaw::Flaw,
-    found::{Figures, Findings, Places, Progress},
-    lost,
+    lost_signals,
     model::{Model, Reads, State},
-    order::Order,
+    order::MustHappenBefore,
     races::{self, Race},
     search::{Classes, Searcher},
-    uses::Uses,
     witness::Window,
 };
 use unsnarl_model::{Event, Trace};
@@ -43,9 +43,9 @@ pub struct Prediction {
     /// Deadlocks, one for each set of places.
     pub deadlocks: Vec<Deadlock>,
     /// Places of which the budget did not suffice to tell.
-    pub undecided: Vec<Places>,
+    pub undecided: Vec<ErrorSites>,
     /// What it took.
-    pub figures: Figures,
+    pub figures: Statistics,
 }
 
 /// Takes events as they come and looks at them window by window.
@@ -100,7 +100,7 @@ impl Predictor {
         let Findings { races, deadlocks, figures, .. } = &self.findings;
         let (races, deadlocks, figures) = (races.clone(), deadlocks.clone(), *figures);
         let reads = if self.options.free_reads { Reads::Free } else { Reads::Same };
-        Ok(Prediction { races, deadlocks, undecided: self.findings.left_open(reads), figures })
+        Ok(Prediction { races, deadlocks, undecided: self.findings.undecided_sites(reads), figures })
     }
 
     fn window(&mut self, events: &[Event], watch: &mut dyn FnMut(Progress)) -> Result<(), Flaw> {
@@ -127,15 +127,20 @@ impl Predictor {
             figures.windows += 1;
             figures.objects += u64::from(model.cells.object_count);
         }
-        let order = Order::of(&model);
-        let uses = Uses::of(&model);
+        let order = MustHappenBefore::of(&model);
+        let critical_sections = CriticalSections::of(&model);
         let classes = Classes::of(&model);
-        let search = Searcher { model: &model, order: &order, uses: &uses, classes: &classes };
+        let search = Searcher {
+            model: &model,
+            order: &order,
+            critical_sections: &critical_sections,
+            classes: &classes,
+        };
         let (old_races, old_deadlocks) = (self.findings.races.len(), self.findings.deadlocks.len());
         races::races(&search, window, &self.options, &mut self.findings, watch);
         deadlocks::deadlocks(&search, window, &self.options, &mut self.findings);
         if self.options.free_reads {
-            lost::signals(&search, window, &self.options, &mut self.findings);
+            lost_signals::signals(&search, window, &self.options, &mut self.findings);
         }
         // Nothing is told that an eye that knows nothing of models and searches has not approved.
         let Findings { races, deadlocks, .. } = &mut self.findings;

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{Everything, random};
+use common::{BruteForce, random};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use unsnarl_predict::{State, export};
 
@@ -12,7 +12,7 @@ use unsnarl_predict::{State, export};
 struct Processes {
     threads: Vec<Vec<String>>,
     /// By the word that is waited for: the one that must have come.
-    ties: BTreeMap<String, String>,
+    dependencies: BTreeMap<String, String>,
     met: HashSet<Vec<usize>>,
     /// Objects with a race.
     races: BTreeSet<String>,
@@ -30,7 +30,7 @@ impl Processes {
                     processes.threads.push(words.to_vec());
                 }
                 Some((last, [first, second])) if last == "STOP" => {
-                    processes.ties.insert(second.clone(), first.clone());
+                    processes.dependencies.insert(second.clone(), first.clone());
                 }
                 _ => {}
             }
@@ -62,7 +62,7 @@ impl Processes {
             _ => true,
         };
         let has_come = |word: &String| (0..at.len()).any(|t| self.threads[t][..at[t]].contains(word));
-        is_free && self.ties.get(word).is_none_or(has_come)
+        is_free && self.dependencies.get(word).is_none_or(has_come)
     }
 
     fn go(&mut self, at: Vec<usize>) {
@@ -103,7 +103,7 @@ fn the_processes_of_the_text_show_the_races_and_deadlocks_that_there_are() {
     for seed in 0..1500 {
         // One variable: neighbours are one object to the paper.
         let events = random(seed, 3, 11, 1, 2);
-        let all = Everything::free(&events);
+        let all = BruteForce::free(&events);
         let text = export(&events, &State::default(), &mut |addr| addr.to_string()).expect("in order");
         let processes = Processes::read(&text);
         assert_eq!(!processes.races.is_empty(), !all.races.is_empty(), "seed {seed}\n{text}");

@@ -114,8 +114,8 @@ impl Run {
                 None => {
                     let number = self.events.len() as u64;
                     let waiter = self.waiting.iter_mut().flatten().find(|(_, signal)| signal.is_none());
-                    let woken = waiter.map(|(_, signal)| *signal = Some(number)).is_some();
-                    self.push(me, Op::Signal, CONDITION, u64::from(woken));
+                    let wake_up = waiter.map(|(_, signal)| *signal = Some(number)).is_some();
+                    self.push(me, Op::Signal, CONDITION, u64::from(wake_up));
                 }
             },
             10 => {

@@ -4,7 +4,7 @@ mod common;
 
 use common::std;
 use unsnarl_model::{Event, Flags, Op, Order, Trace};
-use unsnarl_predict::{Contradiction, Options, Prediction, Reads, Waits, Wanted, predict};
+use unsnarl_predict::{Contradiction, Options, Prediction, Reads, WaitTarget, WaitingThread, predict};
 
 fn whole(trace: &Trace) -> Prediction {
     look(trace, Options { window: None, ..Options::default() })
@@ -249,18 +249,18 @@ fn windows_see_the_locks_that_are_held_at_their_start() {
 
 fn flaw(text: &str) -> (u64, Contradiction) {
     let flaw = predict(&std(text), &Options::default(), &mut |_| {}).expect_err("it contradicts itself");
-    (flaw.event, flaw.what)
+    (flaw.event, flaw.contradiction)
 }
 
 #[test]
 fn a_trace_that_contradicts_itself_is_refused_with_the_event() {
     assert!(matches!(flaw("T1|w(x)|1\nT1|rel(m)|2"), (1, Contradiction::NotHeld(_))));
     assert!(matches!(flaw("T1|acq(m)|1\nT2|acq(m)|2"), (1, Contradiction::HeldByAnother { .. })));
-    assert!(matches!(flaw("T1|join(T7)|1"), (0, Contradiction::JoinsUnknown(1))));
-    assert!(matches!(flaw("T1|wait(m)|1"), (0, Contradiction::WaitsUnlocked(_))));
+    assert!(matches!(flaw("T1|join(T7)|1"), (0, Contradiction::JoinOfUnknownThread(1))));
+    assert!(matches!(flaw("T1|wait(m)|1"), (0, Contradiction::WaitWithoutLock(_))));
     assert!(matches!(
         flaw("T1|fork(T2)|1\nT2|w(x)|2\nT1|join(T2)|3\nT2|w(x)|4"),
-        (3, Contradiction::RunsAfterJoin)
+        (3, Contradiction::EventAfterJoin)
     ));
 }
 
@@ -281,7 +281,7 @@ fn the_checker_refuses_what_is_no_witness() {
     assert_eq!(checker.race(&wrong), Err(Illegal::NotNext(3)));
     let mut wrong = race.clone();
     wrong.accesses.reverse();
-    assert!(matches!(checker.race(&wrong), Err(Illegal::NoError(_))));
+    assert!(matches!(checker.race(&wrong), Err(Illegal::NotAnError(_))));
 }
 
 /// Where a run decides.
@@ -301,7 +301,10 @@ const SIGNAL: &str = "T1|fork(T2)|1
 fn a_signal_that_may_come_before_the_wait_is_told_where_a_run_decides() {
     let prediction = to_be_run(SIGNAL);
     let [deadlock] = &prediction.deadlocks[..] else { panic!("{:?}", prediction.deadlocks) };
-    assert!(matches!(deadlock.circle[..], [Waits { wants: Wanted::Lost(_), .. }]), "{deadlock:?}");
+    assert!(
+        matches!(deadlock.circle[..], [WaitingThread { target: WaitTarget::Lost(_), .. }]),
+        "{deadlock:?}"
+    );
     assert_eq!(whole(&std(SIGNAL)).deadlocks, []);
 }
 
@@ -332,8 +335,11 @@ fn who_waits_for_a_signal_with_a_lock_that_the_other_needs_before_it_waits_for_e
         T1|rel(l)|13";
     let prediction = to_be_run(text);
     let [deadlock] = &prediction.deadlocks[..] else { panic!("{:?}", prediction.deadlocks) };
-    let wants: Vec<Wanted> = deadlock.circle.iter().map(|waits| waits.wants).collect();
-    assert!(matches!(wants[..], [Wanted::Lock(_), Wanted::Done(_)] | [Wanted::Done(_), Wanted::Lock(_)]));
+    let target: Vec<WaitTarget> = deadlock.circle.iter().map(|waits| waits.target).collect();
+    assert!(matches!(
+        target[..],
+        [WaitTarget::Lock(_), WaitTarget::Done(_)] | [WaitTarget::Done(_), WaitTarget::Lock(_)]
+    ));
     assert_eq!(whole(&std(text)).deadlocks, []);
 }
 
@@ -353,8 +359,9 @@ fn what_code_that_is_not_seen_may_have_ordered_is_not_told_without_a_run() {
         let mut trace = trace.clone();
         let last = trace.events.len() - 1;
         let order = Order::SeqCst;
-        let unseen = Event { op, flags, order, addr: 0x4000, size: 4, value: 0, ..trace.events[last] };
-        trace.events.insert(last, unseen);
+        let uninstrumented =
+            Event { op, flags, order, addr: 0x4000, size: 4, value: 0, ..trace.events[last] };
+        trace.events.insert(last, uninstrumented);
         assert_eq!(whole(&trace).races.len(), races, "{op:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! What a slice consists of.
 
-use crate::{Consumer, Place, Step, Steps, Via};
+use crate::{Consumer, DataPath, Place, Step, StepSet};
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::ThreadIx;
 
@@ -10,7 +10,7 @@ pub enum Reason {
     /// It is what is to be explained.
     Criterion,
     /// It wrote what this one read (RAW).
-    Writes(Consumer, Via),
+    Writes(Consumer, DataPath),
     /// It decided that this one was executed.
     Decides(Consumer),
     /// It called the function that this one is in, or started its thread.
@@ -27,18 +27,19 @@ impl Reason {
     pub const fn about(&self) -> Option<Consumer> {
         match self {
             Self::Criterion => None,
-            Self::Writes(who, _)
-            | Self::Decides(who)
-            | Self::Calls(who)
-            | Self::WroteBefore(who, _)
-            | Self::WroteAfter(who, _) => Some(*who),
+            Self::Writes(consumer, _)
+            | Self::Decides(consumer)
+            | Self::Calls(consumer)
+            | Self::WroteBefore(consumer, _)
+            | Self::WroteAfter(consumer, _) => Some(*consumer),
         }
     }
 
     /// The same reason for another step of the same instruction.
     fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
-            && self.about().map(|who| (who.place, who.thread)) == other.about().map(|w| (w.place, w.thread))
+            && self.about().map(|consumer| (consumer.place, consumer.thread))
+                == other.about().map(|w| (w.place, w.thread))
     }
 }
 
@@ -61,7 +62,7 @@ pub struct Slice {
     /// The instructions.
     pub nodes: BTreeMap<Place, Node>,
     /// All steps of the closure.
-    pub steps: Steps,
+    pub steps: StepSet,
     /// Edges between threads at places that nothing orders.
     pub races: BTreeSet<RaceEdge>,
 }

@@ -145,7 +145,7 @@ pub trait Control {
     /// The function that it is in.
     fn function(&mut self, place: Place) -> u32;
     /// The branches that decide whether the block is executed.
-    fn decided_by(&mut self, block: u32) -> &[Place];
+    fn controlling_branches(&mut self, block: u32) -> &[Place];
     /// The registers that would have been written if the branch had not gone to `next`.
     fn skipped(&mut self, branch: Place, next: Place) -> Vec<Part> {
         let _ = (branch, next);

@@ -5,17 +5,17 @@ mod toy;
 use toy::{Toy, places};
 use unsnarl_model::{Op, ThreadIx};
 use unsnarl_slice::{
-    Counts, Criterion, Extent, Orders, RaceKind, Slice, Straight, closure, counts, races, reduce,
+    Counts, Criterion, Extent, OrderingInput, RaceKind, Slice, StraightLine, closure, counts, races, reduce,
 };
 
-fn orders(toy: &Toy) -> Orders<'_> {
-    Orders { events: &toy.events, own_stack: &|_, _| false, lock_order: false }
+fn ordering(toy: &Toy) -> OrderingInput<'_> {
+    OrderingInput { events: &toy.events, own_stack: &|_, _| false, lock_order: false }
 }
 
 fn slice(toy: &Toy, criterion: u64) -> Slice {
     let criterion = Criterion { steps: vec![criterion], ..Criterion::default() };
-    let mut slice = closure(toy, &mut Straight, &criterion);
-    races(toy, orders(toy), &mut slice);
+    let mut slice = closure(toy, &mut StraightLine, &criterion);
+    races(toy, ordering(toy), &mut slice);
     slice
 }
 
@@ -32,7 +32,7 @@ fn figure_1a_the_write_that_was_overwritten_is_in_by_waw() {
     toy.step(2, 2, &[], &[X]); // D2
     let u1 = toy.step(1, 3, &[X], &[]);
     let criterion = Criterion { steps: vec![u1], ..Criterion::default() };
-    assert_eq!(places(&closure(&toy, &mut Straight, &criterion)), [2, 3]);
+    assert_eq!(places(&closure(&toy, &mut StraightLine, &criterion)), [2, 3]);
     let slice = slice(&toy, u1);
     assert_eq!(places(&slice), [1, 2, 3]);
     assert!(edges(&slice).contains(&(RaceKind::WriteAfterWrite, 1, 2)));
@@ -72,7 +72,7 @@ fn figure_3() -> Toy {
 fn figure_3_the_closure_and_the_neighbours_of_its_nodes() {
     let toy = figure_3();
     let criterion = Criterion { steps: vec![11], ..Criterion::default() };
-    let orig = closure(&toy, &mut Straight, &criterion);
+    let orig = closure(&toy, &mut StraightLine, &criterion);
     assert_eq!(places(&orig), [2, 4, 8, 10, 11]);
     let all = slice(&toy, 11);
     assert_eq!(places(&all), [2, 4, 5, 6, 8, 9, 10, 11]);
@@ -87,7 +87,7 @@ fn figure_8_only_consecutive_writes_count() {
     toy.step(1, 1, &[], &[X]);
     toy.step(1, 2, &[], &[X]);
     toy.step(2, 3, &[], &[X]);
-    let Counts { before, consecutive, .. } = counts(&toy, orders(&toy));
+    let Counts { before, consecutive, .. } = counts(&toy, ordering(&toy));
     assert_eq!((before, consecutive), (2, [1, 0]));
 }
 
@@ -98,7 +98,7 @@ fn figure_8_with_three_threads_the_further_edge_is_restored_for_a_slice() {
     toy.step(2, 5, &[], &[X]);
     toy.step(3, 6, &[], &[X]);
     let end = toy.step(3, 7, &[X], &[]);
-    assert_eq!(counts(&toy, orders(&toy)).consecutive, [2, 0]);
+    assert_eq!(counts(&toy, ordering(&toy)).consecutive, [2, 0]);
     assert_eq!(places(&slice(&toy, end)), [4, 5, 6, 7]);
 }
 
@@ -113,7 +113,7 @@ fn figure_9_what_happens_before_is_no_race() {
     toy.event(2, Op::Unlock);
     toy.step(1, 3, &[], &[X]); // D3, without the lock
     let end = toy.step(1, 4, &[X], &[]);
-    let counted = counts(&toy, orders(&toy));
+    let counted = counts(&toy, ordering(&toy));
     assert_eq!((counted.consecutive, counted.unordered), ([2, 0], [1, 0]));
     let slice = slice(&toy, end);
     assert_eq!(edges(&slice), [(RaceKind::WriteAfterWrite, 2, 3)]);
@@ -130,8 +130,8 @@ fn critical_sections_that_could_change_places_are_told_on_request() {
     let end = toy.step(2, 3, &[X], &[]);
     assert_eq!(edges(&slice(&toy, end)), []);
     let criterion = Criterion { steps: vec![end], ..Criterion::default() };
-    let mut by_lock = closure(&toy, &mut Straight, &criterion);
-    races(&toy, Orders { lock_order: true, ..orders(&toy) }, &mut by_lock);
+    let mut by_lock = closure(&toy, &mut StraightLine, &criterion);
+    races(&toy, OrderingInput { lock_order: true, ..ordering(&toy) }, &mut by_lock);
     let edge = by_lock.races.first().expect("an edge");
     assert!(edge.by_lock);
     assert_eq!((edge.from.1, edge.to.1), (ThreadIx(1), ThreadIx(2)));
@@ -144,8 +144,8 @@ fn threads_whose_stacks_were_at_the_same_place_do_not_race() {
     toy.step(2, 2, &[], &[X]);
     let end = toy.step(2, 3, &[X], &[]);
     let criterion = Criterion { steps: vec![end], ..Criterion::default() };
-    let mut slice = closure(&toy, &mut Straight, &criterion);
-    races(&toy, Orders { own_stack: &|_, _| true, ..orders(&toy) }, &mut slice);
+    let mut slice = closure(&toy, &mut StraightLine, &criterion);
+    races(&toy, OrderingInput { own_stack: &|_, _| true, ..ordering(&toy) }, &mut slice);
     assert_eq!(edges(&slice), []);
 }
 
@@ -173,7 +173,7 @@ fn table_2_threads_and_segments_without_a_part_in_it_are_left_out() {
     toy.step(3, 4, &[3], &[4]);
     let end = toy.step(3, 5, &[4], &[]);
     toy.step(1, 6, &[], &[5]); // too late
-    let reduced = reduce(&toy, orders(&toy), &[end]);
+    let reduced = reduce(&toy, ordering(&toy), &[end]);
     assert_eq!(reduced.before, Extent { threads: 3, segments: 5, steps: 6 });
     assert_eq!(reduced.after, Extent { threads: 2, segments: 3, steps: 4 });
 }

@@ -16,19 +16,22 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Conflict, ConflictKind, Plan, Trace};
-use unsnarl_predict::{Prediction, Race, Ran, Runner, Verdict, confirm_deadlock, confirm_race, is_same_race};
+use unsnarl_predict::{
+    ConfirmationRun, ConfirmationVerdict, Prediction, Race, WitnessRunner, confirm_deadlock, confirm_race,
+    is_same_race,
+};
 
 /// What came of a prediction.
 pub(super) struct Judged {
     /// None if it was not tried.
-    pub(super) verdict: Option<Verdict>,
+    pub(super) verdict: Option<ConfirmationVerdict>,
     /// The failing trace that it was saved as.
     pub(super) trace: Option<PathBuf>,
 }
 
 impl Judged {
     pub(super) fn is_confirmed(&self) -> bool {
-        self.verdict == Some(Verdict::Confirmed)
+        self.verdict == Some(ConfirmationVerdict::Confirmed)
     }
 }
 
@@ -112,7 +115,7 @@ fn try_all(
         tell(tried);
         if let Some((_, path)) = shown.iter().find(|(run, _)| position(trace, race, run).is_some()) {
             let trace = Some(path.clone());
-            confirmation.races.push(Judged { verdict: Some(Verdict::Confirmed), trace });
+            confirmation.races.push(Judged { verdict: Some(ConfirmationVerdict::Confirmed), trace });
             continue;
         }
         let confirmed = confirm_race(trace, race, program)?;
@@ -171,13 +174,13 @@ struct Program {
     runs: u64,
 }
 
-impl Runner for Program {
+impl WitnessRunner for Program {
     type Error = anyhow::Error;
 
-    fn run(&mut self, plan: &Plan) -> Result<Ran> {
+    fn run(&mut self, plan: &Plan) -> Result<ConfirmationRun> {
         self.runs += 1;
         let run = self.executor.run(plan)?;
         let divergence = run.divergence();
-        Ok(Ran { trace: run.trace(), divergence })
+        Ok(ConfirmationRun { trace: run.trace(), divergence })
     }
 }

@@ -118,7 +118,7 @@ impl Source {
         let mut symbols = Symbols::new();
         let names = RefCell::new(ProgramNames::new(&self.trace.modules, &mut symbols));
         let lock = |addr| self.object(addr, &mut names.borrow_mut());
-        let told = flaw.told(&lock, &|thread| self.thread(thread));
+        let told = flaw.describe(&lock, &|thread| self.thread(thread));
         let because = "nothing can be predicted from that";
         let told = match (self.lines.get(flaw.event as usize), self.trace.events.get(flaw.event as usize)) {
             (Some(line), _) => format!("line {line}: {told}; {because}: correct the text"),

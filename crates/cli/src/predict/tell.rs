@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 use unsnarl_model::{Conflict, Event, Op, Side, Site, SiteIx, ThreadIx};
-use unsnarl_predict::{Deadlock, Figures, Places, Prediction, Race, Reads, Verdict, Wanted, Witness};
+use unsnarl_predict::{
+    ConfirmationVerdict, Deadlock, ErrorSites, Prediction, Race, Reads, Statistics, WaitTarget, Witness,
+};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 
@@ -219,7 +221,7 @@ impl Words<'_> {
         place.strip_prefix(&here).map_or(place.clone(), str::to_owned)
     }
 
-    fn places(&mut self, places: &Places) -> String {
+    fn places(&mut self, places: &ErrorSites) -> String {
         let all: Vec<String> = places.sites().iter().map(|&site| self.place(site)).collect();
         all.join(" and ")
     }
@@ -253,11 +255,11 @@ impl Words<'_> {
         let mut text = String::from("deadlock  ");
         for (at, waits) in deadlock.circle.iter().enumerate() {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
-            let (wanted, until) = match waits.wants {
-                Wanted::Lock(lock) => (self.object(lock), String::new()),
-                Wanted::End => (format!("the end of {}", self.source.thread(next.thread)), String::new()),
-                Wanted::Done(event) => self.deed(event, false),
-                Wanted::Lost(event) => self.deed(event, true),
+            let (wanted, until) = match waits.target {
+                WaitTarget::Lock(lock) => (self.object(lock), String::new()),
+                WaitTarget::End => (format!("the end of {}", self.source.thread(next.thread)), String::new()),
+                WaitTarget::Done(event) => self.deed(event, false),
+                WaitTarget::Lost(event) => self.deed(event, true),
             };
             let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
             let holding =
@@ -326,10 +328,10 @@ impl Words<'_> {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
             let (file, line) = self.file_line(self.site(waits.site));
             let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
-            let wanted = match waits.wants {
-                Wanted::Lock(lock) => self.object(lock),
-                Wanted::End => self.thread(next.thread),
-                Wanted::Done(event) | Wanted::Lost(event) => match self.event(event) {
+            let wanted = match waits.target {
+                WaitTarget::Lock(lock) => self.object(lock),
+                WaitTarget::End => self.thread(next.thread),
+                WaitTarget::Done(event) | WaitTarget::Lost(event) => match self.event(event) {
                     Some(event) => self.object(event.addr),
                     None => self.thread(next.thread),
                 },
@@ -349,7 +351,7 @@ impl Words<'_> {
     fn common(&self, object: &mut Map<String, Value>, witness: &Witness, judged: Option<&Judged>) {
         let verdict = judged.and_then(|judged| judged.verdict.as_ref());
         object.insert("confirmed".into(), judged.is_some_and(Judged::is_confirmed).into());
-        object.insert("verdict".into(), verdict.map_or("predicted", Verdict::word).into());
+        object.insert("verdict".into(), verdict.map_or("predicted", ConfirmationVerdict::name).into());
         object.insert("reads".into(), if witness.reads == Reads::Same { "same" } else { "free" }.into());
         let trace = judged.and_then(|judged| judged.trace.as_deref());
         object.insert("trace".into(), trace.map(Path::to_string_lossy).into());
@@ -365,20 +367,22 @@ impl Words<'_> {
 fn verdict_text(judged: Option<&Judged>) -> String {
     let Some(Judged { verdict: Some(verdict), trace }) = judged else { return String::new() };
     let why = match verdict {
-        Verdict::Confirmed => String::new(),
-        Verdict::Infeasible(at) => {
+        ConfirmationVerdict::Confirmed => String::new(),
+        ConfirmationVerdict::Infeasible(at) => {
             format!(": thread {} cannot run at event {} of the witness", at.thread, at.point + 1)
         }
-        Verdict::Diverged(at) => {
+        ConfirmationVerdict::Diverged(at) => {
             format!(": thread {} takes another way at event {} of the witness", at.thread, at.point + 1)
         }
-        Verdict::NotReproduced => ": the witness was followed, and there was no such error".into(),
+        ConfirmationVerdict::NotReproduced => {
+            ": the witness was followed, and there was no such error".into()
+        }
     };
     let trace = trace.as_deref().map_or_else(String::new, |path| format!("   {}", output::quoted(path)));
-    format!("          {}{why}{trace}\n", verdict.word())
+    format!("          {}{why}{trace}\n", verdict.name())
 }
 
-fn figures_json(figures: &Figures) -> Value {
+fn figures_json(figures: &Statistics) -> Value {
     json!({
         "events": figures.events, "reduced": figures.reduced, "synchronising": figures.synchronising,
         "windows": figures.windows, "objects": figures.objects, "suspect_objects": figures.suspect_objects,

@@ -9,7 +9,7 @@ use unsnarl_exec::{CHUNK_WORDS, InstructionTrace};
 use unsnarl_model::Trace;
 use unsnarl_slice::{
     Span,
-    x86::{Code, Function, Segment, Words},
+    x86::{Code, Function, Segment, WordSource},
 };
 use unsnarl_symbols::{ModuleCode, demangle};
 
@@ -66,19 +66,19 @@ pub(super) fn variables(recorded: &Trace, modules: &[String], name: &str) -> Vec
 }
 
 /// A trace as whoever analyses it reads it, until the user has had enough.
-pub(super) struct Traced<'a, 'b> {
+pub(super) struct TraceWords<'a, 'b> {
     pub(super) trace: &'a InstructionTrace<'b>,
     pub(super) progress: &'a Progress,
     pub(super) interrupt: &'a AtomicBool,
 }
 
-impl std::fmt::Debug for Traced<'_, '_> {
+impl std::fmt::Debug for TraceWords<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} words", self.trace.words())
     }
 }
 
-impl Words for Traced<'_, '_> {
+impl WordSource for TraceWords<'_, '_> {
     fn len(&self) -> u64 {
         self.trace.words()
     }

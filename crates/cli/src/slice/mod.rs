@@ -12,7 +12,7 @@ use crate::{
     verdict::{Verdict, WrongUsage},
 };
 use anyhow::{Result, anyhow, bail};
-use code::Traced;
+use code::TraceWords;
 use criterion::At;
 use deadline::{InTime, within};
 use progress::{Laps, Progress};
@@ -30,7 +30,8 @@ use unsnarl_exec::{Error, Executor, InstructionTrace, InstructionTraceOptions, S
 use unsnarl_model::{OutcomeKind, ThreadIx, Trace};
 use unsnarl_report::{Look, ProgramNames, SliceReport, divergence_text, slice_dot, slice_json, slice_text};
 use unsnarl_slice::{
-    Criterion, Extent, History, Orders, Reduction, closure, counts, races, ranked, ranks, reduce,
+    Criterion, Extent, History, OrderingInput, Reduction, closure, counts, races, ranks, reduce,
+    resolve_ranks,
     x86::{Cfg, Recording},
 };
 use unsnarl_symbols::{Symbols, is_system, site_of};
@@ -265,7 +266,7 @@ impl Slice {
             let frame = symbols.lookup(&recorded.modules, site).pop()?;
             frame.function
         };
-        let words = Traced { trace: &traced, progress, interrupt: work.interrupt };
+        let words = TraceWords { trace: &traced, progress, interrupt: work.interrupt };
         let recording = Recording::new(&words, &code, &trace.events, &mut elsewhere)
             .map_err(|damaged| anyhow!("the instruction trace makes no sense at word {}", damaged.word))?;
         work.end("read")?;
@@ -277,13 +278,14 @@ impl Slice {
         let criterion = match again {
             None => criterion::find(self.at.as_ref(), recorded, modules, &recording, &mut names)?,
             Some(again) => {
-                let steps = ranked(&recording, &again.ranks);
+                let steps = resolve_ranks(&recording, &again.ranks);
                 let steps = steps.ok_or_else(|| anyhow!("the failure is missing in the reduced run"))?;
                 again.criterion.moved_to(&steps)
             }
         };
         let own_stack = |thread, addr| recording.own_stack(thread, addr);
-        let orders = Orders { events: &trace.events, own_stack: &own_stack, lock_order: self.lock_order };
+        let orders =
+            OrderingInput { events: &trace.events, own_stack: &own_stack, lock_order: self.lock_order };
         let reduction = match again {
             Some(again) => again.reduction.clone(),
             None => {

@@ -25,7 +25,7 @@ mod locksets;
 mod sections;
 mod semaphores;
 mod state;
-mod unseen;
+mod uninstrumented;
 
 pub(crate) use locksets::Locksets;
 pub use state::{Holding, State};
@@ -58,7 +58,7 @@ pub(crate) struct Step {
     /// The number of the event in the window; none if it was before.
     pub(crate) event: u32,
     pub(crate) site: SiteIx,
-    pub(crate) what: What,
+    pub(crate) action: StepAction,
     /// The locks that the thread holds before it, by the number of the set.
     pub(crate) held: u32,
     touches: (u32, u32),
@@ -69,7 +69,7 @@ pub(crate) struct Step {
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum StepAction {
     /// Nothing that a lock or memory knows of.
     Other,
     /// It reads or writes shared memory.
@@ -95,7 +95,7 @@ pub(crate) struct Touch {
 
 /// A wait that was ended by a signal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Woken {
+pub(crate) struct WakeUp {
     /// The wait begins.
     pub(crate) wait: u32,
     pub(crate) signal: u32,
@@ -115,7 +115,7 @@ pub(crate) struct Model {
     /// The address of each lock.
     pub(crate) locks: Vec<u64>,
     pub(crate) locksets: Locksets,
-    pub(crate) woken: Vec<Woken>,
+    pub(crate) wake_ups: Vec<WakeUp>,
     /// By thread: the locks that it holds after its last step.
     pub(crate) held_at_end: Vec<u32>,
     /// What reads must see.

@@ -8,14 +8,14 @@ use unsnarl_model::ThreadIx;
 pub(super) type Section = u32;
 
 #[derive(Debug, Default)]
-pub(super) struct Sections {
+pub(super) struct SignallingSections {
     count: Section,
     /// By thread: the section that it is in, or was in just before, with no synchronisation since.
     now: Vec<Option<Section>>,
     signalled: Set<Section>,
 }
 
-impl Sections {
+impl SignallingSections {
     fn slot(&mut self, thread: ThreadIx) -> &mut Option<Section> {
         if self.now.len() <= thread.index() {
             self.now.resize(thread.index() + 1, None);

@@ -56,8 +56,8 @@ impl Classes {
         }
         starts.push(entries.len() as u32);
         let mut waits: Map<u32, Vec<(u32, u32)>> = Map::default();
-        for woken in &model.woken {
-            waits.entry(woken.signal).or_default().push((woken.wait, woken.wake));
+        for wake_up in &model.wake_ups {
+            waits.entry(wake_up.signal).or_default().push((wake_up.wait, wake_up.wake));
         }
         let initial =
             (0..model.cells.count() as u32).map(|cell| class(cell, crate::model::INITIAL)).collect();

@@ -2,9 +2,9 @@
 
 #![allow(dead_code)]
 
-mod everything;
+mod brute_force;
 
-pub(crate) use everything::Everything;
+pub(crate) use brute_force::BruteForce;
 use std::collections::BTreeSet;
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Trace};
 use unsnarl_predict::{Options, Predictor};
@@ -138,7 +138,7 @@ pub(crate) fn predicted(events: &[Event]) -> (BTreeSet<[usize; 2]>, BTreeSet<Vec
 
 /// Holds that a trace is predicted as by brute force; how many races and deadlocks there are.
 pub(crate) fn agree(events: &[Event], which: &str) -> (usize, usize) {
-    let all = Everything::of(events);
+    let all = BruteForce::of(events);
     let (races, deadlocks) = predicted(events);
     let told = || {
         events

@@ -13,7 +13,7 @@ use crate::Names;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unsnarl_model::{ModuleIx, Site, ThreadIx, Trace};
 use unsnarl_slice::{
-    CELLS, Counts, Node, Place, RaceKind, Reason, Slice, Via,
+    CELLS, Counts, DataPath, Node, Place, RaceKind, Reason, Slice,
     x86::{Call, Recording},
 };
 use why::Wording;
@@ -251,7 +251,7 @@ fn met(node: &Node, reason: &Reason) -> Option<Place> {
     let about = reason.about()?;
     let meets = match reason {
         Reason::WroteBefore(..) | Reason::WroteAfter(..) => true,
-        Reason::Writes(_, Via::Memory(addr)) => {
+        Reason::Writes(_, DataPath::Memory(addr)) => {
             // What a thread is started with or returns goes through a cell of ours.
             *addr < CELLS && node.threads.iter().any(|&thread| thread != about.thread)
         }

@@ -3,7 +3,7 @@
 use super::{Line, Lines};
 use crate::Names;
 use unsnarl_model::{ThreadIx, Trace};
-use unsnarl_slice::{CELLS, Consumer, Place, Reason, Via, x86::Recording};
+use unsnarl_slice::{CELLS, Consumer, DataPath, Place, Reason, x86::Recording};
 
 pub(super) struct Wording<'a, 'b> {
     pub(super) trace: &'a Trace,
@@ -70,11 +70,11 @@ impl Wording<'_, '_> {
         }
     }
 
-    fn value(&mut self, via: Via, thread: ThreadIx) -> Option<String> {
+    fn value(&mut self, via: DataPath, thread: ThreadIx) -> Option<String> {
         match via {
-            Via::Register => None,
-            Via::Memory(addr) if addr >= CELLS && addr >> 56 & 0x70 == 0 => None,
-            Via::Memory(addr) => Some(object(self.recording, self.names, addr, thread)),
+            DataPath::Register => None,
+            DataPath::Memory(addr) if addr >= CELLS && addr >> 56 & 0x70 == 0 => None,
+            DataPath::Memory(addr) => Some(object(self.recording, self.names, addr, thread)),
         }
     }
 }

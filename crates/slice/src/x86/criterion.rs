@@ -16,7 +16,9 @@ impl Recording<'_> {
                 let waiting = outcome.waits.iter().map(|wait| wait.thread);
                 criterion.steps = waiting.filter_map(|thread| self.last_step(thread)).collect();
                 for wait in &outcome.waits {
-                    criterion.steps.extend(wait.holders.iter().filter_map(|&who| self.took(who, wait.addr)));
+                    criterion
+                        .steps
+                        .extend(wait.holders.iter().filter_map(|&who| self.acquiring_call(who, wait.addr)));
                 }
                 criterion.steps.sort_unstable();
                 criterion.steps.dedup();
@@ -42,7 +44,7 @@ impl Recording<'_> {
     }
 
     /// The call by which a thread took the lock at this address.
-    fn took(&self, thread: ThreadIx, lock: u64) -> Option<u64> {
+    fn acquiring_call(&self, thread: ThreadIx, lock: u64) -> Option<u64> {
         let takes = |call: &&super::Call| {
             let name = self.callee(call);
             (call.thread, call.arguments[0]) == (thread, lock)

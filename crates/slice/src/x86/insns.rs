@@ -11,7 +11,7 @@ use unsnarl_wire::StepWord;
 
 /// How an instruction passes control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passes {
+pub(super) enum ControlTransfer {
     Next,
     Branch,
     Jump,
@@ -28,7 +28,7 @@ pub struct Insn {
     /// How many bytes it has.
     pub len: u8,
     pub(super) effects: Effects,
-    pub(super) passes: Passes,
+    pub(super) transfer: ControlTransfer,
     /// Part of a stub, through which other modules are called: of interest to nobody.
     pub(super) stub: bool,
     /// A call of a stub.
@@ -119,25 +119,25 @@ impl Insns {
         if let Some(&known) = self.by_pc.get(&pc) {
             return known;
         }
-        let passes = match instruction.flow_control() {
-            FlowControl::ConditionalBranch => Passes::Branch,
-            FlowControl::UnconditionalBranch => Passes::Jump,
-            FlowControl::IndirectBranch => Passes::IndirectJump,
+        let transfer = match instruction.flow_control() {
+            FlowControl::ConditionalBranch => ControlTransfer::Branch,
+            FlowControl::UnconditionalBranch => ControlTransfer::Jump,
+            FlowControl::IndirectBranch => ControlTransfer::IndirectJump,
             FlowControl::Call | FlowControl::IndirectCall if instruction.mnemonic() == Mnemonic::Call => {
-                Passes::Call
+                ControlTransfer::Call
             }
-            FlowControl::Return => Passes::Return,
-            _ => Passes::Next,
+            FlowControl::Return => ControlTransfer::Return,
+            _ => ControlTransfer::Next,
         };
         let number = self.insns.len() as u32;
         self.insns.push(Insn {
             pc,
             len: instruction.len() as u8,
             effects: Effects::of(instruction, factory),
-            passes,
+            transfer,
             stub: code.is_stub(pc),
             pushes: instruction.mnemonic() == Mnemonic::Push,
-            calls_stub: passes == Passes::Call && code.is_stub(instruction.near_branch_target()),
+            calls_stub: transfer == ControlTransfer::Call && code.is_stub(instruction.near_branch_target()),
         });
         self.by_pc.insert(pc, number);
         number

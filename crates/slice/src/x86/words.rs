@@ -5,7 +5,7 @@ use unsnarl_model::ThreadIx;
 use unsnarl_wire::{CHUNK_WORDS, OVERLAP_WORDS};
 
 /// Where the words of an instruction trace come from.
-pub trait Words: std::fmt::Debug {
+pub trait WordSource: std::fmt::Debug {
     /// How many there are.
     fn len(&self) -> u64;
 
@@ -20,7 +20,7 @@ pub trait Words: std::fmt::Debug {
     fn read(&self, chunk: usize, into: &mut Vec<u64>) -> bool;
 }
 
-impl Words for Vec<u64> {
+impl WordSource for Vec<u64> {
     fn len(&self) -> u64 {
         self.as_slice().len() as u64
     }
@@ -43,7 +43,7 @@ pub(super) struct Window {
 
 impl Window {
     /// Goes to another chunk; false if nobody wants to know.
-    pub(super) fn move_to(&mut self, words: &dyn Words, chunk: usize) -> bool {
+    pub(super) fn move_to(&mut self, words: &dyn WordSource, chunk: usize) -> bool {
         self.first = (chunk * CHUNK_WORDS) as u64;
         words.read(chunk, &mut self.words)
     }
@@ -84,14 +84,14 @@ impl Cursor {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
     pub(super) at: Cursor,
-    pub(super) what: What,
+    pub(super) kind: RecordKind,
     pub(super) steps: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub(super) enum RecordKind {
     /// A block; whether control left the traced code after it.
     Block(u32, bool),
-    Left(u32),
-    Entered(u32),
+    ExitRecord(u32),
+    EntryRecord(u32),
 }

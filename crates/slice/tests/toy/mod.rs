@@ -122,7 +122,7 @@ impl History for Toy {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) functions: Vec<u32>,
-    pub(crate) decided_by: Vec<Vec<Place>>,
+    pub(crate) controlling_branches: Vec<Vec<Place>>,
 }
 
 impl Control for Table {
@@ -134,8 +134,8 @@ impl Control for Table {
         self.functions[place.0 as usize]
     }
 
-    fn decided_by(&mut self, block: u32) -> &[Place] {
-        &self.decided_by[block as usize]
+    fn controlling_branches(&mut self, block: u32) -> &[Place] {
+        &self.controlling_branches[block as usize]
     }
 }
 

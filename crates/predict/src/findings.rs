@@ -6,9 +6,9 @@ use unsnarl_model::SiteIx;
 
 /// Where in the code an error is: the places of its operations, in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Places(Vec<SiteIx>);
+pub struct ErrorSites(Vec<SiteIx>);
 
-impl Places {
+impl ErrorSites {
     pub(crate) fn new(mut sites: Vec<SiteIx>) -> Self {
         sites.sort_unstable();
         Self(sites)
@@ -34,7 +34,7 @@ pub struct Progress {
 
 /// What it took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct Statistics {
     /// Events of the trace.
     pub events: u64,
     /// Those left after reduction.
@@ -62,10 +62,10 @@ pub struct Figures {
 pub(crate) struct Findings {
     pub(crate) races: Vec<Race>,
     pub(crate) deadlocks: Vec<Deadlock>,
-    pub(crate) figures: Figures,
-    settled: BTreeSet<Places>,
-    suspects: BTreeSet<Places>,
-    open: BTreeMap<(Places, Reads), Budget>,
+    pub(crate) figures: Statistics,
+    settled: BTreeSet<ErrorSites>,
+    suspects: BTreeSet<ErrorSites>,
+    open: BTreeMap<(ErrorSites, Reads), Budget>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -75,11 +75,11 @@ enum Budget {
 }
 
 impl Findings {
-    pub(crate) fn is_settled(&self, places: &Places) -> bool {
+    pub(crate) fn is_settled(&self, places: &ErrorSites) -> bool {
         self.settled.contains(places)
     }
 
-    pub(crate) fn suspect(&mut self, places: &Places, _reads: Reads) {
+    pub(crate) fn suspect(&mut self, places: &ErrorSites, _reads: Reads) {
         if !self.suspects.contains(places) {
             self.suspects.insert(places.clone());
             self.figures.candidates += 1;
@@ -87,7 +87,7 @@ impl Findings {
     }
 
     /// What may still be spent on these places.
-    pub(crate) fn budget(&self, places: &Places, reads: Reads, whole: u64) -> u64 {
+    pub(crate) fn budget(&self, places: &ErrorSites, reads: Reads, whole: u64) -> u64 {
         match self.open.get(&(places.clone(), reads)) {
             Some(&Budget::Left(left)) => left,
             Some(Budget::UsedUp) => 0,
@@ -95,26 +95,26 @@ impl Findings {
         }
     }
 
-    pub(crate) fn spent(&mut self, places: Places, reads: Reads, left: u64) {
+    pub(crate) fn spent(&mut self, places: ErrorSites, reads: Reads, left: u64) {
         self.open.insert((places, reads), Budget::Left(left));
     }
 
-    pub(crate) fn undecided(&mut self, places: Places, reads: Reads) {
+    pub(crate) fn undecided(&mut self, places: ErrorSites, reads: Reads) {
         self.open.insert((places, reads), Budget::UsedUp);
     }
 
-    pub(crate) fn race(&mut self, places: Places, race: Race) {
+    pub(crate) fn race(&mut self, places: ErrorSites, race: Race) {
         self.settled.insert(places);
         self.races.push(race);
     }
 
-    pub(crate) fn deadlock(&mut self, places: Places, deadlock: Deadlock) {
+    pub(crate) fn deadlock(&mut self, places: ErrorSites, deadlock: Deadlock) {
         self.settled.insert(places);
         self.deadlocks.push(deadlock);
     }
 
     /// Places whose budget was used up, and that nothing was found for.
-    pub(crate) fn left_open(&self, wanted: Reads) -> Vec<Places> {
+    pub(crate) fn undecided_sites(&self, wanted: Reads) -> Vec<ErrorSites> {
         let open = self.open.iter().filter(|((places, reads), budget)| {
             matches!(budget, Budget::UsedUp) && *reads == wanted && !self.settled.contains(places)
         });

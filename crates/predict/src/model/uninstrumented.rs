@@ -9,14 +9,14 @@ use unsnarl_model::{Event, Flags, Op, Order};
 
 /// What is known of it so far.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unseen {
+pub(super) struct UninstrumentedOrder {
     /// Variables that did not hold what was left there, and how often.
     foreign: BTreeMap<u64, u32>,
     /// Whether the last event may have been ordered so.
     pub(super) orders: bool,
 }
 
-impl Unseen {
+impl UninstrumentedOrder {
     /// One more event.
     pub(super) fn step(&mut self, event: &Event) {
         self.orders = match event.op {

@@ -7,11 +7,11 @@
 //! nevertheless, and whether nobody else signals, only a run can tell.
 
 use crate::{
-    deadlocks::{Deadlock, Waits, Wanted},
-    found::{Findings, Places},
-    model::{Model, What, Woken},
+    deadlocks::{Deadlock, WaitTarget, WaitingThread},
+    findings::{ErrorSites, Findings},
+    model::{Model, StepAction, WakeUp},
     predict::Options,
-    search::{Answer, Searcher},
+    search::{SearchResult, Searcher},
     sync_preserving::Closure,
     witness::{Window, Witness},
 };
@@ -25,30 +25,30 @@ pub(crate) fn signals(
     findings: &mut Findings,
 ) {
     let model = search.model;
-    for woken in &model.woken {
-        let (wait, signal) = (model.step(woken.wait), model.step(woken.signal));
-        let places = Places::new(vec![wait.site, signal.site]);
-        if findings.is_settled(&places) || looked_before(model, woken) {
+    for wake_up in &model.wake_ups {
+        let (wait, signal) = (model.step(wake_up.wait), model.step(wake_up.signal));
+        let places = ErrorSites::new(vec![wait.site, signal.site]);
+        if findings.is_settled(&places) || read_before_wait(model, wake_up) {
             continue;
         }
         findings.suspect(&places, model.reads);
-        let witness = match sync_preserving(search, woken) {
+        let witness = match sync_preserving(search, wake_up) {
             Some(ideal) => {
                 findings.figures.sync_preserving += 1;
-                Witness::as_traced(model, window, &ideal, &[woken.wait])
+                Witness::in_trace_order(model, window, &ideal, &[wake_up.wait])
             }
             None => {
                 let mut left = findings.budget(&places, model.reads, options.budget);
-                match search.reach_after(&[woken.signal], &[woken.wait], &mut left) {
-                    Answer::Found(steps) => {
+                match search.reach_after(&[wake_up.signal], &[wake_up.wait], &mut left) {
+                    SearchResult::Found(steps) => {
                         findings.figures.searched += 1;
-                        Witness::in_turns(model, window, &steps, &[woken.wait])
+                        Witness::thread_by_thread(model, window, &steps, &[wake_up.wait])
                     }
-                    Answer::Impossible => {
+                    SearchResult::Impossible => {
                         findings.spent(places, model.reads, left);
                         continue;
                     }
-                    Answer::Undecided => {
+                    SearchResult::Undecided => {
                         findings.undecided(places, model.reads);
                         continue;
                     }
@@ -57,38 +57,39 @@ pub(crate) fn signals(
         };
         let number = |event: u32| window.first + u64::from(event);
         // Its mutex is given back while it waits.
-        let is_kept = |lock: u32| !matches!(wait.what, What::Gives { lock: mutex, .. } if mutex == lock);
+        let is_kept =
+            |lock: u32| !matches!(wait.action, StepAction::Gives { lock: mutex, .. } if mutex == lock);
         let held = model.locksets.of(wait.held).iter().filter(|&&(lock, _)| is_kept(lock));
-        let waits = Waits {
+        let waits = WaitingThread {
             thread: wait.thread,
             event: number(wait.event),
             site: wait.site,
             holds: held.map(|&(lock, _)| model.locks[lock as usize]).collect(),
-            wants: Wanted::Lost(number(signal.event)),
+            target: WaitTarget::Lost(number(signal.event)),
         };
         findings.deadlock(places, Deadlock { circle: vec![waits], witness });
     }
 }
 
 /// The signal's part of the trace, as it was, without the wait.
-fn sync_preserving(search: &Searcher<'_>, woken: &Woken) -> Option<Vec<u32>> {
-    let Searcher { model, order, uses, .. } = *search;
-    let mut closure = Closure::new(model, order, uses);
-    closure.bring_to(woken.wait);
-    closure.include(woken.signal);
-    (!closure.stuck && !closure.has(woken.wait)).then_some(closure.ideal)
+fn sync_preserving(search: &Searcher<'_>, wake_up: &WakeUp) -> Option<Vec<u32>> {
+    let Searcher { model, order, critical_sections, .. } = *search;
+    let mut closure = Closure::new(model, order, critical_sections);
+    closure.bring_to(wake_up.wait);
+    closure.include(wake_up.signal);
+    (!closure.stuck && !closure.has(wake_up.wait)).then_some(closure.ideal)
 }
 
 /// Whether the thread, since it took its mutex, has looked at something that the other one changed after that and before
 /// it signalled.
-fn looked_before(model: &Model, woken: &Woken) -> bool {
-    let (wait, signal) = (model.step(woken.wait), model.step(woken.signal));
-    let What::Gives { lock: mutex, .. } = wait.what else { return true };
+fn read_before_wait(model: &Model, wake_up: &WakeUp) -> bool {
+    let (wait, signal) = (model.step(wake_up.wait), model.step(wake_up.signal));
+    let StepAction::Gives { lock: mutex, .. } = wait.action else { return true };
     let mut looked: BTreeSet<u32> = BTreeSet::new();
-    let mut since = woken.wait;
+    let mut since = wake_up.wait;
     for &number in model.threads[wait.thread.index()][..wait.at as usize].iter().rev() {
         let step = model.step(number);
-        if matches!(step.what, What::Takes { lock, .. } if lock == mutex) {
+        if matches!(step.action, StepAction::Takes { lock, .. } if lock == mutex) {
             break;
         }
         since = number;

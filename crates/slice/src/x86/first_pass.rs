@@ -2,9 +2,11 @@
 
 use super::{
     Call, Code, Damaged, Recording, Summary,
-    calls::{ANSWERED, ENDED, Entered, Left, PASSED, STARTED, cell},
-    insns::Passes,
-    threads::{OfThread, Open},
+    calls::{
+        CALLBACK_ARGUMENTS, CALLBACK_RESULT, EntryRecord, ExitRecord, THREAD_ARGUMENT, THREAD_RESULT, cell,
+    },
+    insns::ControlTransfer,
+    threads::{OpenFrame, ThreadRecord},
     words::{Cursor, Window},
 };
 use crate::{Flow, Place};
@@ -25,7 +27,7 @@ const THROWS: &[&str] = &[
     "__longjmp_chk",
 ];
 
-pub(super) struct Learn<'a, 'b> {
+pub(super) struct FirstPass<'a, 'b> {
     recording: Recording<'a>,
     code: &'b Code,
     events: &'b [Event],
@@ -36,7 +38,7 @@ pub(super) struct Learn<'a, 'b> {
     jumped: Option<u64>,
 }
 
-impl<'a, 'b> Learn<'a, 'b> {
+impl<'a, 'b> FirstPass<'a, 'b> {
     pub(super) fn new(
         recording: Recording<'a>,
         code: &'b Code,
@@ -117,13 +119,13 @@ impl<'a, 'b> Learn<'a, 'b> {
             StepKind::Enter => {
                 let events = at.events;
                 at.enter(words);
-                self.happened(events, at.events);
+                self.record_events(events, at.events);
                 self.enter(at, words);
                 at.entered += 1;
                 at.step += 1;
             }
             StepKind::Signal => {
-                let open = Open::Signal { pc: head.pc(), stack: words[1], begun: false };
+                let open = OpenFrame::Signal { pc: head.pc(), stack: words[1], begun: false };
                 self.thread(at.thread).open.push(open);
                 self.jumped = None;
             }
@@ -133,7 +135,7 @@ impl<'a, 'b> Learn<'a, 'b> {
         Ok(true)
     }
 
-    fn thread(&mut self, thread: ThreadIx) -> &mut OfThread {
+    fn thread(&mut self, thread: ThreadIx) -> &mut ThreadRecord {
         self.recording.by_thread.entry(thread).or_default()
     }
 
@@ -160,31 +162,32 @@ impl<'a, 'b> Learn<'a, 'b> {
             of.last_step = at.step + steps - 1;
         }
         let last = insns.insn(*executed.last()?);
-        (last.passes == Passes::IndirectJump && !last.stub).then_some(last.pc)
+        (last.transfer == ControlTransfer::IndirectJump && !last.stub).then_some(last.pc)
     }
 
     fn leave(&mut self, at: &Cursor, words: &[u64]) {
         let target = StepWord(words[0]).pc();
         let of = self.recording.by_thread.entry(at.thread).or_default();
         let stack = words[1] + of.pushed;
-        of.see_stack(stack);
+        of.note_stack(stack);
         of.last_step = at.step;
-        let calls_open = |open: &[Open]| open.iter().filter(|o| matches!(o, Open::Call(_))).count() as u16;
+        let calls_open =
+            |open: &[OpenFrame]| open.iter().filter(|o| matches!(o, OpenFrame::Call(_))).count() as u16;
         let depth = calls_open(&of.open);
         let Some(last) = of.last else {
-            self.recording.left.push(Left::Return(cell(ENDED, at.thread, 0)));
+            self.recording.left.push(ExitRecord::Return(cell(THREAD_RESULT, at.thread, 0)));
             return;
         };
         let insn = self.recording.insns.insn(last);
-        if insn.passes == Passes::Return {
+        if insn.transfer == ControlTransfer::Return {
             of.begins.pop();
             let to = if depth == 0 {
                 self.recording.returns.push((at.step, at.thread, of.begun));
-                cell(ENDED, at.thread, 0)
+                cell(THREAD_RESULT, at.thread, 0)
             } else {
-                cell(ANSWERED, at.thread, depth - 1)
+                cell(CALLBACK_RESULT, at.thread, depth - 1)
             };
-            self.recording.left.push(Left::Return(to));
+            self.recording.left.push(ExitRecord::Return(to));
             return;
         }
         let set = of.arguments_set;
@@ -199,7 +202,7 @@ impl<'a, 'b> Learn<'a, 'b> {
             name: 0,
             stack,
             returns_to: insn.pc + u64::from(insn.len),
-            tail: insn.passes != Passes::Call,
+            tail: insn.transfer != ControlTransfer::Call,
             depth,
             set,
             vectors: words[8] as u8,
@@ -209,12 +212,16 @@ impl<'a, 'b> Learn<'a, 'b> {
         let returns_outside = call.tail && of.begins.last() == Some(&stack);
         let ends = returns_outside.then(|| {
             of.begins.pop();
-            if depth == 0 { cell(ENDED, at.thread, 0) } else { cell(ANSWERED, at.thread, depth - 1) }
+            if depth == 0 {
+                cell(THREAD_RESULT, at.thread, 0)
+            } else {
+                cell(CALLBACK_RESULT, at.thread, depth - 1)
+            }
         });
         if !returns_outside {
-            of.open.push(Open::Call(number));
+            of.open.push(OpenFrame::Call(number));
         }
-        self.recording.left.push(Left::Call(number));
+        self.recording.left.push(ExitRecord::Call(number));
         let name = self.name_of(last, target);
         self.recording.calls.push(Call { name, ends, ..call });
     }
@@ -233,13 +240,13 @@ impl<'a, 'b> Learn<'a, 'b> {
     }
 
     /// Events of the schedule that came while control was elsewhere.
-    fn happened(&mut self, from: u64, to: u64) {
+    fn record_events(&mut self, from: u64, to: u64) {
         for event in self.events.iter().skip(from as usize).take(to.saturating_sub(from) as usize) {
             if event.flags.has(Flags::FAILED) || !matches!(event.op, Op::Create | Op::Join) {
                 continue;
             }
             let other = ThreadIx(event.value as u16);
-            let Some(&Open::Call(call)) = self.thread(event.thread).open.last() else { continue };
+            let Some(&OpenFrame::Call(call)) = self.thread(event.thread).open.last() else { continue };
             if event.op == Op::Create {
                 self.recording.calls[call as usize].created = Some(other);
                 self.thread(other).creator = Some(call);
@@ -253,12 +260,12 @@ impl<'a, 'b> Learn<'a, 'b> {
         let (pc, stack, result) = (StepWord(words[0]).pc(), words[1], words[2]);
         let Recording { by_thread, calls, entered, names, .. } = &mut self.recording;
         let of = by_thread.entry(at.thread).or_default();
-        of.see_stack(stack);
+        of.note_stack(stack);
         of.last_step = at.step;
         let first = of.open.is_empty();
-        let mut new = Entered { pc, flow: Flow::Begin(None), resumes: None, arguments: None };
+        let mut new = EntryRecord { pc, flow: Flow::Begin(None), resumes: None, arguments: None };
         match of.open.last_mut() {
-            Some(&mut Open::Call(call)) => {
+            Some(&mut OpenFrame::Call(call)) => {
                 let called = &mut calls[call as usize];
                 let returned = stack == called.stack + 8;
                 // Who catches may be right behind who throws.
@@ -279,11 +286,11 @@ impl<'a, 'b> Learn<'a, 'b> {
                     of.unwind(stack, calls);
                 } else {
                     new.flow = Flow::Begin(Some(called.step));
-                    new.arguments = Some(cell(PASSED, at.thread, called.depth));
+                    new.arguments = Some(cell(CALLBACK_ARGUMENTS, at.thread, called.depth));
                     of.arguments_set = 0x3f;
                 }
             }
-            Some(Open::Signal { pc: interrupted, stack: then, begun }) => {
+            Some(OpenFrame::Signal { pc: interrupted, stack: then, begun }) => {
                 if (*interrupted, *then) == (pc, stack) {
                     new.flow = Flow::Next;
                     of.open.pop();
@@ -303,7 +310,7 @@ impl<'a, 'b> Learn<'a, 'b> {
             of.arguments_set = 0x3f;
             if let Some(creator) = of.creator.filter(|_| of.instructions == 0) {
                 new.flow = Flow::Begin(Some(calls[creator as usize].step));
-                new.arguments = Some(cell(STARTED, at.thread, 0));
+                new.arguments = Some(cell(THREAD_ARGUMENT, at.thread, 0));
             }
         }
         if matches!(new.flow, Flow::Begin(_)) {

@@ -24,7 +24,7 @@ impl State {
 type Held = (u32, u32);
 
 /// What can happen.
-pub(crate) struct Everything<'a> {
+pub(crate) struct BruteForce<'a> {
     events: &'a [Event],
     /// By thread: its events.
     lines: Vec<Vec<usize>>,
@@ -45,7 +45,7 @@ pub(crate) struct Everything<'a> {
     pub(crate) stuck: bool,
 }
 
-impl<'a> Everything<'a> {
+impl<'a> BruteForce<'a> {
     /// With reads that see what they saw.
     pub(crate) fn of(events: &'a [Event]) -> Self {
         Self::with(events, false)

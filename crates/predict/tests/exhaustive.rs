@@ -13,7 +13,7 @@ use unsnarl_model::{Event, Op};
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Does {
+enum Operation {
     Read(u8),
     Write(u8),
     /// Takes a lock, or gives it back if the thread has it.
@@ -23,23 +23,23 @@ enum Does {
     Joins(u8),
 }
 
-use Does::{Creates, Joins, Read, Turns, Write};
+use Operation::{Creates, Joins, Read, Turns, Write};
 
 const THREADS: usize = 3;
 
 /// What the threads do.
-type Program = [Vec<Does>; THREADS];
+type Program = [Vec<Operation>; THREADS];
 
 /// All programs of a length, one of those that differ only in names.
 struct Programs<'a> {
-    words: &'a [Does],
+    words: &'a [Operation],
     sizes: [usize; THREADS],
     program: Program,
     tell: &'a mut dyn FnMut(&Program),
 }
 
 impl Programs<'_> {
-    fn all(words: &[Does], length: usize, tell: &mut dyn FnMut(&Program)) {
+    fn all(words: &[Operation], length: usize, tell: &mut dyn FnMut(&Program)) {
         let mut programs = Programs { words, sizes: [0; THREADS], program: Program::default(), tell };
         for first in 0..=length {
             for second in 0..=first.min(length - first) {
@@ -64,7 +64,7 @@ impl Programs<'_> {
         }
         for &word in self.words {
             // Variables and locks are called in the order in which they come.
-            let unknown = |number: u8, is: fn(&Does) -> Option<u8>| {
+            let unknown = |number: u8, is: fn(&Operation) -> Option<u8>| {
                 number > 0 && !self.program.iter().flatten().filter_map(is).any(|known| known + 1 >= number)
             };
             let skipped = match word {
@@ -81,12 +81,12 @@ impl Programs<'_> {
     }
 }
 
-fn variable(does: &Does) -> Option<u8> {
-    if let Read(number) | Write(number) = *does { Some(number) } else { None }
+fn variable(operation: &Operation) -> Option<u8> {
+    if let Read(number) | Write(number) = *operation { Some(number) } else { None }
 }
 
-fn lock(does: &Does) -> Option<u8> {
-    if let Turns(number) = *does { Some(number) } else { None }
+fn lock(operation: &Operation) -> Option<u8> {
+    if let Turns(number) = *operation { Some(number) } else { None }
 }
 
 /// Whether no other names make a smaller program, with as many events in each place.
@@ -110,7 +110,7 @@ fn renamed(program: &Program, order: [usize; THREADS]) -> Program {
     };
     let place = |thread: u8| order.iter().position(|&at| at == usize::from(thread)).unwrap_or(0) as u8;
     order.map(|at| {
-        let renamed = program[at].iter().map(|&does| match does {
+        let renamed = program[at].iter().map(|&operation| match operation {
             Read(number) => Read(name(0, number)),
             Write(number) => Write(name(0, number)),
             Turns(number) => Turns(name(1, number)),
@@ -124,7 +124,8 @@ fn renamed(program: &Program, order: [usize; THREADS]) -> Program {
 /// Whether threads are created and joined at most once, and not by themselves.
 fn is_possible(program: &Program) -> bool {
     (0..THREADS as u8).all(|thread| {
-        let count = |wanted: Does| program.iter().flatten().filter(|&&does| does == wanted).count();
+        let count =
+            |wanted: Operation| program.iter().flatten().filter(|&&operation| operation == wanted).count();
         let own = &program[usize::from(thread)];
         let by_itself = own.contains(&Creates(thread)) || own.contains(&Joins(thread));
         // A thread that does nothing is no thread.
@@ -167,19 +168,19 @@ impl Runs<'_> {
         runs.found
     }
 
-    fn done(&self, state: State, thread: usize) -> &[Does] {
+    fn done(&self, state: State, thread: usize) -> &[Operation] {
         &self.program[thread][..usize::from(state.at[thread])]
     }
 
     fn holds(&self, state: State, thread: usize, lock: u8) -> bool {
-        self.done(state, thread).iter().filter(|&&does| does == Turns(lock)).count() % 2 == 1
+        self.done(state, thread).iter().filter(|&&operation| operation == Turns(lock)).count() % 2 == 1
     }
 
-    fn may(&self, state: State, thread: usize, does: Does) -> bool {
+    fn may(&self, state: State, thread: usize, operation: Operation) -> bool {
         let creation = Creates(thread as u8);
         let created = self.program.iter().all(|line| !line.contains(&creation))
             || (0..THREADS).any(|by| self.done(state, by).contains(&creation));
-        let may = match does {
+        let may = match operation {
             Turns(lock) => (0..THREADS).all(|other| other == thread || !self.holds(state, other, lock)),
             Joins(other) => {
                 let other = usize::from(other);
@@ -202,14 +203,14 @@ impl Runs<'_> {
         }
         for thread in 0..THREADS {
             let at = usize::from(state.at[thread]);
-            let Some(&does) = self.program[thread].get(at) else { continue };
-            if !self.may(state, thread, does) {
+            let Some(&operation) = self.program[thread].get(at) else { continue };
+            if !self.may(state, thread, operation) {
                 continue;
             }
             let number = self.first[thread] + at;
             let mut state = state;
             state.at[thread] += 1;
-            match does {
+            match operation {
                 Read(variable) => {
                     state.seen |= u64::from(state.writers[usize::from(variable)]) << (4 * number);
                 }
@@ -226,13 +227,13 @@ impl Runs<'_> {
         let mut at = [0; THREADS];
         let events = self.path.iter().enumerate().map(|(number, &thread)| {
             let done = &self.program[thread][..at[thread]];
-            let does = self.program[thread][at[thread]];
+            let operation = self.program[thread][at[thread]];
             at[thread] += 1;
-            let (op, addr, value) = match does {
+            let (op, addr, value) = match operation {
                 Read(variable) => (Op::Read, 1 + u64::from(variable), 0),
                 Write(variable) => (Op::Write, 1 + u64::from(variable), 0),
                 Turns(lock) => {
-                    let holds = done.iter().filter(|&&before| before == does).count() % 2 == 1;
+                    let holds = done.iter().filter(|&&before| before == operation).count() % 2 == 1;
                     (if holds { Op::Unlock } else { Op::Lock }, LOCKS + u64::from(lock), u64::from(!holds))
                 }
                 Creates(child) => (Op::Create, 0, child.into()),
@@ -246,7 +247,7 @@ impl Runs<'_> {
 
 /// Holds that every trace up to a length is predicted as by brute force. How many there were in all, and how many races
 /// and deadlocks they had.
-fn every(words: &[Does], length: usize) -> [usize; 3] {
+fn every(words: &[Operation], length: usize) -> [usize; 3] {
     let mut sums = [0; 3];
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     for length in 1..=length {

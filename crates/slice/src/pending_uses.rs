@@ -19,25 +19,25 @@ pub struct Consumer {
 
 /// Through what a value came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Via {
+pub enum DataPath {
     /// A register.
     Register,
     /// Memory, or a cell of ours.
     Memory(u64),
 }
 
-type Wanted = Vec<(u8, Consumer, Via)>;
+type PendingUse = Vec<(u8, Consumer, DataPath)>;
 
 /// The bytes wanted.
 #[derive(Debug, Default)]
-pub(crate) struct Wants {
+pub(crate) struct PendingUses {
     /// For each thread which bytes of its registers: tells quickly that an instruction is of no interest.
     masks: Vec<Box<[u8]>>,
-    registers: Hashed<(u16, u16), Wanted>,
-    memory: Hashed<u64, Wanted>,
+    registers: Hashed<(u16, u16), PendingUse>,
+    memory: Hashed<u64, PendingUse>,
 }
 
-impl Wants {
+impl PendingUses {
     pub(crate) fn is_empty(&self) -> bool {
         self.registers.is_empty() && self.memory.is_empty()
     }
@@ -49,32 +49,37 @@ impl Wants {
         parts.iter().any(|part| masks[part.granule as usize] & part.mask != 0)
     }
 
-    pub(crate) fn want_register(&mut self, thread: ThreadIx, part: Part, who: Consumer, via: Via) {
+    pub(crate) fn add_register(&mut self, thread: ThreadIx, part: Part, consumer: Consumer, path: DataPath) {
         while self.masks.len() <= thread.index() {
             self.masks.push(vec![0; REGISTERS as usize].into());
         }
         self.masks[thread.index()][part.granule as usize] |= part.mask;
-        add(self.registers.entry((thread.0, part.granule)).or_default(), part.mask, who, via);
+        add(self.registers.entry((thread.0, part.granule)).or_default(), part.mask, consumer, path);
     }
 
-    pub(crate) fn want_memory(&mut self, span: Span, who: Consumer) {
+    pub(crate) fn add_memory(&mut self, span: Span, consumer: Consumer) {
         for (granule, mask) in span.granules() {
-            add(self.memory.entry(granule).or_default(), mask, who, Via::Memory(span.addr));
+            add(self.memory.entry(granule).or_default(), mask, consumer, DataPath::Memory(span.addr));
         }
     }
 
-    fn want_granule(&mut self, granule: u64, mask: u8, who: Consumer, via: Via) {
-        add(self.memory.entry(granule).or_default(), mask, who, via);
+    fn add_granule(&mut self, granule: u64, mask: u8, consumer: Consumer, path: DataPath) {
+        add(self.memory.entry(granule).or_default(), mask, consumer, path);
     }
 
     /// Found: nobody looks further for these bytes. Who wanted them.
-    pub(crate) fn take_register(&mut self, thread: ThreadIx, part: Part, found: &mut Vec<(Consumer, Via)>) {
+    pub(crate) fn take_register(
+        &mut self,
+        thread: ThreadIx,
+        part: Part,
+        found: &mut Vec<(Consumer, DataPath)>,
+    ) {
         let Some(masks) = self.masks.get_mut(thread.index()) else { return };
-        let wanted = &mut masks[part.granule as usize];
-        if *wanted & part.mask == 0 {
+        let pending = &mut masks[part.granule as usize];
+        if *pending & part.mask == 0 {
             return;
         }
-        *wanted &= !part.mask;
+        *pending &= !part.mask;
         let key = (thread.0, part.granule);
         if let Some(list) = self.registers.get_mut(&key) {
             take(list, part.mask, found);
@@ -85,16 +90,18 @@ impl Wants {
     }
 
     /// Who wants some of these bytes, which a branch kept from being written.
-    pub(crate) fn see_register(&self, thread: ThreadIx, part: Part, reasons: &mut Vec<Reason>) {
+    pub(crate) fn peek_register(&self, thread: ThreadIx, part: Part, reasons: &mut Vec<Reason>) {
         if !self.has_registers(thread, &[part]) {
             return;
         }
-        let wanted = self.registers.get(&(thread.0, part.granule)).into_iter().flatten();
-        reasons.extend(wanted.filter(|(m, ..)| m & part.mask != 0).map(|(_, who, _)| Reason::Decides(*who)));
+        let pending = self.registers.get(&(thread.0, part.granule)).into_iter().flatten();
+        reasons.extend(
+            pending.filter(|(m, ..)| m & part.mask != 0).map(|(_, consumer, _)| Reason::Decides(*consumer)),
+        );
     }
 
     /// The same for memory.
-    pub(crate) fn take_memory(&mut self, span: Span, found: &mut Vec<(Consumer, Via)>) {
+    pub(crate) fn take_memory(&mut self, span: Span, found: &mut Vec<(Consumer, DataPath)>) {
         self.each_granule(span, |memory, granule, mask| {
             if let Some(list) = memory.get_mut(&granule) {
                 take(list, mask, found);
@@ -106,15 +113,17 @@ impl Wants {
     }
 
     /// Who wants some of these bytes, which others may have written too.
-    pub(crate) fn see_memory(&mut self, span: Span, found: &mut Vec<(Consumer, Via)>) {
+    pub(crate) fn peek_memory(&mut self, span: Span, found: &mut Vec<(Consumer, DataPath)>) {
         self.each_granule(span, |memory, granule, mask| {
             if let Some(list) = memory.get(&granule) {
-                found.extend(list.iter().filter(|(m, ..)| m & mask != 0).map(|(_, who, via)| (*who, *via)));
+                found.extend(
+                    list.iter().filter(|(m, ..)| m & mask != 0).map(|(_, consumer, path)| (*consumer, *path)),
+                );
             }
         });
     }
 
-    fn each_granule(&mut self, span: Span, mut f: impl FnMut(&mut Hashed<u64, Wanted>, u64, u8)) {
+    fn each_granule(&mut self, span: Span, mut f: impl FnMut(&mut Hashed<u64, PendingUse>, u64, u8)) {
         if span.len / 8 <= 16 + self.memory.len() as u64 {
             span.granules().for_each(|(granule, mask)| f(&mut self.memory, granule, mask));
             return;
@@ -133,36 +142,39 @@ impl Wants {
     }
 
     /// What was found wanted is now looked for elsewhere, by the same.
-    pub(crate) fn pass_on(
+    pub(crate) fn forward(
         &mut self,
-        found: &[(Consumer, Via)],
+        found: &[(Consumer, DataPath)],
         thread: ThreadIx,
         uses: &[Part],
         reads: &[Span],
     ) {
-        for &(who, via) in found {
-            uses.iter().for_each(|&part| self.want_register(thread, part, who, via));
+        for &(consumer, path) in found {
+            uses.iter().for_each(|&part| self.add_register(thread, part, consumer, path));
             for span in reads {
-                span.granules().for_each(|(granule, mask)| self.want_granule(granule, mask, who, via));
+                span.granules().for_each(|(granule, mask)| self.add_granule(granule, mask, consumer, path));
             }
         }
     }
 }
 
-fn add(list: &mut Wanted, mask: u8, who: Consumer, via: Via) {
+fn add(list: &mut PendingUse, mask: u8, consumer: Consumer, path: DataPath) {
     // One instruction in a loop may want the same byte again and again: the latest is as good as all.
-    match list.iter_mut().find(|(_, known, _)| known.place == who.place && known.thread == who.thread) {
+    match list
+        .iter_mut()
+        .find(|(_, known, _)| known.place == consumer.place && known.thread == consumer.thread)
+    {
         Some((known, ..)) => *known |= mask,
-        None => list.push((mask, who, via)),
+        None => list.push((mask, consumer, path)),
     }
 }
 
-fn take(list: &mut Wanted, mask: u8, found: &mut Vec<(Consumer, Via)>) {
-    for (wanted, who, via) in list.iter_mut() {
-        if *wanted & mask != 0 {
-            *wanted &= !mask;
-            found.push((*who, *via));
+fn take(list: &mut PendingUse, mask: u8, found: &mut Vec<(Consumer, DataPath)>) {
+    for (pending, consumer, path) in list.iter_mut() {
+        if *pending & mask != 0 {
+            *pending &= !mask;
+            found.push((*consumer, *path));
         }
     }
-    list.retain(|(wanted, ..)| *wanted != 0);
+    list.retain(|(pending, ..)| *pending != 0);
 }

@@ -20,8 +20,8 @@ use std::{
 };
 use unsnarl_model::{Stats, Trace};
 use unsnarl_report::{
-    Case, CaseResult, Look, ProgramNames, cause_text, headline_text, interleaving_table, junit, needs_json,
-    rest_text, stats_json,
+    Case, CaseResult, ProgramNames, RenderOptions, cause_text, counterfactuals_json, headline_text,
+    interleaving_table, junit, rest_text, stats_json,
 };
 use unsnarl_simplify::combined;
 use unsnarl_symbols::Symbols;
@@ -194,7 +194,7 @@ impl Prey {
     fn cause(&self) -> String {
         let mut symbols = Symbols::new();
         let after = &self.told.after;
-        let plain = Look { width: 200, colour: false, full: false };
+        let plain = RenderOptions { width: 200, colour: false, full: false };
         cause_text(after, &mut ProgramNames::new(&after.modules, &mut symbols), &plain)
     }
 
@@ -202,7 +202,7 @@ impl Prey {
         let after = &self.told.after;
         let mut symbols = Symbols::new();
         let (outcome, stats, _) = output::trace_json(after);
-        let needs = needs_json(after, &mut ProgramNames::new(&after.modules, &mut symbols));
+        let needs = counterfactuals_json(after, &mut ProgramNames::new(&after.modules, &mut symbols));
         json!({
             "found": true, "runs": search.runs, "elapsed_s": (search.elapsed + self.told.elapsed).as_secs_f64(),
             "trace": self.path, "original": self.original, "outcome": outcome, "stats": stats,

@@ -3,14 +3,16 @@
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use unsnarl_model::Trace;
-use unsnarl_report::{Look, ProgramNames, outcome_json, outcome_text, stats_json, stats_text, warnings_json};
+use unsnarl_report::{
+    ProgramNames, RenderOptions, outcome_json, outcome_text, stats_json, stats_text, warnings_json,
+};
 use unsnarl_symbols::Symbols;
 
 /// The width and colours of our standard output.
-pub(crate) fn look() -> Look {
+pub(crate) fn look() -> RenderOptions {
     let terminal = std::io::stdout().is_terminal();
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    Look {
+    RenderOptions {
         width: width
             .or_else(|| console::Term::stdout().size_checked().map(|(_, columns)| columns.into()))
             .unwrap_or(100),

@@ -6,7 +6,7 @@ use clap::ArgGroup;
 use std::path::{Path, PathBuf};
 use unsnarl_model::Trace;
 use unsnarl_report::{
-    Case, CaseResult, Look, ProgramNames, headline_text, html, interleaving, junit, perfetto, sarif,
+    Case, CaseResult, ProgramNames, RenderOptions, headline_text, html, interleaving, junit, perfetto, sarif,
     schedule_dot,
 };
 use unsnarl_symbols::Symbols;
@@ -97,7 +97,7 @@ pub(crate) fn program(trace: &Trace) -> String {
 pub(crate) fn failure(trace: &Trace) -> (String, String, String) {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);
-    let plain = Look { width: 120, colour: false, full: false };
+    let plain = RenderOptions { width: 120, colour: false, full: false };
     let headline = headline_text(trace, &mut names, &plain);
     let headline = headline.lines().next().unwrap_or_default().to_owned();
     (trace.outcome.kind.name().to_owned(), headline, interleaving(trace, &mut names, &plain))

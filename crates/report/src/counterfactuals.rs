@@ -1,6 +1,6 @@
 //! The preemptions that are left, and what each of them is for.
 
-use crate::{Names, objects::ObjectNames, outcome::in_words, paths, words};
+use crate::{Names, describe, objects::ObjectNames, outcome::kind_text, paths};
 use serde_json::{Value, json};
 use std::fmt::Write;
 use unsnarl_model::{Counterfactual, Flags, OutcomeKind, Trace};
@@ -12,7 +12,7 @@ struct Preemption<'t> {
     stopped: String,
     before: Option<String>,
     place: Option<(String, u32)>,
-    need: Option<&'t Counterfactual>,
+    counterfactual: Option<&'t Counterfactual>,
 }
 
 impl Preemption<'_> {
@@ -29,17 +29,17 @@ impl Preemption<'_> {
 
 /// The preemptions of a trace whose needs are known, a few words for each; nothing if none are known.
 #[must_use]
-pub fn needs_text(trace: &Trace, names: &mut dyn Names) -> String {
+pub fn counterfactuals_text(trace: &Trace, names: &mut dyn Names) -> String {
     let mut text = String::new();
     if trace.counterfactuals.is_empty() {
         return text;
     }
     for preemption in preemptions(trace, names) {
         let at = preemption.at();
-        let Preemption { event, stopped, need, .. } = preemption;
+        let Preemption { event, stopped, counterfactual, .. } = preemption;
         let _ = write!(text, "preemption at {event}: {stopped} is stopped {at}");
-        let _ = match need {
-            Some(need) => writeln!(text, "; without this, {}", without(need)),
+        let _ = match counterfactual {
+            Some(counterfactual) => writeln!(text, "; without this, {}", outcome_without(counterfactual)),
             None => writeln!(text),
         };
     }
@@ -55,22 +55,22 @@ pub fn preemption_text(trace: &Trace, event: usize, names: &mut dyn Names) -> Op
 
 /// The same for other tools.
 #[must_use]
-pub fn needs_json(trace: &Trace, names: &mut dyn Names) -> Value {
-    let told = preemptions(trace, names).into_iter().map(|preemption| {
-        let Preemption { event, stopped, before, place, need } = preemption;
+pub fn counterfactuals_json(trace: &Trace, names: &mut dyn Names) -> Value {
+    let described = preemptions(trace, names).into_iter().map(|preemption| {
+        let Preemption { event, stopped, before, place, counterfactual } = preemption;
         let (file, line) = place.unzip();
         json!({
             "event": event, "thread": stopped, "before": before, "file": file, "line": line,
-            "without": need.map(without),
+            "without": counterfactual.map(outcome_without),
         })
     });
-    told.collect()
+    described.collect()
 }
 
 fn preemptions<'t>(trace: &'t Trace, names: &mut dyn Names) -> Vec<Preemption<'t>> {
     let objects = ObjectNames::of(trace, names);
     let preempting = (1..trace.events.len()).filter(|&at| trace.events[at].flags.has(Flags::PREEMPTS));
-    let told = preempting.map(|event| {
+    let described = preempting.map(|event| {
         let thread = trace.events[event - 1].thread;
         let next = (event..trace.events.len()).find(|&at| trace.events[at].thread == thread);
         let site = next.map(|next| trace.user_site(&trace.events[next]));
@@ -78,19 +78,22 @@ fn preemptions<'t>(trace: &'t Trace, names: &mut dyn Names) -> Vec<Preemption<'t
         let place = site.map(|site| names.place(site)).filter(|frame| !frame.system);
         Preemption {
             event,
-            stopped: words::id(trace, thread),
-            before: next.map(|next| words::event(trace, &objects, next)),
+            stopped: describe::id(trace, thread),
+            before: next.map(|next| describe::event(trace, &objects, next)),
             place: place.and_then(|frame| frame.file.zip(frame.line)),
-            need: trace.counterfactuals.iter().find(|need| need.event == event as u64),
+            counterfactual: trace
+                .counterfactuals
+                .iter()
+                .find(|counterfactual| counterfactual.event == event as u64),
         }
     });
-    told.collect()
+    described.collect()
 }
 
 /// How the program ends without a preemption.
-pub(crate) fn without(need: &Counterfactual) -> String {
-    let kind = in_words(need.outcome_without);
-    match (need.outcome_without, need.message.lines().next().unwrap_or_default()) {
+pub(crate) fn outcome_without(counterfactual: &Counterfactual) -> String {
+    let kind = kind_text(counterfactual.outcome_without);
+    match (counterfactual.outcome_without, counterfactual.message.lines().next().unwrap_or_default()) {
         (_, "") | (OutcomeKind::Exit(_), _) => kind,
         (_, message) => format!("{kind}: {message}"),
     }

@@ -1,7 +1,7 @@
 //! The schedule as a graph for Graphviz: a column for each thread, a box for each segment with what it did, arrows for
 //! switches and races.
 
-use crate::{Names, facts::races, interleaving::columns, line::cut, objects::ObjectNames, words};
+use crate::{Names, describe, facts::races, interleaving::columns, line::cut, objects::ObjectNames};
 use std::fmt::Write;
 use unsnarl_model::{Flags, Trace};
 
@@ -39,7 +39,7 @@ pub fn schedule_dot(trace: &Trace, names: &mut dyn Names) -> String {
             }
             let mut lines: Vec<String> = (first..last)
                 .take(MOST_OPERATIONS)
-                .map(|n| format!("{n}: {}", words::event(trace, &objects, n)))
+                .map(|n| format!("{n}: {}", describe::event(trace, &objects, n)))
                 .collect();
             if last - first > MOST_OPERATIONS {
                 lines.push(format!("… {} more", last - first - MOST_OPERATIONS));

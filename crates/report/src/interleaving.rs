@@ -2,18 +2,18 @@
 //! source line of each event and the reason for each context switch.
 
 mod abridge;
-mod private;
 mod switch;
 mod table;
+mod unobservable;
 
 use crate::{
-    Look, Names, functions, needs_text, objects::ObjectNames, outcome, outcome_text, paths, stack::Stack,
-    stats_text, words,
+    Names, RenderOptions, counterfactuals_text, describe, functions, objects::ObjectNames, outcome,
+    outcome_text, paths, stack::Stack, stats_text,
 };
 use abridge::{Item, abridge};
-use private::unnoticed;
-pub(crate) use switch::{Switches, Why};
+pub(crate) use switch::{SwitchReason, Switches};
 use table::{Column, Row, Table};
+use unobservable::unobservable;
 use unsnarl_model::{Event, Op, OutcomeKind, Site, ThreadIx, Trace};
 use unsnarl_symbols::Frame;
 
@@ -22,20 +22,24 @@ use unsnarl_symbols::Frame;
 /// Narrow terminals and many threads get one line per event with the thread's id in front instead
 /// of columns.
 #[must_use]
-pub fn interleaving(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
-    let parts =
-        [interleaving_table(trace, names, look), needs_text(trace, names), outcome_text(trace, names, look)];
+pub fn interleaving(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
+    let parts = [
+        interleaving_table(trace, names, options),
+        counterfactuals_text(trace, names),
+        outcome_text(trace, names, options),
+    ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// Who did what in which order.
 #[must_use]
-pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     let objects = ObjectNames::of(trace, names);
     let switches = Switches::of(trace);
-    let unnoticed = if look.full { vec![false; trace.events.len()] } else { unnoticed(trace, names) };
-    let candidates: Vec<usize> = (0..trace.events.len()).filter(|&number| !unnoticed[number]).collect();
-    let items = if look.full {
+    let unobservable =
+        if options.full { vec![false; trace.events.len()] } else { unobservable(trace, names) };
+    let candidates: Vec<usize> = (0..trace.events.len()).filter(|&number| !unobservable[number]).collect();
+    let items = if options.full {
         candidates.iter().map(|&number| Item::Event(number)).collect()
     } else {
         abridge(&trace.events, &candidates, most_rows(trace))
@@ -50,10 +54,10 @@ pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, look: &Look) -> 
             Item::Event(number) => {
                 let event = &trace.events[number];
                 let switch = before.and_then(|before| switches.between(trace, &objects, before, number));
-                if let Some((from, why)) = switch {
-                    rows.push(Row::Switch { at: number, from: at(from), to: at(event.thread), why });
+                if let Some((from, reason)) = switch {
+                    rows.push(Row::Switch { at: number, from: at(from), to: at(event.thread), reason });
                 }
-                let words = words::event(trace, &objects, number);
+                let words = describe::event(trace, &objects, number);
                 let (location, source) = place_of_event(names, trace, event);
                 rows.push(Row::Event { number, column: at(event.thread), words, location, source });
                 before = Some(number);
@@ -71,9 +75,9 @@ pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, look: &Look) -> 
     }
     shorten_files(&mut rows);
 
-    let table = Table::new(&columns, &rows, look).render();
+    let table = Table::new(&columns, &rows, options).render();
     let left_out = rows.iter().any(|row| matches!(row, Row::LeftOut { .. }));
-    let parts = [stats_text(&trace.stats()) + "\n", table, footnote(left_out, &unnoticed)];
+    let parts = [stats_text(&trace.stats()) + "\n", table, footnote(left_out, &unobservable)];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
@@ -86,8 +90,8 @@ fn most_rows(trace: &Trace) -> usize {
 }
 
 /// What there is beside what is shown.
-fn footnote(left_out: bool, unnoticed: &[bool]) -> String {
-    let mut text = match unnoticed.iter().filter(|&&is| is).count() {
+fn footnote(left_out: bool, unobservable: &[bool]) -> String {
+    let mut text = match unobservable.iter().filter(|&&is| is).count() {
         0 => String::new(),
         1 => "1 access that no other thread can notice is left out (--all shows it).\n".to_owned(),
         n => format!("{n} accesses that no other thread can notice are left out (--all shows them).\n"),

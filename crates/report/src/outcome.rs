@@ -1,13 +1,12 @@
 //! How a run ended, in a few lines.
 
 use crate::{
-    Look, Names, functions,
+    Names, RenderOptions, describe, functions,
     line::{Style, cut, paint},
     objects::ObjectNames,
     paths,
     stack::{Part, Stack},
     waits::{Waiting, in_a_circle, last, taken_at, waits},
-    words,
 };
 use std::fmt::Write;
 use unsnarl_model::{
@@ -21,35 +20,35 @@ const WIDEST_FUNCTION: usize = 40;
 
 /// What went wrong, where, with the failing thread's stack, who waits for whom, and warnings.
 #[must_use]
-pub fn outcome_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
-    headline_text(trace, names, look) + &rest_text(trace, names, look)
+pub fn outcome_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
+    headline_text(trace, names, options) + &rest_text(trace, names, options)
 }
 
 /// What went wrong and where.
 #[must_use]
-pub fn headline_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+pub fn headline_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     let objects = ObjectNames::of(trace, names);
     let waits = waits(trace, names);
-    Teller { trace, objects: &objects, waits: &waits, look }.headline(names)
+    OutcomeWriter { trace, objects: &objects, waits: &waits, options }.headline(names)
 }
 
 /// Who waits for whom, stacks and warnings: what there is to say after the headline.
 #[must_use]
-pub fn rest_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+pub fn rest_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     let objects = ObjectNames::of(trace, names);
     let waits = waits(trace, names);
-    let teller = Teller { trace, objects: &objects, waits: &waits, look };
+    let writer = OutcomeWriter { trace, objects: &objects, waits: &waits, options };
     let mut text = String::new();
     // Those in the circle are the cause; the others, like a main that joins them, only suffer.
     let mut order: Vec<&Waiting> = waits.iter().collect();
     order.sort_by_key(|w| (!in_a_circle(&waits, w.wait.thread), w.wait.op == Op::Join));
     for waiting in order {
-        text += &teller.waiting(waiting, names);
+        text += &writer.waiting(waiting, names);
     }
     for backtrace in &trace.outcome.backtraces {
-        text += &teller.stack(backtrace, names);
+        text += &writer.stack(backtrace, names);
     }
-    text + &teller.warnings(names)
+    text + &writer.warnings(names)
 }
 
 /// Size and switches in one line.
@@ -81,23 +80,23 @@ pub(crate) fn endings(trace: &Trace, objects: &ObjectNames, names: &mut dyn Name
     if outcome.kind == OutcomeKind::Deadlock {
         let ending = |waiting: Waiting| Ending {
             thread: waiting.wait.thread,
-            words: format!("waits {}", words::wait(trace, objects, &waiting.wait)),
+            words: format!("waits {}", describe::wait(trace, objects, &waiting.wait)),
             place: Some(waiting.place),
         };
         return waits(trace, names).into_iter().map(ending).collect();
     }
     let place = outcome.site.map(|site| names.place(site));
-    let ending = |thread| Ending { thread, words: what(outcome), place };
+    let ending = |thread| Ending { thread, words: outcome_name(outcome), place };
     outcome.thread.filter(|_| !matches!(outcome.kind, OutcomeKind::Exit(_))).map(ending).into_iter().collect()
 }
 
 /// What happened, in a word or two.
-fn what(outcome: &Outcome) -> String {
-    in_words(outcome.kind)
+fn outcome_name(outcome: &Outcome) -> String {
+    kind_text(outcome.kind)
 }
 
 /// The same of a kind of end.
-pub(crate) fn in_words(kind: OutcomeKind) -> String {
+pub(crate) fn kind_text(kind: OutcomeKind) -> String {
     match kind {
         OutcomeKind::Exit(0) => "the program ended normally".to_owned(),
         OutcomeKind::Exit(status) => format!("the program ended with status {status}"),
@@ -122,23 +121,23 @@ pub(crate) fn in_words(kind: OutcomeKind) -> String {
     }
 }
 
-struct Teller<'a> {
+struct OutcomeWriter<'a> {
     trace: &'a Trace,
     objects: &'a ObjectNames,
     waits: &'a [Waiting],
-    look: &'a Look,
+    options: &'a RenderOptions,
 }
 
-impl Teller<'_> {
+impl OutcomeWriter<'_> {
     fn headline(&self, names: &mut dyn Names) -> String {
         let outcome = &self.trace.outcome;
         let style = if outcome.is_failure() { Style::Failure } else { Style::Bold };
         if outcome.kind == OutcomeKind::Deadlock && !self.waits.is_empty() {
             // Where it is, the waits say.
-            return format!("{}\n", paint(&self.deadlock(), style, self.look.colour));
+            return format!("{}\n", paint(&self.deadlock(), style, self.options.colour));
         }
-        let headline = what(outcome);
-        let mut text = paint(&headline, style, self.look.colour);
+        let headline = outcome_name(outcome);
+        let mut text = paint(&headline, style, self.options.colour);
         if let Some(thread) = outcome.thread
             && outcome.is_failure()
         {
@@ -159,7 +158,7 @@ impl Teller<'_> {
                 let _ = writeln!(text, "  {line}");
             }
         }
-        text + &self.last_words()
+        text + &self.stderr_tail()
     }
 
     fn deadlock(&self) -> String {
@@ -184,7 +183,7 @@ impl Teller<'_> {
     }
 
     /// A status by itself says little: what the program wrote last.
-    fn last_words(&self) -> String {
+    fn stderr_tail(&self) -> String {
         const LINES: usize = 3;
         let Outcome { kind, message, .. } = &self.trace.outcome;
         if !matches!(kind, OutcomeKind::Exit(status) if *status != 0) || !message.is_empty() {
@@ -197,7 +196,7 @@ impl Teller<'_> {
         let last = &lines[lines.len().saturating_sub(LINES)..];
         let shown = |line: &&str| {
             let line = line.replace(char::is_control, " ");
-            format!("  its last words: {}\n", cut(line.trim(), self.look.width.saturating_sub(18)))
+            format!("  its last words: {}\n", cut(line.trim(), self.options.width.saturating_sub(18)))
         };
         match last {
             [] => String::new(),
@@ -216,13 +215,13 @@ impl Teller<'_> {
             "  thread {} waits {}{} at {}\n",
             self.thread(wait.thread),
             inside.map(|function| format!("in {function} ")).unwrap_or_default(),
-            words::wait(self.trace, self.objects, wait),
+            describe::wait(self.trace, self.objects, wait),
             self.place(place),
         );
         text += &self.source(Some(place), names);
         for caller in callers {
             let function = functions::of_user(caller.function.as_deref().unwrap_or("?"));
-            let _ = writeln!(text, "    called by {function}, {}", self.line_near(caller, place));
+            let _ = writeln!(text, "    called by {function}, {}", self.line_relative_to(caller, place));
         }
         for remark in self.remarks(waiting, names) {
             let _ = writeln!(text, "    {remark}");
@@ -237,7 +236,7 @@ impl Teller<'_> {
             let there = names.place(site);
             let source = there.line.and_then(|line| names.source_line(there.file.as_deref()?, line));
             let source = source.map(|text| format!(" │ {}", text.trim())).unwrap_or_default();
-            (!there.system).then(|| format!("{}{source}", self.line_near(&there, place)))
+            (!there.system).then(|| format!("{}{source}", self.line_relative_to(&there, place)))
         };
         let here = |event: &Event| event.addr == wait.addr && event.thread != wait.thread;
         match wait.op.object_kind() {
@@ -247,9 +246,9 @@ impl Teller<'_> {
                     None => vec!["nobody ever wakes it".to_owned()],
                     Some(event) if event.value == 0 => {
                         let site = at(self.trace.user_site(event)).map(|site| format!(": {site}"));
-                        let who = self.thread(event.thread);
+                        let thread_name = self.thread(event.thread);
                         vec![format!(
-                            "thread {who} signalled when nobody was waiting{}",
+                            "thread {thread_name} signalled when nobody was waiting{}",
                             site.unwrap_or_default()
                         )]
                     }
@@ -273,13 +272,13 @@ impl Teller<'_> {
                 made.map(|e| format!("{arrived} of {} threads are here", e.value)).into_iter().collect()
             }
             Some(ObjectKind::Channel) => {
-                let made = words::made_at(self.trace, wait).and_then(at);
+                let made = describe::made_at(self.trace, wait).and_then(at);
                 made.map(|site| format!("made at {site}")).into_iter().collect()
             }
             _ if wait.op == Op::Join => Vec::new(),
             _ => {
                 let held = |&holder: &ThreadIx| {
-                    let whose = if holder == wait.thread {
+                    let holder_name = if holder == wait.thread {
                         "itself".to_owned()
                     } else {
                         format!("thread {}", self.thread(holder))
@@ -287,7 +286,7 @@ impl Teller<'_> {
                     let ended = if self.has_ended(holder) { ", which has ended," } else { "" };
                     let since = taken_at(self.trace, wait, holder).and_then(&mut at);
                     let since = since.map(|site| format!(" since {site}")).unwrap_or_default();
-                    format!("held by {whose}{ended}{since}")
+                    format!("held by {holder_name}{ended}{since}")
                 };
                 wait.holders.iter().map(held).collect()
             }
@@ -302,7 +301,7 @@ impl Teller<'_> {
     fn stack(&self, backtrace: &Backtrace, names: &mut dyn Names) -> String {
         let stack = Stack::of(backtrace, names);
         let waits = self.waits.iter().any(|waiting| waiting.wait.thread == backtrace.thread);
-        if !self.look.full
+        if !self.options.full
             && (waits && !stack.frames().is_empty()
                 || stack.users().count() == 1 && self.trace.outcome.kind != OutcomeKind::Race)
         {
@@ -310,7 +309,7 @@ impl Teller<'_> {
         }
         let mut text = format!("\nstack of thread {}:\n", self.thread(backtrace.thread));
         let name = |frame: &Frame| functions::of_user(frame.function.as_deref().unwrap_or("?"));
-        let parts = if self.look.full || stack.users().next().is_none() {
+        let parts = if self.options.full || stack.users().next().is_none() {
             stack.frames().iter().map(|frame| Part::User(frame, 1)).collect()
         } else {
             stack.parts()
@@ -327,7 +326,7 @@ impl Teller<'_> {
                     let place = self.file_line(frame).unwrap_or_default();
                     format!("  {:wide$}  {place}{times}", name(frame)).trim_end().to_owned()
                 }
-                Part::Library(function) => paint(&format!("  … {function}"), Style::Dim, self.look.colour),
+                Part::Library(function) => paint(&format!("  … {function}"), Style::Dim, self.options.colour),
             };
             let _ = writeln!(text, "{line}");
         }
@@ -349,7 +348,7 @@ impl Teller<'_> {
             }
         }
         for (warning, times) in told {
-            text += &paint("warning", Style::Preemption, self.look.colour);
+            text += &paint("warning", Style::Preemption, self.options.colour);
             let _ = write!(text, ": thread {} {}", self.thread(warning.thread), self.misuse(warning, names));
             // Where a thread was left behind is where it was, not what is wrong.
             let at = if warning.misuse == Misuse::LeakedThread { ", it is at" } else { " at" };
@@ -390,7 +389,7 @@ impl Teller<'_> {
     }
 
     fn thread(&self, thread: ThreadIx) -> String {
-        let id = words::id(self.trace, thread);
+        let id = describe::id(self.trace, thread);
         match self.trace.threads.get(thread.index()).map(|t| t.name.as_str()) {
             Some(name) if !name.is_empty() => format!("{id} ({name})"),
             _ => id,
@@ -407,7 +406,7 @@ impl Teller<'_> {
     }
 
     /// A place, after another one was told: in the same file the line is enough.
-    fn line_near(&self, frame: &Frame, told: &Frame) -> String {
+    fn line_relative_to(&self, frame: &Frame, told: &Frame) -> String {
         match frame.line {
             Some(line) if frame.file == told.file => format!("line {line}"),
             _ => self.short_place(frame),
@@ -427,7 +426,7 @@ impl Teller<'_> {
         let line = frame.filter(|frame| !frame.system).and_then(|frame| {
             let number = frame.line?;
             let text = names.source_line(frame.file.as_deref()?, number)?;
-            Some(cut(&format!("    {number} │ {}", text.trim()), self.look.width) + "\n")
+            Some(cut(&format!("    {number} │ {}", text.trim()), self.options.width) + "\n")
         });
         line.unwrap_or_default()
     }

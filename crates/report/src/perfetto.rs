@@ -3,12 +3,13 @@
 
 use crate::{
     Names,
-    counterfactuals::without,
+    counterfactuals::outcome_without,
+    describe,
     facts::{self, holds, races},
     interleaving::columns,
     objects::ObjectNames,
-    outcome::in_words,
-    paths, words,
+    outcome::kind_text,
+    paths,
 };
 use serde_json::{Map, Value, json};
 use unsnarl_model::{Flags, ThreadIx, Trace};
@@ -35,14 +36,18 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
     for segment in trace.schedule().segments {
         let end = number + segment.points as usize;
         let preempts = number > 0 && trace.events[number].flags.has(Flags::PREEMPTS);
-        let need = trace.counterfactuals.iter().find(|need| need.event == number as u64).map(without);
+        let counterfactual = trace
+            .counterfactuals
+            .iter()
+            .find(|counterfactual| counterfactual.event == number as u64)
+            .map(outcome_without);
         let mut args = Map::new();
         args.insert("events".into(), segment.points.into());
         if preempts {
-            args.insert("preempts".into(), words::id(trace, trace.events[number - 1].thread).into());
+            args.insert("preempts".into(), describe::id(trace, trace.events[number - 1].thread).into());
         }
-        if let Some(need) = need {
-            args.insert("without this preemption".into(), need.into());
+        if let Some(counterfactual) = counterfactual {
+            args.insert("without this preemption".into(), counterfactual.into());
         }
         let name = if preempts { "runs (preempts)" } else { "runs" };
         events.push(slice("segment", name, track(segment.thread), stay(number, end), args.into()));
@@ -57,14 +62,14 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
                 );
                 args.insert("function".into(), function.into());
             }
-            let text = words::event(trace, &objects, at);
+            let text = describe::event(trace, &objects, at);
             events.push(slice("operation", &text, track(segment.thread), stay(at, at + 1), args.into()));
         }
         number = end;
     }
     // Locks overlap in any way, which only asynchronous events may.
     for (id, hold) in holds(trace).into_iter().enumerate() {
-        let name = format!("{} holds {}", words::id(trace, hold.thread), objects.at(trace, hold.first));
+        let name = format!("{} holds {}", describe::id(trace, hold.thread), objects.at(trace, hold.first));
         for (phase, at) in [("b", hold.first), ("e", hold.last)] {
             events.push(json!({
                 "ph": phase, "cat": "lock", "name": name, "id": id, "pid": PROCESS, "tid": track(hold.thread), "ts": at,
@@ -89,7 +94,7 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
     }
     if let Some(thread) = trace.outcome.thread.filter(|_| trace.outcome.is_failure()) {
         events.push(json!({
-            "ph": "i", "s": "t", "cat": "failure", "name": in_words(trace.outcome.kind), "pid": PROCESS,
+            "ph": "i", "s": "t", "cat": "failure", "name": kind_text(trace.outcome.kind), "pid": PROCESS,
             "tid": track(thread), "ts": trace.events.len(), "args": { "message": trace.outcome.message },
         }));
     }

@@ -2,10 +2,10 @@
 //! flow for each thread, and a result for each race.
 
 use crate::{
-    Look, Names,
+    Names, RenderOptions, describe,
     facts::{self, Place},
     objects::ObjectNames,
-    outcome_text, paths, preemption_text, words,
+    outcome_text, paths, preemption_text,
 };
 use serde_json::{Value, json};
 use unsnarl_model::{Flags, OutcomeKind, Trace};
@@ -16,13 +16,13 @@ const MOST_STEPS: usize = 500;
 /// What a run found, as one SARIF log.
 #[must_use]
 pub fn sarif(trace: &Trace, names: &mut dyn Names) -> Value {
-    let teller = Teller { trace, objects: ObjectNames::of(trace, names) };
+    let builder = SarifBuilder { trace, objects: ObjectNames::of(trace, names) };
     let mut results = Vec::new();
     if trace.outcome.is_failure() {
-        results.push(teller.failure(names));
+        results.push(builder.failure(names));
     }
     if trace.outcome.kind != OutcomeKind::Race {
-        results.extend(teller.races(names));
+        results.extend(builder.races(names));
     }
     let mut rules: Vec<&str> = results.iter().filter_map(|result| result["ruleId"].as_str()).collect();
     rules.sort_unstable();
@@ -49,16 +49,16 @@ pub fn sarif(trace: &Trace, names: &mut dyn Names) -> Value {
     })
 }
 
-struct Teller<'a> {
+struct SarifBuilder<'a> {
     trace: &'a Trace,
     objects: ObjectNames,
 }
 
-impl Teller<'_> {
+impl SarifBuilder<'_> {
     fn failure(&self, names: &mut dyn Names) -> Value {
         let trace = self.trace;
-        let plain = Look { width: 120, colour: false, full: false };
-        let said = outcome_text(trace, names, &plain);
+        let plain = RenderOptions { width: 120, colour: false, full: false };
+        let outcome = outcome_text(trace, names, &plain);
         let place = trace.outcome.site.and_then(|site| facts::place(site, names));
         // A failure in the system's code is at the last line of the user's that led there.
         let place = place.or_else(|| {
@@ -76,7 +76,7 @@ impl Teller<'_> {
             ))
         });
         let stops: Vec<Value> = stops.take(MOST_STEPS).collect();
-        let message = said.trim_end();
+        let message = outcome.trim_end();
         let mut result =
             self.result(trace.outcome.kind.name(), "error", message, place, &trace.outcome.message);
         if !stops.is_empty() {
@@ -99,7 +99,7 @@ impl Teller<'_> {
         let mut flows: Vec<(usize, Vec<Value>)> = Vec::new();
         for (number, event) in trace.events.iter().enumerate().skip(from) {
             let Some(place) = facts::place(trace.user_site(event), names) else { continue };
-            let text = words::event(trace, &self.objects, number);
+            let text = describe::event(trace, &self.objects, number);
             let step = json!({
                 "location": self.location(place, Some(&text)), "executionOrder": number + 1,
                 "importance": if event.flags.has(Flags::PREEMPTS) { "essential" } else { "important" },
@@ -119,8 +119,8 @@ impl Teller<'_> {
         let mut results: Vec<Value> = Vec::new();
         for race in &trace.races {
             let [first, second] = race.sides;
-            let told = |side: &unsnarl_model::Side, place: &Place| {
-                let thread = words::id(trace, side.thread);
+            let side_text = |side: &unsnarl_model::Side, place: &Place| {
+                let thread = describe::id(trace, side.thread);
                 format!("{} in thread {thread} at {}:{}", side.op.name(), paths::base(&place.0), place.1)
             };
             let places = facts::place(first.site, names).zip(facts::place(second.site, names));
@@ -128,8 +128,8 @@ impl Teller<'_> {
             let variable = names.variable(race.addr).map(|name| format!(" of `{name}`")).unwrap_or_default();
             let text = format!(
                 "data race{variable}: {} and {}: nothing orders them",
-                told(&first, &one),
-                told(&second, &other)
+                side_text(&first, &one),
+                side_text(&second, &other)
             );
             let mut result = self.result("race", "warning", &text, Some(other), "");
             result["relatedLocations"] = json!([self.location(one, Some("the other access"))]);

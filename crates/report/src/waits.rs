@@ -18,7 +18,7 @@ pub(crate) struct Waiting {
 
 /// All that cannot go on.
 pub(crate) fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<Waiting> {
-    let told = |wait: &Wait| {
+    let describe_wait = |wait: &Wait| {
         let mut wait = wait.clone();
         let stack = Stack::at_end(trace, wait.thread, names);
         if wait.holders.is_empty() && is_rust_mutex(&wait, &stack) {
@@ -33,7 +33,7 @@ pub(crate) fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<Waiting> {
         };
         Waiting { wait, place, callers: users.collect(), inside }
     };
-    trace.outcome.waits.iter().map(told).collect()
+    trace.outcome.waits.iter().map(describe_wait).collect()
 }
 
 /// Whether this thread waits for itself, directly or through others.

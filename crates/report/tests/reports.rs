@@ -9,7 +9,7 @@ use unsnarl_model::{
     Wait, Warning,
 };
 use unsnarl_report::{
-    Look, divergence_json, divergence_text, interleaving, outcome_json, outcome_text, stats_json,
+    RenderOptions, divergence_json, divergence_text, interleaving, outcome_json, outcome_text, stats_json,
     warnings_json,
 };
 
@@ -181,43 +181,44 @@ fn everything() -> (Trace, Source) {
     (t, source)
 }
 
-fn look(width: usize) -> Look {
-    Look { width, ..Look::default() }
+fn options(width: usize) -> RenderOptions {
+    RenderOptions { width, ..RenderOptions::default() }
 }
 
 #[test]
 fn a_lost_update_in_columns() {
-    assert_snapshot!(interleaving(&counter(), &mut counter_source(), &look(110)));
+    assert_snapshot!(interleaving(&counter(), &mut counter_source(), &options(110)));
 }
 
 #[test]
 fn a_lost_update_on_a_narrow_terminal_in_lines() {
-    assert_snapshot!(interleaving(&counter(), &mut counter_source(), &look(60)));
+    assert_snapshot!(interleaving(&counter(), &mut counter_source(), &options(60)));
 }
 
 #[test]
 fn without_sources_there_are_locations() {
     let mut source = counter_source();
     source.readable = false;
-    assert_snapshot!(interleaving(&counter(), &mut source, &look(90)));
+    assert_snapshot!(interleaving(&counter(), &mut source, &options(90)));
 }
 
 #[test]
 fn colours_mark_threads_preemptions_and_failures() {
-    let text = interleaving(&counter(), &mut counter_source(), &Look { colour: true, ..look(110) });
+    let text =
+        interleaving(&counter(), &mut counter_source(), &RenderOptions { colour: true, ..options(110) });
     assert_snapshot!(text.replace('\x1b', "^"));
 }
 
 #[test]
 fn a_deadlock_shows_who_waits_for_whom() {
     let (trace, mut source) = deadlock();
-    assert_snapshot!(interleaving(&trace, &mut source, &look(110)));
+    assert_snapshot!(interleaving(&trace, &mut source, &options(110)));
 }
 
 #[test]
 fn every_operation_has_its_words() {
     let (trace, mut source) = everything();
-    assert_snapshot!(interleaving(&trace, &mut source, &Look { full: true, ..look(100) }));
+    assert_snapshot!(interleaving(&trace, &mut source, &RenderOptions { full: true, ..options(100) }));
 }
 
 #[test]
@@ -232,7 +233,7 @@ fn many_threads_go_in_lines() {
             t.flag(Flags::PREEMPTS);
         }
     }
-    assert_snapshot!(interleaving(&t, &mut counter_source(), &look(100)));
+    assert_snapshot!(interleaving(&t, &mut counter_source(), &options(100)));
 }
 
 #[test]
@@ -243,8 +244,8 @@ fn long_stretches_are_abridged_unless_all_is_asked_for() {
         t.play(1, 3, Op::Read, HITS, n).play(1, 4, Op::Write, HITS, n);
     }
     t.play(0, 13, Op::Read, HITS, 50).flag(Flags::PREEMPTS);
-    assert_snapshot!(interleaving(&t, &mut counter_source(), &look(100)));
-    let all = interleaving(&t, &mut counter_source(), &Look { full: true, ..look(100) });
+    assert_snapshot!(interleaving(&t, &mut counter_source(), &options(100)));
+    let all = interleaving(&t, &mut counter_source(), &RenderOptions { full: true, ..options(100) });
     assert!(all.lines().count() > 103 && !all.contains("abridged"));
 }
 
@@ -266,7 +267,7 @@ fn accesses_that_no_other_thread_can_notice_are_left_out() {
         HITS,
         0,
     );
-    assert_snapshot!(interleaving(&t, &mut counter_source(), &look(100)));
+    assert_snapshot!(interleaving(&t, &mut counter_source(), &options(100)));
 }
 
 #[test]
@@ -292,8 +293,8 @@ fn a_wait_inside_a_library_is_told_from_the_users_side() {
         }],
         ..Outcome::exit(0)
     };
-    assert_snapshot!(outcome_text(&t, &mut counter_source(), &look(100)));
-    assert_snapshot!(outcome_text(&t, &mut counter_source(), &Look { full: true, ..look(100) }));
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &options(100)));
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &RenderOptions { full: true, ..options(100) }));
 }
 
 #[test]
@@ -301,7 +302,7 @@ fn a_bad_status_comes_with_the_last_words() {
     let mut t = trace(1, 2);
     t.outcome = Outcome::exit(3);
     t.output.stderr = b"one\ntwo\n\nthree\nfour\n".to_vec();
-    assert_snapshot!(outcome_text(&t, &mut counter_source(), &look(100)));
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &options(100)));
 }
 
 #[test]
@@ -323,21 +324,21 @@ fn misuse_that_counts_as_failure_is_told_once() {
         message: Misuse::UnlockNotHeld.description().to_owned(),
         ..Outcome::exit(0)
     };
-    assert_snapshot!(outcome_text(&t, &mut counter_source(), &look(100)));
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &options(100)));
 }
 
 #[test]
 fn an_empty_trace_is_no_trouble() {
-    assert_snapshot!(interleaving(&trace(1, 2), &mut counter_source(), &look(80)));
+    assert_snapshot!(interleaving(&trace(1, 2), &mut counter_source(), &options(80)));
 }
 
 #[test]
 fn no_line_is_wider_than_asked() {
     for width in 40..130 {
         for (trace, mut source) in [(counter(), counter_source()), deadlock(), everything()] {
-            let look = Look { full: true, ..look(width) };
-            let text = interleaving(&trace, &mut source, &look);
-            let outcome = outcome_text(&trace, &mut source, &look);
+            let options = RenderOptions { full: true, ..options(width) };
+            let text = interleaving(&trace, &mut source, &options);
+            let outcome = outcome_text(&trace, &mut source, &options);
             let table = text.strip_suffix(&outcome).unwrap().lines().skip(1);
             let widest = table.max_by_key(|line| line.chars().count()).unwrap();
             assert!(widest.chars().count() <= width, "{width}: {widest}");
@@ -369,7 +370,7 @@ fn a_crash_with_warnings() {
             detail: "fork".to_owned(),
         },
     ];
-    assert_snapshot!(outcome_text(&t, &mut counter_source(), &look(100)));
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &options(100)));
     assert_json_snapshot!(warnings_json(&t, &mut counter_source()));
 }
 
@@ -379,7 +380,7 @@ fn a_lock_taken_twice_waits_for_itself() {
     t.outcome.waits.truncate(2);
     t.outcome.waits[1].addr = 0x10;
     t.outcome.waits[1].holders = vec![ThreadIx(1)];
-    assert_snapshot!(outcome_text(&t, &mut source, &look(100)));
+    assert_snapshot!(outcome_text(&t, &mut source, &options(100)));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 use unsnarl_model::{Stats, Trace};
-use unsnarl_report::{ProgramNames, needs_json, needs_text, stats_json};
+use unsnarl_report::{ProgramNames, counterfactuals_json, counterfactuals_text, stats_json};
 use unsnarl_simplify::{
     dynamic::{Operation, Tally},
     prove::Certificate,
@@ -60,7 +60,7 @@ impl Told {
                 "executions": self.tally.executions, "foreseen": self.tally.simulated, "elapsed_s": self.elapsed.as_secs_f64(),
                 "rounds": self.tally.rounds, "by_operation": by_operation,
                 "outcome_preserved": self.preserved.unwrap_or(true),
-                "preemptions": needs_json(&self.after, &mut names),
+                "preemptions": counterfactuals_json(&self.after, &mut names),
                 "proof": proof, "proved": self.certificate.is_some(), "none_with": self.switches_ruled_out,
                 "unobserved": self.has_hidden_dependence,
                 "snapshots": { "runs": self.resumed, "refused": self.refused },
@@ -88,7 +88,7 @@ impl Told {
             "{}\n{}{}",
             output::outcome(&self.after).trim_end(),
             table(&self.before, &self.figures),
-            needs_text(&self.after, &mut names)
+            counterfactuals_text(&self.after, &mut names)
         );
         if let Some(stop) = &self.stopped {
             let _ = writeln!(text, "stopped  {}: the best so far", stop.word());

@@ -28,7 +28,9 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, InstructionTrace, InstructionTraceOptions, Settings, Tracing};
 use unsnarl_model::{OutcomeKind, ThreadIx, Trace};
-use unsnarl_report::{Look, ProgramNames, SliceReport, divergence_text, slice_dot, slice_json, slice_text};
+use unsnarl_report::{
+    ProgramNames, RenderOptions, SliceReport, divergence_text, slice_dot, slice_json, slice_text,
+};
 use unsnarl_slice::{
     Criterion, Extent, History, OrderingInput, Reduction, closure, counts, races, ranks, reduce,
     resolve_ranks,
@@ -332,7 +334,7 @@ impl Slice {
         } else if self.dot {
             slice_dot(&report, recorded, &mut names)
         } else {
-            let look = Look { full: self.all, ..output::look() };
+            let look = RenderOptions { full: self.all, ..output::look() };
             let text = slice_text(&report, recorded, &mut names, &look);
             text + &reduction_text(&reduction, again.is_some())
         })))

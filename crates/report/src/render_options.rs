@@ -2,7 +2,7 @@
 
 /// How a report shall look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct RenderOptions {
     /// How many characters a line may have.
     pub width: usize,
     /// Whether to use colours: only on a terminal.
@@ -11,7 +11,7 @@ pub struct Look {
     pub full: bool,
 }
 
-impl Default for Look {
+impl Default for RenderOptions {
     fn default() -> Self {
         Self { width: 100, colour: false, full: false }
     }

@@ -14,12 +14,16 @@ const LARGE: u32 = 4096;
 ///
 /// Debug builds of Rust and C++ are full of these, most of them in the standard library. That
 /// library's own variables and fences are left out as well, and what it does about signals, say when a program begins.
-pub(super) fn unnoticed(trace: &Trace, names: &mut dyn Names) -> Vec<bool> {
-    let mut memory: HashMap<u64, Use> = HashMap::new();
+pub(super) fn unobservable(trace: &Trace, names: &mut dyn Names) -> Vec<bool> {
+    let mut memory: HashMap<u64, MemoryUse> = HashMap::new();
     for event in trace.events.iter().filter(|event| is_access(event)) {
         for piece in pieces(event) {
-            let used = memory.entry(piece).or_insert(Use { by: event.thread, shared: false, written: false });
-            used.shared |= used.by != event.thread;
+            let used = memory.entry(piece).or_insert(MemoryUse {
+                first_user: event.thread,
+                shared: false,
+                written: false,
+            });
+            used.shared |= used.first_user != event.thread;
             used.written |= !matches!(event.op, Op::Read | Op::AtomicLoad);
         }
     }
@@ -27,45 +31,47 @@ pub(super) fn unnoticed(trace: &Trace, names: &mut dyn Names) -> Vec<bool> {
     let mut is_librarys_business =
         |event: &Event| matches!(event.op, Op::Fence | Op::SigAction | Op::SigMask) && in_library(event);
     let business: Vec<bool> = trace.events.iter().map(&mut is_librarys_business).collect();
-    let mut variables: HashMap<u64, Whose> = HashMap::new();
-    let mut is_unnoticed =
-        |event: &Event| match variables.entry(event.addr).or_insert_with(|| whose(event.addr, names)) {
-            Whose::Users => false,
-            Whose::Librarys => true,
-            Whose::Nobodys => event.size <= LARGE && pieces(event).all(|piece| !memory[&piece].matters()),
-        };
-    let unnoticed = trace.events.iter().map(|event| is_access(event) && is_unnoticed(event));
-    unnoticed.zip(business).map(|(access, business)| access || business).collect()
+    let mut variables: HashMap<u64, VariableOwner> = HashMap::new();
+    let mut is_unnoticed = |event: &Event| match variables
+        .entry(event.addr)
+        .or_insert_with(|| owner_of(event.addr, names))
+    {
+        VariableOwner::User => false,
+        VariableOwner::Library => true,
+        VariableOwner::Unnamed => event.size <= LARGE && pieces(event).all(|piece| !memory[&piece].matters()),
+    };
+    let unobservable = trace.events.iter().map(|event| is_access(event) && is_unnoticed(event));
+    unobservable.zip(business).map(|(access, business)| access || business).collect()
 }
 
 /// How a piece of memory is used in a run.
-struct Use {
+struct MemoryUse {
     /// By whom first.
-    by: ThreadIx,
+    first_user: ThreadIx,
     /// By others too.
     shared: bool,
     written: bool,
 }
 
-impl Use {
+impl MemoryUse {
     fn matters(&self) -> bool {
         self.shared && self.written
     }
 }
 
 /// Whose global variable something is.
-enum Whose {
-    Users,
-    Librarys,
-    Nobodys,
+enum VariableOwner {
+    User,
+    Library,
+    Unnamed,
 }
 
-fn whose(addr: u64, names: &mut dyn Names) -> Whose {
+fn owner_of(addr: u64, names: &mut dyn Names) -> VariableOwner {
     const LIBRARIES: &[&str] = &["std::", "core::", "alloc::", "__"];
     match names.variable(addr) {
-        Some(name) if LIBRARIES.iter().any(|library| name.starts_with(library)) => Whose::Librarys,
-        Some(_) => Whose::Users,
-        None => Whose::Nobodys,
+        Some(name) if LIBRARIES.iter().any(|library| name.starts_with(library)) => VariableOwner::Library,
+        Some(_) => VariableOwner::User,
+        None => VariableOwner::Unnamed,
     }
 }
 

@@ -1,9 +1,9 @@
 //! `unsnarl cargo build|run|test`: cargo with instrumentation; `test` explores each test by itself.
 
 use crate::{
-    explore::Wishes,
+    explore::SearchOptions,
     suite,
-    verdict::{Verdict, WrongUsage},
+    verdict::{UsageError, Verdict},
     wrap::cargo::{Call, cargo},
 };
 use anyhow::Result;
@@ -23,7 +23,7 @@ use std::ffi::OsString;
     unsnarl cargo [OPTIONS] [+TOOLCHAIN] test [ARGS]... [-- [ARGS]...]")]
 pub(crate) struct Cargo {
     #[command(flatten)]
-    wishes: Wishes,
+    options: SearchOptions,
     /// What would be written after `cargo`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<OsString>,
@@ -43,14 +43,14 @@ impl Cargo {
             if std::env::args_os().nth(2).as_ref() != self.args.first() {
                 let why = "options before cargo's own are those of a search, which only `test` makes; \
                            `unsnarl explore -- PROG` searches in a program";
-                return Err(WrongUsage(why.into()).into());
+                return Err(UsageError(why.into()).into());
             }
             return cargo(&call, call.rest).map(Verdict::Status);
         }
         if given(own, &["--doc"]) {
             let why = "doc-tests cannot be explored: `cargo test --doc` runs them";
-            return Err(WrongUsage(why.into()).into());
+            return Err(UsageError(why.into()).into());
         }
-        suite::explore(&self.wishes, &call)
+        suite::explore(&self.options, &call)
     }
 }

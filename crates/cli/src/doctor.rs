@@ -15,21 +15,21 @@ pub(crate) struct Doctor {
 
 /// A finding: what was looked at, whether it is well, and what to say of it.
 struct Finding {
-    what: &'static str,
-    well: bool,
-    told: String,
+    subject: &'static str,
+    is_ok: bool,
+    message: String,
 }
 
 impl Doctor {
     pub(crate) fn run(self) -> Result<Verdict> {
         let mut findings =
             vec![kernel(), processor(), libraries(), runtime(), controlled_run(), races(), compiler()];
-        findings.extend(self.program.as_ref().map(look_at).into_iter().flatten());
+        findings.extend(self.program.as_ref().map(inspect_program).into_iter().flatten());
         let mut usable = true;
-        for Finding { what, well, told } in findings {
-            println!("{} {what:<11} {told}", if well { "ok      " } else { "PROBLEM " });
+        for Finding { subject, is_ok, message } in findings {
+            println!("{} {subject:<11} {message}", if is_ok { "ok      " } else { "PROBLEM " });
             // What only some programs need.
-            usable &= well || ["compiler", "libraries", "races"].contains(&what);
+            usable &= is_ok || ["compiler", "libraries", "races"].contains(&subject);
         }
         Ok(if usable { Verdict::Fine } else { Verdict::Unusable })
     }
@@ -45,13 +45,13 @@ fn release() -> (String, (u32, u32)) {
 
 /// Whether threads that wait inside of libraries can be seen.
 fn libraries() -> Finding {
-    let well = release().1 >= (5, 11);
-    let told = if well {
+    let is_ok = release().1 >= (5, 11);
+    let message = if is_ok {
         "waits inside of OpenMP's and the C library can be controlled (syscall user dispatch)"
     } else {
         "waits inside of OpenMP's and the C library need Linux 5.11"
     };
-    Finding { what: "libraries", well, told: told.into() }
+    Finding { subject: "libraries", is_ok, message: message.into() }
 }
 
 /// Whether there is room for the race detector's shadow memory.
@@ -60,39 +60,43 @@ fn races() -> Finding {
     let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
     let limit = limits.lines().find_map(|line| line.strip_prefix("Max address space")).unwrap_or_default();
     let limited = !limit.trim_start().starts_with("unlimited");
-    let (well, told) = match overcommit.trim() {
+    let (is_ok, message) = match overcommit.trim() {
         "2" => (false, "vm.overcommit_memory is 2: races cannot be looked for (--points all or sync works)"),
         _ if limited => {
             (false, "`ulimit -v` is set: races cannot be looked for (--points all or sync works)")
         }
         _ => (true, "address space for the race detector can be reserved"),
     };
-    Finding { what: "races", well, told: told.into() }
+    Finding { subject: "races", is_ok, message: message.into() }
 }
 
 fn kernel() -> Finding {
     let (release, version) = release();
-    let well = version >= (5, 9);
-    let told =
-        if well { format!("Linux {release}") } else { format!("Linux {release}: 5.9 or later is needed") };
-    Finding { what: "kernel", well, told }
+    let is_ok = version >= (5, 9);
+    let message =
+        if is_ok { format!("Linux {release}") } else { format!("Linux {release}: 5.9 or later is needed") };
+    Finding { subject: "kernel", is_ok, message }
 }
 
 fn processor() -> Finding {
     let flags = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let well = flags.split_whitespace().any(|flag| flag == "fsgsbase");
-    let told = if well {
+    let is_ok = flags.split_whitespace().any(|flag| flag == "fsgsbase");
+    let message = if is_ok {
         "switches fibers by fsgsbase".into()
     } else {
         "it lacks fsgsbase (Ivy Bridge or later, and not hidden by a virtual machine)".into()
     };
-    Finding { what: "processor", well, told }
+    Finding { subject: "processor", is_ok, message }
 }
 
 fn runtime() -> Finding {
     match unsnarl_exec::runtime_directory() {
-        Ok(directory) => Finding { what: "runtime", well: true, told: directory.display().to_string() },
-        Err(error) => Finding { what: "runtime", well: false, told: format!("{error} (set XDG_CACHE_HOME)") },
+        Ok(directory) => {
+            Finding { subject: "runtime", is_ok: true, message: directory.display().to_string() }
+        }
+        Err(error) => {
+            Finding { subject: "runtime", is_ok: false, message: format!("{error} (set XDG_CACHE_HOME)") }
+        }
     }
 }
 
@@ -110,11 +114,11 @@ fn controlled_run() -> Finding {
     };
     match run() {
         Ok(events) => Finding {
-            what: "control",
-            well: true,
-            told: format!("`true` ran under control ({events} events)"),
+            subject: "control",
+            is_ok: true,
+            message: format!("`true` ran under control ({events} events)"),
         },
-        Err(error) => Finding { what: "control", well: false, told: format!("{error:#}") },
+        Err(error) => Finding { subject: "control", is_ok: false, message: format!("{error:#}") },
     }
 }
 
@@ -124,20 +128,21 @@ fn compiler() -> Finding {
         Some(String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned())
     };
     match version("gcc") {
-        Some(told) => Finding { what: "compiler", well: true, told },
+        Some(message) => Finding { subject: "compiler", is_ok: true, message },
         None => {
-            let told = "no gcc: `unsnarl cc` needs one (apt-get install gcc g++), or set UNSNARL_CC".into();
-            Finding { what: "compiler", well: false, told }
+            let message =
+                "no gcc: `unsnarl cc` needs one (apt-get install gcc g++), or set UNSNARL_CC".into();
+            Finding { subject: "compiler", is_ok: false, message }
         }
     }
 }
 
-fn look_at(name: &OsString) -> Vec<Finding> {
+fn inspect_program(name: &OsString) -> Vec<Finding> {
     let checked =
         unsnarl_exec::find(name).and_then(|path| unsnarl_exec::check(&path).map(|binary| (path, binary)));
     let (path, binary) = match checked {
         Ok(found) => found,
-        Err(error) => return vec![Finding { what: "program", well: false, told: error.to_string() }],
+        Err(error) => return vec![Finding { subject: "program", is_ok: false, message: error.to_string() }],
     };
     let accesses = if binary.instrumented {
         "instrumented: plain accesses can be schedule points"
@@ -151,25 +156,29 @@ fn look_at(name: &OsString) -> Vec<Finding> {
     };
     let mut findings = vec![
         Finding {
-            what: "program",
-            well: true,
-            told: format!("{} can be controlled", Path::new(&path).display()),
+            subject: "program",
+            is_ok: true,
+            message: format!("{} can be controlled", Path::new(&path).display()),
         },
-        Finding { what: "accesses", well: true, told: accesses.into() },
-        Finding { what: "lines", well: true, told: lines.into() },
+        Finding { subject: "accesses", is_ok: true, message: accesses.into() },
+        Finding { subject: "lines", is_ok: true, message: lines.into() },
     ];
     if binary.needed.iter().any(|library| library.starts_with("libgomp.so")) {
-        let told = "critical sections, locks, barriers and tasks are controlled; each system call costs microseconds";
-        findings.push(Finding { what: "OpenMP", well: true, told: told.into() });
+        let message = "critical sections, locks, barriers and tasks are controlled; each system call costs microseconds";
+        findings.push(Finding { subject: "OpenMP", is_ok: true, message: message.into() });
     }
-    for (what, functions, told) in USES {
+    for (subject, functions, message) in USES {
         let used: Vec<&str> = functions
             .iter()
             .copied()
             .filter(|function| binary.imports.iter().any(|i| i == function))
             .collect();
         if !used.is_empty() {
-            findings.push(Finding { what, well: true, told: format!("{told}: {}", used.join(", ")) });
+            findings.push(Finding {
+                subject,
+                is_ok: true,
+                message: format!("{message}: {}", used.join(", ")),
+            });
         }
     }
     findings

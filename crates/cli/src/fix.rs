@@ -1,10 +1,10 @@
 //! `unsnarl replay --program`: the schedule of a failure, tried on another build of the program.
 
 use crate::{
-    judge, output, places,
-    replay::judge_as,
-    traces,
-    verdict::{Verdict, WrongUsage},
+    judge, output,
+    replay::judge_like,
+    sites, traces,
+    verdict::{UsageError, Verdict},
 };
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -27,10 +27,10 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
         ));
     }
     if !recorded.outcome.is_failure() {
-        bail!(WrongUsage("the recorded run did not fail: there is nothing to be fixed".into()));
+        bail!(UsageError("the recorded run did not fail: there is nothing to be fixed".into()));
     }
     if recorded.outcome.kind == OutcomeKind::Check {
-        bail!(WrongUsage(
+        bail!(UsageError(
             "this failure was found by a check of your own, which a trace does not keep; \
              search in the other build with the same option: `unsnarl explore`"
                 .into()
@@ -58,7 +58,7 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
     let same = report.is_same();
     let saved = match report.checked.verdict {
         FixVerdict::Failing => {
-            judge::add_calls(&mut report.checked.trace);
+            judge::add_stacks(&mut report.checked.trace);
             Some(traces::save(&report.checked.trace, None)?)
         }
         _ => None,
@@ -103,7 +103,7 @@ fn plan(recorded: &Trace, program: &Program, names: &mut ProgramNames<'_>) -> Pl
     let functions: BTreeSet<String> =
         accesses.filter_map(|event| names.place(recorded.site(event)).function).collect();
     let functions: Vec<String> = functions.into_iter().collect();
-    match places::named(program, &functions) {
+    match sites::resolve(program, &functions) {
         Ok(places) => Plan { places, ..plan },
         // Renamed, say: then wherever it is.
         Err(_) => Plan { points: Points::All, places: Places::default(), ..plan },
@@ -122,7 +122,7 @@ impl Build for Rebuilt<'_> {
 
     fn run(&mut self, plan: &Plan) -> Result<Trace> {
         let mut trace = self.executor.run(plan)?.trace();
-        judge_as(self.recorded, &mut trace);
+        judge_like(self.recorded, &mut trace);
         Ok(trace)
     }
 

@@ -37,19 +37,19 @@ fn race(trace: &Trace) -> Option<Failure> {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);
     let here = format!("{}/", trace.program.cwd);
-    let mut told = |side: &Side| {
+    let mut describe_side = |side: &Side| {
         let frame = names.place(side.site);
         let place = frame.place().unwrap_or_else(|| frame.to_string());
         format!("{} at {}", side.op.name(), place.strip_prefix(&here).unwrap_or(&place))
     };
-    let message = format!("{} and {}: nothing orders them", told(&first), told(&second));
+    let message = format!("{} and {}: nothing orders them", describe_side(&first), describe_side(&second));
     Some((OutcomeKind::Race, second.thread, second.site, message))
 }
 
 /// Adds what a trace does not tell and its reader wants to know: the calls that led to the two sides of a race, and the
 /// lines that called what came with the language. By other runs of the same schedule.
-pub(crate) fn add_calls(trace: &mut Trace) {
-    add_calls_to_race(trace);
+pub(crate) fn add_stacks(trace: &mut Trace) {
+    add_stacks_to_race(trace);
     add_callers(trace);
 }
 
@@ -67,20 +67,21 @@ fn add_callers(trace: &mut Trace) {
         });
         (*all_system && !matches!(event.op, Op::Start | Op::End | Op::Exit)).then_some(number as u64)
     };
-    let asked: Vec<u64> = trace.events.iter().enumerate().filter_map(is_wanted).take(MOST_CALLERS).collect();
-    if asked.is_empty() {
+    let event_numbers: Vec<u64> =
+        trace.events.iter().enumerate().filter_map(is_wanted).take(MOST_CALLERS).collect();
+    if event_numbers.is_empty() {
         return;
     }
     let plan = trace.replay_plan();
     let calls = Executor::new(trace.program.clone(), Settings::default())
-        .and_then(|mut executor| executor.event_stacks(&plan, &asked));
+        .and_then(|mut executor| executor.event_stacks(&plan, &event_numbers));
     // They are an extra too.
     let Ok(calls) = calls else { return };
     let mut users: HashMap<Site, bool> = HashMap::new();
     let modules = &trace.modules;
     let mut is_users = |site: &Site| {
-        let told = |frame: &Frame| !frame.system && frame.line.is_some();
-        *users.entry(*site).or_insert_with(|| symbols.lookup(modules, *site).iter().any(told))
+        let describe_side = |frame: &Frame| !frame.system && frame.line.is_some();
+        *users.entry(*site).or_insert_with(|| symbols.lookup(modules, *site).iter().any(describe_side))
     };
     let callers: Vec<(usize, Site)> = calls
         .into_iter()
@@ -90,7 +91,7 @@ fn add_callers(trace: &mut Trace) {
 }
 
 /// Adds the calls that led to both accesses of a race that is a failure.
-fn add_calls_to_race(trace: &mut Trace) {
+fn add_stacks_to_race(trace: &mut Trace) {
     let Some(race) = trace.races.first().filter(|_| trace.outcome.kind == OutcomeKind::Race) else { return };
     let plan = trace.replay_plan();
     let calls = Executor::new(trace.program.clone(), Settings::default())

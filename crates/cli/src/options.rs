@@ -1,6 +1,6 @@
 //! Options that several commands share.
 
-use crate::places;
+use crate::sites;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
@@ -150,7 +150,7 @@ impl Run {
             PointSet::Sync => (Points::Sync, Places::default()),
             PointSet::All => (Points::All, Places::default()),
             PointSet::Races => (Points::Places, Places::default()),
-            PointSet::Named(names) => (Points::Places, places::named(program, names)?),
+            PointSet::Named(names) => (Points::Places, sites::resolve(program, names)?),
         };
         Ok(Plan {
             tail,

@@ -9,7 +9,7 @@ use unsnarl_report::{
 use unsnarl_symbols::Symbols;
 
 /// The width and colours of our standard output.
-pub(crate) fn look() -> RenderOptions {
+pub(crate) fn render_options() -> RenderOptions {
     let terminal = std::io::stdout().is_terminal();
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     RenderOptions {
@@ -25,7 +25,7 @@ pub(crate) fn look() -> RenderOptions {
 pub(crate) fn outcome(trace: &Trace) -> String {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);
-    outcome_text(trace, &mut names, &look())
+    outcome_text(trace, &mut names, &render_options())
 }
 
 /// The outcome and the figures of a trace, for JSON.

@@ -5,7 +5,7 @@ use crate::{
     replay::{check_builds, replay},
     simplify::proof,
     traces,
-    verdict::{Verdict, WrongUsage},
+    verdict::{UsageError, Verdict},
 };
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -40,7 +40,7 @@ impl PackCommand {
     pub(crate) fn run(self) -> Result<Verdict> {
         let file = traces::find(&self.trace);
         if is_pack(&file) {
-            return Err(WrongUsage(format!("{} is a pack already", file.display())).into());
+            return Err(UsageError(format!("{} is a pack already", file.display())).into());
         }
         let trace = traces::load(&self.trace)?;
         if trace.program.path.is_empty() {
@@ -66,7 +66,7 @@ impl PackCommand {
             }
             return Ok(Verdict::NotReproduced);
         };
-        self.tell(&pack, &path, bytes, bare);
+        self.print_summary(&pack, &path, bytes, bare);
         Ok(Verdict::Fine)
     }
 
@@ -89,7 +89,7 @@ impl PackCommand {
         Ok(None)
     }
 
-    fn tell(&self, pack: &Pack, path: &Path, bytes: usize, bare: bool) {
+    fn print_summary(&self, pack: &Pack, path: &Path, bytes: usize, bare: bool) {
         if self.json {
             let files = pack.entries.iter().map(|entry| {
                 json!({ "role": entry.role.name(), "name": entry.name, "origin": entry.origin, "bytes": entry.bytes.len() })

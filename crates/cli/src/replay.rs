@@ -88,7 +88,7 @@ impl Replay {
             recorded.replay_plan()
         };
         let replayed = replay(&recorded, &plan, settings)?;
-        self.tell(&recorded, &replayed);
+        self.print(&recorded, &replayed);
         Ok(match (replayed.reproduced, recorded.outcome.is_failure()) {
             (true, true) => Verdict::Failure,
             (true, false) => Verdict::Fine,
@@ -96,7 +96,7 @@ impl Replay {
         })
     }
 
-    fn tell(&self, recorded: &Trace, replayed: &Replayed) {
+    fn print(&self, recorded: &Trace, replayed: &Replayed) {
         let mut symbols = Symbols::new();
         if self.json {
             let (outcome, stats, _) = output::trace_json(&replayed.trace);
@@ -157,7 +157,7 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
         trace.outcome = recorded.outcome.clone();
         divergence = None;
     }
-    judge_as(recorded, &mut trace);
+    judge_like(recorded, &mut trace);
     match recorded.outcome.kind {
         // A check of the user's own is not made again; the same events stand for the same answer.
         OutcomeKind::Check if identical && !trace.outcome.is_failure() => {
@@ -174,7 +174,7 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
 }
 
 /// What the recording counted as a failure is one here too.
-pub(crate) fn judge_as(recorded: &Trace, trace: &mut Trace) {
+pub(crate) fn judge_like(recorded: &Trace, trace: &mut Trace) {
     match recorded.outcome.kind {
         OutcomeKind::Misuse => judge(trace, &[FailOn::Misuse]),
         OutcomeKind::Race => judge(trace, &[FailOn::Race]),

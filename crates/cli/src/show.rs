@@ -24,7 +24,7 @@ impl Show {
     pub(crate) fn run(self) -> Result<Verdict> {
         let trace = traces::load(&self.trace)?;
         let mut symbols = Symbols::new();
-        let look = output::look();
+        let look = output::render_options();
         let look = RenderOptions { full: self.all, width: self.width.unwrap_or(look.width), ..look };
         let text = interleaving(&trace, &mut ProgramNames::new(&trace.modules, &mut symbols), &look);
         for file in symbols.stale() {

@@ -46,9 +46,9 @@ pub(crate) fn builds() -> PathBuf {
 
 /// Keeps the program of a failure: when it is fixed and built again, what was where is still known. Only a convenience.
 fn keep_build(trace: &Trace) {
-    const MOST: u64 = 256 << 20;
+    const MAX: u64 = 256 << 20;
     let Some(program) = trace.modules.first().filter(|_| trace.outcome.is_failure()) else { return };
-    let small = || fs::metadata(&program.path).is_ok_and(|file| file.len() < MOST);
+    let small = || fs::metadata(&program.path).is_ok_and(|file| file.len() < MAX);
     let kept = builds().join(hex(&program.build_id));
     if program.build_id.is_empty() || kept.exists() || !small() {
         return;

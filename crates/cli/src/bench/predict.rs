@@ -1,6 +1,6 @@
 //! `unsnarl bench-predict`: prediction on events that are made up, never all of them in memory unless asked for.
 
-use super::static_order::{MadeUp, most_memory};
+use super::static_order::{SyntheticEvents, most_memory};
 use crate::{output, verdict::Verdict};
 use anyhow::Result;
 use serde_json::json;
@@ -27,7 +27,7 @@ impl BenchPredict {
         const CHUNK: u64 = 1 << 16;
         let options = Options { window: (!self.whole).then_some(self.window), ..Options::default() };
         let mut predictor = Predictor::new(options);
-        let mut events = (0..).zip(MadeUp::new(1)).map(racy);
+        let mut events = (0..).zip(SyntheticEvents::new(1)).map(racy);
         let (mut left, mut chunk) = (self.events, Vec::new());
         let mut elapsed = Duration::ZERO;
         while left > 0 {

@@ -4,7 +4,7 @@ use crate::{
     explore::{self, predicate::Checks},
     options::Target,
     output,
-    simplify::program::{Program, Stop, Wishes},
+    simplify::program::{ProgramPool, RunOptions, StopReason},
     target,
     verdict::Verdict,
 };
@@ -50,8 +50,8 @@ impl BenchSimplify {
     pub(crate) fn run(self) -> Result<Verdict> {
         let interrupt = explore::interrupt()?;
         let traces = self.failing(&interrupt)?;
-        let told = traces.iter().map(|trace| self.one(trace, &interrupt)).collect::<Result<Vec<_>>>()?;
-        output::json(&json!({ "traces": told }));
+        let results = traces.iter().map(|trace| self.one(trace, &interrupt)).collect::<Result<Vec<_>>>()?;
+        output::json(&json!({ "traces": results }));
         Ok(Verdict::Fine)
     }
 
@@ -90,7 +90,7 @@ impl BenchSimplify {
 
         let begin = Instant::now();
         let theirs = if self.fresh {
-            let mut fresh = Fresh(Executor::new(trace.program.clone(), Settings::default())?);
+            let mut fresh = FreshProcess(Executor::new(trace.program.clone(), Settings::default())?);
             finished(dynamic::simplify(trace, &mut fresh, &mut |_| {}))?
         } else {
             let mut program = self::program(trace, interrupt)?;
@@ -120,7 +120,7 @@ impl BenchSimplify {
     }
 
     /// The least that any schedule with the same points needs, if it was found out.
-    fn minimum(&self, trace: &Trace, program: &mut Program) -> Result<Option<Cost>> {
+    fn minimum(&self, trace: &Trace, program: &mut ProgramPool) -> Result<Option<Cost>> {
         let mut best = trace.clone();
         let mut left = self.prove;
         loop {
@@ -137,7 +137,7 @@ impl BenchSimplify {
     }
 
     /// How often the same failure comes of it.
-    fn reproduced(&self, trace: &Trace, program: &mut Program) -> Result<u64> {
+    fn reproduced(&self, trace: &Trace, program: &mut ProgramPool) -> Result<u64> {
         let mut same = 0;
         for _ in 0..self.replays {
             let again = program.run(&trace.replay_plan()).map_err(failed)?;
@@ -148,8 +148,8 @@ impl BenchSimplify {
 }
 
 /// As users have it.
-fn program(trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Program> {
-    let wishes = Wishes {
+fn program(trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<ProgramPool> {
+    let options = RunOptions {
         jobs: 1,
         until: None,
         executions: u64::MAX,
@@ -157,32 +157,32 @@ fn program(trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Program> {
         checks: Checks::default(),
         quiet: true,
     };
-    Program::of(trace, wishes, interrupt)
+    ProgramPool::of(trace, options, interrupt)
 }
 
 /// A fresh process for each run.
-struct Fresh(Executor);
+struct FreshProcess(Executor);
 
-impl Runner for Fresh {
-    type Error = Stop;
+impl Runner for FreshProcess {
+    type Error = StopReason;
 
-    fn run(&mut self, plan: &Plan) -> Result<Trace, Stop> {
-        self.0.run(plan).map(unsnarl_exec::Run::trace).map_err(|error| Stop::Failed(error.into()))
+    fn run(&mut self, plan: &Plan) -> Result<Trace, StopReason> {
+        self.0.run(plan).map(unsnarl_exec::Run::trace).map_err(|error| StopReason::Failed(error.into()))
     }
 }
 
-fn finished(mut simplified: Simplified<Stop>) -> Result<Simplified<Stop>> {
+fn finished(mut simplified: Simplified<StopReason>) -> Result<Simplified<StopReason>> {
     stopped(simplified.stopped.take())?;
     Ok(simplified)
 }
 
-fn stopped(stop: Option<Stop>) -> Result<()> {
+fn stopped(stop: Option<StopReason>) -> Result<()> {
     stop.map_or(Ok(()), |stop| Err(failed(stop)))
 }
 
-fn failed(stop: Stop) -> anyhow::Error {
+fn failed(stop: StopReason) -> anyhow::Error {
     match stop {
-        Stop::Failed(error) => error,
-        other => anyhow!("stopped: {}", other.word()),
+        StopReason::Failed(error) => error,
+        other => anyhow!("stopped: {}", other.name()),
     }
 }

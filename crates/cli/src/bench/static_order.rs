@@ -63,12 +63,12 @@ impl BenchStatic {
             let mut builder = Builder::new(rules, Granularity::Event);
             self.each(|event| builder.push(event))?;
             let graph = builder.finish();
-            let way = match self.by.as_str() {
+            let strategy = match self.by.as_str() {
                 "arbitrary" => OrderStrategy::Arbitrary(self.seed),
                 "exact" => OrderStrategy::Runs(Effort::EXACT),
                 _ => OrderStrategy::Runs(Effort::for_events(graph.events())),
             };
-            reorder(&graph, way)
+            reorder(&graph, strategy)
         };
         let elapsed = begin.elapsed().as_secs_f64();
         let Reordering { before, after, least, minimal, .. } = found;
@@ -82,7 +82,7 @@ impl BenchStatic {
     fn save(&self, path: &Path) -> Result<()> {
         let place = Site { module: ModuleIx(0), offset: 1 };
         let main = ThreadId::main();
-        let others = (1..MadeUp::THREADS as u32).map(|nth| main.child(nth));
+        let others = (1..SyntheticEvents::THREADS as u32).map(|nth| main.child(nth));
         let threads = std::iter::once(main.clone()).chain(others);
         let header = Trace {
             program: Program::default(),
@@ -101,7 +101,9 @@ impl BenchStatic {
         };
         unsnarl_trace::write_atomically(path, |out| {
             let mut writer = EventWriter::new(&header, self.events, out)?;
-            MadeUp::new(self.seed).take(self.events as usize).try_for_each(|event| writer.push(event))?;
+            SyntheticEvents::new(self.seed)
+                .take(self.events as usize)
+                .try_for_each(|event| writer.push(event))?;
             writer.finish()
         })
         .with_context(|| format!("cannot write {}", path.display()))
@@ -110,7 +112,7 @@ impl BenchStatic {
     /// All events, one after the other; never all of them in memory.
     fn each(&self, mut take: impl FnMut(Event)) -> Result<()> {
         let Some(path) = &self.trace else {
-            MadeUp::new(self.seed).take(self.events as usize).for_each(take);
+            SyntheticEvents::new(self.seed).take(self.events as usize).for_each(take);
             return Ok(());
         };
         let file =
@@ -132,7 +134,7 @@ pub(super) fn most_memory() -> Result<u64> {
 
 /// Events as of a program with eight threads: each works on its own memory, often, and under one of sixteen locks on
 /// what they share. Who runs is drawn anew every few events.
-pub(super) struct MadeUp {
+pub(super) struct SyntheticEvents {
     state: u64,
     thread: u16,
     /// For each thread: the lock that it holds, and how many accesses are left under it.
@@ -140,7 +142,7 @@ pub(super) struct MadeUp {
     owners: [Option<u16>; Self::LOCKS],
 }
 
-impl MadeUp {
+impl SyntheticEvents {
     const THREADS: usize = 8;
     const LOCKS: usize = 16;
 
@@ -171,7 +173,7 @@ impl MadeUp {
     }
 }
 
-impl Iterator for MadeUp {
+impl Iterator for SyntheticEvents {
     type Item = Event;
 
     fn next(&mut self) -> Option<Event> {

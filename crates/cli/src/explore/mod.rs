@@ -3,7 +3,7 @@
 mod failures;
 pub(crate) mod predicate;
 mod race;
-mod start;
+mod start_snapshot;
 
 use crate::{
     checkpoint, judge,
@@ -12,7 +12,7 @@ use crate::{
     pool::Pool,
     replay::replay,
     report, target, traces,
-    verdict::{Verdict, WrongUsage},
+    verdict::{UsageError, Verdict},
 };
 use anyhow::Result;
 use failures::{Failure, Failures};
@@ -39,7 +39,7 @@ use unsnarl_search::{
 #[derive(clap::Args)]
 pub(crate) struct Explore {
     #[command(flatten)]
-    pub(crate) wishes: Wishes,
+    pub(crate) options: SearchOptions,
     #[command(flatten)]
     pub(crate) follow: Follow,
     #[command(flatten)]
@@ -48,7 +48,7 @@ pub(crate) struct Explore {
 
 /// How to search, whatever the program.
 #[derive(Clone, clap::Args)]
-pub(crate) struct Wishes {
+pub(crate) struct SearchOptions {
     /// How to search
     ///
     /// random: anyone at each point, with the same chance; pct[:D]: random priorities with D - 1 drops;
@@ -99,14 +99,14 @@ pub(crate) struct Search {
     pub(crate) interrupted: bool,
     completeness: Option<CompleteSearch>,
     incomplete_reason: Option<IncompleteReason>,
-    races: Vec<race::Told>,
+    races: Vec<race::RaceDescription>,
 }
 
 impl Search {
     /// All of it, with the paths of its failures' traces.
     pub(crate) fn json(&self, paths: &[PathBuf]) -> Value {
-        let told = |(failure, path): (&Failure, &PathBuf)| failure.json(path);
-        let failures: Vec<Value> = self.failures.0.iter().zip(paths).map(told).collect();
+        let failure_json = |(failure, path): (&Failure, &PathBuf)| failure.json(path);
+        let failures: Vec<Value> = self.failures.0.iter().zip(paths).map(failure_json).collect();
         let first = |field: &str| failures.first().map_or(Value::Null, |failure| failure[field].clone());
         json!({
             "found": !failures.is_empty(), "runs": self.runs, "elapsed_s": self.elapsed.as_secs_f64(),
@@ -140,7 +140,7 @@ impl Search {
 }
 
 /// What came of one run.
-struct Attempt {
+struct RunResult {
     failure: Option<Trace>,
     /// The trace of a run that ended well but with warnings.
     warned: Option<Trace>,
@@ -152,7 +152,7 @@ struct Attempt {
     steps: Option<RunSteps>,
 }
 
-impl Attempt {
+impl RunResult {
     fn of(run: &unsnarl_exec::Run<'_>, plan: &Plan) -> Self {
         let (conflicts, modules) = if plan.conflicts { run.conflicts() } else { Default::default() };
         let (schedule, points, single_thread_points) =
@@ -183,11 +183,11 @@ impl Attempt {
 
 impl Explore {
     pub(crate) fn run(self) -> Result<Verdict> {
-        let (program, _launcher) = target::followed(&self.target, &self.follow)?;
+        let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         let interrupt = interrupt()?;
-        let bar = progress(self.wishes.runs, self.wishes.run.json);
-        let mut search = self.wishes.explore(program, &interrupt, &bar)?;
-        self.tell(&mut search)
+        let bar = progress(self.options.runs, self.options.run.json);
+        let mut search = self.options.explore(program, &interrupt, &bar)?;
+        self.report(&mut search)
     }
 }
 
@@ -199,7 +199,7 @@ pub(crate) fn interrupt() -> Result<Arc<AtomicBool>> {
     Ok(interrupt)
 }
 
-impl Wishes {
+impl SearchOptions {
     /// The search for a failing schedule of this program.
     pub(crate) fn explore(
         &self,
@@ -212,7 +212,7 @@ impl Wishes {
         let strategy = self.strategy(&program, &settings)?;
         let mut pool = self.pool(&program, &settings)?;
         let (mut search, races) = self.search(strategy, &mut pool, progress)?;
-        search.races = races.told(&program.cwd);
+        search.races = races.describe(&program.cwd);
         Ok(search)
     }
 
@@ -230,12 +230,12 @@ impl Wishes {
 
     /// One search after the other, by each of these strategies from as many seeds as it is given before it has used up its
     /// runs; each is told about.
-    pub(crate) fn explore_often(
+    pub(crate) fn explore_repeatedly(
         &self,
         program: &Program,
         strategies: &[(String, u64, u64)],
         interrupt: &Arc<AtomicBool>,
-        mut tell: impl FnMut(&str, u64, &Search, usize),
+        mut report: impl FnMut(&str, u64, &Search, usize),
     ) -> Result<()> {
         let settings = self.settings(interrupt);
         let mut pool = self.pool(program, &settings)?;
@@ -246,14 +246,14 @@ impl Wishes {
                 if spent >= *budget {
                     break;
                 }
-                let wishes = Self { strategy: name.clone(), seed, ..self.clone() };
-                let strategy = wishes.strategy(program, &settings)?;
-                let (search, races) = wishes.search(strategy, &mut pool, &ProgressBar::hidden())?;
+                let options = Self { strategy: name.clone(), seed, ..self.clone() };
+                let strategy = options.strategy(program, &settings)?;
+                let (search, races) = options.search(strategy, &mut pool, &ProgressBar::hidden())?;
                 if search.interrupted {
                     return Err(Error::Interrupted.into());
                 }
                 spent += search.runs;
-                tell(name, seed, &search, races.count());
+                report(name, seed, &search, races.count());
             }
         }
         Ok(())
@@ -273,7 +273,7 @@ impl Wishes {
         let (name, figure) = self.strategy.split_once(':').unwrap_or((&self.strategy, ""));
         let wrong = || {
             let there = "random, pct[:D], pos, race, novelty, chess[:K], portfolio";
-            WrongUsage(format!("no strategy `{}`: there are {there}", self.strategy))
+            UsageError(format!("no strategy `{}`: there are {there}", self.strategy))
         };
         let strategy: Box<dyn Strategy> = match (name, figure) {
             ("random", "") => Box::new(Walk::new(plan.clone(), Policy::Random)),
@@ -299,7 +299,7 @@ impl Wishes {
         let begin = Instant::now();
         let mut search = Search::default();
         let mut races = race::Races::default();
-        let mut start = start::Start::default();
+        let mut start_snapshot = start_snapshot::StartSnapshot::default();
         // Strategies learn between batches, whose sizes do not depend on the number of jobs.
         let mut batch = 1;
         while search.runs < self.runs && self.time.is_none_or(|most| begin.elapsed() < most) {
@@ -312,8 +312,9 @@ impl Wishes {
                 progress.inc(1);
                 attempt
             };
-            let ends = |attempt: &Attempt| attempt.failure.is_some() && !self.keep_going;
-            let attempts = match start.keep(pool, &plans).and_then(|()| pool.run(&plans, job, ends)) {
+            let ends = |attempt: &RunResult| attempt.failure.is_some() && !self.keep_going;
+            let attempts = match start_snapshot.keep(pool, &plans).and_then(|()| pool.run(&plans, job, ends))
+            {
                 Ok(attempts) => attempts,
                 Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
                     search.interrupted = true;
@@ -347,12 +348,12 @@ impl Wishes {
     }
 
     /// One run.
-    fn attempt(&self, executor: &mut Executor, plan: &Plan) -> Result<Attempt> {
+    fn attempt(&self, executor: &mut Executor, plan: &Plan) -> Result<RunResult> {
         let run = executor.run(plan)?;
-        let mut attempt = Attempt::of(&run, plan);
-        let complaint = self.checks.complaint(&run.output)?;
+        let mut attempt = RunResult::of(&run, plan);
+        let failure_message = self.checks.failure_message(&run.output)?;
         let raced = attempt.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Race);
-        if complaint.is_none()
+        if failure_message.is_none()
             && run.is_clean()
             && !(raced && self.run.fail_on.contains(&FailOn::Race))
             && !plan.choices
@@ -367,7 +368,7 @@ impl Wishes {
             let ended = !diverged && trace.outcome.kind != OutcomeKind::Timeout;
             attempt.steps = Some(RunSteps::of(&trace, choices, ended));
         }
-        predicate::judge(&mut trace, &self.run.fail_on, complaint);
+        predicate::judge(&mut trace, &self.run.fail_on, failure_message);
         let failed = trace.outcome.is_failure();
         let warned = !failed && !trace.warnings.is_empty();
         (attempt.failure, attempt.warned) =
@@ -387,25 +388,25 @@ impl Wishes {
 }
 
 impl Explore {
-    pub(crate) fn tell(&self, search: &mut Search) -> Result<Verdict> {
+    pub(crate) fn report(&self, search: &mut Search) -> Result<Verdict> {
         let mut paths = Vec::new();
         for (nth, failure) in search.failures.0.iter_mut().enumerate() {
-            judge::add_calls(&mut failure.trace);
-            paths.push(traces::save(&failure.trace, self.wishes.path(nth).as_deref())?);
+            judge::add_stacks(&mut failure.trace);
+            paths.push(traces::save(&failure.trace, self.options.path(nth).as_deref())?);
         }
         // The first is the one that `latest` should mean.
         if let (Some(first), true) = (paths.first(), paths.len() > 1) {
             traces::remember(first);
         }
-        if let Some(path) = &self.wishes.junit {
+        if let Some(path) = &self.options.junit {
             let name =
                 self.target.program.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
             report::save(path, &junit(&name, &[search.case("unsnarl", &name)]))?;
         }
-        if self.wishes.run.json {
+        if self.options.run.json {
             output::json(&search.json(&paths));
         } else {
-            self.tell_text(search, &paths);
+            self.print_text(search, &paths);
         }
         Ok(match (search.failures.0.is_empty(), search.interrupted) {
             (false, _) => Verdict::Failure,
@@ -414,7 +415,7 @@ impl Explore {
         })
     }
 
-    fn tell_text(&self, search: &Search, paths: &[PathBuf]) {
+    fn print_text(&self, search: &Search, paths: &[PathBuf]) {
         let seconds = search.elapsed.as_secs_f64();
         let (runs, distinct) = (search.runs, search.schedules.len());
         let command =
@@ -426,19 +427,19 @@ impl Explore {
         };
         for (nth, (failure, path)) in search.failures.0.iter().zip(paths).enumerate() {
             let plan = &failure.trace.plan;
-            let how_found = how_found(plan);
+            let strategy_name = strategy_name(plan);
             let times = failure.times;
             let s = if distinct == 1 { "" } else { "s" };
-            let how = if self.wishes.keep_going { format!("{times} times in") } else { "in run".into() };
+            let how = if self.options.keep_going { format!("{times} times in") } else { "in run".into() };
             output::print(&format!(
                 "{}{}\n\
-                 found    {how} {runs} of {} ({how_found}), {distinct} distinct schedule{s}, {seconds:.2} s\n\
+                 found    {how} {runs} of {} ({strategy_name}), {distinct} distinct schedule{s}, {seconds:.2} s\n\
                  {}\
                  again    unsnarl record --like {}{follow} -- {command}\n",
                 if nth > 0 { "\n" } else { "" },
                 output::outcome(&failure.trace),
-                self.wishes.runs,
-                failure.commands(path, self.wishes.run.settings()),
+                self.options.runs,
+                failure.commands(path, self.options.run.settings()),
                 output::quoted(path),
             ));
         }
@@ -447,7 +448,7 @@ impl Explore {
             let [of_runs, s] = [runs, distinct as u64].map(|count| if count == 1 { "" } else { "s" });
             output::print(&format!(
                 "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){why}\n{}{}{}",
-                search.completeness.map_or_else(String::new, claim),
+                search.completeness.map_or_else(String::new, completeness_text),
                 search.races_text(),
                 if search.is_complete() { String::new() } else { self.hint(search) },
             ));
@@ -524,7 +525,7 @@ impl Failure {
              replay   unsnarl replay {path}{}\n\
              simplify unsnarl simplify {path}\n\
              show     unsnarl show {path}\n",
-            certainty(&self.trace, settings)
+            replay_check(&self.trace, settings)
         )
     }
 }
@@ -533,11 +534,11 @@ impl Failure {
 pub(crate) fn races_of(trace: &Trace) -> String {
     let mut races = race::Races::default();
     races.add(&trace.races, &trace.modules);
-    races.told(&trace.program.cwd).iter().map(race::line).collect()
+    races.describe(&trace.program.cwd).iter().map(race::line).collect()
 }
 
 /// The strategy whose plan it is.
-pub(crate) fn how_found(plan: &Plan) -> String {
+pub(crate) fn strategy_name(plan: &Plan) -> String {
     // The first segment may be there only because there was no choice yet.
     match (plan.prefix.segments.len(), plan.tail) {
         (_, Policy::Fair) => "chess".to_owned(),
@@ -547,7 +548,7 @@ pub(crate) fn how_found(plan: &Plan) -> String {
 }
 
 /// What is certain although no run failed.
-fn claim(completeness: CompleteSearch) -> String {
+fn completeness_text(completeness: CompleteSearch) -> String {
     let schedules = grouped(completeness.schedules);
     match completeness.preemptions {
         Some(1) => format!("no failure with at most 1 preemption: {schedules} schedules, all explored\n"),
@@ -566,7 +567,7 @@ fn grouped(number: u64) -> String {
 }
 
 /// One replay, under the limits of the search, to say for certain that the trace replays.
-fn certainty(trace: &Trace, settings: Settings) -> String {
+fn replay_check(trace: &Trace, settings: Settings) -> String {
     match replay(trace, &trace.replay_plan(), settings) {
         Ok(replayed) if replayed.reproduced && replayed.identical() => "   (tried: identical)".into(),
         Ok(replayed) if replayed.reproduced => "   (tried: the same failure)".into(),

@@ -1,20 +1,20 @@
 //! `unsnarl predict`: races and deadlocks in other interleavings of a run.
 
 mod confirm;
+mod report;
 mod source;
-mod tell;
 
 use crate::{explore, output, replay::check_builds, verdict::Verdict};
 use anyhow::{Context, Result};
-use confirm::{Confirmation, Judged};
+use confirm::{CheckedPrediction, Confirmation};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use report::PredictionReport;
 use source::Source;
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use tell::Told;
 use unsnarl_predict::{Options, Prediction, Progress, State};
 use unsnarl_report::ProgramNames;
 use unsnarl_symbols::Symbols;
@@ -85,9 +85,10 @@ impl Predict {
         bar.finish_and_clear();
         let Confirmation { observed, observed_in, races, deadlocks, interrupted, runs: executions } =
             confirmation;
-        let confirmed = !observed.is_empty() || races.iter().chain(&deadlocks).any(Judged::is_confirmed);
+        let confirmed =
+            !observed.is_empty() || races.iter().chain(&deadlocks).any(CheckedPrediction::is_confirmed);
         let elapsed = begin.elapsed();
-        let told = Told {
+        let report = PredictionReport {
             source: &source,
             prediction: &prediction,
             observed,
@@ -98,7 +99,7 @@ impl Predict {
             executions,
             elapsed,
         };
-        told.print(self.json);
+        report.print(self.json);
         Ok(match (interrupted, confirmed) {
             (true, _) => Verdict::Interrupted,
             (false, true) => Verdict::Failure,
@@ -117,7 +118,7 @@ impl Predict {
         let mut names = ProgramNames::new(&source.header().modules, &mut symbols);
         let mut name = |addr| source.object(addr, &mut names);
         let text = unsnarl_predict::export(&events[..count], &State::default(), &mut name)
-            .map_err(|flaw| source.located(flaw))?;
+            .map_err(|flaw| source.locate_flaw(flaw))?;
         output::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
         if count < events.len() {
             eprintln!(

@@ -1,6 +1,6 @@
 //! Where the events come from: a trace at hand, one too large for that, or another tool's text.
 
-use crate::{traces, verdict::Contradicted};
+use crate::{traces, verdict::InconsistentTrace};
 use anyhow::{Context, Result};
 use std::{
     borrow::Cow,
@@ -102,34 +102,34 @@ impl Source {
     ) -> Result<Prediction> {
         let mut predictor = Predictor::new(options);
         match &self.streamed {
-            None => predictor.push(&self.trace.events, watch).map_err(|flaw| self.located(flaw))?,
+            None => predictor.push(&self.trace.events, watch).map_err(|flaw| self.locate_flaw(flaw))?,
             Some(path) => {
                 let mut reader = EventReader::new(BufReader::new(File::open(path)?))?;
                 while let Some(chunk) = reader.next_chunk()? {
-                    predictor.push(chunk, watch).map_err(|flaw| self.located(flaw))?;
+                    predictor.push(chunk, watch).map_err(|flaw| self.locate_flaw(flaw))?;
                 }
             }
         }
-        predictor.finish(watch).map_err(|flaw| self.located(flaw))
+        predictor.finish(watch).map_err(|flaw| self.locate_flaw(flaw))
     }
 
     /// A flaw in the words of where it is: a line of text, or an event of a trace and its place in the program.
-    pub(super) fn located(&self, flaw: Flaw) -> anyhow::Error {
+    pub(super) fn locate_flaw(&self, flaw: Flaw) -> anyhow::Error {
         let mut symbols = Symbols::new();
         let names = RefCell::new(ProgramNames::new(&self.trace.modules, &mut symbols));
         let lock = |addr| self.object(addr, &mut names.borrow_mut());
-        let told = flaw.describe(&lock, &|thread| self.thread(thread));
+        let report = flaw.describe(&lock, &|thread| self.thread(thread));
         let because = "nothing can be predicted from that";
-        let told = match (self.lines.get(flaw.event as usize), self.trace.events.get(flaw.event as usize)) {
-            (Some(line), _) => format!("line {line}: {told}; {because}: correct the text"),
+        let report = match (self.lines.get(flaw.event as usize), self.trace.events.get(flaw.event as usize)) {
+            (Some(line), _) => format!("line {line}: {report}; {because}: correct the text"),
             (None, Some(event)) if !self.trace.program.path.is_empty() => {
                 let place = names.borrow_mut().place(self.trace.site(event));
                 let place = place.place().unwrap_or_else(|| place.to_string());
-                format!("event {}: {told}, at {place}; {because}: mend it, and record it anew", flaw.event)
+                format!("event {}: {report}, at {place}; {because}: mend it, and record it anew", flaw.event)
             }
-            _ => format!("event {}: {told}; {because}: record it anew", flaw.event),
+            _ => format!("event {}: {report}; {because}: record it anew", flaw.event),
         };
-        anyhow::Error::new(Contradicted(told)).context(self.path.display().to_string())
+        anyhow::Error::new(InconsistentTrace(report)).context(self.path.display().to_string())
     }
 
     /// A thread by the name that the reader knows: another tool's own, or the path of creation.

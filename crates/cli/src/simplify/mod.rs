@@ -1,12 +1,12 @@
 //! `unsnarl simplify`: the same failure with the fewest context switches.
 
-mod long;
-mod more;
+mod more_traces;
 pub(crate) mod program;
 pub(crate) mod proof;
+mod report;
 mod snapshots;
-mod statically;
-mod tell;
+mod static_only;
+mod streaming;
 
 use crate::{
     explore::{self, predicate::Checks},
@@ -16,13 +16,13 @@ use crate::{
     verdict::Verdict,
 };
 use anyhow::{Result, bail};
-use program::{Program, Stop};
+use program::{ProgramPool, StopReason};
+pub(crate) use report::SimplificationReport;
 use std::{
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
-pub(crate) use tell::Told;
 use unsnarl_exec::Settings;
 use unsnarl_model::{Counterfactual, OutcomeKind, Trace};
 use unsnarl_simplify::{
@@ -85,9 +85,9 @@ impl Simplify {
     pub(crate) fn run(self) -> Result<Verdict> {
         let begin = Instant::now();
         let interrupt = explore::interrupt()?;
-        match statically::without_program(&self, begin, &interrupt)? {
-            Some(statically::Outcome::Told(told)) => return told.print(&self),
-            Some(statically::Outcome::Interrupted) => return Ok(Verdict::Interrupted),
+        match static_only::without_program(&self, begin, &interrupt)? {
+            Some(static_only::StaticOutcome::Report(report)) => return report.print(&self),
+            Some(static_only::StaticOutcome::Interrupted) => return Ok(Verdict::Interrupted),
             None => {}
         }
         let trace = traces::load(&self.trace)?;
@@ -103,7 +103,7 @@ impl Simplify {
             );
         }
         check_builds(&trace)?;
-        let wishes = program::Wishes {
+        let run_options = program::RunOptions {
             jobs: if self.statically { 1 } else { self.jobs },
             until: self.time.map(|time| begin + time),
             executions: self.executions,
@@ -112,19 +112,19 @@ impl Simplify {
             quiet: self.json,
         };
         let Self { statically, dynamic, prove, effort, suffix, executions, .. } = self;
-        let batch = wishes.jobs;
+        let batch = run_options.jobs;
         let options = combined::Options { batch, suffix, executions, effort, prove };
-        let way = match (statically, dynamic) {
-            (true, _) => Way::Static(self.merges),
-            (_, true) => Way::Dynamic,
-            _ => Way::Both(options),
+        let method = match (statically, dynamic) {
+            (true, _) => Method::Static(self.merges),
+            (_, true) => Method::Dynamic,
+            _ => Method::Both(options),
         };
-        way.simplify(&trace, wishes, &interrupt)?.print(&self)
+        method.simplify(&trace, run_options, &interrupt)?.print(&self)
     }
 }
 
 /// How to go about it.
-pub(crate) enum Way {
+pub(crate) enum Method {
     /// By dependences alone; with merges in an order drawn by a seed, if there is one.
     Static(Option<u64>),
     /// By running alone.
@@ -133,16 +133,16 @@ pub(crate) enum Way {
     Both(combined::Options),
 }
 
-impl Way {
+impl Method {
     /// Simplifies a failing trace of a program.
     pub(crate) fn simplify(
         &self,
         trace: &Trace,
-        wishes: program::Wishes,
+        run_options: program::RunOptions,
         interrupt: &Arc<AtomicBool>,
-    ) -> Result<Told> {
+    ) -> Result<SimplificationReport> {
         let begin = Instant::now();
-        let mut program = Program::of(trace, wishes, interrupt)?;
+        let mut program = ProgramPool::of(trace, run_options, interrupt)?;
         let progress = program.progress.clone();
         let mut watch = |step: Improvement<'_>| {
             let stats = step.trace.stats();
@@ -152,16 +152,16 @@ impl Way {
             ));
         };
         let mut simplified = match self {
-            Self::Static(merges) => statically::with_one_run(trace, *merges, &mut program),
+            Self::Static(merges) => static_only::with_one_run(trace, *merges, &mut program),
             Self::Dynamic => dynamic::simplify(trace, &mut program, &mut watch),
             Self::Both(options) if options.effort >= 3 => {
-                let traces = more::failing(trace, options.effort - 1, &mut program);
+                let traces = more_traces::failing(trace, options.effort - 1, &mut program);
                 combined::simplify_best(&traces, &mut program, options, &mut watch)
                     .unwrap_or_else(|| combined::simplify(trace, &mut program, options, &mut watch))
             }
             Self::Both(options) => combined::simplify(trace, &mut program, options, &mut watch),
         };
-        if let Some(Stop::Failed(error)) = simplified.stopped {
+        if let Some(StopReason::Failed(error)) = simplified.stopped {
             return Err(error);
         }
         find_counterfactuals(&mut simplified, &mut program);
@@ -175,7 +175,7 @@ impl Way {
             stopped,
         } = simplified;
         let again = replay(&after, &after.replay_plan(), Settings::default());
-        Ok(Told {
+        Ok(SimplificationReport {
             before: trace.stats(),
             preserved: Some(again.is_ok_and(|again| again.reproduced)),
             figures: after.stats(),
@@ -195,10 +195,10 @@ impl Way {
 }
 
 /// Finds out what the preemptions that are left are for.
-fn find_counterfactuals(simplified: &mut Simplified<Stop>, program: &mut Program) {
+fn find_counterfactuals(simplified: &mut Simplified<StopReason>, program: &mut ProgramPool) {
     // Of a hundred preemptions nobody reads what each is for.
-    const MOST: u64 = 20;
-    if simplified.stopped.is_some() || simplified.trace.stats().preemptive > MOST {
+    const MAX: u64 = 20;
+    if simplified.stopped.is_some() || simplified.trace.stats().preemptive > MAX {
         return;
     }
     // They are an extra: where they cannot be had, the trace is what it is.

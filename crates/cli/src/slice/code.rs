@@ -84,7 +84,7 @@ impl WordSource for TraceWords<'_, '_> {
     }
 
     fn read(&self, chunk: usize, into: &mut Vec<u64>) -> bool {
-        self.progress.reads_one_of(self.trace.words().div_ceil(CHUNK_WORDS as u64));
+        self.progress.count_chunk_of(self.trace.words().div_ceil(CHUNK_WORDS as u64));
         self.trace.read(chunk, into);
         !self.interrupt.load(Ordering::Relaxed)
     }

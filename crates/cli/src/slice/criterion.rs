@@ -1,7 +1,7 @@
 //! What to explain: the failure, or what the user names.
 
 use super::code;
-use crate::verdict::WrongUsage;
+use crate::verdict::UsageError;
 use anyhow::{Result, bail};
 use std::path::Path;
 use unsnarl_model::{ThreadIx, Trace};
@@ -14,14 +14,14 @@ use unsnarl_symbols::{self as symbols, NoLocation, VariableLocation, site_of};
 
 /// A line, which of its executions, and perhaps a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct At {
+pub(super) struct LineCriterion {
     file: String,
     line: u32,
     variable: Option<String>,
     instance: Option<u64>,
 }
 
-impl std::str::FromStr for At {
+impl std::str::FromStr for LineCriterion {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -53,7 +53,7 @@ impl std::str::FromStr for At {
 
 /// What is to be explained, as steps of the trace.
 pub(super) fn find(
-    at: Option<&At>,
+    at: Option<&LineCriterion>,
     recorded: &Trace,
     modules: &[String],
     recording: &Recording<'_>,
@@ -68,24 +68,24 @@ pub(super) fn find(
     };
     let places = on_line(recorded, recording, names, &at.file, at.line);
     if places.is_empty() {
-        bail!(WrongUsage(format!(
+        bail!(UsageError(format!(
             "--at: {}:{} was not executed, or the program is built without -g",
             at.file, at.line
         )));
     }
     let (steps, count) = recording.visit(&|place| places.contains(&place), at.instance);
     if steps.is_empty() {
-        bail!(WrongUsage(format!("--at: {}:{} was executed {count} times only", at.file, at.line)));
+        bail!(UsageError(format!("--at: {}:{} was executed {count} times only", at.file, at.line)));
     }
     let Some(variable) = &at.variable else { return Ok(Criterion { steps, ..Criterion::default() }) };
     let after = steps.iter().copied().max().unwrap_or(0);
     match local(recorded, recording, after, variable) {
         Ok(criterion) => return Ok(criterion),
         Err(NoLocation::Unknown) => {}
-        Err(why) => bail!(WrongUsage(format!(
+        Err(reason) => bail!(UsageError(format!(
             "--at: the local variable `{variable}` {}; a build with less optimisation may help, or give the line alone: \
              {}:{}",
-            match why {
+            match reason {
                 NoLocation::Constant => "is a constant",
                 NoLocation::Computed => "is kept in a way that is not followed there",
                 NoLocation::Unknown | NoLocation::Nowhere =>
@@ -97,7 +97,7 @@ pub(super) fn find(
     }
     let spans = code::variables(recorded, modules, variable);
     if spans.is_empty() {
-        bail!(WrongUsage(format!(
+        bail!(UsageError(format!(
             "--at: no variable `{variable}` can be seen from {}:{}, nor is there a global one; for what the line uses, \
              give it alone: {}:{}",
             at.file, at.line, at.file, at.line

@@ -57,12 +57,12 @@ pub(super) fn build(call: &Call<'_>) -> Result<Result<Built, i32>> {
         .stdin(Stdio::null())
         .output()
         .context("cannot run cargo")?;
-    let said = String::from_utf8_lossy(&answer.stderr);
+    let stderr = String::from_utf8_lossy(&answer.stderr);
     if !answer.status.success() {
-        bail!("cargo does not tell its test binaries:\n{}", said.trim_end());
+        bail!("cargo does not tell its test binaries:\n{}", stderr.trim_end());
     }
     let binaries = read(&answer.stdout)?;
-    Ok(Ok(Built { binaries, doc_tests: said.contains("Doc-tests ") }))
+    Ok(Ok(Built { binaries, doc_tests: stderr.contains("Doc-tests ") }))
 }
 
 /// Cargo's setting that makes this program the runner of tests.
@@ -92,23 +92,23 @@ fn read(messages: &[u8]) -> Result<Vec<Binary>> {
     let messages: Vec<Value> =
         messages.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
     let of = |reason: &'static str| messages.iter().filter(move |message| message["reason"] == reason);
-    let binary = |told: &Value| {
-        let artifact = of("compiler-artifact").find(|artifact| artifact["executable"] == told["path"]);
+    let binary = |message: &Value| {
+        let artifact = of("compiler-artifact").find(|artifact| artifact["executable"] == message["path"]);
         let target = artifact.map_or(&Value::Null, |artifact| &artifact["target"]);
-        let cwd = text(&told["cwd"]);
+        let cwd = text(&message["cwd"]);
         Some(Binary {
             name: target["name"].as_str().unwrap_or("a test").to_owned(),
             source: source(target, &cwd),
             program: Program {
-                path: text(&told["path"]),
-                args: strings(&told["args"])?,
-                env: without_backtraces(strings(&told["env"])?),
+                path: text(&message["path"]),
+                args: strings(&message["args"])?,
+                env: without_backtraces(strings(&message["env"])?),
                 cwd,
                 stdin: Vec::new(),
             },
         })
     };
-    of(REASON).map(|told| binary(told).context("a message of the runner cannot be read")).collect()
+    of(REASON).map(|message| binary(message).context("a message of the runner cannot be read")).collect()
 }
 
 fn text(value: &Value) -> String {

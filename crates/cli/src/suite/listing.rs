@@ -4,7 +4,7 @@
 //! harnesses print the same lines. A program that does neither has `harness = false` and is one test.
 
 use super::binaries::Binary;
-use crate::verdict::WrongUsage;
+use crate::verdict::UsageError;
 use anyhow::{Context, Result, bail};
 use std::{
     ffi::OsString,
@@ -40,7 +40,7 @@ impl Test {
 /// The tests that the arguments select, in the binary's order.
 pub(super) fn tests(binary: &Binary) -> Result<Vec<Test>> {
     let given = binary.program.args.get(1..).unwrap_or_default();
-    if !has_a_list(&ask(binary, &[b"--list".to_vec()])?) {
+    if !is_test_list(&ask(binary, &[b"--list".to_vec()])?) {
         return Ok(vec![Test { name: None, ignored: false, args: given.to_vec() }]);
     }
     let Arguments { selecting, passed_on } = Arguments::of(given);
@@ -49,8 +49,8 @@ pub(super) fn tests(binary: &Binary) -> Result<Vec<Test>> {
         let args = terse.iter().chain(more).map(|arg| arg.to_vec());
         let answer = ask(binary, &selecting.iter().cloned().chain(args).collect::<Vec<_>>())?;
         if !answer.status.success() {
-            let said = String::from_utf8_lossy(&answer.stderr);
-            bail!(WrongUsage(format!("{} says: {}", binary.source, said.trim())));
+            let stderr = String::from_utf8_lossy(&answer.stderr);
+            bail!(UsageError(format!("{} says: {}", binary.source, stderr.trim())));
         }
         Ok(names(&answer.stdout))
     };
@@ -83,7 +83,7 @@ fn ask(binary: &Binary, args: &[Vec<u8>]) -> Result<Output> {
 }
 
 /// Whether this is the list of a test harness.
-fn has_a_list(answer: &Output) -> bool {
+fn is_test_list(answer: &Output) -> bool {
     let text = String::from_utf8_lossy(&answer.stdout);
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     let counts = |line: &str| {
@@ -155,14 +155,14 @@ mod tests {
 
     #[test]
     fn lists_are_told_from_other_output() {
-        assert!(has_a_list(&printed("a: test\nb::c: benchmark\n\n1 test, 1 benchmark\n")));
-        assert!(has_a_list(&printed("0 tests, 0 benchmarks\n")), "a harness without tests");
-        assert!(has_a_list(&printed("a: test\n")), "another harness");
-        assert!(!has_a_list(&printed("")), "a program that takes no arguments");
-        assert!(!has_a_list(&printed("this is a: test\nhello\n")));
-        assert!(!has_a_list(&printed("hello\na: test\n")));
+        assert!(is_test_list(&printed("a: test\nb::c: benchmark\n\n1 test, 1 benchmark\n")));
+        assert!(is_test_list(&printed("0 tests, 0 benchmarks\n")), "a harness without tests");
+        assert!(is_test_list(&printed("a: test\n")), "another harness");
+        assert!(!is_test_list(&printed("")), "a program that takes no arguments");
+        assert!(!is_test_list(&printed("this is a: test\nhello\n")));
+        assert!(!is_test_list(&printed("hello\na: test\n")));
         let failed = Output { status: ExitStatus::from_raw(256), ..printed("0 tests, 0 benchmarks\n") };
-        assert!(!has_a_list(&failed));
+        assert!(!is_test_list(&failed));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! pthread functions and futexes.
 
 use super::{ALLOCATIONS, RUNTIME, run};
-use crate::verdict::WrongUsage;
+use crate::verdict::UsageError;
 use anyhow::{Context, Result, ensure};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -83,12 +83,12 @@ impl<'a> Call<'a> {
             {
                 Ok(Self { toolchain, subcommand: first, rest })
             }
-            Some((other, _)) => Err(WrongUsage(format!(
+            Some((other, _)) => Err(UsageError(format!(
                 "unsnarl cargo knows build, run and test, not {} (unsnarl cargo --help)",
                 other.to_string_lossy()
             ))
             .into()),
-            None => Err(WrongUsage("unsnarl cargo needs one of build, run and test".into()).into()),
+            None => Err(UsageError("unsnarl cargo needs one of build, run and test".into()).into()),
         }
     }
 

@@ -6,12 +6,12 @@ use unsnarl_model::Plan;
 
 /// Keeps the program where its first thread is created.
 #[derive(Default)]
-pub(super) struct Start {
+pub(super) struct StartSnapshot {
     /// It does not allow that; then every run begins with main.
     refused: bool,
 }
 
-impl Start {
+impl StartSnapshot {
     /// Gets ready for these plans.
     pub(super) fn keep(&mut self, pool: &mut Pool, plans: &[Plan]) -> Result<()> {
         // A plan that says nothing of what follows says what is the same in all.

@@ -1,6 +1,6 @@
 //! Other failing traces of the same bug: each is another start, and the best end counts.
 
-use super::program::Program;
+use super::program::ProgramPool;
 use unsnarl_model::{Plan, Policy, Prefix, Trace};
 use unsnarl_simplify::Runner;
 
@@ -8,7 +8,7 @@ use unsnarl_simplify::Runner;
 const TRIES: u64 = 100;
 
 /// The trace and so many others that fail in the same way, as far as random schedules find them.
-pub(super) fn failing(trace: &Trace, count: u32, program: &mut Program) -> Vec<Trace> {
+pub(super) fn failing(trace: &Trace, count: u32, program: &mut ProgramPool) -> Vec<Trace> {
     let mut traces = vec![trace.clone()];
     let plans: Vec<Plan> = (0..TRIES * u64::from(count))
         .map(|seed| Plan { prefix: Prefix::default(), tail: Policy::Random, seed, ..trace.plan.clone() })

@@ -1,6 +1,6 @@
 //! What was predicted, in words and as JSON.
 
-use super::{confirm::Judged, source::Source};
+use super::{confirm::CheckedPrediction, source::Source};
 use crate::output;
 use serde_json::{Map, Value, json};
 use std::{
@@ -16,7 +16,7 @@ use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 
 /// Everything there is to tell.
-pub(super) struct Told<'a> {
+pub(super) struct PredictionReport<'a> {
     pub(super) source: &'a Source,
     pub(super) prediction: &'a Prediction,
     /// Races that were there without any reordering and that no prediction is about.
@@ -24,8 +24,8 @@ pub(super) struct Told<'a> {
     /// The trace that shows them.
     pub(super) observed_in: Option<PathBuf>,
     /// Of each race what came of it; empty if none was tried.
-    pub(super) races: Vec<Judged>,
-    pub(super) deadlocks: Vec<Judged>,
+    pub(super) races: Vec<CheckedPrediction>,
+    pub(super) deadlocks: Vec<CheckedPrediction>,
     /// Whether witnesses were tried out.
     pub(super) tried: bool,
     pub(super) executions: u64,
@@ -33,82 +33,83 @@ pub(super) struct Told<'a> {
 }
 
 /// Findings that are printed of each sort at most.
-const MOST: usize = 40;
+const MAX: usize = 40;
 
-impl Told<'_> {
+impl PredictionReport<'_> {
     pub(super) fn print(&self, json: bool) {
         let mut symbols = Symbols::new();
         let names = ProgramNames::new(&self.source.header().modules, &mut symbols);
-        let mut words = Words { source: self.source, names };
+        let mut describer = Describer { source: self.source, names };
         if json {
-            output::json(&self.json(&mut words));
+            output::json(&self.json(&mut describer));
         } else {
-            output::print(&self.text(&mut words));
+            output::print(&self.text(&mut describer));
         }
     }
 
     /// What is to be told as found, and what only apart: with runs, what they have not confirmed.
-    fn is_found(&self, judged: Option<&Judged>) -> bool {
-        !self.tried || judged.is_some_and(Judged::is_confirmed)
+    fn is_found(&self, checked: Option<&CheckedPrediction>) -> bool {
+        !self.tried || checked.is_some_and(CheckedPrediction::is_confirmed)
     }
 
-    fn json(&self, words: &mut Words<'_>) -> Value {
-        let mut apart: (Vec<Value>, Vec<Value>) = Default::default();
+    fn json(&self, describer: &mut Describer<'_>) -> Value {
+        let mut unconfirmed: (Vec<Value>, Vec<Value>) = Default::default();
         let mut found: (Vec<Value>, Vec<Value>) = Default::default();
         for (at, race) in self.prediction.races.iter().enumerate() {
-            let judged = self.races.get(at);
-            let list = if self.is_found(judged) { &mut found.0 } else { &mut apart.0 };
-            list.push(words.race_json(race, judged));
+            let checked = self.races.get(at);
+            let list = if self.is_found(checked) { &mut found.0 } else { &mut unconfirmed.0 };
+            list.push(describer.race_json(race, checked));
         }
         for (at, deadlock) in self.prediction.deadlocks.iter().enumerate() {
-            let judged = self.deadlocks.get(at);
-            let list = if self.is_found(judged) { &mut found.1 } else { &mut apart.1 };
-            list.push(words.deadlock_json(deadlock, judged));
+            let checked = self.deadlocks.get(at);
+            let list = if self.is_found(checked) { &mut found.1 } else { &mut unconfirmed.1 };
+            list.push(describer.deadlock_json(deadlock, checked));
         }
         for race in &self.observed {
-            found.0.push(words.observed_json(race, self.observed_in.as_deref()));
+            found.0.push(describer.observed_json(race, self.observed_in.as_deref()));
         }
         let undecided = self.prediction.undecided.iter();
-        let undecided: Vec<Value> = undecided.map(|places| words.places(places).into()).collect();
+        let undecided: Vec<Value> = undecided.map(|places| describer.places(places).into()).collect();
         json!({
             "races": found.0, "deadlocks": found.1,
-            "unconfirmed": { "races": apart.0, "deadlocks": apart.1 },
+            "unconfirmed": { "races": unconfirmed.0, "deadlocks": unconfirmed.1 },
             "undecided": undecided,
             "events": self.source.count(), "figures": figures_json(&self.prediction.figures),
             "executions": self.executions, "elapsed_s": self.elapsed.as_secs_f64(),
         })
     }
 
-    fn text(&self, words: &mut Words<'_>) -> String {
+    fn text(&self, describer: &mut Describer<'_>) -> String {
         let Prediction { races, deadlocks, undecided, figures } = self.prediction;
         let mut found = Paragraphs::default();
-        let mut apart = Paragraphs::default();
+        let mut unconfirmed = Paragraphs::default();
         for (at, race) in races.iter().enumerate() {
-            let judged = self.races.get(at);
-            let told = words.race_text(race, judged);
-            if self.is_found(judged) { found.add(told) } else { apart.add(told) }
+            let checked = self.races.get(at);
+            let report = describer.race_text(race, checked);
+            if self.is_found(checked) { found.add(report) } else { unconfirmed.add(report) }
         }
         for (at, deadlock) in deadlocks.iter().enumerate() {
-            let judged = self.deadlocks.get(at);
-            let told = words.deadlock_text(deadlock, judged);
-            if self.is_found(judged) { found.add(told) } else { apart.add(told) }
+            let checked = self.deadlocks.get(at);
+            let report = describer.deadlock_text(deadlock, checked);
+            if self.is_found(checked) { found.add(report) } else { unconfirmed.add(report) }
         }
         for race in &self.observed {
-            found.add(words.observed_text(race, self.observed_in.as_deref()));
+            found.add(describer.observed_text(race, self.observed_in.as_deref()));
         }
         let mut text = found.text();
-        if apart.count > 0 {
-            text += &format!("\nnot confirmed by the program, and so perhaps nothing:\n{}", apart.text());
+        if unconfirmed.count > 0 {
+            text +=
+                &format!("\nnot confirmed by the program, and so perhaps nothing:\n{}", unconfirmed.text());
         }
         let mut open = Paragraphs::default();
         for places in undecided {
-            open.add(format!("undecided {}\n", words.places(places)));
+            open.add(format!("undecided {}\n", describer.places(places)));
         }
         if open.count > 0 {
             text += &format!("\n{}          (a larger --budget may tell)\n", open.text());
         }
         let word = if self.tried { "confirmed" } else { "predicted" };
-        let is_confirmed = |judged: &&Judged| judged.is_confirmed();
+        let is_confirmed = |checked: &&CheckedPrediction| checked.is_confirmed();
         let (races, deadlocks) = if self.tried {
             let races = self.races.iter().filter(is_confirmed).count() + self.observed.len();
             (races, self.deadlocks.iter().filter(is_confirmed).count())
@@ -160,26 +161,26 @@ impl Paragraphs {
     fn add(&mut self, text: String) {
         if self.seen.insert(text.clone()) {
             self.count += 1;
-            if self.count <= MOST {
+            if self.count <= MAX {
                 self.all += &text;
             }
         }
     }
 
     fn text(&self) -> String {
-        let more = self.count.saturating_sub(MOST);
+        let more = self.count.saturating_sub(MAX);
         let more = if more > 0 { format!("… and {more} more, which --json has\n") } else { String::new() };
         format!("{}{more}", self.all)
     }
 }
 
 /// What places, variables and threads are called.
-struct Words<'a> {
+struct Describer<'a> {
     source: &'a Source,
     names: ProgramNames<'a>,
 }
 
-impl Words<'_> {
+impl Describer<'_> {
     fn object(&mut self, addr: u64) -> String {
         self.source.object(addr, &mut self.names)
     }
@@ -231,9 +232,9 @@ impl Words<'_> {
         events.map(|event| Side { thread: event.thread, op: event.op, site: self.site(event.site) })
     }
 
-    fn race_text(&mut self, race: &Race, judged: Option<&Judged>) -> String {
+    fn race_text(&mut self, race: &Race, checked: Option<&CheckedPrediction>) -> String {
         let sides = self.sides(&race.sides);
-        self.sides_text(race.addr, &sides) + &verdict_text(judged)
+        self.sides_text(race.addr, &sides) + &verdict_text(checked)
     }
 
     fn observed_text(&mut self, race: &Conflict, trace: Option<&Path>) -> String {
@@ -251,15 +252,15 @@ impl Words<'_> {
         format!("race      {object}: {a}\n          and {b}\n")
     }
 
-    fn deadlock_text(&mut self, deadlock: &Deadlock, judged: Option<&Judged>) -> String {
+    fn deadlock_text(&mut self, deadlock: &Deadlock, checked: Option<&CheckedPrediction>) -> String {
         let mut text = String::from("deadlock  ");
         for (at, waits) in deadlock.circle.iter().enumerate() {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
             let (wanted, until) = match waits.target {
                 WaitTarget::Lock(lock) => (self.object(lock), String::new()),
                 WaitTarget::End => (format!("the end of {}", self.source.thread(next.thread)), String::new()),
-                WaitTarget::Done(event) => self.deed(event, false),
-                WaitTarget::Lost(event) => self.deed(event, true),
+                WaitTarget::Done(event) => self.awaited_operation(event, false),
+                WaitTarget::Lost(event) => self.awaited_operation(event, true),
             };
             let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
             let holding =
@@ -270,7 +271,7 @@ impl Words<'_> {
             let (thread, place) = (self.source.thread(waits.thread), self.place(waits.site));
             text += &format!("{thread} waits for {wanted} at {place}{holding}{until}\n");
         }
-        text + &verdict_text(judged)
+        text + &verdict_text(checked)
     }
 
     fn event(&self, number: u64) -> Option<Event> {
@@ -278,10 +279,10 @@ impl Words<'_> {
     }
 
     /// What a thread waits for that another one is to do, or has done too early.
-    fn deed(&mut self, number: u64, too_early: bool) -> (String, String) {
+    fn awaited_operation(&mut self, number: u64, too_early: bool) -> (String, String) {
         let Some(event) = self.event(number) else { return ("another thread".into(), String::new()) };
         let (thread, place) = (self.source.thread(event.thread), self.place(event.site));
-        let deed = match event.op {
+        let awaited_operation = match event.op {
             Op::Signal | Op::Broadcast if too_early => "has signalled before that,",
             Op::Signal | Op::Broadcast => "signals",
             Op::SemPost => "posts",
@@ -289,14 +290,14 @@ impl Words<'_> {
             _ => "is done with the routine that it calls",
         };
         let until = if too_early { "; " } else { ", until " };
-        (self.object(event.addr), format!("{until}{thread} {deed} at {place}"))
+        (self.object(event.addr), format!("{until}{thread} {awaited_operation} at {place}"))
     }
 
-    fn race_json(&mut self, race: &Race, judged: Option<&Judged>) -> Value {
+    fn race_json(&mut self, race: &Race, checked: Option<&CheckedPrediction>) -> Value {
         let sides = self.sides(&race.sides);
         let mut object = self.sides_json(race.addr, &sides);
         object.insert("events".into(), json!(race.accesses));
-        self.common(&mut object, &race.witness, judged);
+        self.common(&mut object, &race.witness, checked);
         object.into()
     }
 
@@ -323,7 +324,7 @@ impl Words<'_> {
         object
     }
 
-    fn deadlock_json(&mut self, deadlock: &Deadlock, judged: Option<&Judged>) -> Value {
+    fn deadlock_json(&mut self, deadlock: &Deadlock, checked: Option<&CheckedPrediction>) -> Value {
         let circle = deadlock.circle.iter().enumerate().map(|(at, waits)| {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
             let (file, line) = self.file_line(self.site(waits.site));
@@ -344,16 +345,21 @@ impl Words<'_> {
         let circle: Vec<Value> = circle.collect();
         let mut object = Map::new();
         object.insert("cycle".into(), circle.into());
-        self.common(&mut object, &deadlock.witness, judged);
+        self.common(&mut object, &deadlock.witness, checked);
         object.into()
     }
 
-    fn common(&self, object: &mut Map<String, Value>, witness: &Witness, judged: Option<&Judged>) {
-        let verdict = judged.and_then(|judged| judged.verdict.as_ref());
-        object.insert("confirmed".into(), judged.is_some_and(Judged::is_confirmed).into());
+    fn common(
+        &self,
+        object: &mut Map<String, Value>,
+        witness: &Witness,
+        checked: Option<&CheckedPrediction>,
+    ) {
+        let verdict = checked.and_then(|checked| checked.verdict.as_ref());
+        object.insert("confirmed".into(), checked.is_some_and(CheckedPrediction::is_confirmed).into());
         object.insert("verdict".into(), verdict.map_or("predicted", ConfirmationVerdict::name).into());
         object.insert("reads".into(), if witness.reads == Reads::Same { "same" } else { "free" }.into());
-        let trace = judged.and_then(|judged| judged.trace.as_deref());
+        let trace = checked.and_then(|checked| checked.trace.as_deref());
         object.insert("trace".into(), trace.map(Path::to_string_lossy).into());
         let window = self.source.events_from(witness.before);
         let segments = window.map(|window| {
@@ -364,8 +370,8 @@ impl Words<'_> {
     }
 }
 
-fn verdict_text(judged: Option<&Judged>) -> String {
-    let Some(Judged { verdict: Some(verdict), trace }) = judged else { return String::new() };
+fn verdict_text(checked: Option<&CheckedPrediction>) -> String {
+    let Some(CheckedPrediction { verdict: Some(verdict), trace }) = checked else { return String::new() };
     let why = match verdict {
         ConfirmationVerdict::Confirmed => String::new(),
         ConfirmationVerdict::Infeasible(at) => {

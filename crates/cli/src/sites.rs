@@ -5,7 +5,7 @@ use unsnarl_model::{Places, Program, Span};
 use unsnarl_symbols::Symbols;
 
 /// The places of functions (`push`), files (`queue.c`) and lines (`queue.c:42`).
-pub(crate) fn named(program: &Program, names: &[String]) -> Result<Places> {
+pub(crate) fn resolve(program: &Program, names: &[String]) -> Result<Places> {
     let mut symbols = Symbols::new();
     let mut places = Places::default();
     let module = places.module(&program.path);

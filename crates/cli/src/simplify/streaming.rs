@@ -22,7 +22,7 @@ use unsnarl_trace::{CHUNK, EventWriter, Lanes, LoadError, SaveError};
 pub(super) const LONG: u64 = 1 << 20;
 
 /// What came of it.
-pub(super) struct Reordered {
+pub(super) struct StreamedOrder {
     /// The trace without its events.
     pub(super) header: Trace,
     pub(super) before: Stats,
@@ -36,7 +36,7 @@ pub(super) fn reorder_file(
     merges: Option<u64>,
     target: &Path,
     interrupt: &AtomicBool,
-) -> Result<Option<Reordered>> {
+) -> Result<Option<StreamedOrder>> {
     let mut header = unsnarl_trace::open(path)?.header().clone();
     let rules = rules(path, &header)?;
     let mut survey = Survey::new(&header.warnings);
@@ -49,7 +49,7 @@ pub(super) fn reorder_file(
         return Ok(None);
     }
     let before = survey.stats();
-    let order = in_fewer_runs(builder, merges);
+    let order = search_order(builder, merges);
     survey.end_first_look();
 
     let unwritable = |reason| SaveError::Write { path: target.into(), reason };
@@ -70,7 +70,7 @@ pub(super) fn reorder_file(
         Ok(())
     });
     match (written, after) {
-        (Ok(()), Some(after)) => Ok(Some(Reordered { header, before, after })),
+        (Ok(()), Some(after)) => Ok(Some(StreamedOrder { header, before, after })),
         (Err(error), _) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
         (Err(reason), _) => Err(SaveError::Write { path: target.into(), reason }.into()),
         (Ok(()), None) => Ok(None),
@@ -103,7 +103,7 @@ fn each(path: &Path, interrupt: &AtomicBool, mut take: impl FnMut(Event) -> io::
     Ok(true)
 }
 
-fn in_fewer_runs(builder: Builder, merges: Option<u64>) -> Reordering {
+fn search_order(builder: Builder, merges: Option<u64>) -> Reordering {
     let graph = builder.finish();
     let search = OrderStrategy::Runs(Effort::for_events(graph.events()));
     reorder(&graph, merges.map_or(search, OrderStrategy::Arbitrary))

@@ -1,6 +1,6 @@
 //! What a simplification came to, in words and as JSON.
 
-use super::{Simplify, program::Stop, proof};
+use super::{Simplify, program::StopReason, proof};
 use crate::{output, traces, verdict::Verdict};
 use anyhow::Result;
 use serde_json::{Map, Value, json};
@@ -18,7 +18,7 @@ use unsnarl_simplify::{
 use unsnarl_symbols::Symbols;
 
 /// What it came to.
-pub(crate) struct Told {
+pub(crate) struct SimplificationReport {
     pub(crate) before: Stats,
     /// The trace; without its events if it is saved already.
     pub(crate) after: Trace,
@@ -32,23 +32,23 @@ pub(crate) struct Told {
     /// The events do not tell all that matters.
     pub(crate) has_hidden_dependence: bool,
     pub(crate) proving: bool,
-    pub(crate) stopped: Option<Stop>,
+    pub(crate) stopped: Option<StopReason>,
     /// Runs that went on from a snapshot, and why there are none if the program does not allow them.
     pub(crate) resumed: u64,
     pub(crate) refused: Option<String>,
     pub(crate) elapsed: Duration,
 }
 
-impl Told {
+impl SimplificationReport {
     /// Saves and prints it.
-    pub(crate) fn print(self, wishes: &Simplify) -> Result<Verdict> {
+    pub(crate) fn print(self, options: &Simplify) -> Result<Verdict> {
         let path = match &self.saved {
             Some(path) => path.clone(),
-            None => traces::save_as(&self.after, wishes.output.as_deref(), &name_of(&wishes.trace))?,
+            None => traces::save_as(&self.after, options.output.as_deref(), &name_of(&options.trace))?,
         };
         let proof =
             self.certificate.as_ref().map(|certificate| proof::save(certificate, &path)).transpose()?;
-        if wishes.json {
+        if options.json {
             let by_operation: Map<String, Value> = Operation::ALL
                 .iter()
                 .map(|&operation| (operation.name().to_owned(), self.tally.removed_by(operation).into()))
@@ -64,21 +64,23 @@ impl Told {
                 "proof": proof, "proved": self.certificate.is_some(), "none_with": self.switches_ruled_out,
                 "unobserved": self.has_hidden_dependence,
                 "snapshots": { "runs": self.resumed, "refused": self.refused },
-                "stopped": self.stopped.as_ref().map(Stop::word),
+                "stopped": self.stopped.as_ref().map(StopReason::name),
             }));
         } else {
             output::print(&self.text(&path, proof.as_deref()));
         }
         Ok(match (&self.stopped, self.preserved) {
             (_, Some(false)) => Verdict::NotReproduced,
-            (Some(Stop::Interrupted), _) => Verdict::Interrupted,
+            (Some(StopReason::Interrupted), _) => Verdict::Interrupted,
             _ => Verdict::Fine,
         })
     }
 
     /// That it might have become simpler still, if it was stopped; to be added to a line.
     pub(crate) fn stopped_text(&self) -> String {
-        self.stopped.as_ref().map_or(String::new(), |stop| format!("; stopped: {}", stop.word()))
+        self.stopped
+            .as_ref()
+            .map_or(String::new(), |stop_reason| format!("; stopped: {}", stop_reason.name()))
     }
 
     fn text(&self, path: &Path, proof: Option<&Path>) -> String {
@@ -90,8 +92,8 @@ impl Told {
             table(&self.before, &self.figures),
             counterfactuals_text(&self.after, &mut names)
         );
-        if let Some(stop) = &self.stopped {
-            let _ = writeln!(text, "stopped  {}: the best so far", stop.word());
+        if let Some(stop_reason) = &self.stopped {
+            let _ = writeln!(text, "stopped  {}: the best so far", stop_reason.name());
         }
         match (&self.certificate, self.switches_ruled_out) {
             (Some(c), _) => {

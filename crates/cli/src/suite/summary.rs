@@ -1,8 +1,8 @@
 //! What `unsnarl cargo test` prints: as `cargo test` does, with schedules.
 
-use super::{Fate, Tested, binaries::Binary, listing::Test};
+use super::{TestOutcome, TestReport, binaries::Binary, listing::Test};
 use crate::{
-    explore::{Search, Wishes},
+    explore::{Search, SearchOptions},
     output, traces,
     verdict::Verdict,
 };
@@ -26,54 +26,54 @@ pub(super) fn heading(binary: &Binary, tests: &[Test]) -> String {
     format!("\nexploring {what} of {} ({})\n", binary.name, binary.source)
 }
 
-impl Tested {
+impl TestReport {
     /// The test in one line.
-    pub(super) fn line(&self, wishes: &Wishes) -> String {
-        let fate = match &self.fate {
-            Fate::Explored { search, one_thread, .. } => explored(search, *one_thread, wishes),
-            Fate::Ignored => "ignored".to_owned(),
-            Fate::Unexplorable(error) => format!("not explored: {error:#}"),
+    pub(super) fn line(&self, options: &SearchOptions) -> String {
+        let outcome = match &self.outcome {
+            TestOutcome::Explored { search, one_thread, .. } => explored(search, *one_thread, options),
+            TestOutcome::Ignored => "ignored".to_owned(),
+            TestOutcome::NotExplorable(error) => format!("not explored: {error:#}"),
         };
-        format!("test {} ... {fate}\n", self.name)
+        format!("test {} ... {outcome}\n", self.name)
     }
 
     /// What was found, failure by failure.
     fn failures(&self) -> String {
-        let Fate::Explored { search, traces, .. } = &self.fate else { return String::new() };
+        let TestOutcome::Explored { search, traces, .. } = &self.outcome else { return String::new() };
         let mut text = String::new();
         for (failure, path) in search.failures.0.iter().zip(traces) {
             let (outcome, commands) =
                 (output::outcome(&failure.trace), failure.commands(path, Settings::default()));
             let _ = write!(text, "\n---- {} ----\n{outcome}\n{commands}", self.name);
             if self.is_selectable {
-                let _ = writeln!(text, "again    {}", again(std::env::args().skip(1), &self.name));
+                let _ = writeln!(text, "again    {}", rerun_command(std::env::args().skip(1), &self.name));
             }
         }
         text
     }
 
     fn json(&self) -> Value {
-        let mut told = json!({ "name": self.name, "binary": self.binary, "result": self.word() });
-        match &self.fate {
-            Fate::Explored { search, traces, one_thread } => {
-                if let (Value::Object(told), Value::Object(search)) = (&mut told, search.json(traces)) {
-                    told.insert("one_thread".into(), (*one_thread).into());
-                    told.extend(search);
+        let mut json = json!({ "name": self.name, "binary": self.binary, "result": self.status() });
+        match &self.outcome {
+            TestOutcome::Explored { search, traces, one_thread } => {
+                if let (Value::Object(json), Value::Object(search)) = (&mut json, search.json(traces)) {
+                    json.insert("one_thread".into(), (*one_thread).into());
+                    json.extend(search);
                 }
             }
-            Fate::Ignored => {}
-            Fate::Unexplorable(error) => told["why"] = format!("{error:#}").into(),
+            TestOutcome::Ignored => {}
+            TestOutcome::NotExplorable(error) => json["why"] = format!("{error:#}").into(),
         }
-        told
+        json
     }
 
-    fn word(&self) -> &'static str {
-        match &self.fate {
-            Fate::Explored { search, .. } if !search.failures.0.is_empty() => "failed",
-            Fate::Explored { search, .. } if search.interrupted => "interrupted",
-            Fate::Explored { .. } => "ok",
-            Fate::Ignored => "ignored",
-            Fate::Unexplorable(_) => "not explored",
+    fn status(&self) -> &'static str {
+        match &self.outcome {
+            TestOutcome::Explored { search, .. } if !search.failures.0.is_empty() => "failed",
+            TestOutcome::Explored { search, .. } if search.interrupted => "interrupted",
+            TestOutcome::Explored { .. } => "ok",
+            TestOutcome::Ignored => "ignored",
+            TestOutcome::NotExplorable(_) => "not explored",
         }
     }
 }
@@ -83,7 +83,7 @@ fn schedules(count: u64) -> String {
 }
 
 /// What a search came to, in a word and a bracket.
-fn explored(search: &Search, one_thread: bool, wishes: &Wishes) -> String {
+fn explored(search: &Search, one_thread: bool, options: &SearchOptions) -> String {
     let runs = schedules(search.runs);
     match search.failures.0.len() {
         0 if search.interrupted => format!("interrupted ({runs})"),
@@ -95,14 +95,14 @@ fn explored(search: &Search, one_thread: bool, wishes: &Wishes) -> String {
             };
             format!("ok ({runs}{alone}{warned})")
         }
-        _ if !wishes.keep_going => format!("FAILED (run {} of {})", search.runs, wishes.runs),
+        _ if !options.keep_going => format!("FAILED (run {} of {})", search.runs, options.runs),
         1 => format!("FAILED (1 failure in {runs})"),
         failures => format!("FAILED ({failures} failures in {runs})"),
     }
 }
 
 /// The same command for one test.
-fn again(args: impl Iterator<Item = String>, name: &str) -> String {
+fn rerun_command(args: impl Iterator<Item = String>, name: &str) -> String {
     let mut args: Vec<String> = args.collect();
     let tests = args.iter().position(|arg| arg == "--");
     if tests.is_none() {
@@ -120,30 +120,30 @@ fn again(args: impl Iterator<Item = String>, name: &str) -> String {
 
 /// What came of all tests.
 #[derive(Default)]
-pub(super) struct Tally {
-    pub(super) tested: Vec<Tested>,
+pub(super) struct SuiteReport {
+    pub(super) tested: Vec<TestReport>,
     pub(super) elapsed: Duration,
     pub(super) doc_tests: bool,
     pub(super) interrupted: bool,
 }
 
-impl Tally {
+impl SuiteReport {
     fn count(&self, word: &str) -> usize {
-        self.tested.iter().filter(|tested| tested.word() == word).count()
+        self.tested.iter().filter(|tested| tested.status() == word).count()
     }
 
     fn runs(&self) -> u64 {
-        let runs = |tested: &Tested| match &tested.fate {
-            Fate::Explored { search, .. } => search.runs,
+        let runs = |tested: &TestReport| match &tested.outcome {
+            TestOutcome::Explored { search, .. } => search.runs,
             _ => 0,
         };
         self.tested.iter().map(runs).sum()
     }
 
     /// The first failure is the one that `latest` should mean.
-    pub(super) fn remember_the_first(&self) {
-        let traces = |tested: &Tested| -> Option<PathBuf> {
-            let Fate::Explored { traces, .. } = &tested.fate else { return None };
+    pub(super) fn mark_first_failure_latest(&self) {
+        let traces = |tested: &TestReport| -> Option<PathBuf> {
+            let TestOutcome::Explored { traces, .. } = &tested.outcome else { return None };
             traces.first().cloned()
         };
         if let Some(first) = self.tested.iter().find_map(traces) {
@@ -165,7 +165,7 @@ impl Tally {
 
     /// The failures and the sum of it all.
     pub(super) fn text(&self) -> String {
-        let failures: String = self.tested.iter().map(Tested::failures).collect();
+        let failures: String = self.tested.iter().map(TestReport::failures).collect();
         let result = match self.verdict() {
             Verdict::Failure if self.interrupted => "FAILED, interrupted",
             Verdict::Failure => "FAILED",
@@ -194,14 +194,14 @@ impl Tally {
 
     /// For CI.
     pub(super) fn cases(&self) -> Vec<Case> {
-        let case = |tested: &Tested| {
+        let case = |tested: &TestReport| {
             let group = Path::new(&tested.binary).file_name().unwrap_or_default().to_string_lossy();
             let untried =
                 |result| Case { group: group.to_string(), name: tested.name.clone(), seconds: 0.0, result };
-            match &tested.fate {
-                Fate::Explored { search, .. } => search.case(&group, &tested.name),
-                Fate::Ignored => untried(CaseResult::Skipped("ignored".into())),
-                Fate::Unexplorable(error) => untried(CaseResult::Error(format!("{error:#}"))),
+            match &tested.outcome {
+                TestOutcome::Explored { search, .. } => search.case(&group, &tested.name),
+                TestOutcome::Ignored => untried(CaseResult::Skipped("ignored".into())),
+                TestOutcome::NotExplorable(error) => untried(CaseResult::Error(format!("{error:#}"))),
             }
         };
         self.tested.iter().map(case).collect()
@@ -212,7 +212,7 @@ impl Tally {
             "found": self.count("failed") > 0, "passed": self.count("ok"), "failed": self.count("failed"),
             "ignored": self.count("ignored"), "not_explored": self.count("not explored"),
             "interrupted": self.interrupted, "runs": self.runs(), "elapsed_s": self.elapsed.as_secs_f64(),
-            "tests": self.tested.iter().map(Tested::json).collect::<Vec<_>>(),
+            "tests": self.tested.iter().map(TestReport::json).collect::<Vec<_>>(),
         })
     }
 }
@@ -223,9 +223,12 @@ mod tests {
 
     #[test]
     fn the_same_command_for_one_test_is_a_valid_one() {
-        let told = |line: &str| again(line.split(' ').map(Into::into), "a::b");
-        assert_eq!(told("cargo test"), "unsnarl cargo test -- --exact a::b");
-        assert_eq!(told("cargo --runs 9 t -- --skip c"), "unsnarl cargo --runs 9 t -- --skip c --exact a::b");
-        assert_eq!(told("cargo t -- --exact a::b"), "unsnarl cargo t -- --exact a::b");
+        let command = |line: &str| rerun_command(line.split(' ').map(Into::into), "a::b");
+        assert_eq!(command("cargo test"), "unsnarl cargo test -- --exact a::b");
+        assert_eq!(
+            command("cargo --runs 9 t -- --skip c"),
+            "unsnarl cargo --runs 9 t -- --skip c --exact a::b"
+        );
+        assert_eq!(command("cargo t -- --exact a::b"), "unsnarl cargo t -- --exact a::b");
     }
 }

@@ -1,9 +1,10 @@
 //! By the trace's dependences alone.
 
 use super::{
-    Simplify, long,
-    program::{Program, Stop},
-    tell::{Told, name_of},
+    Simplify,
+    program::{ProgramPool, StopReason},
+    report::{SimplificationReport, name_of},
+    streaming,
 };
 use crate::{output, traces};
 use anyhow::Result;
@@ -19,11 +20,11 @@ use unsnarl_symbols::Symbols;
 
 /// A trace of another tool: its order can be improved, and nobody can say more. None if there is a program.
 pub(super) fn without_program(
-    wishes: &Simplify,
+    options: &Simplify,
     begin: Instant,
     interrupt: &AtomicBool,
-) -> Result<Option<Outcome>> {
-    let path = traces::find(&wishes.trace);
+) -> Result<Option<StaticOutcome>> {
+    let path = traces::find(&options.trace);
     let Ok(reader) = unsnarl_trace::open(&path) else {
         // What is wrong with it is told when it is loaded.
         return Ok(None);
@@ -31,7 +32,7 @@ pub(super) fn without_program(
     if !reader.header().program.path.is_empty() {
         return Ok(None);
     }
-    let told = |before: Stats, figures: Stats, after: Trace, saved| Told {
+    let make_report = |before: Stats, figures: Stats, after: Trace, saved| SimplificationReport {
         before,
         after,
         figures,
@@ -47,25 +48,30 @@ pub(super) fn without_program(
         refused: None,
         elapsed: begin.elapsed(),
     };
-    if reader.events() > long::LONG {
+    if reader.events() > streaming::LONG {
         drop(reader);
-        let target = traces::place(wishes.output.as_deref(), &name_of(&wishes.trace))?;
-        return Ok(Some(match long::reorder_file(&path, wishes.merges, &target, interrupt)? {
+        let target = traces::place(options.output.as_deref(), &name_of(&options.trace))?;
+        return Ok(Some(match streaming::reorder_file(&path, options.merges, &target, interrupt)? {
             Some(found) => {
                 traces::remember(&target);
-                Outcome::Told(Box::new(told(found.before, found.after, found.header, Some(target))))
+                StaticOutcome::Report(Box::new(make_report(
+                    found.before,
+                    found.after,
+                    found.header,
+                    Some(target),
+                )))
             }
-            None => Outcome::Interrupted,
+            None => StaticOutcome::Interrupted,
         }));
     }
-    let trace = traces::load(&wishes.trace)?;
-    let after = reordered(&trace, wishes.merges).apply(&trace);
-    Ok(Some(Outcome::Told(Box::new(told(trace.stats(), after.stats(), after, None)))))
+    let trace = traces::load(&options.trace)?;
+    let after = reordered(&trace, options.merges).apply(&trace);
+    Ok(Some(StaticOutcome::Report(Box::new(make_report(trace.stats(), after.stats(), after, None)))))
 }
 
 /// What came of a trace without a program.
-pub(super) enum Outcome {
-    Told(Box<Told>),
+pub(super) enum StaticOutcome {
+    Report(Box<SimplificationReport>),
     Interrupted,
 }
 
@@ -82,7 +88,11 @@ fn reordered(trace: &Trace, merges: Option<u64>) -> Reordering {
 }
 
 /// The order of the events improved, and one run to confirm it.
-pub(super) fn with_one_run(trace: &Trace, merges: Option<u64>, program: &mut Program) -> Simplified<Stop> {
+pub(super) fn with_one_run(
+    trace: &Trace,
+    merges: Option<u64>,
+    program: &mut ProgramPool,
+) -> Simplified<StopReason> {
     let order = reordered(trace, merges);
     let wanted = order.apply(trace);
     let mut simplified = Simplified {
@@ -110,14 +120,14 @@ pub(super) fn with_one_run(trace: &Trace, merges: Option<u64>, program: &mut Pro
         }
     } else {
         simplified.has_hidden_dependence = true;
-        eprint!("{}", has_hidden_dependence(&wanted, &actual));
+        eprint!("{}", hidden_dependence_warning(&wanted, &actual));
     }
     simplified.tally.executions = 1;
     simplified
 }
 
 /// The order keeps all dependences that the trace tells of, and yet the run went another way.
-fn has_hidden_dependence(wanted: &Trace, actual: &Trace) -> String {
+fn hidden_dependence_warning(wanted: &Trace, actual: &Trace) -> String {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&wanted.modules, &mut symbols);
     let mut text =

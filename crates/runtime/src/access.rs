@@ -21,12 +21,12 @@ static POINTS: AtomicU8 = AtomicU8::new(0);
 /// One in so many is a point.
 static ONE_IN: AtomicU32 = AtomicU32::new(1);
 /// What decides which one.
-static DRAW: AtomicU64 = AtomicU64::new(0);
+static SAMPLE_SEED: AtomicU64 = AtomicU64::new(0);
 
-pub(crate) fn configure(points: u8, one_in: u32, draw: u64, watched: bool) {
+pub(crate) fn configure(points: u8, one_in: u32, sample_seed: u64, watched: bool) {
     POINTS.store(points, Ordering::Relaxed);
     ONE_IN.store(one_in.max(1), Ordering::Relaxed);
-    DRAW.store(draw, Ordering::Relaxed);
+    SAMPLE_SEED.store(sample_seed, Ordering::Relaxed);
     WANTED.store(watched || points != Points::Sync as u8, Ordering::Relaxed);
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn several_threads(several: bool) {
 
 /// Whether accesses are seen now.
 #[inline]
-pub(crate) fn are_seen() -> bool {
+pub(crate) fn are_observed() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
@@ -52,14 +52,14 @@ impl Runtime {
             PLACES => self.state.places.contain(pc),
             _ => false,
         };
-        chosen && (ONE_IN.load(Ordering::Relaxed) == 1 || self.is_drawn())
+        chosen && (ONE_IN.load(Ordering::Relaxed) == 1 || self.is_sampled())
     }
 
     /// One in so many, by the thread's own count of them, so that other threads' accesses do not change which.
-    fn is_drawn(&mut self) -> bool {
+    fn is_sampled(&mut self) -> bool {
         let me = self.state.me();
         me.accesses += 1;
-        let mut dice = Rng::new(DRAW.load(Ordering::Relaxed) ^ u64::from(me.ix.0) << 48 ^ me.accesses);
+        let mut dice = Rng::new(SAMPLE_SEED.load(Ordering::Relaxed) ^ u64::from(me.ix.0) << 48 ^ me.accesses);
         dice.below(ONE_IN.load(Ordering::Relaxed)) == 0
     }
 }

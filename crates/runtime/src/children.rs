@@ -3,7 +3,7 @@
 //! The kernel's numbers differ from run to run. So the program sees other ones, which follow each other in the order in which the
 //! children were started, and functions that take a process id take these.
 
-use crate::{files::Opened, log::until_zero, state::Runtime, sys};
+use crate::{files::OpenFile, log::until_zero, state::Runtime, sys};
 use alloc::vec::Vec;
 use core::{
     cell::UnsafeCell,
@@ -81,7 +81,7 @@ fn nap() {
 pub(crate) const LOOKS: u32 = 3;
 
 /// The number that the program sees.
-pub(crate) fn seen(process: i32) -> i32 {
+pub(crate) fn to_virtual(process: i32) -> i32 {
     match started().iter().rposition(|&started| started == process) {
         Some(at) if process > 0 => FIRST + at as i32,
         _ => process,
@@ -89,7 +89,7 @@ pub(crate) fn seen(process: i32) -> i32 {
 }
 
 /// The kernel's number.
-pub(crate) fn meant(number: i32) -> i32 {
+pub(crate) fn to_real(number: i32) -> i32 {
     let at = usize::try_from(number.wrapping_sub(FIRST)).unwrap_or(usize::MAX);
     match started().get(at) {
         // Of one that is gone, a number that nobody has.
@@ -184,7 +184,7 @@ fn is_busy(process: i32, depth: u32) -> bool {
 
 /// Whether one of a process's threads is as the question asks.
 fn each_task(process: i32, question: &mut dyn FnMut(i32) -> bool) -> bool {
-    let Some(directory) = path(format_args!("/proc/{process}/task\0")).and_then(|path| Opened::new(&path))
+    let Some(directory) = path(format_args!("/proc/{process}/task\0")).and_then(|path| OpenFile::new(&path))
     else {
         return false;
     };
@@ -224,7 +224,7 @@ fn path(path: fmt::Arguments<'_>) -> Option<[u8; 64]> {
 
 /// What is in a small file of the kernel's.
 fn read<'a>(name: fmt::Arguments<'_>, room: &'a mut [u8]) -> &'a [u8] {
-    let read = path(name).and_then(|path| Opened::new(&path)).map_or(0, |file| file.read(room));
+    let read = path(name).and_then(|path| OpenFile::new(&path)).map_or(0, |file| file.read(room));
     &room[..read.max(0) as usize]
 }
 

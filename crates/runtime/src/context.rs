@@ -5,7 +5,7 @@
 //! until it is given the token ([`crate::token`]). Either way one thread runs at a time and decides who is next, so
 //! that the same plan gives the same trace.
 
-use crate::{debug, end, fiber, rewind::birth, sys, token};
+use crate::{debug, end, fiber, rewind::thread_start, sys, token};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// What threads run on.
@@ -38,7 +38,7 @@ pub(crate) struct Context {
 }
 
 /// How many seconds the last steps of a thread may take, which take microseconds: nobody schedules them.
-const PATIENCE: i64 = 10;
+const EXIT_TIMEOUT_SECONDS: i64 = 10;
 
 impl Context {
     /// The thread that is there already.
@@ -48,7 +48,7 @@ impl Context {
     }
 
     /// A thread to be made; it calls [`Context::park`] when it is there.
-    pub(crate) fn unborn(backend: Backend) -> Self {
+    pub(crate) fn new_unstarted(backend: Backend) -> Self {
         Self { parked: AtomicU32::new(1), ..Self::adopt(backend, 0) }
     }
 
@@ -71,7 +71,7 @@ impl Context {
         // SAFETY: on a fresh thread, whose stack nobody else uses; `self` outlives it.
         unsafe {
             match self.backend {
-                Backend::Fibers if birth::is_here() => birth::park(self),
+                Backend::Fibers if thread_start::is_starting() => thread_start::park(self),
                 Backend::Fibers => fiber::park(self),
                 Backend::Kernel => {
                     token::park(self);
@@ -83,7 +83,7 @@ impl Context {
 
     /// On the maker's side: waits until the new thread has parked.
     pub(crate) fn wait_parked(&self) {
-        while !sys::wait_until_cleared(self.parked.as_ptr(), PATIENCE) {}
+        while !sys::wait_until_cleared(self.parked.as_ptr(), EXIT_TIMEOUT_SECONDS) {}
     }
 
     /// Leaves `self` and goes on with `to`; returns when somebody switches back.
@@ -116,7 +116,7 @@ impl Context {
             }
             Backend::Kernel => token::give(self),
         }
-        if !sys::wait_until_cleared(tid, PATIENCE) {
+        if !sys::wait_until_cleared(tid, EXIT_TIMEOUT_SECONDS) {
             end::refuse(
                 "a thread that ended waits in the C library for a lock that another thread holds, most likely that of the \
                  program's allocator; use the C library's allocator under unsnarl",

@@ -119,7 +119,7 @@ unsafe extern "C" fn time_is_up(_: i32, _: *mut libc::siginfo_t, context: *mut l
         crate::tracer::show_originals(context);
         let registers = stack::of_thread(registers(context));
         end::conclude(state, EndKind::Timeout, "");
-        end::waits_for_outside(state);
+        end::waits_for_environment(state);
         state.log.header().end.pc = registers[0];
         state.log.stack(state.current, registers, state.threads[state.current.index()].stack_top);
     }

@@ -109,7 +109,7 @@ fn board() -> *mut Board {
 }
 
 /// A debugger looks on: from now on the board is kept. Until then it is all zeros, which take no room in the library.
-pub(crate) fn look_on() {
+pub(crate) fn attach() {
     // SAFETY: before the program runs.
     unsafe {
         (*board()).version = VERSION;

@@ -21,9 +21,12 @@ pub(crate) fn deadlock(state: &State, why: &str) -> ! {
         if thread.ended || thread.is_timer {
             continue;
         }
-        tell_wait(state, thread);
-        let registers =
-            if thread.ix == current { stack::of_thread(here()) } else { thread.context.registers() };
+        report_wait(state, thread);
+        let registers = if thread.ix == current {
+            stack::of_thread(current_registers())
+        } else {
+            thread.context.registers()
+        };
         state.log.stack(thread.ix, registers, thread.stack_top);
     }
     leave()
@@ -34,7 +37,10 @@ pub(crate) fn deadlock(state: &State, why: &str) -> ! {
 pub(crate) fn livelock(state: &State) -> ! {
     conclude(state, EndKind::Livelock, "");
     let text = Text(&mut state.log.header().end, 0);
-    describe(text, format_args!("nothing has changed during the last {} operations", state.idle - 1));
+    describe(
+        text,
+        format_args!("nothing has changed during the last {} operations", state.fruitless_events - 1),
+    );
     leave_with_stack(state)
 }
 
@@ -54,15 +60,19 @@ pub(crate) fn full(state: &State) -> ! {
 }
 
 /// Time is up: if that is because nothing came from outside, says who waited for it.
-pub(crate) fn waits_for_outside(state: &State) {
-    if state.ready.is_empty() && state.waiting.iter().any(|thread| state.waits_for_outside(thread)) {
+pub(crate) fn waits_for_environment(state: &State) {
+    if state.ready.is_empty() && state.waiting.iter().any(|thread| state.waits_for_environment(thread)) {
         set_message(&mut state.log.header().end, unsnarl_wire::WAITED_OUTSIDE.as_bytes());
-        state.threads.iter().filter(|t| !t.ended && !t.is_timer).for_each(|thread| tell_wait(state, thread));
+        state
+            .threads
+            .iter()
+            .filter(|t| !t.ended && !t.is_timer)
+            .for_each(|thread| report_wait(state, thread));
     }
 }
 
 /// Tells what a thread waits for.
-fn tell_wait(state: &State, thread: &Thread) {
+fn report_wait(state: &State, thread: &Thread) {
     let row = state.log.thread(thread.ix);
     row.blocked = u32::from(!state.ready.contains(thread.ix) && thread.pending.gate != Gate::Open);
     row.op = thread.pending.op as u32;
@@ -174,7 +184,7 @@ fn leave() -> ! {
 
 fn leave_with_stack(state: &State) -> ! {
     let me = &state.threads[state.current.index()];
-    state.log.stack(state.current, stack::of_thread(here()), me.stack_top);
+    state.log.stack(state.current, stack::of_thread(current_registers()), me.stack_top);
     leave()
 }
 
@@ -198,7 +208,7 @@ pub(crate) fn describe(mut text: Text<'_>, message: fmt::Arguments<'_>) {
 
 /// rip, rsp, rbp, rbx, r12 to r15, here.
 #[inline(always)]
-pub(crate) fn here() -> [u64; 8] {
+pub(crate) fn current_registers() -> [u64; 8] {
     let mut r = [0u64; 8];
     // SAFETY: reads registers only.
     unsafe {

@@ -3,7 +3,7 @@
 use crate::{
     children::Children,
     hooks::{mutex::Mutex, rwlock::RwLock},
-    input::Waited,
+    input::WaitedForInput,
     signals::Set,
     state::State,
     sys,
@@ -89,7 +89,7 @@ impl Gate {
 
 impl Gate {
     /// Whether the outside opens it, or the plan in its place.
-    pub(crate) fn asks_outside(self) -> bool {
+    pub(crate) fn depends_on_environment(self) -> bool {
         matches!(self, Self::Descriptors | Self::Input | Self::Signal(_) | Self::Child(_))
     }
 
@@ -110,7 +110,7 @@ impl Thread {
 impl State {
     /// Whether the thread can go on now, late, or not at all.
     pub(crate) fn readiness(&self, thread: ThreadIx) -> Readiness {
-        let called = self.threads[thread.index()].called;
+        let called = self.threads[thread.index()].must_check_signals;
         if called && self.may_be_due(thread) { Readiness::Ready } else { self.readiness_at_gate(thread) }
     }
 
@@ -152,14 +152,14 @@ impl State {
                 Gate::Descriptors => choose(t.has_ready_descriptor()),
                 // A wait is a wait in a replay too, so that it is told in the same way.
                 Gate::Input => match self.has_input(thread) {
-                    Some(Waited::No) => Readiness::Ready,
-                    Some(Waited::Yes) => Readiness::ByTimeout,
+                    Some(WaitedForInput::No) => Readiness::Ready,
+                    Some(WaitedForInput::Yes) => Readiness::ByTimeout,
                     None => choose(false),
                 },
                 Gate::Signal(set) if self.has_signal(thread, set) => Readiness::Ready,
-                Gate::Signal(_) if self.log.is_fed() => match self.has_input(thread) {
-                    Some(Waited::No) => Readiness::Ready,
-                    Some(Waited::Yes) => Readiness::ByTimeout,
+                Gate::Signal(_) if self.log.replays_inputs() => match self.has_input(thread) {
+                    Some(WaitedForInput::No) => Readiness::Ready,
+                    Some(WaitedForInput::Yes) => Readiness::ByTimeout,
                     None => choose(false),
                 },
                 Gate::Signal(_) => choose(false),

@@ -13,7 +13,7 @@ use crate::{
     context::Backend,
     crash, debug,
     real::real,
-    signals::{Info, Sent, Set},
+    signals::{Info, SentSignal, Set},
     state::{Runtime, State},
     sys,
     thread::Thread,
@@ -141,7 +141,7 @@ static RAISED: AtomicI32 = AtomicI32::new(0);
 
 /// The running thread, which does not block it, gets a signal; returns when its handler has.
 #[inline(never)]
-pub(crate) extern "C-unwind" fn raise(sent: &Sent) {
+pub(crate) extern "C-unwind" fn raise(sent: &SentSignal) {
     let info = sent.info;
     let (process, thread) = (sys::process() as usize, sys::thread() as usize);
     RAISED.store(sent.signal, Ordering::Relaxed);
@@ -154,13 +154,13 @@ pub(crate) extern "C-unwind" fn raise(sent: &Sent) {
 /// As many signals from outside are kept from one schedule point to the next.
 const ROOM: usize = 32;
 
-struct Arrivals(UnsafeCell<[Sent; ROOM]>, AtomicUsize);
+struct Arrivals(UnsafeCell<[SentSignal; ROOM]>, AtomicUsize);
 
 // SAFETY: written by handlers on the running thread, and read by it with signals blocked.
 unsafe impl Sync for Arrivals {}
 
 static ARRIVALS: Arrivals = Arrivals(
-    UnsafeCell::new([Sent { signal: 0, info: Info([0; 32]), event: u64::MAX }; ROOM]),
+    UnsafeCell::new([SentSignal { signal: 0, info: Info([0; 32]), event: u64::MAX }; ROOM]),
     AtomicUsize::new(0),
 );
 
@@ -174,7 +174,7 @@ fn arrived(runtime: &mut Runtime, signal: i32, info: *const libc::siginfo_t) {
     let count = ARRIVALS.1.load(Ordering::Relaxed);
     if count < ROOM {
         // SAFETY: the kernel's description; we are the only one here.
-        unsafe { (*ARRIVALS.0.get())[count] = Sent { signal, info: *info.cast(), event: u64::MAX } };
+        unsafe { (*ARRIVALS.0.get())[count] = SentSignal { signal, info: *info.cast(), event: u64::MAX } };
         ARRIVALS.1.store(count + 1, Ordering::Relaxed);
     }
     // SAFETY: a word of its own, to be seen at the next schedule point.
@@ -182,7 +182,7 @@ fn arrived(runtime: &mut Runtime, signal: i32, info: *const libc::siginfo_t) {
 }
 
 /// Whether another process, or the kernel in its name, sent the signal.
-fn comes_from_outside(signal: i32, info: &Info) -> bool {
+fn is_from_environment(signal: i32, info: &Info) -> bool {
     // Fault addresses, kinds of traps …: of what the thread itself did.
     let own = crash::DEADLY.contains(&signal) && info.code() > 0;
     let timer = matches!(signal, libc::SIGPROF | libc::SIGVTALRM);
@@ -268,7 +268,7 @@ unsafe extern "C" fn deliver(
     }
     let raised = RAISED.compare_exchange(signal, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     // SAFETY: the kernel's own description.
-    let from_outside = !raised && !aborts && comes_from_outside(signal, unsafe { &*info.cast() });
+    let from_outside = !raised && !aborts && is_from_environment(signal, unsafe { &*info.cast() });
     if from_outside && let Some(runtime) = Runtime::interrupted() {
         arrived(runtime, signal, info);
         delivery.handler = 0;
@@ -395,7 +395,7 @@ impl State {
         self.observed = plan.choices > 0 || plan.debugged != 0;
         exchange_kernel_mask(before);
         // If the plan says what comes from outside, nothing else does.
-        if !self.log.is_fed() {
+        if !self.log.replays_inputs() {
             for sent in came {
                 self.send(sent, None);
             }

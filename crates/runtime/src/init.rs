@@ -1,28 +1,30 @@
 //! Taking control when the program is loaded.
 
 use crate::{
-    access, atomic, children,
+    access, atomic,
+    atomic_values::AtomicValues,
+    children,
     clock::Clock,
     conflicts::Conflicts,
     context::{Backend, Context},
     crash, debug,
     descriptors::Descriptors,
-    drawn, end,
+    end,
     entropy::Entropy,
     files, follow, heap,
     hooks::{ids, key::Keys, openmp::Locks},
-    input::Told,
-    left::Left,
+    input::InputPositions,
+    libc_randomness,
     log::{Log, c_bytes},
     maps,
     modules::Modules,
     pauses,
-    places::Places,
     queue::Queues,
     real::{Real, real},
-    rewind::birth,
+    rewind::thread_start,
     serve,
     signals::Queue,
+    sites::PlanSites,
     stack,
     state::{Runtime, State},
     sys,
@@ -66,7 +68,7 @@ extern "C" fn init() {
         return;
     }
     stack::lay_out();
-    stack::aside(|| {
+    stack::run_on_own_stack(|| {
         if let Some(header) = attach() {
             // SAFETY: `attach` checked the memory.
             unsafe { begin(header) };
@@ -89,9 +91,9 @@ fn attach() -> Option<*mut Header> {
     // SAFETY: as above; the size of the memory is that of the run to come.
     let total = unsafe {
         if (*header).serve == 1 {
-            heap::aside(files::note_inherited);
-            heap::aside(maps::take_along);
-            heap::aside(|| pauses::leave_out(&(*header).plan.spin_functions));
+            heap::with_plan_heap(files::note_inherited);
+            heap::with_plan_heap(maps::copy_page_tables_on_fork);
+            heap::with_plan_heap(|| pauses::remove_pauses(&(*header).plan.spin_functions));
             serve::wait_for_a_run(SERVICE, header, false);
             (*header).regions.total
         } else {
@@ -105,7 +107,7 @@ fn attach() -> Option<*mut Header> {
     unsafe { sys::call(libc::SYS_close, [DESCRIPTOR as usize, 0, 0, 0, 0, 0]) };
     // SAFETY: as above.
     if unsafe { (*header).serve } == 0 {
-        heap::aside(files::note_inherited);
+        heap::with_plan_heap(files::note_inherited);
     }
     Some(header)
 }
@@ -116,11 +118,11 @@ unsafe fn begin(header: *mut Header) {
     let tid_offset = tid_offset();
     // SAFETY: by the caller.
     let log = unsafe { Log::new(header, tid_offset.unwrap_or(0)) };
-    let picker = heap::aside(|| picker(&log));
+    let picker = heap::with_plan_heap(|| picker(&log));
     let picker = if plan.from_checkpoint == 0 { picker } else { picker.waiting() };
 
     if plan.debugged != 0 {
-        debug::look_on();
+        debug::attach();
     }
     let backend = if plan.kernel_threads == 0 { Backend::Fibers } else { Backend::Kernel };
     let mut main =
@@ -137,7 +139,7 @@ unsafe fn begin(header: *mut Header) {
         live: 1,
         ready: ThreadSet::new(),
         by_timeout: ThreadSet::new(),
-        alone: ThreadSet::new(),
+        sole_runner: ThreadSet::new(),
         waiting: ThreadSet::new(),
         polled: 0,
         picked: false,
@@ -148,10 +150,10 @@ unsafe fn begin(header: *mut Header) {
         masks_differ: false,
         muted: false,
         undivided: 0,
-        left: Left::new(),
+        atomic_values: AtomicValues::new(),
         unchanged: false,
-        idle: 0,
-        max_idle: plan.max_spins,
+        fruitless_events: 0,
+        max_fruitless_events: plan.max_spins,
         spurious: plan.spurious != 0,
         to_reap: Vec::new(),
         log,
@@ -161,24 +163,24 @@ unsafe fn begin(header: *mut Header) {
         keys: Keys::default(),
         openmp: Locks::default(),
         descriptors: Descriptors::default(),
-        told: Told::default(),
-        outside: Vec::new(),
+        input_positions: InputPositions::default(),
+        environment_fds: Vec::new(),
         file_locks_changed: 0,
         modules: Modules::default(),
-        places: Places::default(),
+        places: PlanSites::default(),
         conflicts: None,
         observed: plan.choices > 0 || plan.debugged != 0,
     };
     state.take_over_descriptors(files::inherited());
-    state.me().called = state.next_is_arrival(ThreadIx::MAIN);
+    state.me().must_check_signals = state.next_is_arrival(ThreadIx::MAIN);
     state.ready.set(ThreadIx::MAIN, true);
     state.read_mask();
     state.log.thread_created(ThreadIx::MAIN, ThreadIx::MAIN, 0, 0, false);
-    state.look_for_modules();
+    state.refresh_modules();
     ids::begin(sys::process());
     children::expect();
-    drawn::replace(&mut state.entropy);
-    hide();
+    libc_randomness::replace(&mut state.entropy);
+    restore_environment();
     crash::install();
     if plan.conflicts != 0 {
         state.conflicts = Conflicts::new(&state.log);
@@ -186,7 +188,7 @@ unsafe fn begin(header: *mut Header) {
     let unwatched = plan.conflicts != 0 && state.conflicts.is_none();
     access::configure(plan.points, plan.one_in, plan.entropy, plan.conflicts != 0);
     if plan.ignored_variable != 0 {
-        atomic::leave_alone((state.modules.program_base() + plan.ignored_variable) as usize);
+        atomic::ignore_variable((state.modules.program_base() + plan.ignored_variable) as usize);
     }
     find_rseq();
     // SAFETY: the controller reads it after our death or polls it.
@@ -263,7 +265,7 @@ fn environment_from(mut at: *mut *mut c_char) -> impl Iterator<Item = &'static [
 
 /// Removes what brought us here from the environment: the program should see its own, and its children
 /// run without us.
-fn hide() {
+fn restore_environment() {
     // SAFETY: entries are only moved down or shortened in place, before the program runs.
     unsafe {
         let (mut from, mut to) = (environ, environ);
@@ -296,8 +298,8 @@ fn hide() {
 }
 
 /// Removes the controller's word to OpenMP's library.
-fn hide_spin_count() {
-    // SAFETY: as in `hide`.
+fn remove_spin_count() {
+    // SAFETY: as in `restore_environment`.
     unsafe {
         let mut at = environ;
         while !at.is_null() && !(*at).is_null() {
@@ -344,7 +346,7 @@ pub(crate) fn leave_rseq() {
     let offset = RSEQ.load(Ordering::Relaxed);
     if offset != 0 {
         let area = sys::thread_pointer().wrapping_add(offset);
-        if birth::is_here() {
+        if thread_start::is_starting() {
             // The kernel knows of the carrier's alone. This one is as it leaves others: no processor, nothing else.
             let none = [0, u32::MAX, 0, 0, 0, 0, 0, 0];
             // SAFETY: as below.
@@ -389,13 +391,13 @@ unsafe extern "C-unwind" fn start_main(
 ) -> i32 {
     MAIN.store(main as usize, Ordering::Relaxed);
     let main = if let Some(runtime) = Runtime::enter() {
-        drawn::replace_stack_guard();
+        libc_randomness::replace_stack_guard();
         tracer::begin(&runtime.state);
         if runtime.state.modules.has_openmp() {
             runtime.state.expect_waits_in_libraries(0);
         }
         // Libraries that are there have read it.
-        hide_spin_count();
+        remove_spin_count();
         enter_main
     } else {
         main

@@ -32,7 +32,7 @@ pub(crate) struct Log {
 }
 
 /// What a run has told so far.
-pub(crate) struct Kept {
+pub(crate) struct SavedLog {
     counts: [u32; 5],
     events: u64,
     tables: [Vec<u8>; 7],
@@ -49,7 +49,7 @@ impl Log {
             let h = &*header;
             (header.byte_add(h.regions.events as usize).cast(), h.plan.max_events, h.plan.threads as usize)
         };
-        let mut in_run = heap::aside(|| alloc::vec![None; threads]);
+        let mut in_run = heap::with_plan_heap(|| alloc::vec![None; threads]);
         if let Some(main) = in_run.first_mut() {
             *main = Some(ThreadIx::MAIN);
         }
@@ -103,7 +103,7 @@ impl Log {
     }
 
     /// A copy of all that was told so far.
-    pub(crate) fn keep(&self) -> Kept {
+    pub(crate) fn save(&self) -> SavedLog {
         let h = self.header();
         let table = |at: u64, bytes: usize| {
             // SAFETY: so much was written there.
@@ -111,7 +111,7 @@ impl Log {
         };
         let rows = |count: &AtomicU32, size| count.load(Ordering::Relaxed) as usize * size;
         let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked];
-        Kept {
+        SavedLog {
             counts: counts.map(|count| count.load(Ordering::Relaxed)),
             events: self.count,
             tables: [
@@ -140,7 +140,7 @@ impl Log {
     }
 
     /// Tells it all again, where the controller has laid out another plan.
-    pub(crate) fn tell_again(&mut self, kept: &Kept) {
+    pub(crate) fn restore_log(&mut self, saved: &SavedLog) {
         let h = self.header();
         let regions = &h.regions;
         let places = [
@@ -152,31 +152,31 @@ impl Log {
             regions.choices,
             regions.inputs,
         ];
-        for (at, table) in places.into_iter().zip(&kept.tables) {
+        for (at, table) in places.into_iter().zip(&saved.tables) {
             // SAFETY: the tables are where they were, or have room for as much.
             unsafe { core::ptr::copy_nonoverlapping(table.as_ptr(), self.entry(at, 0), table.len()) };
         }
-        if h.plan.choices > 0 && kept.tables[5].is_empty() {
+        if h.plan.choices > 0 && saved.tables[5].is_empty() {
             // Nobody asked: there was only one.
             let only = Choices { can_run: 1, yields: 0 };
             // SAFETY: there is room for as many as the log has events.
-            (0..kept.events as usize)
+            (0..saved.events as usize)
                 .for_each(|at| unsafe { self.entry::<Choices>(regions.choices, at).write(only) });
         }
         let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked];
-        counts.into_iter().zip(kept.counts).for_each(|(count, kept)| count.store(kept, Ordering::Release));
-        h.events.store(kept.events, Ordering::Release);
-        h.inputs.store(kept.tables[6].len() as u64, Ordering::Release);
-        self.count = kept.events;
+        counts.into_iter().zip(saved.counts).for_each(|(count, saved)| count.store(saved, Ordering::Release));
+        h.events.store(saved.events, Ordering::Release);
+        h.inputs.store(saved.tables[6].len() as u64, Ordering::Release);
+        self.count = saved.events;
         // Memory that was at hand was at hand in another process.
         self.room = self.count;
         let threads = self.header().plan.threads as usize;
         self.in_plan.truncate(1);
-        self.in_run = heap::aside(|| alloc::vec![None; threads]);
+        self.in_run = heap::with_plan_heap(|| alloc::vec![None; threads]);
         if let Some(main) = self.in_run.first_mut() {
             *main = Some(ThreadIx::MAIN);
         }
-        for ix in (1..kept.counts[0] as u16).map(ThreadIx) {
+        for ix in (1..saved.counts[0] as u16).map(ThreadIx) {
             let RawThread { parent, nth, .. } = *self.thread(ix);
             self.find_in_plan(ix, ThreadIx(parent as u16), nth);
         }

@@ -36,7 +36,7 @@ impl Shadow {
     /// Reserves it; none if the system does not allow that.
     pub(crate) fn reserve() -> Option<Self> {
         let room = || Self { used: Vec::with_capacity(MOST_USED), noted: Box::new([0; NOTED]) };
-        sys::reserve(BASE, SIZE).then(|| heap::aside(room))
+        sys::reserve(BASE, SIZE).then(|| heap::with_plan_heap(room))
     }
 
     /// Where the pages are that are not empty; none if there are too many.

@@ -1,6 +1,7 @@
 //! Everything the runtime knows about the run.
 
 use crate::{
+    atomic_values::AtomicValues,
     children,
     clock::Clock,
     conflicts::Conflicts,
@@ -10,13 +11,12 @@ use crate::{
     gate::{Gate, Readiness},
     heap,
     hooks::{key::Keys, openmp::Locks},
-    input::Told,
-    left::Left,
+    input::InputPositions,
     log::Log,
     modules::Modules,
-    places::Places,
     queue::Queues,
     signals::{Queue, Set},
+    sites::PlanSites,
     sys,
     thread::Thread,
     timers::Timers,
@@ -46,7 +46,7 @@ pub(crate) struct State {
     pub(crate) ready: ThreadSet,
     pub(crate) by_timeout: ThreadSet,
     /// The running thread, while it goes on in an undivided region: then nobody else can be chosen.
-    pub(crate) alone: ThreadSet,
+    pub(crate) sole_runner: ThreadSet,
     /// Threads at a gate that may be closed.
     pub(crate) waiting: ThreadSet,
     /// How many of those are at gates that others open behind our back.
@@ -67,12 +67,12 @@ pub(crate) struct State {
     /// Depth of calls during which nobody else may run, because the C library holds a lock of its own.
     pub(crate) undivided: u32,
     /// What instrumented code has left in atomic variables.
-    pub(crate) left: Left,
+    pub(crate) atomic_values: AtomicValues,
     /// The operation in progress left memory as it was.
     pub(crate) unchanged: bool,
     /// Events in a row that changed nothing.
-    pub(crate) idle: u64,
-    pub(crate) max_idle: u64,
+    pub(crate) fruitless_events: u64,
+    pub(crate) max_fruitless_events: u64,
     pub(crate) spurious: bool,
     /// Threads that ended and that nobody will join.
     pub(crate) to_reap: Vec<ThreadIx>,
@@ -84,13 +84,13 @@ pub(crate) struct State {
     pub(crate) openmp: Locks,
     pub(crate) descriptors: Descriptors,
     /// What of the plan's inputs was told.
-    pub(crate) told: Told,
+    pub(crate) input_positions: InputPositions,
     /// Room for a list of what everybody waits for.
-    pub(crate) outside: Vec<libc::pollfd>,
+    pub(crate) environment_fds: Vec<libc::pollfd>,
     /// How often a lock on a file may have been given back.
     pub(crate) file_locks_changed: u64,
     pub(crate) modules: Modules,
-    pub(crate) places: Places,
+    pub(crate) places: PlanSites,
     /// The search for conflicts, if there is one.
     pub(crate) conflicts: Option<Box<Conflicts>>,
     /// Whether somebody wants to know of each point: who could run there, or where the run is.
@@ -189,9 +189,9 @@ impl State {
     }
 
     /// Libraries may have been loaded: learns of them, and where the plan's places in them are.
-    pub(crate) fn look_for_modules(&mut self) {
+    pub(crate) fn refresh_modules(&mut self) {
         self.modules.refresh(&self.log);
-        self.places = heap::aside(|| Places::of(&self.log, &self.modules));
+        self.places = heap::with_plan_heap(|| PlanSites::of(&self.log, &self.modules));
     }
 
     /// Something about the object at this address changed: who waits there may go on, or no longer.
@@ -232,10 +232,10 @@ impl State {
     pub(crate) fn forget_surplus_wake_ups(&mut self, object: usize) {
         let Self { queues, waiting, threads, .. } = self;
         queues.forget_surplus(object, |moment| {
-            let unserved = waiting.iter().map(|w| &threads[w.index()]).filter(|t| t.granted.is_none());
+            let waiters_without_wake_up = waiting.iter().map(|w| &threads[w.index()]).filter(|t| t.granted.is_none());
             let here = |t: &Thread| matches!(t.pending.gate, Gate::Cond(other, _) | Gate::Futex(other, _) if other == object);
             let suspended = threads.iter().flat_map(|t| &t.suspended).filter(|s| s.granted.is_none());
-            unserved.filter(|t| here(t) && t.arrival < moment).count()
+            waiters_without_wake_up.filter(|t| here(t) && t.arrival < moment).count()
                 + suspended.filter(|s| s.gate.depends_on(object) && s.arrival < moment).count()
         });
     }
@@ -254,13 +254,13 @@ impl RunView for State {
 
     #[inline]
     fn ready(&self) -> &ThreadSet {
-        if self.alone.is_empty() { &self.ready } else { &self.alone }
+        if self.sole_runner.is_empty() { &self.ready } else { &self.sole_runner }
     }
 
     #[inline]
     fn by_timeout(&self) -> &ThreadSet {
         static NOBODY: ThreadSet = ThreadSet::new();
-        if self.alone.is_empty() { &self.by_timeout } else { &NOBODY }
+        if self.sole_runner.is_empty() { &self.by_timeout } else { &NOBODY }
     }
 
     fn earliest_timeout(&self) -> Option<ThreadIx> {
@@ -273,20 +273,20 @@ impl RunView for State {
     #[inline]
     fn yields(&self, thread: ThreadIx) -> bool {
         let thread = &self.threads[thread.index()];
-        thread.pending.op.yields() || thread.idle.is_spinning()
+        thread.pending.op.yields() || thread.spin_detector.is_spinning()
     }
 
     #[inline]
     fn current_can_continue(&self) -> bool {
         // SAFETY: as in `me`.
         let me = unsafe { &*self.running };
-        self.ready.contains(self.current) && !me.pending.op.yields() && !me.idle.is_spinning()
+        self.ready.contains(self.current) && !me.pending.op.yields() && !me.spin_detector.is_spinning()
     }
 
     fn is_about_to(&self, thread: ThreadIx, action: &Action) -> bool {
         let pending = &self.threads[thread.index()].pending;
         let op = if pending.op != Op::Start && self.is_due(thread) { Op::SigHandle } else { pending.op };
-        asks_as(op) == asks_as(action.op) && self.modules.is_at(pending.pc, action.site)
+        requested_op(op) == requested_op(action.op) && self.modules.is_at(pending.pc, action.site)
     }
 
     fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool {
@@ -305,7 +305,7 @@ impl RunView for State {
 
 /// Some operations are known only when they are executed: who comes first to a once control runs the
 /// routine, the others pass.
-const fn asks_as(op: Op) -> u8 {
+const fn requested_op(op: Op) -> u8 {
     match op {
         Op::OnceBegin => Op::OncePass as u8,
         other => other as u8,

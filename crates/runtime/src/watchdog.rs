@@ -22,18 +22,18 @@ const OFTEN: usize = 3;
 const SAMPLES: usize = 256;
 
 /// What was seen since the last event.
-struct Seen {
+struct SampleHistory {
     event: u64,
     count: usize,
     registers: [u64; SAMPLES],
 }
 
-struct Cell(UnsafeCell<Seen>);
+struct Cell(UnsafeCell<SampleHistory>);
 
 // SAFETY: reached by the running thread only, in a handler that does not come while it is at work there.
 unsafe impl Sync for Cell {}
 
-static SEEN: Cell = Cell(UnsafeCell::new(Seen { event: 0, count: 0, registers: [0; SAMPLES] }));
+static HISTORY: Cell = Cell(UnsafeCell::new(SampleHistory { event: 0, count: 0, registers: [0; SAMPLES] }));
 
 /// Whatever the kernel puts on a stack for a handler, and what we do there.
 const ROOM: usize = 32 << 10;
@@ -42,10 +42,10 @@ const ROOM: usize = 32 << 10;
 /// waited for. It is looked at on the stack for signals: the thread's own may be used up.
 pub(crate) fn expect() {
     // Nobody else looks meanwhile: the limit on time tells where the program is, and not that it is looked at.
-    handle_by(check_trampoline, libc::SA_ONSTACK, !0);
+    install_handler(check_trampoline, libc::SA_ONSTACK, !0);
 }
 
-fn handle_by(entry: unsafe extern "C" fn(), more: i32, mask: u64) {
+fn install_handler(entry: unsafe extern "C" fn(), more: i32, mask: u64) {
     unsafe extern "C" {
         fn unsnarl_return_from_signal();
     }
@@ -95,7 +95,7 @@ unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
     let waits = was_seen_often(state.log.count(), hash) && wait_loop_at(pc, instruction).is_some();
     if waits && sys::is_readable((sp as usize).saturating_sub(ROOM)) {
         // The controller's next may have come meanwhile: it is not to make the thread give way twice.
-        handle_by(yield_trampoline, 0, 0);
+        install_handler(yield_trampoline, 0, 0);
         let [process, thread] = [libc::SYS_getpid, libc::SYS_gettid].map(|number| {
             // SAFETY: no arguments, no effect.
             unsafe { sys::call(number, [0; 6]) as usize }
@@ -108,8 +108,8 @@ unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
 /// Lets others run.
 unsafe extern "C-unwind" fn yield_to_others(context: *mut libc::ucontext_t) {
     expect();
-    let looks_again = 1u64 << (SPIN_CHECK_SIGNAL - 1);
-    let args = [libc::SIG_UNBLOCK as usize, &raw const looks_again as usize, 0, size_of::<u64>(), 0, 0];
+    let check_signal = 1u64 << (SPIN_CHECK_SIGNAL - 1);
+    let args = [libc::SIG_UNBLOCK as usize, &raw const check_signal as usize, 0, size_of::<u64>(), 0, 0];
     // SAFETY: the others are looked at while this one stays here; the handler for that is in place.
     unsafe { sys::call(libc::SYS_rt_sigprocmask, args) };
     let Some(runtime) = Runtime::enter() else { return };
@@ -142,11 +142,11 @@ fn instruction(pc: u64) -> Option<Instruction> {
 
 fn was_seen_often(event: u64, registers: u64) -> bool {
     // SAFETY: see above.
-    let seen = unsafe { &mut *SEEN.0.get() };
-    if seen.event != event || seen.count == SAMPLES {
-        (seen.event, seen.count) = (event, 0);
+    let history = unsafe { &mut *HISTORY.0.get() };
+    if history.event != event || history.count == SAMPLES {
+        (history.event, history.count) = (event, 0);
     }
-    seen.registers[seen.count] = registers;
-    seen.count += 1;
-    seen.registers[..seen.count].iter().filter(|&&other| other == registers).count() >= OFTEN
+    history.registers[history.count] = registers;
+    history.count += 1;
+    history.registers[..history.count].iter().filter(|&&other| other == registers).count() >= OFTEN
 }

@@ -12,7 +12,7 @@ unsafe extern "C" {
 }
 
 /// The call for the carrier alone, with the C library's way of telling of errors.
-fn alone(number: i64, args: [usize; 3]) -> i32 {
+fn sole_runner(number: i64, args: [usize; 3]) -> i32 {
     let [a, b, c] = args;
     // SAFETY: as the program asked; a list of groups is only read.
     let result = unsafe { sys::call(number, [a, b, c, 0, 0, 0]) };
@@ -53,14 +53,14 @@ macro_rules! credentials {
             fn initgroups(user: *const c_char, group: u32) -> i32, |runtime, pc| {
                 if on_fibers(runtime) {
                     let groups = groups_of(user, group);
-                    alone(libc::SYS_setgroups, [groups.len(), groups.as_ptr() as usize, 0])
+                    sole_runner(libc::SYS_setgroups, [groups.len(), groups.as_ptr() as usize, 0])
                 } else {
                     real::initgroups(user, group)
                 }
             }
 
             $(fn $name($($arg: $type),*) -> i32, |runtime, pc| {
-                if on_fibers(runtime) { alone(libc::$number, [$($value),*]) } else { real::$name($($arg),*) }
+                if on_fibers(runtime) { sole_runner(libc::$number, [$($value),*]) } else { real::$name($($arg),*) }
             })*
         }
     };

@@ -63,7 +63,7 @@ hooks! {
         let handle = real::dlopen(path, flags);
         runtime.state.undivided -= 1;
         let state = &mut runtime.state;
-        state.look_for_modules();
+        state.refresh_modules();
         if state.modules.has_openmp() { state.expect_waits_in_libraries(pc) }
         handle
     }

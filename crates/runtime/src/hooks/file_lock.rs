@@ -16,7 +16,7 @@ use unsnarl_model::{Channel, ChannelKind, Flags, Op};
 
 /// All files' locks are one thing: which file it is, only the kernel knows.
 const LOCKS: Descriptor =
-    Descriptor { channel: Channel { kind: ChannelKind::File, number: 0 }, peer: Peer::Outside };
+    Descriptor { channel: Channel { kind: ChannelKind::File, number: 0 }, peer: Peer::Environment };
 
 /// Does it, and if the lock is taken waits until it may be free, if that is wanted.
 unsafe fn attempt(runtime: &mut Runtime, fd: i32, pc: u64, waits: bool, job: impl Fn() -> isize) -> Answer {

@@ -116,7 +116,7 @@ impl Thread {
 
 /// Unlocks the mutex for a wait on a condition variable. As in glibc, of a recursive one only the latest
 /// lock: held more than once, it stays locked during the wait.
-pub(crate) unsafe fn give_up(state: &mut State, mutex: *mut Mutex) {
+pub(crate) unsafe fn release_for_wait(state: &mut State, mutex: *mut Mutex) {
     // SAFETY: the program's mutex.
     let m = unsafe { &mut *mutex };
     if m.kind & TYPE == RECURSIVE && m.depth > 1 {
@@ -128,7 +128,7 @@ pub(crate) unsafe fn give_up(state: &mut State, mutex: *mut Mutex) {
 }
 
 /// Locks the mutex after such a wait, when it lets the running thread in; the error number.
-pub(crate) unsafe fn retake(state: &mut State, mutex: *mut Mutex) -> i32 {
+pub(crate) unsafe fn reacquire(state: &mut State, mutex: *mut Mutex) -> i32 {
     // SAFETY: the program's mutex.
     let m = unsafe { &mut *mutex };
     if m.locked != 0 && m.owner == state.me().tid {

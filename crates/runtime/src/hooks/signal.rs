@@ -36,14 +36,14 @@ extern "C-unwind" fn mask_changed(runtime: &mut Runtime, done: bool, pc: u64) {
     runtime.state.masks_differ = true;
     let mask = runtime.state.mask();
     let flags = if done { Flags::NONE } else { Flags::FAILED };
-    runtime.log(Op::SigMask, flags, pc, 0, tracer::told_mask(mask));
+    runtime.log(Op::SigMask, flags, pc, 0, tracer::logged_mask(mask));
     runtime.handle_due(pc);
 }
 
 /// A jump may bring an earlier mask back, and leave a handler.
 fn jumps(runtime: &mut Runtime) {
     runtime.state.masks_differ = true;
-    runtime.state.me().called = true;
+    runtime.state.me().must_check_signals = true;
 }
 
 hooks! {

@@ -6,7 +6,7 @@ use crate::{
     gate::Gate,
     log::c_bytes,
     state::Runtime,
-    thread::{Birth, Pending, Start},
+    thread::{Pending, Start, ThreadRequest},
     turn::Turn,
 };
 use core::ffi::{c_char, c_void};
@@ -16,12 +16,12 @@ type Attr = libc::pthread_attr_t;
 type Time = libc::timespec;
 
 /// Creates a thread; also for C11.
-pub(crate) fn create(runtime: &mut Runtime, birth: &Birth, pc: u64) -> i32 {
-    let made = runtime.make(birth);
+pub(crate) fn create(runtime: &mut Runtime, request: &ThreadRequest, pc: u64) -> i32 {
+    let made = runtime.make(request);
     runtime.turn(Op::Create, 0, pc);
     match made {
         Ok(thread) => {
-            let child = runtime.take_over(birth, thread);
+            let child = runtime.take_over(request, thread);
             runtime.log(Op::Create, Flags::NONE, pc, 0, child.0.into());
             0
         }
@@ -33,7 +33,7 @@ pub(crate) fn create(runtime: &mut Runtime, birth: &Birth, pc: u64) -> i32 {
 }
 
 /// How long a join may wait.
-pub(super) enum Patience {
+pub(super) enum WaitLimit {
     /// Not at all.
     None,
     /// Until then; `u64::MAX` for ever.
@@ -44,7 +44,7 @@ pub(super) enum Patience {
 pub(super) fn join(
     runtime: &mut Runtime,
     handle: usize,
-    patience: Patience,
+    wait_limit: WaitLimit,
     pc: u64,
 ) -> (i32, *mut c_void, bool) {
     let nothing = core::ptr::null_mut();
@@ -63,15 +63,15 @@ pub(super) fn join(
         runtime.log(Op::Join, Flags::FAILED, pc, 0, target.map_or(u64::MAX, |t| t.0.into()));
         return (wrong.unwrap_or(libc::ESRCH), nothing, false);
     };
-    match patience {
-        Patience::None => {
+    match wait_limit {
+        WaitLimit::None => {
             runtime.turn(Op::Join, 0, pc);
             if !runtime.state.thread(target).ended {
                 runtime.log(Op::Join, Flags::FAILED, pc, 0, target.0.into());
                 return (libc::EBUSY, nothing, false);
             }
         }
-        Patience::Until(deadline) => {
+        WaitLimit::Until(deadline) => {
             state.thread(target).joined = true;
             let gate = Gate::Join(target);
             let turn =
@@ -135,18 +135,18 @@ pub(super) unsafe extern "C-unwind" fn start_thread(
 
 hooks! {
     fn pthread_create(handle: *mut usize, attr: *const Attr, start: Start, arg: *mut c_void) -> i32, |runtime, pc| {
-        create(runtime, &Birth { handle, attr, start, arg, returns_int: false }, pc)
+        create(runtime, &ThreadRequest { handle, attr, start, arg, returns_int: false }, pc)
     }
 
     fn pthread_join(handle: usize, result: *mut *mut c_void) -> i32, |runtime, pc| {
-        let (error, value, cancelled) = join(runtime, handle, Patience::Until(u64::MAX), pc);
+        let (error, value, cancelled) = join(runtime, handle, WaitLimit::Until(u64::MAX), pc);
         if cancelled { exit_cancelled() }
         if error == 0 { give(result, value) }
         error
     }
 
     fn pthread_tryjoin_np(handle: usize, result: *mut *mut c_void) -> i32, |runtime, pc| {
-        let (error, value, _) = join(runtime, handle, Patience::None, pc);
+        let (error, value, _) = join(runtime, handle, WaitLimit::None, pc);
         if error == 0 { give(result, value) }
         error
     }
@@ -226,7 +226,7 @@ unsafe extern "C-unwind" fn timed_join(
     let at = unsafe { at.as_ref() };
     let deadline = at.map_or(Some(NEVER), |at| runtime.state.clock.deadline(clock, at));
     // An improper time matters only to who has to wait.
-    let (error, value, cancelled) = join(runtime, handle, Patience::Until(deadline.unwrap_or(0)), pc);
+    let (error, value, cancelled) = join(runtime, handle, WaitLimit::Until(deadline.unwrap_or(0)), pc);
     if cancelled {
         exit_cancelled()
     }

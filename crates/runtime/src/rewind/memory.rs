@@ -23,7 +23,7 @@ const LIST: usize = 256 << 10;
 
 /// One mapping as it was.
 #[derive(Clone, Copy)]
-struct Kept {
+struct SavedMapping {
     mapping: Mapping,
     contents: Contents,
 }
@@ -48,15 +48,15 @@ struct Written {
 
 /// All of it; begins as zeros.
 #[repr(C)]
-pub(super) struct Memory {
+pub(super) struct SavedMemory {
     maps: usize,
     pagemap: usize,
-    is_kept: bool,
+    is_saved: bool,
     /// Where the heap ended.
     heap_end: usize,
     /// Where the first thread's stack began, and how far it may have grown down from there.
     stack: [usize; 2],
-    mappings: [Kept; MOST_MAPPINGS],
+    mappings: [SavedMapping; MOST_MAPPINGS],
     mapping_count: usize,
     /// For each page the number of its copy, from 1, and whether it was not the file's any more.
     pages: [u32; MOST_PAGES],
@@ -113,7 +113,7 @@ impl Page {
     }
 }
 
-impl Memory {
+impl SavedMemory {
     /// Opens what is needed later; false if the system does not allow it.
     pub(super) fn prepare(&mut self) -> bool {
         let open = |path: &[u8]| {
@@ -126,20 +126,20 @@ impl Memory {
         maps >= 0 && pagemap >= 0
     }
 
-    pub(super) fn is_kept(&self) -> bool {
-        self.is_kept
+    pub(super) fn is_saved(&self) -> bool {
+        self.is_saved
     }
 
     /// Keeps all that is there now; `stack` is a place in the first thread's.
-    pub(super) fn keep(&mut self, shadow: &[usize], stack: usize) {
-        self.is_kept =
-            self.keep_mappings().is_some() && self.keep_shadow(shadow).is_some() && self.tells_who_writes();
+    pub(super) fn save(&mut self, shadow: &[usize], stack: usize) {
+        self.is_saved =
+            self.save_mappings().is_some() && self.save_shadow(shadow).is_some() && self.detects_writes();
         self.heap_end = heap_end(0);
         self.own_ends = sys::own_ends();
         /// No more is free below it for sure; and it may not grow further, unless somebody allowed it.
         const GROWS: usize = 64 << 20;
         let mut below = 0;
-        for Kept { mapping, .. } in &self.mappings[..self.mapping_count] {
+        for SavedMapping { mapping, .. } in &self.mappings[..self.mapping_count] {
             if (mapping.start..=mapping.end).contains(&stack) {
                 self.stack = [mapping.start, below.max(mapping.start.saturating_sub(GROWS))];
                 break;
@@ -155,7 +155,7 @@ impl Memory {
 
     /// Whether some of these bytes cannot be put back.
     pub(super) fn is_constant(&self, start: usize, end: usize) -> bool {
-        self.mappings[..self.mapping_count].iter().any(|Kept { mapping, contents }| {
+        self.mappings[..self.mapping_count].iter().any(|SavedMapping { mapping, contents }| {
             *contents == Contents::Constant && start < mapping.end && mapping.start < end
         })
     }
@@ -163,7 +163,7 @@ impl Memory {
     /// The next part of these bytes that was there, and whether it could be written; none if they were not the process's own.
     pub(super) fn part(&self, start: usize, end: usize) -> Option<(usize, bool)> {
         let mappings = &self.mappings[..self.mapping_count];
-        let Kept { mapping, contents } = mappings.iter().find(|kept| start < kept.mapping.end)?;
+        let SavedMapping { mapping, contents } = mappings.iter().find(|saved| start < saved.mapping.end)?;
         let is_own = mapping.start <= start && !mapping.file && *contents != Contents::Constant;
         is_own.then_some((mapping.end.min(end), *contents != Contents::Nothing))
     }
@@ -183,12 +183,12 @@ impl Memory {
 
     /// All that was not there is gone.
     fn forget_all_new(&mut self) {
-        self.retain_written(|kept, at| {
-            kept.iter().any(|kept| (kept.mapping.start..kept.mapping.end).contains(&at))
+        self.retain_written(|saved, at| {
+            saved.iter().any(|saved| (saved.mapping.start..saved.mapping.end).contains(&at))
         });
     }
 
-    fn retain_written(&mut self, stays: impl Fn(&[Kept], usize) -> bool) {
+    fn retain_written(&mut self, stays: impl Fn(&[SavedMapping], usize) -> bool) {
         let Self { mappings, mapping_count, written, written_count, written_at, .. } = self;
         let before = *written_count;
         *written_count = 0;
@@ -206,19 +206,20 @@ impl Memory {
         }
     }
 
-    fn keep_mappings(&mut self) -> Option<()> {
+    fn save_mappings(&mut self) -> Option<()> {
         let list = read_list(self.maps, &mut self.list)?;
         for mapping in maps::parse(&self.list[..list]) {
-            *self.mappings.get_mut(self.mapping_count)? = Kept { mapping, contents: Contents::Constant };
+            *self.mappings.get_mut(self.mapping_count)? =
+                SavedMapping { mapping, contents: Contents::Constant };
             self.mapping_count += 1;
         }
         for at in 0..self.mapping_count {
             let mapping = self.mappings[at].mapping;
-            self.mappings[at].contents = if is_kept_elsewhere(&mapping) {
+            self.mappings[at].contents = if is_saved_elsewhere(&mapping) {
                 Contents::Constant
             } else if mapping.is_own() {
                 let first = self.page_count as u32;
-                self.keep_pages(&mapping)?;
+                self.save_pages(&mapping)?;
                 Contents::Pages(first)
             } else if &mapping.rights == b"---p" && !mapping.file && self.is_empty(&mapping) {
                 Contents::Nothing
@@ -229,7 +230,7 @@ impl Memory {
         Some(())
     }
 
-    fn keep_pages(&mut self, mapping: &Mapping) -> Option<()> {
+    fn save_pages(&mut self, mapping: &Mapping) -> Option<()> {
         let pagemap = self.pagemap;
         each_page(pagemap, mapping, |_, at, page| {
             let known = self.pages.get_mut(self.page_count)?;
@@ -254,7 +255,7 @@ impl Memory {
             && each_page(self.pagemap, mapping, |_, _, page| (page.0 >> 62 == 0).then_some(())).is_some()
     }
 
-    fn keep_shadow(&mut self, used: &[usize]) -> Option<()> {
+    fn save_shadow(&mut self, used: &[usize]) -> Option<()> {
         for &at in used {
             let copy = self.copies.get_mut(self.copy_count)?.as_mut_ptr() as usize;
             self.copy_count += 1;
@@ -266,7 +267,7 @@ impl Memory {
     }
 
     /// Whether the kernel tells pages that were written from others: what was just written here is, what nobody writes is not.
-    fn tells_who_writes(&self) -> bool {
+    fn detects_writes(&self) -> bool {
         let page_of = |at: usize| {
             let mapping = Mapping {
                 start: at & !(PAGE - 1),
@@ -274,18 +275,18 @@ impl Memory {
                 rights: *b"rw-p",
                 file: false,
             };
-            let mut told = None;
+            let mut info = None;
             let _ = each_page(self.pagemap, &mapping, |_, _, page| {
-                told = Some(page);
+                info = Some(page);
                 Some(())
             });
-            told
+            info
         };
-        let here = page_of((&raw const self.is_kept) as usize).is_some_and(Page::is_written);
+        let here = page_of((&raw const self.is_saved) as usize).is_some_and(Page::is_written);
         let mut shared = false;
-        for kept in &self.mappings[..self.mapping_count] {
-            if matches!(kept.contents, Contents::Pages(_)) {
-                let _ = each_page(self.pagemap, &kept.mapping, |_, _, page| {
+        for saved in &self.mappings[..self.mapping_count] {
+            if matches!(saved.contents, Contents::Pages(_)) {
+                let _ = each_page(self.pagemap, &saved.mapping, |_, _, page| {
                     shared |= page.is_changed() && !page.is_written();
                     Some(())
                 });
@@ -295,7 +296,7 @@ impl Memory {
     }
 
     /// Puts all of it back; false if that is not possible.
-    pub(super) fn put_back(&mut self, layout: &mut Layout, shadow: &[usize]) -> bool {
+    pub(super) fn restore(&mut self, layout: &mut Layout, shadow: &[usize]) -> bool {
         let faulted = faults() != self.faults;
         for &page in shadow {
             fill_page(page, 0);
@@ -318,9 +319,9 @@ impl Memory {
             heap_end(self.heap_end);
         }
         let is_emptied = layout.is_emptied;
-        let is_accounted_for = layout.begin_again(|start, end| self.forget(start, end));
+        let is_accounted_for = layout.reset(|start, end| self.forget(start, end));
         if !is_accounted_for {
-            if self.put_mappings_back().is_none() {
+            if self.restore_mappings().is_none() {
                 return false;
             }
             self.forget_all_new();
@@ -348,7 +349,7 @@ impl Memory {
             }
             Some(())
         };
-        for Kept { mapping, contents } in &mappings[..*mapping_count] {
+        for SavedMapping { mapping, contents } in &mappings[..*mapping_count] {
             let &Contents::Pages(first) = contents else { continue };
             each_page(*pagemap, mapping, |nth, at, page| {
                 let known = pages[first as usize + nth];
@@ -375,7 +376,7 @@ impl Memory {
     }
 
     /// Undoes what became of mappings.
-    fn put_mappings_back(&mut self) -> Option<()> {
+    fn restore_mappings(&mut self) -> Option<()> {
         let list = read_list(self.maps, &mut self.list)?;
         let mut now = maps::parse(&self.list[..list]).peekable();
         let mut then = self.mappings[..self.mapping_count].iter().peekable();
@@ -384,7 +385,7 @@ impl Memory {
         let mut at = 0;
         loop {
             while now.next_if(|mapping| mapping.end <= at).is_some() {}
-            while then.next_if(|kept| kept.mapping.end <= at).is_some() {}
+            while then.next_if(|saved| saved.mapping.end <= at).is_some() {}
             let (a, b) = (then.peek(), now.peek());
             let next = |start: usize, end: usize| if start <= at { end } else { start };
             let until = match (a, b) {
@@ -393,7 +394,7 @@ impl Memory {
                 (None, Some(b)) => next(b.start, b.end),
                 (Some(a), Some(b)) => next(a.mapping.start, a.mapping.end).min(next(b.start, b.end)),
             };
-            let a = a.filter(|kept| kept.mapping.start <= at);
+            let a = a.filter(|saved| saved.mapping.start <= at);
             let b = b.filter(|mapping| mapping.start <= at);
             if a.is_some()
                 && let Some((from, to)) = new.take()
@@ -438,17 +439,17 @@ fn note(noted: &mut [usize; PLACES], page: usize) -> bool {
 
 /// How often the process has faulted so far.
 fn faults() -> usize {
-    let mut told = MaybeUninit::<libc::rusage>::uninit();
+    let mut info = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: room for the answer.
     unsafe {
-        call(libc::SYS_getrusage, [libc::RUSAGE_SELF as usize, told.as_mut_ptr() as usize, 0, 0, 0, 0]);
-        let told = told.assume_init_ref();
-        (told.ru_minflt + told.ru_majflt) as usize
+        call(libc::SYS_getrusage, [libc::RUSAGE_SELF as usize, info.as_mut_ptr() as usize, 0, 0, 0, 0]);
+        let info = info.assume_init_ref();
+        (info.ru_minflt + info.ru_majflt) as usize
     }
 }
 
 /// What has its own way of being kept, or is not to be.
-fn is_kept_elsewhere(mapping: &Mapping) -> bool {
+fn is_saved_elsewhere(mapping: &Mapping) -> bool {
     shadow::RANGE.contains(&mapping.start) || mapping.start == super::PLACE
 }
 
@@ -462,24 +463,24 @@ fn protection(rights: [u8; 4]) -> usize {
     (bit(0, libc::PROT_READ) | bit(1, libc::PROT_WRITE) | bit(2, libc::PROT_EXEC)) as usize
 }
 
-fn map_again(kept: &Kept, from: usize, to: usize) -> Option<()> {
-    if kept.mapping.file || kept.mapping.rights[3] != b'p' || kept.contents == Contents::Constant {
+fn map_again(saved: &SavedMapping, from: usize, to: usize) -> Option<()> {
+    if saved.mapping.file || saved.mapping.rights[3] != b'p' || saved.contents == Contents::Constant {
         return None;
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    let args = [from, to - from, protection(kept.mapping.rights), flags as usize, usize::MAX, 0];
+    let args = [from, to - from, protection(saved.mapping.rights), flags as usize, usize::MAX, 0];
     // SAFETY: there is nothing any more.
     (unsafe { call(libc::SYS_mmap, args) } == from as isize).then_some(())
 }
 
-fn protect_again(kept: &Kept, now: &Mapping, from: usize, to: usize) -> Option<()> {
-    let (then, is_private) = (kept.mapping, kept.mapping.rights[3] == b'p');
-    if then.file != now.file || !is_private || now.rights[3] != b'p' || kept.contents == Contents::Constant {
+fn protect_again(saved: &SavedMapping, now: &Mapping, from: usize, to: usize) -> Option<()> {
+    let (then, is_private) = (saved.mapping, saved.mapping.rights[3] == b'p');
+    if then.file != now.file || !is_private || now.rights[3] != b'p' || saved.contents == Contents::Constant {
         return None;
     }
     // SAFETY: as it was; what was written where nothing was is forgotten.
     unsafe {
-        if kept.contents == Contents::Nothing {
+        if saved.contents == Contents::Nothing {
             call(libc::SYS_madvise, [from, to - from, libc::MADV_DONTNEED as usize, 0, 0, 0]);
         }
         (call(libc::SYS_mprotect, [from, to - from, protection(then.rights), 0, 0, 0]) == 0).then_some(())
@@ -513,7 +514,7 @@ fn each_page(
     mut see: impl FnMut(usize, usize, Page) -> Option<()>,
 ) -> Option<()> {
     const AT_A_TIME: usize = 1024;
-    let mut told = [const { MaybeUninit::<Page>::uninit() }; AT_A_TIME];
+    let mut info = [const { MaybeUninit::<Page>::uninit() }; AT_A_TIME];
     let count = (mapping.end - mapping.start) / PAGE;
     let mut nth = 0;
     while nth < count {
@@ -521,11 +522,11 @@ fn each_page(
         let offset = (mapping.start / PAGE + nth) * size_of::<Page>();
         // SAFETY: as much room as it says.
         let got =
-            unsafe { call(libc::SYS_pread64, [pagemap, told.as_mut_ptr() as usize, size, offset, 0, 0]) };
+            unsafe { call(libc::SYS_pread64, [pagemap, info.as_mut_ptr() as usize, size, offset, 0, 0]) };
         if got != size as isize {
             return None;
         }
-        for page in &told[..size / size_of::<Page>()] {
+        for page in &info[..size / size_of::<Page>()] {
             // SAFETY: the kernel told so many.
             see(nth, mapping.start + nth * PAGE, unsafe { page.assume_init() })?;
             nth += 1;

@@ -15,7 +15,7 @@ mod stepper;
 mod text;
 mod words;
 
-pub(crate) use mask::{Mask, mask, told as told_mask};
+pub(crate) use mask::{Mask, logged_mask, mask};
 
 use crate::{context::Backend, end, handlers, state::Runtime, state::State, sys};
 use alloc::vec::Vec;
@@ -31,7 +31,7 @@ use words::Words;
 struct Tracer {
     text: Text,
     words: Words,
-    way: Way,
+    method: TracingMethod,
     /// For each thread after how many events it runs as it is; none if all are traced.
     until: &'static [u64],
     /// Threads whose trace pauses until they unwind.
@@ -41,7 +41,7 @@ struct Tracer {
 }
 
 /// How instructions are traced.
-enum Way {
+enum TracingMethod {
     Stepping(Stepper),
     Translated(Shadows),
 }
@@ -71,19 +71,21 @@ pub(crate) fn begin(state: &State) {
     }
     let text = Text::of(&state.log);
     let words = Words::new(&state.log);
-    let way = if how == Tracing::Stepping {
-        Way::Stepping(Stepper::new(&text))
+    let method = if how == Tracing::Stepping {
+        TracingMethod::Stepping(Stepper::new(&text))
     } else {
         shadow::set_gs(words.shared());
         let Some(shadows) = Shadows::new(&text, words.shared(), safe::slots(&state.log)) else {
             end::refuse("there is no address space for translated code near the program's own")
         };
-        Way::Translated(shadows)
+        TracingMethod::Translated(shadows)
     };
     text.forbid();
     let until = state.log.traced_until();
     // SAFETY: on the carrier; nothing is traced yet.
-    unsafe { *TRACER.0.get() = Some(Tracer { text, words, way, until, paused: Vec::new(), tracing: true }) };
+    unsafe {
+        *TRACER.0.get() = Some(Tracer { text, words, method, until, paused: Vec::new(), tracing: true })
+    };
     for signal in 1..=64 {
         handlers::watch_again(signal);
     }
@@ -124,7 +126,7 @@ pub(crate) fn abandon() {
 pub(crate) fn show_originals(context: *mut libc::ucontext_t) {
     if let Some(tracer) = tracer() {
         tracer.settle();
-        if let Way::Translated(shadows) = &tracer.way {
+        if let TracingMethod::Translated(shadows) = &tracer.method {
             // SAFETY: the kernel's description of what was interrupted.
             let registers = unsafe { &mut (*context).uc_mcontext.gregs };
             shadow::restore(shadows, registers, tracer.words.saved());
@@ -152,7 +154,7 @@ pub(crate) fn interrupted(context: *const libc::ucontext_t) {
         let word = |r: i32| registers[r as usize] as u64;
         let record = [StepWord::new(StepKind::Signal, word(libc::REG_RIP), 0).0, word(libc::REG_RSP)];
         tracer.words.append(&record);
-        tracer.outside();
+        tracer.note_exit();
     }
 }
 
@@ -214,7 +216,7 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
     }
     tracer.settle();
     if inside {
-        if let Way::Translated(shadows) = &tracer.way {
+        if let TracingMethod::Translated(shadows) = &tracer.method {
             shadow::restore(shadows, registers, tracer.words.saved());
         }
         if FAULTS.contains(&signal) && code > 0 {
@@ -230,12 +232,12 @@ impl Tracer {
     fn is_step(&self, code: i32) -> bool {
         const SINGLE_STEP: i32 = 2;
         // The kernel's word for a debug trap that says nothing of its cause. Some virtual machines lose that now and then.
-        const UNDETERMINED: i32 = 1;
-        match &self.way {
-            Way::Stepping(stepper) => {
-                code == SINGLE_STEP || code == UNDETERMINED && !stepper.is_at_debug_trap()
+        const UNSPECIFIED: i32 = 1;
+        match &self.method {
+            TracingMethod::Stepping(stepper) => {
+                code == SINGLE_STEP || code == UNSPECIFIED && !stepper.is_at_debug_trap()
             }
-            Way::Translated(_) => false,
+            TracingMethod::Translated(_) => false,
         }
     }
 
@@ -270,7 +272,7 @@ impl Tracer {
             running[1],
         ]);
         self.words.set_inside(true);
-        if let Way::Stepping(stepper) = &mut self.way {
+        if let TracingMethod::Stepping(stepper) = &mut self.method {
             self.text.allow();
             stepper.begin();
         }
@@ -278,9 +280,9 @@ impl Tracer {
 
     /// Control is at traced code and goes on there, traced.
     fn go_on(&mut self, registers: &mut Registers) {
-        match &mut self.way {
-            Way::Stepping(stepper) => stepper.step(registers, &mut self.words),
-            Way::Translated(shadows) => {
+        match &mut self.method {
+            TracingMethod::Stepping(stepper) => stepper.step(registers, &mut self.words),
+            TracingMethod::Translated(shadows) => {
                 let pc = registers[libc::REG_RIP as usize] as u64;
                 match shadows.translation(pc) {
                     Some(translation) => registers[libc::REG_RIP as usize] = translation as i64,
@@ -319,19 +321,19 @@ impl Tracer {
             word(libc::REG_R9),
             word(libc::REG_RAX),
         ]);
-        self.outside();
+        self.note_exit();
     }
 
     /// The stack is about to be looked at: it shall hold original addresses only.
     fn settle(&mut self) {
-        if let (Way::Translated(shadows), Some(slot)) = (&self.way, self.words.take_slot()) {
+        if let (TracingMethod::Translated(shadows), Some(slot)) = (&self.method, self.words.take_slot()) {
             shadow::settle(shadows, slot, self.words.tail());
         }
     }
 
-    fn outside(&mut self) {
+    fn note_exit(&mut self) {
         self.words.set_inside(false);
-        if let Way::Stepping(_) = self.way
+        if let TracingMethod::Stepping(_) = self.method
             && self.tracing
         {
             self.text.forbid();

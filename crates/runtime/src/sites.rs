@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 
 /// The plan's places, as addresses of this run.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
+pub(crate) struct PlanSites {
     /// By the plan's numbers: from, to. Empty while the module is not loaded.
     spans: Vec<(u64, u64)>,
     /// A bit for each address of code in an image that has places; the program's own first.
@@ -19,7 +19,7 @@ struct Image {
     bits: Vec<u64>,
 }
 
-impl Places {
+impl PlanSites {
     /// The places in the modules that are loaded now.
     pub(crate) fn of(log: &Log, modules: &Modules) -> Self {
         let mut places = Self::default();

@@ -21,9 +21,9 @@ unsafe impl Sync for Cell {}
 /// The maker of a thread, until that has parked.
 static MAKER: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
 /// Whose next thread is born here, by its thread pointer; 0 for nobody's. Meanwhile it may have to wait for others, who make threads too.
-static WHOSE: AtomicUsize = AtomicUsize::new(0);
+static MAKER_THREAD: AtomicUsize = AtomicUsize::new(0);
 /// A thread is being born, and has not parked yet.
-static IS_BORN: AtomicBool = AtomicBool::new(false);
+static IS_STARTING: AtomicBool = AtomicBool::new(false);
 /// The kernel's number for all of them.
 static NUMBER: AtomicI32 = AtomicI32::new(0);
 /// Whether threads can be born here.
@@ -34,35 +34,35 @@ static ROBUST: AtomicUsize = AtomicUsize::new(0);
 const LIST_BYTES: usize = 24;
 
 /// From now on, threads can be born here; false if they cannot.
-pub(super) fn stand_in(lead: impl Fn(&Real, usize) -> bool) -> bool {
+pub(super) fn install_redirects(lead: impl Fn(&Real, usize) -> bool) -> bool {
     static CLONE: Real = Real::new(c"clone");
     let (mut list, mut size) = (0usize, 0usize);
     let args = [0, &raw mut list as usize, &raw mut size as usize, 0, 0, 0];
     // SAFETY: room for both answers.
-    let told = unsafe { sys::call(libc::SYS_get_robust_list, args) };
+    let status = unsafe { sys::call(libc::SYS_get_robust_list, args) };
     NUMBER.store(sys::process(), Ordering::Relaxed);
     ROBUST.store(list, Ordering::Relaxed);
-    let is_on = told == 0 && size == LIST_BYTES && lead(&CLONE, clone as *const () as usize);
+    let is_on = status == 0 && size == LIST_BYTES && lead(&CLONE, clone as *const () as usize);
     IS_ON.store(is_on, Ordering::Relaxed);
     is_on
 }
 
 /// From now on, threads are born as ever.
-pub(super) fn give_up() {
+pub(super) fn disable() {
     IS_ON.store(false, Ordering::Relaxed);
 }
 
 /// Whether the thread that is made now, with these attributes, can be born here.
 pub(crate) fn begin(attributes: *const libc::pthread_attr_t) -> bool {
     // What is found there leaves no trace on the program's stack.
-    let can = IS_ON.load(Ordering::Relaxed) && stack::aside(|| is_usual(attributes));
-    WHOSE.store(if can { sys::thread_pointer() } else { 0 }, Ordering::Relaxed);
+    let can = IS_ON.load(Ordering::Relaxed) && stack::run_on_own_stack(|| has_default_scheduling(attributes));
+    MAKER_THREAD.store(if can { sys::thread_pointer() } else { 0 }, Ordering::Relaxed);
     can
 }
 
 /// The thread is made, or not.
 pub(crate) fn end() {
-    if WHOSE.swap(0, Ordering::Relaxed) != 0 {
+    if MAKER_THREAD.swap(0, Ordering::Relaxed) != 0 {
         // SAFETY: the carrier's own list, as the C library told the kernel.
         unsafe {
             sys::call(libc::SYS_set_robust_list, [ROBUST.load(Ordering::Relaxed), LIST_BYTES, 0, 0, 0, 0])
@@ -71,21 +71,21 @@ pub(crate) fn end() {
 }
 
 /// Whether a thread is being born here.
-pub(crate) fn is_here() -> bool {
-    IS_BORN.load(Ordering::Relaxed)
+pub(crate) fn is_starting() -> bool {
+    IS_STARTING.load(Ordering::Relaxed)
 }
 
 /// On the new thread: its maker goes on; returns when somebody switches here.
 pub(crate) fn park(context: &mut Context) {
     context.thread_pointer = sys::thread_pointer();
     context.parked.store(0, Ordering::Relaxed);
-    IS_BORN.store(false, Ordering::Relaxed);
+    IS_STARTING.store(false, Ordering::Relaxed);
     // SAFETY: the maker waits in `clone`.
     unsafe { fiber::switch(context, (*MAKER.0.get()).as_ptr()) };
 }
 
 /// A thread with a priority or processors of its own waits until its maker has told the kernel.
-fn is_usual(attributes: *const libc::pthread_attr_t) -> bool {
+fn has_default_scheduling(attributes: *const libc::pthread_attr_t) -> bool {
     unsafe extern "C" {
         fn pthread_getattr_default_np(attributes: *mut libc::pthread_attr_t) -> i32;
         fn pthread_attr_getinheritsched(attributes: *const libc::pthread_attr_t, inherits: *mut i32) -> i32;
@@ -117,7 +117,7 @@ unsafe extern "C" fn clone() {
     naked_asm!(
         ".cfi_startproc",
         "mov rax, fs:[0x10]",
-        "cmp rax, [rip + {whose}]",
+        "cmp rax, [rip + {maker_thread}]",
         "jne 2f",
         "mov byte ptr [rip + {is_born}], 1",
         "mov eax, [rip + {number}]",
@@ -164,8 +164,8 @@ unsafe extern "C" fn clone() {
         "syscall",
         "ud2",
         ".cfi_endproc",
-        whose = sym WHOSE,
-        is_born = sym IS_BORN,
+        maker_thread = sym MAKER_THREAD,
+        is_born = sym IS_STARTING,
         number = sym NUMBER,
         maker = sym MAKER,
         begin = sym begin_thread,

@@ -9,7 +9,7 @@ use crate::{
     end,
     gate::Gate,
     handlers::{self, Disposition},
-    signals::{Info, Sent, Set, only},
+    signals::{Info, SentSignal, Set, only},
     state::State,
     sys,
 };
@@ -19,7 +19,7 @@ use unsnarl_model::{Op, ThreadIx};
 const STEP: u64 = 50_000_000;
 /// Signals that people and services send to programs: whoever waits for one waits for the outside. Others are the program's own
 /// business.
-const FROM_OUTSIDE: Set = only(libc::SIGHUP)
+const ENVIRONMENT_SIGNALS: Set = only(libc::SIGHUP)
     | only(libc::SIGINT)
     | only(libc::SIGQUIT)
     | only(libc::SIGTERM)
@@ -39,8 +39,8 @@ impl State {
     /// Nobody is ready: if somebody waits for the outside, time is given to it; if nobody waits for anything that can
     /// come, that is a deadlock.
     #[cold]
-    pub(crate) fn let_the_outside_act(&mut self) {
-        if self.by_timeout.iter().any(|thread| self.comes_by_itself(thread)) {
+    pub(crate) fn wait_for_environment_or_deadlock(&mut self) {
+        if self.by_timeout.iter().any(|thread| self.resumes_without_others(thread)) {
             return;
         }
         if handlers::has_arrivals() {
@@ -53,11 +53,11 @@ impl State {
             return;
         }
         loop {
-            if !self.waiting.iter().any(|thread| self.waits_for_outside(thread)) {
+            if !self.waiting.iter().any(|thread| self.waits_for_environment(thread)) {
                 let asks = |gate: &Gate| *gate == Gate::Input;
-                let fed = self.log.is_fed();
+                let fed = self.log.replays_inputs();
                 let lacks = self.waiters(asks).next().is_some()
-                    || (fed && self.waiting.iter().any(|t| self.may_be_signalled_from_outside(t)));
+                    || (fed && self.waiting.iter().any(|t| self.may_be_signalled_by_environment(t)));
                 if self.by_timeout.is_empty() && lacks {
                     end::lacks_input(self);
                 }
@@ -71,7 +71,7 @@ impl State {
             // Virtual time passes at the pace of the real one while somebody outside may be on the way.
             let step = if self.waiters(is_for_child).next().is_some() { STEP_OF_CHILDREN } else { STEP };
             let most = deadline.filter(|&deadline| deadline != u64::MAX);
-            self.wait_for_outside(most.map(|deadline| deadline.saturating_sub(now).min(step)));
+            self.wait_for_environment(most.map(|deadline| deadline.saturating_sub(now).min(step)));
             self.poll();
             if self.look_for_ended_children() {
                 return;
@@ -84,31 +84,31 @@ impl State {
     }
 
     /// Whether something from outside may let the thread go on.
-    pub(crate) fn waits_for_outside(&self, thread: ThreadIx) -> bool {
+    pub(crate) fn waits_for_environment(&self, thread: ThreadIx) -> bool {
         let thread = &self.threads[thread.index()];
         match thread.pending.gate {
             Gate::Descriptors => thread.awaited.iter().any(|fd| {
                 // SAFETY: only the kernel writes there, and not now.
                 let fd = unsafe { (*fd.get()).fd };
                 match self.descriptors.peer(fd) {
-                    Some(Peer::Outside) => true,
+                    Some(Peer::Environment) => true,
                     Some(Peer::Children) => children::are_there(),
                     _ => false,
                 }
             }),
             Gate::FileLock(_) => true,
-            Gate::Signal(_) => !self.log.is_fed() && self.may_be_signalled_from_outside(thread.ix),
+            Gate::Signal(_) => !self.log.replays_inputs() && self.may_be_signalled_by_environment(thread.ix),
             Gate::Child(_) => !thread.child_ended,
             _ => false,
         }
     }
 
     /// Whether the thread waits for a signal that somebody outside may send.
-    fn may_be_signalled_from_outside(&self, thread: ThreadIx) -> bool {
+    fn may_be_signalled_by_environment(&self, thread: ThreadIx) -> bool {
         let t = &self.threads[thread.index()];
         let Gate::Signal(set) = t.pending.gate else { return false };
         let awaited = if t.pending.op == Op::SigPause { self.handled_by(thread) } else { set };
-        awaited & FROM_OUTSIDE != 0 || (awaited & only(libc::SIGCHLD) != 0 && children::are_there())
+        awaited & ENVIRONMENT_SIGNALS != 0 || (awaited & only(libc::SIGCHLD) != 0 && children::are_there())
     }
 
     /// Signals that have a handler and that the thread does not block.
@@ -130,12 +130,12 @@ impl State {
             && thread.awaited.iter().any(|fd| peer(fd) == Some(Peer::Children))
     }
 
-    fn wait_for_outside(&mut self, most: Option<u64>) {
+    fn wait_for_environment(&mut self, most: Option<u64>) {
         if let (None, Some(children)) = (most, self.only_child_awaited()) {
             children.wait();
             return;
         }
-        let mut fds = core::mem::take(&mut self.outside);
+        let mut fds = core::mem::take(&mut self.environment_fds);
         fds.clear();
         let mut unheard = false;
         // A signal is awaited by name, or interrupts whoever does not block it.
@@ -177,7 +177,7 @@ impl State {
             self.take_arrivals();
         }
         self.file_locks_changed += u64::from(unheard);
-        self.outside = fds;
+        self.environment_fds = fds;
     }
 
     /// What is waited for, if that is a child's end and nothing else.
@@ -218,8 +218,8 @@ fn listen(set: Set) -> i32 {
 }
 
 /// Takes one of these from the kernel, where it waits because everybody blocks it.
-fn take_from_kernel(set: Set) -> Option<Sent> {
-    let mut sent = Sent { signal: 0, info: Info([0; 32]), event: u64::MAX };
+fn take_from_kernel(set: Set) -> Option<SentSignal> {
+    let mut sent = SentSignal { signal: 0, info: Info([0; 32]), event: u64::MAX };
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let arguments = [
         &raw const set as usize,

@@ -10,7 +10,7 @@ use core::arch::asm;
 const ENTRIES: usize = 1024;
 
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct AtomicValues {
     table: Box<[Entry]>,
     /// Whether a standard library is part of the program that is not instrumented and shares variables with code
     /// that is.
@@ -23,18 +23,18 @@ struct Entry {
     value: u64,
 }
 
-impl Left {
+impl AtomicValues {
     pub(crate) fn new() -> Self {
         Self { table: vec![Entry::default(); ENTRIES].into(), prebuilt: has_prebuilt_library() }
     }
 
     /// An atomic operation found one value and left another; whether somebody else may have written in between.
     #[inline]
-    pub(crate) fn operate(&mut self, addr: usize, found: u64, left: u64) -> bool {
+    pub(crate) fn operate(&mut self, addr: usize, found: u64, stored: u64) -> bool {
         // The low bits of most addresses are the same.
         let entry = &mut self.table[(addr >> 2) % ENTRIES];
         let foreign = if entry.addr == addr { entry.value != found } else { self.prebuilt };
-        *entry = Entry { addr, value: left };
+        *entry = Entry { addr, value: stored };
         foreign
     }
 }

@@ -26,26 +26,28 @@ pub(crate) fn demo() -> Result<()> {
         std::fs::copy(workspace.root.join("xtask/demo").join(file), directory.join(file))?;
     }
 
-    demo.say("account.c: two threads pay into one account.");
+    demo.print_heading("account.c: two threads pay into one account.");
     demo.print_function("account.c", "static void *deposit")?;
-    demo.say("Compile it with `unsnarl cc` in the place of cc, so that its accesses are seen:");
+    demo.print_heading("Compile it with `unsnarl cc` in the place of cc, so that its accesses are seen:");
     demo.unsnarl(&["cc", "-O1", "-g", "-pthread", "account.c", "-o", "account"], 0)?;
     demo.by_itself()?;
-    demo.say("Search for a schedule that breaks it:");
+    demo.print_heading("Search for a schedule that breaks it:");
     demo.unsnarl(&["explore", "-o", "lost.snarl", "--", "./account"], FAILED)?;
-    demo.say("The same schedule fails the same way, every time:");
+    demo.print_heading("The same schedule fails the same way, every time:");
     demo.unsnarl(&["replay", "lost.snarl"], FAILED)?;
-    demo.say("And this is what happened, one column for each thread, time going down:");
+    demo.print_heading("And this is what happened, one column for each thread, time going down:");
     demo.unsnarl(&["show", "lost.snarl"], 0)?;
-    demo.say("All of it in one go: found, simplified, explained, and a page to look at and to share:");
+    demo.print_heading(
+        "All of it in one go: found, simplified, explained, and a page to look at and to share:",
+    );
     demo.unsnarl(&["hunt", "--html", "report.html", "--", "./account"], FAILED)?;
-    demo.say("Both threads read 100 before either had written. With a lock around the deposit:");
+    demo.print_heading("Both threads read 100 before either had written. With a lock around the deposit:");
     demo.unsnarl(&["cc", "-O1", "-g", "-pthread", "account_locked.c", "-o", "account_locked"], 0)?;
     demo.unsnarl(&["explore", "--", "./account_locked"], 0)?;
-    demo.say("Is the lock the fix? The failing schedule, tried on the new build:");
+    demo.print_heading("Is the lock the fix? The failing schedule, tried on the new build:");
     demo.unsnarl(&["replay", "lost.snarl", "--program", "./account_locked"], UNREACHABLE)?;
-    demo.say(&format!("The page is at {}", directory.join("report.html").display()));
-    demo.say(&format!(
+    demo.print_heading(&format!("The page is at {}", directory.join("report.html").display()));
+    demo.print_heading(&format!(
         "Now a program of your own: CC=\"{u} cc\" make, then {u} explore -- ./program",
         u = unsnarl.display(),
     ));
@@ -58,7 +60,7 @@ struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    fn say(&self, text: &str) {
+    fn print_heading(&self, text: &str) {
         println!("\n{text}");
     }
 
@@ -80,7 +82,9 @@ impl Demo<'_> {
             let output = Command::new("./account").current_dir(self.directory).output();
             right += usize::from(output.context("cannot run ./account")?.status.success());
         }
-        self.say(&format!("By itself it works, or nearly so: of {BY_ITSELF} runs {right} were right."));
+        self.print_heading(&format!(
+            "By itself it works, or nearly so: of {BY_ITSELF} runs {right} were right."
+        ));
         Ok(())
     }
 

@@ -41,15 +41,15 @@ impl Cargo {
         if !explores {
             // Whoever asks for a search should not take an ordinary run for one.
             if std::env::args_os().nth(2).as_ref() != self.args.first() {
-                let why = "options before cargo's own are those of a search, which only `test` makes; \
+                let reason = "options before cargo's own are those of a search, which only `test` makes; \
                            `unsnarl explore -- PROG` searches in a program";
-                return Err(UsageError(why.into()).into());
+                return Err(UsageError(reason.into()).into());
             }
             return cargo(&call, call.rest).map(Verdict::Status);
         }
         if given(own, &["--doc"]) {
-            let why = "doc-tests cannot be explored: `cargo test --doc` runs them";
-            return Err(UsageError(why.into()).into());
+            let reason = "doc-tests cannot be explored: `cargo test --doc` runs them";
+            return Err(UsageError(reason.into()).into());
         }
         suite::explore(&self.options, &call)
     }

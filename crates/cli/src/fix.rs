@@ -178,12 +178,14 @@ impl FixReport<'_> {
 
     /// Whether it fails as it did: places are others, so the words decide, or the function.
     fn is_same(&mut self) -> bool {
-        let (then, now) = (&self.recorded.outcome, &self.checked.trace.outcome);
+        let (old_outcome, new_outcome) = (&self.recorded.outcome, &self.checked.trace.outcome);
         let mut symbols = Symbols::new();
         let mut others = ProgramNames::new(&self.checked.trace.modules, &mut symbols);
-        let then_in = then.site.and_then(|site| self.names.place(site).function);
-        let now_in = now.site.and_then(|site| others.place(site).function);
-        then.kind == now.kind && (then.message == now.message || (then_in.is_some() && then_in == now_in))
+        let old_function = old_outcome.site.and_then(|site| self.names.place(site).function);
+        let new_function = new_outcome.site.and_then(|site| others.place(site).function);
+        old_outcome.kind == new_outcome.kind
+            && (old_outcome.message == new_outcome.message
+                || (old_function.is_some() && old_function == new_function))
     }
 
     /// What stands against the schedule.
@@ -198,13 +200,13 @@ impl FixReport<'_> {
         Some(match reason {
             MissReason::Gone(number) => {
                 let thread = self.recorded.thread_id(self.recorded.events[number].thread);
-                let what = operation_text(self.recorded, number, &mut self.names);
-                format!("{preemption}: thread {thread} does not {what} there any more")
+                let operation = operation_text(self.recorded, number, &mut self.names);
+                format!("{preemption}: thread {thread} does not {operation} there any more")
             }
             MissReason::Waits(Some(number)) => {
                 let thread = trace.thread_id(trace.events[number].thread);
-                let what = operation_text(trace, number, &mut others);
-                format!("{preemption}: meanwhile thread {thread} cannot go on now, it waits to {what}")
+                let operation = operation_text(trace, number, &mut others);
+                format!("{preemption}: meanwhile thread {thread} cannot go on now, it waits to {operation}")
             }
             MissReason::Waits(None) => format!("{preemption}: meanwhile the other threads cannot go on now"),
         })

@@ -72,7 +72,7 @@ impl Hunt {
         let json = self.options.run.json;
         let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         let interrupt = explore::interrupt()?;
-        say(json, "searching for a schedule that fails");
+        print_progress(json, "searching for a schedule that fails");
         let bar = explore::progress(self.options.runs, json);
         let mut search = self.options.explore(program, &interrupt, &bar)?;
         if search.failures.0.is_empty() {
@@ -103,7 +103,7 @@ impl Hunt {
     fn simplify(&self, search: &Search, interrupt: &Arc<AtomicBool>) -> Result<HuntResult> {
         let found = search.failures.0[0].trace.clone();
         let original = traces::save(&found, None)?;
-        say(self.options.run.json, "simplifying it");
+        print_progress(self.options.run.json, "simplifying it");
         let run_options = simplify::program::RunOptions {
             jobs: self.options.jobs,
             until: Instant::now().checked_add(self.simplify_time),
@@ -126,10 +126,10 @@ impl Hunt {
             self.options.path(0).as_deref(),
             &format!("{name}-simplified"),
         )?;
-        say(self.options.run.json, "looking for the lines that made it fail");
+        print_progress(self.options.run.json, "looking for the lines that made it fail");
         let (sliced, slice) = match slice::failure(&simplification.after, self.slice_time, interrupt) {
             Ok(Some(SliceOutcome::Text(text))) => (true, text),
-            Ok(Some(SliceOutcome::NotReproduced(why))) => (false, why),
+            Ok(Some(SliceOutcome::NotReproduced(reason))) => (false, reason),
             Ok(None) => (
                 false,
                 format!(
@@ -227,9 +227,9 @@ fn reduction(before: &Stats, after: &Stats) -> String {
 }
 
 /// Which stage it is, where progress goes.
-fn say(quiet: bool, what: &str) {
+fn print_progress(quiet: bool, stage: &str) {
     if !quiet {
-        eprintln!("{what}");
+        eprintln!("{stage}");
     }
 }
 

@@ -14,9 +14,9 @@ pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
     if trace.outcome.is_failure() {
         return;
     }
-    let wanted = |what| fail_on.contains(&what);
-    let failure = wanted(FailOn::Misuse).then(|| misuse(trace)).flatten();
-    let failure = failure.or_else(|| wanted(FailOn::Race).then(|| race(trace)).flatten());
+    let fails_on = |condition| fail_on.contains(&condition);
+    let failure = fails_on(FailOn::Misuse).then(|| misuse(trace)).flatten();
+    let failure = failure.or_else(|| fails_on(FailOn::Race).then(|| race(trace)).flatten());
     if let Some((kind, thread, site, message)) = failure {
         trace.outcome = Outcome { thread: Some(thread), site: Some(site), message, ..Outcome::exit(0) };
         trace.outcome.kind = kind;
@@ -54,21 +54,21 @@ pub(crate) fn add_stacks(trace: &mut Trace) {
 }
 
 /// Events whose callers are looked for, at most.
-const MOST_CALLERS: usize = 4096;
+const MAX_CALLERS: usize = 4096;
 
 /// Adds the lines that called what came with the language: atomics of an unoptimised Rust program, say, are calls of its
 /// library. Where there is nothing of the kind, nothing is run.
 fn add_callers(trace: &mut Trace) {
     let mut symbols = Symbols::new();
     let mut in_library: HashMap<SiteIx, bool> = HashMap::new();
-    let is_wanted = |(number, event): (usize, &Event)| {
+    let needs_caller = |(number, event): (usize, &Event)| {
         let all_system = in_library.entry(event.site).or_insert_with(|| {
             symbols.lookup(&trace.modules, trace.site(event)).iter().all(|frame| frame.system)
         });
         (*all_system && !matches!(event.op, Op::Start | Op::End | Op::Exit)).then_some(number as u64)
     };
     let event_numbers: Vec<u64> =
-        trace.events.iter().enumerate().filter_map(is_wanted).take(MOST_CALLERS).collect();
+        trace.events.iter().enumerate().filter_map(needs_caller).take(MAX_CALLERS).collect();
     if event_numbers.is_empty() {
         return;
     }

@@ -24,10 +24,10 @@ pub(crate) fn program(target: &Target) -> Result<Program> {
 }
 
 fn with_environment(target: &Target, path: PathBuf) -> Result<Program> {
-    let text = |what: &'static str, path: std::path::PathBuf| {
+    let text = |label: &'static str, path: std::path::PathBuf| {
         path.into_os_string()
             .into_string()
-            .map_err(|p| anyhow::anyhow!("{what} {} is not UTF-8", p.display()))
+            .map_err(|p| anyhow::anyhow!("{label} {} is not UTF-8", p.display()))
     };
     Ok(Program {
         path: text("the program's path", path)?,

@@ -43,10 +43,10 @@ pub enum Error {
         cause: io::Error,
     },
     /// The system refused something.
-    #[error("{what}: {cause}")]
+    #[error("{action}: {cause}")]
     System {
         /// What was tried.
-        what: &'static str,
+        action: &'static str,
         /// The system's answer.
         cause: io::Error,
     },

@@ -42,7 +42,7 @@ pub struct Launcher {
 /// # Errors
 /// If the launcher cannot be started, or ends without having started such a program.
 pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launcher), Error> {
-    let refused = |what| move |cause| Error::System { what, cause };
+    let refused = |action| move |cause| Error::System { action, cause };
     let socket = format!("unsnarl-follow-{}-{}", std::process::id(), launcher.path.len());
     let address = SocketAddr::from_abstract_name(&socket).map_err(refused("cannot name a socket"))?;
     let listener = UnixListener::bind_addr(&address).map_err(refused("cannot listen for the program"))?;
@@ -56,9 +56,9 @@ pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launch
         let ended = launcher_runs.child.try_wait().map_err(refused("cannot wait for the launcher"))?;
         match listener.accept() {
             Ok((mut stream, _)) => {
-                let Some(found) = StartedProgram::ask(&mut stream) else { continue };
+                let Some(found) = StartedProgram::read_request(&mut stream) else { continue };
                 let is_launcher = found.is(launcher_runs.child.id(), &image);
-                if !is_launcher && found.is_wanted(name) {
+                if !is_launcher && found.matches(name) {
                     answer(&mut stream, FollowAnswer::Wait);
                     let program = found.program(&socket).map_err(refused("cannot look at the program"))?;
                     launcher_runs._held = Some(stream);
@@ -79,7 +79,7 @@ pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launch
 }
 
 fn not_found(name: Option<&str>, status: &str, mut seen: Vec<String>) -> Error {
-    let wanted = match name {
+    let expected = match name {
         Some(name) => format!("no program named {name}"),
         None => "no program that makes threads".to_owned(),
     };
@@ -91,7 +91,7 @@ fn not_found(name: Option<&str>, status: &str, mut seen: Vec<String>) -> Error {
     Error::Unusable {
         program: "what the command starts".into(),
         reason: format!(
-            "it ended ({status}) and had started {wanted}; it started {list}{more}: name the program by --follow=NAME, or run it \
+            "it ended ({status}) and had started {expected}; it started {list}{more}: name the program by --follow=NAME, or run it \
              directly"
         ),
     }
@@ -107,7 +107,7 @@ fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
     // What it prints is not what was asked for.
     command.stdout(process::standard_error());
     process::kill_with_parent(command.process_group(0));
-    let system = |cause| Error::System { what: "cannot start the command", cause };
+    let system = |cause| Error::System { action: "cannot start the command", cause };
     let mut child = match command.spawn() {
         // A script without a first line that names its interpreter: as a shell would.
         Err(error) if error.raw_os_error() == Some(8) => {
@@ -142,7 +142,7 @@ struct StartedProgram {
 
 impl StartedProgram {
     /// Who is at the other end; none if nobody is any more.
-    fn ask(stream: &mut UnixStream) -> Option<Self> {
+    fn read_request(stream: &mut UnixStream) -> Option<Self> {
         let mut process = [0; 4];
         stream
             .set_nonblocking(false)
@@ -166,7 +166,7 @@ impl StartedProgram {
         name.rsplit('/').next().unwrap_or_default().to_owned()
     }
 
-    fn is_wanted(&self, name: Option<&str>) -> bool {
+    fn matches(&self, name: Option<&str>) -> bool {
         match name {
             Some(name) => {
                 self.name() == name
@@ -236,8 +236,8 @@ fn without_runtime(entry: Vec<u8>) -> Option<Vec<u8>> {
     (!rest.is_empty()).then(|| [b"LD_PRELOAD=".as_slice(), &rest].concat())
 }
 
-fn place(process: u32, what: &str) -> PathBuf {
-    format!("/proc/{process}/{what}").into()
+fn place(process: u32, action: &str) -> PathBuf {
+    format!("/proc/{process}/{action}").into()
 }
 
 /// Texts that each end with zero.

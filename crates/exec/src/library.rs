@@ -26,7 +26,7 @@ pub const HEADERS: &str = "include";
 pub fn runtime_directory() -> Result<PathBuf, Error> {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = DIRECTORY.get() {
         return Ok(known.clone());
     }
@@ -34,7 +34,10 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
     let directory = cache().join("unsnarl").join(format!("{version:016x}"));
     write(&directory.join(RUNTIME_LIBRARY), LIBRARY)
         .and_then(|()| write(&directory.join(HEADERS).join("unsnarl.h"), HEADER))
-        .map_err(|cause| Error::System { what: "cannot write the runtime to the cache directory", cause })?;
+        .map_err(|cause| Error::System {
+            action: "cannot write the runtime to the cache directory",
+            cause,
+        })?;
     Ok(DIRECTORY.get_or_init(|| directory).clone())
 }
 
@@ -62,8 +65,8 @@ fn cache() -> PathBuf {
 /// If it cannot be written.
 pub fn install_file(name: &str, content: &[u8]) -> Result<PathBuf, Error> {
     let place = runtime_directory()?.join(name);
-    let what = "cannot write to the cache directory";
-    write(&place, content).map_err(|cause| Error::System { what, cause })?;
+    let action = "cannot write to the cache directory";
+    write(&place, content).map_err(|cause| Error::System { action, cause })?;
     Ok(place)
 }
 

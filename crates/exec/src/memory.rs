@@ -23,7 +23,7 @@ pub(crate) fn memory_file(name: &std::ffi::CStr) -> Result<File, Error> {
     // SAFETY: a C string; the result is ours.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
-        return Err(Error::System { what: "cannot make a memory file", cause: io::Error::last_os_error() });
+        return Err(Error::System { action: "cannot make a memory file", cause: io::Error::last_os_error() });
     }
     // SAFETY: just made, owned by nobody else.
     Ok(unsafe { File::from_raw_fd(fd) })
@@ -128,10 +128,10 @@ impl SharedMemory {
         if len <= self.len {
             return Ok(());
         }
-        let failed = |what| Error::System { what, cause: io::Error::last_os_error() };
+        let failed = |action| Error::System { action, cause: io::Error::last_os_error() };
         self.file
             .set_len(len as u64)
-            .map_err(|cause| Error::System { what: "cannot enlarge the shared memory", cause })?;
+            .map_err(|cause| Error::System { action: "cannot enlarge the shared memory", cause })?;
         // SAFETY: our own mapping goes, a new one comes; nothing borrowed from it is alive, by `&mut self`.
         unsafe {
             if !self.map.is_null() {

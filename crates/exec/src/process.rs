@@ -122,7 +122,7 @@ impl<'a> Process<'a> {
         let handle = open_process_handle(child.id() as i32).map_err(|cause| {
             let _ = child.kill();
             let _ = child.wait();
-            Error::System { what: "cannot watch the program (Linux 5.3 or later is needed)", cause }
+            Error::System { action: "cannot watch the program (Linux 5.3 or later is needed)", cause }
         })?;
         Ok(Self { end_source: EndSource::Child(child, handle), ended: false, awaits_next_run: false })
     }
@@ -130,7 +130,7 @@ impl<'a> Process<'a> {
     /// Has a server make a run: the target before main, or a snapshot of it. Which process that is it says in the shared
     /// memory.
     pub(crate) fn serve(server: Service<'a>, shared_id: &'a AtomicU32, rewind: bool) -> Result<Self, Error> {
-        server.channel.ask(if rewind { Request::Rewind } else { Request::Run })?;
+        server.channel.send(if rewind { Request::Rewind } else { Request::Run })?;
         let end_source = EndSource::Server(server, ForkedProcess { shared_id, reported_id: None });
         Ok(Self { end_source, ended: false, awaits_next_run: false })
     }
@@ -171,7 +171,7 @@ impl<'a> Process<'a> {
         if !there {
             return Ok(WaitResult::StillRunning);
         }
-        let failed = |cause| Error::System { what: "cannot wait for the program", cause };
+        let failed = |cause| Error::System { action: "cannot wait for the program", cause };
         let status = match &mut self.end_source {
             EndSource::Child(child, _) => child.wait().map_err(failed)?,
             EndSource::Server(server, forked) => {
@@ -283,7 +283,7 @@ impl Server {
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
         for fd in std::iter::once(SERVICE).chain(SNAPSHOTS) {
-            let failed = |cause| Error::System { what: "cannot talk with the program", cause };
+            let failed = |cause| Error::System { action: "cannot talk with the program", cause };
             let (our, their) = UnixStream::pair().map_err(failed)?;
             ours.push(ServerChannel(our));
             theirs.push((their, fd));
@@ -307,11 +307,11 @@ impl Drop for Server {
 pub(crate) struct ServerChannel(UnixStream);
 
 impl ServerChannel {
-    fn ask(&mut self, request: Request) -> Result<(), Error> {
+    fn send(&mut self, request: Request) -> Result<(), Error> {
         // A program that is gone says more itself.
         let failed = |cause: io::Error| match cause.kind() {
             io::ErrorKind::BrokenPipe => Error::NotServing,
-            _ => Error::System { what: "cannot ask for a run", cause },
+            _ => Error::System { action: "cannot ask for a run", cause },
         };
         self.0.write_all(&[request.byte()]).map_err(failed)
     }
@@ -342,7 +342,7 @@ fn started_process(answer: i32) -> Result<i32, Error> {
     match answer {
         process @ 1.. => Ok(process),
         _ => Err(Error::System {
-            what: "the program cannot be forked",
+            action: "the program cannot be forked",
             cause: io::Error::other("is a limit on memory or processes reached?"),
         }),
     }
@@ -386,7 +386,7 @@ impl SnapshotProcess {
         (number, mut channel): (u8, ServerChannel),
         most: Duration,
     ) -> Result<Result<Self, (u8, ServerChannel)>, Error> {
-        server.channel.ask(Request::Snapshot(number))?;
+        server.channel.send(Request::Snapshot(number))?;
         if !server.is_there(most)? {
             return Err(Error::NotServing);
         }
@@ -447,11 +447,11 @@ fn open_process_handle(process: i32) -> io::Result<OwnedFd> {
 /// The processors' time that this process has used, and those that it started and that have ended.
 #[must_use]
 pub fn processor_time() -> Duration {
-    let used = |who| {
+    let used = |target| {
         // SAFETY: numbers, for which zeros are as good as any.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: room for what is written.
-        unsafe { libc::getrusage(who, &raw mut usage) };
+        unsafe { libc::getrusage(target, &raw mut usage) };
         let time = |at: libc::timeval| {
             Duration::from_secs(at.tv_sec as u64) + Duration::from_micros(at.tv_usec as u64)
         };
@@ -543,7 +543,7 @@ fn not_started(program: &Program, cause: io::Error) -> Error {
                 .into(),
         )
     } else if std::path::Path::new(&program.cwd).is_dir() {
-        Error::System { what: "cannot start the program", cause }
+        Error::System { action: "cannot start the program", cause }
     } else {
         Error::Directory { directory: program.cwd.clone(), cause }
     }
@@ -593,7 +593,7 @@ fn command(launch: Launch<'_>) -> Result<Command, Error> {
         stream
             .try_clone()
             .map(Stdio::from)
-            .map_err(|cause| Error::System { what: "cannot pass a stream on", cause })
+            .map_err(|cause| Error::System { action: "cannot pass a stream on", cause })
     };
     command
         .stdin(duplicate(&streams.stdin)?)

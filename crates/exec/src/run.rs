@@ -283,12 +283,12 @@ impl Executor {
 
     /// The streams as they are before main, or as this snapshot left them.
     fn reset_streams(&self, snapshot: Option<usize>) -> Result<(), Error> {
-        let failed = |cause| Error::System { what: "cannot reset the streams", cause };
+        let failed = |cause| Error::System { action: "cannot reset the streams", cause };
         let nothing = snapshot::StreamState::default();
-        let then = snapshot.map_or(&nothing, |at| &self.snapshots[at].streams);
+        let positions = snapshot.map_or(&nothing, |at| &self.snapshots[at].streams);
         let Streams { stdout, stderr, .. } = &self.streams;
-        (&self.streams.stdin).seek(SeekFrom::Start(then.read)).map_err(failed)?;
-        for (mut stream, written) in [(stdout, &then.stdout), (stderr, &then.stderr)] {
+        (&self.streams.stdin).seek(SeekFrom::Start(positions.read)).map_err(failed)?;
+        for (mut stream, written) in [(stdout, &positions.stdout), (stderr, &positions.stderr)] {
             if !self.is_silent || !written.is_empty() {
                 stream.set_len(0).and_then(|()| stream.write_all(written)).map_err(failed)?;
             }
@@ -297,7 +297,7 @@ impl Executor {
     }
 
     fn streams_so_far(&self) -> Result<snapshot::StreamState, Error> {
-        let failed = |cause| Error::System { what: "cannot read the streams", cause };
+        let failed = |cause| Error::System { action: "cannot read the streams", cause };
         Ok(snapshot::StreamState {
             read: (&self.streams.stdin).stream_position().map_err(failed)?,
             stdout: contents(&self.streams.stdout),
@@ -316,9 +316,9 @@ impl Executor {
     ) -> Result<InstructionTrace<'a>, Error> {
         // Only what is touched is there, and what was taken away is not.
         const UNCOMPRESSED: u64 = 256;
-        const MOST_WORDS: u64 = 1 << 37;
+        const MAX_WORDS: u64 = 1 << 37;
         let &InstructionTraceOptions { how, modules, until, pauses, bytes, progress } = options;
-        let words = (bytes / 8).saturating_mul(UNCOMPRESSED).min(MOST_WORDS);
+        let words = (bytes / 8).saturating_mul(UNCOMPRESSED).min(MAX_WORDS);
         let mut steps = CompressedSteps::default();
         let mut keep = TraceCollector { limit: bytes, progress, steps: &mut steps };
         let options = TracingRequest { how, words, modules, until, pauses };
@@ -431,7 +431,7 @@ struct RewindPolicy {
 }
 
 impl RewindPolicy {
-    const MOST: u32 = 1 << 12;
+    const MAX_PAUSE: u32 = 1 << 12;
 
     fn is_worth_it(&mut self) -> bool {
         let now = self.pause == 0;
@@ -449,7 +449,7 @@ impl RewindPolicy {
         if awaits_next_run && !failed {
             self.pause_after_failure /= 2;
         } else {
-            self.pause_after_failure = (self.pause_after_failure * 2 + 1).min(Self::MOST);
+            self.pause_after_failure = (self.pause_after_failure * 2 + 1).min(Self::MAX_PAUSE);
             self.pause = self.pause_after_failure;
         }
         self.next = process.filter(|_| awaits_next_run && !failed).map(|process| (from, process));
@@ -515,7 +515,7 @@ impl TraceCollector<'_> {
 pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
     let prepared = || {
         let streams = streams(program)?;
-        let failed = |cause| Error::System { what: "cannot reset the streams", cause };
+        let failed = |cause| Error::System { action: "cannot reset the streams", cause };
         (&streams.stdin).rewind().map_err(failed)?;
         let binding = Binding::of(program)?;
         let mut memory = SharedMemory::new(program)?;
@@ -534,7 +534,7 @@ pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
 /// A program's streams, with its standard input written down.
 fn streams(program: &Program) -> Result<Streams, Error> {
     let mut stdin = memory_file(c"standard input")?;
-    let failed = |cause| Error::System { what: "cannot keep the standard input", cause };
+    let failed = |cause| Error::System { action: "cannot keep the standard input", cause };
     stdin.write_all(&program.stdin).map_err(failed)?;
     Ok(Streams {
         stdin,
@@ -684,8 +684,8 @@ impl RunMonitor<'_> {
 
     /// How many bytes of memory the run has, without what its process keeps to be rewound.
     fn own_memory(&self, process: &Process<'_>) -> u64 {
-        let kept = self.memory.header().kept_pages.load(Ordering::Relaxed);
-        process.memory().saturating_sub(u64::from(kept) * 4096)
+        let saved_pages = self.memory.header().saved_pages.load(Ordering::Relaxed);
+        process.memory().saturating_sub(u64::from(saved_pages) * 4096)
     }
 
     fn too_much_output(&self) -> bool {

@@ -4,13 +4,13 @@
 use unsnarl_model::Output;
 use unsnarl_wire::End;
 
-/// The type and `what()` of an uncaught C++ exception, if that is what the program died of.
+/// The type and `action()` of an uncaught C++ exception, if that is what the program died of.
 pub(crate) fn exception(output: &Output) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stderr);
     let (_, text_after_marker) = text.rsplit_once("terminate called after throwing an instance of '")?;
     let (kind, rest) = text_after_marker.split_once('\'')?;
-    let what = rest.trim_start().strip_prefix("what():").and_then(|what| what.lines().next());
-    Some(what.map_or_else(|| kind.to_owned(), |what| format!("{kind}: {}", what.trim())))
+    let action = rest.trim_start().strip_prefix("what():").and_then(|action| action.lines().next());
+    Some(action.map_or_else(|| kind.to_owned(), |action| format!("{kind}: {}", action.trim())))
 }
 
 /// What C++'s terminate handler says when there is no exception: a thread that nobody joined, say.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use unsnarl_model::{ThreadId, Trace};
 
 /// Events that differ, of both runs together, up to which the best alignment is looked for.
-const MOST: usize = 20_000;
+const MAX_DIFFERING_EVENTS: usize = 20_000;
 
 /// For each event of `old` the event of `new` that does the same: a longest common subsequence of what each thread did.
 /// A thread is the same if it was created in the same way.
@@ -40,7 +40,7 @@ fn common(a: &[u64], b: &[u64]) -> Vec<(usize, usize)> {
     let end = a[start..].iter().rev().zip(b[start..].iter().rev()).take_while(|(a, b)| a == b).count();
     let (middle_a, middle_b) = (&a[start..a.len() - end], &b[start..b.len() - end]);
     let mut pairs: Vec<(usize, usize)> = (0..start).map(|at| (at, at)).collect();
-    let middle = if middle_a.len() + middle_b.len() <= MOST {
+    let middle = if middle_a.len() + middle_b.len() <= MAX_DIFFERING_EVENTS {
         longest(middle_a, middle_b)
     } else {
         greedy(middle_a, middle_b)

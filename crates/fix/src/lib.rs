@@ -67,8 +67,8 @@ pub struct FixCheck {
 const ROUNDS: u32 = 6;
 
 /// Places tried for one stop, and runs for all of them.
-const MOST_STOPS: usize = 40;
-const MOST_RUNS: u32 = 400;
+const MAX_STOPS: usize = 40;
+const MAX_RUNS: u32 = 400;
 
 /// Tries the schedule of a recorded failure on another build. `plan` says how that build is run apart from its schedule.
 ///
@@ -112,8 +112,8 @@ pub fn check<B: Build>(
         let stop = stops.entry(left.event).or_insert(0);
         *stop += 1;
         let most =
-            transfer_schedule::detour(recorded, &trace, &matched, left.event - 1).count().min(MOST_STOPS);
-        if matches!(left.reason, MissReason::Gone(_)) || *stop > most || runs > MOST_RUNS {
+            transfer_schedule::detour(recorded, &trace, &matched, left.event - 1).count().min(MAX_STOPS);
+        if matches!(left.reason, MissReason::Gone(_)) || *stop > most || runs > MAX_RUNS {
             return Ok(FixCheck { verdict: FixVerdict::Unreachable(verdict_text), trace, runs });
         }
     }

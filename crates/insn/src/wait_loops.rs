@@ -4,7 +4,7 @@ use alloc::{vec, vec::Vec};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess};
 
 /// Instructions that a loop may have; one that waits has a handful.
-const MOST: usize = 64;
+const MAX_LOOP_LENGTH: usize = 64;
 
 /// Where a loop begins in which control at an address waits: it can come back by instructions that change nothing but general registers
 /// and flags, write no memory, call nobody and ask nothing of the kernel, and one of which reads memory. Where those registers are the
@@ -18,23 +18,23 @@ pub fn wait_loop_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>)
         if seen.iter().any(|&(met, ..)| met == at) {
             continue;
         }
-        let Some(instruction) = decode(at).filter(|_| seen.len() < MOST) else { continue };
+        let Some(instruction) = decode(at).filter(|_| seen.len() < MAX_LOOP_LENGTH) else { continue };
         if !changes_registers_only(&instruction, &mut factory) {
             continue;
         }
         let this = seen.len();
         seen.push((at, !factory.info(&instruction).used_memory().is_empty(), before));
         let (next, target) = (instruction.next_ip(), instruction.near_branch_target());
-        let (ways, count) = match instruction.flow_control() {
+        let (successors, count) = match instruction.flow_control() {
             FlowControl::Next => ([next, 0], 1),
             FlowControl::UnconditionalBranch => ([target, 0], 1),
             FlowControl::ConditionalBranch => ([next, target], 2),
             _ => continue,
         };
-        if ways[..count].contains(&pc) {
+        if successors[..count].contains(&pc) {
             return loop_start(&seen, this);
         }
-        ahead.extend(ways[..count].iter().map(|&way| (way, this)));
+        ahead.extend(successors[..count].iter().map(|&successor| (successor, this)));
     }
     None
 }

@@ -27,8 +27,8 @@ impl Trace {
             let action = trace.action(trace.events.get(at)?);
             Some((action, trace.modules.get(action.site.module.0 as usize)?.path.clone()))
         };
-        let who = |trace: &Self| Some(trace.thread_id(trace.events.get(at)?.thread).clone());
-        let thread = who(self).or_else(|| who(other)).unwrap_or_default();
+        let thread_at = |trace: &Self| Some(trace.thread_id(trace.events.get(at)?.thread).clone());
+        let thread = thread_at(self).or_else(|| thread_at(other)).unwrap_or_default();
         Some(Divergence {
             point: at as u64,
             thread,

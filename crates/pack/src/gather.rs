@@ -33,7 +33,7 @@ const KEPT_VARIABLES: [&[u8]; 4] = [b"PATH=", b"LANG=", b"LC_", b"TZ="];
 pub fn gather(trace: &Trace, options: &PackOptions) -> Result<Pack, Error> {
     let mut trace = trace.clone();
     if options.bare {
-        trace.program.env.retain(|entry| KEPT_VARIABLES.iter().any(|kept| entry.starts_with(kept)));
+        trace.program.env.retain(|entry| KEPT_VARIABLES.iter().any(|variable| entry.starts_with(variable)));
     }
     let bytes = unsnarl_trace::encode(&trace);
     let mut files = Files { entries: Vec::new(), names: BTreeSet::new() };

@@ -20,12 +20,12 @@ pub enum Illegal {
     #[error("event {0} is out of its thread's order")]
     ThreadOrder(u64),
     /// An event was done that cannot be done then.
-    #[error("event {event} cannot be done then: {why}")]
+    #[error("event {event} cannot be done then: {reason}")]
     NotEnabled {
         /// Which.
         event: u64,
         /// What is in its way.
-        why: &'static str,
+        reason: &'static str,
     },
     /// A read sees another write than in the trace.
     #[error("event {0} sees another write than in the trace")]
@@ -105,7 +105,7 @@ impl<'a> Checker<'a> {
             let thread = event.thread.index();
             self.places.push(counts[thread]);
             counts[thread] += 1;
-            let mut need = |needed: u32, why| self.needs.entry(number).or_default().push((needed, why));
+            let mut need = |needed: u32, reason| self.needs.entry(number).or_default().push((needed, reason));
             match event.op {
                 Op::Create if ok(event) => {
                     let child = usize::try_from(event.value).unwrap_or(usize::MAX);
@@ -217,7 +217,7 @@ impl<'a> Checker<'a> {
     /// If it does not.
     pub fn deadlock(&self, deadlock: &Deadlock) -> Result<(), Illegal> {
         let replay = Replay::of(self, &deadlock.witness)?;
-        let wrong = |why| Err(Illegal::NotAnError(why));
+        let wrong = |reason| Err(Illegal::NotAnError(reason));
         if deadlock.circle.iter().map(|waits| waits.event).ne(deadlock.witness.meet.iter().copied()) {
             return wrong("the waits are not those that meet");
         }
@@ -317,17 +317,17 @@ impl<'c> Replay<'c> {
         }
         for number in witness.order(checker.window) {
             let at = replay.next(number).ok_or(Illegal::ThreadOrder(number))?;
-            replay.can_be(at).map_err(|why| Illegal::NotEnabled { event: number, why })?;
+            replay.can_be(at).map_err(|reason| Illegal::NotEnabled { event: number, reason })?;
             if !replay.access(at) {
                 return Err(Illegal::ReadsOtherWrite(number));
             }
-            replay.execute(at).map_err(|why| Illegal::NotEnabled { event: number, why })?;
+            replay.execute(at).map_err(|reason| Illegal::NotEnabled { event: number, reason })?;
             replay.done[checker.window[at as usize].thread.index()] += 1;
             replay.time += 1;
         }
         for &number in &witness.meet {
             let at = replay.next(number).ok_or(Illegal::NotNext(number))?;
-            replay.exists(at).map_err(|why| Illegal::NotEnabled { event: number, why })?;
+            replay.exists(at).map_err(|reason| Illegal::NotEnabled { event: number, reason })?;
         }
         Ok(replay)
     }
@@ -356,9 +356,9 @@ impl<'c> Replay<'c> {
     fn can_be(&self, at: u32) -> Result<(), &'static str> {
         self.exists(at)?;
         let event = &self.checker.window[at as usize];
-        for &(needed, why) in self.checker.needs.get(&at).into_iter().flatten() {
+        for &(needed, reason) in self.checker.needs.get(&at).into_iter().flatten() {
             if !self.is_done(needed) {
-                return Err(why);
+                return Err(reason);
             }
             let begun = self.began.get(&event.thread);
             if event.op == Op::CondWake

@@ -138,8 +138,9 @@ pub fn is_same_race(trace: &Trace, race: &Race, run: &Trace, found: &Conflict) -
 }
 
 fn is_at(trace: &Trace, run: &Trace, sites: [Site; 2], found: &Conflict) -> bool {
-    let wanted = ordered_pair(sites.map(|site| place(trace, site)));
-    found.kind == ConflictKind::Race && ordered_pair(found.sides.map(|side| place(run, side.site))) == wanted
+    let expected = ordered_pair(sites.map(|site| place(trace, site)));
+    found.kind == ConflictKind::Race
+        && ordered_pair(found.sides.map(|side| place(run, side.site))) == expected
 }
 
 /// Whether a run ended with these threads waiting for each other.

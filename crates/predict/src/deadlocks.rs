@@ -79,7 +79,7 @@ enum RequestTarget {
 const LONGEST: usize = 16;
 
 /// Circles that are followed up in a window at most; more are told as undecided.
-const MOST: u64 = 100_000;
+const MAX_CYCLES: u64 = 100_000;
 
 /// Looks for deadlocks in a window; if a run will decide, also for those in which somebody waits for a signal or its like.
 pub(crate) fn deadlocks(
@@ -93,7 +93,7 @@ pub(crate) fn deadlocks(
     let requests = requests(model, options.free_reads);
     let next = successors(model, &requests);
     let mut walk =
-        Walk { search, window, requests: &requests, next: &next, path: Vec::new(), left: MOST, budget };
+        Walk { search, window, requests: &requests, next: &next, path: Vec::new(), left: MAX_CYCLES, budget };
     for first in 0..requests.len() {
         walk.path.push(first);
         walk.extend(first, findings);

@@ -114,9 +114,9 @@ impl Findings {
     }
 
     /// Places whose budget was used up, and that nothing was found for.
-    pub(crate) fn undecided_sites(&self, wanted: Reads) -> Vec<ErrorSites> {
+    pub(crate) fn undecided_sites(&self, reads_mode: Reads) -> Vec<ErrorSites> {
         let open = self.open.iter().filter(|((places, reads), budget)| {
-            matches!(budget, Budget::UsedUp) && *reads == wanted && !self.settled.contains(places)
+            matches!(budget, Budget::UsedUp) && *reads == reads_mode && !self.settled.contains(places)
         });
         open.map(|((places, _), _)| places.clone()).collect()
     }

@@ -49,7 +49,7 @@ impl Flaw {
     /// The same in words, with the names that the reader knows; without what follows from it.
     #[must_use]
     pub fn describe(&self, lock: &dyn Fn(u64) -> String, thread: &dyn Fn(ThreadIx) -> String) -> String {
-        let who = thread(self.thread);
+        let thread_name = thread(self.thread);
         let contradiction = match self.contradiction {
             Contradiction::NotHeld(it) => format!("gives back the lock {}, which it does not hold", lock(it)),
             Contradiction::HeldByAnother { lock: it, holder } => {
@@ -71,7 +71,7 @@ impl Flaw {
                 return "there are too many events to be looked at in one piece: use a window".into();
             }
         };
-        format!("{who} {contradiction}")
+        format!("{thread_name} {contradiction}")
     }
 }
 

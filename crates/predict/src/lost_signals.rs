@@ -57,9 +57,9 @@ pub(crate) fn signals(
         };
         let number = |event: u32| window.first + u64::from(event);
         // Its mutex is given back while it waits.
-        let is_kept =
+        let stays_held =
             |lock: u32| !matches!(wait.action, StepAction::Gives { lock: mutex, .. } if mutex == lock);
-        let held = model.locksets.of(wait.held).iter().filter(|&&(lock, _)| is_kept(lock));
+        let held = model.locksets.of(wait.held).iter().filter(|&&(lock, _)| stays_held(lock));
         let waits = WaitingThread {
             thread: wait.thread,
             event: number(wait.event),

@@ -100,16 +100,16 @@ impl<'m> Closure<'m> {
         // The latest two, of different threads: of all takings, and of those that exclude readers too.
         let mut any = Latest::default();
         let mut latest_exclusive = Latest::default();
-        for (who, by) in all.iter().enumerate() {
+        for (user, by) in all.iter().enumerate() {
             let exclusive = within(&self.ideal, by, &by.exclusive);
-            any.add(who, exclusive.max(within(&self.ideal, by, &by.shared)));
-            latest_exclusive.add(who, exclusive);
+            any.add(user, exclusive.max(within(&self.ideal, by, &by.shared)));
+            latest_exclusive.add(user, exclusive);
         }
-        for (who, by) in all.iter().enumerate() {
+        for (user, by) in all.iter().enumerate() {
             let exclusive =
-                within(&self.ideal, by, &by.exclusive).filter(|&own| any.latest_excluding(who) > Some(own));
+                within(&self.ideal, by, &by.exclusive).filter(|&own| any.latest_excluding(user) > Some(own));
             let shared = within(&self.ideal, by, &by.shared)
-                .filter(|&own| latest_exclusive.latest_excluding(who) > Some(own));
+                .filter(|&own| latest_exclusive.latest_excluding(user) > Some(own));
             for taking in exclusive.into_iter().chain(shared) {
                 match self.critical_sections.gives_back(taking) {
                     Some(giving) => {
@@ -130,20 +130,20 @@ struct Latest {
 }
 
 impl Latest {
-    fn add(&mut self, who: usize, step: Option<u32>) {
+    fn add(&mut self, user: usize, step: Option<u32>) {
         let Some(step) = step else { return };
         match self.first {
             Some((first, _)) if first >= step => self.second = self.second.max(Some(step)),
             first => {
                 self.second = first.map(|(step, _)| step).max(self.second);
-                self.first = Some((step, who));
+                self.first = Some((step, user));
             }
         }
     }
 
-    fn latest_excluding(&self, who: usize) -> Option<u32> {
+    fn latest_excluding(&self, user: usize) -> Option<u32> {
         match self.first {
-            Some((_, other)) if other == who => self.second,
+            Some((_, other)) if other == user => self.second,
             first => first.map(|(step, _)| step),
         }
     }

@@ -90,7 +90,7 @@ impl Witness {
                     *left -= 1;
                     all -= 1;
                     // What stands between the last step and the target comes with it; the target does not.
-                    if !stops.iter().any(|&(who, stop)| who == thread && at >= stop) {
+                    if !stops.iter().any(|&(stopped, stop)| stopped == thread && at >= stop) {
                         order.push(number(at));
                     }
                 }

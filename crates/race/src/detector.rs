@@ -127,8 +127,8 @@ impl<M: ShadowMemory> Detector<M> {
     /// A block is about to be freed: accesses of others that nothing orders before that are in conflict with it.
     /// It may be none of the program's fault (see [`Self::step`]), so it is told as a hidden race.
     pub fn free(&mut self, block: &Access, mut found: impl FnMut(FoundConflict)) {
-        const MOST: u32 = 512;
-        let watched = Access { op: Op::Write, size: block.size.min(MOST), ..*block };
+        const MAX: u32 = 512;
+        let watched = Access { op: Op::Write, size: block.size.min(MAX), ..*block };
         self.access(&watched, |conflict| {
             if conflict.kind != ConflictKind::Contention {
                 found(FoundConflict { kind: ConflictKind::Hidden, ..conflict });

@@ -301,10 +301,10 @@ fn runs() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec((0u16..3, 0u8..16, 0u64..2), 1..40).prop_map(|steps| {
         let mut events = two_threads();
         let mut held: [Option<u16>; 2] = [None; 2];
-        for (thread, what, which) in steps {
+        for (thread, operation, which) in steps {
             let lock = which as usize;
             // One in sixteen is the futex.
-            match if what == 15 { 4 } else { what % 4 } {
+            match if operation == 15 { 4 } else { operation % 4 } {
                 0 if held[lock].is_none() => {
                     held[lock] = Some(thread);
                     events.push(event(thread, Op::Lock, M + which, 1));

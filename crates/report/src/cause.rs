@@ -127,7 +127,7 @@ impl CauseWriter<'_> {
                 .collect();
             let held =
                 if held.is_empty() { String::new() } else { format!("holds {} and ", held.join(", ")) };
-            let for_what = describe::wait(self.trace, &self.objects, wait);
+            let awaited = describe::wait(self.trace, &self.objects, wait);
             let by: Vec<String> =
                 wait.holders.iter().map(|&holder| describe::id(self.trace, holder)).collect();
             let by = if by.is_empty() || wait.op == Op::Join {
@@ -137,7 +137,7 @@ impl CauseWriter<'_> {
             };
             let at = waiting.place.file.as_deref().zip(waiting.place.line);
             let at = at.map(|(file, line)| format!(" ({}:{line})", paths::base(file))).unwrap_or_default();
-            format!("thread {thread_name} {held}waits {for_what}{by}{at}")
+            format!("thread {thread_name} {held}waits {awaited}{by}{at}")
         };
         let sentences: Vec<String> = circle.map(sentences).take(6).collect();
         if sentences.is_empty() { self.waits_without_waker(&waits) } else { sentences }
@@ -168,12 +168,15 @@ impl CauseWriter<'_> {
             let signals = |event: &Event| {
                 event.addr == wait.addr && matches!(event.op, Op::Signal | Op::Broadcast | Op::FutexWake)
             };
-            let why = match waits::last(self.trace, signals) {
+            let reason = match waits::last(self.trace, signals) {
                 Some(event) if event.value == 0 => ": the signal came when nobody was waiting",
                 _ => "",
             };
             let thread_name = describe::id(self.trace, wait.thread);
-            format!("thread {thread_name} waits {}{at}{why}", describe::wait(self.trace, &self.objects, wait))
+            format!(
+                "thread {thread_name} waits {}{at}{reason}",
+                describe::wait(self.trace, &self.objects, wait)
+            )
         };
         waits.iter().filter(|waiting| waiting.wait.op != Op::Join).map(sentences).take(MAX_STOPS).collect()
     }

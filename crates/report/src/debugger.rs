@@ -34,7 +34,7 @@ pub fn debugger_json(trace: &Trace, names: &mut dyn Names) -> Value {
         let before = number.checked_sub(1);
         let switch = before.and_then(|before| switches.between(trace, &objects, before, number));
         let reason = switch.map(|(from, reason)| match reason {
-            SwitchReason::Preempts(whom) => format!("preempts {whom}"),
+            SwitchReason::Preempts(stopped_thread) => format!("preempts {stopped_thread}"),
             SwitchReason::Stopped(reason) => format!("{} {reason}", describe::id(trace, from)),
         });
         // Thread, what it does, where, the line there, why it is its turn if it was another's before.

@@ -60,7 +60,7 @@ pub fn difference_text(
     names: &mut dyn Names,
 ) -> String {
     let Divergence { point, thread, expected, .. } = difference;
-    let what = expected.as_ref().map_or_else(String::new, |action| {
+    let expected_text = expected.as_ref().map_or_else(String::new, |action| {
         format!(": {} at {}", action.0.op.name(), site_text(recorded, &place(recorded, names, action)))
     });
     let describe_action = |trace: &Trace| match event(trace, *point) {
@@ -71,7 +71,7 @@ pub fn difference_text(
         None => "the end of the run".to_owned(),
     };
     format!(
-        "the first difference is event {point}, in thread {thread}{what}\n  recorded: {}\n  replayed: {}\n",
+        "the first difference is event {point}, in thread {thread}{expected_text}\n  recorded: {}\n  replayed: {}\n",
         describe_action(recorded),
         describe_action(replayed)
     )

@@ -21,11 +21,11 @@ const PROCESS: u32 = 1;
 pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
     let objects = ObjectNames::of(trace, names);
     let track = |thread: ThreadIx| u32::from(thread.0) + 1;
-    let mut events = vec![about("process_name", 0, json!({ "name": paths::base(&trace.program.path) }))];
+    let mut events = vec![metadata("process_name", 0, json!({ "name": paths::base(&trace.program.path) }))];
     for column in columns(trace, names) {
         let name = format!("{} {}", column.title, column.function).trim_end().to_owned();
-        events.push(about("thread_name", track(column.thread), json!({ "name": name })));
-        events.push(about(
+        events.push(metadata("thread_name", track(column.thread), json!({ "name": name })));
+        events.push(metadata(
             "thread_sort_index",
             track(column.thread),
             json!({ "sort_index": track(column.thread) }),
@@ -104,8 +104,8 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
     })
 }
 
-fn about(what: &str, track: u32, args: Value) -> Value {
-    json!({ "ph": "M", "name": what, "pid": PROCESS, "tid": track, "args": args })
+fn metadata(name: &str, track: u32, args: Value) -> Value {
+    json!({ "ph": "M", "name": name, "pid": PROCESS, "tid": track, "args": args })
 }
 
 fn slice(kind: &str, name: &str, track: u32, when: Value, args: Value) -> Value {

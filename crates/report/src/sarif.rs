@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use unsnarl_model::{Flags, OutcomeKind, Trace};
 
 /// Steps of a code flow, at most: viewers show them all.
-const MOST_STEPS: usize = 500;
+const MAX_STEPS: usize = 500;
 
 /// What a run found, as one SARIF log.
 #[must_use]
@@ -75,7 +75,7 @@ impl SarifBuilder<'_> {
                 Some(&format!("thread {text}")),
             ))
         });
-        let stops: Vec<Value> = stops.take(MOST_STEPS).collect();
+        let stops: Vec<Value> = stops.take(MAX_STEPS).collect();
         let message = outcome.trim_end();
         let mut result =
             self.result(trace.outcome.kind.name(), "error", message, place, &trace.outcome.message);
@@ -95,7 +95,7 @@ impl SarifBuilder<'_> {
     /// What each thread did, the last steps before the end.
     fn thread_flows(&self, names: &mut dyn Names) -> Vec<Value> {
         let trace = self.trace;
-        let from = trace.events.len().saturating_sub(MOST_STEPS);
+        let from = trace.events.len().saturating_sub(MAX_STEPS);
         let mut flows: Vec<(usize, Vec<Value>)> = Vec::new();
         for (number, event) in trace.events.iter().enumerate().skip(from) {
             let Some(place) = facts::place(trace.user_site(event), names) else { continue };

@@ -15,7 +15,7 @@ use unsnarl_sched::Rng;
 /// Whether plain accesses are seen now.
 static ON: AtomicBool = AtomicBool::new(false);
 /// Whether the plan wants them seen at all.
-static WANTED: AtomicBool = AtomicBool::new(false);
+static ENABLED: AtomicBool = AtomicBool::new(false);
 /// The plan's point set, by its number.
 static POINTS: AtomicU8 = AtomicU8::new(0);
 /// One in so many is a point.
@@ -27,12 +27,12 @@ pub(crate) fn configure(points: u8, one_in: u32, sample_seed: u64, watched: bool
     POINTS.store(points, Ordering::Relaxed);
     ONE_IN.store(one_in.max(1), Ordering::Relaxed);
     SAMPLE_SEED.store(sample_seed, Ordering::Relaxed);
-    WANTED.store(watched || points != Points::Sync as u8, Ordering::Relaxed);
+    ENABLED.store(watched || points != Points::Sync as u8, Ordering::Relaxed);
 }
 
 /// Accesses matter only while somebody else could see them.
 pub(crate) fn several_threads(several: bool) {
-    ON.store(several && WANTED.load(Ordering::Relaxed), Ordering::Relaxed);
+    ON.store(several && ENABLED.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
 /// Whether accesses are seen now.

@@ -100,7 +100,8 @@ pub(crate) fn to_real(number: i32) -> i32 {
 
 /// A child was waited for: if it is no more, its number may come to mean somebody else.
 pub(crate) fn forget_ended(process: i32) {
-    let still_there = Children { kind: libc::P_PID, id: process, options: libc::WEXITED }.ask(libc::WNOHANG);
+    let still_there =
+        Children { kind: libc::P_PID, id: process, options: libc::WEXITED }.query(libc::WNOHANG);
     if still_there.is_none()
         && let Some(at) = started().iter().rposition(|&started| started == process)
     {
@@ -121,7 +122,7 @@ impl Children {
     /// All of them.
     const ALL: Self = Self { kind: libc::P_ALL, id: 0, options: libc::WEXITED };
 
-    fn ask(self, options: i32) -> Option<i32> {
+    fn query(self, options: i32) -> Option<i32> {
         // SAFETY: plain numbers; the kernel fills them in.
         let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
         let options = (self.options | libc::WNOWAIT) & !libc::WNOHANG | options;
@@ -134,12 +135,12 @@ impl Children {
 
     /// Whether a wait for them would come back at once: there is one to tell of, or none to wait for.
     pub(crate) fn have_news(self) -> bool {
-        self.ask(libc::WNOHANG) != Some(0)
+        self.query(libc::WNOHANG) != Some(0)
     }
 
     /// Waits until there are news, or for no reason less long.
     pub(crate) fn wait(self) {
-        self.ask(0);
+        self.query(0);
     }
 
     /// Waits until there are news, as long as the children seem to do something: gives up when they and theirs were found asleep so
@@ -230,5 +231,5 @@ fn read<'a>(name: fmt::Arguments<'_>, room: &'a mut [u8]) -> &'a [u8] {
 
 /// Whether a child of this process may still do something.
 pub(crate) fn are_there() -> bool {
-    Children::ALL.ask(libc::WNOHANG).is_some()
+    Children::ALL.query(libc::WNOHANG).is_some()
 }

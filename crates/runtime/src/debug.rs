@@ -171,14 +171,14 @@ pub(crate) fn picked(state: &State, pick: &Pick, could_go_on: bool) {
         (*board).start = state.log.thread(next).start;
         (*board).from = state.current.0.into();
         (*board).preempted = u32::from(switches && could_go_on);
-        let wanted = match (*board).stop_at_switches {
+        let stops_here = match (*board).stop_at_switches {
             PREEMPTIONS => switches && could_go_on,
             SWITCHES => switches,
             _ => false,
         };
         (*board).reason = match event == (*board).stop_at {
             true => Reason::Event,
-            false if wanted => Reason::Switch,
+            false if stops_here => Reason::Switch,
             false => Reason::None,
         };
     }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use unsnarl_model::{Channel, ChannelKind};
 
 /// Descriptors that are remembered; those beyond are asked about each time.
-const MOST: usize = 1 << 16;
+const MAX_DESCRIPTORS: usize = 1 << 16;
 
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,7 +125,7 @@ impl Descriptors {
 
     fn set(&mut self, fd: i32, known: CachedKind) {
         let fd = fd as usize;
-        if fd < MOST {
+        if fd < MAX_DESCRIPTORS {
             if self.known.len() <= fd {
                 self.known.resize((fd + 1).next_multiple_of(256), CachedKind::Nothing);
             }

@@ -207,8 +207,8 @@ unsafe extern "C-unwind" fn arrive(context: *mut libc::ucontext_t) {
             // What it returns to tells all registers, ours need not be kept.
             libc::SYS_rt_sigreturn => return_from_signal(register(libc::REG_RSP)),
             libc::SYS_rt_sigprocmask if second != 0 => {
-                let wanted = mask(*(second as *const u64));
-                sys::call(number, [first, &raw const wanted as usize, third, arguments[3], 0, 0])
+                let kernel_mask = mask(*(second as *const u64));
+                sys::call(number, [first, &raw const kernel_mask as usize, third, arguments[3], 0, 0])
             }
             // A child that shares our stack would return over our heads: it gets a copy.
             libc::SYS_vfork => sys::call(libc::SYS_fork, arguments),

@@ -14,8 +14,8 @@ const STATUS: i32 = 96;
 
 /// Nobody can go on, or some never will.
 #[cold]
-pub(crate) fn deadlock(state: &State, why: &str) -> ! {
-    conclude(state, EndKind::Deadlock, why);
+pub(crate) fn deadlock(state: &State, reason: &str) -> ! {
+    conclude(state, EndKind::Deadlock, reason);
     let current = state.current;
     for thread in &state.threads {
         if thread.ended || thread.is_timer {
@@ -93,8 +93,8 @@ pub(crate) fn plan_end(state: &State) -> ! {
 /// The program wants something from outside that the plan does not have.
 #[cold]
 pub(crate) fn lacks_input(state: &State) -> ! {
-    let asks = |gate: Gate| gate == Gate::Input || gate.is_for_signals();
-    let thread = state.waiting.iter().find(|t| asks(state.threads[t.index()].pending.gate));
+    let waits_for_input = |gate: Gate| gate == Gate::Input || gate.is_for_signals();
+    let thread = state.waiting.iter().find(|t| waits_for_input(state.threads[t.index()].pending.gate));
     let thread = thread.unwrap_or(state.current);
     conclude(state, EndKind::Diverged, "");
     let end = &mut state.log.header().end;
@@ -123,12 +123,12 @@ pub(crate) fn diverged(state: &State, diverged: Diverged) -> ! {
 
 /// This program cannot be controlled.
 #[cold]
-pub(crate) fn refuse(why: &str) -> ! {
+pub(crate) fn refuse(reason: &str) -> ! {
     match Runtime::interrupted() {
-        Some(runtime) => conclude(&runtime.state, EndKind::Refused, why),
+        Some(runtime) => conclude(&runtime.state, EndKind::Refused, reason),
         None => {
             sys::complain(b"unsnarl: ");
-            sys::complain(why.as_bytes());
+            sys::complain(reason.as_bytes());
             sys::complain(b"\n");
         }
     }

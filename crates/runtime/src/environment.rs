@@ -54,9 +54,9 @@ impl State {
         }
         loop {
             if !self.waiting.iter().any(|thread| self.waits_for_environment(thread)) {
-                let asks = |gate: &Gate| *gate == Gate::Input;
+                let waits_for_input = |gate: &Gate| *gate == Gate::Input;
                 let fed = self.log.replays_inputs();
-                let lacks = self.waiters(asks).next().is_some()
+                let lacks = self.waiters(waits_for_input).next().is_some()
                     || (fed && self.waiting.iter().any(|t| self.may_be_signalled_by_environment(t)));
                 if self.by_timeout.is_empty() && lacks {
                     end::lacks_input(self);
@@ -183,9 +183,10 @@ impl State {
     /// What is waited for, if that is a child's end and nothing else.
     fn only_child_awaited(&self) -> Option<Children> {
         let mut waits = self.waiting.iter().map(|thread| self.threads[thread.index()].pending.gate);
-        let heard = |gate: &Gate| matches!(gate, Gate::Child(_) | Gate::Descriptors | Gate::FileLock(_));
-        match waits.find(heard) {
-            Some(Gate::Child(children)) if !waits.any(|gate| heard(&gate)) => Some(children),
+        let is_listened =
+            |gate: &Gate| matches!(gate, Gate::Child(_) | Gate::Descriptors | Gate::FileLock(_));
+        match waits.find(is_listened) {
+            Some(Gate::Child(children)) if !waits.any(|gate| is_listened(&gate)) => Some(children),
             _ => None,
         }
     }

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 
 /// Bytes of a file that are kept, at most.
-const MOST: usize = 16 << 20;
+const MAX_FILE_BYTES: usize = 16 << 20;
 
 /// Files that were open before the program began: whatever comes through them comes from outside, and is the same
 /// for all runs, or not, whether they go on from a snapshot or not.
@@ -103,7 +103,7 @@ impl File {
         let written = kind == libc::S_IFREG && flags as i32 & libc::O_ACCMODE != libc::O_RDONLY;
         let contents = if !written {
             None
-        } else if stat.st_size as usize > MOST {
+        } else if stat.st_size as usize > MAX_FILE_BYTES {
             return Err(CannotRestore("it writes a file of more than 16 MiB"));
         } else {
             let contents = contents(fd, stat.st_size as usize);

@@ -6,7 +6,7 @@ use crate::sys;
 use unsnarl_wire::FollowAnswer;
 
 /// Asks at the socket of this name; returns if the program is to run as it would without us.
-pub(crate) fn ask(name: &[u8]) {
+pub(crate) fn request_verdict(name: &[u8]) {
     let Some(socket) = connect(name) else { return };
     let process = sys::process().to_le_bytes();
     let mut answer = 0u8;

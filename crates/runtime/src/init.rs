@@ -63,7 +63,7 @@ static INIT: extern "C" fn() = init;
 extern "C" fn init() {
     if variable(WIRE_VARIABLE).is_none() {
         if let Some(name) = variable(FOLLOW_VARIABLE) {
-            follow::ask(name);
+            follow::request_verdict(name);
         }
         return;
     }
@@ -119,7 +119,7 @@ unsafe fn begin(header: *mut Header) {
     // SAFETY: by the caller.
     let log = unsafe { Log::new(header, tid_offset.unwrap_or(0)) };
     let picker = heap::with_plan_heap(|| picker(&log));
-    let picker = if plan.from_checkpoint == 0 { picker } else { picker.waiting() };
+    let picker = if plan.from_checkpoint == 0 { picker } else { picker.deferred() };
 
     if plan.debugged != 0 {
         debug::attach();

@@ -186,8 +186,8 @@ impl Log {
     /// page; false if the log is full.
     #[cold]
     fn make_room(&mut self) -> bool {
-        const MOST: u64 = 1 << 17;
-        let more = self.count.clamp(FIRST_ROOM, MOST).min(self.capacity - self.count);
+        const MAX_BYTES: u64 = 1 << 17;
+        let more = self.count.clamp(FIRST_ROOM, MAX_BYTES).min(self.capacity - self.count);
         self.room = self.count + more;
         if rewind::has_room(self.room) {
             return more > 0;
@@ -262,7 +262,7 @@ impl Log {
 
     /// Who goes by this name in the plan.
     #[inline]
-    pub(crate) fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+    pub(crate) fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
         self.in_run.get(in_plan.index()).copied().flatten()
     }
 
@@ -434,7 +434,7 @@ impl Log {
         registers: [u64; 8],
         top: usize,
     ) -> u64 {
-        const MOST: usize = 128 << 10;
+        const MAX_BYTES: usize = 128 << 10;
         let head = size_of::<RawStack>();
         let room = room as usize;
         if room < head {
@@ -445,10 +445,10 @@ impl Log {
         while base < top && !sys::is_readable(base) {
             base = (base | 4095) + 1;
         }
-        let wanted = top.saturating_sub(base).min(MOST).min(room - head) & !7;
+        let copy_size = top.saturating_sub(base).min(MAX_BYTES).min(room - head) & !7;
         let place: *mut RawStack = self.entry(at, 0);
         // SAFETY: within the room; the kernel copies as much as is there.
-        let copied = unsafe { sys::copy_memory(base, place.add(1) as usize, wanted) } & !7;
+        let copied = unsafe { sys::copy_memory(base, place.add(1) as usize, copy_size) } & !7;
         // SAFETY: as above.
         unsafe {
             *place =

@@ -30,18 +30,18 @@ pub(crate) struct Shadow {
 /// How many pages are told apart before one is noted again.
 const NOTED: usize = 64;
 /// So many pages are noted, and no more.
-const MOST_USED: usize = 8192;
+const MAX_USED: usize = 8192;
 
 impl Shadow {
     /// Reserves it; none if the system does not allow that.
     pub(crate) fn reserve() -> Option<Self> {
-        let room = || Self { used: Vec::with_capacity(MOST_USED), noted: Box::new([0; NOTED]) };
+        let room = || Self { used: Vec::with_capacity(MAX_USED), noted: Box::new([0; NOTED]) };
         sys::reserve(BASE, SIZE).then(|| heap::with_plan_heap(room))
     }
 
     /// Where the pages are that are not empty; none if there are too many.
     pub(crate) fn used(&self) -> Option<&[usize]> {
-        (self.used.len() < MOST_USED).then_some(&self.used)
+        (self.used.len() < MAX_USED).then_some(&self.used)
     }
 
     fn place(addr: u64) -> *mut Word {
@@ -92,7 +92,7 @@ impl ShadowMemory for Shadow {
         let noted = &mut self.noted[page >> 12 & (NOTED - 1)];
         if *noted != page {
             *noted = page;
-            if self.used.len() < MOST_USED {
+            if self.used.len() < MAX_USED {
                 self.used.push(page);
             }
         }

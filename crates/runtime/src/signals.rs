@@ -236,7 +236,7 @@ impl State {
     }
 
     /// Whether the timer's last signal is still on its way.
-    pub(crate) fn is_on_its_way(&self, signal: i32, to: Option<ThreadIx>, info: &Info) -> bool {
+    pub(crate) fn is_pending(&self, signal: i32, to: Option<ThreadIx>, info: &Info) -> bool {
         let queue = to.map_or(&self.signals, |thread| &self.threads[thread.index()].signals);
         queue.0.iter().any(|sent| sent.signal == signal && sent.info.0 == info.0)
     }

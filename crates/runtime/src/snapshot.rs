@@ -24,11 +24,11 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     let files = match (state.backend(), heap::with_plan_heap(|| Files::save(channel))) {
         (Backend::Fibers, Ok(files)) => files,
         (backend, saved_channel) => {
-            let what = match saved_channel {
-                Err(CannotRestore(what)) if backend == Backend::Fibers => what,
+            let reason = match saved_channel {
+                Err(CannotRestore(reason)) if backend == Backend::Fibers => reason,
                 _ => "of kernel threads a fork takes only one along",
             };
-            end::set_message(&mut state.log.header().end, what.as_bytes());
+            end::set_message(&mut state.log.header().end, reason.as_bytes());
             serve::answer(channel, &[0]);
             sys::exit(0)
         }
@@ -52,6 +52,6 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     let picker = heap::with_plan_heap(|| init::picker(&state.log));
     state.observed = state.log.header().plan.choices > 0;
     let waits = state.log.header().plan.from_checkpoint != 0 && !state.log.has(Op::Checkpoint);
-    runtime.picker = if waits { picker.waiting() } else { picker };
+    runtime.picker = if waits { picker.deferred() } else { picker };
     state.log.header().attached.store(1, core::sync::atomic::Ordering::Release);
 }

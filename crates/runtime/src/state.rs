@@ -259,8 +259,8 @@ impl RunView for State {
 
     #[inline]
     fn by_timeout(&self) -> &ThreadSet {
-        static NOBODY: ThreadSet = ThreadSet::new();
-        if self.sole_runner.is_empty() { &self.by_timeout } else { &NOBODY }
+        static NO_THREADS: ThreadSet = ThreadSet::new();
+        if self.sole_runner.is_empty() { &self.by_timeout } else { &NO_THREADS }
     }
 
     fn earliest_timeout(&self) -> Option<ThreadIx> {
@@ -298,8 +298,8 @@ impl RunView for State {
         self.places.is_at(place, self.threads[thread.index()].pending.pc)
     }
 
-    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
-        self.log.named(in_plan)
+    fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+        self.log.resolve_thread(in_plan)
     }
 }
 

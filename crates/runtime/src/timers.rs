@@ -164,16 +164,16 @@ impl Runtime {
         timer.at = if timer.again == 0 { u64::MAX } else { when.saturating_add(timer.again) };
         let event = state.log.count();
         let mut signal_number = 0;
-        let mut kept = true;
+        let mut is_sent = true;
         match on_expiry {
             TimerAction::Signal { signal, to, info } => {
                 signal_number = signal;
-                let on_its_way = id != REAL && state.is_on_its_way(signal, to, &info);
-                if on_its_way {
+                let is_pending = id != REAL && state.is_pending(signal, to, &info);
+                if is_pending {
                     state.timers.all[at].overrun += 1;
                 } else {
                     state.timers.all[at].overrun = 0;
-                    kept = state.send(SentSignal { signal, info, event }, to);
+                    is_sent = state.send(SentSignal { signal, info, event }, to);
                 }
             }
             TimerAction::Count { fd } => {
@@ -189,7 +189,7 @@ impl Runtime {
             TimerAction::None | TimerAction::Thread { .. } => {}
         }
         state.timers_changed();
-        let flags = if kept { Flags::TIMED_OUT } else { Flags::TIMED_OUT | Flags::FAILED };
+        let flags = if is_sent { Flags::TIMED_OUT } else { Flags::TIMED_OUT | Flags::FAILED };
         self.log(Op::TimerFire, flags, pc, signal_number as usize, when);
         if let TimerAction::Thread { function, value } = on_expiry {
             self.call_in_thread(function, value);

@@ -182,11 +182,11 @@ impl Runtime {
         let mut other = None;
         let thread = stack::run_on_own_stack(|| {
             if state.observed {
-                state.before_pick(picker.waits());
+                state.before_pick(picker.is_deferred());
             }
             let pick = picker.pick(state);
             if state.observed {
-                state.after_pick(picker.waits(), &pick);
+                state.after_pick(picker.is_deferred(), &pick);
             }
             match pick {
                 Pick::Run(thread) => u32::from(thread.0),
@@ -293,7 +293,7 @@ impl Runtime {
     }
 
     #[inline]
-    fn append(&mut self, op: Op, flags: Flags, event: RawEvent, what: (u64, u64, u64)) -> u64 {
+    fn append(&mut self, op: Op, flags: Flags, event: RawEvent, operation: (u64, u64, u64)) -> u64 {
         let state = &mut self.state;
         if state.muted {
             state.muted = false;
@@ -304,7 +304,7 @@ impl Runtime {
         state.fruitless_events = if fruitless { state.fruitless_events + 1 } else { 0 };
         // A point in a waiting loop neither gets the thread on nor makes the loop another one.
         if op != Op::Point {
-            state.me().spin_detector.note(fruitless, what);
+            state.me().spin_detector.note(fruitless, operation);
         }
         state.clock.tick();
         state.picked = false;

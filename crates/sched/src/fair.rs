@@ -9,7 +9,7 @@ use crate::{RunView, ThreadSet};
 use unsnarl_model::ThreadIx;
 
 /// So many points in a row, and a thread must let the others go first.
-const PATIENCE: u32 = 10_000;
+const MAX_CONSECUTIVE: u32 = 10_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Fair {
@@ -19,7 +19,7 @@ pub(crate) struct Fair {
 impl Fair {
     #[inline]
     pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
-        if self.in_a_row < PATIENCE && world.current_can_continue() {
+        if self.in_a_row < MAX_CONSECUTIVE && world.current_can_continue() {
             self.in_a_row += 1;
             return world.current();
         }
@@ -115,6 +115,6 @@ mod tests {
     fn nobody_runs_for_ever() {
         let toy = Toy::new(2);
         let mut fair = Fair::default();
-        assert!((0..=PATIENCE).any(|_| fair.pick(&toy) == ThreadIx(1)));
+        assert!((0..=MAX_CONSECUTIVE).any(|_| fair.pick(&toy) == ThreadIx(1)));
     }
 }

@@ -57,7 +57,7 @@ pub trait RunView {
         false
     }
     /// The thread that goes by this name in the plan, once it was created.
-    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx>;
+    fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx>;
 }
 
 /// A picker's answer.
@@ -87,14 +87,14 @@ pub struct Diverged {
 /// Decides a run: first by the plan's prefix, then by its policy.
 #[derive(Debug)]
 pub struct Picker {
-    script: Option<Follow>,
+    script: Option<PrefixFollower>,
     /// Who decides before the policy begins.
     before: Option<fair::Fair>,
     tail: Tail,
 }
 
 #[derive(Debug)]
-enum Follow {
+enum PrefixFollower {
     Exact(prefix::Exact),
     Relaxed(relaxed::Relaxed),
 }
@@ -114,8 +114,8 @@ impl Picker {
     #[must_use]
     pub fn new(script: Script, fidelity: Fidelity, tail: Policy, seed: u64) -> Self {
         let script = (!script.segments.is_empty()).then(|| match fidelity {
-            Fidelity::Exact => Follow::Exact(prefix::Exact::new(script)),
-            Fidelity::Relaxed => Follow::Relaxed(relaxed::Relaxed::new(script)),
+            Fidelity::Exact => PrefixFollower::Exact(prefix::Exact::new(script)),
+            Fidelity::Relaxed => PrefixFollower::Relaxed(relaxed::Relaxed::new(script)),
         });
         let tail = match tail {
             Policy::Stop => Tail::Stop,
@@ -132,7 +132,7 @@ impl Picker {
     /// preemptions, and neither random numbers nor steps are used up. A plan that ends with its prefix has no
     /// policy to wait.
     #[must_use]
-    pub fn waiting(self) -> Self {
+    pub fn deferred(self) -> Self {
         let before = (!matches!(self.tail, Tail::Stop)).then(fair::Fair::default);
         Self { before, ..self }
     }
@@ -144,7 +144,7 @@ impl Picker {
 
     /// Whether the policy still waits.
     #[must_use]
-    pub const fn waits(&self) -> bool {
+    pub const fn is_deferred(&self) -> bool {
         self.before.is_some()
     }
 
@@ -153,8 +153,8 @@ impl Picker {
     pub fn pick(&mut self, world: &impl RunView) -> Pick {
         if let Some(follow) = &mut self.script {
             let pick = match follow {
-                Follow::Exact(exact) => exact.pick(world),
-                Follow::Relaxed(relaxed) => relaxed.pick(world),
+                PrefixFollower::Exact(exact) => exact.pick(world),
+                PrefixFollower::Relaxed(relaxed) => relaxed.pick(world),
             };
             match pick {
                 Some(pick) => return pick,
@@ -201,7 +201,7 @@ mod tests {
     fn a_policy_that_waited_decides_as_one_that_begins_there() {
         for policy in [Policy::Random, Policy::Pos, Policy::Pct { depth: 3, steps: 20 }] {
             let picker = || Picker::new(Script::default(), Fidelity::Exact, policy, 7);
-            let (mut waiting, mut toy) = (picker().waiting(), Toy::new(3));
+            let (mut waiting, mut toy) = (picker().deferred(), Toy::new(3));
             assert_eq!(
                 picks(&mut waiting, &mut toy, 50),
                 [Pick::Run(ThreadIx(0)); 50],
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_plan_that_ends_with_its_prefix_does_not_wait() {
-        let mut picker = Picker::new(Script::default(), Fidelity::Exact, Policy::Stop, 0).waiting();
+        let mut picker = Picker::new(Script::default(), Fidelity::Exact, Policy::Stop, 0).deferred();
         assert_eq!(picker.pick(&Toy::new(1)), Pick::End);
     }
 }

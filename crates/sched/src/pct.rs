@@ -28,7 +28,7 @@ pub(crate) struct Pct {
 }
 
 /// So many points in a row, and a thread must let the others go first.
-const PATIENCE: u32 = 10_000;
+const MAX_CONSECUTIVE: u32 = 10_000;
 
 /// Initial priorities are from here up, later ones below, each lower than the one before.
 const INITIAL: u64 = 1 << 63;
@@ -43,7 +43,7 @@ impl Pct {
 
     pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
         let current = world.current();
-        if self.in_a_row >= PATIENCE {
+        if self.in_a_row >= MAX_CONSECUTIVE {
             self.in_a_row = 0;
             self.lower(current);
         }
@@ -54,11 +54,11 @@ impl Pct {
         self.point += 1;
         let mut chosen = self.highest(world);
         // Who gives way lets all the others pass, once each; the bound is for when nobody has work to do.
-        let mut patience = world.ready().len() + world.by_timeout().len();
-        while patience > 1 && world.yields(chosen) {
+        let mut attempts = world.ready().len() + world.by_timeout().len();
+        while attempts > 1 && world.yields(chosen) {
             self.lower(chosen);
             chosen = self.highest(world);
-            patience -= 1;
+            attempts -= 1;
         }
         self.in_a_row = if chosen == current { self.in_a_row + 1 } else { 0 };
         chosen

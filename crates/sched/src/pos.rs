@@ -81,8 +81,8 @@ mod tests {
         let mut pos = Pos::new(3);
         let first = pos.pick(&toy);
         let other = ThreadIx(1 - first.0);
-        let kept = pos.priorities[other.index()];
-        assert!(kept != 0 && pos.priorities[first.index()] == 0);
+        let priority_before = pos.priorities[other.index()];
+        assert!(priority_before != 0 && pos.priorities[first.index()] == 0);
         toy.next(first, Op::Write, u64::from(other.0) + 1);
         pos.priorities[first.index()] = u64::MAX;
         assert_eq!(pos.pick(&toy), first);

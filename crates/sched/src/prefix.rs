@@ -38,7 +38,7 @@ impl Exact {
             self.done = 0;
             segment = self.script.segments.get(self.segment)?;
         }
-        let thread = world.named(segment.thread);
+        let thread = world.resolve_thread(segment.thread);
         let runnable = thread.is_some_and(|t| world.ready().contains(t) || world.by_timeout().contains(t));
         let expected = self.script.actions.get(self.point as usize);
         match thread {
@@ -85,8 +85,8 @@ mod tests {
         let mut exact = Exact::new(Script { segments: vec![segment(1, 1)], actions: vec![] });
         assert!(matches!(exact.pick(&toy), Some(Pick::Diverged(Diverged { runnable: false, .. }))));
 
-        let wanted = Action { op: Op::Lock, site: Site::default() };
-        let mut exact = Exact::new(Script { segments: vec![segment(0, 1)], actions: vec![wanted] });
+        let expected = Action { op: Op::Lock, site: Site::default() };
+        let mut exact = Exact::new(Script { segments: vec![segment(0, 1)], actions: vec![expected] });
         toy.next(ThreadIx(0), Op::Unlock, 0);
         assert!(matches!(exact.pick(&toy), Some(Pick::Diverged(Diverged { runnable: true, point: 0, .. }))));
         toy.next(ThreadIx(0), Op::Lock, 0);

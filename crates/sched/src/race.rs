@@ -14,14 +14,14 @@ use crate::{RunView, ThreadSet, rng::Rng};
 use unsnarl_model::ThreadIx;
 
 /// The running thread is changed at one in so many points: one of these for each run.
-const CALM: [u32; 4] = [2, 4, 16, 64];
+const SWITCH_RATES: [u32; 4] = [2, 4, 16, 64];
 
 /// For so many points in a row those who are not held may do nothing but wait, or whatever they like: then somebody
 /// is let go, since it may be the one that they wait for.
-const PATIENCE: Patience = Patience { waiting: 32, working: 1000 };
+const STALL_LIMITS: StallLimits = StallLimits { waiting: 32, working: 1000 };
 
 #[derive(Clone, Copy, Debug)]
-struct Patience {
+struct StallLimits {
     waiting: u32,
     working: u32,
 }
@@ -29,28 +29,28 @@ struct Patience {
 #[derive(Debug)]
 pub(crate) struct Race {
     rng: Rng,
-    calm: u32,
+    switch_rate: u32,
     places: [u16; 2],
     held: ThreadSet,
     /// Let go, and not past its operation yet.
     released: ThreadSet,
     /// Who goes next, because the one before it was waited for.
     next: Option<ThreadIx>,
-    patience: Patience,
+    stalls: StallLimits,
 }
 
 impl Race {
     pub(crate) fn new(first: u16, second: u16, seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let calm = CALM[rng.below(CALM.len() as u32) as usize];
+        let switch_rate = SWITCH_RATES[rng.below(SWITCH_RATES.len() as u32) as usize];
         Self {
             rng,
-            calm,
+            switch_rate,
             places: [first, second],
             held: ThreadSet::new(),
             released: ThreadSet::new(),
             next: None,
-            patience: PATIENCE,
+            stalls: STALL_LIMITS,
         }
     }
 
@@ -61,7 +61,7 @@ impl Race {
             self.released.set(next, false);
             return next;
         }
-        if !self.held.is_empty() && self.is_out_of_patience(world) {
+        if !self.held.is_empty() && self.is_stalled(world) {
             return self.release(world);
         }
         loop {
@@ -73,7 +73,7 @@ impl Race {
             }
             let Some(partner) = self.partner(world, thread, at) else {
                 self.held.set(thread, true);
-                self.patience = PATIENCE;
+                self.stalls = STALL_LIMITS;
                 continue;
             };
             // Where both are at both places, either may be the first.
@@ -86,18 +86,21 @@ impl Race {
         }
     }
 
-    fn is_out_of_patience(&mut self, world: &impl RunView) -> bool {
+    fn is_stalled(&mut self, world: &impl RunView) -> bool {
         let mut free = world.ready().iter().filter(|&thread| !self.held.contains(thread));
         let work = free.any(|thread| !world.yields(thread));
-        self.patience.waiting = if work { PATIENCE.waiting } else { self.patience.waiting.saturating_sub(1) };
-        self.patience.working = self.patience.working.saturating_sub(1);
-        self.patience.waiting == 0 || self.patience.working == 0
+        self.stalls.waiting = if work { STALL_LIMITS.waiting } else { self.stalls.waiting.saturating_sub(1) };
+        self.stalls.working = self.stalls.working.saturating_sub(1);
+        self.stalls.waiting == 0 || self.stalls.working == 0
     }
 
     /// Somebody who is not held: mostly who ran last.
     fn candidate(&mut self, world: &impl RunView) -> Option<ThreadIx> {
         let current = world.current();
-        if world.current_can_continue() && !self.held.contains(current) && self.rng.below(self.calm) != 0 {
+        if world.current_can_continue()
+            && !self.held.contains(current)
+            && self.rng.below(self.switch_rate) != 0
+        {
             return Some(current);
         }
         let all = || world.ready().iter().chain(world.by_timeout().iter());
@@ -120,13 +123,13 @@ impl Race {
 
     /// One of the held, at random, is not any more; anyone if none of them can run.
     fn release(&mut self, world: &impl RunView) -> ThreadIx {
-        self.patience = PATIENCE;
+        self.stalls = STALL_LIMITS;
         let all = || world.ready().iter().chain(world.by_timeout().iter());
         let held = all().filter(|&thread| self.held.contains(thread)).count();
-        let wanted = |race: &Self, thread: ThreadIx| held == 0 || race.held.contains(thread);
-        let count = all().filter(|&thread| wanted(self, thread)).count() as u32;
+        let is_candidate = |race: &Self, thread: ThreadIx| held == 0 || race.held.contains(thread);
+        let count = all().filter(|&thread| is_candidate(self, thread)).count() as u32;
         let nth = if count > 1 { self.rng.below(count) as usize } else { 0 };
-        let thread = all().filter(|&thread| wanted(self, thread)).nth(nth).unwrap_or(ThreadIx::MAIN);
+        let thread = all().filter(|&thread| is_candidate(self, thread)).nth(nth).unwrap_or(ThreadIx::MAIN);
         self.held.set(thread, false);
         thread
     }

@@ -21,7 +21,7 @@ use crate::{Pick, RunView, Script};
 use unsnarl_model::ThreadIx;
 
 /// Operations off the expected path before a thread counts as lost.
-const OFF_PATH: u32 = 10_000;
+const MAX_OFF_PATH: u32 = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Relaxed {
@@ -32,12 +32,12 @@ pub(crate) struct Relaxed {
     /// Where the current segment's actions begin.
     first_action: usize,
     /// Operations off the expected path in the current segment.
-    astray: u32,
+    off_path: u32,
 }
 
 impl Relaxed {
     pub(crate) const fn new(script: Script) -> Self {
-        Self { script, segment: 0, done: 0, first_action: 0, astray: 0 }
+        Self { script, segment: 0, done: 0, first_action: 0, off_path: 0 }
     }
 
     /// None at the end of the schedule.
@@ -45,21 +45,21 @@ impl Relaxed {
         loop {
             let segment = *self.script.segments.get(self.segment)?;
             if self.done < segment.points
-                && let Some(thread) = world.named(segment.thread)
+                && let Some(thread) = world.resolve_thread(segment.thread)
                 && (world.ready().contains(thread) || world.by_timeout().contains(thread))
-                && self.goes_on(world, thread)
+                && self.continues_segment(world, thread)
             {
                 return Some(Pick::Run(thread));
             }
             self.first_action += segment.points as usize;
             self.segment += 1;
             self.done = 0;
-            self.astray = 0;
+            self.off_path = 0;
         }
     }
 
     /// Whether the thread's next operation still belongs to the current segment; counts it if so.
-    fn goes_on(&mut self, world: &impl RunView, thread: ThreadIx) -> bool {
+    fn continues_segment(&mut self, world: &impl RunView, thread: ThreadIx) -> bool {
         let segment = self.script.segments[self.segment];
         if self.script.actions.is_empty() {
             self.done += 1;
@@ -69,14 +69,14 @@ impl Relaxed {
         let left = &self.script.actions[self.first_action + self.done as usize..end];
         if let Some(skipped) = left.iter().position(|action| world.is_about_to(thread, action)) {
             self.done += skipped as u32 + 1;
-            self.astray = 0;
+            self.off_path = 0;
             return true;
         }
         if self.next_segment_begins(world, thread) {
             return false;
         }
-        self.astray += 1;
-        self.astray < OFF_PATH && !(self.astray > 1 && world.yields(thread))
+        self.off_path += 1;
+        self.off_path < MAX_OFF_PATH && !(self.off_path > 1 && world.yields(thread))
     }
 
     /// Whether the thread is where its next segment has it begin.

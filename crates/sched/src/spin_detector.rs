@@ -18,16 +18,16 @@ impl SpinDetector {
     /// vain in between: to find the period of a loop, what is waited for changes after 1, 2, 4 … operations (Brent's
     /// method).
     #[inline]
-    pub fn note(&mut self, fruitless: bool, what: (u64, u64, u64)) {
+    pub fn note(&mut self, fruitless: bool, operation: (u64, u64, u64)) {
         if !fruitless {
             (self.in_a_row, self.repeats) = (0, 0);
             return;
         }
         self.in_a_row = self.in_a_row.wrapping_add(1);
-        if self.last == what {
+        if self.last == operation {
             self.repeats += 1;
         } else if self.in_a_row.is_power_of_two() {
-            self.last = what;
+            self.last = operation;
             self.repeats = 0;
         }
     }

@@ -106,7 +106,7 @@ impl RunView for Toy {
         self.at[thread.index()] == Some(place)
     }
 
-    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+    fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
         (in_plan.index() < self.next.len()).then_some(in_plan)
     }
 }

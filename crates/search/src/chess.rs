@@ -352,9 +352,9 @@ mod tests {
     #[test]
     fn every_state_within_the_bound_is_reached() {
         let writes =
-            |resources: &[u64]| resources.iter().map(|&thing| (Op::Write, thing * 8)).collect::<Vec<_>>();
+            |resources: &[u64]| resources.iter().map(|&object| (Op::Write, object * 8)).collect::<Vec<_>>();
         let reads =
-            |resources: &[u64]| resources.iter().map(|&thing| (Op::Read, thing * 8)).collect::<Vec<_>>();
+            |resources: &[u64]| resources.iter().map(|&object| (Op::Read, object * 8)).collect::<Vec<_>>();
         let programs = [
             vec![writes(&[1, 1, 1]), writes(&[1, 1])],
             vec![writes(&[1, 2, 1]), writes(&[2, 1]), reads(&[1, 2])],

@@ -98,8 +98,8 @@ impl Knowledge {
 
     fn add(&mut self, conflict: &Conflict, summary: &RunSummary<'_>) {
         // Places have numbers of 16 bits, and no search gets through that many pairs.
-        const MOST: usize = u16::MAX as usize - 2;
-        if self.places.spans.len() >= MOST
+        const MAX_SITES: usize = u16::MAX as usize - 2;
+        if self.places.spans.len() >= MAX_SITES
             || !conflict.sides.iter().all(|side| self.is_in_given_places(side, summary))
         {
             return;

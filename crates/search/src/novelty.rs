@@ -45,9 +45,9 @@ struct RecordedRun {
 /// How often the search goes on from a state.
 const TRIES: u32 = 3;
 /// Of so many ways the one to the rarest state is gone.
-const DRAWN: usize = 8;
+const CANDIDATES: usize = 8;
 /// As many ways are kept; beyond, others make room.
-const MOST: usize = 1 << 18;
+const MAX_PREFIXES: usize = 1 << 18;
 
 impl Novelty {
     /// Runs from the plan's seed on.
@@ -74,9 +74,9 @@ impl Novelty {
         if self.prefixes.is_empty() {
             return None;
         }
-        let drawn: [usize; DRAWN] = std::array::from_fn(|_| self.draw(self.prefixes.len()));
+        let candidate: [usize; CANDIDATES] = std::array::from_fn(|_| self.draw(self.prefixes.len()));
         let rarity = |at: &usize| self.visits.get(&self.prefixes[*at].state);
-        let at = drawn.into_iter().min_by_key(rarity)?;
+        let at = candidate.into_iter().min_by_key(rarity)?;
         let novel_prefix = &mut self.prefixes[at];
         let mut schedule = Schedule::default();
         novel_prefix.run.steps[..novel_prefix.at].iter().for_each(|&thread| schedule.push(thread));
@@ -133,10 +133,10 @@ impl Strategy for Novelty {
                 Rc::new(RecordedRun { threads: steps.threads.clone(), steps: steps_of })
             });
             let novel_prefix = NovelPrefix { run: Rc::clone(run), at: at + 1, state: number, tries: TRIES };
-            if self.prefixes.len() < MOST {
+            if self.prefixes.len() < MAX_PREFIXES {
                 self.prefixes.push(novel_prefix);
             } else {
-                let victim = number as usize % MOST;
+                let victim = number as usize % MAX_PREFIXES;
                 self.prefixes[victim] = novel_prefix;
             }
         }

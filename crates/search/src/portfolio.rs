@@ -65,10 +65,10 @@ impl Strategy for Portfolio {
             _ => TURNS,
         };
         for _ in 0..turns.len() {
-            let whose = turns[self.turn % turns.len()];
+            let index = turns[self.turn % turns.len()];
             self.turn += 1;
-            if let Some(plan) = self.strategies[whose].next(known) {
-                self.running.push_back(whose);
+            if let Some(plan) = self.strategies[index].next(known) {
+                self.running.push_back(index);
                 return Some(plan);
             }
         }
@@ -76,8 +76,8 @@ impl Strategy for Portfolio {
     }
 
     fn learn(&mut self, plan: &Plan, summary: &RunSummary<'_>) {
-        if let Some(whose) = self.running.pop_front() {
-            self.strategies[whose].learn(plan, summary);
+        if let Some(index) = self.running.pop_front() {
+            self.strategies[index].learn(plan, summary);
         }
     }
 

@@ -52,15 +52,15 @@ impl State {
             event.op.only_reads() || (event.op == Op::AtomicCas && event.flags.has(Flags::FAILED));
         let mut resources = Vec::with_capacity(2);
         resources_of(event, &mut resources);
-        for thing in &resources {
-            let last = self.resources.get(thing).copied().unwrap_or_default();
+        for resource in &resources {
+            let last = self.resources.get(resource).copied().unwrap_or_default();
             hash = mix(hash, last.write);
             if !looks_only {
                 hash = mix(hash, last.reads);
             }
         }
-        for thing in resources {
-            let last = self.resources.entry(thing).or_default();
+        for resource in resources {
+            let last = self.resources.entry(resource).or_default();
             if looks_only {
                 last.reads = last.reads.wrapping_add(hash);
             } else {

@@ -41,8 +41,8 @@ fn plan_without_preemption(trace: &Trace, event: usize) -> Plan {
     let thread = trace.events[event - 1].thread;
     let (before, after) = trace.events.split_at(event);
     let told = |events: &[unsnarl_model::Event], own: bool| -> Vec<(ThreadIx, Action)> {
-        let wanted = events.iter().filter(|event| (event.thread == thread) == own);
-        wanted.map(|event| (event.thread, trace.action(event))).collect()
+        let selected = events.iter().filter(|event| (event.thread == thread) == own);
+        selected.map(|event| (event.thread, trace.action(event))).collect()
     };
     let mut steps: Vec<(ThreadIx, Action)> =
         before.iter().map(|event| (event.thread, trace.action(event))).collect();

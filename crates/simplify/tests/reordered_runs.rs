@@ -3,7 +3,7 @@
 mod toy;
 
 use proptest::prelude::*;
-use toy::{MOST_EVENTS, Program, programs, record};
+use toy::{MAX_EVENTS, Program, programs, record};
 use unsnarl_model::{Event, Fidelity, Plan, Policy, Prefix, Trace};
 use unsnarl_simplify::static_order::{self, Effort, Granularity, Graph, OrderStrategy, Rules};
 
@@ -47,7 +47,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let trace = record(&program, seed);
-        prop_assume!(trace.events.len() < MOST_EVENTS as usize);
+        prop_assume!(trace.events.len() < MAX_EVENTS as usize);
         let found = static_order::simplify(&trace, Rules::of(&trace));
         is_the_same_run(&program, &found.apply(&trace))?;
     }
@@ -59,7 +59,7 @@ proptest! {
         grain in prop::sample::select(vec![Granularity::Event, Granularity::Segment]),
     ) {
         let trace = record(&program, seed);
-        prop_assume!(trace.events.len() < MOST_EVENTS as usize);
+        prop_assume!(trace.events.len() < MAX_EVENTS as usize);
         let graph = Graph::of(trace.events.iter().copied(), Rules::of(&trace), grain);
         for order in [OrderStrategy::Arbitrary(seed), OrderStrategy::Runs(Effort(1))] {
             is_the_same_run(&program, &static_order::reorder(&graph, order).apply(&trace))?;

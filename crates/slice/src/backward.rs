@@ -128,8 +128,8 @@ impl Walk<'_> {
     fn visit(&mut self, step: &Step<'_>) -> bool {
         if let Some(wishes) = self.later.remove(&step.number) {
             let consumer = Consumer { place: step.place, thread: step.thread, step: step.number };
-            for wish in wishes {
-                match wish {
+            for location in wishes {
+                match location {
                     PendingLocation::Bytes(span) => self.pending_uses.add_memory(span, consumer),
                     PendingLocation::Register(part) => {
                         self.pending_uses.add_register(step.thread, part, consumer, DataPath::Register);

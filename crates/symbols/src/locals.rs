@@ -195,9 +195,9 @@ impl Scope<'_> {
 
     /// How many bytes a type has.
     fn size(&self, kind: &AttributeValue<Reader>, depth: u32) -> Option<u64> {
-        const DEEPEST: u32 = 16;
+        const MAX_DEPTH: u32 = 16;
         let AttributeValue::UnitRef(offset) = *kind else { return None };
-        let entry = self.unit.entry(offset).ok().filter(|_| depth < DEEPEST)?;
+        let entry = self.unit.entry(offset).ok().filter(|_| depth < MAX_DEPTH)?;
         if let Some(size) = entry.attr_value(DW_AT_byte_size).and_then(|size| size.udata_value()) {
             return Some(size);
         }

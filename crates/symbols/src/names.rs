@@ -16,11 +16,11 @@ pub(crate) struct Names(Vec<Name>);
 
 impl Names {
     /// All names of this kind in these files: a stripped program and its separate debug file, say.
-    pub(crate) fn read<'data>(files: &[object::File<'data>], wanted: SymbolKind) -> Self {
+    pub(crate) fn read<'data>(files: &[object::File<'data>], kind: SymbolKind) -> Self {
         let mut names: Vec<Name> = files
             .iter()
             .flat_map(|file| file.symbols().chain(file.dynamic_symbols()))
-            .filter(|symbol| symbol.is_definition() && symbol.kind() == wanted)
+            .filter(|symbol| symbol.is_definition() && symbol.kind() == kind)
             .filter_map(|symbol| {
                 let name = symbol.name().ok().filter(|name| !name.is_empty())?;
                 // The version of a library's symbol says nothing about the code.

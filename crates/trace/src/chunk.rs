@@ -20,10 +20,10 @@ const COLUMNS: usize = 8;
 pub(crate) const LEAST: usize = COLUMNS;
 
 /// The most bytes of an event: thread 3, site 5, op 1, flags 1, order 1, size 5, addr 10, value 10.
-const MOST: usize = 36;
+const MAX_EVENT_BYTES: usize = 36;
 
 /// The most bytes of a chunk.
-pub(crate) const MOST_IN_CHUNK: usize = COLUMNS * size_of::<u64>() + MOST * CHUNK;
+pub(crate) const MAX_IN_CHUNK: usize = COLUMNS * size_of::<u64>() + MAX_EVENT_BYTES * CHUNK;
 
 /// What the last event at a site was like.
 #[derive(Clone, Copy, Default)]

@@ -119,7 +119,7 @@ impl<R: Read> EventReader<R> {
         let count = self.left.min(CHUNK as u64);
         let corrupt = |reason| DecodeError::Corrupt { section: Section::Events, reason };
         let bytes = self.sections.read(Section::Events)?;
-        if bytes.len() > chunk::MOST_IN_CHUNK {
+        if bytes.len() > chunk::MAX_IN_CHUNK {
             return Err(corrupt("a chunk is too long"));
         }
         let (threads, sites) = (self.header.threads.len(), self.header.sites.len());

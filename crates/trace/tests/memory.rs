@@ -14,12 +14,12 @@ struct Counting;
 
 thread_local! {
     static HELD: Cell<usize> = const { Cell::new(0) };
-    static MOST: Cell<usize> = const { Cell::new(0) };
+    static PEAK: Cell<usize> = const { Cell::new(0) };
 }
 
 fn count(more: usize, less: usize) {
     HELD.set((HELD.get() + more).saturating_sub(less));
-    MOST.set(MOST.get().max(HELD.get()));
+    PEAK.set(PEAK.get().max(HELD.get()));
 }
 
 // SAFETY: every call goes on to the system's allocator as it came; counting does not allocate.
@@ -51,9 +51,9 @@ static ALLOCATOR: Counting = Counting;
 /// The most that is held while this runs, beyond what is held before.
 fn most_held<T>(run: impl FnOnce() -> T) -> usize {
     let before = HELD.get();
-    MOST.set(before);
+    PEAK.set(before);
     drop(run());
-    MOST.get() - before
+    PEAK.get() - before
 }
 
 /// The limit that `section::Budget` promises.

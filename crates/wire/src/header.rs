@@ -55,7 +55,7 @@ pub struct Header {
     /// Conflicts written.
     pub conflicts: AtomicU32,
     /// Pages of memory that the process has only because it is rewound.
-    pub kept_pages: AtomicU32,
+    pub saved_pages: AtomicU32,
     /// Bytes of inputs written.
     pub inputs: AtomicU64,
     /// Bytes of stacks written.
@@ -192,7 +192,7 @@ impl Header {
             warnings: AtomicU32::new(0),
             panicked: AtomicU32::new(0),
             conflicts: AtomicU32::new(0),
-            kept_pages: AtomicU32::new(0),
+            saved_pages: AtomicU32::new(0),
             inputs: AtomicU64::new(0),
             stacks: AtomicU64::new(0),
             tracer: TracerWords::new(),

@@ -4,7 +4,7 @@
 //! control, and write the figure to a file.
 
 use super::Effort;
-use super::measure::Pair;
+use super::measure::Measurement;
 use super::table::{Table, Target, Unit};
 use crate::tools;
 use crate::workspace::{Workspace, output};
@@ -42,7 +42,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
     let cost = |ours: f64, theirs: f64| ours / theirs;
 
     eprintln!("switches");
-    let pair = Pair::measure(
+    let pair = Measurement::measure(
         repetitions,
         || ns(bench.controlled(&yielding, &["200000"], "sync")),
         || ns(bench.native(&handover, &["100000"])),
@@ -56,7 +56,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
     );
 
     eprintln!("whole runs");
-    let pair = Pair::measure(
+    let pair = Measurement::measure(
         repetitions,
         || bench.controlled_runs(&three, 200).map(|seconds| seconds * 1e9),
         || bench.plain_runs(&three, 200).map(|seconds| seconds * 1e9),
@@ -66,7 +66,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
 
     for kernel in KERNELS {
         eprintln!("uninstrumented {kernel}");
-        let pair = Pair::measure(
+        let pair = Measurement::measure(
             repetitions,
             || ns(fastest_of(3, || bench.controlled(&kernels, &[kernel, "500"], "sync"))),
             || ns(fastest_of(3, || bench.native(&kernels, &[kernel, "500"]))),
@@ -79,7 +79,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
     for (points, times) in [("sync", "50"), ("all", "5")] {
         for kernel in KERNELS {
             eprintln!("instrumented {kernel}, points {points}");
-            let pair = Pair::measure(
+            let pair = Measurement::measure(
                 repetitions,
                 || ns(fastest_of(3, || bench.controlled(&kernels_ours, &[kernel, times], points))),
                 || ns(fastest_of(3, || bench.native(&kernels_tsan, &[kernel, times]))),
@@ -91,7 +91,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
     }
 
     eprintln!("exploration");
-    let pair = Pair::measure(
+    let pair = Measurement::measure(
         repetitions,
         || bench.explored_runs_per_second(&three, 300),
         || bench.plain_runs(&three, 300).map(|seconds| 1.0 / seconds),

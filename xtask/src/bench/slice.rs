@@ -7,7 +7,7 @@
 //! program is traced, unsnarl takes the trace away on another processor; the second figure has both.
 
 use super::Effort;
-use super::measure::Pair;
+use super::measure::Measurement;
 use super::table::{Table, Target, Unit};
 use crate::tools;
 use crate::workspace::{Workspace, output};
@@ -26,7 +26,7 @@ pub(crate) fn bench(effort: Effort, part: Option<&str>) -> Result<()> {
     if let Some(part) = part {
         ensure!(PARTS.contains(&part), "there is no part {part}; there are {}", PARTS.join(", "));
     }
-    let wanted = |name: &str| part.is_none_or(|part| part == name);
+    let selected = |name: &str| part.is_none_or(|part| part == name);
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
     eprintln!("building unsnarl");
@@ -39,23 +39,23 @@ pub(crate) fn bench(effort: Effort, part: Option<&str>) -> Result<()> {
     let bench = Bench { unsnarl, directory, program };
 
     let mut table = Table::new();
-    if wanted("native") {
+    if selected("native") {
         bench.against_native(effort, &mut table)?;
     }
-    if wanted("stepping") {
+    if selected("stepping") {
         bench.against_stepping(effort, &mut table)?;
     }
-    if wanted("lackey") {
+    if selected("lackey") {
         tools::require(tools::VALGRIND)?;
         bench.against_lackey(effort, &mut table)?;
     }
-    if ["native", "stepping", "lackey"].into_iter().any(wanted) {
+    if ["native", "stepping", "lackey"].into_iter().any(selected) {
         println!("{table}");
     }
-    if wanted("slices") {
+    if selected("slices") {
         bench.slices(effort)?;
     }
-    if wanted("reductions") {
+    if selected("reductions") {
         bench.reductions(&workspace, effort)?;
     }
     Ok(())
@@ -68,9 +68,9 @@ type Cost = [f64; 2];
 const COSTS: [&str; 2] = ["time", "processors"];
 
 /// How many instructions a second are traced, against somebody.
-fn put_speeds(table: &mut Table, whom: &str, pairs: &[Pair]) {
+fn put_speeds(table: &mut Table, peer: &str, pairs: &[Measurement]) {
     for (pair, cost) in pairs.iter().zip(COSTS) {
-        let what = format!("instructions traced: translated / {whom}, {cost}");
+        let what = format!("instructions traced: translated / {peer}, {cost}");
         table.row(&what, Unit::PerSecond, pair, Target::AtLeast(100.0));
     }
 }
@@ -94,7 +94,7 @@ impl Bench {
             eprintln!("translated against native: {work}");
             let trace = self.record(work, rounds)?;
             let none = self.record(work, 0)?;
-            let pairs = Pair::measure_each(
+            let pairs = Measurement::measure_each(
                 effort.repetitions(),
                 || Ok(beyond(self.traced(&trace, &[])?, self.traced(&none, &[])?).map(|cost| cost * 1e9)),
                 || {
@@ -115,7 +115,7 @@ impl Bench {
         eprintln!("translated against stepping");
         let (many, few) = (self.record("own", 100)?, self.record("own", 1)?);
         let (many_instructions, few_instructions) = (self.instructions(&many)?, self.instructions(&few)?);
-        let pairs = Pair::measure_each(
+        let pairs = Measurement::measure_each(
             effort.repetitions().min(3),
             || Ok(self.traced(&many, &[])?.map(|cost| many_instructions / cost)),
             || Ok(self.traced(&few, &["--step"])?.map(|cost| few_instructions / cost)),
@@ -133,7 +133,7 @@ impl Bench {
         eprintln!("translated against lackey");
         let (trace, none) = (self.record("own", MORE * ROUNDS)?, self.record("own", 0)?);
         let instructions = self.instructions(&trace)? - self.instructions(&none)?;
-        let pairs = Pair::measure_each(
+        let pairs = Measurement::measure_each(
             effort.repetitions().min(5),
             || Ok(beyond(self.traced(&trace, &[])?, self.traced(&none, &[])?).map(|cost| instructions / cost)),
             || {
@@ -153,15 +153,15 @@ impl Bench {
             Effort::Full => &[300, 3000],
         };
         for rounds in sizes {
-            let told = self.slice(&self.record("own", *rounds)?, &[])?;
-            let instructions = told["instructions"].as_f64().context("no instructions")?;
-            let seconds = |part: &str| told["seconds"][part].as_f64().unwrap_or(f64::NAN);
+            let report = self.slice(&self.record("own", *rounds)?, &[])?;
+            let instructions = report["instructions"].as_f64().context("no instructions")?;
+            let seconds = |part: &str| report["seconds"][part].as_f64().unwrap_or(f64::NAN);
             println!(
                 "  {:.1} million instructions: {:.2} bytes each, {:.2} compressed; traced in {:.2} s, read in {:.2} s, \
                  reduced in {:.2} s, closure {:.2} s, races {:.2} s, counts {:.2} s",
                 instructions / 1e6,
-                told["trace_bytes"].as_f64().context("no bytes")? / instructions,
-                told["kept_bytes"].as_f64().context("no bytes")? / instructions,
+                report["trace_bytes"].as_f64().context("no bytes")? / instructions,
+                report["kept_bytes"].as_f64().context("no bytes")? / instructions,
                 seconds("trace"),
                 seconds("read"),
                 seconds("reduce"),
@@ -215,15 +215,15 @@ impl Bench {
             // It fails, as it should.
             explore.stdin(Stdio::null()).stdout(Stdio::null()).status().context("unsnarl explore")?;
             for reduce in ["never", "always"] {
-                let told = self.slice(&trace, &["--reduce", reduce])?;
+                let report = self.slice(&trace, &["--reduce", reduce])?;
                 let [before, after] = ["before", "after"].map(|when| {
-                    let extent = &told["reduction"][when];
+                    let extent = &report["reduction"][when];
                     format!(
                         "{} threads, {} segments, {} instructions",
                         extent["threads"], extent["segments"], extent["instructions"]
                     )
                 });
-                let dependences = &told["dependences"];
+                let dependences = &report["dependences"];
                 println!("  served {rounds}, reduced {reduce}: {before}; can have had a part: {after}");
                 println!(
                     "    {} reads within threads, {} between; writes after accesses of others: {}, consecutive {}, \
@@ -241,8 +241,8 @@ impl Bench {
 
     /// What the traced run cost.
     fn traced(&self, trace: &Path, args: &[&str]) -> Result<Cost> {
-        let told = self.slice(trace, args)?;
-        let cost = |of: &str| told[of]["trace"].as_f64().context("no cost of tracing");
+        let report = self.slice(trace, args)?;
+        let cost = |of: &str| report[of]["trace"].as_f64().context("no cost of tracing");
         Ok([cost("seconds")?, cost("processor_seconds")?])
     }
 

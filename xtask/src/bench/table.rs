@@ -1,6 +1,6 @@
 //! The table that a benchmark prints.
 
-use super::measure::Pair;
+use super::measure::Measurement;
 use std::fmt;
 
 /// What a ratio should be.
@@ -68,7 +68,7 @@ impl Table {
         Self { rows: vec![heads.map(String::from)] }
     }
 
-    pub(crate) fn row(&mut self, what: &str, unit: Unit, pair: &Pair, target: Target) {
+    pub(crate) fn row(&mut self, what: &str, unit: Unit, pair: &Measurement, target: Target) {
         let spread @ (low, high) = pair.ratios.spread();
         self.rows.push([
             what.to_owned(),

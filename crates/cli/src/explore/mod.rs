@@ -303,9 +303,9 @@ impl SearchOptions {
         // Strategies learn between batches, whose sizes do not depend on the number of jobs.
         let mut batch = 1;
         while search.runs < self.runs && self.time.is_none_or(|most| begin.elapsed() < most) {
-            let wanted = batch.min(self.runs - search.runs) as usize;
+            let plan_count = batch.min(self.runs - search.runs) as usize;
             batch = (batch * 2).min(64);
-            let plans: Vec<Plan> = std::iter::from_fn(|| strategy.plan()).take(wanted).collect();
+            let plans: Vec<Plan> = std::iter::from_fn(|| strategy.plan()).take(plan_count).collect();
             let exhausted = plans.is_empty();
             let job = |executor: &mut Executor, plan: &Plan| {
                 let attempt = self.attempt(executor, plan);
@@ -444,10 +444,10 @@ impl Explore {
             ));
         }
         if search.failures.0.is_empty() {
-            let why = if search.interrupted { ", interrupted" } else { "" };
+            let suffix = if search.interrupted { ", interrupted" } else { "" };
             let [of_runs, s] = [runs, distinct as u64].map(|count| if count == 1 { "" } else { "s" });
             output::print(&format!(
-                "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){why}\n{}{}{}",
+                "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){suffix}\n{}{}{}",
                 search.completeness.map_or_else(String::new, completeness_text),
                 search.races_text(),
                 if search.is_complete() { String::new() } else { self.hint(search) },

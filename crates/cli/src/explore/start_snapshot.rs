@@ -18,8 +18,8 @@ impl StartSnapshot {
         let common = plans.iter().find(|plan| plan.prefix.segments.len() == 1);
         let Some(plan) = common.filter(|_| !self.refused) else { return Ok(()) };
         let points = plan.prefix.segments[0].points as usize;
-        for kept in pool.each(|executor| executor.take_snapshot(plan, points)) {
-            self.refused |= kept?.is_err();
+        for snapshot in pool.each(|executor| executor.take_snapshot(plan, points)) {
+            self.refused |= snapshot?.is_err();
         }
         Ok(())
     }

@@ -166,9 +166,9 @@ fn not_predicted(trace: &Trace, prediction: &Prediction, run: &Trace) -> Vec<Con
     all
 }
 
-fn named(trace: &Trace, what: &str) -> String {
+fn named(trace: &Trace, suffix: &str) -> String {
     let program = trace.program.path.rsplit('/').next().unwrap_or_default();
-    format!("{program}-{what}")
+    format!("{program}-{suffix}")
 }
 
 struct ProgramRunner {

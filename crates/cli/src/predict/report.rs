@@ -145,8 +145,8 @@ impl PredictionReport<'_> {
     }
 }
 
-fn counted(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 /// Texts one after the other, each once.
@@ -256,7 +256,7 @@ impl Describer<'_> {
         let mut text = String::from("deadlock  ");
         for (at, waits) in deadlock.circle.iter().enumerate() {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
-            let (wanted, until) = match waits.target {
+            let (awaited, until) = match waits.target {
                 WaitTarget::Lock(lock) => (self.object(lock), String::new()),
                 WaitTarget::End => (format!("the end of {}", self.source.thread(next.thread)), String::new()),
                 WaitTarget::Done(event) => self.awaited_operation(event, false),
@@ -269,7 +269,7 @@ impl Describer<'_> {
                 text += "          ";
             }
             let (thread, place) = (self.source.thread(waits.thread), self.place(waits.site));
-            text += &format!("{thread} waits for {wanted} at {place}{holding}{until}\n");
+            text += &format!("{thread} waits for {awaited} at {place}{holding}{until}\n");
         }
         text + &verdict_text(checked)
     }
@@ -329,7 +329,7 @@ impl Describer<'_> {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
             let (file, line) = self.file_line(self.site(waits.site));
             let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
-            let wanted = match waits.target {
+            let awaited = match waits.target {
                 WaitTarget::Lock(lock) => self.object(lock),
                 WaitTarget::End => self.thread(next.thread),
                 WaitTarget::Done(event) | WaitTarget::Lost(event) => match self.event(event) {
@@ -338,7 +338,7 @@ impl Describer<'_> {
                 },
             };
             json!({
-                "thread": self.thread(waits.thread), "holds": holds, "waits_for": wanted,
+                "thread": self.thread(waits.thread), "holds": holds, "waits_for": awaited,
                 "file": file, "line": line, "event": waits.event,
             })
         });
@@ -372,7 +372,7 @@ impl Describer<'_> {
 
 fn verdict_text(checked: Option<&CheckedPrediction>) -> String {
     let Some(CheckedPrediction { verdict: Some(verdict), trace }) = checked else { return String::new() };
-    let why = match verdict {
+    let reason = match verdict {
         ConfirmationVerdict::Confirmed => String::new(),
         ConfirmationVerdict::Infeasible(at) => {
             format!(": thread {} cannot run at event {} of the witness", at.thread, at.point + 1)
@@ -385,7 +385,7 @@ fn verdict_text(checked: Option<&CheckedPrediction>) -> String {
         }
     };
     let trace = trace.as_deref().map_or_else(String::new, |path| format!("   {}", output::quoted(path)));
-    format!("          {}{why}{trace}\n", verdict.name())
+    format!("          {}{reason}{trace}\n", verdict.name())
 }
 
 fn figures_json(figures: &Statistics) -> Value {

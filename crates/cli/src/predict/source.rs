@@ -32,8 +32,8 @@ pub(super) struct Source {
 
 impl Source {
     /// Opens a trace; with all its events at hand if that is asked for.
-    pub(super) fn open(wanted: &Path, at_hand: bool) -> Result<Self> {
-        let path = traces::find(wanted);
+    pub(super) fn open(requested: &Path, at_hand: bool) -> Result<Self> {
+        let path = traces::find(requested);
         if path.extension().is_some_and(|ending| ending == "std") {
             return Self::text(&path);
         }
@@ -47,7 +47,7 @@ impl Source {
             let streamed = Some(path.clone());
             return Ok(Self { path, trace, events, names, streamed, lines: Vec::new() });
         }
-        let trace = traces::load(wanted)?;
+        let trace = traces::load(requested)?;
         let events = trace.events.len() as u64;
         Ok(Self { path, events, trace, names, streamed: None, lines: Vec::new() })
     }
@@ -85,8 +85,9 @@ impl Source {
         if !self.trace.program.path.is_empty() {
             return None;
         }
-        let kept = self.trace.names.iter().find(|(at, _)| *at == addr).map(|(_, name)| name.as_str().into());
-        Some(kept.unwrap_or_else(|| self.names.of(addr)))
+        let recorded_name =
+            self.trace.names.iter().find(|(at, _)| *at == addr).map(|(_, name)| name.as_str().into());
+        Some(recorded_name.unwrap_or_else(|| self.names.of(addr)))
     }
 
     /// What a lock or a variable is called, by whichever tool made the trace.

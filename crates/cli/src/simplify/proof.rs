@@ -168,7 +168,7 @@ impl Verify {
             None => Err(Mismatch::OtherTrace),
         };
         program.progress.finish_and_clear();
-        let why = match checked {
+        let failure_reason = match checked {
             Ok(()) => None,
             Err(Mismatch::Stopped(StopReason::Failed(error))) => return Err(error),
             Err(Mismatch::Stopped(StopReason::Interrupted)) => return Ok(Verdict::Interrupted),
@@ -176,24 +176,24 @@ impl Verify {
         };
         if self.json {
             output::json(&json!({
-                "holds": why.is_none(), "why": why, "proof": path,
+                "holds": failure_reason.is_none(), "why": failure_reason, "proof": path,
                 "context_switches": certificate.as_ref().map(|c| c.cost.switches),
                 "preemptions": certificate.as_ref().map(|c| c.cost.preemptions),
                 "executions": certificate.as_ref().map(|c| c.executions),
                 "states": certificate.as_ref().map(|c| c.states),
             }));
         } else {
-            let report = match (&why, &certificate) {
+            let report = match (&failure_reason, &certificate) {
                 (None, Some(c)) => format!(
                     "the certificate holds: {} context switches, {} preemptive, are the fewest within these points \
                      ({} states, {} runs, searched again)\n",
                     c.cost.switches, c.cost.preemptions, c.states, c.executions
                 ),
-                (Some(why), _) => format!("the certificate does not hold: {why}\n"),
+                (Some(failure_reason), _) => format!("the certificate does not hold: {failure_reason}\n"),
                 (None, None) => String::new(),
             };
             output::print(&report);
         }
-        Ok(if why.is_none() { Verdict::Fine } else { Verdict::NotReproduced })
+        Ok(if failure_reason.is_none() { Verdict::Fine } else { Verdict::NotReproduced })
     }
 }

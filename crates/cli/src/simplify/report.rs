@@ -116,8 +116,8 @@ impl SimplificationReport {
             }
             _ => {}
         }
-        if let Some(why) = &self.refused {
-            let _ = writeln!(text, "no snapshots: {why}; every run was made from the start");
+        if let Some(reason) = &self.refused {
+            let _ = writeln!(text, "no snapshots: {reason}; every run was made from the start");
         }
         let quoted = output::quoted(path);
         let _ = writeln!(text, "trace    {quoted}");
@@ -165,13 +165,13 @@ fn table(before: &Stats, after: &Stats) -> String {
         ("  non-preemptive", before.non_preemptive(), after.non_preemptive()),
         ("  preemptive", before.preemptive, after.preemptive),
     ];
-    for (what, old, new) in rows {
+    for (label, old, new) in rows {
         let reduction = if old == 0 {
             String::new()
         } else {
             format!("{:.0} %", 100.0 * (1.0 - new as f64 / old as f64))
         };
-        let _ = writeln!(text, "{what:<24}{old:>10}{new:>10}{reduction:>12}");
+        let _ = writeln!(text, "{label:<24}{old:>10}{new:>10}{reduction:>12}");
     }
     text
 }

@@ -94,7 +94,7 @@ pub(super) fn with_one_run(
     program: &mut ProgramPool,
 ) -> Simplified<StopReason> {
     let order = reordered(trace, merges);
-    let wanted = order.apply(trace);
+    let expected = order.apply(trace);
     let mut simplified = Simplified {
         trace: trace.clone(),
         tally: Tally::default(),
@@ -104,7 +104,7 @@ pub(super) fn with_one_run(
         stopped: None,
     };
     // If it goes another way, the end of that way is to be told.
-    let plan = Plan { tail: Policy::Fair, ..wanted.replay_plan() };
+    let plan = Plan { tail: Policy::Fair, ..expected.replay_plan() };
     let actual = match program.run(&plan) {
         Ok(actual) => actual,
         Err(stopped) => {
@@ -120,23 +120,23 @@ pub(super) fn with_one_run(
         }
     } else {
         simplified.has_hidden_dependence = true;
-        eprint!("{}", hidden_dependence_warning(&wanted, &actual));
+        eprint!("{}", hidden_dependence_warning(&expected, &actual));
     }
     simplified.tally.executions = 1;
     simplified
 }
 
 /// The order keeps all dependences that the trace tells of, and yet the run went another way.
-fn hidden_dependence_warning(wanted: &Trace, actual: &Trace) -> String {
+fn hidden_dependence_warning(expected: &Trace, actual: &Trace) -> String {
     let mut symbols = Symbols::new();
-    let mut names = ProgramNames::new(&wanted.modules, &mut symbols);
+    let mut names = ProgramNames::new(&expected.modules, &mut symbols);
     let mut text =
         "unsnarl: an unobserved dependence: the reordered schedule goes another way, so some dependence \
                     is not among the trace's events (record with --points all to have them all)\n"
             .to_owned();
-    match wanted.first_difference(actual) {
-        Some(divergence) => text += &divergence_text(&divergence, wanted, &mut names),
-        None => text += &format!("  all {} events are the same, and then:\n", wanted.events.len()),
+    match expected.first_difference(actual) {
+        Some(divergence) => text += &divergence_text(&divergence, expected, &mut names),
+        None => text += &format!("  all {} events are the same, and then:\n", expected.events.len()),
     }
     text + &output::outcome(actual)
 }

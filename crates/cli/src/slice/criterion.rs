@@ -143,12 +143,12 @@ fn local(
 
 /// The instructions of a criterion, and who executed them.
 pub(super) fn places(recording: &Recording<'_>, criterion: &Criterion) -> Vec<(Place, ThreadIx)> {
-    let wanted = criterion.all_steps();
+    let selected = criterion.all_steps();
     let mut places = Vec::new();
-    let first = wanted.iter().copied().min().unwrap_or(0);
+    let first = selected.iter().copied().min().unwrap_or(0);
     let Some(latest) = criterion.latest() else { return places };
     recording.backwards(latest, &mut |step| {
-        if wanted.contains(&step.number) {
+        if selected.contains(&step.number) {
             places.push((step.place, step.thread));
         }
         step.number > first

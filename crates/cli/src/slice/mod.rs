@@ -39,7 +39,7 @@ use unsnarl_slice::{
 use unsnarl_symbols::{Symbols, is_system, site_of};
 
 /// MiB of compressed instruction trace.
-const MOST_MIB: u64 = 1024;
+const MAX_MIB: u64 = 1024;
 
 /// The few source lines that made it fail, across threads
 #[derive(clap::Args)]
@@ -61,7 +61,7 @@ pub(crate) struct Slice {
     #[arg(long)]
     all: bool,
     /// Stop at this many MiB of compressed instruction trace: some eight million instructions each
-    #[arg(long, value_name = "MIB", default_value_t = MOST_MIB)]
+    #[arg(long, value_name = "MIB", default_value_t = MAX_MIB)]
     max_trace: u64,
     /// Trace again, without the threads and segments that cannot have had a part in it
     #[arg(long, value_name = "WHEN", default_value = "auto")]
@@ -162,7 +162,7 @@ pub(crate) fn failure(
         library: Vec::new(),
         lock_order: false,
         all: false,
-        max_trace: MOST_MIB,
+        max_trace: MAX_MIB,
         reduce: Reduce::Auto,
         step: false,
         dump: false,
@@ -346,8 +346,9 @@ impl Slice {
 
     /// The paths of the modules to be traced.
     fn modules(&self, recorded: &Trace) -> Vec<String> {
-        let wanted = |path: &String| !is_system(path) && path.starts_with('/') || self.library.contains(path);
-        recorded.modules.iter().map(|module| module.path.clone()).filter(wanted).collect()
+        let selected =
+            |path: &String| !is_system(path) && path.starts_with('/') || self.library.contains(path);
+        recorded.modules.iter().map(|module| module.path.clone()).filter(selected).collect()
     }
 }
 

@@ -138,17 +138,17 @@ fn without_backtraces(mut env: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 /// Cargo's arguments without the user's wish for how messages look: these are for us to read.
 fn without_message_format(rest: &[OsString]) -> Vec<OsString> {
     let own = rest.iter().position(|arg| arg == "--").unwrap_or(rest.len());
-    let mut kept = Vec::new();
+    let mut remaining = Vec::new();
     let mut args = rest[..own].iter();
     while let Some(arg) = args.next() {
         if arg == "--message-format" {
             args.next();
         } else if !OsStr::as_bytes(arg).starts_with(b"--message-format=") {
-            kept.push(arg.clone());
+            remaining.push(arg.clone());
         }
     }
-    kept.extend_from_slice(&rest[own..]);
-    kept
+    remaining.extend_from_slice(&rest[own..]);
+    remaining
 }
 
 #[cfg(test)]

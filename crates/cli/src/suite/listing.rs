@@ -40,26 +40,26 @@ impl Test {
 /// The tests that the arguments select, in the binary's order.
 pub(super) fn tests(binary: &Binary) -> Result<Vec<Test>> {
     let given = binary.program.args.get(1..).unwrap_or_default();
-    if !is_test_list(&ask(binary, &[b"--list".to_vec()])?) {
+    if !is_test_list(&run_with_args(binary, &[b"--list".to_vec()])?) {
         return Ok(vec![Test { name: None, ignored: false, args: given.to_vec() }]);
     }
     let Arguments { selecting, passed_on } = Arguments::of(given);
     let list = |more: &[&[u8]]| -> Result<Vec<String>> {
         let terse = [&b"--list"[..], b"--format", b"terse"];
         let args = terse.iter().chain(more).map(|arg| arg.to_vec());
-        let answer = ask(binary, &selecting.iter().cloned().chain(args).collect::<Vec<_>>())?;
+        let answer = run_with_args(binary, &selecting.iter().cloned().chain(args).collect::<Vec<_>>())?;
         if !answer.status.success() {
             let stderr = String::from_utf8_lossy(&answer.stderr);
             bail!(UsageError(format!("{} says: {}", binary.source, stderr.trim())));
         }
         Ok(names(&answer.stdout))
     };
-    let asked_for = |name: &[u8]| selecting.iter().any(|arg| arg == name);
-    let all_are_wanted = asked_for(b"--ignored") || asked_for(b"--include-ignored");
-    let ignored = if all_are_wanted { Vec::new() } else { list(&[b"--ignored"])? };
+    let requested = |name: &[u8]| selecting.iter().any(|arg| arg == name);
+    let selects_all = requested(b"--ignored") || requested(b"--include-ignored");
+    let ignored = if selects_all { Vec::new() } else { list(&[b"--ignored"])? };
     let test = |name: String| {
         let mut args = vec![b"--exact".to_vec(), name.clone().into_bytes(), b"--test-threads=1".to_vec()];
-        args.extend(all_are_wanted.then(|| b"--include-ignored".to_vec()));
+        args.extend(selects_all.then(|| b"--include-ignored".to_vec()));
         args.extend(passed_on.iter().cloned());
         Test { ignored: ignored.contains(&name), name: Some(name), args }
     };
@@ -67,7 +67,7 @@ pub(super) fn tests(binary: &Binary) -> Result<Vec<Test>> {
 }
 
 /// Starts the binary as cargo would, with other arguments.
-fn ask(binary: &Binary, args: &[Vec<u8>]) -> Result<Output> {
+fn run_with_args(binary: &Binary, args: &[Vec<u8>]) -> Result<Output> {
     let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let program = &binary.program;
     let mut command = Command::new(&program.path);

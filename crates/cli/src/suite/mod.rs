@@ -64,10 +64,10 @@ pub(crate) fn explore(options: &SearchOptions, call: &Call<'_>) -> Result<Verdic
     let begin = Instant::now();
     let mut report = SuiteReport::default();
     for (binary, tests) in built.binaries.iter().zip(&lists) {
-        suite.say(&summary::heading(binary, tests));
+        suite.print_line(&summary::heading(binary, tests));
         for test in tests {
             let tested = suite.test(binary, test)?;
-            suite.say(&tested.line(options));
+            suite.print_line(&tested.line(options));
             report.tested.push(tested);
             if suite.is_interrupted() {
                 break;
@@ -105,7 +105,7 @@ impl Suite<'_> {
         self.interrupt.load(Ordering::Relaxed)
     }
 
-    fn say(&self, text: &str) {
+    fn print_line(&self, text: &str) {
         if !self.options.run.json {
             output::print(text);
         }
@@ -135,8 +135,8 @@ impl Suite<'_> {
         };
         let mut paths = Vec::new();
         for failure in &search.failures.0 {
-            let wanted = self.options.path(self.failures);
-            paths.push(traces::save_as(&failure.trace, wanted.as_deref(), &name.replace("::", "-"))?);
+            let requested = self.options.path(self.failures);
+            paths.push(traces::save_as(&failure.trace, requested.as_deref(), &name.replace("::", "-"))?);
             self.failures += 1;
         }
         Ok(TestOutcome::Explored { search, traces: paths, one_thread })

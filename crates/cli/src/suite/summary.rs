@@ -18,12 +18,12 @@ use unsnarl_report::{Case, CaseResult};
 /// What is about to be tested.
 pub(super) fn heading(binary: &Binary, tests: &[Test]) -> String {
     let count = tests.iter().filter(|test| test.name.is_some()).count();
-    let what = match (tests, count) {
+    let noun = match (tests, count) {
         ([Test { name: None, .. }], _) => "one program".to_owned(),
         (_, 1) => "1 test".to_owned(),
         _ => format!("{count} tests"),
     };
-    format!("\nexploring {what} of {} ({})\n", binary.name, binary.source)
+    format!("\nexploring {noun} of {} ({})\n", binary.name, binary.source)
 }
 
 impl TestReport {

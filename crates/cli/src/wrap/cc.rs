@@ -86,12 +86,12 @@ impl Compiler {
     fn find(language: Language) -> Result<Self> {
         let variable = language.variable();
         if let Some(named) = std::env::var_os(variable).filter(|v| !v.is_empty()) {
-            return Self::ask(split_words(&named))?.with_context(|| {
+            return Self::identify(split_words(&named))?.with_context(|| {
                 format!("{variable} names {}, which is not there", named.to_string_lossy())
             });
         }
         for candidate in language.candidates() {
-            if let Some(found) = Self::ask(vec![candidate.into()])? {
+            if let Some(found) = Self::identify(vec![candidate.into()])? {
                 return Ok(found);
             }
         }
@@ -102,7 +102,7 @@ impl Compiler {
     }
 
     /// Asks the program for its version; `None` if there is no such program.
-    fn ask(words: Vec<OsString>) -> Result<Option<Self>> {
+    fn identify(words: Vec<OsString>) -> Result<Option<Self>> {
         let Some((program, first)) = words.split_first() else { return Ok(None) };
         let answer = Command::new(program).args(first).arg("--version").env("LC_ALL", "C").output();
         let answer = match answer {
@@ -244,8 +244,8 @@ fn clang_args(args: &[OsString], runtime_dir: &Path) -> Result<Vec<OsString>> {
 
 /// The first sanitizer asked for that cannot be combined with unsnarl.
 fn refused_sanitizer(args: &[OsString]) -> Option<&'static str> {
-    let asked = args.iter().filter_map(|arg| arg.to_str()?.strip_prefix("-fsanitize="));
-    asked
+    let sanitizers = args.iter().filter_map(|arg| arg.to_str()?.strip_prefix("-fsanitize="));
+    sanitizers
         .flat_map(|list| list.split(','))
         .find_map(|name| REFUSED.into_iter().find(|refused| *refused == name))
 }

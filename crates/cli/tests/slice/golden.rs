@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Lines read to come to the root.
-const MOST_READ: usize = 5;
+const MAX_READ: usize = 5;
 
 fn programs(extension: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slice/programs");
@@ -84,10 +84,7 @@ fn explains(source: &Path, compiler: &str, level: &str) {
     let places: Vec<usize> = (1..).zip(&numbers).filter(|(_, l)| root.contains(l)).map(|(n, _)| n).collect();
     let (first, last) = (places[0], places[places.len() - 1]);
     let others = last - places.len();
-    assert!(
-        first <= MOST_READ && others <= MOST_READ,
-        "{what}: the roots are lines {places:?} in {numbers:?}"
-    );
+    assert!(first <= MAX_READ && others <= MAX_READ, "{what}: the roots are lines {places:?} in {numbers:?}");
 }
 
 const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];

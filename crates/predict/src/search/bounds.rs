@@ -27,7 +27,7 @@ impl Bounds {
         targets.iter().for_each(|&target| order.bring_to(model, &mut must, target));
         let limits = BoundsContext { search, targets };
         loop {
-            if !limits.kept(&must) {
+            if !limits.avoids_targets(&must) {
                 return None;
             }
             if !limits.make_room(&mut must)? {
@@ -45,7 +45,7 @@ struct BoundsContext<'a> {
 }
 
 impl BoundsContext<'_> {
-    fn kept(&self, ideal: &Ideal) -> bool {
+    fn avoids_targets(&self, ideal: &Ideal) -> bool {
         self.targets.iter().all(|&target| {
             let step = self.search.model.step(target);
             ideal[step.thread.index()] <= step.at

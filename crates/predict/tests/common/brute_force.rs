@@ -5,13 +5,13 @@ use std::collections::{BTreeSet, HashSet};
 use unsnarl_model::{Event, Op};
 
 /// How many threads and variables there may be, so that a state is a number.
-const MOST: usize = 4;
+const MAX: usize = 4;
 
 /// How far each thread is, and by variable who wrote what is there: an event's number and one, or nobody.
 #[derive(Clone, Copy, Default)]
 struct State {
-    at: [u8; MOST],
-    writers: [u8; MOST],
+    at: [u8; MAX],
+    writers: [u8; MAX],
 }
 
 impl State {
@@ -72,7 +72,7 @@ impl<'a> BruteForce<'a> {
             stuck: false,
         };
         let (mut cells, mut locks) = (Vec::new(), Vec::new());
-        let mut writers = [0; MOST];
+        let mut writers = [0; MAX];
         for (number, event) in events.iter().enumerate() {
             let thread = event.thread.index();
             let known = if event.op.is_plain_access() { &mut cells } else { &mut locks };
@@ -136,7 +136,7 @@ impl<'a> BruteForce<'a> {
         if !self.met.insert(state.key()) {
             return;
         }
-        let mut next = [None; MOST];
+        let mut next = [None; MAX];
         let mut waiting = 0;
         for (thread, next) in next.iter_mut().enumerate().take(self.lines.len()) {
             *next = self.next(state, thread);
@@ -173,7 +173,7 @@ impl<'a> BruteForce<'a> {
     }
 
     /// Ways from thread to thread, each of which waits for the next, back to the first.
-    fn circles(&mut self, state: State, next: &[Option<usize>; MOST], path: &mut Vec<usize>) {
+    fn circles(&mut self, state: State, next: &[Option<usize>; MAX], path: &mut Vec<usize>) {
         let last = path[path.len() - 1];
         let Some(number) = next[last] else { return };
         let blockers: Vec<usize> = self.blockers(state, last, number).collect();

@@ -22,7 +22,7 @@ pub(super) struct Sources {
 }
 
 /// Lines of a file that are embedded, at most.
-const MOST_LINES: u32 = 20_000;
+const MAX_LINES: u32 = 20_000;
 
 impl Sources {
     fn number(&mut self, path: &str) -> usize {
@@ -36,7 +36,7 @@ impl Sources {
     pub(super) fn files(&self, names: &mut dyn Names) -> Value {
         let file = |path: &String| {
             let lines: Vec<String> =
-                (1..=MOST_LINES).map_while(|line| names.source_line(path, line)).collect();
+                (1..=MAX_LINES).map_while(|line| names.source_line(path, line)).collect();
             json!({ "path": path, "lines": lines })
         };
         self.paths.iter().map(file).collect()
@@ -89,7 +89,7 @@ pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: 
                 .find(|counterfactual| counterfactual.event == number as u64)
                 .map(outcome_without);
             let (preempts, causes) = match causes {
-                SwitchReason::Preempts(whom) => (1, format!("preempts {whom}")),
+                SwitchReason::Preempts(stopped_thread) => (1, format!("preempts {stopped_thread}")),
                 SwitchReason::Stopped(causes) => (0, causes),
             };
             // From whom, whether it preempts, why, and what happens without it.

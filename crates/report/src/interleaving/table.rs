@@ -207,7 +207,9 @@ impl<'a> Table<'a> {
     /// An arrow from column to column with the reason on it; without columns, a rule.
     fn switch(&self, line: &mut Line, from: usize, to: usize, reason: &SwitchReason) {
         let (words, dash, style) = match reason {
-            SwitchReason::Preempts(whom) => (format!("preempts {whom}"), "━", Style::Preemption),
+            SwitchReason::Preempts(stopped_thread) => {
+                (format!("preempts {stopped_thread}"), "━", Style::Preemption)
+            }
             SwitchReason::Stopped(reason) => (reason.clone(), "─", Style::Dim),
         };
         if self.layout.ids {

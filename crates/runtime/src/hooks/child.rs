@@ -357,13 +357,13 @@ spawn! {
     posix_spawnp_under_control by next::posix_spawnp;
 }
 
-type What = (*const c_char, *const c_void, *const c_void, *const *mut c_char, *const *mut c_char);
+type Operation = (*const c_char, *const c_void, *const c_void, *const *mut c_char, *const *mut c_char);
 
 #[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
 unsafe extern "C-unwind" fn spawn_by(
     real: Spawn,
     process: *mut i32,
-    (path, actions, attributes, args, env): What,
+    (path, actions, attributes, args, env): Operation,
     pc: u64,
 ) -> i32 {
     let Some(runtime) = Runtime::enter() else {

@@ -29,18 +29,18 @@ fn on_fibers(runtime: &Runtime) -> bool {
 
 /// The groups that the system's files name for this user, with this one; at most as many as the kernel takes.
 unsafe fn groups_of(user: *const c_char, group: u32) -> Vec<u32> {
-    const MOST: i32 = 1 << 16;
+    const MAX_GROUPS: i32 = 1 << 16;
     let mut count = 64;
     loop {
         let room = count;
         let mut groups = alloc::vec![0; room as usize];
         // SAFETY: a C string by the caller; as much room as it says.
         let fits = unsafe { getgrouplist(user, group, groups.as_mut_ptr(), &raw mut count) } >= 0;
-        if fits || room >= MOST {
+        if fits || room >= MAX_GROUPS {
             groups.truncate(count.clamp(0, room) as usize);
             return groups;
         }
-        count = count.max(room * 2).min(MOST);
+        count = count.max(room * 2).min(MAX_GROUPS);
     }
 }
 

@@ -167,9 +167,9 @@ hooks! {
         make(runtime, ChannelKind::Set, Peer::Own, pc, libc::SYS_epoll_create1, [flags as usize, 0, 0, 0, 0, 0])
     }
 
-    fn epoll_ctl(set: i32, what: i32, fd: i32, event: *mut libc::epoll_event) -> i32, |runtime, pc| {
-        let result = sys::call(libc::SYS_epoll_ctl, [set as usize, what as usize, fd as usize, event as usize, 0, 0]);
-        if result == 0 && what == libc::EPOLL_CTL_ADD { runtime.state.descriptors.watch(set, fd) }
+    fn epoll_ctl(set: i32, operation: i32, fd: i32, event: *mut libc::epoll_event) -> i32, |runtime, pc| {
+        let result = sys::call(libc::SYS_epoll_ctl, [set as usize, operation as usize, fd as usize, event as usize, 0, 0]);
+        if result == 0 && operation == libc::EPOLL_CTL_ADD { runtime.state.descriptors.watch(set, fd) }
         finish(Ok(result)) as i32
     }
 

@@ -4,9 +4,9 @@ use crate::{crash, end, init, log::c_bytes, state::Runtime};
 use core::ffi::c_char;
 use unsnarl_wire::EndKind;
 
-fn failed(runtime: &Runtime, what: core::fmt::Arguments<'_>) {
+fn failed(runtime: &Runtime, message: core::fmt::Arguments<'_>) {
     end::conclude(&runtime.state, EndKind::Assertion, "");
-    end::describe(end::Text(&mut runtime.state.log.header().end, 0), what);
+    end::describe(end::Text(&mut runtime.state.log.header().end, 0), message);
 }
 
 fn text(c: *const c_char) -> &'static str {

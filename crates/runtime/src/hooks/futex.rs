@@ -236,9 +236,9 @@ fn settle(state: &mut State, word: usize) {
 }
 
 /// The bits that a wait is for.
-fn wanted(state: &State, thread: ThreadIx) -> u32 {
+fn wait_bits(state: &State, thread: ThreadIx) -> u32 {
     match state.threads[thread.index()].pending.gate {
-        Gate::Futex(_, wanted) => wanted,
+        Gate::Futex(_, wait_bits) => wait_bits,
         _ => 0,
     }
 }
@@ -249,12 +249,12 @@ unsafe fn wake(runtime: &mut Runtime, word: usize, count: usize, bits: u32, pc: 
     let state = &mut runtime.state;
     let event = state.log.count();
     let mut waiting = 0_usize;
-    let mut told_apart = bits != ANY;
+    let mut has_bit_masks = bits != ANY;
     for waiter in waiters_without_wake_up(state, word) {
         waiting += 1;
-        told_apart |= wanted(state, waiter) != ANY;
+        has_bit_masks |= wait_bits(state, waiter) != ANY;
     }
-    let woken = if told_apart {
+    let woken = if has_bit_masks {
         wake_by_bits(state, word, count, bits, event)
     } else {
         let woken = waiting.saturating_sub(state.queues.pending(word)).min(count);
@@ -270,7 +270,7 @@ unsafe fn wake(runtime: &mut Runtime, word: usize, count: usize, bits: u32, pc: 
 fn wake_by_bits(state: &mut State, word: usize, count: usize, bits: u32, event: u64) -> usize {
     settle(state, word);
     let mut chosen = waiters(state, word);
-    chosen.retain(|&waiter| wanted(state, waiter) & bits != 0);
+    chosen.retain(|&waiter| wait_bits(state, waiter) & bits != 0);
     chosen.truncate(count);
     for &waiter in &chosen {
         state.thread(waiter).granted = Some(event);

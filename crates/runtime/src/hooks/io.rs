@@ -57,8 +57,8 @@ impl Runtime {
     /// Tells of what came of an operation.
     pub(super) fn log_io(&mut self, io: &Io, on: Descriptor, flags: Flags, result: isize) {
         let failed = if result < 0 { Flags::FAILED } else { Flags::NONE };
-        let what = (on.channel.as_addr() as usize, io.fd as u32, Order::Relaxed);
-        self.log_access(io.op, flags | failed, io.pc, what, result.unsigned_abs() as u64);
+        let access = (on.channel.as_addr() as usize, io.fd as u32, Order::Relaxed);
+        self.log_access(io.op, flags | failed, io.pc, access, result.unsigned_abs() as u64);
     }
 
     /// Waits until the operation is possible, or does not if it is to fail instead.

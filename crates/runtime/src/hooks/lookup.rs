@@ -39,12 +39,12 @@ unsafe extern "C" fn dlsym(_: *mut c_void, _: *const c_char) -> *mut c_void {
         ".cfi_adjust_cfa_offset -24",
         "jmp rax",
         ".cfi_endproc",
-        sym who_answers
+        sym resolver
     )
 }
 
 /// Where the question is answered.
-unsafe extern "C" fn who_answers(handle: *mut c_void, name: *const c_char, caller: *mut c_void) -> usize {
+unsafe extern "C" fn resolver(handle: *mut c_void, name: *const c_char, caller: *mut c_void) -> usize {
     // SAFETY: the name is a C string, as the caller says.
     if handle == libc::RTLD_NEXT && unsafe { starts_threads(name) } && is_lookup_beyond_runtime(caller) {
         return ours as *const () as usize;

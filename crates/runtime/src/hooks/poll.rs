@@ -56,7 +56,7 @@ unsafe fn wait(
     wait_limit: WaitLimit,
     pc: u64,
     places: &OutputBuffers<'_>,
-    ask: impl FnOnce() -> isize,
+    query: impl FnOnce() -> isize,
 ) -> Answer {
     let addr = on.channel.as_addr();
     let turn = match wait_limit {
@@ -73,11 +73,11 @@ unsafe fn wait(
         -libc::EINTR as isize
     } else {
         // SAFETY: by the caller.
-        unsafe { runtime.answer((Op::FdWait, on, turn), requested, places, ask) }
+        unsafe { runtime.answer((Op::FdWait, on, turn), requested, places, query) }
     };
     let failed = if result < 0 { Flags::FAILED } else { Flags::NONE };
-    let what = (addr as usize, first as u32, Order::Relaxed);
-    runtime.log_access(Op::FdWait, turn.flags() | failed, pc, what, result.unsigned_abs() as u64);
+    let access = (addr as usize, first as u32, Order::Relaxed);
+    runtime.log_access(Op::FdWait, turn.flags() | failed, pc, access, result.unsigned_abs() as u64);
     if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
 }
 
@@ -112,9 +112,9 @@ unsafe fn poll_all(
     let whole = [(fds as usize, count * size_of::<Fd>())];
     let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
     // SAFETY: the program's list.
-    let ask = || unsafe { sys::call(libc::SYS_poll, [fds as usize, count, 0, 0, 0, 0]) };
+    let query = || unsafe { sys::call(libc::SYS_poll, [fds as usize, count, 0, 0, 0, 0]) };
     // SAFETY: as above.
-    unsafe { wait(runtime, first, on, wait_limit, pc, &places, ask) }
+    unsafe { wait(runtime, first, on, wait_limit, pc, &places, query) }
 }
 
 /// `select`, as the system call.
@@ -141,7 +141,7 @@ unsafe fn select_all(
     let (first, on) = describe_set(runtime, &listed);
     runtime.state.me().awaited = listed;
     let [read, write, except] = sets.map(|set| set as usize);
-    let ask = || {
+    let query = || {
         let now = libc::timeval { tv_sec: 0, tv_usec: 0 };
         // SAFETY: the program's sets.
         unsafe {
@@ -152,7 +152,7 @@ unsafe fn select_all(
     let whole = [(read, bytes), (write, bytes), (except, bytes)];
     let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
     // SAFETY: as above.
-    unsafe { wait(runtime, first, on, wait_limit, pc, &places, ask) }
+    unsafe { wait(runtime, first, on, wait_limit, pc, &places, query) }
 }
 
 /// `epoll_wait`, as the system call.
@@ -170,13 +170,13 @@ unsafe fn wait_for_set(
     let other = Channel { kind: ChannelKind::Set, number: 0 };
     let on = runtime.state.descriptors.lookup(set).unwrap_or(Descriptor { channel: other, peer: Peer::Own });
     // SAFETY: the program's room for events.
-    let ask = || unsafe {
+    let query = || unsafe {
         sys::call(libc::SYS_epoll_wait, [set as usize, events as usize, most as usize, 0, 0, 0])
     };
     let room = [libc::iovec { iov_base: events.cast(), iov_len: most.max(0) as usize * size_of::<Event>() }];
     let places = OutputBuffers { counted: &room, unit: size_of::<Event>(), whole: &[] };
     // SAFETY: as above.
-    unsafe { wait(runtime, set, on, wait_limit, pc, &places, ask) }
+    unsafe { wait(runtime, set, on, wait_limit, pc, &places, query) }
 }
 
 hooks! {

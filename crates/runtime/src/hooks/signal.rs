@@ -103,12 +103,12 @@ hooks! {
         let mine = &mut runtime.state.me().alternate_stack;
         if !old.is_null() { *old = *mine }
         if !new.is_null() {
-            let wanted = *new;
-            if wanted.ss_flags & libc::SS_DISABLE == 0 && wanted.ss_size < libc::MINSIGSTKSZ {
+            let requested = *new;
+            if requested.ss_flags & libc::SS_DISABLE == 0 && requested.ss_size < libc::MINSIGSTKSZ {
                 sys::set_errno(libc::ENOMEM);
                 return -1;
             }
-            *mine = wanted;
+            *mine = requested;
         }
         0
     }

@@ -119,9 +119,9 @@ unsafe fn make_connection(
         }
     };
     let mut result = attempt(runtime);
-    let under_way = result == -libc::EINPROGRESS as isize;
+    let in_progress = result == -libc::EINPROGRESS as isize;
     let full = result == -libc::EAGAIN as isize;
-    if at_once || !(under_way || full) {
+    if at_once || !(in_progress || full) {
         runtime.log_io(&io, on, Flags::NONE, result);
         return Ok(result);
     }

@@ -105,9 +105,9 @@ static LAST_CALL: CallSite = CallSite { pc: AtomicUsize::new(0), place: AtomicUs
 
 /// Who called the function that the running thread is in, if it is one of those below.
 fn caller(stack: usize) -> Option<u64> {
-    const MOST: usize = 64 << 10;
+    const MAX: usize = 64 << 10;
     let (pc, place) = (LAST_CALL.pc.load(Ordering::Relaxed), LAST_CALL.place.load(Ordering::Relaxed));
-    let is_above = place.checked_sub(stack).is_some_and(|distance| distance < MOST);
+    let is_above = place.checked_sub(stack).is_some_and(|distance| distance < MAX);
     // SAFETY: on the running thread's stack, above where it is.
     (is_above && unsafe { *(place as *const usize) } == pc).then_some(pc as u64)
 }

@@ -14,8 +14,8 @@
 use super::{call, memory::PAGE, state};
 use crate::{real::Real, stack, sys};
 
-const MOST_PIECES: usize = 512;
-const MOST_KNOWN: usize = 1024;
+const MAX_PIECES: usize = 512;
+const MAX_KNOWN: usize = 1024;
 /// What is at least as large may be aligned to as much, if there is room below.
 const HUGE: usize = 2 << 20;
 /// What is no larger, or a stack, is not really unmapped.
@@ -62,9 +62,9 @@ struct KnownPlacement {
 #[repr(C)]
 pub(super) struct Layout {
     /// In the order of their addresses.
-    pieces: [Piece; MOST_PIECES],
+    pieces: [Piece; MAX_PIECES],
     count: usize,
-    known: [KnownPlacement; MOST_KNOWN],
+    known: [KnownPlacement; MAX_KNOWN],
     known_count: usize,
     /// In this run, calls are just made from now on.
     is_over: bool,
@@ -182,7 +182,7 @@ impl Layout {
         const OWN: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         const HOW: i32 = libc::MAP_STACK | libc::MAP_NORESERVE;
         let usual = flags as i32 & !HOW == OWN && (protection == NOTHING || protection == BOTH);
-        if !usual || self.count + 8 > MOST_PIECES {
+        if !usual || self.count + 8 > MAX_PIECES {
             return None;
         }
         let is_stack = flags & libc::MAP_STACK as usize != 0;
@@ -220,7 +220,7 @@ impl Layout {
     }
 
     fn remember(&mut self, request: u64, hint: usize, size: usize, at: usize) {
-        if self.known_count == MOST_KNOWN {
+        if self.known_count == MAX_KNOWN {
             self.known_count = 0;
         }
         let (from, to) = matters(at, hint, size);
@@ -242,7 +242,7 @@ impl Layout {
     }
 
     fn unmap(&mut self, start: usize, end: usize) -> Option<isize> {
-        if self.count + 8 > MOST_PIECES {
+        if self.count + 8 > MAX_PIECES {
             return None;
         }
         if let Some((first, last)) = self.mapped(start, end) {
@@ -283,7 +283,7 @@ impl Layout {
     }
 
     fn protect(&mut self, start: usize, end: usize, protection: usize) -> Option<isize> {
-        if (protection != NOTHING && protection != BOTH) || self.count + 8 > MOST_PIECES {
+        if (protection != NOTHING && protection != BOTH) || self.count + 8 > MAX_PIECES {
             return None;
         }
         let (first, last) = self.mapped(start, end)?;
@@ -405,7 +405,7 @@ impl Layout {
     }
 
     fn insert(&mut self, piece: Piece) {
-        if self.count == MOST_PIECES {
+        if self.count == MAX_PIECES {
             super::abort_rewind();
         }
         let at = self.pieces().iter().position(|other| other.start > piece.start).unwrap_or(self.count);

@@ -14,11 +14,11 @@ use core::{arch::asm, mem::MaybeUninit};
 
 pub(super) const PAGE: usize = 4096;
 /// No more memory than that is kept.
-const MOST_PAGES: usize = 16 << 10;
+const MAX_PAGES: usize = 16 << 10;
 /// A run that writes more is better made by a fork.
-const MOST_WRITTEN: usize = 4 << 10;
-const PLACES: usize = 4 * MOST_WRITTEN;
-const MOST_MAPPINGS: usize = 1024;
+const MAX_WRITTEN: usize = 4 << 10;
+const PLACES: usize = 4 * MAX_WRITTEN;
+const MAX_MAPPINGS: usize = 1024;
 const LIST: usize = 256 << 10;
 
 /// One mapping as it was.
@@ -56,12 +56,12 @@ pub(super) struct SavedMemory {
     heap_end: usize,
     /// Where the first thread's stack began, and how far it may have grown down from there.
     stack: [usize; 2],
-    mappings: [SavedMapping; MOST_MAPPINGS],
+    mappings: [SavedMapping; MAX_MAPPINGS],
     mapping_count: usize,
     /// For each page the number of its copy, from 1, and whether it was not the file's any more.
-    pages: [u32; MOST_PAGES],
+    pages: [u32; MAX_PAGES],
     page_count: usize,
-    written: [Written; MOST_WRITTEN],
+    written: [Written; MAX_WRITTEN],
     written_count: usize,
     /// Where they are, by a hash.
     written_at: [usize; PLACES],
@@ -70,10 +70,10 @@ pub(super) struct SavedMemory {
     /// Where the runtime's own memory ended.
     own_ends: [usize; 2],
     /// Of the race detector's shadow, which has pages of its own.
-    shadow: [Written; MOST_WRITTEN],
+    shadow: [Written; MAX_WRITTEN],
     shadow_count: usize,
     list: [u8; LIST],
-    copies: [[u8; PAGE]; MOST_PAGES],
+    copies: [[u8; PAGE]; MAX_PAGES],
     copy_count: usize,
 }
 
@@ -98,7 +98,7 @@ impl Page {
     }
 
     /// Whether nobody shares it.
-    const fn is_alone(self) -> bool {
+    const fn is_exclusive(self) -> bool {
         self.0 >> 56 & 1 != 0
     }
 
@@ -109,7 +109,7 @@ impl Page {
 
     /// Whether it was written since the fork.
     const fn is_written(self) -> bool {
-        self.is_swapped() || self.is_present() && !self.is_of_file() && self.is_alone()
+        self.is_swapped() || self.is_present() && !self.is_of_file() && self.is_exclusive()
     }
 }
 
@@ -170,10 +170,10 @@ impl SavedMemory {
 
     /// Whether there may be something in these bytes.
     pub(super) fn holds(&self, start: usize, end: usize) -> bool {
-        const MOST: usize = 16;
+        const MAX_PAGES_CHECKED: usize = 16;
         let mapping = Mapping { start, end, rights: *b"---p", file: false };
         let is_known = self.written[..self.written_count].iter().any(|page| (start..end).contains(&page.at));
-        (end - start) / PAGE > MOST || is_known || !self.is_empty(&mapping)
+        (end - start) / PAGE > MAX_PAGES_CHECKED || is_known || !self.is_empty(&mapping)
     }
 
     /// These bytes are gone.
@@ -251,7 +251,7 @@ impl SavedMemory {
     }
 
     fn is_empty(&self, mapping: &Mapping) -> bool {
-        (mapping.end - mapping.start) / PAGE <= 4 * MOST_PAGES
+        (mapping.end - mapping.start) / PAGE <= 4 * MAX_PAGES
             && each_page(self.pagemap, mapping, |_, _, page| (page.0 >> 62 == 0).then_some(())).is_some()
     }
 
@@ -304,9 +304,9 @@ impl SavedMemory {
         for page in &self.shadow[..self.shadow_count] {
             copy_page(page.copy, page.at);
         }
-        for (then, now) in self.own_ends.into_iter().zip(sys::own_ends()) {
-            if then < now {
-                unmap(then, now);
+        for (previous, now) in self.own_ends.into_iter().zip(sys::own_ends()) {
+            if previous < now {
+                unmap(previous, now);
             }
         }
         let [stack, grown] = self.stack;
@@ -379,14 +379,14 @@ impl SavedMemory {
     fn restore_mappings(&mut self) -> Option<()> {
         let list = read_list(self.maps, &mut self.list)?;
         let mut now = maps::parse(&self.list[..list]).peekable();
-        let mut then = self.mappings[..self.mapping_count].iter().peekable();
+        let mut previous = self.mappings[..self.mapping_count].iter().peekable();
         // What is new, up to the next that was there.
         let mut new: Option<(usize, usize)> = None;
         let mut at = 0;
         loop {
             while now.next_if(|mapping| mapping.end <= at).is_some() {}
-            while then.next_if(|saved| saved.mapping.end <= at).is_some() {}
-            let (a, b) = (then.peek(), now.peek());
+            while previous.next_if(|saved| saved.mapping.end <= at).is_some() {}
+            let (a, b) = (previous.peek(), now.peek());
             let next = |start: usize, end: usize| if start <= at { end } else { start };
             let until = match (a, b) {
                 (None, None) => break,
@@ -474,8 +474,12 @@ fn map_again(saved: &SavedMapping, from: usize, to: usize) -> Option<()> {
 }
 
 fn protect_again(saved: &SavedMapping, now: &Mapping, from: usize, to: usize) -> Option<()> {
-    let (then, is_private) = (saved.mapping, saved.mapping.rights[3] == b'p');
-    if then.file != now.file || !is_private || now.rights[3] != b'p' || saved.contents == Contents::Constant {
+    let (previous, is_private) = (saved.mapping, saved.mapping.rights[3] == b'p');
+    if previous.file != now.file
+        || !is_private
+        || now.rights[3] != b'p'
+        || saved.contents == Contents::Constant
+    {
         return None;
     }
     // SAFETY: as it was; what was written where nothing was is forgotten.
@@ -483,7 +487,7 @@ fn protect_again(saved: &SavedMapping, now: &Mapping, from: usize, to: usize) ->
         if saved.contents == Contents::Nothing {
             call(libc::SYS_madvise, [from, to - from, libc::MADV_DONTNEED as usize, 0, 0, 0]);
         }
-        (call(libc::SYS_mprotect, [from, to - from, protection(then.rights), 0, 0, 0]) == 0).then_some(())
+        (call(libc::SYS_mprotect, [from, to - from, protection(previous.rights), 0, 0, 0]) == 0).then_some(())
     }
 }
 

@@ -246,7 +246,7 @@ fn used_shadow() -> Option<&'static [usize]> {
 fn publish_process(state: &RewindState) {
     // SAFETY: as above.
     let header = unsafe { &*state.header };
-    header.kept_pages.store(state.memory.pages() as u32, Ordering::Relaxed);
+    header.saved_pages.store(state.memory.pages() as u32, Ordering::Relaxed);
     header.process.store(state.process as u32, Ordering::Release);
 }
 

@@ -242,8 +242,9 @@ impl Tracer {
     }
 
     fn switching(&mut self, to: ThreadIx, events: u64) {
-        let wanted = self.until.is_empty() || self.until.get(to.index()).is_some_and(|until| events < *until);
-        let tracing = wanted && !self.paused.contains(&to);
+        let is_within_limit =
+            self.until.is_empty() || self.until.get(to.index()).is_some_and(|until| events < *until);
+        let tracing = is_within_limit && !self.paused.contains(&to);
         if self.tracing != tracing {
             self.tracing = tracing;
             if tracing { self.text.forbid() } else { self.text.allow() }

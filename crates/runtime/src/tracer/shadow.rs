@@ -335,8 +335,8 @@ impl Shadow {
         encoder: &mut Encoder,
         safe: &[u64],
     ) -> Option<u64> {
-        const MOST_BYTES: u64 = LONGEST as u64 * 256;
-        if self.code.at + MOST_BYTES > self.end {
+        const MAX_BYTES: u64 = LONGEST as u64 * 256;
+        if self.code.at + MAX_BYTES > self.end {
             crate::end::refuse("there is no more room for translated code");
         }
         let block = self.decode(pc)?;

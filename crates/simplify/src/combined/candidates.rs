@@ -154,12 +154,12 @@ fn change(trace: &Trace, operation: Operation, event: usize, count: usize) -> Ch
 }
 
 /// Events that are looked at to make candidates: each candidate takes a look at all of them.
-const MOST_WORK: usize = 20_000_000;
+const MAX_WORK: usize = 20_000_000;
 
 /// Where the segments begin that may be changed.
 fn first_piece(script: &Script, suffix: Option<usize>) -> usize {
     let events: usize = script.pieces.iter().map(Piece::len).sum();
-    let suffix = suffix.unwrap_or(MOST_WORK / events.max(1));
+    let suffix = suffix.unwrap_or(MAX_WORK / events.max(1));
     script.pieces.len().saturating_sub(suffix)
 }
 
@@ -193,7 +193,7 @@ impl ResourceAccesses {
 }
 
 /// Pairs that are looked at; more do not tell more.
-const MOST_PAIRS: usize = 100_000;
+const MAX_PAIRS: usize = 100_000;
 
 impl Conflicts {
     fn of(trace: &Trace) -> Self {
@@ -204,9 +204,9 @@ impl Conflicts {
         for (at, event) in trace.events.iter().enumerate() {
             touches.clear();
             relation.touches(event, &mut touches);
-            for (thing, how) in touches.iter().flat_map(resources) {
-                let earlier = touched.entry(thing).or_default();
-                if pairs.len() < MOST_PAIRS {
+            for (resource, how) in touches.iter().flat_map(resources) {
+                let earlier = touched.entry(resource).or_default();
+                if pairs.len() < MAX_PAIRS {
                     pairs.extend(earlier.conflicting(event.thread, how).map(|other| (other, at)));
                 }
                 earlier.push(event.thread, at, how);

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use unsnarl_model::{Plan, Trace};
 
 /// Events that are remembered in all. Long traces are few: there the same plan hardly comes again.
-const MOST_EVENTS: usize = 2_000_000;
+const MAX_EVENTS: usize = 2_000_000;
 
 /// A runner that learns from all runs.
 pub(super) struct Simulator<'a, R> {
@@ -79,7 +79,7 @@ impl<'a, R: Runner> Simulator<'a, R> {
         }
         self.simulation.learn(trace, choices);
         self.events += trace.events.len();
-        if self.events <= MOST_EVENTS {
+        if self.events <= MAX_EVENTS {
             self.known.insert(plan.clone(), trace.clone());
         }
     }

@@ -19,7 +19,7 @@ use unsnarl_model::{
 };
 
 /// Events of runs that are held at a time.
-const MOST_EVENTS: usize = 2_000_000;
+const MAX_EVENTS: usize = 2_000_000;
 
 /// What a schedule may cost.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +99,7 @@ impl<'a> Search<'a> {
             cost: Cost::of(&trace.events),
             bound,
             limits,
-            batch: limits.batch.min(MOST_EVENTS / trace.events.len().max(1)).max(1),
+            batch: limits.batch.min(MAX_EVENTS / trace.events.len().max(1)).max(1),
             rules: Rules { end: false, ..Rules::of(trace) },
             executions,
             states: 0,

@@ -42,7 +42,7 @@ use unsnarl_model::{Flags, Op, OutcomeKind, Plan, Trace};
 use visited::VisitedTree;
 
 /// Longer runs are neither learned from nor told.
-const MOST_EVENTS: usize = 50_000;
+const MAX_EVENTS: usize = 50_000;
 
 /// Mixes a number into a fingerprint.
 fn mix(fingerprint: u64, number: u64) -> u64 {
@@ -134,7 +134,7 @@ impl Simulation {
             visited.learn(trace, choices);
         }
         let Some(observations) = &mut self.observations else { return };
-        if trace.events.len() > MOST_EVENTS {
+        if trace.events.len() > MAX_EVENTS {
             return;
         }
         let consistent = observations.learn(trace);

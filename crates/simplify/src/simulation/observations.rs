@@ -21,7 +21,7 @@ const MAX_HIDDEN_DEPENDENCE_PASSES: usize = 32;
 const MAX_FOLLOW_PASSES: usize = 4;
 
 /// The runtime's words for an end in which nobody can go on, and for one in which some wait for each other.
-pub(super) const NOBODY: &str = "no thread can go on";
+pub(super) const NO_RUNNABLE_THREAD: &str = "no thread can go on";
 pub(super) const CIRCLE: &str = "threads wait for each other in a circle";
 
 /// What a thread does next.
@@ -48,7 +48,7 @@ pub(super) struct NextOperation {
 #[derive(Clone, Debug)]
 pub(super) enum Continuation {
     /// The thread goes on.
-    Does(NextOperation),
+    Operation(NextOperation),
     /// The thread goes on, and nobody has seen how.
     Lives,
     /// The run ends.
@@ -80,7 +80,7 @@ pub(super) struct Observations {
     pub(super) known: Known,
     pub(super) sees_all_accesses: bool,
     /// By the thread's past.
-    pub(super) then: HashMap<u64, Continuation>,
+    pub(super) continuations: HashMap<u64, Continuation>,
     /// By the thread's past and what it found; none if different things came of the same.
     results: HashMap<u64, Option<OperationResult>>,
     /// What threads with this past expect to find, and what they leave there if it is so.
@@ -114,7 +114,7 @@ impl Observations {
             known: Known::default(),
             sees_all_accesses: trace.plan.points == Points::All
                 && trace.events.iter().any(|event| event.op.is_plain_access()),
-            then: HashMap::default(),
+            continuations: HashMap::default(),
             results: HashMap::default(),
             expected_values: HashMap::default(),
             values: HashMap::default(),
@@ -187,7 +187,7 @@ impl Observations {
             if self.again > MAX_RELEARNED_EVENTS {
                 return false;
             }
-            self.then.clear();
+            self.continuations.clear();
             self.results.clear();
             self.expected_values.clear();
             self.values.clear();
@@ -218,7 +218,7 @@ impl Observations {
 
     /// Whether it is known by now what threads do where they could be followed no further.
     fn can_follow_further(&self) -> bool {
-        self.left.iter().any(|past| !matches!(self.then.get(past), None | Some(Continuation::Lives)))
+        self.left.iter().any(|past| !matches!(self.continuations.get(past), None | Some(Continuation::Lives)))
     }
 
     /// The same past led to different things: what was done last is followed by something that is no event.
@@ -284,9 +284,11 @@ impl Observations {
             // It came to its next operation before others went on.
             if trace.events.get(at + 1).is_some_and(|next| next.thread != event.thread) && event.op != Op::End
             {
-                let then =
-                    self.then.entry(state.threads[event.thread.index()].past).or_insert(Continuation::Lives);
-                consistent &= !matches!(then, Continuation::Ends(_) | Continuation::EndsSomehow);
+                let continuations = self
+                    .continuations
+                    .entry(state.threads[event.thread.index()].past)
+                    .or_insert(Continuation::Lives);
+                consistent &= !matches!(continuations, Continuation::Ends(_) | Continuation::EndsSomehow);
             }
             if let (Op::Create, false) = (event.op, event.flags.has(Flags::FAILED)) {
                 let named = state.threads.last().map(|local| &local.id);
@@ -319,8 +321,8 @@ impl Observations {
 
     /// What somebody does after this past; whether that was so before.
     fn note(&mut self, past: u64, next: NextOperation) -> bool {
-        match self.then.get_mut(&past) {
-            Some(Continuation::Does(known)) if !known.only_waited => {
+        match self.continuations.get_mut(&past) {
+            Some(Continuation::Operation(known)) if !known.only_waited => {
                 known.flags = known.flags | Flags(next.flags.0 & Flags::UNDETERMINED.0);
                 // How large a block is that is freed a second time is not to be known.
                 let size = |next: &NextOperation| if next.op == Op::Free { 0 } else { next.size };
@@ -329,24 +331,26 @@ impl Observations {
                 place(known) == place(&next) && (allocates || known.addr == next.addr)
                     || allocates && (known.op, known.site) == (next.op, next.site)
             }
-            Some(Continuation::Does(known)) => {
+            Some(Continuation::Operation(known)) => {
                 let same = (known.op, known.site) == (next.op, next.site);
-                self.then.insert(past, Continuation::Does(next));
+                self.continuations.insert(past, Continuation::Operation(next));
                 same
             }
             // Where it ends it does not go on.
             Some(Continuation::Ends(_) | Continuation::EndsSomehow) => false,
             Some(Continuation::Lives) | None => {
-                self.then.insert(past, Continuation::Does(next));
+                self.continuations.insert(past, Continuation::Operation(next));
                 true
             }
         }
     }
 
     /// The run ends after this past; whether nobody went on after it.
-    fn note_end(&mut self, past: u64, then: Continuation) -> bool {
-        let ends = |then: &Continuation| matches!(then, Continuation::Ends(_) | Continuation::EndsSomehow);
-        self.then.insert(past, then).is_none_or(|known| ends(&known))
+    fn note_end(&mut self, past: u64, continuations: Continuation) -> bool {
+        let ends = |continuations: &Continuation| {
+            matches!(continuations, Continuation::Ends(_) | Continuation::EndsSomehow)
+        };
+        self.continuations.insert(past, continuations).is_none_or(|known| ends(&known))
     }
 
     /// What came of an operation that others have a say in.
@@ -474,8 +478,8 @@ impl Observations {
             dies: false,
         };
         self.learn_site(wait.site);
-        if let Continuation::Lives = self.then.entry(past).or_insert(Continuation::Lives) {
-            self.then.insert(past, Continuation::Does(next));
+        if let Continuation::Lives = self.continuations.entry(past).or_insert(Continuation::Lives) {
+            self.continuations.insert(past, Continuation::Operation(next));
         }
     }
 
@@ -493,8 +497,8 @@ impl Observations {
 
     /// What a thread with this past is about to do.
     pub(super) fn about(&self, past: u64) -> Option<UpcomingOperation> {
-        match self.then.get(&past) {
-            Some(Continuation::Does(next)) => Some(UpcomingOperation::new(next.op, next.addr)),
+        match self.continuations.get(&past) {
+            Some(Continuation::Operation(next)) => Some(UpcomingOperation::new(next.op, next.addr)),
             _ => None,
         }
     }
@@ -515,7 +519,7 @@ impl ObservedEnd {
     /// The outcome in a run with these threads.
     pub(super) fn outcome(&self, state: &State<'_>) -> Outcome {
         let mut outcome = self.outcome.clone();
-        let here = |thread| state.named(self.threads.get(usize::from(thread))?);
+        let here = |thread| state.resolve_thread(self.threads.get(usize::from(thread))?);
         outcome.thread = outcome.thread.and_then(|thread| here(thread.0));
         outcome.backtraces.retain_mut(|trace| {
             here(trace.thread.0).is_some_and(|new| {
@@ -557,8 +561,8 @@ fn finding(state: &State<'_>, past: u64, event: &Event) -> u64 {
         Op::Alloc => state.heap(event.thread),
         Op::Free => state.is_freed(event.addr).into(),
         Op::FutexWake => {
-            let (unserved, on_its_way) = state.unserved(event.addr);
-            unserved.saturating_sub(on_its_way)
+            let (unserved, is_pending) = state.unserved(event.addr);
+            unserved.saturating_sub(is_pending)
         }
         Op::FutexWait => state.found(&Event { size: 4, ..*event }),
         _ => state.found(event),
@@ -597,7 +601,7 @@ fn waits_for_ever(outcome: &Outcome, last: ThreadIx) -> Vec<&Wait> {
     if outcome.kind != OutcomeKind::Deadlock {
         return Vec::new();
     }
-    if outcome.message == NOBODY {
+    if outcome.message == NO_RUNNABLE_THREAD {
         return outcome.waits.iter().collect();
     }
     let mut circle = Vec::new();

@@ -4,8 +4,10 @@
 //! says who goes on, that one does what it is about to do. Wherever that is not known, the telling ends with nothing.
 
 use super::{
-    EarlyStop, MOST_EVENTS,
-    observations::{CIRCLE, Continuation, NOBODY, NextOperation, Observations, blocked_fingerprint},
+    EarlyStop, MAX_EVENTS,
+    observations::{
+        CIRCLE, Continuation, NO_RUNNABLE_THREAD, NextOperation, Observations, blocked_fingerprint,
+    },
     state::{LARGE, Once, State, UpcomingOperation},
 };
 use std::cell::Cell;
@@ -128,7 +130,7 @@ impl<'a> RunSimulator<'a> {
                 return None;
             }
         }
-        let most = (4 * self.observations.longest + 1000).min(MOST_EVENTS);
+        let most = (4 * self.observations.longest + 1000).min(MAX_EVENTS);
         let outcome = loop {
             match self.step(&mut picker) {
                 Step::Goes if self.events.len() < most => {}
@@ -168,7 +170,7 @@ impl<'a> RunSimulator<'a> {
     fn step(&mut self, picker: &mut Picker) -> Step {
         self.classify();
         if self.ready.is_empty() && self.by_timeout.is_empty() && self.undetermined.is_empty() {
-            return self.nobody(NOBODY);
+            return self.end_without_runnable_thread(NO_RUNNABLE_THREAD);
         }
         let Some(thread) = self.pick(picker) else { return Step::Unknown };
         let (from, me) = (self.current, thread.index());
@@ -213,7 +215,7 @@ impl<'a> RunSimulator<'a> {
         let is_new = self.state.threads[thread].is_new();
         let unseen = if is_new { UpcomingOperation::Other } else { UpcomingOperation::Unknown };
         self.state.threads[thread].about = self.observations.about(past).unwrap_or(unseen);
-        match self.observations.then.get(&past) {
+        match self.observations.continuations.get(&past) {
             // Who was just created has not begun; of others it is not even known whether they live.
             None if is_new => Step::Goes,
             None => Step::Unknown,
@@ -225,7 +227,7 @@ impl<'a> RunSimulator<'a> {
                 Some(end) => Step::Ends(end.outcome(&self.state)),
                 None => Step::Unknown,
             },
-            Some(Continuation::Does(next)) => {
+            Some(Continuation::Operation(next)) => {
                 self.threads[thread].next = Some(next);
                 match self.readiness(thread) {
                     Readiness::Blocked => {
@@ -343,7 +345,7 @@ impl<'a> RunSimulator<'a> {
             },
             Op::Join if next.flags.has(Flags::FAILED) => true,
             Op::Join => {
-                let target = next.target.as_ref().and_then(|id| state.named(id));
+                let target = next.target.as_ref().and_then(|id| state.resolve_thread(id));
                 match target {
                     Some(target) => state.threads[target.index()].ended,
                     None => return Readiness::Unknown,
@@ -415,7 +417,7 @@ impl<'a> RunSimulator<'a> {
                 _ => return Step::Goes,
             }
             match holder {
-                Some(holder) if holder == thread => return self.nobody(CIRCLE),
+                Some(holder) if holder == thread => return self.end_without_runnable_thread(CIRCLE),
                 Some(holder) if !self.state.threads[holder].ended => at = holder,
                 _ => return Step::Goes,
             }
@@ -424,7 +426,7 @@ impl<'a> RunSimulator<'a> {
     }
 
     /// The run ends because some cannot go on.
-    fn nobody(&self, message: &str) -> Step {
+    fn end_without_runnable_thread(&self, message: &str) -> Step {
         let left = || (0..self.threads.len()).filter(|&ix| !self.state.threads[ix].ended);
         if left().any(|ix| self.readiness(ix) == Readiness::Unknown) {
             return Step::Unknown;
@@ -529,8 +531,8 @@ impl<'a> RunSimulator<'a> {
             },
             Op::CondWake | Op::FutexWoken => simulated(state.waker(state.threads[me].waits.as_ref()?)?),
             Op::Signal => {
-                let (unserved, on_its_way) = state.unserved(next.addr);
-                simulated((unserved > on_its_way).into())
+                let (unserved, is_pending) = state.unserved(next.addr);
+                simulated((unserved > is_pending).into())
             }
             Op::Broadcast => simulated(state.unserved(next.addr).0),
             Op::RwUnlock => match state.writer(next.addr) {
@@ -546,7 +548,7 @@ impl<'a> RunSimulator<'a> {
             }
             Op::Create if next.flags.0 & unusual == 0 => simulated(state.threads.len() as u64),
             Op::Join if next.flags.0 & unusual == 0 => {
-                simulated(next.target.as_ref().and_then(|id| state.named(id))?.0.into())
+                simulated(next.target.as_ref().and_then(|id| state.resolve_thread(id))?.0.into())
             }
             Op::Sleep if by_timeout => {
                 Some(Event { flags: event.flags | Flags(next.flags.0 & Flags::TIMED_OUT.0), ..event })
@@ -612,10 +614,10 @@ impl<'a> RunSimulator<'a> {
             .idle
             .note(idle, (place.offset ^ u64::from(place.module.0) << 48, event.addr, event.value));
         if idle || spin_undetermined {
-            let what = (place, event.addr);
-            match simulated_thread.recent.iter_mut().find(|(known, _)| *known == what) {
+            let operation = (place, event.addr);
+            match simulated_thread.recent.iter_mut().find(|(known, _)| *known == operation) {
                 Some((_, times)) => *times += 1,
-                None => simulated_thread.recent.push((what, 1)),
+                None => simulated_thread.recent.push((operation, 1)),
             }
             simulated_thread.spin_undetermined |= spin_undetermined;
         } else {
@@ -675,7 +677,7 @@ impl RunView for RunSimulator<'_> {
         false
     }
 
-    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
-        self.state.named(self.plan.prefix.threads.get(in_plan.index())?)
+    fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+        self.state.resolve_thread(self.plan.prefix.threads.get(in_plan.index())?)
     }
 }

@@ -22,12 +22,12 @@ impl Observations {
         let mut unknown = None;
         for _ in 0..=self.longest {
             let past = state.threads[thread.index()].past;
-            match self.then.get(&past) {
-                Some(Continuation::Does(next)) if is_event_only_with_others(next.op) => {
+            match self.continuations.get(&past) {
+                Some(Continuation::Operation(next)) if is_event_only_with_others(next.op) => {
                     let Some(event) = self.unseen(state, thread, next) else { break };
                     state.apply_unseen(&event, next.site);
                 }
-                Some(Continuation::Does(_) | Continuation::Ends(_) | Continuation::EndsSomehow) => {
+                Some(Continuation::Operation(_) | Continuation::Ends(_) | Continuation::EndsSomehow) => {
                     return None;
                 }
                 Some(Continuation::Lives) | None => {

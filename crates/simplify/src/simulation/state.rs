@@ -317,8 +317,8 @@ impl<'w> State<'w> {
     pub(super) fn unserved(&self, object: u64) -> (u64, u64) {
         let waiting = self.threads.iter().filter_map(|t| t.waits.as_ref());
         let unserved = waiting.filter(|w| w.object == object && w.granted.is_none()).count();
-        let on_its_way = self.wake_ups.iter().filter(|w| w.object == object).count();
-        (unserved as u64, on_its_way as u64)
+        let is_pending = self.wake_ups.iter().filter(|w| w.object == object).count();
+        (unserved as u64, is_pending as u64)
     }
 
     /// What a thread finds that updates memory.
@@ -409,9 +409,9 @@ impl<'w> State<'w> {
         let me = event.thread.index();
         let before = self.threads[me].past;
         let seen = self.seen(event, site);
-        let what = u64::from(event.op as u8) << 8 | u64::from(event.flags.0 & WENT);
+        let operation = u64::from(event.op as u8) << 8 | u64::from(event.flags.0 & WENT);
         let place = mix(site.offset, site.module.0.into());
-        let past = mix(mix(mix(before, what), place), seen);
+        let past = mix(mix(mix(before, operation), place), seen);
         let writer = mix(mix(before, self.carried(event, site)), 11);
         let mutex = self.threads[me].waits.and_then(|waits| waits.mutex);
         self.change(event, writer, past);
@@ -426,9 +426,9 @@ impl<'w> State<'w> {
             }
         }
         if event.op == Op::Alloc && !std::mem::replace(&mut self.threads[me].allocates, true) {
-            let who =
+            let thread_fingerprint =
                 self.threads[me].id.path().iter().fold(0, |fingerprint, &nth| mix(fingerprint, nth.into()));
-            self.heaps = mix(self.heaps, who);
+            self.heaps = mix(self.heaps, thread_fingerprint);
         }
         if let Some(hidden_dependence) = self.known.hidden_dependences.get(&(event.op, site)) {
             let others = match hidden_dependence {
@@ -637,7 +637,7 @@ impl<'w> State<'w> {
     }
 
     /// The thread with this name.
-    pub(super) fn named(&self, id: &ThreadId) -> Option<ThreadIx> {
+    pub(super) fn resolve_thread(&self, id: &ThreadId) -> Option<ThreadIx> {
         self.threads.iter().position(|t| t.id == *id).map(|ix| ThreadIx(ix as u16))
     }
 }

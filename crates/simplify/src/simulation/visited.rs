@@ -17,13 +17,13 @@ use unsnarl_model::{Action, Op, Outcome, OutcomeKind, Plan, Policy, Prefix, Thre
 use unsnarl_sched::{Pick, Picker, RunView, Script, ThreadSet};
 
 /// Events of the runs that are kept, over all.
-const MOST_EVENTS: usize = 200_000;
+const MAX_EVENTS: usize = 200_000;
 
 /// Longer runs are not kept: in them a thread may have run for so long that it was made to give way.
 const LONGEST: usize = 10_000;
 
 /// Threads whose choices are told.
-const MOST_THREADS: usize = 64;
+const MAX_THREADS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct VisitedTree {
@@ -64,9 +64,9 @@ impl VisitedTree {
         let undetermined = matches!(trace.outcome.kind, OutcomeKind::Livelock | OutcomeKind::Timeout);
         if undetermined
             || base(&trace.plan) != self.base
-            || trace.threads.len() > MOST_THREADS
+            || trace.threads.len() > MAX_THREADS
             || trace.events.len() > LONGEST
-            || self.events + trace.events.len() > MOST_EVENTS
+            || self.events + trace.events.len() > MAX_EVENTS
         {
             return;
         }
@@ -200,7 +200,7 @@ impl Walk<'_> {
         let place = &self.visited.places[self.at];
         // Where it was not told who can go on, whoever is asked about is looked at more closely.
         let can_run = place.choice.map_or(u64::MAX, |choice| choice.can_run);
-        for thread in 0..MOST_THREADS {
+        for thread in 0..MAX_THREADS {
             self.ready.set(ThreadIx(thread as u16), can_run >> thread & 1 == 1);
         }
         self.consulted_unknown.set(false);
@@ -229,8 +229,8 @@ impl RunView for Walk<'_> {
     }
 
     fn by_timeout(&self) -> &ThreadSet {
-        const NOBODY: &ThreadSet = &ThreadSet::new();
-        NOBODY
+        const NO_THREADS: &ThreadSet = &ThreadSet::new();
+        NO_THREADS
     }
 
     fn earliest_timeout(&self) -> Option<ThreadIx> {
@@ -275,7 +275,7 @@ impl RunView for Walk<'_> {
         false
     }
 
-    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+    fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
         let id = self.plan.prefix.threads.get(in_plan.index())?;
         let threads = &self.visited.runs[self.place().run].threads;
         threads.iter().position(|thread| thread.id == *id).map(|ix| ThreadIx(ix as u16))

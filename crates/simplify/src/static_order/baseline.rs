@@ -161,7 +161,7 @@ impl Graph {
     fn simplify(&mut self) {
         for (a, b) in std::mem::take(&mut self.local) {
             let a = self.whole(a);
-            if !self.reaches_by_another_way(a, b) {
+            if !self.has_other_path(a, b) {
                 self.merged_into[b] = a;
                 let events = std::mem::take(&mut self.nodes[b]);
                 self.nodes[a].extend(events);
@@ -179,7 +179,7 @@ impl Graph {
         node
     }
 
-    fn reaches_by_another_way(&self, a: usize, b: usize) -> bool {
+    fn has_other_path(&self, a: usize, b: usize) -> bool {
         let mut seen = vec![false; self.nodes.len()];
         let mut queue: VecDeque<usize> = self.edges[a]
             .iter()

@@ -9,7 +9,7 @@ use unsnarl_model::ThreadIx;
 
 /// So many numbers are kept of past nodes. Beyond that, threads learn of a node only itself and no longer what
 /// it comes after: more edges are kept than needed, and none is lost.
-const MOST: usize = 1 << 26;
+const MAX_CLOCK_ENTRIES: usize = 1 << 26;
 
 /// What each thread's latest node comes after, and what each node came after.
 ///
@@ -19,7 +19,7 @@ pub(super) struct Clocks {
     /// By thread.
     now: Vec<Vec<u32>>,
     /// The clocks of past nodes, one behind the other.
-    kept: Vec<u32>,
+    saved: Vec<u32>,
     /// Where each node's begins; one more than there are nodes.
     starts: Vec<u32>,
 }
@@ -33,17 +33,17 @@ impl Clocks {
 
     /// The latest node of a thread that a past node came after, plus one; 0 if none or not known.
     pub(super) fn of(&self, node: NodeIx, thread: ThreadIx) -> u32 {
-        self.kept[range(&self.starts, node)].get(thread.index()).copied().unwrap_or(0)
+        self.saved[range(&self.starts, node)].get(thread.index()).copied().unwrap_or(0)
     }
 
     /// The thread's latest node comes after that node of another thread, and all that one came after.
     pub(super) fn join(&mut self, thread: ThreadIx, other: ThreadIx, node: NodeIx) {
-        let Self { now, kept, starts } = self;
+        let Self { now, saved, starts } = self;
         if now.len() <= thread.index() {
             now.resize_with(thread.index() + 1, Vec::new);
         }
         let clock = &mut now[thread.index()];
-        let row = &kept[range(starts, node)];
+        let row = &saved[range(starts, node)];
         let needed = row.len().max(other.index() + 1);
         if clock.len() < needed {
             clock.resize(needed, 0);
@@ -59,13 +59,13 @@ impl Clocks {
         }
         let at = node as usize;
         self.starts.truncate(at + 1);
-        self.kept.truncate(self.starts[at] as usize);
+        self.saved.truncate(self.starts[at] as usize);
         if let Some(clock) = self.now.get(thread.index())
-            && self.kept.len() + clock.len() <= MOST
+            && self.saved.len() + clock.len() <= MAX_CLOCK_ENTRIES
         {
-            self.kept.extend_from_slice(clock);
+            self.saved.extend_from_slice(clock);
         }
-        self.starts.push(self.kept.len() as u32);
+        self.starts.push(self.saved.len() as u32);
     }
 }
 

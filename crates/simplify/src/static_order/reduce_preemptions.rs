@@ -10,16 +10,16 @@ use crate::Cost;
 use unsnarl_model::{ThreadIx, Trace};
 
 /// Larger orders are left alone: the work grows with the square of the segments.
-const MOST_SEGMENTS: usize = 64;
-const MOST_EVENTS: usize = 20_000;
+const MAX_SEGMENTS: usize = 64;
+const MAX_EVENTS: usize = 20_000;
 
 /// A better order than this one of the trace's events.
 pub(super) fn reduce_preemptions(trace: &Trace, order: &[usize], rules: Rules) -> Option<Vec<usize>> {
-    if order.len() > MOST_EVENTS {
+    if order.len() > MAX_EVENTS {
         return None;
     }
     let mut segments = Segments::of(trace, order, rules);
-    if segments.all.len() > MOST_SEGMENTS {
+    if segments.all.len() > MAX_SEGMENTS {
         return None;
     }
     let cost_of = |segments: &Segments| Cost::of(&moved_events(trace, &segments.order()));
@@ -61,7 +61,7 @@ impl Segments {
             segment_of.push(all.len() - 1);
         }
         let mut depends = vec![vec![false; all.len()]; all.len()];
-        if all.len() <= MOST_SEGMENTS {
+        if all.len() <= MAX_SEGMENTS {
             let mut builder = Builder::apart(rules);
             order.iter().for_each(|&at| builder.push(trace.events[at]));
             let graph = builder.finish();

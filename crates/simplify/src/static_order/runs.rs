@@ -82,7 +82,7 @@ struct Search<'g> {
     tidy_at: usize,
 }
 
-const NOBODY: u16 = u16::MAX;
+const NO_BLOCKER: u16 = u16::MAX;
 const START: u32 = u32::MAX;
 
 /// So many runs are remembered at least before those are given up that led nowhere.
@@ -116,23 +116,23 @@ pub(super) fn order(graph: &Graph, effort: Effort) -> Runs {
 /// The states that are worth going on from.
 fn best(mut states: Vec<State>, width: usize, minimal: &mut bool) -> Vec<State> {
     states.sort_by(|a, b| b.events.cmp(&a.events).then_with(|| b.done.cmp(&a.done)));
-    let mut kept: Vec<State> = Vec::new();
+    let mut survivors: Vec<State> = Vec::new();
     let mut known: HashMap<Vec<u32>, ()> = HashMap::default();
     for state in states {
         if known.insert(state.done.clone(), ()).is_some() {
             continue;
         }
         let dominated = |by: &State| by.done.iter().zip(&state.done).all(|(by, it)| by >= it);
-        if kept.iter().any(dominated) {
+        if survivors.iter().any(dominated) {
             continue;
         }
-        if kept.len() >= width {
+        if survivors.len() >= width {
             *minimal = false;
             break;
         }
-        kept.push(state);
+        survivors.push(state);
     }
-    kept
+    survivors
 }
 
 impl State {
@@ -148,7 +148,7 @@ impl Search<'_> {
         let mut state = State {
             done: vec![0; threads],
             reach: vec![0; threads],
-            blocker: vec![NOBODY; threads],
+            blocker: vec![NO_BLOCKER; threads],
             events: 0,
             last: START,
         };
@@ -166,7 +166,7 @@ impl Search<'_> {
             }
             state.reach[thread] += 1;
         }
-        state.blocker[thread] = NOBODY;
+        state.blocker[thread] = NO_BLOCKER;
     }
 
     /// Who must run before the node can be done.
@@ -218,17 +218,17 @@ impl Search<'_> {
                 at = self.history[at as usize].1;
             }
         }
-        let mut kept = 0;
+        let mut kept_count = 0;
         for at in 0..self.history.len() {
             if place[at] != START {
                 let (run, before) = self.history[at];
                 let before = if before == START { START } else { place[before as usize] };
-                self.history[kept as usize] = (run, before);
-                place[at] = kept;
-                kept += 1;
+                self.history[kept_count as usize] = (run, before);
+                place[at] = kept_count;
+                kept_count += 1;
             }
         }
-        self.history.truncate(kept as usize);
+        self.history.truncate(kept_count as usize);
         self.tidy_at = 2 * self.history.len() + TIDY;
         for state in level.iter_mut().filter(|state| state.last != START) {
             state.last = place[state.last as usize];

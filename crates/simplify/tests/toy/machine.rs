@@ -635,7 +635,7 @@ impl RunView for Machine<'_> {
         a != b
     }
 
-    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+    fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
         let name = self.plan.prefix.threads.get(in_plan.index())?;
         self.threads.iter().position(|t| t.id == *name).map(|ix| ThreadIx(ix as u16))
     }

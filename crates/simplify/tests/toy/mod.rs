@@ -85,18 +85,18 @@ impl Program {
 }
 
 /// More events than any of the programs needs.
-pub(crate) const MOST_EVENTS: u64 = 400;
+pub(crate) const MAX_EVENTS: u64 = 400;
 
 /// A run by chance.
 pub(crate) fn record(program: &Program, seed: u64) -> Trace {
-    let limits = RunLimits { events: MOST_EVENTS, ..RunLimits::default() };
+    let limits = RunLimits { events: MAX_EVENTS, ..RunLimits::default() };
     program.run(&Plan { tail: Policy::Random, seed, limits, ..Plan::default() })
 }
 
 /// The first run by chance that fails.
 pub(crate) fn failing(program: &Program, seeds: impl IntoIterator<Item = u64>) -> Option<Trace> {
     let runs = seeds.into_iter().map(|seed| record(program, seed));
-    runs.into_iter().find(|trace| trace.outcome.is_failure() && trace.events.len() < MOST_EVENTS as usize)
+    runs.into_iter().find(|trace| trace.outcome.is_failure() && trace.events.len() < MAX_EVENTS as usize)
 }
 
 /// Runs a program in memory.

@@ -16,9 +16,11 @@ impl Recording<'_> {
                 let waiting = outcome.waits.iter().map(|wait| wait.thread);
                 criterion.steps = waiting.filter_map(|thread| self.last_step(thread)).collect();
                 for wait in &outcome.waits {
-                    criterion
-                        .steps
-                        .extend(wait.holders.iter().filter_map(|&who| self.acquiring_call(who, wait.addr)));
+                    criterion.steps.extend(
+                        wait.holders
+                            .iter()
+                            .filter_map(|&thread_ix| self.acquiring_call(thread_ix, wait.addr)),
+                    );
                 }
                 criterion.steps.sort_unstable();
                 criterion.steps.dedup();
@@ -96,9 +98,9 @@ impl Recording<'_> {
             }
             if *anchor.get_or_insert(step.place) == step.place {
                 count += 1;
-                let wanted = instance.is_none_or(|wanted| wanted == count);
+                let selected = instance.is_none_or(|selected| selected == count);
                 visits.retain(|(thread, _)| *thread != step.thread || instance.is_some());
-                if wanted {
+                if selected {
                     visits.push((step.thread, Vec::new()));
                 }
             }

@@ -290,8 +290,8 @@ impl<'a, 'b> FirstPass<'a, 'b> {
                     of.arguments_set = 0x3f;
                 }
             }
-            Some(OpenFrame::Signal { pc: interrupted, stack: then, begun }) => {
-                if (*interrupted, *then) == (pc, stack) {
+            Some(OpenFrame::Signal { pc: interrupted, stack: stack_then, begun }) => {
+                if (*interrupted, *stack_then) == (pc, stack) {
                     new.flow = Flow::Next;
                     of.open.pop();
                 } else if *begun {

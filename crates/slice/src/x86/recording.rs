@@ -145,7 +145,8 @@ impl<'a> Recording<'a> {
 
     /// The latest return of a thread from the function at this address.
     pub(super) fn returned(&self, thread: ThreadIx, function: u64) -> Option<u64> {
-        let from_it = |(_, who, begun): &&(u64, ThreadIx, u64)| (*who, *begun) == (thread, function);
+        let from_it =
+            |(_, thread_ix, begun): &&(u64, ThreadIx, u64)| (*thread_ix, *begun) == (thread, function);
         self.returns.iter().rev().find(from_it).map(|(step, ..)| *step)
     }
 

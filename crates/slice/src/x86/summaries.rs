@@ -392,9 +392,9 @@ mod tests {
     #[test]
     fn every_effect_in_the_table_can_be_read() {
         for (names, arguments, effects) in TABLE {
-            let wanted = effects.split_whitespace().filter(|effect| *effect != "...").count();
+            let expected = effects.split_whitespace().filter(|effect| *effect != "...").count();
             let summary = Summary::new(SummaryQuality::Known, *arguments, effects);
-            assert_eq!(summary.effects.len(), wanted, "{names}");
+            assert_eq!(summary.effects.len(), expected, "{names}");
         }
     }
 

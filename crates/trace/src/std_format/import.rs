@@ -118,7 +118,7 @@ pub(super) struct ImportOutcome<S> {
 
 /// How many generations of threads there may be. A thread's name is as long as its line of ancestors, so that a
 /// long chain of forks would take memory by the square of its length.
-const DEEPEST: usize = 1024;
+const MAX_DEPTH: usize = 1024;
 
 /// A trace in the making.
 pub(super) struct Import<'a, S> {
@@ -264,7 +264,7 @@ impl<'a, S: Sink> Import<'a, S> {
             *nth += 1;
             self.threads[parent.index()].id.child(*nth)
         };
-        if id.path().len() > DEEPEST {
+        if id.path().len() > MAX_DEPTH {
             return Err(wrong("forks too deep: unsnarl takes 1024 generations of threads"));
         }
         let first = self.text.numbers.get(name).and_then(|word| self.text.threads.get(word));

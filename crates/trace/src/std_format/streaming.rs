@@ -15,7 +15,7 @@ use std::{
 use unsnarl_model::{Event, Schedule, Stats, StatsCounter, ThreadIx, Trace};
 
 /// Notes that are kept.
-const MOST_NOTES: usize = 1000;
+const MAX_NOTES: usize = 1000;
 
 /// A trace of another tool whose events are not held in memory.
 pub struct StreamedImport<F> {
@@ -66,7 +66,7 @@ pub fn import_streaming<R: BufRead, F: Read + Write + Seek>(
     })?;
     let lanes = Lanes::new(scratch, text.most_threads()).map_err(StdError::SpillFile)?;
     let spill = SpillFile { lanes, schedule: Schedule::default(), last: HashMap::new(), count: 0 };
-    let mut import = Import::new(&text, MOST_NOTES, spill);
+    let mut import = Import::new(&text, MAX_NOTES, spill);
     let mut index = 0;
     each_line(open().map_err(unreadable)?, |line, parsed| {
         import.entry(index, &text.find_entry(line, parsed).ok_or(StdError::Changed)?)?;

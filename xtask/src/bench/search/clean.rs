@@ -59,7 +59,7 @@ impl Bench {
             "memory of the controller, KiB: {} in 1,000 runs, {} in {} runs; zombies: {}; processes left: {}\n",
             few.memory,
             many.memory,
-            many.told["runs"],
+            many.report["runs"],
             few.zombies + many.zombies,
             running(&program),
         );

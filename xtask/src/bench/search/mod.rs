@@ -91,8 +91,8 @@ impl Bench {
             command.arg("--").arg(program).current_dir(&self.directory).stdin(Stdio::null()),
             "unsnarl bench-search",
         )?;
-        let told: Value = serde_json::from_slice(&printed.stdout)?;
-        told["searches"].as_array().cloned().context("no searches")
+        let report: Value = serde_json::from_slice(&printed.stdout)?;
+        report["searches"].as_array().cloned().context("no searches")
     }
 
     fn explore(&self, program: &Path, args: &[&str]) -> Result<Value> {

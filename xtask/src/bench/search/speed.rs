@@ -2,7 +2,7 @@
 
 use super::Bench;
 use crate::bench::Effort;
-use crate::bench::measure::Pair;
+use crate::bench::measure::Measurement;
 use crate::bench::table::{Table, Target, Unit};
 use crate::workspace::output;
 use anyhow::{Context, Result, ensure};
@@ -30,7 +30,8 @@ impl Bench {
         let mut table = Table::new();
         let ratio = |ours: f64, theirs: f64| ours / theirs;
         eprintln!("against plain exec");
-        let pair = Pair::measure(repetitions, || with_jobs(1), || repeated(&native, &[], 300, 1), ratio)?;
+        let pair =
+            Measurement::measure(repetitions, || with_jobs(1), || repeated(&native, &[], 300, 1), ratio)?;
         table.row(
             "schedules/s, one job / plain exec in a loop",
             Unit::PerSecond,
@@ -38,8 +39,12 @@ impl Bench {
             Target::AtLeast(1.0),
         );
         eprintln!("against stress");
-        let pair =
-            Pair::measure(repetitions, || with_jobs(jobs), || repeated(&native, &[], 600, jobs), ratio)?;
+        let pair = Measurement::measure(
+            repetitions,
+            || with_jobs(jobs),
+            || repeated(&native, &[], 600, jobs),
+            ratio,
+        )?;
         table.row("schedules/s / stress on all processors", Unit::PerSecond, &pair, Target::AtLeast(1.0));
         for tool in ["drd", "helgrind"] {
             eprintln!("against {tool}");
@@ -47,7 +52,7 @@ impl Bench {
                 let args = ["-q".to_owned(), format!("--tool={tool}"), native.display().to_string()];
                 repeated(Path::new("valgrind"), &args, runs, jobs)
             };
-            let pair = Pair::measure(repetitions.min(3), || with_jobs(jobs), || valgrind(4), ratio)?;
+            let pair = Measurement::measure(repetitions.min(3), || with_jobs(jobs), || valgrind(4), ratio)?;
             let what = format!("schedules/s / runs/s under {tool}");
             table.row(&what, Unit::PerSecond, &pair, Target::None);
         }
@@ -88,9 +93,9 @@ impl Bench {
                 Ok(runs)
             };
             let ratio = |ours, theirs| ours / theirs;
-            let pair = Pair::measure(repetitions, || our_speed("races"), &mut their_speed, ratio)?;
+            let pair = Measurement::measure(repetitions, || our_speed("races"), &mut their_speed, ratio)?;
             // Shuttle does not look for races.
-            let alike = Pair::measure(repetitions, || our_speed("sync"), &mut their_speed, ratio)?;
+            let alike = Measurement::measure(repetitions, || our_speed("sync"), &mut their_speed, ratio)?;
             let what = format!("schedules/s, one job / Shuttle: {name}");
             table.row(&what, Unit::PerSecond, &pair, Target::AtLeast(0.5));
             let what = format!("the same without looking for races: {name}");
@@ -111,8 +116,8 @@ impl Bench {
         let mut command = Command::new(&self.unsnarl);
         command.args(["record", "--json", "--points", "sync", "--seed", "1", "-o", "one.snarl", "--"]);
         let printed = output(command.arg(program).args(args).current_dir(&self.directory), "unsnarl record")?;
-        let told: Value = serde_json::from_slice(&printed.stdout)?;
-        told["stats"]["events"].as_f64().context("no events")
+        let report: Value = serde_json::from_slice(&printed.stdout)?;
+        report["stats"]["events"].as_f64().context("no events")
     }
 
     /// A program of its own, so that the workspace does not depend on Shuttle.

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// The places and variables of a program, by their distance from its beginning.
-pub(super) struct Named<'a> {
+pub(super) struct ProgramSymbols<'a> {
     binary: &'a Path,
     /// The program as reports call it, with a sign behind it.
     prefix: String,
@@ -17,7 +17,7 @@ pub(super) struct Named<'a> {
     variables: Vec<(u64, u64, String)>,
 }
 
-impl<'a> Named<'a> {
+impl<'a> ProgramSymbols<'a> {
     pub(super) fn of(binary: &'a Path) -> Result<Self> {
         let listed = output(Command::new("nm").args(["-S", "--defined-only"]).arg(binary), "nm")?;
         let number = |text: &str| u64::from_str_radix(text, 16).ok();
@@ -72,12 +72,12 @@ impl<'a> Named<'a> {
         let place = match self.places.entry(at) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(unknown) => {
-                let mut ask = Command::new("addr2line");
-                ask.arg("-e").arg(self.binary).arg(format!("{at:#x}"));
-                let told = output(&mut ask, "addr2line")?;
-                let told = String::from_utf8_lossy(&told.stdout);
+                let mut addr2line = Command::new("addr2line");
+                addr2line.arg("-e").arg(self.binary).arg(format!("{at:#x}"));
+                let report = output(&mut addr2line, "addr2line")?;
+                let report = String::from_utf8_lossy(&report.stdout);
                 // Some lines are told in parts.
-                unknown.insert(told.split_whitespace().next().unwrap_or("?").to_owned())
+                unknown.insert(report.split_whitespace().next().unwrap_or("?").to_owned())
             }
         };
         Ok(place.as_str())

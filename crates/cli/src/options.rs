@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_with_their_units() {
+    fn durations_accept_units() {
         assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));

@@ -46,7 +46,7 @@ fn files(place: &Place) -> Vec<String> {
 const NOTHING: &str = "int main(void) { return 0; }";
 
 #[test]
-fn what_cannot_be_controlled_is_refused_with_what_to_do() {
+fn uncontrollable_programs_are_rejected_with_advice() {
     let place = Place::new("programs");
     compile(&place, "plain", NOTHING, &[]);
     let plain = fs::read(place.path("plain")).expect("a program");
@@ -110,7 +110,7 @@ fn what_cannot_be_controlled_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said_and_what_to_do() {
+fn unreadable_files_are_reported_with_advice() {
     let place = Place::new("traces");
     compile(&place, "plain", NOTHING, &[]);
     let said = says(&place, 96, "\"$unsnarl\" replay");
@@ -133,7 +133,7 @@ fn what_cannot_be_read_is_said_and_what_to_do() {
 }
 
 #[test]
-fn a_file_that_cannot_be_written_whole_is_not_written_at_all() {
+fn partial_files_are_never_left_behind() {
     let place = Place::new("full");
     compile(&place, "plain", NOTHING, &[]);
     let (status, said) = sh(&place, "\"$unsnarl\" record -o t.snarl -- ./plain");
@@ -164,7 +164,7 @@ fn a_file_that_cannot_be_written_whole_is_not_written_at_all() {
 }
 
 #[test]
-fn what_is_no_file_is_written_to_and_not_replaced() {
+fn special_files_are_written_to_not_replaced() {
     let place = Place::new("special");
     compile(&place, "plain", NOTHING, &[]);
     let (status, said) =

@@ -74,7 +74,7 @@ fn files(place: &Place) -> Vec<PathBuf> {
 const ENDLESS: &str = "static volatile int stop;\nint main(void) { while (!stop) {} }";
 
 #[test]
-fn a_killed_or_interrupted_unsnarl_takes_its_programs_with_it() {
+fn killing_unsnarl_kills_its_programs() {
     let place = empty("killed");
     compile(&place, "endless", ENDLESS);
     let before = files(&place);
@@ -97,7 +97,7 @@ fn a_killed_or_interrupted_unsnarl_takes_its_programs_with_it() {
 }
 
 #[test]
-fn who_a_run_leaves_behind_is_gone_before_the_next_one() {
+fn processes_left_by_a_run_are_killed_before_the_next() {
     let place = empty("left");
     compile(&place, "endless", ENDLESS);
     compile(&place, "leaver", "#include <stdlib.h>\nint main(void) { return system(\"./endless &\"); }");
@@ -110,7 +110,7 @@ fn who_a_run_leaves_behind_is_gone_before_the_next_one() {
 
 /// Whoever ends the process in which a run waits for others to go on from it costs time, and nothing else.
 #[test]
-fn a_snapshot_that_is_killed_is_done_without() {
+fn search_continues_after_snapshot_is_killed() {
     let place = empty("snapshot");
     compile(
         &place,

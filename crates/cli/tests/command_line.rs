@@ -30,7 +30,7 @@ impl Place {
 }
 
 #[test]
-fn a_failure_is_found_saved_and_replayed_by_its_trace_and_by_its_seed() {
+fn failure_is_found_saved_and_replayed_by_trace_and_seed() {
     let place = Place::new("found");
     place.cc("counter", LOST_UPDATE);
     let found = place.json(100, &["explore", "--json", "--", "./counter"]);
@@ -54,7 +54,7 @@ fn a_failure_is_found_saved_and_replayed_by_its_trace_and_by_its_seed() {
 }
 
 #[test]
-fn targets_that_cannot_be_controlled_are_refused_with_the_reason() {
+fn uncontrollable_targets_are_rejected_with_the_reason() {
     let place = Place::new("refused");
     let refused = |args: &[&str], why: &str| {
         let (_, stderr) = place.exits(96, args);
@@ -76,7 +76,7 @@ fn targets_that_cannot_be_controlled_are_refused_with_the_reason() {
 }
 
 #[test]
-fn damaged_and_foreign_traces_are_told_apart() {
+fn damaged_and_foreign_traces_have_different_errors() {
     let place = Place::new("damaged");
     place.gcc("fine", "int main(void) { return 0; }");
     place.exits(0, &["record", "-o", "t.snarl", "--", "./fine"]);
@@ -102,7 +102,7 @@ fn damaged_and_foreign_traces_are_told_apart() {
 }
 
 #[test]
-fn a_rebuilt_program_is_not_replayed() {
+fn rebuilt_program_is_not_replayed() {
     let place = Place::new("rebuilt");
     place.gcc("prog", "int main(void) { return 0; }");
     place.exits(0, &["record", "--", "./prog"]);
@@ -112,7 +112,7 @@ fn a_rebuilt_program_is_not_replayed() {
 }
 
 #[test]
-fn a_replay_that_meets_another_world_says_where_it_diverged() {
+fn replay_in_changed_environment_reports_divergence() {
     let place = Place::new("diverged");
     place.write("input", "1");
     place.gcc(
@@ -138,7 +138,7 @@ int main(void) {
 }
 
 #[test]
-fn misuse_is_a_warning_and_on_demand_a_failure() {
+fn misuse_is_a_warning_or_a_failure_with_fail_on() {
     let place = Place::new("misuse");
     place.gcc(
         "unlocker",
@@ -153,7 +153,7 @@ fn misuse_is_a_warning_and_on_demand_a_failure() {
 }
 
 #[test]
-fn a_race_is_a_failure_on_demand_and_order_is_respected() {
+fn race_is_a_failure_only_with_fail_on() {
     let place = Place::new("race");
     place.cc("counter", LOST_UPDATE);
     let told = place.json(100, &["record", "--fail-on", "race", "--json", "--", "./counter"]);
@@ -174,7 +174,7 @@ fn a_race_is_a_failure_on_demand_and_order_is_respected() {
 }
 
 #[test]
-fn checks_of_the_users_own_make_a_run_fail() {
+fn user_checks_can_fail_a_run() {
     let place = Place::new("checks");
     place.gcc("hello", "#include <stdio.h>\nint main(void) { puts(\"hello\"); }");
     let failed = |args: &[&str], message: &str| {
@@ -191,7 +191,7 @@ fn checks_of_the_users_own_make_a_run_fail() {
 }
 
 #[test]
-fn what_is_found_does_not_depend_on_the_number_of_jobs() {
+fn search_result_is_independent_of_jobs() {
     let place = Place::new("jobs");
     place.cc("counter", LOST_UPDATE);
     let search = |jobs: &str| {
@@ -220,7 +220,7 @@ fn what_is_found_does_not_depend_on_the_number_of_jobs() {
 }
 
 #[test]
-fn without_debug_information_functions_and_offsets_are_shown() {
+fn functions_and_offsets_are_shown_without_debug_info() {
     let place = Place::new("stripped");
     place.compile("counter", LOST_UPDATE, &[UNSNARL, "cc"], &["-g0"]);
     place.exits(100, &["explore", "--", "./counter"]);
@@ -230,7 +230,7 @@ fn without_debug_information_functions_and_offsets_are_shown() {
 }
 
 #[test]
-fn spurious_wake_ups_happen_only_when_asked_for() {
+fn spurious_wakeups_happen_only_with_option() {
     let place = Place::new("spurious");
     place.gcc(
         "trusting",
@@ -264,7 +264,7 @@ int main(void) {
 }
 
 #[test]
-fn standard_input_is_recorded_and_given_again() {
+fn standard_input_is_recorded_and_replayed() {
     let place = Place::new("stdin");
     place.gcc(
         "cat",
@@ -278,7 +278,7 @@ fn standard_input_is_recorded_and_given_again() {
 }
 
 #[test]
-fn saving_a_trace_does_not_change_what_a_replay_finds_in_the_directory() {
+fn saving_a_trace_does_not_change_directory_seen_by_replay() {
     let place = Place::new("listing");
     place.gcc(
         "list",
@@ -297,7 +297,7 @@ int main(void) {
 }
 
 #[test]
-fn traces_go_out_and_come_in_as_std_text() {
+fn traces_round_trip_through_std_text() {
     let place = Place::new("std");
     place.cc("counter", LOST_UPDATE);
     place.exits(100, &["explore", "-o", "t.snarl", "--", "./counter"]);
@@ -319,7 +319,7 @@ fn traces_go_out_and_come_in_as_std_text() {
 }
 
 #[test]
-fn an_interrupted_search_says_what_it_has_and_leaves_nothing_behind() {
+fn interrupted_search_reports_results_and_cleans_up() {
     let place = Place::new("interrupted");
     place.gcc("fine", "int main(void) { return 0; }");
     let child = Command::new(UNSNARL)
@@ -344,7 +344,7 @@ fn an_interrupted_search_says_what_it_has_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_run_that_takes_too_long_is_stopped_where_it_is() {
+fn timed_out_run_reports_its_position() {
     let place = Place::new("timeout");
     place.gcc("spin", "static volatile int stop;\nint main(void) {\n  while (!stop) {}\n}");
     let told = place.json(100, &["record", "--timeout", "2s", "--json", "--", "./spin"]);
@@ -355,7 +355,7 @@ fn a_run_that_takes_too_long_is_stopped_where_it_is() {
 }
 
 #[test]
-fn a_thread_that_spins_on_a_plain_variable_is_preempted_and_named() {
+fn spinning_thread_is_preempted_and_named() {
     const SPINS: &str = r#"
 #include <pthread.h>
 #include <sched.h>
@@ -394,7 +394,7 @@ int main(void)
 
 /// Its registers are the same each time the watchdog looks: it counts in memory.
 #[test]
-fn a_thread_that_computes_for_long_is_not_taken_for_one_that_waits() {
+fn long_computation_is_not_mistaken_for_spinning() {
     let place = Place::new("computes");
     let source = r#"
 #include <pthread.h>
@@ -418,7 +418,7 @@ int main(void)
 
 /// What the watchdog needs it does not take from the thread's stack.
 #[test]
-fn a_thread_that_computes_with_its_stack_used_up_is_not_disturbed() {
+fn watchdog_does_not_overflow_a_full_stack() {
     let place = Place::new("deep");
     let source = r#"
 #include <pthread.h>
@@ -453,7 +453,7 @@ int main(void)
 
 /// Also one that blocks or handles whatever signal it can.
 #[test]
-fn signals_that_the_program_blocks_do_not_matter_to_the_time_limit() {
+fn blocked_signals_do_not_defeat_the_time_limit() {
     let place = Place::new("timeout_blocked");
     place.gcc(
         "deaf",
@@ -469,7 +469,7 @@ fn signals_that_the_program_blocks_do_not_matter_to_the_time_limit() {
 }
 
 #[test]
-fn a_run_that_writes_without_end_is_stopped() {
+fn endless_output_is_stopped() {
     let place = Place::new("output");
     place.gcc("yes", "#include <stdio.h>\nint main(void) { for (;;) puts(\"yes\"); }");
     let told = place.json(100, &["record", "--max-output", "1", "--json", "--", "./yes"]);
@@ -479,7 +479,7 @@ fn a_run_that_writes_without_end_is_stopped() {
 
 /// Which limit ends it is a matter of how large they are: the replay, with the usual limit on output, comes to that on time.
 #[test]
-fn a_run_that_was_stopped_at_a_limit_replays_whatever_limit_comes_first() {
+fn run_stopped_at_a_limit_replays() {
     let place = Place::new("much_output");
     place.gcc(
         "much",
@@ -494,7 +494,7 @@ fn a_run_that_was_stopped_at_a_limit_replays_whatever_limit_comes_first() {
 }
 
 #[test]
-fn a_run_that_takes_all_memory_is_stopped() {
+fn run_that_exhausts_memory_is_stopped() {
     let place = Place::new("memory");
     place.gcc(
         "hoard",
@@ -533,7 +533,7 @@ int main(void) {
 "#;
 
 #[test]
-fn all_schedules_are_explored_and_the_races_on_the_way_are_told() {
+fn exhaustive_search_reports_races_it_meets() {
     let place = Place::new("chess");
     place.cc("harmless", HARMLESS);
     let (told, _) = place.exits(0, &["explore", "--strategy", "chess:2", "--", "./harmless"]);
@@ -548,7 +548,7 @@ fn all_schedules_are_explored_and_the_races_on_the_way_are_told() {
 }
 
 #[test]
-fn a_race_is_told_with_both_stacks_and_replays() {
+fn race_is_reported_with_both_stacks_and_replays() {
     let place = Place::new("stacks");
     place.cc("counter", LOST_UPDATE);
     let (told, _) = place.exits(100, &["explore", "--fail-on", "race", "-o", "r.snarl", "--", "./counter"]);
@@ -559,7 +559,7 @@ fn a_race_is_told_with_both_stacks_and_replays() {
 }
 
 #[test]
-fn points_can_be_named_and_sampled() {
+fn schedule_points_can_be_named_and_sampled() {
     let place = Place::new("points");
     place.cc("counter", LOST_UPDATE);
     let events = |args: &[&str]| {
@@ -576,7 +576,7 @@ fn points_can_be_named_and_sampled() {
 }
 
 #[test]
-fn a_failure_is_simplified_and_replays() {
+fn simplified_failure_replays() {
     let place = Place::new("simplified");
     place.cc("counter", LOST_UPDATE);
     place.json(
@@ -624,7 +624,7 @@ int main(void) {
 "#;
 
 #[test]
-fn the_doctor_says_what_a_program_supports() {
+fn doctor_reports_what_a_program_supports() {
     let place = Place::new("doctor");
     place.cc("counter", LOST_UPDATE);
     let (told, _) = place.exits(0, &["doctor", "./counter"]);
@@ -645,7 +645,7 @@ fn the_doctor_says_what_a_program_supports() {
 }
 
 #[test]
-fn looks_of_rusts_mutexes_at_who_panics_are_nobodys_business() {
+fn rust_panic_count_loads_are_not_events() {
     let place = Place::new("panic_count");
     let program = place.program("rust/mutex_and_arc.rs");
     let trace = ["record", "--seed", "1", "-o", "t.snarl", "--", &format!("./{program}")];

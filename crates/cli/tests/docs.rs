@@ -98,19 +98,19 @@ fn holds(name: &str, document: &str, files: &[&str]) {
 }
 
 #[test]
-fn the_readme_shows_what_is_printed() {
+fn readme_shows_actual_output() {
     holds("readme", "README.md", &["xtask/demo/account.c", "programs/c/abba_deadlock.c"]);
 }
 
 #[test]
-fn the_tutorial_shows_what_is_printed() {
+fn tutorial_shows_actual_output() {
     let files = ["thumbs.c", "queue.h", "queue.c", "Makefile", "fix.patch"]
         .map(|file| format!("docs/tutorial/{file}"));
     holds("tutorial", "docs/tutorial.md", &files.each_ref().map(String::as_str));
 }
 
 #[test]
-fn lines_that_are_not_printed_are_noticed() {
+fn documented_lines_must_be_printed() {
     let shown = |lines: &[&str]| -> Vec<String> { lines.iter().map(|&line| line.to_owned()).collect() };
     let printed = "one\ntwo\nthree\nfour 1.25 s\n";
     for fine in [
@@ -148,7 +148,7 @@ fn fixed(message: &str) -> Option<&str> {
 }
 
 #[test]
-fn every_message_of_an_error_is_in_the_catalogue() {
+fn error_catalogue_contains_all_messages() {
     let catalogue = fs::read_to_string(root().join("docs/errors.md")).expect("a catalogue");
     let catalogue = catalogue.split_whitespace().collect::<Vec<_>>().join(" ");
     let (mut seen, mut missing) = (0, Vec::new());

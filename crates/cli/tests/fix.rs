@@ -40,7 +40,7 @@ const WRITE: &str = "balance = now + 1;";
 const CHECK: &str = "assert(balance == 2);";
 
 #[test]
-fn a_fix_is_told_from_none_and_from_one_that_forbids_the_schedule() {
+fn fix_check_distinguishes_fixed_failing_and_unreachable() {
     let place = Place::new("account");
     let lock = "#define L pthread_mutex_lock(&m)\n#define U pthread_mutex_unlock(&m)\npthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;\n";
     place.build("prog", &account("", READ, WRITE, CHECK));
@@ -80,7 +80,7 @@ fn a_fix_is_told_from_none_and_from_one_that_forbids_the_schedule() {
 }
 
 #[test]
-fn locks_in_the_same_order_everywhere_make_a_deadlock_unreachable() {
+fn consistent_lock_order_makes_deadlock_unreachable() {
     let place = Place::new("deadlock");
     let source = |first: &str, second: &str| {
         format!(

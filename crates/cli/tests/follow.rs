@@ -51,7 +51,7 @@ const RUN_TESTS: &str = "#!/bin/sh\necho set up\nexport WHO=somebody\ncd inner\n
                          echo from a pipe | ../lost argument\necho never reached >&2\n";
 
 #[test]
-fn a_script_is_followed_and_its_trace_replays_without_it() {
+fn followed_script_replays_without_the_script() {
     let place = built("script");
     place.executable("run-tests.sh", RUN_TESTS);
     let found =
@@ -71,7 +71,7 @@ fn a_script_is_followed_and_its_trace_replays_without_it() {
 }
 
 #[test]
-fn a_followed_program_has_the_surroundings_that_its_launcher_gave_it() {
+fn followed_program_keeps_its_launchers_environment() {
     let place = built("surroundings");
     place.executable("run-tests.sh", RUN_TESTS);
     let recorded = place.ends(&["record", "--follow=lost", "-o", "t.snarl", "--", "./run-tests.sh"]);
@@ -85,7 +85,7 @@ fn a_followed_program_has_the_surroundings_that_its_launcher_gave_it() {
 }
 
 #[test]
-fn a_launcher_that_starts_no_such_program_is_told() {
+fn launcher_without_matching_program_is_an_error() {
     let place = built("nobody");
     place.executable("run-tests.sh", "#!/bin/sh\n/usr/bin/env true\n");
     let none = place.ends(&["record", "--follow", "--", "./run-tests.sh"]);

@@ -247,7 +247,7 @@ fn check_dot(dot: &str) {
 }
 
 #[test]
-fn every_format_is_what_its_readers_ask_for() {
+fn report_formats_satisfy_their_consumers() {
     let place = Place::new("all");
     let name = "<&\"'> visit.c";
     place.write(name, SOURCE);
@@ -284,7 +284,7 @@ fn every_format_is_what_its_readers_ask_for() {
 }
 
 #[test]
-fn manual_pages_and_completions_name_every_command() {
+fn manual_and_completions_name_all_commands() {
     let place = Place::new("manual");
     place.unsnarl(0, &["man", "man1"]);
     let help = place.unsnarl(0, &["--help"]);

@@ -86,7 +86,7 @@ fn says(said: &str, expected: &[&str]) {
 }
 
 #[test]
-fn gdb_stops_at_the_preemption_of_a_simplified_trace_and_ends_as_the_trace_does() {
+fn gdb_stops_at_preemption_and_reaches_recorded_outcome() {
     let place = account("preemption");
     place.explore();
     place.unsnarl(0, &["simplify", "failing.snarl", "-o", "simple.snarl", "--json"]);
@@ -179,7 +179,7 @@ fn breakpoints_watchpoints_and_steps_do_not_disturb_the_schedule() {
 }
 
 #[test]
-fn a_deadlock_ends_with_all_threads_where_they_wait() {
+fn gdb_shows_deadlocked_threads_at_their_waits() {
     let place = with("deadlock", "c/abba_deadlock.c");
     place.explore();
     let said = place.gdb(
@@ -226,7 +226,7 @@ fn a_deadlock_ends_with_all_threads_where_they_wait() {
 }
 
 #[test]
-fn a_crash_is_seen_where_it_happens() {
+fn gdb_stops_where_the_crash_happens() {
     let place = with("crash", "c/nulled_pointer_segv.c");
     place.explore();
     let trace = place.json(100, &["replay", "failing.snarl", "--json"]);
@@ -251,7 +251,7 @@ fn a_crash_is_seen_where_it_happens() {
 }
 
 #[test]
-fn a_rust_program_is_followed_too() {
+fn gdb_follows_rust_programs() {
     let place = with("rust", "rust/lock_order_deadlock.rs");
     place.explore();
     let said = place.gdb(
@@ -272,7 +272,7 @@ fn a_rust_program_is_followed_too() {
 }
 
 #[test]
-fn a_run_that_ends_well_does_so_in_gdb() {
+fn gdb_reports_a_normal_exit() {
     let place = account("well");
     place.unsnarl(0, &["record", "-o", "good.snarl", "--json", "--", "./prog"]);
     let said = place.gdb("good.snarl", &["set unsnarl-stops none", "continue"]);
@@ -280,7 +280,7 @@ fn a_run_that_ends_well_does_so_in_gdb() {
 }
 
 #[test]
-fn without_gdb_it_is_said_what_to_install() {
+fn missing_gdb_is_reported_with_advice() {
     let place = account("missing");
     place.unsnarl(0, &["record", "-o", "good.snarl", "--json", "--", "./prog"]);
     let mut command = place.command(UNSNARL, &["replay", "good.snarl", "--gdb"]);
@@ -291,7 +291,7 @@ fn without_gdb_it_is_said_what_to_install() {
 }
 
 #[test]
-fn the_configuration_for_vscode_works_and_never_replaces_another() {
+fn vscode_configuration_works_and_never_overwrites() {
     let place = account("vscode");
     place.explore();
     place.unsnarl(0, &["replay", "failing.snarl", "--vscode"]);

@@ -32,7 +32,7 @@ impl Place {
 }
 
 #[test]
-fn the_search_begins_at_the_checkpoint() {
+fn search_begins_at_the_checkpoint() {
     let place = Place::new("checkpoint");
     let search = |status, strategy| {
         let args = ["explore", "--runs", "300", "--strategy", strategy, "--json", "--", "./prog"];
@@ -48,7 +48,7 @@ fn the_search_begins_at_the_checkpoint() {
 }
 
 #[test]
-fn what_fails_behind_the_checkpoint_is_found_and_found_again() {
+fn failure_after_checkpoint_is_found_and_replays() {
     let place = Place::new("behind");
     place.changed(
         "hint_checkpoint.c",
@@ -67,7 +67,7 @@ fn what_fails_behind_the_checkpoint_is_found_and_found_again() {
 }
 
 #[test]
-fn an_undivided_region_is_not_interrupted_by_any_strategy() {
+fn undivided_regions_are_never_preempted() {
     let place = Place::new("undivided");
     let search = |status, strategy| {
         place.says(status, UNSNARL, &["explore", "--runs", "300", "--strategy", strategy, "--", "./prog"]);
@@ -85,7 +85,7 @@ fn an_undivided_region_is_not_interrupted_by_any_strategy() {
 }
 
 #[test]
-fn a_point_in_a_waiting_loop_starves_nobody() {
+fn schedule_point_in_wait_loop_does_not_starve_others() {
     let place = Place::new("spinning");
     place.changed("hint_point_spinning.c", &[], &[UNSNARL, "cc"]);
     for strategy in STRATEGIES {
@@ -94,7 +94,7 @@ fn a_point_in_a_waiting_loop_starves_nobody() {
 }
 
 #[test]
-fn points_have_names_and_assertions_too() {
+fn hint_points_and_assertions_have_names() {
     let place = Place::new("names");
     place.changed("hint_point.c", &[], &[UNSNARL, "cc"]);
     place.says(100, UNSNARL, &["explore", "--", "./prog"]);
@@ -108,7 +108,7 @@ fn points_have_names_and_assertions_too() {
 }
 
 #[test]
-fn the_header_is_plain_c_and_plain_cxx_and_needs_no_library() {
+fn header_compiles_as_c_and_cxx_without_library() {
     let place = Place::new("plain");
     let include = format!("-I{}", programs().join("../include").display());
     place.changed("hint_point.c", &[], &["gcc", "-std=c99", "-pedantic", &include]);

@@ -15,7 +15,7 @@ fn place(name: &str, program: &str) -> Place {
 const BUILD: [&str; 2] = ["--build", "$CC -O1 -g -pthread prog.c -o prog"];
 
 #[test]
-fn one_command_builds_finds_simplifies_and_shows_why() {
+fn hunt_builds_finds_simplifies_and_explains() {
     let place = place("account", "account.c");
     let page = place.unsnarl(100, &[&["hunt"], &BUILD[..], &["--", "./prog"]].concat());
     for expected in [
@@ -38,7 +38,7 @@ fn one_command_builds_finds_simplifies_and_shows_why() {
 }
 
 #[test]
-fn a_correct_program_is_said_to_be_clean_and_a_build_that_fails_is_told() {
+fn hunt_reports_clean_programs_and_failed_builds() {
     let place = place("fixed", "account_fixed.c");
     let told = place.unsnarl(0, &[&["hunt"], &BUILD[..], &["--runs", "100", "--", "./prog"]].concat());
     assert!(told.starts_with("no failure in"), "{told}");

@@ -49,7 +49,7 @@ int main(void)
 "#;
 
 #[test]
-fn what_is_left_on_stacks_is_the_same_in_a_replay() {
+fn uninitialised_stack_memory_is_identical_in_replay() {
     for (name, compiler) in [("plain", &["gcc"][..]), ("instrumented", &[UNSNARL, "cc"])] {
         let place = Place::new(name);
         place.compile("looks", LOOKS_AT_LEFTOVERS, compiler, &["-w"]);
@@ -78,7 +78,7 @@ int main(void)
 "#;
 
 #[test]
-fn a_replay_with_another_value_says_which_and_where() {
+fn replay_with_different_value_reports_value_and_site() {
     let place = Place::new("another_value");
     place.cc("counts", COUNTS_WHAT_A_FILE_SAYS);
     place.write("number", "17");

@@ -69,7 +69,7 @@ int main(void)
 "#;
 
 #[test]
-fn a_thread_started_behind_us_is_controlled() {
+fn thread_started_through_dlsym_is_controlled() {
     let place = Place::new("behind");
     build(&place, LOOKS_BEHIND, TWO_COUNT);
     recorded_and_replayed(&place, 2);
@@ -112,7 +112,7 @@ int main(void)
 "#;
 
 #[test]
-fn who_stands_in_too_is_met_once() {
+fn other_interposed_library_is_called_once() {
     let place = Place::new("library_stands_in");
     build(&place, STANDS_IN, STARTS_TWO);
     recorded_and_replayed(&place, 3);
@@ -124,7 +124,7 @@ fn who_stands_in_too_is_met_once() {
 
 /// AddressSanitizer in the program stands in too, and asks before anything is initialised.
 #[test]
-fn a_sanitizer_that_asks_early_gets_an_answer() {
+fn early_dlsym_of_sanitizer_is_answered() {
     let place = Place::new("sanitizer");
     place.compile("library.so", LOOKS_BEHIND, &["gcc"], LIBRARY);
     let sanitized = [WITH_LIBRARY, &["-fsanitize=address", "-static-libasan"]].concat();
@@ -183,7 +183,7 @@ int main(void)
 "#;
 
 #[test]
-fn an_allocator_with_a_lock_is_part_of_making_a_thread() {
+fn allocator_lock_during_thread_creation_is_scheduled() {
     let place = Place::new("allocator");
     build(&place, ALLOCATOR, ALLOCATES_AND_STARTS);
     let shown = recorded_and_replayed(&place, 6);
@@ -224,7 +224,7 @@ int main(void)
 "#;
 
 #[test]
-fn a_lock_that_keeps_a_thread_from_ending_is_told() {
+fn lock_blocking_thread_exit_is_reported() {
     let place = Place::new("allocator_at_the_end");
     build(&place, ALLOCATOR, ENDS_WITH_A_BLOCK);
     let kept = (1..=40).find_map(|seed: u32| {

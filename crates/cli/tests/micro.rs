@@ -59,7 +59,7 @@ fn wrong(source: &Path) -> Result<(), String> {
 }
 
 #[test]
-fn all_that_is_real_is_found_from_one_run_and_nothing_else() {
+fn prediction_finds_exactly_the_real_errors() {
     let files = fs::read_dir(programs().join("micro"))
         .expect("the scenarios")
         .filter_map(|entry| Some(entry.ok()?.path()));

@@ -70,7 +70,7 @@ fn bank(name: &str) -> Two {
 }
 
 #[test]
-fn a_pack_replays_where_nothing_else_of_the_program_is_left() {
+fn pack_replays_after_program_is_deleted() {
     let place = bank("moved");
     place.here(100, &["explore", "-o", "bug.snarl", "--", "./main", "amount.txt"]);
     let told = place.here(0, &["pack", "bug.snarl", "-o", "../there/bug.pack"]);
@@ -97,7 +97,7 @@ fn a_pack_replays_where_nothing_else_of_the_program_is_left() {
 }
 
 #[test]
-fn what_the_program_reads_is_named_or_missed() {
+fn input_files_must_be_named_for_a_pack() {
     let place = bank("inputs");
     fs::create_dir(place.0.path("here/data")).expect("a directory");
     place.write("data/amount.txt", "20");
@@ -118,7 +118,7 @@ fn what_the_program_reads_is_named_or_missed() {
 }
 
 #[test]
-fn the_environment_is_shared_only_if_the_failure_needs_it() {
+fn pack_includes_environment_only_if_needed() {
     let place = Two::new("environment");
     place.write(
         "env.c",

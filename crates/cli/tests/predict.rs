@@ -53,7 +53,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_race_that_the_run_did_not_show_is_confirmed_and_replays() {
+fn predicted_race_is_confirmed_and_replays() {
     let place = with_run("listing", LISTING);
     place.exits(0, &["predict", "good.snarl"]);
     place.exits(2, &["predict", "good.snarl", "--window", "0"]);
@@ -69,7 +69,7 @@ fn a_race_that_the_run_did_not_show_is_confirmed_and_replays() {
 }
 
 #[test]
-fn a_deadlock_that_the_run_did_not_show_is_confirmed() {
+fn predicted_deadlock_is_confirmed() {
     let source = r#"#include <pthread.h>
 static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER;
 static void *first(void *unused) {
@@ -109,7 +109,7 @@ int main(void) {
 }
 
 #[test]
-fn what_the_program_does_not_confirm_is_told_apart_and_is_no_failure() {
+fn unconfirmed_predictions_are_listed_separately() {
     // Whether the second thread writes depends on what it reads under the lock.
     let source = r#"#include <pthread.h>
 static int ready, data;
@@ -148,7 +148,7 @@ int main(void) {
 }
 
 #[test]
-fn a_right_program_gives_nothing() {
+fn correct_program_has_no_predictions() {
     let source = r#"#include <pthread.h>
 static int hits;
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
@@ -182,7 +182,7 @@ T2|w(BUGGY_ADDR)|7
 ";
 
 #[test]
-fn another_tools_trace_is_looked_at_as_text_and_as_a_trace() {
+fn std_trace_is_predicted_as_text_and_as_trace() {
     let place = Place::new("std");
     place.write("hidden.std", HIDDEN);
     place.exits(0, &["import", "hidden.std", "-o", "hidden.snarl"]);
@@ -197,7 +197,7 @@ fn another_tools_trace_is_looked_at_as_text_and_as_a_trace() {
 }
 
 #[test]
-fn text_that_contradicts_itself_is_refused_with_its_line() {
+fn inconsistent_text_is_rejected_with_its_line() {
     let place = Place::new("contradictions");
     for (text, line, why) in [
         ("T1|w(x)|1\n\nT1|rel(m)|2\n", "line 3: T1 gives back", "lock m, which it does not hold"),
@@ -218,7 +218,7 @@ fn text_that_contradicts_itself_is_refused_with_its_line() {
 }
 
 #[test]
-fn a_run_that_misused_its_locks_is_refused_with_the_place() {
+fn trace_with_lock_misuse_is_rejected_with_its_site() {
     let place = with_run(
         "misuse",
         "#include <pthread.h>
@@ -237,7 +237,7 @@ fn a_run_that_misused_its_locks_is_refused_with_the_place() {
 }
 
 #[test]
-fn the_model_can_be_had_for_a_refinement_checker() {
+fn model_is_exported_for_a_refinement_checker() {
     let place = Place::new("csp");
     place.write("hidden.std", HIDDEN);
     place.exits(0, &["predict", "hidden.std", "--export-csp", "model.csp"]);

@@ -28,11 +28,11 @@ fn same_result_by_every_schedule(command: &[&str], lines: u64, least_threads: u6
 
 /// With fewer lines it makes no second thread.
 #[test]
-fn sort_in_parallel() {
+fn parallel_sort_records_and_replays() {
     same_result_by_every_schedule(&["sort", "--parallel=4", "-S", "20M", "lines"], 140_000, 2);
 }
 
 #[test]
-fn xz_with_threads() {
+fn threaded_xz_records_and_replays() {
     same_result_by_every_schedule(&["xz", "-T4", "-0", "--block-size=64KiB", "-c", "lines"], 40_000, 3);
 }

@@ -172,7 +172,7 @@ int main(void)
 "#;
 
 #[test]
-fn memory_begins_each_run_as_it_began_the_first() {
+fn memory_is_restored_before_each_run() {
     let mut both = Both::of(&Place::new("memory"), USES_MEMORY);
     let rewound = (1..=40).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
@@ -217,7 +217,7 @@ int main(void)
 "#;
 
 #[test]
-fn memory_that_was_closed_begins_as_it_was() {
+fn unmapped_memory_is_restored() {
     let mut both = Both::of(&Place::new("closed"), OPENS_AND_CLOSES);
     for seed in 1..=10 {
         let (trace, _) = both.run(seed);
@@ -269,7 +269,7 @@ int main(void)
 "#;
 
 #[test]
-fn a_stack_begins_each_run_no_larger_than_it_was() {
+fn stack_growth_is_undone_before_each_run() {
     let mut both = Both::of(&Place::new("grows"), GROWS);
     let rewound = (1..=10).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
@@ -317,7 +317,7 @@ int main(void)
 "#;
 
 #[test]
-fn what_cannot_be_undone_is_done_by_a_fork() {
+fn irreversible_system_calls_fall_back_to_fork() {
     let mut both = Both::of(&Place::new("more"), ASKS_FOR_MORE);
     let rewound = (1..=60).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
@@ -356,7 +356,7 @@ int main(void)
 "#;
 
 #[test]
-fn a_crash_ends_the_process_and_the_next_run_has_another() {
+fn crash_ends_the_process_and_next_run_gets_a_new_one() {
     let mut both = Both::of(&Place::new("crash"), USES_AFTER_UNMAPPING);
     let (mut ended, mut crashed) = (0, 0);
     for seed in 1..=40 {

@@ -85,7 +85,7 @@ int main(void)
 }
 
 #[test]
-fn runs_from_snapshots_lead_to_the_same_as_runs_from_the_start() {
+fn runs_from_snapshots_equal_runs_from_start() {
     // Before the threads it computes, writes to a file that it keeps open, and to its standard output.
     let begin = r#"compute(); journal = tmpfile(); note("begin"); puts("begun"); fflush(stdout);"#;
     let place = built("snapshots", &account(begin));
@@ -110,7 +110,7 @@ fn runs_from_snapshots_lead_to_the_same_as_runs_from_the_start() {
 }
 
 #[test]
-fn what_a_program_does_before_its_threads_does_not_keep_it_from_being_foreseen() {
+fn single_threaded_start_does_not_prevent_simulation() {
     // As Rust's library does.
     let begin = "struct pollfd fds[] = {{0, 0, 0}, {1, 0, 0}}; if (poll(fds, 2, 0) < 0) abort(); signal(SIGPIPE, SIG_IGN);";
     let source = format!("#include <poll.h>\n#include <signal.h>\n{}", account(begin));
@@ -127,7 +127,7 @@ fn what_a_program_does_before_its_threads_does_not_keep_it_from_being_foreseen()
 }
 
 #[test]
-fn a_program_that_cannot_be_kept_says_why_and_is_run_from_the_start() {
+fn program_without_snapshots_reports_reason_and_runs_from_start() {
     let pairs = [
         ("int ends[2]; if (pipe(ends)) abort(); compute();", "it has a pipe open"),
         (
@@ -145,7 +145,7 @@ fn a_program_that_cannot_be_kept_says_why_and_is_run_from_the_start() {
 }
 
 #[test]
-fn what_is_proved_can_be_checked_again() {
+fn certificate_can_be_verified() {
     let place = built("proved", &account(""));
     place.json(100, &["explore", "--points", "all", "-o", "bug.snarl", "--json", "--", "./prog"]);
     let told = place.json(0, &["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);
@@ -177,7 +177,7 @@ fn what_is_proved_can_be_checked_again() {
 }
 
 #[test]
-fn a_failure_of_the_users_own_check_is_simplified_with_that_check() {
+fn failure_of_user_check_is_simplified_with_the_check() {
     let place =
         built("check", &account("").replace("assert(balance == 220);", r#"printf("%d\n", balance);"#));
     let search = ["explore", "--fail-if-stdout", "^70$", "-o", "bug.snarl", "--json", "--", "./prog"];
@@ -194,7 +194,7 @@ fn a_failure_of_the_users_own_check_is_simplified_with_that_check() {
 }
 
 #[test]
-fn a_dependence_that_no_event_tells_of_is_noticed() {
+fn hidden_dependence_is_detected() {
     let place = built("unobserved", &account(""));
     // Without plain accesses the events do not tell that the balance is read early.
     let search =
@@ -209,7 +209,7 @@ fn a_dependence_that_no_event_tells_of_is_noticed() {
 }
 
 #[test]
-fn merges_in_an_arbitrary_order_keep_the_failure() {
+fn arbitrary_merge_order_keeps_the_failure() {
     let place = built("merges", &account(""));
     place.json(100, &["explore", "--points", "all", "-o", "bug.snarl", "--json", "--", "./prog"]);
     for seed in ["1", "2"] {
@@ -222,7 +222,7 @@ fn merges_in_an_arbitrary_order_keep_the_failure() {
 }
 
 #[test]
-fn interrupted_work_keeps_the_best_so_far() {
+fn interrupted_simplification_keeps_best_trace() {
     // Each run takes its time and leaves a trace of it; a pipe keeps runs from going on from the middle.
     let begin = r#"compute(); compute(); int ends[2]; if (pipe(ends)) abort();
     FILE *runs = fopen("runs", "a"); fputc('r', runs); fclose(runs);"#;
@@ -245,7 +245,7 @@ fn interrupted_work_keeps_the_best_so_far() {
 }
 
 #[test]
-fn of_a_livelock_the_best_so_far_is_kept_when_the_time_is_up() {
+fn timed_out_livelock_simplification_keeps_best_trace() {
     let place = built("livelock", include_str!("../../../programs/c/after_you_livelock.c"));
     let record =
         ["record", "--seed", "1", "--max-spins", "20000", "-o", "bug.snarl", "--json", "--", "./prog"];
@@ -281,7 +281,7 @@ fn more_effort_is_never_worse() {
 }
 
 #[test]
-fn a_long_trace_of_another_tool_is_simplified_from_file_to_file() {
+fn long_imported_trace_is_simplified_while_streaming() {
     let place = Place::new("long");
     // More than are held in memory.
     place.exits(0, &["bench-static", "--events", "1100000", "--save", "long.snarl"]);

@@ -103,7 +103,7 @@ fn line_of(source: &str, remark: &str) -> usize {
 }
 
 #[test]
-fn a_binary_of_rusts_own_harness_is_explored_test_by_test() {
+fn libtest_binary_is_explored_test_by_test() {
     let place = Place::new("libtest", &[("Cargo.toml", MANIFEST), ("src/lib.rs", THREE_TESTS)]);
     place.exits(0, &["cargo", "test", "--no-run", "--quiet", "--offline"]);
     let binary = place.binary();
@@ -129,7 +129,7 @@ fn a_binary_of_rusts_own_harness_is_explored_test_by_test() {
 }
 
 #[test]
-fn cargo_test_explores_each_test_and_tells_which_failed() {
+fn cargo_test_explores_each_test_and_reports_failures() {
     let place = Place::new("cargo", &[("Cargo.toml", MANIFEST), ("src/lib.rs", THREE_TESTS)]);
     let (told, _) = place.exits(100, &["cargo", "--runs", "300", "test", "--offline"]);
     for wanted in [
@@ -162,7 +162,7 @@ fn cargo_test_explores_each_test_and_tells_which_failed() {
 }
 
 #[test]
-fn attributes_harnesses_and_cargos_surroundings_are_respected() {
+fn test_attributes_harnesses_and_cargo_environment_are_respected() {
     let library = "
 /// ```
 /// panic!(\"a doc-test that is not run\");
@@ -211,7 +211,7 @@ mod tests {
 }
 
 #[test]
-fn a_test_that_fails_without_a_panic_says_why() {
+fn test_failing_without_panic_reports_its_error() {
     let library = "
 #[test] fn returns() -> Result<(), String> { Err(\"no visitor\".into()) }
 #[test] #[should_panic] fn calm() {}
@@ -224,7 +224,7 @@ fn a_test_that_fails_without_a_panic_says_why() {
 }
 
 #[test]
-fn only_a_test_is_explored_and_only_if_it_builds() {
+fn only_tests_that_build_are_explored() {
     let files = [("Cargo.toml", MANIFEST), ("src/main.rs", "fn main() { println!(\"hello\"); }")];
     let place = Place::new("wishes", &files);
     let (stdout, _) = place.exits(0, &["cargo", "run", "--quiet", "--offline"]);
@@ -244,7 +244,7 @@ fn only_a_test_is_explored_and_only_if_it_builds() {
 }
 
 #[test]
-fn an_interrupted_suite_tells_what_was_found_so_far() {
+fn interrupted_suite_reports_results_so_far() {
     let library = THREE_TESTS.replace("fn counts", "fn zealous");
     let place = Place::new("interrupted", &[("Cargo.toml", MANIFEST), ("src/lib.rs", &library)]);
     let mut child = place
@@ -269,7 +269,7 @@ fn an_interrupted_suite_tells_what_was_found_so_far() {
 }
 
 #[test]
-fn a_google_test_binary_is_explored_by_its_filter() {
+fn google_test_binary_is_explored_by_filter() {
     let source = "
 #include <atomic>
 #include <gtest/gtest.h>

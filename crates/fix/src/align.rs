@@ -100,7 +100,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_much_is_matched_as_can_be(
+        fn alignment_is_a_longest_common_subsequence(
             a in prop::collection::vec(0_u64..4, 0..9), b in prop::collection::vec(0_u64..4, 0..9),
         ) {
             let pairs = common(&a, &b);

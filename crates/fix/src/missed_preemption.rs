@@ -114,20 +114,20 @@ mod tests {
     const LOST_UPDATE: (&[(u16, u64)], &[usize]) = (&[(0, 1), (1, 11), (1, 12), (0, 2)], &[1]);
 
     #[test]
-    fn the_same_order_has_the_preemption_whatever_else_is_done() {
+    fn same_order_makes_the_preemption() {
         assert_eq!(reason(LOST_UPDATE, LOST_UPDATE.0), None);
         assert_eq!(reason(LOST_UPDATE, &[(0, 7), (0, 1), (1, 11), (1, 8), (1, 12), (0, 2), (0, 9)]), None);
     }
 
     #[test]
-    fn with_a_lock_the_other_thread_waits() {
+    fn lock_makes_the_preemption_unreachable() {
         // 5 and 6 are the lock and the unlock of thread 0, 15 and 16 those of 1.
         let locked = [(0, 5), (0, 1), (0, 2), (0, 6), (1, 15), (1, 11), (1, 12), (1, 16)];
         assert_eq!(reason(LOST_UPDATE, &locked), Some(MissReason::Waits(Some(4))));
     }
 
     #[test]
-    fn a_thread_may_be_stopped_anywhere_before_what_it_did_next() {
+    fn thread_may_be_stopped_anywhere_before_its_next_event() {
         // 5 and 6 are a lock and an unlock around the first access, 7 and 8 around the second.
         let run = [(0, 5), (0, 1), (0, 6), (1, 15), (1, 11), (1, 12), (0, 7), (0, 2), (0, 8)];
         assert_eq!(stopped_later(LOST_UPDATE, &run, 1), None);
@@ -135,14 +135,14 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_that_is_no_longer_done_is_named() {
+    fn removed_operation_is_named() {
         assert_eq!(reason(LOST_UPDATE, &[(0, 3), (1, 13)]), Some(MissReason::Gone(0)));
         assert_eq!(reason(LOST_UPDATE, &[(0, 1), (1, 11), (1, 12)]), Some(MissReason::Gone(3)));
         assert_eq!(reason(LOST_UPDATE, &[(0, 1), (0, 2)]), Some(MissReason::Gone(1)));
     }
 
     #[test]
-    fn a_thread_that_is_stopped_for_good_stays_so() {
+    fn permanently_stopped_thread_stays_stopped() {
         // Thread 0 takes lock 1, thread 1 takes lock 12: each waits for the other's.
         let deadlock: (&[(u16, u64)], &[usize]) = (&[(0, 1), (1, 12)], &[1]);
         assert_eq!(reason(deadlock, &[(0, 1), (1, 12), (0, 2)]), None);

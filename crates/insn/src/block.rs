@@ -30,7 +30,7 @@ mod tests {
     }
 
     #[test]
-    fn jumps_and_calls_by_the_code_are_followed_and_choices_are_not() {
+    fn direct_jumps_and_calls_have_static_successors() {
         assert_eq!(of(&[0x90]), Some(0x1001));
         assert_eq!(of(&[0x0f, 0x05]), Some(0x1002), "syscall");
         assert_eq!(of(&[0xeb, 0x10]), Some(0x1012), "jmp");

@@ -108,14 +108,14 @@ mod tests {
     }
 
     #[test]
-    fn clearing_a_register_depends_on_nothing() {
+    fn clearing_a_register_reads_nothing() {
         let effects = effects(&[0x31, 0xc0]);
         assert_eq!(effects.uses, []);
         assert!(effects.defs.contains(&gpr(0)));
     }
 
     #[test]
-    fn a_conditional_move_may_keep_what_was_there() {
+    fn conditional_move_reads_its_destination() {
         // cmovne eax, edx
         let effects = effects(&[0x0f, 0x45, 0xc2]);
         assert!(effects.uses.iter().any(|p| p.granule == 0) && effects.uses.iter().any(|p| p.granule == 2));
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stack_pointer_is_not_followed() {
+    fn stack_pointer_is_not_tracked() {
         // push rbx
         let effects = effects(&[0x53]);
         assert_eq!(

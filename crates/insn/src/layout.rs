@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn operands_off_the_same_register_share_a_word() {
+    fn operands_with_same_base_share_a_sample() {
         // mov eax,[rbx+8]; mov [rbx+16],eax
         let layout = layout(&[0x8b, 0x43, 0x08, 0x89, 0x43, 0x10]);
         assert_eq!(layout.words(), 1);
@@ -251,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn a_written_register_is_sampled_again() {
+    fn written_register_is_sampled_again() {
         // mov rbx,[rbx]; mov rax,[rbx]
         let layout = layout(&[0x48, 0x8b, 0x1b, 0x48, 0x8b, 0x03]);
         assert_eq!(layout.samples.iter().map(|s| s.at).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]
-    fn pushes_move_the_stack_pointer_by_known_steps() {
+    fn pushes_move_stack_pointer_by_known_amounts() {
         // push rbx; sub rsp,16; mov [rsp+4],eax; add rsp,16; pop rbx
         let layout =
             layout(&[0x53, 0x48, 0x83, 0xec, 0x10, 0x89, 0x44, 0x24, 0x04, 0x48, 0x83, 0xc4, 0x10, 0x5b]);
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn static_addresses_need_no_word_and_calls_tell_the_stack_pointer() {
+    fn static_addresses_need_no_sample_and_calls_record_stack_pointer() {
         // mov eax,[rip+0x10]; call $+5
         let layout = layout(&[0x8b, 0x05, 0x10, 0, 0, 0, 0xe8, 0, 0, 0, 0]);
         assert_eq!(layout.memories[0][0].sample, None);

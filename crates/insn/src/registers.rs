@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_registers_are_bytes_of_one_granule() {
+    fn partial_registers_share_a_granule() {
         assert_eq!(parts(Register::AL, true), [(0, 1)]);
         assert_eq!(parts(Register::AH, true), [(0, 2)]);
         assert_eq!(parts(Register::EDI, false), [(7, 15)]);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_that_reads_a_flag_waits() {
+    fn loop_that_reads_a_flag_is_a_wait_loop() {
         assert!(
             wait_loops(&[0x8b, 0x05, 0, 0, 0, 0, 0x85, 0xc0, 0x74, 0xf6, 0xc3]),
             "mov eax, [flag]; test eax, eax; je"
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn wherever_it_is_looked_at_it_begins_at_the_same_place() {
+    fn wait_loop_start_is_independent_of_entry_point() {
         let code = [0x8b, 0x05, 0, 0, 0, 0, 0x85, 0xc0, 0x74, 0xf6, 0xc3];
         for at in [0x1000, 0x1006, 0x1008] {
             assert_eq!(begins(&code, at), Some(0x1000));
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_counts_in_memory_or_computes_elsewhere_does_not() {
+    fn loop_that_writes_memory_is_not_a_wait_loop() {
         assert!(
             !wait_loops(&[0x83, 0x45, 0xfc, 0x01, 0x83, 0x7d, 0xfc, 0x63, 0x7e, 0xf6, 0xc3]),
             "add [rbp-4], 1; cmp …; jle"

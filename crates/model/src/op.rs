@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_lead_back_to_operations() {
+    fn operation_numbers_round_trip() {
         for &op in Op::ALL {
             assert_eq!(Op::from_number(op as u8), Some(op));
         }

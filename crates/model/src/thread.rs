@@ -91,7 +91,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn a_thread_is_named_by_its_path_of_creation() {
+    fn thread_id_is_its_creation_path() {
         let grandchild = ThreadId::main().child(2).child(1);
         assert_eq!(grandchild.to_string(), "0.2.1");
         assert_eq!("0.2.1".parse(), Ok(grandchild.clone()));

@@ -260,7 +260,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn a_site_that_different_calls_led_to_is_there_once_for_each() {
+    fn site_is_duplicated_for_each_caller() {
         let site = |offset| Site { module: ModuleIx(0), offset };
         let at = |site| Event {
             thread: ThreadIx::MAIN,

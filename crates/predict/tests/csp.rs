@@ -98,7 +98,7 @@ impl Processes {
 }
 
 #[test]
-fn the_processes_of_the_text_show_the_races_and_deadlocks_that_there_are() {
+fn csp_model_has_exactly_the_real_errors() {
     let (mut races, mut deadlocks) = (0, 0);
     for seed in 0..1500 {
         // One variable: neighbours are one object to the paper.

@@ -287,19 +287,19 @@ fn up_to(unoptimised: usize, optimised: usize) -> usize {
 }
 
 #[test]
-fn every_trace_with_one_variable_and_a_lock_is_predicted_as_by_brute_force() {
+fn all_traces_with_one_variable_and_lock_match_brute_force() {
     let [traces, races, _] = every(&[Read(0), Write(0), Turns(0)], up_to(6, 7));
     assert!(traces > 1_000 && races > 1_000, "{traces} traces, {races} races");
 }
 
 #[test]
-fn every_trace_with_one_variable_and_two_locks_is_predicted_as_by_brute_force() {
+fn all_traces_with_one_variable_and_two_locks_match_brute_force() {
     let [traces, races, deadlocks] = every(&[Read(0), Write(0), Turns(0), Turns(1)], up_to(6, 7));
     assert!(traces > 1_000 && races > 1_000 && deadlocks > 0, "{traces}, {races}, {deadlocks}");
 }
 
 #[test]
-fn every_trace_with_two_variables_and_two_locks_is_predicted_as_by_brute_force() {
+fn all_traces_with_two_variables_and_two_locks_match_brute_force() {
     let words = [Read(0), Write(0), Read(1), Write(1), Turns(0), Turns(1)];
     // Too short for a deadlock, which the other tests have.
     let [traces, races, _] = every(&words, up_to(5, 6));
@@ -307,13 +307,13 @@ fn every_trace_with_two_variables_and_two_locks_is_predicted_as_by_brute_force()
 }
 
 #[test]
-fn every_trace_with_three_locks_is_predicted_as_by_brute_force() {
+fn all_traces_with_three_locks_match_brute_force() {
     let [traces, _, deadlocks] = every(&[Turns(0), Turns(1), Turns(2)], up_to(7, 9));
     assert!(traces > 1_000 && deadlocks > 0, "{traces} traces, {deadlocks} deadlocks");
 }
 
 #[test]
-fn every_trace_with_threads_that_are_created_and_joined_is_predicted_as_by_brute_force() {
+fn all_traces_with_creation_and_join_match_brute_force() {
     let words =
         [Read(0), Write(0), Turns(0), Creates(0), Creates(1), Creates(2), Joins(0), Joins(1), Joins(2)];
     let [traces, races, deadlocks] = every(&words, up_to(5, 6));

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_found_again_however_many_others_there_are() {
+    fn table_finds_values_among_many() {
         let mut table = Table::<u64, 64>::default();
         let keys = || (0..5000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (n % 50));
         let expected: BTreeMap<u64, u64> = keys().zip(1..).collect();

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_written_as_people_do() {
+    fn values_are_formatted_for_people() {
         assert_eq!(number_of(7, 4), "7");
         assert_eq!(number_of(0xff, 1), "255");
         assert_eq!(number_of(0xffff_ffff, 4), "-1");

@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_stand_at_their_columns() {
+    fn pieces_are_placed_at_their_columns() {
         let mut line = Line::default();
         line.put(2, "ab", Style::Plain);
         line.put(6, "c\td", Style::Failure);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_at_either_end() {
+    fn long_texts_are_truncated_at_either_end() {
         assert_eq!((cut("abcdef", 4), cut("abcd", 4)), ("abc…".to_owned(), "abcd".to_owned()));
         assert_eq!((cut_front("abcdef", 4), cut("abc", 0)), ("…def".to_owned(), String::new()));
     }

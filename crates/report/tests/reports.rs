@@ -186,17 +186,17 @@ fn options(width: usize) -> RenderOptions {
 }
 
 #[test]
-fn a_lost_update_in_columns() {
+fn lost_update_in_columns() {
     assert_snapshot!(interleaving(&counter(), &mut counter_source(), &options(110)));
 }
 
 #[test]
-fn a_lost_update_on_a_narrow_terminal_in_lines() {
+fn lost_update_in_lines_on_narrow_terminal() {
     assert_snapshot!(interleaving(&counter(), &mut counter_source(), &options(60)));
 }
 
 #[test]
-fn without_sources_there_are_locations() {
+fn locations_are_shown_without_sources() {
     let mut source = counter_source();
     source.readable = false;
     assert_snapshot!(interleaving(&counter(), &mut source, &options(90)));
@@ -210,19 +210,19 @@ fn colours_mark_threads_preemptions_and_failures() {
 }
 
 #[test]
-fn a_deadlock_shows_who_waits_for_whom() {
+fn deadlock_shows_wait_cycle() {
     let (trace, mut source) = deadlock();
     assert_snapshot!(interleaving(&trace, &mut source, &options(110)));
 }
 
 #[test]
-fn every_operation_has_its_words() {
+fn operations_have_descriptions() {
     let (trace, mut source) = everything();
     assert_snapshot!(interleaving(&trace, &mut source, &RenderOptions { full: true, ..options(100) }));
 }
 
 #[test]
-fn many_threads_go_in_lines() {
+fn many_threads_use_line_layout() {
     let mut t = trace(9, 2);
     for n in 1..9 {
         t.play(0, 9, Op::Create, 0, n);
@@ -237,7 +237,7 @@ fn many_threads_go_in_lines() {
 }
 
 #[test]
-fn long_stretches_are_abridged_unless_all_is_asked_for() {
+fn long_stretches_are_abridged_without_full() {
     let mut t = trace(2, 2);
     t.play(0, 9, Op::Create, 0, 1).play(1, 2, Op::Start, 0, 0);
     for n in 0..50 {
@@ -250,7 +250,7 @@ fn long_stretches_are_abridged_unless_all_is_asked_for() {
 }
 
 #[test]
-fn accesses_that_no_other_thread_can_notice_are_left_out() {
+fn unobservable_accesses_are_omitted() {
     const OWN: u64 = 0x7ff0_0000;
     let mut t = trace(2, 2);
     t.play(0, 9, Op::Create, 0, 1).play(1, 2, Op::Start, 0, 0);
@@ -271,7 +271,7 @@ fn accesses_that_no_other_thread_can_notice_are_left_out() {
 }
 
 #[test]
-fn a_wait_inside_a_library_is_told_from_the_users_side() {
+fn library_wait_is_described_from_user_code() {
     let mut t = trace(2, 2);
     t.play(0, 9, Op::Create, 0, 1)
         .play(1, 2, Op::Start, 0, 0)
@@ -298,7 +298,7 @@ fn a_wait_inside_a_library_is_told_from_the_users_side() {
 }
 
 #[test]
-fn a_bad_status_comes_with_the_last_words() {
+fn failing_status_shows_stderr_tail() {
     let mut t = trace(1, 2);
     t.outcome = Outcome::exit(3);
     t.output.stderr = b"one\ntwo\n\nthree\nfour\n".to_vec();
@@ -306,7 +306,7 @@ fn a_bad_status_comes_with_the_last_words() {
 }
 
 #[test]
-fn misuse_that_counts_as_failure_is_told_once() {
+fn misuse_as_failure_is_reported_once() {
     let mut t = counter();
     let warning = |thread| Warning {
         misuse: Misuse::UnlockNotHeld,
@@ -328,12 +328,12 @@ fn misuse_that_counts_as_failure_is_told_once() {
 }
 
 #[test]
-fn an_empty_trace_is_no_trouble() {
+fn empty_trace_is_rendered() {
     assert_snapshot!(interleaving(&trace(1, 2), &mut counter_source(), &options(80)));
 }
 
 #[test]
-fn no_line_is_wider_than_asked() {
+fn lines_respect_requested_width() {
     for width in 40..130 {
         for (trace, mut source) in [(counter(), counter_source()), deadlock(), everything()] {
             let options = RenderOptions { full: true, ..options(width) };
@@ -347,7 +347,7 @@ fn no_line_is_wider_than_asked() {
 }
 
 #[test]
-fn a_crash_with_warnings() {
+fn crash_with_warnings() {
     let mut t = counter();
     t.outcome.kind = OutcomeKind::Signal(11);
     t.outcome.message = "at address 0x8".to_owned();
@@ -375,7 +375,7 @@ fn a_crash_with_warnings() {
 }
 
 #[test]
-fn a_lock_taken_twice_waits_for_itself() {
+fn relocked_mutex_waits_for_itself() {
     let (mut t, mut source) = deadlock();
     t.outcome.waits.truncate(2);
     t.outcome.waits[1].addr = 0x10;
@@ -384,7 +384,7 @@ fn a_lock_taken_twice_waits_for_itself() {
 }
 
 #[test]
-fn outcomes_for_other_programs() {
+fn outcomes_as_json() {
     let (t, mut source) = deadlock();
     assert_json_snapshot!("deadlock_json", outcome_json(&t, &mut source));
     assert_json_snapshot!("assertion_json", outcome_json(&counter(), &mut counter_source()));
@@ -396,7 +396,7 @@ fn outcomes_for_other_programs() {
 }
 
 #[test]
-fn a_divergence_names_both_sides() {
+fn divergence_shows_expected_and_actual() {
     let action = |op, line| (Action { op, site: site(line) }, "/home/me/work/program".to_owned());
     let elsewhere = (Action { op: Op::Lock, site: site(4) }, "/lib/libz.so.1".to_owned());
     let mut divergence = Divergence {

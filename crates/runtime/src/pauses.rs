@@ -63,7 +63,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn bytes_of_other_instructions_are_no_pauses() {
+    fn pause_bytes_inside_instructions_are_ignored() {
         // mov eax, 0x90f390; pause; nop; jmp back
         let code = [0xb8, 0x90, 0xf3, 0x90, 0x00, 0xf3, 0x90, 0x90, 0xeb, 0xf6];
         let mut pauses = Vec::new();

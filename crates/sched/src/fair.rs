@@ -71,7 +71,7 @@ mod tests {
     use crate::Toy;
 
     #[test]
-    fn a_thread_runs_until_it_cannot() {
+    fn thread_runs_until_it_blocks() {
         let mut toy = Toy::new(3);
         let mut fair = Fair::default();
         assert_eq!(fair.pick(&toy), ThreadIx(0));
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_way_lets_the_others_go_first() {
+    fn yielding_thread_lets_others_run() {
         let mut toy = Toy::new(3);
         let mut fair = Fair::default();
         toy.set_yields(ThreadIx(0), true);
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn sleepers_go_on_when_the_rest_only_spins() {
+    fn sleepers_wake_when_others_only_spin() {
         let mut toy = Toy::new(2);
         let mut fair = Fair::default();
         toy.set_yields(ThreadIx(0), true);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_deadline_passes_first() {
+    fn earliest_deadline_expires_first() {
         let mut toy = Toy::new(3);
         let mut fair = Fair::default();
         toy.block(ThreadIx(0));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_runs_for_ever() {
+    fn long_running_thread_is_preempted() {
         let toy = Toy::new(2);
         let mut fair = Fair::default();
         assert!((0..=MAX_CONSECUTIVE).any(|_| fair.pick(&toy) == ThreadIx(1)));

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_waited_decides_as_one_that_begins_there() {
+    fn deferred_policy_decides_as_if_started_there() {
         for policy in [Policy::Random, Policy::Pos, Policy::Pct { depth: 3, steps: 20 }] {
             let picker = || Picker::new(Script::default(), Fidelity::Exact, policy, 7);
             let (mut waiting, mut toy) = (picker().deferred(), Toy::new(3));
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_ends_with_its_prefix_does_not_wait() {
+    fn plan_ending_with_prefix_is_not_deferred() {
         let mut picker = Picker::new(Script::default(), Fidelity::Exact, Policy::Stop, 0).deferred();
         assert_eq!(picker.pick(&Toy::new(1)), Pick::End);
     }

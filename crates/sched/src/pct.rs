@@ -100,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn at_depth_one_the_highest_runs_for_good() {
+    fn depth_one_runs_highest_priority_only() {
         let mut toy = Toy::new(4);
         let picks = run(&mut Pct::new(1, 100, 7), &mut toy, 100);
         assert!(picks.iter().all(|&t| t == picks[0]), "{picks:?}");
     }
 
     #[test]
-    fn depth_minus_one_times_the_running_thread_drops() {
+    fn priority_drops_depth_minus_one_times() {
         for seed in 0..50 {
             let mut toy = Toy::new(4);
             let picks = run(&mut Pct::new(3, 100, seed), &mut toy, 200);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spinning_thread_lets_the_others_go_first() {
+    fn spinning_thread_lets_others_run() {
         let mut toy = Toy::new(2);
         let mut pct = Pct::new(1, 100, 1);
         let first = pct.pick(&toy);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn every_order_of_threads_is_as_likely() {
+    fn all_thread_orders_are_equally_likely() {
         let toy = Toy::new(3);
         let mut firsts = [0; 3];
         (0..3000).for_each(|seed| firsts[Pct::new(2, 10, seed).pick(&toy).index()] += 1);

@@ -67,14 +67,14 @@ mod tests {
     }
 
     #[test]
-    fn independent_operations_before_do_not_drown_a_choice() {
+    fn independent_operations_do_not_bias_order() {
         // A random walk would let thread 1 go first in all but one of 2¹¹ runs.
         let firsts = (0..2000).filter(|&seed| second_first(seed, 10)).count();
         assert!(firsts < 1950, "{firsts}: the rare order must not be that rare");
     }
 
     #[test]
-    fn operations_that_do_not_conflict_keep_their_priority() {
+    fn non_conflicting_operations_keep_priority() {
         let mut toy = Toy::new(2);
         toy.next(ThreadIx(0), Op::Write, 1);
         toy.next(ThreadIx(1), Op::Write, 2);

@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schedule_is_followed_and_then_says_nothing() {
+    fn exact_prefix_is_followed_then_ends() {
         let toy = Toy::new(2);
         let script = Script { segments: vec![segment(0, 1), segment(1, 2)], actions: vec![] };
         let mut exact = Exact::new(script);
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_thread_or_another_action_is_a_divergence() {
+    fn blocked_thread_or_other_action_diverges() {
         let mut toy = Toy::new(2);
         toy.block(ThreadIx(1));
         let mut exact = Exact::new(Script { segments: vec![segment(1, 1)], actions: vec![] });

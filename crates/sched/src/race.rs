@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn however_late_the_other_comes_the_plan_says_who_goes_first() {
+    fn held_thread_waits_for_late_partner() {
         for seed in 0..200 {
             assert_eq!(first_there([0, 1], seed, 200), ThreadIx(0));
             assert_eq!(first_there([1, 0], seed, 200), ThreadIx(1));
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_is_let_go() {
+    fn held_thread_is_released_when_others_wait_for_it() {
         let mut toy = Toy::new(2);
         let mut race = Race::new(0, 0, 1);
         toy.next(ThreadIx(0), Op::Write, 7);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn if_everybody_is_held_somebody_is_let_go() {
+    fn one_thread_is_released_when_all_are_held() {
         let mut toy = Toy::new(2);
         let mut race = Race::new(0, 0, 1);
         for thread in [ThreadIx(0), ThreadIx(1)] {

@@ -33,7 +33,7 @@ mod tests {
     use crate::Toy;
 
     #[test]
-    fn everyone_gets_about_the_same_share() {
+    fn threads_get_equal_shares() {
         let mut toy = Toy::new(4);
         toy.set_by_timeout(ThreadIx(3));
         let mut random = Random::new(7);
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides() {
+    fn choices_follow_from_the_seed() {
         let toy = Toy::new(3);
         let walk = |seed| {
             let mut random = Random::new(seed);

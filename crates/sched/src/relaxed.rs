@@ -135,33 +135,33 @@ mod tests {
     }
 
     #[test]
-    fn the_expected_path_is_followed_segment_by_segment() {
+    fn expected_path_is_followed_by_segments() {
         let mut relaxed = script(&[(0, &[1, 2]), (1, &[11]), (0, &[3])]);
         assert_eq!(execute(&mut relaxed, &[&[1, 2, 3], &[11]]), [(0, 1), (0, 2), (1, 11), (0, 3)]);
     }
 
     #[test]
-    fn a_disabled_thread_loses_the_rest_of_its_segment() {
+    fn disabled_thread_loses_rest_of_segment() {
         let mut relaxed = script(&[(0, &[1, 2]), (1, &[11])]);
         assert_eq!(execute(&mut relaxed, &[&[1], &[11]]), [(0, 1), (1, 11)]);
     }
 
     #[test]
-    fn a_detour_is_executed_until_the_path_is_rejoined() {
+    fn detour_runs_until_path_is_rejoined() {
         let mut relaxed = script(&[(0, &[1, 2]), (1, &[11]), (0, &[3])]);
         let executed = execute(&mut relaxed, &[&[1, 7, 8, 2, 3], &[11]]);
         assert_eq!(executed, [(0, 1), (0, 7), (0, 8), (0, 2), (1, 11), (0, 3)]);
     }
 
     #[test]
-    fn a_shorter_way_stops_where_the_next_segment_begins() {
+    fn shortcut_stops_at_next_segment() {
         // The loop at 1 is left at once; 3 must still wait for the other thread's 11.
         let mut relaxed = script(&[(0, &[1, 1, 1]), (1, &[11]), (0, &[3])]);
         assert_eq!(execute(&mut relaxed, &[&[1, 3], &[11]]), [(0, 1), (1, 11), (0, 3)]);
     }
 
     #[test]
-    fn a_thread_that_never_rejoins_is_left_when_it_ends_or_spins() {
+    fn thread_off_path_is_left_when_it_ends_or_spins() {
         let mut relaxed = script(&[(0, &[1, 2]), (1, &[11])]);
         assert_eq!(execute(&mut relaxed, &[&[7, 8], &[11]]), [(0, 7), (0, 8), (1, 11)]);
 

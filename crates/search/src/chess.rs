@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_is_not_claimed() {
+    fn unexplored_schedules_are_not_claimed() {
         let known = Knowledge::new(unsnarl_model::Places::default());
         let learnt = |steps: RunSteps| {
             let mut chess = Chess::new(Plan::default(), 2);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn every_state_within_the_bound_is_reached() {
+    fn all_states_within_bound_are_reached() {
         let writes =
             |resources: &[u64]| resources.iter().map(|&object| (Op::Write, object * 8)).collect::<Vec<_>>();
         let reads =
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_gone_through_is_claimed_and_no_more() {
+    fn only_explored_schedules_are_claimed() {
         let program: Program = vec![vec![(Op::Write, 8); 3]; 2];
         let completeness = |bound| search(&program, bound).1.expect("all explored");
         assert_eq!(completeness(0).preemptions, Some(0));

@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_only_spins_has_to_let_the_other_go_first_the_second_time() {
+    fn spinning_thread_must_yield_the_second_time() {
         // Thread 0 spins, thread 1 can always run.
         let mut fairness = Fairness::new();
         let choice = Choice { can_run: 0b11, yields: 0b01 };
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_do_not_yield_are_never_held() {
+    fn threads_that_do_not_yield_are_never_blocked() {
         let mut fairness = Fairness::new();
         let choice = Choice { can_run: 0b11, yields: 0 };
         (0..10).for_each(|_| fairness.step(0, choice, 0b11));

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_race_counts_once_whichever_came_first() {
+    fn race_counts_once_in_either_order() {
         let modules = ["a", "b"].map(|path| Module { path: path.into(), ..Module::default() });
         let conflicts = [(10, 20), (20, 10), (20, 20)].map(|(a, b)| conflict(ConflictKind::Race, a, b));
         let mut known = Knowledge::default();
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn where_places_are_given_accesses_elsewhere_do_not_count() {
+    fn accesses_outside_given_sites_are_ignored() {
         let modules = ["a", "b"].map(|path| Module { path: path.into(), ..Module::default() });
         let mut given_count = Places::default();
         let module = given_count.module("b");

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_goes_back_to_where_something_new_was_seen() {
+    fn search_resumes_from_novel_states() {
         let known = Knowledge::default();
         let mut novelty = Novelty::new(Plan::default());
         let first = novelty.next(&known).expect("a plan");

@@ -42,7 +42,7 @@ mod tests {
     use crate::RunSummary;
 
     #[test]
-    fn the_length_of_runs_is_learnt() {
+    fn run_length_is_learnt() {
         let mut pct = Pct::new(Plan::default(), 3);
         let mut known = Knowledge::default();
         [500, 300].iter().for_each(|&points| known.learn(&RunSummary { points, ..RunSummary::default() }));

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_strategy_gets_its_turn_in_short_runs_and_in_long_ones() {
+    fn portfolio_runs_all_strategies() {
         for points in [SHORT, 1000] {
             let mut portfolio = Portfolio::new(&Plan::default());
             let mut known = Knowledge::default();

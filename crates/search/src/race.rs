@@ -92,7 +92,7 @@ mod tests {
     use unsnarl_model::{Conflict, ConflictKind, Module, ModuleIx, Op, Side, Site, ThreadIx};
 
     #[test]
-    fn what_was_not_seen_comes_first_and_everything_in_turn() {
+    fn unseen_orders_come_first_then_round_robin() {
         let side =
             |offset| Side { thread: ThreadIx(0), op: Op::Write, site: Site { module: ModuleIx(0), offset } };
         let conflict = |a, b| Conflict { kind: ConflictKind::Race, addr: 0, sides: [side(a), side(b)] };

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn independent_operations_commute_and_others_do_not() {
+    fn only_independent_operations_commute() {
         let (a, b) = (event(0, Op::Write, 0x10), event(1, Op::Write, 0x20));
         assert_eq!(number(&[a, b]), number(&[b, a]));
         let c = event(1, Op::Write, 0x12);

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_run_has_the_next_seed() {
+    fn runs_use_consecutive_seeds() {
         let mut walk = Walk::new(Plan { seed: 7, ..Plan::default() }, Policy::Random);
         let seeds: Vec<_> =
             std::iter::from_fn(|| walk.next(&Knowledge::default())).take(3).map(|plan| plan.seed).collect();

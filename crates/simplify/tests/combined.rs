@@ -79,7 +79,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn the_result_is_a_run_with_the_same_failure_at_no_higher_cost(
+    fn result_keeps_failure_at_no_higher_cost(
         program in programs::random(),
         seed in any::<u32>(),
         effort in 0..3u32,
@@ -101,7 +101,7 @@ proptest! {
     }
 
     #[test]
-    fn how_many_run_at_once_does_not_matter(program in programs::random(), seed in any::<u32>()) {
+    fn result_is_independent_of_batch_size(program in programs::random(), seed in any::<u32>()) {
         let seed = u64::from(seed);
         let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
         let run = |batch| {
@@ -118,7 +118,7 @@ proptest! {
     }
 
     #[test]
-    fn whoever_is_told_to_stop_does_so_at_once_with_the_best_so_far(
+    fn stopped_simplification_returns_best_trace(
         program in programs::random(),
         seed in any::<u32>(),
         questions in 1..80u64,
@@ -138,7 +138,7 @@ proptest! {
     }
 
     #[test]
-    fn the_number_of_runs_can_be_limited(program in programs::random(), seed in any::<u32>(), most in 0..6u64) {
+    fn run_count_can_be_limited(program in programs::random(), seed in any::<u32>(), most in 0..6u64) {
         let seed = u64::from(seed);
         let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
         let options = Options { executions: most, ..Options::default() };
@@ -149,7 +149,7 @@ proptest! {
 }
 
 #[test]
-fn together_they_need_fewer_runs_than_tinertia_alone_and_leave_no_more_switches() {
+fn combined_needs_fewer_runs_than_tinertia() {
     // The programs are the same in every run of this test; the figures are sums over all of them.
     let (mut runs, mut runs_alone, mut cost, mut cost_alone) = (0, 0, (0, 0), (0, 0));
     for (vertices, edges) in [
@@ -175,7 +175,7 @@ fn together_they_need_fewer_runs_than_tinertia_alone_and_leave_no_more_switches(
 }
 
 #[test]
-fn without_a_preemption_that_is_left_the_failure_is_not_there() {
+fn remaining_preemptions_are_necessary() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
     let mut runner = InMemory::new(&program);

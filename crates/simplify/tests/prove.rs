@@ -88,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 30, max_global_rejects: 100_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_proved_minimal_is_the_minimum_of_all_schedules(
+    fn proved_minimum_is_the_true_minimum(
         program in programs::random(),
         seed in any::<u32>(),
     ) {
@@ -104,7 +104,7 @@ proptest! {
 }
 
 #[test]
-fn the_papers_example_is_proved_minimal() {
+fn paper_example_is_proved_minimal() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
     let found = combined::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
@@ -123,7 +123,7 @@ fn the_papers_example_is_proved_minimal() {
 }
 
 #[test]
-fn a_trace_that_is_not_minimal_leads_to_a_better_one() {
+fn non_minimal_trace_yields_a_better_one() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
     assert!(Cost::of(&start.events).switches > 2);
@@ -132,7 +132,7 @@ fn a_trace_that_is_not_minimal_leads_to_a_better_one() {
 }
 
 #[test]
-fn a_search_that_is_cut_short_says_how_far_it_got() {
+fn interrupted_proof_reports_its_progress() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
     let found = combined::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});

@@ -42,7 +42,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn the_simplified_order_is_executed_to_the_point_with_the_same_end(
+    fn simplified_order_replays_exactly_with_same_outcome(
         program in random(),
         seed in any::<u64>(),
     ) {
@@ -53,7 +53,7 @@ proptest! {
     }
 
     #[test]
-    fn so_is_any_order_that_the_papers_merging_gives(
+    fn simtrace_merge_orders_replay_exactly(
         program in random(),
         seed in any::<u64>(),
         grain in prop::sample::select(vec![Granularity::Event, Granularity::Segment]),
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn simplifying_what_was_simplified_changes_nothing(program in random(), seed in any::<u64>()) {
+    fn simplification_is_idempotent(program in random(), seed in any::<u64>()) {
         let trace = record(&program, seed);
         let once = static_order::simplify(&trace, Rules::of(&trace)).apply(&trace);
         let twice = static_order::simplify(&once, Rules::of(&once)).apply(&once);

@@ -109,7 +109,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn what_is_told_is_what_happens(
+    fn simulated_runs_match_real_runs(
         program in programs::random(),
         seed in any::<u32>(),
         changes in prop::collection::vec(prop::collection::vec(any::<(usize, usize, bool)>(), 1..3), 1..40),
@@ -125,7 +125,7 @@ proptest! {
 
     /// Whatever threads do to each other without an event.
     #[test]
-    fn where_others_have_been_is_known_without_any_theory(
+    fn visited_runs_are_known_without_simulation(
         program in programs::random(),
         seed in any::<u32>(),
         changes in prop::collection::vec(prop::collection::vec(any::<(usize, usize, bool)>(), 1..3), 1..40),
@@ -148,7 +148,7 @@ proptest! {
 }
 
 #[test]
-fn schedules_that_come_to_the_same_run_are_run_once() {
+fn equivalent_schedules_run_once() {
     let adds = || vec![Ins::Lock(0), Ins::Read(0), Ins::Write(0, 1), Ins::Unlock(0)];
     let main = vec![Ins::Create(1), Ins::Create(2), Ins::Join(1), Ins::Join(2)];
     let program = Program { threads: vec![main, adds(), adds()], ..Program::default() };
@@ -173,7 +173,7 @@ fn schedules_that_come_to_the_same_run_are_run_once() {
 }
 
 #[test]
-fn what_code_that_is_not_instrumented_left_in_an_atomic_variable_is_no_region_of_its_own() {
+fn foreign_atomic_value_is_not_undetermined() {
     let adds = || vec![Ins::Add(0, 1), Ins::Add(1, 1), Ins::Read(2), Ins::Write(2, 1)];
     let main = vec![Ins::Create(1), Ins::Create(2), Ins::Join(1), Ins::Join(2)];
     let program = Program { threads: vec![main, adds(), adds()], ..Program::default() };
@@ -190,7 +190,7 @@ fn what_code_that_is_not_instrumented_left_in_an_atomic_variable_is_no_region_of
 }
 
 #[test]
-fn most_changed_schedules_of_a_small_program_bring_nothing_new() {
+fn most_schedules_of_a_small_program_are_simulated() {
     let adds =
         || vec![Ins::Read(0), Ins::Write(0, 1), Ins::Read(1), Ins::Write(1, 2), Ins::Lock(0), Ins::Unlock(0)];
     let main = vec![Ins::Create(1), Ins::Create(2), Ins::Join(1), Ins::Join(2), Ins::Read(0)];
@@ -204,7 +204,7 @@ fn most_changed_schedules_of_a_small_program_bring_nothing_new() {
 
 /// Others may end while main is anywhere in what it does. From then on it is alone, and nothing is told of its accesses.
 #[test]
-fn a_thread_that_is_alone_does_what_it_does_in_company() {
+fn sole_runner_behaves_as_with_other_threads() {
     let adds = vec![Ins::Add(0, 1), Ins::Add(1, 1), Ins::Add(2, 1)];
     let accesses = (0..12).flat_map(|n| [Ins::Read(3 + n), Ins::Write(3 + n, 1)]);
     let main: Vec<Ins> = std::iter::once(Ins::Create(1))
@@ -273,7 +273,7 @@ const START: (u16, Op, u64, u64, u32, u64) = (1, Op::Start, 900, 0, 0, 0);
 const EXIT: (u16, Op, u64, u64, u32, u64) = (0, Op::Exit, 12, 0, 0, 0);
 
 #[test]
-fn that_a_block_is_freed_twice_is_nothing_unknown() {
+fn double_free_is_simulated() {
     let free = |first: bool, thread| (thread, Op::Free, 10, 0x5000, if first { 64 } else { 0 }, 0);
     let one = told_by_hand(&[CREATE, START, free(true, 1), free(false, 0), EXIT]);
     let other = told_by_hand(&[CREATE, START, free(true, 0), free(false, 1), EXIT]);
@@ -292,7 +292,7 @@ fn that_a_block_is_freed_twice_is_nothing_unknown() {
 /// A lock of code that is not instrumented: who gives it back wakes somebody if others wait, and where they are otherwise
 /// does not matter.
 #[test]
-fn what_is_done_unseen_may_hang_on_who_waits() {
+fn hidden_dependence_on_waiters_is_learnt() {
     const FUTEX: u64 = 0x6000;
     let gives_back = (0, Op::Fence, 10, 0, 0, 0);
     let wakes = (0, Op::FutexWake, 11, FUTEX, 0, 1);

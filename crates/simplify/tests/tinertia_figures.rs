@@ -39,7 +39,7 @@ fn figure_2(program: &Program) -> Trace {
 }
 
 #[test]
-fn the_example_of_the_paper_goes_from_figure_2_to_figure_5() {
+fn paper_example_simplifies_from_figure_2_to_5() {
     let program = programs::figure_1();
     let start = figure_2(&program);
     let figure_2 = [
@@ -106,7 +106,7 @@ fn the_example_of_the_paper_goes_from_figure_2_to_figure_5() {
 }
 
 #[test]
-fn the_second_stage_of_consolidate_up_trades_a_preemption_for_a_block() {
+fn second_consolidate_up_stage_trades_preemption_for_block() {
     use toy::Ins::{Add, Create, Fail, Join, Lock, Read, SemPost, SemWait, Unless, Unlock, Write};
     // The child goes on only if main has added to 2 while it holds the lock, and it must be stopped before its
     // last write. Main can as well add to 1 before it has to wait for the lock.

@@ -158,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_cut_into_granules() {
+    fn spans_are_split_into_granules() {
         let cut = |addr, len| Span::new(addr, len).granules().collect::<Vec<_>>();
         assert_eq!(cut(8, 8), [(1, 0xff)]);
         assert_eq!(cut(6, 4), [(0, 0b1100_0000), (1, 0b11)]);

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_comes_out_in_order() {
+    fn inserted_steps_iterate_in_order() {
         let mut steps = StepSet::default();
         for step in [700, 63, 64, 0, 5] {
             steps.insert(step);

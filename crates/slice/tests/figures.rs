@@ -26,7 +26,7 @@ fn edges(slice: &Slice) -> Vec<(RaceKind, u32, u32)> {
 const X: u64 = 100;
 
 #[test]
-fn figure_1a_the_write_that_was_overwritten_is_in_by_waw() {
+fn figure_1a_overwritten_write_is_included_by_waw() {
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[X]); // D1
     toy.step(2, 2, &[], &[X]); // D2
@@ -39,7 +39,7 @@ fn figure_1a_the_write_that_was_overwritten_is_in_by_waw() {
 }
 
 #[test]
-fn figure_1b_the_write_that_came_too_late_is_in_by_war() {
+fn figure_1b_late_write_is_included_by_war() {
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[X]); // D1
     let u1 = toy.step(1, 3, &[X], &[]);
@@ -69,7 +69,7 @@ fn figure_3() -> Toy {
 }
 
 #[test]
-fn figure_3_the_closure_and_the_neighbours_of_its_nodes() {
+fn figure_3_closure_and_its_race_neighbours() {
     let toy = figure_3();
     let criterion = Criterion { steps: vec![11], ..Criterion::default() };
     let orig = closure(&toy, &mut StraightLine, &criterion);
@@ -92,7 +92,7 @@ fn figure_8_only_consecutive_writes_count() {
 }
 
 #[test]
-fn figure_8_with_three_threads_the_further_edge_is_restored_for_a_slice() {
+fn figure_8_three_threads_restore_further_edge() {
     let mut toy = Toy::default();
     toy.step(1, 4, &[], &[X]);
     toy.step(2, 5, &[], &[X]);
@@ -103,7 +103,7 @@ fn figure_8_with_three_threads_the_further_edge_is_restored_for_a_slice() {
 }
 
 #[test]
-fn figure_9_what_happens_before_is_no_race() {
+fn figure_9_ordered_accesses_are_not_races() {
     let mut toy = Toy::default();
     toy.event(1, Op::Lock);
     toy.step(1, 1, &[], &[X]); // D1
@@ -120,7 +120,7 @@ fn figure_9_what_happens_before_is_no_race() {
 }
 
 #[test]
-fn critical_sections_that_could_change_places_are_told_on_request() {
+fn reorderable_critical_sections_are_reported_on_request() {
     let mut toy = Toy::default();
     for thread in [1, 2] {
         toy.event(thread, Op::Lock);
@@ -138,7 +138,7 @@ fn critical_sections_that_could_change_places_are_told_on_request() {
 }
 
 #[test]
-fn threads_whose_stacks_were_at_the_same_place_do_not_race() {
+fn threads_with_reused_stacks_do_not_race() {
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[X]);
     toy.step(2, 2, &[], &[X]);
@@ -150,7 +150,7 @@ fn threads_whose_stacks_were_at_the_same_place_do_not_race() {
 }
 
 #[test]
-fn bytes_are_told_apart() {
+fn slices_distinguish_bytes() {
     use unsnarl_slice::Span;
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[X]);
@@ -165,7 +165,7 @@ fn bytes_are_told_apart() {
 }
 
 #[test]
-fn table_2_threads_and_segments_without_a_part_in_it_are_left_out() {
+fn table_2_irrelevant_threads_and_segments_are_removed() {
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[1]);
     toy.step(2, 2, &[], &[2]); // nobody reads it

@@ -134,7 +134,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn backwards_finds_what_forwards_carries(
+    fn backward_slice_equals_forward_dependence(
         functions in prop::collection::vec(block(1), 2),
         mains in prop::collection::vec(block(2), 1..4),
         coins in any::<u32>(),

@@ -234,14 +234,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_named_with_or_without_their_namespaces() {
+    fn functions_match_with_or_without_namespaces() {
         assert!(names_function("queue::push", "push") && names_function("push", "push"));
         assert!(names_function("Queue::push(int)", "push") && names_function("a::b::push", "b::push"));
         assert!(!names_function("queue::try_push", "push"));
     }
 
     #[test]
-    fn paths_are_tidied() {
+    fn paths_are_normalised() {
         assert_eq!(tidy("/a/./b/../c.c"), "/a/c.c");
         assert_eq!(tidy("../c.c"), "../c.c");
         assert_eq!(tidy("/a/.hidden/c.c"), "/a/.hidden/c.c");

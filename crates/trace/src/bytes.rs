@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_from_their_bytes_and_not_from_fewer() {
+    fn values_round_trip_and_reject_truncation() {
         [0, 1, 0x7f, 0x80, u64::MAX >> 1, u64::MAX].into_iter().for_each(there_and_back);
         [i32::MIN, -1, 0, 1, i32::MAX].into_iter().for_each(there_and_back);
         [Some(300_u32), None].into_iter().for_each(there_and_back);
@@ -261,14 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_end_is_refused_before_anything_is_allocated() {
+    fn excessive_length_is_rejected_before_allocation() {
         let mut bytes = Vec::new();
         put_length(usize::MAX, &mut bytes);
         assert_eq!(Vec::<u8>::take(&mut Cursor::new(&bytes)), Err("a length goes beyond its end"));
     }
 
     #[test]
-    fn a_number_of_more_than_64_bits_is_refused() {
+    fn number_beyond_64_bits_is_rejected() {
         let bytes = [0xff; 9].into_iter().chain([2]).collect::<Vec<_>>();
         assert_eq!(u64::take(&mut Cursor::new(&bytes)), Err("a number is too large"));
         assert_eq!(u64::take(&mut Cursor::new(&[0x80; 11])), Err("a number is too large"));

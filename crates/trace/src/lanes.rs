@@ -159,7 +159,7 @@ mod tests {
     use std::io::Cursor;
 
     #[test]
-    fn events_come_back_in_the_order_of_their_threads_whether_they_were_laid_down_or_not() {
+    fn lanes_return_events_in_thread_order() {
         let events: Vec<Event> = (0..200_000u64)
             .map(|n| Event {
                 thread: ThreadIx((n * n % 7 % 3) as u16),

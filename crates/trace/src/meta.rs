@@ -287,7 +287,7 @@ mod tests {
 
     /// What memory a byte of a section can turn into; `section::Budget` counts on it.
     #[test]
-    fn nothing_grows_more_than_sixfold_from_its_bytes() {
+    fn decoded_values_grow_at_most_sixfold() {
         fn growth<T: Codec>() -> usize {
             size_of::<T>().div_ceil(T::LEAST)
         }
@@ -314,7 +314,7 @@ mod tests {
 
     /// Operations and orders go to the file by the model's numbers.
     #[test]
-    fn the_numbers_of_operations_are_those_of_the_format() {
+    fn operation_numbers_match_the_format() {
         let words = Op::ALL.iter().map(|op| op.name()).collect::<Vec<_>>().join(",");
         const KNOWN: &str = "start,end,exit,create,join,detach,cancel,cancelled,lock init,lock destroy,lock,\
             try lock,unlock,rwlock init,rwlock destroy,read lock,try read lock,write lock,try write lock,\

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_comes_out_again() {
+    fn events_round_trip() {
         let flags = Flags::PREEMPTS | Flags::FAILED;
         let event = RawEvent::new(ThreadIx(7), Op::AtomicCas, flags, 0x7fff_1234_5678, 0x1000, 42)
             .access(8, Order::AcqRel);

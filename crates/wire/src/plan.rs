@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policies_survive_the_wire() {
+    fn policies_round_trip() {
         let pct = Policy::Pct { depth: 3, steps: 240 };
         let race = Policy::Race { first: 7, second: 65535 };
         for policy in [Policy::Stop, Policy::Fair, Policy::Random, pct, Policy::Pos, race] {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_survive_the_wire() {
+    fn actions_round_trip() {
         let action = Action { op: Op::Sleep, site: Site { module: ModuleIx(511), offset: 0x12_3456_789a } };
         assert_eq!(RawAction::from(action).unpack(), Some(action));
         assert_eq!(RawAction(u64::MAX).unpack(), None);

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_comes_out_again() {
+    fn step_words_round_trip() {
         for kind in [StepKind::Block, StepKind::Leave, StepKind::Enter, StepKind::Fault, StepKind::Signal] {
             let word = StepWord::new(kind, 0x7fff_1234_5678, 255);
             assert_eq!((word.kind(), word.pc(), word.count()), (Some(kind), 0x7fff_1234_5678, 255));

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_inside_of_the_spread_is_unclear() {
+    fn target_inside_spread_is_unclear() {
         assert_eq!(Target::AtMost(1.02).met((1.00, 1.01)), "yes");
         assert_eq!(Target::AtMost(1.02).met((1.01, 1.03)), "unclear");
         assert_eq!(Target::AtLeast(30.0).met((20.0, 25.0)), "no");

@@ -65,20 +65,20 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_told_to_stop() {
+    fn work_past_its_deadline_is_stopped() {
         let output = within(Duration::from_millis(5), &Arc::default(), wait_for_stop);
         assert!(matches!(output, TimedResult::TooLate));
     }
 
     #[test]
-    fn the_user_can_stop_it_sooner() {
+    fn interrupt_stops_work_before_its_deadline() {
         let interrupted = Arc::new(AtomicBool::new(true));
         let output = within(Duration::from_secs(3600), &interrupted, wait_for_stop);
         assert!(matches!(output, TimedResult::Done(true)));
     }
 
     #[test]
-    fn what_is_done_in_time_is_done() {
+    fn work_within_its_deadline_completes() {
         assert!(matches!(within(Duration::from_secs(3600), &Arc::default(), |_| 7), TimedResult::Done(7)));
     }
 }

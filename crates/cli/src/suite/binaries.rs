@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binary_is_what_the_runner_says_and_is_named_by_cargo() {
+    fn binaries_come_from_runner_and_names_from_cargo() {
         let messages = r#"
 {"reason":"compiler-artifact","executable":null,"target":{"name":"other","kind":["lib"]}}
 {"reason":"compiler-artifact","executable":"/p/target/it-1","target":{"name":"it","kind":["test"],"src_path":"/p/tests/it.rs"}}
@@ -172,7 +172,7 @@ noise
     }
 
     #[test]
-    fn only_cargos_own_message_format_is_left_out() {
+    fn only_cargos_message_format_is_removed() {
         let os = |args: &[&str]| args.iter().map(OsString::from).collect::<Vec<_>>();
         let given =
             os(&["-p", "a", "--message-format", "short", "--message-format=json", "--", "--message-format"]);

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_told_from_other_output() {
+    fn test_lists_are_recognised() {
         assert!(is_test_list(&printed("a: test\nb::c: benchmark\n\n1 test, 1 benchmark\n")));
         assert!(is_test_list(&printed("0 tests, 0 benchmarks\n")), "a harness without tests");
         assert!(is_test_list(&printed("a: test\n")), "another harness");
@@ -166,12 +166,12 @@ mod tests {
     }
 
     #[test]
-    fn benchmarks_are_no_tests() {
+    fn benchmarks_are_not_listed_as_tests() {
         assert_eq!(names(b"a: test\nb::c: test\nfast: benchmark\n"), ["a", "b::c"]);
     }
 
     #[test]
-    fn arguments_about_the_telling_are_not_for_the_selection() {
+    fn output_arguments_do_not_select_tests() {
         let bytes = |args: &[&str]| args.iter().map(|arg| arg.as_bytes().to_vec()).collect::<Vec<_>>();
         let given = bytes(&[
             "queue",

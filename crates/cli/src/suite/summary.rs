@@ -222,7 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_command_for_one_test_is_a_valid_one() {
+    fn rerun_command_for_one_test_is_valid() {
         let command = |line: &str| rerun_command(line.split(' ').map(Into::into), "a::b");
         assert_eq!(command("cargo test"), "unsnarl cargo test -- --exact a::b");
         assert_eq!(

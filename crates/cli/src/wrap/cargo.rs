@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn build_run_and_test_are_passed_on() {
+    fn build_run_and_test_are_forwarded_to_cargo() {
         let args = os(&["+1.95", "test", "--release", "--", "--target", "x"]);
         let call = Call::parse(&args).unwrap();
         assert_eq!((call.toolchain, call.subcommand), (Some(OsStr::new("+1.95")), OsStr::new("test")));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn options_are_understood_in_both_ways() {
+    fn options_are_parsed_with_space_or_equals_sign() {
         for args in [&["build", "--target-dir", "x"][..], &["b", "-q", "--target-dir=x"]] {
             assert_eq!(Call::parse(&os(args)).unwrap().option("--target-dir"), Some("x".into()));
             assert_eq!(Call::parse(&os(args)).unwrap().option("--target"), None);
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn the_users_own_flags_come_first_and_stay() {
+    fn user_flags_come_first_and_are_kept() {
         assert_eq!(users_flags(None, Some(" -Ca  -Cb ".into())), os(&["-Ca", "-Cb"]));
         assert_eq!(users_flags(Some("-Ca b\x1f-Cc".into()), Some("-Cx".into())), os(&["-Ca b", "-Cc"]));
         assert_eq!(users_flags(None, None), os(&[]));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_runtime_is_linked_from_any_directory() {
+    fn runtime_is_linked_from_any_directory() {
         let flags = rust_flags(Path::new("/a b,c"));
         assert!(flags.contains(&"-Clink-arg=-L/a b,c".into()));
         assert!(flags.contains(&"-Clink-arg=/a b,c".into()));

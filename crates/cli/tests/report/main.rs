@@ -49,7 +49,7 @@ fn account(name: &str) -> Place {
 }
 
 #[test]
-fn a_reader_sees_why_and_goes_through_both_runs_by_keys_search_and_clicks() {
+fn page_shows_cause_and_navigates_both_runs() {
     let place = account("reader");
     let page = place.read("page.html");
     for outside in ["http://", "https://", " src=", "@import", "url("] {
@@ -132,7 +132,7 @@ fn a_reader_sees_why_and_goes_through_both_runs_by_keys_search_and_clicks() {
 }
 
 #[test]
-fn a_phone_and_a_screen_reader_get_all_of_it() {
+fn page_works_on_phones_and_screen_readers() {
     let place = account("phone");
     let script = r"
         const focusable = all('a[href], button, input, [tabindex]').filter((element) => element.tabIndex >= 0 && element.offsetParent);
@@ -175,7 +175,7 @@ fn a_phone_and_a_screen_reader_get_all_of_it() {
 }
 
 #[test]
-fn a_deadlock_shows_where_every_thread_waits() {
+fn page_shows_where_deadlocked_threads_wait() {
     let place = Place::new("deadlock");
     place.program("c/abba_deadlock.c");
     place.unsnarl(100, &["hunt", "--html", "page.html", "--", "./abba_deadlock"]);
@@ -195,7 +195,7 @@ fn a_deadlock_shows_where_every_thread_waits() {
 }
 
 #[test]
-fn what_a_program_says_is_never_markup() {
+fn program_output_is_never_markup() {
     let place = Place::new("markup");
     // In a message, an argument, a file's name and a thread's name.
     let source = r#"
@@ -237,7 +237,7 @@ int main(void) {
 }
 
 #[test]
-fn it_is_light_or_dark_as_its_reader_likes_and_keys_work_by_themselves() {
+fn page_follows_colour_scheme_and_handles_keys() {
     let place = account("theme");
     let mut browser = Browser::open(&place);
     let look = format!("{WORDS} return [back(), text('#theme'), chosen()];");
@@ -266,7 +266,7 @@ fn it_is_light_or_dark_as_its_reader_likes_and_keys_work_by_themselves() {
 }
 
 #[test]
-fn a_hundred_thousand_events_are_shown_a_screen_at_a_time() {
+fn long_traces_render_one_screen_at_a_time() {
     let place = Place::new("many");
     let source = r"
 #include <assert.h>

@@ -98,17 +98,17 @@ fn each(extension: &str, compilers: [&str; 2]) {
 }
 
 #[test]
-fn c_programs_are_explained() {
+fn slices_of_c_programs_match_expectations() {
     each("c", ["gcc", "clang"]);
 }
 
 #[test]
-fn cpp_programs_are_explained() {
+fn slices_of_cpp_programs_match_expectations() {
     each("cpp", ["g++", "clang++"]);
 }
 
 #[test]
-fn rust_programs_are_explained() {
+fn slices_of_rust_programs_match_expectations() {
     for source in programs("rs") {
         LEVELS.iter().for_each(|level| explains(&source, "rustc", level));
     }

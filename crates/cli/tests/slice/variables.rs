@@ -85,12 +85,12 @@ fn explains_sum(name: &str, source: &str, compiler: &[&str], levels: &[&str]) {
 }
 
 #[test]
-fn a_variable_of_a_c_plus_plus_program() {
+fn cpp_variable_can_be_sliced() {
     explains_sum("cpp", CPP, &["g++", "-g", "-pthread"], &["-O0", "-O1", "-O2"]);
 }
 
 #[test]
-fn a_variable_of_a_rust_program() {
+fn rust_variable_can_be_sliced() {
     let levels = ["-C opt-level=0", "-C opt-level=1", "-C opt-level=2"];
     explains_sum("rs", RUST, &["rustc", "-g", "--edition", "2021"], &levels);
 }

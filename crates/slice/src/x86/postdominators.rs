@@ -110,21 +110,21 @@ mod tests {
     }
 
     #[test]
-    fn both_sides_of_a_diamond_are_decided_by_its_top_and_the_bottom_is_not() {
+    fn diamond_branches_depend_on_top_and_join_does_not() {
         // 0 -> 1, 2; 1 -> 3; 2 -> 3; 3 is the exit.
         let decided = controlling_branches(&[vec![1, 2], vec![3], vec![3], vec![]], 3);
         assert_eq!(decided, [vec![], vec![0], vec![0], vec![]]);
     }
 
     #[test]
-    fn a_loop_decides_about_itself() {
+    fn loop_header_controls_itself() {
         // 0 -> 1; 1 -> 2, 3; 2 -> 1; 3 is the exit.
         let decided = controlling_branches(&[vec![1], vec![2, 3], vec![1], vec![]], 3);
         assert_eq!(decided, [vec![], vec![1], vec![1], vec![]]);
     }
 
     #[test]
-    fn what_follows_an_early_return_is_decided_by_it() {
+    fn code_after_early_return_depends_on_it() {
         // 0 -> 1 (return), 2; 2 -> 3; 1 -> 4; 3 -> 4; 4 is the exit.
         let decided = controlling_branches(&[vec![1, 2], vec![4], vec![3], vec![4], vec![]], 4);
         assert_eq!(decided, [vec![], vec![0], vec![0], vec![0], vec![]]);

@@ -367,20 +367,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_read_and_write_as_much_as_they_are_told() {
+    fn copy_summaries_use_their_length_argument() {
         let touched = Summary::of("memcpy").touched([0x10000, 0x20000, 24, 0, 0, 0], Some(0x10000));
         assert_eq!(touched.reads, [Span::new(0x20000, 24)]);
         assert_eq!(touched.writes, [Span::new(0x10000, 24)]);
     }
 
     #[test]
-    fn a_failed_read_writes_nothing() {
+    fn failed_read_writes_nothing() {
         let touched = Summary::of("read").touched([0, 0x10000, 100, 0, 0, 0], Some(u64::MAX));
         assert_eq!(touched.writes, []);
     }
 
     #[test]
-    fn instrumentation_passes_no_data_but_atomics_do() {
+    fn only_atomic_instrumentation_passes_data() {
         assert_eq!(Summary::of("__tsan_write4").quality, SummaryQuality::NoData);
         let touched = Summary::of("__tsan_atomic32_fetch_add").touched([0x10000, 1, 0, 0, 0, 0], Some(0));
         assert_eq!(
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn every_effect_in_the_table_can_be_read() {
+    fn summary_table_effects_parse() {
         for (names, arguments, effects) in TABLE {
             let expected = effects.split_whitespace().filter(|effect| *effect != "...").count();
             let summary = Summary::new(SummaryQuality::Known, *arguments, effects);
@@ -399,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn the_c_library_has_several_names_for_a_function() {
+    fn libc_aliases_share_a_summary() {
         for name in ["memcpy", "memcpy@@GLIBC_2.14", "__GI_memcpy", "__GI___memcpy", "__wrap_memcpy"] {
             assert_eq!(Summary::of(name).quality, SummaryQuality::Known, "{name}");
         }
@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_in_the_table_is_unknown() {
+    fn functions_outside_table_are_unknown() {
         assert_eq!(Summary::of("frobnicate").quality, SummaryQuality::Unknown);
     }
 }

@@ -97,13 +97,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_a_thread_an_operation_and_a_location() {
+    fn line_has_thread_operation_and_location() {
         let line = Line { thread: "T1", word: StdOp::Acquire, operand: "Foo.bar()", location: -7 };
         assert_eq!(Line::parse("T1|acq(Foo.bar())|-7"), Ok(line));
     }
 
     #[test]
-    fn anything_else_is_refused_with_a_reason() {
+    fn malformed_lines_are_rejected_with_a_reason() {
         for (text, reason) in [
             ("T1|acq(L)", "is not of the form thread|op(operand)|location"),
             ("T1|acq(L)|1|2", "is not of the form thread|op(operand)|location"),

@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_their_own_addresses_and_names_are_remembered() {
+    fn numbers_are_addresses_and_names_are_interned() {
         let mut names = Names::default();
         assert_eq!(names.address("399431958621"), 399_431_958_621);
         for name in ["x", "0", "007", "+7", "9223372036854775808", "18446744073709551616"] {

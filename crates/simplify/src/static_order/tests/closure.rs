@@ -44,7 +44,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn the_edges_of_the_graph_have_the_closure_of_all_conflicting_pairs(
+    fn graph_edges_have_closure_of_conflicting_pairs(
         events in random::events(4, 24),
         rules in random::rules(),
     ) {
@@ -54,7 +54,7 @@ proptest! {
     }
 
     #[test]
-    fn every_new_order_is_a_permutation_that_keeps_every_dependence_with_no_more_switches(
+    fn new_orders_keep_dependences_with_no_more_switches(
         events in random::events(4, 24),
         rules in random::rules(),
         seed in any::<u64>(),
@@ -84,7 +84,7 @@ proptest! {
     }
 
     #[test]
-    fn the_papers_own_algorithms_with_all_edges_keep_every_dependence(
+    fn paper_algorithms_with_all_edges_keep_dependences(
         events in random::events(4, 24),
         rules in random::rules(),
     ) {
@@ -96,7 +96,7 @@ proptest! {
     }
 
     #[test]
-    fn simplifying_once_more_changes_nothing(
+    fn static_simplification_is_idempotent(
         events in random::events(4, 40),
         rules in random::rules(),
         width in 1..5usize,

@@ -24,7 +24,7 @@ fn figure_1() -> Vec<Event> {
 }
 
 #[test]
-fn a_greedy_merge_of_figure_1_may_leave_four_switches_and_the_search_leaves_three() {
+fn search_beats_greedy_merge_on_figure_1() {
     let events = figure_1();
     let graph = Graph::of(events.clone(), FREE, Granularity::Event);
     let by_seed: Vec<u64> =
@@ -62,7 +62,7 @@ fn least_cover(vertices: u16, edges: &[(u16, u16)]) -> u32 {
 }
 
 #[test]
-fn the_fewest_switches_of_the_vertex_cover_construction_tell_the_least_cover() {
+fn minimal_switches_equal_minimal_vertex_cover() {
     let graphs: [(u16, &[(u16, u16)]); 5] = [
         (3, &[(0, 1), (1, 2)]),
         (3, &[(0, 1), (1, 2), (0, 2)]),
@@ -83,7 +83,7 @@ fn the_fewest_switches_of_the_vertex_cover_construction_tell_the_least_cover() {
 }
 
 #[test]
-fn a_dependence_of_a_threads_first_action_and_one_inside_of_a_segment_are_kept() {
+fn first_action_and_inner_dependences_are_kept() {
     // What the paper's algorithm 1 as printed loses: the reads of thread 1, one its first event, one behind
     // another event of its own.
     let events = vec![

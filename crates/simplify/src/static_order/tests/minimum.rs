@@ -8,7 +8,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn the_search_without_limits_finds_the_minimum_of_all_orders(
+    fn unlimited_search_finds_the_minimum(
         events in random::events(4, 14),
         rules in random::rules(),
     ) {
@@ -19,7 +19,7 @@ proptest! {
     }
 
     #[test]
-    fn with_two_threads_the_minimum_is_always_found(
+    fn minimum_is_always_found_for_two_threads(
         events in random::events(2, 40),
         rules in random::rules(),
     ) {
@@ -30,7 +30,7 @@ proptest! {
     }
 
     #[test]
-    fn a_minimum_that_is_claimed_is_one(events in random::events(5, 14), rules in random::rules()) {
+    fn claimed_minimum_is_a_minimum(events in random::events(5, 14), rules in random::rules()) {
         let graph = Graph::of(events.iter().copied(), rules, Granularity::Event);
         for effort in [Effort(1), Effort(2)] {
             let found = reorder(&graph, OrderStrategy::Runs(effort));

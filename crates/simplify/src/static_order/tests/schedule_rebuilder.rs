@@ -73,7 +73,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn a_trace_told_event_by_event_is_the_trace_in_that_order(
+    fn rebuilt_schedule_equals_reordered_trace(
         events in random::events(4, 40),
         warned in prop::collection::vec((0..45u64, 0..4u16), 0..4),
         waits in prop::collection::vec((0..4u16, 0..3u64), 0..3),

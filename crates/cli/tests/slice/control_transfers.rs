@@ -28,7 +28,7 @@ fn traced_as_stepped(place: &Place, program: &[&str]) {
 }
 
 #[test]
-fn jumps_out_tables_tail_calls_callbacks_signals_and_late_libraries() {
+fn all_control_transfers_are_traced() {
     let place = Place::new("ways");
     compile(&place, "gcc", "libway.c", &["-shared", "-fPIC", "-o", "libway.so"]);
     for (number, level) in ["-O0", "-O2"].iter().enumerate() {
@@ -41,7 +41,7 @@ fn jumps_out_tables_tail_calls_callbacks_signals_and_late_libraries() {
 }
 
 #[test]
-fn exceptions_through_frames_that_clean_up() {
+fn exceptions_through_cleanup_frames_are_traced() {
     let place = Place::new("ways-cpp");
     for level in ["-O0", "-O2"] {
         compile(&place, "g++", "ways.cpp", &[level, "-o", "ways"]);
@@ -73,7 +73,7 @@ fn path_of(program: &str) -> Option<String> {
 }
 
 #[test]
-fn xz_compresses_with_two_threads_while_it_is_traced() {
+fn traced_xz_compresses_with_two_threads() {
     let xz = path_of("xz").expect("xz is installed");
     let libraries = Command::new("ldd").arg(&xz).output().expect("ldd").stdout;
     let libraries = String::from_utf8_lossy(&libraries).into_owned();
@@ -85,7 +85,7 @@ fn xz_compresses_with_two_threads_while_it_is_traced() {
 
 /// It starts threads only for many lines; sorted ones are compared less often.
 #[test]
-fn sort_sorts_with_threads_while_it_is_traced() {
+fn traced_sort_sorts_with_threads() {
     let sort = path_of("sort").expect("sort is installed");
     let place = Place::new("sort");
     let text: String = (0..140_000).map(|n| format!("{}\n", 10_000 + n / 14)).collect();

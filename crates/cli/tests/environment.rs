@@ -54,7 +54,7 @@ int main(void)
 "#;
 
 #[test]
-fn a_trace_with_input_from_a_pipe_replays_without_the_pipe() {
+fn pipe_input_replays_without_the_pipe() {
     let place = built("pipe", READER);
     let (from, mut to) = std::io::pipe().expect("a pipe");
     let mut record = reading_at_seven(&place, "");
@@ -115,7 +115,7 @@ int main(void)
 "#;
 
 #[test]
-fn a_server_replays_without_its_client() {
+fn server_replays_without_its_client() {
     let place = built("server", SERVER);
     let record = place.start(&["record", "-o", "t.snarl", "--", "./program"]);
     let port = loop {
@@ -135,7 +135,7 @@ fn a_server_replays_without_its_client() {
 }
 
 #[test]
-fn a_wait_for_the_outside_is_no_deadlock() {
+fn wait_for_external_input_is_not_a_deadlock() {
     let place = built("wait", READER);
     let (from, to) = std::io::pipe().expect("a pipe");
     let mut record = reading_at_seven(&place, "--timeout 500ms");
@@ -196,7 +196,7 @@ int main(void)
 "#;
 
 #[test]
-fn a_trace_with_signals_from_outside_replays_without_them() {
+fn external_signals_replay_without_their_sender() {
     let place = built("signals", SIGNALLED);
     for seed in 0..8 {
         let (process, handled) = (place.path("process"), place.path("handled"));

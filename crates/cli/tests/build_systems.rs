@@ -79,8 +79,12 @@ fn succeeds(directory: &Path, program: &str, args: &[&str]) -> String {
 #[track_caller]
 fn compiles_silently(directory: &Path, args: &[&str]) {
     let output = run(directory, UNSNARL, args);
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success() && said.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&said));
+    let output_text = [output.stdout, output.stderr].concat();
+    assert!(
+        output.status.success() && output_text.is_empty(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&output_text)
+    );
 }
 
 #[track_caller]

@@ -41,12 +41,12 @@ fn start(place: &Place, args: &[&str]) -> Child {
 
 /// The processes that execute this program.
 fn processes(place: &Place, name: &str) -> Vec<u32> {
-    let wanted = place.path(name);
+    let executable = place.path(name);
     let numbers = fs::read_dir("/proc").expect("processes").flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers
         .filter(|number: &u32| {
-            fs::read_link(format!("/proc/{number}/exe")).is_ok_and(|program| program == wanted)
+            fs::read_link(format!("/proc/{number}/exe")).is_ok_and(|program| program == executable)
         })
         .collect()
 }

@@ -26,9 +26,9 @@ fn reading_at_seven(place: &Place, options: &str) -> Command {
 }
 
 #[track_caller]
-fn replays(place: &Place, what: &str) {
+fn replays(place: &Place, label: &str) {
     let replayed = printed(&place.ends(&["replay", "--json", "t.snarl"]));
-    assert!(replayed.contains("\"identical\": true"), "{what}: {replayed}");
+    assert!(replayed.contains("\"identical\": true"), "{label}: {replayed}");
 }
 
 const READER: &str = r#"
@@ -142,10 +142,10 @@ fn wait_for_external_input_is_not_a_deadlock() {
     record.stdin(from);
     let record = record.output().expect("unsnarl runs");
     drop(to);
-    let told = printed(&record);
-    assert_eq!(record.status.code(), Some(100), "{told}");
-    assert!(told.contains("while it waited for something from outside"), "{told}");
-    assert!(told.contains("thread 0.1 waits to read from a pipe"), "{told}");
+    let report = printed(&record);
+    assert_eq!(record.status.code(), Some(100), "{report}");
+    assert!(report.contains("while it waited for something from outside"), "{report}");
+    assert!(report.contains("thread 0.1 waits to read from a pipe"), "{report}");
 }
 
 const SIGNALLED: &str = r#"

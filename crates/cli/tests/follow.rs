@@ -56,18 +56,18 @@ fn followed_script_replays_without_the_script() {
     place.executable("run-tests.sh", RUN_TESTS);
     let found =
         place.ends(&["explore", "--follow", "--runs", "200", "-o", "t.snarl", "--", "./run-tests.sh"]);
-    let told = printed(&found);
-    assert_eq!(found.status.code(), Some(100), "{told}");
-    assert!(told.contains("follows ../lost argument"), "{told}");
-    assert!(told.contains("set up") && !told.contains("never reached"), "{told}");
-    assert!(told.contains("unsnarl record --like t.snarl --follow -- ./run-tests.sh"), "{told}");
+    let report = printed(&found);
+    assert_eq!(found.status.code(), Some(100), "{report}");
+    assert!(report.contains("follows ../lost argument"), "{report}");
+    assert!(report.contains("set up") && !report.contains("never reached"), "{report}");
+    assert!(report.contains("unsnarl record --like t.snarl --follow -- ./run-tests.sh"), "{report}");
     assert!(place.path("inner/cleaned").exists(), "the launcher was not let clean up");
 
     fs::remove_file(place.path("run-tests.sh")).expect("the script was there");
     let replayed = place.ends(&["replay", "--json", "t.snarl"]);
-    let told: serde_json::Value = serde_json::from_slice(&replayed.stdout).expect("JSON");
-    assert_eq!(told["identical"], true, "{told}");
-    assert_eq!(replayed.status.code(), Some(100), "{told}");
+    let report: serde_json::Value = serde_json::from_slice(&replayed.stdout).expect("JSON");
+    assert_eq!(report["identical"], true, "{report}");
+    assert_eq!(replayed.status.code(), Some(100), "{report}");
 }
 
 #[test]

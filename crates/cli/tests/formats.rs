@@ -254,8 +254,8 @@ fn report_formats_satisfy_their_consumers() {
     place.unsnarl(0, &["cc", "-O1", "-g", "-pthread", "-o", "visit", name]);
     place.unsnarl(100, &["hunt", "-o", "bug.snarl", "--junit", "hunt.xml", "--", "./visit", "<&\"]]>"]);
     let all = ["--sarif", "bug.sarif", "--junit", "bug.xml", "--perfetto", "bug.json", "--dot", "bug.dot"];
-    let told = place.unsnarl(0, &[&["report", "bug.snarl"], &all[..]].concat());
-    assert_eq!(told.lines().count(), 4, "{told}");
+    let findings = place.unsnarl(0, &[&["report", "bug.snarl"], &all[..]].concat());
+    assert_eq!(findings.lines().count(), 4, "{findings}");
 
     let log: Value = serde_json::from_str(&place.read("bug.sarif")).expect("JSON");
     check_sarif(&log);
@@ -276,9 +276,9 @@ fn report_formats_satisfy_their_consumers() {
     }
     check_perfetto(&serde_json::from_str(&place.read("bug.json")).expect("JSON"));
     check_dot(&place.read("bug.dot"));
-    let told =
+    let findings =
         place.unsnarl(100, &["explore", "--keep-going", "--runs", "20", "--junit", "x.xml", "--", "./visit"]);
-    assert!(told.contains("found"), "{told}");
+    assert!(findings.contains("found"), "{findings}");
     assert_eq!(check_junit(&place.read("x.xml")), ["./visit failure"]);
     place.unsnarl(2, &["report", "bug.snarl"]);
 }

@@ -31,17 +31,17 @@ fn hunt_builds_finds_simplifies_and_explains() {
     ] {
         assert!(page.contains(expected), "no `{expected}` in\n{page}");
     }
-    let told = place.json(100, &["hunt", "--json", "--", "./prog"]);
-    assert_eq!((&told["found"], &told["stats"]["preemptive"]), (&true.into(), &1.into()), "{told}");
-    assert!(place.path(told["trace"].as_str().expect("a path")).exists());
-    assert!(place.path(told["original"].as_str().expect("a path")).exists());
+    let report = place.json(100, &["hunt", "--json", "--", "./prog"]);
+    assert_eq!((&report["found"], &report["stats"]["preemptive"]), (&true.into(), &1.into()), "{report}");
+    assert!(place.path(report["trace"].as_str().expect("a path")).exists());
+    assert!(place.path(report["original"].as_str().expect("a path")).exists());
 }
 
 #[test]
 fn hunt_reports_clean_programs_and_failed_builds() {
     let place = place("fixed", "account_fixed.c");
-    let told = place.unsnarl(0, &[&["hunt"], &BUILD[..], &["--runs", "100", "--", "./prog"]].concat());
-    assert!(told.starts_with("no failure in"), "{told}");
-    let (_, said) = place.exits(1, &["hunt", "--build", "exit 3", "--", "./prog"]);
-    assert!(said.contains("the build failed"), "{said}");
+    let report = place.unsnarl(0, &[&["hunt"], &BUILD[..], &["--runs", "100", "--", "./prog"]].concat());
+    assert!(report.starts_with("no failure in"), "{report}");
+    let (_, output_text) = place.exits(1, &["hunt", "--build", "exit 3", "--", "./prog"]);
+    assert!(output_text.contains("the build failed"), "{output_text}");
 }

@@ -14,10 +14,10 @@ fn compile(place: &Place, compiler: &str, source: (&str, &str), flags: &[&str]) 
 fn runs_and_replays(place: &Place, threads: u64) {
     for options in [&["--seed", "1"][..], &["--threads", "kernel"]] {
         let record = [&["record", "--json", "-o", "t.snarl"], options, &["--", "./program"]].concat();
-        let told = place.json(0, &record);
-        assert_eq!(told["stats"]["threads"], threads, "{options:?}");
-        let told = place.json(0, &["replay", "--json", "t.snarl"]);
-        assert_eq!(told["identical"], true, "{options:?}: {told}");
+        let report = place.json(0, &record);
+        assert_eq!(report["stats"]["threads"], threads, "{options:?}");
+        let report = place.json(0, &["replay", "--json", "t.snarl"]);
+        assert_eq!(report["identical"], true, "{options:?}: {report}");
     }
 }
 

@@ -217,7 +217,7 @@ int main(void)
 "#;
 
 #[test]
-fn unmapped_memory_is_restored() {
+fn reprotected_memory_is_restored() {
     let mut both = Both::of(&Place::new("closed"), OPENS_AND_CLOSES);
     for seed in 1..=10 {
         let (trace, _) = both.run(seed);
@@ -280,7 +280,7 @@ fn stack_growth_is_undone_before_each_run() {
 }
 
 /// In some schedules it opens a file, and in some it starts a process.
-const ASKS_FOR_MORE: &str = r#"
+const REQUESTS_MORE_MEMORY: &str = r#"
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -318,7 +318,7 @@ int main(void)
 
 #[test]
 fn irreversible_system_calls_fall_back_to_fork() {
-    let mut both = Both::of(&Place::new("more"), ASKS_FOR_MORE);
+    let mut both = Both::of(&Place::new("more"), REQUESTS_MORE_MEMORY);
     let rewound = (1..=60).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
         assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);

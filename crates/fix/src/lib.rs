@@ -80,8 +80,8 @@ pub fn check<B: Build>(
     plan: &Plan,
     build: &mut B,
 ) -> Result<FixCheck, B::Error> {
-    let alone = Plan { tail: Policy::Fair, prefix: Default::default(), ..plan.clone() };
-    let mut trace = build.run(&alone)?;
+    let free_run = Plan { tail: Policy::Fair, prefix: Default::default(), ..plan.clone() };
+    let mut trace = build.run(&free_run)?;
     let mut runs = 1;
     let mut stops = Stops::new();
     // What stood against a preemption where the recording has it; later stops tell less.
@@ -91,7 +91,7 @@ pub fn check<B: Build>(
         loop {
             let matched = align(recorded, labels, &trace, &build.labels(&trace));
             let prefix = transfer_schedule(recorded, &trace, &matched, &stops, Fidelity::Relaxed);
-            let next = build.run(&Plan { prefix, ..alone.clone() })?;
+            let next = build.run(&Plan { prefix, ..free_run.clone() })?;
             (runs, rounds) = (runs + 1, rounds + 1);
             let settled = next.events == trace.events && next.sites == trace.sites;
             trace = next;

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn loop_that_writes_memory_is_not_a_wait_loop() {
+    fn computing_loop_is_not_a_wait_loop() {
         assert!(
             !wait_loops(&[0x83, 0x45, 0xfc, 0x01, 0x83, 0x7d, 0xfc, 0x63, 0x7e, 0xf6, 0xc3]),
             "add [rbp-4], 1; cmp …; jle"

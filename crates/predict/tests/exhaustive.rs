@@ -35,12 +35,12 @@ struct Programs<'a> {
     words: &'a [Operation],
     sizes: [usize; THREADS],
     program: Program,
-    tell: &'a mut dyn FnMut(&Program),
+    visit: &'a mut dyn FnMut(&Program),
 }
 
 impl Programs<'_> {
-    fn all(words: &[Operation], length: usize, tell: &mut dyn FnMut(&Program)) {
-        let mut programs = Programs { words, sizes: [0; THREADS], program: Program::default(), tell };
+    fn all(words: &[Operation], length: usize, visit: &mut dyn FnMut(&Program)) {
+        let mut programs = Programs { words, sizes: [0; THREADS], program: Program::default(), visit };
         for first in 0..=length {
             for second in 0..=first.min(length - first) {
                 let third = length - first - second;
@@ -55,7 +55,7 @@ impl Programs<'_> {
     fn go(&mut self, thread: usize) {
         if thread == THREADS {
             if is_smallest(&self.program) && is_possible(&self.program) {
-                (self.tell)(&self.program);
+                (self.visit)(&self.program);
             }
             return;
         }
@@ -124,8 +124,9 @@ fn renamed(program: &Program, order: [usize; THREADS]) -> Program {
 /// Whether threads are created and joined at most once, and not by themselves.
 fn is_possible(program: &Program) -> bool {
     (0..THREADS as u8).all(|thread| {
-        let count =
-            |wanted: Operation| program.iter().flatten().filter(|&&operation| operation == wanted).count();
+        let count = |requested_length: Operation| {
+            program.iter().flatten().filter(|&&operation| operation == requested_length).count()
+        };
         let own = &program[usize::from(thread)];
         let by_itself = own.contains(&Creates(thread)) || own.contains(&Joins(thread));
         // A thread that does nothing is no thread.
@@ -282,8 +283,8 @@ fn every(words: &[Operation], length: usize) -> [usize; 3] {
 
 /// How long the traces are: what takes seconds, or what somebody who has time wants.
 fn up_to(unoptimised: usize, optimised: usize) -> usize {
-    let wanted = std::env::var("UNSNARL_EVENTS").ok().and_then(|length| length.parse().ok());
-    wanted.unwrap_or(if cfg!(debug_assertions) { unoptimised } else { optimised })
+    let requested_length = std::env::var("UNSNARL_EVENTS").ok().and_then(|length| length.parse().ok());
+    requested_length.unwrap_or(if cfg!(debug_assertions) { unoptimised } else { optimised })
 }
 
 #[test]

@@ -116,7 +116,7 @@ int main(void) {
 }
 
 /// One of each kind of operation.
-fn everything() -> (Trace, Source) {
+fn all_operations() -> (Trace, Source) {
     let names = [
         (0x10, "m"),
         (0x20, "c"),
@@ -217,7 +217,7 @@ fn deadlock_shows_wait_cycle() {
 
 #[test]
 fn operations_have_descriptions() {
-    let (trace, mut source) = everything();
+    let (trace, mut source) = all_operations();
     assert_snapshot!(interleaving(&trace, &mut source, &RenderOptions { full: true, ..options(100) }));
 }
 
@@ -335,7 +335,7 @@ fn empty_trace_is_rendered() {
 #[test]
 fn lines_respect_requested_width() {
     for width in 40..130 {
-        for (trace, mut source) in [(counter(), counter_source()), deadlock(), everything()] {
+        for (trace, mut source) in [(counter(), counter_source()), deadlock(), all_operations()] {
             let options = RenderOptions { full: true, ..options(width) };
             let text = interleaving(&trace, &mut source, &options);
             let outcome = outcome_text(&trace, &mut source, &options);

@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn independent_operations_do_not_bias_order() {
+    fn independent_operations_do_not_suppress_rare_order() {
         // A random walk would let thread 1 go first in all but one of 2¹¹ runs.
         let firsts = (0..2000).filter(|&seed| second_first(seed, 10)).count();
         assert!(firsts < 1950, "{firsts}: the rare order must not be that rare");

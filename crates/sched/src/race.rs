@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn held_thread_waits_for_late_partner() {
+    fn planned_order_holds_for_late_partner() {
         for seed in 0..200 {
             assert_eq!(first_there([0, 1], seed, 200), ThreadIx(0));
             assert_eq!(first_there([1, 0], seed, 200), ThreadIx(1));

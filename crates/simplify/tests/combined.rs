@@ -95,8 +95,8 @@ proptest! {
         let again = program.run(&found.trace.replay_plan());
         prop_assert!(found.trace.first_difference(&again).is_none());
         if effort >= 1 {
-            let alone = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |_| {});
-            prop_assert!(Cost::of(&found.trace.events) <= Cost::of(&alone.trace.events));
+            let tinertia_only = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |_| {});
+            prop_assert!(Cost::of(&found.trace.events) <= Cost::of(&tinertia_only.trace.events));
         }
     }
 
@@ -151,7 +151,7 @@ proptest! {
 #[test]
 fn combined_needs_fewer_runs_than_tinertia() {
     // The programs are the same in every run of this test; the figures are sums over all of them.
-    let (mut runs, mut runs_alone, mut cost, mut cost_alone) = (0, 0, (0, 0), (0, 0));
+    let (mut runs, mut tinertia_runs, mut cost, mut tinertia_cost) = (0, 0, (0, 0), (0, 0));
     for (vertices, edges) in [
         (3, &[(0, 1), (1, 2)][..]),
         (4, &[(0, 1), (1, 2), (2, 3), (3, 0)][..]),
@@ -162,16 +162,16 @@ fn combined_needs_fewer_runs_than_tinertia() {
             let Some(start) = failing(&program, seed * 5000..(seed + 1) * 5000) else { continue };
             let found =
                 combined::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
-            let alone = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |_| {});
+            let tinertia_only = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |_| {});
             runs += found.tally.executions;
-            runs_alone += alone.tally.executions;
-            let (ours, theirs) = (Cost::of(&found.trace.events), Cost::of(&alone.trace.events));
+            tinertia_runs += tinertia_only.tally.executions;
+            let (ours, theirs) = (Cost::of(&found.trace.events), Cost::of(&tinertia_only.trace.events));
             cost = (cost.0 + ours.switches, cost.1 + ours.preemptions);
-            cost_alone = (cost_alone.0 + theirs.switches, cost_alone.1 + theirs.preemptions);
+            tinertia_cost = (tinertia_cost.0 + theirs.switches, tinertia_cost.1 + theirs.preemptions);
         }
     }
-    assert!(runs * 2 <= runs_alone, "{runs} runs against {runs_alone}");
-    assert!(cost <= cost_alone, "{cost:?} against {cost_alone:?}");
+    assert!(runs * 2 <= tinertia_runs, "{runs} runs against {tinertia_runs}");
+    assert!(cost <= tinertia_cost, "{cost:?} against {tinertia_cost:?}");
 }
 
 #[test]

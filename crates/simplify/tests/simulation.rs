@@ -60,7 +60,7 @@ fn brief(trace: &Trace) -> String {
 
 /// Tells what comes of each plan, compares it with what does come of it, and learns from that if it was not told.
 /// How many were told.
-fn tell_and_compare(program: &Program, start: &Trace, plans: &[Plan]) -> Result<usize, TestCaseError> {
+fn simulate_and_compare(program: &Program, start: &Trace, plans: &[Plan]) -> Result<usize, TestCaseError> {
     let mut simulation = Simulation::of(start);
     let mut predicted = 0;
     for plan in plans {
@@ -116,7 +116,7 @@ proptest! {
     ) {
         let start = record(&program, seed.into());
         let plans: Vec<Plan> = changes.iter().map(|changes| changed(&start, changes)).collect();
-        tell_and_compare(&program, &start, &plans)?;
+        simulate_and_compare(&program, &start, &plans)?;
     }
 }
 
@@ -173,7 +173,7 @@ fn equivalent_schedules_run_once() {
 }
 
 #[test]
-fn foreign_atomic_value_is_not_undetermined() {
+fn foreign_atomic_values_do_not_prevent_simulation() {
     let adds = || vec![Ins::Add(0, 1), Ins::Add(1, 1), Ins::Read(2), Ins::Write(2, 1)];
     let main = vec![Ins::Create(1), Ins::Create(2), Ins::Join(1), Ins::Join(2)];
     let program = Program { threads: vec![main, adds(), adds()], ..Program::default() };
@@ -198,7 +198,7 @@ fn most_schedules_of_a_small_program_are_simulated() {
     let start = record(&program, 1);
     let plans: Vec<Plan> =
         (0..100).map(|n| changed(&start, &[(n, n / 7, n % 3 == 0), (n * 5, n / 3, false)])).collect();
-    let predicted = tell_and_compare(&program, &start, &plans).expect("all that is told is right");
+    let predicted = simulate_and_compare(&program, &start, &plans).expect("all that is told is right");
     assert!(predicted >= 70, "{predicted} of 100");
 }
 
@@ -243,7 +243,7 @@ fn sole_runner_behaves_as_with_other_threads() {
 }
 
 /// A run of main and one thread that does this: who, what, where, to what, how large and with which value.
-fn told_by_hand(events: &[(u16, Op, u64, u64, u32, u64)]) -> Trace {
+fn recorded_by_hand(events: &[(u16, Op, u64, u64, u32, u64)]) -> Trace {
     let program = Program { threads: vec![vec![Ins::Create(1)], Vec::new()], ..Program::default() };
     let site = |offset| Site { offset, ..Site::default() };
     let event = |(at, &(thread, op, _, addr, size, value)): (usize, &(u16, Op, u64, u64, u32, u64))| Event {
@@ -275,8 +275,8 @@ const EXIT: (u16, Op, u64, u64, u32, u64) = (0, Op::Exit, 12, 0, 0, 0);
 #[test]
 fn double_free_is_simulated() {
     let free = |first: bool, thread| (thread, Op::Free, 10, 0x5000, if first { 64 } else { 0 }, 0);
-    let one = told_by_hand(&[CREATE, START, free(true, 1), free(false, 0), EXIT]);
-    let other = told_by_hand(&[CREATE, START, free(true, 0), free(false, 1), EXIT]);
+    let one = recorded_by_hand(&[CREATE, START, free(true, 1), free(false, 0), EXIT]);
+    let other = recorded_by_hand(&[CREATE, START, free(true, 0), free(false, 1), EXIT]);
     let mut simulation = Simulation::of(&one);
     assert!(simulation.simulate(&plan_of(&other), None).is_none(), "nobody has seen what comes of it");
     simulation.learn(&other, &[]);
@@ -298,13 +298,21 @@ fn hidden_dependence_on_waiters_is_learnt() {
     let wakes = (0, Op::FutexWake, 11, FUTEX, 0, 1);
     let goes = |place| (1, Op::Fence, place, 0, 0, 0);
     let waits = (1, Op::FutexWait, 22, FUTEX, 0, 2);
-    let mut simulation =
-        Simulation::of(&told_by_hand(&[CREATE, START, goes(20), goes(21), waits, gives_back, wakes, EXIT]));
-    simulation.learn(&told_by_hand(&[CREATE, START, gives_back, EXIT]), &[]);
-    let between = told_by_hand(&[CREATE, START, goes(20), gives_back, EXIT]);
+    let mut simulation = Simulation::of(&recorded_by_hand(&[
+        CREATE,
+        START,
+        goes(20),
+        goes(21),
+        waits,
+        gives_back,
+        wakes,
+        EXIT,
+    ]));
+    simulation.learn(&recorded_by_hand(&[CREATE, START, gives_back, EXIT]), &[]);
+    let between = recorded_by_hand(&[CREATE, START, goes(20), gives_back, EXIT]);
     let predicted = simulation.simulate(&plan_of(&between), None).expect("nobody waits");
     assert!(Simulation::is_right(&predicted, &between), "{}", brief(&predicted));
-    let about_to_wait = told_by_hand(&[CREATE, START, goes(20), goes(21), gives_back, EXIT]);
+    let about_to_wait = recorded_by_hand(&[CREATE, START, goes(20), goes(21), gives_back, EXIT]);
     assert!(simulation.simulate(&plan_of(&about_to_wait), None).is_none(), "somebody is about to");
     assert!(!simulation.is_disabled());
 }

@@ -11,7 +11,7 @@ use unsnarl_simplify::{
 
 /// The figures' words for what was executed; thread 1 is main here, thread 2 its child.
 fn simulated(trace: &Trace) -> Vec<String> {
-    let tell = |event: &Event| {
+    let render = |event: &Event| {
         let thread = if event.thread == ThreadIx::MAIN { "T1" } else { "T2" };
         let what = match (event.op, event.addr & 0xff) {
             (Op::Read, 0) => "while (!flag)",
@@ -25,7 +25,7 @@ fn simulated(trace: &Trace) -> Vec<String> {
         };
         format!("({thread}, {what})")
     };
-    trace.events.iter().map(tell).collect()
+    trace.events.iter().map(render).collect()
 }
 
 /// The buggy trace of figure 2.

@@ -126,9 +126,9 @@ pub fn closure(history: &dyn History, control: &mut dyn Control, criterion: &Cri
 impl Walk<'_> {
     /// Whether there is anything left to look for.
     fn visit(&mut self, step: &Step<'_>) -> bool {
-        if let Some(wishes) = self.later.remove(&step.number) {
+        if let Some(locations) = self.later.remove(&step.number) {
             let consumer = Consumer { place: step.place, thread: step.thread, step: step.number };
-            for location in wishes {
+            for location in locations {
                 match location {
                     PendingLocation::Bytes(span) => self.pending_uses.add_memory(span, consumer),
                     PendingLocation::Register(part) => {

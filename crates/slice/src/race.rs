@@ -173,7 +173,7 @@ impl GranuleAccesses {
         let thread = write.consumer.thread;
         let own_last = self.writes.iter().find(|w| w.consumer.thread == thread && w.mask & write.mask != 0);
         let own_last = own_last.map(|w| w.consumer.step);
-        let mut tell = |kind, earlier: &Access, new: Consumer, known: Consumer| {
+        let mut include_edge = |kind, earlier: &Access, new: Consumer, known: Consumer| {
             let ordered = clocks.ordered(earlier.when, thread);
             let first = addr + u64::from((earlier.mask & write.mask).trailing_zeros());
             if ordered == OrderedBy::Yes
@@ -199,13 +199,13 @@ impl GranuleAccesses {
         let others = |access: &&Access| access.consumer.thread != thread && access.mask & write.mask != 0;
         if included {
             for earlier in self.writes.iter().filter(others) {
-                tell(RaceKind::WriteAfterWrite, earlier, earlier.consumer, write.consumer);
+                include_edge(RaceKind::WriteAfterWrite, earlier, earlier.consumer, write.consumer);
             }
         }
         for earlier in self.reads.iter().filter(others) {
             // Only the first write of a thread after the read.
             if own_last.is_none_or(|step| step < earlier.consumer.step) {
-                tell(RaceKind::WriteAfterRead, earlier, write.consumer, earlier.consumer);
+                include_edge(RaceKind::WriteAfterRead, earlier, write.consumer, earlier.consumer);
             }
         }
         self.writes.retain_mut(|known| {

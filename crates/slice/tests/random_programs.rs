@@ -167,8 +167,8 @@ proptest! {
         let mut numbers = vec![Vec::new(); threads.len()];
         let mut turns = turns.into_iter();
         while threads.iter().any(|steps| !steps.is_empty()) {
-            let wanted = turns.next().unwrap_or(0) % threads.len();
-            let turn = (wanted..threads.len()).chain(0..wanted).find(|&t| !threads[t].is_empty());
+            let chosen = turns.next().unwrap_or(0) % threads.len();
+            let turn = (chosen..threads.len()).chain(0..chosen).find(|&t| !threads[t].is_empty());
             let turn = turn.expect("somebody is left");
             let Some((_, mut step)) = threads[turn].pop_front() else { continue };
             step.parent = step.parent.map(|parent| numbers[turn][parent as usize]);

@@ -34,10 +34,10 @@ fn sections_are_ordered() {
 
 #[test]
 fn foreign_file_is_not_a_trace() {
-    let want = "is not an unsnarl trace; `unsnarl record` and `unsnarl explore` make traces";
-    assert_eq!(message(b""), want);
-    assert_eq!(message(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"), want);
-    assert_eq!(message(b"unsnarl is a debugger"), want);
+    let expected = "is not an unsnarl trace; `unsnarl record` and `unsnarl explore` make traces";
+    assert_eq!(message(b""), expected);
+    assert_eq!(message(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"), expected);
+    assert_eq!(message(b"unsnarl is a debugger"), expected);
     assert_eq!(message(b"\x1f\x8b\x08"), "is compressed; unpack it first: gunzip");
 }
 
@@ -218,7 +218,7 @@ fn repacked(file: &[u8], section: usize, change: impl FnOnce(&mut Vec<u8>)) -> V
 }
 
 /// What passes is a trace, and the same one by either way of reading.
-fn both_ways_agree(file: &[u8]) -> Result<(), TestCaseError> {
+fn both_readers_agree(file: &[u8]) -> Result<(), TestCaseError> {
     match decode(file) {
         Ok(trace) => {
             prop_assert_eq!(read_chunks(file).unwrap(), trace.events.len() as u64);
@@ -258,7 +258,7 @@ proptest! {
         if damaged != file {
             prop_assert!(decode(&damaged).is_err());
         }
-        both_ways_agree(&with_checksums(damaged))?;
+        both_readers_agree(&with_checksums(damaged))?;
     }
 
     #[test]
@@ -278,6 +278,6 @@ proptest! {
                 content.truncate(cut.index(content.len()));
             }
         });
-        both_ways_agree(&damaged)?;
+        both_readers_agree(&damaged)?;
     }
 }

@@ -88,12 +88,12 @@ fn explored(search: &Search, one_thread: bool, options: &SearchOptions) -> Strin
     match search.failures.0.len() {
         0 if search.interrupted => format!("interrupted ({runs})"),
         0 => {
-            let alone = if one_thread { ", one thread" } else { "" };
+            let thread_note = if one_thread { ", one thread" } else { "" };
             let warned = match search.warned {
                 0 => String::new(),
                 warned => format!(", warnings in {warned}: --fail-on misuse"),
             };
-            format!("ok ({runs}{alone}{warned})")
+            format!("ok ({runs}{thread_note}{warned})")
         }
         _ if !options.keep_going => format!("FAILED (run {} of {})", search.runs, options.runs),
         1 => format!("FAILED (1 failure in {runs})"),

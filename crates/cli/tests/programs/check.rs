@@ -32,7 +32,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
 
     let fair = run(&mut executor, &Plan { limits, ..Plan::default() })?;
     if expected.schedules == Schedules::Every {
-        matches(&fair, expected).map_err(|why| format!("without preemptions: {why}"))?;
+        matches(&fair, expected).map_err(|reason| format!("without preemptions: {reason}"))?;
     }
     let mut seen = matches(&fair, expected).is_ok();
     let mut last = String::new();
@@ -40,27 +40,27 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
         let plan = plan(seed);
         let trace = run(&mut executor, &plan)?;
         if conflicts && trace.events.len() < LONG {
-            same_races(&trace).map_err(|why| format!("seed {seed}: {why}"))?;
+            same_races(&trace).map_err(|reason| format!("seed {seed}: {reason}"))?;
         }
         if expected.correct {
-            no_race(&trace).map_err(|why| format!("seed {seed}: {why}"))?;
+            no_race(&trace).map_err(|reason| format!("seed {seed}: {reason}"))?;
         }
         match matches(&trace, expected) {
             Ok(()) => seen = true,
-            Err(why) if expected.schedules == Schedules::Every => {
-                return Err(format!("seed {seed}: {why}"));
+            Err(reason) if expected.schedules == Schedules::Every => {
+                return Err(format!("seed {seed}: {reason}"));
             }
-            Err(why) if !is_tolerable(&trace, expected.schedules) => {
-                return Err(format!("seed {seed}: neither as expected nor well: {why}"));
+            Err(reason) if !is_tolerable(&trace, expected.schedules) => {
+                return Err(format!("seed {seed}: neither as expected nor well: {reason}"));
             }
-            Err(why) => last = why,
+            Err(reason) => last = reason,
         }
         // Every fourth in a fresh process: a fork of the loaded program must do the same.
         let replayer = if seed % 4 == 0 { &mut fresh } else { &mut executor };
         let again = run(replayer, &trace.replay_plan())?;
-        same(&trace, &again).map_err(|why| format!("seed {seed} does not replay: {why}"))?;
+        same(&trace, &again).map_err(|reason| format!("seed {seed} does not replay: {reason}"))?;
         if !timeout && seed < 2 {
-            resumed(&mut executor, &trace).map_err(|why| format!("seed {seed}, resumed: {why}"))?;
+            resumed(&mut executor, &trace).map_err(|reason| format!("seed {seed}, resumed: {reason}"))?;
         }
     }
     let mut seed = seeds;
@@ -87,9 +87,9 @@ pub(crate) fn has_no_race(program: &Path, expected: &Expectation) -> Result<(), 
     for seed in 0..SEEDS {
         let plan = Plan { tail: Policy::Random, seed, limits, conflicts: true, ..Plan::default() };
         let trace = run(&mut executor, &plan)?;
-        no_race(&trace).map_err(|why| format!("instrumented, seed {seed}: {why}"))?;
+        no_race(&trace).map_err(|reason| format!("instrumented, seed {seed}: {reason}"))?;
     }
-    searched(&mut executor, expected, limits).map_err(|why| format!("instrumented, {why}"))
+    searched(&mut executor, expected, limits).map_err(|reason| format!("instrumented, {reason}"))
 }
 
 /// Runs that go on from the middle of another are like those from the start: of the same schedule, and of others.
@@ -104,16 +104,17 @@ fn resumed(executor: &mut Executor, trace: &Trace) -> Result<(), String> {
     let half = Prefix { actions: half.actions[..points / 2].to_vec(), fidelity: Fidelity::Relaxed, ..half };
     let other = Plan { prefix: half, tail: Policy::Fair, ..plan.clone() };
     let expected = run(executor, &other)?;
-    for kept in [points / 4, points / 2, points * 3 / 4, points.saturating_sub(1)] {
+    for snapshot_points in [points / 4, points / 2, points * 3 / 4, points.saturating_sub(1)] {
         // Where it is not possible, there is a reason, and the run is made from the start.
-        let _ = executor.take_snapshot(&plan, kept).map_err(|e| e.to_string())?;
+        let _ = executor.take_snapshot(&plan, snapshot_points).map_err(|e| e.to_string())?;
         // Again and again: a process that was rewound makes the next run.
         let runs = [(&plan, trace), (&other, &expected)];
         for (plan, expected) in runs.into_iter().cycle().take(6) {
             let ran = run(executor, plan)?;
-            same(expected, &ran).map_err(|why| format!("after {kept} of {points} points: {why}"))?;
+            same(expected, &ran)
+                .map_err(|reason| format!("after {snapshot_points} of {points} points: {reason}"))?;
             if ran.races != expected.races {
-                return Err(format!("after {kept} of {points} points: other races"));
+                return Err(format!("after {snapshot_points} of {points} points: other races"));
             }
         }
     }
@@ -150,8 +151,8 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) 
         let trace = ran.trace();
         let name = plan.tail.name();
         if expected.correct {
-            matches(&trace, expected).map_err(|why| format!("run {nth} by {name}: {why}"))?;
-            no_race(&trace).map_err(|why| format!("run {nth} by {name}: {why}"))?;
+            matches(&trace, expected).map_err(|reason| format!("run {nth} by {name}: {reason}"))?;
+            no_race(&trace).map_err(|reason| format!("run {nth} by {name}: {reason}"))?;
         }
         if matches(&trace, expected).is_err() && !is_tolerable(&trace, expected.schedules) {
             return Err(format!("run {nth} by {name}: {:?} {}", trace.outcome.kind, trace.outcome.message));
@@ -167,7 +168,7 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) 
             &RunSummary { points, single_thread_points, conflicts: &conflicts, modules: &modules, steps },
         );
         let again = run(executor, &trace.replay_plan())?;
-        same(&trace, &again).map_err(|why| format!("run {nth} by {name} does not replay: {why}"))?;
+        same(&trace, &again).map_err(|reason| format!("run {nth} by {name} does not replay: {reason}"))?;
     }
     Ok(())
 }
@@ -220,15 +221,15 @@ pub(crate) fn run(executor: &mut Executor, plan: &Plan) -> Result<Trace, String>
 
 fn matches(trace: &Trace, expected: &Expectation) -> Result<(), String> {
     let outcome = &trace.outcome;
-    let told = match outcome.kind {
+    let report = match outcome.kind {
         OutcomeKind::Exit(status) => format!("exit {status}"),
         OutcomeKind::Signal(signal) => format!("signal {}", signal_name(signal)),
         kind => kind.name().to_owned(),
     };
     let stderr = String::from_utf8_lossy(&trace.output.stderr);
-    if told != expected.outcome {
+    if report != expected.outcome {
         return Err(format!(
-            "{told} ({}) instead of {}; {}",
+            "{report} ({}) instead of {}; {}",
             outcome.message,
             expected.outcome,
             stderr.trim()
@@ -248,8 +249,8 @@ fn matches(trace: &Trace, expected: &Expectation) -> Result<(), String> {
         fails_at_mark(trace)?;
     }
     let warned: Vec<String> = trace.warnings.iter().map(|w| kebab(&format!("{:?}", w.misuse))).collect();
-    match expected.misuse.iter().find(|wanted| !warned.contains(wanted)) {
-        Some(wanted) => Err(format!("no warning of {wanted}, only {warned:?}")),
+    match expected.misuse.iter().find(|expected_misuse| !warned.contains(expected_misuse)) {
+        Some(expected_misuse) => Err(format!("no warning of {expected_misuse}, only {warned:?}")),
         None if expected.misuse.is_empty()
             && expected.schedules == Schedules::Every
             && expected.outcome == "exit 0"
@@ -351,9 +352,9 @@ fn from_the_outside(program: &Path, expected: &Expectation) -> Result<(), String
         .env("SOMETHING_ELSE", "x".repeat(3000))
         .output()
         .map_err(|e| e.to_string())?;
-    let told = String::from_utf8_lossy(&replay.stdout);
-    if replay.status.code() != record.status.code() || !told.contains("\"identical\": true") {
-        return Err(format!("replay from elsewhere: {told}{}", String::from_utf8_lossy(&replay.stderr)));
+    let report = String::from_utf8_lossy(&replay.stdout);
+    if replay.status.code() != record.status.code() || !report.contains("\"identical\": true") {
+        return Err(format!("replay from elsewhere: {report}{}", String::from_utf8_lossy(&replay.stderr)));
     }
     let show = Command::new(unsnarl).arg("show").arg(&file).output().map_err(|e| e.to_string())?;
     if !show.status.success() || show.stdout.is_empty() {

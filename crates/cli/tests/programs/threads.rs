@@ -32,7 +32,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
         let kernel = if seed % 2 == 0 { &mut served } else { &mut fresh };
         let by_kernel_threads = run(kernel, &plan)?;
         same(&by_fibers, &by_kernel_threads)
-            .map_err(|why| format!("seed {seed}, on kernel threads after fibers: {why}"))?;
+            .map_err(|reason| format!("seed {seed}, on kernel threads after fibers: {reason}"))?;
         if by_fibers.races != by_kernel_threads.races {
             return Err(format!("seed {seed}: other races on kernel threads"));
         }

@@ -16,15 +16,15 @@ fn compile(place: &Place, compiler: &str, source: &str, args: &[&str]) {
 
 /// The program says by its status whether it did the right thing; a run in which it does not is not the recorded one.
 fn traced_as_stepped(place: &Place, program: &[&str]) {
-    let what = program.join(" ");
-    let told = place.unsnarl(100, &[&["record", "--json", "-o", "t.snarl", "--"], program].concat());
-    let told: serde_json::Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!(told["outcome"]["status"], 3, "{what}: {told}");
+    let label = program.join(" ");
+    let report = place.unsnarl(100, &[&["record", "--json", "-o", "t.snarl", "--"], program].concat());
+    let report: serde_json::Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["outcome"]["status"], 3, "{label}: {report}");
     let translated = place.unsnarl(0, &["slice", "t.snarl", "--dump"]);
     let stepped = place.unsnarl(0, &["slice", "t.snarl", "--dump", "--step"]);
-    assert!(translated.lines().count() > 100, "{what}");
-    assert_eq!(translated.lines().zip(stepped.lines()).position(|(a, b)| a != b), None, "{what}");
-    assert_eq!(translated.len(), stepped.len(), "{what}");
+    assert!(translated.lines().count() > 100, "{label}");
+    assert_eq!(translated.lines().zip(stepped.lines()).position(|(a, b)| a != b), None, "{label}");
+    assert_eq!(translated.len(), stepped.len(), "{label}");
 }
 
 #[test]
@@ -34,8 +34,8 @@ fn all_control_transfers_are_traced() {
     for (number, level) in ["-O0", "-O2"].iter().enumerate() {
         let pie = if number == 0 { "-no-pie" } else { "-pie" };
         compile(&place, "gcc", "ways.c", &[level, pie, "-o", "ways", "-ldl"]);
-        for way in ["longjmp", "switch", "tail", "callback", "signal", "dlopen"] {
-            traced_as_stepped(&place, &["./ways", way]);
+        for case in ["longjmp", "switch", "tail", "callback", "signal", "dlopen"] {
+            traced_as_stepped(&place, &["./ways", case]);
         }
     }
 }
@@ -96,9 +96,9 @@ fn traced_sort_sorts_with_threads() {
         output.stdout
     };
     let program = ["--", "sort", "--parallel=4", "-o", "sorted", "lines"];
-    let told = run(0, &[&["record", "--json", "-o", "t.snarl"], &program[..]].concat());
-    let told: serde_json::Value = serde_json::from_slice(&told).expect("JSON");
-    assert!(told["stats"]["threads"].as_u64() > Some(1), "{told}");
+    let report = run(0, &[&["record", "--json", "-o", "t.snarl"], &program[..]].concat());
+    let report: serde_json::Value = serde_json::from_slice(&report).expect("JSON");
+    assert!(report["stats"]["threads"].as_u64() > Some(1), "{report}");
     fs::remove_file(place.path("sorted")).expect("what it wrote");
     run(2, &["slice", "t.snarl", "--at", "nothing.c:1", "--library", &sort]);
     assert!(fs::read_to_string(place.path("sorted")).expect("its result") == text);

@@ -35,8 +35,8 @@ fn marked(source: &str, mark: &str) -> BTreeSet<u64> {
 /// Compiles, finds a schedule that fails, slices, and holds the slice to the marks.
 fn explains(source: &Path, compiler: &str, level: &str) {
     let name = source.file_name().expect("a name").to_string_lossy().into_owned();
-    let what = format!("{name} by {compiler} {level}");
-    let place = Place::new(&what.replace([' ', '+'], "-"));
+    let label = format!("{name} by {compiler} {level}");
+    let place = Place::new(&label.replace([' ', '+'], "-"));
     let mut command = match compiler {
         "rustc" => Command::new("rustc"),
         _ => Command::new(UNSNARL),
@@ -49,7 +49,7 @@ fn explains(source: &Path, compiler: &str, level: &str) {
         _ => command.arg("c++").env("UNSNARL_CXX", compiler).args(["-g", "-w", "-pthread", level]),
     };
     command.arg("-o").arg(place.path("program")).arg(source).stderr(Stdio::null());
-    assert!(command.status().expect("a compiler").success(), "{what}");
+    assert!(command.status().expect("a compiler").success(), "{label}");
     // One at a time: some of them write a file.
     let explore = [
         "explore",
@@ -75,16 +75,19 @@ fn explains(source: &Path, compiler: &str, level: &str) {
         lines.iter().filter(|line| is_in(line, &name)).filter_map(|line| line["line"].as_u64()).collect();
     let found: BTreeSet<u64> = numbers.iter().copied().collect();
     let (root, cause) = (marked(&text, "ROOT"), marked(&text, "CAUSE"));
-    assert!(!root.is_empty(), "{what}: it has no mark");
+    assert!(!root.is_empty(), "{label}: it has no mark");
     let missing: Vec<u64> = root.union(&cause).filter(|line| !found.contains(line)).copied().collect();
-    assert!(missing.is_empty(), "{what}: {missing:?} is not in {numbers:?}");
+    assert!(missing.is_empty(), "{label}: {missing:?} is not in {numbers:?}");
     let unrelated: Vec<u64> = marked(&text, "UNRELATED").intersection(&found).copied().collect();
-    assert!(unrelated.is_empty(), "{what}: {unrelated:?} is in {numbers:?}");
-    assert!(!lines.iter().any(|line| is_in(&line, "noise.h")), "{what}: noise.h is in {lines:#?}");
+    assert!(unrelated.is_empty(), "{label}: {unrelated:?} is in {numbers:?}");
+    assert!(!lines.iter().any(|line| is_in(&line, "noise.h")), "{label}: noise.h is in {lines:#?}");
     let places: Vec<usize> = (1..).zip(&numbers).filter(|(_, l)| root.contains(l)).map(|(n, _)| n).collect();
     let (first, last) = (places[0], places[places.len() - 1]);
     let others = last - places.len();
-    assert!(first <= MAX_READ && others <= MAX_READ, "{what}: the roots are lines {places:?} in {numbers:?}");
+    assert!(
+        first <= MAX_READ && others <= MAX_READ,
+        "{label}: the roots are lines {places:?} in {numbers:?}"
+    );
 }
 
 const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];

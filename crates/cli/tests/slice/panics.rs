@@ -42,9 +42,9 @@ fn sliced(place: &Place, backtrace: &str) -> Value {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     assert_eq!(run(&["record", "-o", "t.snarl", "--", "./program"]).0, Some(100));
-    let (status, told) = run(&["slice", "t.snarl", "--json"]);
-    assert_eq!(status, Some(0), "{told}");
-    serde_json::from_str(&told).expect("JSON")
+    let (status, report) = run(&["slice", "t.snarl", "--json"]);
+    assert_eq!(status, Some(0), "{report}");
+    serde_json::from_str(&report).expect("JSON")
 }
 
 #[test]

@@ -140,13 +140,13 @@ pub(crate) fn predicted(events: &[Event]) -> (BTreeSet<[usize; 2]>, BTreeSet<Vec
 pub(crate) fn agree(events: &[Event], which: &str) -> (usize, usize) {
     let all = BruteForce::of(events);
     let (races, deadlocks) = predicted(events);
-    let told = || {
+    let trace_text = || {
         events
             .iter()
             .map(|e| format!("\n{} {} {} {}", e.thread.0, e.op.name(), e.addr, e.value))
             .collect::<String>()
     };
-    assert_eq!(races, all.races, "races of {which}:{}", told());
-    assert_eq!(deadlocks, all.deadlocks, "deadlocks of {which}:{}", told());
+    assert_eq!(races, all.races, "races of {which}:{}", trace_text());
+    assert_eq!(deadlocks, all.deadlocks, "deadlocks of {which}:{}", trace_text());
     (races.len(), deadlocks.len())
 }

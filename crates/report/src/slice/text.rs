@@ -43,9 +43,9 @@ pub fn slice_text(
     let wide = report.lines.iter().map(|line| place(&line.line).len()).max().unwrap_or(0).min(32);
     let wide_threads = report.lines.iter().map(|l| threads(&l.threads).len()).max().unwrap_or(0).min(20);
     let lines = if options.full { usize::MAX } else { LINES };
-    let alone = report.lines.iter().position(|line| !line.criterion && !line.is_shared);
+    let first_unshared = report.lines.iter().position(|line| !line.criterion && !line.is_shared);
     for (number, line) in report.lines.iter().enumerate().take(lines) {
-        if Some(number) == alone && report.lines.iter().any(|line| line.is_shared) {
+        if Some(number) == first_unshared && report.lines.iter().any(|line| line.is_shared) {
             let _ = writeln!(text, "\nwhat led there");
         }
         let source = names.source_line(&line.line.file, line.line.line);

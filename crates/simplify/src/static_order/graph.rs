@@ -273,9 +273,9 @@ impl Builder {
         if stays {
             self.touches.push(Touch::Fence);
         }
-        let alone = self.apart || self.touches.contains(&Touch::Fence);
+        let separate = self.apart || self.touches.contains(&Touch::Fence);
         self.find_dependences(thread);
-        let node = self.place(thread, alone);
+        let node = self.place(thread, separate);
         self.graph.nodes[node as usize].events += 1;
         let nodes = &self.graph.nodes;
         self.ledger.enter(node, |other| nodes[other as usize].thread == thread);
@@ -315,13 +315,13 @@ impl Builder {
     }
 
     /// The node that the event at hand belongs to, with its edges.
-    fn place(&mut self, thread: ThreadIx, alone: bool) -> NodeIx {
+    fn place(&mut self, thread: ThreadIx, separate: bool) -> NodeIx {
         let ThreadCursor { node: previous, began, .. } = self.cursors[thread.index()];
         let first = previous == NONE;
-        if !first && !alone && self.deps.is_empty() {
+        if !first && !separate && self.deps.is_empty() {
             return previous;
         }
-        let goes_on = !first && !alone && self.grain == Granularity::Segment && began == self.segment;
+        let goes_on = !first && !separate && self.grain == Granularity::Segment && began == self.segment;
         let node = if goes_on { previous } else { self.new_node(thread) };
         let rank = self.graph.nodes[node as usize].rank;
         let before = rank.checked_sub(1).map(|rank| self.graph.threads[thread.index()][rank as usize]);

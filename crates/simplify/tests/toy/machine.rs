@@ -559,16 +559,18 @@ impl<'p> Machine<'p> {
 
     /// What a thread that is stuck waits at, and for whom.
     fn waits_for(&self, thread: usize) -> (u64, Vec<ThreadIx>) {
-        let who = |t: usize| vec![ThreadIx(t as u16)];
+        let owner = |t: usize| vec![ThreadIx(t as u16)];
         match self.ins(thread) {
-            Some(Ins::Lock(lock)) => (lock_addr(lock), self.locks.get(&lock).map_or(Vec::new(), |&t| who(t))),
+            Some(Ins::Lock(lock)) => {
+                (lock_addr(lock), self.locks.get(&lock).map_or(Vec::new(), |&t| owner(t)))
+            }
             Some(Ins::Wait(cond, _) | Ins::TimedWait(cond, _)) => (cond_addr(cond), Vec::new()),
             Some(Ins::ReadLock(lock) | Ins::WriteLock(lock)) => (rw_addr(lock), Vec::new()),
             Some(Ins::SemWait(s)) => (sem_addr(s), Vec::new()),
             Some(Ins::Barrier(b)) => (barrier_addr(b), Vec::new()),
             Some(Ins::Join(list)) => {
                 let target = self.threads.iter().position(|t| t.list == list as usize);
-                (0, target.map_or(Vec::new(), who))
+                (0, target.map_or(Vec::new(), owner))
             }
             _ => (0, Vec::new()),
         }

@@ -49,12 +49,12 @@ fn module() -> impl Strategy<Value = Module> {
 
 fn prefix() -> impl Strategy<Value = Prefix> {
     (vec(thread_id(), 1..4), vec(text(), 1..4), any::<bool>(), any::<bool>()).prop_flat_map(
-        |(threads, modules, told, exact)| {
+        |(threads, modules, with_actions, exact)| {
             let segment = (thread_ix(threads.len() as u16), 0..5_u32)
                 .prop_map(|(thread, points)| Segment { thread, points });
             let site = site(modules.len() as u16);
             vec(segment, 0..6).prop_flat_map(move |segments| {
-                let points = if told { segments.iter().map(|s| s.points as usize).sum() } else { 0 };
+                let points = if with_actions { segments.iter().map(|s| s.points as usize).sum() } else { 0 };
                 let action = (op(), site.clone()).prop_map(|(op, site)| Action { op, site });
                 let (threads, modules) = (threads.clone(), modules.clone());
                 let fidelity = if exact { Fidelity::Exact } else { Fidelity::Relaxed };
@@ -80,8 +80,8 @@ fn plan() -> impl Strategy<Value = Plan> {
         any::<(u64, bool, u64, u64)>(),
         any::<(u64, u32, u64)>(),
     )
-        .prop_map(|(prefix, tail, points, places, wishes, figures, limits)| {
-            let (one_in, conflicts, choices, from_checkpoint) = wishes;
+        .prop_map(|(prefix, tail, points, places, plan_fields, figures, limits)| {
+            let (one_in, conflicts, choices, from_checkpoint) = plan_fields;
             let (seed, spurious, entropy, epoch) = figures;
             let (events, spins, millis) = limits;
             let limits = RunLimits { events, spins, millis };

@@ -6,7 +6,7 @@ use unsnarl_model::{Event, ThreadIx};
 
 /// Which events come before which: `before[j][i]` if event `i` must come before event `j`.
 pub(super) fn closure(events: &[Event], rules: Rules) -> Vec<Vec<bool>> {
-    let told = touches(events, rules);
+    let counted = touches(events, rules);
     let mut before = vec![vec![false; events.len()]; events.len()];
     for j in 0..events.len() {
         for i in (0..j).rev() {
@@ -14,7 +14,7 @@ pub(super) fn closure(events: &[Event], rules: Rules) -> Vec<Vec<bool>> {
                 continue;
             }
             let direct = events[i].thread == events[j].thread
-                || depend((events[i].thread, &told[i]), (events[j].thread, &told[j]));
+                || depend((events[i].thread, &counted[i]), (events[j].thread, &counted[j]));
             if direct {
                 before[j][i] = true;
                 let (earlier, later) = before.split_at_mut(j);
@@ -25,13 +25,13 @@ pub(super) fn closure(events: &[Event], rules: Rules) -> Vec<Vec<bool>> {
     before
 }
 
-type Told = Vec<(Touch, u32)>;
+type CountedTouches = Vec<(Touch, u32)>;
 
 /// What each event touches; objects with the number of times that they were forgotten before.
-fn touches(events: &[Event], rules: Rules) -> Vec<Told> {
+fn touches(events: &[Event], rules: Rules) -> Vec<CountedTouches> {
     let mut relation = Relation::new(rules);
     let mut forgotten: HashMap<Object, u32> = HashMap::new();
-    let mut told = Vec::new();
+    let mut counted = Vec::new();
     for (at, event) in events.iter().enumerate() {
         let mut touches = Vec::new();
         relation.touches(event, &mut touches);
@@ -42,18 +42,21 @@ fn touches(events: &[Event], rules: Rules) -> Vec<Told> {
             Touch::Object(object, _) => forgotten.get(object).copied().unwrap_or(0),
             _ => 0,
         };
-        told.push(touches.iter().map(|touch| (*touch, times(touch))).collect());
+        counted.push(touches.iter().map(|touch| (*touch, times(touch))).collect());
         for touch in &touches {
             if let Touch::Forget(object) = touch {
                 *forgotten.entry(*object).or_default() += 1;
             }
         }
     }
-    told
+    counted
 }
 
 /// Whether the later event depends on the earlier one by what they touch.
-fn depend((first, earlier): (ThreadIx, &Told), (second, later): (ThreadIx, &Told)) -> bool {
+fn depend(
+    (first, earlier): (ThreadIx, &CountedTouches),
+    (second, later): (ThreadIx, &CountedTouches),
+) -> bool {
     let place = |touch: &Touch, other: ThreadIx, after: bool| match *touch {
         Touch::Fence => true,
         Touch::Pin(thread) => thread == other,

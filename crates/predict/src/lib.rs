@@ -6,7 +6,7 @@
 //!
 //! - `model/`: a window of the trace as threads of steps (section 2.1)
 //! - `order.rs`, `races.rs`, `deadlocks.rs`: the filter (section 3) and what is left of it
-//! - `lost.rs`: signals that come before anybody waits for them
+//! - `lost_signals.rs`: signals that come before anybody waits for them
 //! - `sync_preserving.rs`: witnesses in near-linear time, where the order of critical sections can stay
 //! - `search/`: witnesses by search, where it cannot
 //! - `check.rs`: every witness is looked at by a checker that shares no code with the above

@@ -38,7 +38,7 @@ pub(super) fn abridge(events: &[Event], candidates: &[usize], rows: usize) -> Ve
             let thread = |number: &usize| events[*number].thread;
             let switches = numbers.windows(2).filter(|pair| thread(&pair[0]) != thread(&pair[1])).count();
             let thread = (switches == 0).then_some(thread(&numbers[0]));
-            items.push(Item::LeftOut { from: numbers[0], events: run.len(), switches, thread: thread });
+            items.push(Item::LeftOut { from: numbers[0], events: run.len(), switches, thread });
         }
     }
     items

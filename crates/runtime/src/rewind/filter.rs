@@ -3,7 +3,7 @@
 //! Memory is put back, the signal mask and the end of the heap. Whatever would change more of the kernel's state is not allowed: the kernel ends
 //! the process there and then, before it came to pass, and the run is made once more by a process that is not rewound. What is allowed is
 //! listed here, by what the kernel sees of it ([seccomp](https://docs.kernel.org/userspace-api/seccomp_filter.html)). Calls that map memory
-//! arrive at [`super::layout`], and those that make threads at [`super::birth`], which make them by ways of their own.
+//! arrive at [`super::layout`], and those that make threads at [`super::thread_start`], which make them by ways of their own.
 
 use super::call;
 use crate::sys;

@@ -14,7 +14,7 @@
 //!   and it is gone into once (`static_order/fingerprint.rs`).
 //! - Who is interrupted need not go on before somebody has done something that its next operation depends on:
 //!   otherwise it might as well have done that operation before it was interrupted, at no more switches
-//!   (`owed.rs`). That holds for context switches; where preemptions are counted it is not used.
+//!   (`pending_conflicts.rs`). That holds for context switches; where preemptions are counted it is not used.
 //! - Of threads that are seen to wait for a lock, a count or another thread's end, it is known that they cannot
 //!   run.
 //!

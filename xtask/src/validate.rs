@@ -42,7 +42,7 @@ pub(crate) fn validate() -> Result<()> {
     let unsnarl = workspace.build_unsnarl()?;
     let published = Published::fetch(&workspace.download_dir("published")?, &workspace)?;
     let directory = workspace.scratch("validate")?;
-    let mut written = Written { unsnarl, directory, count: 0 };
+    let mut written = ReportFiles { unsnarl, directory, count: 0 };
     for (source, options) in FAILURES {
         eprintln!("{source} {}", options.join(" "));
         let source = workspace.root.join("programs").join(source);
@@ -127,13 +127,13 @@ impl Published {
 }
 
 /// Reports of failures.
-struct Written {
+struct ReportFiles {
     unsnarl: PathBuf,
     directory: PathBuf,
     count: usize,
 }
 
-impl Written {
+impl ReportFiles {
     /// Builds a program under a name, hunts, and writes reports in all formats.
     fn hunt(&mut self, source: &Path, name: &str, args: &[&str], options: &[&str]) -> Result<()> {
         self.count += 1;

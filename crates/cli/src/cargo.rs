@@ -4,7 +4,7 @@ use crate::{
     explore::SearchOptions,
     suite,
     verdict::{UsageError, Verdict},
-    wrap::cargo::{Call, cargo},
+    wrap::cargo::{CargoCall, cargo},
 };
 use anyhow::Result;
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ pub(crate) struct Cargo {
 
 impl Cargo {
     pub(crate) fn run(self) -> Result<Verdict> {
-        let call = Call::parse(&self.args)?;
+        let call = CargoCall::parse(&self.args)?;
         let (own, tests) = call.arguments();
         let given =
             |args: &[OsString], names: &[&str]| args.iter().any(|a| names.iter().any(|name| a == name));

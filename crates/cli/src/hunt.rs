@@ -1,7 +1,7 @@
 //! `unsnarl hunt`: from a program that fails once in a while to why, in one command.
 
 use crate::{
-    explore::{self, Explore, Search, SearchOptions},
+    explore::{self, Explore, SearchOptions, SearchReport},
     judge,
     options::{Follow, Target, duration},
     output, report,
@@ -100,7 +100,7 @@ impl Hunt {
     }
 
     /// Simplifies the first failure, and saves it before and after.
-    fn simplify(&self, search: &Search, interrupt: &Arc<AtomicBool>) -> Result<HuntResult> {
+    fn simplify(&self, search: &SearchReport, interrupt: &Arc<AtomicBool>) -> Result<HuntResult> {
         let found = search.failures.0[0].trace.clone();
         let original = traces::save(&found, None)?;
         print_progress(self.options.run.json, "simplifying it");
@@ -112,10 +112,10 @@ impl Hunt {
             checks: self.options.checks.clone(),
             quiet: self.options.run.json,
         };
-        let options = combined::Options {
+        let options = combined::SimplifyOptions {
             effort: self.effort,
             batch: run_options.jobs,
-            ..combined::Options::default()
+            ..combined::SimplifyOptions::default()
         };
         let mut simplification = simplify::Method::Both(options).simplify(&found, run_options, interrupt)?;
         judge::add_stacks(&mut simplification.after);
@@ -146,7 +146,7 @@ impl Hunt {
 
 impl HuntResult {
     /// The final page: what failed and why, the interleaving, the lines that mattered, what to do next.
-    fn page(&self, search: &Search, options: &SearchOptions) -> String {
+    fn page(&self, search: &SearchReport, options: &SearchOptions) -> String {
         let after = &self.simplification.after;
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&after.modules, &mut symbols);
@@ -204,7 +204,7 @@ impl HuntResult {
         cause_text(after, &mut ProgramNames::new(&after.modules, &mut symbols), &plain)
     }
 
-    fn json(&self, search: &Search) -> serde_json::Value {
+    fn json(&self, search: &SearchReport) -> serde_json::Value {
         let after = &self.simplification.after;
         let mut symbols = Symbols::new();
         let (outcome, stats, _) = output::trace_json(after);

@@ -31,7 +31,7 @@ pub(crate) struct Follow {
 
 /// How to run it.
 #[derive(Clone, Args)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// Which accesses are schedule points beside synchronisation and atomics
     ///
     /// races: where races are found, learnt from run to run (the default of explore); all: every instrumented
@@ -61,7 +61,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     max_memory: u64,
     #[command(flatten)]
-    pub(crate) threads: Threads,
+    pub(crate) threads: ThreadArgs,
     /// What counts as a failure beside a bad end
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) fail_on: Vec<FailOn>,
@@ -75,7 +75,7 @@ pub(crate) struct Run {
 
 /// What threads run on.
 #[derive(Clone, Copy, Args)]
-pub(crate) struct Threads {
+pub(crate) struct ThreadArgs {
     /// What the program's threads run on: the schedule and the trace are the same
     #[arg(long, value_enum, value_name = "KIND", default_value = "fibers")]
     threads: ThreadKind,
@@ -89,11 +89,11 @@ enum ThreadKind {
     Kernel,
 }
 
-impl Threads {
-    pub(crate) fn kind(self) -> unsnarl_exec::Threads {
+impl ThreadArgs {
+    pub(crate) fn kind(self) -> unsnarl_exec::ThreadBackend {
         match self.threads {
-            ThreadKind::Fibers => unsnarl_exec::Threads::Fibers,
-            ThreadKind::Kernel => unsnarl_exec::Threads::Kernel,
+            ThreadKind::Fibers => unsnarl_exec::ThreadBackend::Fibers,
+            ThreadKind::Kernel => unsnarl_exec::ThreadBackend::Kernel,
         }
     }
 }
@@ -133,7 +133,7 @@ pub(crate) enum FailOn {
     Race,
 }
 
-impl Run {
+impl RunArgs {
     /// The point set, or what the command does without one.
     pub(crate) fn points(&self, default: PointSet) -> PointSet {
         self.points.clone().unwrap_or(default)

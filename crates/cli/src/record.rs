@@ -2,7 +2,7 @@
 
 use crate::{
     checkpoint, judge,
-    options::{Follow, PointSet, Run, Target},
+    options::{Follow, PointSet, RunArgs, Target},
     output, target, traces,
     verdict::Verdict,
 };
@@ -25,7 +25,7 @@ pub(crate) struct Record {
     #[arg(long, value_name = "NAME", default_value = "random", requires = "seed", value_parser = policy)]
     strategy: Policy,
     #[command(flatten)]
-    run: Run,
+    run: RunArgs,
     #[command(flatten)]
     follow: Follow,
     #[command(flatten)]

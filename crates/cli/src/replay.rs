@@ -3,7 +3,7 @@
 use crate::{
     fix, gdb,
     judge::judge,
-    options::{FailOn, Threads},
+    options::{FailOn, ThreadArgs},
     output, traces,
     verdict::Verdict,
 };
@@ -32,7 +32,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "PATH", conflicts_with = "relaxed")]
     program: Option<PathBuf>,
     #[command(flatten)]
-    threads: Threads,
+    threads: ThreadArgs,
     /// Follow the schedule in gdb: it stops where threads switch; `help unsnarl` there tells the commands
     #[arg(long, conflicts_with_all = ["relaxed", "program", "json", "threads"])]
     gdb: bool,

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use unsnarl_model::Trace;
-use unsnarl_pack::{Pack, Unpacked};
+use unsnarl_pack::{Pack, UnpackedPack};
 use unsnarl_symbols::hex;
 
 const DIRECTORY: &str = ".unsnarl";
@@ -77,7 +77,7 @@ pub(crate) fn load(requested: &Path) -> Result<Trace> {
 }
 
 /// Lays a pack down in the user's cache, by what is in it: the same pack is always at the same place.
-pub(crate) fn unpack(path: &Path) -> Result<Unpacked> {
+pub(crate) fn unpack(path: &Path) -> Result<UnpackedPack> {
     let bytes = fs::read(path).map_err(|reason| unsnarl_pack::Error::Read { path: path.into(), reason })?;
     let pack = Pack::decode(&bytes)?;
     let runtime = unsnarl_exec::runtime_directory()?;

@@ -27,6 +27,8 @@ pub use follow::{Launcher, follow};
 pub use library::{HEADERS, install_file, runtime_directory};
 pub use process::{ignore_file_size_signal, processor_time};
 pub use program::{check, find};
-pub use run::{Executor, InstructionTrace, InstructionTraceOptions, Run, Settings, Threads, become_debuggee};
-pub use steps::Progress;
+pub use run::{
+    Executor, InstructionTrace, InstructionTraceOptions, Run, Settings, ThreadBackend, become_debuggee,
+};
+pub use steps::WordProgress;
 pub use unsnarl_wire::{CHUNK_WORDS, Choices, RUNTIME_LIBRARY, Tracing};

@@ -1,7 +1,7 @@
 //! Memory shared with the target: a memory file, mapped here and there. Unsafe code is
 //! here and in `process.rs`, nowhere else in this crate.
 
-use crate::{Error, run::Threads};
+use crate::{Error, run::ThreadBackend};
 use std::{
     collections::HashMap,
     fs::File,
@@ -59,7 +59,7 @@ pub(crate) struct RunMode<'a> {
     /// How its instructions are traced.
     pub(crate) tracing: TracingRequest<'a>,
     /// What its threads run on.
-    pub(crate) threads: Threads,
+    pub(crate) threads: ThreadBackend,
     /// A debugger looks on.
     pub(crate) debugged: bool,
     /// There are processors to spare.
@@ -189,7 +189,7 @@ impl SharedMemory {
             traced: tracing.modules.len() as u64,
             replays_inputs: plan.inputs.is_some().into(),
             inputs: inputs.len() as u64,
-            kernel_threads: u8::from(kind == Threads::Kernel),
+            kernel_threads: u8::from(kind == ThreadBackend::Kernel),
             debugged: u8::from(debugged),
             busy_waits: u8::from(busy_waits),
             until: tracing.until.len() as u64,

@@ -7,7 +7,7 @@ use crate::{
     memory::{RunMode, SharedMemory, StackRequest, TracingRequest, append_only, memory_file},
     process::{Launch, Process, Server, SnapshotProcess, Streams, WaitResult, replace},
     snapshot::{self, Snapshot},
-    steps::{CompressedSteps, Progress},
+    steps::{CompressedSteps, WordProgress},
 };
 use std::{
     cell::RefCell,
@@ -44,12 +44,12 @@ pub struct Settings {
     /// The moment that ends the run in progress, as an interrupt does.
     pub until: Option<Instant>,
     /// What the program's threads run on; what comes of a plan does not depend on it.
-    pub threads: Threads,
+    pub threads: ThreadBackend,
 }
 
 /// What the program's threads run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Threads {
+pub enum ThreadBackend {
     /// All of them on one kernel thread: fast, and the program can be kept in the middle of a run.
     #[default]
     Fibers,
@@ -68,7 +68,7 @@ impl Default for Settings {
             memory_limit: Some(4 << 30),
             interrupt: None,
             until: None,
-            threads: Threads::Fibers,
+            threads: ThreadBackend::Fibers,
         }
     }
 }
@@ -198,7 +198,7 @@ impl Executor {
     /// # Errors
     /// As [`run`](Self::run).
     pub fn take_snapshot(&mut self, plan: &Plan, points: usize) -> Result<Result<(), String>, Error> {
-        if self.settings.threads == Threads::Kernel {
+        if self.settings.threads == ThreadBackend::Kernel {
             return Ok(Err("of kernel threads a fork takes only one along".into()));
         }
         if self.snapshots.first().is_some_and(|root| root.server_process.is_gone()) {
@@ -475,7 +475,7 @@ pub struct InstructionTraceOptions<'a> {
     /// Into at most so many bytes, when compressed.
     pub bytes: u64,
     /// Told how far it is.
-    pub progress: Progress<'a>,
+    pub progress: WordProgress<'a>,
 }
 
 impl std::fmt::Debug for InstructionTraceOptions<'_> {
@@ -490,7 +490,7 @@ impl std::fmt::Debug for InstructionTraceOptions<'_> {
 /// What becomes of the instruction trace of a run.
 struct TraceCollector<'a> {
     limit: u64,
-    progress: Progress<'a>,
+    progress: WordProgress<'a>,
     steps: &'a mut CompressedSteps,
 }
 
@@ -519,7 +519,7 @@ pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
         (&streams.stdin).rewind().map_err(failed)?;
         let binding = Binding::of(program)?;
         let mut memory = SharedMemory::new(program)?;
-        let mode = RunMode { threads: Threads::Kernel, debugged: true, ..RunMode::default() };
+        let mode = RunMode { threads: ThreadBackend::Kernel, debugged: true, ..RunMode::default() };
         memory.prepare(plan, mode, &program.path)?;
         Ok((streams, binding, memory))
     };
@@ -631,7 +631,8 @@ impl RunMonitor<'_> {
         let mut points = (0, begin);
         let (mut stalled, mut looked) = (STALLED, false);
         // What is traced takes its time, and is not interrupted.
-        let watched = self.settings.threads == Threads::Fibers && self.memory.header().plan.tracing == 0;
+        let watched =
+            self.settings.threads == ThreadBackend::Fibers && self.memory.header().plan.tracing == 0;
         let Settings { memory_limit, interrupt, until, .. } = self.settings;
         let interrupted = || {
             interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))

@@ -2,7 +2,7 @@
 
 use crate::{
     layout::writes,
-    registers::{FLAGS, Part, part},
+    registers::{FLAGS, RegisterPart, part},
 };
 use alloc::vec::Vec;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
@@ -23,9 +23,9 @@ pub enum CopyKind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effects {
     /// What it reads, address registers included.
-    pub uses: Vec<Part>,
+    pub uses: Vec<RegisterPart>,
     /// What it writes.
-    pub defs: Vec<Part>,
+    pub defs: Vec<RegisterPart>,
     /// Whether it is a mere move.
     pub copy: CopyKind,
 }
@@ -50,7 +50,7 @@ impl Effects {
                 effects.uses.extend(part(used.register(), conditional));
             }
         }
-        let flags = |bits: u32| Part { granule: FLAGS, mask: (bits & 0x7f) as u8 };
+        let flags = |bits: u32| RegisterPart { granule: FLAGS, mask: (bits & 0x7f) as u8 };
         let (read, modified) = (flags(instruction.rflags_read()), flags(instruction.rflags_modified()));
         if read.mask != 0 && !clears {
             effects.uses.push(read);
@@ -119,7 +119,7 @@ mod tests {
         // cmovne eax, edx
         let effects = effects(&[0x0f, 0x45, 0xc2]);
         assert!(effects.uses.iter().any(|p| p.granule == 0) && effects.uses.iter().any(|p| p.granule == 2));
-        assert!(effects.uses.contains(&Part { granule: FLAGS, mask: 4 }));
+        assert!(effects.uses.contains(&RegisterPart { granule: FLAGS, mask: 4 }));
     }
 
     #[test]

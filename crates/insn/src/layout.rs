@@ -68,7 +68,7 @@ pub struct MemoryAccess {
 
 /// The words of one block, and where they are needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
+pub struct BlockLayout {
     /// In the order in which they are taken.
     pub samples: Vec<Sample>,
     /// For each instruction its memory operands.
@@ -77,7 +77,7 @@ pub struct Layout {
     pub stack: Vec<Option<(u8, u64)>>,
 }
 
-impl Layout {
+impl BlockLayout {
     /// The layout of a block.
     #[must_use]
     pub fn of(block: &[Instruction], factory: &mut InstructionInfoFactory) -> Self {
@@ -235,10 +235,10 @@ mod tests {
     use iced_x86::{Decoder, DecoderOptions};
     extern crate std;
 
-    fn layout(code: &[u8]) -> Layout {
+    fn layout(code: &[u8]) -> BlockLayout {
         let block: Vec<Instruction> =
             Decoder::with_ip(64, code, 0x40_1000, DecoderOptions::NONE).iter().collect();
-        Layout::of(&block, &mut InstructionInfoFactory::new())
+        BlockLayout::of(&block, &mut InstructionInfoFactory::new())
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! An instruction trace holds no operands: it holds the addresses of the instructions executed and, for a
 //! memory operand whose address is not in the code itself, the value of its address registers. Who writes
 //! the trace (inside the target) and who reads it must agree to the word on which values those are: both
-//! ask [`Layout::of`].
+//! ask [`BlockLayout::of`].
 //!
 //! No I/O, no std: the same code runs inside the target.
 
@@ -21,8 +21,8 @@ mod wait_loops;
 pub use block::static_successor;
 pub use effects::{CopyKind, Effects};
 pub use iced_x86 as iced;
-pub use layout::{Address, Layout, MemoryAccess, Sample};
-pub use registers::{FLAGS, Part, REGISTERS, gpr, part};
+pub use layout::{Address, BlockLayout, MemoryAccess, Sample};
+pub use registers::{FLAGS, REGISTERS, RegisterPart, gpr, part};
 pub use wait_loops::wait_loop_at;
 
 /// Instructions that a block may have at most: their number shares a word with its address.

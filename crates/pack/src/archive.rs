@@ -1,6 +1,6 @@
 //! A pack as bytes.
 
-use crate::{Entry, Error, Role, manifest};
+use crate::{Error, PackEntry, Role, manifest};
 use std::{
     collections::HashMap,
     fs,
@@ -19,7 +19,7 @@ const LEVEL: i32 = 9;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pack {
     /// Its files; one of them is the trace.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<PackEntry>,
 }
 
 /// Whether a file is a pack rather than a trace, by its first bytes.
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn pack(name: &str) -> Pack {
-        let entry = |role, name: &str, bytes: &[u8]| Entry {
+        let entry = |role, name: &str, bytes: &[u8]| PackEntry {
             role,
             name: name.into(),
             origin: "/somewhere".into(),

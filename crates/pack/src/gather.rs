@@ -1,6 +1,6 @@
 //! What a replay needs.
 
-use crate::{Entry, Error, Pack, Role};
+use crate::{Error, Pack, PackEntry, Role};
 use std::{
     collections::BTreeSet,
     fs,
@@ -36,7 +36,7 @@ pub fn gather(trace: &Trace, options: &PackOptions) -> Result<Pack, Error> {
         trace.program.env.retain(|entry| KEPT_VARIABLES.iter().any(|variable| entry.starts_with(variable)));
     }
     let bytes = unsnarl_trace::encode(&trace);
-    let mut files = Files { entries: Vec::new(), names: BTreeSet::new() };
+    let mut files = PackFiles { entries: Vec::new(), names: BTreeSet::new() };
     files.entry(Role::Trace, "trace.snarl".into(), "", false, bytes);
     if let Some(proof) = &options.proof {
         files.read(Role::Proof, "trace.proof".into(), proof)?;
@@ -60,15 +60,15 @@ pub fn gather(trace: &Trace, options: &PackOptions) -> Result<Pack, Error> {
     Ok(Pack { entries: files.entries })
 }
 
-struct Files {
-    entries: Vec<Entry>,
+struct PackFiles {
+    entries: Vec<PackEntry>,
     names: BTreeSet<String>,
 }
 
-impl Files {
+impl PackFiles {
     fn entry(&mut self, role: Role, name: String, origin: &str, executable: bool, bytes: Vec<u8>) {
         if self.names.insert(name.clone()) {
-            self.entries.push(Entry { role, name, origin: origin.to_owned(), executable, bytes });
+            self.entries.push(PackEntry { role, name, origin: origin.to_owned(), executable, bytes });
         }
     }
 

@@ -13,8 +13,8 @@ mod place;
 
 pub use archive::{Pack, is_pack};
 pub use gather::{PackOptions, gather};
-pub use manifest::{Entry, Role};
-pub use place::{Unpacked, unpack};
+pub use manifest::{PackEntry, Role};
+pub use place::{UnpackedPack, unpack};
 
 use std::{io, path::PathBuf};
 

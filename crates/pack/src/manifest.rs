@@ -46,7 +46,7 @@ impl Role {
 
 /// One file of a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct PackEntry {
     /// What it is for.
     pub role: Role,
     /// Its name in the archive: a relative path without `..`.
@@ -60,7 +60,7 @@ pub struct Entry {
 }
 
 /// The manifest of these files.
-pub(crate) fn write(entries: &[Entry]) -> String {
+pub(crate) fn write(entries: &[PackEntry]) -> String {
     let files: Vec<Value> = entries
         .iter()
         .map(|entry| {
@@ -75,7 +75,7 @@ pub(crate) fn write(entries: &[Entry]) -> String {
 }
 
 /// The files that a manifest promises, still empty, each with its checksum.
-pub(crate) fn read(text: &[u8]) -> Result<Vec<(Entry, u32)>, Error> {
+pub(crate) fn read(text: &[u8]) -> Result<Vec<(PackEntry, u32)>, Error> {
     let wrong = |what: &str| Error::Damaged(format!("the pack's manifest has no {what}"));
     let value: Value = serde_json::from_slice(text).map_err(|_| wrong("meaning"))?;
     match value["unsnarl_pack"].as_u64().ok_or_else(|| wrong("version"))? {
@@ -87,7 +87,7 @@ pub(crate) fn read(text: &[u8]) -> Result<Vec<(Entry, u32)>, Error> {
         let role = word("role")?;
         let role = Role::ALL.into_iter().find(|known| known.name() == role).ok_or_else(|| wrong("role"))?;
         let crc = file["crc32"].as_u64().and_then(|crc| u32::try_from(crc).ok());
-        let entry = Entry {
+        let entry = PackEntry {
             role,
             name: word("name")?,
             origin: word("origin")?,

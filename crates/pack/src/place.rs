@@ -12,7 +12,7 @@ use unsnarl_symbols::{build_id, is_system};
 
 /// A pack that can be run.
 #[derive(Clone, Debug)]
-pub struct Unpacked {
+pub struct UnpackedPack {
     /// Its trace, whose paths are those of this machine.
     pub trace: Trace,
     /// The certificate that came with it.
@@ -28,7 +28,7 @@ pub struct Unpacked {
 ///
 /// # Errors
 /// If the pack is incomplete or the directory cannot be written.
-pub fn unpack(pack: &Pack, directory: &Path, runtime: &Path) -> Result<Unpacked, Error> {
+pub fn unpack(pack: &Pack, directory: &Path, runtime: &Path) -> Result<UnpackedPack, Error> {
     let mut trace = pack.trace()?;
     let own_libraries = !same_libraries(pack, &trace);
     let inside = |name: &str| directory.join(name);
@@ -72,7 +72,7 @@ pub fn unpack(pack: &Pack, directory: &Path, runtime: &Path) -> Result<Unpacked,
     if own_libraries {
         library_path(&mut trace.program.env, &text(inside("lib")));
     }
-    Ok(Unpacked { trace, proof, own_libraries })
+    Ok(UnpackedPack { trace, proof, own_libraries })
 }
 
 /// Whether this machine has the same libraries, where every program finds them: one that was found beside the program

@@ -4,10 +4,10 @@
 //! witnesses.
 
 use crate::{
-    deadlocks::{Deadlock, WaitTarget},
+    deadlocks::{PredictedDeadlock, WaitTarget},
     hash::Map,
-    model::{Reads, State},
-    races::Race,
+    model::{Reads, SyncState},
+    races::PredictedRace,
     witness::Witness,
 };
 use std::collections::BTreeMap;
@@ -68,7 +68,7 @@ pub struct Checker<'a> {
 impl<'a> Checker<'a> {
     /// For witnesses over the events that follow this state, by the same meaning of reads.
     #[must_use]
-    pub fn new(window: &'a [Event], start: &State, reads: Reads) -> Self {
+    pub fn new(window: &'a [Event], start: &SyncState, reads: Reads) -> Self {
         let mut locks: BTreeMap<u64, Vec<(ThreadIx, u32, bool)>> = BTreeMap::new();
         for (lock, holding) in start.holdings() {
             locks.entry(lock).or_default().push((holding.thread, holding.depth(), holding.shared));
@@ -186,15 +186,15 @@ impl<'a> Checker<'a> {
     /// # Errors
     /// If it does not.
     pub fn leads_to(&self, witness: &Witness) -> Result<(), Illegal> {
-        Replay::of(self, witness).map(|_| ())
+        WitnessReplay::of(self, witness).map(|_| ())
     }
 
     /// Checks that a witness leads to a race.
     ///
     /// # Errors
     /// If it does not.
-    pub fn race(&self, race: &Race) -> Result<(), Illegal> {
-        Replay::of(self, &race.witness)?;
+    pub fn race(&self, race: &PredictedRace) -> Result<(), Illegal> {
+        WitnessReplay::of(self, &race.witness)?;
         if race.accesses[..] != race.witness.meet[..] {
             return Err(Illegal::NotAnError("the accesses are not those that meet"));
         }
@@ -215,8 +215,8 @@ impl<'a> Checker<'a> {
     ///
     /// # Errors
     /// If it does not.
-    pub fn deadlock(&self, deadlock: &Deadlock) -> Result<(), Illegal> {
-        let replay = Replay::of(self, &deadlock.witness)?;
+    pub fn deadlock(&self, deadlock: &PredictedDeadlock) -> Result<(), Illegal> {
+        let replay = WitnessReplay::of(self, &deadlock.witness)?;
         let wrong = |reason| Err(Illegal::NotAnError(reason));
         if deadlock.circle.iter().map(|waits| waits.event).ne(deadlock.witness.meet.iter().copied()) {
             return wrong("the waits are not those that meet");
@@ -268,7 +268,7 @@ impl<'a> Checker<'a> {
 
 impl Checker<'_> {
     /// Whether an event of the trace waited until another thread had done another one, which it has not.
-    fn waits_until(&self, replay: &Replay<'_>, number: u32, other: ThreadIx, done: u64) -> bool {
+    fn waits_until(&self, replay: &WitnessReplay<'_>, number: u32, other: ThreadIx, done: u64) -> bool {
         let Some(done) = done.checked_sub(self.first).and_then(|at| u32::try_from(at).ok()) else {
             return false;
         };
@@ -281,7 +281,7 @@ impl Checker<'_> {
 }
 
 /// A witness being executed.
-struct Replay<'c> {
+struct WitnessReplay<'c> {
     checker: &'c Checker<'c>,
     /// By thread: how many of its events are done.
     done: Vec<u32>,
@@ -297,7 +297,7 @@ struct Replay<'c> {
     counts: BTreeMap<u64, u64>,
 }
 
-impl<'c> Replay<'c> {
+impl<'c> WitnessReplay<'c> {
     /// Executes a witness; where it leaves everybody.
     fn of(checker: &'c Checker<'c>, witness: &Witness) -> Result<Self, Illegal> {
         let mut replay = Self {

@@ -4,7 +4,7 @@
 //! the witness's own words where it cannot be followed. Where reads saw other writes and a thread took another way,
 //! the schedule is followed once more as far as it makes sense: the error may be there all the same.
 
-use crate::{deadlocks::Deadlock, races::Race};
+use crate::{deadlocks::PredictedDeadlock, races::PredictedRace};
 use unsnarl_model::{Conflict, ConflictKind, Divergence, Fidelity, OutcomeKind, Plan, Site, ThreadIx, Trace};
 
 /// Runs the program by a plan.
@@ -71,7 +71,7 @@ pub struct ConfirmationResult {
 /// Those of the runner.
 pub fn confirm_race<R: WitnessRunner>(
     trace: &Trace,
-    race: &Race,
+    race: &PredictedRace,
     runner: &mut R,
 ) -> Result<ConfirmationResult, R::Error> {
     let sides = race.sides.map(|side| trace.site(&side));
@@ -96,7 +96,7 @@ pub fn confirm_race<R: WitnessRunner>(
 /// Those of the runner.
 pub fn confirm_deadlock<R: WitnessRunner>(
     trace: &Trace,
-    deadlock: &Deadlock,
+    deadlock: &PredictedDeadlock,
     runner: &mut R,
 ) -> Result<ConfirmationResult, R::Error> {
     let threads: Vec<ThreadIx> = deadlock.circle.iter().map(|waits| waits.thread).collect();
@@ -133,7 +133,7 @@ fn confirm<R: WitnessRunner>(
 
 /// Whether a race of a run is the one that was predicted from another trace: at the same two places.
 #[must_use]
-pub fn is_same_race(trace: &Trace, race: &Race, run: &Trace, found: &Conflict) -> bool {
+pub fn is_same_race(trace: &Trace, race: &PredictedRace, run: &Trace, found: &Conflict) -> bool {
     is_at(trace, run, race.sides.map(|side| trace.site(&side)), found)
 }
 
@@ -152,13 +152,13 @@ fn has_deadlock(trace: &Trace, run: &Trace, threads: &[ThreadIx]) -> bool {
     run.outcome.kind == OutcomeKind::Deadlock && threads.iter().all(waits)
 }
 
-type Place<'a> = (&'a str, u64);
+type ModuleOffset<'a> = (&'a str, u64);
 
-fn place(trace: &Trace, site: Site) -> Place<'_> {
+fn place(trace: &Trace, site: Site) -> ModuleOffset<'_> {
     let module = trace.modules.get(usize::from(site.module.0));
     (module.map_or("", |module| module.path.as_str()), site.offset)
 }
 
-fn ordered_pair([a, b]: [Place<'_>; 2]) -> [Place<'_>; 2] {
+fn ordered_pair([a, b]: [ModuleOffset<'_>; 2]) -> [ModuleOffset<'_>; 2] {
     if a <= b { [a, b] } else { [b, a] }
 }

@@ -8,7 +8,7 @@
 
 use crate::{
     flaw::Flaw,
-    model::{Model, Reads, State, Step, StepAction},
+    model::{Model, ModelStep, Reads, StepAction, SyncState},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,10 +24,14 @@ use unsnarl_model::{Event, Op, ThreadIx};
 ///
 /// # Errors
 /// If the events contradict each other.
-pub fn export(events: &[Event], start: &State, name: &mut dyn FnMut(u64) -> String) -> Result<String, Flaw> {
+pub fn export(
+    events: &[Event],
+    start: &SyncState,
+    name: &mut dyn FnMut(u64) -> String,
+) -> Result<String, Flaw> {
     let model = Model::of(events, start, Reads::Free)?;
     let dependencies = Dependency::all(&model, events);
-    Ok(Text { model: &model, events, dependencies }.whole(name))
+    Ok(CspText { model: &model, events, dependencies }.whole(name))
 }
 
 /// A step that needs another one: the words of the two, between which there is a process.
@@ -70,13 +74,13 @@ impl Dependency {
     }
 }
 
-struct Text<'m> {
+struct CspText<'m> {
     model: &'m Model,
     events: &'m [Event],
     dependencies: Vec<Dependency>,
 }
 
-impl Text<'_> {
+impl CspText<'_> {
     fn whole(&self, name: &mut dyn FnMut(u64) -> String) -> String {
         let model = self.model;
         let threads: Vec<usize> =
@@ -166,7 +170,7 @@ impl Text<'_> {
         text
     }
 
-    fn step(&self, step: &Step, text: &mut String) {
+    fn step(&self, step: &ModelStep, text: &mut String) {
         let ThreadIx(thread) = step.thread;
         let _ = match step.action {
             StepAction::Takes { lock, shared: false, .. } => write!(text, "lock.t{thread}.m{lock} -> "),

@@ -13,7 +13,7 @@ use crate::{
     findings::{ErrorSites, Findings},
     hash::Map,
     model::{Model, StepAction},
-    predict::Options,
+    predict::PredictOptions,
     search::{SearchResult, Searcher},
     sync_preserving,
     witness::{Window, Witness},
@@ -22,7 +22,7 @@ use unsnarl_model::{SiteIx, ThreadIx};
 
 /// A circle of threads that wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deadlock {
+pub struct PredictedDeadlock {
     /// The threads, each waiting for the next, the last for the first.
     pub circle: Vec<WaitingThread>,
     /// How to get there.
@@ -59,7 +59,7 @@ pub enum WaitTarget {
 
 /// Requests of a thread for the same thing at the same place with the same locks held.
 #[derive(Debug)]
-struct Request {
+struct WaitRequest {
     thread: ThreadIx,
     site: SiteIx,
     target: RequestTarget,
@@ -85,15 +85,22 @@ const MAX_CYCLES: u64 = 100_000;
 pub(crate) fn deadlocks(
     search: &Searcher<'_>,
     window: &Window<'_>,
-    options: &Options,
+    options: &PredictOptions,
     findings: &mut Findings,
 ) {
     let model = search.model;
     let budget = options.budget;
     let requests = requests(model, options.free_reads);
     let next = successors(model, &requests);
-    let mut walk =
-        Walk { search, window, requests: &requests, next: &next, path: Vec::new(), left: MAX_CYCLES, budget };
+    let mut walk = CycleSearch {
+        search,
+        window,
+        requests: &requests,
+        next: &next,
+        path: Vec::new(),
+        left: MAX_CYCLES,
+        budget,
+    };
     for first in 0..requests.len() {
         walk.path.push(first);
         walk.extend(first, findings);
@@ -101,8 +108,8 @@ pub(crate) fn deadlocks(
     }
 }
 
-fn requests(model: &Model, run_decides: bool) -> Vec<Request> {
-    let mut requests: Vec<Request> = Vec::new();
+fn requests(model: &Model, run_decides: bool) -> Vec<WaitRequest> {
+    let mut requests: Vec<WaitRequest> = Vec::new();
     let mut numbers: Map<(u64, u64, RequestTarget), usize> = Map::default();
     for (step, number) in model.steps.iter().zip(0..) {
         let target = match step.action {
@@ -120,7 +127,7 @@ fn requests(model: &Model, run_decides: bool) -> Vec<Request> {
             let key = (u64::from(step.thread.0), u64::from(step.site.0) << 32 | u64::from(step.held), target);
             let request = *numbers.entry(key).or_insert_with(|| {
                 let (thread, site, held) = (step.thread, step.site, step.held);
-                requests.push(Request { thread, site, target, held, steps: Vec::new() });
+                requests.push(WaitRequest { thread, site, target, held, steps: Vec::new() });
                 requests.len() - 1
             });
             requests[request].steps.push(number);
@@ -130,7 +137,7 @@ fn requests(model: &Model, run_decides: bool) -> Vec<Request> {
 }
 
 /// By request: whom it may wait for.
-fn successors(model: &Model, requests: &[Request]) -> Vec<Vec<usize>> {
+fn successors(model: &Model, requests: &[WaitRequest]) -> Vec<Vec<usize>> {
     let mut holders: Map<u32, Vec<(usize, bool)>> = Map::default();
     let mut of_thread: Map<u16, Vec<usize>> = Map::default();
     for (at, request) in requests.iter().enumerate() {
@@ -139,7 +146,7 @@ fn successors(model: &Model, requests: &[Request]) -> Vec<Vec<usize>> {
             holders.entry(lock).or_default().push((at, shared));
         }
     }
-    let waits_for = |request: &Request| match request.target {
+    let waits_for = |request: &WaitRequest| match request.target {
         RequestTarget::Lock(lock, shared) => {
             let all = holders.get(&lock).into_iter().flatten();
             all.filter(|&&(_, too)| !(shared && too)).map(|&(at, _)| at).collect()
@@ -165,17 +172,17 @@ fn is_before(model: &Model, at: u32, other: u32) -> bool {
     model.step(at).at <= model.step(other).at
 }
 
-struct Walk<'a> {
+struct CycleSearch<'a> {
     search: &'a Searcher<'a>,
     window: &'a Window<'a>,
-    requests: &'a [Request],
+    requests: &'a [WaitRequest],
     next: &'a [Vec<usize>],
     path: Vec<usize>,
     left: u64,
     budget: u64,
 }
 
-impl Walk<'_> {
+impl CycleSearch<'_> {
     /// Circles whose smallest request is the path's first.
     fn extend(&mut self, first: usize, findings: &mut Findings) {
         let Some(&last) = self.path.last() else { return };
@@ -204,7 +211,7 @@ impl Walk<'_> {
 
     fn circle(&self, findings: &mut Findings) {
         let model = self.search.model;
-        let circle: Vec<&Request> = self.path.iter().map(|&at| &self.requests[at]).collect();
+        let circle: Vec<&WaitRequest> = self.path.iter().map(|&at| &self.requests[at]).collect();
         let places = ErrorSites::new(circle.iter().map(|request| request.site).collect());
         if findings.is_settled(&places) {
             return;
@@ -278,7 +285,7 @@ impl Walk<'_> {
     fn found(
         &self,
         places: ErrorSites,
-        circle: &[&Request],
+        circle: &[&WaitRequest],
         witness: Witness,
         targets: &[u32],
         findings: &mut Findings,
@@ -302,6 +309,6 @@ impl Walk<'_> {
                 }
             },
         });
-        findings.deadlock(places, Deadlock { circle: waits.collect(), witness });
+        findings.deadlock(places, PredictedDeadlock { circle: waits.collect(), witness });
     }
 }

@@ -1,6 +1,6 @@
 //! What was found, what is settled, and what it took.
 
-use crate::{deadlocks::Deadlock, model::Reads, races::Race};
+use crate::{deadlocks::PredictedDeadlock, model::Reads, races::PredictedRace};
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::SiteIx;
 
@@ -23,7 +23,7 @@ impl ErrorSites {
 
 /// How far the work on a window is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct WindowProgress {
     /// The shared object that is looked at, from 1.
     pub object: u32,
     /// How many there are.
@@ -60,16 +60,16 @@ pub struct Statistics {
 /// What was found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    pub(crate) races: Vec<Race>,
-    pub(crate) deadlocks: Vec<Deadlock>,
+    pub(crate) races: Vec<PredictedRace>,
+    pub(crate) deadlocks: Vec<PredictedDeadlock>,
     pub(crate) figures: Statistics,
     settled: BTreeSet<ErrorSites>,
     suspects: BTreeSet<ErrorSites>,
-    open: BTreeMap<(ErrorSites, Reads), Budget>,
+    open: BTreeMap<(ErrorSites, Reads), SearchBudget>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Budget {
+enum SearchBudget {
     Left(u64),
     UsedUp,
 }
@@ -89,26 +89,26 @@ impl Findings {
     /// What may still be spent on these places.
     pub(crate) fn budget(&self, places: &ErrorSites, reads: Reads, whole: u64) -> u64 {
         match self.open.get(&(places.clone(), reads)) {
-            Some(&Budget::Left(left)) => left,
-            Some(Budget::UsedUp) => 0,
+            Some(&SearchBudget::Left(left)) => left,
+            Some(SearchBudget::UsedUp) => 0,
             None => whole,
         }
     }
 
     pub(crate) fn spent(&mut self, places: ErrorSites, reads: Reads, left: u64) {
-        self.open.insert((places, reads), Budget::Left(left));
+        self.open.insert((places, reads), SearchBudget::Left(left));
     }
 
     pub(crate) fn undecided(&mut self, places: ErrorSites, reads: Reads) {
-        self.open.insert((places, reads), Budget::UsedUp);
+        self.open.insert((places, reads), SearchBudget::UsedUp);
     }
 
-    pub(crate) fn race(&mut self, places: ErrorSites, race: Race) {
+    pub(crate) fn race(&mut self, places: ErrorSites, race: PredictedRace) {
         self.settled.insert(places);
         self.races.push(race);
     }
 
-    pub(crate) fn deadlock(&mut self, places: ErrorSites, deadlock: Deadlock) {
+    pub(crate) fn deadlock(&mut self, places: ErrorSites, deadlock: PredictedDeadlock) {
         self.settled.insert(places);
         self.deadlocks.push(deadlock);
     }
@@ -116,7 +116,7 @@ impl Findings {
     /// Places whose budget was used up, and that nothing was found for.
     pub(crate) fn undecided_sites(&self, reads_mode: Reads) -> Vec<ErrorSites> {
         let open = self.open.iter().filter(|((places, reads), budget)| {
-            matches!(budget, Budget::UsedUp) && *reads == reads_mode && !self.settled.contains(places)
+            matches!(budget, SearchBudget::UsedUp) && *reads == reads_mode && !self.settled.contains(places)
         });
         open.map(|((places, _), _)| places.clone()).collect()
     }

@@ -40,10 +40,10 @@ pub use confirm::{
     is_same_race,
 };
 pub use csp::export;
-pub use deadlocks::{Deadlock, WaitTarget, WaitingThread};
-pub use findings::{ErrorSites, Progress, Statistics};
+pub use deadlocks::{PredictedDeadlock, WaitTarget, WaitingThread};
+pub use findings::{ErrorSites, Statistics, WindowProgress};
 pub use flaw::{Contradiction, Flaw};
-pub use model::{Holding, Reads, State};
-pub use predict::{Options, Prediction, Predictor, predict};
-pub use races::Race;
+pub use model::{Holding, Reads, SyncState};
+pub use predict::{PredictOptions, Prediction, Predictor, predict};
+pub use races::PredictedRace;
 pub use witness::Witness;

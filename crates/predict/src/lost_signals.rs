@@ -7,10 +7,10 @@
 //! nevertheless, and whether nobody else signals, only a run can tell.
 
 use crate::{
-    deadlocks::{Deadlock, WaitTarget, WaitingThread},
+    deadlocks::{PredictedDeadlock, WaitTarget, WaitingThread},
     findings::{ErrorSites, Findings},
     model::{Model, StepAction, WakeUp},
-    predict::Options,
+    predict::PredictOptions,
     search::{SearchResult, Searcher},
     sync_preserving::Closure,
     witness::{Window, Witness},
@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 pub(crate) fn signals(
     search: &Searcher<'_>,
     window: &Window<'_>,
-    options: &Options,
+    options: &PredictOptions,
     findings: &mut Findings,
 ) {
     let model = search.model;
@@ -67,7 +67,7 @@ pub(crate) fn signals(
             holds: held.map(|&(lock, _)| model.locks[lock as usize]).collect(),
             target: WaitTarget::Lost(number(signal.event)),
         };
-        findings.deadlock(places, Deadlock { circle: vec![waits], witness });
+        findings.deadlock(places, PredictedDeadlock { circle: vec![waits], witness });
     }
 }
 

@@ -5,9 +5,9 @@
 //! pair of places is enough.
 
 use crate::{
-    findings::{ErrorSites, Findings, Progress},
+    findings::{ErrorSites, Findings, WindowProgress},
     model::{Model, Reads, StepAction},
-    predict::Options,
+    predict::PredictOptions,
     search::{SearchResult, Searcher},
     sync_preserving,
     witness::{Window, Witness},
@@ -16,7 +16,7 @@ use unsnarl_model::{Event, SiteIx, ThreadIx};
 
 /// A race that a reordering shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Race {
+pub struct PredictedRace {
     /// The first byte that both accesses touch.
     pub addr: u64,
     /// The two accesses, by the numbers of their events; the earlier one first.
@@ -49,9 +49,9 @@ const LEAST: u64 = 50;
 pub(crate) fn races(
     search: &Searcher<'_>,
     window: &Window<'_>,
-    options: &Options,
+    options: &PredictOptions,
     findings: &mut Findings,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(WindowProgress),
 ) {
     let model = search.model;
     let mut last_object = u32::MAX;
@@ -64,7 +64,7 @@ pub(crate) fn races(
         if object != last_object {
             last_object = object;
             suspects = false;
-            progress(Progress {
+            progress(WindowProgress {
                 object: object + 1,
                 objects: model.cells.object_count,
                 races: findings.races.len(),
@@ -186,7 +186,7 @@ fn witness_of(
     let told = |witness: Witness| {
         let accesses = [witness.meet[0], witness.meet[1]];
         let sides = accesses.map(|number| window.events[(number - window.first) as usize]);
-        Race { addr, accesses, sides, witness, others: Vec::new() }
+        PredictedRace { addr, accesses, sides, witness, others: Vec::new() }
     };
     if let Some((targets, ideal)) =
         sync_preserving::first_meeting(model, order, critical_sections, &[&a.steps, &b.steps])

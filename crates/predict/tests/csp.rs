@@ -5,7 +5,7 @@ mod common;
 
 use common::{BruteForce, random};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use unsnarl_predict::{State, export};
+use unsnarl_predict::{SyncState, export};
 
 /// The processes of a text.
 #[derive(Default)]
@@ -104,7 +104,7 @@ fn csp_model_has_exactly_the_real_errors() {
         // One variable: neighbours are one object to the paper.
         let events = random(seed, 3, 11, 1, 2);
         let all = BruteForce::free(&events);
-        let text = export(&events, &State::default(), &mut |addr| addr.to_string()).expect("in order");
+        let text = export(&events, &SyncState::default(), &mut |addr| addr.to_string()).expect("in order");
         let processes = Processes::read(&text);
         assert_eq!(!processes.races.is_empty(), !all.races.is_empty(), "seed {seed}\n{text}");
         assert_eq!(processes.deadlock, all.stuck, "seed {seed}\n{text}");

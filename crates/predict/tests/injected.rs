@@ -1,12 +1,12 @@
 //! Traces of Java programs into which a race was injected that happens-before, or the closure of
 //! synchronisation-preserving races, misses. They are under the licence beside them.
 
-use unsnarl_predict::{Options, Prediction, predict};
+use unsnarl_predict::{PredictOptions, Prediction, predict};
 use unsnarl_trace::std_format::{Imported, import};
 
 fn looked_at(text: &str) -> (Imported, Prediction) {
     let imported = import(text.as_bytes()).expect("it is STD");
-    let options = Options { window: None, ..Options::default() };
+    let options = PredictOptions { window: None, ..PredictOptions::default() };
     let prediction = predict(&imported.trace, &options, &mut |_| {}).expect("it is in order");
     (imported, prediction)
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{LOCKS, Rng, event};
 use unsnarl_model::{Event, Op};
-use unsnarl_predict::{Checker, Options, Prediction, Predictor, Reads, State};
+use unsnarl_predict::{Checker, PredictOptions, Prediction, Predictor, Reads, SyncState};
 
 const SEMAPHORES: u64 = 200;
 const CONDITION: u64 = 300;
@@ -138,7 +138,7 @@ impl Run {
 }
 
 fn predicted(events: &[Event], window: Option<usize>) -> Prediction {
-    let options = Options { window, free_reads: true, ..Options::default() };
+    let options = PredictOptions { window, free_reads: true, ..PredictOptions::default() };
     let mut predictor = Predictor::new(options);
     predictor.push(events, &mut |_| {}).expect("the trace is in order");
     predictor.finish(&mut |_| {}).expect("the trace is in order")
@@ -149,7 +149,7 @@ fn check(events: &[Event], window: Option<usize>) -> (usize, usize, usize) {
     let prediction = predicted(events, window);
     let end = |first: u64| window.map_or(events.len(), |size| events.len().min(first as usize + size));
     let with = |before: u64, reads: Reads, check: &dyn Fn(&Checker<'_>)| {
-        let mut state = State::default();
+        let mut state = SyncState::default();
         for event in &events[..before as usize] {
             state.step(event).expect("the trace is in order");
         }

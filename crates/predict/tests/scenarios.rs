@@ -4,13 +4,13 @@ mod common;
 
 use common::std;
 use unsnarl_model::{Event, Flags, Op, Order, Trace};
-use unsnarl_predict::{Contradiction, Options, Prediction, Reads, WaitTarget, WaitingThread, predict};
+use unsnarl_predict::{Contradiction, PredictOptions, Prediction, Reads, WaitTarget, WaitingThread, predict};
 
 fn whole(trace: &Trace) -> Prediction {
-    look(trace, Options { window: None, ..Options::default() })
+    look(trace, PredictOptions { window: None, ..PredictOptions::default() })
 }
 
-fn look(trace: &Trace, options: Options) -> Prediction {
+fn look(trace: &Trace, options: PredictOptions) -> Prediction {
     predict(trace, &options, &mut |_| {}).expect("the trace is in order")
 }
 
@@ -42,7 +42,7 @@ const LISTING: &str = "T1|w(y)|4
 #[test]
 fn paper_listing_races_with_free_reads() {
     let trace = std(LISTING);
-    let options = Options { window: None, free_reads: true, ..Options::default() };
+    let options = PredictOptions { window: None, free_reads: true, ..PredictOptions::default() };
     let prediction = look(&trace, options);
     assert_eq!(races(&trace, &prediction), [[6, 17], [6, 170], [60, 17]]);
     assert!(prediction.races.iter().all(|race| race.witness.reads == Reads::Free));
@@ -51,7 +51,7 @@ fn paper_listing_races_with_free_reads() {
 #[test]
 fn paper_listing_witness_reverses_critical_sections() {
     let trace = std(LISTING);
-    let options = Options { window: None, free_reads: true, ..Options::default() };
+    let options = PredictOptions { window: None, free_reads: true, ..PredictOptions::default() };
     let prediction = look(&trace, options);
     let race = prediction.races.iter().find(|race| race.accesses == [3, 13]).expect("lines 6 and 17");
     let locks = race.witness.order(&trace.events).into_iter().map(|number| &trace.events[number as usize]);
@@ -238,17 +238,18 @@ fn windows_know_locks_held_at_their_start() {
         T2|rel(m)|8
         T2|w(y)|9
         T1|w(y)|10");
-    let prediction = look(&trace, Options { window: Some(3), ..Options::default() });
+    let prediction = look(&trace, PredictOptions { window: Some(3), ..PredictOptions::default() });
     assert_eq!(prediction.figures.windows, 4);
     assert!(races(&trace, &prediction).is_empty(), "the accesses are in different windows");
-    let prediction = look(&trace, Options { window: Some(7), ..Options::default() });
+    let prediction = look(&trace, PredictOptions { window: Some(7), ..PredictOptions::default() });
     assert_eq!(races(&trace, &prediction), [[9, 10]]);
     let race = &prediction.races[0];
     assert_eq!(race.witness.before, 7);
 }
 
 fn flaw(text: &str) -> (u64, Contradiction) {
-    let flaw = predict(&std(text), &Options::default(), &mut |_| {}).expect_err("it contradicts itself");
+    let flaw =
+        predict(&std(text), &PredictOptions::default(), &mut |_| {}).expect_err("it contradicts itself");
     (flaw.event, flaw.contradiction)
 }
 
@@ -266,14 +267,14 @@ fn inconsistent_trace_is_rejected_with_its_event() {
 
 #[test]
 fn checker_rejects_invalid_witnesses() {
-    use unsnarl_predict::{Checker, Illegal, State};
+    use unsnarl_predict::{Checker, Illegal, SyncState};
     let trace = std("T1|fork(T2)|1
         T1|w(y)|2
         T2|w(y)|3
         T2|w(z)|4");
     let prediction = whole(&trace);
     let [race] = &prediction.races[..] else { panic!("one race") };
-    let checker = Checker::new(&trace.events, &State::default(), Reads::Same);
+    let checker = Checker::new(&trace.events, &SyncState::default(), Reads::Same);
     assert_eq!(checker.race(race), Ok(()));
     let mut wrong = race.clone();
     wrong.accesses[1] = 3;
@@ -286,7 +287,7 @@ fn checker_rejects_invalid_witnesses() {
 
 /// Where a run decides.
 fn to_be_run(text: &str) -> Prediction {
-    look(&std(text), Options { window: None, free_reads: true, ..Options::default() })
+    look(&std(text), PredictOptions { window: None, free_reads: true, ..PredictOptions::default() })
 }
 
 const SIGNAL: &str = "T1|fork(T2)|1

@@ -9,7 +9,7 @@ use unsnarl_model::{Op, ThreadIx};
 /// memory of the kernel's is a shadow without accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
-pub struct Cell {
+pub struct ShadowCell {
     /// From where (48 bits), which bytes (8), which operation (5), whether it writes, whether it is plain, and whether it is on the
     /// thread's own stack (1 each).
     access_bits: u64,
@@ -98,7 +98,7 @@ const BITS: [u64; Op::ALL.len()] = {
     bits
 };
 
-impl Cell {
+impl ShadowCell {
     /// An operation on the bytes of `mask`. `tag` says from where, in the caller's own way.
     #[inline]
     pub(crate) const fn new(op: Op, mask: u8, own_stack: bool, tag: u64, when: Moment) -> Self {
@@ -163,7 +163,7 @@ impl Cell {
 /// is kept elsewhere (see [`crate::Detector`]).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
-pub struct Word(pub(crate) [Cell; 4]);
+pub struct Word(pub(crate) [ShadowCell; 4]);
 
 const _: () = assert!(size_of::<Word>() == 64, "one cache line");
 const _: () = assert!(REMEMBERED_OPS.len() <= 32, "operations have five bits");

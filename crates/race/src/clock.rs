@@ -22,12 +22,12 @@ const WITHOUT_LOCKS: usize = 1;
 /// How much of each thread's past is known: by all edges, and without those of locks. What is known in the second way is known in the
 /// first. One who learns or tells does both with the same few instructions.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+pub(crate) struct VectorClock {
     near: [[u32; NEAR]; 2],
     far: Vec<[u32; 2]>,
 }
 
-impl Clone for Clock {
+impl Clone for VectorClock {
     fn clone(&self) -> Self {
         Self { near: self.near, far: self.far.clone() }
     }
@@ -42,7 +42,7 @@ impl Clone for Clock {
     }
 }
 
-impl Clock {
+impl VectorClock {
     /// Whether that moment is past.
     #[inline]
     pub(crate) fn includes(&self, epoch: Epoch) -> bool {

@@ -16,9 +16,9 @@
 
 use crate::{
     Epoch,
-    clock::{Clock, ThreadTimes},
+    clock::{ThreadTimes, VectorClock},
     succeeded,
-    table::Table,
+    table::KeyTable,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::mem;
@@ -40,16 +40,16 @@ pub enum Edges {
 pub struct HappensBefore {
     edges: Edges,
     now: ThreadTimes,
-    threads: Threads,
+    threads: ThreadClocks,
     /// What is known at locks of all kinds, semaphores, once controls.
-    objects: Table<Clock>,
+    objects: KeyTable<VectorClock>,
     /// What readers of a read-write lock released: writers learn it, other readers do not.
-    readers: Table<Clock>,
+    readers: KeyTable<VectorClock>,
     /// What is known at a barrier in its rounds.
-    rounds: BTreeMap<(u64, u64), Clock>,
+    rounds: BTreeMap<(u64, u64), VectorClock>,
     /// What is known at a thread's birth, and at its end.
-    lives: Table<Clock>,
-    variables: Table<Variable, 64>,
+    lives: KeyTable<VectorClock>,
+    variables: KeyTable<AtomicVariable, 64>,
     /// The mutex that a waiting thread gave up.
     mutexes: BTreeMap<ThreadIx, u64>,
     wake_ups: WakeUps,
@@ -57,9 +57,9 @@ pub struct HappensBefore {
 
 /// An atomic variable.
 #[derive(Debug, Default)]
-struct Variable {
+struct AtomicVariable {
     /// What whoever acquires it learns.
-    known: Clock,
+    known: VectorClock,
     /// How often it did not hold what was left there.
     foreign: u32,
 }
@@ -71,23 +71,23 @@ const ANY_CHANNEL: u64 = u64::MAX;
 const TIMERS: u64 = u64::MAX - 1;
 
 #[derive(Debug, Default)]
-struct Thread {
+struct ThreadClock {
     /// What of the others' past it knows; its own time in there is that of when it last told.
-    clock: Clock,
+    clock: VectorClock,
     /// What relaxed loads have seen: known after the next acquire fence.
-    seen: Clock,
+    seen: VectorClock,
     /// What relaxed stores publish: what was known at the last release fence.
-    fenced: Clock,
+    fenced: VectorClock,
     /// A relaxed load has seen a variable that others write unseen: it counts from the next acquire fence on.
     saw_foreign: bool,
 }
 
-impl Thread {
+impl ThreadClock {
     /// What it knows, and this moment of its own, is known there.
     ///
     /// The moment comes last: a clock of which a single time was just written could not be read without waiting for that.
     #[inline]
-    fn publish(&mut self, now: Epoch, known: &mut Clock) {
+    fn publish(&mut self, now: Epoch, known: &mut VectorClock) {
         known.join(&self.clock);
         known.set(now);
         self.clock.set(now);
@@ -95,7 +95,7 @@ impl Thread {
 
     /// The same by a lock.
     #[inline]
-    fn publish_by_lock(&mut self, now: Epoch, known: &mut Clock) {
+    fn publish_by_lock(&mut self, now: Epoch, known: &mut VectorClock) {
         known.join_by_lock(&self.clock);
         known.set_by_lock(now);
         self.clock.set(now);
@@ -103,7 +103,7 @@ impl Thread {
 
     /// The same, and nothing else is known there.
     #[inline]
-    fn publish_only(&mut self, now: Epoch, known: &mut Clock) {
+    fn publish_only(&mut self, now: Epoch, known: &mut VectorClock) {
         known.clone_from(&self.clock);
         known.set(now);
         self.clock.set(now);
@@ -111,11 +111,11 @@ impl Thread {
 }
 
 #[derive(Debug, Default)]
-struct Threads(Vec<Thread>);
+struct ThreadClocks(Vec<ThreadClock>);
 
-impl Threads {
+impl ThreadClocks {
     #[inline]
-    fn at(&mut self, thread: ThreadIx) -> &mut Thread {
+    fn at(&mut self, thread: ThreadIx) -> &mut ThreadClock {
         if self.0.len() <= thread.index() {
             self.make_room(thread);
         }
@@ -124,7 +124,7 @@ impl Threads {
 
     /// The thread knows what is known there, if anything is.
     #[inline]
-    fn absorb(&mut self, thread: ThreadIx, known: Option<&mut Clock>) {
+    fn absorb(&mut self, thread: ThreadIx, known: Option<&mut VectorClock>) {
         if let Some(known) = known {
             self.at(thread).clock.join(known);
         }
@@ -132,7 +132,7 @@ impl Threads {
 
     /// The same by a lock.
     #[inline]
-    fn absorb_by_lock(&mut self, thread: ThreadIx, known: Option<&mut Clock>) {
+    fn absorb_by_lock(&mut self, thread: ThreadIx, known: Option<&mut VectorClock>) {
         if let Some(known) = known {
             self.at(thread).clock.join_by_lock(known);
         }
@@ -140,21 +140,26 @@ impl Threads {
 
     /// What the thread knows is known there; its time goes on.
     #[inline]
-    fn publish_and_advance(&mut self, thread: ThreadIx, now: &mut ThreadTimes, known: &mut Clock) {
+    fn publish_and_advance(&mut self, thread: ThreadIx, now: &mut ThreadTimes, known: &mut VectorClock) {
         self.at(thread).publish(now.of(thread), known);
         now.advance(thread);
     }
 
     /// The same by a lock.
     #[inline]
-    fn publish_by_lock_and_advance(&mut self, thread: ThreadIx, now: &mut ThreadTimes, known: &mut Clock) {
+    fn publish_by_lock_and_advance(
+        &mut self,
+        thread: ThreadIx,
+        now: &mut ThreadTimes,
+        known: &mut VectorClock,
+    ) {
         self.at(thread).publish_by_lock(now.of(thread), known);
         now.advance(thread);
     }
 
     #[cold]
     fn make_room(&mut self, thread: ThreadIx) {
-        self.0.resize_with(thread.index() + 1, Thread::default);
+        self.0.resize_with(thread.index() + 1, ThreadClock::default);
     }
 }
 
@@ -164,9 +169,9 @@ struct WakeUps {
     /// For so many threads, and until they have woken: never more than there are.
     counted: Vec<WakeUp>,
     /// What the senders of others knew, by the event.
-    others: BTreeMap<u64, Clock>,
+    others: BTreeMap<u64, VectorClock>,
     /// Clocks of those that are over: the next ones need no memory.
-    spare: Vec<Clock>,
+    spare: Vec<VectorClock>,
 }
 
 #[derive(Debug)]
@@ -174,14 +179,14 @@ struct WakeUp {
     /// The event that sent it.
     event: u64,
     /// What its sender knew.
-    known: Clock,
+    known: VectorClock,
     /// How many it is still for.
     left: u64,
 }
 
 impl WakeUps {
     /// One of this thread's for so many; if that is not told, for as many as say so.
-    fn send(&mut self, event: u64, from: &mut Thread, now: Epoch, to: Option<u64>) {
+    fn send(&mut self, event: u64, from: &mut ThreadClock, now: Epoch, to: Option<u64>) {
         match to {
             Some(0) => {}
             Some(left) => {
@@ -193,7 +198,7 @@ impl WakeUps {
         }
     }
 
-    fn wake(&mut self, by: u64, woken: &mut Clock) {
+    fn wake(&mut self, by: u64, woken: &mut VectorClock) {
         let Some(at) = self.counted.iter().rposition(|wake_up| wake_up.event == by) else {
             if let Some(known) = self.others.get(&by) {
                 woken.join(known);
@@ -239,7 +244,7 @@ impl HappensBefore {
 
     /// What the thread knows of others; none if it knows nothing.
     #[inline]
-    pub(crate) fn clock_of(&self, thread: ThreadIx) -> Option<&Clock> {
+    pub(crate) fn clock_of(&self, thread: ThreadIx) -> Option<&VectorClock> {
         self.threads.0.get(thread.index()).map(|thread| &thread.clock)
     }
 
@@ -429,7 +434,7 @@ impl HappensBefore {
             me.clock.join(&me.seen);
         }
         if releases(event.order) {
-            let Thread { clock, fenced, .. } = me;
+            let ThreadClock { clock, fenced, .. } = me;
             fenced.clone_from(clock);
             fenced.set(self.now.of(thread));
             clock.set(self.now.of(thread));

@@ -117,7 +117,7 @@ impl CauseWriter<'_> {
         }
         let waits = waits::waits(self.trace, names);
         let circle = waits.iter().filter(|waiting| waits::in_a_circle(&waits, waiting.wait.thread));
-        let sentences = |waiting: &waits::Waiting| {
+        let sentences = |waiting: &waits::DescribedWait| {
             let wait = &waiting.wait;
             let thread_name = describe::id(self.trace, wait.thread);
             let held: Vec<String> = holds(self.trace)
@@ -160,8 +160,8 @@ impl CauseWriter<'_> {
     }
 
     /// Who waits for something that nobody will do.
-    fn waits_without_waker(&self, waits: &[waits::Waiting]) -> Vec<String> {
-        let sentences = |waiting: &waits::Waiting| {
+    fn waits_without_waker(&self, waits: &[waits::DescribedWait]) -> Vec<String> {
+        let sentences = |waiting: &waits::DescribedWait| {
             let wait = &waiting.wait;
             let at = waiting.place.file.as_deref().zip(waiting.place.line);
             let at = at.map(|(file, line)| format!(" ({}:{line})", paths::base(file))).unwrap_or_default();

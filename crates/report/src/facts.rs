@@ -74,10 +74,10 @@ pub(crate) fn races(trace: &Trace) -> Vec<(usize, usize)> {
 }
 
 /// A place in the user's source: file, line, function.
-pub(crate) type Place = (String, u32, Option<String>);
+pub(crate) type SourcePlace = (String, u32, Option<String>);
 
 /// Where a site is in the user's own source.
-pub(crate) fn place(site: Site, names: &mut dyn Names) -> Option<Place> {
+pub(crate) fn place(site: Site, names: &mut dyn Names) -> Option<SourcePlace> {
     let frame = names.place(site);
     let (file, line) = frame.file.zip(frame.line)?;
     (!frame.system).then_some((file, line, frame.function))

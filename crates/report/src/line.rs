@@ -83,9 +83,9 @@ pub(crate) fn cut_front(text: &str, room: usize) -> String {
 
 /// A line under construction. What is put later covers what was there.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Line(Vec<(char, Style)>);
+pub(crate) struct StyledLine(Vec<(char, Style)>);
 
-impl Line {
+impl StyledLine {
     /// Puts a text at a column.
     pub(crate) fn put(&mut self, column: usize, text: &str, style: Style) {
         for (at, char) in (column..).zip(text.chars()) {
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn pieces_are_placed_at_their_columns() {
-        let mut line = Line::default();
+        let mut line = StyledLine::default();
         line.put(2, "ab", Style::Plain);
         line.put(6, "c\td", Style::Failure);
         line.put(10, "  ", Style::Dim);

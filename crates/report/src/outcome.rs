@@ -5,8 +5,8 @@ use crate::{
     line::{Style, cut, paint},
     objects::ObjectNames,
     paths,
-    stack::{Part, Stack},
-    waits::{Waiting, in_a_circle, last, taken_at, waits},
+    stack::{Stack, StackPart},
+    waits::{DescribedWait, in_a_circle, last, taken_at, waits},
 };
 use std::fmt::Write;
 use unsnarl_model::{
@@ -40,7 +40,7 @@ pub fn rest_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) 
     let writer = OutcomeWriter { trace, objects: &objects, waits: &waits, options };
     let mut text = String::new();
     // Those in the circle are the cause; the others, like a main that joins them, only suffer.
-    let mut order: Vec<&Waiting> = waits.iter().collect();
+    let mut order: Vec<&DescribedWait> = waits.iter().collect();
     order.sort_by_key(|w| (!in_a_circle(&waits, w.wait.thread), w.wait.op == Op::Join));
     for waiting in order {
         text += &writer.waiting(waiting, names);
@@ -78,7 +78,7 @@ pub(crate) struct Ending {
 pub(crate) fn endings(trace: &Trace, objects: &ObjectNames, names: &mut dyn Names) -> Vec<Ending> {
     let outcome = &trace.outcome;
     if outcome.kind == OutcomeKind::Deadlock {
-        let ending = |waiting: Waiting| Ending {
+        let ending = |waiting: DescribedWait| Ending {
             thread: waiting.wait.thread,
             words: format!("waits {}", describe::wait(trace, objects, &waiting.wait)),
             place: Some(waiting.place),
@@ -124,7 +124,7 @@ pub(crate) fn kind_text(kind: OutcomeKind) -> String {
 struct OutcomeWriter<'a> {
     trace: &'a Trace,
     objects: &'a ObjectNames,
-    waits: &'a [Waiting],
+    waits: &'a [DescribedWait],
     options: &'a RenderOptions,
 }
 
@@ -208,8 +208,8 @@ impl OutcomeWriter<'_> {
         }
     }
 
-    fn waiting(&self, waiting: &Waiting, names: &mut dyn Names) -> String {
-        let Waiting { wait, place, callers, inside } = waiting;
+    fn waiting(&self, waiting: &DescribedWait, names: &mut dyn Names) -> String {
+        let DescribedWait { wait, place, callers, inside } = waiting;
         let inside = inside.as_ref().filter(|_| wait.op.object_kind() == Some(ObjectKind::Futex));
         let mut text = format!(
             "  thread {} waits {}{} at {}\n",
@@ -230,8 +230,8 @@ impl OutcomeWriter<'_> {
     }
 
     /// Why the wait does not end.
-    fn remarks(&self, waiting: &Waiting, names: &mut dyn Names) -> Vec<String> {
-        let Waiting { wait, place, .. } = waiting;
+    fn remarks(&self, waiting: &DescribedWait, names: &mut dyn Names) -> Vec<String> {
+        let DescribedWait { wait, place, .. } = waiting;
         let mut at = |site: Site| {
             let there = names.place(site);
             let source = there.line.and_then(|line| names.source_line(there.file.as_deref()?, line));
@@ -310,23 +310,25 @@ impl OutcomeWriter<'_> {
         let mut text = format!("\nstack of thread {}:\n", self.thread(backtrace.thread));
         let name = |frame: &Frame| functions::of_user(frame.function.as_deref().unwrap_or("?"));
         let parts = if self.options.full || stack.users().next().is_none() {
-            stack.frames().iter().map(|frame| Part::User(frame, 1)).collect()
+            stack.frames().iter().map(|frame| StackPart::User(frame, 1)).collect()
         } else {
             stack.parts()
         };
-        let wide = |part: &Part<'_>| match part {
-            Part::User(frame, _) => name(frame).chars().count(),
-            Part::Library(_) => 0,
+        let wide = |part: &StackPart<'_>| match part {
+            StackPart::User(frame, _) => name(frame).chars().count(),
+            StackPart::Library(_) => 0,
         };
         let wide = parts.iter().map(wide).max().unwrap_or(0).min(WIDEST_FUNCTION);
         for part in &parts {
             let line = match part {
-                Part::User(frame, times) => {
+                StackPart::User(frame, times) => {
                     let times = if *times > 1 { format!("  ({times} times)") } else { String::new() };
                     let place = self.file_line(frame).unwrap_or_default();
                     format!("  {:wide$}  {place}{times}", name(frame)).trim_end().to_owned()
                 }
-                Part::Library(function) => paint(&format!("  … {function}"), Style::Dim, self.options.colour),
+                StackPart::Library(function) => {
+                    paint(&format!("  … {function}"), Style::Dim, self.options.colour)
+                }
             };
             let _ = writeln!(text, "{line}");
         }
@@ -369,7 +371,8 @@ impl OutcomeWriter<'_> {
                     && outcome.message == warning.misuse.description()
             }
             OutcomeKind::Deadlock => {
-                let blocked = |w: &Waiting| w.wait.thread == warning.thread && w.wait.addr == warning.addr;
+                let blocked =
+                    |w: &DescribedWait| w.wait.thread == warning.thread && w.wait.addr == warning.addr;
                 warning.misuse == Misuse::Relock && self.waits.iter().any(blocked)
             }
             _ => false,

@@ -3,7 +3,7 @@
 
 use crate::{
     Names, RenderOptions, describe,
-    facts::{self, Place},
+    facts::{self, SourcePlace},
     objects::ObjectNames,
     outcome_text, paths, preemption_text,
 };
@@ -119,7 +119,7 @@ impl SarifBuilder<'_> {
         let mut results: Vec<Value> = Vec::new();
         for race in &trace.races {
             let [first, second] = race.sides;
-            let side_text = |side: &unsnarl_model::Side, place: &Place| {
+            let side_text = |side: &unsnarl_model::Side, place: &SourcePlace| {
                 let thread = describe::id(trace, side.thread);
                 format!("{} in thread {thread} at {}:{}", side.op.name(), paths::base(&place.0), place.1)
             };
@@ -140,7 +140,14 @@ impl SarifBuilder<'_> {
         results
     }
 
-    fn result(&self, rule: &str, level: &str, text: &str, place: Option<Place>, failure: &str) -> Value {
+    fn result(
+        &self,
+        rule: &str,
+        level: &str,
+        text: &str,
+        place: Option<SourcePlace>,
+        failure: &str,
+    ) -> Value {
         let at = place.as_ref().map(|(file, line, _)| format!("{}:{line}", self.relative(file)));
         let fingerprint = fingerprint(&format!("{rule}\n{}\n{failure}", at.unwrap_or_default()));
         let locations: Vec<Value> = place.map(|place| self.location(place, None)).into_iter().collect();
@@ -150,7 +157,7 @@ impl SarifBuilder<'_> {
         })
     }
 
-    fn location(&self, (file, line, function): Place, message: Option<&str>) -> Value {
+    fn location(&self, (file, line, function): SourcePlace, message: Option<&str>) -> Value {
         let relative = self.relative(&file);
         let artifact = if relative == file {
             json!({ "uri": file_uri(&file) })

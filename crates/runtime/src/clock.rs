@@ -9,13 +9,13 @@ const LOOK: u64 = 1_000;
 const UPTIME: u64 = 1_000_000_000_000;
 
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub(crate) struct VirtualClock {
     epoch: u64,
     /// Nanoseconds since 1970.
     now: u64,
 }
 
-impl Clock {
+impl VirtualClock {
     pub(crate) const fn new(epoch: u64) -> Self {
         Self { epoch, now: epoch }
     }

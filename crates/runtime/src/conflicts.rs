@@ -13,7 +13,7 @@ use unsnarl_race::{Access, Detector, FoundConflict};
 use unsnarl_wire::{RawConflict, RawEvent, SideRequest};
 
 /// What was found so far.
-pub(crate) struct Conflicts {
+pub(crate) struct ConflictMonitor {
     detector: Detector<Shadow>,
     reported: ReportedPairs,
     side_requests: Option<[SideRequest; 2]>,
@@ -48,7 +48,7 @@ impl ReportedPairs {
     }
 }
 
-impl Conflicts {
+impl ConflictMonitor {
     pub(crate) fn new(log: &Log) -> Option<Box<Self>> {
         let side_requests = log.header().plan.side_requests;
         Some(Box::new(Self {

@@ -36,7 +36,7 @@ pub(crate) fn deadlock(state: &State, reason: &str) -> ! {
 #[cold]
 pub(crate) fn livelock(state: &State) -> ! {
     conclude(state, EndKind::Livelock, "");
-    let text = Text(&mut state.log.header().end, 0);
+    let text = MessageWriter(&mut state.log.header().end, 0);
     describe(
         text,
         format_args!("nothing has changed during the last {} operations", state.fruitless_events - 1),
@@ -157,7 +157,7 @@ pub(crate) fn internal(info: &core::panic::PanicInfo<'_>) -> ! {
     let _ = writeln!(Stderr, "unsnarl: internal error in the runtime: {info}");
     if let Some(runtime) = Runtime::interrupted() {
         conclude(&runtime.state, EndKind::Internal, "");
-        describe(Text(&mut runtime.state.log.header().end, 0), format_args!("{info}"));
+        describe(MessageWriter(&mut runtime.state.log.header().end, 0), format_args!("{info}"));
     }
     leave()
 }
@@ -189,9 +189,9 @@ fn leave_with_stack(state: &State) -> ! {
 }
 
 /// Text written into the message of the end.
-pub(crate) struct Text<'a>(pub(crate) &'a mut End, pub(crate) usize);
+pub(crate) struct MessageWriter<'a>(pub(crate) &'a mut End, pub(crate) usize);
 
-impl Write for Text<'_> {
+impl Write for MessageWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = &mut self.0.message[self.1..];
         let len = text.len().min(room.len());
@@ -202,7 +202,7 @@ impl Write for Text<'_> {
     }
 }
 
-pub(crate) fn describe(mut text: Text<'_>, message: fmt::Arguments<'_>) {
+pub(crate) fn describe(mut text: MessageWriter<'_>, message: fmt::Arguments<'_>) {
     let _ = text.write_fmt(message);
 }
 

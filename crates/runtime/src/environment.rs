@@ -9,7 +9,7 @@ use crate::{
     end,
     gate::Gate,
     handlers::{self, Disposition},
-    signals::{Info, SentSignal, Set, only},
+    signals::{Info, SentSignal, SignalSet, only},
     state::State,
     sys,
 };
@@ -19,7 +19,7 @@ use unsnarl_model::{Op, ThreadIx};
 const STEP: u64 = 50_000_000;
 /// Signals that people and services send to programs: whoever waits for one waits for the outside. Others are the program's own
 /// business.
-const ENVIRONMENT_SIGNALS: Set = only(libc::SIGHUP)
+const ENVIRONMENT_SIGNALS: SignalSet = only(libc::SIGHUP)
     | only(libc::SIGINT)
     | only(libc::SIGQUIT)
     | only(libc::SIGTERM)
@@ -112,7 +112,7 @@ impl State {
     }
 
     /// Signals that have a handler and that the thread does not block.
-    fn handled_by(&self, thread: ThreadIx) -> Set {
+    fn handled_by(&self, thread: ThreadIx) -> SignalSet {
         let open = !self.mask_of(thread);
         let handled = |signal: &i32| {
             only(*signal) & open != 0 && handlers::disposition(*signal) == Disposition::Handled
@@ -163,7 +163,7 @@ impl State {
         unsafe {
             sys::call(
                 libc::SYS_ppoll,
-                [fds.as_mut_ptr() as usize, fds.len(), time, mask, size_of::<Set>(), 0],
+                [fds.as_mut_ptr() as usize, fds.len(), time, mask, size_of::<SignalSet>(), 0],
             )
         };
         if listener >= 0 {
@@ -212,21 +212,21 @@ impl State {
 }
 
 /// A descriptor that is ready when one of these signals has come.
-fn listen(set: Set) -> i32 {
+fn listen(set: SignalSet) -> i32 {
     let (none, set) = (-1isize as usize, &raw const set as usize);
     // SAFETY: makes a descriptor.
-    unsafe { sys::call(libc::SYS_signalfd4, [none, set, size_of::<Set>(), 0, 0, 0]) as i32 }
+    unsafe { sys::call(libc::SYS_signalfd4, [none, set, size_of::<SignalSet>(), 0, 0, 0]) as i32 }
 }
 
 /// Takes one of these from the kernel, where it waits because everybody blocks it.
-fn take_from_kernel(set: Set) -> Option<SentSignal> {
+fn take_from_kernel(set: SignalSet) -> Option<SentSignal> {
     let mut sent = SentSignal { signal: 0, info: Info([0; 32]), event: u64::MAX };
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let arguments = [
         &raw const set as usize,
         &raw mut sent.info as usize,
         &raw const now as usize,
-        size_of::<Set>(),
+        size_of::<SignalSet>(),
         0,
         0,
     ];

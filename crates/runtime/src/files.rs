@@ -32,7 +32,7 @@ pub(crate) fn inherited() -> &'static [i32] {
 }
 
 /// The open files of a process.
-pub(crate) struct Files(Vec<File>);
+pub(crate) struct OpenFiles(Vec<File>);
 
 /// What cannot be put back.
 pub(crate) struct CannotRestore(pub(crate) &'static str);
@@ -44,7 +44,7 @@ struct File {
     contents: Option<Vec<u8>>,
 }
 
-impl Files {
+impl OpenFiles {
     /// As they are now; `channel` is ours.
     pub(crate) fn save(channel: i32) -> Result<Self, CannotRestore> {
         if has_children() {

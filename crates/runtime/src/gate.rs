@@ -4,7 +4,7 @@ use crate::{
     children::Children,
     hooks::{mutex::Mutex, rwlock::RwLock},
     input::WaitedForInput,
-    signals::Set,
+    signals::SignalSet,
     state::State,
     sys,
     thread::Thread,
@@ -47,7 +47,7 @@ pub(crate) enum Gate {
     /// A lock on a file was given back since this moment.
     FileLock(u64),
     /// One of these signals was sent.
-    Signal(Set),
+    Signal(SignalSet),
     /// A child of this description ended.
     Child(Children),
 }

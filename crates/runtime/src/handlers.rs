@@ -10,10 +10,10 @@
 //! signals from the next schedule point on.
 
 use crate::{
-    context::Backend,
+    context::ThreadBackend,
     crash, debug,
     real::real,
-    signals::{Info, SentSignal, Set},
+    signals::{Info, SentSignal, SignalSet},
     state::{Runtime, State},
     sys,
     thread::Thread,
@@ -129,8 +129,8 @@ fn inherited(signal: i32) -> Action {
 /// The C library's masks have room for more signals than there are, and there it leaves what was on its stack: random numbers of
 /// the loader's, which differ from run to run.
 fn without_leftovers(mut action: Action) -> Action {
-    const WORDS: usize = size_of::<libc::sigset_t>() / size_of::<Set>();
-    let mask = (&raw mut action.sa_mask).cast::<[Set; WORDS]>();
+    const WORDS: usize = size_of::<libc::sigset_t>() / size_of::<SignalSet>();
+    let mask = (&raw mut action.sa_mask).cast::<[SignalSet; WORDS]>();
     // SAFETY: as large as the mask, whose first word are all signals that there are.
     unsafe { (&mut *mask)[1..].fill(0) };
     action
@@ -415,7 +415,7 @@ impl State {
     /// ran before.
     #[cold]
     pub(crate) fn take_mask(&mut self) {
-        if self.backend() == Backend::Kernel {
+        if self.backend() == ThreadBackend::Kernel {
             // To the kernel, too, it is its own.
             return;
         }

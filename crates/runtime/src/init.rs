@@ -4,15 +4,15 @@ use crate::{
     access, atomic,
     atomic_values::AtomicValues,
     children,
-    clock::Clock,
-    conflicts::Conflicts,
-    context::{Backend, Context},
+    clock::VirtualClock,
+    conflicts::ConflictMonitor,
+    context::{Context, ThreadBackend},
     crash, debug,
     descriptors::Descriptors,
     end,
     entropy::Entropy,
     files, follow, heap,
-    hooks::{ids, key::Keys, openmp::Locks},
+    hooks::{ids, key::Keys, openmp::OpenMpLocks},
     input::InputPositions,
     libc_randomness,
     log::{Log, c_bytes},
@@ -124,7 +124,7 @@ unsafe fn begin(header: *mut Header) {
     if plan.debugged != 0 {
         debug::attach();
     }
-    let backend = if plan.kernel_threads == 0 { Backend::Fibers } else { Backend::Kernel };
+    let backend = if plan.kernel_threads == 0 { ThreadBackend::Fibers } else { ThreadBackend::Kernel };
     let mut main =
         Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Context::adopt(backend, sys::thread_pointer()));
     main.handle = sys::thread_pointer();
@@ -157,11 +157,11 @@ unsafe fn begin(header: *mut Header) {
         spurious: plan.spurious != 0,
         to_reap: Vec::new(),
         log,
-        clock: Clock::new(plan.epoch),
+        clock: VirtualClock::new(plan.epoch),
         entropy: Entropy::new(plan.entropy),
         queues: Queues::default(),
         keys: Keys::default(),
-        openmp: Locks::default(),
+        openmp: OpenMpLocks::default(),
         descriptors: Descriptors::default(),
         input_positions: InputPositions::default(),
         environment_fds: Vec::new(),
@@ -183,7 +183,7 @@ unsafe fn begin(header: *mut Header) {
     restore_environment();
     crash::install();
     if plan.conflicts != 0 {
-        state.conflicts = Conflicts::new(&state.log);
+        state.conflicts = ConflictMonitor::new(&state.log);
     }
     let unwatched = plan.conflicts != 0 && state.conflicts.is_none();
     access::configure(plan.points, plan.one_in, plan.entropy, plan.conflicts != 0);
@@ -208,7 +208,7 @@ unsafe fn begin(header: *mut Header) {
         );
     }
     // SAFETY: asks only.
-    if backend == Backend::Fibers && unsafe { libc::getauxval(libc::AT_HWCAP2) } & 2 == 0 {
+    if backend == ThreadBackend::Fibers && unsafe { libc::getauxval(libc::AT_HWCAP2) } & 2 == 0 {
         end::refuse(
             "this processor or kernel does not let programs set the FS base (Linux 5.9 and fsgsbase are needed); \
              --threads kernel, where a command has it, does without",

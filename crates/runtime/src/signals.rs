@@ -6,7 +6,7 @@
 //! send it to itself at that moment, so that the handler finds everything as it would by itself (see [`crate::handlers`]).
 
 use crate::{
-    context::Backend,
+    context::ThreadBackend,
     gate::Gate,
     handlers::{self, Disposition},
     state::{Runtime, State},
@@ -19,10 +19,10 @@ use core::mem;
 use unsnarl_model::{Flags, Op, ThreadIx};
 
 /// A set of signals, as the kernel has it.
-pub(crate) type Set = u64;
+pub(crate) type SignalSet = u64;
 
 /// The set of one signal.
-pub(crate) const fn only(signal: i32) -> Set {
+pub(crate) const fn only(signal: i32) -> SignalSet {
     1 << (signal - 1)
 }
 
@@ -91,12 +91,12 @@ impl Queue {
     }
 
     /// All kinds that there are.
-    pub(crate) fn set(&self) -> Set {
+    pub(crate) fn set(&self) -> SignalSet {
         self.0.iter().fold(0, |set, sent| set | only(sent.signal))
     }
 
     /// Takes the one of the lowest number, and of those the first.
-    fn take(&mut self, of: Set) -> Option<SentSignal> {
+    fn take(&mut self, of: SignalSet) -> Option<SentSignal> {
         let fits = |sent: &&SentSignal| only(sent.signal) & of != 0;
         let lowest = self.0.iter().filter(fits).map(|sent| sent.signal).min()?;
         let at = self.0.iter().position(|sent| sent.signal == lowest)?;
@@ -135,11 +135,11 @@ const fn interruption(pending: &Pending) -> Interruption {
 
 impl State {
     /// The signal mask of a thread.
-    pub(crate) fn mask_of(&self, thread: ThreadIx) -> Set {
+    pub(crate) fn mask_of(&self, thread: ThreadIx) -> SignalSet {
         let t = &self.threads[thread.index()];
         if self.masks_differ && thread == self.current {
             handlers::kernel_mask()
-        } else if self.masks_differ && self.backend() == Backend::Kernel {
+        } else if self.masks_differ && self.backend() == ThreadBackend::Kernel {
             t.context.mask()
         } else {
             t.mask
@@ -147,7 +147,7 @@ impl State {
     }
 
     /// The signals that the thread may take before it does anything else.
-    fn due(&self, thread: ThreadIx) -> Set {
+    fn due(&self, thread: ThreadIx) -> SignalSet {
         let t = &self.threads[thread.index()];
         let sent = t.signals.set() | self.signals.set();
         if sent == 0 || t.ended || t.is_timer || t.interrupted {
@@ -176,17 +176,17 @@ impl State {
     }
 
     /// Whether there is one of these for the thread.
-    pub(crate) fn has_signal(&self, thread: ThreadIx, of: Set) -> bool {
+    pub(crate) fn has_signal(&self, thread: ThreadIx, of: SignalSet) -> bool {
         (self.threads[thread.index()].signals.set() | self.signals.set()) & of != 0
     }
 
     /// All that wait for the running thread.
-    pub(crate) fn sent_to_me(&mut self) -> Set {
+    pub(crate) fn sent_to_me(&mut self) -> SignalSet {
         self.signals.set() | self.me().signals.set()
     }
 
     /// The running thread takes one of these, its own first.
-    pub(crate) fn take_signal(&mut self, of: Set) -> Option<SentSignal> {
+    pub(crate) fn take_signal(&mut self, of: SignalSet) -> Option<SentSignal> {
         if let Some(own) = self.me().signals.take(of) {
             return Some(own);
         }

@@ -9,11 +9,11 @@ pub(crate) struct PlanSites {
     /// By the plan's numbers: from, to. Empty while the module is not loaded.
     spans: Vec<(u64, u64)>,
     /// A bit for each address of code in an image that has places; the program's own first.
-    images: Vec<Image>,
+    images: Vec<SiteImage>,
 }
 
 #[derive(Debug)]
-struct Image {
+struct SiteImage {
     start: u64,
     size: u64,
     bits: Vec<u64>,
@@ -36,10 +36,10 @@ impl PlanSites {
         places
     }
 
-    fn image(&mut self, start: u64, size: u64) -> &mut Image {
+    fn image(&mut self, start: u64, size: u64) -> &mut SiteImage {
         let known = self.images.iter().position(|image| image.start == start);
         let at = known.unwrap_or_else(|| {
-            self.images.push(Image { start, size, bits: alloc::vec![0; size as usize / 64 + 1] });
+            self.images.push(SiteImage { start, size, bits: alloc::vec![0; size as usize / 64 + 1] });
             self.images.len() - 1
         });
         &mut self.images[at]
@@ -61,7 +61,7 @@ impl PlanSites {
     }
 }
 
-impl Image {
+impl SiteImage {
     fn set(&mut self, from: u64, to: u64) {
         for at in from - self.start..to - self.start {
             self.bits[at as usize / 64] |= 1 << (at % 64);

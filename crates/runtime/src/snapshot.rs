@@ -5,9 +5,9 @@
 //! the open files ([`crate::files`]). Where that is not possible, the snapshot is refused.
 
 use crate::{
-    context::Backend,
+    context::ThreadBackend,
     dispatch, end,
-    files::{CannotRestore, Files},
+    files::{CannotRestore, OpenFiles},
     heap,
     hooks::ids,
     init, serve,
@@ -21,11 +21,11 @@ use unsnarl_model::Op;
 pub(crate) fn wait(runtime: &mut Runtime) {
     let state = &mut runtime.state;
     let Some(channel) = serve::channel(state.log.header().plan.snapshot) else { end::plan_end(state) };
-    let files = match (state.backend(), heap::with_plan_heap(|| Files::save(channel))) {
-        (Backend::Fibers, Ok(files)) => files,
+    let files = match (state.backend(), heap::with_plan_heap(|| OpenFiles::save(channel))) {
+        (ThreadBackend::Fibers, Ok(files)) => files,
         (backend, saved_channel) => {
             let reason = match saved_channel {
-                Err(CannotRestore(reason)) if backend == Backend::Fibers => reason,
+                Err(CannotRestore(reason)) if backend == ThreadBackend::Fibers => reason,
                 _ => "of kernel threads a fork takes only one along",
             };
             end::set_message(&mut state.log.header().end, reason.as_bytes());

@@ -3,19 +3,19 @@
 use crate::{
     atomic_values::AtomicValues,
     children,
-    clock::Clock,
-    conflicts::Conflicts,
-    context::Backend,
+    clock::VirtualClock,
+    conflicts::ConflictMonitor,
+    context::ThreadBackend,
     descriptors::Descriptors,
     entropy::Entropy,
     gate::{Gate, Readiness},
     heap,
-    hooks::{key::Keys, openmp::Locks},
+    hooks::{key::Keys, openmp::OpenMpLocks},
     input::InputPositions,
     log::Log,
     modules::Modules,
     queue::Queues,
-    signals::{Queue, Set},
+    signals::{Queue, SignalSet},
     sites::PlanSites,
     sys,
     thread::Thread,
@@ -58,7 +58,7 @@ pub(crate) struct State {
     /// Signals that were sent to the process.
     pub(crate) signals: Queue,
     /// Signals that some descriptor tells of (`signalfd`).
-    pub(crate) listened: Set,
+    pub(crate) listened: SignalSet,
     pub(crate) timers: Timers,
     /// Whether threads may have different signal masks: then each switch changes the kernel's.
     pub(crate) masks_differ: bool,
@@ -77,11 +77,11 @@ pub(crate) struct State {
     /// Threads that ended and that nobody will join.
     pub(crate) to_reap: Vec<ThreadIx>,
     pub(crate) log: Log,
-    pub(crate) clock: Clock,
+    pub(crate) clock: VirtualClock,
     pub(crate) entropy: Entropy,
     pub(crate) queues: Queues,
     pub(crate) keys: Keys,
-    pub(crate) openmp: Locks,
+    pub(crate) openmp: OpenMpLocks,
     pub(crate) descriptors: Descriptors,
     /// What of the plan's inputs was told.
     pub(crate) input_positions: InputPositions,
@@ -92,19 +92,19 @@ pub(crate) struct State {
     pub(crate) modules: Modules,
     pub(crate) places: PlanSites,
     /// The search for conflicts, if there is one.
-    pub(crate) conflicts: Option<Box<Conflicts>>,
+    pub(crate) conflicts: Option<Box<ConflictMonitor>>,
     /// Whether somebody wants to know of each point: who could run there, or where the run is.
     pub(crate) observed: bool,
 }
 
-struct Cell(UnsafeCell<MaybeUninit<Runtime>>, UnsafeCell<usize>);
+struct RuntimeCell(UnsafeCell<MaybeUninit<Runtime>>, UnsafeCell<usize>);
 
 // SAFETY: reached by the running thread only (see the crate's documentation).
-unsafe impl Sync for Cell {}
+unsafe impl Sync for RuntimeCell {}
 
 /// The run, and the thread pointer of the current thread: 0 while the runtime is passive. That alone says whether there is a run: what an
 /// `Option` would look at is a part of the plan, which would be left in a register by every hook.
-static RUNTIME: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()), UnsafeCell::new(0));
+static RUNTIME: RuntimeCell = RuntimeCell(UnsafeCell::new(MaybeUninit::uninit()), UnsafeCell::new(0));
 
 impl Runtime {
     /// The run, if the caller is its current thread; none for a passive runtime and for kernel threads
@@ -159,7 +159,7 @@ impl Runtime {
 
 impl State {
     /// What threads run on.
-    pub(crate) fn backend(&self) -> Backend {
+    pub(crate) fn backend(&self) -> ThreadBackend {
         self.threads[0].context.backend()
     }
 

@@ -1,7 +1,7 @@
 //! Threads: their records, birth and end.
 
 use crate::{
-    context::{Backend, Context},
+    context::{Context, ThreadBackend},
     debug,
     dispatch::PauseGuard,
     end,
@@ -206,7 +206,7 @@ impl Runtime {
         let record: *mut Thread = &raw mut *thread;
         let is_born_here = thread_start::begin(request.attr);
         // A thread that stays a kernel thread would keep the processor that it is made on.
-        let together = (backend == Backend::Fibers && !is_born_here).then(sys::OneProcessor::stay);
+        let together = (backend == ThreadBackend::Fibers && !is_born_here).then(sys::OneProcessor::stay);
         let paused = PauseGuard::new();
         // What else the allocator does is no business of the program's.
         let muted = self.state.muted;
@@ -255,7 +255,7 @@ impl Runtime {
         thread.tid = self.state.threads[0].tid + u32::from(ix.0);
         // SAFETY: the program's own place.
         unsafe { *request.handle = thread.handle };
-        if self.state.backend() == Backend::Fibers {
+        if self.state.backend() == ThreadBackend::Fibers {
             self.state.log.set_glibc_tid(thread.handle, sys::process() as u32);
         }
         if debug::is_on() {
@@ -285,7 +285,7 @@ impl Runtime {
         if stdio::is_held() {
             self.state.expect_waits_in_libraries(0);
         }
-        if ix == FIRST_MADE && self.state.backend() == Backend::Fibers {
+        if ix == FIRST_MADE && self.state.backend() == ThreadBackend::Fibers {
             watchdog::expect();
         }
         ix
@@ -470,7 +470,7 @@ unsafe extern "C" {
 unsafe extern "C" fn park_thread(record: *mut Thread) {
     // SAFETY: the record is ours; its creator waits until we parked.
     let thread = unsafe { &mut *record };
-    if thread.context.backend() == Backend::Fibers {
+    if thread.context.backend() == ThreadBackend::Fibers {
         crate::init::leave_rseq();
     }
     thread.stack_top = core::ptr::from_ref(&thread) as usize + 512;

@@ -7,7 +7,7 @@
 //!
 //! Only the program's own code is interrupted so, never the C library, which may hold a lock that no model knows of.
 
-use crate::{context::Backend, state::Runtime, sys};
+use crate::{context::ThreadBackend, state::Runtime, sys};
 use core::{arch::naked_asm, cell::UnsafeCell};
 use unsnarl_insn::{
     iced::{Decoder, DecoderOptions, Instruction},
@@ -28,12 +28,13 @@ struct SampleHistory {
     registers: [u64; SAMPLES],
 }
 
-struct Cell(UnsafeCell<SampleHistory>);
+struct HistoryCell(UnsafeCell<SampleHistory>);
 
 // SAFETY: reached by the running thread only, in a handler that does not come while it is at work there.
-unsafe impl Sync for Cell {}
+unsafe impl Sync for HistoryCell {}
 
-static HISTORY: Cell = Cell(UnsafeCell::new(SampleHistory { event: 0, count: 0, registers: [0; SAMPLES] }));
+static HISTORY: HistoryCell =
+    HistoryCell(UnsafeCell::new(SampleHistory { event: 0, count: 0, registers: [0; SAMPLES] }));
 
 /// Whatever the kernel puts on a stack for a handler, and what we do there.
 const ROOM: usize = 32 << 10;
@@ -84,7 +85,8 @@ unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
     let [pc, sp] = [libc::REG_RIP, libc::REG_RSP].map(|register| registers[register as usize] as u64);
     let state = &mut runtime.state;
     let divisible = state.undivided == 0 && state.me().undivided == 0 && !state.muted && !state.picked;
-    let threads = state.live > 1 && state.backend() == Backend::Fibers && state.log.header().plan.traced == 0;
+    let threads =
+        state.live > 1 && state.backend() == ThreadBackend::Fibers && state.log.header().plan.traced == 0;
     if !divisible || !threads || !state.modules.is_program(pc) {
         return;
     }

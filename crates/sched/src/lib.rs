@@ -106,7 +106,7 @@ enum Tail {
     Random(random::Random),
     Pct(pct::Pct),
     Pos(pos::Pos),
-    Race(Box<race::Race>),
+    RaceDirected(Box<race::RaceDirected>),
 }
 
 impl Picker {
@@ -123,7 +123,7 @@ impl Picker {
             Policy::Random => Tail::Random(random::Random::new(seed)),
             Policy::Pct { depth, steps } => Tail::Pct(pct::Pct::new(depth, steps, seed)),
             Policy::Pos => Tail::Pos(pos::Pos::new(seed)),
-            Policy::Race { first, second } => Tail::Race(race_directed(first, second, seed)),
+            Policy::Race { first, second } => Tail::RaceDirected(race_directed(first, second, seed)),
         };
         Self { script, before: None, tail }
     }
@@ -170,15 +170,15 @@ impl Picker {
             Tail::Random(random) => Pick::Run(random.pick(world)),
             Tail::Pct(pct) => Pick::Run(pct.pick(world)),
             Tail::Pos(pos) => Pick::Run(pos.pick(world)),
-            Tail::Race(race) => Pick::Run(race.pick(world)),
+            Tail::RaceDirected(race) => Pick::Run(race.pick(world)),
         }
     }
 }
 
 /// Not inlined: it takes pages of stack on the way to the heap, and who wants another policy should not touch them.
 #[inline(never)]
-fn race_directed(first: u16, second: u16, seed: u64) -> Box<race::Race> {
-    Box::new(race::Race::new(first, second, seed))
+fn race_directed(first: u16, second: u16, seed: u64) -> Box<race::RaceDirected> {
+    Box::new(race::RaceDirected::new(first, second, seed))
 }
 
 #[cfg(test)]

@@ -13,7 +13,7 @@
 use crate::{
     Choice, CompleteSearch, IncompleteReason, Knowledge, RunSteps, RunSummary, Strategy,
     fairness::{Fairness, bits},
-    state::{State, mix},
+    state::{StateHash, mix},
 };
 use std::{
     collections::{HashSet, VecDeque},
@@ -100,7 +100,7 @@ impl Chess {
             steps: steps.events.iter().map(|event| event.thread).collect(),
         });
         let pass = self.places.unwrap_or(0) as u64;
-        let mut state = State::default();
+        let mut state = StateHash::default();
         let mut fairness = Fairness::new();
         let mut level = self.level;
         for (at, (event, &choice)) in steps.events.iter().zip(&steps.choices).enumerate() {
@@ -139,7 +139,7 @@ impl Chess {
     }
 }
 
-fn key(state: &State, before: Option<ThreadIx>, thread: ThreadIx) -> u64 {
+fn key(state: &StateHash, before: Option<ThreadIx>, thread: ThreadIx) -> u64 {
     let before = before.map_or(0, |before| u64::from(before.0) + 1);
     mix(mix(state.number(), before), u64::from(thread.0) + 1)
 }
@@ -287,7 +287,7 @@ mod tests {
         let mut ends = BTreeSet::new();
         while let Some(plan) = chess.next(&Knowledge::default()) {
             let steps = run(program, &plan.prefix);
-            let mut state = State::default();
+            let mut state = StateHash::default();
             steps.events.iter().for_each(|event| state.step(event));
             ends.insert(state.number());
             chess.learn(&plan, &RunSummary { steps: Some(&steps), ..RunSummary::default() });
@@ -306,7 +306,7 @@ mod tests {
         ) {
             let set = can_run(program, done);
             if set == 0 {
-                let mut state = State::default();
+                let mut state = StateHash::default();
                 events.iter().for_each(|event| state.step(event));
                 ends.insert(state.number());
             }

@@ -8,33 +8,33 @@
 use crate::Choice;
 
 /// Threads as bits.
-type Set = u64;
+type ThreadBits = u64;
 
 /// The state of the algorithm after some steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Fairness {
     /// For each thread who has to go first.
-    after: [Set; 64],
+    after: [ThreadBits; 64],
     /// Since a thread's last yield: who was always enabled, whom it disabled, who was scheduled.
-    enabled: [Set; 64],
-    disabled: [Set; 64],
-    scheduled: [Set; 64],
+    enabled: [ThreadBits; 64],
+    disabled: [ThreadBits; 64],
+    scheduled: [ThreadBits; 64],
 }
 
 impl Fairness {
     pub(crate) fn new() -> Self {
-        Self { after: [0; 64], enabled: [0; 64], disabled: [0; 64], scheduled: [Set::MAX; 64] }
+        Self { after: [0; 64], enabled: [0; 64], disabled: [0; 64], scheduled: [ThreadBits::MAX; 64] }
     }
 
     /// Who of those who can run may be chosen.
-    pub(crate) fn allowed(&self, can_run: Set) -> Set {
+    pub(crate) fn allowed(&self, can_run: ThreadBits) -> ThreadBits {
         let waits = |thread: &usize| self.after[*thread] & can_run != 0;
-        let held: Set = bits(can_run).filter(waits).fold(0, |held, thread| held | 1 << thread);
+        let held: ThreadBits = bits(can_run).filter(waits).fold(0, |held, thread| held | 1 << thread);
         if can_run & !held == 0 { can_run } else { can_run & !held }
     }
 
     /// The thread did a step, with this choice before it and those who could run after it.
-    pub(crate) fn step(&mut self, thread: usize, before: Choice, after: Set) {
+    pub(crate) fn step(&mut self, thread: usize, before: Choice, after: ThreadBits) {
         let bit = 1 << thread;
         for other in 0..64 {
             self.after[other] &= !bit;
@@ -53,7 +53,7 @@ impl Fairness {
 }
 
 /// The threads of a set.
-pub(crate) fn bits(set: Set) -> impl Iterator<Item = usize> {
+pub(crate) fn bits(set: ThreadBits) -> impl Iterator<Item = usize> {
     let mut left = set;
     std::iter::from_fn(move || {
         let next = left.trailing_zeros();

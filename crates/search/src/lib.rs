@@ -22,8 +22,8 @@ pub use knowledge::{Knowledge, SitePair};
 pub use novelty::Novelty;
 pub use pct::Pct;
 pub use portfolio::Portfolio;
-pub use race::Race;
-pub use walk::Walk;
+pub use race::RaceDirected;
+pub use walk::SeedSweep;
 
 use unsnarl_model::{Conflict, Event, Module, Places, Plan, Site, SiteIx, ThreadId, Trace};
 

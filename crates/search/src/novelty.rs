@@ -116,7 +116,7 @@ impl Strategy for Novelty {
         let Some(steps) = summary.steps.filter(|_| plan.places.spans.len() == self.places) else { return };
         let followed = plan.prefix.segments.iter().map(|segment| segment.points as usize).sum::<usize>();
         let mut run = None;
-        let mut state = State::default();
+        let mut state = ObservedState::default();
         for (at, event) in steps.events.iter().enumerate() {
             let number = state.step(event);
             // On the way there a run meets nothing: else the beginnings of ways would seem the best known.
@@ -145,7 +145,7 @@ impl Strategy for Novelty {
 
 /// What can be seen of the program.
 #[derive(Debug, Default)]
-struct State {
+struct ObservedState {
     values: HashMap<u64, u64>,
     threads: HashMap<ThreadIx, [u64; WINDOW]>,
     sum: u64,
@@ -155,7 +155,7 @@ struct State {
 /// search gets around to: of the lock-free stack that takes seven preemptions, two mean four times the runs of one.
 const WINDOW: usize = 1;
 
-impl State {
+impl ObservedState {
     /// One more event; the number of the state that it leads to.
     fn step(&mut self, event: &Event) -> u64 {
         let cell = |addr: u64, value: u64| mix(mix(0x5157, addr), value);

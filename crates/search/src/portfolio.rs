@@ -1,6 +1,6 @@
 //! Several strategies in turn: none is best for every bug, and a run of each costs little.
 
-use crate::{Chess, CompleteSearch, Knowledge, Novelty, Pct, Race, RunSummary, Strategy, Walk};
+use crate::{Chess, CompleteSearch, Knowledge, Novelty, Pct, RaceDirected, RunSummary, SeedSweep, Strategy};
 use std::collections::VecDeque;
 use unsnarl_model::{Plan, Policy};
 
@@ -40,10 +40,10 @@ impl Portfolio {
         Self {
             strategies: vec![
                 Box::new(Chess::new(plan.clone(), BOUND)),
-                Box::new(Race::new(plan.clone())),
-                Box::new(Walk::new(plan.clone(), Policy::Random)),
+                Box::new(RaceDirected::new(plan.clone())),
+                Box::new(SeedSweep::new(plan.clone(), Policy::Random)),
                 Box::new(Pct::new(plan.clone(), 3)),
-                Box::new(Walk::new(plan.clone(), Policy::Pos)),
+                Box::new(SeedSweep::new(plan.clone(), Policy::Pos)),
                 Box::new(Pct::new(plan.clone(), 2)),
                 Box::new(Novelty::new(plan.clone())),
             ],

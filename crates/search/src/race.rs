@@ -10,7 +10,7 @@ use unsnarl_model::{Plan, Policy};
 
 /// Each order of each pair in turn; a random walk while none is known.
 #[derive(Debug)]
-pub struct Race {
+pub struct RaceDirected {
     plan: Plan,
     /// What each order's runs have cost it so far: who paid least is next.
     spent: HashMap<PairOrder, u64>,
@@ -29,7 +29,7 @@ const NEW: u64 = 1;
 const SEEN: u64 = 2;
 const SAME_PLACE: u64 = 4;
 
-impl Race {
+impl RaceDirected {
     /// Runs from the plan's seed on.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
@@ -69,7 +69,7 @@ fn prices(known: &Knowledge) -> Vec<(PairOrder, u64)> {
     prices
 }
 
-impl Strategy for Race {
+impl Strategy for RaceDirected {
     fn name(&self) -> String {
         "race".into()
     }
@@ -103,7 +103,7 @@ mod tests {
             modules: &[Module::default()],
             ..RunSummary::default()
         });
-        let mut race = Race::new(Plan::default());
+        let mut race = RaceDirected::new(Plan::default());
         let orders: Vec<_> = (0..7)
             .filter_map(|_| match race.next(&known)?.tail {
                 Policy::Race { first, second } => Some((first, second)),

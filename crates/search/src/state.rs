@@ -11,7 +11,7 @@ use unsnarl_model::{Event, Flags, ObjectKind, Op};
 
 /// The graph of the events so far.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct StateHash {
     sum: u64,
     threads: HashMap<u16, u64>,
     resources: HashMap<Resource, LastAccesses>,
@@ -36,7 +36,7 @@ struct LastAccesses {
     reads: u64,
 }
 
-impl State {
+impl StateHash {
     /// The number.
     pub(crate) fn number(&self) -> u64 {
         self.sum
@@ -122,7 +122,7 @@ mod tests {
     }
 
     fn number(events: &[Event]) -> u64 {
-        let mut state = State::default();
+        let mut state = StateHash::default();
         events.iter().for_each(|event| state.step(event));
         state.number()
     }

@@ -8,7 +8,7 @@ use toy::{InMemory, failing, programs};
 use unsnarl_model::{OutcomeKind, Plan, Trace};
 use unsnarl_simplify::{
     Choice, Cost, Runner,
-    combined::{self, Options},
+    combined::{self, SimplifyOptions},
     dynamic, test_preemptions,
 };
 
@@ -87,7 +87,7 @@ proptest! {
         let seed = u64::from(seed);
         let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
         let mut runner = InMemory::new(&program);
-        let options = Options { effort, ..Options::default() };
+        let options = SimplifyOptions { effort, ..SimplifyOptions::default() };
         let found = combined::simplify(&start, &mut runner, &options, &mut |_| {});
         prop_assert_eq!(found.trace.signature(), start.signature());
         prop_assert!(Cost::of(&found.trace.events) <= Cost::of(&start.events));
@@ -105,10 +105,10 @@ proptest! {
         let seed = u64::from(seed);
         let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
         let run = |batch| {
-            let options = Options { batch, ..Options::default() };
+            let options = SimplifyOptions { batch, ..SimplifyOptions::default() };
             combined::simplify(&start, &mut Eager { runner: InMemory::new(&program), choices: Vec::new() }, &options, &mut |_| {})
         };
-        let options = Options { batch: 1, ..Options::default() };
+        let options = SimplifyOptions { batch: 1, ..SimplifyOptions::default() };
         let one_by_one = combined::simplify(&start, &mut InMemory::new(&program), &options, &mut |_| {});
         for batch in [1, 3, 100] {
             let found = run(batch);
@@ -126,7 +126,7 @@ proptest! {
     ) {
         let seed = u64::from(seed);
         let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
-        let options = Options { effort, ..Options::default() };
+        let options = SimplifyOptions { effort, ..SimplifyOptions::default() };
         let runner = InMemory::new(&program);
         let mut runner = Impatient { runner, left: Cell::new(questions), fruitless_requests: Cell::new(0) };
         let found = combined::simplify(&start, &mut runner, &options, &mut |_| {});
@@ -141,7 +141,7 @@ proptest! {
     fn run_count_can_be_limited(program in programs::random(), seed in any::<u32>(), most in 0..6u64) {
         let seed = u64::from(seed);
         let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
-        let options = Options { executions: most, ..Options::default() };
+        let options = SimplifyOptions { executions: most, ..SimplifyOptions::default() };
         let found = combined::simplify(&start, &mut InMemory::new(&program), &options, &mut |_| {});
         prop_assert!(found.tally.executions <= most);
         prop_assert_eq!(found.trace.signature(), start.signature());
@@ -160,8 +160,12 @@ fn combined_needs_fewer_runs_than_tinertia() {
         let program = programs::vertex_cover(vertices, edges);
         for seed in 0..10 {
             let Some(start) = failing(&program, seed * 5000..(seed + 1) * 5000) else { continue };
-            let found =
-                combined::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
+            let found = combined::simplify(
+                &start,
+                &mut InMemory::new(&program),
+                &SimplifyOptions::default(),
+                &mut |_| {},
+            );
             let tinertia_only = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |_| {});
             runs += found.tally.executions;
             tinertia_runs += tinertia_only.tally.executions;
@@ -179,7 +183,7 @@ fn remaining_preemptions_are_necessary() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
     let mut runner = InMemory::new(&program);
-    let found = combined::simplify(&start, &mut runner, &Options::default(), &mut |_| {});
+    let found = combined::simplify(&start, &mut runner, &SimplifyOptions::default(), &mut |_| {});
     let Ok(reasons) = test_preemptions(&found.trace, &mut runner);
     let preemptions = Cost::of(&found.trace.events).preemptions;
     assert_eq!(reasons.len() as u64, preemptions);

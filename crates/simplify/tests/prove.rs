@@ -9,7 +9,7 @@ use unsnarl_model::{
 };
 use unsnarl_simplify::{
     Cost,
-    combined::{self, Options},
+    combined::{self, SimplifyOptions},
     prove::{Mismatch, ProofLimits, ProofVerdict, check, prove},
 };
 
@@ -107,7 +107,8 @@ proptest! {
 fn paper_example_is_proved_minimal() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
-    let found = combined::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
+    let found =
+        combined::simplify(&start, &mut InMemory::new(&program), &SimplifyOptions::default(), &mut |_| {});
     let proof = prove(&found.trace, &mut InMemory::new(&program), &ProofLimits::default(), &mut |_, _| {});
     let ProofVerdict::Minimal(certificate) = proof.verdict else { panic!("{:?}", proof.verdict) };
     assert_eq!(certificate.cost.switches, 2);
@@ -135,7 +136,8 @@ fn non_minimal_trace_yields_a_better_one() {
 fn interrupted_proof_reports_its_progress() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
-    let found = combined::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
+    let found =
+        combined::simplify(&start, &mut InMemory::new(&program), &SimplifyOptions::default(), &mut |_| {});
     let whole = prove(&found.trace, &mut InMemory::new(&program), &ProofLimits::default(), &mut |_, _| {});
     let mut last = None;
     for executions in 0..whole.executions {

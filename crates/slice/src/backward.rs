@@ -13,13 +13,13 @@
 //! only): optimising compilers turn `if (c) x = 1; else x = 2;` into a move and a branch around another one.
 
 use crate::{
-    Consumer, Control, DataPath, Flow, History, Place, Span, Step,
+    ByteSpan, Consumer, Control, DataPath, Flow, History, InstructionIx, Step,
     hash::Hashed,
     pending_uses::PendingUses,
     slice::{Reason, Slice},
 };
 use std::collections::BTreeMap;
-use unsnarl_insn::Part;
+use unsnarl_insn::RegisterPart;
 
 /// What to explain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub struct Criterion {
     /// Steps: what they read, and that they were executed.
     pub steps: Vec<u64>,
     /// Bytes of memory as they were after a step.
-    pub bytes: Vec<(u64, Span)>,
+    pub bytes: Vec<(u64, ByteSpan)>,
     /// Registers as they were after a step of a thread.
-    pub registers: Vec<(u64, Part)>,
+    pub registers: Vec<(u64, RegisterPart)>,
 }
 
 impl Criterion {
@@ -70,7 +70,7 @@ struct Level {
     /// Blocks that were executed: who decided that is looked for.
     demands: Vec<Demand>,
     /// The instruction that was executed next.
-    next: Option<Place>,
+    next: Option<InstructionIx>,
     /// Functions that did not return: all whose stack is below this.
     unwound: Option<u64>,
 }
@@ -82,7 +82,7 @@ struct Demand {
     consumer: Consumer,
 }
 
-struct Walk<'a> {
+struct BackwardWalk<'a> {
     control: &'a mut dyn Control,
     pending_uses: PendingUses,
     /// By thread, innermost last.
@@ -97,14 +97,14 @@ struct Walk<'a> {
 
 #[derive(Clone, Copy)]
 enum PendingLocation {
-    Bytes(Span),
-    Register(Part),
+    Bytes(ByteSpan),
+    Register(RegisterPart),
 }
 
 /// The slice over read-after-write and control dependences.
 pub fn closure(history: &dyn History, control: &mut dyn Control, criterion: &Criterion) -> Slice {
     let Some(latest) = criterion.latest() else { return Slice::default() };
-    let mut walk = Walk {
+    let mut walk = BackwardWalk {
         control,
         pending_uses: PendingUses::default(),
         levels: Hashed::default(),
@@ -123,7 +123,7 @@ pub fn closure(history: &dyn History, control: &mut dyn Control, criterion: &Cri
     walk.slice
 }
 
-impl Walk<'_> {
+impl BackwardWalk<'_> {
     /// Whether there is anything left to look for.
     fn visit(&mut self, step: &Step<'_>) -> bool {
         if let Some(locations) = self.later.remove(&step.number) {
@@ -265,15 +265,15 @@ impl Walk<'_> {
 pub struct StraightLine;
 
 impl Control for StraightLine {
-    fn block(&mut self, _: Place) -> u32 {
+    fn block(&mut self, _: InstructionIx) -> u32 {
         0
     }
 
-    fn function(&mut self, _: Place) -> u32 {
+    fn function(&mut self, _: InstructionIx) -> u32 {
         0
     }
 
-    fn controlling_branches(&mut self, _: u32) -> &[Place] {
+    fn controlling_branches(&mut self, _: u32) -> &[InstructionIx] {
         &[]
     }
 }

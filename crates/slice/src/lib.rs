@@ -22,6 +22,6 @@ pub use backward::{Criterion, StraightLine, closure};
 pub use pending_uses::{Consumer, DataPath};
 pub use race::{Counts, OrderingInput, counts, races};
 pub use reduce::{Extent, Reduction, ThreadExtent, ranks, reduce, resolve_ranks};
-pub use slice::{Node, RaceEdge, RaceKind, Reason, Slice};
-pub use step::{CELLS, Control, Flow, History, Place, Span, Step};
+pub use slice::{RaceEdge, RaceKind, Reason, Slice, SliceNode};
+pub use step::{ByteSpan, CELLS, Control, Flow, History, InstructionIx, Step};
 pub use steps::StepSet;

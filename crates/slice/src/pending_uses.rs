@@ -1,16 +1,16 @@
 //! The bytes whose writers are being looked for, and for whom.
 
-use crate::{Reason, Span, hash::Hashed};
-use unsnarl_insn::{Part, REGISTERS};
+use crate::{ByteSpan, Reason, hash::Hashed};
+use unsnarl_insn::{REGISTERS, RegisterPart};
 use unsnarl_model::ThreadIx;
 
-use crate::Place;
+use crate::InstructionIx;
 
 /// Who wants a value, or is decided about: an instruction and who executed it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Consumer {
     /// The instruction.
-    pub place: Place,
+    pub place: InstructionIx,
     /// Who executed it.
     pub thread: ThreadIx,
     /// Its step.
@@ -44,12 +44,18 @@ impl PendingUses {
 
     /// Whether any of these is wanted.
     #[inline]
-    pub(crate) fn has_registers(&self, thread: ThreadIx, parts: &[Part]) -> bool {
+    pub(crate) fn has_registers(&self, thread: ThreadIx, parts: &[RegisterPart]) -> bool {
         let Some(masks) = self.masks.get(thread.index()) else { return false };
         parts.iter().any(|part| masks[part.granule as usize] & part.mask != 0)
     }
 
-    pub(crate) fn add_register(&mut self, thread: ThreadIx, part: Part, consumer: Consumer, path: DataPath) {
+    pub(crate) fn add_register(
+        &mut self,
+        thread: ThreadIx,
+        part: RegisterPart,
+        consumer: Consumer,
+        path: DataPath,
+    ) {
         while self.masks.len() <= thread.index() {
             self.masks.push(vec![0; REGISTERS as usize].into());
         }
@@ -57,7 +63,7 @@ impl PendingUses {
         add(self.registers.entry((thread.0, part.granule)).or_default(), part.mask, consumer, path);
     }
 
-    pub(crate) fn add_memory(&mut self, span: Span, consumer: Consumer) {
+    pub(crate) fn add_memory(&mut self, span: ByteSpan, consumer: Consumer) {
         for (granule, mask) in span.granules() {
             add(self.memory.entry(granule).or_default(), mask, consumer, DataPath::Memory(span.addr));
         }
@@ -71,7 +77,7 @@ impl PendingUses {
     pub(crate) fn take_register(
         &mut self,
         thread: ThreadIx,
-        part: Part,
+        part: RegisterPart,
         found: &mut Vec<(Consumer, DataPath)>,
     ) {
         let Some(masks) = self.masks.get_mut(thread.index()) else { return };
@@ -90,7 +96,7 @@ impl PendingUses {
     }
 
     /// Who wants some of these bytes, which a branch kept from being written.
-    pub(crate) fn peek_register(&self, thread: ThreadIx, part: Part, reasons: &mut Vec<Reason>) {
+    pub(crate) fn peek_register(&self, thread: ThreadIx, part: RegisterPart, reasons: &mut Vec<Reason>) {
         if !self.has_registers(thread, &[part]) {
             return;
         }
@@ -101,7 +107,7 @@ impl PendingUses {
     }
 
     /// The same for memory.
-    pub(crate) fn take_memory(&mut self, span: Span, found: &mut Vec<(Consumer, DataPath)>) {
+    pub(crate) fn take_memory(&mut self, span: ByteSpan, found: &mut Vec<(Consumer, DataPath)>) {
         self.each_granule(span, |memory, granule, mask| {
             if let Some(list) = memory.get_mut(&granule) {
                 take(list, mask, found);
@@ -113,7 +119,7 @@ impl PendingUses {
     }
 
     /// Who wants some of these bytes, which others may have written too.
-    pub(crate) fn peek_memory(&mut self, span: Span, found: &mut Vec<(Consumer, DataPath)>) {
+    pub(crate) fn peek_memory(&mut self, span: ByteSpan, found: &mut Vec<(Consumer, DataPath)>) {
         self.each_granule(span, |memory, granule, mask| {
             if let Some(list) = memory.get(&granule) {
                 found.extend(
@@ -123,7 +129,7 @@ impl PendingUses {
         });
     }
 
-    fn each_granule(&mut self, span: Span, mut f: impl FnMut(&mut Hashed<u64, PendingUse>, u64, u8)) {
+    fn each_granule(&mut self, span: ByteSpan, mut f: impl FnMut(&mut Hashed<u64, PendingUse>, u64, u8)) {
         if span.len / 8 <= 16 + self.memory.len() as u64 {
             span.granules().for_each(|(granule, mask)| f(&mut self.memory, granule, mask));
             return;
@@ -132,10 +138,10 @@ impl PendingUses {
         let (first, last) = (span.addr / 8, (span.addr + span.len - 1) / 8);
         let inside: Vec<u64> = self.memory.keys().copied().filter(|g| (first..=last).contains(g)).collect();
         for granule in inside {
-            let clipped = Span::new(granule * 8, 8);
+            let clipped = ByteSpan::new(granule * 8, 8);
             let from = clipped.addr.max(span.addr);
             let to = (clipped.addr + 8).min(span.addr + span.len);
-            for (granule, mask) in Span::new(from, to - from).granules() {
+            for (granule, mask) in ByteSpan::new(from, to - from).granules() {
                 f(&mut self.memory, granule, mask);
             }
         }
@@ -146,8 +152,8 @@ impl PendingUses {
         &mut self,
         found: &[(Consumer, DataPath)],
         thread: ThreadIx,
-        uses: &[Part],
-        reads: &[Span],
+        uses: &[RegisterPart],
+        reads: &[ByteSpan],
     ) {
         for &(consumer, path) in found {
             uses.iter().for_each(|&part| self.add_register(thread, part, consumer, path));

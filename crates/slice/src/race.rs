@@ -12,7 +12,7 @@
 //! such edges are told on request, and told apart.
 
 use crate::{
-    Consumer, History, RaceEdge, RaceKind, Reason, Slice, Span, Step,
+    ByteSpan, Consumer, History, RaceEdge, RaceKind, Reason, Slice, Step,
     hash::{Hashed, Hashing},
 };
 use std::collections::HashSet;
@@ -89,7 +89,7 @@ impl<'a> Clocks<'a> {
 
 /// An access to some bytes of a granule.
 #[derive(Clone, Copy)]
-struct Access {
+struct GranuleAccess {
     mask: u8,
     when: Epoch,
     consumer: Consumer,
@@ -99,9 +99,9 @@ struct Access {
 #[derive(Default)]
 struct GranuleAccesses {
     /// The latest write of each thread.
-    writes: Vec<Access>,
+    writes: Vec<GranuleAccess>,
     /// Reads by steps of the closure, the latest of each instruction and thread.
-    reads: Vec<Access>,
+    reads: Vec<GranuleAccess>,
 }
 
 /// Adds to a closure the neighbours of its steps in other threads.
@@ -127,12 +127,18 @@ pub fn races(history: &dyn History, ordering: OrderingInput<'_>, slice: &mut Sli
         let may_write = if step.guessed { &[] } else { step.may_write };
         for (granule, mask) in step.writes.iter().chain(may_write).flat_map(|span| span.granules()) {
             let Some(touched) = memory.get_mut(&granule) else { continue };
-            touched.write(Access { mask, when: now, consumer }, granule * 8, included, &clocks, &mut edges);
+            touched.write(
+                GranuleAccess { mask, when: now, consumer },
+                granule * 8,
+                included,
+                &clocks,
+                &mut edges,
+            );
         }
         if included {
             for (granule, mask) in step.reads.iter().flat_map(|span| span.granules()) {
                 if let Some(touched) = memory.get_mut(&granule) {
-                    touched.read(Access { mask, when: now, consumer });
+                    touched.read(GranuleAccess { mask, when: now, consumer });
                 }
             }
         }
@@ -154,8 +160,8 @@ pub fn races(history: &dyn History, ordering: OrderingInput<'_>, slice: &mut Sli
 }
 
 impl GranuleAccesses {
-    fn read(&mut self, read: Access) {
-        let same = |known: &Access| {
+    fn read(&mut self, read: GranuleAccess) {
+        let same = |known: &GranuleAccess| {
             known.consumer.place == read.consumer.place && known.consumer.thread == read.consumer.thread
         };
         self.reads.retain(|known| !same(known));
@@ -164,7 +170,7 @@ impl GranuleAccesses {
 
     fn write(
         &mut self,
-        write: Access,
+        write: GranuleAccess,
         addr: u64,
         included: bool,
         clocks: &Clocks<'_>,
@@ -173,7 +179,7 @@ impl GranuleAccesses {
         let thread = write.consumer.thread;
         let own_last = self.writes.iter().find(|w| w.consumer.thread == thread && w.mask & write.mask != 0);
         let own_last = own_last.map(|w| w.consumer.step);
-        let mut include_edge = |kind, earlier: &Access, new: Consumer, known: Consumer| {
+        let mut include_edge = |kind, earlier: &GranuleAccess, new: Consumer, known: Consumer| {
             let ordered = clocks.ordered(earlier.when, thread);
             let first = addr + u64::from((earlier.mask & write.mask).trailing_zeros());
             if ordered == OrderedBy::Yes
@@ -196,7 +202,8 @@ impl GranuleAccesses {
                 edges.push((edge, new, known));
             }
         };
-        let others = |access: &&Access| access.consumer.thread != thread && access.mask & write.mask != 0;
+        let others =
+            |access: &&GranuleAccess| access.consumer.thread != thread && access.mask & write.mask != 0;
         if included {
             for earlier in self.writes.iter().filter(others) {
                 include_edge(RaceKind::WriteAfterWrite, earlier, earlier.consumer, write.consumer);
@@ -235,7 +242,7 @@ fn touched(history: &dyn History, slice: &Slice) -> HashSet<u64, Hashing> {
 
 /// Memory that is allocated anew is other memory.
 fn forget(step: &Step<'_>, memory: &mut Hashed<u64, GranuleAccesses>) {
-    if let Some(Span { addr, len }) = step.fresh {
+    if let Some(ByteSpan { addr, len }) = step.fresh {
         for granule in addr / 8..(addr + len).div_ceil(8) {
             if let Some(touched) = memory.get_mut(&granule) {
                 *touched = GranuleAccesses::default();
@@ -282,7 +289,7 @@ pub fn counts(history: &dyn History, ordering: OrderingInput<'_>) -> Counts {
             span.granules().for_each(|(granule, _)| drop(memory.remove(&granule)));
         }
         let now = clocks.now(step.thread);
-        let of_program = |span: &&Span| span.addr < crate::CELLS && span.len <= 4096;
+        let of_program = |span: &&ByteSpan| span.addr < crate::CELLS && span.len <= 4096;
         for (granule, mask) in step.reads.iter().filter(of_program).flat_map(|span| span.granules()) {
             memory.entry(granule).or_default().read(mask, now, &mut counts);
         }

@@ -14,7 +14,7 @@
 //! conditions and the like order segments but pass no values: replay keeps the order, so they are no edges.
 
 use crate::{
-    Flow, History, OrderingInput, Span, Step,
+    ByteSpan, Flow, History, OrderingInput, Step,
     hash::Hashed,
     race::{Clocks, OrderedBy},
 };
@@ -54,7 +54,7 @@ pub struct ThreadExtent {
 }
 
 #[derive(Debug)]
-struct Segment {
+struct StepSegment {
     thread: ThreadIx,
     first: u64,
     steps: u64,
@@ -91,7 +91,7 @@ pub fn reduce(history: &dyn History, ordering: OrderingInput<'_>, criterion: &[u
         until.steps += segment.steps;
         until.events = segment.events;
     }
-    let extent = |chosen: &mut dyn Iterator<Item = &Segment>| {
+    let extent = |chosen: &mut dyn Iterator<Item = &StepSegment>| {
         let mut threads = BTreeSet::new();
         let mut extent = Extent::default();
         for segment in chosen {
@@ -108,7 +108,7 @@ pub fn reduce(history: &dyn History, ordering: OrderingInput<'_>, criterion: &[u
 }
 
 /// What a step touches, but for what is too large to be meant.
-fn granules<'a>(spans: impl Iterator<Item = &'a Span>) -> impl Iterator<Item = u64> {
+fn granules<'a>(spans: impl Iterator<Item = &'a ByteSpan>) -> impl Iterator<Item = u64> {
     spans.filter(|span| span.len <= 1 << 28).flat_map(|span| span.granules()).map(|(granule, _)| granule)
 }
 
@@ -132,8 +132,8 @@ impl SegmentCounter {
 }
 
 /// The segments of a run, each with those that it needs.
-fn segments(history: &dyn History) -> Vec<Segment> {
-    let mut segments: Vec<Segment> = Vec::new();
+fn segments(history: &dyn History) -> Vec<StepSegment> {
+    let mut segments: Vec<StepSegment> = Vec::new();
     let mut latest: BTreeMap<ThreadIx, u32> = BTreeMap::new();
     let mut writers: Hashed<u64, u32> = Hashed::default();
     let mut count = SegmentCounter::default();
@@ -143,7 +143,7 @@ fn segments(history: &dyn History) -> Vec<Segment> {
             let previous = latest.insert(step.thread, number);
             let needs = previous.into_iter().collect();
             let (thread, first) = (step.thread, step.number);
-            segments.push(Segment { thread, first, steps: 0, events: 0, needs, previous });
+            segments.push(StepSegment { thread, first, steps: 0, events: 0, needs, previous });
         }
         if let Flow::Begin(Some(by)) = step.flow {
             let at = segments.partition_point(|segment| segment.first <= by) as u32;

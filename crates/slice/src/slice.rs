@@ -1,6 +1,6 @@
 //! What a slice consists of.
 
-use crate::{Consumer, DataPath, Place, Step, StepSet};
+use crate::{Consumer, DataPath, InstructionIx, Step, StepSet};
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::ThreadIx;
 
@@ -45,7 +45,7 @@ impl Reason {
 
 /// An instruction in a slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub struct SliceNode {
     /// Who executed it.
     pub threads: BTreeSet<ThreadIx>,
     /// How many of its executions are in.
@@ -60,7 +60,7 @@ pub struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
     /// The instructions.
-    pub nodes: BTreeMap<Place, Node>,
+    pub nodes: BTreeMap<InstructionIx, SliceNode>,
     /// All steps of the closure.
     pub steps: StepSet,
     /// Edges between threads at places that nothing orders.
@@ -82,9 +82,9 @@ pub struct RaceEdge {
     /// In which way.
     pub kind: RaceKind,
     /// The earlier one.
-    pub from: (Place, ThreadIx),
+    pub from: (InstructionIx, ThreadIx),
     /// The later one.
-    pub to: (Place, ThreadIx),
+    pub to: (InstructionIx, ThreadIx),
     /// Where in memory, the first time.
     pub addr: u64,
     /// Whether only a lock orders them, whose critical sections could come in another order.
@@ -99,7 +99,13 @@ impl Slice {
     }
 
     /// Adds an instruction that is not followed further.
-    pub(crate) fn add_node(&mut self, place: Place, thread: ThreadIx, step: u64, reasons: Vec<Reason>) {
+    pub(crate) fn add_node(
+        &mut self,
+        place: InstructionIx,
+        thread: ThreadIx,
+        step: u64,
+        reasons: Vec<Reason>,
+    ) {
         let node = self.nodes.entry(place).or_default();
         node.threads.insert(thread);
         node.instances += 1;

@@ -151,15 +151,15 @@ fn threads_with_reused_stacks_do_not_race() {
 
 #[test]
 fn slices_distinguish_bytes() {
-    use unsnarl_slice::Span;
+    use unsnarl_slice::ByteSpan;
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[X]);
     toy.step(1, 2, &[], &[X]);
-    toy.steps[1].writes = vec![Span::new(X * 8, 1)];
+    toy.steps[1].writes = vec![ByteSpan::new(X * 8, 1)];
     toy.step(1, 3, &[X], &[]);
-    toy.steps[2].reads = vec![Span::new(X * 8 + 1, 1)];
+    toy.steps[2].reads = vec![ByteSpan::new(X * 8 + 1, 1)];
     toy.step(1, 4, &[X], &[]);
-    toy.steps[3].reads = vec![Span::new(X * 8, 2)];
+    toy.steps[3].reads = vec![ByteSpan::new(X * 8, 2)];
     assert_eq!(places(&slice(&toy, 2)), [1, 3]);
     assert_eq!(places(&slice(&toy, 3)), [1, 2, 4]);
 }

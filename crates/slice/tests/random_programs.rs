@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use toy::{Table, Toy, ToyStep};
 use unsnarl_model::ThreadIx;
 use unsnarl_slice::{
-    Criterion, Flow, OrderingInput, Place, Slice, closure, races, ranks, reduce, resolve_ranks,
+    Criterion, Flow, InstructionIx, OrderingInput, Slice, closure, races, ranks, reduce, resolve_ranks,
 };
 
 #[derive(Clone, Debug)]
@@ -54,7 +54,7 @@ fn compile(block: &[Statement], function: u32, enclosing: Option<u32>, table: &m
     for statement in block {
         let place = table.functions.len() as u32;
         table.functions.push(function);
-        table.controlling_branches.push(enclosing.map(Place).into_iter().collect());
+        table.controlling_branches.push(enclosing.map(InstructionIx).into_iter().collect());
         let statement = match statement {
             Statement::Assign { reads, write } => Kind::Assign(reads.clone(), *write),
             Statement::Call { function } => Kind::Call(*function),
@@ -64,7 +64,7 @@ fn compile(block: &[Statement], function: u32, enclosing: Option<u32>, table: &m
                 compile(otherwise, function, Some(place), table),
             ),
             Statement::While { reads, times, body } => {
-                table.controlling_branches[place as usize].push(Place(place));
+                table.controlling_branches[place as usize].push(InstructionIx(place));
                 Kind::While(reads.clone(), *times, compile(body, function, Some(place), table))
             }
         };

@@ -24,7 +24,7 @@ pub use binary::{Binary, ElfKind, Libc, ReadError, build_id, elf_kind, has_debug
 pub use code::ModuleCode;
 pub use demangle::demangle;
 pub use frame::Frame;
-pub use locals::{Local, NoLocation, VariableLocation, local};
+pub use locals::{LocalVariable, NoLocation, VariableLocation, local};
 pub use symbols::{Symbols, hex};
 pub use system::is_system;
 pub use unwind::{Registers, StackCopy, Unwinder};

@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Where a variable is, and how many bytes it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Local {
+pub struct LocalVariable {
     /// Where.
     pub location: VariableLocation,
     /// How many bytes.
@@ -48,7 +48,7 @@ pub enum NoLocation {
 ///
 /// # Errors
 /// If there is none, or it is nowhere.
-pub fn local(path: &Path, address: u64, name: &str) -> Result<Local, NoLocation> {
+pub fn local(path: &Path, address: u64, name: &str) -> Result<LocalVariable, NoLocation> {
     let image = Image::open(path).ok_or(NoLocation::Unknown)?;
     let dwarf = image.dwarf().ok_or(NoLocation::Unknown)?;
     let mut units = dwarf.units();
@@ -87,7 +87,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    fn find(&self) -> Option<Result<Local, NoLocation>> {
+    fn find(&self) -> Option<Result<LocalVariable, NoLocation>> {
         let mut entries = self.unit.entries();
         let mut found = None;
         let mut base = None;
@@ -112,7 +112,8 @@ impl Scope<'_> {
                 {
                     let size = self.inherited(entry, DW_AT_type).and_then(|kind| self.size(&kind, 0));
                     let location = self.location(entry, base.as_ref());
-                    found = Some(location.map(|location| Local { location, size: size.unwrap_or(8) }));
+                    found =
+                        Some(location.map(|location| LocalVariable { location, size: size.unwrap_or(8) }));
                 }
                 _ => {}
             }

@@ -14,7 +14,7 @@ pub(crate) trait Codec: Sized {
     const LEAST: usize;
 
     fn put(&self, out: &mut Vec<u8>);
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed>;
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed>;
 
     /// Many in a row; a type whose values are their own bytes does better than one by one.
     fn put_all(all: &[Self], out: &mut Vec<u8>) {
@@ -22,7 +22,7 @@ pub(crate) trait Codec: Sized {
     }
 
     /// `count` has been held against what is left.
-    fn take_all(count: usize, from: &mut Cursor<'_>) -> Result<Vec<Self>, Malformed> {
+    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, Malformed> {
         let mut all = Vec::with_capacity(count);
         for _ in 0..count {
             all.push(Self::take(from)?);
@@ -33,11 +33,11 @@ pub(crate) trait Codec: Sized {
 
 /// Bytes yet to be read.
 #[derive(Debug)]
-pub(crate) struct Cursor<'a> {
+pub(crate) struct ByteCursor<'a> {
     left: &'a [u8],
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> ByteCursor<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self { left: bytes }
     }
@@ -118,7 +118,7 @@ impl Codec for u8 {
         out.push(*self);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         from.byte()
     }
 
@@ -126,7 +126,7 @@ impl Codec for u8 {
         out.extend_from_slice(all);
     }
 
-    fn take_all(count: usize, from: &mut Cursor<'_>) -> Result<Vec<Self>, Malformed> {
+    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, Malformed> {
         from.bytes(count).map(<[u8]>::to_vec)
     }
 }
@@ -138,7 +138,7 @@ impl Codec for u16 {
         out.extend_from_slice(&self.to_le_bytes());
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         from.array().map(Self::from_le_bytes)
     }
 }
@@ -150,7 +150,7 @@ impl Codec for u32 {
         put_varint(u64::from(*self), out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         from.varint()?.try_into().map_err(|_| "a number is too large")
     }
 }
@@ -162,7 +162,7 @@ impl Codec for u64 {
         put_varint(*self, out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         from.varint()
     }
 }
@@ -174,7 +174,7 @@ impl Codec for i32 {
         put_zigzag(i64::from(*self), out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         from.zigzag()?.try_into().map_err(|_| "a number is too large")
     }
 }
@@ -186,7 +186,7 @@ impl Codec for bool {
         out.push(u8::from(*self));
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         match from.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -203,7 +203,7 @@ impl<T: Codec> Codec for Option<T> {
         self.iter().for_each(|some| some.put(out));
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         if bool::take(from)? { T::take(from).map(Some) } else { Ok(None) }
     }
 }
@@ -216,7 +216,7 @@ impl<T: Codec> Codec for Vec<T> {
         T::put_all(self, out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         let count = from.length(T::LEAST)?;
         T::take_all(count, from)
     }
@@ -230,7 +230,7 @@ impl Codec for String {
         out.extend_from_slice(self.as_bytes());
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         Self::from_utf8(Vec::take(from)?).map_err(|_| "a text is not UTF-8")
     }
 }
@@ -243,11 +243,11 @@ mod tests {
         let mut bytes = Vec::new();
         value.put(&mut bytes);
         assert!(bytes.len() >= T::LEAST, "{value:?} takes fewer bytes than the least");
-        let mut cursor = Cursor::new(&bytes);
+        let mut cursor = ByteCursor::new(&bytes);
         assert_eq!(T::take(&mut cursor), Ok(value));
         cursor.finish().unwrap();
         for cut in 0..bytes.len() {
-            assert!(T::take(&mut Cursor::new(&bytes[..cut])).is_err());
+            assert!(T::take(&mut ByteCursor::new(&bytes[..cut])).is_err());
         }
     }
 
@@ -264,13 +264,13 @@ mod tests {
     fn excessive_length_is_rejected_before_allocation() {
         let mut bytes = Vec::new();
         put_length(usize::MAX, &mut bytes);
-        assert_eq!(Vec::<u8>::take(&mut Cursor::new(&bytes)), Err("a length goes beyond its end"));
+        assert_eq!(Vec::<u8>::take(&mut ByteCursor::new(&bytes)), Err("a length goes beyond its end"));
     }
 
     #[test]
     fn number_beyond_64_bits_is_rejected() {
         let bytes = [0xff; 9].into_iter().chain([2]).collect::<Vec<_>>();
-        assert_eq!(u64::take(&mut Cursor::new(&bytes)), Err("a number is too large"));
-        assert_eq!(u64::take(&mut Cursor::new(&[0x80; 11])), Err("a number is too large"));
+        assert_eq!(u64::take(&mut ByteCursor::new(&bytes)), Err("a number is too large"));
+        assert_eq!(u64::take(&mut ByteCursor::new(&[0x80; 11])), Err("a number is too large"));
     }
 }

@@ -7,7 +7,7 @@
 //! that was, mostly zeros, which compress to almost nothing. Expectations start afresh with each
 //! chunk.
 
-use crate::bytes::{Cursor, Malformed, put_length, put_varint, put_zigzag};
+use crate::bytes::{ByteCursor, Malformed, put_length, put_varint, put_zigzag};
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
 
 /// How many events a chunk has; only the last one has fewer.
@@ -125,11 +125,11 @@ pub(crate) fn take(
     bytes: &[u8],
     events: &mut Vec<Event>,
 ) -> Result<(), Malformed> {
-    let mut all = Cursor::new(bytes);
-    let mut columns: [Cursor<'_>; COLUMNS] = std::array::from_fn(|_| Cursor::new(&[]));
+    let mut all = ByteCursor::new(bytes);
+    let mut columns: [ByteCursor<'_>; COLUMNS] = std::array::from_fn(|_| ByteCursor::new(&[]));
     for column in &mut columns {
         let length = all.length(1)?;
-        *column = Cursor::new(all.bytes(length)?);
+        *column = ByteCursor::new(all.bytes(length)?);
     }
     all.finish()?;
     let [thread_column, site_column, ops, flags, orders, sizes, addrs, values] = &mut columns;
@@ -167,5 +167,5 @@ pub(crate) fn take(
         });
         expected.learn(thread, site, now);
     }
-    columns.into_iter().try_for_each(Cursor::finish)
+    columns.into_iter().try_for_each(ByteCursor::finish)
 }

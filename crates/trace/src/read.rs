@@ -2,7 +2,7 @@
 
 use crate::{
     CALLERS, CHUNK, DecodeError, FORMAT, GZIP, INPUTS, MAGIC, OLDEST, Section,
-    bytes::{Codec, Cursor, Malformed},
+    bytes::{ByteCursor, Codec, Malformed},
     check, chunk,
     section::{SectionReader, most_in},
 };
@@ -154,7 +154,7 @@ fn first_bytes(input: &mut impl Read) -> Result<u32, DecodeError> {
 
 /// A section that holds one value and nothing else.
 fn section<T: Codec>(sections: &mut SectionReader<impl Read>, section: Section) -> Result<T, DecodeError> {
-    let mut cursor = Cursor::new(sections.read(section)?);
+    let mut cursor = ByteCursor::new(sections.read(section)?);
     T::take(&mut cursor)
         .and_then(|value| cursor.finish().map(|()| value))
         .map_err(|reason| DecodeError::Corrupt { section, reason })
@@ -170,7 +170,7 @@ impl Codec for Fixed {
         out.extend_from_slice(&self.0.to_le_bytes());
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         from.array().map(u64::from_le_bytes).map(Self)
     }
 }
@@ -183,7 +183,7 @@ impl<A: Codec, B: Codec> Codec for (A, B) {
         self.1.put(out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Malformed> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         Ok((A::take(from)?, B::take(from)?))
     }
 }

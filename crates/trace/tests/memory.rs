@@ -56,7 +56,7 @@ fn most_held<T>(run: impl FnOnce() -> T) -> usize {
     PEAK.get() - before
 }
 
-/// The limit that `section::Budget` promises.
+/// The limit that `section::UnpackBudget` promises.
 fn limit(file: &[u8]) -> usize {
     (32 << 20) + 128 * file.len()
 }

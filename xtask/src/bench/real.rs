@@ -3,7 +3,7 @@
 //! Of each: how often the result was right, how often the replay was identical, and what control costs against the program by
 //! itself on one processor, against valgrind's null tool, and, where it was compiled here, against ThreadSanitizer.
 
-use super::Effort;
+use super::BenchEffort;
 use super::distribution::{Archive, PACKAGES};
 use super::measure::Measurement;
 use super::servers::{Host, SERVERS, Server};
@@ -41,7 +41,7 @@ const FROM_SOURCE: [(&str, &str, &str); 3] = [
 ];
 
 /// All of them, or those of these names.
-pub(crate) fn bench(effort: Effort, programs: &[&str]) -> Result<()> {
+pub(crate) fn bench(effort: BenchEffort, programs: &[&str]) -> Result<()> {
     let selected = |name: &str| programs.is_empty() || programs.contains(&name);
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
@@ -54,8 +54,8 @@ pub(crate) fn bench(effort: Effort, programs: &[&str]) -> Result<()> {
         directory: workspace.scratch("bench-real")?,
     };
     let (schedules, turns) = match effort {
-        Effort::Quick => (3, 1),
-        Effort::Full => (20, 3),
+        BenchEffort::Quick => (3, 1),
+        BenchEffort::Full => (20, 3),
     };
     let subjects = bench.subjects(&selected)?;
     println!(

@@ -3,9 +3,9 @@
 //! Programs time themselves by the processor's counter, for all other clocks are virtual under
 //! control, and write the figure to a file.
 
-use super::Effort;
+use super::BenchEffort;
 use super::measure::Measurement;
-use super::table::{Table, Target, Unit};
+use super::table::{RatioTarget, Table, Unit};
 use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, ensure};
@@ -16,7 +16,7 @@ use std::time::Instant;
 
 const KERNELS: [&str; 3] = ["matrix", "sort", "hash"];
 
-pub(crate) fn bench(effort: Effort) -> Result<()> {
+pub(crate) fn bench(effort: BenchEffort) -> Result<()> {
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
     eprintln!("building unsnarl");
@@ -52,7 +52,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
         "times that a futex hand-over costs a switch, event logged",
         Unit::Nanoseconds,
         &pair,
-        Target::AtLeast(30.0),
+        RatioTarget::AtLeast(30.0),
     );
 
     eprintln!("whole runs");
@@ -62,7 +62,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
         || bench.plain_runs(&three, 200).map(|seconds| seconds * 1e9),
         cost,
     )?;
-    table.row("controlled run / plain exec", Unit::Nanoseconds, &pair, Target::AtMost(2.0));
+    table.row("controlled run / plain exec", Unit::Nanoseconds, &pair, RatioTarget::AtMost(2.0));
 
     for kernel in KERNELS {
         eprintln!("uninstrumented {kernel}");
@@ -73,7 +73,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
             cost,
         )?;
         let what = format!("uninstrumented {kernel} / native");
-        table.row(&what, Unit::Nanoseconds, &pair, Target::AtMost(1.02));
+        table.row(&what, Unit::Nanoseconds, &pair, RatioTarget::AtMost(1.02));
     }
 
     for (points, times) in [("sync", "50"), ("all", "5")] {
@@ -86,7 +86,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
                 cost,
             )?;
             let what = format!("instrumented {kernel}, --points {points} / gcc's TSan");
-            table.row(&what, Unit::Nanoseconds, &pair, Target::AtMost(1.0));
+            table.row(&what, Unit::Nanoseconds, &pair, RatioTarget::AtMost(1.0));
         }
     }
 
@@ -97,7 +97,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
         || bench.plain_runs(&three, 300).map(|seconds| 1.0 / seconds),
         cost,
     )?;
-    table.row("explore, runs per second / plain exec", Unit::PerSecond, &pair, Target::None);
+    table.row("explore, runs per second / plain exec", Unit::PerSecond, &pair, RatioTarget::None);
 
     println!("{repetitions} turns each, medians; a ratio's quartiles are those of the turns' ratios");
     print!("{table}");

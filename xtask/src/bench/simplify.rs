@@ -1,7 +1,7 @@
 //! `cargo xtask bench simplify`: what is left of failing schedules, at what price, against the papers' algorithms.
 //! The tables are printed in Markdown: `docs/results.md` has them.
 
-use super::Effort;
+use super::BenchEffort;
 use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, ensure};
@@ -13,7 +13,7 @@ use std::time::Instant;
 /// Which parts there are.
 const PARTS: [&str; 4] = ["programs", "start", "static", "minimum"];
 
-pub(crate) fn bench(effort: Effort, only: Option<&str>) -> Result<()> {
+pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
     ensure!(only.is_none_or(|only| PARTS.contains(&only)), "no such part: there are {}", PARTS.join(", "));
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
@@ -25,8 +25,8 @@ pub(crate) fn bench(effort: Effort, only: Option<&str>) -> Result<()> {
     std::fs::copy(workspace.build_unsnarl()?, &unsnarl)?;
     let bench = Bench { unsnarl, root: workspace.root.clone(), directory };
     let (traces, longest) = match effort {
-        Effort::Quick => (3, 1_000_000),
-        Effort::Full => (30, 100_000_000),
+        BenchEffort::Quick => (3, 1_000_000),
+        BenchEffort::Full => (30, 100_000_000),
     };
     for part in PARTS.into_iter().filter(|&part| only.is_none_or(|only| only == part)) {
         let begin = Instant::now();

@@ -6,9 +6,9 @@
 //! Each is told twice: as time that passed, and as time of the processors, which others on the machine disturb less. While a
 //! program is traced, unsnarl takes the trace away on another processor; the second figure has both.
 
-use super::Effort;
+use super::BenchEffort;
 use super::measure::Measurement;
-use super::table::{Table, Target, Unit};
+use super::table::{RatioTarget, Table, Unit};
 use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, ensure};
@@ -22,7 +22,7 @@ use std::time::Instant;
 /// What can be asked for by itself.
 const PARTS: [&str; 5] = ["native", "stepping", "lackey", "slices", "reductions"];
 
-pub(crate) fn bench(effort: Effort, part: Option<&str>) -> Result<()> {
+pub(crate) fn bench(effort: BenchEffort, part: Option<&str>) -> Result<()> {
     if let Some(part) = part {
         ensure!(PARTS.contains(&part), "there is no part {part}; there are {}", PARTS.join(", "));
     }
@@ -62,7 +62,7 @@ pub(crate) fn bench(effort: Effort, part: Option<&str>) -> Result<()> {
 }
 
 /// Seconds that passed, and seconds of the processors.
-type Cost = [f64; 2];
+type TimeCost = [f64; 2];
 
 /// How the two are called.
 const COSTS: [&str; 2] = ["time", "processors"];
@@ -71,12 +71,12 @@ const COSTS: [&str; 2] = ["time", "processors"];
 fn put_speeds(table: &mut Table, peer: &str, pairs: &[Measurement]) {
     for (pair, cost) in pairs.iter().zip(COSTS) {
         let what = format!("instructions traced: translated / {peer}, {cost}");
-        table.row(&what, Unit::PerSecond, pair, Target::AtLeast(100.0));
+        table.row(&what, Unit::PerSecond, pair, RatioTarget::AtLeast(100.0));
     }
 }
 
 /// What more rounds cost than fewer.
-fn beyond(more: Cost, fewer: Cost) -> Cost {
+fn beyond(more: TimeCost, fewer: TimeCost) -> TimeCost {
     std::array::from_fn(|at| more[at] - fewer[at])
 }
 
@@ -87,7 +87,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn against_native(&self, effort: Effort, table: &mut Table) -> Result<()> {
+    fn against_native(&self, effort: BenchEffort, table: &mut Table) -> Result<()> {
         /// By itself a program is so quick that it does more rounds, for a time that can be measured.
         const MORE: u32 = 20;
         for (work, rounds, target) in [("own", 1000, 20.0), ("library", 50, 10.0)] {
@@ -105,13 +105,13 @@ impl Bench {
             )?;
             for (pair, cost) in pairs.iter().zip(COSTS) {
                 let what = format!("{work}: traced / native, {cost}");
-                table.row(&what, Unit::Nanoseconds, pair, Target::AtMost(target));
+                table.row(&what, Unit::Nanoseconds, pair, RatioTarget::AtMost(target));
             }
         }
         Ok(())
     }
 
-    fn against_stepping(&self, effort: Effort, table: &mut Table) -> Result<()> {
+    fn against_stepping(&self, effort: BenchEffort, table: &mut Table) -> Result<()> {
         eprintln!("translated against stepping");
         let (many, few) = (self.record("own", 100)?, self.record("own", 1)?);
         let (many_instructions, few_instructions) = (self.instructions(&many)?, self.instructions(&few)?);
@@ -125,7 +125,7 @@ impl Bench {
         Ok(())
     }
 
-    fn against_lackey(&self, effort: Effort, table: &mut Table) -> Result<()> {
+    fn against_lackey(&self, effort: BenchEffort, table: &mut Table) -> Result<()> {
         /// Lackey takes a second for a few million instructions; more of them than it gets are traced here, for a time
         /// that can be measured.
         const MORE: u32 = 10;
@@ -146,11 +146,11 @@ impl Bench {
         Ok(())
     }
 
-    fn slices(&self, effort: Effort) -> Result<()> {
+    fn slices(&self, effort: BenchEffort) -> Result<()> {
         println!("slices");
         let sizes: &[u32] = match effort {
-            Effort::Quick => &[300],
-            Effort::Full => &[300, 3000],
+            BenchEffort::Quick => &[300],
+            BenchEffort::Full => &[300, 3000],
         };
         for rounds in sizes {
             let report = self.slice(&self.record("own", *rounds)?, &[])?;
@@ -197,15 +197,15 @@ impl Bench {
 
     /// What execution reduction leaves of a run, and what each reduction leaves of the dependences: the paper's tables
     /// 2 and 3.
-    fn reductions(&self, workspace: &Workspace, effort: Effort) -> Result<()> {
+    fn reductions(&self, workspace: &Workspace, effort: BenchEffort) -> Result<()> {
         let program = self.directory.join("served");
         let mut cc = Command::new(&self.unsnarl);
         cc.args(["cc", "-O1", "-g", "-pthread", "-o"]).arg(&program);
         output(cc.arg(workspace.root.join("xtask/bench/served.c")), "compiling served.c")?;
         println!("reductions");
         let sizes: &[&str] = match effort {
-            Effort::Quick => &["2000"],
-            Effort::Full => &["2000", "200000"],
+            BenchEffort::Quick => &["2000"],
+            BenchEffort::Full => &["2000", "200000"],
         };
         for rounds in sizes {
             let trace = self.directory.join(format!("served-{rounds}.snarl"));
@@ -240,7 +240,7 @@ impl Bench {
     }
 
     /// What the traced run cost.
-    fn traced(&self, trace: &Path, args: &[&str]) -> Result<Cost> {
+    fn traced(&self, trace: &Path, args: &[&str]) -> Result<TimeCost> {
         let report = self.slice(trace, args)?;
         let cost = |of: &str| report[of]["trace"].as_f64().context("no cost of tracing");
         Ok([cost("seconds")?, cost("processor_seconds")?])
@@ -251,18 +251,18 @@ impl Bench {
     }
 
     /// What a run by itself costs.
-    fn native(&self, work: &str, rounds: u32) -> Result<Cost> {
+    fn native(&self, work: &str, rounds: u32) -> Result<TimeCost> {
         self.cost(Command::new(&self.program).args([work, &rounds.to_string()]))
     }
 
     /// What a run under valgrind's lackey costs.
-    fn lackey(&self, rounds: u32) -> Result<Cost> {
+    fn lackey(&self, rounds: u32) -> Result<TimeCost> {
         let mut command = Command::new("valgrind");
         command.args(["--tool=lackey", "--trace-mem=yes", "--log-file=/dev/null"]).arg(&self.program);
         self.cost(command.args(["own", &rounds.to_string()]))
     }
 
-    fn cost(&self, command: &mut Command) -> Result<Cost> {
+    fn cost(&self, command: &mut Command) -> Result<TimeCost> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let (begin, used) = (Instant::now(), of_children()?);
         command.status().with_context(|| format!("cannot run {command:?}"))?;

@@ -1,7 +1,7 @@
 //! `cargo xtask bench soak`: ten thousand runs of mixed programs. The controller's memory must stay flat, nobody may become a
 //! zombie, and every failing trace must replay.
 
-use super::Effort;
+use super::BenchEffort;
 use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, bail};
@@ -37,15 +37,15 @@ pub(super) struct Searched {
     pub(super) zombies: usize,
 }
 
-pub(crate) fn bench(effort: Effort) -> Result<()> {
+pub(crate) fn bench(effort: BenchEffort) -> Result<()> {
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
     eprintln!("building unsnarl");
     let unsnarl = workspace.build_unsnarl()?;
     let directory = workspace.scratch("bench-soak")?;
     let runs = match effort {
-        Effort::Quick => 100,
-        Effort::Full => 1000,
+        BenchEffort::Quick => 100,
+        BenchEffort::Full => 1000,
     };
     println!(
         "{:<24} {:>6} {:>9} {:>9} {:>18} {:>8}",

@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use unsnarl_model::{Event, Op, SiteIx, ThreadIx};
-use unsnarl_predict::{Options, Predictor};
+use unsnarl_predict::{PredictOptions, Predictor};
 
 /// Prediction on events that are made up, timed
 #[derive(clap::Args)]
@@ -25,7 +25,8 @@ pub(crate) struct BenchPredict {
 impl BenchPredict {
     pub(crate) fn run(self) -> Result<Verdict> {
         const CHUNK: u64 = 1 << 16;
-        let options = Options { window: (!self.whole).then_some(self.window), ..Options::default() };
+        let options =
+            PredictOptions { window: (!self.whole).then_some(self.window), ..PredictOptions::default() };
         let mut predictor = Predictor::new(options);
         let mut events = (0..).zip(SyntheticEvents::new(1)).map(racy);
         let (mut left, mut chunk) = (self.events, Vec::new());

@@ -19,7 +19,7 @@ use unsnarl_model::{Plan, Policy, Trace};
 use unsnarl_report::stats_json;
 use unsnarl_simplify::{
     Cost, Runner,
-    combined::{self, Options},
+    combined::{self, SimplifyOptions},
     dynamic::{self, Simplified},
     prove::{ProofLimits, ProofVerdict, prove},
 };
@@ -78,12 +78,12 @@ impl BenchSimplify {
     fn one(&self, trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Value> {
         let begin = Instant::now();
         let mut program = program(trace, interrupt)?;
-        let options = Options { executions: 100_000, effort: 1, ..Options::default() };
+        let options = SimplifyOptions { executions: 100_000, effort: 1, ..SimplifyOptions::default() };
         let ours = finished(combined::simplify(trace, &mut program, &options, &mut |_| {}))?;
         let our_seconds = begin.elapsed().as_secs_f64();
 
         let begin = Instant::now();
-        let options = Options { effort: 0, ..options };
+        let options = SimplifyOptions { effort: 0, ..options };
         let mut another = self::program(trace, interrupt)?;
         let quick = finished(combined::simplify(trace, &mut another, &options, &mut |_| {}))?;
         let quick_seconds = begin.elapsed().as_secs_f64();

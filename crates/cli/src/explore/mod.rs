@@ -7,7 +7,7 @@ mod start_snapshot;
 
 use crate::{
     checkpoint, judge,
-    options::{FailOn, Follow, PointSet, Run, Target, duration},
+    options::{FailOn, Follow, PointSet, RunArgs, Target, duration},
     output,
     pool::Pool,
     replay::replay,
@@ -31,8 +31,8 @@ use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Conflict, ConflictKind, Module, OutcomeKind, Plan, Policy, Program, Trace};
 use unsnarl_report::{Case, CaseResult, junit};
 use unsnarl_search::{
-    Chess, Choice, CompleteSearch, IncompleteReason, Novelty, Pct, Portfolio, Race, RunSteps, RunSummary,
-    Strategy, Walk,
+    Chess, Choice, CompleteSearch, IncompleteReason, Novelty, Pct, Portfolio, RaceDirected, RunSteps,
+    RunSummary, SeedSweep, Strategy,
 };
 
 /// Search for a failing schedule and save its trace
@@ -78,7 +78,7 @@ pub(crate) struct SearchOptions {
     #[command(flatten)]
     pub(crate) checks: predicate::Checks,
     #[command(flatten)]
-    pub(crate) run: Run,
+    pub(crate) run: RunArgs,
 }
 
 pub(crate) fn default_jobs() -> usize {
@@ -87,7 +87,7 @@ pub(crate) fn default_jobs() -> usize {
 
 /// What the search came to.
 #[derive(Default)]
-pub(crate) struct Search {
+pub(crate) struct SearchReport {
     strategy: String,
     pub(crate) runs: u64,
     pub(crate) schedules: HashSet<u64>,
@@ -102,7 +102,7 @@ pub(crate) struct Search {
     races: Vec<race::RaceDescription>,
 }
 
-impl Search {
+impl SearchReport {
     /// All of it, with the paths of its failures' traces.
     pub(crate) fn json(&self, paths: &[PathBuf]) -> Value {
         let failure_json = |(failure, path): (&Failure, &PathBuf)| failure.json(path);
@@ -206,7 +206,7 @@ impl SearchOptions {
         program: Program,
         interrupt: &Arc<AtomicBool>,
         progress: &ProgressBar,
-    ) -> Result<Search> {
+    ) -> Result<SearchReport> {
         traces::prepare();
         let settings = self.settings(interrupt);
         let strategy = self.strategy(&program, &settings)?;
@@ -235,7 +235,7 @@ impl SearchOptions {
         program: &Program,
         strategies: &[(String, u64, u64)],
         interrupt: &Arc<AtomicBool>,
-        mut report: impl FnMut(&str, u64, &Search, usize),
+        mut report: impl FnMut(&str, u64, &SearchReport, usize),
     ) -> Result<()> {
         let settings = self.settings(interrupt);
         let mut pool = self.pool(program, &settings)?;
@@ -276,11 +276,11 @@ impl SearchOptions {
             UsageError(format!("no strategy `{}`: there are {there}", self.strategy))
         };
         let strategy: Box<dyn Strategy> = match (name, figure) {
-            ("random", "") => Box::new(Walk::new(plan.clone(), Policy::Random)),
-            ("pos", "") => Box::new(Walk::new(plan.clone(), Policy::Pos)),
+            ("random", "") => Box::new(SeedSweep::new(plan.clone(), Policy::Random)),
+            ("pos", "") => Box::new(SeedSweep::new(plan.clone(), Policy::Pos)),
             ("pct", "") => Box::new(Pct::new(plan.clone(), 3)),
             ("pct", depth) => Box::new(Pct::new(plan.clone(), depth.parse().map_err(|_| wrong())?)),
-            ("race", "") => Box::new(Race::new(plan.clone())),
+            ("race", "") => Box::new(RaceDirected::new(plan.clone())),
             ("novelty", "") => Box::new(Novelty::new(plan.clone())),
             ("chess", "") => Box::new(Chess::new(plan.clone(), 2)),
             ("chess", bound) => Box::new(Chess::new(plan.clone(), bound.parse().map_err(|_| wrong())?)),
@@ -295,9 +295,9 @@ impl SearchOptions {
         mut strategy: unsnarl_search::Search,
         pool: &mut Pool,
         progress: &ProgressBar,
-    ) -> Result<(Search, race::Races)> {
+    ) -> Result<(SearchReport, race::Races)> {
         let begin = Instant::now();
-        let mut search = Search::default();
+        let mut search = SearchReport::default();
         let mut races = race::Races::default();
         let mut start_snapshot = start_snapshot::StartSnapshot::default();
         // Strategies learn between batches, whose sizes do not depend on the number of jobs.
@@ -388,7 +388,7 @@ impl SearchOptions {
 }
 
 impl Explore {
-    pub(crate) fn report(&self, search: &mut Search) -> Result<Verdict> {
+    pub(crate) fn report(&self, search: &mut SearchReport) -> Result<Verdict> {
         let mut paths = Vec::new();
         for (nth, failure) in search.failures.0.iter_mut().enumerate() {
             judge::add_stacks(&mut failure.trace);
@@ -415,7 +415,7 @@ impl Explore {
         })
     }
 
-    fn print_text(&self, search: &Search, paths: &[PathBuf]) {
+    fn print_text(&self, search: &SearchReport, paths: &[PathBuf]) {
         let seconds = search.elapsed.as_secs_f64();
         let (runs, distinct) = (search.runs, search.schedules.len());
         let command =
@@ -463,7 +463,7 @@ impl Explore {
     }
 
     /// What to try when nothing was found.
-    fn hint(&self, search: &Search) -> String {
+    fn hint(&self, search: &SearchReport) -> String {
         let instrumented = unsnarl_exec::find(&self.target.program[0])
             .and_then(|path| unsnarl_exec::check(&path))
             .is_ok_and(|binary| binary.instrumented);
@@ -491,7 +491,7 @@ impl Explore {
     }
 }
 
-impl Search {
+impl SearchReport {
     /// What came of it, for CI.
     pub(crate) fn case(&self, group: &str, name: &str) -> Case {
         let runs = self.runs;

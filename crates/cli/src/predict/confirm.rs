@@ -17,8 +17,8 @@ use std::{
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Conflict, ConflictKind, Plan, Trace};
 use unsnarl_predict::{
-    ConfirmationRun, ConfirmationVerdict, Prediction, Race, WitnessRunner, confirm_deadlock, confirm_race,
-    is_same_race,
+    ConfirmationRun, ConfirmationVerdict, PredictedRace, Prediction, WitnessRunner, confirm_deadlock,
+    confirm_race, is_same_race,
 };
 
 /// What came of a prediction.
@@ -146,7 +146,7 @@ fn try_all(
 }
 
 /// Which of a run's races is the predicted one.
-fn position(trace: &Trace, race: &Race, run: &Trace) -> Option<usize> {
+fn position(trace: &Trace, race: &PredictedRace, run: &Trace) -> Option<usize> {
     run.races.iter().position(|found| is_same_race(trace, race, run, found))
 }
 

@@ -10,7 +10,8 @@ use std::{
 };
 use unsnarl_model::{Conflict, Event, Op, Side, Site, SiteIx, ThreadIx};
 use unsnarl_predict::{
-    ConfirmationVerdict, Deadlock, ErrorSites, Prediction, Race, Reads, Statistics, WaitTarget, Witness,
+    ConfirmationVerdict, ErrorSites, PredictedDeadlock, PredictedRace, Prediction, Reads, Statistics,
+    WaitTarget, Witness,
 };
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
@@ -232,7 +233,7 @@ impl Describer<'_> {
         events.map(|event| Side { thread: event.thread, op: event.op, site: self.site(event.site) })
     }
 
-    fn race_text(&mut self, race: &Race, checked: Option<&CheckedPrediction>) -> String {
+    fn race_text(&mut self, race: &PredictedRace, checked: Option<&CheckedPrediction>) -> String {
         let sides = self.sides(&race.sides);
         self.sides_text(race.addr, &sides) + &verdict_text(checked)
     }
@@ -252,7 +253,7 @@ impl Describer<'_> {
         format!("race      {object}: {a}\n          and {b}\n")
     }
 
-    fn deadlock_text(&mut self, deadlock: &Deadlock, checked: Option<&CheckedPrediction>) -> String {
+    fn deadlock_text(&mut self, deadlock: &PredictedDeadlock, checked: Option<&CheckedPrediction>) -> String {
         let mut text = String::from("deadlock  ");
         for (at, waits) in deadlock.circle.iter().enumerate() {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
@@ -293,7 +294,7 @@ impl Describer<'_> {
         (self.object(event.addr), format!("{until}{thread} {awaited_operation} at {place}"))
     }
 
-    fn race_json(&mut self, race: &Race, checked: Option<&CheckedPrediction>) -> Value {
+    fn race_json(&mut self, race: &PredictedRace, checked: Option<&CheckedPrediction>) -> Value {
         let sides = self.sides(&race.sides);
         let mut object = self.sides_json(race.addr, &sides);
         object.insert("events".into(), json!(race.accesses));
@@ -324,7 +325,7 @@ impl Describer<'_> {
         object
     }
 
-    fn deadlock_json(&mut self, deadlock: &Deadlock, checked: Option<&CheckedPrediction>) -> Value {
+    fn deadlock_json(&mut self, deadlock: &PredictedDeadlock, checked: Option<&CheckedPrediction>) -> Value {
         let circle = deadlock.circle.iter().enumerate().map(|(at, waits)| {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
             let (file, line) = self.file_line(self.site(waits.site));

@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use unsnarl_model::{Event, ThreadIx, Trace};
-use unsnarl_predict::{Flaw, Options, Prediction, Predictor, Progress};
+use unsnarl_predict::{Flaw, PredictOptions, Prediction, Predictor, WindowProgress};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 use unsnarl_trace::{EventReader, std_format};
@@ -24,7 +24,7 @@ pub(super) struct Source {
     /// Without its events if it is read window by window.
     trace: Trace,
     events: u64,
-    names: std_format::Names,
+    names: std_format::StdNames,
     streamed: Option<PathBuf>,
     /// By event: the line of the text, if it was text.
     lines: Vec<u64>,
@@ -37,7 +37,7 @@ impl Source {
         if path.extension().is_some_and(|ending| ending == "std") {
             return Self::text(&path);
         }
-        let names = std_format::Names::default();
+        let names = std_format::StdNames::default();
         if !at_hand
             && let Some(reader) =
                 File::open(&path).ok().and_then(|file| EventReader::new(BufReader::new(file)).ok())
@@ -98,8 +98,8 @@ impl Source {
 
     pub(super) fn predict(
         &mut self,
-        options: Options,
-        watch: &mut dyn FnMut(Progress),
+        options: PredictOptions,
+        watch: &mut dyn FnMut(WindowProgress),
     ) -> Result<Prediction> {
         let mut predictor = Predictor::new(options);
         match &self.streamed {

@@ -113,7 +113,7 @@ impl Simplify {
         };
         let Self { statically, dynamic, prove, effort, suffix, executions, .. } = self;
         let batch = run_options.jobs;
-        let options = combined::Options { batch, suffix, executions, effort, prove };
+        let options = combined::SimplifyOptions { batch, suffix, executions, effort, prove };
         let method = match (statically, dynamic) {
             (true, _) => Method::Static(self.merges),
             (_, true) => Method::Dynamic,
@@ -130,7 +130,7 @@ pub(crate) enum Method {
     /// By running alone.
     Dynamic,
     /// First the one, then the other.
-    Both(combined::Options),
+    Both(combined::SimplifyOptions),
 }
 
 impl Method {

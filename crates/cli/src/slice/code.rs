@@ -1,6 +1,6 @@
 //! The traced code and the words of its trace, as the analysis reads them.
 
-use super::progress::Progress;
+use super::progress::SliceProgress;
 use std::{
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
@@ -8,8 +8,8 @@ use std::{
 use unsnarl_exec::{CHUNK_WORDS, InstructionTrace};
 use unsnarl_model::Trace;
 use unsnarl_slice::{
-    Span,
-    x86::{Code, Function, Segment, WordSource},
+    ByteSpan,
+    x86::{Code, CodeSegment, Function, WordSource},
 };
 use unsnarl_symbols::{ModuleCode, demangle};
 
@@ -19,7 +19,7 @@ pub(super) fn code(recorded: &Trace, modules: &[String]) -> Code {
     for module in recorded.modules.iter().filter(|module| modules.contains(&module.path)) {
         let Some(read) = ModuleCode::read(Path::new(&module.path)) else { continue };
         let base = module.base;
-        let segment = |(start, bytes): (u64, Vec<u8>)| Segment { start: start + base, bytes };
+        let segment = |(start, bytes): (u64, Vec<u8>)| CodeSegment { start: start + base, bytes };
         code.segments.extend(read.segments.into_iter().map(segment));
         let moved = |range: std::ops::Range<u64>| range.start + base..range.end + base;
         code.functions.extend(read.functions.into_iter().map(|(range, name)| {
@@ -48,7 +48,7 @@ pub(super) fn panics(code: &Code) -> Vec<u64> {
 }
 
 /// Where the global or static variables of this name are.
-pub(super) fn variables(recorded: &Trace, modules: &[String], name: &str) -> Vec<Span> {
+pub(super) fn variables(recorded: &Trace, modules: &[String], name: &str) -> Vec<ByteSpan> {
     // A static variable of a function has a number behind its name, a namespace is before it.
     let is_it = |symbol: &str| {
         let whole = demangle(symbol);
@@ -59,7 +59,7 @@ pub(super) fn variables(recorded: &Trace, modules: &[String], name: &str) -> Vec
     for module in recorded.modules.iter().filter(|module| modules.contains(&module.path)) {
         let Some(read) = ModuleCode::read(Path::new(&module.path)) else { continue };
         for (range, _) in read.variables.iter().filter(|(_, symbol)| is_it(symbol)) {
-            found.push(Span::new(range.start + module.base, range.end - range.start));
+            found.push(ByteSpan::new(range.start + module.base, range.end - range.start));
         }
     }
     found
@@ -68,7 +68,7 @@ pub(super) fn variables(recorded: &Trace, modules: &[String], name: &str) -> Vec
 /// A trace as whoever analyses it reads it, until the user has had enough.
 pub(super) struct TraceWords<'a, 'b> {
     pub(super) trace: &'a InstructionTrace<'b>,
-    pub(super) progress: &'a Progress,
+    pub(super) progress: &'a SliceProgress,
     pub(super) interrupt: &'a AtomicBool,
 }
 

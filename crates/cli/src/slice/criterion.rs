@@ -7,7 +7,7 @@ use std::path::Path;
 use unsnarl_model::{ThreadIx, Trace};
 use unsnarl_report::{Names, on_line};
 use unsnarl_slice::{
-    Criterion, History, Place, Span,
+    ByteSpan, Criterion, History, InstructionIx,
     x86::{Recording, register},
 };
 use unsnarl_symbols::{self as symbols, NoLocation, VariableLocation, site_of};
@@ -129,20 +129,20 @@ fn local(
     match local.location {
         VariableLocation::Frame(offset) => {
             let frame = recording.frame(after).ok_or(NoLocation::Computed)?;
-            criterion.bytes.push((after, Span::new(frame.wrapping_add_signed(offset), local.size)));
+            criterion.bytes.push((after, ByteSpan::new(frame.wrapping_add_signed(offset), local.size)));
         }
         VariableLocation::Register(number) => {
             criterion.registers.push((after, register(number).ok_or(NoLocation::Computed)?));
         }
         VariableLocation::Static(address) => {
-            criterion.bytes.push((after, Span::new(address + module.base, local.size)));
+            criterion.bytes.push((after, ByteSpan::new(address + module.base, local.size)));
         }
     }
     Ok(criterion)
 }
 
 /// The instructions of a criterion, and who executed them.
-pub(super) fn places(recording: &Recording<'_>, criterion: &Criterion) -> Vec<(Place, ThreadIx)> {
+pub(super) fn places(recording: &Recording<'_>, criterion: &Criterion) -> Vec<(InstructionIx, ThreadIx)> {
     let selected = criterion.all_steps();
     let mut places = Vec::new();
     let first = selected.iter().copied().min().unwrap_or(0);

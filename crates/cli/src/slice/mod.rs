@@ -15,7 +15,7 @@ use anyhow::{Result, anyhow, bail};
 use code::TraceWords;
 use criterion::LineCriterion;
 use deadline::{TimedResult, within};
-use progress::{Progress, StageTimes};
+use progress::{SliceProgress, StageTimes};
 use serde_json::json;
 use std::{
     cell::RefCell,
@@ -111,7 +111,7 @@ struct SliceContext<'a> {
     recorded: &'a Trace,
     interrupt: &'a Arc<AtomicBool>,
     modules: Vec<String>,
-    progress: Progress,
+    progress: SliceProgress,
     stage_times: RefCell<StageTimes>,
 }
 
@@ -212,7 +212,7 @@ impl Slice {
             recorded,
             interrupt,
             modules: self.modules(recorded),
-            progress: Progress::new("tracing instructions"),
+            progress: SliceProgress::new("tracing instructions"),
             stage_times: RefCell::new(StageTimes::new()),
         };
         match self.explain(&work, None)? {

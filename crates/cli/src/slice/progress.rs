@@ -39,14 +39,14 @@ impl StageTimes {
 }
 
 /// What is being done, on a terminal.
-pub(super) struct Progress {
+pub(super) struct SliceProgress {
     bar: ProgressBar,
     stage: Mutex<&'static str>,
     /// Chunks of the trace that were read for it.
     read: AtomicU64,
 }
 
-impl Progress {
+impl SliceProgress {
     pub(super) fn new(stage: &'static str) -> Self {
         let bar = ProgressBar::new_spinner();
         let target = if std::io::stderr().is_terminal() {
@@ -87,7 +87,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for SliceProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

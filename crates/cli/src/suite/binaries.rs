@@ -7,7 +7,7 @@
 use crate::{
     target,
     verdict::Verdict,
-    wrap::cargo::{Call, cargo, command},
+    wrap::cargo::{CargoCall, cargo, command},
 };
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ const REASON: &str = "unsnarl-test-binary";
 
 /// A test binary.
 #[derive(Debug)]
-pub(super) struct Binary {
+pub(super) struct TestBinary {
     /// How cargo would start it.
     pub(super) program: Program,
     /// The target's name.
@@ -36,13 +36,13 @@ pub(super) struct Binary {
 
 /// What cargo has built.
 pub(super) struct Built {
-    pub(super) binaries: Vec<Binary>,
+    pub(super) binaries: Vec<TestBinary>,
     /// Whether there are documentation tests, which are compiled only while they are run.
     pub(super) doc_tests: bool,
 }
 
 /// Builds the tests; cargo's status if it cannot.
-pub(super) fn build(call: &Call<'_>) -> Result<Result<Built, i32>> {
+pub(super) fn build(call: &CargoCall<'_>) -> Result<Result<Built, i32>> {
     let rest = without_message_format(call.rest);
     let building = [&[OsString::from("--no-run")], &rest[..]].concat();
     let status = cargo(call, &building)?;
@@ -88,7 +88,7 @@ pub(crate) fn tell_test_binary(args: &[OsString]) -> Result<Verdict> {
 }
 
 /// Reads cargo's messages and the runner's.
-fn read(messages: &[u8]) -> Result<Vec<Binary>> {
+fn read(messages: &[u8]) -> Result<Vec<TestBinary>> {
     let messages: Vec<Value> =
         messages.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
     let of = |reason: &'static str| messages.iter().filter(move |message| message["reason"] == reason);
@@ -96,7 +96,7 @@ fn read(messages: &[u8]) -> Result<Vec<Binary>> {
         let artifact = of("compiler-artifact").find(|artifact| artifact["executable"] == message["path"]);
         let target = artifact.map_or(&Value::Null, |artifact| &artifact["target"]);
         let cwd = text(&message["cwd"]);
-        Some(Binary {
+        Some(TestBinary {
             name: target["name"].as_str().unwrap_or("a test").to_owned(),
             source: source(target, &cwd),
             program: Program {

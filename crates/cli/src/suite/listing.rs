@@ -3,7 +3,7 @@
 //! Rust's own harness prints a line for each test and, unless it is asked to be terse, their number. Other
 //! harnesses print the same lines. A program that does neither has `harness = false` and is one test.
 
-use super::binaries::Binary;
+use super::binaries::TestBinary;
 use crate::verdict::UsageError;
 use anyhow::{Context, Result, bail};
 use std::{
@@ -26,7 +26,7 @@ pub(super) struct Test {
 
 impl Test {
     /// How to run it alone.
-    pub(super) fn program(&self, binary: &Binary) -> Program {
+    pub(super) fn program(&self, binary: &TestBinary) -> Program {
         let own = binary.program.args.iter().take(1);
         Program { args: own.chain(&self.args).cloned().collect(), ..binary.program.clone() }
     }
@@ -38,7 +38,7 @@ impl Test {
 }
 
 /// The tests that the arguments select, in the binary's order.
-pub(super) fn tests(binary: &Binary) -> Result<Vec<Test>> {
+pub(super) fn tests(binary: &TestBinary) -> Result<Vec<Test>> {
     let given = binary.program.args.get(1..).unwrap_or_default();
     if !is_test_list(&run_with_args(binary, &[b"--list".to_vec()])?) {
         return Ok(vec![Test { name: None, ignored: false, args: given.to_vec() }]);
@@ -67,7 +67,7 @@ pub(super) fn tests(binary: &Binary) -> Result<Vec<Test>> {
 }
 
 /// Starts the binary as cargo would, with other arguments.
-fn run_with_args(binary: &Binary, args: &[Vec<u8>]) -> Result<Output> {
+fn run_with_args(binary: &TestBinary, args: &[Vec<u8>]) -> Result<Output> {
     let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let program = &binary.program;
     let mut command = Command::new(&program.path);

@@ -10,14 +10,14 @@ mod summary;
 pub(crate) use binaries::tell_test_binary;
 
 use crate::{
-    explore::{Search, SearchOptions, interrupt, progress},
+    explore::{SearchOptions, SearchReport, interrupt, progress},
     options::PointSet,
     output, report, traces,
     verdict::Verdict,
-    wrap::cargo::Call,
+    wrap::cargo::CargoCall,
 };
 use anyhow::Result;
-use binaries::Binary;
+use binaries::TestBinary;
 use listing::Test;
 use std::{
     path::PathBuf,
@@ -37,7 +37,7 @@ const RUNS_OF_ONE_THREAD: u64 = 10;
 /// What came of a test.
 enum TestOutcome {
     /// Searched, with the paths of its failures' traces.
-    Explored { search: Box<Search>, traces: Vec<PathBuf>, one_thread: bool },
+    Explored { search: Box<SearchReport>, traces: Vec<PathBuf>, one_thread: bool },
     /// Marked `#[ignore]`.
     Ignored,
     /// Impossible, for this reason.
@@ -54,7 +54,7 @@ struct TestReport {
 }
 
 /// Builds the tests, explores each of them and tells what came of it.
-pub(crate) fn explore(options: &SearchOptions, call: &Call<'_>) -> Result<Verdict> {
+pub(crate) fn explore(options: &SearchOptions, call: &CargoCall<'_>) -> Result<Verdict> {
     let built = match binaries::build(call)? {
         Ok(built) => built,
         Err(status) => return Ok(Verdict::Status(status)),
@@ -112,14 +112,14 @@ impl Suite<'_> {
     }
 
     /// What comes of one test.
-    fn test(&mut self, binary: &Binary, test: &Test) -> Result<TestReport> {
+    fn test(&mut self, binary: &TestBinary, test: &Test) -> Result<TestReport> {
         let name = test.name.clone().unwrap_or_else(|| binary.name.clone());
         let outcome = if test.ignored { TestOutcome::Ignored } else { self.explored(binary, test, &name)? };
         let is_selectable = test.name.is_some();
         Ok(TestReport { binary: binary.program.path.clone(), name, is_selectable, outcome })
     }
 
-    fn explored(&mut self, binary: &Binary, test: &Test, name: &str) -> Result<TestOutcome> {
+    fn explored(&mut self, binary: &TestBinary, test: &Test, name: &str) -> Result<TestOutcome> {
         let bar = progress(self.options.runs, self.options.run.json);
         bar.set_prefix(format!("{name} "));
         let program = test.program(binary);

@@ -1,8 +1,8 @@
 //! What `unsnarl cargo test` prints: as `cargo test` does, with schedules.
 
-use super::{TestOutcome, TestReport, binaries::Binary, listing::Test};
+use super::{TestOutcome, TestReport, binaries::TestBinary, listing::Test};
 use crate::{
-    explore::{Search, SearchOptions},
+    explore::{SearchOptions, SearchReport},
     output, traces,
     verdict::Verdict,
 };
@@ -16,7 +16,7 @@ use unsnarl_exec::Settings;
 use unsnarl_report::{Case, CaseResult};
 
 /// What is about to be tested.
-pub(super) fn heading(binary: &Binary, tests: &[Test]) -> String {
+pub(super) fn heading(binary: &TestBinary, tests: &[Test]) -> String {
     let count = tests.iter().filter(|test| test.name.is_some()).count();
     let noun = match (tests, count) {
         ([Test { name: None, .. }], _) => "one program".to_owned(),
@@ -83,7 +83,7 @@ fn schedules(count: u64) -> String {
 }
 
 /// What a search came to, in a word and a bracket.
-fn explored(search: &Search, one_thread: bool, options: &SearchOptions) -> String {
+fn explored(search: &SearchReport, one_thread: bool, options: &SearchOptions) -> String {
     let runs = schedules(search.runs);
     match search.failures.0.len() {
         0 if search.interrupted => format!("interrupted ({runs})"),

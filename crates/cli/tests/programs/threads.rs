@@ -5,7 +5,7 @@ use crate::{
     expectation::Expectation,
 };
 use std::path::Path;
-use unsnarl_exec::{Settings, Threads};
+use unsnarl_exec::{Settings, ThreadBackend};
 use unsnarl_model::{Outcome, Plan, Policy, RunLimits, Trace};
 
 const SEEDS: u64 = 3;
@@ -19,7 +19,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
         RunLimits { millis: if cut_off { 3000 } else { 60_000 }, spins: 10_000, ..RunLimits::default() };
     let mut fibers = executor(program, expected, Settings { serve: true, ..Settings::default() })?;
     let on_kernel_threads = |serve| {
-        executor(program, expected, Settings { serve, threads: Threads::Kernel, ..Settings::default() })
+        executor(program, expected, Settings { serve, threads: ThreadBackend::Kernel, ..Settings::default() })
     };
     let (mut served, mut fresh) = (on_kernel_threads(true)?, on_kernel_threads(false)?);
     for seed in 0..if cut_off { 1 } else { SEEDS } {

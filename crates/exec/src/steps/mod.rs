@@ -17,7 +17,7 @@ use unsnarl_wire::{CHUNK_WORDS, OVERLAP_WORDS};
 const LEVEL: i32 = -1;
 
 /// Told how many words there are so far.
-pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
+pub type WordProgress<'a> = &'a (dyn Fn(u64) + Sync);
 
 /// A compressed trace.
 #[derive(Debug, Default)]
@@ -29,7 +29,12 @@ pub(crate) struct CompressedSteps {
 
 impl CompressedSteps {
     /// Takes what is written until the program has ended; no more than so many bytes.
-    pub(crate) fn take(live: &LiveTrace<'_>, ended: &AtomicBool, limit: u64, progress: Progress<'_>) -> Self {
+    pub(crate) fn take(
+        live: &LiveTrace<'_>,
+        ended: &AtomicBool,
+        limit: u64,
+        progress: WordProgress<'_>,
+    ) -> Self {
         const TICK: Duration = Duration::from_micros(200);
         let mut steps = Self::default();
         let Ok(mut compressor) = zstd::bulk::Compressor::new(LEVEL) else {

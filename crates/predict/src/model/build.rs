@@ -1,12 +1,12 @@
 //! From the events of a window to its model.
 
 use super::{
-    INITIAL, Model, NONE, Reads, Step, StepAction, Touch, WakeUp,
+    CellTouch, INITIAL, Model, ModelStep, NONE, Reads, StepAction, WakeUp,
     cells::{Blocks, Cells, is_access, is_block, reads, writes},
     locksets::Locksets,
     sections::SignallingSections,
     semaphores::{Tokens, used_as_mutexes},
-    state::{Effect, State, succeeded},
+    state::{LockEffect, SyncState, succeeded},
 };
 use crate::{
     flaw::{Contradiction, Flaw},
@@ -20,13 +20,13 @@ impl Model {
     ///
     /// # Errors
     /// If the events contradict each other.
-    pub(crate) fn of(events: &[Event], start: &State, reads: Reads) -> Result<Self, Flaw> {
+    pub(crate) fn of(events: &[Event], start: &SyncState, reads: Reads) -> Result<Self, Flaw> {
         let mut state = start.clone();
         if u32::try_from(events.len()).is_err() {
             let (event, thread) = (start.events(), ThreadIx::MAIN);
             return Err(Flaw { event, thread, contradiction: Contradiction::TooManyEvents });
         }
-        let mut build = Build::new(events, start, reads);
+        let mut build = ModelBuilder::new(events, start, reads);
         for (event, number) in events.iter().zip(0..) {
             let mut effects = Vec::new();
             state.step_with(event, &mut |effect| effects.push(effect))?;
@@ -39,7 +39,7 @@ impl Model {
     }
 }
 
-struct Build {
+struct ModelBuilder {
     model: Model,
     /// By thread: the set of locks that it holds.
     held: Vec<u32>,
@@ -89,8 +89,8 @@ struct Meaning {
     waits: bool,
 }
 
-impl Build {
-    fn new(events: &[Event], start: &State, reads: Reads) -> Self {
+impl ModelBuilder {
+    fn new(events: &[Event], start: &SyncState, reads: Reads) -> Self {
         let holders = start.holdings().map(|(_, holding)| holding.thread);
         let threads = events.iter().map(|event| event.thread).chain(holders).max();
         let count = threads.map_or(0, |thread| thread.index() + 1);
@@ -145,7 +145,7 @@ impl Build {
     }
 
     /// What was taken before the window was taken by steps that are done.
-    fn given(&mut self, start: &State) {
+    fn given(&mut self, start: &SyncState) {
         let locks: Vec<_> = start.holdings().map(|(lock, h)| (lock, h.thread, h.shared)).collect();
         let tokens = start.tokens.iter().filter(|(lock, _)| self.mutexes.contains(lock));
         let tokens: Vec<_> = tokens.map(|(&lock, &thread)| (lock, thread, false)).collect();
@@ -160,7 +160,7 @@ impl Build {
     }
 
     /// `uninstrumented`: whatever is before it stays before it.
-    fn event(&mut self, event: &Event, number: u32, effects: &[Effect], uninstrumented: bool) {
+    fn event(&mut self, event: &Event, number: u32, effects: &[LockEffect], uninstrumented: bool) {
         let thread = event.thread.index();
         if self.exited[thread] {
             return;
@@ -185,11 +185,11 @@ impl Build {
         let mut first = true;
         for effect in effects {
             let action = match effect {
-                Effect::Takes { lock, shared, blocks } => {
+                LockEffect::Takes { lock, shared, blocks } => {
                     StepAction::Takes { lock: self.lock(lock), shared, blocks }
                 }
-                Effect::Gives { lock, shared } => StepAction::Gives { lock: self.lock(lock), shared },
-                Effect::Refused { lock, shared } => StepAction::Refused { lock: self.lock(lock), shared },
+                LockEffect::Gives { lock, shared } => StepAction::Gives { lock: self.lock(lock), shared },
+                LockEffect::Refused { lock, shared } => StepAction::Refused { lock: self.lock(lock), shared },
             };
             let (mut needs, awaited) = if first { (needs.clone(), awaited) } else { (Vec::new(), 0) };
             first = false;
@@ -207,18 +207,18 @@ impl Build {
     }
 
     /// What an event does to locks, semaphores that are used as such among them.
-    fn with_semaphores(&self, event: &Event, effects: &[Effect]) -> Vec<Effect> {
+    fn with_semaphores(&self, event: &Event, effects: &[LockEffect]) -> Vec<LockEffect> {
         let lock = event.addr;
         match event.op {
             Op::SemWait | Op::SemTryWait if self.mutexes.contains(&lock) => {
                 let blocks = event.op == Op::SemWait;
                 vec![if succeeded(event) {
-                    Effect::Takes { lock, shared: false, blocks }
+                    LockEffect::Takes { lock, shared: false, blocks }
                 } else {
-                    Effect::Refused { lock, shared: false }
+                    LockEffect::Refused { lock, shared: false }
                 }]
             }
-            Op::SemPost if self.mutexes.contains(&lock) => vec![Effect::Gives { lock, shared: false }],
+            Op::SemPost if self.mutexes.contains(&lock) => vec![LockEffect::Gives { lock, shared: false }],
             _ => effects.to_vec(),
         }
     }
@@ -411,7 +411,7 @@ impl Build {
             }
             let content = self.contents[cell as usize];
             let sees = if reads(event) && self.must_see(event, content) { content } else { NONE };
-            self.model.touches.push(Touch { cell, sees, writes: writes(event) });
+            self.model.touches.push(CellTouch { cell, sees, writes: writes(event) });
         }
         if self.is_repeated(event, first) && !bound {
             self.model.touches.truncate(first);
@@ -480,7 +480,8 @@ impl Build {
         }
         let steps = &self.model.threads[event.thread.index()];
         let Some(before) = steps.last().map(|&number| self.model.step(number)) else { return false };
-        let same = |(a, b): (&Touch, &Touch)| a.cell == b.cell && a.sees == b.sees && a.writes == b.writes;
+        let same =
+            |(a, b): (&CellTouch, &CellTouch)| a.cell == b.cell && a.sees == b.sees && a.writes == b.writes;
         let (old, new) = (self.model.touches(before), &self.model.touches[first..]);
         before.site == event.site
             && old.len() == new.len()
@@ -519,7 +520,7 @@ impl Build {
             self.model.needs.push(self.created[ix]);
         }
         let number = self.model.steps.len() as u32;
-        self.model.steps.push(Step {
+        self.model.steps.push(ModelStep {
             thread,
             at: self.model.threads[ix].len() as u32,
             event,

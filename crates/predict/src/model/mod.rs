@@ -28,7 +28,7 @@ mod state;
 mod uninstrumented;
 
 pub(crate) use locksets::Locksets;
-pub use state::{Holding, State};
+pub use state::{Holding, SyncState};
 
 use cells::Cells;
 use unsnarl_model::{SiteIx, ThreadIx};
@@ -51,7 +51,7 @@ pub(crate) const INITIAL: u32 = 0;
 
 /// One operation of a thread that matters to others.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct ModelStep {
     pub(crate) thread: ThreadIx,
     /// Which of its thread's steps.
     pub(crate) at: u32,
@@ -86,7 +86,7 @@ pub(crate) enum StepAction {
 
 /// A cell that a step touches.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Touch {
+pub(crate) struct CellTouch {
     pub(crate) cell: u32,
     /// What must be there; [`NONE`] if anything may.
     pub(crate) sees: u32,
@@ -106,7 +106,7 @@ pub(crate) struct WakeUp {
 #[derive(Debug)]
 pub(crate) struct Model {
     /// In the order of the trace; needs point backwards.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ModelStep>,
     /// By thread: the numbers of its steps, in order.
     pub(crate) threads: Vec<Vec<u32>>,
     /// How many steps of each thread were done before the window.
@@ -122,38 +122,38 @@ pub(crate) struct Model {
     pub(crate) reads: Reads,
     /// Steps that synchronise threads.
     pub(crate) synchronising: u64,
-    touches: Vec<Touch>,
+    touches: Vec<CellTouch>,
     needs: Vec<u32>,
 }
 
 impl Model {
     /// What a step touches.
-    pub(crate) fn touches(&self, step: &Step) -> &[Touch] {
+    pub(crate) fn touches(&self, step: &ModelStep) -> &[CellTouch] {
         &self.touches[step.touches.0 as usize..step.touches.1 as usize]
     }
 
     /// What a step cannot do without, apart from what it sees.
-    pub(crate) fn needs(&self, step: &Step) -> &[u32] {
+    pub(crate) fn needs(&self, step: &ModelStep) -> &[u32] {
         &self.needs[step.needs.0 as usize..step.needs.1 as usize]
     }
 
     /// What the thread waits for where it is not done yet: the end of who is joined, a signal, a post, others' arrival
     /// at a barrier, the end of a once routine.
-    pub(crate) fn awaited(&self, step: &Step) -> &[u32] {
+    pub(crate) fn awaited(&self, step: &ModelStep) -> &[u32] {
         &self.needs(step)[..step.awaited as usize]
     }
 
     /// What must be done for a step to come next, be it that it then waits.
-    pub(crate) fn needs_to_come_next(&self, step: &Step) -> &[u32] {
+    pub(crate) fn needs_to_come_next(&self, step: &ModelStep) -> &[u32] {
         &self.needs(step)[step.awaited as usize..]
     }
 
-    pub(crate) fn step(&self, number: u32) -> &Step {
+    pub(crate) fn step(&self, number: u32) -> &ModelStep {
         &self.steps[number as usize]
     }
 
     /// A thread's step.
-    pub(crate) fn of_thread(&self, thread: usize, at: u32) -> Option<&Step> {
+    pub(crate) fn of_thread(&self, thread: usize, at: u32) -> Option<&ModelStep> {
         self.threads[thread].get(at as usize).map(|&number| self.step(number))
     }
 

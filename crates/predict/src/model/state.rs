@@ -10,7 +10,7 @@ use unsnarl_model::{Event, Flags, Op, ThreadIx};
 /// It is the only place that knows how events take and give back locks, and the place where a trace that
 /// contradicts itself is found out.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct SyncState {
     held: BTreeMap<u64, Vec<Holding>>,
     /// Who waits on a condition: with which mutex, taken how often.
     waiting: BTreeMap<ThreadIx, (u64, u32)>,
@@ -43,7 +43,7 @@ struct ThreadLifecycle {
 
 /// What an event does to a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum LockEffect {
     /// It is taken; `blocks` if the thread waits for it where it is not free.
     Takes { lock: u64, shared: bool, blocks: bool },
     /// It is given back.
@@ -60,7 +60,7 @@ impl Holding {
     }
 }
 
-impl State {
+impl SyncState {
     /// How many events there were.
     #[must_use]
     pub const fn events(&self) -> u64 {
@@ -96,7 +96,7 @@ impl State {
     }
 
     /// One more event, and what it does to locks.
-    pub(crate) fn step_with(&mut self, event: &Event, emit: &mut dyn FnMut(Effect)) -> Result<(), Flaw> {
+    pub(crate) fn step_with(&mut self, event: &Event, emit: &mut dyn FnMut(LockEffect)) -> Result<(), Flaw> {
         let number = self.events;
         self.events += 1;
         self.uninstrumented.step(event);
@@ -107,7 +107,7 @@ impl State {
         })
     }
 
-    fn effects(&mut self, event: &Event, emit: &mut dyn FnMut(Effect)) -> Result<(), Contradiction> {
+    fn effects(&mut self, event: &Event, emit: &mut dyn FnMut(LockEffect)) -> Result<(), Contradiction> {
         let (thread, addr) = (event.thread, event.addr);
         self.exiting |= event.op == Op::Exit;
         let exiting = self.exiting;
@@ -140,7 +140,7 @@ impl State {
                 let depth = held.ok_or(Contradiction::WaitWithoutLock(mutex))?.depth;
                 self.held.remove(&mutex);
                 self.waiting.insert(thread, (mutex, depth));
-                emit(Effect::Gives { lock: mutex, shared: false });
+                emit(LockEffect::Gives { lock: mutex, shared: false });
             }
             // However the wait ended, the mutex is held again.
             Op::CondWake => {
@@ -149,7 +149,7 @@ impl State {
                     return Err(Contradiction::HeldByAnother { lock: mutex, holder });
                 }
                 self.held.insert(mutex, vec![Holding { thread, shared: false, depth }]);
-                emit(Effect::Takes { lock: mutex, shared: false, blocks: true });
+                emit(LockEffect::Takes { lock: mutex, shared: false, blocks: true });
             }
             Op::SemWait | Op::SemTryWait if done => {
                 self.tokens.insert(addr, thread);
@@ -175,7 +175,7 @@ impl State {
                 self.lifecycle(thread).ended = true;
                 // A robust mutex is free again; of another, nobody will hear any more.
                 for (lock, shared) in self.release_all(thread) {
-                    emit(Effect::Gives { lock, shared });
+                    emit(LockEffect::Gives { lock, shared });
                 }
             }
             _ => {}
@@ -215,13 +215,13 @@ impl State {
         lock: u64,
         shared: bool,
         blocks: bool,
-        emit: &mut dyn FnMut(Effect),
+        emit: &mut dyn FnMut(LockEffect),
     ) -> Result<(), Contradiction> {
         let thread = event.thread;
         if !succeeded(event) {
             // An error of another kind than a lock that is taken says nothing about the lock.
             if self.blocking_holder(lock, thread, shared).is_some() {
-                emit(Effect::Refused { lock, shared });
+                emit(LockEffect::Refused { lock, shared });
             }
             return Ok(());
         }
@@ -233,7 +233,7 @@ impl State {
             Some(again) => again.depth += 1,
             None => {
                 holdings.push(Holding { thread, shared, depth: 1 });
-                emit(Effect::Takes { lock, shared, blocks });
+                emit(LockEffect::Takes { lock, shared, blocks });
             }
         }
         Ok(())
@@ -243,7 +243,7 @@ impl State {
         &mut self,
         thread: ThreadIx,
         lock: u64,
-        emit: &mut dyn FnMut(Effect),
+        emit: &mut dyn FnMut(LockEffect),
     ) -> Result<(), Contradiction> {
         let holdings = self.held.get_mut(&lock).ok_or(Contradiction::NotHeld(lock))?;
         let at = holdings.iter().position(|holding| holding.thread == thread);
@@ -254,7 +254,7 @@ impl State {
             if holdings.is_empty() {
                 self.held.remove(&lock);
             }
-            emit(Effect::Gives { lock, shared });
+            emit(LockEffect::Gives { lock, shared });
         }
         Ok(())
     }

@@ -3,11 +3,11 @@
 use super::{
     Searcher,
     bounds::Bounds,
-    classes::{Class, Entry},
+    classes::{Class, ClassEntry},
 };
 use crate::{
     hash::spread,
-    model::{NONE, Step, StepAction},
+    model::{ModelStep, NONE, StepAction},
 };
 
 /// Where all threads are, what memory holds, who has which lock.
@@ -19,7 +19,7 @@ pub(super) struct Machine<'a> {
     pub(super) at: Vec<u32>,
     /// By cell: the class of what it holds.
     memory: Vec<Class>,
-    locks: Vec<Lock>,
+    locks: Vec<LockState>,
     /// By class: reads that must, and that may, still be done and see it.
     must_see: Vec<u32>,
     may_see: Vec<u32>,
@@ -35,7 +35,7 @@ pub(super) struct Machine<'a> {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Lock {
+struct LockState {
     /// Who has it alone, plus one.
     owner: u32,
     readers: u32,
@@ -54,7 +54,7 @@ impl<'a> Machine<'a> {
             bounds,
             at: model.given.clone(),
             memory: classes.initial.clone(),
-            locks: vec![Lock::default(); model.locks.len()],
+            locks: vec![LockState::default(); model.locks.len()],
             must_see: vec![0; classes.count],
             may_see: vec![0; classes.count],
             writes_left: vec![0; model.cells.count()],
@@ -79,7 +79,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Counts what a step will do.
-    fn expect(&mut self, number: u32, step: &Step, must: bool) {
+    fn expect(&mut self, number: u32, step: &ModelStep, must: bool) {
         for entry in self.search.classes.entries(number) {
             if entry.sees != NONE {
                 self.must_see[entry.sees as usize] += u32::from(must);
@@ -148,7 +148,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn can_touch(&self, entry: &Entry, must: bool) -> bool {
+    fn can_touch(&self, entry: &ClassEntry, must: bool) -> bool {
         let there = self.memory[entry.cell as usize];
         let sees = entry.sees == NONE || entry.sees == there;
         // Who must see what is there has to do so before it is overwritten.
@@ -156,8 +156,8 @@ impl<'a> Machine<'a> {
         sees && (!entry.writes || there == NONE || self.must_see[there as usize] <= own)
     }
 
-    fn can_take(&self, number: u32, step: &Step, lock: u32, shared: bool) -> bool {
-        let Lock { owner, readers, must_exclusive, must_any, .. } = self.locks[lock as usize];
+    fn can_take(&self, number: u32, step: &ModelStep, lock: u32, shared: bool) -> bool {
+        let LockState { owner, readers, must_exclusive, must_any, .. } = self.locks[lock as usize];
         if owner != 0 || (!shared && readers > 0) {
             return false;
         }
@@ -264,7 +264,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn lock(&mut self, step: &Step) {
+    fn lock(&mut self, step: &ModelStep) {
         match step.action {
             StepAction::Takes { lock, shared: true, .. } => self.locks[lock as usize].readers += 1,
             StepAction::Takes { lock, shared: false, .. } => {

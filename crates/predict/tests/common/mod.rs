@@ -7,7 +7,7 @@ mod brute_force;
 pub(crate) use brute_force::BruteForce;
 use std::collections::BTreeSet;
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Trace};
-use unsnarl_predict::{Options, Predictor};
+use unsnarl_predict::{PredictOptions, Predictor};
 
 /// The trace of STD text.
 pub(crate) fn std(text: &str) -> Trace {
@@ -123,7 +123,7 @@ pub(crate) fn random(seed: u64, threads: u16, length: usize, memory: u64, locks:
 
 /// What is predicted from a trace as a whole: pairs of events that race, and sets of events that wait for each other.
 pub(crate) fn predicted(events: &[Event]) -> (BTreeSet<[usize; 2]>, BTreeSet<Vec<usize>>) {
-    let mut predictor = Predictor::new(Options { window: None, ..Options::default() });
+    let mut predictor = Predictor::new(PredictOptions { window: None, ..PredictOptions::default() });
     predictor.push(events, &mut |_| {}).expect("the trace is in order");
     let prediction = predictor.finish(&mut |_| {}).expect("the trace is in order");
     assert!(prediction.undecided.is_empty());

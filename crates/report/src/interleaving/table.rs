@@ -3,7 +3,7 @@
 use super::{Location, switch::SwitchReason};
 use crate::{
     RenderOptions,
-    line::{Line, Style, cut, cut_front, width},
+    line::{Style, StyledLine, cut, cut_front, width},
 };
 use unsnarl_model::ThreadIx;
 
@@ -75,7 +75,7 @@ const SOURCE: usize = 24;
 const LOCATION: usize = 28;
 
 /// Where things stand.
-struct Layout {
+struct TableLayout {
     /// The start of each thread's column; with one place for all, lines begin with the thread's id.
     columns: Vec<usize>,
     ids: bool,
@@ -90,14 +90,14 @@ pub(super) struct Table<'a> {
     options: &'a RenderOptions,
     /// Where numbers end.
     gutter: usize,
-    layout: Layout,
+    layout: TableLayout,
 }
 
 impl<'a> Table<'a> {
     pub(super) fn new(columns: &'a [Column], rows: &'a [Row], options: &'a RenderOptions) -> Self {
         let largest = rows.iter().map(Row::at).max().unwrap_or(0);
         let gutter = width(&largest.to_string()).max(3);
-        let layout = Layout::choose(columns, rows, gutter + GAP, options.width);
+        let layout = TableLayout::choose(columns, rows, gutter + GAP, options.width);
         Self { columns, rows, options, gutter, layout }
     }
 
@@ -110,17 +110,17 @@ impl<'a> Table<'a> {
         text
     }
 
-    fn header(&self) -> Vec<Line> {
+    fn header(&self) -> Vec<StyledLine> {
         let mut lines = if self.layout.ids { self.legend() } else { self.heads() };
         if !lines.is_empty() {
-            lines.push(Line::default());
+            lines.push(StyledLine::default());
         }
         lines
     }
 
     /// What stands on top of the columns.
-    fn heads(&self) -> Vec<Line> {
-        let (mut titles, mut functions) = (Line::default(), Line::default());
+    fn heads(&self) -> Vec<StyledLine> {
+        let (mut titles, mut functions) = (StyledLine::default(), StyledLine::default());
         for (nth, column) in self.columns.iter().enumerate() {
             let start = self.layout.columns[nth];
             let room = self.layout.end(nth) - start - 1;
@@ -131,10 +131,10 @@ impl<'a> Table<'a> {
     }
 
     /// Who is who, where there are no columns to say it.
-    fn legend(&self) -> Vec<Line> {
+    fn legend(&self) -> Vec<StyledLine> {
         let wide = self.columns.iter().map(|column| width(&column.title)).max().unwrap_or(0);
         let entry = |(nth, column): (usize, &Column)| {
-            let mut line = Line::default();
+            let mut line = StyledLine::default();
             line.put(0, &cut(&column.title, self.options.width), Style::Bold);
             let room = self.options.width.saturating_sub(wide + GAP);
             line.put(wide + GAP, &cut(&column.function, room), Style::Thread(nth));
@@ -143,8 +143,8 @@ impl<'a> Table<'a> {
         self.columns.iter().enumerate().map(entry).collect()
     }
 
-    fn line(&self, row: &Row) -> Line {
-        let mut line = Line::default();
+    fn line(&self, row: &Row) -> StyledLine {
+        let mut line = StyledLine::default();
         if !self.layout.ids {
             for (column, &start) in self.columns.iter().zip(&self.layout.columns) {
                 if column.alive.0 < row.at() && row.at() <= column.alive.1 {
@@ -175,7 +175,7 @@ impl<'a> Table<'a> {
         line
     }
 
-    fn cell(&self, line: &mut Line, column: usize, words: &str, location: &Location, style: Style) {
+    fn cell(&self, line: &mut StyledLine, column: usize, words: &str, location: &Location, style: Style) {
         let start = self.layout.columns[column];
         // Without a location there is more room.
         let end = if location.text().is_empty() { self.options.width } else { self.layout.location };
@@ -187,7 +187,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn source(&self, line: &mut Line, location: &Location, source: &str) {
+    fn source(&self, line: &mut StyledLine, location: &Location, source: &str) {
         let room = self.options.width.saturating_sub(self.layout.location);
         line.put(self.layout.location, &cut_front(&location.text(), room.min(LOCATION)), Style::Dim);
         if self.layout.source > 0 {
@@ -205,7 +205,7 @@ impl<'a> Table<'a> {
     }
 
     /// An arrow from column to column with the reason on it; without columns, a rule.
-    fn switch(&self, line: &mut Line, from: usize, to: usize, reason: &SwitchReason) {
+    fn switch(&self, line: &mut StyledLine, from: usize, to: usize, reason: &SwitchReason) {
         let (words, dash, style) = match reason {
             SwitchReason::Preempts(stopped_thread) => {
                 (format!("preempts {stopped_thread}"), "━", Style::Preemption)
@@ -248,7 +248,7 @@ impl<'a> Table<'a> {
     }
 }
 
-impl Layout {
+impl TableLayout {
     /// The layout that shows most within this width.
     fn choose(columns: &[Column], rows: &[Row], start: usize, total: usize) -> Self {
         let location = rows

@@ -14,7 +14,7 @@ use reason_text::ReasonWriter;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unsnarl_model::{ModuleIx, Site, ThreadIx, Trace};
 use unsnarl_slice::{
-    CELLS, Counts, DataPath, Node, Place, RaceKind, Reason, Slice,
+    CELLS, Counts, DataPath, InstructionIx, RaceKind, Reason, Slice, SliceNode,
     x86::{Call, Recording},
 };
 
@@ -99,14 +99,14 @@ pub struct SliceReport {
 }
 
 /// Lines of instructions.
-struct Lines<'a> {
+struct LineIndex<'a> {
     trace: &'a Trace,
     recording: &'a Recording<'a>,
-    known: HashMap<Place, Option<(SourceLine, Option<String>)>>,
+    known: HashMap<InstructionIx, Option<(SourceLine, Option<String>)>>,
 }
 
-impl Lines<'_> {
-    fn of(&mut self, place: Place, names: &mut dyn Names) -> Option<(SourceLine, Option<String>)> {
+impl LineIndex<'_> {
+    fn of(&mut self, place: InstructionIx, names: &mut dyn Names) -> Option<(SourceLine, Option<String>)> {
         let Self { trace, recording, known } = self;
         let find = || {
             let pc = recording.insn(place).pc;
@@ -138,11 +138,11 @@ pub fn on_line<'a>(
     names: &mut dyn Names,
     file: &str,
     line: u32,
-) -> BTreeSet<Place> {
-    let mut lines = Lines { trace, recording, known: HashMap::new() };
+) -> BTreeSet<InstructionIx> {
+    let mut lines = LineIndex { trace, recording, known: HashMap::new() };
     let is_file =
         |path: &str| path.strip_suffix(file).is_some_and(|dir| dir.is_empty() || dir.ends_with('/'));
-    let mut places: BTreeSet<Place> = recording.places().collect();
+    let mut places: BTreeSet<InstructionIx> = recording.places().collect();
     places
         .retain(|&place| lines.of(place, names).is_some_and(|(at, _)| at.line == line && is_file(&at.file)));
     places
@@ -151,7 +151,7 @@ pub fn on_line<'a>(
 impl SliceReport {
     /// How many lines of the program's own code were executed.
     pub fn executed(trace: &Trace, recording: &Recording<'_>, names: &mut dyn Names) -> usize {
-        Lines { trace, recording, known: HashMap::new() }.executed(names)
+        LineIndex { trace, recording, known: HashMap::new() }.executed(names)
     }
 
     /// Gathers a slice by lines. `criterion` are the instructions to be explained and who executed them.
@@ -159,11 +159,11 @@ impl SliceReport {
         trace: &Trace,
         recording: &Recording<'_>,
         slice: &Slice,
-        criterion: &[(Place, ThreadIx)],
+        criterion: &[(InstructionIx, ThreadIx)],
         counts: Option<Counts>,
         names: &mut dyn Names,
     ) -> Self {
-        let mut lines = Lines { trace, recording, known: HashMap::new() };
+        let mut lines = LineIndex { trace, recording, known: HashMap::new() };
         let executed_lines = lines.executed(names);
         let mut gathered: BTreeMap<SourceLine, SliceLine> = BTreeMap::new();
         let mut without_line = 0;
@@ -214,9 +214,10 @@ impl SliceReport {
         all.sort_by_key(|line| std::cmp::Reverse((line.criterion, line.is_shared, line.newest)));
         let mut races: BTreeSet<LineRace> = BTreeSet::new();
         for edge in &slice.races {
-            let side = |(place, thread): (Place, ThreadIx), lines: &mut Lines<'_>, names: &mut dyn Names| {
-                Some((lines.of(place, names)?.0, thread))
-            };
+            let side =
+                |(place, thread): (InstructionIx, ThreadIx),
+                 lines: &mut LineIndex<'_>,
+                 names: &mut dyn Names| { Some((lines.of(place, names)?.0, thread)) };
             let (from, to) = (side(edge.from, &mut lines, names), side(edge.to, &mut lines, names));
             if let (Some(from), Some(to)) = (from, to) {
                 let kind = match edge.kind {
@@ -247,7 +248,7 @@ impl SliceReport {
 }
 
 /// The instruction of another thread that this one met, if it is in the slice for that.
-fn conflicting_place(node: &Node, reason: &Reason) -> Option<Place> {
+fn conflicting_place(node: &SliceNode, reason: &Reason) -> Option<InstructionIx> {
     let about = reason.about()?;
     let meets = match reason {
         Reason::WroteBefore(..) | Reason::WroteAfter(..) => true,
@@ -261,7 +262,7 @@ fn conflicting_place(node: &Node, reason: &Reason) -> Option<Place> {
 }
 
 /// Functions without a summary that the user's own lines called.
-fn unknown(recording: &Recording<'_>, lines: &mut Lines<'_>, names: &mut dyn Names) -> Vec<UnknownCall> {
+fn unknown(recording: &Recording<'_>, lines: &mut LineIndex<'_>, names: &mut dyn Names) -> Vec<UnknownCall> {
     let mut found: BTreeMap<(String, Option<SourceLine>), u64> = BTreeMap::new();
     let is_unknown = |call: &&Call| recording.unknown(call);
     for call in recording.calls().iter().filter(is_unknown) {

@@ -1,14 +1,14 @@
 //! Why a line is in a slice, in words.
 
-use super::{Lines, SourceLine};
+use super::{LineIndex, SourceLine};
 use crate::Names;
 use unsnarl_model::{ThreadIx, Trace};
-use unsnarl_slice::{CELLS, Consumer, DataPath, Place, Reason, x86::Recording};
+use unsnarl_slice::{CELLS, Consumer, DataPath, InstructionIx, Reason, x86::Recording};
 
 pub(super) struct ReasonWriter<'a, 'b> {
     pub(super) trace: &'a Trace,
     pub(super) recording: &'a Recording<'a>,
-    pub(super) lines: &'a mut Lines<'b>,
+    pub(super) lines: &'a mut LineIndex<'b>,
     pub(super) names: &'a mut dyn Names,
     /// The line in question.
     pub(super) line: &'a SourceLine,
@@ -18,7 +18,7 @@ type Dependent = Option<(&'static str, SourceLine)>;
 
 impl ReasonWriter<'_, '_> {
     /// A reason in words, and the line that it is about; nothing for what happens within one line.
-    pub(super) fn of(&mut self, place: Place, reason: &Reason) -> Option<(String, Dependent)> {
+    pub(super) fn of(&mut self, place: InstructionIx, reason: &Reason) -> Option<(String, Dependent)> {
         let Some(consumer) = reason.about() else { return Some(("this is what failed".into(), None)) };
         let about = self.lines.of(consumer.place, self.names).map(|(line, _)| line);
         let race = matches!(reason, Reason::WroteBefore(..) | Reason::WroteAfter(..));
@@ -61,7 +61,7 @@ impl ReasonWriter<'_, '_> {
         }
     }
 
-    fn call(&mut self, place: Place, at: &str, consumer: Consumer) -> String {
+    fn call(&mut self, place: InstructionIx, at: &str, consumer: Consumer) -> String {
         let starts =
             |call: &&unsnarl_slice::x86::Call| call.place == place && call.created == Some(consumer.thread);
         match self.recording.calls().iter().find(starts) {

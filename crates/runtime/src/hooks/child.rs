@@ -115,14 +115,14 @@ unsafe extern "C-unwind" fn vfork_by_copy(pc: u64) -> i32 {
 }
 
 /// What a wait asks for.
-struct Wait {
+struct ChildWait {
     children: Children,
     /// As the program put it.
     requested: usize,
     pc: u64,
 }
 
-impl Wait {
+impl ChildWait {
     /// `waitpid` and its kin.
     fn new(id: i32, options: i32, pc: u64) -> Self {
         let (kind, process) = match id {
@@ -221,7 +221,7 @@ pub(super) unsafe fn wait_for(
     usage: Usage,
     pc: u64,
 ) -> Answer {
-    let wait = Wait::new(id, options, pc);
+    let wait = ChildWait::new(id, options, pc);
     let to_real = match wait.children.kind {
         libc::P_ALL => -1,
         libc::P_PGID => wait.children.id.wrapping_neg(),
@@ -246,7 +246,7 @@ unsafe fn waitid_by(
     // A descriptor of a process is none of ours: whoever it is may be waited for without any word from us.
     let to_real =
         if kind == libc::P_PID || kind == libc::P_PGID { ids::to_real(id as i32) } else { id as i32 };
-    let wait = Wait::of(Children { kind, id: to_real, options }, id as i32, pc);
+    let wait = ChildWait::of(Children { kind, id: to_real, options }, id as i32, pc);
     // SAFETY: all zeros is an answer about nobody.
     let mut answer: libc::siginfo_t = unsafe { core::mem::zeroed() };
     let place = &raw mut answer;

@@ -3,7 +3,7 @@
 //! The kernel keeps them for each of its threads, so the C library has every thread change its own, by a signal, and waits
 //! for all of them. Fibers have no kernel threads that could answer: there the one call for the carrier is all.
 
-use crate::{context::Backend, state::Runtime, sys};
+use crate::{context::ThreadBackend, state::Runtime, sys};
 use alloc::vec::Vec;
 use core::ffi::c_char;
 
@@ -24,7 +24,7 @@ fn sole_runner(number: i64, args: [usize; 3]) -> i32 {
 }
 
 fn on_fibers(runtime: &Runtime) -> bool {
-    runtime.state.backend() == Backend::Fibers
+    runtime.state.backend() == ThreadBackend::Fibers
 }
 
 /// The groups that the system's files name for this user, with this one; at most as many as the kernel takes.

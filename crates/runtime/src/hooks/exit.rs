@@ -6,7 +6,7 @@ use unsnarl_wire::EndKind;
 
 fn failed(runtime: &Runtime, message: core::fmt::Arguments<'_>) {
     end::conclude(&runtime.state, EndKind::Assertion, "");
-    end::describe(end::Text(&mut runtime.state.log.header().end, 0), message);
+    end::describe(end::MessageWriter(&mut runtime.state.log.header().end, 0), message);
 }
 
 fn text(c: *const c_char) -> &'static str {

@@ -4,7 +4,7 @@
 //! debugger sees what it knows, and there is nothing to look up.
 
 use crate::{
-    clock::{Clock, waits_by},
+    clock::{VirtualClock, waits_by},
     gate::Gate,
     state::{Runtime, State},
     thread::{Pending, Thread},
@@ -223,7 +223,7 @@ unsafe fn locked(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, op: Op, turn
 }
 
 /// The deadline of a timed wait; none if the time is not a proper one or the clock none to wait by.
-pub(crate) unsafe fn deadline(clock: &Clock, id: i32, at: *const libc::timespec) -> Option<u64> {
+pub(crate) unsafe fn deadline(clock: &VirtualClock, id: i32, at: *const libc::timespec) -> Option<u64> {
     // SAFETY: the program's time.
     clock.deadline(id, unsafe { &*at })
 }

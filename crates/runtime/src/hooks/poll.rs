@@ -15,10 +15,10 @@ use core::cell::UnsafeCell;
 use unsnarl_model::{Channel, ChannelKind, Flags, Op, Order};
 
 type Fd = libc::pollfd;
-type Set = libc::fd_set;
+type FdSet = libc::fd_set;
 type Time = libc::timespec;
 type Mask = libc::sigset_t;
-type Event = libc::epoll_event;
+type EpollEvent = libc::epoll_event;
 
 /// How long to wait.
 #[derive(Clone, Copy)]
@@ -121,7 +121,7 @@ unsafe fn poll_all(
 unsafe fn select_all(
     runtime: &mut Runtime,
     count: i32,
-    sets: [*mut Set; 3],
+    sets: [*mut FdSet; 3],
     wait_limit: WaitLimit,
     pc: u64,
 ) -> Answer {
@@ -159,7 +159,7 @@ unsafe fn select_all(
 unsafe fn wait_for_set(
     runtime: &mut Runtime,
     set: i32,
-    events: *mut Event,
+    events: *mut EpollEvent,
     most: i32,
     wait_limit: WaitLimit,
     pc: u64,
@@ -173,8 +173,9 @@ unsafe fn wait_for_set(
     let query = || unsafe {
         sys::call(libc::SYS_epoll_wait, [set as usize, events as usize, most as usize, 0, 0, 0])
     };
-    let room = [libc::iovec { iov_base: events.cast(), iov_len: most.max(0) as usize * size_of::<Event>() }];
-    let places = OutputBuffers { counted: &room, unit: size_of::<Event>(), whole: &[] };
+    let room =
+        [libc::iovec { iov_base: events.cast(), iov_len: most.max(0) as usize * size_of::<EpollEvent>() }];
+    let places = OutputBuffers { counted: &room, unit: size_of::<EpollEvent>(), whole: &[] };
     // SAFETY: as above.
     unsafe { wait(runtime, set, on, wait_limit, pc, &places, query) }
 }
@@ -199,7 +200,7 @@ hooks! {
         finish(answer) as i32
     }
 
-    fn select(count: i32, read: *mut Set, write: *mut Set, except: *mut Set, time: *mut libc::timeval) -> i32, |runtime, pc| {
+    fn select(count: i32, read: *mut FdSet, write: *mut FdSet, except: *mut FdSet, time: *mut libc::timeval) -> i32, |runtime, pc| {
         let given = time.as_ref().map(|time| libc::timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec * 1_000 });
         let before = runtime.state.clock.now();
         let answer = match WaitLimit::of_time(runtime, given.as_ref().map_or(core::ptr::null(), |time| time)) {
@@ -215,17 +216,17 @@ hooks! {
         finish(answer) as i32
     }
 
-    fn epoll_wait(set: i32, events: *mut Event, most: i32, millis: i32) -> i32, |runtime, pc| {
+    fn epoll_wait(set: i32, events: *mut EpollEvent, most: i32, millis: i32) -> i32, |runtime, pc| {
         let wait_limit = WaitLimit::of_millis(runtime, millis);
         finish(wait_for_set(runtime, set, events, most, wait_limit, pc)) as i32
     }
 
-    fn epoll_pwait(set: i32, events: *mut Event, most: i32, millis: i32, mask: *const Mask) -> i32, |runtime, pc| {
+    fn epoll_pwait(set: i32, events: *mut EpollEvent, most: i32, millis: i32, mask: *const Mask) -> i32, |runtime, pc| {
         let wait_limit = WaitLimit::of_millis(runtime, millis);
         finish(with_mask(runtime, mask, |runtime| wait_for_set(runtime, set, events, most, wait_limit, pc))) as i32
     }
 
-    fn epoll_pwait2(set: i32, events: *mut Event, most: i32, time: *const Time, mask: *const Mask) -> i32, |runtime, pc| {
+    fn epoll_pwait2(set: i32, events: *mut EpollEvent, most: i32, time: *const Time, mask: *const Mask) -> i32, |runtime, pc| {
         let answer = match WaitLimit::of_time(runtime, time) {
             Ok(wait_limit) => with_mask(runtime, mask, |runtime| wait_for_set(runtime, set, events, most, wait_limit, pc)),
             Err(error) => Ok(error),
@@ -237,7 +238,7 @@ hooks! {
 mod next {
     use super::*;
     crate::real::real! {
-        fn pselect(count: i32, read: *mut Set, write: *mut Set, except: *mut Set, time: *const Time, mask: *const Mask) -> i32;
+        fn pselect(count: i32, read: *mut FdSet, write: *mut FdSet, except: *mut FdSet, time: *const Time, mask: *const Mask) -> i32;
     }
 }
 
@@ -246,9 +247,9 @@ six_arguments!(pselect, select_by_time);
 #[allow(clippy::too_many_arguments, reason = "the C function's")]
 unsafe extern "C-unwind" fn select_by_time(
     count: i32,
-    read: *mut Set,
-    write: *mut Set,
-    except: *mut Set,
+    read: *mut FdSet,
+    write: *mut FdSet,
+    except: *mut FdSet,
     time: *const Time,
     mask: *const Mask,
     pc: u64,

@@ -38,12 +38,12 @@ struct Shells {
     streams: Vec<(usize, i32)>,
 }
 
-struct Cell(UnsafeCell<Option<Shells>>);
+struct ShellsCell(UnsafeCell<Option<Shells>>);
 
 // SAFETY: reached by the running thread only.
-unsafe impl Sync for Cell {}
+unsafe impl Sync for ShellsCell {}
 
-static SHELLS: Cell = Cell(UnsafeCell::new(None));
+static SHELLS: ShellsCell = ShellsCell(UnsafeCell::new(None));
 
 fn shells() -> &'static mut Shells {
     // SAFETY: the running thread only, and nobody keeps the reference across a switch; all zeros is a default action.

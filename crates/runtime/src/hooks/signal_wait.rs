@@ -4,7 +4,7 @@ use super::cancel::exit_cancelled;
 use crate::{
     clock::duration,
     gate::Gate,
-    signals::{Info, SentSignal, Set, only},
+    signals::{Info, SentSignal, SignalSet, only},
     state::Runtime,
     sys,
     thread::Pending,
@@ -25,7 +25,7 @@ enum WaitLimit {
 #[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
 extern "C-unwind" fn take(
     runtime: &mut Runtime,
-    set: Set,
+    set: SignalSet,
     wait_limit: WaitLimit,
     pc: u64,
 ) -> Result<SentSignal, i32> {
@@ -94,7 +94,7 @@ unsafe fn return_signal(taken: Result<SentSignal, i32>, place: *mut Info) -> i32
 
 hooks! {
     fn sigwait(set: *const Mask, place: *mut i32) -> i32, |runtime, pc| {
-        let set = *set.cast::<Set>();
+        let set = *set.cast::<SignalSet>();
         loop {
             // Handlers of other signals do not end it.
             match take(runtime, set, WaitLimit::Until(u64::MAX), pc) {
@@ -109,12 +109,12 @@ hooks! {
     }
 
     fn sigwaitinfo(set: *const Mask, place: *mut Info) -> i32, |runtime, pc| {
-        let set = *set.cast::<Set>();
+        let set = *set.cast::<SignalSet>();
         return_signal(take(runtime, set, WaitLimit::Until(u64::MAX), pc), place)
     }
 
     fn sigtimedwait(set: *const Mask, place: *mut Info, time: *const Time) -> i32, |runtime, pc| {
-        let set = *set.cast::<Set>();
+        let set = *set.cast::<SignalSet>();
         let wait_limit = match time.as_ref().map(duration) {
             None => WaitLimit::Until(u64::MAX),
             Some(Some(0)) => WaitLimit::None,
@@ -132,7 +132,7 @@ hooks! {
 
     fn sigsuspend(mask: *const Mask) -> i32, |runtime, pc| {
         let before = runtime.state.mask();
-        runtime.state.set_mask(*mask.cast::<Set>());
+        runtime.state.set_mask(*mask.cast::<SignalSet>());
         let me = runtime.state.me();
         me.must_check_signals = true;
         let turn = pause_until_handled(runtime, pc);

@@ -26,7 +26,7 @@ const BOTH: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
 
 /// Memory that a run mapped.
 #[derive(Clone, Copy)]
-pub(super) struct Piece {
+pub(super) struct MappedPiece {
     pub(super) start: usize,
     pub(super) end: usize,
     /// [`NOTHING`] or [`BOTH`], as the kernel has it.
@@ -42,7 +42,7 @@ pub(super) struct Piece {
     older: Option<usize>,
 }
 
-impl Piece {
+impl MappedPiece {
     pub(super) fn is_writable(&self) -> bool {
         self.protection == BOTH
     }
@@ -60,9 +60,9 @@ struct KnownPlacement {
 
 /// All of it; begins as zeros.
 #[repr(C)]
-pub(super) struct Layout {
+pub(super) struct MappingLayout {
     /// In the order of their addresses.
-    pieces: [Piece; MAX_PIECES],
+    pieces: [MappedPiece; MAX_PIECES],
     count: usize,
     known: [KnownPlacement; MAX_KNOWN],
     known_count: usize,
@@ -82,8 +82,8 @@ enum MappingRequest {
     Remap { size: usize, flags: usize, to: usize },
 }
 
-impl Layout {
-    pub(super) fn pieces(&self) -> &[Piece] {
+impl MappingLayout {
+    pub(super) fn pieces(&self) -> &[MappedPiece] {
         &self.pieces[..self.count]
     }
 
@@ -204,7 +204,7 @@ impl Layout {
             }
             let is_open = protection == BOTH;
             let end = start + size;
-            self.insert(Piece { start, end, protection, is_open, is_mapped: true, is_stack, ..EMPTY });
+            self.insert(MappedPiece { start, end, protection, is_open, is_mapped: true, is_stack, ..EMPTY });
         }
         Some(at)
     }
@@ -230,7 +230,7 @@ impl Layout {
 
     /// What is not as it was before the run: mapped, or unmapped.
     fn changes(&self) -> impl Iterator<Item = (usize, usize)> {
-        let changed = |piece: &&Piece| piece.is_mapped != piece.older.is_some();
+        let changed = |piece: &&MappedPiece| piece.is_mapped != piece.older.is_some();
         self.pieces().iter().filter(changed).map(|piece| (piece.start, piece.end))
     }
 
@@ -275,7 +275,7 @@ impl Layout {
             let protection = if is_writable { BOTH } else { NOTHING };
             let older = Some(protection);
             *parts.get_mut(count)? =
-                Piece { start: from, end: until, protection, is_stale: is_writable, older, ..EMPTY };
+                MappedPiece { start: from, end: until, protection, is_stale: is_writable, older, ..EMPTY };
             (count, from) = (count + 1, until);
         }
         parts[..count].iter().for_each(|&part| self.insert(part));
@@ -343,8 +343,8 @@ impl Layout {
                     if unsafe { call(libc::SYS_mmap, args) } != from as isize {
                         return None;
                     }
-                    let piece = Piece { start: from, end: until, protection, is_open, ..EMPTY };
-                    self.insert(Piece { is_mapped: true, is_stack, ..piece });
+                    let piece = MappedPiece { start: from, end: until, protection, is_open, ..EMPTY };
+                    self.insert(MappedPiece { is_mapped: true, is_stack, ..piece });
                     from = until;
                 }
             }
@@ -378,7 +378,7 @@ impl Layout {
     fn mapped(&mut self, start: usize, end: usize) -> Option<(usize, usize)> {
         let first = self.pieces().iter().position(|piece| piece.end > start)?;
         let mut until = start;
-        let covers = |piece: &&Piece| {
+        let covers = |piece: &&MappedPiece| {
             let goes_on = until < end && piece.start <= until && piece.is_mapped;
             until = if goes_on { piece.end } else { until };
             goes_on
@@ -401,10 +401,10 @@ impl Layout {
         };
         let piece = self.pieces[nth];
         self.pieces[nth].end = at;
-        self.insert(Piece { start: at, ..piece });
+        self.insert(MappedPiece { start: at, ..piece });
     }
 
-    fn insert(&mut self, piece: Piece) {
+    fn insert(&mut self, piece: MappedPiece) {
         if self.count == MAX_PIECES {
             super::abort_rewind();
         }
@@ -434,7 +434,7 @@ fn matters(at: usize, hint: usize, size: usize) -> (usize, usize) {
     (if size < HUGE { lowest } else { lowest.saturating_sub(HUGE) }, usize::MAX)
 }
 
-const EMPTY: Piece = Piece {
+const EMPTY: MappedPiece = MappedPiece {
     start: 0,
     end: 0,
     protection: NOTHING,
@@ -472,7 +472,7 @@ fn is_forgotten_at_once(advice: usize) -> bool {
     KNOWN.contains(&(advice as i32))
 }
 
-fn set_protection(piece: &mut Piece, protection: usize) {
+fn set_protection(piece: &mut MappedPiece, protection: usize) {
     piece.is_open = protection == BOTH;
     if piece.protection != protection {
         protect(piece.start, piece.end, protection);
@@ -483,7 +483,7 @@ fn set_protection(piece: &mut Piece, protection: usize) {
 }
 
 /// Empties a piece.
-fn empty(piece: &Piece) {
+fn empty(piece: &MappedPiece) {
     if !piece.is_writable() || piece.end - piece.start > SMALL {
         advise(piece.start, piece.end - piece.start, libc::MADV_DONTNEED as usize);
     } else {

@@ -5,7 +5,7 @@
 //! write the same ones. Mappings are compared with those that were there, and what is new, gone or protected in another way is
 //! undone.
 
-use super::{call, layout::Layout};
+use super::{call, layout::MappingLayout};
 use crate::{
     maps::{self, Mapping},
     shadow, sys,
@@ -40,7 +40,7 @@ enum Contents {
 
 /// A page that runs write.
 #[derive(Clone, Copy)]
-struct Written {
+struct WrittenPage {
     at: usize,
     /// What was there; 0 for zeros.
     copy: usize,
@@ -61,7 +61,7 @@ pub(super) struct SavedMemory {
     /// For each page the number of its copy, from 1, and whether it was not the file's any more.
     pages: [u32; MAX_PAGES],
     page_count: usize,
-    written: [Written; MAX_WRITTEN],
+    written: [WrittenPage; MAX_WRITTEN],
     written_count: usize,
     /// Where they are, by a hash.
     written_at: [usize; PLACES],
@@ -70,7 +70,7 @@ pub(super) struct SavedMemory {
     /// Where the runtime's own memory ended.
     own_ends: [usize; 2],
     /// Of the race detector's shadow, which has pages of its own.
-    shadow: [Written; MAX_WRITTEN],
+    shadow: [WrittenPage; MAX_WRITTEN],
     shadow_count: usize,
     list: [u8; LIST],
     copies: [[u8; PAGE]; MAX_PAGES],
@@ -260,7 +260,7 @@ impl SavedMemory {
             let copy = self.copies.get_mut(self.copy_count)?.as_mut_ptr() as usize;
             self.copy_count += 1;
             copy_page(at, copy);
-            *self.shadow.get_mut(self.shadow_count)? = Written { at, copy };
+            *self.shadow.get_mut(self.shadow_count)? = WrittenPage { at, copy };
             self.shadow_count += 1;
         }
         Some(())
@@ -296,7 +296,7 @@ impl SavedMemory {
     }
 
     /// Puts all of it back; false if that is not possible.
-    pub(super) fn restore(&mut self, layout: &mut Layout, shadow: &[usize]) -> bool {
+    pub(super) fn restore(&mut self, layout: &mut MappingLayout, shadow: &[usize]) -> bool {
         let faulted = faults() != self.faults;
         for &page in shadow {
             fill_page(page, 0);
@@ -338,13 +338,13 @@ impl SavedMemory {
     }
 
     /// Looks for pages that were written for the first time, or given back.
-    fn find_written(&mut self, layout: &Layout) -> Option<()> {
+    fn find_written(&mut self, layout: &MappingLayout) -> Option<()> {
         let Self {
             mappings, mapping_count, pages, written, written_count, written_at, copies, pagemap, ..
         } = self;
         let mut add = |at: usize, copy: usize| {
             if note(written_at, at) {
-                *written.get_mut(*written_count)? = Written { at, copy };
+                *written.get_mut(*written_count)? = WrittenPage { at, copy };
                 *written_count += 1;
             }
             Some(())

@@ -21,7 +21,7 @@ use core::{
     mem::offset_of,
     sync::atomic::{AtomicBool, Ordering},
 };
-use layout::Layout;
+use layout::MappingLayout;
 use memory::SavedMemory;
 use unsnarl_wire::{EndKind, Header, Request};
 
@@ -50,7 +50,7 @@ struct RewindState {
     /// Events for which the kernel has provided memory.
     room: u64,
     memory: SavedMemory,
-    layout: Layout,
+    layout: MappingLayout,
 }
 
 fn state() -> *mut RewindState {

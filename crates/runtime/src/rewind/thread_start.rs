@@ -13,13 +13,13 @@ use core::{
     sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
 };
 
-struct Cell(UnsafeCell<MaybeUninit<Context>>);
+struct ContextCell(UnsafeCell<MaybeUninit<Context>>);
 
 // SAFETY: only the carrier touches it.
-unsafe impl Sync for Cell {}
+unsafe impl Sync for ContextCell {}
 
 /// The maker of a thread, until that has parked.
-static MAKER: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()));
+static MAKER: ContextCell = ContextCell(UnsafeCell::new(MaybeUninit::uninit()));
 /// Whose next thread is born here, by its thread pointer; 0 for nobody's. Meanwhile it may have to wait for others, who make threads too.
 static MAKER_THREAD: AtomicUsize = AtomicUsize::new(0);
 /// A thread is being born, and has not parked yet.

@@ -17,19 +17,19 @@ mod words;
 
 pub(crate) use mask::{Mask, logged_mask, mask};
 
-use crate::{context::Backend, end, handlers, state::Runtime, state::State, sys};
+use crate::{context::ThreadBackend, end, handlers, state::Runtime, state::State, sys};
 use alloc::vec::Vec;
 use core::{cell::UnsafeCell, ffi::c_void};
 use shadow::Shadows;
 use stepper::Stepper;
-use text::Text;
+use text::TracedText;
 use unsnarl_model::ThreadIx;
 use unsnarl_wire::{StepKind, StepWord, Tracing};
 use words::Words;
 
 /// The tracer of a run.
 struct Tracer {
-    text: Text,
+    text: TracedText,
     words: Words,
     method: TracingMethod,
     /// For each thread after how many events it runs as it is; none if all are traced.
@@ -46,12 +46,12 @@ enum TracingMethod {
     Translated(Shadows),
 }
 
-struct Cell(UnsafeCell<Option<Tracer>>);
+struct TracerCell(UnsafeCell<Option<Tracer>>);
 
 // SAFETY: reached by the carrier only (see the crate's documentation).
-unsafe impl Sync for Cell {}
+unsafe impl Sync for TracerCell {}
 
-static TRACER: Cell = Cell(UnsafeCell::new(None));
+static TRACER: TracerCell = TracerCell(UnsafeCell::new(None));
 
 /// The tracer, if there is one.
 fn tracer() -> Option<&'static mut Tracer> {
@@ -66,10 +66,10 @@ pub(crate) fn begin(state: &State) {
     if how == Tracing::Off {
         return;
     }
-    if state.backend() == Backend::Kernel {
+    if state.backend() == ThreadBackend::Kernel {
         end::refuse("instructions are traced of fibers only, not of kernel threads");
     }
-    let text = Text::of(&state.log);
+    let text = TracedText::of(&state.log);
     let words = Words::new(&state.log);
     let method = if how == Tracing::Stepping {
         TracingMethod::Stepping(Stepper::new(&text))

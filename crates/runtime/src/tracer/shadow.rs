@@ -12,12 +12,12 @@
 //! programs on x86-64 leave alone. Looking up the target of a return changes flags, which no calling convention
 //! preserves.
 
-use super::{Registers, text::Text};
+use super::{Registers, text::TracedText};
 use crate::sys;
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{mem::offset_of, ops::Range};
 use unsnarl_insn::{
-    Address, Layout,
+    Address, BlockLayout,
     iced::{
         Code, ConditionCode, Decoder, DecoderOptions, Encoder, FlowControl, Instruction,
         InstructionInfoFactory, MemoryOperand, Mnemonic, OpKind, Register,
@@ -72,7 +72,7 @@ pub(super) struct Shadows {
 
 impl Shadows {
     /// Room for translations of this code; none if the system does not give it.
-    pub(super) fn new(text: &Text, words: *const TracerWords, safe: Vec<u64>) -> Option<Self> {
+    pub(super) fn new(text: &TracedText, words: *const TracerWords, safe: Vec<u64>) -> Option<Self> {
         let mut segments = Vec::new();
         // Tables lie below the shared memory, where GS reaches them.
         let mut table_end = (words as u64 & !0xffff) - (16 << 20);
@@ -267,7 +267,7 @@ impl Shadow {
 
     /// What all translated code shares: looking up a target, and leaving for code that is not traced. On entry
     /// rax is the target, and what rax and rcx were is saved.
-    fn routines(&mut self, text: &Text) {
+    fn routines(&mut self, text: &TracedText) {
         let code = &mut self.code;
         self.look_up = code.at;
         code.compare_rax(&self.text);
@@ -340,7 +340,7 @@ impl Shadow {
             crate::end::refuse("there is no more room for translated code");
         }
         let block = self.decode(pc)?;
-        let layout = Layout::of(&block, factory);
+        let layout = BlockLayout::of(&block, factory);
         let start = self.code.at;
         self.origins.push((start, pc));
         self.begin(pc, &block, &layout);
@@ -404,7 +404,7 @@ impl Shadow {
     }
 
     /// Writes the block's record and the samples that are taken at its beginning.
-    fn begin(&mut self, pc: u64, block: &[Instruction], layout: &Layout) {
+    fn begin(&mut self, pc: u64, block: &[Instruction], layout: &BlockLayout) {
         let bytes = 8 * (1 + layout.words() as i32);
         let code = &mut self.code;
         code.save_rcx();
@@ -425,7 +425,7 @@ impl Shadow {
     }
 
     /// Takes the samples that are due before an instruction, into the record that was written already.
-    fn samples(&mut self, layout: &Layout, at: usize) {
+    fn samples(&mut self, layout: &BlockLayout, at: usize) {
         let due = || layout.samples.iter().enumerate().filter(|(_, sample)| usize::from(sample.at) == at);
         if due().next().is_none() {
             return;

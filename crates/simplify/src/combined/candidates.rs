@@ -4,12 +4,12 @@ use crate::{
     Cost,
     dynamic::{
         Operation,
-        script::{Piece, Script},
+        script::{Piece, SegmentScript},
     },
     static_order::{
         Rules,
         preemption::first_impossible,
-        relation::{AccessMode, Object, Relation, Touch},
+        relation::{AccessMode, Relation, SharedObject, Touch},
         reorder::moved_events,
     },
 };
@@ -50,11 +50,11 @@ pub(super) fn fewer_switches<E>(
     suffix: Option<usize>,
     check_interrupt: &dyn Fn() -> Result<(), E>,
 ) -> Result<Vec<Candidate>, E> {
-    let script = Script::of(&trace.events);
+    let script = SegmentScript::of(&trace.events);
     let switches = script.switches();
-    let conflicts = Conflicts::of(trace);
+    let conflicts = ConflictPairs::of(trace);
     let mut candidates = Vec::new();
-    let mut add = |candidate: Option<Script>, operation, piece: usize| {
+    let mut add = |candidate: Option<SegmentScript>, operation, piece: usize| {
         let Some(candidate) = candidate.filter(|candidate| candidate.switches() < switches) else { return };
         let order = candidate.order();
         let reordered = moved_events(trace, &order);
@@ -97,9 +97,9 @@ pub(super) fn fewer_preemptions<E>(
     suffix: Option<usize>,
     check_interrupt: &dyn Fn() -> Result<(), E>,
 ) -> Result<Vec<Candidate>, E> {
-    let script = Script::of(&trace.events);
+    let script = SegmentScript::of(&trace.events);
     let cost = Cost::of(&trace.events);
-    let conflicts = Conflicts::of(trace);
+    let conflicts = ConflictPairs::of(trace);
     let mut candidates = Vec::new();
     let operation = Operation::ConsolidateUpActions;
     // Threads that were left for good where they could have gone on: they run on until they cannot.
@@ -157,14 +157,14 @@ fn change(trace: &Trace, operation: Operation, event: usize, count: usize) -> Ch
 const MAX_WORK: usize = 20_000_000;
 
 /// Where the segments begin that may be changed.
-fn first_piece(script: &Script, suffix: Option<usize>) -> usize {
+fn first_piece(script: &SegmentScript, suffix: Option<usize>) -> usize {
     let events: usize = script.pieces.iter().map(Piece::len).sum();
     let suffix = suffix.unwrap_or(MAX_WORK / events.max(1));
     script.pieces.len().saturating_sub(suffix)
 }
 
 /// Which events of a trace conflict with which later ones.
-struct Conflicts {
+struct ConflictPairs {
     /// Pairs of events of different threads, the earlier one first.
     pairs: Vec<(usize, usize)>,
     /// How many events there are.
@@ -195,7 +195,7 @@ impl ResourceAccesses {
 /// Pairs that are looked at; more do not tell more.
 const MAX_PAIRS: usize = 100_000;
 
-impl Conflicts {
+impl ConflictPairs {
     fn of(trace: &Trace) -> Self {
         let mut relation = Relation::new(Rules::of(trace));
         let mut touched: HashMap<Resource, ResourceAccesses> = HashMap::new();
@@ -229,14 +229,14 @@ impl Conflicts {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Resource {
-    Object(Object),
+    SharedObject(SharedObject),
     Word(u64),
 }
 
 /// What a touch is about, memory by words: this is an estimate.
 fn resources(touch: &Touch) -> Vec<(Resource, AccessMode)> {
     match *touch {
-        Touch::Object(object, how) => vec![(Resource::Object(object), how)],
+        Touch::SharedObject(object, how) => vec![(Resource::SharedObject(object), how)],
         Touch::Bytes(first, len, how) => {
             let last = first.saturating_add(len.min(256)).div_ceil(8);
             (first / 8..last).map(|word| (Resource::Word(word), how)).collect()

@@ -48,7 +48,7 @@ pub const SEARCH: u64 = 500;
 
 /// How to go about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct SimplifyOptions {
     /// How many candidates are handed to the runner at once: as many as it runs at a time. More are run in vain.
     pub batch: usize,
     /// Only the last so many segments are changed by running (Tinertia, section 5.4). That bounds the runs for long
@@ -65,7 +65,7 @@ pub struct Options {
     pub prove: bool,
 }
 
-impl Default for Options {
+impl Default for SimplifyOptions {
     fn default() -> Self {
         Self { batch: 1, suffix: None, executions: 10_000, effort: 0, prove: false }
     }
@@ -75,7 +75,7 @@ impl Default for Options {
 pub fn simplify<R: Runner>(
     trace: &Trace,
     runner: &mut R,
-    options: &Options,
+    options: &SimplifyOptions,
     watch: &mut dyn FnMut(Improvement<'_>),
 ) -> Simplified<R::Error> {
     let goal = Goal { signature: trace.signature(), best: trace.clone() };
@@ -108,7 +108,7 @@ pub fn simplify<R: Runner>(
 pub fn simplify_best<R: Runner>(
     traces: &[Trace],
     runner: &mut R,
-    options: &Options,
+    options: &SimplifyOptions,
     watch: &mut dyn FnMut(Improvement<'_>),
 ) -> Option<Simplified<R::Error>> {
     let mut best: Option<Simplified<R::Error>> = None;
@@ -182,7 +182,7 @@ fn fingerprint_of_order(order: &[usize]) -> u64 {
 struct Simplifier<'a, R: Runner> {
     goal: Goal,
     runner: Simulator<'a, R>,
-    options: &'a Options,
+    options: &'a SimplifyOptions,
     watch: &'a mut dyn FnMut(Improvement<'_>),
     tally: Tally,
     /// Fingerprints of all that was run.

@@ -13,7 +13,7 @@ mod tally;
 pub use tally::{Operation, Tally};
 
 use crate::{Cost, Runner, prove::Certificate, simulation::EarlyStop};
-use script::{Piece, Script};
+use script::{Piece, SegmentScript};
 use unsnarl_model::{Signature, Trace};
 
 /// The best trace that was found, and how.
@@ -95,12 +95,12 @@ impl<R: Runner> Tinertia<'_, R> {
 
     /// Lines 5 to 10: backwards over the trace. Only a segment's first action counts.
     fn remove_last(&mut self) -> Result<(), R::Error> {
-        self.backwards(Script::remove_last, Operation::RemoveLast)
+        self.backwards(SegmentScript::remove_last, Operation::RemoveLast)
     }
 
     /// Lines 11 to 17: forwards. Only a segment's last action counts.
     fn consolidate_up(&mut self) -> Result<(), R::Error> {
-        let mut script = Script::of(&self.current.events);
+        let mut script = SegmentScript::of(&self.current.events);
         let mut at = 1;
         loop {
             let piece = script.pieces.partition_point(|piece| piece.to < at);
@@ -117,29 +117,29 @@ impl<R: Runner> Tinertia<'_, R> {
                     continue;
                 }
             }
-            script = Script::of(&self.current.events);
+            script = SegmentScript::of(&self.current.events);
         }
     }
 
     /// Lines 18 to 22: backwards. Only a segment's first action counts.
     fn consolidate_down(&mut self) -> Result<(), R::Error> {
-        self.backwards(Script::move_down, Operation::ConsolidateDown)
+        self.backwards(SegmentScript::move_down, Operation::ConsolidateDown)
     }
 
     /// Changes the segments, the last one first, wherever the trace was changed in between.
     fn backwards(
         &mut self,
-        change: fn(&Script, usize) -> Option<Script>,
+        change: fn(&SegmentScript, usize) -> Option<SegmentScript>,
         operation: Operation,
     ) -> Result<(), R::Error> {
-        let mut script = Script::of(&self.current.events);
+        let mut script = SegmentScript::of(&self.current.events);
         let mut at = self.current.events.len();
         while let Some(piece) = script.pieces.partition_point(|piece| piece.from < at).checked_sub(1) {
             at = script.pieces[piece].from;
             let Some(candidate) = change(&script, piece) else { continue };
             if self.is_variant(&candidate, operation, 0)?.is_none() {
                 at = at.min(self.current.events.len());
-                script = Script::of(&self.current.events);
+                script = SegmentScript::of(&self.current.events);
             }
         }
         Ok(())
@@ -149,7 +149,7 @@ impl<R: Runner> Tinertia<'_, R> {
     /// if not, it is given back, or at least so many events of it.
     fn is_variant(
         &mut self,
-        candidate: &Script,
+        candidate: &SegmentScript,
         operation: Operation,
         events: usize,
     ) -> Result<Option<Trace>, R::Error> {
@@ -169,14 +169,14 @@ impl<R: Runner> Tinertia<'_, R> {
 }
 
 /// Where the piece after this one of its thread ends if it is moved up to behind this one.
-fn moved_to(script: &Script, piece: usize) -> usize {
+fn moved_to(script: &SegmentScript, piece: usize) -> usize {
     let before: usize = script.pieces[..=piece].iter().map(script::Piece::len).sum();
     before + script.next(piece).map_or(0, |next| script.pieces[next].len())
 }
 
 /// How many events of the piece after this one of its thread were executed when it was moved up to behind this
 /// one. Up to there the run is the trace itself.
-pub(crate) fn executed_of_next(trace: &Trace, script: &Script, piece: usize, actual: &Trace) -> usize {
+pub(crate) fn executed_of_next(trace: &Trace, script: &SegmentScript, piece: usize, actual: &Trace) -> usize {
     let Some(next) = script.next(piece) else { return 0 };
     let start = script.pieces[..=piece].iter().map(script::Piece::len).sum::<usize>();
     let (piece, thread) = (script.pieces[next], trace.thread_id(script.pieces[next].thread));

@@ -24,12 +24,12 @@ impl Piece {
 
 /// A schedule made of pieces of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Script {
+pub(crate) struct SegmentScript {
     /// In order; neighbours may be of one thread.
     pub(crate) pieces: Vec<Piece>,
 }
 
-impl Script {
+impl SegmentScript {
     /// The trace as it is: a piece for each segment.
     pub(crate) fn of(events: &[Event]) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();

@@ -35,7 +35,7 @@ pub(super) enum SearchOutcome {
     OutOfBudget,
 }
 
-pub(super) struct Search<'a> {
+pub(super) struct LevelSearch<'a> {
     base: &'a Plan,
     /// Who is there at the start.
     first: Vec<ThreadId>,
@@ -90,7 +90,7 @@ impl Branch {
     }
 }
 
-impl<'a> Search<'a> {
+impl<'a> LevelSearch<'a> {
     pub(super) fn new(trace: &'a Trace, bound: Bound, limits: &'a ProofLimits, executions: u64) -> Self {
         Self {
             base: &trace.plan,

@@ -29,7 +29,7 @@ mod pending_conflicts;
 pub use certificate::{Certificate, Mismatch, check};
 
 use crate::{Cost, Runner};
-use level::{Bound, Search};
+use level::{Bound, LevelSearch};
 use unsnarl_model::Trace;
 
 /// How far to go.
@@ -94,7 +94,7 @@ pub fn prove<R: Runner>(
     let fewer_preemptions =
         cost.preemptions.checked_sub(1).map(|preemptions| Bound { switches: cost.switches, preemptions });
     for bound in [fewer_switches, fewer_preemptions].into_iter().flatten() {
-        let mut search = Search::new(trace, bound, limits, proof.executions);
+        let mut search = LevelSearch::new(trace, bound, limits, proof.executions);
         let found = search.run(runner, watch);
         proof.executions = search.executions;
         if bound.preemptions == u64::MAX {

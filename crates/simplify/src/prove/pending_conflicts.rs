@@ -18,7 +18,7 @@ impl PendingConflict {
             event.op.only_reads() || matches!(event.op, Op::ReadLock | Op::OncePass | Op::BarrierLeave);
         let mut touches = touches.to_vec();
         for touch in &mut touches {
-            if let Touch::Object(_, how) | Touch::Bytes(_, _, how) = touch
+            if let Touch::SharedObject(_, how) | Touch::Bytes(_, _, how) = touch
                 && !reads
             {
                 *how = AccessMode::Writes;
@@ -37,11 +37,11 @@ impl PendingConflict {
 fn conflict(a: &Touch, b: &Touch) -> bool {
     let one_writes = |a, b| a == AccessMode::Writes || b == AccessMode::Writes;
     match (*a, *b) {
-        (Touch::Object(a, how_a), Touch::Object(b, how_b)) => a == b && one_writes(how_a, how_b),
+        (Touch::SharedObject(a, how_a), Touch::SharedObject(b, how_b)) => a == b && one_writes(how_a, how_b),
         (Touch::Bytes(a, len_a, how_a), Touch::Bytes(b, len_b, how_b)) => {
             a < b.saturating_add(len_b) && b < a.saturating_add(len_a) && one_writes(how_a, how_b)
         }
-        (Touch::Object(..), Touch::Bytes(..)) | (Touch::Bytes(..), Touch::Object(..)) => false,
+        (Touch::SharedObject(..), Touch::Bytes(..)) | (Touch::Bytes(..), Touch::SharedObject(..)) => false,
         (Touch::Forget(_), _) | (_, Touch::Forget(_)) => false,
         _ => true,
     }

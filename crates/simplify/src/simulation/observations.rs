@@ -2,7 +2,7 @@
 
 use super::{
     mix,
-    state::{HiddenDependence, Known, State, UpcomingOperation},
+    state::{HiddenDependence, Known, SimulatedState, UpcomingOperation},
 };
 use crate::static_order::hash::HashMap;
 use std::collections::HashSet;
@@ -235,7 +235,7 @@ impl Observations {
 
     fn learn_events(&mut self, trace: &Trace) -> bool {
         let known = std::mem::take(&mut self.known);
-        let mut state = State::new(&self.first, &known, self.sees_all_accesses);
+        let mut state = SimulatedState::new(&self.first, &known, self.sees_all_accesses);
         let mut last: HashMap<ThreadIx, (Op, Site)> = HashMap::default();
         let mut seen = Vec::new();
         let mut consistent = true;
@@ -354,7 +354,7 @@ impl Observations {
     }
 
     /// What came of an operation that others have a say in.
-    fn note_result(&mut self, state: &State<'_>, past: u64, event: &Event) {
+    fn note_result(&mut self, state: &SimulatedState<'_>, past: u64, event: &Event) {
         let Event { op, addr, size, value, flags, .. } = *event;
         match op {
             _ if state.reveals_value(event) => {
@@ -420,7 +420,7 @@ impl Observations {
         }
     }
 
-    fn learn_end(&mut self, state: &State<'_>, trace: &Trace) -> bool {
+    fn learn_end(&mut self, state: &SimulatedState<'_>, trace: &Trace) -> bool {
         let outcome = &trace.outcome;
         let threads = || trace.threads.iter().map(|thread| thread.id.clone()).collect();
         let end = || ObservedEnd { outcome: outcome.clone(), threads: threads() };
@@ -459,7 +459,7 @@ impl Observations {
     }
 
     /// What somebody waited for in the end.
-    fn learn_wait(&mut self, state: &State<'_>, trace: &Trace, wait: &Wait) {
+    fn learn_wait(&mut self, state: &SimulatedState<'_>, trace: &Trace, wait: &Wait) {
         let target = wait.holders.first().filter(|_| wait.op == Op::Join);
         if target.is_none() && wait.addr == 0 {
             return;
@@ -486,7 +486,7 @@ impl Observations {
     /// What comes of an operation that others have a say in, after this past; none if that was never seen.
     pub(super) fn results(
         &self,
-        state: &State<'_>,
+        state: &SimulatedState<'_>,
         past: u64,
         event: &Event,
     ) -> Option<Option<OperationResult>> {
@@ -504,7 +504,7 @@ impl Observations {
     }
 
     /// What a thread with this past reads there.
-    pub(super) fn value(&self, state: &State<'_>, past: u64, event: &Event) -> Option<u64> {
+    pub(super) fn value(&self, state: &SimulatedState<'_>, past: u64, event: &Event) -> Option<u64> {
         let simulated =
             if self.sees_all_accesses { state.memory.value(event.addr, event.size) } else { None };
         simulated.or_else(|| {
@@ -517,7 +517,7 @@ impl Observations {
 
 impl ObservedEnd {
     /// The outcome in a run with these threads.
-    pub(super) fn outcome(&self, state: &State<'_>) -> Outcome {
+    pub(super) fn outcome(&self, state: &SimulatedState<'_>) -> Outcome {
         let mut outcome = self.outcome.clone();
         let here = |thread| state.resolve_thread(self.threads.get(usize::from(thread))?);
         outcome.thread = outcome.thread.and_then(|thread| here(thread.0));
@@ -541,7 +541,7 @@ impl ObservedEnd {
 /// Numbers of what a thread with this past finds there, each with more that it may hang on. If not all accesses are
 /// told, others that come before it may have changed it. Code that is not instrumented may have changed it as well:
 /// on a thread's own stack only the thread's own code, and anywhere as far as everybody has come.
-fn contents(state: &State<'_>, past: u64, event: &Event) -> [u64; 2] {
+fn contents(state: &SimulatedState<'_>, past: u64, event: &Event) -> [u64; 2] {
     let content = mix(state.memory.content(event.addr, event.size), event.size.into());
     let content = if state.sees_all_accesses() { content } else { mix(content, past) };
     let own = event.flags.has(Flags::OWN_STACK);
@@ -550,13 +550,13 @@ fn contents(state: &State<'_>, past: u64, event: &Event) -> [u64; 2] {
 
 /// Numbers of a thread's past and what it finds, the second with more that it may hang on: what code that is not
 /// instrumented left there, which follows from how far everybody has come.
-fn findings(state: &State<'_>, past: u64, event: &Event) -> [u64; 2] {
+fn findings(state: &SimulatedState<'_>, past: u64, event: &Event) -> [u64; 2] {
     let finding = finding(state, past, event);
     [finding, mix(finding, state.fingerprint())]
 }
 
 /// The number of a thread's past and what it finds.
-fn finding(state: &State<'_>, past: u64, event: &Event) -> u64 {
+fn finding(state: &SimulatedState<'_>, past: u64, event: &Event) -> u64 {
     let found = match event.op {
         Op::Alloc => state.heap(event.thread),
         Op::Free => state.is_freed(event.addr).into(),
@@ -643,7 +643,11 @@ fn first(trace: &Trace) -> Vec<ThreadId> {
 }
 
 /// The number of an end in which these threads could not go on.
-pub(super) fn blocked_fingerprint(state: &State<'_>, waits: &dyn Fn(usize) -> bool, message: &str) -> u64 {
+pub(super) fn blocked_fingerprint(
+    state: &SimulatedState<'_>,
+    waits: &dyn Fn(usize) -> bool,
+    message: &str,
+) -> u64 {
     message
         .bytes()
         .fold(state.fingerprint_of_blocked(waits), |fingerprint, byte| mix(fingerprint, byte.into()))

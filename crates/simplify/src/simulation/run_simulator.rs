@@ -8,7 +8,7 @@ use super::{
     observations::{
         CIRCLE, Continuation, NO_RUNNABLE_THREAD, NextOperation, Observations, blocked_fingerprint,
     },
-    state::{LARGE, Once, State, UpcomingOperation},
+    state::{LARGE, Once, SimulatedState, UpcomingOperation},
 };
 use std::cell::Cell;
 use unsnarl_model::{Action, Event, Flags, Op, Outcome, Output, Plan, Policy, Site, Thread, ThreadIx, Trace};
@@ -18,7 +18,7 @@ pub(super) struct RunSimulator<'a> {
     observations: &'a Observations,
     plan: &'a Plan,
     early_stop: Option<EarlyStop>,
-    state: State<'a>,
+    state: SimulatedState<'a>,
     threads: Vec<SimulatedThread<'a>>,
     current: ThreadIx,
     ready: ThreadSet,
@@ -86,7 +86,7 @@ const fn depends_on_environment(op: Op) -> bool {
 }
 
 /// How a step goes.
-enum Step {
+enum StepResult {
     Goes,
     Ends(Outcome),
     Unknown,
@@ -94,7 +94,8 @@ enum Step {
 
 impl<'a> RunSimulator<'a> {
     pub(super) fn new(observations: &'a Observations, plan: &'a Plan, early_stop: Option<EarlyStop>) -> Self {
-        let state = State::new(&observations.first, &observations.known, observations.sees_all_accesses);
+        let state =
+            SimulatedState::new(&observations.first, &observations.known, observations.sees_all_accesses);
         let threads = state.threads.iter().map(|_| SimulatedThread::default()).collect();
         Self {
             observations,
@@ -126,16 +127,16 @@ impl<'a> RunSimulator<'a> {
         let script = Script { segments: prefix.segments.clone(), actions: prefix.actions.clone() };
         let mut picker = Picker::new(script, prefix.fidelity, self.plan.tail, self.plan.seed);
         for thread in (0..self.threads.len()).rev() {
-            if let Step::Ends(_) | Step::Unknown = self.arrive(thread) {
+            if let StepResult::Ends(_) | StepResult::Unknown = self.arrive(thread) {
                 return None;
             }
         }
         let most = (4 * self.observations.longest + 1000).min(MAX_EVENTS);
         let outcome = loop {
             match self.step(&mut picker) {
-                Step::Goes if self.events.len() < most => {}
-                Step::Ends(outcome) => break outcome,
-                Step::Goes | Step::Unknown => {
+                StepResult::Goes if self.events.len() < most => {}
+                StepResult::Ends(outcome) => break outcome,
+                StepResult::Goes | StepResult::Unknown => {
                     let early_stop =
                         |e: EarlyStop| self.switches > e.switches && self.events.len() >= e.events;
                     if !self.early_stop.is_some_and(early_stop) {
@@ -167,18 +168,18 @@ impl<'a> RunSimulator<'a> {
     }
 
     /// Somebody is picked and does something.
-    fn step(&mut self, picker: &mut Picker) -> Step {
+    fn step(&mut self, picker: &mut Picker) -> StepResult {
         self.classify();
         if self.ready.is_empty() && self.by_timeout.is_empty() && self.undetermined.is_empty() {
             return self.end_without_runnable_thread(NO_RUNNABLE_THREAD);
         }
-        let Some(thread) = self.pick(picker) else { return Step::Unknown };
+        let Some(thread) = self.pick(picker) else { return StepResult::Unknown };
         let (from, me) = (self.current, thread.index());
         let leaves = thread != from && self.ready.contains(from);
         let yields = self.threads[from.index()].next.is_none_or(|next| next.op.yields());
         let by_timeout = self.by_timeout.contains(thread);
-        let Some(next) = self.threads[me].next else { return Step::Unknown };
-        let Some(mut event) = self.happens(thread, next, by_timeout) else { return Step::Unknown };
+        let Some(next) = self.threads[me].next else { return StepResult::Unknown };
+        let Some(mut event) = self.happens(thread, next, by_timeout) else { return StepResult::Unknown };
         if leaves && !yields {
             event.flags = event.flags | Flags::PREEMPTS;
         }
@@ -196,19 +197,19 @@ impl<'a> RunSimulator<'a> {
         let created = self.state.threads.len() > self.threads.len();
         if created {
             self.threads.push(SimulatedThread::default());
-            if let Step::Ends(_) | Step::Unknown = self.arrive(self.threads.len() - 1) {
-                return Step::Unknown;
+            if let StepResult::Ends(_) | StepResult::Unknown = self.arrive(self.threads.len() - 1) {
+                return StepResult::Unknown;
             }
         }
         if event.op == Op::End {
             self.threads[me].next = None;
-            return Step::Goes;
+            return StepResult::Goes;
         }
         self.arrive(me)
     }
 
     /// A thread comes to its next operation, or the run ends.
-    fn arrive(&mut self, thread: usize) -> Step {
+    fn arrive(&mut self, thread: usize) -> StepResult {
         self.threads[thread].next = None;
         self.threads[thread].blocked = false;
         let past = self.state.threads[thread].past;
@@ -217,15 +218,15 @@ impl<'a> RunSimulator<'a> {
         self.state.threads[thread].about = self.observations.about(past).unwrap_or(unseen);
         match self.observations.continuations.get(&past) {
             // Who was just created has not begun; of others it is not even known whether they live.
-            None if is_new => Step::Goes,
-            None => Step::Unknown,
+            None if is_new => StepResult::Goes,
+            None => StepResult::Unknown,
             // If it is about to wait for a lock, that may close a circle here where it did not before.
-            Some(Continuation::Lives) if self.is_perhaps_awaited(thread) => Step::Unknown,
-            Some(Continuation::Lives) => Step::Goes,
-            Some(Continuation::Ends(end)) => Step::Ends(end.outcome(&self.state)),
+            Some(Continuation::Lives) if self.is_perhaps_awaited(thread) => StepResult::Unknown,
+            Some(Continuation::Lives) => StepResult::Goes,
+            Some(Continuation::Ends(end)) => StepResult::Ends(end.outcome(&self.state)),
             Some(Continuation::EndsSomehow) => match self.observations.ends.get(&self.state.fingerprint()) {
-                Some(end) => Step::Ends(end.outcome(&self.state)),
-                None => Step::Unknown,
+                Some(end) => StepResult::Ends(end.outcome(&self.state)),
+                None => StepResult::Unknown,
             },
             Some(Continuation::Operation(next)) => {
                 self.threads[thread].next = Some(next);
@@ -236,11 +237,11 @@ impl<'a> RunSimulator<'a> {
                     }
                     Readiness::ByTimeout => {
                         self.threads[thread].blocked = true;
-                        Step::Goes
+                        StepResult::Goes
                     }
-                    Readiness::Ready => Step::Goes,
+                    Readiness::Ready => StepResult::Goes,
                     // Whether it blocks is told by its event.
-                    Readiness::Unknown => Step::Unknown,
+                    Readiness::Unknown => StepResult::Unknown,
                 }
             }
         }
@@ -402,40 +403,40 @@ impl<'a> RunSimulator<'a> {
     }
 
     /// If a thread that has to wait closes a circle of threads that hold what the next one waits for, the run ends.
-    fn look_for_circle(&self, thread: usize) -> Step {
+    fn look_for_circle(&self, thread: usize) -> StepResult {
         let mut at = thread;
         for _ in 0..self.threads.len() {
-            let Some(next) = self.threads[at].next else { return Step::Unknown };
+            let Some(next) = self.threads[at].next else { return StepResult::Unknown };
             let holder = match next.op {
                 Op::Lock => self.state.holder(next.addr).map(|(holder, _)| holder),
                 Op::ReadLock | Op::WriteLock => self.state.writer(next.addr),
-                _ => return Step::Goes,
+                _ => return StepResult::Goes,
             };
             match self.readiness(at) {
                 Readiness::Blocked => {}
-                Readiness::Unknown => return Step::Unknown,
-                _ => return Step::Goes,
+                Readiness::Unknown => return StepResult::Unknown,
+                _ => return StepResult::Goes,
             }
             match holder {
                 Some(holder) if holder == thread => return self.end_without_runnable_thread(CIRCLE),
                 Some(holder) if !self.state.threads[holder].ended => at = holder,
-                _ => return Step::Goes,
+                _ => return StepResult::Goes,
             }
         }
-        Step::Goes
+        StepResult::Goes
     }
 
     /// The run ends because some cannot go on.
-    fn end_without_runnable_thread(&self, message: &str) -> Step {
+    fn end_without_runnable_thread(&self, message: &str) -> StepResult {
         let left = || (0..self.threads.len()).filter(|&ix| !self.state.threads[ix].ended);
         if left().any(|ix| self.readiness(ix) == Readiness::Unknown) {
-            return Step::Unknown;
+            return StepResult::Unknown;
         }
         let message = if left().next().is_none() { "" } else { message };
         let waits = |ix: usize| self.readiness(ix) != Readiness::Ready;
         match self.observations.ends.get(&blocked_fingerprint(&self.state, &waits, message)) {
-            Some(end) => Step::Ends(end.outcome(&self.state)),
-            None => Step::Unknown,
+            Some(end) => StepResult::Ends(end.outcome(&self.state)),
+            None => StepResult::Unknown,
         }
     }
 

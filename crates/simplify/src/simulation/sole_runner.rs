@@ -6,7 +6,7 @@
 
 use super::{
     observations::{Continuation, NextOperation, Observations},
-    state::{LARGE, State},
+    state::{LARGE, SimulatedState},
 };
 use unsnarl_model::{Event, Flags, Op, ThreadIx};
 
@@ -18,7 +18,7 @@ const fn is_event_only_with_others(op: Op) -> bool {
 impl Observations {
     /// A thread that is alone has done something: follows it to its next event. What comes back is its past where nobody
     /// was seen to go on, if it came there.
-    pub(super) fn follow(&self, state: &mut State<'_>, thread: ThreadIx) -> Option<u64> {
+    pub(super) fn follow(&self, state: &mut SimulatedState<'_>, thread: ThreadIx) -> Option<u64> {
         let mut unknown = None;
         for _ in 0..=self.longest {
             let past = state.threads[thread.index()].past;
@@ -41,7 +41,7 @@ impl Observations {
     }
 
     /// An access that is no event here.
-    fn unseen(&self, state: &State<'_>, thread: ThreadIx, next: &NextOperation) -> Option<Event> {
+    fn unseen(&self, state: &SimulatedState<'_>, thread: ThreadIx, next: &NextOperation) -> Option<Event> {
         let event = Event {
             thread,
             op: next.op,
@@ -58,7 +58,7 @@ impl Observations {
     }
 
     /// What a plain access finds, and where memory is given or taken; none if that is not known.
-    pub(super) fn access(&self, state: &State<'_>, event: &Event) -> Option<Event> {
+    pub(super) fn access(&self, state: &SimulatedState<'_>, event: &Event) -> Option<Event> {
         let past = state.threads[event.thread.index()].past;
         match event.op {
             Op::Read if state.reveals_value(event) => {

@@ -20,7 +20,7 @@ pub(super) struct Facts {
 
 /// A thread, by what it has done.
 #[derive(Debug)]
-pub(super) struct Local {
+pub(super) struct ThreadPast {
     pub(super) id: ThreadId,
     /// The fingerprint of its past.
     pub(super) past: u64,
@@ -73,7 +73,7 @@ impl UpcomingOperation {
     }
 }
 
-impl Local {
+impl ThreadPast {
     /// Whether it has done nothing yet.
     pub(super) const fn is_new(&self) -> bool {
         self.new
@@ -114,13 +114,13 @@ pub(super) enum Once {
 }
 
 /// What was written by somebody with this past, where it was seen; none for what was seen to be different.
-pub(super) type Written = HashMap<u64, Option<u64>>;
+pub(super) type WrittenValues = HashMap<u64, Option<u64>>;
 
 /// What is known beforehand.
 #[derive(Debug, Default)]
 pub(super) struct Known {
     pub(super) facts: Facts,
-    pub(super) written: Written,
+    pub(super) written: WrittenValues,
     /// After these operations threads do something with each other that is no event.
     pub(super) hidden_dependences: HashMap<(Op, Site), HiddenDependence>,
 }
@@ -138,11 +138,11 @@ pub(super) enum HiddenDependence {
 
 /// Everything that threads share.
 #[derive(Debug)]
-pub(super) struct State<'w> {
+pub(super) struct SimulatedState<'w> {
     known: &'w Known,
     /// What threads did at places with secrets.
     unseen: u64,
-    pub(super) threads: Vec<Local>,
+    pub(super) threads: Vec<ThreadPast>,
     pub(super) memory: SimulatedMemory,
     /// In which order threads were first given memory: each has a heap of its own.
     heaps: u64,
@@ -168,7 +168,7 @@ pub(super) struct State<'w> {
     freed: HashMap<u64, ()>,
 }
 
-impl<'w> State<'w> {
+impl<'w> SimulatedState<'w> {
     pub(super) fn new(first: &[ThreadId], known: &'w Known, sees_all_accesses: bool) -> Self {
         let facts = &known.facts;
         let mut state = Self {
@@ -204,7 +204,7 @@ impl<'w> State<'w> {
 
     fn add(&mut self, id: ThreadId, creator: u64) {
         let past = id.path().iter().fold(mix(creator, 3), |fingerprint, &nth| mix(fingerprint, nth.into()));
-        self.threads.push(Local {
+        self.threads.push(ThreadPast {
             id,
             past,
             children: 0,

@@ -102,7 +102,7 @@ impl VisitedTree {
         }
         let script = Script { segments: segments.clone(), actions: actions.clone() };
         let mut picker = Picker::new(script, *fidelity, plan.tail, plan.seed);
-        let mut walk = Walk {
+        let mut walk = TreeWalk {
             visited: self,
             plan,
             at: 0,
@@ -182,7 +182,7 @@ impl Upcoming {
 }
 
 /// A plan on its way down the tree.
-struct Walk<'a> {
+struct TreeWalk<'a> {
     visited: &'a VisitedTree,
     plan: &'a Plan,
     at: usize,
@@ -194,7 +194,7 @@ struct Walk<'a> {
     followed: Cell<Option<ThreadIx>>,
 }
 
-impl Walk<'_> {
+impl TreeWalk<'_> {
     /// Who is picked, and where that leads; none if that is not known.
     fn step(&mut self, picker: &mut Picker) -> Option<(ThreadIx, usize)> {
         let place = &self.visited.places[self.at];
@@ -219,7 +219,7 @@ impl Walk<'_> {
     }
 }
 
-impl RunView for Walk<'_> {
+impl RunView for TreeWalk<'_> {
     fn current(&self) -> ThreadIx {
         self.current
     }

@@ -10,7 +10,7 @@
 
 use super::{
     Reordering, Rules,
-    relation::{AccessMode, Object, Relation, Touch},
+    relation::{AccessMode, Relation, SharedObject, Touch},
 };
 use std::collections::{HashMap, VecDeque};
 use unsnarl_model::{Event, Schedule, Stats};
@@ -42,21 +42,21 @@ pub fn simplify(events: &[Event], rules: Rules) -> Reordering {
 
 /// Who touched a variable last.
 #[derive(Default)]
-struct Variable {
+struct VariableAccesses {
     write: Option<usize>,
     reads: Vec<usize>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
-enum Name {
-    Object(Object),
+enum VariableName {
+    SharedObject(SharedObject),
     Byte(u64),
 }
 
 /// For each event those of other threads that it directly depends on.
 fn dependences(events: &[Event], rules: Rules) -> Vec<Vec<usize>> {
     let mut relation = Relation::new(rules);
-    let mut variables: HashMap<Name, Variable> = HashMap::new();
+    let mut variables: HashMap<VariableName, VariableAccesses> = HashMap::new();
     let mut latest: HashMap<u16, usize> = HashMap::new();
     let mut follows: HashMap<u16, Vec<usize>> = HashMap::new();
     let mut fence = None;
@@ -72,12 +72,22 @@ fn dependences(events: &[Event], rules: Rules) -> Vec<Vec<usize>> {
         before.extend(fence);
         for touch in &touches {
             match *touch {
-                Touch::Object(object, how) => {
-                    touch_variable(variables.entry(Name::Object(object)).or_default(), how, at, &mut before);
+                Touch::SharedObject(object, how) => {
+                    touch_variable(
+                        variables.entry(VariableName::SharedObject(object)).or_default(),
+                        how,
+                        at,
+                        &mut before,
+                    );
                 }
                 Touch::Bytes(first, len, how) => {
                     for byte in first..first.saturating_add(len) {
-                        touch_variable(variables.entry(Name::Byte(byte)).or_default(), how, at, &mut before);
+                        touch_variable(
+                            variables.entry(VariableName::Byte(byte)).or_default(),
+                            how,
+                            at,
+                            &mut before,
+                        );
                     }
                 }
                 Touch::After(thread) => before.extend(latest.get(&thread.0)),
@@ -90,7 +100,7 @@ fn dependences(events: &[Event], rules: Rules) -> Vec<Vec<usize>> {
                     before.extend(latest.values());
                     fence = Some(at);
                 }
-                Touch::Forget(object) => drop(variables.remove(&Name::Object(object))),
+                Touch::Forget(object) => drop(variables.remove(&VariableName::SharedObject(object))),
             }
         }
         before.retain(|&other| other != at && events[other].thread != event.thread);
@@ -102,7 +112,7 @@ fn dependences(events: &[Event], rules: Rules) -> Vec<Vec<usize>> {
     all
 }
 
-fn touch_variable(variable: &mut Variable, how: AccessMode, at: usize, before: &mut Vec<usize>) {
+fn touch_variable(variable: &mut VariableAccesses, how: AccessMode, at: usize, before: &mut Vec<usize>) {
     before.extend(variable.write);
     match how {
         AccessMode::Reads => variable.reads.push(at),

@@ -4,7 +4,7 @@ use super::{
     cells::{Cells, NONE, NodeIx},
     hash::HashMap,
     memory::MemoryCells,
-    relation::{AccessMode, Object, Touch},
+    relation::{AccessMode, SharedObject, Touch},
 };
 
 /// Who touched what last.
@@ -14,7 +14,7 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     cells: Cells,
-    objects: HashMap<Object, u32>,
+    objects: HashMap<SharedObject, u32>,
     memory: MemoryCells,
     /// Cells of the event at hand, and how they are touched.
     found: Vec<u32>,
@@ -29,7 +29,7 @@ impl Ledger {
     /// missed.
     pub(super) fn find(&mut self, touch: Touch, deps: &mut Vec<NodeIx>) {
         match touch {
-            Touch::Object(object, how) => {
+            Touch::SharedObject(object, how) => {
                 let cells = &mut self.cells;
                 let cell = *self.objects.entry(object).or_insert_with(|| cells.add(NONE, 0, NONE));
                 self.found.push(cell);
@@ -76,7 +76,7 @@ impl Ledger {
     }
 
     /// Nobody will touch the object any more.
-    pub(super) fn forget(&mut self, object: Object) {
+    pub(super) fn forget(&mut self, object: SharedObject) {
         if let Some(cell) = self.objects.remove(&object) {
             self.cells.remove(cell);
         }

@@ -144,13 +144,13 @@ impl MemoryCells {
     }
 
     /// The pages that these words are on, as far as there are any.
-    fn pages_in(&self, words: Range<u64>) -> Vec<Part> {
+    fn pages_in(&self, words: Range<u64>) -> Vec<PagePart> {
         let numbers = words.start / WORDS..words.end.div_ceil(WORDS);
         let part = |(number, page): (u64, u32)| {
             let start = number * WORDS;
             let from = words.start.max(start) - start;
             let to = words.end.min(start + WORDS) - start;
-            Part { number, page, words: from as usize..to as usize }
+            PagePart { number, page, words: from as usize..to as usize }
         };
         // Large blocks are mostly not touched at all: look at what there is rather than at all there could be.
         if numbers.end - numbers.start > self.pages.len() as u64 {
@@ -184,13 +184,13 @@ impl MemoryCells {
 }
 
 /// Some words of a page.
-struct Part {
+struct PagePart {
     number: u64,
     page: u32,
     words: Range<usize>,
 }
 
-impl Part {
+impl PagePart {
     fn heads(&self) -> Range<usize> {
         let first = first_head(self.page);
         first + self.words.start..first + self.words.end

@@ -9,7 +9,7 @@
 //! A path once there stays, so each local edge needs to be looked at once, and no two nodes of the result could
 //! be merged.
 
-use super::{Graph, cells::NodeIx, runs::Run};
+use super::{Graph, cells::NodeIx, runs::ThreadRun};
 use std::collections::{BinaryHeap, VecDeque};
 use unsnarl_sched::Rng;
 
@@ -27,7 +27,7 @@ struct Merging<'g> {
 }
 
 /// An order of the nodes after merging all that can be, the local edges taken as the seed says.
-pub(super) fn order(graph: &Graph, seed: u64) -> Vec<Run> {
+pub(super) fn order(graph: &Graph, seed: u64) -> Vec<ThreadRun> {
     let mut edges: Vec<NodeIx> =
         (0..graph.len() as NodeIx).filter(|&n| graph.nodes[n as usize].rank > 0).collect();
     let mut rng = Rng::new(seed);
@@ -148,7 +148,7 @@ impl<'g> Merging<'g> {
     }
 
     /// The merged nodes in an order that keeps all edges.
-    fn sorted(&self) -> Vec<Run> {
+    fn sorted(&self) -> Vec<ThreadRun> {
         let mut missing = vec![0u32; self.graph.len()];
         for node in 0..self.graph.len() as NodeIx {
             let leader = self.leader[node as usize] as usize;
@@ -164,7 +164,7 @@ impl<'g> Merging<'g> {
             let node = self.graph.nodes[leader as usize];
             let nodes = &self.graph.threads[node.thread.index()];
             let to = node.rank + self.parts[leader as usize];
-            runs.push(Run { thread: node.thread, from: node.rank, to });
+            runs.push(ThreadRun { thread: node.thread, from: node.rank, to });
             let mut satisfied = Vec::from_iter(nodes.get(to as usize).copied());
             for rank in node.rank..to {
                 let part = nodes[rank as usize] as usize;

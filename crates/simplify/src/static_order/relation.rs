@@ -16,7 +16,7 @@
 //! - A cancellation may act at any operation of its target: it keeps its place among them ([`Touch::Pin`]).
 //! - While a thread is alone its accesses are no events, so it must be alone at the same places as before. The
 //!   end that leaves a thread alone keeps its place among that thread's events and comes after all other ends;
-//!   and no end passes a creation if it could be the one that leaves nobody there in between ([`Object::Concurrency`]).
+//!   and no end passes a creation if it could be the one that leaves nobody there in between ([`SharedObject::Concurrency`]).
 //! - `memcpy` and its kin are told as events of one site and executed after the last of them: that one touches
 //!   what all of them do.
 //! - The program's end comes last, and creations keep their order, so that threads keep their numbers.
@@ -31,7 +31,7 @@ use unsnarl_model::{Event, Flags, Op, SiteIx, ThreadIx};
 
 /// A thing that events touch, other than bytes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Object {
+pub enum SharedObject {
     /// A mutex or spin lock, by its address.
     Lock(u64),
     /// A read-write lock; who takes it for reading reads it.
@@ -81,7 +81,7 @@ pub enum AccessMode {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
     /// It touches an object.
-    Object(Object, AccessMode),
+    SharedObject(SharedObject, AccessMode),
     /// It touches bytes of memory: the first, and how many.
     Bytes(u64, u64, AccessMode),
     /// It comes after everything that the thread did so far.
@@ -93,7 +93,7 @@ pub enum Touch {
     /// It keeps its place among all events.
     Fence,
     /// Nobody will touch the object any more.
-    Forget(Object),
+    Forget(SharedObject),
 }
 
 /// What is kept in place beside the program's own dependences.
@@ -119,7 +119,7 @@ impl Default for Rules {
 #[derive(Debug)]
 pub struct Relation {
     rules: Rules,
-    threads: Vec<Thread>,
+    threads: Vec<ThreadState>,
     /// Threads that were created and have not ended.
     live: u32,
     /// Threads that ended since one was alone.
@@ -131,7 +131,7 @@ pub struct Relation {
 }
 
 #[derive(Debug, Default)]
-struct Thread {
+struct ThreadState {
     alive: bool,
     /// Locks it holds: a robust one is released by its end.
     held: Vec<u64>,
@@ -171,69 +171,71 @@ impl Relation {
         let Event { thread, addr, value, .. } = *event;
         let done = succeeded(event);
         let if_done = if done { Writes } else { Reads };
-        let mut on = |object, how| out.push(Touch::Object(object, how));
+        let mut on = |object, how| out.push(Touch::SharedObject(object, how));
         match event.op {
             Op::Read | Op::Write | Op::AtomicLoad | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => {
                 return self.access(event, done, out);
             }
             Op::Lock | Op::TryLock => {
-                on(Object::Lock(addr), if_done);
+                on(SharedObject::Lock(addr), if_done);
                 if done && value <= 1 {
                     self.thread(thread).held.push(addr);
                 }
             }
             Op::Unlock => {
-                on(Object::Lock(addr), if_done);
+                on(SharedObject::Lock(addr), if_done);
                 if done && value == 0 {
                     self.released(thread, addr);
                 }
             }
-            Op::LockInit | Op::LockDestroy => on(Object::Lock(addr), Writes),
-            Op::RwInit | Op::RwDestroy => on(Object::RwLock(addr), Writes),
+            Op::LockInit | Op::LockDestroy => on(SharedObject::Lock(addr), Writes),
+            Op::RwInit | Op::RwDestroy => on(SharedObject::RwLock(addr), Writes),
             // Whatever comes of it, no reader may begin or end meanwhile.
-            Op::WriteLock | Op::TryWriteLock => on(Object::RwLock(addr), Writes),
-            Op::ReadLock | Op::TryReadLock => on(Object::RwLock(addr), Reads),
-            Op::RwUnlock if done && value == 0 => on(Object::RwLock(addr), Reads),
-            Op::RwUnlock => on(Object::RwLock(addr), Writes),
-            Op::CondInit | Op::CondDestroy => on(Object::Cond(addr), Writes),
+            Op::WriteLock | Op::TryWriteLock => on(SharedObject::RwLock(addr), Writes),
+            Op::ReadLock | Op::TryReadLock => on(SharedObject::RwLock(addr), Reads),
+            Op::RwUnlock if done && value == 0 => on(SharedObject::RwLock(addr), Reads),
+            Op::RwUnlock => on(SharedObject::RwLock(addr), Writes),
+            Op::CondInit | Op::CondDestroy => on(SharedObject::Cond(addr), Writes),
             Op::CondWait if done => {
-                on(Object::Cond(addr), Writes);
-                on(Object::Lock(value), Writes);
+                on(SharedObject::Cond(addr), Writes);
+                on(SharedObject::Lock(value), Writes);
                 self.released(thread, value);
                 self.thread(thread).waiting = value;
             }
-            Op::CondWait => on(Object::Lock(value), Reads),
+            Op::CondWait => on(SharedObject::Lock(value), Reads),
             // However the wait ended: the thread no longer waits, and has the mutex again.
             Op::CondWake => {
                 let mutex = self.thread(thread).waiting;
-                on(Object::Cond(addr), Writes);
-                on(Object::Lock(mutex), Writes);
+                on(SharedObject::Cond(addr), Writes);
+                on(SharedObject::Lock(mutex), Writes);
                 self.thread(thread).held.push(mutex);
             }
-            Op::Signal | Op::Broadcast => on(Object::Cond(addr), if value > 0 { Writes } else { Reads }),
-            Op::SemInit | Op::SemDestroy => on(Object::Semaphore(addr), Writes),
-            Op::SemWait | Op::SemTryWait | Op::SemPost => on(Object::Semaphore(addr), if_done),
-            Op::SemGet => on(Object::Semaphore(addr), Reads),
-            Op::BarrierInit | Op::BarrierDestroy => on(Object::Barrier(addr), Writes),
+            Op::Signal | Op::Broadcast => {
+                on(SharedObject::Cond(addr), if value > 0 { Writes } else { Reads })
+            }
+            Op::SemInit | Op::SemDestroy => on(SharedObject::Semaphore(addr), Writes),
+            Op::SemWait | Op::SemTryWait | Op::SemPost => on(SharedObject::Semaphore(addr), if_done),
+            Op::SemGet => on(SharedObject::Semaphore(addr), Reads),
+            Op::BarrierInit | Op::BarrierDestroy => on(SharedObject::Barrier(addr), Writes),
             Op::BarrierArrive => {
-                on(Object::Barrier(addr), Writes);
-                on(Object::Round(addr, value), Writes);
+                on(SharedObject::Barrier(addr), Writes);
+                on(SharedObject::Round(addr, value), Writes);
                 *self.rounds.entry((addr, value)).or_default() += 1;
             }
             // Not a touch of the barrier: others may arrive for the next round, or destroy it.
             Op::BarrierLeave => {
-                on(Object::Round(addr, value), Reads);
+                on(SharedObject::Round(addr, value), Reads);
                 self.left(addr, value, out);
             }
             Op::OnceBegin => {
-                on(Object::Once(addr), Writes);
+                on(SharedObject::Once(addr), Writes);
                 // The routine before was left by an exception, which is no event: it came by now.
                 if let Some(thrown) = self.once.insert(addr, thread) {
                     out.push(Touch::After(thrown));
                 }
             }
             Op::OnceEnd => {
-                on(Object::Once(addr), Writes);
+                on(SharedObject::Once(addr), Writes);
                 // Compilers look at the guard of a static by a load of their own.
                 out.push(Touch::Bytes(addr, 4, Writes));
                 self.once.remove(&addr);
@@ -242,27 +244,27 @@ impl Relation {
                     out.push(Touch::Fence);
                 }
             }
-            Op::OncePass => on(Object::Once(addr), Reads),
+            Op::OncePass => on(SharedObject::Once(addr), Reads),
             Op::FutexWait => {
                 if done {
-                    on(Object::Futexes, Reads);
-                    on(Object::Futex(addr), Writes);
+                    on(SharedObject::Futexes, Reads);
+                    on(SharedObject::Futex(addr), Writes);
                 }
                 out.push(Touch::Bytes(addr, 4, Reads));
             }
             Op::FutexWoken => {
-                on(Object::Futexes, Reads);
-                on(Object::Futex(addr), Writes);
+                on(SharedObject::Futexes, Reads);
+                on(SharedObject::Futex(addr), Writes);
             }
             Op::FutexWake => {
-                on(Object::Futexes, Reads);
-                on(Object::Futex(addr), if value > 0 { Writes } else { Reads });
+                on(SharedObject::Futexes, Reads);
+                on(SharedObject::Futex(addr), if value > 0 { Writes } else { Reads });
             }
             Op::FutexRequeue => {
                 if done {
                     // The event does not say to where.
-                    on(Object::Futexes, Writes);
-                    on(Object::Futex(addr), Writes);
+                    on(SharedObject::Futexes, Writes);
+                    on(SharedObject::Futex(addr), Writes);
                 }
                 out.push(Touch::Bytes(addr, 4, Reads));
             }
@@ -275,7 +277,7 @@ impl Relation {
                 self.addresses(out);
             }
             Op::Alloc => self.addresses(out),
-            Op::Start => on(Object::Life(thread), Reads),
+            Op::Start => on(SharedObject::Life(thread), Reads),
             Op::End => self.end(thread, out),
             Op::Exit => {
                 if self.rules.end {
@@ -285,8 +287,8 @@ impl Relation {
             Op::Create | Op::Join | Op::Detach | Op::Cancel => self.on_thread(event, done, out),
             // What is in a pipe or a socket is changed by both its ends.
             Op::FdRead | Op::FdWrite => {
-                on(Object::Channels, Reads);
-                on(Object::Channel(addr), Writes);
+                on(SharedObject::Channels, Reads);
+                on(SharedObject::Channel(addr), Writes);
             }
             // These look at several of them, or decide about the numbers of what is opened.
             Op::FdOpen
@@ -297,7 +299,7 @@ impl Relation {
             | Op::FileLock
             | Op::ChildStart
             | Op::ChildWait => {
-                on(Object::Channels, Writes);
+                on(SharedObject::Channels, Writes);
             }
             // Who may take a signal hangs on what all threads have done with signals.
             Op::SigAction
@@ -307,19 +309,19 @@ impl Relation {
             | Op::SigWait
             | Op::SigPause
             | Op::TimerSet
-            | Op::TimerFire => on(Object::Signals, Writes),
+            | Op::TimerFire => on(SharedObject::Signals, Writes),
             Op::Cancelled | Op::Fence | Op::Yield | Op::Sleep | Op::Point | Op::Checkpoint => {}
         }
         let time_passed = event.op == Op::Sleep || event.flags.has(Flags::TIMED_OUT);
         if self.rules.environment && time_passed {
-            out.push(Touch::Object(Object::Time, Writes));
+            out.push(Touch::SharedObject(SharedObject::Time, Writes));
         }
         self.thread(thread).pending_reads.len = 0;
     }
 
-    fn thread(&mut self, thread: ThreadIx) -> &mut Thread {
+    fn thread(&mut self, thread: ThreadIx) -> &mut ThreadState {
         if self.threads.len() <= thread.index() {
-            self.threads.resize_with(thread.index() + 1, Thread::default);
+            self.threads.resize_with(thread.index() + 1, ThreadState::default);
         }
         &mut self.threads[thread.index()]
     }
@@ -370,7 +372,7 @@ impl Relation {
 
     fn addresses(&self, out: &mut Vec<Touch>) {
         if self.rules.environment {
-            out.push(Touch::Object(Object::Addresses, AccessMode::Writes));
+            out.push(Touch::SharedObject(SharedObject::Addresses, AccessMode::Writes));
         }
     }
 
@@ -380,16 +382,18 @@ impl Relation {
             *inside -= 1;
             if *inside == 0 {
                 self.rounds.remove(&(barrier, round));
-                out.push(Touch::Forget(Object::Round(barrier, round)));
+                out.push(Touch::Forget(SharedObject::Round(barrier, round)));
             }
         }
     }
 
     fn end(&mut self, thread: ThreadIx, out: &mut Vec<Touch>) {
-        out.push(Touch::Object(Object::Life(thread), AccessMode::Writes));
+        out.push(Touch::SharedObject(SharedObject::Life(thread), AccessMode::Writes));
         let me = self.thread(thread);
         let was_alive = std::mem::replace(&mut me.alive, false);
-        out.extend(me.held.drain(..).map(|lock| Touch::Object(Object::Lock(lock), AccessMode::Writes)));
+        out.extend(
+            me.held.drain(..).map(|lock| Touch::SharedObject(SharedObject::Lock(lock), AccessMode::Writes)),
+        );
         self.live -= u32::from(was_alive && self.live > 0);
         if !self.rules.hides_sole_accesses || !was_alive {
             return;
@@ -397,7 +401,7 @@ impl Relation {
         // Who creates threads is one of two older ones at most: the other keeps it company.
         let older = self.threads[..thread.index()].iter().filter(|t| t.alive).take(2).count();
         if older < 2 {
-            out.push(Touch::Object(Object::Concurrency, AccessMode::Reads));
+            out.push(Touch::SharedObject(SharedObject::Concurrency, AccessMode::Reads));
         }
         if self.live == 1 {
             out.extend(self.ended.drain(..).map(Touch::After));
@@ -413,13 +417,13 @@ impl Relation {
         use AccessMode::{Reads, Writes};
         let target = u16::try_from(event.value).ok().map(ThreadIx).filter(|&t| t != event.thread);
         if event.op == Op::Create {
-            out.push(Touch::Object(Object::Threads, Writes));
+            out.push(Touch::SharedObject(SharedObject::Threads, Writes));
             if self.rules.hides_sole_accesses {
-                out.push(Touch::Object(Object::Concurrency, Writes));
+                out.push(Touch::SharedObject(SharedObject::Concurrency, Writes));
             }
             self.addresses(out);
             if let (true, Some(child)) = (done, target) {
-                out.push(Touch::Object(Object::Life(child), Writes));
+                out.push(Touch::SharedObject(SharedObject::Life(child), Writes));
                 out.push(Touch::Before(child));
                 let new = !std::mem::replace(&mut self.thread(child).alive, true);
                 self.live += u32::from(new);
@@ -435,13 +439,13 @@ impl Relation {
         };
         match event.op {
             Op::Join if done => {
-                out.push(Touch::Object(Object::Life(target), Writes));
+                out.push(Touch::SharedObject(SharedObject::Life(target), Writes));
                 // In traces of other tools a thread need not have an end.
                 out.push(Touch::After(target));
                 self.addresses(out);
             }
-            Op::Join => out.push(Touch::Object(Object::Life(target), Reads)),
-            Op::Detach => out.push(Touch::Object(Object::Life(target), Writes)),
+            Op::Join => out.push(Touch::SharedObject(SharedObject::Life(target), Reads)),
+            Op::Detach => out.push(Touch::SharedObject(SharedObject::Life(target), Writes)),
             _ => out.push(Touch::Pin(target)),
         }
     }

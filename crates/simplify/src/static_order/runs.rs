@@ -44,7 +44,7 @@ impl Effort {
 
 /// Some nodes in a row of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Run {
+pub(super) struct ThreadRun {
     pub(super) thread: ThreadIx,
     /// The ranks of its nodes: from, and behind the last.
     pub(super) from: u32,
@@ -53,15 +53,15 @@ pub(super) struct Run {
 
 /// An order of all nodes.
 #[derive(Clone, Debug)]
-pub(super) struct Runs {
-    pub(super) runs: Vec<Run>,
+pub(super) struct RunOrder {
+    pub(super) runs: Vec<ThreadRun>,
     /// Whether no order has fewer runs.
     pub(super) minimal: bool,
 }
 
 /// How far each thread has come.
 #[derive(Clone, Debug)]
-struct State {
+struct OrderState {
     /// By thread: how many of its nodes are done.
     done: Vec<u32>,
     /// By thread: how many could be if it ran now.
@@ -74,10 +74,10 @@ struct State {
     last: u32,
 }
 
-struct Search<'g> {
+struct OrderSearch<'g> {
     graph: &'g Graph,
     /// Runs with the one before each.
-    history: Vec<(Run, u32)>,
+    history: Vec<(ThreadRun, u32)>,
     /// When that has become too long.
     tidy_at: usize,
 }
@@ -89,15 +89,15 @@ const START: u32 = u32::MAX;
 const TIDY: usize = 1 << 20;
 
 /// An order of the graph's nodes in few runs.
-pub(super) fn order(graph: &Graph, effort: Effort) -> Runs {
-    let mut search = Search { graph, history: Vec::new(), tidy_at: TIDY };
+pub(super) fn order(graph: &Graph, effort: Effort) -> RunOrder {
+    let mut search = OrderSearch { graph, history: Vec::new(), tidy_at: TIDY };
     let mut start = search.start();
     search.take_perfect_runs(&mut start);
     let mut level = vec![start];
     let mut minimal = true;
     loop {
         if let Some(end) = level.iter().find(|state| state.events == graph.events()) {
-            return Runs { runs: search.path(end.last), minimal };
+            return RunOrder { runs: search.path(end.last), minimal };
         }
         let mut next = Vec::new();
         for state in &level {
@@ -114,15 +114,15 @@ pub(super) fn order(graph: &Graph, effort: Effort) -> Runs {
 }
 
 /// The states that are worth going on from.
-fn best(mut states: Vec<State>, width: usize, minimal: &mut bool) -> Vec<State> {
+fn best(mut states: Vec<OrderState>, width: usize, minimal: &mut bool) -> Vec<OrderState> {
     states.sort_by(|a, b| b.events.cmp(&a.events).then_with(|| b.done.cmp(&a.done)));
-    let mut survivors: Vec<State> = Vec::new();
+    let mut survivors: Vec<OrderState> = Vec::new();
     let mut known: HashMap<Vec<u32>, ()> = HashMap::default();
     for state in states {
         if known.insert(state.done.clone(), ()).is_some() {
             continue;
         }
-        let dominated = |by: &State| by.done.iter().zip(&state.done).all(|(by, it)| by >= it);
+        let dominated = |by: &OrderState| by.done.iter().zip(&state.done).all(|(by, it)| by >= it);
         if survivors.iter().any(dominated) {
             continue;
         }
@@ -135,17 +135,17 @@ fn best(mut states: Vec<State>, width: usize, minimal: &mut bool) -> Vec<State> 
     survivors
 }
 
-impl State {
+impl OrderState {
     /// Who can run.
     fn ready(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.done.len()).filter(|&t| self.reach[t] > self.done[t])
     }
 }
 
-impl Search<'_> {
-    fn start(&self) -> State {
+impl OrderSearch<'_> {
+    fn start(&self) -> OrderState {
         let threads = self.graph.threads.len();
-        let mut state = State {
+        let mut state = OrderState {
             done: vec![0; threads],
             reach: vec![0; threads],
             blocker: vec![NO_BLOCKER; threads],
@@ -157,7 +157,7 @@ impl Search<'_> {
     }
 
     /// How far the thread could go now.
-    fn look(&self, state: &mut State, thread: usize) {
+    fn look(&self, state: &mut OrderState, thread: usize) {
         let nodes = &self.graph.threads[thread];
         while let Some(&node) = nodes.get(state.reach[thread] as usize) {
             if let Some(blocker) = self.blocker(state, node) {
@@ -170,7 +170,7 @@ impl Search<'_> {
     }
 
     /// Who must run before the node can be done.
-    fn blocker(&self, state: &State, node: NodeIx) -> Option<u16> {
+    fn blocker(&self, state: &OrderState, node: NodeIx) -> Option<u16> {
         self.graph.before(node).iter().find_map(|&before| {
             let before = &self.graph.nodes[before as usize];
             (state.done[before.thread.index()] <= before.rank).then_some(before.thread.0)
@@ -178,12 +178,12 @@ impl Search<'_> {
     }
 
     /// Runs the thread as far as it can.
-    fn run(&mut self, state: &mut State, thread: usize) {
+    fn run(&mut self, state: &mut OrderState, thread: usize) {
         let (from, to) = (state.done[thread], state.reach[thread]);
         let nodes = &self.graph.threads[thread][from as usize..to as usize];
         state.events += nodes.iter().map(|&n| u64::from(self.graph.nodes[n as usize].events)).sum::<u64>();
         state.done[thread] = to;
-        self.history.push((Run { thread: ThreadIx(thread as u16), from, to }, state.last));
+        self.history.push((ThreadRun { thread: ThreadIx(thread as u16), from, to }, state.last));
         state.last = self.history.len() as u32 - 1;
         for other in 0..state.blocker.len() {
             if state.blocker[other] == thread as u16 {
@@ -193,20 +193,20 @@ impl Search<'_> {
     }
 
     /// Whether the thread's run would end where some run must end.
-    fn is_perfect(&self, state: &State, thread: usize) -> bool {
+    fn is_perfect(&self, state: &OrderState, thread: usize) -> bool {
         let end = self.graph.threads[thread].get(state.reach[thread] as usize);
         state.reach[thread] > state.done[thread]
             && end.is_none_or(|&node| self.graph.nodes[node as usize].forced)
     }
 
-    fn take_perfect_runs(&mut self, state: &mut State) {
+    fn take_perfect_runs(&mut self, state: &mut OrderState) {
         while let Some(thread) = (0..state.done.len()).find(|&thread| self.is_perfect(state, thread)) {
             self.run(state, thread);
         }
     }
 
     /// Forgets runs that led to none of these states.
-    fn tidy(&mut self, level: &mut [State]) {
+    fn tidy(&mut self, level: &mut [OrderState]) {
         if self.history.len() < self.tidy_at {
             return;
         }
@@ -236,7 +236,7 @@ impl Search<'_> {
     }
 
     /// The runs that led to this one.
-    fn path(&self, last: u32) -> Vec<Run> {
+    fn path(&self, last: u32) -> Vec<ThreadRun> {
         let mut runs = Vec::new();
         let mut at = last;
         while at != START {

@@ -1,8 +1,8 @@
 //! Calls of code that is not traced: what passes through them, told by summaries and by cells of our own.
 
 use super::{Recording, SummaryQuality, summaries::TouchedBytes};
-use crate::{CELLS, Flow, Place, Span, Step};
-use unsnarl_insn::{Part, gpr};
+use crate::{ByteSpan, CELLS, Flow, InstructionIx, Step};
+use unsnarl_insn::{RegisterPart, gpr};
 use unsnarl_model::ThreadIx;
 
 /// A call of code that is not traced.
@@ -13,7 +13,7 @@ pub struct Call {
     /// Who called.
     pub thread: ThreadIx,
     /// The instruction that called.
-    pub place: Place,
+    pub place: InstructionIx,
     /// The first six arguments, of as many as there are.
     pub arguments: [u64; 6],
     /// What it returned, if it did.
@@ -56,22 +56,22 @@ pub(super) struct EntryRecord {
 }
 
 /// rdi, rsi, rdx, rcx, r8, r9.
-pub(super) const ARGUMENTS: [Part; 6] = [gpr(7), gpr(6), gpr(2), gpr(1), gpr(8), gpr(9)];
+pub(super) const ARGUMENTS: [RegisterPart; 6] = [gpr(7), gpr(6), gpr(2), gpr(1), gpr(8), gpr(9)];
 
 /// rax, rdx and the first vector register: what a function returns.
-pub(super) static RESULT: [Part; 4] =
-    [gpr(0), gpr(2), Part { granule: 16, mask: 0xff }, Part { granule: 17, mask: 0xff }];
+pub(super) static RESULT: [RegisterPart; 4] =
+    [gpr(0), gpr(2), RegisterPart { granule: 16, mask: 0xff }, RegisterPart { granule: 17, mask: 0xff }];
 
 /// All that may hold arguments.
-static ALL_ARGUMENTS: [Part; 8] = [
+static ALL_ARGUMENTS: [RegisterPart; 8] = [
     gpr(7),
     gpr(6),
     gpr(2),
     gpr(1),
     gpr(8),
     gpr(9),
-    Part { granule: 16, mask: 0xff },
-    Part { granule: 24, mask: 0xff },
+    RegisterPart { granule: 16, mask: 0xff },
+    RegisterPart { granule: 24, mask: 0xff },
 ];
 
 pub(super) const fn cell(kind: u64, thread: ThreadIx, depth: u16) -> u64 {
@@ -92,7 +92,7 @@ pub(super) const CALLBACK_RESULT: u64 = 5;
 #[derive(Default)]
 pub(super) struct Scratch {
     pub(super) touched: TouchedBytes,
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<RegisterPart>,
 }
 
 impl Recording<'_> {
@@ -110,21 +110,21 @@ impl Recording<'_> {
         }
         let vectors = if summary.variadic { call.vectors } else { summary.vectors };
         for vector in 0..u16::from(vectors.min(8)) {
-            scratch.parts.push(Part { granule: 16 + vector * 8, mask: 0xff });
+            scratch.parts.push(RegisterPart { granule: 16 + vector * 8, mask: 0xff });
         }
         if call.result.is_some() {
             step.copy = true;
         } else {
             self.effects(call, scratch);
         }
-        scratch.touched.writes.push(Span::new(cell(CALL_ARGUMENTS, call.thread, call.depth), 8));
-        scratch.touched.writes.push(Span::new(cell(CALLBACK_ARGUMENTS, call.thread, call.depth), 8));
+        scratch.touched.writes.push(ByteSpan::new(cell(CALL_ARGUMENTS, call.thread, call.depth), 8));
+        scratch.touched.writes.push(ByteSpan::new(cell(CALLBACK_ARGUMENTS, call.thread, call.depth), 8));
         if let Some(created) = call.created {
-            scratch.touched.writes.push(Span::new(cell(THREAD_ARGUMENT, created, 0), 8));
+            scratch.touched.writes.push(ByteSpan::new(cell(THREAD_ARGUMENT, created, 0), 8));
         }
-        scratch.touched.writes.extend(call.ends.map(|cell| Span::new(cell, 8)));
+        scratch.touched.writes.extend(call.ends.map(|cell| ByteSpan::new(cell, 8)));
         if self.callee(call) == "pthread_exit" {
-            scratch.touched.writes.push(Span::new(cell(THREAD_RESULT, call.thread, 0), 8));
+            scratch.touched.writes.push(ByteSpan::new(cell(THREAD_RESULT, call.thread, 0), 8));
         }
     }
 
@@ -139,7 +139,7 @@ impl Recording<'_> {
                 // What points to the runtime's own memory is left over from there.
                 let own = 0x6000_0000_0000..0x7000_0000_0000;
                 if (0x1_0000..1 << 47).contains(&call.arguments[n]) && !own.contains(&call.arguments[n]) {
-                    scratch.touched.may_write.push(Span::new(call.arguments[n], 64));
+                    scratch.touched.may_write.push(ByteSpan::new(call.arguments[n], 64));
                 }
             }
         }
@@ -148,7 +148,7 @@ impl Recording<'_> {
     /// Control came back, or came from elsewhere: values arrive in registers.
     pub(super) fn enter(&self, entered: &EntryRecord, step: &mut Step<'_>, scratch: &mut Scratch) {
         step.flow = entered.flow;
-        step.place = self.place(entered.pc).unwrap_or(Place(0));
+        step.place = self.place(entered.pc).unwrap_or(InstructionIx(0));
         step.copy = true;
         if let Some(call) = entered.resumes {
             let call = &self.calls[call as usize];
@@ -156,18 +156,18 @@ impl Recording<'_> {
             step.copy = false;
             step.defs = &RESULT;
             self.effects(call, scratch);
-            scratch.touched.reads.push(Span::new(cell(CALL_ARGUMENTS, call.thread, call.depth), 8));
-            scratch.touched.reads.push(Span::new(cell(CALLBACK_RESULT, call.thread, call.depth), 8));
+            scratch.touched.reads.push(ByteSpan::new(cell(CALL_ARGUMENTS, call.thread, call.depth), 8));
+            scratch.touched.reads.push(ByteSpan::new(cell(CALLBACK_RESULT, call.thread, call.depth), 8));
             // Who does not ask for it does not get what the thread returned.
             if let Some(joined) = call.joined.filter(|_| call.arguments[1] >= 4096) {
-                scratch.touched.reads.push(Span::new(cell(THREAD_RESULT, joined, 0), 8));
+                scratch.touched.reads.push(ByteSpan::new(cell(THREAD_RESULT, joined, 0), 8));
                 if self.callee(call).starts_with("pthread_") {
-                    scratch.touched.writes.push(Span::new(call.arguments[1], 8));
+                    scratch.touched.writes.push(ByteSpan::new(call.arguments[1], 8));
                 }
             }
         } else if let Some(from) = entered.arguments {
             step.defs = &ALL_ARGUMENTS;
-            scratch.touched.reads.push(Span::new(from, 8));
+            scratch.touched.reads.push(ByteSpan::new(from, 8));
         }
     }
 }

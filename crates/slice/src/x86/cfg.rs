@@ -10,10 +10,10 @@
 //! does not speak of this. Such branches are left out unless they were taken.
 
 use super::{Code, Recording, postdominators};
-use crate::{Control, Place, hash::Hashed};
+use crate::{Control, InstructionIx, hash::Hashed};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unsnarl_insn::{
-    CopyKind, Effects, FLAGS, Part, gpr,
+    CopyKind, Effects, FLAGS, RegisterPart, gpr,
     iced::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic},
 };
 
@@ -32,11 +32,11 @@ pub struct Cfg<'a> {
     /// By the beginning of the function: its number.
     functions: HashMap<u64, u32>,
     places: Hashed<u32, (u32, u32)>,
-    controlling_branches: Vec<Vec<Place>>,
+    controlling_branches: Vec<Vec<InstructionIx>>,
     /// For a branch and the address that it did not go to: the registers that would have been written there.
-    skipped: HashMap<(Place, u64), Vec<Part>>,
+    skipped: HashMap<(InstructionIx, u64), Vec<RegisterPart>>,
     /// For each branch the addresses that it may go to.
-    branch_regions: HashMap<Place, Vec<u64>>,
+    branch_regions: HashMap<InstructionIx, Vec<u64>>,
     factory: InstructionInfoFactory,
     returns: HashMap<u64, bool>,
 }
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Cfg<'_> {
 }
 
 /// Where control may go after an instruction.
-struct Node {
+struct CfgNode {
     next: Vec<u64>,
     /// Out of the function.
     leaves: bool,
@@ -116,7 +116,7 @@ impl<'a> Cfg<'a> {
     }
 
     /// The instructions that can be reached from a function's beginning, and from these.
-    fn nodes(&mut self, beginning: u64, more: &[u64]) -> BTreeMap<u64, Node> {
+    fn nodes(&mut self, beginning: u64, more: &[u64]) -> BTreeMap<u64, CfgNode> {
         let mut nodes = BTreeMap::new();
         let mut todo: Vec<u64> = more.iter().copied().chain([beginning]).collect();
         while let Some(pc) = todo.pop() {
@@ -132,7 +132,7 @@ impl<'a> Cfg<'a> {
         nodes
     }
 
-    fn node(&mut self, instruction: &Instruction, beginning: u64) -> Node {
+    fn node(&mut self, instruction: &Instruction, beginning: u64) -> CfgNode {
         let (mut next, mut leaves) = (Vec::new(), false);
         let mut jump = |cfg: &Self, to: u64| {
             if to != beginning && cfg.is_beginning(to) || cfg.code.is_stub(to) {
@@ -176,11 +176,11 @@ impl<'a> Cfg<'a> {
             FlowControl::Return => leaves = true,
             FlowControl::Interrupt | FlowControl::Exception => {}
         }
-        Node { next, leaves }
+        CfgNode { next, leaves }
     }
 
     /// Analyses the function that a place is in.
-    fn analyse(&mut self, place: Place) {
+    fn analyse(&mut self, place: InstructionIx) {
         let pc = self.recording.insn(place).pc;
         let beginning = self.beginning(pc);
         let mut nodes = self.nodes(beginning, &[]);
@@ -200,7 +200,7 @@ impl<'a> Cfg<'a> {
     }
 
     /// Leaves out branches to where nobody returns from, if they were not taken.
-    fn remove_untaken_checks(&self, nodes: &mut BTreeMap<u64, Node>) {
+    fn remove_untaken_checks(&self, nodes: &mut BTreeMap<u64, CfgNode>) {
         let never_returning = never_returning(nodes);
         for node in nodes.values_mut().filter(|node| node.next.len() > 1) {
             if node.next.iter().all(|to| never_returning.contains(to)) {
@@ -211,7 +211,7 @@ impl<'a> Cfg<'a> {
     }
 
     /// Cuts the instructions into blocks and finds who decides about each.
-    fn number(&mut self, nodes: &BTreeMap<u64, Node>, beginning: u64) {
+    fn number(&mut self, nodes: &BTreeMap<u64, CfgNode>, beginning: u64) {
         let mut arrows: HashMap<u64, u32> = HashMap::new();
         for node in nodes.values() {
             node.next.iter().for_each(|&to| *arrows.entry(to).or_default() += 1);
@@ -274,7 +274,7 @@ impl<'a> Cfg<'a> {
     }
 
     /// The registers that an instruction writes, but for the flags.
-    fn writes(&mut self, pc: u64, written: &mut BTreeSet<Part>) {
+    fn writes(&mut self, pc: u64, written: &mut BTreeSet<RegisterPart>) {
         let Some(instruction) = self.code.decode(pc) else { return };
         if instruction.mnemonic() == Mnemonic::Call {
             written.insert(gpr(0));
@@ -285,7 +285,7 @@ impl<'a> Cfg<'a> {
         }
     }
 
-    fn known(&mut self, place: Place) -> (u32, u32) {
+    fn known(&mut self, place: InstructionIx) -> (u32, u32) {
         if let Some(&known) = self.places.get(&place.0) {
             return known;
         }
@@ -313,7 +313,7 @@ fn connect_to_exit(successors: &mut [Vec<usize>], exit: usize) {
 }
 
 /// Instructions after which, whatever happens, the function is not left by a return.
-fn never_returning(nodes: &BTreeMap<u64, Node>) -> BTreeSet<u64> {
+fn never_returning(nodes: &BTreeMap<u64, CfgNode>) -> BTreeSet<u64> {
     let mut predecessors: HashMap<u64, Vec<u64>> = HashMap::new();
     let mut alive: HashMap<u64, usize> = HashMap::new();
     let mut todo = Vec::new();
@@ -342,19 +342,19 @@ fn never_returning(nodes: &BTreeMap<u64, Node>) -> BTreeSet<u64> {
 }
 
 impl Control for Cfg<'_> {
-    fn block(&mut self, place: Place) -> u32 {
+    fn block(&mut self, place: InstructionIx) -> u32 {
         self.known(place).0
     }
 
-    fn function(&mut self, place: Place) -> u32 {
+    fn function(&mut self, place: InstructionIx) -> u32 {
         self.known(place).1
     }
 
-    fn controlling_branches(&mut self, block: u32) -> &[Place] {
+    fn controlling_branches(&mut self, block: u32) -> &[InstructionIx] {
         &self.controlling_branches[block as usize]
     }
 
-    fn skipped(&mut self, branch: Place, next: Place) -> Vec<Part> {
+    fn skipped(&mut self, branch: InstructionIx, next: InstructionIx) -> Vec<RegisterPart> {
         self.known(branch);
         let taken = self.recording.insn(next).pc;
         let others = self.branch_regions.get(&branch).into_iter().flatten().filter(|&&to| to != taken);

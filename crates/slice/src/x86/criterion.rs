@@ -1,7 +1,7 @@
 //! What to explain: by default the failure, as the run ended with it.
 
 use super::Recording;
-use crate::{Criterion, History, Place};
+use crate::{Criterion, History, InstructionIx};
 use unsnarl_model::{Op, OutcomeKind, ThreadIx, Trace};
 
 impl Recording<'_> {
@@ -70,7 +70,7 @@ impl Recording<'_> {
     /// The latest step of a thread at the instruction that has this address.
     #[must_use]
     pub fn latest_at(&self, thread: ThreadIx, pc: u64) -> Option<u64> {
-        let is_there = |place: Place| {
+        let is_there = |place: InstructionIx| {
             let insn = self.insn(place);
             (insn.pc..insn.pc + u64::from(insn.len)).contains(&pc)
         };
@@ -87,7 +87,7 @@ impl Recording<'_> {
     /// The steps of one execution of a line, given as the instructions that belong to it: the one of this number,
     /// counted from 1, or the latest. Also how many executions there were.
     #[must_use]
-    pub fn visit(&self, line: &dyn Fn(Place) -> bool, instance: Option<u64>) -> (Vec<u64>, u64) {
+    pub fn visit(&self, line: &dyn Fn(InstructionIx) -> bool, instance: Option<u64>) -> (Vec<u64>, u64) {
         // A new execution begins with the instruction that began the first one.
         let mut anchor = None;
         let mut visits: Vec<(ThreadIx, Vec<u64>)> = Vec::new();

@@ -7,9 +7,9 @@ use super::{
     },
     insns::ControlTransfer,
     threads::{OpenFrame, ThreadRecord},
-    words::{Cursor, Window},
+    words::{WordCursor, WordWindow},
 };
-use crate::{Flow, Place};
+use crate::{Flow, InstructionIx};
 use std::collections::HashMap;
 use unsnarl_insn::iced::InstructionInfoFactory;
 use unsnarl_model::{Event, Flags, Op, ThreadIx};
@@ -59,8 +59,8 @@ impl<'a, 'b> FirstPass<'a, 'b> {
     /// What is known in the end.
     pub(super) fn all(mut self) -> Result<Recording<'a>, Damaged> {
         let (words, end) = (self.recording.words, self.recording.end);
-        let mut at = Cursor::START;
-        let mut window = Window::default();
+        let mut at = WordCursor::START;
+        let mut window = WordWindow::default();
         for chunk in 0..end.div_ceil(CHUNK_WORDS as u64) as usize {
             if !window.move_to(words, chunk) {
                 self.recording.end = at.word;
@@ -81,7 +81,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
     }
 
     /// Reads a record and goes on to the next one; false if the target died in the middle of it.
-    fn record(&mut self, at: &mut Cursor, window: &Window) -> Result<bool, Damaged> {
+    fn record(&mut self, at: &mut WordCursor, window: &WordWindow) -> Result<bool, Damaged> {
         let words = window.from(at.word);
         let damaged = Damaged { word: at.word };
         let head = StepWord(words[0]);
@@ -140,7 +140,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
     }
 
     /// Some instructions were executed; the address of the last one if it jumped by address.
-    fn executed(&mut self, at: &Cursor, block: u32, steps: u64) -> Option<u64> {
+    fn executed(&mut self, at: &WordCursor, block: u32, steps: u64) -> Option<u64> {
         let Recording { insns, by_thread, instructions, .. } = &mut self.recording;
         let block = insns.block(block);
         let of = by_thread.entry(at.thread).or_default();
@@ -165,7 +165,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
         (last.transfer == ControlTransfer::IndirectJump && !last.stub).then_some(last.pc)
     }
 
-    fn leave(&mut self, at: &Cursor, words: &[u64]) {
+    fn leave(&mut self, at: &WordCursor, words: &[u64]) {
         let target = StepWord(words[0]).pc();
         let of = self.recording.by_thread.entry(at.thread).or_default();
         let stack = words[1] + of.pushed;
@@ -194,7 +194,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
         let call = Call {
             step: at.step,
             thread: at.thread,
-            place: Place(last),
+            place: InstructionIx(last),
             arguments: [words[2], words[3], words[4], words[5], words[6], words[7]],
             result: None,
             created: None,
@@ -256,7 +256,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
         }
     }
 
-    fn enter(&mut self, at: &Cursor, words: &[u64]) {
+    fn enter(&mut self, at: &WordCursor, words: &[u64]) {
         let (pc, stack, result) = (StepWord(words[0]).pc(), words[1], words[2]);
         let Recording { by_thread, calls, entered, names, .. } = &mut self.recording;
         let of = by_thread.entry(at.thread).or_default();

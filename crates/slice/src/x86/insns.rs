@@ -1,9 +1,9 @@
 //! The instructions that were executed, and the blocks in which the tracer writes them down.
 
 use super::{Code, calls::ARGUMENTS};
-use crate::{Place, hash::Hashed};
+use crate::{InstructionIx, hash::Hashed};
 use unsnarl_insn::{
-    Effects, Layout, MAX_BLOCK,
+    BlockLayout, Effects, MAX_BLOCK,
     iced::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic},
     static_successor,
 };
@@ -39,7 +39,7 @@ pub struct Insn {
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) insns: Vec<u32>,
-    pub(super) layout: Layout,
+    pub(super) layout: BlockLayout,
     /// Which argument registers it writes, a bit for each.
     pub(super) sets_arguments: u8,
 }
@@ -65,8 +65,8 @@ impl Insns {
     }
 
     /// The place of an instruction that was executed.
-    pub(super) fn place(&self, pc: u64) -> Option<Place> {
-        self.by_pc.get(&pc).map(|&number| Place(number))
+    pub(super) fn place(&self, pc: u64) -> Option<InstructionIx> {
+        self.by_pc.get(&pc).map(|&number| InstructionIx(number))
     }
 
     #[inline]
@@ -97,7 +97,7 @@ impl Insns {
             pc = static_successor(&instruction).unwrap_or_else(|| instruction.next_ip());
             instructions.push(instruction);
         }
-        let layout = Layout::of(&instructions, factory);
+        let layout = BlockLayout::of(&instructions, factory);
         let insns: Vec<u32> =
             instructions.iter().map(|instruction| self.add(instruction, code, factory)).collect();
         let mut sets_arguments = 0;

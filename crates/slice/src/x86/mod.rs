@@ -15,7 +15,7 @@ mod words;
 
 pub use calls::Call;
 pub use cfg::Cfg;
-pub use code::{Code, Function, Segment};
+pub use code::{Code, CodeSegment, Function};
 pub use frames::register;
 pub use insns::Insn;
 pub use recording::{Damaged, Recording};

@@ -10,11 +10,11 @@ use super::{
     first_pass::FirstPass,
     insns::{ControlTransfer, Insns},
     threads::ThreadRecord,
-    words::{Cursor, Record, RecordKind, Window},
+    words::{RecordKind, TraceRecord, WordCursor, WordWindow},
 };
-use crate::{CELLS, Flow, History, Place, Span, Step};
+use crate::{ByteSpan, CELLS, Flow, History, InstructionIx, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use unsnarl_insn::{CopyKind, Layout};
+use unsnarl_insn::{BlockLayout, CopyKind};
 use unsnarl_model::{Event, ThreadIx};
 use unsnarl_wire::{ENTER_WORDS, LEAVE_WORDS, SIGNAL_WORDS, StepKind, StepWord};
 
@@ -37,7 +37,7 @@ pub struct Recording<'a> {
     pub(super) entered: Vec<EntryRecord>,
     pub(super) names: Vec<(String, Summary)>,
     /// Where the first record of each chunk is.
-    pub(super) chunks: Vec<Cursor>,
+    pub(super) chunks: Vec<WordCursor>,
     pub(super) steps: u64,
     pub(super) instructions: u64,
     pub(super) by_thread: BTreeMap<ThreadIx, ThreadRecord>,
@@ -77,19 +77,19 @@ impl<'a> Recording<'a> {
 
     /// The instruction at a place.
     #[must_use]
-    pub fn insn(&self, place: Place) -> &Insn {
+    pub fn insn(&self, place: InstructionIx) -> &Insn {
         self.insns.insn(place.0)
     }
 
     /// The place of an instruction that was executed.
     #[must_use]
-    pub fn place(&self, pc: u64) -> Option<Place> {
+    pub fn place(&self, pc: u64) -> Option<InstructionIx> {
         self.insns.place(pc)
     }
 
     /// All instructions that were executed.
-    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
-        (0..self.insns.len()).map(Place)
+    pub fn places(&self) -> impl Iterator<Item = InstructionIx> + '_ {
+        (0..self.insns.len()).map(InstructionIx)
     }
 
     /// How many instructions were executed.
@@ -151,7 +151,12 @@ impl<'a> Recording<'a> {
     }
 
     /// The records of a chunk; false if nobody wants to know.
-    pub(super) fn records(&self, chunk: usize, window: &mut Window, records: &mut Vec<Record>) -> bool {
+    pub(super) fn records(
+        &self,
+        chunk: usize,
+        window: &mut WordWindow,
+        records: &mut Vec<TraceRecord>,
+    ) -> bool {
         records.clear();
         if !window.move_to(self.words, chunk) {
             return false;
@@ -165,19 +170,19 @@ impl<'a> Recording<'a> {
                 Some(StepKind::Block) => {
                     let Some(block) = self.insns.known(head) else { return false };
                     let (next, steps, leaves) = self.extent(words, block);
-                    records.push(Record { at, kind: RecordKind::Block(block, leaves), steps });
+                    records.push(TraceRecord { at, kind: RecordKind::Block(block, leaves), steps });
                     at.step += steps;
                     at.word += next;
                 }
                 Some(StepKind::Leave) => {
-                    records.push(Record { at, kind: RecordKind::ExitRecord(at.left), steps: 1 });
+                    records.push(TraceRecord { at, kind: RecordKind::ExitRecord(at.left), steps: 1 });
                     at.left += 1;
                     at.step += 1;
                     at.word += 1 + LEAVE_WORDS as u64;
                 }
                 Some(StepKind::Enter) => {
                     at.enter(words);
-                    records.push(Record { at, kind: RecordKind::EntryRecord(at.entered), steps: 1 });
+                    records.push(TraceRecord { at, kind: RecordKind::EntryRecord(at.entered), steps: 1 });
                     at.entered += 1;
                     at.step += 1;
                     at.word += 1 + ENTER_WORDS as u64;
@@ -209,16 +214,16 @@ impl<'a> Recording<'a> {
     /// Shows one step of a record.
     fn show<R>(
         &self,
-        record: &Record,
+        record: &TraceRecord,
         nth: u64,
-        window: &Window,
+        window: &WordWindow,
         scratch: &mut Scratch,
         show: impl FnOnce(&Step<'_>) -> R,
     ) -> R {
         scratch.touched.reads.clear();
         scratch.touched.writes.clear();
         scratch.touched.may_write.clear();
-        let mut step = Step::new(record.at.step + nth, record.at.thread, Place(0));
+        let mut step = Step::new(record.at.step + nth, record.at.thread, InstructionIx(0));
         step.events = record.at.events;
         match record.kind {
             RecordKind::Block(block, leaves) => {
@@ -226,7 +231,7 @@ impl<'a> Recording<'a> {
                 let nth = nth as usize;
                 let place = block.insns[nth];
                 let insn = self.insns.insn(place);
-                step.place = Place(place);
+                step.place = InstructionIx(place);
                 if insn.stub {
                     step.copy = true;
                     return show(&step);
@@ -253,7 +258,7 @@ impl<'a> Recording<'a> {
                 ExitRecord::Return(cell) => {
                     step.copy = true;
                     step.uses = &RESULT;
-                    scratch.touched.writes.push(Span::new(cell, 8));
+                    scratch.touched.writes.push(ByteSpan::new(cell, 8));
                 }
             },
             RecordKind::EntryRecord(entered) => {
@@ -275,7 +280,7 @@ impl<'a> Recording<'a> {
 }
 
 impl Scratch {
-    fn memory(&mut self, layout: &Layout, nth: usize, samples: &[u64], thread_pointer: u64) {
+    fn memory(&mut self, layout: &BlockLayout, nth: usize, samples: &[u64], thread_pointer: u64) {
         for memory in &layout.memories[nth] {
             let sample = |n: u8| samples.get(usize::from(n)).copied().unwrap_or(0);
             let mut addr = memory.sample.map_or(0, sample).wrapping_add(memory.offset);
@@ -283,7 +288,7 @@ impl Scratch {
                 addr = addr.wrapping_add(thread_pointer);
             }
             let times = memory.repeated.map_or(1, sample).min(1 << 40);
-            let span = Span::new(addr, u64::from(memory.size).wrapping_mul(times));
+            let span = ByteSpan::new(addr, u64::from(memory.size).wrapping_mul(times));
             if span.len == 0 || addr >= CELLS {
                 continue;
             }
@@ -309,7 +314,7 @@ impl History for Recording<'_> {
     }
 
     fn forwards(&self, show: &mut dyn FnMut(&Step<'_>)) {
-        let (mut records, mut window, mut scratch) = (Vec::new(), Window::default(), Scratch::default());
+        let (mut records, mut window, mut scratch) = (Vec::new(), WordWindow::default(), Scratch::default());
         for chunk in 0..self.chunks.len() {
             if !self.records(chunk, &mut window, &mut records) {
                 return;
@@ -321,7 +326,7 @@ impl History for Recording<'_> {
     }
 
     fn backwards(&self, from: u64, show: &mut dyn FnMut(&Step<'_>) -> bool) {
-        let (mut records, mut window, mut scratch) = (Vec::new(), Window::default(), Scratch::default());
+        let (mut records, mut window, mut scratch) = (Vec::new(), WordWindow::default(), Scratch::default());
         let last = self.chunks.partition_point(|chunk| chunk.step <= from);
         for chunk in (0..last).rev() {
             if !self.records(chunk, &mut window, &mut records) {

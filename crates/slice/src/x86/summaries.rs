@@ -3,7 +3,7 @@
 //!
 //! A summary that says too little cuts a slice short; so functions without one are told to the user by name.
 
-use crate::{CELLS, Span};
+use crate::{ByteSpan, CELLS};
 
 /// How well a function is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub struct Summary {
     pub variadic: bool,
     /// Arguments in vector registers.
     pub vectors: u8,
-    effects: Vec<Effect>,
+    effects: Vec<SummaryEffect>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ enum EffectKind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Effect {
+struct SummaryEffect {
     kind: EffectKind,
     at: EffectTarget,
     len: EffectLength,
@@ -71,10 +71,10 @@ enum EffectLength {
 /// The bytes that a call touched.
 #[derive(Clone, Debug, Default)]
 pub(super) struct TouchedBytes {
-    pub(super) reads: Vec<Span>,
-    pub(super) writes: Vec<Span>,
-    pub(super) may_write: Vec<Span>,
-    pub(super) fresh: Option<Span>,
+    pub(super) reads: Vec<ByteSpan>,
+    pub(super) writes: Vec<ByteSpan>,
+    pub(super) may_write: Vec<ByteSpan>,
+    pub(super) fresh: Option<ByteSpan>,
     pub(super) guessed: bool,
 }
 
@@ -170,10 +170,10 @@ impl Summary {
             if addr < 4096 || len == 0 {
                 continue;
             }
-            let span = Span::new(addr, len);
+            let span = ByteSpan::new(addr, len);
             match effect.kind {
                 // What is not there to be read was not: a text ends somewhere.
-                EffectKind::Read if !certain => touched.reads.push(Span::new(addr, 64)),
+                EffectKind::Read if !certain => touched.reads.push(ByteSpan::new(addr, 64)),
                 EffectKind::Read => touched.reads.push(span),
                 EffectKind::Write if certain => touched.writes.push(span),
                 EffectKind::Write | EffectKind::MayWrite => touched.may_write.push(span),
@@ -184,7 +184,7 @@ impl Summary {
     }
 }
 
-fn parse(effect: &str) -> Option<Effect> {
+fn parse(effect: &str) -> Option<SummaryEffect> {
     let (at, len) = effect.split_once(':').unwrap_or((effect, "c1"));
     let digit = |text: &str, at: usize| text.as_bytes().get(at).map(|digit| digit.wrapping_sub(b'0'));
     let kind = match at.as_bytes().first()? {
@@ -208,7 +208,7 @@ fn parse(effect: &str) -> Option<Effect> {
         b'Z' => EffectLength::ResultAndZero,
         _ => EffectLength::Text,
     };
-    Some(Effect { kind, at, len })
+    Some(SummaryEffect { kind, at, len })
 }
 
 /// `32_fetch_add` and the like: what instrumented programs call in the place of atomic instructions.
@@ -369,8 +369,8 @@ mod tests {
     #[test]
     fn copy_summaries_use_their_length_argument() {
         let touched = Summary::of("memcpy").touched([0x10000, 0x20000, 24, 0, 0, 0], Some(0x10000));
-        assert_eq!(touched.reads, [Span::new(0x20000, 24)]);
-        assert_eq!(touched.writes, [Span::new(0x10000, 24)]);
+        assert_eq!(touched.reads, [ByteSpan::new(0x20000, 24)]);
+        assert_eq!(touched.writes, [ByteSpan::new(0x10000, 24)]);
     }
 
     #[test]
@@ -385,7 +385,7 @@ mod tests {
         let touched = Summary::of("__tsan_atomic32_fetch_add").touched([0x10000, 1, 0, 0, 0, 0], Some(0));
         assert_eq!(
             (touched.reads, touched.writes),
-            (vec![Span::new(0x10000, 4)], vec![Span::new(0x10000, 4)])
+            (vec![ByteSpan::new(0x10000, 4)], vec![ByteSpan::new(0x10000, 4)])
         );
     }
 

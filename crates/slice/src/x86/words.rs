@@ -36,12 +36,12 @@ impl WordSource for Vec<u64> {
 
 /// A chunk that is being looked at.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct WordWindow {
     first: u64,
     words: Vec<u64>,
 }
 
-impl Window {
+impl WordWindow {
     /// Goes to another chunk; false if nobody wants to know.
     pub(super) fn move_to(&mut self, words: &dyn WordSource, chunk: usize) -> bool {
         self.first = (chunk * CHUNK_WORDS) as u64;
@@ -57,7 +57,7 @@ impl Window {
 
 /// Where one is in the words.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor {
+pub(super) struct WordCursor {
     pub(super) word: u64,
     pub(super) step: u64,
     pub(super) left: u32,
@@ -67,7 +67,7 @@ pub(super) struct Cursor {
     pub(super) events: u64,
 }
 
-impl Cursor {
+impl WordCursor {
     /// Before the first word.
     pub(super) const START: Self =
         Self { word: 0, step: 0, left: 0, entered: 0, thread: ThreadIx::MAIN, thread_pointer: 0, events: 0 };
@@ -82,8 +82,8 @@ impl Cursor {
 
 /// A record of the trace, with all that its steps have in common.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
-    pub(super) at: Cursor,
+pub(super) struct TraceRecord {
+    pub(super) at: WordCursor,
     pub(super) kind: RecordKind,
     pub(super) steps: u64,
 }

@@ -1,7 +1,7 @@
 //! From a trace to STD text.
 
 use super::{
-    Names, is_imported,
+    StdNames, is_imported,
     line::{StdOp, is_name},
 };
 use std::{
@@ -27,14 +27,14 @@ pub struct Exported {
 /// imported from. Threads are `T0`, `T1` …, or called as in that text. The writer should be
 /// buffered.
 pub fn export(trace: &Trace, out: impl Write) -> io::Result<Exported> {
-    export_with_names(trace, &Names::from_trace(trace), out)
+    export_with_names(trace, &StdNames::from_trace(trace), out)
 }
 
 /// Writes an imported trace with operands called as in the text that it came from.
-pub fn export_with_names(trace: &Trace, names: &Names, mut out: impl Write) -> io::Result<Exported> {
+pub fn export_with_names(trace: &Trace, names: &StdNames, mut out: impl Write) -> io::Result<Exported> {
     let imported = is_imported(trace);
     let threads = thread_names(trace, imported);
-    let mut locks = Locks::default();
+    let mut locks = LockDepths::default();
     let mut exported = Exported::default();
     for event in &trace.events {
         let Some((word, operand)) = std_operation(event, imported, &mut locks) else {
@@ -71,7 +71,7 @@ enum Operand {
 }
 
 /// The event in the words of STD, if it has any for it.
-fn std_operation(event: &Event, imported: bool, locks: &mut Locks) -> Option<(StdOp, Operand)> {
+fn std_operation(event: &Event, imported: bool, locks: &mut LockDepths) -> Option<(StdOp, Operand)> {
     let failed = event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT);
     let address = Operand::Address(event.addr);
     match event.op {
@@ -111,13 +111,13 @@ fn thread(value: u64) -> Option<ThreadIx> {
 
 /// How often each thread holds each lock.
 #[derive(Default)]
-struct Locks {
+struct LockDepths {
     depths: HashMap<(ThreadIx, u64), u64>,
     /// The mutex that a thread gave up for a wait on a condition variable.
     waiting: HashMap<ThreadIx, u64>,
 }
 
-impl Locks {
+impl LockDepths {
     /// Says whether this is the outermost level.
     fn take(&mut self, thread: ThreadIx, lock: u64) -> bool {
         let depth = self.depths.entry((thread, lock)).or_default();

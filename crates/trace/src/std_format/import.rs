@@ -1,10 +1,10 @@
 //! From STD text to a trace.
 
 use super::{
-    MODULE, Names, Note, Oddity,
+    MODULE, Note, Oddity, StdNames,
     line::StdOp,
     preemption,
-    text::{Entry, Text, each_line},
+    text::{LineEntry, StdText, each_line},
 };
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -21,7 +21,7 @@ pub struct Imported {
     /// It has no program, and ended well for all we know.
     pub trace: Trace,
     /// What the text calls locks and variables.
-    pub names: Names,
+    pub names: StdNames,
     /// What was odd and has been kept as it is.
     pub notes: Vec<Note>,
     /// How many lines were left out, by operation.
@@ -36,7 +36,7 @@ pub struct Imported {
 pub enum StdError {
     /// A line is not of the form.
     #[error("line {line} {reason}; correct or remove it")]
-    Line {
+    StdLine {
         /// Which, from 1.
         line: u64,
         /// What is wrong with it.
@@ -66,12 +66,12 @@ pub enum StdError {
 
 /// Reads a trace. See the [module's documentation](super) for what becomes of it.
 pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
-    let (mut words, mut entries) = (Text::default(), Vec::new());
+    let (mut words, mut entries) = (StdText::default(), Vec::new());
     each_line(text, |line, parsed| {
         entries.push(words.note(line, parsed));
         Ok(())
     })?;
-    let mut import = Import::new(&words, usize::MAX, InMemory::default());
+    let mut import = Importer::new(&words, usize::MAX, InMemory::default());
     for (index, entry) in entries.iter().enumerate() {
         import.entry(index as u64, entry)?;
     }
@@ -107,7 +107,7 @@ impl Sink for InMemory {
 pub(super) struct ImportOutcome<S> {
     /// Without its events.
     pub(super) trace: Trace,
-    pub(super) names: Names,
+    pub(super) names: StdNames,
     pub(super) notes: Vec<Note>,
     /// How many notes there are, whether they were kept or not.
     pub(super) odd: u64,
@@ -121,9 +121,9 @@ pub(super) struct ImportOutcome<S> {
 const MAX_DEPTH: usize = 1024;
 
 /// A trace in the making.
-pub(super) struct Import<'a, S> {
-    text: &'a Text,
-    names: Names,
+pub(super) struct Importer<'a, S> {
+    text: &'a StdText,
+    names: StdNames,
     notes: Vec<Note>,
     /// How many notes there are, and how many are kept.
     odd: u64,
@@ -139,23 +139,23 @@ pub(super) struct Import<'a, S> {
     events: S,
     count: u64,
     holders: Holders,
-    waiting: HashMap<ThreadIx, Waiting>,
+    waiting: HashMap<ThreadIx, OpenWait>,
     /// By condition, those whom no notification has reached yet.
     queues: HashMap<u64, VecDeque<ThreadIx>>,
 }
 
 /// A wait that is not over.
-struct Waiting {
+struct OpenWait {
     on: u64,
     site: SiteIx,
     woken_by: Option<u64>,
 }
 
-impl<'a, S: Sink> Import<'a, S> {
-    pub(super) fn new(text: &'a Text, most_notes: usize, events: S) -> Self {
+impl<'a, S: Sink> Importer<'a, S> {
+    pub(super) fn new(text: &'a StdText, most_notes: usize, events: S) -> Self {
         Self {
             text,
-            names: Names::default(),
+            names: StdNames::default(),
             notes: Vec::new(),
             odd: 0,
             most_notes,
@@ -175,7 +175,7 @@ impl<'a, S: Sink> Import<'a, S> {
     }
 
     /// The entry of this number.
-    pub(super) fn entry(&mut self, index: u64, entry: &Entry) -> Result<(), StdError> {
+    pub(super) fn entry(&mut self, index: u64, entry: &LineEntry) -> Result<(), StdError> {
         let text = self.text;
         let thread = self.thread(text.word(entry.thread), None, entry.line)?;
         let site = self.site(entry.location);
@@ -226,7 +226,7 @@ impl<'a, S: Sink> Import<'a, S> {
             StdOp::Wait => {
                 let lock = self.names.address(operand);
                 self.note_release(thread, lock, entry.line);
-                self.waiting.insert(thread, Waiting { on: lock, site, woken_by: None });
+                self.waiting.insert(thread, OpenWait { on: lock, site, woken_by: None });
                 self.queues.entry(lock).or_default().push_back(thread);
                 event(Op::CondWait, lock, lock)
             }
@@ -253,7 +253,7 @@ impl<'a, S: Sink> Import<'a, S> {
         if let Some(&thread) = self.numbers.get(name) {
             return Ok(thread);
         }
-        let wrong = |reason| StdError::Line { line, reason };
+        let wrong = |reason| StdError::StdLine { line, reason };
         let number = u16::try_from(self.threads.len())
             .map_err(|_| wrong("has one thread too many: unsnarl takes 65536"))?;
         let parent = parent.unwrap_or(ThreadIx::MAIN);
@@ -276,7 +276,7 @@ impl<'a, S: Sink> Import<'a, S> {
         Ok(ThreadIx(number))
     }
 
-    fn fork(&mut self, thread: ThreadIx, entry: &Entry) -> Result<ThreadIx, StdError> {
+    fn fork(&mut self, thread: ThreadIx, entry: &LineEntry) -> Result<ThreadIx, StdError> {
         let name = self.text.thread_name(entry.operand);
         if self.numbers.contains_key(&name) {
             self.note(entry.line, thread, Oddity::ForkedAlready { child: name.clone() });
@@ -337,7 +337,7 @@ impl<'a, S: Sink> Import<'a, S> {
 
     /// A thread that has a line again does not wait any more.
     fn wake(&mut self, thread: ThreadIx, line: u64) -> Result<(), StdError> {
-        let Some(Waiting { on, site, woken_by }) = self.waiting.remove(&thread) else { return Ok(()) };
+        let Some(OpenWait { on, site, woken_by }) = self.waiting.remove(&thread) else { return Ok(()) };
         if let Some(queue) = self.queues.get_mut(&on) {
             queue.retain(|&other| other != thread);
         }

@@ -56,14 +56,14 @@ const UNKNOWN_WORD: &str = "has an operation that is none of r, w, acq, rel, for
 
 /// `thread|word(operand)|location`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
+pub(super) struct StdLine<'a> {
     pub(super) thread: &'a str,
     pub(super) word: StdOp,
     pub(super) operand: &'a str,
     pub(super) location: i64,
 }
 
-impl<'a> Line<'a> {
+impl<'a> StdLine<'a> {
     pub(super) fn parse(text: &'a str) -> Result<Self, &'static str> {
         let mut fields = text.split('|');
         let (Some(thread), Some(action), Some(location), None) =
@@ -98,8 +98,8 @@ mod tests {
 
     #[test]
     fn line_has_thread_operation_and_location() {
-        let line = Line { thread: "T1", word: StdOp::Acquire, operand: "Foo.bar()", location: -7 };
-        assert_eq!(Line::parse("T1|acq(Foo.bar())|-7"), Ok(line));
+        let line = StdLine { thread: "T1", word: StdOp::Acquire, operand: "Foo.bar()", location: -7 };
+        assert_eq!(StdLine::parse("T1|acq(Foo.bar())|-7"), Ok(line));
     }
 
     #[test]
@@ -113,8 +113,8 @@ mod tests {
             ("T1|acq(a b)|1", "has no operand, or a blank in it"),
             ("T1|acq(L)|x", "has a location that is not an integer"),
         ] {
-            assert_eq!(Line::parse(text), Err(reason), "{text}");
+            assert_eq!(StdLine::parse(text), Err(reason), "{text}");
         }
-        assert!(Line::parse("T1|lock(L)|1").unwrap_err().starts_with("has an operation that is none of"));
+        assert!(StdLine::parse("T1|lock(L)|1").unwrap_err().starts_with("has an operation that is none of"));
     }
 }

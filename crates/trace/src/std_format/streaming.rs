@@ -2,9 +2,9 @@
 
 use super::{
     Note, StdError,
-    import::{Import, ImportOutcome, Sink},
+    import::{ImportOutcome, Importer, Sink},
     preemption::PreemptionMarker,
-    text::{Text, each_line},
+    text::{StdText, each_line},
 };
 use crate::{EventWriter, Lanes};
 use std::{
@@ -59,14 +59,14 @@ pub fn import_streaming<R: BufRead, F: Read + Write + Seek>(
     scratch: F,
 ) -> Result<StreamedImport<F>, StdError> {
     let unreadable = |reason| StdError::Io { line: 0, reason };
-    let mut text = Text::default();
+    let mut text = StdText::default();
     each_line(open().map_err(unreadable)?, |line, parsed| {
         text.note(line, parsed);
         Ok(())
     })?;
     let lanes = Lanes::new(scratch, text.most_threads()).map_err(StdError::SpillFile)?;
     let spill = SpillFile { lanes, schedule: Schedule::default(), last: HashMap::new(), count: 0 };
-    let mut import = Import::new(&text, MAX_NOTES, spill);
+    let mut import = Importer::new(&text, MAX_NOTES, spill);
     let mut index = 0;
     each_line(open().map_err(unreadable)?, |line, parsed| {
         import.entry(index, &text.find_entry(line, parsed).ok_or(StdError::Changed)?)?;

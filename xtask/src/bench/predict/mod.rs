@@ -5,7 +5,7 @@ mod programs;
 mod sanitizer;
 mod sanitizer_output;
 
-use super::Effort;
+use super::BenchEffort;
 use super::distribution::{Archive, PACKAGES, Package};
 use crate::tools;
 use crate::workspace::{Workspace, output};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// All tables, or one of them.
-pub(crate) fn bench(effort: Effort, only: Option<&str>) -> Result<()> {
+pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
     tools::require(tools::DISTRIBUTION)?;
@@ -31,12 +31,12 @@ pub(crate) fn bench(effort: Effort, only: Option<&str>) -> Result<()> {
         sanitizers: Sanitizer::all(&directory),
         directory,
         runs: match effort {
-            Effort::Quick => 10,
-            Effort::Full => 100,
+            BenchEffort::Quick => 10,
+            BenchEffort::Full => 100,
         },
         longest: match effort {
-            Effort::Quick => 1_000_000,
-            Effort::Full => 100_000_000,
+            BenchEffort::Quick => 1_000_000,
+            BenchEffort::Full => 100_000_000,
         },
     };
     let tables: [(&str, Table); 5] = [

@@ -1,7 +1,7 @@
 //! Schedules to the first failure, by strategy, beside what is published.
 
 use super::{Bench, STRATEGIES, heads, print_columns};
-use crate::bench::Effort;
+use crate::bench::BenchEffort;
 use anyhow::Result;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -87,10 +87,10 @@ impl Searches {
 
 impl Bench {
     /// The first table, and CHESS against race-directed search as the Tinertia paper's table 3.
-    pub(super) fn schedules_to_failure(&self, effort: Effort) -> Result<()> {
+    pub(super) fn schedules_to_failure(&self, effort: BenchEffort) -> Result<()> {
         let seeds = match effort {
-            Effort::Quick => 3,
-            Effort::Full => 20,
+            BenchEffort::Quick => 3,
+            BenchEffort::Full => 20,
         };
         let mut rows = vec![heads(&[
             "schedules to the first failure",
@@ -138,10 +138,10 @@ impl Bench {
         Ok(())
     }
 
-    pub(super) fn hard(&self, effort: Effort) -> Result<()> {
+    pub(super) fn hard(&self, effort: BenchEffort) -> Result<()> {
         let (seeds, most) = match effort {
-            Effort::Quick => (1, "100000"),
-            Effort::Full => (3, "300000"),
+            BenchEffort::Quick => (1, "100000"),
+            BenchEffort::Full => (3, "300000"),
         };
         let program = self.program(HARD)?;
         for seed in 1..=seeds {

@@ -1,9 +1,9 @@
 //! Runs a second, against others who run programs over and over.
 
 use super::Bench;
-use crate::bench::Effort;
+use crate::bench::BenchEffort;
 use crate::bench::measure::Measurement;
-use crate::bench::table::{Table, Target, Unit};
+use crate::bench::table::{RatioTarget, Table, Unit};
 use crate::workspace::output;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 impl Bench {
     /// Runs a second, against others who run programs over and over.
-    pub(super) fn speed(&self, effort: Effort) -> Result<()> {
+    pub(super) fn speed(&self, effort: BenchEffort) -> Result<()> {
         let repetitions = effort.repetitions();
         let program = self.program("mutex_counter")?;
         let native = self.directory.join("mutex_counter-native");
@@ -36,7 +36,7 @@ impl Bench {
             "schedules/s, one job / plain exec in a loop",
             Unit::PerSecond,
             &pair,
-            Target::AtLeast(1.0),
+            RatioTarget::AtLeast(1.0),
         );
         eprintln!("against stress");
         let pair = Measurement::measure(
@@ -45,7 +45,12 @@ impl Bench {
             || repeated(&native, &[], 600, jobs),
             ratio,
         )?;
-        table.row("schedules/s / stress on all processors", Unit::PerSecond, &pair, Target::AtLeast(1.0));
+        table.row(
+            "schedules/s / stress on all processors",
+            Unit::PerSecond,
+            &pair,
+            RatioTarget::AtLeast(1.0),
+        );
         for tool in ["drd", "helgrind"] {
             eprintln!("against {tool}");
             let valgrind = |runs| {
@@ -54,7 +59,7 @@ impl Bench {
             };
             let pair = Measurement::measure(repetitions.min(3), || with_jobs(jobs), || valgrind(4), ratio)?;
             let what = format!("schedules/s / runs/s under {tool}");
-            table.row(&what, Unit::PerSecond, &pair, Target::None);
+            table.row(&what, Unit::PerSecond, &pair, RatioTarget::None);
         }
         self.against_shuttle(repetitions, &mut table)?;
         println!("{repetitions} turns each, medians; {jobs} processors");
@@ -97,15 +102,15 @@ impl Bench {
             // Shuttle does not look for races.
             let alike = Measurement::measure(repetitions, || our_speed("sync"), &mut their_speed, ratio)?;
             let what = format!("schedules/s, one job / Shuttle: {name}");
-            table.row(&what, Unit::PerSecond, &pair, Target::AtLeast(0.5));
+            table.row(&what, Unit::PerSecond, &pair, RatioTarget::AtLeast(0.5));
             let what = format!("the same without looking for races: {name}");
-            table.row(&what, Unit::PerSecond, &alike, Target::None);
+            table.row(&what, Unit::PerSecond, &alike, RatioTarget::None);
             let of_points = pair.times(points, their_points);
             table.row(
                 &format!("points/s, one job / Shuttle: {name}"),
                 Unit::PerSecond,
                 &of_points,
-                Target::None,
+                RatioTarget::None,
             );
         }
         Ok(())

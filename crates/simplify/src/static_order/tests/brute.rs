@@ -1,6 +1,6 @@
 //! The dependence relation by brute force: every pair of events, then the transitive closure.
 
-use crate::static_order::relation::{AccessMode, Object, Relation, Rules, Touch};
+use crate::static_order::relation::{AccessMode, Relation, Rules, SharedObject, Touch};
 use std::collections::HashMap;
 use unsnarl_model::{Event, ThreadIx};
 
@@ -30,7 +30,7 @@ type CountedTouches = Vec<(Touch, u32)>;
 /// What each event touches; objects with the number of times that they were forgotten before.
 fn touches(events: &[Event], rules: Rules) -> Vec<CountedTouches> {
     let mut relation = Relation::new(rules);
-    let mut forgotten: HashMap<Object, u32> = HashMap::new();
+    let mut forgotten: HashMap<SharedObject, u32> = HashMap::new();
     let mut counted = Vec::new();
     for (at, event) in events.iter().enumerate() {
         let mut touches = Vec::new();
@@ -39,7 +39,7 @@ fn touches(events: &[Event], rules: Rules) -> Vec<CountedTouches> {
             touches.push(Touch::Fence);
         }
         let times = |touch: &Touch| match touch {
-            Touch::Object(object, _) => forgotten.get(object).copied().unwrap_or(0),
+            Touch::SharedObject(object, _) => forgotten.get(object).copied().unwrap_or(0),
             _ => 0,
         };
         counted.push(touches.iter().map(|touch| (*touch, times(touch))).collect());
@@ -71,7 +71,7 @@ fn depend(
 
 fn conflict((a, a_times): &(Touch, u32), (b, b_times): &(Touch, u32)) -> bool {
     match (*a, *b) {
-        (Touch::Object(a, how_a), Touch::Object(b, how_b)) => {
+        (Touch::SharedObject(a, how_a), Touch::SharedObject(b, how_b)) => {
             a == b && a_times == b_times && (how_a == AccessMode::Writes || how_b == AccessMode::Writes)
         }
         (Touch::Bytes(a, len_a, how_a), Touch::Bytes(b, len_b, how_b)) => {

@@ -26,28 +26,32 @@ pub(crate) fn demo() -> Result<()> {
         std::fs::copy(workspace.root.join("examples").join(file), directory.join(file))?;
     }
 
-    demo.say("examples/account.c: two threads pay into one account.");
+    demo.print_heading("examples/account.c: two threads pay into one account.");
     demo.print_function("account.c", "static void *deposit")?;
-    demo.say("Compile it with `unsnarl cc` instead of cc, so that unsnarl sees its memory accesses:");
+    demo.print_heading(
+        "Compile it with `unsnarl cc` instead of cc, so that unsnarl sees its memory accesses:",
+    );
     demo.unsnarl(&["cc", "-O1", "-g", "-pthread", "account.c", "-o", "account"], 0)?;
     demo.by_itself()?;
-    demo.say("Search for a schedule in which it fails:");
+    demo.print_heading("Search for a schedule in which it fails:");
     demo.unsnarl(&["explore", "-o", "lost.snarl", "--", "./account"], FAILED)?;
-    demo.say("Replay that schedule. It fails in the same way every time:");
+    demo.print_heading("Replay that schedule. It fails in the same way every time:");
     demo.unsnarl(&["replay", "lost.snarl"], FAILED)?;
-    demo.say("The interleaving, one column per thread, time going down:");
+    demo.print_heading("The interleaving, one column per thread, time going down:");
     demo.unsnarl(&["show", "lost.snarl"], 0)?;
-    demo.say("All in one command: find, simplify, explain, and write a page to look at and to share:");
+    demo.print_heading(
+        "All in one command: find, simplify, explain, and write a page to look at and to share:",
+    );
     demo.unsnarl(&["hunt", "--html", "report.html", "--", "./account"], FAILED)?;
-    demo.say(
+    demo.print_heading(
         "Both threads read 100 before either had written. The same program with a lock around the deposit:",
     );
     demo.unsnarl(&["cc", "-O1", "-g", "-pthread", "account_locked.c", "-o", "account_locked"], 0)?;
     demo.unsnarl(&["explore", "--", "./account_locked"], 0)?;
-    demo.say("Does the lock fix it? Try the failing schedule on the new build:");
+    demo.print_heading("Does the lock fix it? Try the failing schedule on the new build:");
     demo.unsnarl(&["replay", "lost.snarl", "--program", "./account_locked"], UNREACHABLE)?;
-    demo.say(&format!("Open the report in a browser: {}", directory.join("report.html").display()));
-    demo.say(&format!(
+    demo.print_heading(&format!("Open the report in a browser: {}", directory.join("report.html").display()));
+    demo.print_heading(&format!(
         "Now a program of your own: CC=\"{u} cc\" make, then {u} hunt -- ./program",
         u = unsnarl.display(),
     ));
@@ -60,7 +64,7 @@ struct Demo<'a> {
 }
 
 impl Demo<'_> {
-    fn say(&self, text: &str) {
+    fn print_heading(&self, text: &str) {
         println!("\n{text}");
     }
 
@@ -82,7 +86,7 @@ impl Demo<'_> {
             let output = Command::new("./account").current_dir(self.directory).output();
             right += usize::from(output.context("cannot run ./account")?.status.success());
         }
-        self.say(&format!("Without unsnarl, {right} of {BY_ITSELF} runs gave the right balance."));
+        self.print_heading(&format!("Without unsnarl, {right} of {BY_ITSELF} runs gave the right balance."));
         Ok(())
     }
 

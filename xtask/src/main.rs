@@ -39,26 +39,30 @@ fn main() -> ExitCode {
         ["demo"] => demo::demo(),
         ["test"] => test::test(),
         ["validate"] => validate::validate(),
-        ["bench", "runtime"] => bench::runtime::bench(bench::Effort::Full),
-        ["bench", "runtime", "--quick"] => bench::runtime::bench(bench::Effort::Quick),
-        ["bench", "simplify"] => bench::simplify::bench(bench::Effort::Full, None),
-        ["bench", "simplify", "--quick"] => bench::simplify::bench(bench::Effort::Quick, None),
-        ["bench", "simplify", part] => bench::simplify::bench(bench::Effort::Full, Some(part)),
-        ["bench", "simplify", part, "--quick"] => bench::simplify::bench(bench::Effort::Quick, Some(part)),
-        ["bench", "predict"] => bench::predict::bench(bench::Effort::Full, None),
-        ["bench", "predict", "--quick"] => bench::predict::bench(bench::Effort::Quick, None),
-        ["bench", "predict", table] => bench::predict::bench(bench::Effort::Full, Some(table)),
-        ["bench", "slice"] => bench::slice::bench(bench::Effort::Full, None),
-        ["bench", "slice", "--quick"] => bench::slice::bench(bench::Effort::Quick, None),
-        ["bench", "slice", part] => bench::slice::bench(bench::Effort::Full, Some(part)),
-        ["bench", "slice", part, "--quick"] => bench::slice::bench(bench::Effort::Quick, Some(part)),
-        ["bench", "real", "--quick", ref programs @ ..] => bench::real::bench(bench::Effort::Quick, programs),
-        ["bench", "real", ref programs @ ..] => bench::real::bench(bench::Effort::Full, programs),
-        ["bench", "soak"] => bench::soak::bench(bench::Effort::Full),
-        ["bench", "soak", "--quick"] => bench::soak::bench(bench::Effort::Quick),
-        ["bench", "search"] => bench::search::bench(bench::Effort::Full, None),
-        ["bench", "search", "--quick"] => bench::search::bench(bench::Effort::Quick, None),
-        ["bench", "search", part] => bench::search::bench(bench::Effort::Full, Some(part)),
+        ["bench", "runtime"] => bench::runtime::bench(bench::BenchEffort::Full),
+        ["bench", "runtime", "--quick"] => bench::runtime::bench(bench::BenchEffort::Quick),
+        ["bench", "simplify"] => bench::simplify::bench(bench::BenchEffort::Full, None),
+        ["bench", "simplify", "--quick"] => bench::simplify::bench(bench::BenchEffort::Quick, None),
+        ["bench", "simplify", part] => bench::simplify::bench(bench::BenchEffort::Full, Some(part)),
+        ["bench", "simplify", part, "--quick"] => {
+            bench::simplify::bench(bench::BenchEffort::Quick, Some(part))
+        }
+        ["bench", "predict"] => bench::predict::bench(bench::BenchEffort::Full, None),
+        ["bench", "predict", "--quick"] => bench::predict::bench(bench::BenchEffort::Quick, None),
+        ["bench", "predict", table] => bench::predict::bench(bench::BenchEffort::Full, Some(table)),
+        ["bench", "slice"] => bench::slice::bench(bench::BenchEffort::Full, None),
+        ["bench", "slice", "--quick"] => bench::slice::bench(bench::BenchEffort::Quick, None),
+        ["bench", "slice", part] => bench::slice::bench(bench::BenchEffort::Full, Some(part)),
+        ["bench", "slice", part, "--quick"] => bench::slice::bench(bench::BenchEffort::Quick, Some(part)),
+        ["bench", "real", "--quick", ref programs @ ..] => {
+            bench::real::bench(bench::BenchEffort::Quick, programs)
+        }
+        ["bench", "real", ref programs @ ..] => bench::real::bench(bench::BenchEffort::Full, programs),
+        ["bench", "soak"] => bench::soak::bench(bench::BenchEffort::Full),
+        ["bench", "soak", "--quick"] => bench::soak::bench(bench::BenchEffort::Quick),
+        ["bench", "search"] => bench::search::bench(bench::BenchEffort::Full, None),
+        ["bench", "search", "--quick"] => bench::search::bench(bench::BenchEffort::Quick, None),
+        ["bench", "search", part] => bench::search::bench(bench::BenchEffort::Full, Some(part)),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             return ExitCode::SUCCESS;

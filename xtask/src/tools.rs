@@ -102,9 +102,9 @@ pub(crate) fn require(tools: &[Tool]) -> Result<()> {
 /// Makes sure that this toolchain can format and lint.
 pub(crate) fn require_components(cargo: impl Fn() -> Command) -> Result<()> {
     let has = |subcommand: &str| {
-        let asked =
+        let status =
             cargo().args([subcommand, "--version"]).stdout(Stdio::null()).stderr(Stdio::null()).status();
-        asked.is_ok_and(|status| status.success())
+        status.is_ok_and(|status| status.success())
     };
     if has("fmt") && has("clippy") {
         return Ok(());

@@ -40,9 +40,9 @@ pub(crate) fn validate() -> Result<()> {
     tools::require(tools::VALIDATORS)?;
     eprintln!("building unsnarl");
     let unsnarl = workspace.build_unsnarl()?;
-    let published = Published::fetch(&workspace.kept("published")?, &workspace)?;
+    let published = Published::fetch(&workspace.download_dir("published")?, &workspace)?;
     let directory = workspace.scratch("validate")?;
-    let mut written = Written { unsnarl, directory, count: 0 };
+    let mut written = ReportFiles { unsnarl, directory, count: 0 };
     for (source, options) in FAILURES {
         eprintln!("{source} {}", options.join(" "));
         let source = workspace.root.join("programs").join(source);
@@ -103,22 +103,22 @@ impl Published {
         let mut check = Command::new(tools::PYTHON);
         check.args(["-m", "jsonschema"]);
         files.iter().for_each(|file| _ = check.arg("-i").arg(file));
-        self.told("sarif", files, check.arg(&self.sarif))
+        self.run_check("sarif", files, check.arg(&self.sarif))
     }
 
     fn junit(&self, files: &[PathBuf]) -> Result<()> {
         let mut check = Command::new("xmllint");
-        self.told("junit", files, check.args(["--noout", "--schema"]).arg(&self.junit).args(files))
+        self.run_check("junit", files, check.args(["--noout", "--schema"]).arg(&self.junit).args(files))
     }
 
     fn html(&self, files: &[PathBuf]) -> Result<()> {
         let mut check = Command::new("java");
         check.arg("-jar").arg(&self.html).args(["--errors-only", "--format", "gnu"]);
-        self.told("html", files, check.args(files))
+        self.run_check("html", files, check.args(files))
     }
 
     /// Runs a check, which prints what is wrong.
-    fn told(&self, what: &str, files: &[PathBuf], check: &mut Command) -> Result<()> {
+    fn run_check(&self, what: &str, files: &[PathBuf], check: &mut Command) -> Result<()> {
         ensure!(!files.is_empty(), "there is nothing to check as {what}");
         output(check, what)?;
         println!("{what}: {} files are valid", files.len());
@@ -127,13 +127,13 @@ impl Published {
 }
 
 /// Reports of failures.
-struct Written {
+struct ReportFiles {
     unsnarl: PathBuf,
     directory: PathBuf,
     count: usize,
 }
 
-impl Written {
+impl ReportFiles {
     /// Builds a program under a name, hunts, and writes reports in all formats.
     fn hunt(&mut self, source: &Path, name: &str, args: &[&str], options: &[&str]) -> Result<()> {
         self.count += 1;
@@ -166,10 +166,10 @@ impl Written {
         let mut command = Command::new(&self.unsnarl);
         command.args(args).current_dir(place).env_remove("CARGO_TARGET_DIR").stdin(Stdio::null());
         let ran = command.output().with_context(|| format!("cannot run unsnarl {}", args.join(" ")))?;
-        let told = String::from_utf8_lossy(&ran.stderr).into_owned();
+        let run_check = String::from_utf8_lossy(&ran.stderr).into_owned();
         ensure!(
             ran.status.code() == Some(expected),
-            "unsnarl {} ended with {}: {told}",
+            "unsnarl {} ended with {}: {run_check}",
             args.join(" "),
             ran.status
         );

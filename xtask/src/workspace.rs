@@ -36,7 +36,7 @@ impl Workspace {
     }
 
     /// A directory under `target/` with what was fetched.
-    pub(crate) fn kept(&self, name: &str) -> Result<PathBuf> {
+    pub(crate) fn download_dir(&self, name: &str) -> Result<PathBuf> {
         let path = self.target.join(name);
         std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(path)

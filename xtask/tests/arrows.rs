@@ -88,17 +88,17 @@ fn dependencies_point_one_way() {
 }
 
 #[test]
-fn the_model_depends_on_nothing() {
+fn model_has_no_dependencies() {
     assert_eq!(dependencies()["unsnarl-model"], Vec::<String>::new());
 }
 
 #[test]
-fn hints_bring_nothing_into_programs() {
+fn hints_have_no_dependencies() {
     assert_eq!(dependencies()["unsnarl-hints"], Vec::<String>::new());
 }
 
 #[test]
-fn the_runtime_brings_nothing_but_libc_and_a_decoder_into_the_target() {
+fn runtime_depends_only_on_libc_and_decoder() {
     let dependencies = dependencies();
     let foreign = |package: &str| -> Vec<String> {
         dependencies[package].iter().filter(|name| !is_ours(name)).cloned().collect()

@@ -1,10 +1,10 @@
 //! `unsnarl cargo build|run|test`: cargo with instrumentation; `test` explores each test by itself.
 
 use crate::{
-    explore::Wishes,
+    explore::SearchOptions,
     suite,
-    verdict::{Verdict, WrongUsage},
-    wrap::cargo::{Call, cargo},
+    verdict::{UsageError, Verdict},
+    wrap::cargo::{CargoCall, cargo},
 };
 use anyhow::Result;
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ use std::ffi::OsString;
     unsnarl cargo [OPTIONS] [+TOOLCHAIN] test [ARGS]... [-- [ARGS]...]")]
 pub(crate) struct Cargo {
     #[command(flatten)]
-    wishes: Wishes,
+    options: SearchOptions,
     /// What would be written after `cargo`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<OsString>,
@@ -31,7 +31,7 @@ pub(crate) struct Cargo {
 
 impl Cargo {
     pub(crate) fn run(self) -> Result<Verdict> {
-        let call = Call::parse(&self.args)?;
+        let call = CargoCall::parse(&self.args)?;
         let (own, tests) = call.arguments();
         let given =
             |args: &[OsString], names: &[&str]| args.iter().any(|a| names.iter().any(|name| a == name));
@@ -41,16 +41,16 @@ impl Cargo {
         if !explores {
             // Whoever asks for a search should not take an ordinary run for one.
             if std::env::args_os().nth(2).as_ref() != self.args.first() {
-                let why = "options before cargo's own are those of a search, which only `test` makes; \
+                let reason = "options before cargo's own are those of a search, which only `test` makes; \
                            `unsnarl explore -- PROG` searches in a program";
-                return Err(WrongUsage(why.into()).into());
+                return Err(UsageError(reason.into()).into());
             }
             return cargo(&call, call.rest).map(Verdict::Status);
         }
         if given(own, &["--doc"]) {
-            let why = "doc-tests cannot be explored: `cargo test --doc` runs them";
-            return Err(WrongUsage(why.into()).into());
+            let reason = "doc-tests cannot be explored: `cargo test --doc` runs them";
+            return Err(UsageError(reason.into()).into());
         }
-        suite::explore(&self.wishes, &call)
+        suite::explore(&self.options, &call)
     }
 }

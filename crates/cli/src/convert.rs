@@ -36,7 +36,7 @@ impl Export {
         let exported = match &self.output {
             Some(path) => {
                 let mut exported = None;
-                unsnarl_trace::write_whole(path, |file| {
+                unsnarl_trace::write_atomically(path, |file| {
                     exported = Some(std_format::export(&trace, file)?);
                     Ok(())
                 })
@@ -63,7 +63,7 @@ impl Import {
             return self.long();
         }
         let imported = std_format::import(BufReader::new(file)).with_context(wrong)?;
-        self.tell(&imported.notes, imported.notes.len() as u64);
+        self.print_notes(&imported.notes, imported.notes.len() as u64);
         let path = traces::save(&imported.trace, self.output.as_deref())?;
         eprintln!("trace    {} ({})", output::quoted(&path), output::figures(&imported.trace));
         Ok(Verdict::Fine)
@@ -76,10 +76,10 @@ impl Import {
         let scratch = unsnarl_trace::scratch(&path).with_context(unwritable)?;
         let open = || File::open(&self.file).map(BufReader::new);
         let imported =
-            std_format::import_long(open, scratch).with_context(|| self.file.display().to_string())?;
-        self.tell(&imported.notes, imported.odd);
+            std_format::import_streaming(open, scratch).with_context(|| self.file.display().to_string())?;
+        self.print_notes(&imported.notes, imported.odd);
         let mut stats = None;
-        unsnarl_trace::write_whole(&path, |out| {
+        unsnarl_trace::write_atomically(&path, |out| {
             stats = Some(imported.write(out)?);
             Ok(())
         })
@@ -90,13 +90,13 @@ impl Import {
     }
 
     /// Says what was odd.
-    fn tell(&self, notes: &[Note], odd: u64) {
-        const MOST: usize = 5;
-        for note in notes.iter().take(MOST) {
+    fn print_notes(&self, notes: &[Note], odd: u64) {
+        const MAX: usize = 5;
+        for note in notes.iter().take(MAX) {
             eprintln!("{}: {note}", self.file.display());
         }
-        if odd > MOST as u64 {
-            eprintln!("… and {} more such lines", odd - MOST as u64);
+        if odd > MAX as u64 {
+            eprintln!("… and {} more such lines", odd - MAX as u64);
         }
     }
 }

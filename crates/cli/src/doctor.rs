@@ -25,19 +25,19 @@ enum Level {
 
 /// A finding: what was looked at, whether it is well, and what to say of it.
 struct Finding {
-    what: &'static str,
+    subject: &'static str,
     level: Level,
-    told: String,
+    message: String,
 }
 
 impl Finding {
-    fn new(what: &'static str, well: bool, told: impl Into<String>) -> Self {
-        Self { what, level: if well { Level::Well } else { Level::Problem }, told: told.into() }
+    fn new(subject: &'static str, well: bool, message: impl Into<String>) -> Self {
+        Self { subject, level: if well { Level::Well } else { Level::Problem }, message: message.into() }
     }
 
     /// Something that is done in another way here.
-    fn differs(what: &'static str, told: impl Into<String>) -> Self {
-        Self { what, level: Level::Differs, told: told.into() }
+    fn differs(subject: &'static str, message: impl Into<String>) -> Self {
+        Self { subject, level: Level::Differs, message: message.into() }
     }
 }
 
@@ -54,17 +54,17 @@ impl Doctor {
             compiler(),
         ];
         findings.extend(restrictions());
-        findings.extend(self.program.as_ref().map(look_at).into_iter().flatten());
+        findings.extend(self.program.as_ref().map(inspect_program).into_iter().flatten());
         let mut usable = true;
-        for Finding { what, level, told } in findings {
+        for Finding { subject, level, message } in findings {
             let mark = match level {
                 Level::Well => "ok      ",
                 Level::Differs => "note    ",
                 Level::Problem => "PROBLEM ",
             };
-            output::print(&format!("{mark} {what:<11} {told}\n"));
+            output::print(&format!("{mark} {subject:<11} {message}\n"));
             // What only some programs need.
-            usable &= level != Level::Problem || ["compiler", "libraries", "races"].contains(&what);
+            usable &= level != Level::Problem || ["compiler", "libraries", "races"].contains(&subject);
         }
         Ok(if usable { Verdict::Fine } else { Verdict::Unusable })
     }
@@ -86,22 +86,22 @@ fn restrictions() -> Vec<Finding> {
         found.push(Finding::new("threads", false, error.to_string()));
     }
     if unsnarl_exec::most_descriptors() < DESCRIPTORS {
-        let told = format!("`ulimit -n` cannot be raised to {DESCRIPTORS}, which unsnarl needs");
-        found.push(Finding::new("descriptors", false, told));
+        let message = format!("`ulimit -n` cannot be raised to {DESCRIPTORS}, which unsnarl needs");
+        found.push(Finding::new("descriptors", false, message));
     }
     if !unsnarl_exec::has_seccomp() {
-        let told =
+        let message =
             "seccomp is forbidden here: each run of a search is a process of its own, which takes longer";
-        found.push(Finding::differs("rewinding", told));
+        found.push(Finding::differs("rewinding", message));
     }
     if !unsnarl_exec::has_process_handles() {
-        let told = "pidfd_open is forbidden here: the end of a run is noticed up to a millisecond later";
-        found.push(Finding::differs("waiting", told));
+        let message = "pidfd_open is forbidden here: the end of a run is noticed up to a millisecond later";
+        found.push(Finding::differs("waiting", message));
     }
     if !Path::new("/proc/self/maps").exists() {
-        let told =
+        let message =
             "/proc is not mounted: searches and simplify make every run from the start, which takes longer";
-        found.push(Finding::differs("proc", told));
+        found.push(Finding::differs("proc", message));
     }
     // What is done in another way says so itself.
     found.extend(unsnarl_exec::take_notes().into_iter().map(|note| Finding::differs("fallback", note)));
@@ -114,36 +114,36 @@ const DESCRIPTORS: u64 = 256;
 /// Whether threads that wait inside of libraries can be seen.
 fn libraries() -> Finding {
     let well = unsnarl_exec::has_syscall_user_dispatch();
-    let told = if well {
+    let message = if well {
         "waits inside of OpenMP's and the C library can be controlled (syscall user dispatch)"
     } else if release().1 >= (5, 11) {
         "waits inside of OpenMP's and the C library need syscall user dispatch, which is forbidden here"
     } else {
         "waits inside of OpenMP's and the C library need Linux 5.11"
     };
-    Finding::new("libraries", well, told)
+    Finding::new("libraries", well, message)
 }
 
 /// Whether there is room for the race detector's shadow memory.
 fn races() -> Finding {
     let overcommit = fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default();
     let limited = unsnarl_exec::address_space_limit().is_some();
-    let (well, told) = match overcommit.trim() {
+    let (well, message) = match overcommit.trim() {
         "2" => (false, "vm.overcommit_memory is 2: races cannot be looked for (--points all or sync works)"),
         _ if limited => {
             (false, "`ulimit -v` is set: races cannot be looked for (--points all or sync works)")
         }
         _ => (true, "address space for the race detector can be reserved"),
     };
-    Finding::new("races", well, told)
+    Finding::new("races", well, message)
 }
 
 fn kernel() -> Finding {
     let (release, version) = release();
     let well = version >= (5, 9);
-    let told =
+    let message =
         if well { format!("Linux {release}") } else { format!("Linux {release}: 5.9 or later is needed") };
-    Finding::new("kernel", well, told)
+    Finding::new("kernel", well, message)
 }
 
 /// How programs get the same addresses in every run.
@@ -161,12 +161,12 @@ fn addresses() -> Finding {
 
 fn processor() -> Finding {
     let well = unsnarl_exec::has_fsgsbase();
-    let told = if well {
+    let message = if well {
         "switches fibers by fsgsbase"
     } else {
         "it lacks fsgsbase (Ivy Bridge or later, and not hidden by a virtual machine)"
     };
-    Finding::new("processor", well, told)
+    Finding::new("processor", well, message)
 }
 
 fn runtime() -> Finding {
@@ -200,15 +200,15 @@ fn compiler() -> Finding {
         Some(String::from_utf8_lossy(&output.stdout).lines().next()?.to_owned())
     };
     match version("gcc") {
-        Some(told) => Finding::new("compiler", true, told),
+        Some(message) => Finding::new("compiler", true, message),
         None => {
-            let told = "no gcc: `unsnarl cc` needs one (apt-get install gcc g++), or set UNSNARL_CC";
-            Finding::new("compiler", false, told)
+            let message = "no gcc: `unsnarl cc` needs one (apt-get install gcc g++), or set UNSNARL_CC";
+            Finding::new("compiler", false, message)
         }
     }
 }
 
-fn look_at(name: &OsString) -> Vec<Finding> {
+fn inspect_program(name: &OsString) -> Vec<Finding> {
     let checked =
         unsnarl_exec::find(name).and_then(|path| unsnarl_exec::check(&path).map(|binary| (path, binary)));
     let (path, binary) = match checked {
@@ -231,17 +231,17 @@ fn look_at(name: &OsString) -> Vec<Finding> {
         Finding::new("lines", true, lines),
     ];
     if binary.needed.iter().any(|library| library.starts_with("libgomp.so")) {
-        let told = "critical sections, locks, barriers and tasks are controlled; each system call costs microseconds";
-        findings.push(Finding::new("OpenMP", true, told));
+        let message = "critical sections, locks, barriers and tasks are controlled; each system call costs microseconds";
+        findings.push(Finding::new("OpenMP", true, message));
     }
-    for (what, functions, told) in USES {
+    for (subject, functions, message) in USES {
         let used: Vec<&str> = functions
             .iter()
             .copied()
             .filter(|function| binary.imports.iter().any(|i| i == function))
             .collect();
         if !used.is_empty() {
-            findings.push(Finding::new(what, true, format!("{told}: {}", used.join(", "))));
+            findings.push(Finding::new(subject, true, format!("{message}: {}", used.join(", "))));
         }
     }
     findings

@@ -1,10 +1,10 @@
 //! `unsnarl replay --program`: the schedule of a failure, tried on another build of the program.
 
 use crate::{
-    judge, output, places,
-    replay::judge_as,
-    traces,
-    verdict::{Verdict, WrongUsage},
+    judge, output,
+    replay::judge_like,
+    sites, traces,
+    verdict::{UsageError, Verdict},
 };
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -14,8 +14,8 @@ use std::{
     path::Path,
 };
 use unsnarl_exec::{Error, Executor, Settings};
-use unsnarl_fix::{Build, Checked, Unmade, Verdict as Said, Why};
-use unsnarl_model::{Kind, ObjectKind, Op, Places, Plan, Points, Program, Trace};
+use unsnarl_fix::{Build, FixCheck, FixVerdict, MissReason, MissedPreemption};
+use unsnarl_model::{ObjectKind, Op, OutcomeKind, Places, Plan, Points, Program, Trace};
 use unsnarl_report::{Names, ProgramNames, operation_text, preemption_text};
 use unsnarl_symbols::Symbols;
 
@@ -27,16 +27,16 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
         ));
     }
     if !recorded.outcome.is_failure() {
-        bail!(WrongUsage("the recorded run did not fail: there is nothing to be fixed".into()));
+        bail!(UsageError("the recorded run did not fail: there is nothing to be fixed".into()));
     }
-    if recorded.outcome.kind == Kind::Check {
-        bail!(WrongUsage(
+    if recorded.outcome.kind == OutcomeKind::Check {
+        bail!(UsageError(
             "this failure was found by a check of your own, which a trace does not keep; \
              search in the other build with the same option: `unsnarl explore`"
                 .into()
         ));
     }
-    let mut old = Symbols::with_kept(traces::builds());
+    let mut old = Symbols::with_builds(traces::builds());
     let mut names = ProgramNames::new(&recorded.modules, &mut old);
     if !knows_functions(recorded, &mut names) {
         bail!(Error::NotThisBuild(format!(
@@ -54,30 +54,30 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
         symbols: Symbols::new(),
     };
     let checked = unsnarl_fix::check(recorded, &labels, &plan, &mut rebuilt)?;
-    let mut told = Told { recorded, names, path, checked };
-    let same = told.is_same();
-    let saved = match told.checked.verdict {
-        Said::Failing => {
-            judge::add_calls(&mut told.checked.trace);
-            Some(traces::save(&told.checked.trace, None)?)
+    let mut report = FixReport { recorded, names, path, checked };
+    let same = report.is_same();
+    let saved = match report.checked.verdict {
+        FixVerdict::Failing => {
+            judge::add_stacks(&mut report.checked.trace);
+            Some(traces::save(&report.checked.trace, None)?)
         }
         _ => None,
     };
     if json {
-        let (outcome, stats, _) = output::told(&told.checked.trace);
-        let failing = told.checked.verdict == Said::Failing;
+        let (outcome, stats, _) = output::trace_json(&report.checked.trace);
+        let failing = report.checked.verdict == FixVerdict::Failing;
         output::json(&json!({
-            "verdict": told.word(), "why": told.why(), "same_failure": failing && same, "reproduced": failing && same,
+            "verdict": report.verdict_name(), "why": report.miss_text(), "same_failure": failing && same, "reproduced": failing && same,
             "identical": false, "divergence": null, "outcome": outcome, "stats": stats, "trace": saved,
-            "runs": told.checked.runs,
+            "runs": report.checked.runs,
         }));
     } else {
-        output::print(&told.text(same, saved.as_deref()));
+        output::print(&report.text(same, saved.as_deref()));
     }
-    Ok(match told.checked.verdict {
-        Said::Failing => Verdict::Failure,
-        Said::Fixed => Verdict::Fine,
-        Said::Unreachable(_) => Verdict::NotReproduced,
+    Ok(match report.checked.verdict {
+        FixVerdict::Failing => Verdict::Failure,
+        FixVerdict::Fixed => Verdict::Fine,
+        FixVerdict::Unreachable(_) => Verdict::NotReproduced,
     })
 }
 
@@ -103,7 +103,7 @@ fn plan(recorded: &Trace, program: &Program, names: &mut ProgramNames<'_>) -> Pl
     let functions: BTreeSet<String> =
         accesses.filter_map(|event| names.place(recorded.site(event)).function).collect();
     let functions: Vec<String> = functions.into_iter().collect();
-    match places::named(program, &functions) {
+    match sites::resolve(program, &functions) {
         Ok(places) => Plan { places, ..plan },
         // Renamed, say: then wherever it is.
         Err(_) => Plan { points: Points::All, places: Places::default(), ..plan },
@@ -122,7 +122,7 @@ impl Build for Rebuilt<'_> {
 
     fn run(&mut self, plan: &Plan) -> Result<Trace> {
         let mut trace = self.executor.run(plan)?.trace();
-        judge_as(self.recorded, &mut trace);
+        judge_like(self.recorded, &mut trace);
         Ok(trace)
     }
 
@@ -141,7 +141,7 @@ fn labels(trace: &Trace, names: &mut ProgramNames<'_>) -> Vec<u64> {
                 None | Some(ObjectKind::Thread) => None,
                 Some(_) => names.variable(event.addr),
             };
-            fingerprint(&[event.op.word(), &function, on.as_deref().unwrap_or_default()])
+            fingerprint(&[event.op.name(), &function, on.as_deref().unwrap_or_default()])
         })
     };
     trace.events.iter().map(&mut label).collect()
@@ -160,51 +160,55 @@ fn knows_functions(recorded: &Trace, names: &mut ProgramNames<'_>) -> bool {
         || own.any(|&site| names.place(site).function.is_some_and(|name| !name.contains("+0x")))
 }
 
-struct Told<'a> {
+struct FixReport<'a> {
     recorded: &'a Trace,
     names: ProgramNames<'a>,
     path: &'a Path,
-    checked: Checked,
+    checked: FixCheck,
 }
 
-impl Told<'_> {
-    fn word(&self) -> &'static str {
+impl FixReport<'_> {
+    fn verdict_name(&self) -> &'static str {
         match self.checked.verdict {
-            Said::Failing => "failing",
-            Said::Fixed => "fixed",
-            Said::Unreachable(_) => "unreachable",
+            FixVerdict::Failing => "failing",
+            FixVerdict::Fixed => "fixed",
+            FixVerdict::Unreachable(_) => "unreachable",
         }
     }
 
     /// Whether it fails as it did: places are others, so the words decide, or the function.
     fn is_same(&mut self) -> bool {
-        let (then, now) = (&self.recorded.outcome, &self.checked.trace.outcome);
+        let (old_outcome, new_outcome) = (&self.recorded.outcome, &self.checked.trace.outcome);
         let mut symbols = Symbols::new();
         let mut others = ProgramNames::new(&self.checked.trace.modules, &mut symbols);
-        let then_in = then.site.and_then(|site| self.names.place(site).function);
-        let now_in = now.site.and_then(|site| others.place(site).function);
-        then.kind == now.kind && (then.message == now.message || (then_in.is_some() && then_in == now_in))
+        let old_function = old_outcome.site.and_then(|site| self.names.place(site).function);
+        let new_function = new_outcome.site.and_then(|site| others.place(site).function);
+        old_outcome.kind == new_outcome.kind
+            && (old_outcome.message == new_outcome.message
+                || (old_function.is_some() && old_function == new_function))
     }
 
     /// What stands against the schedule.
-    fn why(&mut self) -> Option<String> {
-        let Said::Unreachable(Unmade { event, why }) = self.checked.verdict else { return None };
+    fn miss_text(&mut self) -> Option<String> {
+        let FixVerdict::Unreachable(MissedPreemption { event, reason }) = self.checked.verdict else {
+            return None;
+        };
         let preemption = preemption_text(self.recorded, event, &mut self.names).unwrap_or_default();
         let trace = &self.checked.trace;
         let mut symbols = Symbols::new();
         let mut others = ProgramNames::new(&trace.modules, &mut symbols);
-        Some(match why {
-            Why::Gone(number) => {
+        Some(match reason {
+            MissReason::Gone(number) => {
                 let thread = self.recorded.thread_id(self.recorded.events[number].thread);
-                let what = operation_text(self.recorded, number, &mut self.names);
-                format!("{preemption}: thread {thread} does not {what} there any more")
+                let operation = operation_text(self.recorded, number, &mut self.names);
+                format!("{preemption}: thread {thread} does not {operation} there any more")
             }
-            Why::Waits(Some(number)) => {
+            MissReason::Waits(Some(number)) => {
                 let thread = trace.thread_id(trace.events[number].thread);
-                let what = operation_text(trace, number, &mut others);
-                format!("{preemption}: meanwhile thread {thread} cannot go on now, it waits to {what}")
+                let operation = operation_text(trace, number, &mut others);
+                format!("{preemption}: meanwhile thread {thread} cannot go on now, it waits to {operation}")
             }
-            Why::Waits(None) => format!("{preemption}: meanwhile the other threads cannot go on now"),
+            MissReason::Waits(None) => format!("{preemption}: meanwhile the other threads cannot go on now"),
         })
     }
 
@@ -222,7 +226,7 @@ impl Told<'_> {
             n => format!("all {n} preemptions"),
         };
         match (self.checked.verdict.clone(), saved) {
-            (Said::Failing, saved) => {
+            (FixVerdict::Failing, saved) => {
                 let how = if same { "in the same way" } else { "in another way" };
                 let saved = saved.map(output::quoted).unwrap_or_default();
                 format!(
@@ -231,14 +235,14 @@ impl Told<'_> {
                     output::outcome(&self.checked.trace)
                 )
             }
-            (Said::Fixed, _) => format!(
+            (FixVerdict::Fixed, _) => format!(
                 "fixed: {path} was made to run by the recorded schedule, with {preemptions}, and ended normally\n\
                  This is about one schedule; for others: {explore}\n"
             ),
-            (Said::Unreachable(_), _) => format!(
+            (FixVerdict::Unreachable(_), _) => format!(
                 "no longer reachable: {path} cannot be made to run by the recorded schedule; it ended normally\n  \
                  {}\nA lock does that, and so does code that is gone. For other schedules: {explore}\n",
-                self.why().unwrap_or_default()
+                self.miss_text().unwrap_or_default()
             ),
         }
     }

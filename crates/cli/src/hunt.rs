@@ -1,12 +1,12 @@
 //! `unsnarl hunt`: from a program that fails once in a while to why, in one command.
 
 use crate::{
-    explore::{self, Explore, Search, Wishes},
+    explore::{self, Explore, SearchOptions, SearchReport},
     judge,
     options::{Follow, Target, duration},
     output, report,
-    simplify::{self, Told},
-    slice::{self, Sliced},
+    simplify::{self, SimplificationReport},
+    slice::{self, SliceOutcome},
     target, traces,
     verdict::Verdict,
 };
@@ -20,10 +20,10 @@ use std::{
 };
 use unsnarl_model::{Stats, Trace};
 use unsnarl_report::{
-    Case, CaseResult, Look, ProgramNames, cause_text, headline_text, interleaving_table, junit, needs_json,
-    rest_text, stats_json,
+    Case, CaseResult, ProgramNames, RenderOptions, cause_text, counterfactuals_json, headline_text,
+    interleaving_table, junit, rest_text, stats_json,
 };
-use unsnarl_simplify::both;
+use unsnarl_simplify::combined;
 use unsnarl_symbols::Symbols;
 
 /// Find a failing schedule, simplify it, and show why it fails, with the lines that matter
@@ -45,7 +45,7 @@ pub(crate) struct Hunt {
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
-    wishes: Wishes,
+    options: SearchOptions,
     #[command(flatten)]
     follow: Follow,
     #[command(flatten)]
@@ -53,11 +53,11 @@ pub(crate) struct Hunt {
 }
 
 /// What was found and what is left of it.
-struct Prey {
+struct HuntResult {
     /// As it was found, and where that trace is.
     found: Trace,
     original: PathBuf,
-    told: Told,
+    simplification: SimplificationReport,
     path: PathBuf,
     /// The lines that made it fail, or why they are not known.
     slice: String,
@@ -69,64 +69,71 @@ impl Hunt {
         if let Some(command) = &self.build {
             build(command)?;
         }
-        let json = self.wishes.run.json;
-        let (program, _launcher) = target::followed(&self.target, &self.follow)?;
+        let json = self.options.run.json;
+        let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         let interrupt = explore::interrupt()?;
-        say(json, "searching for a schedule that fails");
-        let bar = explore::progress(self.wishes.runs, json);
-        let mut search = self.wishes.explore(program, &interrupt, &bar)?;
+        print_progress(json, "searching for a schedule that fails");
+        let bar = explore::progress(self.options.runs, json);
+        let mut search = self.options.explore(program, &interrupt, &bar)?;
         if search.failures.0.is_empty() {
-            let explore = Explore { wishes: self.wishes, follow: self.follow, target: self.target };
-            return explore.tell(&mut search);
+            let explore = Explore { options: self.options, follow: self.follow, target: self.target };
+            return explore.report(&mut search);
         }
-        let prey = self.simplify(&search, &interrupt)?;
+        let result = self.simplify(&search, &interrupt)?;
         if let Some(path) = &self.html {
-            report::write(path, &prey.told.after, Some(&prey.found))?;
+            report::write(path, &result.simplification.after, Some(&result.found))?;
         }
-        if let Some(path) = &self.wishes.junit {
-            let name = report::program(&prey.found);
+        if let Some(path) = &self.options.junit {
+            let name = report::program(&result.found);
             let case = Case {
-                result: CaseResult::Failed(vec![report::failure(&prey.told.after)]),
+                result: CaseResult::Failed(vec![report::failure(&result.simplification.after)]),
                 ..search.case("unsnarl", &name)
             };
             report::save(path, &junit(&name, &[case]))?;
         }
         if json {
-            output::json(&prey.json(&search));
+            output::json(&result.json(&search));
         } else {
-            output::print(&prey.page(&search, &self.wishes));
+            output::print(&result.page(&search, &self.options));
         }
         Ok(Verdict::Failure)
     }
 
     /// Simplifies the first failure, and saves it before and after.
-    fn simplify(&self, search: &Search, interrupt: &Arc<AtomicBool>) -> Result<Prey> {
+    fn simplify(&self, search: &SearchReport, interrupt: &Arc<AtomicBool>) -> Result<HuntResult> {
         let found = search.failures.0[0].trace.clone();
-        let original = match (traces::save(&found, None), self.wishes.path(0)) {
+        let original = match (traces::save(&found, None), self.options.path(0)) {
             // Where nothing can be written here, it goes beside the file that the user named.
             (Err(_), Some(named)) => traces::save(&found, Some(&named.with_extension("found.snarl")))?,
             (saved, _) => saved?,
         };
-        say(self.wishes.run.json, "simplifying it");
-        let wishes = simplify::program::Wishes {
-            jobs: self.wishes.jobs,
+        print_progress(self.options.run.json, "simplifying it");
+        let run_options = simplify::program::RunOptions {
+            jobs: self.options.jobs,
             until: Instant::now().checked_add(self.simplify_time),
             executions: 10_000,
             snapshots: true,
-            checks: self.wishes.checks.clone(),
-            quiet: self.wishes.run.json,
+            checks: self.options.checks.clone(),
+            quiet: self.options.run.json,
         };
-        let options = both::Options { effort: self.effort, batch: wishes.jobs, ..both::Options::default() };
-        let mut told = simplify::Way::Both(options).simplify(&found, wishes, interrupt)?;
-        judge::add_calls(&mut told.after);
+        let options = combined::SimplifyOptions {
+            effort: self.effort,
+            batch: run_options.jobs,
+            ..combined::SimplifyOptions::default()
+        };
+        let mut simplification = simplify::Method::Both(options).simplify(&found, run_options, interrupt)?;
+        judge::add_stacks(&mut simplification.after);
         let name =
             Path::new(&found.program.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let path =
-            traces::save_as(&told.after, self.wishes.path(0).as_deref(), &format!("{name}-simplified"))?;
-        say(self.wishes.run.json, "looking for the lines that made it fail");
-        let (sliced, slice) = match slice::failure(&told.after, self.slice_time, interrupt) {
-            Ok(Some(Sliced::Told(text))) => (true, text),
-            Ok(Some(Sliced::NotReproduced(why))) => (false, why),
+        let path = traces::save_as(
+            &simplification.after,
+            self.options.path(0).as_deref(),
+            &format!("{name}-simplified"),
+        )?;
+        print_progress(self.options.run.json, "looking for the lines that made it fail");
+        let (sliced, slice) = match slice::failure(&simplification.after, self.slice_time, interrupt) {
+            Ok(Some(SliceOutcome::Text(text))) => (true, text),
+            Ok(Some(SliceOutcome::NotReproduced(reason))) => (false, reason),
             Ok(None) => (
                 false,
                 format!(
@@ -137,20 +144,20 @@ impl Hunt {
             ),
             Err(error) => (false, format!("no slice: {error:#}\n")),
         };
-        Ok(Prey { found, original, told, path, slice, sliced })
+        Ok(HuntResult { found, original, simplification, path, slice, sliced })
     }
 }
 
-impl Prey {
+impl HuntResult {
     /// The final page: what failed and why, the interleaving, the lines that mattered, what to do next.
-    fn page(&self, search: &Search, wishes: &Wishes) -> String {
-        let after = &self.told.after;
+    fn page(&self, search: &SearchReport, options: &SearchOptions) -> String {
+        let after = &self.simplification.after;
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&after.modules, &mut symbols);
-        let look = output::look();
+        let look = output::render_options();
         let (before, left) = (self.found.stats(), after.stats());
         let (path, original) = (output::quoted(&self.path), output::quoted(&self.original));
-        let tried = match self.told.preserved {
+        let tried = match self.simplification.preserved {
             Some(true) => "tried: the same failure",
             _ => "tried: it does NOT reproduce; the program depends on something outside",
         };
@@ -172,13 +179,13 @@ impl Prey {
                  prove    unsnarl simplify --prove {path}\n\
                  fixed?   unsnarl replay {path} --program FIXED\n",
                 search.runs,
-                wishes.runs,
-                explore::how_found(&self.found.plan),
+                options.runs,
+                explore::strategy_name(&self.found.plan),
                 search.elapsed.as_secs_f64(),
                 reduction(&before, &left),
-                self.told.tally.executions,
-                self.told.elapsed.as_secs_f64(),
-                self.told.stopped_text(),
+                self.simplification.tally.executions,
+                self.simplification.elapsed.as_secs_f64(),
+                self.simplification.stopped_text(),
             ),
         ];
         parts.into_iter().filter(|part| !part.trim().is_empty()).collect::<Vec<_>>().join("\n")
@@ -186,31 +193,31 @@ impl Prey {
 
     /// The racing accesses of the run that is shown, where the slice does not tell of them.
     fn races(&self) -> String {
-        let told = explore::races_of(&self.told.after);
-        if told.is_empty() || self.sliced {
+        let simplification = explore::races_of(&self.simplification.after);
+        if simplification.is_empty() || self.sliced {
             String::new()
         } else {
-            format!("data races in this run:\n{told}")
+            format!("data races in this run:\n{simplification}")
         }
     }
 
     fn cause(&self) -> String {
         let mut symbols = Symbols::new();
-        let after = &self.told.after;
-        let plain = Look { width: 200, colour: false, full: false };
+        let after = &self.simplification.after;
+        let plain = RenderOptions { width: 200, colour: false, full: false };
         cause_text(after, &mut ProgramNames::new(&after.modules, &mut symbols), &plain)
     }
 
-    fn json(&self, search: &Search) -> serde_json::Value {
-        let after = &self.told.after;
+    fn json(&self, search: &SearchReport) -> serde_json::Value {
+        let after = &self.simplification.after;
         let mut symbols = Symbols::new();
-        let (outcome, stats, _) = output::told(after);
-        let needs = needs_json(after, &mut ProgramNames::new(&after.modules, &mut symbols));
+        let (outcome, stats, _) = output::trace_json(after);
+        let needs = counterfactuals_json(after, &mut ProgramNames::new(&after.modules, &mut symbols));
         json!({
-            "found": true, "runs": search.runs, "elapsed_s": (search.elapsed + self.told.elapsed).as_secs_f64(),
+            "found": true, "runs": search.runs, "elapsed_s": (search.elapsed + self.simplification.elapsed).as_secs_f64(),
             "trace": self.path, "original": self.original, "outcome": outcome, "stats": stats,
             "before": stats_json(&self.found.stats()), "preemptions": needs,
-            "cause": self.cause(), "executions": self.told.tally.executions, "outcome_preserved": self.told.preserved, "slice": self.slice,
+            "cause": self.cause(), "executions": self.simplification.tally.executions, "outcome_preserved": self.simplification.preserved, "slice": self.slice,
         })
     }
 }
@@ -224,9 +231,9 @@ fn reduction(before: &Stats, after: &Stats) -> String {
 }
 
 /// Which stage it is, where progress goes.
-fn say(quiet: bool, what: &str) {
+fn print_progress(quiet: bool, stage: &str) {
     if !quiet {
-        eprintln!("{what}");
+        eprintln!("{stage}");
     }
 }
 

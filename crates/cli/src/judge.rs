@@ -3,7 +3,9 @@
 use crate::options::FailOn;
 use std::collections::HashMap;
 use unsnarl_exec::{Executor, Settings};
-use unsnarl_model::{Backtrace, Event, Kind, Misuse, Op, Outcome, Side, Site, SiteIx, ThreadIx, Trace};
+use unsnarl_model::{
+    Backtrace, Event, Misuse, Op, Outcome, OutcomeKind, Side, Site, SiteIx, ThreadIx, Trace,
+};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::{Frame, Symbols};
 
@@ -12,21 +14,21 @@ pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
     if trace.outcome.is_failure() {
         return;
     }
-    let wanted = |what| fail_on.contains(&what);
-    let failure = wanted(FailOn::Misuse).then(|| misuse(trace)).flatten();
-    let failure = failure.or_else(|| wanted(FailOn::Race).then(|| race(trace)).flatten());
+    let fails_on = |condition| fail_on.contains(&condition);
+    let failure = fails_on(FailOn::Misuse).then(|| misuse(trace)).flatten();
+    let failure = failure.or_else(|| fails_on(FailOn::Race).then(|| race(trace)).flatten());
     if let Some((kind, thread, site, message)) = failure {
         trace.outcome = Outcome { thread: Some(thread), site: Some(site), message, ..Outcome::exit(0) };
         trace.outcome.kind = kind;
     }
 }
 
-type Failure = (Kind, ThreadIx, Site, String);
+type Failure = (OutcomeKind, ThreadIx, Site, String);
 
 /// The first wrong use of synchronisation.
 fn misuse(trace: &Trace) -> Option<Failure> {
     let wrong = trace.warnings.iter().find(|w| w.misuse != Misuse::NotModelled)?;
-    Some((Kind::Misuse, wrong.thread, wrong.site, wrong.misuse.words().into()))
+    Some((OutcomeKind::Misuse, wrong.thread, wrong.site, wrong.misuse.description().into()))
 }
 
 /// The first data race.
@@ -35,50 +37,51 @@ fn race(trace: &Trace) -> Option<Failure> {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);
     let here = format!("{}/", trace.program.cwd);
-    let mut told = |side: &Side| {
+    let mut describe_side = |side: &Side| {
         let frame = names.place(side.site);
         let place = frame.place().unwrap_or_else(|| frame.to_string());
-        format!("{} at {}", side.op.word(), place.strip_prefix(&here).unwrap_or(&place))
+        format!("{} at {}", side.op.name(), place.strip_prefix(&here).unwrap_or(&place))
     };
-    let message = format!("{} and {}: nothing orders them", told(&first), told(&second));
-    Some((Kind::Race, second.thread, second.site, message))
+    let message = format!("{} and {}: nothing orders them", describe_side(&first), describe_side(&second));
+    Some((OutcomeKind::Race, second.thread, second.site, message))
 }
 
 /// Adds what a trace does not tell and its reader wants to know: the calls that led to the two sides of a race, and the
 /// lines that called what came with the language. By other runs of the same schedule.
-pub(crate) fn add_calls(trace: &mut Trace) {
-    add_calls_to_race(trace);
+pub(crate) fn add_stacks(trace: &mut Trace) {
+    add_stacks_to_race(trace);
     add_callers(trace);
 }
 
 /// Events whose callers are looked for, at most.
-const MOST_CALLERS: usize = 4096;
+const MAX_CALLERS: usize = 4096;
 
 /// Adds the lines that called what came with the language: atomics of an unoptimised Rust program, say, are calls of its
 /// library. Where there is nothing of the kind, nothing is run.
 fn add_callers(trace: &mut Trace) {
     let mut symbols = Symbols::new();
     let mut in_library: HashMap<SiteIx, bool> = HashMap::new();
-    let is_wanted = |(number, event): (usize, &Event)| {
+    let needs_caller = |(number, event): (usize, &Event)| {
         let all_system = in_library.entry(event.site).or_insert_with(|| {
             symbols.lookup(&trace.modules, trace.site(event)).iter().all(|frame| frame.system)
         });
         (*all_system && !matches!(event.op, Op::Start | Op::End | Op::Exit)).then_some(number as u64)
     };
-    let asked: Vec<u64> = trace.events.iter().enumerate().filter_map(is_wanted).take(MOST_CALLERS).collect();
-    if asked.is_empty() {
+    let event_numbers: Vec<u64> =
+        trace.events.iter().enumerate().filter_map(needs_caller).take(MAX_CALLERS).collect();
+    if event_numbers.is_empty() {
         return;
     }
     let plan = trace.replay_plan();
     let calls = Executor::new(trace.program.clone(), Settings::default())
-        .and_then(|mut executor| executor.calls_of(&plan, &asked));
+        .and_then(|mut executor| executor.event_stacks(&plan, &event_numbers));
     // They are an extra too.
     let Ok(calls) = calls else { return };
     let mut users: HashMap<Site, bool> = HashMap::new();
     let modules = &trace.modules;
     let mut is_users = |site: &Site| {
-        let told = |frame: &Frame| !frame.system && frame.line.is_some();
-        *users.entry(*site).or_insert_with(|| symbols.lookup(modules, *site).iter().any(told))
+        let describe_side = |frame: &Frame| !frame.system && frame.line.is_some();
+        *users.entry(*site).or_insert_with(|| symbols.lookup(modules, *site).iter().any(describe_side))
     };
     let callers: Vec<(usize, Site)> = calls
         .into_iter()
@@ -88,11 +91,11 @@ fn add_callers(trace: &mut Trace) {
 }
 
 /// Adds the calls that led to both accesses of a race that is a failure.
-fn add_calls_to_race(trace: &mut Trace) {
-    let Some(race) = trace.races.first().filter(|_| trace.outcome.kind == Kind::Race) else { return };
+fn add_stacks_to_race(trace: &mut Trace) {
+    let Some(race) = trace.races.first().filter(|_| trace.outcome.kind == OutcomeKind::Race) else { return };
     let plan = trace.replay_plan();
     let calls = Executor::new(trace.program.clone(), Settings::default())
-        .and_then(|mut executor| executor.calls(&plan, race, &trace.modules));
+        .and_then(|mut executor| executor.conflict_stacks(&plan, race, &trace.modules));
     // They are an extra: where they cannot be had, the lines are there all the same.
     let Ok(calls) = calls else { return };
     let threads = race.sides.map(|side| side.thread);

@@ -16,7 +16,6 @@ mod manual;
 mod options;
 mod output;
 mod pack;
-mod places;
 mod pool;
 mod predict;
 mod record;
@@ -24,6 +23,7 @@ mod replay;
 mod report;
 mod show;
 mod simplify;
+mod sites;
 mod slice;
 mod suite;
 mod target;
@@ -107,7 +107,7 @@ enum Command {
     BenchSimplify(bench::simplify::BenchSimplify),
     /// Long traces simplified by their dependences, timed: for `cargo xtask bench`
     #[command(hide = true)]
-    BenchStatic(bench::statics::BenchStatic),
+    BenchStatic(bench::static_order::BenchStatic),
     /// Prediction on made-up events, timed: for `cargo xtask bench`
     #[command(hide = true)]
     BenchPredict(bench::predict::BenchPredict),
@@ -124,7 +124,7 @@ struct Arguments {
 const STACK: u64 = 4 << 20;
 
 fn main() -> ExitCode {
-    unsnarl_exec::outlive_file_limit();
+    unsnarl_exec::ignore_file_size_signal();
     if unsnarl_exec::stack_limit().is_some_and(|limit| limit < STACK) {
         let work = std::thread::Builder::new().stack_size(2 * STACK as usize).spawn(run);
         if let Ok(work) = work {

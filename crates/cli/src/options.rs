@@ -1,11 +1,11 @@
 //! Options that several commands share.
 
-use crate::places;
+use crate::sites;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 use unsnarl_exec::Settings;
-use unsnarl_model::{Limits, Places, Plan, Points, Policy, Program};
+use unsnarl_model::{Places, Plan, Points, Policy, Program, RunLimits};
 
 /// What to run.
 #[derive(Args)]
@@ -31,7 +31,7 @@ pub(crate) struct Follow {
 
 /// How to run it.
 #[derive(Clone, Args)]
-pub(crate) struct Run {
+pub(crate) struct RunArgs {
     /// Which accesses are schedule points beside synchronisation and atomics
     ///
     /// races: where races are found, learnt from run to run (the default of explore); all: every instrumented
@@ -49,10 +49,10 @@ pub(crate) struct Run {
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     timeout: Duration,
     /// Stop a run after this many events
-    #[arg(long, value_name = "N", default_value_t = Limits::default().events)]
+    #[arg(long, value_name = "N", default_value_t = RunLimits::default().events)]
     max_events: u64,
     /// How many operations in a row that change nothing are a livelock
-    #[arg(long, value_name = "N", default_value_t = Limits::default().spins)]
+    #[arg(long, value_name = "N", default_value_t = RunLimits::default().spins)]
     max_spins: u32,
     /// Stop a run after this many MiB of output
     #[arg(long, value_name = "MIB", default_value_t = 64)]
@@ -61,7 +61,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     max_memory: u64,
     #[command(flatten)]
-    pub(crate) threads: Threads,
+    pub(crate) threads: ThreadArgs,
     /// What counts as a failure beside a bad end
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) fail_on: Vec<FailOn>,
@@ -75,7 +75,7 @@ pub(crate) struct Run {
 
 /// What threads run on.
 #[derive(Clone, Copy, Args)]
-pub(crate) struct Threads {
+pub(crate) struct ThreadArgs {
     /// What the program's threads run on: the schedule and the trace are the same
     #[arg(long, value_enum, value_name = "KIND", default_value = "fibers")]
     threads: ThreadKind,
@@ -89,11 +89,11 @@ enum ThreadKind {
     Kernel,
 }
 
-impl Threads {
-    pub(crate) fn kind(self) -> unsnarl_exec::Threads {
+impl ThreadArgs {
+    pub(crate) fn kind(self) -> unsnarl_exec::ThreadBackend {
         match self.threads {
-            ThreadKind::Fibers => unsnarl_exec::Threads::Fibers,
-            ThreadKind::Kernel => unsnarl_exec::Threads::Kernel,
+            ThreadKind::Fibers => unsnarl_exec::ThreadBackend::Fibers,
+            ThreadKind::Kernel => unsnarl_exec::ThreadBackend::Kernel,
         }
     }
 }
@@ -133,7 +133,7 @@ pub(crate) enum FailOn {
     Race,
 }
 
-impl Run {
+impl RunArgs {
     /// The point set, or what the command does without one.
     pub(crate) fn points(&self, default: PointSet) -> PointSet {
         self.points.clone().unwrap_or(default)
@@ -150,7 +150,7 @@ impl Run {
             PointSet::Sync => (Points::Sync, Places::default()),
             PointSet::All => (Points::All, Places::default()),
             PointSet::Races => (Points::Places, Places::default()),
-            PointSet::Named(names) => (Points::Places, places::named(program, names)?),
+            PointSet::Named(names) => (Points::Places, sites::resolve(program, names)?),
         };
         Ok(Plan {
             tail,
@@ -160,7 +160,7 @@ impl Run {
             one_in: self.one_in,
             conflicts: self.fail_on.contains(&FailOn::Race),
             spurious: self.spurious,
-            limits: Limits {
+            limits: RunLimits {
                 events: self.max_events,
                 spins: self.max_spins,
                 millis: self.timeout.as_millis().try_into().unwrap_or(u64::MAX),
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_with_their_units() {
+    fn durations_accept_units() {
         assert_eq!(duration("90"), Ok(Duration::from_secs(90)));
         assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(duration("1.5m"), Ok(Duration::from_secs(90)));

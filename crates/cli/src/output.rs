@@ -3,14 +3,16 @@
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
 use unsnarl_model::Trace;
-use unsnarl_report::{Look, ProgramNames, outcome_json, outcome_text, stats_json, stats_text, warnings_json};
+use unsnarl_report::{
+    ProgramNames, RenderOptions, outcome_json, outcome_text, stats_json, stats_text, warnings_json,
+};
 use unsnarl_symbols::Symbols;
 
 /// The width and colours of our standard output.
-pub(crate) fn look() -> Look {
+pub(crate) fn render_options() -> RenderOptions {
     let terminal = std::io::stdout().is_terminal();
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    Look {
+    RenderOptions {
         width: width
             .or_else(|| console::Term::stdout().size_checked().map(|(_, columns)| columns.into()))
             .unwrap_or(100),
@@ -23,11 +25,11 @@ pub(crate) fn look() -> Look {
 pub(crate) fn outcome(trace: &Trace) -> String {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);
-    outcome_text(trace, &mut names, &look())
+    outcome_text(trace, &mut names, &render_options())
 }
 
 /// The outcome and the figures of a trace, for JSON.
-pub(crate) fn told(trace: &Trace) -> (Value, Value, Value) {
+pub(crate) fn trace_json(trace: &Trace) -> (Value, Value, Value) {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);
     (outcome_json(trace, &mut names), stats_json(&trace.stats()), warnings_json(trace, &mut names))
@@ -50,7 +52,7 @@ pub(crate) fn print(text: &str) {
 
 /// Writes a file, all of it or nothing.
 pub(crate) fn write(path: &std::path::Path, content: &[u8]) -> std::io::Result<()> {
-    unsnarl_trace::write_whole(path, |file| file.write_all(content))
+    unsnarl_trace::write_atomically(path, |file| file.write_all(content))
 }
 
 /// How a command line refers to a file.

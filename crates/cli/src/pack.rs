@@ -5,7 +5,7 @@ use crate::{
     replay::{check_builds, replay},
     simplify::proof,
     traces,
-    verdict::{Verdict, WrongUsage},
+    verdict::{UsageError, Verdict},
 };
 use anyhow::{Context, Result, bail};
 use serde_json::json;
@@ -15,7 +15,7 @@ use std::{
 };
 use unsnarl_exec::{Error, Settings};
 use unsnarl_model::Trace;
-use unsnarl_pack::{Pack, Wishes, gather, is_pack};
+use unsnarl_pack::{Pack, PackOptions, gather, is_pack};
 
 /// A trace with all that its replay needs, in one file: the program, its libraries, inputs and sources
 ///
@@ -40,7 +40,7 @@ impl PackCommand {
     pub(crate) fn run(self) -> Result<Verdict> {
         let file = traces::find(&self.trace);
         if is_pack(&file) {
-            return Err(WrongUsage(format!("{} is a pack already", file.display())).into());
+            return Err(UsageError(format!("{} is a pack already", file.display())).into());
         }
         let trace = traces::load(&self.trace)?;
         if trace.program.path.is_empty() {
@@ -66,7 +66,7 @@ impl PackCommand {
             }
             return Ok(Verdict::NotReproduced);
         };
-        self.tell(&pack, &path, bytes, bare);
+        self.print_summary(&pack, &path, bytes, bare);
         Ok(Verdict::Fine)
     }
 
@@ -75,10 +75,12 @@ impl PackCommand {
         let proof = Some(proof::beside(file)).filter(|proof| proof.exists());
         for bare in [true, false] {
             let inputs = self.with.clone();
-            let wishes = Wishes { inputs, proof: proof.clone(), bare, runtime: unsnarl_exec::RUNTIME };
-            let pack = gather(trace, &wishes)?;
+            let options =
+                PackOptions { inputs, proof: proof.clone(), bare, runtime: unsnarl_exec::RUNTIME_LIBRARY };
+            let pack = gather(trace, &options)?;
             let bytes = pack.encode().context("cannot compress the pack")?;
-            fs::write(path, &bytes).map_err(|why| unsnarl_pack::Error::Write { path: path.into(), why })?;
+            fs::write(path, &bytes)
+                .map_err(|reason| unsnarl_pack::Error::Write { path: path.into(), reason })?;
             // Tried as whoever gets it will: from the file alone.
             if reproduces(&traces::load(path)?)? {
                 return Ok(Some((pack, bytes.len(), bare)));
@@ -87,10 +89,10 @@ impl PackCommand {
         Ok(None)
     }
 
-    fn tell(&self, pack: &Pack, path: &Path, bytes: usize, bare: bool) {
+    fn print_summary(&self, pack: &Pack, path: &Path, bytes: usize, bare: bool) {
         if self.json {
             let files = pack.entries.iter().map(|entry| {
-                json!({ "role": entry.role.word(), "name": entry.name, "origin": entry.origin, "bytes": entry.bytes.len() })
+                json!({ "role": entry.role.name(), "name": entry.name, "origin": entry.origin, "bytes": entry.bytes.len() })
             });
             output::json(&json!({
                 "pack": path, "bytes": bytes, "reproduced": true, "environment": !bare, "files": files.collect::<Vec<_>>(),

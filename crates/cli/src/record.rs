@@ -2,7 +2,7 @@
 
 use crate::{
     checkpoint, judge,
-    options::{Follow, PointSet, Run, Target},
+    options::{Follow, PointSet, RunArgs, Target},
     output, target, traces,
     verdict::Verdict,
 };
@@ -25,7 +25,7 @@ pub(crate) struct Record {
     #[arg(long, value_name = "NAME", default_value = "random", requires = "seed", value_parser = policy)]
     strategy: Policy,
     #[command(flatten)]
-    run: Run,
+    run: RunArgs,
     #[command(flatten)]
     follow: Follow,
     #[command(flatten)]
@@ -34,7 +34,7 @@ pub(crate) struct Record {
 
 impl Record {
     pub(crate) fn run(self) -> Result<Verdict> {
-        let (program, _launcher) = target::followed(&self.target, &self.follow)?;
+        let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         traces::prepare();
         let tail = if self.seed.is_some() { self.strategy } else { Policy::Fair };
         let settings = Settings { echo: !self.run.json, ..self.run.settings() };
@@ -49,10 +49,10 @@ impl Record {
         let mut executor = Executor::new(program, settings)?;
         let mut trace = executor.run(&plan)?.trace();
         judge::judge(&mut trace, &self.run.fail_on);
-        judge::add_calls(&mut trace);
+        judge::add_stacks(&mut trace);
         let path = traces::save(&trace, self.run.output.as_deref())?;
         if self.run.json {
-            let (outcome, stats, warnings) = output::told(&trace);
+            let (outcome, stats, warnings) = output::trace_json(&trace);
             output::json(&json!({ "trace": path, "outcome": outcome, "stats": stats, "warnings": warnings }));
         } else {
             let path = output::quoted(&path);

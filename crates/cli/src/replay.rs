@@ -3,7 +3,7 @@
 use crate::{
     fix, gdb,
     judge::judge,
-    options::{FailOn, Threads},
+    options::{FailOn, ThreadArgs},
     output, traces,
     verdict::Verdict,
 };
@@ -14,7 +14,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use unsnarl_exec::{Error, Executor, Settings};
-use unsnarl_model::{Divergence, Fidelity, Kind, Plan, Policy, Trace};
+use unsnarl_model::{Divergence, Fidelity, OutcomeKind, Plan, Policy, Trace};
 use unsnarl_report::{ProgramNames, difference_json, difference_text, divergence_json, divergence_text};
 use unsnarl_symbols::{Symbols, build_id};
 
@@ -32,7 +32,7 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "PATH", conflicts_with = "relaxed")]
     program: Option<PathBuf>,
     #[command(flatten)]
-    threads: Threads,
+    threads: ThreadArgs,
     /// Follow the schedule in gdb: it stops where threads switch; `help unsnarl` there tells the commands
     #[arg(long, conflicts_with_all = ["relaxed", "program", "json", "threads"])]
     gdb: bool,
@@ -88,7 +88,7 @@ impl Replay {
             recorded.replay_plan()
         };
         let replayed = replay(&recorded, &plan, settings)?;
-        self.tell(&recorded, &replayed);
+        self.print(&recorded, &replayed);
         Ok(match (replayed.reproduced, recorded.outcome.is_failure()) {
             (true, true) => Verdict::Failure,
             (true, false) => Verdict::Fine,
@@ -96,10 +96,10 @@ impl Replay {
         })
     }
 
-    fn tell(&self, recorded: &Trace, replayed: &Replayed) {
+    fn print(&self, recorded: &Trace, replayed: &Replayed) {
         let mut symbols = Symbols::new();
         if self.json {
-            let (outcome, stats, _) = output::told(&replayed.trace);
+            let (outcome, stats, _) = output::trace_json(&replayed.trace);
             let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
             let divergence = replayed.divergence.as_ref().map(|d| divergence_json(d, recorded, &mut names));
             let difference = replayed.difference.as_ref();
@@ -152,15 +152,17 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     let identical = difference.is_none();
     // A run that was cut off by a limit ends where its recording did. If it never comes to another point, some limit ends the replay too;
     // which one is reached first is a matter of how large they are.
-    let cut_off = cut_off || trace.outcome.kind == Kind::Timeout && divergence.is_none();
-    if cut_off && identical && recorded.outcome.kind == Kind::Timeout {
+    let cut_off = cut_off || trace.outcome.kind == OutcomeKind::Timeout && divergence.is_none();
+    if cut_off && identical && recorded.outcome.kind == OutcomeKind::Timeout {
         trace.outcome = recorded.outcome.clone();
         divergence = None;
     }
-    judge_as(recorded, &mut trace);
+    judge_like(recorded, &mut trace);
     match recorded.outcome.kind {
         // A check of the user's own is not made again; the same events stand for the same answer.
-        Kind::Check if identical && !trace.outcome.is_failure() => trace.outcome = recorded.outcome.clone(),
+        OutcomeKind::Check if identical && !trace.outcome.is_failure() => {
+            trace.outcome = recorded.outcome.clone()
+        }
         _ => {}
     }
     let reproduced = divergence.is_none() && trace.signature() == recorded.signature();
@@ -172,10 +174,10 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
 }
 
 /// What the recording counted as a failure is one here too.
-pub(crate) fn judge_as(recorded: &Trace, trace: &mut Trace) {
+pub(crate) fn judge_like(recorded: &Trace, trace: &mut Trace) {
     match recorded.outcome.kind {
-        Kind::Misuse => judge(trace, &[FailOn::Misuse]),
-        Kind::Race => judge(trace, &[FailOn::Race]),
+        OutcomeKind::Misuse => judge(trace, &[FailOn::Misuse]),
+        OutcomeKind::Race => judge(trace, &[FailOn::Race]),
         _ => {}
     }
 }

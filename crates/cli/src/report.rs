@@ -6,7 +6,7 @@ use clap::ArgGroup;
 use std::path::{Path, PathBuf};
 use unsnarl_model::Trace;
 use unsnarl_report::{
-    Case, CaseResult, Look, ProgramNames, headline_text, html, interleaving, junit, perfetto, sarif,
+    Case, CaseResult, ProgramNames, RenderOptions, headline_text, html, interleaving, junit, perfetto, sarif,
     schedule_dot,
 };
 use unsnarl_symbols::Symbols;
@@ -44,21 +44,21 @@ impl Report {
         let before = self.before.as_deref().map(traces::load).transpose()?;
         if let Some(path) = &self.html {
             write(path, &trace, before.as_ref())?;
-            say("page", path);
+            print_written("page", path);
         }
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&trace.modules, &mut symbols);
         if let Some(path) = &self.sarif {
             save(path, &format!("{:#}\n", sarif(&trace, &mut names)))?;
-            say("sarif", path);
+            print_written("sarif", path);
         }
         if let Some(path) = &self.perfetto {
             save(path, &perfetto(&trace, &mut names).to_string())?;
-            say("perfetto", path);
+            print_written("perfetto", path);
         }
         if let Some(path) = &self.dot {
             save(path, &schedule_dot(&trace, &mut names))?;
-            say("dot", path);
+            print_written("dot", path);
         }
         if let Some(path) = &self.junit {
             let program = program(&trace);
@@ -73,14 +73,14 @@ impl Report {
                 },
             };
             save(path, &junit(&program, &[case]))?;
-            say("junit", path);
+            print_written("junit", path);
         }
         Ok(Verdict::Fine)
     }
 }
 
-fn say(what: &str, path: &Path) {
-    output::print(&format!("{what:8} {}\n", output::quoted(path)));
+fn print_written(label: &str, path: &Path) {
+    output::print(&format!("{label:8} {}\n", output::quoted(path)));
 }
 
 /// Writes a file that the user asked for.
@@ -97,7 +97,7 @@ pub(crate) fn program(trace: &Trace) -> String {
 pub(crate) fn failure(trace: &Trace) -> (String, String, String) {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);
-    let plain = Look { width: 120, colour: false, full: false };
+    let plain = RenderOptions { width: 120, colour: false, full: false };
     let headline = headline_text(trace, &mut names, &plain);
     let headline = headline.lines().next().unwrap_or_default().to_owned();
     (trace.outcome.kind.name().to_owned(), headline, interleaving(trace, &mut names, &plain))

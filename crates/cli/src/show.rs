@@ -3,7 +3,7 @@
 use crate::{output, traces, verdict::Verdict};
 use anyhow::Result;
 use std::path::PathBuf;
-use unsnarl_report::{Look, ProgramNames, interleaving};
+use unsnarl_report::{ProgramNames, RenderOptions, interleaving};
 use unsnarl_symbols::Symbols;
 
 /// The interleaving, one column per thread
@@ -24,8 +24,8 @@ impl Show {
     pub(crate) fn run(self) -> Result<Verdict> {
         let trace = traces::load(&self.trace)?;
         let mut symbols = Symbols::new();
-        let look = output::look();
-        let look = Look { full: self.all, width: self.width.unwrap_or(look.width), ..look };
+        let look = output::render_options();
+        let look = RenderOptions { full: self.all, width: self.width.unwrap_or(look.width), ..look };
         let text = interleaving(&trace, &mut ProgramNames::new(&trace.modules, &mut symbols), &look);
         for file in symbols.stale() {
             eprintln!("unsnarl: {file} was rebuilt since the recording; its lines are not shown");

@@ -20,14 +20,14 @@ use unsnarl_model::Program;
 pub(crate) fn program(target: &Target) -> Result<Program> {
     let path = unsnarl_exec::find(&target.program[0])?;
     unsnarl_exec::check(&path)?;
-    surroundings(target, path)
+    with_environment(target, path)
 }
 
-fn surroundings(target: &Target, path: PathBuf) -> Result<Program> {
-    let text = |what: &'static str, path: std::path::PathBuf| {
+fn with_environment(target: &Target, path: PathBuf) -> Result<Program> {
+    let text = |label: &'static str, path: std::path::PathBuf| {
         path.into_os_string()
             .into_string()
-            .map_err(|p| anyhow::anyhow!("{what} {} is not UTF-8", p.display()))
+            .map_err(|p| anyhow::anyhow!("{label} {} is not UTF-8", p.display()))
     };
     Ok(Program {
         path: text("the program's path", path)?,
@@ -39,10 +39,10 @@ fn surroundings(target: &Target, path: PathBuf) -> Result<Program> {
 }
 
 /// The program, or, if it is to be followed, the one that it starts, and whoever waits for that.
-pub(crate) fn followed(target: &Target, follow: &Follow) -> Result<(Program, Option<Launcher>)> {
+pub(crate) fn program_to_control(target: &Target, follow: &Follow) -> Result<(Program, Option<Launcher>)> {
     let Some(name) = &follow.follow else { return Ok((program(target)?, None)) };
     let path = unsnarl_exec::find(&target.program[0])?;
-    let (found, launcher) = unsnarl_exec::follow(&surroundings(target, path)?, name.as_deref())?;
+    let (found, launcher) = unsnarl_exec::follow(&with_environment(target, path)?, name.as_deref())?;
     unsnarl_exec::check(Path::new(&found.path))?;
     let words: Vec<_> = found.args.iter().map(|arg| String::from_utf8_lossy(arg)).collect();
     eprintln!("unsnarl: follows {}", words.join(" "));

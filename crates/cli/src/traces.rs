@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use unsnarl_model::Trace;
-use unsnarl_pack::{Pack, Unpacked};
+use unsnarl_pack::{Pack, UnpackedPack};
 use unsnarl_symbols::hex;
 
 const DIRECTORY: &str = ".unsnarl";
@@ -20,14 +20,14 @@ pub(crate) fn prepare() {
 }
 
 /// Saves a trace where the user said, or under the program's name; its path.
-pub(crate) fn save(trace: &Trace, wanted: Option<&Path>) -> Result<PathBuf> {
+pub(crate) fn save(trace: &Trace, requested: Option<&Path>) -> Result<PathBuf> {
     let name = Path::new(&trace.program.path).file_name().map_or("trace".into(), |n| n.to_string_lossy());
-    save_as(trace, wanted, &name)
+    save_as(trace, requested, &name)
 }
 
 /// Saves a trace where the user said, or under this name; its path.
-pub(crate) fn save_as(trace: &Trace, wanted: Option<&Path>, name: &str) -> Result<PathBuf> {
-    let path = place(wanted, name)?;
+pub(crate) fn save_as(trace: &Trace, requested: Option<&Path>, name: &str) -> Result<PathBuf> {
+    let path = place(requested, name)?;
     unsnarl_trace::save(trace, &path)?;
     remember(&path);
     keep_build(trace);
@@ -35,8 +35,8 @@ pub(crate) fn save_as(trace: &Trace, wanted: Option<&Path>, name: &str) -> Resul
 }
 
 /// Where the user said, or a path under this name that is not taken.
-pub(crate) fn place(wanted: Option<&Path>, name: &str) -> Result<PathBuf> {
-    wanted.map_or_else(|| fresh(name), |path| Ok(path.to_path_buf()))
+pub(crate) fn place(requested: Option<&Path>, name: &str) -> Result<PathBuf> {
+    requested.map_or_else(|| fresh(name), |path| Ok(path.to_path_buf()))
 }
 
 /// Where programs are kept as they were when they failed, by their build ids.
@@ -46,26 +46,26 @@ pub(crate) fn builds() -> PathBuf {
 
 /// Keeps the program of a failure: when it is fixed and built again, what was where is still known. Only a convenience.
 fn keep_build(trace: &Trace) {
-    const MOST: u64 = 256 << 20;
+    const MAX: u64 = 256 << 20;
     let Some(program) = trace.modules.first().filter(|_| trace.outcome.is_failure()) else { return };
-    let small = || fs::metadata(&program.path).is_ok_and(|file| file.len() < MOST);
-    let kept = builds().join(hex(&program.build_id));
-    if program.build_id.is_empty() || kept.exists() || !small() {
+    let small = || fs::metadata(&program.path).is_ok_and(|file| file.len() < MAX);
+    let archived = builds().join(hex(&program.build_id));
+    if program.build_id.is_empty() || archived.exists() || !small() {
         return;
     }
-    let _ = fs::create_dir_all(builds()).and_then(|()| fs::copy(&program.path, &kept));
+    let _ = fs::create_dir_all(builds()).and_then(|()| fs::copy(&program.path, &archived));
 }
 
 /// The trace that the user means.
-pub(crate) fn find(wanted: &Path) -> PathBuf {
+pub(crate) fn find(requested: &Path) -> PathBuf {
     let latest = || Path::new(DIRECTORY).join("latest").with_extension(ENDING);
-    if wanted.as_os_str() == "latest" && !wanted.exists() { latest() } else { wanted.to_path_buf() }
+    if requested.as_os_str() == "latest" && !requested.exists() { latest() } else { requested.to_path_buf() }
 }
 
 /// Loads the trace that the user means.
-pub(crate) fn load(wanted: &Path) -> Result<Trace> {
-    let path = find(wanted);
-    if wanted.as_os_str() == "latest" && !path.exists() {
+pub(crate) fn load(requested: &Path) -> Result<Trace> {
+    let path = find(requested);
+    if requested.as_os_str() == "latest" && !path.exists() {
         let error =
             io::Error::new(io::ErrorKind::NotFound, "no trace here yet: `unsnarl record -- PROG` makes one");
         return Err(error.into());
@@ -77,13 +77,13 @@ pub(crate) fn load(wanted: &Path) -> Result<Trace> {
 }
 
 /// Lays a pack down in the user's cache, by what is in it: the same pack is always at the same place.
-pub(crate) fn unpack(path: &Path) -> Result<Unpacked> {
-    let bytes = fs::read(path).map_err(|why| unsnarl_pack::Error::Read { path: path.into(), why })?;
+pub(crate) fn unpack(path: &Path) -> Result<UnpackedPack> {
+    let bytes = fs::read(path).map_err(|reason| unsnarl_pack::Error::Read { path: path.into(), reason })?;
     let pack = Pack::decode(&bytes)?;
     let runtime = unsnarl_exec::runtime_directory()?;
     let packs = runtime.parent().unwrap_or(&runtime).join("packs");
     let name = format!("{:08x}-{:x}", crc32fast::hash(&bytes), bytes.len());
-    Ok(unsnarl_pack::unpack(&pack, &packs.join(name), &runtime.join(unsnarl_exec::RUNTIME))?)
+    Ok(unsnarl_pack::unpack(&pack, &packs.join(name), &runtime.join(unsnarl_exec::RUNTIME_LIBRARY))?)
 }
 
 /// A name that is not taken.

@@ -22,27 +22,27 @@ pub(crate) enum Verdict {
 
 /// The user's wishes do not fit together.
 #[derive(Debug)]
-pub(crate) struct WrongUsage(pub(crate) String);
+pub(crate) struct UsageError(pub(crate) String);
 
-impl std::fmt::Display for WrongUsage {
+impl std::fmt::Display for UsageError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for WrongUsage {}
+impl std::error::Error for UsageError {}
 
 /// A trace that says what cannot be.
 #[derive(Debug)]
-pub(crate) struct Contradicted(pub(crate) String);
+pub(crate) struct InconsistentTrace(pub(crate) String);
 
-impl std::fmt::Display for Contradicted {
+impl std::fmt::Display for InconsistentTrace {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for Contradicted {}
+impl std::error::Error for InconsistentTrace {}
 
 /// Says what went wrong, if anything, and chooses the exit status.
 pub(crate) fn exit(result: anyhow::Result<Verdict>) -> ExitCode {
@@ -54,7 +54,7 @@ pub(crate) fn exit(result: anyhow::Result<Verdict>) -> ExitCode {
             || error.is::<LoadError>()
             || error.is::<SaveError>()
             || error.is::<unsnarl_trace::std_format::StdError>()
-            || error.is::<Contradicted>()
+            || error.is::<InconsistentTrace>()
             || error.is::<unsnarl_predict::Flaw>()
             || error.is::<unsnarl_pack::Error>()
             || error.is::<std::io::Error>()
@@ -66,7 +66,7 @@ pub(crate) fn exit(result: anyhow::Result<Verdict>) -> ExitCode {
         Ok(Verdict::Unusable) => ExitCode::from(96),
         Ok(Verdict::Interrupted) => ExitCode::from(130),
         Ok(Verdict::Status(status)) => ExitCode::from(status as u8),
-        Err(error) if error.is::<WrongUsage>() => ExitCode::from(2),
+        Err(error) if error.is::<UsageError>() => ExitCode::from(2),
         Err(error) if unusable(&error) => ExitCode::from(96),
         Err(_) => ExitCode::from(1),
     }

@@ -22,13 +22,13 @@ fn sh(place: &Place, line: &str) -> (Option<i32>, String) {
 
 /// What it says in one line, with this status.
 #[track_caller]
-fn says(place: &Place, status: i32, line: &str) -> String {
-    let (got, said) = sh(place, line);
-    let said = said.replace("searching for a schedule that fails\n", "");
-    assert_eq!(got, Some(status), "{line}: {said}");
-    assert_eq!(said.lines().count(), 1, "{line}: {said}");
-    assert!(said.starts_with("unsnarl: "), "{line}: {said}");
-    said
+fn expect_output(place: &Place, status: i32, line: &str) -> String {
+    let (got, output_text) = sh(place, line);
+    let output_text = output_text.replace("searching for a schedule that fails\n", "");
+    assert_eq!(got, Some(status), "{line}: {output_text}");
+    assert_eq!(output_text.lines().count(), 1, "{line}: {output_text}");
+    assert!(output_text.starts_with("unsnarl: "), "{line}: {output_text}");
+    output_text
 }
 
 /// All that is there, the directory of traces left out if it is empty.
@@ -46,7 +46,7 @@ fn files(place: &Place) -> Vec<String> {
 const NOTHING: &str = "int main(void) { return 0; }";
 
 #[test]
-fn what_cannot_be_controlled_is_refused_with_what_to_do() {
+fn uncontrollable_programs_are_rejected_with_advice() {
     let place = Place::new("programs");
     compile(&place, "plain", NOTHING, &[]);
     let plain = fs::read(place.path("plain")).expect("a program");
@@ -80,7 +80,7 @@ fn what_cannot_be_controlled_is_refused_with_what_to_do() {
     }
     fs::create_dir(place.path("folder")).expect("a directory");
     let before = files(&place);
-    for (program, why) in [
+    for (program, reason) in [
         ("nowhere", "give a path, or a name on PATH"),
         ("narrow", "it is a 32-bit program; build it for x86-64"),
         ("foreign", "another kind of processor; build it for x86-64"),
@@ -102,22 +102,22 @@ fn what_cannot_be_controlled_is_refused_with_what_to_do() {
         ("folder", "it is not an executable file"),
     ] {
         for command in ["record", "explore", "hunt"] {
-            let said = says(&place, 96, &format!("\"$unsnarl\" {command} -- ./{program}"));
-            assert!(said.contains(why), "wanted `{why}`: {said}");
+            let output_text = expect_output(&place, 96, &format!("\"$unsnarl\" {command} -- ./{program}"));
+            assert!(output_text.contains(reason), "wanted `{reason}`: {output_text}");
         }
     }
     assert_eq!(files(&place), before);
 }
 
 #[test]
-fn what_cannot_be_read_is_said_and_what_to_do() {
+fn unreadable_files_are_reported_with_advice() {
     let place = Place::new("traces");
     compile(&place, "plain", NOTHING, &[]);
-    let said = says(&place, 96, "\"$unsnarl\" replay");
-    assert!(said.contains("no trace here yet: `unsnarl record -- PROG` makes one"), "{said}");
+    let output_text = expect_output(&place, 96, "\"$unsnarl\" replay");
+    assert!(output_text.contains("no trace here yet: `unsnarl record -- PROG` makes one"), "{output_text}");
     fs::write(place.path("text.snarl"), "text").expect("a file");
     fs::write(place.path("empty.snarl"), "").expect("a file");
-    for (trace, why) in [
+    for (trace, reason) in [
         ("nowhere.snarl", "cannot open nowhere.snarl"),
         ("text.snarl", "is not an unsnarl trace; `unsnarl record` and `unsnarl explore` make traces"),
         ("empty.snarl", "is not an unsnarl trace"),
@@ -125,20 +125,20 @@ fn what_cannot_be_read_is_said_and_what_to_do() {
     ] {
         for command in ["replay", "show", "export", "simplify", "predict", "slice", "report --html page.html"]
         {
-            let said = says(&place, 96, &format!("\"$unsnarl\" {command} {trace}"));
-            assert!(said.contains(why), "{command}, wanted `{why}`: {said}");
+            let output_text = expect_output(&place, 96, &format!("\"$unsnarl\" {command} {trace}"));
+            assert!(output_text.contains(reason), "{command}, wanted `{reason}`: {output_text}");
         }
     }
     assert_eq!(files(&place), ["empty.snarl", "plain", "text.snarl"]);
 }
 
 #[test]
-fn a_file_that_cannot_be_written_whole_is_not_written_at_all() {
+fn partial_files_are_never_left_behind() {
     let place = Place::new("full");
     compile(&place, "plain", NOTHING, &[]);
-    let (status, said) = sh(&place, "\"$unsnarl\" record -o t.snarl -- ./plain");
-    assert_eq!(status, Some(0), "{said}");
-    says(&place, 96, "\"$unsnarl\" record -o nowhere/t.snarl -- ./plain");
+    let (status, output_text) = sh(&place, "\"$unsnarl\" record -o t.snarl -- ./plain");
+    assert_eq!(status, Some(0), "{output_text}");
+    expect_output(&place, 96, "\"$unsnarl\" record -o nowhere/t.snarl -- ./plain");
     let before = files(&place);
     // One block is the most that a file may have: the disk is as good as full.
     for command in
@@ -149,27 +149,30 @@ fn a_file_that_cannot_be_written_whole_is_not_written_at_all() {
             fs::write(place.path("long.std"), (0..3000).map(line).collect::<String>()).expect("a file");
         }
         if command.starts_with("export") {
-            let (status, said) = sh(&place, "\"$unsnarl\" import long.std -o long.snarl");
-            assert_eq!(status, Some(0), "{said}");
+            let (status, output_text) = sh(&place, "\"$unsnarl\" import long.std -o long.snarl");
+            assert_eq!(status, Some(0), "{output_text}");
         }
         let before = files(&place);
-        let said = says(&place, 96, &format!("ulimit -f 1; \"$unsnarl\" {command}"));
-        assert!(said.contains("cannot write") && said.contains("File too large"), "{said}");
+        let output_text = expect_output(&place, 96, &format!("ulimit -f 1; \"$unsnarl\" {command}"));
+        assert!(
+            output_text.contains("cannot write") && output_text.contains("File too large"),
+            "{output_text}"
+        );
         assert_eq!(files(&place), before, "{command}");
     }
     // The log of a run is a file too.
-    let said = says(&place, 96, "ulimit -f 1; \"$unsnarl\" record -- ./plain");
-    assert!(said.contains("File too large"), "{said}");
+    let output_text = expect_output(&place, 96, "ulimit -f 1; \"$unsnarl\" record -- ./plain");
+    assert!(output_text.contains("File too large"), "{output_text}");
     assert!(before.iter().all(|name| files(&place).contains(name)));
 }
 
 #[test]
-fn what_is_no_file_is_written_to_and_not_replaced() {
+fn special_files_are_written_to_not_replaced() {
     let place = Place::new("special");
     compile(&place, "plain", NOTHING, &[]);
-    let (status, said) =
+    let (status, output_text) =
         sh(&place, "mkfifo pipe && { cat pipe > copy & \"$unsnarl\" record -o pipe -- ./plain && wait; }");
-    assert_eq!(status, Some(0), "{said}");
+    assert_eq!(status, Some(0), "{output_text}");
     assert!(fs::metadata(place.path("copy")).expect("a copy").len() > 100);
     assert!(!fs::metadata(place.path("pipe")).expect("the pipe").is_file());
 }

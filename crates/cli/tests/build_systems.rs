@@ -79,8 +79,12 @@ fn succeeds(directory: &Path, program: &str, args: &[&str]) -> String {
 #[track_caller]
 fn compiles_silently(directory: &Path, args: &[&str]) {
     let output = run(directory, UNSNARL, args);
-    let said = [output.stdout, output.stderr].concat();
-    assert!(output.status.success() && said.is_empty(), "{args:?}: {}", String::from_utf8_lossy(&said));
+    let output_text = [output.stdout, output.stderr].concat();
+    assert!(
+        output.status.success() && output_text.is_empty(),
+        "{args:?}: {}",
+        String::from_utf8_lossy(&output_text)
+    );
 }
 
 #[track_caller]
@@ -127,7 +131,7 @@ fn is_controlled(directory: &Path, program: &str, source: &str) {
 }
 
 #[test]
-fn a_makefile_needs_only_cc() {
+fn makefile_project_builds_with_cc() {
     let makefile = "\
 CFLAGS = -O1 -Wall -Werror -MMD
 LDLIBS = -pthread
@@ -140,7 +144,7 @@ main: main.o counter.o
 }
 
 #[test]
-fn a_cmake_project_with_libraries_and_two_languages_needs_only_cc_and_cxx() {
+fn cmake_project_builds_with_cc_and_cxx() {
     let lists = "
 cmake_minimum_required(VERSION 3.10)
 project(visits C CXX)
@@ -162,7 +166,7 @@ target_link_libraries(mainxx counter Threads::Threads)
 }
 
 #[test]
-fn a_configure_script_needs_only_cc() {
+fn configure_project_builds_with_cc() {
     let configure = "
 AC_INIT([visits], [1])
 AM_INIT_AUTOMAKE([foreign])
@@ -189,7 +193,7 @@ AC_OUTPUT
 }
 
 #[test]
-fn a_cargo_project_needs_only_unsnarl_cargo() {
+fn cargo_project_builds_with_unsnarl_cargo() {
     let manifest = "[package]\nname = \"visits\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
     let main = "
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -218,7 +222,7 @@ fn main() {
 }
 
 #[test]
-fn sources_are_compiled_and_linked_in_one_go() {
+fn sources_compile_and_link_in_one_command() {
     let directory = project(
         "one-step",
         &[("main.c", MAIN_C), ("counter.c", COUNTER), ("list", "main.c counter.c -o listed -pthread -O1")],
@@ -237,7 +241,7 @@ fn sources_are_compiled_and_linked_in_one_go() {
 }
 
 #[test]
-fn every_stage_of_the_compiler_works() {
+fn each_compiler_stage_works() {
     let directory = project(
         "stages",
         &[
@@ -269,7 +273,7 @@ fn every_stage_of_the_compiler_works() {
 }
 
 #[test]
-fn what_cannot_be_controlled_is_refused_with_the_reason() {
+fn unsupported_builds_are_rejected_with_the_reason() {
     let directory = project("refused", &[("main.c", MAIN_C), ("counter.c", COUNTER)]);
     is_refused(&directory, &["cc", "-static", "main.c", "counter.c"], "link it dynamically");
     is_refused(&directory, &["cc", "-fsanitize=address", "main.c", "counter.c"], "cannot share a program");

@@ -41,12 +41,12 @@ fn start(place: &Place, args: &[&str]) -> Child {
 
 /// The processes that execute this program.
 fn processes(place: &Place, name: &str) -> Vec<u32> {
-    let wanted = place.path(name);
+    let executable = place.path(name);
     let numbers = fs::read_dir("/proc").expect("processes").flatten();
     let numbers = numbers.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
     numbers
         .filter(|number: &u32| {
-            fs::read_link(format!("/proc/{number}/exe")).is_ok_and(|program| program == wanted)
+            fs::read_link(format!("/proc/{number}/exe")).is_ok_and(|program| program == executable)
         })
         .collect()
 }
@@ -74,7 +74,7 @@ fn files(place: &Place) -> Vec<PathBuf> {
 const ENDLESS: &str = "static volatile int stop;\nint main(void) { while (!stop) {} }";
 
 #[test]
-fn a_killed_or_interrupted_unsnarl_takes_its_programs_with_it() {
+fn killing_unsnarl_kills_its_programs() {
     let place = empty("killed");
     compile(&place, "endless", ENDLESS);
     let before = files(&place);
@@ -97,7 +97,7 @@ fn a_killed_or_interrupted_unsnarl_takes_its_programs_with_it() {
 }
 
 #[test]
-fn who_a_run_leaves_behind_is_gone_before_the_next_one() {
+fn processes_left_by_a_run_are_killed_before_the_next() {
     let place = empty("left");
     compile(&place, "endless", ENDLESS);
     compile(&place, "leaver", "#include <stdlib.h>\nint main(void) { return system(\"./endless &\"); }");
@@ -110,7 +110,7 @@ fn who_a_run_leaves_behind_is_gone_before_the_next_one() {
 
 /// Whoever ends the process in which a run waits for others to go on from it costs time, and nothing else.
 #[test]
-fn a_snapshot_that_is_killed_is_done_without() {
+fn search_continues_after_snapshot_is_killed() {
     let place = empty("snapshot");
     compile(
         &place,
@@ -149,7 +149,7 @@ int main(void)
     let again = whole.replay_plan();
     let waiting = |executor: &mut Executor| {
         let before = processes(&place, "kept");
-        executor.keep(&again, whole.events.len() / 2).expect("no error").expect("a snapshot");
+        executor.take_snapshot(&again, whole.events.len() / 2).expect("no error").expect("a snapshot");
         let new: Vec<u32> =
             processes(&place, "kept").into_iter().filter(|process| !before.contains(process)).collect();
         assert_eq!(new.len(), 1, "{new:?}");
@@ -169,7 +169,7 @@ int main(void)
     let killed = Command::new("kill").args(["-KILL", &snapshot.to_string()]).status();
     assert!(killed.expect("kill runs").success());
     // Whether it is seen to be gone at once, or when it does not answer, is a matter of time.
-    let _ = executor.keep(&again, whole.events.len() * 3 / 4).expect("no error");
-    executor.keep(&again, whole.events.len() * 3 / 4).expect("no error").expect("a snapshot");
+    let _ = executor.take_snapshot(&again, whole.events.len() * 3 / 4).expect("no error");
+    executor.take_snapshot(&again, whole.events.len() * 3 / 4).expect("no error").expect("a snapshot");
     assert!(executor.run(&again).expect("a run").is_resumed());
 }

@@ -30,7 +30,7 @@ impl Place {
 }
 
 #[test]
-fn a_failure_is_found_saved_and_replayed_by_its_trace_and_by_its_seed() {
+fn failure_is_found_saved_and_replayed_by_trace_and_seed() {
     let place = Place::new("found");
     place.cc("counter", LOST_UPDATE);
     let found = place.json(100, &["explore", "--json", "--", "./counter"]);
@@ -54,11 +54,11 @@ fn a_failure_is_found_saved_and_replayed_by_its_trace_and_by_its_seed() {
 }
 
 #[test]
-fn targets_that_cannot_be_controlled_are_refused_with_the_reason() {
+fn uncontrollable_targets_are_rejected_with_the_reason() {
     let place = Place::new("refused");
-    let refused = |args: &[&str], why: &str| {
+    let refused = |args: &[&str], reason: &str| {
         let (_, stderr) = place.exits(96, args);
-        assert!(stderr.contains(why) && stderr.lines().count() == 1, "wanted `{why}`: {stderr}");
+        assert!(stderr.contains(reason) && stderr.lines().count() == 1, "wanted `{reason}`: {stderr}");
     };
     refused(&["explore", "--", "./nowhere"], "no program ./nowhere");
     place.write("script", "#!/bin/sh\ntrue\n");
@@ -76,16 +76,16 @@ fn targets_that_cannot_be_controlled_are_refused_with_the_reason() {
 }
 
 #[test]
-fn damaged_and_foreign_traces_are_told_apart() {
+fn damaged_and_foreign_traces_have_different_errors() {
     let place = Place::new("damaged");
     place.gcc("fine", "int main(void) { return 0; }");
     place.exits(0, &["record", "-o", "t.snarl", "--", "./fine"]);
     let whole = fs::read(place.0.join("t.snarl")).expect("a trace");
-    let refused = |bytes: &[u8], why: &str| {
+    let refused = |bytes: &[u8], reason: &str| {
         place.write("damaged.snarl", bytes);
         for command in ["replay", "show", "export"] {
             let (_, stderr) = place.exits(96, &[command, "damaged.snarl"]);
-            assert!(stderr.contains(why), "wanted `{why}`: {stderr}");
+            assert!(stderr.contains(reason), "wanted `{reason}`: {stderr}");
         }
     };
     refused(b"junk", "not a");
@@ -102,7 +102,7 @@ fn damaged_and_foreign_traces_are_told_apart() {
 }
 
 #[test]
-fn a_rebuilt_program_is_not_replayed() {
+fn rebuilt_program_is_not_replayed() {
     let place = Place::new("rebuilt");
     place.gcc("prog", "int main(void) { return 0; }");
     place.exits(0, &["record", "--", "./prog"]);
@@ -112,7 +112,7 @@ fn a_rebuilt_program_is_not_replayed() {
 }
 
 #[test]
-fn a_replay_that_meets_another_world_says_where_it_diverged() {
+fn replay_in_changed_environment_reports_divergence() {
     let place = Place::new("diverged");
     place.write("input", "1");
     place.gcc(
@@ -132,13 +132,13 @@ int main(void) {
     place.write("input", "2");
     let (_, stderr) = place.exits(103, &["replay"]);
     assert!(stderr.contains("left its schedule at point 3"), "{stderr}");
-    let told = place.json(103, &["replay", "--json"]);
-    assert_eq!(told["reproduced"], false);
-    assert!(told["divergence"]["point"].is_u64(), "{told}");
+    let report = place.json(103, &["replay", "--json"]);
+    assert_eq!(report["reproduced"], false);
+    assert!(report["divergence"]["point"].is_u64(), "{report}");
 }
 
 #[test]
-fn misuse_is_a_warning_and_on_demand_a_failure() {
+fn misuse_is_a_warning_or_a_failure_with_fail_on() {
     let place = Place::new("misuse");
     place.gcc(
         "unlocker",
@@ -146,20 +146,20 @@ fn misuse_is_a_warning_and_on_demand_a_failure() {
     );
     let (_, stderr) = place.exits(0, &["record", "--", "./unlocker"]);
     assert!(stderr.contains("unlocks a lock that it does not hold"), "{stderr}");
-    let told = place.json(100, &["record", "--fail-on", "misuse", "--json", "--", "./unlocker"]);
-    assert_eq!(told["outcome"]["kind"], "misuse");
+    let report = place.json(100, &["record", "--fail-on", "misuse", "--json", "--", "./unlocker"]);
+    assert_eq!(report["outcome"]["kind"], "misuse");
     place.exits(100, &["explore", "--fail-on", "misuse", "--", "./unlocker"]);
     place.exits(100, &["replay"]);
 }
 
 #[test]
-fn a_race_is_a_failure_on_demand_and_order_is_respected() {
+fn race_is_a_failure_only_with_fail_on() {
     let place = Place::new("race");
     place.cc("counter", LOST_UPDATE);
-    let told = place.json(100, &["record", "--fail-on", "race", "--json", "--", "./counter"]);
-    assert_eq!(told["outcome"]["kind"], "race");
+    let report = place.json(100, &["record", "--fail-on", "race", "--json", "--", "./counter"]);
+    assert_eq!(report["outcome"]["kind"], "race");
     assert_eq!(
-        told["outcome"]["message"],
+        report["outcome"]["message"],
         "write at counter.c:5 and read at counter.c:5: nothing orders them"
     );
     place.exits(100, &["replay"]);
@@ -174,14 +174,14 @@ fn a_race_is_a_failure_on_demand_and_order_is_respected() {
 }
 
 #[test]
-fn checks_of_the_users_own_make_a_run_fail() {
+fn user_checks_can_fail_a_run() {
     let place = Place::new("checks");
     place.gcc("hello", "#include <stdio.h>\nint main(void) { puts(\"hello\"); }");
     let failed = |args: &[&str], message: &str| {
         let args = [&["explore", "--json"], args, &["--", "./hello"]].concat();
-        let told = place.json(100, &args);
-        assert_eq!(told["outcome"]["kind"], "check");
-        assert!(told["outcome"]["message"].as_str().expect("a message").contains(message), "{told}");
+        let report = place.json(100, &args);
+        assert_eq!(report["outcome"]["kind"], "check");
+        assert!(report["outcome"]["message"].as_str().expect("a message").contains(message), "{report}");
     };
     failed(&["--fail-if-stdout", "^hel+o"], "standard output matches");
     failed(&["--check", "false"], "`false` says no");
@@ -191,11 +191,11 @@ fn checks_of_the_users_own_make_a_run_fail() {
 }
 
 #[test]
-fn what_is_found_does_not_depend_on_the_number_of_jobs() {
+fn search_result_is_independent_of_jobs() {
     let place = Place::new("jobs");
     place.cc("counter", LOST_UPDATE);
     let search = |jobs: &str| {
-        let mut told = place.json(
+        let mut report = place.json(
             100,
             &[
                 "explore",
@@ -211,16 +211,16 @@ fn what_is_found_does_not_depend_on_the_number_of_jobs() {
                 "./counter",
             ],
         );
-        told["elapsed_s"] = 0.into();
-        told
+        report["elapsed_s"] = 0.into();
+        report
     };
-    let alone = search("1");
-    assert!(alone["failures"][0]["times"].as_u64() > Some(1), "{alone}");
-    assert_eq!(alone, search("3"));
+    let one_job = search("1");
+    assert!(one_job["failures"][0]["times"].as_u64() > Some(1), "{one_job}");
+    assert_eq!(one_job, search("3"));
 }
 
 #[test]
-fn without_debug_information_functions_and_offsets_are_shown() {
+fn functions_and_offsets_are_shown_without_debug_info() {
     let place = Place::new("stripped");
     place.compile("counter", LOST_UPDATE, &[UNSNARL, "cc"], &["-g0"]);
     place.exits(100, &["explore", "--", "./counter"]);
@@ -230,7 +230,7 @@ fn without_debug_information_functions_and_offsets_are_shown() {
 }
 
 #[test]
-fn spurious_wake_ups_happen_only_when_asked_for() {
+fn spurious_wakeups_happen_only_with_option() {
     let place = Place::new("spurious");
     place.gcc(
         "trusting",
@@ -264,7 +264,7 @@ int main(void) {
 }
 
 #[test]
-fn standard_input_is_recorded_and_given_again() {
+fn standard_input_is_recorded_and_replayed() {
     let place = Place::new("stdin");
     place.gcc(
         "cat",
@@ -278,7 +278,7 @@ fn standard_input_is_recorded_and_given_again() {
 }
 
 #[test]
-fn saving_a_trace_does_not_change_what_a_replay_finds_in_the_directory() {
+fn saving_a_trace_does_not_change_directory_seen_by_replay() {
     let place = Place::new("listing");
     place.gcc(
         "list",
@@ -297,7 +297,7 @@ int main(void) {
 }
 
 #[test]
-fn traces_go_out_and_come_in_as_std_text() {
+fn traces_round_trip_through_std_text() {
     let place = Place::new("std");
     place.cc("counter", LOST_UPDATE);
     place.exits(100, &["explore", "-o", "t.snarl", "--", "./counter"]);
@@ -319,7 +319,7 @@ fn traces_go_out_and_come_in_as_std_text() {
 }
 
 #[test]
-fn an_interrupted_search_says_what_it_has_and_leaves_nothing_behind() {
+fn interrupted_search_reports_results_and_cleans_up() {
     let place = Place::new("interrupted");
     place.gcc("fine", "int main(void) { return 0; }");
     let child = Command::new(UNSNARL)
@@ -339,23 +339,26 @@ fn an_interrupted_search_says_what_it_has_and_leaves_nothing_behind() {
     assert!(kill.success());
     let output = child.wait_with_output().expect("unsnarl ends");
     assert_eq!(output.status.code(), Some(130));
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert!(told.contains("no failure in") && told.contains("interrupted"), "{told}");
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert!(report.contains("no failure in") && report.contains("interrupted"), "{report}");
 }
 
 #[test]
-fn a_run_that_takes_too_long_is_stopped_where_it_is() {
+fn timed_out_run_reports_its_position() {
     let place = Place::new("timeout");
     place.gcc("spin", "static volatile int stop;\nint main(void) {\n  while (!stop) {}\n}");
-    let told = place.json(100, &["record", "--timeout", "2s", "--json", "--", "./spin"]);
-    assert_eq!(told["outcome"]["kind"], "timeout");
-    assert_eq!(told["outcome"]["site"], "spin.c:3");
-    let message = told["outcome"]["message"].as_str().expect("a message");
-    assert!(message.contains("spins without a schedule point; compile that code with unsnarl cc"), "{told}");
+    let report = place.json(100, &["record", "--timeout", "2s", "--json", "--", "./spin"]);
+    assert_eq!(report["outcome"]["kind"], "timeout");
+    assert_eq!(report["outcome"]["site"], "spin.c:3");
+    let message = report["outcome"]["message"].as_str().expect("a message");
+    assert!(
+        message.contains("spins without a schedule point; compile that code with unsnarl cc"),
+        "{report}"
+    );
 }
 
 #[test]
-fn a_thread_that_spins_on_a_plain_variable_is_preempted_and_named() {
+fn spinning_thread_is_preempted_and_named() {
     const SPINS: &str = r#"
 #include <pthread.h>
 #include <sched.h>
@@ -384,17 +387,22 @@ int main(void)
     let mut spun = 0;
     for seed in 1..=6 {
         let seed = seed.to_string();
-        let (printed, told) = place.exits(0, &["record", "--seed", &seed, "-o", "t.snarl", "--", "./spins"]);
+        let (printed, report) =
+            place.exits(0, &["record", "--seed", &seed, "-o", "t.snarl", "--", "./spins"]);
         assert_eq!(printed, "done\n");
-        spun += u32::from(told.contains(&named));
-        assert_eq!(place.json(0, &["replay", "t.snarl", "--json"])["identical"], true, "seed {seed}: {told}");
+        spun += u32::from(report.contains(&named));
+        assert_eq!(
+            place.json(0, &["replay", "t.snarl", "--json"])["identical"],
+            true,
+            "seed {seed}: {report}"
+        );
     }
     assert!(spun > 0, "no schedule let the thread wait");
 }
 
 /// Its registers are the same each time the watchdog looks: it counts in memory.
 #[test]
-fn a_thread_that_computes_for_long_is_not_taken_for_one_that_waits() {
+fn long_computation_is_not_mistaken_for_spinning() {
     let place = Place::new("computes");
     let source = r#"
 #include <pthread.h>
@@ -411,14 +419,14 @@ int main(void)
 }
 "#;
     place.compile("computes", source, &["gcc"], &["-O0"]);
-    let (_, told) = place.exits(0, &["record", "-o", "t.snarl", "--", "./computes"]);
-    assert!(!told.contains("watchdog"), "{told}");
+    let (_, report) = place.exits(0, &["record", "-o", "t.snarl", "--", "./computes"]);
+    assert!(!report.contains("watchdog"), "{report}");
     assert_eq!(place.json(0, &["replay", "t.snarl", "--json"])["identical"], true);
 }
 
 /// What the watchdog needs it does not take from the thread's stack.
 #[test]
-fn a_thread_that_computes_with_its_stack_used_up_is_not_disturbed() {
+fn watchdog_does_not_overflow_a_full_stack() {
     let place = Place::new("deep");
     let source = r#"
 #include <pthread.h>
@@ -453,7 +461,7 @@ int main(void)
 
 /// Also one that blocks or handles whatever signal it can.
 #[test]
-fn signals_that_the_program_blocks_do_not_matter_to_the_time_limit() {
+fn blocked_signals_do_not_defeat_the_time_limit() {
     let place = Place::new("timeout_blocked");
     place.gcc(
         "deaf",
@@ -461,25 +469,25 @@ fn signals_that_the_program_blocks_do_not_matter_to_the_time_limit() {
          sigprocmask(SIG_BLOCK, &all, 0);\n  signal(SIGXCPU, SIG_IGN);\n  while (!stop) {}\n}",
     );
     for threads in ["fibers", "kernel"] {
-        let told =
+        let report =
             place.json(100, &["record", "--timeout", "1s", "--threads", threads, "--json", "--", "./deaf"]);
-        assert_eq!(told["outcome"]["kind"], "timeout");
-        assert_eq!(told["outcome"]["site"], "deaf.c:8");
+        assert_eq!(report["outcome"]["kind"], "timeout");
+        assert_eq!(report["outcome"]["site"], "deaf.c:8");
     }
 }
 
 #[test]
-fn a_run_that_writes_without_end_is_stopped() {
+fn endless_output_is_stopped() {
     let place = Place::new("output");
     place.gcc("yes", "#include <stdio.h>\nint main(void) { for (;;) puts(\"yes\"); }");
-    let told = place.json(100, &["record", "--max-output", "1", "--json", "--", "./yes"]);
-    assert_eq!(told["outcome"]["kind"], "timeout");
-    assert!(told["outcome"]["message"].as_str().expect("a message").contains("--max-output"), "{told}");
+    let report = place.json(100, &["record", "--max-output", "1", "--json", "--", "./yes"]);
+    assert_eq!(report["outcome"]["kind"], "timeout");
+    assert!(report["outcome"]["message"].as_str().expect("a message").contains("--max-output"), "{report}");
 }
 
 /// Which limit ends it is a matter of how large they are: the replay, with the usual limit on output, comes to that on time.
 #[test]
-fn a_run_that_was_stopped_at_a_limit_replays_whatever_limit_comes_first() {
+fn run_stopped_at_a_limit_replays() {
     let place = Place::new("much_output");
     place.gcc(
         "much",
@@ -489,20 +497,20 @@ fn a_run_that_was_stopped_at_a_limit_replays_whatever_limit_comes_first() {
     let limits = ["--runs", "1", "--max-output", "1", "--timeout", "3s", "-o", "t.snarl"];
     let found = place.unsnarl(100, &[&["explore"], &limits[..], &["--", "./much"]].concat());
     assert!(found.contains("--max-output") && found.contains("(tried: identical)"), "{found}");
-    let told = place.json(100, &["replay", "--json", "t.snarl"]);
-    assert_eq!(told["reproduced"], true, "{told}");
+    let report = place.json(100, &["replay", "--json", "t.snarl"]);
+    assert_eq!(report["reproduced"], true, "{report}");
 }
 
 #[test]
-fn a_run_that_takes_all_memory_is_stopped() {
+fn run_that_exhausts_memory_is_stopped() {
     let place = Place::new("memory");
     place.gcc(
         "hoard",
         "#include <stdlib.h>\n#include <string.h>\nint main(void) { for (;;) memset(malloc(1 << 20), 1, 1 << 20); }",
     );
-    let told = place.json(100, &["record", "--max-memory", "64", "--json", "--", "./hoard"]);
-    assert_eq!(told["outcome"]["kind"], "timeout");
-    assert!(told["outcome"]["message"].as_str().expect("a message").contains("--max-memory"), "{told}");
+    let report = place.json(100, &["record", "--max-memory", "64", "--json", "--", "./hoard"]);
+    assert_eq!(report["outcome"]["kind"], "timeout");
+    assert!(report["outcome"]["message"].as_str().expect("a message").contains("--max-memory"), "{report}");
 }
 
 /// A race that does no harm, and a lock that hides another one in most orders.
@@ -533,33 +541,33 @@ int main(void) {
 "#;
 
 #[test]
-fn all_schedules_are_explored_and_the_races_on_the_way_are_told() {
+fn exhaustive_search_reports_races_it_meets() {
     let place = Place::new("chess");
     place.cc("harmless", HARMLESS);
-    let (told, _) = place.exits(0, &["explore", "--strategy", "chess:2", "--", "./harmless"]);
-    assert!(told.contains("no failure with at most 2 preemptions: "), "{told}");
-    assert!(told.contains("schedules, all explored"), "{told}");
-    assert!(told.contains("2 data races seen"), "{told}");
-    assert!(told.contains("write at harmless.c:9, write at harmless.c:13   (last)"), "{told}");
-    assert!(told.contains("write at harmless.c:6, write at harmless.c:16   (hidden)"), "{told}");
+    let (report, _) = place.exits(0, &["explore", "--strategy", "chess:2", "--", "./harmless"]);
+    assert!(report.contains("no failure with at most 2 preemptions: "), "{report}");
+    assert!(report.contains("schedules, all explored"), "{report}");
+    assert!(report.contains("2 data races seen"), "{report}");
+    assert!(report.contains("write at harmless.c:9, write at harmless.c:13   (last)"), "{report}");
+    assert!(report.contains("write at harmless.c:6, write at harmless.c:16   (hidden)"), "{report}");
     let found = place.json(0, &["explore", "--strategy", "chess:9", "--json", "--", "./harmless"]);
     assert_eq!(found["complete"]["all"], true, "{found}");
     assert_eq!(found["races"].as_array().map(Vec::len), Some(2), "{found}");
 }
 
 #[test]
-fn a_race_is_told_with_both_stacks_and_replays() {
+fn race_is_reported_with_both_stacks_and_replays() {
     let place = Place::new("stacks");
     place.cc("counter", LOST_UPDATE);
-    let (told, _) = place.exits(100, &["explore", "--fail-on", "race", "-o", "r.snarl", "--", "./counter"]);
-    assert!(told.contains("stack of thread 0.1:") && told.contains("stack of thread 0.2:"), "{told}");
+    let (report, _) = place.exits(100, &["explore", "--fail-on", "race", "-o", "r.snarl", "--", "./counter"]);
+    assert!(report.contains("stack of thread 0.1:") && report.contains("stack of thread 0.2:"), "{report}");
     let replayed = place.json(100, &["replay", "r.snarl", "--json"]);
     assert_eq!((&replayed["reproduced"], &replayed["identical"]), (&true.into(), &true.into()));
     assert_eq!(replayed["outcome"]["kind"], "race");
 }
 
 #[test]
-fn points_can_be_named_and_sampled() {
+fn schedule_points_can_be_named_and_sampled() {
     let place = Place::new("points");
     place.cc("counter", LOST_UPDATE);
     let events = |args: &[&str]| {
@@ -576,7 +584,7 @@ fn points_can_be_named_and_sampled() {
 }
 
 #[test]
-fn a_failure_is_simplified_and_replays() {
+fn simplified_failure_replays() {
     let place = Place::new("simplified");
     place.cc("counter", LOST_UPDATE);
     place.json(
@@ -594,14 +602,14 @@ fn a_failure_is_simplified_and_replays() {
             "./counter",
         ],
     );
-    for way in [&[][..], &["--static"], &["--dynamic"]] {
-        let args = [&["simplify", "bug.snarl", "-o", "simple.snarl", "--json"], way].concat();
-        let told = place.json(0, &args);
-        assert_eq!(told["outcome_preserved"], true, "{told}");
-        let switches = |when: &str| told[when]["context_switches"].as_u64().expect("a number");
-        assert!(switches("after") <= switches("before"), "{told}");
-        if way.is_empty() {
-            assert_eq!(told["after"]["preemptive"], 1, "{told}");
+    for mode in [&[][..], &["--static"], &["--dynamic"]] {
+        let args = [&["simplify", "bug.snarl", "-o", "simple.snarl", "--json"], mode].concat();
+        let report = place.json(0, &args);
+        assert_eq!(report["outcome_preserved"], true, "{report}");
+        let switches = |when: &str| report[when]["context_switches"].as_u64().expect("a number");
+        assert!(switches("after") <= switches("before"), "{report}");
+        if mode.is_empty() {
+            assert_eq!(report["after"]["preemptive"], 1, "{report}");
         }
         let replayed = place.json(100, &["replay", "simple.snarl", "--json"]);
         assert_eq!((&replayed["reproduced"], &replayed["identical"]), (&true.into(), &true.into()));
@@ -624,13 +632,13 @@ int main(void) {
 "#;
 
 #[test]
-fn the_doctor_says_what_a_program_supports() {
+fn doctor_reports_what_a_program_supports() {
     let place = Place::new("doctor");
     place.cc("counter", LOST_UPDATE);
-    let (told, _) = place.exits(0, &["doctor", "./counter"]);
-    assert!(told.contains("instrumented") && told.contains("ran under control"), "{told}");
+    let (report, _) = place.exits(0, &["doctor", "./counter"]);
+    assert!(report.contains("instrumented") && report.contains("ran under control"), "{report}");
     place.compile("busy", BUSY, &["gcc"], &["-fopenmp"]);
-    let (told, _) = place.exits(0, &["doctor", "./busy"]);
+    let (report, _) = place.exits(0, &["doctor", "./busy"]);
     for part in [
         "critical sections, locks",
         "starts other processes",
@@ -638,19 +646,19 @@ fn the_doctor_says_what_a_program_supports() {
         "loads libraries",
         "not instrumented",
     ] {
-        assert!(told.contains(part), "wanted `{part}`: {told}");
+        assert!(report.contains(part), "wanted `{part}`: {report}");
     }
-    let (told, _) = place.exits(96, &["doctor", "./nowhere"]);
-    assert!(told.contains("PROBLEM"), "{told}");
+    let (report, _) = place.exits(96, &["doctor", "./nowhere"]);
+    assert!(report.contains("PROBLEM"), "{report}");
 }
 
 #[test]
-fn looks_of_rusts_mutexes_at_who_panics_are_nobodys_business() {
+fn rust_panic_count_loads_are_not_events() {
     let place = Place::new("panic_count");
     let program = place.program("rust/mutex_and_arc.rs");
     let trace = ["record", "--seed", "1", "-o", "t.snarl", "--", &format!("./{program}")];
     place.unsnarl(0, &trace);
-    let told = place.unsnarl(0, &["show", "--all", "t.snarl"]);
-    assert!(told.contains("compare-exchange"), "its mutexes are seen: {told}");
-    assert!(!told.contains("panic_count"), "{told}");
+    let report = place.unsnarl(0, &["show", "--all", "t.snarl"]);
+    assert!(report.contains("compare-exchange"), "its mutexes are seen: {report}");
+    assert!(!report.contains("panic_count"), "{report}");
 }

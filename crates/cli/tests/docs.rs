@@ -103,20 +103,20 @@ fn holds(name: &str, document: &str, files: &[(&str, &str)]) {
 }
 
 #[test]
-fn the_readme_shows_what_is_printed() {
+fn readme_shows_actual_output() {
     let files = ["examples/account.c", "programs/c/abba_deadlock.c"];
     holds("readme", "README.md", &files.map(|file| (file, file)));
 }
 
 #[test]
-fn the_tutorial_shows_what_is_printed() {
+fn tutorial_shows_actual_output() {
     let names = ["thumbs.c", "queue.h", "queue.c", "Makefile", "fix.patch"];
     let files = names.map(|name| (format!("docs/tutorial/{name}"), name));
     holds("tutorial", "docs/tutorial.md", &files.each_ref().map(|(file, name)| (file.as_str(), *name)));
 }
 
 #[test]
-fn lines_that_are_not_printed_are_noticed() {
+fn documented_lines_must_be_printed() {
     let shown = |lines: &[&str]| -> Vec<String> { lines.iter().map(|&line| line.to_owned()).collect() };
     let printed = "one\ntwo\nthree\nfour 1.25 s\n";
     for fine in [
@@ -154,7 +154,7 @@ fn fixed(message: &str) -> Option<&str> {
 }
 
 #[test]
-fn every_message_of_an_error_is_in_the_catalogue() {
+fn error_catalogue_contains_all_messages() {
     let catalogue = fs::read_to_string(root().join("docs/errors.md")).expect("a catalogue");
     let catalogue = catalogue.split_whitespace().collect::<Vec<_>>().join(" ");
     let (mut seen, mut missing) = (0, Vec::new());

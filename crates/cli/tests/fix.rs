@@ -13,15 +13,15 @@ impl Place {
 
     /// All that is said.
     #[track_caller]
-    fn says(&self, status: i32, args: &[&str]) -> String {
+    fn expect_output(&self, status: i32, args: &[&str]) -> String {
         let (stdout, stderr) = self.exits(status, args);
         stdout + &stderr
     }
 
     /// What is said of the other build by a trace.
     fn verdict(&self, status: i32, program: &str) -> String {
-        let told = self.json(status, &["replay", "--json", "bug.snarl", "--program", program]);
-        told["verdict"].as_str().expect("a verdict").to_owned()
+        let report = self.json(status, &["replay", "--json", "bug.snarl", "--program", program]);
+        report["verdict"].as_str().expect("a verdict").to_owned()
     }
 }
 
@@ -40,7 +40,7 @@ const WRITE: &str = "balance = now + 1;";
 const CHECK: &str = "assert(balance == 2);";
 
 #[test]
-fn a_fix_is_told_from_none_and_from_one_that_forbids_the_schedule() {
+fn fix_check_distinguishes_fixed_failing_and_unreachable() {
     let place = Place::new("account");
     let lock = "#define L pthread_mutex_lock(&m)\n#define U pthread_mutex_unlock(&m)\npthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;\n";
     place.build("prog", &account("", READ, WRITE, CHECK));
@@ -60,27 +60,27 @@ fn a_fix_is_told_from_none_and_from_one_that_forbids_the_schedule() {
     assert_eq!(place.verdict(103, "./gone"), "unreachable");
     assert_eq!(place.verdict(0, "./tolerant"), "fixed", "the same schedule, and it does no harm");
 
-    let told = place.says(103, &["replay", "bug.snarl", "--program", "./locked"]);
-    assert!(told.starts_with("no longer reachable: ./locked"), "{told}");
-    assert!(told.contains("is stopped before `write balance"), "{told}");
-    assert!(told.contains("cannot go on now, it waits to `lock m` at prog.c:"), "{told}");
-    assert!(told.contains("unsnarl explore -- ./locked"), "{told}");
-    let told = place.says(103, &["replay", "bug.snarl", "--program", "./gone"]);
-    assert!(told.contains("does not `read balance = 0` at prog.c:7 there any more"), "{told}");
-    let told = place.says(100, &["replay", "bug.snarl", "--program", "./other"]);
+    let report = place.expect_output(103, &["replay", "bug.snarl", "--program", "./locked"]);
+    assert!(report.starts_with("no longer reachable: ./locked"), "{report}");
+    assert!(report.contains("is stopped before `write balance"), "{report}");
+    assert!(report.contains("cannot go on now, it waits to `lock m` at prog.c:"), "{report}");
+    assert!(report.contains("unsnarl explore -- ./locked"), "{report}");
+    let report = place.expect_output(103, &["replay", "bug.snarl", "--program", "./gone"]);
+    assert!(report.contains("does not `read balance = 0` at prog.c:7 there any more"), "{report}");
+    let report = place.expect_output(100, &["replay", "bug.snarl", "--program", "./other"]);
     assert!(
-        told.starts_with("still failing: by the recorded schedule ./other fails in another way"),
-        "{told}"
+        report.starts_with("still failing: by the recorded schedule ./other fails in another way"),
+        "{report}"
     );
     // Built again in the same place: how it was is kept.
     place.build("prog", &account("", READ, WRITE, "assert(balance > 0);"));
     assert_eq!(place.verdict(0, "./prog"), "fixed");
-    let told = place.says(96, &["replay", "bug.snarl"]);
-    assert!(told.contains("`unsnarl replay --program PATH`"), "{told}");
+    let report = place.expect_output(96, &["replay", "bug.snarl"]);
+    assert!(report.contains("`unsnarl replay --program PATH`"), "{report}");
 }
 
 #[test]
-fn locks_in_the_same_order_everywhere_make_a_deadlock_unreachable() {
+fn consistent_lock_order_makes_deadlock_unreachable() {
     let place = Place::new("deadlock");
     let source = |first: &str, second: &str| {
         format!(
@@ -96,6 +96,6 @@ fn locks_in_the_same_order_everywhere_make_a_deadlock_unreachable() {
     place.unsnarl(100, &["hunt", "-o", "bug.snarl", "--", "./prog"]);
     assert_eq!(place.verdict(100, "./prog"), "failing");
     assert_eq!(place.verdict(103, "./fixed"), "unreachable");
-    let told = place.says(2, &["replay", "bug.snarl", "--program", "./fixed", "--relaxed"]);
-    assert!(told.contains("cannot be used with"), "{told}");
+    let report = place.expect_output(2, &["replay", "bug.snarl", "--program", "./fixed", "--relaxed"]);
+    assert!(report.contains("cannot be used with"), "{report}");
 }

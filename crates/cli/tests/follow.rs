@@ -51,27 +51,27 @@ const RUN_TESTS: &str = "#!/bin/sh\necho set up\nexport WHO=somebody\ncd inner\n
                          echo from a pipe | ../lost argument\necho never reached >&2\n";
 
 #[test]
-fn a_script_is_followed_and_its_trace_replays_without_it() {
+fn followed_script_replays_without_the_script() {
     let place = built("script");
     place.executable("run-tests.sh", RUN_TESTS);
     let found =
         place.ends(&["explore", "--follow", "--runs", "200", "-o", "t.snarl", "--", "./run-tests.sh"]);
-    let told = printed(&found);
-    assert_eq!(found.status.code(), Some(100), "{told}");
-    assert!(told.contains("follows ../lost argument"), "{told}");
-    assert!(told.contains("set up") && !told.contains("never reached"), "{told}");
-    assert!(told.contains("unsnarl record --like t.snarl --follow -- ./run-tests.sh"), "{told}");
+    let report = printed(&found);
+    assert_eq!(found.status.code(), Some(100), "{report}");
+    assert!(report.contains("follows ../lost argument"), "{report}");
+    assert!(report.contains("set up") && !report.contains("never reached"), "{report}");
+    assert!(report.contains("unsnarl record --like t.snarl --follow -- ./run-tests.sh"), "{report}");
     assert!(place.path("inner/cleaned").exists(), "the launcher was not let clean up");
 
     fs::remove_file(place.path("run-tests.sh")).expect("the script was there");
     let replayed = place.ends(&["replay", "--json", "t.snarl"]);
-    let told: serde_json::Value = serde_json::from_slice(&replayed.stdout).expect("JSON");
-    assert_eq!(told["identical"], true, "{told}");
-    assert_eq!(replayed.status.code(), Some(100), "{told}");
+    let report: serde_json::Value = serde_json::from_slice(&replayed.stdout).expect("JSON");
+    assert_eq!(report["identical"], true, "{report}");
+    assert_eq!(replayed.status.code(), Some(100), "{report}");
 }
 
 #[test]
-fn a_followed_program_has_the_surroundings_that_its_launcher_gave_it() {
+fn followed_program_keeps_its_launchers_environment() {
     let place = built("surroundings");
     place.executable("run-tests.sh", RUN_TESTS);
     let recorded = place.ends(&["record", "--follow=lost", "-o", "t.snarl", "--", "./run-tests.sh"]);
@@ -85,7 +85,7 @@ fn a_followed_program_has_the_surroundings_that_its_launcher_gave_it() {
 }
 
 #[test]
-fn a_launcher_that_starts_no_such_program_is_told() {
+fn launcher_without_matching_program_is_an_error() {
     let place = built("nobody");
     place.executable("run-tests.sh", "#!/bin/sh\n/usr/bin/env true\n");
     let none = place.ends(&["record", "--follow", "--", "./run-tests.sh"]);

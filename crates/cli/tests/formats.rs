@@ -247,15 +247,15 @@ fn check_dot(dot: &str) {
 }
 
 #[test]
-fn every_format_is_what_its_readers_ask_for() {
+fn report_formats_satisfy_their_consumers() {
     let place = Place::new("all");
     let name = "<&\"'> visit.c";
     place.write(name, SOURCE);
     place.unsnarl(0, &["cc", "-O1", "-g", "-pthread", "-o", "visit", name]);
     place.unsnarl(100, &["hunt", "-o", "bug.snarl", "--junit", "hunt.xml", "--", "./visit", "<&\"]]>"]);
     let all = ["--sarif", "bug.sarif", "--junit", "bug.xml", "--perfetto", "bug.json", "--dot", "bug.dot"];
-    let told = place.unsnarl(0, &[&["report", "bug.snarl"], &all[..]].concat());
-    assert_eq!(told.lines().count(), 4, "{told}");
+    let findings = place.unsnarl(0, &[&["report", "bug.snarl"], &all[..]].concat());
+    assert_eq!(findings.lines().count(), 4, "{findings}");
 
     let log: Value = serde_json::from_str(&place.read("bug.sarif")).expect("JSON");
     check_sarif(&log);
@@ -276,15 +276,15 @@ fn every_format_is_what_its_readers_ask_for() {
     }
     check_perfetto(&serde_json::from_str(&place.read("bug.json")).expect("JSON"));
     check_dot(&place.read("bug.dot"));
-    let told =
+    let findings =
         place.unsnarl(100, &["explore", "--keep-going", "--runs", "20", "--junit", "x.xml", "--", "./visit"]);
-    assert!(told.contains("found"), "{told}");
+    assert!(findings.contains("found"), "{findings}");
     assert_eq!(check_junit(&place.read("x.xml")), ["./visit failure"]);
     place.unsnarl(2, &["report", "bug.snarl"]);
 }
 
 #[test]
-fn manual_pages_and_completions_name_every_command() {
+fn manual_and_completions_name_all_commands() {
     let place = Place::new("manual");
     place.unsnarl(0, &["man", "man1"]);
     let help = place.unsnarl(0, &["--help"]);

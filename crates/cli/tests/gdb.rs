@@ -68,29 +68,29 @@ impl Place {
         }
         let mut child = command.spawn().expect("unsnarl runs");
         drop(command);
-        let mut said = Vec::new();
-        std::io::Read::read_to_end(&mut reader, &mut said).expect("what gdb says");
+        let mut output_text = Vec::new();
+        std::io::Read::read_to_end(&mut reader, &mut output_text).expect("what gdb says");
         child.wait().expect("gdb ends");
-        String::from_utf8_lossy(&said).into_owned()
+        String::from_utf8_lossy(&output_text).into_owned()
     }
 }
 
 /// All of these are said, in this order.
 #[track_caller]
-fn says(said: &str, expected: &[&str]) {
-    let mut rest = said;
+fn expect_output(output_text: &str, expected: &[&str]) {
+    let mut rest = output_text;
     for &text in expected {
-        let at = rest.find(text).unwrap_or_else(|| panic!("no `{text}` where expected in\n{said}"));
+        let at = rest.find(text).unwrap_or_else(|| panic!("no `{text}` where expected in\n{output_text}"));
         rest = &rest[at + text.len()..];
     }
 }
 
 #[test]
-fn gdb_stops_at_the_preemption_of_a_simplified_trace_and_ends_as_the_trace_does() {
+fn gdb_stops_at_preemption_and_reaches_recorded_outcome() {
     let place = account("preemption");
     place.explore();
     place.unsnarl(0, &["simplify", "failing.snarl", "-o", "simple.snarl", "--json"]);
-    let said = place.gdb(
+    let output_text = place.gdb(
         "simple.snarl",
         &[
             "unsnarl next-preemption",
@@ -110,8 +110,8 @@ fn gdb_stops_at_the_preemption_of_a_simplified_trace_and_ends_as_the_trace_does(
             "continue",
         ],
     );
-    says(
-        &said,
+    expect_output(
+        &output_text,
         &[
             "event 0 of 13: 0 main, start at account.c:11",
             "0.1 → 0.2: preempts 0.1",
@@ -146,7 +146,7 @@ fn breakpoints_watchpoints_and_steps_do_not_disturb_the_schedule() {
     let place = account("undisturbed");
     place.explore();
     let events = place.json(100, &["replay", "failing.snarl", "--json"])["stats"]["events"].to_string();
-    let said = place.gdb(
+    let output_text = place.gdb(
         "failing.snarl",
         &[
             "set unsnarl-stops none",
@@ -166,23 +166,29 @@ fn breakpoints_watchpoints_and_steps_do_not_disturb_the_schedule() {
         ],
     );
     let end = format!("next is the end: the trace has {events} events");
-    says(
-        &said,
+    expect_output(
+        &output_text,
         &["hit Breakpoint 1, deposit", "Hardware watchpoint 2: balance", "main () at account.c:20", &end],
     );
-    says(&said, &["the same outcome as in the trace:", "assertion failed in thread 0 at account.c:20"]);
-    assert!(!said.contains("left the schedule"), "{said}");
+    expect_output(
+        &output_text,
+        &["the same outcome as in the trace:", "assertion failed in thread 0 at account.c:20"],
+    );
+    assert!(!output_text.contains("left the schedule"), "{output_text}");
 
     // From a stop of the schedule's, a step goes to the next line, as if the stop were the program's own.
-    let said = place.gdb("failing.snarl", &["unsnarl goto 1", "next", "next", "next"]);
-    says(&said, &["event 1 of", "pthread_create(&first", "pthread_create(&second", "pthread_join(first"]);
+    let output_text = place.gdb("failing.snarl", &["unsnarl goto 1", "next", "next", "next"]);
+    expect_output(
+        &output_text,
+        &["event 1 of", "pthread_create(&first", "pthread_create(&second", "pthread_join(first"],
+    );
 }
 
 #[test]
-fn a_deadlock_ends_with_all_threads_where_they_wait() {
+fn gdb_shows_deadlocked_threads_at_their_waits() {
     let place = with("deadlock", "c/abba_deadlock.c");
     place.explore();
-    let said = place.gdb(
+    let output_text = place.gdb(
         "failing.snarl",
         &[
             "unsnarl next-switch",
@@ -199,8 +205,8 @@ fn a_deadlock_ends_with_all_threads_where_they_wait() {
             "unsnarl where",
         ],
     );
-    says(
-        &said,
+    expect_output(
+        &output_text,
         &[
             "0 → 0.2: 0 waits for 0.1 to end",
             "next is event 3 of 7: 0.2 b_then_a, start at abba_deadlock.c:16",
@@ -221,23 +227,24 @@ fn a_deadlock_ends_with_all_threads_where_they_wait() {
         ],
     );
     // Frames of ours say nothing to a user.
-    let all = &said[said.find("Thread 3 (").expect("all threads")..said.find("exited with").expect("an end")];
+    let all = &output_text[output_text.find("Thread 3 (").expect("all threads")
+        ..output_text.find("exited with").expect("an end")];
     assert!(!all.contains("unsnarl_rt::"), "{all}");
 }
 
 #[test]
-fn a_crash_is_seen_where_it_happens() {
+fn gdb_stops_where_the_crash_happens() {
     let place = with("crash", "c/nulled_pointer_segv.c");
     place.explore();
     let trace = place.json(100, &["replay", "failing.snarl", "--json"]);
     let events = trace["stats"]["events"].as_u64().expect("a number");
     let last = format!("unsnarl goto {}", events - 1);
-    let said = place.gdb(
+    let output_text = place.gdb(
         "failing.snarl",
         &["unsnarl next-switch", "unsnarl where", &last, "unsnarl next-switch", "bt 1", "continue"],
     );
-    says(
-        &said,
+    expect_output(
+        &output_text,
         &[
             "event 0 of",
             " → ",
@@ -251,15 +258,15 @@ fn a_crash_is_seen_where_it_happens() {
 }
 
 #[test]
-fn a_rust_program_is_followed_too() {
+fn gdb_follows_rust_programs() {
     let place = with("rust", "rust/lock_order_deadlock.rs");
     place.explore();
-    let said = place.gdb(
+    let output_text = place.gdb(
         "failing.snarl",
         &["unsnarl next-switch", "set unsnarl-stops none", "continue", "thread apply all bt 12"],
     );
-    says(
-        &said,
+    expect_output(
+        &output_text,
         &[
             " → ",
             "the same outcome as in the trace:\ndeadlock",
@@ -272,26 +279,29 @@ fn a_rust_program_is_followed_too() {
 }
 
 #[test]
-fn a_run_that_ends_well_does_so_in_gdb() {
+fn gdb_reports_a_normal_exit() {
     let place = account("well");
     place.unsnarl(0, &["record", "-o", "good.snarl", "--json", "--", "./prog"]);
-    let said = place.gdb("good.snarl", &["set unsnarl-stops none", "continue"]);
-    says(&said, &["balance 130\n", "exit status 0: the same outcome as in the trace"]);
+    let output_text = place.gdb("good.snarl", &["set unsnarl-stops none", "continue"]);
+    expect_output(&output_text, &["balance 130\n", "exit status 0: the same outcome as in the trace"]);
 }
 
 #[test]
-fn without_gdb_it_is_said_what_to_install() {
+fn missing_gdb_is_reported_with_advice() {
     let place = account("missing");
     place.unsnarl(0, &["record", "-o", "good.snarl", "--json", "--", "./prog"]);
     let mut command = place.command(UNSNARL, &["replay", "good.snarl", "--gdb"]);
     let output = command.env("UNSNARL_GDB", "no-such-gdb").output().expect("unsnarl runs");
     assert_eq!(output.status.code(), Some(96), "{output:?}");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("there is no no-such-gdb: install it (apt-get install gdb)"), "{said}");
+    let output_text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output_text.contains("there is no no-such-gdb: install it (apt-get install gdb)"),
+        "{output_text}"
+    );
 }
 
 #[test]
-fn the_configuration_for_vscode_works_and_never_replaces_another() {
+fn vscode_configuration_works_and_never_overwrites() {
     let place = account("vscode");
     place.explore();
     place.unsnarl(0, &["replay", "failing.snarl", "--vscode"]);
@@ -315,10 +325,10 @@ fn the_configuration_for_vscode_works_and_never_replaces_another() {
     for line in ["-exec-run", "-thread-info", "-exec-continue", "-gdb-exit"] {
         writeln!(input, "{line}").expect("gdb reads");
     }
-    let said = String::from_utf8_lossy(&gdb.wait_with_output().expect("gdb ends").stdout).into_owned();
+    let output_text = String::from_utf8_lossy(&gdb.wait_with_output().expect("gdb ends").stdout).into_owned();
     drop(input);
-    says(
-        &said,
+    expect_output(
+        &output_text,
         &[
             "*stopped,reason=\"breakpoint-hit\"",
             "func=\"unsnarl_debug_stop\"",

@@ -10,7 +10,7 @@ const STRATEGIES: [&str; 6] = ["random", "pct", "pos", "race", "chess", "portfol
 impl Place {
     /// Runs a program and demands an exit status; all that it printed.
     #[track_caller]
-    fn says(&self, status: i32, program: &str, args: &[&str]) -> String {
+    fn expect_output(&self, status: i32, program: &str, args: &[&str]) -> String {
         let (stdout, stderr) = self.runs(status, program, args);
         stdout + &stderr
     }
@@ -27,12 +27,12 @@ impl Place {
         self.write("prog.c", source);
         fs::copy(programs().join("support.h"), self.0.join("support.h")).expect("a header");
         let flags = ["-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", "prog", "prog.c"];
-        self.says(0, compiler[0], &[&compiler[1..], &flags].concat());
+        self.expect_output(0, compiler[0], &[&compiler[1..], &flags].concat());
     }
 }
 
 #[test]
-fn the_search_begins_at_the_checkpoint() {
+fn search_begins_at_the_checkpoint() {
     let place = Place::new("checkpoint");
     let search = |status, strategy| {
         let args = ["explore", "--runs", "300", "--strategy", strategy, "--json", "--", "./prog"];
@@ -42,13 +42,13 @@ fn the_search_begins_at_the_checkpoint() {
     for strategy in STRATEGIES {
         search(0, strategy);
     }
-    place.says(0, "./prog", &[]);
+    place.expect_output(0, "./prog", &[]);
     place.changed("hint_checkpoint.c", &[("UNSNARL_CHECKPOINT();", "")], &[UNSNARL, "cc"]);
     search(100, "portfolio");
 }
 
 #[test]
-fn what_fails_behind_the_checkpoint_is_found_and_found_again() {
+fn failure_after_checkpoint_is_found_and_replays() {
     let place = Place::new("behind");
     place.changed(
         "hint_checkpoint.c",
@@ -57,7 +57,7 @@ fn what_fails_behind_the_checkpoint_is_found_and_found_again() {
     );
     for strategy in ["random", "pos"] {
         let found = place.json(100, &["explore", "--strategy", strategy, "--json", "--", "./prog"]);
-        let shown = place.says(0, UNSNARL, &["show", "--all"]);
+        let shown = place.expect_output(0, UNSNARL, &["show", "--all"]);
         let (before, after) = shown.split_once("checkpoint").expect("the checkpoint is shown");
         assert!(!before.contains("preempts") && after.contains("preempts"), "{strategy}: {shown}");
         assert_eq!(place.json(100, &["replay", "--json"])["identical"], true);
@@ -67,10 +67,14 @@ fn what_fails_behind_the_checkpoint_is_found_and_found_again() {
 }
 
 #[test]
-fn an_undivided_region_is_not_interrupted_by_any_strategy() {
+fn undivided_regions_are_never_preempted() {
     let place = Place::new("undivided");
     let search = |status, strategy| {
-        place.says(status, UNSNARL, &["explore", "--runs", "300", "--strategy", strategy, "--", "./prog"]);
+        place.expect_output(
+            status,
+            UNSNARL,
+            &["explore", "--runs", "300", "--strategy", strategy, "--", "./prog"],
+        );
     };
     place.changed("hint_undivided.c", &[], &[UNSNARL, "cc"]);
     for strategy in STRATEGIES {
@@ -85,20 +89,24 @@ fn an_undivided_region_is_not_interrupted_by_any_strategy() {
 }
 
 #[test]
-fn a_point_in_a_waiting_loop_starves_nobody() {
+fn schedule_point_in_wait_loop_does_not_starve_others() {
     let place = Place::new("spinning");
     place.changed("hint_point_spinning.c", &[], &[UNSNARL, "cc"]);
     for strategy in STRATEGIES {
-        place.says(0, UNSNARL, &["explore", "--runs", "100", "--strategy", strategy, "--", "./prog"]);
+        place.expect_output(
+            0,
+            UNSNARL,
+            &["explore", "--runs", "100", "--strategy", strategy, "--", "./prog"],
+        );
     }
 }
 
 #[test]
-fn points_have_names_and_assertions_too() {
+fn hint_points_and_assertions_have_names() {
     let place = Place::new("names");
     place.changed("hint_point.c", &[], &[UNSNARL, "cc"]);
-    place.says(100, UNSNARL, &["explore", "--", "./prog"]);
-    let shown = place.says(0, UNSNARL, &["show", "--width", "150"]);
+    place.expect_output(100, UNSNARL, &["explore", "--", "./prog"]);
+    let shown = place.expect_output(0, UNSNARL, &["show", "--width", "150"]);
     assert!(shown.contains("point `between read and write`"), "{shown}");
 
     place.changed("hint_assert.c", &[], &[UNSNARL, "cc"]);
@@ -108,15 +116,15 @@ fn points_have_names_and_assertions_too() {
 }
 
 #[test]
-fn the_header_is_plain_c_and_plain_cxx_and_needs_no_library() {
+fn header_compiles_as_c_and_cxx_without_library() {
     let place = Place::new("plain");
     let include = format!("-I{}", programs().join("../include").display());
     place.changed("hint_point.c", &[], &["gcc", "-std=c99", "-pedantic", &include]);
-    place.says(0, "./prog", &[]);
-    place.says(100, UNSNARL, &["explore", "--", "./prog"]);
+    place.expect_output(0, "./prog", &[]);
+    place.expect_output(100, UNSNARL, &["explore", "--", "./prog"]);
     for fixed in [&["gcc", "-no-pie", "-fno-pie", &include][..], &["gcc", "-static", &include]] {
         place.changed("hint_assert.c", &[], fixed);
-        place.says(0, "./prog", &[]);
+        place.expect_output(0, "./prog", &[]);
     }
     fs::write(place.0.join("empty.c"), "#include <unsnarl.h>\nint main(void) { return 0; }\n")
         .expect("a source");
@@ -124,6 +132,6 @@ fn the_header_is_plain_c_and_plain_cxx_and_needs_no_library() {
     for (compiler, flags) in
         [("gcc", &["-std=c89", "empty.c"][..]), ("g++", &["-std=c++11", "-x", "c++", "empty.c"])]
     {
-        place.says(0, compiler, &[&strict, flags].concat());
+        place.expect_output(0, compiler, &[&strict, flags].concat());
     }
 }

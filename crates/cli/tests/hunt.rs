@@ -15,7 +15,7 @@ fn place(name: &str, program: &str) -> Place {
 const BUILD: [&str; 2] = ["--build", "$CC -O1 -g -pthread prog.c -o prog"];
 
 #[test]
-fn one_command_builds_finds_simplifies_and_shows_why() {
+fn hunt_builds_finds_simplifies_and_explains() {
     let place = place("account", "account.c");
     let page = place.unsnarl(100, &[&["hunt"], &BUILD[..], &["--", "./prog"]].concat());
     for expected in [
@@ -31,17 +31,17 @@ fn one_command_builds_finds_simplifies_and_shows_why() {
     ] {
         assert!(page.contains(expected), "no `{expected}` in\n{page}");
     }
-    let told = place.json(100, &["hunt", "--json", "--", "./prog"]);
-    assert_eq!((&told["found"], &told["stats"]["preemptive"]), (&true.into(), &1.into()), "{told}");
-    assert!(place.path(told["trace"].as_str().expect("a path")).exists());
-    assert!(place.path(told["original"].as_str().expect("a path")).exists());
+    let report = place.json(100, &["hunt", "--json", "--", "./prog"]);
+    assert_eq!((&report["found"], &report["stats"]["preemptive"]), (&true.into(), &1.into()), "{report}");
+    assert!(place.path(report["trace"].as_str().expect("a path")).exists());
+    assert!(place.path(report["original"].as_str().expect("a path")).exists());
 }
 
 #[test]
-fn a_correct_program_is_said_to_be_clean_and_a_build_that_fails_is_told() {
+fn hunt_reports_clean_programs_and_failed_builds() {
     let place = place("fixed", "account_fixed.c");
-    let told = place.unsnarl(0, &[&["hunt"], &BUILD[..], &["--runs", "100", "--", "./prog"]].concat());
-    assert!(told.starts_with("no failure in"), "{told}");
-    let (_, said) = place.exits(1, &["hunt", "--build", "exit 3", "--", "./prog"]);
-    assert!(said.contains("the build failed"), "{said}");
+    let report = place.unsnarl(0, &[&["hunt"], &BUILD[..], &["--runs", "100", "--", "./prog"]].concat());
+    assert!(report.starts_with("no failure in"), "{report}");
+    let (_, output_text) = place.exits(1, &["hunt", "--build", "exit 3", "--", "./prog"]);
+    assert!(output_text.contains("the build failed"), "{output_text}");
 }

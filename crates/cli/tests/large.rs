@@ -14,15 +14,15 @@ fn compile(place: &Place, compiler: &str, source: (&str, &str), flags: &[&str]) 
 fn runs_and_replays(place: &Place, threads: u64) {
     for options in [&["--seed", "1"][..], &["--threads", "kernel"]] {
         let record = [&["record", "--json", "-o", "t.snarl"], options, &["--", "./program"]].concat();
-        let told = place.json(0, &record);
-        assert_eq!(told["stats"]["threads"], threads, "{options:?}");
-        let told = place.json(0, &["replay", "--json", "t.snarl"]);
-        assert_eq!(told["identical"], true, "{options:?}: {told}");
+        let report = place.json(0, &record);
+        assert_eq!(report["stats"]["threads"], threads, "{options:?}");
+        let report = place.json(0, &["replay", "--json", "t.snarl"]);
+        assert_eq!(report["identical"], true, "{options:?}: {report}");
     }
 }
 
 #[test]
-fn a_thousand_threads_at_once() {
+fn thousand_threads_run_at_once() {
     let place = Place::new("threads");
     let source = r#"
 #include <pthread.h>
@@ -59,7 +59,7 @@ int main(void)
 }
 
 #[test]
-fn a_heap_of_sixteen_gigabytes() {
+fn sixteen_gigabyte_heap_is_supported() {
     let place = Place::new("heap");
     let source = r#"
 #include <pthread.h>
@@ -94,7 +94,7 @@ int main(void)
 }
 
 #[test]
-fn stacks_of_hundreds_of_megabytes() {
+fn stacks_of_hundreds_of_megabytes_are_supported() {
     let place = Place::new("stack");
     let source = r#"
 #include <pthread.h>
@@ -139,7 +139,7 @@ int main(void)
 }
 
 #[test]
-fn a_plugin_in_cpp_with_threads_of_its_own() {
+fn cpp_plugin_with_own_threads_is_controlled() {
     let place = Place::new("plugin");
     let plugin = r#"
 #include <mutex>

@@ -49,20 +49,20 @@ int main(void)
 "#;
 
 #[test]
-fn what_is_left_on_stacks_is_the_same_in_a_replay() {
+fn uninitialised_stack_memory_is_identical_in_replay() {
     for (name, compiler) in [("plain", &["gcc"][..]), ("instrumented", &[UNSNARL, "cc"])] {
         let place = Place::new(name);
         place.compile("looks", LOOKS_AT_LEFTOVERS, compiler, &["-w"]);
         for seed in 1..=20 {
             place.exits(0, &["record", "--seed", &seed.to_string(), "-o", "t.snarl", "--", "./looks"]);
-            let told = place.json(0, &["replay", "t.snarl", "--json"]);
-            assert_eq!(told["identical"], true, "{name}, seed {seed}: {told}");
+            let report = place.json(0, &["replay", "t.snarl", "--json"]);
+            assert_eq!(report["identical"], true, "{name}, seed {seed}: {report}");
         }
     }
 }
 
 /// Files are not kept in a trace.
-const COUNTS_WHAT_A_FILE_SAYS: &str = r#"
+const COUNTS_FILE_CONTENT: &str = r#"
 #include <stdatomic.h>
 #include <stdio.h>
 static atomic_int count;
@@ -78,19 +78,19 @@ int main(void)
 "#;
 
 #[test]
-fn a_replay_with_another_value_says_which_and_where() {
+fn replay_with_different_value_reports_value_and_site() {
     let place = Place::new("another_value");
-    place.cc("counts", COUNTS_WHAT_A_FILE_SAYS);
+    place.cc("counts", COUNTS_FILE_CONTENT);
     place.write("number", "17");
     place.exits(0, &["record", "-o", "t.snarl", "--", "./counts"]);
     assert_eq!(place.json(0, &["replay", "t.snarl", "--json"])["difference"], serde_json::Value::Null);
     place.write("number", "33");
 
-    let (_, told) = place.exits(0, &["replay", "t.snarl"]);
-    assert!(told.contains("operations are the same, at other addresses or with other values"), "{told}");
-    let line = COUNTS_WHAT_A_FILE_SAYS.lines().position(|line| line.contains("HERE")).expect("a line") + 1;
-    assert!(told.contains(&format!("counts.c:{line}\n")), "{told}");
-    assert!(told.contains("recorded: value 0x11,") && told.contains("replayed: value 0x21,"), "{told}");
+    let (_, report) = place.exits(0, &["replay", "t.snarl"]);
+    assert!(report.contains("operations are the same, at other addresses or with other values"), "{report}");
+    let line = COUNTS_FILE_CONTENT.lines().position(|line| line.contains("HERE")).expect("a line") + 1;
+    assert!(report.contains(&format!("counts.c:{line}\n")), "{report}");
+    assert!(report.contains("recorded: value 0x11,") && report.contains("replayed: value 0x21,"), "{report}");
 
     let json = place.json(0, &["replay", "t.snarl", "--json"]);
     assert_eq!(json["identical"], false, "{json}");

@@ -17,21 +17,21 @@ fn build(place: &Place, library: &str, program: &str) {
 
 /// Records `./program` by several schedules, on fibers and on kernel threads, and replays each; how each trace shows.
 fn recorded_and_replayed(place: &Place, threads: u64) -> Vec<String> {
-    let ways = ["1", "2", "3", "4"].map(|seed| vec!["--seed", seed]);
-    let record = |way: &Vec<&str>| {
-        let run =
-            place.json(0, &[&["record", "--json", "-o", "t.snarl"], &way[..], &["--", "./program"]].concat());
-        assert_eq!(run["stats"]["threads"], threads, "{way:?}");
+    let variants = ["1", "2", "3", "4"].map(|seed| vec!["--seed", seed]);
+    let record = |variant: &Vec<&str>| {
+        let run = place
+            .json(0, &[&["record", "--json", "-o", "t.snarl"], &variant[..], &["--", "./program"]].concat());
+        assert_eq!(run["stats"]["threads"], threads, "{variant:?}");
         let replay: Value = place.json(0, &["replay", "--json", "t.snarl"]);
-        assert_eq!(replay["identical"], true, "{way:?}: {replay}");
+        assert_eq!(replay["identical"], true, "{variant:?}: {replay}");
         place.unsnarl(0, &["show", "--all", "t.snarl"])
     };
     let kernel = vec!["--threads", "kernel", "--seed", "1"];
-    ways.iter().chain([&kernel]).map(record).collect()
+    variants.iter().chain([&kernel]).map(record).collect()
 }
 
 /// A library that starts a thread past whoever stands in for `pthread_create`, as jemalloc does.
-const LOOKS_BEHIND: &str = r#"
+const USES_DLSYM_NEXT: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -69,14 +69,14 @@ int main(void)
 "#;
 
 #[test]
-fn a_thread_started_behind_us_is_controlled() {
+fn thread_started_through_dlsym_is_controlled() {
     let place = Place::new("behind");
-    build(&place, LOOKS_BEHIND, TWO_COUNT);
+    build(&place, USES_DLSYM_NEXT, TWO_COUNT);
     recorded_and_replayed(&place, 2);
 }
 
 /// Counts the threads that it starts, and has whoever is behind it start them.
-const STANDS_IN: &str = r#"
+const INTERPOSES: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>
@@ -112,21 +112,21 @@ int main(void)
 "#;
 
 #[test]
-fn who_stands_in_too_is_met_once() {
+fn other_interposed_library_is_called_once() {
     let place = Place::new("library_stands_in");
-    build(&place, STANDS_IN, STARTS_TWO);
+    build(&place, INTERPOSES, STARTS_TWO);
     recorded_and_replayed(&place, 3);
 
     let place = Place::new("program_stands_in");
-    place.compile("program", &format!("{STANDS_IN}{STARTS_TWO}"), &["gcc"], &[]);
+    place.compile("program", &format!("{INTERPOSES}{STARTS_TWO}"), &["gcc"], &[]);
     recorded_and_replayed(&place, 3);
 }
 
 /// AddressSanitizer in the program stands in too, and asks before anything is initialised.
 #[test]
-fn a_sanitizer_that_asks_early_gets_an_answer() {
+fn early_dlsym_of_sanitizer_is_answered() {
     let place = Place::new("sanitizer");
-    place.compile("library.so", LOOKS_BEHIND, &["gcc"], LIBRARY);
+    place.compile("library.so", USES_DLSYM_NEXT, &["gcc"], LIBRARY);
     let sanitized = [WITH_LIBRARY, &["-fsanitize=address", "-static-libasan"]].concat();
     // Who looks for leaks does so by threads and waits of its own.
     let options = "const char *__asan_default_options(void) { return \"detect_leaks=0\"; }";
@@ -183,7 +183,7 @@ int main(void)
 "#;
 
 #[test]
-fn an_allocator_with_a_lock_is_part_of_making_a_thread() {
+fn allocator_lock_during_thread_creation_is_scheduled() {
     let place = Place::new("allocator");
     build(&place, ALLOCATOR, ALLOCATES_AND_STARTS);
     let shown = recorded_and_replayed(&place, 6);
@@ -224,16 +224,16 @@ int main(void)
 "#;
 
 #[test]
-fn a_lock_that_keeps_a_thread_from_ending_is_told() {
+fn lock_blocking_thread_exit_is_reported() {
     let place = Place::new("allocator_at_the_end");
     build(&place, ALLOCATOR, ENDS_WITH_A_BLOCK);
-    let kept = (1..=40).find_map(|seed: u32| {
+    let held_lock = (1..=40).find_map(|seed: u32| {
         let run = place.ends(&["record", "--seed", &seed.to_string(), "--", "./program"]);
-        let told = String::from_utf8_lossy(&run.stderr).into_owned();
-        assert!(matches!(run.status.code(), Some(0 | 96)), "seed {seed}: {}\n{told}", run.status);
-        (run.status.code() == Some(96)).then_some(told)
+        let report = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(matches!(run.status.code(), Some(0 | 96)), "seed {seed}: {}\n{report}", run.status);
+        (run.status.code() == Some(96)).then_some(report)
     });
-    let told = kept.expect("some schedule has the lock taken when a thread ends");
-    assert!(told.contains("waits in the C library for a lock that another thread holds"), "{told}");
-    assert!(told.contains("use the C library's allocator under unsnarl"), "{told}");
+    let report = held_lock.expect("some schedule has the lock taken when a thread ends");
+    assert!(report.contains("waits in the C library for a lock that another thread holds"), "{report}");
+    assert!(report.contains("use the C library's allocator under unsnarl"), "{report}");
 }

@@ -30,8 +30,8 @@ fn real(source: &str) -> BTreeSet<String> {
     errors.filter(|error| error != "none").collect()
 }
 
-fn found(told: &Value) -> BTreeSet<String> {
-    let list = |name: &str| told[name].as_array().cloned().unwrap_or_default();
+fn found(report: &Value) -> BTreeSet<String> {
+    let list = |name: &str| report[name].as_array().cloned().unwrap_or_default();
     let races =
         list("races").into_iter().map(|race| format!("race {}", race["object"].as_str().unwrap_or("?")));
     let deadlocks = list("deadlocks").into_iter().map(|deadlock| {
@@ -52,14 +52,14 @@ fn wrong(source: &Path) -> Result<(), String> {
     let path = source.to_string_lossy();
     unsnarl(&place, &["cc", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread", "-o", "prog", &path])?;
     unsnarl(&place, &["record", "-o", "run.snarl", "--", "./prog"])?;
-    let told = unsnarl(&place, &["predict", "run.snarl", "--confirm", "--json"])?;
-    let told = serde_json::from_str(&told).map_err(|error| error.to_string())?;
-    let (found, real) = (found(&told), real(&text));
+    let report = unsnarl(&place, &["predict", "run.snarl", "--confirm", "--json"])?;
+    let report = serde_json::from_str(&report).map_err(|error| error.to_string())?;
+    let (found, real) = (found(&report), real(&text));
     if found == real { Ok(()) } else { Err(format!("found {found:?}, real are {real:?}")) }
 }
 
 #[test]
-fn all_that_is_real_is_found_from_one_run_and_nothing_else() {
+fn prediction_finds_exactly_the_real_errors() {
     let files = fs::read_dir(programs().join("micro"))
         .expect("the scenarios")
         .filter_map(|entry| Some(entry.ok()?.path()));
@@ -71,8 +71,8 @@ fn all_that_is_real_is_found_from_one_run_and_nothing_else() {
         for _ in 0..4 {
             scope.spawn(|| {
                 while let Some(source) = sources.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if let Err(why) = wrong(source) {
-                        failures.lock().expect("no panics").push(format!("{}: {why}", source.display()));
+                    if let Err(reason) = wrong(source) {
+                        failures.lock().expect("no panics").push(format!("{}: {reason}", source.display()));
                     }
                 }
             });

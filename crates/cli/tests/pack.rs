@@ -70,55 +70,59 @@ fn bank(name: &str) -> Two {
 }
 
 #[test]
-fn a_pack_replays_where_nothing_else_of_the_program_is_left() {
+fn pack_replays_after_program_is_deleted() {
     let place = bank("moved");
     place.here(100, &["explore", "-o", "bug.snarl", "--", "./main", "amount.txt"]);
-    let told = place.here(0, &["pack", "bug.snarl", "-o", "../there/bug.pack"]);
-    assert!(told.contains("without your environment; tried: it replays"), "{told}");
+    let report = place.here(0, &["pack", "bug.snarl", "-o", "../there/bug.pack"]);
+    assert!(report.contains("without your environment; tried: it replays"), "{report}");
     fs::remove_dir_all(place.0.path("here")).expect("gone");
 
     // Its own library is nowhere else, hence neither the loader nor the C library is this machine's.
-    let (_, said) = place.unsnarl("there", 100, &["replay", "bug.pack"]);
-    assert!(said.contains("reproduced: all"), "{said}");
-    let (told, _) = place.unsnarl("there", 0, &["verify", "bug.pack"]);
-    assert_eq!(told, "the pack is whole, and it replays here (libraries: the pack's own)\n");
+    let (_, output_text) = place.unsnarl("there", 100, &["replay", "bug.pack"]);
+    assert!(output_text.contains("reproduced: all"), "{output_text}");
+    let (report, _) = place.unsnarl("there", 0, &["verify", "bug.pack"]);
+    assert_eq!(report, "the pack is whole, and it replays here (libraries: the pack's own)\n");
     // What else takes a trace takes the pack, and the sources are in it.
     let (shown, _) = place.unsnarl("there", 0, &["show", "bug.pack"]);
     assert!(shown.contains("void pay(int n)"), "{shown}");
-    let (told, _) = place.unsnarl("there", 0, &["simplify", "--json", "bug.pack", "-o", "simple.snarl"]);
-    let told: Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!(told["outcome_preserved"], true, "{told}");
+    let (report, _) = place.unsnarl("there", 0, &["simplify", "--json", "bug.pack", "-o", "simple.snarl"]);
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(report["outcome_preserved"], true, "{report}");
 
     let mut bytes = fs::read(place.0.path("there/bug.pack")).expect("the pack");
     bytes.truncate(bytes.len() / 2);
     fs::write(place.0.path("there/half.pack"), bytes).expect("half a pack");
-    let (_, said) = place.unsnarl("there", 96, &["verify", "half.pack"]);
-    assert!(said.contains("copy it again, or pack it again"), "{said}");
+    let (_, output_text) = place.unsnarl("there", 96, &["verify", "half.pack"]);
+    assert!(output_text.contains("copy it again, or pack it again"), "{output_text}");
 }
 
 #[test]
-fn what_the_program_reads_is_named_or_missed() {
+fn input_files_must_be_named_for_a_pack() {
     let place = bank("inputs");
     fs::create_dir(place.0.path("here/data")).expect("a directory");
     place.write("data/amount.txt", "20");
     place.here(100, &["explore", "-o", "bug.snarl", "--", "./main"]);
-    let told = place.here(103, &["pack", "bug.snarl"]);
-    assert!(told.contains("--with PATH"), "{told}");
+    let report = place.here(103, &["pack", "bug.snarl"]);
+    assert!(report.contains("--with PATH"), "{report}");
     assert!(!place.0.path("here/bug.snarl.tar.zst").exists());
-    let told = place.here(0, &["pack", "--json", "--with", "data", "bug.snarl"]);
-    let told: Value = serde_json::from_str(&told).expect("JSON");
-    assert_eq!((&told["pack"], &told["environment"]), (&"bug.snarl.tar.zst".into(), &false.into()), "{told}");
-    let inputs = told["files"].as_array().expect("files").iter().filter(|file| file["role"] == "input");
+    let report = place.here(0, &["pack", "--json", "--with", "data", "bug.snarl"]);
+    let report: Value = serde_json::from_str(&report).expect("JSON");
+    assert_eq!(
+        (&report["pack"], &report["environment"]),
+        (&"bug.snarl.tar.zst".into(), &false.into()),
+        "{report}"
+    );
+    let inputs = report["files"].as_array().expect("files").iter().filter(|file| file["role"] == "input");
     let names: Vec<&str> = inputs.filter_map(|file| file["name"].as_str()).collect();
     assert_eq!(names, ["cwd/data/amount.txt"]);
-    let (_, said) = place.unsnarl("here", 96, &["pack", "--with", "/etc/hostname", "bug.snarl"]);
-    assert!(said.contains("lies outside of"), "{said}");
-    let (_, said) = place.unsnarl("here", 2, &["pack", "bug.snarl.tar.zst"]);
-    assert!(said.contains("is a pack already"), "{said}");
+    let (_, output_text) = place.unsnarl("here", 96, &["pack", "--with", "/etc/hostname", "bug.snarl"]);
+    assert!(output_text.contains("lies outside of"), "{output_text}");
+    let (_, output_text) = place.unsnarl("here", 2, &["pack", "bug.snarl.tar.zst"]);
+    assert!(output_text.contains("is a pack already"), "{output_text}");
 }
 
 #[test]
-fn the_environment_is_shared_only_if_the_failure_needs_it() {
+fn pack_includes_environment_only_if_needed() {
     let place = Two::new("environment");
     place.write(
         "env.c",
@@ -127,9 +131,9 @@ fn the_environment_is_shared_only_if_the_failure_needs_it() {
     place.here(0, &["cc", "-g", "-o", "env", "env.c"]);
     let packed = |args: &[&str]| {
         place.here(100, &[&["record", "-o", "bug.snarl", "--", "./env"], args].concat());
-        let told = place.here(0, &["pack", "--json", "bug.snarl"]);
-        let told: Value = serde_json::from_str(&told).expect("JSON");
-        told["environment"].as_bool()
+        let report = place.here(0, &["pack", "--json", "bug.snarl"]);
+        let report: Value = serde_json::from_str(&report).expect("JSON");
+        report["environment"].as_bool()
     };
     assert_eq!(packed(&[]), Some(false));
     assert_eq!(packed(&["x"]), Some(true));

@@ -53,15 +53,15 @@ int main(void) {
 "#;
 
 #[test]
-fn a_race_that_the_run_did_not_show_is_confirmed_and_replays() {
+fn predicted_race_is_confirmed_and_replays() {
     let place = with_run("listing", LISTING);
     place.exits(0, &["predict", "good.snarl"]);
     place.exits(2, &["predict", "good.snarl", "--window", "0"]);
-    let told = place.json(100, &["predict", "good.snarl", "--confirm", "--json"]);
-    assert_eq!(lines(list(&told, "races")), [[15, 8]]);
-    assert!(list(&told, "races").iter().all(|race| race["confirmed"] == true && race["object"] == "y"));
-    assert!(list(&told, "deadlocks").is_empty());
-    let trace = told["races"][0]["trace"].as_str().expect("a trace");
+    let report = place.json(100, &["predict", "good.snarl", "--confirm", "--json"]);
+    assert_eq!(lines(list(&report, "races")), [[15, 8]]);
+    assert!(list(&report, "races").iter().all(|race| race["confirmed"] == true && race["object"] == "y"));
+    assert!(list(&report, "deadlocks").is_empty());
+    let trace = report["races"][0]["trace"].as_str().expect("a trace");
     let replayed = place.json(100, &["replay", trace, "--json"]);
     assert_eq!(replayed["outcome"]["kind"], "race");
     assert_eq!(replayed["identical"], true);
@@ -69,7 +69,7 @@ fn a_race_that_the_run_did_not_show_is_confirmed_and_replays() {
 }
 
 #[test]
-fn a_deadlock_that_the_run_did_not_show_is_confirmed() {
+fn predicted_deadlock_is_confirmed() {
     let source = r#"#include <pthread.h>
 static pthread_mutex_t a = PTHREAD_MUTEX_INITIALIZER, b = PTHREAD_MUTEX_INITIALIZER;
 static void *first(void *unused) {
@@ -96,9 +96,9 @@ int main(void) {
 }
 "#;
     let place = with_run("abba", source);
-    let told = place.json(100, &["predict", "good.snarl", "--confirm", "--json"]);
-    let [deadlock] = list(&told, "deadlocks") else { panic!("one deadlock: {told:#}") };
-    let [one, other] = list(deadlock, "cycle") else { panic!("of two threads: {told:#}") };
+    let report = place.json(100, &["predict", "good.snarl", "--confirm", "--json"]);
+    let [deadlock] = list(&report, "deadlocks") else { panic!("one deadlock: {report:#}") };
+    let [one, other] = list(deadlock, "cycle") else { panic!("of two threads: {report:#}") };
     assert_eq!((&one["holds"][0], &one["waits_for"], &one["line"]), (&"a".into(), &"b".into(), &5.into()));
     assert_eq!(
         (&other["holds"][0], &other["waits_for"], &other["line"]),
@@ -109,7 +109,7 @@ int main(void) {
 }
 
 #[test]
-fn what_the_program_does_not_confirm_is_told_apart_and_is_no_failure() {
+fn unconfirmed_predictions_are_listed_separately() {
     // Whether the second thread writes depends on what it reads under the lock.
     let source = r#"#include <pthread.h>
 static int ready, data;
@@ -138,9 +138,9 @@ int main(void) {
 }
 "#;
     let place = with_run("handed-over", source);
-    let told = place.json(0, &["predict", "good.snarl", "--confirm", "--json"]);
-    assert!(list(&told, "races").is_empty());
-    let apart = list(&told["unconfirmed"], "races");
+    let report = place.json(0, &["predict", "good.snarl", "--confirm", "--json"]);
+    assert!(list(&report, "races").is_empty());
+    let apart = list(&report["unconfirmed"], "races");
     assert_eq!(lines(apart), [[5, 15]]);
     assert_eq!(apart[0]["verdict"], "diverged");
     let (text, _) = place.exits(0, &["predict", "good.snarl", "--confirm"]);
@@ -148,7 +148,7 @@ int main(void) {
 }
 
 #[test]
-fn a_right_program_gives_nothing() {
+fn correct_program_has_no_predictions() {
     let source = r#"#include <pthread.h>
 static int hits;
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
@@ -166,10 +166,10 @@ int main(void) {
 }
 "#;
     let place = with_run("guarded", source);
-    let told = place.json(0, &["predict", "good.snarl", "--confirm", "--json"]);
-    assert!(list(&told, "races").is_empty() && list(&told, "deadlocks").is_empty());
-    assert_eq!(told["figures"]["candidates"], 0);
-    assert_eq!(told["executions"], 1, "the recorded run, once more");
+    let report = place.json(0, &["predict", "good.snarl", "--confirm", "--json"]);
+    assert!(list(&report, "races").is_empty() && list(&report, "deadlocks").is_empty());
+    assert_eq!(report["figures"]["candidates"], 0);
+    assert_eq!(report["executions"], 1, "the recorded run, once more");
 }
 
 const HIDDEN: &str = "T1|fork(T2)|1
@@ -182,24 +182,24 @@ T2|w(BUGGY_ADDR)|7
 ";
 
 #[test]
-fn another_tools_trace_is_looked_at_as_text_and_as_a_trace() {
+fn std_trace_is_predicted_as_text_and_as_trace() {
     let place = Place::new("std");
     place.write("hidden.std", HIDDEN);
     place.exits(0, &["import", "hidden.std", "-o", "hidden.snarl"]);
     for file in ["hidden.std", "hidden.snarl"] {
-        let told = place.json(0, &["predict", file, "--json"]);
-        assert_eq!(lines(list(&told, "races")), [[2, 7]], "{file}");
-        assert_eq!(told["races"][0]["object"], "BUGGY_ADDR", "{file}");
-        assert_eq!(told["races"][0]["confirmed"], false);
+        let report = place.json(0, &["predict", file, "--json"]);
+        assert_eq!(lines(list(&report, "races")), [[2, 7]], "{file}");
+        assert_eq!(report["races"][0]["object"], "BUGGY_ADDR", "{file}");
+        assert_eq!(report["races"][0]["confirmed"], false);
     }
     let (_, notes) = place.exits(0, &["predict", "hidden.snarl", "--confirm"]);
     assert!(notes.contains("no program to run"), "{notes}");
 }
 
 #[test]
-fn text_that_contradicts_itself_is_refused_with_its_line() {
+fn inconsistent_text_is_rejected_with_its_line() {
     let place = Place::new("contradictions");
-    for (text, line, why) in [
+    for (text, line, reason) in [
         ("T1|w(x)|1\n\nT1|rel(m)|2\n", "line 3: T1 gives back", "lock m, which it does not hold"),
         ("T1|join(T9)|1\n", "line 1: T1 joins", "T9, which was never created"),
         ("T1|w(x)|1\nT1|wait(m)|2\n", "line 2: T1 waits", "without holding its mutex m"),
@@ -212,13 +212,13 @@ fn text_that_contradicts_itself_is_refused_with_its_line() {
         ("", "odd.std: has no events", "lines like T1|w(x)|42"),
     ] {
         place.write("odd.std", text);
-        let (_, said) = place.exits(96, &["predict", "odd.std"]);
-        assert!(said.contains(line) && said.contains(why), "{text}: {said}");
+        let (_, output_text) = place.exits(96, &["predict", "odd.std"]);
+        assert!(output_text.contains(line) && output_text.contains(reason), "{text}: {output_text}");
     }
 }
 
 #[test]
-fn a_run_that_misused_its_locks_is_refused_with_the_place() {
+fn trace_with_lock_misuse_is_rejected_with_its_site() {
     let place = with_run(
         "misuse",
         "#include <pthread.h>
@@ -231,13 +231,18 @@ fn a_run_that_misused_its_locks_is_refused_with_the_place() {
             pthread_join(thread, 0);
         }",
     );
-    let (_, said) = place.exits(96, &["predict", "good.snarl", "--confirm"]);
-    let why = "thread 0.1 gives back the lock mutex, which it does not hold, at ";
-    assert!(said.contains(why) && said.contains("prog.c:3") && said.contains("good.snarl: event"), "{said}");
+    let (_, output_text) = place.exits(96, &["predict", "good.snarl", "--confirm"]);
+    let reason = "thread 0.1 gives back the lock mutex, which it does not hold, at ";
+    assert!(
+        output_text.contains(reason)
+            && output_text.contains("prog.c:3")
+            && output_text.contains("good.snarl: event"),
+        "{output_text}"
+    );
 }
 
 #[test]
-fn the_model_can_be_had_for_a_refinement_checker() {
+fn model_is_exported_for_a_refinement_checker() {
     let place = Place::new("csp");
     place.write("hidden.std", HIDDEN);
     place.exits(0, &["predict", "hidden.std", "--export-csp", "model.csp"]);

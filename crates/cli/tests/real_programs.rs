@@ -19,20 +19,20 @@ fn same_result_by_every_schedule(command: &[&str], lines: u64, least_threads: u6
         let run = place.ends(&[&["record", "--seed", seed, "-o", "t.snarl", "--"], command].concat());
         assert!(run.status.success(), "seed {seed}: {}", String::from_utf8_lossy(&run.stderr));
         assert!(run.stdout == native.stdout, "seed {seed}: another output");
-        let told = place.json(0, &["replay", "t.snarl", "--json"]);
-        assert_eq!(told["identical"], true, "seed {seed}: {told}");
+        let report = place.json(0, &["replay", "t.snarl", "--json"]);
+        assert_eq!(report["identical"], true, "seed {seed}: {report}");
     }
-    let told = place.json(0, &[&["record", "--seed", "1", "--json", "--"], command].concat());
-    assert!(told["stats"]["threads"].as_u64() >= Some(least_threads), "{told}");
+    let report = place.json(0, &[&["record", "--seed", "1", "--json", "--"], command].concat());
+    assert!(report["stats"]["threads"].as_u64() >= Some(least_threads), "{report}");
 }
 
 /// With fewer lines it makes no second thread.
 #[test]
-fn sort_in_parallel() {
+fn parallel_sort_records_and_replays() {
     same_result_by_every_schedule(&["sort", "--parallel=4", "-S", "20M", "lines"], 140_000, 2);
 }
 
 #[test]
-fn xz_with_threads() {
+fn threaded_xz_records_and_replays() {
     same_result_by_every_schedule(&["xz", "-T4", "-0", "--block-size=64KiB", "-c", "lines"], 40_000, 3);
 }

@@ -4,7 +4,7 @@ mod common;
 
 use common::{Place, UNSNARL};
 use unsnarl_exec::{Executor, Settings};
-use unsnarl_model::{Kind, Plan, Points, Policy, Prefix, Program, Segment, ThreadId, ThreadIx, Trace};
+use unsnarl_model::{OutcomeKind, Plan, Points, Policy, Prefix, Program, Segment, ThreadId, ThreadIx, Trace};
 
 /// A program, run in both ways.
 struct Both {
@@ -27,13 +27,17 @@ impl Both {
             let settings = Settings { serve: true, rewind, ..Settings::default() };
             Executor::new(program.clone(), settings).expect("it can be used")
         });
-        let alone = forked.run(&plan(Prefix::default(), 0)).expect("a run").alone() as u32;
-        let segments = vec![Segment { thread: ThreadIx::MAIN, points: alone }];
+        let single_thread_points =
+            forked.run(&plan(Prefix::default(), 0)).expect("a run").single_thread_points() as u32;
+        let segments = vec![Segment { thread: ThreadIx::MAIN, points: single_thread_points }];
         let prefix = Prefix { threads: vec![ThreadId::main()], segments, ..Prefix::default() };
         let mut both = Self { rewound, forked, prefix };
         let plan = plan(both.prefix.clone(), 0);
         for executor in [&mut both.rewound, &mut both.forked] {
-            executor.keep(&plan, alone as usize).expect("no error").expect("a snapshot");
+            executor
+                .take_snapshot(&plan, single_thread_points as usize)
+                .expect("no error")
+                .expect("a snapshot");
         }
         both
     }
@@ -168,11 +172,11 @@ int main(void)
 "#;
 
 #[test]
-fn memory_begins_each_run_as_it_began_the_first() {
+fn memory_is_restored_before_each_run() {
     let mut both = Both::of(&Place::new("memory"), USES_MEMORY);
     let rewound = (1..=40).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
-        assert_eq!(trace.outcome.kind, Kind::Exit(0), "{}", trace.outcome.message);
+        assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
         assert_eq!(trace.output.stdout, b"58 noted\n");
         rewound
     });
@@ -213,11 +217,11 @@ int main(void)
 "#;
 
 #[test]
-fn memory_that_was_closed_begins_as_it_was() {
+fn reprotected_memory_is_restored() {
     let mut both = Both::of(&Place::new("closed"), OPENS_AND_CLOSES);
     for seed in 1..=10 {
         let (trace, _) = both.run(seed);
-        assert_eq!(trace.outcome.kind, Kind::Exit(0), "{}", trace.outcome.message);
+        assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
     }
     // Without what cannot be undone, processes are rewound.
     let source = OPENS_AND_CLOSES
@@ -265,18 +269,18 @@ int main(void)
 "#;
 
 #[test]
-fn a_stack_begins_each_run_no_larger_than_it_was() {
+fn stack_growth_is_undone_before_each_run() {
     let mut both = Both::of(&Place::new("grows"), GROWS);
     let rewound = (1..=10).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
-        assert_eq!(trace.outcome.kind, Kind::Exit(0), "{}", trace.outcome.message);
+        assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
         rewound
     });
     assert_eq!(rewound.count(), 10);
 }
 
 /// In some schedules it opens a file, and in some it starts a process.
-const ASKS_FOR_MORE: &str = r#"
+const REQUESTS_MORE_MEMORY: &str = r#"
 #include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -313,11 +317,11 @@ int main(void)
 "#;
 
 #[test]
-fn what_cannot_be_undone_is_done_by_a_fork() {
-    let mut both = Both::of(&Place::new("more"), ASKS_FOR_MORE);
+fn irreversible_system_calls_fall_back_to_fork() {
+    let mut both = Both::of(&Place::new("more"), REQUESTS_MORE_MEMORY);
     let rewound = (1..=60).filter(|&seed| {
         let (trace, rewound) = both.run(seed);
-        assert_eq!(trace.outcome.kind, Kind::Exit(0), "{}", trace.outcome.message);
+        assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
         rewound
     });
     let rewound = rewound.count();
@@ -352,13 +356,13 @@ int main(void)
 "#;
 
 #[test]
-fn a_crash_ends_the_process_and_the_next_run_has_another() {
+fn crash_ends_the_process_and_next_run_gets_a_new_one() {
     let mut both = Both::of(&Place::new("crash"), USES_AFTER_UNMAPPING);
     let (mut ended, mut crashed) = (0, 0);
     for seed in 1..=40 {
         match both.run(seed).0.outcome.kind {
-            Kind::Exit(0) => ended += 1,
-            Kind::Signal(_) => crashed += 1,
+            OutcomeKind::Exit(0) => ended += 1,
+            OutcomeKind::Signal(_) => crashed += 1,
             other => panic!("seed {seed}: {other:?}"),
         }
     }

@@ -85,17 +85,17 @@ int main(void)
 }
 
 #[test]
-fn runs_from_snapshots_lead_to_the_same_as_runs_from_the_start() {
+fn runs_from_snapshots_equal_runs_from_start() {
     // Before the threads it computes, writes to a file that it keeps open, and to its standard output.
     let begin = r#"compute(); journal = tmpfile(); note("begin"); puts("begun"); fflush(stdout);"#;
     let place = built("snapshots", &account(begin));
     place.json(100, &["explore", "--seed", "3", "-o", "bug.snarl", "--json", "--", "./prog"]);
     let simplify = |name: &str, more: &[&str]| {
         let args = ["simplify", "bug.snarl", "--json", "-o", name];
-        let told = place.json(0, &[&args, more].concat());
-        assert_eq!(told["outcome_preserved"], true, "{told}");
-        assert_eq!(told["snapshots"]["refused"], Value::Null, "{told}");
-        told
+        let report = place.json(0, &[&args, more].concat());
+        assert_eq!(report["outcome_preserved"], true, "{report}");
+        assert_eq!(report["snapshots"]["refused"], Value::Null, "{report}");
+        report
     };
     let with = simplify("with.snarl", &[]);
     let without = simplify("without.snarl", &["--no-snapshots"]);
@@ -110,7 +110,7 @@ fn runs_from_snapshots_lead_to_the_same_as_runs_from_the_start() {
 }
 
 #[test]
-fn what_a_program_does_before_its_threads_does_not_keep_it_from_being_foreseen() {
+fn single_threaded_start_does_not_prevent_simulation() {
     // As Rust's library does.
     let begin = "struct pollfd fds[] = {{0, 0, 0}, {1, 0, 0}}; if (poll(fds, 2, 0) < 0) abort(); signal(SIGPIPE, SIG_IGN);";
     let source = format!("#include <poll.h>\n#include <signal.h>\n{}", account(begin));
@@ -121,13 +121,13 @@ fn what_a_program_does_before_its_threads_does_not_keep_it_from_being_foreseen()
         place.ends(&[&record[..], &program[..]].concat()).status.code() == Some(100)
     });
     assert!(fails.is_some());
-    let told = place.json(0, &["simplify", "bug.snarl", "--json", "-o", "simple.snarl"]);
-    assert!(told["foreseen"].as_u64() > Some(0), "{told}");
-    assert_eq!(told["outcome_preserved"], true, "{told}");
+    let report = place.json(0, &["simplify", "bug.snarl", "--json", "-o", "simple.snarl"]);
+    assert!(report["foreseen"].as_u64() > Some(0), "{report}");
+    assert_eq!(report["outcome_preserved"], true, "{report}");
 }
 
 #[test]
-fn a_program_that_cannot_be_kept_says_why_and_is_run_from_the_start() {
+fn program_without_snapshots_reports_reason_and_runs_from_start() {
     let pairs = [
         ("int ends[2]; if (pipe(ends)) abort(); compute();", "it has a pipe open"),
         (
@@ -135,94 +135,104 @@ fn a_program_that_cannot_be_kept_says_why_and_is_run_from_the_start() {
             "it has a socket open",
         ),
     ];
-    for (at, (begin, why)) in pairs.into_iter().enumerate() {
+    for (at, (begin, reason)) in pairs.into_iter().enumerate() {
         let place = built(&format!("refused-{at}"), &account(begin));
         place.json(100, &["explore", "-o", "bug.snarl", "--json", "--", "./prog"]);
-        let told = place.json(0, &["simplify", "bug.snarl", "--json", "-o", "simple.snarl"]);
-        assert_eq!((&told["snapshots"]["refused"], &told["snapshots"]["runs"]), (&why.into(), &0.into()));
-        assert_eq!(told["outcome_preserved"], true);
+        let report = place.json(0, &["simplify", "bug.snarl", "--json", "-o", "simple.snarl"]);
+        assert_eq!(
+            (&report["snapshots"]["refused"], &report["snapshots"]["runs"]),
+            (&reason.into(), &0.into())
+        );
+        assert_eq!(report["outcome_preserved"], true);
     }
 }
 
 #[test]
-fn what_is_proved_can_be_checked_again() {
+fn certificate_can_be_verified() {
     let place = built("proved", &account(""));
     place.json(100, &["explore", "--points", "all", "-o", "bug.snarl", "--json", "--", "./prog"]);
-    let told = place.json(0, &["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);
-    assert_eq!((&told["proved"], &told["unobserved"]), (&true.into(), &false.into()), "{told}");
-    assert!(told["proof"].as_str().is_some_and(|file| file.ends_with("simple.proof")), "{told}");
+    let report = place.json(0, &["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);
+    assert_eq!((&report["proved"], &report["unobserved"]), (&true.into(), &false.into()), "{report}");
+    assert!(report["proof"].as_str().is_some_and(|file| file.ends_with("simple.proof")), "{report}");
 
     // What the one preemption is for, when it was simplified and whenever it is shown.
-    let needs = told["preemptions"].as_array().expect("a list");
-    assert_eq!(needs.len() as u64, told["after"]["preemptive"].as_u64().expect("a number"));
+    let needs = report["preemptions"].as_array().expect("a list");
+    assert_eq!(needs.len() as u64, report["after"]["preemptive"].as_u64().expect("a number"));
     assert_eq!((&needs[0]["line"], &needs[0]["without"]), (&35.into(), &"the program ended normally".into()));
     let shown = place.exits(0, &["show", "simple.snarl"]).0;
     assert!(shown.contains("at prog.c:35; without this, the program ended normally"), "{shown}");
 
-    let (said, _) = place.exits(0, &["verify", "simple.snarl"]);
-    assert!(said.starts_with("the certificate holds"), "{said}");
+    let (output_text, _) = place.exits(0, &["verify", "simple.snarl"]);
+    assert!(output_text.starts_with("the certificate holds"), "{output_text}");
     assert_eq!(place.json(0, &["verify", "simple.snarl", "--json"])["holds"], true);
     // Of another trace, and of other states.
-    let (said, _) = place.exits(103, &["verify", "bug.snarl", "--proof", "simple.proof"]);
-    assert!(said.contains("prove this one again"), "{said}");
+    let (output_text, _) = place.exits(103, &["verify", "bug.snarl", "--proof", "simple.proof"]);
+    assert!(output_text.contains("prove this one again"), "{output_text}");
     let proof = place.path("simple.proof");
     let text = fs::read_to_string(&proof).expect("a certificate");
     let states = serde_json::from_str::<Value>(&text).expect("JSON")["states"].as_u64().expect("a number");
     fs::write(&proof, text.replace(&format!("\"states\": {states}"), "\"states\": 1"))
         .expect("it can be written");
-    let (said, _) = place.exits(103, &["verify", "simple.snarl"]);
-    assert!(said.contains("does not hold"), "{said}");
-    let (_, said) = place.exits(96, &["verify", "bug.snarl"]);
-    assert!(said.contains("`unsnarl simplify --prove` makes one"), "{said}");
+    let (output_text, _) = place.exits(103, &["verify", "simple.snarl"]);
+    assert!(output_text.contains("does not hold"), "{output_text}");
+    let (_, output_text) = place.exits(96, &["verify", "bug.snarl"]);
+    assert!(output_text.contains("`unsnarl simplify --prove` makes one"), "{output_text}");
 }
 
 #[test]
-fn a_failure_of_the_users_own_check_is_simplified_with_that_check() {
+fn failure_of_user_check_is_simplified_with_the_check() {
     let place =
         built("check", &account("").replace("assert(balance == 220);", r#"printf("%d\n", balance);"#));
     let search = ["explore", "--fail-if-stdout", "^70$", "-o", "bug.snarl", "--json", "--", "./prog"];
     place.json(100, &search);
-    let (_, said) = place.exits(1, &["simplify", "bug.snarl"]);
-    assert!(said.contains("give the same option again"), "{said}");
+    let (_, output_text) = place.exits(1, &["simplify", "bug.snarl"]);
+    assert!(output_text.contains("give the same option again"), "{output_text}");
     let simplify = ["simplify", "bug.snarl", "--fail-if-stdout", "^70$", "--json", "-o", "simple.snarl"];
-    let told = place.json(0, &simplify);
+    let report = place.json(0, &simplify);
     assert!(
-        told["after"]["context_switches"].as_u64() <= told["before"]["context_switches"].as_u64(),
-        "{told}"
+        report["after"]["context_switches"].as_u64() <= report["before"]["context_switches"].as_u64(),
+        "{report}"
     );
-    assert_eq!(told["outcome_preserved"], true, "{told}");
+    assert_eq!(report["outcome_preserved"], true, "{report}");
 }
 
 #[test]
-fn a_dependence_that_no_event_tells_of_is_noticed() {
+fn hidden_dependence_is_detected() {
     let place = built("unobserved", &account(""));
     // Without plain accesses the events do not tell that the balance is read early.
     let search =
         ["explore", "--points", "sync", "--strategy", "random", "-o", "bug.snarl", "--json", "--", "./prog"];
     place.json(100, &search);
-    let (_, said) = place.exits(0, &["simplify", "--static", "bug.snarl"]);
-    assert!(said.contains("an unobserved dependence") && said.contains("ended normally"), "{said}");
-    let told = place.json(0, &["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);
-    assert_eq!((&told["unobserved"], &told["proved"]), (&true.into(), &false.into()), "{told}");
-    let alone = place.json(0, &["simplify", "bug.snarl", "--dynamic", "--json", "-o", "alone.snarl"]);
-    assert!(told["after"]["context_switches"].as_u64() <= alone["after"]["context_switches"].as_u64());
+    let (_, output_text) = place.exits(0, &["simplify", "--static", "bug.snarl"]);
+    assert!(
+        output_text.contains("an unobserved dependence") && output_text.contains("ended normally"),
+        "{output_text}"
+    );
+    let report = place.json(0, &["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);
+    assert_eq!((&report["unobserved"], &report["proved"]), (&true.into(), &false.into()), "{report}");
+    let dynamic_only = place.json(0, &["simplify", "bug.snarl", "--dynamic", "--json", "-o", "alone.snarl"]);
+    assert!(
+        report["after"]["context_switches"].as_u64() <= dynamic_only["after"]["context_switches"].as_u64()
+    );
 }
 
 #[test]
-fn merges_in_an_arbitrary_order_keep_the_failure() {
+fn arbitrary_merge_order_keeps_the_failure() {
     let place = built("merges", &account(""));
     place.json(100, &["explore", "--points", "all", "-o", "bug.snarl", "--json", "--", "./prog"]);
     for seed in ["1", "2"] {
         let args = ["simplify", "bug.snarl", "--static", "--merges", seed, "--json", "-o", "simple.snarl"];
-        let told = place.json(0, &args);
-        assert_eq!(told["outcome_preserved"], true, "{told}");
-        assert!(told["after"]["context_switches"].as_u64() <= told["before"]["context_switches"].as_u64());
+        let report = place.json(0, &args);
+        assert_eq!(report["outcome_preserved"], true, "{report}");
+        assert!(
+            report["after"]["context_switches"].as_u64() <= report["before"]["context_switches"].as_u64()
+        );
     }
     place.exits(2, &["simplify", "bug.snarl", "--merges", "1"]);
 }
 
 #[test]
-fn interrupted_work_keeps_the_best_so_far() {
+fn interrupted_simplification_keeps_best_trace() {
     // Each run takes its time and leaves a trace of it; a pipe keeps runs from going on from the middle.
     let begin = r#"compute(); compute(); int ends[2]; if (pipe(ends)) abort();
     FILE *runs = fopen("runs", "a"); fputc('r', runs); fclose(runs);"#;
@@ -238,25 +248,25 @@ fn interrupted_work_keeps_the_best_so_far() {
     let interrupted = Command::new("kill").args(["-INT", &simplify.id().to_string()]).status();
     assert!(interrupted.is_ok_and(|status| status.success()));
     let output = simplify.wait_with_output().expect("it ends");
-    let told: Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    assert_eq!((output.status.code(), &told["stopped"]), (Some(130), &"interrupted".into()), "{told}");
-    assert_eq!(told["outcome_preserved"], true, "{told}");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((output.status.code(), &report["stopped"]), (Some(130), &"interrupted".into()), "{report}");
+    assert_eq!(report["outcome_preserved"], true, "{report}");
     place.exits(100, &["replay", "simple.snarl"]);
 }
 
 #[test]
-fn of_a_livelock_the_best_so_far_is_kept_when_the_time_is_up() {
+fn timed_out_livelock_simplification_keeps_best_trace() {
     let place = built("livelock", include_str!("../../../programs/c/after_you_livelock.c"));
     let record =
         ["record", "--seed", "1", "--max-spins", "20000", "-o", "bug.snarl", "--json", "--", "./prog"];
-    let told = place.json(100, &record);
-    assert_eq!(told["outcome"]["kind"], "livelock", "{told}");
+    let report = place.json(100, &record);
+    assert_eq!(report["outcome"]["kind"], "livelock", "{report}");
     // There are thousands of segments to be moved, and a run takes long: it is not done in this time.
-    for way in ["--effort=2", "--dynamic"] {
-        let told =
-            place.json(0, &["simplify", "bug.snarl", way, "--time", "1s", "--json", "-o", "simple.snarl"]);
-        assert_eq!(told["stopped"], "time or runs are used up", "{told}");
-        assert_eq!(told["outcome_preserved"], true, "{told}");
+    for method in ["--effort=2", "--dynamic"] {
+        let report =
+            place.json(0, &["simplify", "bug.snarl", method, "--time", "1s", "--json", "-o", "simple.snarl"]);
+        assert_eq!(report["stopped"], "time or runs are used up", "{report}");
+        assert_eq!(report["outcome_preserved"], true, "{report}");
         place.exits(100, &["replay", "simple.snarl"]);
     }
     let hunt =
@@ -271,9 +281,9 @@ fn more_effort_is_never_worse() {
     let place = built("effort", &account(""));
     place.json(100, &["explore", "-o", "bug.snarl", "--json", "--", "./prog"]);
     let cost = |effort: &str| {
-        let told =
+        let report =
             place.json(0, &["simplify", "bug.snarl", "--effort", effort, "--json", "-o", "simple.snarl"]);
-        let figure = |name: &str| told["after"][name].as_u64().expect("a number");
+        let figure = |name: &str| report["after"][name].as_u64().expect("a number");
         (figure("context_switches"), figure("preemptive"))
     };
     let costs = ["0", "1", "2", "3"].map(cost);
@@ -281,7 +291,7 @@ fn more_effort_is_never_worse() {
 }
 
 #[test]
-fn a_long_trace_of_another_tool_is_simplified_from_file_to_file() {
+fn long_imported_trace_is_simplified_while_streaming() {
     let place = Place::new("long");
     // More than are held in memory.
     place.exits(0, &["bench-static", "--events", "1100000", "--save", "long.snarl"]);

@@ -103,7 +103,7 @@ fn line_of(source: &str, remark: &str) -> usize {
 }
 
 #[test]
-fn a_binary_of_rusts_own_harness_is_explored_test_by_test() {
+fn libtest_binary_is_explored_test_by_test() {
     let place = Place::new("libtest", &[("Cargo.toml", MANIFEST), ("src/lib.rs", THREE_TESTS)]);
     place.exits(0, &["cargo", "test", "--no-run", "--quiet", "--offline"]);
     let binary = place.binary();
@@ -129,9 +129,9 @@ fn a_binary_of_rusts_own_harness_is_explored_test_by_test() {
 }
 
 #[test]
-fn cargo_test_explores_each_test_and_tells_which_failed() {
+fn cargo_test_explores_each_test_and_reports_failures() {
     let place = Place::new("cargo", &[("Cargo.toml", MANIFEST), ("src/lib.rs", THREE_TESTS)]);
-    let (told, _) = place.exits(100, &["cargo", "--runs", "300", "test", "--offline"]);
+    let (report, _) = place.exits(100, &["cargo", "--runs", "300", "test", "--offline"]);
     for wanted in [
         "exploring 3 tests of visits (unittests src/lib.rs)\n",
         "test counts ... ok (300 schedules)\n",
@@ -144,25 +144,28 @@ fn cargo_test_explores_each_test_and_tells_which_failed() {
         "result: FAILED. 1 passed; 2 failed; 0 ignored; ",
         "doc-tests are not explored",
     ] {
-        assert!(told.contains(wanted), "`{wanted}` is missing:\n{told}");
+        assert!(report.contains(wanted), "`{wanted}` is missing:\n{report}");
     }
     place.exits(100, &["replay", ".unsnarl/loses-1.snarl"]);
     let (_, stderr) = place.exits(100, &["replay"]);
     assert!(stderr.contains("deadlock"), "the latest is the first failure: {stderr}");
 
-    let alone = ["cargo", "--runs", "300", "--json", "test", "--offline", "--", "--exact", "loses"];
-    let told = place.json(100, &alone);
-    assert_eq!((&told["failed"], &told["passed"]), (&1.into(), &0.into()));
-    let test = &told["tests"][0];
+    let one_test = ["cargo", "--runs", "300", "--json", "test", "--offline", "--", "--exact", "loses"];
+    let report = place.json(100, &one_test);
+    assert_eq!((&report["failed"], &report["passed"]), (&1.into(), &0.into()));
+    let test = &report["tests"][0];
     assert_eq!((&test["name"], &test["result"]), (&"loses".into(), &"failed".into()));
     assert_eq!(test["outcome"]["kind"], "panic");
-    assert_eq!(test["runs"], place.json(100, &alone)["tests"][0]["runs"], "searches are repeatable");
-    let told = place.json(0, &["cargo", "--runs", "20", "--json", "test", "--offline", "counts"]);
-    assert_eq!((&told["found"], &told["passed"], &told["runs"]), (&false.into(), &1.into(), &20.into()));
+    assert_eq!(test["runs"], place.json(100, &one_test)["tests"][0]["runs"], "searches are repeatable");
+    let report = place.json(0, &["cargo", "--runs", "20", "--json", "test", "--offline", "counts"]);
+    assert_eq!(
+        (&report["found"], &report["passed"], &report["runs"]),
+        (&false.into(), &1.into(), &20.into())
+    );
 }
 
 #[test]
-fn attributes_harnesses_and_cargos_surroundings_are_respected() {
+fn test_attributes_harnesses_and_cargo_environment_are_respected() {
     let library = "
 /// ```
 /// panic!(\"a doc-test that is not run\");
@@ -189,8 +192,8 @@ mod tests {
     let from_elsewhere = place.0.join("elsewhere");
     let output = place.command(&["cargo", "test", "--offline"]).current_dir(from_elsewhere).output();
     let output = output.expect("unsnarl runs");
-    let told = String::from_utf8_lossy(&output.stdout);
-    assert_eq!(output.status.code(), Some(0), "{told}\n{}", String::from_utf8_lossy(&output.stderr));
+    let report = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{report}\n{}", String::from_utf8_lossy(&output.stderr));
     for wanted in [
         "test tests::panics ... ok (10 schedules, one thread)\n",
         "test tests::slow ... ignored\n",
@@ -199,32 +202,32 @@ mod tests {
         "result: ok. 3 passed; 0 failed; 1 ignored; ",
         "doc-tests are not explored: `cargo test --doc` runs them\n",
     ] {
-        assert!(told.contains(wanted), "`{wanted}` is missing:\n{told}");
+        assert!(report.contains(wanted), "`{wanted}` is missing:\n{report}");
     }
-    let (told, _) = place.exits(100, &["cargo", "test", "--offline", "--lib", "--", "--ignored"]);
+    let (report, _) = place.exits(100, &["cargo", "test", "--offline", "--lib", "--", "--ignored"]);
     assert!(
-        told.contains("test tests::slow ... FAILED (run 1 of ") && told.contains("with status 7"),
-        "{told}"
+        report.contains("test tests::slow ... FAILED (run 1 of ") && report.contains("with status 7"),
+        "{report}"
     );
-    assert!(told.contains("result: FAILED. 0 passed; 1 failed; 0 ignored; "), "{told}");
-    assert!(!told.contains("doc-tests"), "with --lib there are none: {told}");
+    assert!(report.contains("result: FAILED. 0 passed; 1 failed; 0 ignored; "), "{report}");
+    assert!(!report.contains("doc-tests"), "with --lib there are none: {report}");
 }
 
 #[test]
-fn a_test_that_fails_without_a_panic_says_why() {
+fn test_failing_without_panic_reports_its_error() {
     let library = "
 #[test] fn returns() -> Result<(), String> { Err(\"no visitor\".into()) }
 #[test] #[should_panic] fn calm() {}
 ";
     let place = Place::new("errors", &[("Cargo.toml", MANIFEST), ("src/lib.rs", library)]);
-    let told = place.json(100, &["cargo", "--json", "test", "--offline"]);
-    let message = |nth: usize| told["tests"][nth]["outcome"]["message"].as_str().expect("a message");
-    assert!(message(0).contains("test did not panic as expected"), "{told}");
+    let report = place.json(100, &["cargo", "--json", "test", "--offline"]);
+    let message = |nth: usize| report["tests"][nth]["outcome"]["message"].as_str().expect("a message");
+    assert!(message(0).contains("test did not panic as expected"), "{report}");
     assert_eq!(message(1), "Error: \"no visitor\"");
 }
 
 #[test]
-fn only_a_test_is_explored_and_only_if_it_builds() {
+fn only_tests_that_build_are_explored() {
     let files = [("Cargo.toml", MANIFEST), ("src/main.rs", "fn main() { println!(\"hello\"); }")];
     let place = Place::new("wishes", &files);
     let (stdout, _) = place.exits(0, &["cargo", "run", "--quiet", "--offline"]);
@@ -244,7 +247,7 @@ fn only_a_test_is_explored_and_only_if_it_builds() {
 }
 
 #[test]
-fn an_interrupted_suite_tells_what_was_found_so_far() {
+fn interrupted_suite_reports_results_so_far() {
     let library = THREE_TESTS.replace("fn counts", "fn zealous");
     let place = Place::new("interrupted", &[("Cargo.toml", MANIFEST), ("src/lib.rs", &library)]);
     let mut child = place
@@ -253,14 +256,14 @@ fn an_interrupted_suite_tells_what_was_found_so_far() {
         .stderr(Stdio::null())
         .spawn()
         .expect("unsnarl runs");
-    let mut told = BufReader::new(child.stdout.take().expect("it is piped"));
+    let mut report = BufReader::new(child.stdout.take().expect("it is piped"));
     let mut text = String::new();
     while !text.contains("test loses ... FAILED") {
-        assert!(told.read_line(&mut text).expect("text") > 0, "it ended early: {text}");
+        assert!(report.read_line(&mut text).expect("text") > 0, "it ended early: {text}");
     }
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
     assert!(kill.success());
-    told.read_to_string(&mut text).expect("text");
+    report.read_to_string(&mut text).expect("text");
     assert_eq!(child.wait().expect("unsnarl ends").code(), Some(100));
     // The last test may have begun or not.
     for wanted in ["---- loses ----", "result: FAILED, interrupted. 0 passed; 2 failed; 0 ignored; "] {
@@ -269,7 +272,7 @@ fn an_interrupted_suite_tells_what_was_found_so_far() {
 }
 
 #[test]
-fn a_google_test_binary_is_explored_by_its_filter() {
+fn google_test_binary_is_explored_by_filter() {
     let source = "
 #include <atomic>
 #include <gtest/gtest.h>

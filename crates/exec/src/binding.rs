@@ -81,8 +81,8 @@ fn report(program: &Program) -> Result<String, Error> {
     command.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_WARN", "1").env("LD_BIND_NOW", "1");
     command.stdin(Stdio::null()).stdout(Stdio::null());
     // A program that cannot be started says so when it is.
-    let said = command.output().map(|output| output.stderr).unwrap_or_default();
-    Ok(String::from_utf8_lossy(&said).into_owned())
+    let stderr = command.output().map(|output| output.stderr).unwrap_or_default();
+    Ok(String::from_utf8_lossy(&stderr).into_owned())
 }
 
 #[cfg(test)]

@@ -1,44 +1,44 @@
 //! From what the target left in shared memory to a trace.
 
-use crate::{memory::Memory, outcome, run::Stopped};
+use crate::{memory::SharedMemory, outcome, run::LimitReached};
 use std::{collections::HashMap, process::ExitStatus, sync::Arc};
 use unsnarl_model::{
     Action, Conflict, ConflictKind, Divergence, Event, Input, Misuse, Module, ModuleIx, Op, Output, Plan,
     Program, Side, Site, SiteIx, Thread, ThreadId, ThreadIx, Trace, Warning,
 };
 use unsnarl_symbols::{Symbols, Unwinder, build_id};
-use unsnarl_wire::{End, EndKind, RUNTIME, RawInput, Stack};
+use unsnarl_wire::{End, EndKind, RUNTIME_LIBRARY, RawInput, RawStack};
 
 /// The module of code that belongs to none: generated at run time, or a wild jump.
-const NOWHERE: &str = "[no module]";
+const NO_MODULE: &str = "[no module]";
 
 /// What is read from the files of the program and its libraries, kept from run to run.
 #[derive(Default)]
-pub(crate) struct Files {
+pub(crate) struct ModuleFiles {
     pub(crate) symbols: Symbols,
     pub(crate) unwinder: Unwinder,
     build_ids: HashMap<String, Vec<u8>>,
 }
 
-impl Files {
+impl ModuleFiles {
     fn build_id(&mut self, path: &str) -> Vec<u8> {
         self.build_ids.entry(path.to_owned()).or_insert_with(|| build_id(path.as_ref())).clone()
     }
 }
 
 pub(crate) fn trace(
-    memory: &Memory,
-    files: &mut Files,
+    memory: &SharedMemory,
+    files: &mut ModuleFiles,
     program: &Program,
     plan: &Plan,
-    end: (ExitStatus, Option<Stopped>),
+    end: (ExitStatus, Option<LimitReached>),
     output: Output,
 ) -> Trace {
     let mut modules = modules(memory, program);
     for module in &mut modules {
         module.build_id = files.build_id(&module.path);
     }
-    let mut places = Places::new(&modules);
+    let mut places = SiteTable::new(&modules);
     let events: Vec<Event> = memory
         .events()
         .iter()
@@ -60,7 +60,7 @@ pub(crate) fn trace(
     races.retain(|conflict| conflict.kind == ConflictKind::Race);
     Trace {
         races,
-        needs: Vec::new(),
+        counterfactuals: Vec::new(),
         callers: Vec::new(),
         names: Vec::new(),
         program: program.clone(),
@@ -76,23 +76,23 @@ pub(crate) fn trace(
 }
 
 /// What came from outside.
-fn inputs(memory: &Memory, threads: &[Thread]) -> Vec<Input> {
-    let told = memory.inputs().into_iter().filter_map(|(raw, bytes)| {
+fn inputs(memory: &SharedMemory, threads: &[Thread]) -> Vec<Input> {
+    let collected = memory.inputs().into_iter().filter_map(|(raw, bytes)| {
         Some(Input {
             thread: threads.get(raw.thread as usize)?.id.clone(),
             op: Op::from_number(raw.op as u8)?,
             timed_out: raw.flags & RawInput::TIMED_OUT != 0,
             blocked: raw.flags & RawInput::BLOCKED != 0,
-            asked: raw.asked,
+            requested: raw.requested,
             result: raw.result,
             bytes: bytes.to_vec(),
         })
     });
-    told.collect()
+    collected.collect()
 }
 
-pub(crate) fn modules(memory: &Memory, program: &Program) -> Vec<Module> {
-    let known = memory.modules().iter().map(|raw| {
+pub(crate) fn modules(memory: &SharedMemory, program: &Program) -> Vec<Module> {
+    let interned = memory.modules().iter().map(|raw| {
         let path = text(&raw.path);
         Module {
             path: if path.is_empty() { program.path.clone() } else { path },
@@ -101,36 +101,37 @@ pub(crate) fn modules(memory: &Memory, program: &Program) -> Vec<Module> {
             size: raw.end - raw.base,
         }
     });
-    let nowhere = Module { path: NOWHERE.into(), ..Module::default() };
-    known.chain([nowhere]).collect()
+    let no_module = Module { path: NO_MODULE.into(), ..Module::default() };
+    interned.chain([no_module]).collect()
 }
 
 /// Code addresses to sites.
-pub(crate) struct Places {
+pub(crate) struct SiteTable {
     /// By beginning: beginning, end, module.
     ranges: Vec<(u64, u64, ModuleIx, u64)>,
-    nowhere: ModuleIx,
-    known: HashMap<u64, SiteIx>,
+    no_module: ModuleIx,
+    interned: HashMap<u64, SiteIx>,
     sites: Vec<Site>,
 }
 
-impl Places {
+impl SiteTable {
     pub(crate) fn new(modules: &[Module]) -> Self {
         let numbered =
             modules.iter().enumerate().map(|(ix, m)| (m.base, m.base + m.size, ModuleIx(ix as u16), m.base));
         let mut ranges: Vec<_> = numbered.filter(|(from, to, ..)| from < to).collect();
         // A program at fixed addresses has base 0 and would seem to hold everything: look there last.
         ranges.sort_by_key(|&(from, ..)| std::cmp::Reverse(from));
-        let nowhere = ModuleIx(modules.len().saturating_sub(1) as u16);
-        Self { ranges, nowhere, known: HashMap::new(), sites: Vec::new() }
+        let no_module = ModuleIx(modules.len().saturating_sub(1) as u16);
+        Self { ranges, no_module, interned: HashMap::new(), sites: Vec::new() }
     }
 
     /// The site of an address of code.
     pub(crate) fn site(&self, addr: u64) -> Site {
         let found = self.ranges.iter().find(|(from, to, ..)| (*from..*to).contains(&addr));
-        found.map_or(Site { module: self.nowhere, offset: addr & 0xff_ffff_ffff }, |&(_, _, module, base)| {
-            Site { module, offset: addr - base }
-        })
+        found.map_or(
+            Site { module: self.no_module, offset: addr & 0xff_ffff_ffff },
+            |&(_, _, module, base)| Site { module, offset: addr - base },
+        )
     }
 
     /// The site of the call that returns there.
@@ -139,17 +140,17 @@ impl Places {
     }
 
     fn intern(&mut self, pc: u64) -> SiteIx {
-        if let Some(&known) = self.known.get(&pc) {
-            return known;
+        if let Some(&interned) = self.interned.get(&pc) {
+            return interned;
         }
         let ix = SiteIx(self.sites.len() as u32);
         self.sites.push(self.caller(pc));
-        self.known.insert(pc, ix);
+        self.interned.insert(pc, ix);
         ix
     }
 }
 
-fn threads(memory: &Memory, places: &Places) -> Vec<Thread> {
+fn threads(memory: &SharedMemory, places: &SiteTable) -> Vec<Thread> {
     let mut threads: Vec<Thread> = Vec::new();
     for (ix, raw) in memory.threads().iter().enumerate() {
         let id = if ix == 0 {
@@ -162,7 +163,7 @@ fn threads(memory: &Memory, places: &Places) -> Vec<Thread> {
     threads
 }
 
-fn warnings(memory: &Memory, places: &Places, events: &[Event]) -> Vec<Warning> {
+fn warnings(memory: &SharedMemory, places: &SiteTable, events: &[Event]) -> Vec<Warning> {
     let mut warnings: Vec<Warning> = memory
         .warnings()
         .iter()
@@ -179,7 +180,7 @@ fn warnings(memory: &Memory, places: &Places, events: &[Event]) -> Vec<Warning> 
         .collect();
     let exited = matches!(memory.header().end.kind, EndKind::Exit) && events.iter().any(|e| e.op == Op::Exit);
     for (ix, raw) in memory.threads().iter().enumerate().skip(1) {
-        if exited && raw.let_go == 0 {
+        if exited && raw.joined_or_detached == 0 {
             warnings.push(Warning {
                 misuse: Misuse::LeakedThread,
                 thread: ThreadIx(ix as u16),
@@ -194,8 +195,8 @@ fn warnings(memory: &Memory, places: &Places, events: &[Event]) -> Vec<Warning> 
 }
 
 /// The conflicts that were found.
-pub(crate) fn conflicts(memory: &Memory, places: &Places) -> Vec<Conflict> {
-    let told = memory.conflicts().iter().filter_map(|raw| {
+pub(crate) fn conflicts(memory: &SharedMemory, places: &SiteTable) -> Vec<Conflict> {
+    let collected = memory.conflicts().iter().filter_map(|raw| {
         let side = |at: usize| {
             Some(Side {
                 thread: ThreadIx(raw.threads[at]),
@@ -209,46 +210,54 @@ pub(crate) fn conflicts(memory: &Memory, places: &Places) -> Vec<Conflict> {
             sides: [side(0)?, side(1)?],
         })
     });
-    told.collect()
+    collected.collect()
 }
 
 /// The calls that led to the two sides of a wanted conflict.
-pub(crate) fn calls(memory: &Memory, files: &mut Files, program: &Program) -> [Vec<Site>; 2] {
+pub(crate) fn conflict_stacks(
+    memory: &SharedMemory,
+    files: &mut ModuleFiles,
+    program: &Program,
+) -> [Vec<Site>; 2] {
     let modules = modules(memory, program);
     memory.side_stacks().map(|copied| {
-        copied.map_or_else(Vec::new, |stack| programs_frames(&mut files.unwinder, &modules, &stack))
+        copied.map_or_else(Vec::new, |stack| program_frames(&mut files.unwinder, &modules, &stack))
     })
 }
 
 /// The calls that led to the events they were wanted of.
-pub(crate) fn calls_of(memory: &Memory, files: &mut Files, program: &Program) -> Vec<(u64, Vec<Site>)> {
+pub(crate) fn event_stacks(
+    memory: &SharedMemory,
+    files: &mut ModuleFiles,
+    program: &Program,
+) -> Vec<(u64, Vec<Site>)> {
     let modules = modules(memory, program);
     let stacks = memory.call_stacks().into_iter();
-    stacks.map(|(number, stack)| (number, programs_frames(&mut files.unwinder, &modules, &stack))).collect()
+    stacks.map(|(number, stack)| (number, program_frames(&mut files.unwinder, &modules, &stack))).collect()
 }
 
 /// The frames of a stack that was copied by the runtime while it was called.
-fn programs_frames(unwinder: &mut Unwinder, modules: &[Module], stack: &(Stack, &[u8])) -> Vec<Site> {
+fn program_frames(unwinder: &mut Unwinder, modules: &[Module], stack: &(RawStack, &[u8])) -> Vec<Site> {
     let mut frames = outcome::backtrace(unwinder, modules, stack).frames;
     // The innermost calls are our own.
-    let ours = |site: &Site| modules[site.module.0 as usize].path.ends_with(RUNTIME);
+    let ours = |site: &Site| modules[site.module.0 as usize].path.ends_with(RUNTIME_LIBRARY);
     frames.drain(..frames.iter().take_while(|site| ours(site)).count());
     frames
 }
 
 /// Where the run left its plan.
-pub(crate) fn divergence(memory: &Memory, program: &Program, plan: &Plan) -> Option<Divergence> {
+pub(crate) fn divergence(memory: &SharedMemory, program: &Program, plan: &Plan) -> Option<Divergence> {
     let end = &memory.header().end;
     if !matches!(end.kind, EndKind::Diverged | EndKind::PlanEnd) {
         return None;
     }
     let modules = modules(memory, program);
-    let places = Places::new(&modules);
+    let places = SiteTable::new(&modules);
     let expected = plan.prefix.actions.get(end.diverged_point as usize).map(|&action| {
         let path = plan.prefix.modules.get(action.site.module.0 as usize).cloned();
         (action, path.unwrap_or_default())
     });
-    let got = end.diverged_op.checked_sub(1).and_then(|op| Op::from_number(op as u8)).map(|op| {
+    let actual = end.diverged_op.checked_sub(1).and_then(|op| Op::from_number(op as u8)).map(|op| {
         let site = places.caller(end.pc);
         (Action { op, site }, modules[site.module.0 as usize].path.clone())
     });
@@ -256,13 +265,13 @@ pub(crate) fn divergence(memory: &Memory, program: &Program, plan: &Plan) -> Opt
         threads(memory, &places).get(end.thread as usize).map(|t| t.id.clone()).unwrap_or_default()
     } else {
         // The wire numbers threads by its own table; names come back by the order they were given in.
-        named(&crate::memory::threads_of(plan), end.diverged_thread)
+        thread_at(&crate::memory::threads_of(plan), end.diverged_thread)
     };
-    Some(Divergence { point: end.diverged_point, thread, expected, got })
+    Some(Divergence { point: end.diverged_point, thread, expected, actual })
 }
 
 /// The thread at this entry of the wire's table.
-fn named(ids: &[ThreadId], entry: u32) -> ThreadId {
+fn thread_at(ids: &[ThreadId], entry: u32) -> ThreadId {
     crate::memory::plan_order(ids).into_iter().nth(entry as usize).unwrap_or_default()
 }
 

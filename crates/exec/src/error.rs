@@ -10,12 +10,12 @@ pub enum Error {
     #[error("no program {0}: give a path, or a name on PATH")]
     NoSuchProgram(PathBuf),
     /// It is there but cannot be run under control.
-    #[error("{program} cannot be controlled: {why}")]
+    #[error("{program} cannot be controlled: {reason}")]
     Unusable {
         /// Which program.
         program: PathBuf,
         /// The reason, with what to do.
-        why: String,
+        reason: String,
     },
     /// A trace does not belong to the files that are there now.
     #[error("{0}")]
@@ -24,12 +24,12 @@ pub enum Error {
     #[error("the program cannot be controlled: {0}")]
     Refused(String),
     /// The program started but the runtime was not in it.
-    #[error("the program ran without the runtime in it ({status}): {said}")]
+    #[error("the program ran without the runtime in it ({status}): {output}")]
     NotAttached {
         /// How the program ended.
         status: String,
         /// What it said.
-        said: String,
+        output: String,
     },
     /// The program ended while it was loaded.
     #[error("the program ended before it began: see what it says without unsnarl")]
@@ -43,10 +43,10 @@ pub enum Error {
         cause: io::Error,
     },
     /// The system refused something.
-    #[error("{what}: {cause}{}", hint(cause))]
+    #[error("{action}: {cause}{}", hint(cause))]
     System {
         /// What was tried.
-        what: &'static str,
+        action: &'static str,
         /// The system's answer.
         cause: io::Error,
     },

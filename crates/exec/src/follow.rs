@@ -26,7 +26,7 @@ use std::{
 };
 use unsnarl_model::Program;
 use unsnarl_symbols::Binary;
-use unsnarl_wire::{FOLLOW, Followed, RUNTIME};
+use unsnarl_wire::{FOLLOW_VARIABLE, FollowAnswer, RUNTIME_LIBRARY};
 
 /// A launcher that waits for the program that it started; ended when dropped.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ pub struct Launcher {
 /// # Errors
 /// If the launcher cannot be started, or ends without having started such a program.
 pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launcher), Error> {
-    let refused = |what| move |cause| Error::System { what, cause };
+    let refused = |action| move |cause| Error::System { action, cause };
     let socket = format!("unsnarl-follow-{}-{}", std::process::id(), launcher.path.len());
     let address = SocketAddr::from_abstract_name(&socket).map_err(refused("cannot name a socket"))?;
     let listener = UnixListener::bind_addr(&address).map_err(refused("cannot listen for the program"))?;
@@ -56,15 +56,15 @@ pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launch
         let ended = launcher_runs.child.try_wait().map_err(refused("cannot wait for the launcher"))?;
         match listener.accept() {
             Ok((mut stream, _)) => {
-                let Some(found) = Started::ask(&mut stream) else { continue };
+                let Some(found) = StartedProgram::read_request(&mut stream) else { continue };
                 let is_launcher = found.is(launcher_runs.child.id(), &image);
-                if !is_launcher && found.is_wanted(name) {
-                    answer(&mut stream, Followed::Wait);
+                if !is_launcher && found.matches(name) {
+                    answer(&mut stream, FollowAnswer::Wait);
                     let program = found.program(&socket).map_err(refused("cannot look at the program"))?;
                     launcher_runs._held = Some(stream);
                     return Ok((program, launcher_runs));
                 }
-                answer(&mut stream, Followed::Run);
+                answer(&mut stream, FollowAnswer::Run);
                 seen.push(found.name());
             }
             Err(error) if error.kind() != ErrorKind::WouldBlock => {
@@ -79,7 +79,7 @@ pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launch
 }
 
 fn not_found(name: Option<&str>, status: &str, mut seen: Vec<String>) -> Error {
-    let wanted = match name {
+    let expected = match name {
         Some(name) => format!("no program named {name}"),
         None => "no program that makes threads".to_owned(),
     };
@@ -90,8 +90,8 @@ fn not_found(name: Option<&str>, status: &str, mut seen: Vec<String>) -> Error {
     let more = if seen.len() > most { ", …" } else { "" };
     Error::Unusable {
         program: "what the command starts".into(),
-        why: format!(
-            "it ended ({status}) and had started {wanted}; it started {list}{more}: name the program by --follow=NAME, or run it \
+        reason: format!(
+            "it ended ({status}) and had started {expected}; it started {list}{more}: name the program by --follow=NAME, or run it \
              directly"
         ),
     }
@@ -103,11 +103,11 @@ fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
     let mut command = Command::new(&launcher.path);
     command.args(launcher.args.iter().skip(1).map(text)).current_dir(&launcher.cwd);
     process::preload(&mut command, None, &launcher.env)?;
-    command.env(FOLLOW, socket).stdin(Stdio::piped());
+    command.env(FOLLOW_VARIABLE, socket).stdin(Stdio::piped());
     // What it prints is not what was asked for.
     command.stdout(process::standard_error());
-    process::end_with_us(command.process_group(0));
-    let system = |cause| Error::System { what: "cannot start the command", cause };
+    process::kill_with_parent(command.process_group(0));
+    let system = |cause| Error::System { action: "cannot start the command", cause };
     let mut child = match command.spawn() {
         // A script without a first line that names its interpreter: as a shell would.
         Err(error) if error.raw_os_error() == Some(8) => {
@@ -115,7 +115,7 @@ fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
             shell.arg(&launcher.path).args(launcher.args.iter().skip(1).map(text)).env_clear();
             shell.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
             shell.current_dir(&launcher.cwd).stdin(Stdio::piped()).stdout(process::standard_error());
-            process::end_with_us(shell.process_group(0));
+            process::kill_with_parent(shell.process_group(0));
             shell.spawn().map_err(system)?
         }
         started => started.map_err(system)?,
@@ -125,26 +125,26 @@ fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
         // Whoever does not read all of it does not want it.
         std::thread::Builder::new()
             .spawn(move || stdin.write_all(&bytes))
-            .map_err(|cause| Error::System { what: "cannot start a thread", cause })?;
+            .map_err(|cause| Error::System { action: "cannot start a thread", cause })?;
     }
     Ok(child)
 }
 
-fn answer(stream: &mut UnixStream, answer: Followed) {
+fn answer(stream: &mut UnixStream, answer: FollowAnswer) {
     // A program that is gone needs none.
     let _ = stream.write_all(&[answer as u8]);
 }
 
 /// A program that the launcher started.
-struct Started {
+struct StartedProgram {
     process: u32,
     file: PathBuf,
     args: Vec<Vec<u8>>,
 }
 
-impl Started {
+impl StartedProgram {
     /// Who is at the other end; none if nobody is any more.
-    fn ask(stream: &mut UnixStream) -> Option<Self> {
+    fn read_request(stream: &mut UnixStream) -> Option<Self> {
         let mut process = [0; 4];
         stream
             .set_nonblocking(false)
@@ -168,7 +168,7 @@ impl Started {
         name.rsplit('/').next().unwrap_or_default().to_owned()
     }
 
-    fn is_wanted(&self, name: Option<&str>) -> bool {
+    fn matches(&self, name: Option<&str>) -> bool {
         match name {
             Some(name) => {
                 self.name() == name
@@ -184,7 +184,7 @@ impl Started {
         let text = |path: PathBuf| {
             path.into_os_string().into_string().map_err(|_| io::Error::other("a path is not UTF-8"))
         };
-        let ours = format!("{FOLLOW}={socket}").into_bytes();
+        let ours = format!("{FOLLOW_VARIABLE}={socket}").into_bytes();
         let env = entries(&fs::read(place(self.process, "environ"))?);
         let mut env: Vec<Vec<u8>> =
             env.into_iter().filter(|entry| *entry != ours).filter_map(without_runtime).collect();
@@ -233,13 +233,13 @@ fn is_interpreter_of(file: &Path, script: &Path) -> bool {
 fn without_runtime(entry: Vec<u8>) -> Option<Vec<u8>> {
     let Some(list) = entry.strip_prefix(b"LD_PRELOAD=") else { return Some(entry) };
     let rest: Vec<&[u8]> =
-        list.split(|&byte| byte == b':').filter(|name| !name.ends_with(RUNTIME.as_bytes())).collect();
+        list.split(|&byte| byte == b':').filter(|name| !name.ends_with(RUNTIME_LIBRARY.as_bytes())).collect();
     let rest = rest.join(&b':');
     (!rest.is_empty()).then(|| [b"LD_PRELOAD=".as_slice(), &rest].concat())
 }
 
-fn place(process: u32, what: &str) -> PathBuf {
-    format!("/proc/{process}/{what}").into()
+fn place(process: u32, action: &str) -> PathBuf {
+    format!("/proc/{process}/{action}").into()
 }
 
 /// Texts that each end with zero.
@@ -258,9 +258,9 @@ fn standard_input(process: u32) -> io::Result<Vec<u8>> {
     let mut file = File::open(&path)?;
     if metadata.is_file() {
         // A new look at the file begins at its start; what was read before is not there any more.
-        let told = fs::read_to_string(place(process, "fdinfo/0"))?;
+        let info = fs::read_to_string(place(process, "fdinfo/0"))?;
         let at =
-            told.lines().find_map(|line| line.strip_prefix("pos:")).and_then(|at| at.trim().parse().ok());
+            info.lines().find_map(|line| line.strip_prefix("pos:")).and_then(|at| at.trim().parse().ok());
         file.seek(SeekFrom::Start(at.unwrap_or(0)))?;
     }
     let mut bytes = Vec::new();
@@ -286,7 +286,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_runtime_is_taken_out_of_the_environment() {
+    fn runtime_is_removed_from_environment() {
         let without =
             |text: &str| without_runtime(text.into()).map(|b| String::from_utf8_lossy(&b).into_owned());
         assert_eq!(without("LD_PRELOAD=/a/libunsnarl_rt.so"), None);
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_arguments_are_arguments() {
+    fn empty_arguments_are_kept() {
         assert_eq!(entries(b"prog\0\0x\0"), [b"prog".to_vec(), Vec::new(), b"x".to_vec()]);
         assert!(entries(b"").is_empty());
     }

@@ -10,7 +10,6 @@ mod binding;
 mod collect;
 mod error;
 mod follow;
-mod last_words;
 mod library;
 #[allow(unsafe_code, reason = "memory shared with another process")]
 mod memory;
@@ -23,18 +22,21 @@ mod process;
 mod program;
 mod run;
 mod snapshot;
+mod stderr_tail;
 mod steps;
 
 pub use error::Error;
 pub use follow::{Launcher, follow};
-pub use library::{HEADERS, lay_down, runtime_directory};
+pub use library::{HEADERS, install_file, runtime_directory};
 pub use notes::take_notes;
 pub use probe::{
     address_space_limit, has_fsgsbase, has_process_handles, has_seccomp, has_syscall_user_dispatch,
     kernel_release, most_descriptors, stack_limit,
 };
-pub use process::{Layout, check_threads, layout, outlive_file_limit, processor_time};
+pub use process::{Layout, check_threads, ignore_file_size_signal, layout, processor_time};
 pub use program::{check, find};
-pub use run::{Executor, InstructionTrace, Instructions, Run, Settings, Threads, become_debuggee};
-pub use steps::Progress;
-pub use unsnarl_wire::{CHUNK_WORDS, Choices, RUNTIME, Tracing};
+pub use run::{
+    Executor, InstructionTrace, InstructionTraceOptions, Run, Settings, ThreadBackend, become_debuggee,
+};
+pub use steps::WordProgress;
+pub use unsnarl_wire::{CHUNK_WORDS, Choices, RUNTIME_LIBRARY, Tracing};

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Mutex, OnceLock, PoisonError},
 };
-use unsnarl_wire::RUNTIME;
+use unsnarl_wire::RUNTIME_LIBRARY;
 
 const LIBRARY: &[u8] = include_bytes!(env!("UNSNARL_RUNTIME"));
 
@@ -30,7 +30,7 @@ pub const HEADERS: &str = "include";
 pub fn runtime_directory() -> Result<PathBuf, Error> {
     static DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(known) = DIRECTORY.get() {
         return Ok(known.clone());
     }
@@ -52,7 +52,7 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
     let (cache, cause) = refused.unwrap_or_else(|| (PathBuf::new(), io::ErrorKind::NotFound.into()));
     let next = "set XDG_CACHE_HOME to a directory that can be written and whose files may be executed";
     let cause = io::Error::new(cause.kind(), format!("{}: {cause}; {next}", cache.display()));
-    Err(Error::System { what: "cannot write the runtime to the cache directory", cause })
+    Err(Error::System { action: "cannot write the runtime to the cache directory", cause })
 }
 
 /// Where the runtime may be laid down.
@@ -79,7 +79,7 @@ impl Place {
             claim(&own)?;
         }
         let directory = own.join("unsnarl").join(version);
-        write(&directory.join(RUNTIME), LIBRARY)?;
+        write(&directory.join(RUNTIME_LIBRARY), LIBRARY)?;
         write(&directory.join(HEADERS).join("unsnarl.h"), HEADER)?;
         match probe::file_system(&directory)? {
             (_, true) => Ok(directory),
@@ -104,12 +104,12 @@ fn claim(directory: &Path) -> io::Result<()> {
 
 /// The path of the library that loads a program at fixed addresses. It must be preloaded before all others.
 pub(crate) fn layout() -> Result<PathBuf, Error> {
-    lay_down("libunsnarl_layout.so", LAYOUT)
+    install_file("libunsnarl_layout.so", LAYOUT)
 }
 
 /// The runtime's path.
 pub(crate) fn runtime() -> Result<PathBuf, Error> {
-    runtime_directory().map(|directory| directory.join(RUNTIME))
+    runtime_directory().map(|directory| directory.join(RUNTIME_LIBRARY))
 }
 
 /// The user's cache, if the environment names one.
@@ -128,10 +128,10 @@ fn temporary() -> impl Iterator<Item = PathBuf> {
 ///
 /// # Errors
 /// If it cannot be written.
-pub fn lay_down(name: &str, content: &[u8]) -> Result<PathBuf, Error> {
+pub fn install_file(name: &str, content: &[u8]) -> Result<PathBuf, Error> {
     let place = runtime_directory()?.join(name);
-    let what = "cannot write to the cache directory";
-    write(&place, content).map_err(|cause| Error::System { what, cause })?;
+    let action = "cannot write to the cache directory";
+    write(&place, content).map_err(|cause| Error::System { action, cause })?;
     Ok(place)
 }
 

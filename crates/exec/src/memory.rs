@@ -1,7 +1,7 @@
 //! Memory shared with the target: a memory file, mapped here and there. Unsafe code is
 //! here, in `probe.rs` and in `process.rs`, nowhere else in this crate.
 
-use crate::{Error, notes, probe, run::Threads};
+use crate::{Error, notes, probe, run::ThreadBackend};
 use std::{
     collections::HashMap,
     env,
@@ -15,9 +15,9 @@ use std::{
 use unsnarl_model::{Plan, Program, ThreadId};
 use unsnarl_symbols::Binary;
 use unsnarl_wire::{
-    CALLS_BYTES, Choices, Header, INPUT_BYTES, Module, ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS,
-    RawAction, RawConflict, RawEvent, RawInput, RawSegment, RawSpan, Regions, Stack, Thread, TracerWords,
-    Tracing, Wanted, Warning,
+    CALLS_BYTES, Choices, Header, INPUT_BYTES, ONE_STACK_BYTES, PlanThread, PlanWords, RING_WORDS, RawAction,
+    RawConflict, RawEvent, RawInput, RawModule, RawSegment, RawSpan, RawStack, RawThread, RawWarning,
+    Regions, SideRequest, TracerWords, Tracing,
 };
 
 /// A memory file of this name.
@@ -26,7 +26,7 @@ pub(crate) fn memory_file(name: &std::ffi::CStr) -> Result<File, Error> {
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         let cause = io::Error::last_os_error();
-        return file_instead(&cause).ok_or(Error::System { what: "cannot make a memory file", cause });
+        return file_instead(&cause).ok_or(Error::System { action: "cannot make a memory file", cause });
     }
     // SAFETY: just made, owned by nobody else.
     Ok(unsafe { File::from_raw_fd(fd) })
@@ -71,18 +71,18 @@ pub(crate) fn append_only(file: File) -> File {
 
 /// What the calls are wanted of that led to it.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct CallsWish<'a> {
+pub(crate) struct StackRequest<'a> {
     /// The sides of a conflict.
-    pub(crate) sides: [Wanted; 2],
+    pub(crate) sides: [SideRequest; 2],
     /// The events of these numbers, in order.
     pub(crate) events: &'a [u64],
 }
 
 /// What is special about a run, apart from its plan.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Special<'a> {
+pub(crate) struct RunMode<'a> {
     /// What the calls are wanted of.
-    pub(crate) calls: CallsWish<'a>,
+    pub(crate) stack_request: StackRequest<'a>,
     /// The program serves runs.
     pub(crate) serve: bool,
     /// It becomes the snapshot of this number when the plan ends; 0 for none.
@@ -90,18 +90,18 @@ pub(crate) struct Special<'a> {
     /// It comes from a snapshot after so many points.
     pub(crate) resumed: u64,
     /// How its instructions are traced.
-    pub(crate) tracing: TracingWish<'a>,
+    pub(crate) tracing: TracingRequest<'a>,
     /// What its threads run on.
-    pub(crate) threads: Threads,
+    pub(crate) threads: ThreadBackend,
     /// A debugger looks on.
     pub(crate) debugged: bool,
     /// There are processors to spare.
-    pub(crate) eager: bool,
+    pub(crate) busy_waits: bool,
 }
 
 /// How the instructions are to be traced.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct TracingWish<'a> {
+pub(crate) struct TracingRequest<'a> {
     pub(crate) how: Tracing,
     /// Room for the trace.
     pub(crate) words: u64,
@@ -114,20 +114,20 @@ pub(crate) struct TracingWish<'a> {
 }
 
 /// The shared memory, kept from run to run.
-pub(crate) struct Memory {
+pub(crate) struct SharedMemory {
     file: File,
     map: *mut u8,
     len: usize,
-    /// See [`PlanWords::quiet`].
-    quiet: u64,
-    /// See [`PlanWords::spinning`].
-    spinning: [[u64; 2]; 4],
+    /// See [`PlanWords::ignored_variable`].
+    ignored_variable: u64,
+    /// See [`PlanWords::spin_functions`].
+    spin_functions: [[u64; 2]; 4],
 }
 
 // SAFETY: the mapping belongs to this value alone.
-unsafe impl Send for Memory {}
+unsafe impl Send for SharedMemory {}
 
-impl Drop for Memory {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
         if !self.map.is_null() {
             // SAFETY: mapped by us with this length, and nothing borrowed from it is alive.
@@ -136,20 +136,21 @@ impl Drop for Memory {
     }
 }
 
-impl Memory {
+impl SharedMemory {
     /// For this program.
     pub(crate) fn new(program: &Program) -> Result<Self, Error> {
         let file = memory_file(c"unsnarl")?;
         // Rust's mutexes look there whenever they are taken or given back, and it makes no difference to them unless their own thread
         // panics: a quarter of all points would be there.
         let binary = Binary::read(Path::new(&program.path)).ok();
-        let quiet = binary.as_ref().and_then(|binary| binary.panic_count).unwrap_or(0);
-        let mut spinning = [[0; 2]; 4];
-        for (room, function) in spinning.iter_mut().zip(binary.into_iter().flat_map(|binary| binary.spinning))
+        let ignored_variable = binary.as_ref().and_then(|binary| binary.panic_count).unwrap_or(0);
+        let mut spin_functions = [[0; 2]; 4];
+        for (room, function) in
+            spin_functions.iter_mut().zip(binary.into_iter().flat_map(|binary| binary.spin_functions))
         {
             *room = [function.start, function.end];
         }
-        Ok(Self { file, map: std::ptr::null_mut(), len: 0, quiet, spinning })
+        Ok(Self { file, map: std::ptr::null_mut(), len: 0, ignored_variable, spin_functions })
     }
 
     pub(crate) fn fd(&self) -> i32 {
@@ -160,10 +161,10 @@ impl Memory {
         if len <= self.len {
             return Ok(());
         }
-        let failed = |what| Error::System { what, cause: io::Error::last_os_error() };
+        let failed = |action| Error::System { action, cause: io::Error::last_os_error() };
         self.file
             .set_len(len as u64)
-            .map_err(|cause| Error::System { what: "cannot enlarge the shared memory", cause })?;
+            .map_err(|cause| Error::System { action: "cannot enlarge the shared memory", cause })?;
         // SAFETY: our own mapping goes, a new one comes; nothing borrowed from it is alive, by `&mut self`.
         unsafe {
             if !self.map.is_null() {
@@ -189,8 +190,9 @@ impl Memory {
     }
 
     /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
-    pub(crate) fn prepare(&mut self, plan: &Plan, special: Special<'_>, program: &str) -> Result<(), Error> {
-        let Special { calls, serve, snapshot, resumed, tracing, threads: kind, debugged, eager } = special;
+    pub(crate) fn prepare(&mut self, plan: &Plan, mode: RunMode<'_>, program: &str) -> Result<(), Error> {
+        let RunMode { stack_request, serve, snapshot, resumed, tracing, threads: kind, debugged, busy_waits } =
+            mode;
         let threads = plan_threads(&threads_of(plan));
         let inputs = raw_inputs(plan, &threads);
         let words = PlanWords {
@@ -211,22 +213,22 @@ impl Memory {
             segments: plan.prefix.segments.len() as u64,
             actions: plan.prefix.actions.len() as u64,
             spans: plan.places.spans.len() as u64,
-            asked: calls.events.len() as u64,
-            wanted: calls.sides,
+            stack_requests: stack_request.events.len() as u64,
+            side_requests: stack_request.sides,
             snapshot,
             resumed,
             tracing: tracing.how as u8,
             step_words: tracing.words,
             traced: tracing.modules.len() as u64,
-            fed: plan.inputs.is_some().into(),
+            replays_inputs: plan.inputs.is_some().into(),
             inputs: inputs.len() as u64,
-            kernel_threads: u8::from(kind == Threads::Kernel),
+            kernel_threads: u8::from(kind == ThreadBackend::Kernel),
             debugged: u8::from(debugged),
-            eager: u8::from(eager),
+            busy_waits: u8::from(busy_waits),
             until: tracing.until.len() as u64,
             pauses: tracing.pauses.len() as u64,
-            quiet: self.quiet,
-            spinning: self.spinning,
+            ignored_variable: self.ignored_variable,
+            spin_functions: self.spin_functions,
             ..PlanWords::default()
         }
         .with_policy(plan.tail);
@@ -235,18 +237,19 @@ impl Memory {
         // SAFETY: the mapping is as long as the regions say, and the target does not run yet.
         unsafe {
             self.map.cast::<Header>().write(Header::new(regions, words, serve));
-            if calls.sides != <[Wanted; 2]>::default() {
+            if stack_request.sides != <[SideRequest; 2]>::default() {
                 // What another run left there must not be taken for this one's.
                 for side in [0, 1] {
                     self.table_mut::<u64>(regions.stacks_end + side * ONE_STACK_BYTES, 2).fill(0);
                 }
             }
-            self.table_mut(regions.asked, calls.events.len()).copy_from_slice(calls.events);
-            for nth in 0..words.asked {
+            self.table_mut(regions.stack_requests, stack_request.events.len())
+                .copy_from_slice(stack_request.events);
+            for nth in 0..words.stack_requests {
                 self.table_mut::<u64>(regions.calls + nth * CALLS_BYTES, 2).fill(0);
             }
             self.table_mut(regions.plan_threads, threads.entries.len()).copy_from_slice(&threads.entries);
-            let modules = self.table_mut::<Module>(regions.plan_modules, words.modules as usize);
+            let modules = self.table_mut::<RawModule>(regions.plan_modules, words.modules as usize);
             let paths = plan.prefix.modules.iter().chain(&plan.places.modules);
             name(modules, paths, program);
             name(self.table_mut(regions.traced, tracing.modules.len()), tracing.modules.iter(), program);
@@ -271,8 +274,8 @@ impl Memory {
     }
 
     /// The instruction trace while it is written.
-    pub(crate) fn written(&self) -> Written<'_> {
-        Written { memory: self }
+    pub(crate) fn live_trace(&self) -> LiveTrace<'_> {
+        LiveTrace { memory: self }
     }
 
     #[allow(clippy::mut_from_ref, reason = "disjoint tables of one mapping, used one after the other")]
@@ -302,12 +305,12 @@ impl Memory {
         self.table(h.regions.events, count as usize)
     }
 
-    pub(crate) fn threads(&self) -> &[Thread] {
+    pub(crate) fn threads(&self) -> &[RawThread] {
         let h = self.header();
         self.table(h.regions.threads, h.threads.load(Ordering::Acquire).max(1) as usize)
     }
 
-    pub(crate) fn modules(&self) -> &[Module] {
+    pub(crate) fn modules(&self) -> &[RawModule] {
         let h = self.header();
         self.table(
             h.regions.modules,
@@ -315,7 +318,7 @@ impl Memory {
         )
     }
 
-    pub(crate) fn warnings(&self) -> &[Warning] {
+    pub(crate) fn warnings(&self) -> &[RawWarning] {
         let h = self.header();
         self.table(
             h.regions.warnings,
@@ -355,23 +358,23 @@ impl Memory {
     }
 
     /// The stacks copied for the two sides of a wanted conflict.
-    pub(crate) fn side_stacks(&self) -> [Option<(Stack, &[u8])>; 2] {
+    pub(crate) fn side_stacks(&self) -> [Option<(RawStack, &[u8])>; 2] {
         [0, 1].map(|side| {
             let at = self.header().regions.stacks_end + side * ONE_STACK_BYTES;
-            let stack = self.table::<Stack>(at, 1)[0];
-            let (head, most) = (size_of::<Stack>() as u64, ONE_STACK_BYTES);
+            let stack = self.table::<RawStack>(at, 1)[0];
+            let (head, most) = (size_of::<RawStack>() as u64, ONE_STACK_BYTES);
             (stack.side == side + 1 && stack.len <= most - head)
                 .then(|| (stack, self.table::<u8>(at + head, stack.len as usize)))
         })
     }
 
     /// The stacks copied for the events whose calls were wanted, as far as they came.
-    pub(crate) fn call_stacks(&self) -> Vec<(u64, (Stack, &[u8]))> {
+    pub(crate) fn call_stacks(&self) -> Vec<(u64, (RawStack, &[u8]))> {
         let h = self.header();
-        let stacks = (0..h.plan.asked).filter_map(|nth| {
+        let stacks = (0..h.plan.stack_requests).filter_map(|nth| {
             let at = h.regions.calls + nth * CALLS_BYTES;
-            let stack = self.table::<Stack>(at, 1)[0];
-            let head = size_of::<Stack>() as u64;
+            let stack = self.table::<RawStack>(at, 1)[0];
+            let head = size_of::<RawStack>() as u64;
             let number = stack.side.checked_sub(1).filter(|_| stack.len <= CALLS_BYTES - head)?;
             Some((number, (stack, self.table::<u8>(at + head, stack.len as usize))))
         });
@@ -379,14 +382,14 @@ impl Memory {
     }
 
     /// Copies of stacks, each with its bytes.
-    pub(crate) fn stacks(&self) -> Vec<(Stack, &[u8])> {
+    pub(crate) fn stacks(&self) -> Vec<(RawStack, &[u8])> {
         let h = self.header();
         let mut at = h.regions.stacks;
         let end = (at + h.stacks.load(Ordering::Acquire)).min(h.regions.stacks_end);
         let mut stacks = Vec::new();
-        while at + (size_of::<Stack>() as u64) <= end {
-            let stack = self.table::<Stack>(at, 1)[0];
-            at += size_of::<Stack>() as u64;
+        while at + (size_of::<RawStack>() as u64) <= end {
+            let stack = self.table::<RawStack>(at, 1)[0];
+            at += size_of::<RawStack>() as u64;
             if at + stack.len > end {
                 break;
             }
@@ -398,14 +401,14 @@ impl Memory {
 }
 
 /// The words of an instruction trace while the target writes them.
-pub(crate) struct Written<'a> {
-    memory: &'a Memory,
+pub(crate) struct LiveTrace<'a> {
+    memory: &'a SharedMemory,
 }
 
 // SAFETY: what is shared are atomic words, and memory that nobody writes any more.
-unsafe impl Sync for Written<'_> {}
+unsafe impl Sync for LiveTrace<'_> {}
 
-impl Written<'_> {
+impl LiveTrace<'_> {
     fn tracer(&self) -> *const TracerWords {
         // SAFETY: within the header, to which no reference is made: the target writes it.
         unsafe { &raw const (*self.memory.map.cast::<Header>()).tracer }
@@ -450,20 +453,20 @@ impl Written<'_> {
     /// Gives the memory of all words before this one back.
     pub(crate) fn free(&self, end: u64) {
         // SAFETY: an atomic word of the header.
-        unsafe { (*self.tracer()).taken.store(end, Ordering::Release) };
+        unsafe { (*self.tracer()).consumed.store(end, Ordering::Release) };
     }
 
     /// No more is wanted.
-    pub(crate) fn enough(&self) {
+    pub(crate) fn stop(&self) {
         // SAFETY: as above.
-        unsafe { (*self.tracer()).enough.store(1, Ordering::Release) };
+        unsafe { (*self.tracer()).stopped.store(1, Ordering::Release) };
     }
 }
 
 /// Writes paths down as the loader has them.
-fn name<'a>(entries: &mut [Module], paths: impl Iterator<Item = &'a String>, program: &str) {
+fn name<'a>(entries: &mut [RawModule], paths: impl Iterator<Item = &'a String>, program: &str) {
     for (entry, path) in entries.iter_mut().zip(paths) {
-        *entry = Module { base: 0, start: 0, end: 0, path: [0; unsnarl_wire::MAX_PATH] };
+        *entry = RawModule { base: 0, start: 0, end: 0, path: [0; unsnarl_wire::MAX_PATH] };
         // The loader has no name for the program itself.
         let path = if path == program { "" } else { path };
         let len = path.len().min(entry.path.len() - 1);
@@ -513,7 +516,7 @@ fn raw_inputs(plan: &Plan, threads: &PlanThreads) -> Vec<u8> {
         bytes.extend_from_slice(&entries[&input.thread].to_le_bytes());
         bytes.extend_from_slice(&op.to_le_bytes());
         bytes.extend_from_slice(&flags.to_le_bytes());
-        bytes.extend_from_slice(&input.asked.to_le_bytes());
+        bytes.extend_from_slice(&input.requested.to_le_bytes());
         bytes.extend_from_slice(&input.result.to_le_bytes());
         bytes.extend_from_slice(&(input.bytes.len() as u64).to_le_bytes());
         bytes.extend_from_slice(&input.bytes);
@@ -536,7 +539,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ancestors_are_there_and_come_first() {
+    fn ancestors_are_included_and_come_first() {
         let ids: Vec<ThreadId> = ["0.2.1", "0"].iter().map(|text| text.parse().unwrap()).collect();
         let threads = plan_threads(&ids);
         let expected = [(0, 0), (0, 2), (1, 1)].map(|(parent, nth)| PlanThread { parent, nth });

@@ -2,25 +2,27 @@
 //! together.
 
 use crate::{
-    collect::{Files, Places, message},
-    last_words,
-    memory::Memory,
-    run::{Doing, Stopped},
+    collect::{ModuleFiles, SiteTable, message},
+    memory::SharedMemory,
+    run::{LimitReached, TimeoutActivity},
+    stderr_tail,
 };
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus};
-use unsnarl_model::{Backtrace, Event, Holders, Kind, Module, Op, Outcome, Output, Site, ThreadIx, Wait};
+use unsnarl_model::{
+    Backtrace, Event, Holders, Module, Op, Outcome, OutcomeKind, Output, Site, ThreadIx, Wait,
+};
 use unsnarl_symbols::{Registers, StackCopy, Unwinder};
-use unsnarl_wire::{EndKind, Stack, WAITED_OUTSIDE};
+use unsnarl_wire::{EndKind, RawStack, WAITED_OUTSIDE};
 
 /// Frames of a stack that are kept.
 const MAX_FRAMES: usize = 64;
 
 pub(crate) fn outcome(
-    memory: &Memory,
-    files: &mut Files,
+    memory: &SharedMemory,
+    files: &mut ModuleFiles,
     modules: &[Module],
-    places: &Places,
-    (status, stopped): (ExitStatus, Option<Stopped>),
+    places: &SiteTable,
+    (status, stopped): (ExitStatus, Option<LimitReached>),
     output: &Output,
     events: &[Event],
 ) -> Outcome {
@@ -29,63 +31,63 @@ pub(crate) fn outcome(
     let panicked = header.panicked.load(std::sync::atomic::Ordering::Acquire).checked_sub(1);
     let aborted = end.signal == libc::SIGABRT;
     let (kind, words) = match end.kind {
-        EndKind::Deadlock => (Kind::Deadlock, message(end)),
-        EndKind::Livelock => (Kind::Livelock, message(end)),
-        EndKind::Assertion => (Kind::Assertion, message(end)),
-        EndKind::Timeout if stopped == Some(Stopped::Output) => {
-            (Kind::Timeout, "the limit on output was reached (--max-output raises it)".into())
+        EndKind::Deadlock => (OutcomeKind::Deadlock, message(end)),
+        EndKind::Livelock => (OutcomeKind::Livelock, message(end)),
+        EndKind::Assertion => (OutcomeKind::Assertion, message(end)),
+        EndKind::Timeout if stopped == Some(LimitReached::Output) => {
+            (OutcomeKind::Timeout, "the limit on output was reached (--max-output raises it)".into())
         }
-        EndKind::Timeout if stopped == Some(Stopped::Memory) => {
-            (Kind::Timeout, "the limit on memory was reached (--max-memory raises it)".into())
+        EndKind::Timeout if stopped == Some(LimitReached::Memory) => {
+            (OutcomeKind::Timeout, "the limit on memory was reached (--max-memory raises it)".into())
         }
         EndKind::Timeout if message(end) == WAITED_OUTSIDE => (
-            Kind::Timeout,
+            OutcomeKind::Timeout,
             "the time limit was reached (--timeout raises it) while it waited for something from outside"
                 .into(),
         ),
-        EndKind::Timeout => (Kind::Timeout, time_limit(stopped).into()),
+        EndKind::Timeout => (OutcomeKind::Timeout, time_limit(stopped).into()),
         EndKind::Full => (
-            Kind::Timeout,
+            OutcomeKind::Timeout,
             format!("the limit of {} events was reached (--max-events raises it)", header.plan.max_events),
         ),
         EndKind::PlanEnd | EndKind::Diverged => {
-            (Kind::Timeout, "the plan ended before the program did".into())
+            (OutcomeKind::Timeout, "the plan ended before the program did".into())
         }
-        EndKind::Signal if aborted => match (panicked, last_words::exception(output)) {
-            (Some(_), _) => (Kind::Panic, last_words::panic(output)),
-            (None, Some(exception)) => (Kind::Exception, exception),
-            (None, None) if message(end).is_empty() => (Kind::Abort, last_words::terminate(output)),
-            (None, None) => (Kind::Abort, message(end)),
+        EndKind::Signal if aborted => match (panicked, stderr_tail::exception(output)) {
+            (Some(_), _) => (OutcomeKind::Panic, stderr_tail::panic(output)),
+            (None, Some(exception)) => (OutcomeKind::Exception, exception),
+            (None, None) if message(end).is_empty() => (OutcomeKind::Abort, stderr_tail::terminate(output)),
+            (None, None) => (OutcomeKind::Abort, message(end)),
         },
-        EndKind::Signal => (Kind::Signal(end.signal), last_words::fault(end)),
+        EndKind::Signal => (OutcomeKind::Signal(end.signal), stderr_tail::fault(end)),
         EndKind::Unknown | EndKind::Exit | EndKind::Refused | EndKind::Internal => match status.code() {
-            Some(101) if panicked.is_some() => (Kind::Panic, last_words::panic(output)),
-            Some(0) => (Kind::Exit(0), String::new()),
-            Some(code) => (Kind::Exit(code), last_words::test(output)),
-            None => (Kind::Signal(status.signal().unwrap_or(0)), String::new()),
+            Some(101) if panicked.is_some() => (OutcomeKind::Panic, stderr_tail::panic(output)),
+            Some(0) => (OutcomeKind::Exit(0), String::new()),
+            Some(code) => (OutcomeKind::Exit(code), stderr_tail::test(output)),
+            None => (OutcomeKind::Signal(status.signal().unwrap_or(0)), String::new()),
         },
     };
     let mut outcome = Outcome { message: words, ..Outcome::exit(0) };
     outcome.kind = kind;
-    if matches!(kind, Kind::Exit(_)) {
+    if matches!(kind, OutcomeKind::Exit(_)) {
         return outcome;
     }
-    let Files { symbols, unwinder, .. } = files;
+    let ModuleFiles { symbols, unwinder, .. } = files;
     let stacks = memory.stacks();
     // A panic's own stack was copied when it began; the program may have ended elsewhere.
     let relevant = match kind {
-        Kind::Panic => &stacks[..stacks.len().min(1)],
+        OutcomeKind::Panic => &stacks[..stacks.len().min(1)],
         _ => &stacks[usize::from(panicked.is_some() && stacks.len() > 1)..],
     };
     outcome.backtraces = relevant.iter().map(|stack| backtrace(unwinder, modules, stack)).collect();
-    let one_threads_doing = !matches!(kind, Kind::Deadlock);
+    let one_threads_doing = !matches!(kind, OutcomeKind::Deadlock);
     if one_threads_doing {
         // Of a death that the runtime did not see, only who ran last is known.
         let unseen = matches!(end.kind, EndKind::Unknown).then(|| events.last().map(|e| e.thread)).flatten();
-        let thread = panicked.filter(|_| kind == Kind::Panic).unwrap_or(end.thread);
+        let thread = panicked.filter(|_| kind == OutcomeKind::Panic).unwrap_or(end.thread);
         outcome.thread = unseen.or(Some(ThreadIx(thread as u16)));
         outcome.site = outcome.backtraces.first().and_then(|b| symbols.user_frame(modules, &b.frames));
-        if kind == Kind::Timeout {
+        if kind == OutcomeKind::Timeout {
             outcome.waits = waits(memory, places, events);
         }
     } else {
@@ -105,13 +107,13 @@ pub(crate) fn outcome(
 }
 
 /// What can be said of a run that took too long.
-const fn time_limit(stopped: Option<Stopped>) -> &'static str {
+const fn time_limit(stopped: Option<LimitReached>) -> &'static str {
     match stopped {
-        Some(Stopped::Time(Doing::Running)) => {
+        Some(LimitReached::Time(TimeoutActivity::Running)) => {
             "the time limit was reached (--timeout raises it), long after the last schedule point: if the thread waits \
              there for a variable, it spins without a schedule point; compile that code with unsnarl cc"
         }
-        Some(Stopped::Time(Doing::Waiting)) => {
+        Some(LimitReached::Time(TimeoutActivity::Waiting)) => {
             "the time limit was reached (--timeout raises it), long after the last schedule point: the thread waits in the \
              kernel for something that is not modelled, and nobody else can run meanwhile"
         }
@@ -122,7 +124,7 @@ const fn time_limit(stopped: Option<Stopped>) -> &'static str {
 pub(crate) fn backtrace(
     unwinder: &mut Unwinder,
     modules: &[Module],
-    (stack, bytes): &(Stack, &[u8]),
+    (stack, bytes): &(RawStack, &[u8]),
 ) -> Backtrace {
     let [rip, rsp, rbp, rbx, r12, r13, r14, r15] = stack.registers;
     let registers = Registers { rip, rsp, rbp, rbx, r12, r13, r14, r15 };
@@ -132,7 +134,7 @@ pub(crate) fn backtrace(
 }
 
 /// Who could not go on, on what, and who would have had to act.
-fn waits(memory: &Memory, places: &Places, events: &[Event]) -> Vec<Wait> {
+fn waits(memory: &SharedMemory, places: &SiteTable, events: &[Event]) -> Vec<Wait> {
     let held = Holders::after(events);
     memory
         .threads()

@@ -23,8 +23,8 @@ use std::{
 };
 use unsnarl_model::Program;
 use unsnarl_wire::{
-    BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, UNLIMITED_STACK,
-    VARIABLE,
+    BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_CHECK_SIGNAL, SPIN_COUNT, TIMEOUT_SIGNAL,
+    UNLIMITED_STACK, WIRE_VARIABLE,
 };
 
 /// What is started, and with which surroundings.
@@ -45,24 +45,24 @@ pub(crate) struct Streams {
 }
 
 /// How the wait ended.
-pub(crate) enum Waited {
+pub(crate) enum WaitResult {
     /// The process is gone.
     Ended(ExitStatus),
     /// It is still there.
-    NotYet,
+    StillRunning,
 }
 
 /// A running target; killed when dropped.
 pub(crate) struct Process<'a> {
-    watch: Watch<'a>,
+    end_source: EndSource<'a>,
     ended: bool,
     /// It was rewound, and waits for the next run.
-    stays: bool,
+    awaits_next_run: bool,
 }
 
 /// A target that was loaded, or came to the end of a plan, and makes runs by forking.
 pub(crate) struct Service<'a> {
-    pub(crate) channel: &'a mut Channel,
+    pub(crate) channel: &'a mut ServerChannel,
     /// Its process.
     pub(crate) id: u32,
     /// A handle of it, if the channel does not tell of its end.
@@ -73,7 +73,7 @@ impl Service<'_> {
     /// Whether it says something within this time; an error if it is gone without a word. Others hold the other end of a
     /// snapshot's channel, which therefore says nothing of its end.
     fn is_there(&self, most: Duration) -> Result<bool, Error> {
-        if self.channel.has_something() {
+        if self.channel.has_input() {
             return Ok(true);
         }
         let channel = self.channel.0.as_raw_fd();
@@ -85,24 +85,24 @@ impl Service<'_> {
 }
 
 /// Who tells of the end.
-enum Watch<'a> {
+enum EndSource<'a> {
     /// The kernel: the process is our own child.
     Child(std::process::Child, Handle),
     /// The server, whose child it is.
-    Server(Service<'a>, Forked<'a>),
+    Server(Service<'a>, ForkedProcess<'a>),
 }
 
 /// Which process a server made. It says so in the shared memory at once, and through its channel when the process has ended.
-struct Forked<'a> {
-    soon: &'a AtomicU32,
-    told: Option<i32>,
+struct ForkedProcess<'a> {
+    shared_id: &'a AtomicU32,
+    reported_id: Option<i32>,
 }
 
-impl Forked<'_> {
+impl ForkedProcess<'_> {
     /// Its number, if it is known. What is in the shared memory the target can spoil: it must be that of a child of the server's.
     fn id(&self, server: u32) -> Option<i32> {
-        self.told.or_else(|| {
-            let id = self.soon.load(Ordering::Acquire) as i32;
+        self.reported_id.or_else(|| {
+            let id = self.shared_id.load(Ordering::Acquire) as i32;
             (id > 1 && parent(id) == Some(server)).then_some(id)
         })
     }
@@ -110,9 +110,9 @@ impl Forked<'_> {
 
 /// What `/proc` tells of a process, from its state on.
 fn status(process: i32) -> Option<String> {
-    let told = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
     // Its name, which may hold anything, ends with the last parenthesis.
-    told.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
+    text.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
 }
 
 fn parent(process: i32) -> Option<u32> {
@@ -123,34 +123,34 @@ impl<'a> Process<'a> {
     /// Starts the program with the runtime in it.
     pub(crate) fn start(launch: Launch<'_>) -> Result<Self, Error> {
         let mut child = spawn(launch, &[])?;
-        let handle = watch(child.id() as i32).map_err(|cause| {
+        let handle = open_process_handle(child.id() as i32).map_err(|cause| {
             let _ = child.kill();
             let _ = child.wait();
-            Error::System { what: "cannot watch the program", cause }
+            Error::System { action: "cannot end_source the program", cause }
         })?;
-        Ok(Self { watch: Watch::Child(child, handle), ended: false, stays: false })
+        Ok(Self { end_source: EndSource::Child(child, handle), ended: false, awaits_next_run: false })
     }
 
     /// Has a server make a run: the target before main, or a snapshot of it. Which process that is it says in the shared
     /// memory.
-    pub(crate) fn serve(server: Service<'a>, soon: &'a AtomicU32, rewind: bool) -> Result<Self, Error> {
-        server.channel.ask(if rewind { Request::Rewind } else { Request::Run })?;
-        let watch = Watch::Server(server, Forked { soon, told: None });
-        Ok(Self { watch, ended: false, stays: false })
+    pub(crate) fn serve(server: Service<'a>, shared_id: &'a AtomicU32, rewind: bool) -> Result<Self, Error> {
+        server.channel.send(if rewind { Request::Rewind } else { Request::Run })?;
+        let end_source = EndSource::Server(server, ForkedProcess { shared_id, reported_id: None });
+        Ok(Self { end_source, ended: false, awaits_next_run: false })
     }
 
     /// Whether it was rewound after its end.
-    pub(crate) fn stays(&self) -> bool {
-        self.stays
+    pub(crate) fn awaits_next_run(&self) -> bool {
+        self.awaits_next_run
     }
 
     /// Looks for its end a while without sleeping: to be woken takes longer than a short run.
-    pub(crate) fn look_for_end(&self) {
+    pub(crate) fn poll_for_end(&self) {
         const AT_MOST: Duration = Duration::from_millis(5);
         let begin = Instant::now();
         let mut pauses = 16;
-        if let Watch::Server(server, _) = &self.watch {
-            while !server.channel.has_something() && begin.elapsed() < AT_MOST {
+        if let EndSource::Server(server, _) = &self.end_source {
+            while !server.channel.has_input() && begin.elapsed() < AT_MOST {
                 // The longer it takes, the less it matters when it is seen; and the run may be on the other half of this processor.
                 (0..pauses).for_each(|_| std::hint::spin_loop());
                 pauses = (pauses * 9 / 8).min(512);
@@ -160,44 +160,44 @@ impl<'a> Process<'a> {
 
     /// The process's number, if it is known.
     pub(crate) fn id(&self) -> Option<i32> {
-        match &self.watch {
-            Watch::Child(child, _) => Some(child.id() as i32),
-            Watch::Server(server, forked) => forked.id(server.id),
+        match &self.end_source {
+            EndSource::Child(child, _) => Some(child.id() as i32),
+            EndSource::Server(server, forked) => forked.id(server.id),
         }
     }
 
     /// Waits for the end, but not longer than this.
-    pub(crate) fn wait(&mut self, most: Duration) -> Result<Waited, Error> {
-        let there = match &self.watch {
-            Watch::Child(_, handle) => handle.ends_within(most),
-            Watch::Server(server, _) => server.is_there(most)?,
+    pub(crate) fn wait(&mut self, most: Duration) -> Result<WaitResult, Error> {
+        let there = match &self.end_source {
+            EndSource::Child(_, handle) => handle.ends_within(most),
+            EndSource::Server(server, _) => server.is_there(most)?,
         };
         if !there {
-            return Ok(Waited::NotYet);
+            return Ok(WaitResult::StillRunning);
         }
-        let failed = |cause| Error::System { what: "cannot wait for the program", cause };
-        let status = match &mut self.watch {
-            Watch::Child(child, _) => child.wait().map_err(failed)?,
-            Watch::Server(server, forked) => {
-                let [process, status, stays] = server.channel.answers()?;
+        let failed = |cause| Error::System { action: "cannot wait for the program", cause };
+        let status = match &mut self.end_source {
+            EndSource::Child(child, _) => child.wait().map_err(failed)?,
+            EndSource::Server(server, forked) => {
+                let [process, status, awaits_next_run] = server.channel.answers()?;
                 // Where there is no process, nobody is to be waited for.
                 self.ended = process <= 0;
-                forked.told = Some(made(process)?);
-                self.stays = stays != 0;
+                forked.reported_id = Some(started_process(process)?);
+                self.awaits_next_run = awaits_next_run != 0;
                 ExitStatus::from_raw(status)
             }
         };
         self.ended = true;
-        Ok(Waited::Ended(status))
+        Ok(WaitResult::Ended(status))
     }
 
     /// Time is up: asks the runtime to say where it is; if it does not answer, ends it.
     pub(crate) fn stop(&mut self) -> Result<ExitStatus, Error> {
-        self.signal(TIME_IS_UP);
+        self.signal(TIMEOUT_SIGNAL);
         for _ in 0..2 {
-            if let Waited::Ended(status) = self.wait(Duration::from_secs(2))? {
+            if let WaitResult::Ended(status) = self.wait(Duration::from_secs(2))? {
                 // The signal may have come after its end.
-                self.stays = false;
+                self.awaits_next_run = false;
                 return Ok(status);
             }
             self.kill();
@@ -221,14 +221,16 @@ impl<'a> Process<'a> {
     }
 
     /// Has it look whether it waits in a loop, if it runs and expects to be asked. A program that was replaced by another one does not.
-    pub(crate) fn look_for_spin(&self) {
+    pub(crate) fn request_spin_check(&self) {
         let expects = |id| {
-            let told = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
-            let caught = told.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
-            u64::from_str_radix(caught.trim(), 16).ok().map(|caught| caught & 1 << (SPINS - 1) != 0)
+            let text = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+            let caught = text.lines().find_map(|line| line.strip_prefix("SigCgt:"))?;
+            u64::from_str_radix(caught.trim(), 16)
+                .ok()
+                .map(|caught| caught & 1 << (SPIN_CHECK_SIGNAL - 1) != 0)
         };
         if self.is_running() && self.id().and_then(expects) == Some(true) {
-            self.signal(SPINS);
+            self.signal(SPIN_CHECK_SIGNAL);
         }
     }
 
@@ -257,7 +259,7 @@ impl<'a> Process<'a> {
 
 impl Drop for Process<'_> {
     fn drop(&mut self) {
-        if self.stays {
+        if self.awaits_next_run {
             // It had nobody to leave behind.
         } else if self.ended {
             // A run leaves nobody behind who could disturb the next one.
@@ -272,9 +274,9 @@ impl Drop for Process<'_> {
 /// A target that was loaded once and makes runs by forking before main.
 pub(crate) struct Server {
     pub(crate) child: std::process::Child,
-    pub(crate) channel: Channel,
+    pub(crate) channel: ServerChannel,
     /// Our ends of the channels for snapshots, until one takes it.
-    pub(crate) free: Vec<(u8, Channel)>,
+    pub(crate) free: Vec<(u8, ServerChannel)>,
 }
 
 impl Server {
@@ -287,9 +289,9 @@ impl Server {
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
         for fd in std::iter::once(SERVICE).chain(SNAPSHOTS) {
-            let failed = |cause| Error::System { what: "cannot talk with the program", cause };
+            let failed = |cause| Error::System { action: "cannot talk with the program", cause };
             let (our, their) = UnixStream::pair().map_err(failed)?;
-            ours.push(Channel(our));
+            ours.push(ServerChannel(our));
             theirs.push((their, fd));
         }
         let child = spawn(launch, &theirs)?;
@@ -308,14 +310,14 @@ impl Drop for Server {
 
 /// Where a server is asked for runs.
 #[derive(Debug)]
-pub(crate) struct Channel(UnixStream);
+pub(crate) struct ServerChannel(UnixStream);
 
-impl Channel {
-    fn ask(&mut self, request: Request) -> Result<(), Error> {
+impl ServerChannel {
+    fn send(&mut self, request: Request) -> Result<(), Error> {
         // A program that is gone says more itself.
         let failed = |cause: io::Error| match cause.kind() {
             io::ErrorKind::BrokenPipe => Error::NotServing,
-            _ => Error::System { what: "cannot ask for a run", cause },
+            _ => Error::System { action: "cannot ask for a run", cause },
         };
         self.0.write_all(&[request.byte()]).map_err(failed)
     }
@@ -333,7 +335,7 @@ impl Channel {
     }
 
     /// Whether there is something to read at once.
-    fn has_something(&self) -> bool {
+    fn has_input(&self) -> bool {
         let mut byte = 0u8;
         let (fd, flags) = (self.0.as_raw_fd(), libc::MSG_PEEK | libc::MSG_DONTWAIT);
         // SAFETY: room for one byte; it does not wait.
@@ -342,11 +344,11 @@ impl Channel {
 }
 
 /// What a server that was asked for a process says of it.
-fn made(answer: i32) -> Result<i32, Error> {
+fn started_process(answer: i32) -> Result<i32, Error> {
     match answer {
         process @ 1.. => Ok(process),
         _ => Err(Error::System {
-            what: "the program cannot be forked",
+            action: "the program cannot be forked",
             cause: io::Error::other(
                 "is a limit on memory or processes reached? raise it (`ulimit -u`), or use -j 1",
             ),
@@ -356,15 +358,15 @@ fn made(answer: i32) -> Result<i32, Error> {
 
 /// A run that waits somewhere for others to go on from there; ends when dropped.
 #[derive(Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct SnapshotProcess {
     pub(crate) number: u8,
-    pub(crate) channel: Channel,
+    pub(crate) channel: ServerChannel,
     handle: Handle,
     /// Also the number of its group.
     id: i32,
 }
 
-impl Waiting {
+impl SnapshotProcess {
     /// For runs that go on from it.
     pub(crate) fn service(&mut self) -> Service<'_> {
         Service { channel: &mut self.channel, id: self.id as u32, handle: Some(&self.handle) }
@@ -376,7 +378,7 @@ impl Waiting {
     }
 
     /// It is gone without a word. Its channel can be used again: what it said is thrown away here, what it was told, by the next one.
-    pub(crate) fn lost(self) -> (u8, Channel) {
+    pub(crate) fn into_lost_channel(self) -> (u8, ServerChannel) {
         end_group(self.id as u32, true);
         let mut byte = 0u8;
         let channel = self.channel.0.as_raw_fd();
@@ -389,22 +391,22 @@ impl Waiting {
     /// this time, or cannot wait there.
     pub(crate) fn start(
         server: Service<'_>,
-        (number, mut channel): (u8, Channel),
+        (number, mut channel): (u8, ServerChannel),
         most: Duration,
-    ) -> Result<Result<Self, (u8, Channel)>, Error> {
-        server.channel.ask(Request::Snapshot(number))?;
+    ) -> Result<Result<Self, (u8, ServerChannel)>, Error> {
+        server.channel.send(Request::Snapshot(number))?;
         if !server.is_there(most)? {
             return Err(Error::NotServing);
         }
-        let id = made(server.channel.answer()?)?;
-        let Ok(handle) = watch(id) else { return Ok(Err((number, channel))) };
+        let id = started_process(server.channel.answer()?)?;
+        let Ok(handle) = open_process_handle(id) else { return Ok(Err((number, channel))) };
         // Ready, refused, or dead.
         let until = Instant::now() + most;
         loop {
             if readable(channel.0.as_raw_fd(), Duration::ZERO) {
                 let is_ready = channel.answer()? != 0;
                 let waiting = Self { number, channel, handle, id };
-                return Ok(if is_ready { Ok(waiting) } else { Err(waiting.gone()) });
+                return Ok(if is_ready { Ok(waiting) } else { Err(waiting.into_channel()) });
             }
             let left = until.saturating_duration_since(Instant::now());
             let ended = handle.ends_within(Duration::ZERO);
@@ -420,13 +422,13 @@ impl Waiting {
     }
 
     /// Lets it end; its channel can be used again.
-    pub(crate) fn end(mut self) -> (u8, Channel) {
+    pub(crate) fn end(mut self) -> (u8, ServerChannel) {
         let _ = self.channel.0.write_all(&[Request::End.byte()]);
-        self.gone()
+        self.into_channel()
     }
 
     /// It ends by itself; its channel can be used again. Nothing may be left in there that the next one would read.
-    fn gone(self) -> (u8, Channel) {
+    fn into_channel(self) -> (u8, ServerChannel) {
         if !self.handle.ends_within(Duration::from_secs(10)) {
             self.handle.kill();
         }
@@ -499,7 +501,7 @@ fn start_time(status: &str) -> Option<&str> {
 }
 
 /// A handle of a process that can be waited for.
-fn watch(process: i32) -> io::Result<Handle> {
+fn open_process_handle(process: i32) -> io::Result<Handle> {
     // SAFETY: asks for a handle.
     let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) } as RawFd;
     if handle >= 0 {
@@ -518,11 +520,11 @@ fn watch(process: i32) -> io::Result<Handle> {
 /// The processors' time that this process has used, and those that it started and that have ended.
 #[must_use]
 pub fn processor_time() -> Duration {
-    let used = |who| {
+    let used = |target| {
         // SAFETY: numbers, for which zeros are as good as any.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
         // SAFETY: room for what is written.
-        unsafe { libc::getrusage(who, &raw mut usage) };
+        unsafe { libc::getrusage(target, &raw mut usage) };
         let time = |at: libc::timeval| {
             Duration::from_secs(at.tv_sec as u64) + Duration::from_micros(at.tv_usec as u64)
         };
@@ -569,7 +571,7 @@ pub(crate) fn standard_error() -> Stdio {
 }
 
 /// The process that this will start ends when we do.
-pub(crate) fn end_with_us(command: &mut Command) {
+pub(crate) fn kill_with_parent(command: &mut Command) {
     let prepare = || {
         // SAFETY: system calls on ourselves.
         unsafe {
@@ -614,7 +616,7 @@ pub(crate) fn replace(launch: Launch<'_>) -> Error {
 
 fn not_started(program: &Program, cause: io::Error) -> Error {
     if std::path::Path::new(&program.cwd).is_dir() {
-        Error::System { what: "cannot start the program", cause }
+        Error::System { action: "cannot start the program", cause }
     } else {
         Error::Directory { directory: program.cwd.clone(), cause }
     }
@@ -655,7 +657,7 @@ fn command(launch: Launch<'_>, layout: Layout) -> Result<Command, Error> {
     command.current_dir(&program.cwd);
     let before = if layout == Layout::Own { Some(library::layout()?) } else { None };
     preload(&mut command, before, &program.env)?;
-    command.env(VARIABLE, "1");
+    command.env(WIRE_VARIABLE, "1");
     let set = |command: &mut Command, entry: &str| {
         if let Some((name, value)) = entry.split_once('=') {
             command.env(name, value);
@@ -670,7 +672,7 @@ fn command(launch: Launch<'_>, layout: Layout) -> Result<Command, Error> {
         stream
             .try_clone()
             .map(Stdio::from)
-            .map_err(|cause| Error::System { what: "cannot pass a stream on", cause })
+            .map_err(|cause| Error::System { action: "cannot pass a stream on", cause })
     };
     command
         .stdin(duplicate(&streams.stdin)?)
@@ -738,14 +740,14 @@ fn with_room_for_descriptors(job: impl FnOnce() -> io::Result<()>) -> io::Result
 /// # Errors
 /// If it may not, with the reason.
 pub fn check_threads() -> Result<(), Error> {
-    let failed = |cause| Error::System { what: "cannot start a thread", cause };
+    let failed = |cause| Error::System { action: "cannot start a thread", cause };
     let thread = std::thread::Builder::new().stack_size(64 << 10).spawn(|| {}).map_err(failed)?;
     let _ = thread.join();
     Ok(())
 }
 
 /// From now on, a file that may not grow any more (`ulimit -f`) is an error to be told, not this process's death.
-pub fn outlive_file_limit() {
+pub fn ignore_file_size_signal() {
     // SAFETY: ignores a signal.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }

@@ -34,15 +34,15 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Error> {
 /// # Errors
 /// If the program cannot be controlled, with the reason and what to do.
 pub fn check(program: &Path) -> Result<Binary, Error> {
-    let unusable = |why: String| Error::Unusable { program: program.into(), why };
+    let unusable = |reason: String| Error::Unusable { program: program.into(), reason };
     let metadata = fs::metadata(program).map_err(|_| Error::NoSuchProgram(program.into()))?;
     if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
         return Err(unusable("it is not an executable file".into()));
     }
     let binary = Binary::read(program).map_err(|error| unusable(error.cause.to_string()))?;
-    let why = match &binary.kind {
+    let reason = match &binary.kind {
         ElfKind::DynamicExecutable => None,
-        ElfKind::StaticExecutable if binary.go => {
+        ElfKind::StaticExecutable if binary.is_go => {
             Some("it is a Go program, whose threads are not pthreads; unsnarl is for C, C++ and Rust".into())
         }
         ElfKind::StaticExecutable => {
@@ -60,17 +60,17 @@ pub fn check(program: &Path) -> Result<Binary, Error> {
         _ => Some("it is not an ELF executable, or damaged; name the program itself".into()),
     };
     let needs = |library: &str| binary.needed.iter().any(|needed| needed.starts_with(library));
-    let why = why.or_else(|| match binary.libc() {
+    let reason = reason.or_else(|| match binary.libc() {
         Libc::Musl => Some("it uses the musl C library; build it for glibc".into()),
-        _ if binary.go => Some("it is a Go program, whose threads are not pthreads; unsnarl is for C, C++ and Rust".into()),
+        _ if binary.is_go => Some("it is a Go program, whose threads are not pthreads; unsnarl is for C, C++ and Rust".into()),
         _ if binary.contains_tsan || needs("libtsan.so") => Some("it contains ThreadSanitizer's own runtime; build it with `unsnarl cc` instead of -fsanitize=thread".into()),
         _ if needs("libasan.so") => Some("AddressSanitizer's library wants to be loaded before ours; link it with -static-libasan".into()),
         _ if binary.contains_msan => Some("MemorySanitizer wants addresses that unsnarl needs; build it without -fsanitize=memory".into()),
         _ if metadata.mode() & 0o6000 != 0 => Some("it is setuid or setgid, and the system ignores preloaded libraries for those; run a copy without that bit".into()),
         _ => None,
     });
-    match why {
-        Some(why) => Err(unusable(why)),
+    match reason {
+        Some(reason) => Err(unusable(reason)),
         None => Ok(binary),
     }
 }
@@ -91,7 +91,7 @@ mod tests {
     use super::started_by;
 
     #[test]
-    fn the_interpreter_of_a_script_is_named_as_it_would_be_typed() {
+    fn script_interpreter_is_named_as_typed() {
         assert_eq!(started_by("/bin/sh -e"), "/bin/sh -e");
         assert_eq!(started_by("/usr/bin/env python3"), "python3");
         assert_eq!(started_by("/usr/bin/env -S perl -w"), "perl -w");

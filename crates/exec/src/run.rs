@@ -3,11 +3,11 @@
 use crate::{
     Error,
     binding::Binding,
-    collect::{self, Files},
-    memory::{CallsWish, Memory, Special, TracingWish, append_only, memory_file},
-    process::{Launch, Process, Server, Streams, Waited, Waiting, replace},
+    collect::{self, ModuleFiles},
+    memory::{RunMode, SharedMemory, StackRequest, TracingRequest, append_only, memory_file},
+    process::{Launch, Process, Server, SnapshotProcess, Streams, WaitResult, replace},
     snapshot::{self, Snapshot},
-    steps::{Progress, Steps},
+    steps::{CompressedSteps, WordProgress},
 };
 use std::{
     cell::RefCell,
@@ -22,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::{Conflict, Divergence, Module, Op, Output, Plan, Program, Site, Trace};
-use unsnarl_wire::{Choices, EndKind, ROOM_FOR_PLANS, Tracing, Wanted};
+use unsnarl_wire::{Choices, EndKind, PLAN_RESERVE, SideRequest, Tracing};
 
 /// How runs are made, apart from the plan.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ pub struct Settings {
     /// Rewind processes that go on from a snapshot, and have them make many runs; what comes of a plan does not depend on it.
     pub rewind: bool,
     /// There are processors to spare: who waits for another process looks for it a while before it sleeps.
-    pub eager: bool,
+    pub busy_waits: bool,
     /// Bytes of output after which a run is stopped; none for no limit.
     pub output_limit: Option<u64>,
     /// Bytes of memory of its own at which a run is stopped; none for no limit.
@@ -44,12 +44,12 @@ pub struct Settings {
     /// The moment that ends the run in progress, as an interrupt does.
     pub until: Option<Instant>,
     /// What the program's threads run on; what comes of a plan does not depend on it.
-    pub threads: Threads,
+    pub threads: ThreadBackend,
 }
 
 /// What the program's threads run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Threads {
+pub enum ThreadBackend {
     /// All of them on one kernel thread: fast, and the program can be kept in the middle of a run.
     #[default]
     Fibers,
@@ -63,12 +63,12 @@ impl Default for Settings {
             echo: false,
             serve: false,
             rewind: true,
-            eager: false,
+            busy_waits: false,
             output_limit: Some(64 << 20),
             memory_limit: Some(4 << 30),
             interrupt: None,
             until: None,
-            threads: Threads::Fibers,
+            threads: ThreadBackend::Fibers,
         }
     }
 }
@@ -78,15 +78,15 @@ pub struct Executor {
     program: Program,
     binding: Binding,
     settings: Settings,
-    memory: Memory,
+    memory: SharedMemory,
     streams: Streams,
     /// Runs that wait for others to go on from there. What the first one was forked for, the others are forked from.
     snapshots: Vec<Snapshot>,
     server: Option<Server>,
-    rewinding: Rewinding,
+    rewinding: RewindPolicy,
     /// The last run wrote nothing, and left nobody behind who could.
     is_silent: bool,
-    files: RefCell<Files>,
+    files: RefCell<ModuleFiles>,
 }
 
 impl std::fmt::Debug for Executor {
@@ -101,7 +101,7 @@ pub struct Run<'a> {
     executor: &'a Executor,
     plan: &'a Plan,
     status: ExitStatus,
-    stopped: Option<Stopped>,
+    stopped: Option<LimitReached>,
     rewound: bool,
     /// What the program wrote.
     pub output: Output,
@@ -115,17 +115,17 @@ impl Executor {
     pub fn new(program: Program, settings: Settings) -> Result<Self, Error> {
         let streams = streams(&program)?;
         let binding = Binding::of(&program)?;
-        let mut memory = Memory::new(&program)?;
+        let mut memory = SharedMemory::new(&program)?;
         let server = if settings.serve {
             // Started here and now: the system ends it when the thread that started it ends.
-            memory.prepare(&Plan::default(), Special { serve: true, ..Special::default() }, &program.path)?;
+            memory.prepare(&Plan::default(), RunMode { serve: true, ..RunMode::default() }, &program.path)?;
             let launch =
                 Launch { program: &program, binding: &binding, streams: &streams, memory: memory.fd() };
             Some(Server::start(launch)?)
         } else {
             None
         };
-        let (snapshots, rewinding) = (Vec::new(), Rewinding::default());
+        let (snapshots, rewinding) = (Vec::new(), RewindPolicy::default());
         let files = RefCell::default();
         Ok(Self {
             program,
@@ -153,7 +153,7 @@ impl Executor {
     /// If the run could not be made or the program not be controlled. A failure of the program is not an
     /// error: it is the run's outcome.
     pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
-        self.run_for(plan, CallsWish::default(), TracingWish::default(), None)
+        self.run_with(plan, StackRequest::default(), TracingRequest::default(), None)
     }
 
     /// The calls that led to both sides of a conflict that the run of this plan had, innermost first: from
@@ -161,20 +161,20 @@ impl Executor {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn calls(
+    pub fn conflict_stacks(
         &mut self,
         plan: &Plan,
         conflict: &Conflict,
         modules: &[Module],
     ) -> Result<[Vec<Site>; 2], Error> {
-        let sides = conflict.sides.each_ref().map(|side| Wanted {
+        let sides = conflict.sides.each_ref().map(|side| SideRequest {
             pc: modules[side.site.module.0 as usize].base + side.site.offset + 1,
             thread: side.thread.0.into(),
         });
-        let wish = CallsWish { sides, ..CallsWish::default() };
-        self.run_for(plan, wish, TracingWish::default(), None)?;
+        let options = StackRequest { sides, ..StackRequest::default() };
+        self.run_with(plan, options, TracingRequest::default(), None)?;
         let Self { memory, files, program, .. } = self;
-        Ok(collect::calls(memory, &mut files.borrow_mut(), program))
+        Ok(collect::conflict_stacks(memory, &mut files.borrow_mut(), program))
     }
 
     /// The calls that led to the events of these numbers in a run of this plan, innermost first, as far as they can be
@@ -182,13 +182,13 @@ impl Executor {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn calls_of(&mut self, plan: &Plan, events: &[u64]) -> Result<Vec<(u64, Vec<Site>)>, Error> {
+    pub fn event_stacks(&mut self, plan: &Plan, events: &[u64]) -> Result<Vec<(u64, Vec<Site>)>, Error> {
         // Whoever looks for conflicts sees every event.
         let plan = Plan { conflicts: true, ..plan.clone() };
-        let wish = CallsWish { events, ..CallsWish::default() };
-        self.run_for(&plan, wish, TracingWish::default(), None)?;
+        let options = StackRequest { events, ..StackRequest::default() };
+        self.run_with(&plan, options, TracingRequest::default(), None)?;
         let Self { memory, files, program, .. } = self;
-        Ok(collect::calls_of(memory, &mut files.borrow_mut(), program))
+        Ok(collect::event_stacks(memory, &mut files.borrow_mut(), program))
     }
 
     /// Keeps the program as it is after so many points of this plan: runs of plans that begin with them go on from
@@ -197,70 +197,69 @@ impl Executor {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn keep(&mut self, plan: &Plan, points: usize) -> Result<Result<(), String>, Error> {
-        if self.settings.threads == Threads::Kernel {
+    pub fn take_snapshot(&mut self, plan: &Plan, points: usize) -> Result<Result<(), String>, Error> {
+        if self.settings.threads == ThreadBackend::Kernel {
             return Ok(Err("of kernel threads a fork takes only one along".into()));
         }
-        if self.snapshots.first().is_some_and(|root| root.waiting.is_gone()) {
-            self.lose(0);
+        if self.snapshots.first().is_some_and(|root| root.server_process.is_gone()) {
+            self.discard_snapshot(0);
         }
         let first = snapshot::first(plan, points);
         // Those that do not lie on the way any more are of no use to those that do.
-        if !self.snapshots.first().is_some_and(|root| root.is_on_the_way_of(&first)) {
-            self.forget(0);
+        if !self.snapshots.first().is_some_and(|root| root.is_prefix_of(&first)) {
+            self.drop_snapshots_from(0);
         }
-        if self.snapshots.iter().any(|s| s.points() == points && s.is_on_the_way_of(&first)) {
+        if self.snapshots.iter().any(|s| s.points() == points && s.is_prefix_of(&first)) {
             return Ok(Ok(()));
         }
         if self.server.as_ref().is_some_and(|server| server.free.is_empty()) {
-            self.forget(1);
+            self.drop_snapshots_from(1);
         }
         let Some((number, channel)) = self.server.as_mut().and_then(|server| server.free.pop()) else {
             return Ok(Err("the program is started anew for each run".into()));
         };
         let from_root = self.snapshots.first().is_some_and(|root| root.points() < points);
         let resumed = if from_root { self.snapshots[0].points() } else { 0 };
-        let special =
-            Special { serve: true, snapshot: number, resumed: resumed as u64, ..Special::default() };
-        self.memory.prepare(&snapshot::rest(&first, resumed), special, &self.program.path)?;
+        let mode = RunMode { serve: true, snapshot: number, resumed: resumed as u64, ..RunMode::default() };
+        self.memory.prepare(&snapshot::rest(&first, resumed), mode, &self.program.path)?;
         self.is_silent = false;
         self.reset_streams(from_root.then_some(0))?;
         let Self { streams, snapshots, server: Some(server), .. } = &mut *self else {
             unreachable!("the channel is the server's")
         };
-        let asked = if from_root { snapshots[0].waiting.service() } else { server.service() };
+        let attempts = if from_root { snapshots[0].server_process.service() } else { server.service() };
         let most = Duration::from_millis(plan.limits.millis);
-        let started = match Waiting::start(asked, (number, channel), most) {
+        let started = match SnapshotProcess::start(attempts, (number, channel), most) {
             Err(Error::NotServing) if from_root => {
-                self.lose(0);
+                self.discard_snapshot(0);
                 return Ok(Err("somebody ended the process that waited there".into()));
             }
             started => started.map_err(|error| not_attached(error, &mut server.child, streams))?,
         };
         match started {
-            Ok(waiting) => {
-                let room = self.memory.header().regions.total + ROOM_FOR_PLANS;
+            Ok(server_process) => {
+                let room = self.memory.header().regions.total + PLAN_RESERVE;
                 let streams = self.streams_so_far()?;
-                let alone = self.memory.threads().len() <= 2
+                let single_threaded = self.memory.threads().len() <= 2
                     && self.memory.events().last().is_some_and(|event| event.op() == Some(Op::Create));
-                self.rewinding.begin_again();
-                self.snapshots.push(Snapshot::new(waiting, (first, alone), room, streams));
+                self.rewinding.reset();
+                self.snapshots.push(Snapshot::new(server_process, (first, single_threaded), room, streams));
                 Ok(Ok(()))
             }
             Err(free) => {
                 server.free.push(free);
-                let said = collect::message(&self.memory.header().end);
-                Ok(Err(if said.is_empty() { "the run does not come that far".into() } else { said }))
+                let message = collect::message(&self.memory.header().end);
+                Ok(Err(if message.is_empty() { "the run does not come that far".into() } else { message }))
             }
         }
     }
 
     /// Lets the snapshots from this one on end.
-    fn forget(&mut self, from: usize) {
-        self.rewinding.begin_again();
+    fn drop_snapshots_from(&mut self, from: usize) {
+        self.rewinding.reset();
         let from = from.min(self.snapshots.len());
         for snapshot in self.snapshots.drain(from..).rev() {
-            let free = snapshot.waiting.end();
+            let free = snapshot.server_process.end();
             if let Some(server) = &mut self.server {
                 server.free.push(free);
             }
@@ -268,28 +267,28 @@ impl Executor {
     }
 
     /// Somebody ended this snapshot.
-    fn lose(&mut self, at: usize) {
-        let free = self.snapshots.remove(at).waiting.lost();
+    fn discard_snapshot(&mut self, at: usize) {
+        let free = self.snapshots.remove(at).server_process.into_lost_channel();
         if let Some(server) = &mut self.server {
             server.free.push(free);
         }
-        self.forget(0);
+        self.drop_snapshots_from(0);
     }
 
     /// The snapshot from which a run of this plan goes on.
     fn nearest(&self, plan: &Plan) -> Option<usize> {
-        let useful = |&at: &usize| self.snapshots[at].is_on_the_way_of(plan);
+        let useful = |&at: &usize| self.snapshots[at].is_prefix_of(plan);
         (0..self.snapshots.len()).filter(useful).max_by_key(|&at| self.snapshots[at].points())
     }
 
     /// The streams as they are before main, or as this snapshot left them.
     fn reset_streams(&self, snapshot: Option<usize>) -> Result<(), Error> {
-        let failed = |cause| Error::System { what: "cannot reset the streams", cause };
-        let nothing = snapshot::Streams::default();
-        let then = snapshot.map_or(&nothing, |at| &self.snapshots[at].streams);
+        let failed = |cause| Error::System { action: "cannot reset the streams", cause };
+        let nothing = snapshot::StreamState::default();
+        let positions = snapshot.map_or(&nothing, |at| &self.snapshots[at].streams);
         let Streams { stdout, stderr, .. } = &self.streams;
-        (&self.streams.stdin).seek(SeekFrom::Start(then.read)).map_err(failed)?;
-        for (mut stream, written) in [(stdout, &then.stdout), (stderr, &then.stderr)] {
+        (&self.streams.stdin).seek(SeekFrom::Start(positions.read)).map_err(failed)?;
+        for (mut stream, written) in [(stdout, &positions.stdout), (stderr, &positions.stderr)] {
             if !self.is_silent || !written.is_empty() {
                 stream.set_len(0).and_then(|()| stream.write_all(written)).map_err(failed)?;
             }
@@ -297,9 +296,9 @@ impl Executor {
         Ok(())
     }
 
-    fn streams_so_far(&self) -> Result<snapshot::Streams, Error> {
-        let failed = |cause| Error::System { what: "cannot read the streams", cause };
-        Ok(snapshot::Streams {
+    fn streams_so_far(&self) -> Result<snapshot::StreamState, Error> {
+        let failed = |cause| Error::System { action: "cannot read the streams", cause };
+        Ok(snapshot::StreamState {
             read: (&self.streams.stdin).stream_position().map_err(failed)?,
             stdout: contents(&self.streams.stdout),
             stderr: contents(&self.streams.stderr),
@@ -313,17 +312,17 @@ impl Executor {
     pub fn trace<'a>(
         &'a mut self,
         plan: &'a Plan,
-        wish: &Instructions<'_>,
+        options: &InstructionTraceOptions<'_>,
     ) -> Result<InstructionTrace<'a>, Error> {
         // Only what is touched is there, and what was taken away is not.
         const UNCOMPRESSED: u64 = 256;
-        const MOST_WORDS: u64 = 1 << 37;
-        let &Instructions { how, modules, until, pauses, bytes, progress } = wish;
-        let words = (bytes / 8).saturating_mul(UNCOMPRESSED).min(MOST_WORDS);
-        let mut steps = Steps::default();
-        let mut keep = Keep { limit: bytes, progress, steps: &mut steps };
-        let wish = TracingWish { how, words, modules, until, pauses };
-        let run = self.run_for(plan, CallsWish::default(), wish, Some(&mut keep))?;
+        const MAX_WORDS: u64 = 1 << 37;
+        let &InstructionTraceOptions { how, modules, until, pauses, bytes, progress } = options;
+        let words = (bytes / 8).saturating_mul(UNCOMPRESSED).min(MAX_WORDS);
+        let mut steps = CompressedSteps::default();
+        let mut keep = TraceCollector { limit: bytes, progress, steps: &mut steps };
+        let options = TracingRequest { how, words, modules, until, pauses };
+        let run = self.run_with(plan, StackRequest::default(), options, Some(&mut keep))?;
         if steps.bytes() > bytes {
             // It ended before it was told.
             return Err(Error::Refused(unsnarl_wire::TRACE_FULL.into()));
@@ -331,28 +330,28 @@ impl Executor {
         Ok(InstructionTrace { run, steps })
     }
 
-    fn run_for<'a>(
+    fn run_with<'a>(
         &'a mut self,
         plan: &'a Plan,
-        calls: CallsWish<'_>,
-        tracing: TracingWish<'_>,
-        keep: Option<&mut Keep<'_>>,
+        stack_request: StackRequest<'_>,
+        tracing: TracingRequest<'_>,
+        keep: Option<&mut TraceCollector<'_>>,
     ) -> Result<Run<'a>, Error> {
         let serve = self.settings.serve;
         let threads = self.settings.threads;
-        let eager = self.settings.eager;
-        let special = Special { calls, serve, tracing, threads, eager, ..Special::default() };
+        let busy_waits = self.settings.busy_waits;
+        let mode = RunMode { stack_request, serve, tracing, threads, busy_waits, ..RunMode::default() };
         // Calls and instructions are seen where they are made.
-        let whole = calls != CallsWish::default() || tracing.how != Tracing::Off;
+        let whole = stack_request != StackRequest::default() || tracing.how != Tracing::Off;
         let mut from = if whole { None } else { self.nearest(plan) };
         if let Some(at) = from {
             let resumed = self.snapshots[at].points();
-            let special = Special { resumed: resumed as u64, ..special };
-            self.memory.prepare(&snapshot::rest(plan, resumed), special, &self.program.path)?;
+            let mode = RunMode { resumed: resumed as u64, ..mode };
+            self.memory.prepare(&snapshot::rest(plan, resumed), mode, &self.program.path)?;
             from = (self.memory.header().regions.total <= self.snapshots[at].room).then_some(at);
         }
         if from.is_none() {
-            self.memory.prepare(plan, special, &self.program.path)?;
+            self.memory.prepare(plan, mode, &self.program.path)?;
         }
         self.reset_streams(from)?;
         self.is_silent = false;
@@ -361,32 +360,35 @@ impl Executor {
             &mut *self;
         let made = &memory.header().process;
         let process = match (from, server) {
-            (Some(at), _) => Process::serve(snapshots[at].waiting.service(), made, rewind),
+            (Some(at), _) => Process::serve(snapshots[at].server_process.service(), made, rewind),
             (None, Some(server)) => Process::serve(server.service(), made, false),
             (None, None) => Process::start(Launch { program, binding, streams, memory: memory.fd() }),
         };
-        let watch = Watch { settings, memory, streams, limit: Duration::from_millis(plan.limits.millis) };
-        let mut stays = false;
+        let watch =
+            RunMonitor { settings, memory, streams, limit: Duration::from_millis(plan.limits.millis) };
+        let mut awaits_next_run = false;
         let ended = process.and_then(|mut process| {
             let ended = match keep {
-                None => watch.until_end(&mut process),
-                Some(keep) => keep.beside(memory, || watch.until_end(&mut process)).and_then(|ended| ended),
+                None => watch.wait_for_end(&mut process),
+                Some(keep) => {
+                    keep.beside(memory, || watch.wait_for_end(&mut process)).and_then(|ended| ended)
+                }
             };
-            stays = process.stays();
+            awaits_next_run = process.awaits_next_run();
             if let (Some(at), true) = (from, rewind) {
-                rewinding.learn(at, process.id(), stays);
+                rewinding.record(at, process.id(), awaits_next_run);
             }
             ended
         });
         let (status, stopped) = match (ended, from) {
             (Ok((status, None)), Some(_)) if rewind && status.signal() == Some(NOT_ALLOWED) => {
                 // It wanted more of the kernel than can be undone: once more, by a process that ends with the run.
-                return self.run_for(plan, calls, tracing, None);
+                return self.run_with(plan, stack_request, tracing, None);
             }
             (Err(Error::NotServing), Some(at)) => {
                 // What comes of a run does not depend on it.
-                self.lose(at);
-                return self.run_for(plan, calls, tracing, None);
+                self.discard_snapshot(at);
+                return self.run_with(plan, stack_request, tracing, None);
             }
             (Err(error), None) => {
                 let Self { server, streams, .. } = &mut *self;
@@ -400,15 +402,15 @@ impl Executor {
 
         let output =
             Output { stdout: contents(&self.streams.stdout), stderr: contents(&self.streams.stderr) };
-        self.is_silent = stays && output.stdout.is_empty() && output.stderr.is_empty();
-        let run = Run { executor: self, plan, status, stopped, rewound: stays, output };
+        self.is_silent = awaits_next_run && output.stdout.is_empty() && output.stderr.is_empty();
+        let run = Run { executor: self, plan, status, stopped, rewound: awaits_next_run, output };
         let header = run.executor.memory.header();
         match header.end.kind {
             EndKind::Refused => Err(Error::Refused(collect::message(&header.end))),
             EndKind::Internal => Err(Error::Internal(collect::message(&header.end))),
             _ if !run.executor.memory.attached() && stopped.is_none() => Err(Error::NotAttached {
                 status: run.status.to_string(),
-                said: String::from_utf8_lossy(&run.output.stderr).trim().to_owned(),
+                output: String::from_utf8_lossy(&run.output.stderr).trim().to_owned(),
             }),
             _ => Ok(run),
         }
@@ -421,17 +423,17 @@ const NOT_ALLOWED: i32 = 31;
 /// Whether to have processes rewound. One that was not has cost more than a fork: then it is left for some runs, and for more and more, as long as
 /// nothing comes of it.
 #[derive(Debug, Default)]
-struct Rewinding {
+struct RewindPolicy {
     /// So many runs without.
     pause: u32,
     /// How many runs it is left for if it fails.
-    doubt: u32,
+    pause_after_failure: u32,
     /// From which snapshot, and which process makes the next run, if it could be rewound.
     next: Option<(usize, i32)>,
 }
 
-impl Rewinding {
-    const MOST: u32 = 1 << 12;
+impl RewindPolicy {
+    const MAX_PAUSE: u32 = 1 << 12;
 
     fn is_worth_it(&mut self) -> bool {
         let now = self.pause == 0;
@@ -443,27 +445,27 @@ impl Rewinding {
     }
 
     /// This process made the run from that snapshot, and stays or not.
-    fn learn(&mut self, from: usize, process: Option<i32>, stays: bool) {
+    fn record(&mut self, from: usize, process: Option<i32>, awaits_next_run: bool) {
         // The one before meant to stay, and could not.
         let failed = self.next.take().is_some_and(|(at, next)| at == from && Some(next) != process);
-        if stays && !failed {
-            self.doubt /= 2;
+        if awaits_next_run && !failed {
+            self.pause_after_failure /= 2;
         } else {
-            self.doubt = (self.doubt * 2 + 1).min(Self::MOST);
-            self.pause = self.doubt;
+            self.pause_after_failure = (self.pause_after_failure * 2 + 1).min(Self::MAX_PAUSE);
+            self.pause = self.pause_after_failure;
         }
-        self.next = process.filter(|_| stays && !failed).map(|process| (from, process));
+        self.next = process.filter(|_| awaits_next_run && !failed).map(|process| (from, process));
     }
 
     /// The next process is another one in any case.
-    fn begin_again(&mut self) {
+    fn reset(&mut self) {
         self.next = None;
     }
 }
 
 /// Which instructions are to be traced, and how.
 #[derive(Clone, Copy)]
-pub struct Instructions<'a> {
+pub struct InstructionTraceOptions<'a> {
     /// By which means.
     pub how: Tracing,
     /// Those of the modules at these paths.
@@ -475,10 +477,10 @@ pub struct Instructions<'a> {
     /// Into at most so many bytes, when compressed.
     pub bytes: u64,
     /// Told how far it is.
-    pub progress: Progress<'a>,
+    pub progress: WordProgress<'a>,
 }
 
-impl std::fmt::Debug for Instructions<'_> {
+impl std::fmt::Debug for InstructionTraceOptions<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Instructions")
             .field("how", &self.how)
@@ -488,21 +490,21 @@ impl std::fmt::Debug for Instructions<'_> {
 }
 
 /// What becomes of the instruction trace of a run.
-struct Keep<'a> {
+struct TraceCollector<'a> {
     limit: u64,
-    progress: Progress<'a>,
-    steps: &'a mut Steps,
+    progress: WordProgress<'a>,
+    steps: &'a mut CompressedSteps,
 }
 
-impl Keep<'_> {
+impl TraceCollector<'_> {
     /// Takes the trace away while the program is waited for.
-    fn beside<R>(&mut self, memory: &Memory, wait: impl FnOnce() -> R) -> Result<R, Error> {
-        let (written, ended) = (memory.written(), AtomicBool::new(false));
+    fn beside<R>(&mut self, memory: &SharedMemory, wait: impl FnOnce() -> R) -> Result<R, Error> {
+        let (written, ended) = (memory.live_trace(), AtomicBool::new(false));
         let Self { limit, progress, .. } = *self;
         std::thread::scope(|scope| {
             let taking = std::thread::Builder::new()
-                .spawn_scoped(scope, || Steps::take(&written, &ended, limit, progress))
-                .map_err(|cause| Error::System { what: "cannot start a thread", cause })?;
+                .spawn_scoped(scope, || CompressedSteps::take(&written, &ended, limit, progress))
+                .map_err(|cause| Error::System { action: "cannot start a thread", cause })?;
             let waited = wait();
             ended.store(true, Ordering::Release);
             *self.steps = taking.join().unwrap_or_default();
@@ -517,12 +519,12 @@ impl Keep<'_> {
 pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
     let prepared = || {
         let streams = streams(program)?;
-        let failed = |cause| Error::System { what: "cannot reset the streams", cause };
+        let failed = |cause| Error::System { action: "cannot reset the streams", cause };
         (&streams.stdin).rewind().map_err(failed)?;
         let binding = Binding::of(program)?;
-        let mut memory = Memory::new(program)?;
-        let special = Special { threads: Threads::Kernel, debugged: true, ..Special::default() };
-        memory.prepare(plan, special, &program.path)?;
+        let mut memory = SharedMemory::new(program)?;
+        let mode = RunMode { threads: ThreadBackend::Kernel, debugged: true, ..RunMode::default() };
+        memory.prepare(plan, mode, &program.path)?;
         Ok((streams, binding, memory))
     };
     match prepared() {
@@ -536,7 +538,7 @@ pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
 /// A program's streams, with its standard input written down.
 fn streams(program: &Program) -> Result<Streams, Error> {
     let mut stdin = memory_file(c"standard input")?;
-    let failed = |cause| Error::System { what: "cannot keep the standard input", cause };
+    let failed = |cause| Error::System { action: "cannot keep the standard input", cause };
     stdin.write_all(&program.stdin).map_err(failed)?;
     Ok(Streams {
         stdin,
@@ -550,7 +552,7 @@ fn streams(program: &Program) -> Result<Streams, Error> {
 pub struct InstructionTrace<'a> {
     /// The run itself.
     pub run: Run<'a>,
-    steps: Steps,
+    steps: CompressedSteps,
 }
 
 impl InstructionTrace<'_> {
@@ -583,8 +585,8 @@ fn not_attached(error: Error, program: &mut Child, streams: &Streams) -> Error {
     match error {
         Error::NotServing => {
             let status = program.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
-            let said = String::from_utf8_lossy(&contents(&streams.stderr)).trim().to_owned();
-            Error::NotAttached { status, said }
+            let output = String::from_utf8_lossy(&contents(&streams.stderr)).trim().to_owned();
+            Error::NotAttached { status, output }
         }
         other => other,
     }
@@ -592,9 +594,9 @@ fn not_attached(error: Error, program: &mut Child, streams: &Streams) -> Error {
 
 /// Which limit a run was stopped at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stopped {
+pub(crate) enum LimitReached {
     /// Real time.
-    Time(Doing),
+    Time(TimeoutActivity),
     /// Output.
     Output,
     /// Memory.
@@ -603,7 +605,7 @@ pub(crate) enum Stopped {
 
 /// What a run was doing when its time was up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Doing {
+pub(crate) enum TimeoutActivity {
     /// It came from schedule point to schedule point.
     Points,
     /// It had not come to one for long, and was running.
@@ -613,16 +615,16 @@ pub(crate) enum Doing {
 }
 
 /// What to look after while a target runs.
-struct Watch<'a> {
+struct RunMonitor<'a> {
     settings: &'a Settings,
-    memory: &'a Memory,
+    memory: &'a SharedMemory,
     streams: &'a Streams,
     limit: Duration,
 }
 
-impl Watch<'_> {
+impl RunMonitor<'_> {
     /// Waits for the end, passing output on; why the run had to be stopped, if it had to.
-    fn until_end(&self, process: &mut Process<'_>) -> Result<(ExitStatus, Option<Stopped>), Error> {
+    fn wait_for_end(&self, process: &mut Process<'_>) -> Result<(ExitStatus, Option<LimitReached>), Error> {
         const TICK: Duration = Duration::from_millis(50);
         /// From when on a run that comes to no point may be one that waits in a loop; sooner, if one did.
         const STALLED: Duration = Duration::from_millis(300);
@@ -633,21 +635,22 @@ impl Watch<'_> {
         let mut points = (0, begin);
         let (mut stalled, mut looked) = (STALLED, false);
         // What is traced takes its time, and is not interrupted.
-        let watched = self.settings.threads == Threads::Fibers && self.memory.header().plan.tracing == 0;
+        let watched =
+            self.settings.threads == ThreadBackend::Fibers && self.memory.header().plan.tracing == 0;
         let Settings { memory_limit, interrupt, until, .. } = self.settings;
         let interrupted = || {
             interrupt.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
                 || until.is_some_and(|until| Instant::now() >= until)
         };
-        if self.settings.eager {
-            process.look_for_end();
+        if self.settings.busy_waits {
+            process.poll_for_end();
         }
         loop {
             let left = self.limit.saturating_sub(begin.elapsed());
             let tick = if looked || stalled == STALLED_AGAIN { LOOK } else { TICK };
             let waited = process.wait(left.min(tick))?;
             if self.settings.echo {
-                echo.pass_on(self.streams);
+                echo.forward(self.streams);
             }
             let reached = self.memory.header().events.load(Ordering::Relaxed);
             if reached != points.0 {
@@ -656,36 +659,38 @@ impl Watch<'_> {
                 }
                 (points, looked) = ((reached, Instant::now()), false);
             }
-            if watched && matches!(waited, Waited::NotYet) && points.1.elapsed() >= stalled {
-                process.look_for_spin();
+            if watched && matches!(waited, WaitResult::StillRunning) && points.1.elapsed() >= stalled {
+                process.request_spin_check();
                 looked = true;
             }
             match waited {
                 _ if interrupted() => return Err(Error::Interrupted),
-                Waited::Ended(status) => return Ok((status, None)),
-                Waited::NotYet if begin.elapsed() >= self.limit => {
+                WaitResult::Ended(status) => return Ok((status, None)),
+                WaitResult::StillRunning if begin.elapsed() >= self.limit => {
                     let doing = match points.1.elapsed() {
-                        short if short < self.limit / 4 => Doing::Points,
-                        _ if process.is_running() => Doing::Running,
-                        _ => Doing::Waiting,
+                        short if short < self.limit / 4 => TimeoutActivity::Points,
+                        _ if process.is_running() => TimeoutActivity::Running,
+                        _ => TimeoutActivity::Waiting,
                     };
-                    return process.stop().map(|status| (status, Some(Stopped::Time(doing))));
+                    return process.stop().map(|status| (status, Some(LimitReached::Time(doing))));
                 }
-                Waited::NotYet if self.too_much_output() => {
-                    return process.stop().map(|status| (status, Some(Stopped::Output)));
+                WaitResult::StillRunning if self.too_much_output() => {
+                    return process.stop().map(|status| (status, Some(LimitReached::Output)));
                 }
-                Waited::NotYet if memory_limit.is_some_and(|limit| self.own_memory(process) > limit) => {
-                    return process.stop().map(|status| (status, Some(Stopped::Memory)));
+                WaitResult::StillRunning
+                    if memory_limit.is_some_and(|limit| self.own_memory(process) > limit) =>
+                {
+                    return process.stop().map(|status| (status, Some(LimitReached::Memory)));
                 }
-                Waited::NotYet => {}
+                WaitResult::StillRunning => {}
             }
         }
     }
 
     /// How many bytes of memory the run has, without what its process keeps to be rewound.
     fn own_memory(&self, process: &Process<'_>) -> u64 {
-        let kept = self.memory.header().kept_pages.load(Ordering::Relaxed);
-        process.memory().saturating_sub(u64::from(kept) * 4096)
+        let saved_pages = self.memory.header().saved_pages.load(Ordering::Relaxed);
+        process.memory().saturating_sub(u64::from(saved_pages) * 4096)
     }
 
     fn too_much_output(&self) -> bool {
@@ -704,7 +709,7 @@ impl Run<'_> {
         self.status.success()
             && matches!(header.end.kind, EndKind::Unknown | EndKind::Exit)
             && self.executor.memory.warnings().is_empty()
-            && !self.executor.memory.threads().iter().skip(1).any(|t| t.let_go == 0)
+            && !self.executor.memory.threads().iter().skip(1).any(|t| t.joined_or_detached == 0)
     }
 
     /// Whether it went on from a snapshot.
@@ -727,7 +732,7 @@ impl Run<'_> {
 
     /// How many of them before there was a second thread.
     #[must_use]
-    pub fn alone(&self) -> u64 {
+    pub fn single_thread_points(&self) -> u64 {
         let events = self.executor.memory.events();
         events.iter().position(|event| event.op() == Some(Op::Create)).map_or(0, |create| create as u64 + 1)
     }
@@ -753,7 +758,7 @@ impl Run<'_> {
     #[must_use]
     pub fn conflicts(&self) -> (Vec<Conflict>, Vec<Module>) {
         let modules = collect::modules(&self.executor.memory, &self.executor.program);
-        (collect::conflicts(&self.executor.memory, &collect::Places::new(&modules)), modules)
+        (collect::conflicts(&self.executor.memory, &collect::SiteTable::new(&modules)), modules)
     }
 
     /// For each event who could have run, if the plan asked for it.
@@ -812,7 +817,7 @@ struct Echo {
 }
 
 impl Echo {
-    fn pass_on(&mut self, streams: &Streams) {
+    fn forward(&mut self, streams: &Streams) {
         copy_from(&streams.stdout, &mut self.stdout, &mut std::io::stdout());
         copy_from(&streams.stderr, &mut self.stderr, &mut std::io::stderr());
     }
@@ -835,35 +840,35 @@ mod tests {
     use super::*;
 
     /// Of so many runs, those that are asked of a process to be rewound; what becomes of it the nth time.
-    fn asked(runs: usize, mut stays: impl FnMut(usize) -> bool) -> usize {
-        let (mut rewinding, mut asked) = (Rewinding::default(), 0);
+    fn attempts(runs: usize, mut awaits_next_run: impl FnMut(usize) -> bool) -> usize {
+        let (mut rewinding, mut attempts) = (RewindPolicy::default(), 0);
         for _ in 0..runs {
             if rewinding.is_worth_it() {
-                rewinding.learn(0, Some(1), stays(asked));
-                asked += 1;
+                rewinding.record(0, Some(1), awaits_next_run(attempts));
+                attempts += 1;
             }
         }
-        asked
+        attempts
     }
 
     #[test]
-    fn processes_that_cannot_be_rewound_are_asked_less_and_less() {
-        assert_eq!(asked(1000, |_| true), 1000);
-        assert!(asked(1000, |_| false) < 10);
+    fn rewinding_is_tried_less_often_after_failures() {
+        assert_eq!(attempts(1000, |_| true), 1000);
+        assert!(attempts(1000, |_| false) < 10);
         // One failure in ten costs a few forks.
-        assert!(asked(1000, |nth| nth % 10 != 9) > 800);
+        assert!(attempts(1000, |nth| nth % 10 != 9) > 800);
     }
 
     #[test]
-    fn a_process_that_meant_to_stay_and_did_not_counts_as_one_that_cannot() {
-        let mut rewinding = Rewinding::default();
-        rewinding.learn(0, Some(1), true);
-        rewinding.learn(0, Some(2), true);
+    fn process_that_failed_to_rewind_counts_as_not_rewindable() {
+        let mut rewinding = RewindPolicy::default();
+        rewinding.record(0, Some(1), true);
+        rewinding.record(0, Some(2), true);
         assert!(!rewinding.is_worth_it());
-        let mut rewinding = Rewinding::default();
-        rewinding.learn(0, Some(1), true);
+        let mut rewinding = RewindPolicy::default();
+        rewinding.record(0, Some(1), true);
         // From another snapshot it is another one.
-        rewinding.learn(1, Some(2), true);
+        rewinding.record(1, Some(2), true);
         assert!(rewinding.is_worth_it());
     }
 }

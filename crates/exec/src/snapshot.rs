@@ -1,33 +1,38 @@
 //! Snapshots: runs of plans that begin in the same way go on from where one of them waits.
 
-use crate::process::Waiting;
+use crate::process::SnapshotProcess;
 use unsnarl_model::{Fidelity, Plan, Policy, Prefix};
 
 /// A run that waits after some points of a plan.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    pub(crate) waiting: Waiting,
+    pub(crate) server_process: SnapshotProcess,
     /// The plan that it followed to its end.
     plan: Plan,
     /// Whether up to there one thread was alone: then nothing was to be chosen.
-    alone: bool,
+    single_threaded: bool,
     /// Bytes of shared memory that it can use.
     pub(crate) room: u64,
     /// What the program had written by then, and how far it had read.
-    pub(crate) streams: Streams,
+    pub(crate) streams: StreamState,
 }
 
 /// What the program did with its standard streams.
 #[derive(Debug, Default)]
-pub(crate) struct Streams {
+pub(crate) struct StreamState {
     pub(crate) read: u64,
     pub(crate) stdout: Vec<u8>,
     pub(crate) stderr: Vec<u8>,
 }
 
 impl Snapshot {
-    pub(crate) fn new(waiting: Waiting, (plan, alone): (Plan, bool), room: u64, streams: Streams) -> Self {
-        Self { waiting, plan, alone, room, streams }
+    pub(crate) fn new(
+        server_process: SnapshotProcess,
+        (plan, single_threaded): (Plan, bool),
+        room: u64,
+        streams: StreamState,
+    ) -> Self {
+        Self { server_process, plan, single_threaded, room, streams }
     }
 
     /// After how many points it waits.
@@ -36,15 +41,15 @@ impl Snapshot {
     }
 
     /// Whether a run of this plan would be where it waits after as many points.
-    pub(crate) fn is_on_the_way_of(&self, plan: &Plan) -> bool {
+    pub(crate) fn is_prefix_of(&self, plan: &Plan) -> bool {
         let own = self.points();
         // The tables that the plan speaks of were read when it began.
         let (modules, prefix) = (&self.plan.prefix.modules, &plan.prefix);
         own <= points(prefix)
             && (prefix.actions.is_empty() || *modules == prefix.modules)
             && is_same_run(&self.plan, plan)
-            && (self.alone || self.plan.choices == plan.choices)
-            && self.plan.prefix.in_common(&plan.prefix) == own
+            && (self.single_threaded || self.plan.choices == plan.choices)
+            && self.plan.prefix.common_points(&plan.prefix) == own
     }
 }
 
@@ -129,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_is_its_first_points_and_the_rest() {
+    fn plan_splits_into_first_points_and_rest() {
         let whole = plan(&[(0, 2), (1, 3), (0, 1)]);
         for count in 0..=6 {
             let (first, rest) = (first(&whole, count), rest(&whole, count));
@@ -138,14 +143,14 @@ mod tests {
                 first.prefix.steps().chain(rest.prefix.steps()).collect::<Vec<_>>(),
                 whole.prefix.steps().collect::<Vec<_>>()
             );
-            assert_eq!(first.prefix.in_common(&whole.prefix), count);
+            assert_eq!(first.prefix.common_points(&whole.prefix), count);
         }
     }
 
     #[test]
-    fn schedules_have_in_common_what_they_begin_with() {
+    fn common_points_are_the_shared_prefix() {
         let a = plan(&[(0, 2), (1, 3)]);
-        assert_eq!(a.prefix.in_common(&plan(&[(0, 2), (1, 1), (0, 4)]).prefix), 3);
-        assert_eq!(a.prefix.in_common(&plan(&[(1, 1)]).prefix), 0);
+        assert_eq!(a.prefix.common_points(&plan(&[(0, 2), (1, 1), (0, 4)]).prefix), 3);
+        assert_eq!(a.prefix.common_points(&plan(&[(1, 1)]).prefix), 0);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use unsnarl_model::{ThreadId, Trace};
 
 /// Events that differ, of both runs together, up to which the best alignment is looked for.
-const MOST: usize = 20_000;
+const MAX_DIFFERING_EVENTS: usize = 20_000;
 
 /// For each event of `old` the event of `new` that does the same: a longest common subsequence of what each thread did.
 /// A thread is the same if it was created in the same way.
@@ -40,7 +40,7 @@ fn common(a: &[u64], b: &[u64]) -> Vec<(usize, usize)> {
     let end = a[start..].iter().rev().zip(b[start..].iter().rev()).take_while(|(a, b)| a == b).count();
     let (middle_a, middle_b) = (&a[start..a.len() - end], &b[start..b.len() - end]);
     let mut pairs: Vec<(usize, usize)> = (0..start).map(|at| (at, at)).collect();
-    let middle = if middle_a.len() + middle_b.len() <= MOST {
+    let middle = if middle_a.len() + middle_b.len() <= MAX_DIFFERING_EVENTS {
         longest(middle_a, middle_b)
     } else {
         greedy(middle_a, middle_b)
@@ -84,10 +84,12 @@ mod tests {
     use proptest::prelude::*;
 
     /// The length of a longest common subsequence, by the definition.
-    fn brute(a: &[u64], b: &[u64]) -> usize {
+    fn brute_force_length(a: &[u64], b: &[u64]) -> usize {
         match (a, b) {
-            ([x, a @ ..], [y, b @ ..]) if x == y => 1 + brute(a, b),
-            ([_, rest_a @ ..], [_, rest_b @ ..]) => brute(rest_a, b).max(brute(a, rest_b)),
+            ([x, a @ ..], [y, b @ ..]) if x == y => 1 + brute_force_length(a, b),
+            ([_, rest_a @ ..], [_, rest_b @ ..]) => {
+                brute_force_length(rest_a, b).max(brute_force_length(a, rest_b))
+            }
             _ => 0,
         }
     }
@@ -98,12 +100,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn as_much_is_matched_as_can_be(
+        fn alignment_is_a_longest_common_subsequence(
             a in prop::collection::vec(0_u64..4, 0..9), b in prop::collection::vec(0_u64..4, 0..9),
         ) {
             let pairs = common(&a, &b);
             prop_assert!(increases(&pairs) && pairs.iter().all(|&(x, y)| a[x] == b[y]));
-            prop_assert_eq!(pairs.len(), brute(&a, &b));
+            prop_assert_eq!(pairs.len(), brute_force_length(&a, &b));
             let quick = greedy(&a, &b);
             prop_assert!(increases(&quick) && quick.iter().all(|&(x, y)| a[x] == b[y]));
         }

@@ -78,7 +78,7 @@ mod tests {
     use core::cell::Cell;
 
     #[test]
-    fn a_program_that_runs_by_itself_notices_nothing() {
+    fn hints_do_nothing_outside_unsnarl() {
         let evaluated = Cell::new(0);
         let count = || {
             evaluated.set(evaluated.get() + 1);

@@ -5,7 +5,7 @@ use iced_x86::{FlowControl, Instruction, Mnemonic};
 /// Where control is after an instruction, if the code alone tells: the next one, or the target of a jump or call. A
 /// block may go on there; it ends where there is a choice.
 #[must_use]
-pub fn after(instruction: &Instruction) -> Option<u64> {
+pub fn static_successor(instruction: &Instruction) -> Option<u64> {
     match instruction.flow_control() {
         FlowControl::Next
         | FlowControl::Interrupt
@@ -26,11 +26,11 @@ mod tests {
     use iced_x86::{Decoder, DecoderOptions};
 
     fn of(code: &[u8]) -> Option<u64> {
-        after(&Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE).decode())
+        static_successor(&Decoder::with_ip(64, code, 0x1000, DecoderOptions::NONE).decode())
     }
 
     #[test]
-    fn jumps_and_calls_by_the_code_are_followed_and_choices_are_not() {
+    fn direct_jumps_and_calls_have_static_successors() {
         assert_eq!(of(&[0x90]), Some(0x1001));
         assert_eq!(of(&[0x0f, 0x05]), Some(0x1002), "syscall");
         assert_eq!(of(&[0xeb, 0x10]), Some(0x1012), "jmp");

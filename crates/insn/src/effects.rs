@@ -2,7 +2,7 @@
 
 use crate::{
     layout::writes,
-    registers::{FLAGS, Part, part},
+    registers::{FLAGS, RegisterPart, part},
 };
 use alloc::vec::Vec;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
@@ -10,7 +10,7 @@ use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, 
 /// Whether an instruction only moves a value about, so that who wants the value wants what was moved and
 /// not the move.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Copy {
+pub enum CopyKind {
     /// It does something.
     No,
     /// It saves a register on the stack or restores it: the value is whoever's it was.
@@ -23,11 +23,11 @@ pub enum Copy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effects {
     /// What it reads, address registers included.
-    pub uses: Vec<Part>,
+    pub uses: Vec<RegisterPart>,
     /// What it writes.
-    pub defs: Vec<Part>,
+    pub defs: Vec<RegisterPart>,
     /// Whether it is a mere move.
-    pub copy: Copy,
+    pub copy: CopyKind,
 }
 
 impl Effects {
@@ -35,7 +35,7 @@ impl Effects {
     #[must_use]
     pub fn of(instruction: &Instruction, factory: &mut InstructionInfoFactory) -> Self {
         let mut effects = Self { uses: Vec::new(), defs: Vec::new(), copy: copy(instruction) };
-        if effects.copy == Copy::Frame {
+        if effects.copy == CopyKind::Frame {
             effects.defs.extend(part(Register::RBP, true));
             return effects;
         }
@@ -50,7 +50,7 @@ impl Effects {
                 effects.uses.extend(part(used.register(), conditional));
             }
         }
-        let flags = |bits: u32| Part { granule: FLAGS, mask: (bits & 0x7f) as u8 };
+        let flags = |bits: u32| RegisterPart { granule: FLAGS, mask: (bits & 0x7f) as u8 };
         let (read, modified) = (flags(instruction.rflags_read()), flags(instruction.rflags_modified()));
         if read.mask != 0 && !clears {
             effects.uses.push(read);
@@ -66,19 +66,19 @@ const fn reads(access: OpAccess) -> bool {
     matches!(access, OpAccess::Read | OpAccess::CondRead | OpAccess::ReadWrite | OpAccess::ReadCondWrite)
 }
 
-fn copy(instruction: &Instruction) -> Copy {
+fn copy(instruction: &Instruction) -> CopyKind {
     let register = |n| instruction.op_kind(n) == OpKind::Register;
     match instruction.mnemonic() {
-        Mnemonic::Push | Mnemonic::Pop if register(0) => Copy::Saves,
+        Mnemonic::Push | Mnemonic::Pop if register(0) => CopyKind::Saves,
         Mnemonic::Mov
             if register(0)
                 && register(1)
                 && instruction.op0_register() == Register::RBP
                 && instruction.op1_register() == Register::RSP =>
         {
-            Copy::Frame
+            CopyKind::Frame
         }
-        _ => Copy::No,
+        _ => CopyKind::No,
     }
 }
 
@@ -108,27 +108,27 @@ mod tests {
     }
 
     #[test]
-    fn clearing_a_register_depends_on_nothing() {
+    fn clearing_a_register_reads_nothing() {
         let effects = effects(&[0x31, 0xc0]);
         assert_eq!(effects.uses, []);
         assert!(effects.defs.contains(&gpr(0)));
     }
 
     #[test]
-    fn a_conditional_move_may_keep_what_was_there() {
+    fn conditional_move_reads_its_destination() {
         // cmovne eax, edx
         let effects = effects(&[0x0f, 0x45, 0xc2]);
         assert!(effects.uses.iter().any(|p| p.granule == 0) && effects.uses.iter().any(|p| p.granule == 2));
-        assert!(effects.uses.contains(&Part { granule: FLAGS, mask: 4 }));
+        assert!(effects.uses.contains(&RegisterPart { granule: FLAGS, mask: 4 }));
     }
 
     #[test]
-    fn the_stack_pointer_is_not_followed() {
+    fn stack_pointer_is_not_tracked() {
         // push rbx
         let effects = effects(&[0x53]);
         assert_eq!(
             (effects.uses, effects.defs, effects.copy),
-            (alloc::vec![gpr(3)], alloc::vec![], Copy::Saves)
+            (alloc::vec![gpr(3)], alloc::vec![], CopyKind::Saves)
         );
     }
 }

@@ -47,7 +47,7 @@ pub struct Sample {
 
 /// A memory operand, explicit or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Memory {
+pub struct MemoryAccess {
     /// The word that its address is reckoned from; none if the code itself tells it.
     pub sample: Option<u8>,
     /// What to add to that word, or the address.
@@ -68,21 +68,21 @@ pub struct Memory {
 
 /// The words of one block, and where they are needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Layout {
+pub struct BlockLayout {
     /// In the order in which they are taken.
     pub samples: Vec<Sample>,
     /// For each instruction its memory operands.
-    pub memories: Vec<Vec<Memory>>,
+    pub memories: Vec<Vec<MemoryAccess>>,
     /// For each instruction that calls: the word of the stack pointer before the call, and what to add.
     pub stack: Vec<Option<(u8, u64)>>,
 }
 
-impl Layout {
+impl BlockLayout {
     /// The layout of a block.
     #[must_use]
     pub fn of(block: &[Instruction], factory: &mut InstructionInfoFactory) -> Self {
         let mut layout = Self::default();
-        let mut alive = Alive::default();
+        let mut live = LiveSamples::default();
         for (at, instruction) in block.iter().enumerate() {
             let info = factory.info(instruction);
             let mut memories = Vec::new();
@@ -90,13 +90,13 @@ impl Layout {
             let returns = instruction.mnemonic() == Mnemonic::Ret;
             let calls = instruction.mnemonic() == Mnemonic::Call;
             let repeated = (is_repeated(instruction))
-                .then(|| layout.sample(&mut alive, at, Address::of(Register::RCX)).0);
+                .then(|| layout.sample(&mut live, at, Address::of(Register::RCX)).0);
             for used in info.used_memory() {
                 if !is_access(used) || returns {
                     continue;
                 }
                 let is_return_address = calls && used.base() == Register::RSP && writes(used.access());
-                let memory = layout.memory(&mut alive, at, used, repeated);
+                let memory = layout.memory(&mut live, at, used, repeated);
                 if is_return_address {
                     stack = memory.sample.map(|sample| (sample, memory.offset.wrapping_add(8)));
                 } else {
@@ -105,7 +105,7 @@ impl Layout {
             }
             layout.memories.push(memories);
             layout.stack.push(stack);
-            alive.after(instruction, info.used_registers());
+            live.apply(instruction, info.used_registers());
         }
         layout
     }
@@ -116,7 +116,13 @@ impl Layout {
         self.samples.len()
     }
 
-    fn memory(&mut self, alive: &mut Alive, at: usize, used: &UsedMemory, repeated: Option<u8>) -> Memory {
+    fn memory(
+        &mut self,
+        live: &mut LiveSamples,
+        at: usize,
+        used: &UsedMemory,
+        repeated: Option<u8>,
+    ) -> MemoryAccess {
         let address = Address {
             base: used.base().full_register(),
             index: used.index().full_register(),
@@ -125,10 +131,10 @@ impl Layout {
         let (sample, delta) = if address.base == Register::None && address.index == Register::None {
             (None, 0)
         } else {
-            let (sample, delta) = self.sample(alive, at, address);
+            let (sample, delta) = self.sample(live, at, address);
             (Some(sample), delta)
         };
-        Memory {
+        MemoryAccess {
             sample,
             offset: used.displacement().wrapping_add(delta),
             thread_local: used.segment() == Register::FS,
@@ -144,41 +150,41 @@ impl Layout {
     }
 
     /// The word for an address, taken anew only if there is none; and what its registers moved since.
-    fn sample(&mut self, alive: &mut Alive, at: usize, address: Address) -> (u8, u64) {
-        if let Some(known) = alive.known.iter().find(|known| known.address == address) {
-            return (known.sample, known.moved);
+    fn sample(&mut self, live: &mut LiveSamples, at: usize, address: Address) -> (u8, u64) {
+        if let Some(live) = live.samples.iter().find(|live| live.address == address) {
+            return (live.sample, live.moved);
         }
         let sample = self.samples.len() as u8;
         self.samples.push(Sample { at: at as u8, address });
-        alive.known.push(Known { address, sample, moved: 0 });
+        live.samples.push(LiveSample { address, sample, moved: 0 });
         (sample, 0)
     }
 }
 
 /// Words whose registers still have the value that was sampled, or are a known step away from it.
 #[derive(Default)]
-struct Alive {
-    known: Vec<Known>,
+struct LiveSamples {
+    samples: Vec<LiveSample>,
 }
 
-struct Known {
+struct LiveSample {
     address: Address,
     sample: u8,
     moved: u64,
 }
 
-impl Alive {
-    fn after(&mut self, instruction: &Instruction, registers: &[UsedRegister]) {
+impl LiveSamples {
+    fn apply(&mut self, instruction: &Instruction, registers: &[UsedRegister]) {
         for used in registers.iter().filter(|used| writes(used.access())) {
             let register = used.register().full_register();
             match (register, stack_step(instruction)) {
                 (Register::RSP, Some(step)) => {
-                    self.known.retain(|known| known.address.index != Register::RSP);
-                    for known in self.known.iter_mut().filter(|k| k.address.base == Register::RSP) {
-                        known.moved = known.moved.wrapping_add(step);
+                    self.samples.retain(|live| live.address.index != Register::RSP);
+                    for live in self.samples.iter_mut().filter(|live| live.address.base == Register::RSP) {
+                        live.moved = live.moved.wrapping_add(step);
                     }
                 }
-                _ => self.known.retain(|known| !known.address.uses(register)),
+                _ => self.samples.retain(|live| !live.address.uses(register)),
             }
         }
     }
@@ -229,14 +235,14 @@ mod tests {
     use iced_x86::{Decoder, DecoderOptions};
     extern crate std;
 
-    fn layout(code: &[u8]) -> Layout {
+    fn layout(code: &[u8]) -> BlockLayout {
         let block: Vec<Instruction> =
             Decoder::with_ip(64, code, 0x40_1000, DecoderOptions::NONE).iter().collect();
-        Layout::of(&block, &mut InstructionInfoFactory::new())
+        BlockLayout::of(&block, &mut InstructionInfoFactory::new())
     }
 
     #[test]
-    fn operands_off_the_same_register_share_a_word() {
+    fn operands_with_same_base_share_a_sample() {
         // mov eax,[rbx+8]; mov [rbx+16],eax
         let layout = layout(&[0x8b, 0x43, 0x08, 0x89, 0x43, 0x10]);
         assert_eq!(layout.words(), 1);
@@ -245,14 +251,14 @@ mod tests {
     }
 
     #[test]
-    fn a_written_register_is_sampled_again() {
+    fn written_register_is_sampled_again() {
         // mov rbx,[rbx]; mov rax,[rbx]
         let layout = layout(&[0x48, 0x8b, 0x1b, 0x48, 0x8b, 0x03]);
         assert_eq!(layout.samples.iter().map(|s| s.at).collect::<Vec<_>>(), [0, 1]);
     }
 
     #[test]
-    fn pushes_move_the_stack_pointer_by_known_steps() {
+    fn pushes_move_stack_pointer_by_known_amounts() {
         // push rbx; sub rsp,16; mov [rsp+4],eax; add rsp,16; pop rbx
         let layout =
             layout(&[0x53, 0x48, 0x83, 0xec, 0x10, 0x89, 0x44, 0x24, 0x04, 0x48, 0x83, 0xc4, 0x10, 0x5b]);
@@ -262,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn static_addresses_need_no_word_and_calls_tell_the_stack_pointer() {
+    fn static_addresses_need_no_sample_and_calls_record_stack_pointer() {
         // mov eax,[rip+0x10]; call $+5
         let layout = layout(&[0x8b, 0x05, 0x10, 0, 0, 0, 0xe8, 0, 0, 0, 0]);
         assert_eq!(layout.memories[0][0].sample, None);

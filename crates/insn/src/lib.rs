@@ -3,7 +3,7 @@
 //! An instruction trace holds no operands: it holds the addresses of the instructions executed and, for a
 //! memory operand whose address is not in the code itself, the value of its address registers. Who writes
 //! the trace (inside the target) and who reads it must agree to the word on which values those are: both
-//! ask [`Layout::of`].
+//! ask [`BlockLayout::of`].
 //!
 //! No I/O, no std: the same code runs inside the target.
 
@@ -16,14 +16,14 @@ mod block;
 mod effects;
 mod layout;
 mod registers;
-mod waits;
+mod wait_loops;
 
-pub use block::after;
-pub use effects::{Copy, Effects};
+pub use block::static_successor;
+pub use effects::{CopyKind, Effects};
 pub use iced_x86 as iced;
-pub use layout::{Address, Layout, Memory, Sample};
-pub use registers::{FLAGS, Part, REGISTERS, gpr, part};
-pub use waits::waits_at;
+pub use layout::{Address, BlockLayout, MemoryAccess, Sample};
+pub use registers::{FLAGS, REGISTERS, RegisterPart, gpr, part};
+pub use wait_loops::wait_loop_at;
 
 /// Instructions that a block may have at most: their number shares a word with its address.
 pub const MAX_BLOCK: usize = 255;

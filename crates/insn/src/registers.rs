@@ -5,7 +5,7 @@ use iced_x86::Register;
 
 /// Eight bytes of a thread's registers, and which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Part {
+pub struct RegisterPart {
     /// Which eight bytes.
     pub granule: u16,
     /// Which of them, a bit for each.
@@ -24,16 +24,17 @@ pub const REGISTERS: u16 = MASKS + 8;
 
 /// All of the general register of this number (`rax` is 0, `rdi` is 7).
 #[must_use]
-pub const fn gpr(number: u16) -> Part {
-    Part { granule: number, mask: 0xff }
+pub const fn gpr(number: u16) -> RegisterPart {
+    RegisterPart { granule: number, mask: 0xff }
 }
 
 /// The bytes of a register, granule by granule. Nothing for those that a slice does not follow: the stack
 /// pointer, segments, the instruction pointer.
-pub fn part(register: Register, written: bool) -> impl Iterator<Item = Part> {
+pub fn part(register: Register, written: bool) -> impl Iterator<Item = RegisterPart> {
     let (first, bytes, mask) = place(register, written);
     let granules = bytes.div_ceil(8);
-    (0..granules).map(move |n| Part { granule: first + n, mask: if granules == 1 { mask } else { 0xff } })
+    (0..granules)
+        .map(move |n| RegisterPart { granule: first + n, mask: if granules == 1 { mask } else { 0xff } })
 }
 
 fn place(register: Register, written: bool) -> (u16, u16, u8) {
@@ -75,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_registers_are_bytes_of_one_granule() {
+    fn partial_registers_share_a_granule() {
         assert_eq!(parts(Register::AL, true), [(0, 1)]);
         assert_eq!(parts(Register::AH, true), [(0, 2)]);
         assert_eq!(parts(Register::EDI, false), [(7, 15)]);

@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn channels_are_told_from_addresses() {
+    fn channels_are_distinct_from_addresses() {
         for &kind in ChannelKind::ALL {
             let channel = Channel { kind, number: 7 };
             assert_eq!(Channel::from_addr(channel.as_addr()), Some(channel));

@@ -13,7 +13,7 @@ pub struct Divergence {
     /// What was expected, with the path of its module; none if the run should have ended.
     pub expected: Option<(Action, String)>,
     /// What happened instead; none if the thread could not run or the run ended.
-    pub got: Option<(Action, String)>,
+    pub actual: Option<(Action, String)>,
 }
 
 impl Trace {
@@ -23,13 +23,18 @@ impl Trace {
     pub fn first_difference(&self, other: &Self) -> Option<Divergence> {
         let longest = self.events.len().max(other.events.len());
         let at = (0..longest).find(|&at| !self.agrees_at(other, at))?;
-        let told = |trace: &Self| {
+        let action_with_module = |trace: &Self| {
             let action = trace.action(trace.events.get(at)?);
             Some((action, trace.modules.get(action.site.module.0 as usize)?.path.clone()))
         };
-        let who = |trace: &Self| Some(trace.thread_id(trace.events.get(at)?.thread).clone());
-        let thread = who(self).or_else(|| who(other)).unwrap_or_default();
-        Some(Divergence { point: at as u64, thread, expected: told(self), got: told(other) })
+        let thread_at = |trace: &Self| Some(trace.thread_id(trace.events.get(at)?.thread).clone());
+        let thread = thread_at(self).or_else(|| thread_at(other)).unwrap_or_default();
+        Some(Divergence {
+            point: at as u64,
+            thread,
+            expected: action_with_module(self),
+            actual: action_with_module(other),
+        })
     }
 
     fn agrees_at(&self, other: &Self, at: usize) -> bool {

@@ -55,7 +55,7 @@ impl Flags {
     pub const FOREIGN: Self = Self(128);
     /// Of any other operation: what else could have happened hangs on more than events tell, for the wait has a
     /// deadline, or the thread is in a region of its own in which nobody else may run.
-    pub const UNTOLD: Self = Self(128);
+    pub const UNDETERMINED: Self = Self(128);
 
     /// Whether all of `other`'s facts hold.
     #[must_use]

@@ -15,7 +15,7 @@ pub struct Input {
     /// The thread had to wait for it.
     pub blocked: bool,
     /// For how much: another length would have got another answer.
-    pub asked: u64,
+    pub requested: u64,
     /// What the call returned; an error number if negative.
     pub result: i64,
     /// What it wrote into the program's memory.

@@ -20,7 +20,7 @@ macro_rules! numbered {
 
             /// How it is written for people and in traces of other tools.
             #[must_use]
-            pub const fn word(self) -> &'static str {
+            pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
             }
         }
@@ -345,7 +345,7 @@ impl Op {
 
     /// The thread offers the processor by this operation; a switch away before it is no preemption.
     #[must_use]
-    pub const fn gives_way(self) -> bool {
+    pub const fn yields(self) -> bool {
         matches!(self, Self::Yield | Self::Sleep)
     }
 }
@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_lead_back_to_operations() {
+    fn operation_numbers_round_trip() {
         for &op in Op::ALL {
             assert_eq!(Op::from_number(op as u8), Some(op));
         }

@@ -7,7 +7,7 @@ use alloc::{string::String, vec::Vec};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// In which way.
-    pub kind: Kind,
+    pub kind: OutcomeKind,
     /// Whose doing it was, where it was one thread's.
     pub thread: Option<ThreadIx>,
     /// Where in the user's own code: the innermost frame outside the system's libraries.
@@ -22,7 +22,7 @@ pub struct Outcome {
 
 /// In which way a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum OutcomeKind {
     /// The program ended by itself with this status.
     Exit(i32),
     /// Nobody could go on, or some threads wait for each other in a circle.
@@ -49,7 +49,7 @@ pub enum Kind {
     Check,
 }
 
-impl Kind {
+impl OutcomeKind {
     /// The name in the JSON output.
     #[must_use]
     pub const fn name(self) -> &'static str {
@@ -176,7 +176,7 @@ impl Misuse {
 
     /// What happened, as the middle of a sentence.
     #[must_use]
-    pub const fn words(self) -> &'static str {
+    pub const fn description(self) -> &'static str {
         match self {
             Self::UnlockNotHeld => "unlocks a lock that it does not hold",
             Self::DestroyBusy => "destroys an object that is in use",
@@ -212,7 +212,7 @@ pub struct Warning {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Signature {
     /// The kind's name; for exits and signals with the number.
-    pub kind: Kind,
+    pub kind: OutcomeKind,
     /// The module's path and the offset in it.
     pub place: Option<(String, u64)>,
     /// The message.
@@ -224,7 +224,7 @@ impl Outcome {
     #[must_use]
     pub const fn exit(status: i32) -> Self {
         Self {
-            kind: Kind::Exit(status),
+            kind: OutcomeKind::Exit(status),
             thread: None,
             site: None,
             message: String::new(),
@@ -236,6 +236,6 @@ impl Outcome {
     /// Whether something went wrong: everything but an exit with status 0.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
-        !matches!(self.kind, Kind::Exit(0))
+        !matches!(self.kind, OutcomeKind::Exit(0))
     }
 }

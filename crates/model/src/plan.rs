@@ -32,7 +32,7 @@ pub struct Plan {
     /// The virtual time at the start, in nanoseconds since 1970.
     pub epoch: u64,
     /// Where the run is cut off.
-    pub limits: Limits,
+    pub limits: RunLimits,
     /// What comes from outside. In the plan of a trace: what came.
     pub inputs: Inputs,
 }
@@ -53,7 +53,7 @@ impl Default for Plan {
             entropy: 0x5eed,
             // 2026-01-01 00:00:00 UTC: a fixed date, so that a seed alone says what a run does.
             epoch: 1_767_225_600_000_000_000,
-            limits: Limits::default(),
+            limits: RunLimits::default(),
             inputs: None,
         }
     }
@@ -83,7 +83,7 @@ impl Prefix {
 
     /// For how many points two schedules are the same; where one of them expects nothing in particular, they are.
     #[must_use]
-    pub fn in_common(&self, other: &Self) -> usize {
+    pub fn common_points(&self, other: &Self) -> usize {
         let both_expect = !self.actions.is_empty() && !other.actions.is_empty();
         if both_expect && self.modules != other.modules {
             return 0;
@@ -216,7 +216,7 @@ impl Places {
 
 /// Where a run is cut off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Limits {
+pub struct RunLimits {
     /// Events in all.
     pub events: u64,
     /// Events in a row, of whatever threads, that changed nothing: then it is a livelock.
@@ -225,7 +225,7 @@ pub struct Limits {
     pub millis: u64,
 }
 
-impl Default for Limits {
+impl Default for RunLimits {
     fn default() -> Self {
         Self { events: 1 << 24, spins: 1_000_000, millis: 60_000 }
     }

@@ -60,7 +60,7 @@ impl Stats {
     /// Counts these events.
     #[must_use]
     pub fn of(events: &[Event]) -> Self {
-        let mut count = Count::default();
+        let mut count = StatsCounter::default();
         events.iter().for_each(|event| count.add(event));
         count.stats
     }
@@ -74,14 +74,14 @@ impl Stats {
 
 /// Counts events that come one after the other.
 #[derive(Clone, Debug, Default)]
-pub struct Count {
+pub struct StatsCounter {
     /// So far.
     pub stats: Stats,
     seen: Vec<bool>,
     last: Option<ThreadIx>,
 }
 
-impl Count {
+impl StatsCounter {
     /// One more event.
     pub fn add(&mut self, event: &Event) {
         let ix = event.thread.index();

@@ -73,12 +73,15 @@ impl FromStr for ThreadId {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const WANT: &str = "a thread is written as its path of creation, like 0.2.1";
+        const EXPECTED_FORMAT: &str = "a thread is written as its path of creation, like 0.2.1";
         let mut parts = text.split('.');
         if parts.next() != Some("0") {
-            return Err(WANT);
+            return Err(EXPECTED_FORMAT);
         }
-        parts.map(|nth| nth.parse().ok().filter(|&n| n > 0).ok_or(WANT)).collect::<Result<_, _>>().map(Self)
+        parts
+            .map(|nth| nth.parse().ok().filter(|&n| n > 0).ok_or(EXPECTED_FORMAT))
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
 }
 
@@ -88,7 +91,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn a_thread_is_named_by_its_path_of_creation() {
+    fn thread_id_is_its_creation_path() {
         let grandchild = ThreadId::main().child(2).child(1);
         assert_eq!(grandchild.to_string(), "0.2.1");
         assert_eq!("0.2.1".parse(), Ok(grandchild.clone()));

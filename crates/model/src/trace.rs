@@ -1,8 +1,8 @@
 //! What a run leaves behind.
 
 use crate::{
-    Action, Conflict, Event, Fidelity, Kind, ObjectKind, Outcome, Plan, Policy, Prefix, Schedule, Signature,
-    Site, SiteIx, Stats, ThreadId, ThreadIx, Warning,
+    Action, Conflict, Event, Fidelity, ObjectKind, Outcome, OutcomeKind, Plan, Policy, Prefix, Schedule,
+    Signature, Site, SiteIx, Stats, ThreadId, ThreadIx, Warning,
 };
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
@@ -32,7 +32,7 @@ pub struct Trace {
     /// Accesses that nothing orders, where they were looked for.
     pub races: Vec<Conflict>,
     /// What the preemptions are for, where that was found out.
-    pub needs: Vec<Need>,
+    pub counterfactuals: Vec<Counterfactual>,
     /// What another tool called the things at these addresses; empty for a program of our own.
     pub names: Vec<(u64, String)>,
     /// What the program wrote.
@@ -41,11 +41,11 @@ pub struct Trace {
 
 /// What a preemption is for: how the program ends without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Need {
+pub struct Counterfactual {
     /// The number of the event that preempts.
     pub event: u64,
     /// How it ends if the thread is left alone there.
-    pub without: Kind,
+    pub outcome_without: OutcomeKind,
     /// What is said about that.
     pub message: String,
 }
@@ -125,7 +125,7 @@ impl Trace {
 
     /// Where in the user's own code an event came from, where that is known; else as [`site`](Self::site).
     #[must_use]
-    pub fn users_site(&self, event: &Event) -> Site {
+    pub fn user_site(&self, event: &Event) -> Site {
         self.callers.get(event.site.index()).copied().unwrap_or_else(|| self.site(event))
     }
 
@@ -154,7 +154,7 @@ impl Trace {
     #[must_use]
     pub fn signature(&self) -> Signature {
         // Where a run was when its time was up is chance, and so is what it was doing: only which limit it was counts.
-        let timed_out = self.outcome.kind == Kind::Timeout;
+        let timed_out = self.outcome.kind == OutcomeKind::Timeout;
         let limit = |message: &str| message.split(", ").next().unwrap_or_default().into();
         let Outcome { message, .. } = &self.outcome;
         Signature {
@@ -260,7 +260,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn a_site_that_different_calls_led_to_is_there_once_for_each() {
+    fn site_is_duplicated_for_each_caller() {
         let site = |offset| Site { module: ModuleIx(0), offset };
         let at = |site| Event {
             thread: ThreadIx::MAIN,
@@ -283,7 +283,7 @@ mod tests {
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
             races: Vec::new(),
-            needs: Vec::new(),
+            counterfactuals: Vec::new(),
             names: Vec::new(),
             output: Output::default(),
         };
@@ -291,7 +291,7 @@ mod tests {
         let told = |of: fn(&Trace, &Event) -> Site| -> Vec<u64> {
             trace.events.iter().map(|event| of(&trace, event).offset).collect()
         };
-        assert_eq!(told(Trace::users_site), [10, 70, 80, 70, 10]);
+        assert_eq!(told(Trace::user_site), [10, 70, 80, 70, 10]);
         assert_eq!(told(Trace::site), [10, 20, 20, 20, 10], "where the events are does not change");
         assert_eq!(trace.sites.len(), 4);
     }

@@ -1,6 +1,6 @@
 //! A pack as bytes.
 
-use crate::{Entry, Error, Role, manifest};
+use crate::{Error, PackEntry, Role, manifest};
 use std::{
     collections::HashMap,
     fs,
@@ -19,7 +19,7 @@ const LEVEL: i32 = 9;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pack {
     /// Its files; one of them is the trace.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<PackEntry>,
 }
 
 /// Whether a file is a pack rather than a trace, by its first bytes.
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     fn pack(name: &str) -> Pack {
-        let entry = |role, name: &str, bytes: &[u8]| Entry {
+        let entry = |role, name: &str, bytes: &[u8]| PackEntry {
             role,
             name: name.into(),
             origin: "/somewhere".into(),
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pack_comes_back_as_it_was_and_always_by_the_same_bytes() {
+    fn pack_round_trips_and_is_deterministic() {
         let long = format!("cwd/{}/input", "directory/".repeat(30));
         let bytes = pack(&long).encode().expect("bytes");
         assert_eq!(Pack::decode(&bytes).expect("a pack"), pack(&long));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_or_changed_is_refused() {
+    fn damaged_pack_is_rejected() {
         let bytes = pack("cwd/input").encode().expect("bytes");
         for length in 0..bytes.len() {
             assert!(Pack::decode(&bytes[..length]).is_err(), "cut at {length}");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_would_be_written_elsewhere_is_refused() {
+    fn file_outside_directory_is_rejected() {
         // The archive itself does not let such a name in; a manifest may claim it.
         for name in ["../outside", "/etc/passwd", "cwd/../../outside", ""] {
             let manifest = manifest::write(&pack(name).entries);

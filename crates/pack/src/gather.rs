@@ -1,6 +1,6 @@
 //! What a replay needs.
 
-use crate::{Entry, Error, Pack, Role};
+use crate::{Error, Pack, PackEntry, Role};
 use std::{
     collections::BTreeSet,
     fs,
@@ -12,7 +12,7 @@ use unsnarl_symbols::Symbols;
 
 /// What goes into a pack beside what the trace names.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct PackOptions {
     /// Files and directories that the program reads.
     pub inputs: Vec<PathBuf>,
     /// The certificate of the trace.
@@ -24,21 +24,21 @@ pub struct Wishes {
 }
 
 /// Variables that stay in a bare environment.
-const KEPT: [&[u8]; 4] = [b"PATH=", b"LANG=", b"LC_", b"TZ="];
+const KEPT_VARIABLES: [&[u8]; 4] = [b"PATH=", b"LANG=", b"LC_", b"TZ="];
 
 /// Gathers all that the replay of a trace needs: the program and its libraries as they are now.
 ///
 /// # Errors
 /// If something cannot be read, or lies where a pack cannot have it.
-pub fn gather(trace: &Trace, wishes: &Wishes) -> Result<Pack, Error> {
+pub fn gather(trace: &Trace, options: &PackOptions) -> Result<Pack, Error> {
     let mut trace = trace.clone();
-    if wishes.bare {
-        trace.program.env.retain(|entry| KEPT.iter().any(|kept| entry.starts_with(kept)));
+    if options.bare {
+        trace.program.env.retain(|entry| KEPT_VARIABLES.iter().any(|variable| entry.starts_with(variable)));
     }
     let bytes = unsnarl_trace::encode(&trace);
-    let mut files = Files { entries: Vec::new(), names: BTreeSet::new() };
+    let mut files = PackFiles { entries: Vec::new(), names: BTreeSet::new() };
     files.entry(Role::Trace, "trace.snarl".into(), "", false, bytes);
-    if let Some(proof) = &wishes.proof {
+    if let Some(proof) = &options.proof {
         files.read(Role::Proof, "trace.proof".into(), proof)?;
     }
     let program = Path::new(&trace.program.path);
@@ -46,11 +46,11 @@ pub fn gather(trace: &Trace, wishes: &Wishes) -> Result<Pack, Error> {
     for module in trace.modules.iter().filter(|module| module.path != trace.program.path) {
         let path = Path::new(&module.path);
         // The kernel's own library and code from nowhere have no file.
-        if path.is_absolute() && file_name(path) != wishes.runtime {
+        if path.is_absolute() && file_name(path) != options.runtime {
             files.read(Role::Library, format!("lib/{}", file_name(path)), path)?;
         }
     }
-    for input in inputs(&trace, wishes) {
+    for input in inputs(&trace, options) {
         files.input(&input, &trace.program.cwd)?;
     }
     for source in sources(&trace) {
@@ -60,20 +60,20 @@ pub fn gather(trace: &Trace, wishes: &Wishes) -> Result<Pack, Error> {
     Ok(Pack { entries: files.entries })
 }
 
-struct Files {
-    entries: Vec<Entry>,
+struct PackFiles {
+    entries: Vec<PackEntry>,
     names: BTreeSet<String>,
 }
 
-impl Files {
+impl PackFiles {
     fn entry(&mut self, role: Role, name: String, origin: &str, executable: bool, bytes: Vec<u8>) {
         if self.names.insert(name.clone()) {
-            self.entries.push(Entry { role, name, origin: origin.to_owned(), executable, bytes });
+            self.entries.push(PackEntry { role, name, origin: origin.to_owned(), executable, bytes });
         }
     }
 
     fn read(&mut self, role: Role, name: String, path: &Path) -> Result<(), Error> {
-        let bytes = fs::read(path).map_err(|why| Error::Read { path: path.into(), why })?;
+        let bytes = fs::read(path).map_err(|reason| Error::Read { path: path.into(), reason })?;
         let executable = matches!(role, Role::Program | Role::Library);
         self.entry(role, name, &path.to_string_lossy(), executable, bytes);
         Ok(())
@@ -88,7 +88,7 @@ impl Files {
         if !path.is_dir() {
             return self.read(Role::Input, name, path);
         }
-        let failed = |why| Error::Read { path: path.into(), why };
+        let failed = |reason| Error::Read { path: path.into(), reason };
         let mut inner: Vec<PathBuf> = fs::read_dir(path)
             .and_then(|list| list.map(|entry| entry.map(|entry| entry.path())).collect())
             .map_err(failed)?;
@@ -98,15 +98,16 @@ impl Files {
 }
 
 /// The files that the user names, and those that the program's arguments do.
-fn inputs(trace: &Trace, wishes: &Wishes) -> Vec<PathBuf> {
+fn inputs(trace: &Trace, options: &PackOptions) -> Vec<PathBuf> {
     let cwd = Path::new(&trace.program.cwd);
     let arguments = trace.program.args.iter().skip(1).map(|arg| Path::new(std::ffi::OsStr::from_bytes(arg)));
     // By an absolute path the program would look for it outside of the pack.
     let named =
         arguments.filter(|path| path.is_relative() && !path.starts_with("..") && cwd.join(path).is_file());
     let named = named.map(|path| cwd.join(path.strip_prefix(".").unwrap_or(path)));
-    let wished = wishes.inputs.iter().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
-    named.chain(wished).collect()
+    let requested =
+        options.inputs.iter().map(|path| std::path::absolute(path).unwrap_or_else(|_| path.clone()));
+    named.chain(requested).collect()
 }
 
 /// The user's source files that the trace leads to.

@@ -12,9 +12,9 @@ mod manifest;
 mod place;
 
 pub use archive::{Pack, is_pack};
-pub use gather::{Wishes, gather};
-pub use manifest::{Entry, Role};
-pub use place::{Unpacked, unpack};
+pub use gather::{PackOptions, gather};
+pub use manifest::{PackEntry, Role};
+pub use place::{UnpackedPack, unpack};
 
 use std::{io, path::PathBuf};
 
@@ -23,20 +23,20 @@ use std::{io, path::PathBuf};
 #[non_exhaustive]
 pub enum Error {
     /// Something that belongs into the pack cannot be read.
-    #[error("cannot read {}: {why}", path.display())]
+    #[error("cannot read {}: {reason}", path.display())]
     Read {
         /// Which file.
         path: PathBuf,
         /// The system's words.
-        why: io::Error,
+        reason: io::Error,
     },
     /// The system refused to write.
-    #[error("cannot write {}: {why}", path.display())]
+    #[error("cannot write {}: {reason}", path.display())]
     Write {
         /// Which file.
         path: PathBuf,
         /// The system's words.
-        why: io::Error,
+        reason: io::Error,
     },
     /// A file that cannot be where the program looks for it.
     #[error("{} lies outside of {cwd}, where the program runs; a pack can only have files inside of it", path.display())]

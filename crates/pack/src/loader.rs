@@ -39,7 +39,7 @@ mod tests {
     use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
     #[test]
-    fn a_program_runs_by_the_loader_that_was_written_into_it() {
+    fn program_runs_with_its_patched_loader() {
         let program = fs::read("/bin/true").expect("a program");
         let directory = std::env::temp_dir().join(format!("unsnarl-loader-{}", std::process::id()));
         fs::create_dir_all(&directory).expect("a directory");
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_left_alone() {
+    fn non_elf_files_are_not_patched() {
         for bytes in [&b""[..], b"\x7fELF\x02", b"#!/bin/sh\n", &[0x7f; 100]] {
             assert_eq!(with_loader(bytes, "/ld.so"), None);
         }

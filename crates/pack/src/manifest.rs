@@ -32,7 +32,7 @@ impl Role {
 
     /// Its name in the manifest.
     #[must_use]
-    pub const fn word(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Trace => "trace",
             Self::Proof => "proof",
@@ -46,7 +46,7 @@ impl Role {
 
 /// One file of a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct PackEntry {
     /// What it is for.
     pub role: Role,
     /// Its name in the archive: a relative path without `..`.
@@ -60,12 +60,12 @@ pub struct Entry {
 }
 
 /// The manifest of these files.
-pub(crate) fn write(entries: &[Entry]) -> String {
+pub(crate) fn write(entries: &[PackEntry]) -> String {
     let files: Vec<Value> = entries
         .iter()
         .map(|entry| {
             json!({
-                "role": entry.role.word(), "name": entry.name, "origin": entry.origin,
+                "role": entry.role.name(), "name": entry.name, "origin": entry.origin,
                 "executable": entry.executable, "bytes": entry.bytes.len(),
                 "crc32": crc32fast::hash(&entry.bytes),
             })
@@ -75,7 +75,7 @@ pub(crate) fn write(entries: &[Entry]) -> String {
 }
 
 /// The files that a manifest promises, still empty, each with its checksum.
-pub(crate) fn read(text: &[u8]) -> Result<Vec<(Entry, u32)>, Error> {
+pub(crate) fn read(text: &[u8]) -> Result<Vec<(PackEntry, u32)>, Error> {
     let wrong = |what: &str| Error::Damaged(format!("the pack's manifest has no {what}"));
     let value: Value = serde_json::from_slice(text).map_err(|_| wrong("meaning"))?;
     match value["unsnarl_pack"].as_u64().ok_or_else(|| wrong("version"))? {
@@ -85,9 +85,9 @@ pub(crate) fn read(text: &[u8]) -> Result<Vec<(Entry, u32)>, Error> {
     let entry = |file: &Value| {
         let word = |name: &str| file[name].as_str().ok_or_else(|| wrong(name)).map(str::to_owned);
         let role = word("role")?;
-        let role = Role::ALL.into_iter().find(|known| known.word() == role).ok_or_else(|| wrong("role"))?;
+        let role = Role::ALL.into_iter().find(|known| known.name() == role).ok_or_else(|| wrong("role"))?;
         let crc = file["crc32"].as_u64().and_then(|crc| u32::try_from(crc).ok());
-        let entry = Entry {
+        let entry = PackEntry {
             role,
             name: word("name")?,
             origin: word("origin")?,

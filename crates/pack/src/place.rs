@@ -12,7 +12,7 @@ use unsnarl_symbols::{build_id, is_system};
 
 /// A pack that can be run.
 #[derive(Clone, Debug)]
-pub struct Unpacked {
+pub struct UnpackedPack {
     /// Its trace, whose paths are those of this machine.
     pub trace: Trace,
     /// The certificate that came with it.
@@ -28,7 +28,7 @@ pub struct Unpacked {
 ///
 /// # Errors
 /// If the pack is incomplete or the directory cannot be written.
-pub fn unpack(pack: &Pack, directory: &Path, runtime: &Path) -> Result<Unpacked, Error> {
+pub fn unpack(pack: &Pack, directory: &Path, runtime: &Path) -> Result<UnpackedPack, Error> {
     let mut trace = pack.trace()?;
     let own_libraries = !same_libraries(pack, &trace);
     let inside = |name: &str| directory.join(name);
@@ -40,12 +40,12 @@ pub fn unpack(pack: &Pack, directory: &Path, runtime: &Path) -> Result<Unpacked,
         match entry.role {
             Role::Program => {
                 let patched = if own_libraries { own_loader(pack, directory, &entry.bytes) } else { None };
-                lay_down(&path, patched.as_deref().unwrap_or(&entry.bytes), true)?;
+                write_file(&path, patched.as_deref().unwrap_or(&entry.bytes), true)?;
                 moved.insert(entry.origin.clone(), text(path));
             }
             Role::Library if !own_libraries => {}
             _ => {
-                lay_down(&path, &entry.bytes, entry.executable)?;
+                write_file(&path, &entry.bytes, entry.executable)?;
                 match entry.role {
                     Role::Library => drop(moved.insert(entry.origin.clone(), text(path))),
                     Role::Proof => proof = Some(path),
@@ -55,7 +55,7 @@ pub fn unpack(pack: &Pack, directory: &Path, runtime: &Path) -> Result<Unpacked,
         }
     }
     let cwd = inside("cwd");
-    fs::create_dir_all(&cwd).map_err(|why| Error::Write { path: cwd.clone(), why })?;
+    fs::create_dir_all(&cwd).map_err(|reason| Error::Write { path: cwd.clone(), reason })?;
     let program = moved.get(&trace.program.path).cloned();
     let program = program.ok_or_else(|| Error::Damaged("the pack lacks the trace's program".into()))?;
     if let Some(name) = runtime.file_name() {
@@ -72,7 +72,7 @@ pub fn unpack(pack: &Pack, directory: &Path, runtime: &Path) -> Result<Unpacked,
     if own_libraries {
         library_path(&mut trace.program.env, &text(inside("lib")));
     }
-    Ok(Unpacked { trace, proof, own_libraries })
+    Ok(UnpackedPack { trace, proof, own_libraries })
 }
 
 /// Whether this machine has the same libraries, where every program finds them: one that was found beside the program
@@ -126,7 +126,7 @@ fn relocate(trace: &mut Trace, moved: &HashMap<String, String>) {
 }
 
 /// Writes a file unless it is there already.
-fn lay_down(path: &Path, bytes: &[u8], executable: bool) -> Result<(), Error> {
+fn write_file(path: &Path, bytes: &[u8], executable: bool) -> Result<(), Error> {
     if fs::read(path).is_ok_and(|there| there == bytes) {
         return Ok(());
     }
@@ -140,5 +140,5 @@ fn lay_down(path: &Path, bytes: &[u8], executable: bool) -> Result<(), Error> {
         fs::set_permissions(&draft, fs::Permissions::from_mode(if executable { 0o755 } else { 0o644 }))?;
         fs::rename(&draft, path)
     };
-    write().map_err(|why| Error::Write { path: path.into(), why })
+    write().map_err(|reason| Error::Write { path: path.into(), reason })
 }

@@ -4,10 +4,10 @@
 //! witnesses.
 
 use crate::{
-    deadlocks::{Deadlock, Wanted},
+    deadlocks::{PredictedDeadlock, WaitTarget},
     hash::Map,
-    model::{Reads, State},
-    races::Race,
+    model::{Reads, SyncState},
+    races::PredictedRace,
     witness::Witness,
 };
 use std::collections::BTreeMap;
@@ -20,22 +20,22 @@ pub enum Illegal {
     #[error("event {0} is out of its thread's order")]
     ThreadOrder(u64),
     /// An event was done that cannot be done then.
-    #[error("event {event} cannot be done then: {why}")]
-    NotThen {
+    #[error("event {event} cannot be done then: {reason}")]
+    NotEnabled {
         /// Which.
         event: u64,
         /// What is in its way.
-        why: &'static str,
+        reason: &'static str,
     },
     /// A read sees another write than in the trace.
     #[error("event {0} sees another write than in the trace")]
-    SeesAnother(u64),
+    ReadsOtherWrite(u64),
     /// What should come next does not.
     #[error("event {0} does not come next in its thread")]
     NotNext(u64),
     /// The events that meet are no error.
     #[error("what meets is not what is claimed: {0}")]
-    NoError(&'static str),
+    NotAnError(&'static str),
 }
 
 /// No event.
@@ -68,7 +68,7 @@ pub struct Checker<'a> {
 impl<'a> Checker<'a> {
     /// For witnesses over the events that follow this state, by the same meaning of reads.
     #[must_use]
-    pub fn new(window: &'a [Event], start: &State, reads: Reads) -> Self {
+    pub fn new(window: &'a [Event], start: &SyncState, reads: Reads) -> Self {
         let mut locks: BTreeMap<u64, Vec<(ThreadIx, u32, bool)>> = BTreeMap::new();
         for (lock, holding) in start.holdings() {
             locks.entry(lock).or_default().push((holding.thread, holding.depth(), holding.shared));
@@ -105,7 +105,7 @@ impl<'a> Checker<'a> {
             let thread = event.thread.index();
             self.places.push(counts[thread]);
             counts[thread] += 1;
-            let mut need = |needed: u32, why| self.needs.entry(number).or_default().push((needed, why));
+            let mut need = |needed: u32, reason| self.needs.entry(number).or_default().push((needed, reason));
             match event.op {
                 Op::Create if ok(event) => {
                     let child = usize::try_from(event.value).unwrap_or(usize::MAX);
@@ -186,27 +186,27 @@ impl<'a> Checker<'a> {
     /// # Errors
     /// If it does not.
     pub fn leads_to(&self, witness: &Witness) -> Result<(), Illegal> {
-        Replay::of(self, witness).map(|_| ())
+        WitnessReplay::of(self, witness).map(|_| ())
     }
 
     /// Checks that a witness leads to a race.
     ///
     /// # Errors
     /// If it does not.
-    pub fn race(&self, race: &Race) -> Result<(), Illegal> {
-        Replay::of(self, &race.witness)?;
+    pub fn race(&self, race: &PredictedRace) -> Result<(), Illegal> {
+        WitnessReplay::of(self, &race.witness)?;
         if race.accesses[..] != race.witness.meet[..] {
-            return Err(Illegal::NoError("the accesses are not those that meet"));
+            return Err(Illegal::NotAnError("the accesses are not those that meet"));
         }
         let [a, b] = race.accesses.map(|number| self.window[(number - self.first) as usize]);
         let ends = |event: &Event| event.addr + u64::from(event.size.max(1));
         let overlap = a.addr < ends(&b) && b.addr < ends(&a);
         let is_access = |event: &Event| event.op.is_plain_access() || event.op.is_atomic();
         if a.thread == b.thread || !overlap || !is_access(&a) || !is_access(&b) {
-            return Err(Illegal::NoError("these are no accesses of two threads to the same memory"));
+            return Err(Illegal::NotAnError("these are no accesses of two threads to the same memory"));
         }
         if !(writes(&a) || writes(&b)) || (a.op.is_atomic() && b.op.is_atomic()) {
-            return Err(Illegal::NoError("neither writes, or both are atomic"));
+            return Err(Illegal::NotAnError("neither writes, or both are atomic"));
         }
         Ok(())
     }
@@ -215,9 +215,9 @@ impl<'a> Checker<'a> {
     ///
     /// # Errors
     /// If it does not.
-    pub fn deadlock(&self, deadlock: &Deadlock) -> Result<(), Illegal> {
-        let replay = Replay::of(self, &deadlock.witness)?;
-        let wrong = |why| Err(Illegal::NoError(why));
+    pub fn deadlock(&self, deadlock: &PredictedDeadlock) -> Result<(), Illegal> {
+        let replay = WitnessReplay::of(self, &deadlock.witness)?;
+        let wrong = |reason| Err(Illegal::NotAnError(reason));
         if deadlock.circle.iter().map(|waits| waits.event).ne(deadlock.witness.meet.iter().copied()) {
             return wrong("the waits are not those that meet");
         }
@@ -225,27 +225,27 @@ impl<'a> Checker<'a> {
             let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
             let number = (waits.event - self.first) as u32;
             let event = &self.window[number as usize];
-            match waits.wants {
-                Wanted::Done(done) => {
+            match waits.target {
+                WaitTarget::Done(done) => {
                     if !self.waits_until(&replay, number, next.thread, done) {
                         return wrong("somebody does not wait for what the next one is to do");
                     }
                     continue;
                 }
-                Wanted::Lost(signal) => {
-                    let woken = self
+                WaitTarget::Lost(signal) => {
+                    let wake_up = self
                         .window
                         .iter()
                         .skip(number as usize)
                         .find(|later| later.thread == event.thread && later.op == Op::CondWake);
-                    let by = woken.is_some_and(|woken| woken.value == signal);
+                    let by = wake_up.is_some_and(|wake_up| wake_up.value == signal);
                     let done = replay.is_done((signal - self.first) as u32);
                     if event.op != Op::CondWait || !by || !done {
                         return wrong("the signal is not lost");
                     }
                     continue;
                 }
-                Wanted::Lock(_) | Wanted::End => {}
+                WaitTarget::Lock(_) | WaitTarget::End => {}
             }
             let lock = match event.op {
                 Op::Join if event.value == u64::from(next.thread.0) => continue,
@@ -268,7 +268,7 @@ impl<'a> Checker<'a> {
 
 impl Checker<'_> {
     /// Whether an event of the trace waited until another thread had done another one, which it has not.
-    fn waits_until(&self, replay: &Replay<'_>, number: u32, other: ThreadIx, done: u64) -> bool {
+    fn waits_until(&self, replay: &WitnessReplay<'_>, number: u32, other: ThreadIx, done: u64) -> bool {
         let Some(done) = done.checked_sub(self.first).and_then(|at| u32::try_from(at).ok()) else {
             return false;
         };
@@ -281,7 +281,7 @@ impl Checker<'_> {
 }
 
 /// A witness being executed.
-struct Replay<'c> {
+struct WitnessReplay<'c> {
     checker: &'c Checker<'c>,
     /// By thread: how many of its events are done.
     done: Vec<u32>,
@@ -297,7 +297,7 @@ struct Replay<'c> {
     counts: BTreeMap<u64, u64>,
 }
 
-impl<'c> Replay<'c> {
+impl<'c> WitnessReplay<'c> {
     /// Executes a witness; where it leaves everybody.
     fn of(checker: &'c Checker<'c>, witness: &Witness) -> Result<Self, Illegal> {
         let mut replay = Self {
@@ -317,17 +317,17 @@ impl<'c> Replay<'c> {
         }
         for number in witness.order(checker.window) {
             let at = replay.next(number).ok_or(Illegal::ThreadOrder(number))?;
-            replay.can_be(at).map_err(|why| Illegal::NotThen { event: number, why })?;
+            replay.can_be(at).map_err(|reason| Illegal::NotEnabled { event: number, reason })?;
             if !replay.access(at) {
-                return Err(Illegal::SeesAnother(number));
+                return Err(Illegal::ReadsOtherWrite(number));
             }
-            replay.execute(at).map_err(|why| Illegal::NotThen { event: number, why })?;
+            replay.execute(at).map_err(|reason| Illegal::NotEnabled { event: number, reason })?;
             replay.done[checker.window[at as usize].thread.index()] += 1;
             replay.time += 1;
         }
         for &number in &witness.meet {
             let at = replay.next(number).ok_or(Illegal::NotNext(number))?;
-            replay.exists(at).map_err(|why| Illegal::NotThen { event: number, why })?;
+            replay.exists(at).map_err(|reason| Illegal::NotEnabled { event: number, reason })?;
         }
         Ok(replay)
     }
@@ -356,9 +356,9 @@ impl<'c> Replay<'c> {
     fn can_be(&self, at: u32) -> Result<(), &'static str> {
         self.exists(at)?;
         let event = &self.checker.window[at as usize];
-        for &(needed, why) in self.checker.needs.get(&at).into_iter().flatten() {
+        for &(needed, reason) in self.checker.needs.get(&at).into_iter().flatten() {
             if !self.is_done(needed) {
-                return Err(why);
+                return Err(reason);
             }
             let begun = self.began.get(&event.thread);
             if event.op == Op::CondWake

@@ -4,11 +4,11 @@
 //! the witness's own words where it cannot be followed. Where reads saw other writes and a thread took another way,
 //! the schedule is followed once more as far as it makes sense: the error may be there all the same.
 
-use crate::{deadlocks::Deadlock, races::Race};
-use unsnarl_model::{Conflict, ConflictKind, Divergence, Fidelity, Kind, Plan, Site, ThreadIx, Trace};
+use crate::{deadlocks::PredictedDeadlock, races::PredictedRace};
+use unsnarl_model::{Conflict, ConflictKind, Divergence, Fidelity, OutcomeKind, Plan, Site, ThreadIx, Trace};
 
 /// Runs the program by a plan.
-pub trait Runner {
+pub trait WitnessRunner {
     /// Why it cannot be run, or should not be any more.
     type Error;
 
@@ -16,12 +16,12 @@ pub trait Runner {
     ///
     /// # Errors
     /// If there is none.
-    fn run(&mut self, plan: &Plan) -> Result<Ran, Self::Error>;
+    fn run(&mut self, plan: &Plan) -> Result<ConfirmationRun, Self::Error>;
 }
 
 /// A run.
 #[derive(Clone, Debug)]
-pub struct Ran {
+pub struct ConfirmationRun {
     /// What happened.
     pub trace: Trace,
     /// Where it left the plan.
@@ -30,7 +30,7 @@ pub struct Ran {
 
 /// What the program says of a prediction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ConfirmationVerdict {
     /// The error is there.
     Confirmed,
     /// The witness cannot be followed: somebody who should run cannot.
@@ -41,10 +41,10 @@ pub enum Verdict {
     NotReproduced,
 }
 
-impl Verdict {
+impl ConfirmationVerdict {
     /// One word for it.
     #[must_use]
-    pub const fn word(&self) -> &'static str {
+    pub const fn name(&self) -> &'static str {
         match self {
             Self::Confirmed => "confirmed",
             Self::Infeasible(_) => "infeasible",
@@ -56,9 +56,9 @@ impl Verdict {
 
 /// A verdict, with the run that it is founded on.
 #[derive(Clone, Debug)]
-pub struct Confirmed {
+pub struct ConfirmationResult {
     /// What the program says.
-    pub verdict: Verdict,
+    pub verdict: ConfirmationVerdict,
     /// The run with the error, if there is one.
     pub trace: Option<Trace>,
     /// How many runs it took.
@@ -69,18 +69,22 @@ pub struct Confirmed {
 ///
 /// # Errors
 /// Those of the runner.
-pub fn confirm_race<R: Runner>(trace: &Trace, race: &Race, runner: &mut R) -> Result<Confirmed, R::Error> {
+pub fn confirm_race<R: WitnessRunner>(
+    trace: &Trace,
+    race: &PredictedRace,
+    runner: &mut R,
+) -> Result<ConfirmationResult, R::Error> {
     let sides = race.sides.map(|side| trace.site(&side));
     let shows = |run: &Trace| run.races.iter().any(|found| is_at(trace, run, sides, found));
-    let mut confirmed = try_out(&|fidelity| race.witness.plan(trace, fidelity), runner, &shows)?;
+    let mut confirmed = confirm(&|fidelity| race.witness.plan(trace, fidelity), runner, &shows)?;
     for witness in &race.others {
-        if confirmed.verdict == Verdict::Confirmed {
+        if confirmed.verdict == ConfirmationVerdict::Confirmed {
             break;
         }
-        let other = try_out(&|fidelity| witness.plan(trace, fidelity), runner, &shows)?;
+        let other = confirm(&|fidelity| witness.plan(trace, fidelity), runner, &shows)?;
         let runs = confirmed.runs + other.runs;
         // What is told of a race that is not there is what came of its first witness.
-        confirmed = if other.verdict == Verdict::Confirmed { other } else { confirmed };
+        confirmed = if other.verdict == ConfirmationVerdict::Confirmed { other } else { confirmed };
         confirmed.runs = runs;
     }
     Ok(confirmed)
@@ -90,48 +94,53 @@ pub fn confirm_race<R: Runner>(trace: &Trace, race: &Race, runner: &mut R) -> Re
 ///
 /// # Errors
 /// Those of the runner.
-pub fn confirm_deadlock<R: Runner>(
+pub fn confirm_deadlock<R: WitnessRunner>(
     trace: &Trace,
-    deadlock: &Deadlock,
+    deadlock: &PredictedDeadlock,
     runner: &mut R,
-) -> Result<Confirmed, R::Error> {
+) -> Result<ConfirmationResult, R::Error> {
     let threads: Vec<ThreadIx> = deadlock.circle.iter().map(|waits| waits.thread).collect();
     let plan = |fidelity| deadlock.witness.plan(trace, fidelity);
-    try_out(&plan, runner, &|run| has_deadlock(trace, run, &threads))
+    confirm(&plan, runner, &|run| has_deadlock(trace, run, &threads))
 }
 
-fn try_out<R: Runner>(
+fn confirm<R: WitnessRunner>(
     plan: &dyn Fn(Fidelity) -> Plan,
     runner: &mut R,
     shows: &dyn Fn(&Trace) -> bool,
-) -> Result<Confirmed, R::Error> {
+) -> Result<ConfirmationResult, R::Error> {
     let exact = runner.run(&plan(Fidelity::Exact))?;
     let Some(divergence) = exact.divergence else {
         let shown = shows(&exact.trace);
-        let verdict = if shown { Verdict::Confirmed } else { Verdict::NotReproduced };
-        return Ok(Confirmed { verdict, trace: shown.then_some(exact.trace), runs: 1 });
+        let verdict = if shown { ConfirmationVerdict::Confirmed } else { ConfirmationVerdict::NotReproduced };
+        return Ok(ConfirmationResult { verdict, trace: shown.then_some(exact.trace), runs: 1 });
     };
     let relaxed = runner.run(&plan(Fidelity::Relaxed))?;
     if relaxed.divergence.is_none() && shows(&relaxed.trace) {
-        return Ok(Confirmed { verdict: Verdict::Confirmed, trace: Some(relaxed.trace), runs: 2 });
+        return Ok(ConfirmationResult {
+            verdict: ConfirmationVerdict::Confirmed,
+            trace: Some(relaxed.trace),
+            runs: 2,
+        });
     }
-    let verdict = if divergence.got.is_some() {
-        Verdict::Diverged(divergence)
+    let verdict = if divergence.actual.is_some() {
+        ConfirmationVerdict::Diverged(divergence)
     } else {
-        Verdict::Infeasible(divergence)
+        ConfirmationVerdict::Infeasible(divergence)
     };
-    Ok(Confirmed { verdict, trace: None, runs: 2 })
+    Ok(ConfirmationResult { verdict, trace: None, runs: 2 })
 }
 
 /// Whether a race of a run is the one that was predicted from another trace: at the same two places.
 #[must_use]
-pub fn is_same_race(trace: &Trace, race: &Race, run: &Trace, found: &Conflict) -> bool {
+pub fn is_same_race(trace: &Trace, race: &PredictedRace, run: &Trace, found: &Conflict) -> bool {
     is_at(trace, run, race.sides.map(|side| trace.site(&side)), found)
 }
 
 fn is_at(trace: &Trace, run: &Trace, sites: [Site; 2], found: &Conflict) -> bool {
-    let wanted = in_order(sites.map(|site| place(trace, site)));
-    found.kind == ConflictKind::Race && in_order(found.sides.map(|side| place(run, side.site))) == wanted
+    let expected = ordered_pair(sites.map(|site| place(trace, site)));
+    found.kind == ConflictKind::Race
+        && ordered_pair(found.sides.map(|side| place(run, side.site))) == expected
 }
 
 /// Whether a run ended with these threads waiting for each other.
@@ -140,16 +149,16 @@ fn has_deadlock(trace: &Trace, run: &Trace, threads: &[ThreadIx]) -> bool {
         let id = trace.thread_id(*thread);
         run.outcome.waits.iter().any(|wait| run.thread_id(wait.thread) == id)
     };
-    run.outcome.kind == Kind::Deadlock && threads.iter().all(waits)
+    run.outcome.kind == OutcomeKind::Deadlock && threads.iter().all(waits)
 }
 
-type Place<'a> = (&'a str, u64);
+type ModuleOffset<'a> = (&'a str, u64);
 
-fn place(trace: &Trace, site: Site) -> Place<'_> {
+fn place(trace: &Trace, site: Site) -> ModuleOffset<'_> {
     let module = trace.modules.get(usize::from(site.module.0));
     (module.map_or("", |module| module.path.as_str()), site.offset)
 }
 
-fn in_order([a, b]: [Place<'_>; 2]) -> [Place<'_>; 2] {
+fn ordered_pair([a, b]: [ModuleOffset<'_>; 2]) -> [ModuleOffset<'_>; 2] {
     if a <= b { [a, b] } else { [b, a] }
 }

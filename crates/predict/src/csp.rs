@@ -8,7 +8,7 @@
 
 use crate::{
     flaw::Flaw,
-    model::{Model, Reads, State, Step, What},
+    model::{Model, ModelStep, Reads, StepAction, SyncState},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,14 +24,18 @@ use unsnarl_model::{Event, Op, ThreadIx};
 ///
 /// # Errors
 /// If the events contradict each other.
-pub fn export(events: &[Event], start: &State, name: &mut dyn FnMut(u64) -> String) -> Result<String, Flaw> {
+pub fn export(
+    events: &[Event],
+    start: &SyncState,
+    name: &mut dyn FnMut(u64) -> String,
+) -> Result<String, Flaw> {
     let model = Model::of(events, start, Reads::Free)?;
-    let ties = Tie::all(&model, events);
-    Ok(Text { model: &model, events, ties }.whole(name))
+    let dependencies = Dependency::all(&model, events);
+    Ok(CspText { model: &model, events, dependencies }.whole(name))
 }
 
 /// A step that needs another one: the words of the two, between which there is a process.
-struct Tie {
+struct Dependency {
     earlier: u32,
     later: u32,
     process: &'static str,
@@ -39,7 +43,7 @@ struct Tie {
     words: [String; 2],
 }
 
-impl Tie {
+impl Dependency {
     fn all(model: &Model, events: &[Event]) -> Vec<Self> {
         let pairs = (0..model.steps.len() as u32)
             .flat_map(|later| model.needs(model.step(later)).iter().map(move |&earlier| (earlier, later)));
@@ -49,19 +53,19 @@ impl Tie {
     fn of(model: &Model, events: &[Event], n: usize, earlier: u32, later: u32) -> Self {
         let steps = [earlier, later].map(|number| model.step(number));
         let [a, b] = steps.map(|step| step.thread.0);
-        let [done, wants] = steps.map(|step| events.get(step.event as usize));
+        let [done, target] = steps.map(|step| events.get(step.event as usize));
         let is = |event: Option<&Event>, ops: &[Op]| event.is_some_and(|event| ops.contains(&event.op));
         let creates = is(done, &[Op::Create]) && done.is_some_and(|event| event.value == u64::from(b));
         let each = |first: &str, second: &str| [format!("{first}.t{a}.{n}"), format!("{second}.t{b}.{n}")];
         let (process, words) = if creates {
             ("FORK", [format!("fork.t{a}.t{b}"), format!("start.t{b}")])
-        } else if steps[1].what == What::Joins(ThreadIx(a)) {
+        } else if steps[1].action == StepAction::Joins(ThreadIx(a)) {
             ("JOIN", [format!("end.t{b}.t{a}"), format!("join.t{b}.t{a}")])
         } else if is(done, &[Op::Signal, Op::Broadcast]) {
             ("SIGNAL", each("signal", "wait"))
         } else if is(done, &[Op::BarrierArrive]) {
             ("BARRIER", each("barrier_enter", "barrier_exit"))
-        } else if is(done, &[Op::SemPost]) && is(wants, &[Op::SemWait, Op::SemTryWait]) {
+        } else if is(done, &[Op::SemPost]) && is(target, &[Op::SemWait, Op::SemTryWait]) {
             ("SEMAPHORE", each("post", "take"))
         } else {
             ("ORDER", each("before", "after"))
@@ -70,13 +74,13 @@ impl Tie {
     }
 }
 
-struct Text<'m> {
+struct CspText<'m> {
     model: &'m Model,
     events: &'m [Event],
-    ties: Vec<Tie>,
+    dependencies: Vec<Dependency>,
 }
 
-impl Text<'_> {
+impl CspText<'_> {
     fn whole(&self, name: &mut dyn FnMut(u64) -> String) -> String {
         let model = self.model;
         let threads: Vec<usize> =
@@ -102,7 +106,7 @@ impl Text<'_> {
         let _ = writeln!(
             text,
             "channel signal, wait, barrier_enter, barrier_exit, post, take, before, after : Thread.{{0..{}}}",
-            self.ties.len().max(1) - 1
+            self.dependencies.len().max(1) - 1
         );
         text += "channel race, live\n\n";
         for &thread in &threads {
@@ -113,15 +117,16 @@ impl Text<'_> {
         text += "READERS(m, rs) = if empty(rs) then MUTEX(m) else\n";
         text += "    ([] t : diff(Thread, rs) @ rlock.t.m -> READERS(m, union(rs, {t})))\n";
         text += " [] ([] t : rs @ runlock.t.m -> READERS(m, diff(rs, {t})))\n";
-        for (n, Tie { process, words: [first, second], .. }) in self.ties.iter().enumerate() {
+        for (n, Dependency { process, words: [first, second], .. }) in self.dependencies.iter().enumerate() {
             let _ = writeln!(text, "{process}{n} = {first} -> {second} -> STOP");
         }
         text += "\nSync = {| lock, unlock, rlock, runlock, fork, start, end, join, signal, wait,\n";
         text += "          barrier_enter, barrier_exit, post, take, before, after |}\nMemory = {| read, write |}\n";
         let names = threads.iter().map(|thread| format!("THREAD{thread}")).collect::<Vec<_>>();
         let _ = writeln!(text, "THREADS = {}", names.join(" ||| "));
-        let ties = self.ties.iter().enumerate().map(|(n, tie)| format!(" ||| {}{n}", tie.process));
-        let _ = writeln!(text, "SYNCS = (||| m : Lock @ MUTEX(m)){}", ties.collect::<String>());
+        let dependencies =
+            self.dependencies.iter().enumerate().map(|(n, tie)| format!(" ||| {}{n}", tie.process));
+        let _ = writeln!(text, "SYNCS = (||| m : Lock @ MUTEX(m)){}", dependencies.collect::<String>());
         text += "PROGRAM = THREADS [| Sync |] SYNCS\n\n";
         text += "RACE(v) = RACE_ERR(v) /\\ ([] x : union(Sync, Memory) @ x -> RACE(v))\n";
         text += "RACE_ERR(v) = read?a!v -> ([] b : diff(Thread, {a}) @ write.b.v -> race -> SKIP)\n";
@@ -154,25 +159,25 @@ impl Text<'_> {
     fn thread(&self, thread: usize) -> String {
         let mut text = String::new();
         for &number in &self.model.threads[thread] {
-            for tie in self.ties.iter().filter(|tie| tie.later == number) {
+            for tie in self.dependencies.iter().filter(|tie| tie.later == number) {
                 let _ = write!(text, "{} -> ", tie.words[1]);
             }
             self.step(self.model.step(number), &mut text);
-            for tie in self.ties.iter().filter(|tie| tie.earlier == number) {
+            for tie in self.dependencies.iter().filter(|tie| tie.earlier == number) {
                 let _ = write!(text, "{} -> ", tie.words[0]);
             }
         }
         text
     }
 
-    fn step(&self, step: &Step, text: &mut String) {
+    fn step(&self, step: &ModelStep, text: &mut String) {
         let ThreadIx(thread) = step.thread;
-        let _ = match step.what {
-            What::Takes { lock, shared: false, .. } => write!(text, "lock.t{thread}.m{lock} -> "),
-            What::Takes { lock, shared: true, .. } => write!(text, "rlock.t{thread}.m{lock} -> "),
-            What::Gives { lock, shared: false } => write!(text, "unlock.t{thread}.m{lock} -> "),
-            What::Gives { lock, shared: true } => write!(text, "runlock.t{thread}.m{lock} -> "),
-            What::Access { writes, .. } => {
+        let _ = match step.action {
+            StepAction::Takes { lock, shared: false, .. } => write!(text, "lock.t{thread}.m{lock} -> "),
+            StepAction::Takes { lock, shared: true, .. } => write!(text, "rlock.t{thread}.m{lock} -> "),
+            StepAction::Gives { lock, shared: false } => write!(text, "unlock.t{thread}.m{lock} -> "),
+            StepAction::Gives { lock, shared: true } => write!(text, "runlock.t{thread}.m{lock} -> "),
+            StepAction::Access { writes, .. } => {
                 let word = if writes { "write" } else { "read" };
                 let objects: BTreeSet<u32> = self
                     .model
@@ -182,7 +187,7 @@ impl Text<'_> {
                     .collect();
                 objects.iter().try_for_each(|object| write!(text, "{word}.t{thread}.o{object} -> "))
             }
-            What::Other | What::Refused { .. } | What::Joins(_) => Ok(()),
+            StepAction::Other | StepAction::Refused { .. } | StepAction::Joins(_) => Ok(()),
         };
     }
 }

@@ -10,11 +10,11 @@
 //! tell, so these are never told without a run.
 
 use crate::{
-    found::{Findings, Places},
+    findings::{ErrorSites, Findings},
     hash::Map,
-    model::{Model, What},
-    predict::Options,
-    search::{Answer, Searcher},
+    model::{Model, StepAction},
+    predict::PredictOptions,
+    search::{SearchResult, Searcher},
     sync_preserving,
     witness::{Window, Witness},
 };
@@ -22,16 +22,16 @@ use unsnarl_model::{SiteIx, ThreadIx};
 
 /// A circle of threads that wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deadlock {
+pub struct PredictedDeadlock {
     /// The threads, each waiting for the next, the last for the first.
-    pub circle: Vec<Waits>,
+    pub circle: Vec<WaitingThread>,
     /// How to get there.
     pub witness: Witness,
 }
 
 /// A thread that waits, holding something.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Waits {
+pub struct WaitingThread {
     /// Who.
     pub thread: ThreadIx,
     /// By which event of the trace: it took a lock there, or joined a thread.
@@ -41,12 +41,12 @@ pub struct Waits {
     /// The addresses of the locks that it holds.
     pub holds: Vec<u64>,
     /// What it waits for.
-    pub wants: Wanted,
+    pub target: WaitTarget,
 }
 
 /// What a thread waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum WaitTarget {
     /// The lock at this address, which the next one holds.
     Lock(u64),
     /// The next one's end.
@@ -59,16 +59,16 @@ pub enum Wanted {
 
 /// Requests of a thread for the same thing at the same place with the same locks held.
 #[derive(Debug)]
-struct Request {
+struct WaitRequest {
     thread: ThreadIx,
     site: SiteIx,
-    wants: Wants,
+    target: RequestTarget,
     held: u32,
     steps: Vec<u32>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Wants {
+enum RequestTarget {
     Lock(u32, bool),
     End(ThreadIx),
     /// A step of another thread.
@@ -79,21 +79,28 @@ enum Wants {
 const LONGEST: usize = 16;
 
 /// Circles that are followed up in a window at most; more are told as undecided.
-const MOST: u64 = 100_000;
+const MAX_CYCLES: u64 = 100_000;
 
 /// Looks for deadlocks in a window; if a run will decide, also for those in which somebody waits for a signal or its like.
 pub(crate) fn deadlocks(
     search: &Searcher<'_>,
     window: &Window<'_>,
-    options: &Options,
+    options: &PredictOptions,
     findings: &mut Findings,
 ) {
     let model = search.model;
     let budget = options.budget;
     let requests = requests(model, options.free_reads);
     let next = successors(model, &requests);
-    let mut walk =
-        Walk { search, window, requests: &requests, next: &next, path: Vec::new(), left: MOST, budget };
+    let mut walk = CycleSearch {
+        search,
+        window,
+        requests: &requests,
+        next: &next,
+        path: Vec::new(),
+        left: MAX_CYCLES,
+        budget,
+    };
     for first in 0..requests.len() {
         walk.path.push(first);
         walk.extend(first, findings);
@@ -101,23 +108,26 @@ pub(crate) fn deadlocks(
     }
 }
 
-fn requests(model: &Model, run_decides: bool) -> Vec<Request> {
-    let mut requests: Vec<Request> = Vec::new();
-    let mut numbers: Map<(u64, u64, Wants), usize> = Map::default();
+fn requests(model: &Model, run_decides: bool) -> Vec<WaitRequest> {
+    let mut requests: Vec<WaitRequest> = Vec::new();
+    let mut numbers: Map<(u64, u64, RequestTarget), usize> = Map::default();
     for (step, number) in model.steps.iter().zip(0..) {
-        let wants = match step.what {
-            What::Takes { lock, shared, blocks: true } => Some(Wants::Lock(lock, shared)),
-            What::Joins(thread) => Some(Wants::End(thread)),
+        let target = match step.action {
+            StepAction::Takes { lock, shared, blocks: true } => Some(RequestTarget::Lock(lock, shared)),
+            StepAction::Joins(thread) => Some(RequestTarget::End(thread)),
             _ => None,
         };
-        let awaited =
-            if run_decides && !matches!(step.what, What::Joins(_)) { model.awaited(step) } else { &[] };
-        for wants in wants.into_iter().chain(awaited.iter().map(|&other| Wants::Done(other))) {
+        let awaited = if run_decides && !matches!(step.action, StepAction::Joins(_)) {
+            model.awaited(step)
+        } else {
+            &[]
+        };
+        for target in target.into_iter().chain(awaited.iter().map(|&other| RequestTarget::Done(other))) {
             // Who holds nothing is only waited for by who joins it, or waits for something that it is to do.
-            let key = (u64::from(step.thread.0), u64::from(step.site.0) << 32 | u64::from(step.held), wants);
+            let key = (u64::from(step.thread.0), u64::from(step.site.0) << 32 | u64::from(step.held), target);
             let request = *numbers.entry(key).or_insert_with(|| {
                 let (thread, site, held) = (step.thread, step.site, step.held);
-                requests.push(Request { thread, site, wants, held, steps: Vec::new() });
+                requests.push(WaitRequest { thread, site, target, held, steps: Vec::new() });
                 requests.len() - 1
             });
             requests[request].steps.push(number);
@@ -127,7 +137,7 @@ fn requests(model: &Model, run_decides: bool) -> Vec<Request> {
 }
 
 /// By request: whom it may wait for.
-fn successors(model: &Model, requests: &[Request]) -> Vec<Vec<usize>> {
+fn successors(model: &Model, requests: &[WaitRequest]) -> Vec<Vec<usize>> {
     let mut holders: Map<u32, Vec<(usize, bool)>> = Map::default();
     let mut of_thread: Map<u16, Vec<usize>> = Map::default();
     for (at, request) in requests.iter().enumerate() {
@@ -136,13 +146,13 @@ fn successors(model: &Model, requests: &[Request]) -> Vec<Vec<usize>> {
             holders.entry(lock).or_default().push((at, shared));
         }
     }
-    let waits_for = |request: &Request| match request.wants {
-        Wants::Lock(lock, shared) => {
+    let waits_for = |request: &WaitRequest| match request.target {
+        RequestTarget::Lock(lock, shared) => {
             let all = holders.get(&lock).into_iter().flatten();
             all.filter(|&&(_, too)| !(shared && too)).map(|&(at, _)| at).collect()
         }
-        Wants::End(thread) => of_thread.get(&thread.0).cloned().unwrap_or_default(),
-        Wants::Done(step) => {
+        RequestTarget::End(thread) => of_thread.get(&thread.0).cloned().unwrap_or_default(),
+        RequestTarget::Done(step) => {
             let all = of_thread.get(&model.step(step).thread.0).cloned().unwrap_or_default();
             all.into_iter().filter(|&at| is_before(model, requests[at].steps[0], step)).collect()
         }
@@ -162,17 +172,17 @@ fn is_before(model: &Model, at: u32, other: u32) -> bool {
     model.step(at).at <= model.step(other).at
 }
 
-struct Walk<'a> {
+struct CycleSearch<'a> {
     search: &'a Searcher<'a>,
     window: &'a Window<'a>,
-    requests: &'a [Request],
+    requests: &'a [WaitRequest],
     next: &'a [Vec<usize>],
     path: Vec<usize>,
     left: u64,
     budget: u64,
 }
 
-impl Walk<'_> {
+impl CycleSearch<'_> {
     /// Circles whose smallest request is the path's first.
     fn extend(&mut self, first: usize, findings: &mut Findings) {
         let Some(&last) = self.path.last() else { return };
@@ -201,49 +211,49 @@ impl Walk<'_> {
 
     fn circle(&self, findings: &mut Findings) {
         let model = self.search.model;
-        let circle: Vec<&Request> = self.path.iter().map(|&at| &self.requests[at]).collect();
-        let places = Places::new(circle.iter().map(|request| request.site).collect());
+        let circle: Vec<&WaitRequest> = self.path.iter().map(|&at| &self.requests[at]).collect();
+        let places = ErrorSites::new(circle.iter().map(|request| request.site).collect());
         if findings.is_settled(&places) {
             return;
         }
         findings.suspect(&places, model.reads);
         findings.figures.circles += 1;
         let lists: Vec<&[u32]> = circle.iter().map(|request| request.steps.as_slice()).collect();
-        let Searcher { order, uses, .. } = *self.search;
-        let meeting = sync_preserving::first_meeting(model, order, uses, &lists);
+        let Searcher { order, critical_sections, .. } = *self.search;
+        let meeting = sync_preserving::first_meeting(model, order, critical_sections, &lists);
         if let Some((targets, ideal)) = meeting.filter(|(targets, _)| self.all_wait(targets)) {
             findings.figures.sync_preserving += 1;
-            let witness = Witness::as_traced(model, self.window, &ideal, &targets);
+            let witness = Witness::in_trace_order(model, self.window, &ideal, &targets);
             return self.found(places, &circle, witness, &targets, findings);
         }
         let mut left = findings.budget(&places, model.reads, self.budget);
         match self.choose(&lists, &mut Vec::new(), &mut left) {
-            Answer::Found(mut steps) => {
+            SearchResult::Found(mut steps) => {
                 let targets = steps.split_off(steps.len() - circle.len());
                 findings.figures.searched += 1;
-                let witness = Witness::in_turns(model, self.window, &steps, &targets);
+                let witness = Witness::thread_by_thread(model, self.window, &steps, &targets);
                 self.found(places, &circle, witness, &targets, findings);
             }
-            Answer::Impossible => findings.spent(places, model.reads, left),
-            Answer::Undecided => findings.undecided(places, model.reads),
+            SearchResult::Impossible => findings.spent(places, model.reads, left),
+            SearchResult::Undecided => findings.undecided(places, model.reads),
         }
     }
 
     /// Tries every choice of one step from each list. What is found ends with the choice.
-    fn choose(&self, lists: &[&[u32]], chosen: &mut Vec<u32>, left: &mut u64) -> Answer {
+    fn choose(&self, lists: &[&[u32]], chosen: &mut Vec<u32>, left: &mut u64) -> SearchResult {
         const LEAST: u64 = 50;
         let Some((list, others)) = lists.split_first() else {
             if *left <= LEAST {
-                return Answer::Undecided;
+                return SearchResult::Undecided;
             }
             if !self.all_wait(chosen) {
-                return Answer::Impossible;
+                return SearchResult::Impossible;
             }
             *left -= LEAST;
             return match self.search.reach(chosen, left) {
-                Answer::Found(mut steps) => {
+                SearchResult::Found(mut steps) => {
                     steps.extend_from_slice(chosen);
-                    Answer::Found(steps)
+                    SearchResult::Found(steps)
                 }
                 other => other,
             };
@@ -256,32 +266,32 @@ impl Walk<'_> {
             chosen.push(step);
             let answer = self.choose(others, chosen, left);
             chosen.pop();
-            if answer != Answer::Impossible {
+            if answer != SearchResult::Impossible {
                 return answer;
             }
         }
-        Answer::Impossible
+        SearchResult::Impossible
     }
 
     /// Whether nobody waits for what the next one has done already.
     fn all_wait(&self, targets: &[u32]) -> bool {
         let nexts = targets.iter().cycle().skip(1);
-        self.path.iter().zip(nexts).all(|(&at, &next)| match self.requests[at].wants {
-            Wants::Done(step) => is_before(self.search.model, next, step),
-            Wants::Lock(..) | Wants::End(_) => true,
+        self.path.iter().zip(nexts).all(|(&at, &next)| match self.requests[at].target {
+            RequestTarget::Done(step) => is_before(self.search.model, next, step),
+            RequestTarget::Lock(..) | RequestTarget::End(_) => true,
         })
     }
 
     fn found(
         &self,
-        places: Places,
-        circle: &[&Request],
+        places: ErrorSites,
+        circle: &[&WaitRequest],
         witness: Witness,
         targets: &[u32],
         findings: &mut Findings,
     ) {
         let model = self.search.model;
-        let waits = circle.iter().zip(targets).map(|(request, &target)| Waits {
+        let waits = circle.iter().zip(targets).map(|(request, &target)| WaitingThread {
             thread: request.thread,
             event: self.window.first + u64::from(model.step(target).event),
             site: request.site,
@@ -291,12 +301,14 @@ impl Walk<'_> {
                 .iter()
                 .map(|&(lock, _)| model.locks[lock as usize])
                 .collect(),
-            wants: match request.wants {
-                Wants::Lock(lock, _) => Wanted::Lock(model.locks[lock as usize]),
-                Wants::End(_) => Wanted::End,
-                Wants::Done(step) => Wanted::Done(self.window.first + u64::from(model.step(step).event)),
+            target: match request.target {
+                RequestTarget::Lock(lock, _) => WaitTarget::Lock(model.locks[lock as usize]),
+                RequestTarget::End(_) => WaitTarget::End,
+                RequestTarget::Done(step) => {
+                    WaitTarget::Done(self.window.first + u64::from(model.step(step).event))
+                }
             },
         });
-        findings.deadlock(places, Deadlock { circle: waits.collect(), witness });
+        findings.deadlock(places, PredictedDeadlock { circle: waits.collect(), witness });
     }
 }

@@ -12,7 +12,7 @@ pub struct Flaw {
     /// Whose.
     pub thread: ThreadIx,
     /// What is wrong with it.
-    pub what: Contradiction,
+    pub contradiction: Contradiction,
 }
 
 /// What is wrong with an event.
@@ -28,59 +28,60 @@ pub enum Contradiction {
         holder: ThreadIx,
     },
     /// A wait on a condition without its mutex.
-    WaitsUnlocked(u64),
+    WaitWithoutLock(u64),
     /// A wait ends that never began.
     NotWaiting,
     /// A thread is joined that nobody ever created and that never ran.
-    JoinsUnknown(u64),
+    JoinOfUnknownThread(u64),
     /// A thread joins itself.
-    JoinsItself,
+    SelfJoin,
     /// A thread is created that is there already.
-    CreatesAgain(ThreadIx),
+    DuplicateCreation(ThreadIx),
     /// A thread runs after it was joined.
-    RunsAfterJoin,
+    EventAfterJoin,
     /// A thread runs after its last event.
-    RunsAfterEnd,
+    EventAfterEnd,
     /// There are more events than can be numbered.
-    TooMany,
+    TooManyEvents,
 }
 
 impl Flaw {
     /// The same in words, with the names that the reader knows; without what follows from it.
     #[must_use]
-    pub fn told(&self, lock: &dyn Fn(u64) -> String, thread: &dyn Fn(ThreadIx) -> String) -> String {
-        let who = thread(self.thread);
-        let what = match self.what {
+    pub fn describe(&self, lock: &dyn Fn(u64) -> String, thread: &dyn Fn(ThreadIx) -> String) -> String {
+        let thread_name = thread(self.thread);
+        let contradiction = match self.contradiction {
             Contradiction::NotHeld(it) => format!("gives back the lock {}, which it does not hold", lock(it)),
             Contradiction::HeldByAnother { lock: it, holder } => {
                 format!("takes the lock {}, which {} holds", lock(it), thread(holder))
             }
-            Contradiction::WaitsUnlocked(it) => {
+            Contradiction::WaitWithoutLock(it) => {
                 format!("waits on a condition without holding its mutex {}", lock(it))
             }
             Contradiction::NotWaiting => "ends a wait that it never began".into(),
-            Contradiction::JoinsUnknown(it) => {
+            Contradiction::JoinOfUnknownThread(it) => {
                 let known = u16::try_from(it).map_or_else(|_| it.to_string(), |it| thread(ThreadIx(it)));
                 format!("joins {known}, which was never created and never ran")
             }
-            Contradiction::JoinsItself => "joins itself".into(),
-            Contradiction::CreatesAgain(it) => format!("creates {}, which is there already", thread(it)),
-            Contradiction::RunsAfterJoin => "goes on after it was joined".into(),
-            Contradiction::RunsAfterEnd => "goes on after its end".into(),
-            Contradiction::TooMany => {
+            Contradiction::SelfJoin => "joins itself".into(),
+            Contradiction::DuplicateCreation(it) => format!("creates {}, which is there already", thread(it)),
+            Contradiction::EventAfterJoin => "goes on after it was joined".into(),
+            Contradiction::EventAfterEnd => "goes on after its end".into(),
+            Contradiction::TooManyEvents => {
                 return "there are too many events to be looked at in one piece: use a window".into();
             }
         };
-        format!("{who} {what}")
+        format!("{thread_name} {contradiction}")
     }
 }
 
 impl std::fmt::Display for Flaw {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let told = self.told(&|lock| format!("{lock:#x}"), &|thread| format!("thread number {}", thread.0));
+        let describe =
+            self.describe(&|lock| format!("{lock:#x}"), &|thread| format!("thread number {}", thread.0));
         write!(
             f,
-            "event {}: {told}; nothing can be predicted from a trace that contradicts itself",
+            "event {}: {describe}; nothing can be predicted from a trace that contradicts itself",
             self.event + 1
         )
     }

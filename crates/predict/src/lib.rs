@@ -6,41 +6,44 @@
 //!
 //! - `model/`: a window of the trace as threads of steps (section 2.1)
 //! - `order.rs`, `races.rs`, `deadlocks.rs`: the filter (section 3) and what is left of it
-//! - `lost.rs`: signals that come before anybody waits for them
+//! - `lost_signals.rs`: signals that come before anybody waits for them
 //! - `sync_preserving.rs`: witnesses in near-linear time, where the order of critical sections can stay
 //! - `search/`: witnesses by search, where it cannot
 //! - `check.rs`: every witness is looked at by a checker that shares no code with the above
 //! - `csp.rs`: the same model as text for a refinement checker
 //! - `confirm.rs`: what a run of the witness says of it (section 2.3)
 //!
-//! Nothing here does I/O or starts a process: confirmation takes a [`Runner`].
+//! Nothing here does I/O or starts a process: confirmation takes a [`WitnessRunner`].
 
 #![forbid(unsafe_code)]
 
 mod check;
 mod confirm;
+mod critical_sections;
 mod csp;
 mod deadlocks;
+mod findings;
 mod flaw;
-mod found;
 mod hash;
-mod lost;
+mod lost_signals;
 mod model;
 mod order;
 mod predict;
 mod races;
 mod search;
 mod sync_preserving;
-mod uses;
 mod witness;
 
 pub use check::{Checker, Illegal};
-pub use confirm::{Confirmed, Ran, Runner, Verdict, confirm_deadlock, confirm_race, is_same_race};
+pub use confirm::{
+    ConfirmationResult, ConfirmationRun, ConfirmationVerdict, WitnessRunner, confirm_deadlock, confirm_race,
+    is_same_race,
+};
 pub use csp::export;
-pub use deadlocks::{Deadlock, Waits, Wanted};
+pub use deadlocks::{PredictedDeadlock, WaitTarget, WaitingThread};
+pub use findings::{ErrorSites, Statistics, WindowProgress};
 pub use flaw::{Contradiction, Flaw};
-pub use found::{Figures, Places, Progress};
-pub use model::{Holding, Reads, State};
-pub use predict::{Options, Prediction, Predictor, predict};
-pub use races::Race;
+pub use model::{Holding, Reads, SyncState};
+pub use predict::{PredictOptions, Prediction, Predictor, predict};
+pub use races::PredictedRace;
 pub use witness::Witness;

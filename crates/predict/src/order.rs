@@ -5,14 +5,14 @@
 //! critical section comes first is open. This is the weakened happens-before of section 3, and for
 //! [`Reads::Same`](crate::Reads::Same) the order of Mathur et al. (POPL 2021) that their closure starts from.
 
-use crate::model::{INITIAL, Model, NONE, Step};
+use crate::model::{INITIAL, Model, ModelStep, NONE};
 
 /// How many steps of each thread.
 pub(crate) type Ideal = Vec<u32>;
 
 /// The clocks of all steps.
 #[derive(Debug)]
-pub(crate) struct Order {
+pub(crate) struct MustHappenBefore {
     threads: usize,
     /// Clocks one after the other.
     pool: Vec<u32>,
@@ -20,7 +20,7 @@ pub(crate) struct Order {
     clocks: Vec<u32>,
 }
 
-impl Order {
+impl MustHappenBefore {
     pub(crate) fn of(model: &Model) -> Self {
         let threads = model.threads.len();
         let mut order =
@@ -44,7 +44,7 @@ impl Order {
 
     /// Joins what a step cannot do without, and the step itself, to a clock; to a new one if it is still shared
     /// with the step before.
-    fn join(&mut self, clock: &mut u32, shared: u32, me: usize, step: &Step, number: u32) {
+    fn join(&mut self, clock: &mut u32, shared: u32, me: usize, step: &ModelStep, number: u32) {
         let (other, at) = (step.thread.index(), step.at);
         let width = self.threads;
         if other == me || self.pool[*clock as usize * width + other] > at {

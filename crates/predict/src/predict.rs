@@ -2,22 +2,22 @@
 
 use crate::{
     check::{Checker, Illegal},
-    deadlocks::{self, Deadlock},
+    critical_sections::CriticalSections,
+    deadlocks::{self, PredictedDeadlock},
+    findings::{ErrorSites, Findings, Statistics, WindowProgress},
     flaw::Flaw,
-    found::{Figures, Findings, Places, Progress},
-    lost,
-    model::{Model, Reads, State},
-    order::Order,
-    races::{self, Race},
+    lost_signals,
+    model::{Model, Reads, SyncState},
+    order::MustHappenBefore,
+    races::{self, PredictedRace},
     search::{Classes, Searcher},
-    uses::Uses,
     witness::Window,
 };
 use unsnarl_model::{Event, Trace};
 
 /// What to look for, and how hard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct PredictOptions {
     /// How many events are looked at together; none for all of them.
     pub window: Option<usize>,
     /// How many steps a search may take for one pair of places.
@@ -29,7 +29,7 @@ pub struct Options {
     pub lowest: u64,
 }
 
-impl Default for Options {
+impl Default for PredictOptions {
     fn default() -> Self {
         Self { window: Some(10_000), budget: 2_000_000, free_reads: false, lowest: 0 }
     }
@@ -39,20 +39,20 @@ impl Default for Options {
 #[derive(Debug)]
 pub struct Prediction {
     /// Races, one for each pair of places.
-    pub races: Vec<Race>,
+    pub races: Vec<PredictedRace>,
     /// Deadlocks, one for each set of places.
-    pub deadlocks: Vec<Deadlock>,
+    pub deadlocks: Vec<PredictedDeadlock>,
     /// Places of which the budget did not suffice to tell.
-    pub undecided: Vec<Places>,
+    pub undecided: Vec<ErrorSites>,
     /// What it took.
-    pub figures: Figures,
+    pub figures: Statistics,
 }
 
 /// Takes events as they come and looks at them window by window.
 #[derive(Debug)]
 pub struct Predictor {
-    options: Options,
-    state: State,
+    options: PredictOptions,
+    state: SyncState,
     pending: Vec<Event>,
     findings: Findings,
 }
@@ -60,15 +60,15 @@ pub struct Predictor {
 impl Predictor {
     /// Before the first event.
     #[must_use]
-    pub fn new(options: Options) -> Self {
-        Self { options, state: State::default(), pending: Vec::new(), findings: Findings::default() }
+    pub fn new(options: PredictOptions) -> Self {
+        Self { options, state: SyncState::default(), pending: Vec::new(), findings: Findings::default() }
     }
 
     /// More events. `watch` is told of each object that is looked at.
     ///
     /// # Errors
     /// If they contradict those before them.
-    pub fn push(&mut self, mut events: &[Event], watch: &mut dyn FnMut(Progress)) -> Result<(), Flaw> {
+    pub fn push(&mut self, mut events: &[Event], watch: &mut dyn FnMut(WindowProgress)) -> Result<(), Flaw> {
         let Some(size) = self.options.window.map(|size| size.max(2)) else {
             self.pending.extend_from_slice(events);
             return Ok(());
@@ -92,7 +92,7 @@ impl Predictor {
     ///
     /// # Errors
     /// If the last ones contradict those before them.
-    pub fn finish(mut self, watch: &mut dyn FnMut(Progress)) -> Result<Prediction, Flaw> {
+    pub fn finish(mut self, watch: &mut dyn FnMut(WindowProgress)) -> Result<Prediction, Flaw> {
         let rest = std::mem::take(&mut self.pending);
         if !rest.is_empty() {
             self.window(&rest, watch)?;
@@ -100,10 +100,10 @@ impl Predictor {
         let Findings { races, deadlocks, figures, .. } = &self.findings;
         let (races, deadlocks, figures) = (races.clone(), deadlocks.clone(), *figures);
         let reads = if self.options.free_reads { Reads::Free } else { Reads::Same };
-        Ok(Prediction { races, deadlocks, undecided: self.findings.left_open(reads), figures })
+        Ok(Prediction { races, deadlocks, undecided: self.findings.undecided_sites(reads), figures })
     }
 
-    fn window(&mut self, events: &[Event], watch: &mut dyn FnMut(Progress)) -> Result<(), Flaw> {
+    fn window(&mut self, events: &[Event], watch: &mut dyn FnMut(WindowProgress)) -> Result<(), Flaw> {
         let window = Window::of(self.state.events(), events);
         self.look(&window, Reads::Same, watch)?;
         if self.options.free_reads {
@@ -116,7 +116,7 @@ impl Predictor {
         &mut self,
         window: &Window<'_>,
         reads: Reads,
-        watch: &mut dyn FnMut(Progress),
+        watch: &mut dyn FnMut(WindowProgress),
     ) -> Result<(), Flaw> {
         let model = Model::of(window.events, &self.state, reads)?;
         let figures = &mut self.findings.figures;
@@ -127,15 +127,20 @@ impl Predictor {
             figures.windows += 1;
             figures.objects += u64::from(model.cells.object_count);
         }
-        let order = Order::of(&model);
-        let uses = Uses::of(&model);
+        let order = MustHappenBefore::of(&model);
+        let critical_sections = CriticalSections::of(&model);
         let classes = Classes::of(&model);
-        let search = Searcher { model: &model, order: &order, uses: &uses, classes: &classes };
+        let search = Searcher {
+            model: &model,
+            order: &order,
+            critical_sections: &critical_sections,
+            classes: &classes,
+        };
         let (old_races, old_deadlocks) = (self.findings.races.len(), self.findings.deadlocks.len());
         races::races(&search, window, &self.options, &mut self.findings, watch);
         deadlocks::deadlocks(&search, window, &self.options, &mut self.findings);
         if self.options.free_reads {
-            lost::signals(&search, window, &self.options, &mut self.findings);
+            lost_signals::signals(&search, window, &self.options, &mut self.findings);
         }
         // Nothing is told that an eye that knows nothing of models and searches has not approved.
         let Findings { races, deadlocks, .. } = &mut self.findings;
@@ -169,8 +174,8 @@ fn keep_approved<T>(all: &mut Vec<T>, old: usize, check: impl Fn(&T) -> Result<(
 /// If the trace contradicts itself.
 pub fn predict(
     trace: &Trace,
-    options: &Options,
-    watch: &mut dyn FnMut(Progress),
+    options: &PredictOptions,
+    watch: &mut dyn FnMut(WindowProgress),
 ) -> Result<Prediction, Flaw> {
     let mut predictor = Predictor::new(*options);
     predictor.push(&trace.events, watch)?;

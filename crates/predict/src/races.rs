@@ -5,10 +5,10 @@
 //! pair of places is enough.
 
 use crate::{
-    found::{Findings, Places, Progress},
-    model::{Model, Reads, What},
-    predict::Options,
-    search::{Answer, Searcher},
+    findings::{ErrorSites, Findings, WindowProgress},
+    model::{Model, Reads, StepAction},
+    predict::PredictOptions,
+    search::{SearchResult, Searcher},
     sync_preserving,
     witness::{Window, Witness},
 };
@@ -16,7 +16,7 @@ use unsnarl_model::{Event, SiteIx, ThreadIx};
 
 /// A race that a reordering shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Race {
+pub struct PredictedRace {
     /// The first byte that both accesses touch.
     pub addr: u64,
     /// The two accesses, by the numbers of their events; the earlier one first.
@@ -49,9 +49,9 @@ const LEAST: u64 = 50;
 pub(crate) fn races(
     search: &Searcher<'_>,
     window: &Window<'_>,
-    options: &Options,
+    options: &PredictOptions,
     findings: &mut Findings,
-    progress: &mut dyn FnMut(Progress),
+    progress: &mut dyn FnMut(WindowProgress),
 ) {
     let model = search.model;
     let mut last_object = u32::MAX;
@@ -64,7 +64,7 @@ pub(crate) fn races(
         if object != last_object {
             last_object = object;
             suspects = false;
-            progress(Progress {
+            progress(WindowProgress {
                 object: object + 1,
                 objects: model.cells.object_count,
                 races: findings.races.len(),
@@ -76,7 +76,7 @@ pub(crate) fn races(
                 if !suspicious(model, a, b) {
                     continue;
                 }
-                let places = Places::new(vec![a.site, b.site]);
+                let places = ErrorSites::new(vec![a.site, b.site]);
                 if findings.is_settled(&places) {
                     continue;
                 }
@@ -111,7 +111,7 @@ fn groups(model: &Model, steps: &[u32]) -> Vec<Group> {
     let mut numbers: crate::hash::Map<(u64, u64), usize> = crate::hash::Map::default();
     for &number in steps {
         let step = model.step(number);
-        let What::Access { writes, atomic, own_stack } = step.what else { continue };
+        let StepAction::Access { writes, atomic, own_stack } = step.action else { continue };
         let flags = u64::from(writes) | u64::from(atomic) << 1 | u64::from(own_stack) << 2;
         let key =
             (u64::from(step.thread.0) << 32 | u64::from(step.site.0), u64::from(step.held) << 8 | flags);
@@ -151,14 +151,16 @@ fn meets(search: &Searcher<'_>, a: &Group, b: &Group) -> bool {
 
 /// Witnesses for later accesses of the two groups: which of them the program follows depends on what was read before.
 fn others(search: &Searcher<'_>, window: &Window<'_>, [a, b]: [&Group; 2], first: &Witness) -> Vec<Witness> {
-    let Searcher { model, order, uses, .. } = *search;
+    let Searcher { model, order, critical_sections, .. } = *search;
     let (m, n) = (a.steps.len(), b.steps.len());
     let mut all = vec![first.clone()];
     for (from, to) in [(m - 1, 0), (0, n - 1), (m / 2, n / 2), (m - 1, n - 1)] {
         let lists = [&a.steps[from..], &b.steps[to..]];
-        if let Some((mut targets, ideal)) = sync_preserving::first_meeting(model, order, uses, &lists) {
+        if let Some((mut targets, ideal)) =
+            sync_preserving::first_meeting(model, order, critical_sections, &lists)
+        {
             targets.sort_unstable();
-            let witness = Witness::as_traced(model, window, &ideal, &targets);
+            let witness = Witness::in_trace_order(model, window, &ideal, &targets);
             if !all.contains(&witness) {
                 all.push(witness);
             }
@@ -172,24 +174,25 @@ fn witness_of(
     window: &Window<'_>,
     [a, b]: [&Group; 2],
     addr: u64,
-    places: Places,
+    places: ErrorSites,
     mut left: u64,
     findings: &mut Findings,
 ) {
-    let Searcher { model, order, uses, .. } = *search;
-    let in_order = |mut targets: Vec<u32>| {
+    let Searcher { model, order, critical_sections, .. } = *search;
+    let ordered_pair = |mut targets: Vec<u32>| {
         targets.sort_unstable();
         targets
     };
     let told = |witness: Witness| {
         let accesses = [witness.meet[0], witness.meet[1]];
         let sides = accesses.map(|number| window.events[(number - window.first) as usize]);
-        Race { addr, accesses, sides, witness, others: Vec::new() }
+        PredictedRace { addr, accesses, sides, witness, others: Vec::new() }
     };
-    if let Some((targets, ideal)) = sync_preserving::first_meeting(model, order, uses, &[&a.steps, &b.steps])
+    if let Some((targets, ideal)) =
+        sync_preserving::first_meeting(model, order, critical_sections, &[&a.steps, &b.steps])
     {
         findings.figures.sync_preserving += 1;
-        let witness = Witness::as_traced(model, window, &ideal, &in_order(targets));
+        let witness = Witness::in_trace_order(model, window, &ideal, &ordered_pair(targets));
         let mut race = told(witness);
         if model.reads == Reads::Free {
             race.others = others(search, window, [a, b], &race.witness);
@@ -206,13 +209,13 @@ fn witness_of(
             }
             left -= LEAST;
             match search.reach(&[x, y], &mut left) {
-                Answer::Found(steps) => {
+                SearchResult::Found(steps) => {
                     findings.figures.searched += 1;
-                    let witness = Witness::in_turns(model, window, &steps, &in_order(vec![x, y]));
+                    let witness = Witness::thread_by_thread(model, window, &steps, &ordered_pair(vec![x, y]));
                     return findings.race(places, told(witness));
                 }
-                Answer::Impossible => {}
-                Answer::Undecided => return findings.undecided(places, model.reads),
+                SearchResult::Impossible => {}
+                SearchResult::Undecided => return findings.undecided(places, model.reads),
             }
         }
     }

@@ -8,39 +8,43 @@
 //! The set only grows with the wanted steps, so lists of them are gone through with one finger on each.
 
 use crate::{
+    critical_sections::{CriticalSections, LockUses, last_within},
     model::Model,
-    order::{Ideal, Order},
-    uses::{ByThread, Uses, last_within},
+    order::{Ideal, MustHappenBefore},
 };
 
 /// The closure of some steps.
 #[derive(Debug)]
 pub(crate) struct Closure<'m> {
     model: &'m Model,
-    order: &'m Order,
-    uses: &'m Uses,
+    order: &'m MustHappenBefore,
+    critical_sections: &'m CriticalSections,
     /// So far.
     pub(crate) ideal: Ideal,
     /// By thread: how many of its takings are within.
     takings: Vec<usize>,
     /// Locks that more takings of have come within.
-    stirred: Vec<u32>,
+    dirty_locks: Vec<u32>,
     /// By lock: it is in that list.
-    is_stirred: Vec<bool>,
+    is_dirty: Vec<bool>,
     /// A section would have to be whole that never ends.
     pub(crate) stuck: bool,
 }
 
 impl<'m> Closure<'m> {
-    pub(crate) fn new(model: &'m Model, order: &'m Order, uses: &'m Uses) -> Self {
+    pub(crate) fn new(
+        model: &'m Model,
+        order: &'m MustHappenBefore,
+        critical_sections: &'m CriticalSections,
+    ) -> Self {
         let mut closure = Self {
             model,
             order,
-            uses,
+            critical_sections,
             ideal: model.given.clone(),
             takings: vec![0; model.threads.len()],
-            stirred: Vec::new(),
-            is_stirred: vec![false; model.locks.len()],
+            dirty_locks: Vec::new(),
+            is_dirty: vec![false; model.locks.len()],
             stuck: false,
         };
         closure.settle();
@@ -68,18 +72,18 @@ impl<'m> Closure<'m> {
     fn settle(&mut self) {
         loop {
             for thread in 0..self.ideal.len() {
-                let all = &self.uses.of_thread[thread];
+                let all = &self.critical_sections.of_thread[thread];
                 while let Some(&(at, lock)) = all.get(self.takings[thread])
                     && at < self.ideal[thread]
                 {
                     self.takings[thread] += 1;
-                    if !std::mem::replace(&mut self.is_stirred[lock as usize], true) {
-                        self.stirred.push(lock);
+                    if !std::mem::replace(&mut self.is_dirty[lock as usize], true) {
+                        self.dirty_locks.push(lock);
                     }
                 }
             }
-            let Some(lock) = self.stirred.pop() else { return };
-            self.is_stirred[lock as usize] = false;
+            let Some(lock) = self.dirty_locks.pop() else { return };
+            self.is_dirty[lock as usize] = false;
             self.complete(lock);
             if self.stuck {
                 return;
@@ -91,21 +95,23 @@ impl<'m> Closure<'m> {
     fn complete(&mut self, lock: u32) {
         let model = self.model;
         let within =
-            |ideal: &Ideal, by: &ByThread, list: &[u32]| last_within(model, list, ideal[by.thread.index()]);
-        let all = self.uses.of_lock(lock);
+            |ideal: &Ideal, by: &LockUses, list: &[u32]| last_within(model, list, ideal[by.thread.index()]);
+        let all = self.critical_sections.of_lock(lock);
         // The latest two, of different threads: of all takings, and of those that exclude readers too.
         let mut any = Latest::default();
-        let mut alone = Latest::default();
-        for (who, by) in all.iter().enumerate() {
-            let exclusive = within(&self.ideal, by, &by.alone);
-            any.add(who, exclusive.max(within(&self.ideal, by, &by.shared)));
-            alone.add(who, exclusive);
+        let mut latest_exclusive = Latest::default();
+        for (user, by) in all.iter().enumerate() {
+            let exclusive = within(&self.ideal, by, &by.exclusive);
+            any.add(user, exclusive.max(within(&self.ideal, by, &by.shared)));
+            latest_exclusive.add(user, exclusive);
         }
-        for (who, by) in all.iter().enumerate() {
-            let exclusive = within(&self.ideal, by, &by.alone).filter(|&own| any.besides(who) > Some(own));
-            let shared = within(&self.ideal, by, &by.shared).filter(|&own| alone.besides(who) > Some(own));
+        for (user, by) in all.iter().enumerate() {
+            let exclusive =
+                within(&self.ideal, by, &by.exclusive).filter(|&own| any.latest_excluding(user) > Some(own));
+            let shared = within(&self.ideal, by, &by.shared)
+                .filter(|&own| latest_exclusive.latest_excluding(user) > Some(own));
             for taking in exclusive.into_iter().chain(shared) {
-                match self.uses.gives_back(taking) {
+                match self.critical_sections.gives_back(taking) {
                     Some(giving) => {
                         self.order.include(model, &mut self.ideal, giving);
                     }
@@ -124,20 +130,20 @@ struct Latest {
 }
 
 impl Latest {
-    fn add(&mut self, who: usize, step: Option<u32>) {
+    fn add(&mut self, user: usize, step: Option<u32>) {
         let Some(step) = step else { return };
         match self.first {
             Some((first, _)) if first >= step => self.second = self.second.max(Some(step)),
             first => {
                 self.second = first.map(|(step, _)| step).max(self.second);
-                self.first = Some((step, who));
+                self.first = Some((step, user));
             }
         }
     }
 
-    fn besides(&self, who: usize) -> Option<u32> {
+    fn latest_excluding(&self, user: usize) -> Option<u32> {
         match self.first {
-            Some((_, other)) if other == who => self.second,
+            Some((_, other)) if other == user => self.second,
             first => first.map(|(step, _)| step),
         }
     }
@@ -147,12 +153,12 @@ impl Latest {
 /// leads to it. The lists are in order.
 pub(crate) fn first_meeting(
     model: &Model,
-    order: &Order,
-    uses: &Uses,
+    order: &MustHappenBefore,
+    critical_sections: &CriticalSections,
     lists: &[&[u32]],
 ) -> Option<(Vec<u32>, Ideal)> {
     let mut at = vec![0; lists.len()];
-    let mut closure = Closure::new(model, order, uses);
+    let mut closure = Closure::new(model, order, critical_sections);
     loop {
         let mut chosen = Vec::with_capacity(lists.len());
         for (list, &at) in lists.iter().zip(&at) {

@@ -17,21 +17,21 @@ pub struct Witness {
     pub meet: Vec<u64>,
     /// What the reads in it see.
     pub reads: Reads,
-    runs: Runs,
+    runs: WitnessOrder,
 }
 
 /// Who runs how far in the window.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Runs {
+enum WitnessOrder {
     /// So many events of each thread, in the order of the trace.
-    AsTraced(Vec<u32>),
+    TraceOrder(Vec<u32>),
     /// Thread by thread: who, and up to which event of theirs.
-    InTurns(Vec<(ThreadIx, u32)>),
+    ThreadByThread(Vec<(ThreadIx, u32)>),
 }
 
 impl Witness {
     /// All of an ideal, in the order of the trace, up to the targets.
-    pub(crate) fn as_traced(model: &Model, window: &Window<'_>, ideal: &Ideal, targets: &[u32]) -> Self {
+    pub(crate) fn in_trace_order(model: &Model, window: &Window<'_>, ideal: &Ideal, targets: &[u32]) -> Self {
         let mut counts = vec![0; window.by_thread.len()];
         for (thread, events) in window.by_thread.iter().enumerate() {
             // Up to the thread's next step: what is between is nobody's business.
@@ -41,11 +41,16 @@ impl Witness {
             };
             counts[thread] = events.partition_point(|&event| event < until) as u32;
         }
-        Self::to(model, window, Runs::AsTraced(counts), targets)
+        Self::to(model, window, WitnessOrder::TraceOrder(counts), targets)
     }
 
     /// These steps, in this order, up to the targets.
-    pub(crate) fn in_turns(model: &Model, window: &Window<'_>, steps: &[u32], targets: &[u32]) -> Self {
+    pub(crate) fn thread_by_thread(
+        model: &Model,
+        window: &Window<'_>,
+        steps: &[u32],
+        targets: &[u32],
+    ) -> Self {
         let mut turns: Vec<(ThreadIx, u32)> = Vec::new();
         for &number in steps {
             let step = model.step(number);
@@ -55,10 +60,10 @@ impl Witness {
                 _ => turns.push((step.thread, until)),
             }
         }
-        Self::to(model, window, Runs::InTurns(turns), targets)
+        Self::to(model, window, WitnessOrder::ThreadByThread(turns), targets)
     }
 
-    fn to(model: &Model, window: &Window<'_>, runs: Runs, targets: &[u32]) -> Self {
+    fn to(model: &Model, window: &Window<'_>, runs: WitnessOrder, targets: &[u32]) -> Self {
         let meet = targets.iter().map(|&target| window.first + u64::from(model.step(target).event)).collect();
         Self { before: window.first, meet, reads: model.reads, runs }
     }
@@ -71,7 +76,7 @@ impl Witness {
         let stops = self.meet.iter().map(|&number| (number - self.before) as u32);
         let stops: Vec<(ThreadIx, u32)> = stops.map(|at| (window[at as usize].thread, at)).collect();
         match &self.runs {
-            Runs::AsTraced(counts) => {
+            WitnessOrder::TraceOrder(counts) => {
                 let mut left = counts.clone();
                 let mut all: usize = counts.iter().map(|&count| count as usize).sum();
                 let mut order = Vec::with_capacity(all);
@@ -85,13 +90,13 @@ impl Witness {
                     *left -= 1;
                     all -= 1;
                     // What stands between the last step and the target comes with it; the target does not.
-                    if !stops.iter().any(|&(who, stop)| who == thread && at >= stop) {
+                    if !stops.iter().any(|&(stopped, stop)| stopped == thread && at >= stop) {
                         order.push(number(at));
                     }
                 }
                 order
             }
-            Runs::InTurns(turns) => {
+            WitnessOrder::ThreadByThread(turns) => {
                 let lines = Window::of(self.before, window).by_thread;
                 let mut done = vec![0; lines.len()];
                 let mut order = Vec::new();

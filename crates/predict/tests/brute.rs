@@ -16,21 +16,21 @@ fn agree_on(seeds: std::ops::Range<u64>, threads: u16, length: usize, memory: u6
 }
 
 #[test]
-fn three_threads_and_ten_events_are_predicted_as_by_brute_force() {
+fn three_threads_and_ten_events_match_brute_force() {
     agree_on(0..6000, 3, 10, 2, 2);
 }
 
 #[test]
-fn more_locks_and_more_memory_are_predicted_as_by_brute_force() {
+fn more_locks_and_memory_match_brute_force() {
     agree_on(10_000..13_000, 3, 10, 3, 3);
 }
 
 #[test]
-fn longer_traces_of_three_threads_are_predicted_as_by_brute_force() {
+fn longer_traces_of_three_threads_match_brute_force() {
     agree_on(20_000..20_600, 3, 16, 2, 2);
 }
 
 #[test]
-fn traces_of_four_threads_are_predicted_as_by_brute_force() {
+fn traces_of_four_threads_match_brute_force() {
     agree_on(30_000..30_400, 4, 14, 2, 3);
 }

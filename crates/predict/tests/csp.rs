@@ -3,16 +3,16 @@
 
 mod common;
 
-use common::{Everything, random};
+use common::{BruteForce, random};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use unsnarl_predict::{State, export};
+use unsnarl_predict::{SyncState, export};
 
 /// The processes of a text.
 #[derive(Default)]
 struct Processes {
     threads: Vec<Vec<String>>,
     /// By the word that is waited for: the one that must have come.
-    ties: BTreeMap<String, String>,
+    dependencies: BTreeMap<String, String>,
     met: HashSet<Vec<usize>>,
     /// Objects with a race.
     races: BTreeSet<String>,
@@ -30,7 +30,7 @@ impl Processes {
                     processes.threads.push(words.to_vec());
                 }
                 Some((last, [first, second])) if last == "STOP" => {
-                    processes.ties.insert(second.clone(), first.clone());
+                    processes.dependencies.insert(second.clone(), first.clone());
                 }
                 _ => {}
             }
@@ -62,7 +62,7 @@ impl Processes {
             _ => true,
         };
         let has_come = |word: &String| (0..at.len()).any(|t| self.threads[t][..at[t]].contains(word));
-        is_free && self.ties.get(word).is_none_or(has_come)
+        is_free && self.dependencies.get(word).is_none_or(has_come)
     }
 
     fn go(&mut self, at: Vec<usize>) {
@@ -98,13 +98,13 @@ impl Processes {
 }
 
 #[test]
-fn the_processes_of_the_text_show_the_races_and_deadlocks_that_there_are() {
+fn csp_model_has_exactly_the_real_errors() {
     let (mut races, mut deadlocks) = (0, 0);
     for seed in 0..1500 {
         // One variable: neighbours are one object to the paper.
         let events = random(seed, 3, 11, 1, 2);
-        let all = Everything::free(&events);
-        let text = export(&events, &State::default(), &mut |addr| addr.to_string()).expect("in order");
+        let all = BruteForce::free(&events);
+        let text = export(&events, &SyncState::default(), &mut |addr| addr.to_string()).expect("in order");
         let processes = Processes::read(&text);
         assert_eq!(!processes.races.is_empty(), !all.races.is_empty(), "seed {seed}\n{text}");
         assert_eq!(processes.deadlock, all.stuck, "seed {seed}\n{text}");

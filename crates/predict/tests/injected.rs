@@ -1,12 +1,12 @@
 //! Traces of Java programs into which a race was injected that happens-before, or the closure of
 //! synchronisation-preserving races, misses. They are under the licence beside them.
 
-use unsnarl_predict::{Options, Prediction, predict};
+use unsnarl_predict::{PredictOptions, Prediction, predict};
 use unsnarl_trace::std_format::{Imported, import};
 
 fn looked_at(text: &str) -> (Imported, Prediction) {
     let imported = import(text.as_bytes()).expect("it is STD");
-    let options = Options { window: None, ..Options::default() };
+    let options = PredictOptions { window: None, ..PredictOptions::default() };
     let prediction = predict(&imported.trace, &options, &mut |_| {}).expect("it is in order");
     (imported, prediction)
 }
@@ -18,7 +18,7 @@ fn injected(imported: &Imported, prediction: &Prediction) -> Vec<[u64; 2]> {
 }
 
 #[test]
-fn a_race_that_happens_before_misses_is_found() {
+fn race_missed_by_happens_before_is_found() {
     for text in [
         include_str!("data/hb_missed_arraylist_injectedTrace108.std"),
         include_str!("data/hb_missed_treeset_injectedTrace100.std"),
@@ -31,7 +31,7 @@ fn a_race_that_happens_before_misses_is_found() {
 }
 
 #[test]
-fn a_race_that_needs_a_reversal_of_critical_sections_is_found() {
+fn race_behind_critical_section_reversal_is_found() {
     let (imported, prediction) = looked_at(include_str!("data/syncp_missed_treeset_1.std"));
     assert_eq!(injected(&imported, &prediction), [[9999, 10000]]);
     assert_eq!(prediction.figures.searched, 1, "it took the search");

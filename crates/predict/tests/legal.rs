@@ -2,9 +2,9 @@
 
 mod common;
 
-use common::{Dice, LOCKS, event};
+use common::{LOCKS, Rng, event};
 use unsnarl_model::{Event, Op};
-use unsnarl_predict::{Checker, Options, Prediction, Predictor, Reads, State};
+use unsnarl_predict::{Checker, PredictOptions, Prediction, Predictor, Reads, SyncState};
 
 const SEMAPHORES: u64 = 200;
 const CONDITION: u64 = 300;
@@ -14,7 +14,7 @@ const THREADS: usize = 4;
 
 /// A run in the making.
 struct Run {
-    dice: Dice,
+    dice: Rng,
     events: Vec<Event>,
     held: Vec<Vec<u64>>,
     tokens: [u64; 2],
@@ -29,7 +29,7 @@ struct Run {
 impl Run {
     fn random(seed: u64, length: usize) -> Vec<Event> {
         let mut run = Self {
-            dice: Dice::new(seed),
+            dice: Rng::new(seed),
             events: Vec::new(),
             held: vec![Vec::new(); THREADS],
             tokens: [1, 0],
@@ -114,8 +114,8 @@ impl Run {
                 None => {
                     let number = self.events.len() as u64;
                     let waiter = self.waiting.iter_mut().flatten().find(|(_, signal)| signal.is_none());
-                    let woken = waiter.map(|(_, signal)| *signal = Some(number)).is_some();
-                    self.push(me, Op::Signal, CONDITION, u64::from(woken));
+                    let wake_up = waiter.map(|(_, signal)| *signal = Some(number)).is_some();
+                    self.push(me, Op::Signal, CONDITION, u64::from(wake_up));
                 }
             },
             10 => {
@@ -138,7 +138,7 @@ impl Run {
 }
 
 fn predicted(events: &[Event], window: Option<usize>) -> Prediction {
-    let options = Options { window, free_reads: true, ..Options::default() };
+    let options = PredictOptions { window, free_reads: true, ..PredictOptions::default() };
     let mut predictor = Predictor::new(options);
     predictor.push(events, &mut |_| {}).expect("the trace is in order");
     predictor.finish(&mut |_| {}).expect("the trace is in order")
@@ -149,7 +149,7 @@ fn check(events: &[Event], window: Option<usize>) -> (usize, usize, usize) {
     let prediction = predicted(events, window);
     let end = |first: u64| window.map_or(events.len(), |size| events.len().min(first as usize + size));
     let with = |before: u64, reads: Reads, check: &dyn Fn(&Checker<'_>)| {
-        let mut state = State::default();
+        let mut state = SyncState::default();
         for event in &events[..before as usize] {
             state.step(event).expect("the trace is in order");
         }

@@ -4,13 +4,13 @@ mod common;
 
 use common::std;
 use unsnarl_model::{Event, Flags, Op, Order, Trace};
-use unsnarl_predict::{Contradiction, Options, Prediction, Reads, Waits, Wanted, predict};
+use unsnarl_predict::{Contradiction, PredictOptions, Prediction, Reads, WaitTarget, WaitingThread, predict};
 
 fn whole(trace: &Trace) -> Prediction {
-    look(trace, Options { window: None, ..Options::default() })
+    look(trace, PredictOptions { window: None, ..PredictOptions::default() })
 }
 
-fn look(trace: &Trace, options: Options) -> Prediction {
+fn look(trace: &Trace, options: PredictOptions) -> Prediction {
     predict(trace, &options, &mut |_| {}).expect("the trace is in order")
 }
 
@@ -40,18 +40,18 @@ const LISTING: &str = "T1|w(y)|4
     T1|join(T2)|10";
 
 #[test]
-fn the_listing_has_its_race_where_reads_may_see_anything() {
+fn paper_listing_races_with_free_reads() {
     let trace = std(LISTING);
-    let options = Options { window: None, free_reads: true, ..Options::default() };
+    let options = PredictOptions { window: None, free_reads: true, ..PredictOptions::default() };
     let prediction = look(&trace, options);
     assert_eq!(races(&trace, &prediction), [[6, 17], [6, 170], [60, 17]]);
     assert!(prediction.races.iter().all(|race| race.witness.reads == Reads::Free));
 }
 
 #[test]
-fn the_listings_witness_has_the_other_critical_section_first() {
+fn paper_listing_witness_reverses_critical_sections() {
     let trace = std(LISTING);
-    let options = Options { window: None, free_reads: true, ..Options::default() };
+    let options = PredictOptions { window: None, free_reads: true, ..PredictOptions::default() };
     let prediction = look(&trace, options);
     let race = prediction.races.iter().find(|race| race.accesses == [3, 13]).expect("lines 6 and 17");
     let locks = race.witness.order(&trace.events).into_iter().map(|number| &trace.events[number as usize]);
@@ -63,13 +63,13 @@ fn the_listings_witness_has_the_other_critical_section_first() {
 }
 
 #[test]
-fn the_listing_has_no_race_where_reads_must_see_the_same() {
+fn paper_listing_has_no_race_with_same_reads() {
     let trace = std(LISTING);
     assert!(whole(&trace).races.is_empty());
 }
 
 #[test]
-fn a_race_hidden_by_the_order_of_critical_sections_is_found() {
+fn race_hidden_by_lock_order_is_found() {
     let trace = std("T1|fork(T2)|1
         T1|w(y)|2
         T1|acq(m)|3
@@ -83,7 +83,7 @@ fn a_race_hidden_by_the_order_of_critical_sections_is_found() {
 }
 
 #[test]
-fn what_a_lock_protects_does_not_race() {
+fn lock_protected_accesses_do_not_race() {
     let trace = std("T1|fork(T2)|1
         T1|acq(m)|2
         T1|w(x)|3
@@ -97,7 +97,7 @@ fn what_a_lock_protects_does_not_race() {
 }
 
 #[test]
-fn what_creation_and_joining_order_does_not_race() {
+fn accesses_ordered_by_create_and_join_do_not_race() {
     let trace = std("T1|w(x)|1
         T1|fork(T2)|2
         T2|w(x)|3
@@ -107,7 +107,7 @@ fn what_creation_and_joining_order_does_not_race() {
 }
 
 #[test]
-fn the_second_access_of_a_loop_races_where_the_first_does_not() {
+fn later_loop_access_can_race_when_first_does_not() {
     // What the other thread reads is written between the two.
     let trace = std("T1|fork(T2)|1
         T1|w(x)|2
@@ -120,7 +120,7 @@ fn the_second_access_of_a_loop_races_where_the_first_does_not() {
 }
 
 #[test]
-fn a_reversal_of_critical_sections_is_found_by_the_search() {
+fn search_finds_critical_section_reversal() {
     // To have both writes of y side by side, the section of the second thread must come first, and whole, for the first
     // thread is in its own then.
     let trace = std("T1|fork(T2)|1
@@ -153,7 +153,7 @@ const PHILOSOPHERS: &str = "T0|fork(T1)|1
     T3|rel(c)|33";
 
 #[test]
-fn a_circle_of_three_is_found() {
+fn deadlock_of_three_threads_is_found() {
     let trace = std(PHILOSOPHERS);
     let prediction = whole(&trace);
     let [deadlock] = &prediction.deadlocks[..] else { panic!("one deadlock: {prediction:?}") };
@@ -165,7 +165,7 @@ fn a_circle_of_three_is_found() {
 }
 
 #[test]
-fn a_gate_around_the_circle_prevents_it() {
+fn gate_lock_prevents_deadlock() {
     let trace = std("T0|fork(T1)|1
         T0|fork(T2)|2
         T1|acq(g)|9
@@ -186,7 +186,7 @@ fn a_gate_around_the_circle_prevents_it() {
 }
 
 #[test]
-fn a_circle_that_joining_orders_is_none() {
+fn join_order_prevents_deadlock() {
     let trace = std("T0|fork(T1)|1
         T1|acq(a)|10
         T1|acq(b)|11
@@ -201,7 +201,7 @@ fn a_circle_that_joining_orders_is_none() {
 }
 
 #[test]
-fn the_same_thread_makes_no_circle() {
+fn single_thread_cannot_form_a_cycle() {
     let trace = std("T1|acq(a)|10
         T1|acq(b)|11
         T1|rel(b)|12
@@ -214,7 +214,7 @@ fn the_same_thread_makes_no_circle() {
 }
 
 #[test]
-fn who_joins_with_a_lock_that_the_other_needs_waits_for_ever() {
+fn join_while_holding_needed_lock_deadlocks() {
     let trace = std("T0|fork(T1)|1
         T1|acq(a)|10
         T1|rel(a)|11
@@ -226,7 +226,7 @@ fn who_joins_with_a_lock_that_the_other_needs_waits_for_ever() {
 }
 
 #[test]
-fn windows_see_the_locks_that_are_held_at_their_start() {
+fn windows_know_locks_held_at_their_start() {
     // The window is cut after the third event: the first thread still holds the lock.
     let trace = std("T1|fork(T2)|1
         T1|acq(m)|2
@@ -238,42 +238,43 @@ fn windows_see_the_locks_that_are_held_at_their_start() {
         T2|rel(m)|8
         T2|w(y)|9
         T1|w(y)|10");
-    let prediction = look(&trace, Options { window: Some(3), ..Options::default() });
+    let prediction = look(&trace, PredictOptions { window: Some(3), ..PredictOptions::default() });
     assert_eq!(prediction.figures.windows, 4);
     assert!(races(&trace, &prediction).is_empty(), "the accesses are in different windows");
-    let prediction = look(&trace, Options { window: Some(7), ..Options::default() });
+    let prediction = look(&trace, PredictOptions { window: Some(7), ..PredictOptions::default() });
     assert_eq!(races(&trace, &prediction), [[9, 10]]);
     let race = &prediction.races[0];
     assert_eq!(race.witness.before, 7);
 }
 
 fn flaw(text: &str) -> (u64, Contradiction) {
-    let flaw = predict(&std(text), &Options::default(), &mut |_| {}).expect_err("it contradicts itself");
-    (flaw.event, flaw.what)
+    let flaw =
+        predict(&std(text), &PredictOptions::default(), &mut |_| {}).expect_err("it contradicts itself");
+    (flaw.event, flaw.contradiction)
 }
 
 #[test]
-fn a_trace_that_contradicts_itself_is_refused_with_the_event() {
+fn inconsistent_trace_is_rejected_with_its_event() {
     assert!(matches!(flaw("T1|w(x)|1\nT1|rel(m)|2"), (1, Contradiction::NotHeld(_))));
     assert!(matches!(flaw("T1|acq(m)|1\nT2|acq(m)|2"), (1, Contradiction::HeldByAnother { .. })));
-    assert!(matches!(flaw("T1|join(T7)|1"), (0, Contradiction::JoinsUnknown(1))));
-    assert!(matches!(flaw("T1|wait(m)|1"), (0, Contradiction::WaitsUnlocked(_))));
+    assert!(matches!(flaw("T1|join(T7)|1"), (0, Contradiction::JoinOfUnknownThread(1))));
+    assert!(matches!(flaw("T1|wait(m)|1"), (0, Contradiction::WaitWithoutLock(_))));
     assert!(matches!(
         flaw("T1|fork(T2)|1\nT2|w(x)|2\nT1|join(T2)|3\nT2|w(x)|4"),
-        (3, Contradiction::RunsAfterJoin)
+        (3, Contradiction::EventAfterJoin)
     ));
 }
 
 #[test]
-fn the_checker_refuses_what_is_no_witness() {
-    use unsnarl_predict::{Checker, Illegal, State};
+fn checker_rejects_invalid_witnesses() {
+    use unsnarl_predict::{Checker, Illegal, SyncState};
     let trace = std("T1|fork(T2)|1
         T1|w(y)|2
         T2|w(y)|3
         T2|w(z)|4");
     let prediction = whole(&trace);
     let [race] = &prediction.races[..] else { panic!("one race") };
-    let checker = Checker::new(&trace.events, &State::default(), Reads::Same);
+    let checker = Checker::new(&trace.events, &SyncState::default(), Reads::Same);
     assert_eq!(checker.race(race), Ok(()));
     let mut wrong = race.clone();
     wrong.accesses[1] = 3;
@@ -281,12 +282,12 @@ fn the_checker_refuses_what_is_no_witness() {
     assert_eq!(checker.race(&wrong), Err(Illegal::NotNext(3)));
     let mut wrong = race.clone();
     wrong.accesses.reverse();
-    assert!(matches!(checker.race(&wrong), Err(Illegal::NoError(_))));
+    assert!(matches!(checker.race(&wrong), Err(Illegal::NotAnError(_))));
 }
 
 /// Where a run decides.
 fn to_be_run(text: &str) -> Prediction {
-    look(&std(text), Options { window: None, free_reads: true, ..Options::default() })
+    look(&std(text), PredictOptions { window: None, free_reads: true, ..PredictOptions::default() })
 }
 
 const SIGNAL: &str = "T1|fork(T2)|1
@@ -298,15 +299,18 @@ const SIGNAL: &str = "T1|fork(T2)|1
     T1|rel(m)|7";
 
 #[test]
-fn a_signal_that_may_come_before_the_wait_is_told_where_a_run_decides() {
+fn lost_signal_is_predicted_when_runs_confirm() {
     let prediction = to_be_run(SIGNAL);
     let [deadlock] = &prediction.deadlocks[..] else { panic!("{:?}", prediction.deadlocks) };
-    assert!(matches!(deadlock.circle[..], [Waits { wants: Wanted::Lost(_), .. }]), "{deadlock:?}");
+    assert!(
+        matches!(deadlock.circle[..], [WaitingThread { target: WaitTarget::Lost(_), .. }]),
+        "{deadlock:?}"
+    );
     assert_eq!(whole(&std(SIGNAL)).deadlocks, []);
 }
 
 #[test]
-fn who_looks_before_it_waits_loses_no_signal() {
+fn predicate_check_before_wait_prevents_lost_signal() {
     let looks =
         SIGNAL.replace("T1|wait", "T1|r(x)|20\nT1|wait").replace("T2|notify", "T2|w(x)|40\nT2|notify");
     assert_eq!(to_be_run(&looks).deadlocks, []);
@@ -316,7 +320,7 @@ fn who_looks_before_it_waits_loses_no_signal() {
 }
 
 #[test]
-fn who_waits_for_a_signal_with_a_lock_that_the_other_needs_before_it_waits_for_ever() {
+fn wait_holding_lock_needed_by_signaller_deadlocks() {
     let text = "T1|fork(T2)|1
         T2|acq(l)|2
         T2|rel(l)|3
@@ -332,13 +336,16 @@ fn who_waits_for_a_signal_with_a_lock_that_the_other_needs_before_it_waits_for_e
         T1|rel(l)|13";
     let prediction = to_be_run(text);
     let [deadlock] = &prediction.deadlocks[..] else { panic!("{:?}", prediction.deadlocks) };
-    let wants: Vec<Wanted> = deadlock.circle.iter().map(|waits| waits.wants).collect();
-    assert!(matches!(wants[..], [Wanted::Lock(_), Wanted::Done(_)] | [Wanted::Done(_), Wanted::Lock(_)]));
+    let target: Vec<WaitTarget> = deadlock.circle.iter().map(|waits| waits.target).collect();
+    assert!(matches!(
+        target[..],
+        [WaitTarget::Lock(_), WaitTarget::Done(_)] | [WaitTarget::Done(_), WaitTarget::Lock(_)]
+    ));
     assert_eq!(whole(&std(text)).deadlocks, []);
 }
 
 #[test]
-fn what_code_that_is_not_seen_may_have_ordered_is_not_told_without_a_run() {
+fn uninstrumented_ordering_suppresses_unconfirmed_race() {
     let trace = std("T1|fork(T2)|1
         T1|w(x)|2
         T2|w(x)|3");
@@ -353,8 +360,9 @@ fn what_code_that_is_not_seen_may_have_ordered_is_not_told_without_a_run() {
         let mut trace = trace.clone();
         let last = trace.events.len() - 1;
         let order = Order::SeqCst;
-        let unseen = Event { op, flags, order, addr: 0x4000, size: 4, value: 0, ..trace.events[last] };
-        trace.events.insert(last, unseen);
+        let uninstrumented =
+            Event { op, flags, order, addr: 0x4000, size: 4, value: 0, ..trace.events[last] };
+        trace.events.insert(last, uninstrumented);
         assert_eq!(whole(&trace).races.len(), races, "{op:?}");
     }
 }

@@ -9,10 +9,10 @@ use unsnarl_model::{Op, ThreadIx};
 /// memory of the kernel's is a shadow without accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
-pub struct Cell {
+pub struct ShadowCell {
     /// From where (48 bits), which bytes (8), which operation (5), whether it writes, whether it is plain, and whether it is on the
     /// thread's own stack (1 each).
-    what: u64,
+    access_bits: u64,
     /// When, and with which locks held.
     pub(crate) when: Moment,
 }
@@ -54,7 +54,7 @@ const OWN_STACK: u64 = 1 << 63;
 const WEIGHT: u64 = 0xff << MASK | WRITES | PLAIN;
 
 /// The operations that are remembered.
-const KEPT: [Op; 27] = [
+const REMEMBERED_OPS: [Op; 27] = [
     Op::Read,
     Op::Write,
     Op::AtomicLoad,
@@ -88,8 +88,8 @@ const KEPT: [Op; 27] = [
 const BITS: [u64; Op::ALL.len()] = {
     let mut bits = [0; Op::ALL.len()];
     let mut at = 0;
-    while at < KEPT.len() {
-        let op = KEPT[at];
+    while at < REMEMBERED_OPS.len() {
+        let op = REMEMBERED_OPS[at];
         let writes = if matches!(op, Op::Read | Op::AtomicLoad) { 0 } else { WRITES };
         let plain = if matches!(op, Op::Read | Op::Write) { PLAIN } else { 0 };
         bits[op as usize] = (at as u64) << OP | writes | plain;
@@ -98,23 +98,23 @@ const BITS: [u64; Op::ALL.len()] = {
     bits
 };
 
-impl Cell {
+impl ShadowCell {
     /// An operation on the bytes of `mask`. `tag` says from where, in the caller's own way.
     #[inline]
     pub(crate) const fn new(op: Op, mask: u8, own_stack: bool, tag: u64, when: Moment) -> Self {
         let own_stack = if own_stack { OWN_STACK } else { 0 };
-        Self { what: (tag & TAG) | (mask as u64) << MASK | BITS[op as usize] | own_stack, when }
+        Self { access_bits: (tag & TAG) | (mask as u64) << MASK | BITS[op as usize] | own_stack, when }
     }
 
     #[inline]
     pub(crate) const fn is_empty(&self) -> bool {
-        self.what == 0
+        self.access_bits == 0
     }
 
     /// From where.
     #[must_use]
     pub const fn tag(&self) -> u64 {
-        self.what & TAG
+        self.access_bits & TAG
     }
 
     /// Whose.
@@ -128,18 +128,18 @@ impl Cell {
     #[must_use]
     #[inline]
     pub const fn mask(&self) -> u8 {
-        (self.what >> MASK) as u8
+        (self.access_bits >> MASK) as u8
     }
 
     /// What it did. A compare-and-exchange that failed is an atomic load here.
     #[must_use]
     pub const fn op(&self) -> Op {
-        let at = (self.what >> OP) as usize & 31;
-        if at < KEPT.len() { KEPT[at] } else { Op::Read }
+        let at = (self.access_bits >> OP) as usize & 31;
+        if at < REMEMBERED_OPS.len() { REMEMBERED_OPS[at] } else { Op::Read }
     }
 
     pub(crate) const fn is_atomic(&self) -> bool {
-        self.what & PLAIN == 0
+        self.access_bits & PLAIN == 0
     }
 
     /// Whether the order of two accesses can matter.
@@ -147,15 +147,15 @@ impl Cell {
     pub(crate) const fn conflicts(&self, later: &Self) -> bool {
         self.mask() & later.mask() != 0
             && self.thread().0 != later.thread().0
-            && (self.what | later.what) & WRITES != 0
+            && (self.access_bits | later.access_bits) & WRITES != 0
             // Two threads cannot both own a stack: the memory was given to the later one anew.
-            && self.what & later.what & OWN_STACK == 0
+            && self.access_bits & later.access_bits & OWN_STACK == 0
     }
 
     /// Whether the access touches no byte that `other` does not, and is no stronger.
     #[inline]
     pub(crate) const fn within(&self, other: &Self) -> bool {
-        self.what & !other.what & WEIGHT == 0
+        self.access_bits & !other.access_bits & WEIGHT == 0
     }
 }
 
@@ -163,7 +163,7 @@ impl Cell {
 /// is kept elsewhere (see [`crate::Detector`]).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
-pub struct Word(pub(crate) [Cell; 4]);
+pub struct Word(pub(crate) [ShadowCell; 4]);
 
 const _: () = assert!(size_of::<Word>() == 64, "one cache line");
-const _: () = assert!(KEPT.len() <= 32, "operations have five bits");
+const _: () = assert!(REMEMBERED_OPS.len() <= 32, "operations have five bits");

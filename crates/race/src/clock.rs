@@ -22,12 +22,12 @@ const WITHOUT_LOCKS: usize = 1;
 /// How much of each thread's past is known: by all edges, and without those of locks. What is known in the second way is known in the
 /// first. One who learns or tells does both with the same few instructions.
 #[derive(Debug, Default)]
-pub(crate) struct Clock {
+pub(crate) struct VectorClock {
     near: [[u32; NEAR]; 2],
     far: Vec<[u32; 2]>,
 }
 
-impl Clone for Clock {
+impl Clone for VectorClock {
     fn clone(&self) -> Self {
         Self { near: self.near, far: self.far.clone() }
     }
@@ -42,24 +42,24 @@ impl Clone for Clock {
     }
 }
 
-impl Clock {
+impl VectorClock {
     /// Whether that moment is past.
     #[inline]
-    pub(crate) fn knows(&self, epoch: Epoch) -> bool {
+    pub(crate) fn includes(&self, epoch: Epoch) -> bool {
         self.of(ALL, epoch.thread) >= epoch.time
     }
 
     /// Whether it is past without the edges of locks.
     #[inline]
-    pub(crate) fn knows_without_locks(&self, epoch: Epoch) -> bool {
+    pub(crate) fn includes_without_locks(&self, epoch: Epoch) -> bool {
         self.of(WITHOUT_LOCKS, epoch.thread) >= epoch.time
     }
 
     #[inline]
-    fn of(&self, way: usize, thread: ThreadIx) -> u32 {
-        match self.near[way].get(thread.index()) {
+    fn of(&self, relation: usize, thread: ThreadIx) -> u32 {
+        match self.near[relation].get(thread.index()) {
             Some(&time) => time,
-            None => self.far.get(thread.index() - NEAR).map_or(0, |times| times[way]),
+            None => self.far.get(thread.index() - NEAR).map_or(0, |times| times[relation]),
         }
     }
 
@@ -99,7 +99,7 @@ impl Clock {
         raise(&mut self.near[ALL], &other.near[ALL]);
         raise(&mut self.near[WITHOUT_LOCKS], &other.near[WITHOUT_LOCKS]);
         if !other.far.is_empty() {
-            self.learn_far(&[ALL, WITHOUT_LOCKS], other);
+            self.join_far(&[ALL, WITHOUT_LOCKS], other);
         }
     }
 
@@ -108,21 +108,21 @@ impl Clock {
     pub(crate) fn join_by_lock(&mut self, other: &Self) {
         raise(&mut self.near[ALL], &other.near[ALL]);
         if !other.far.is_empty() {
-            self.learn_far(&[ALL], other);
+            self.join_far(&[ALL], other);
         }
     }
 
     #[cold]
-    fn learn_far(&mut self, ways: &[usize], other: &Self) {
+    fn join_far(&mut self, relations: &[usize], other: &Self) {
         self.make_room(other.far.len());
         for (mine, theirs) in self.far.iter_mut().zip(&other.far) {
-            ways.iter().for_each(|&way| mine[way] = mine[way].max(theirs[way]));
+            relations.iter().for_each(|&relation| mine[relation] = mine[relation].max(theirs[relation]));
         }
     }
 
     /// Everything up to now is past, though not without the edges of locks.
     #[inline]
-    pub(crate) fn learn_all(&mut self, now: &Now) {
+    pub(crate) fn join_all(&mut self, now: &ThreadTimes) {
         raise(&mut self.near[ALL], &now.near);
         if !now.far.is_empty() {
             self.make_room(now.far.len());
@@ -144,18 +144,18 @@ fn raise(mine: &mut [u32; NEAR], theirs: &[u32; NEAR]) {
 
 /// The present: each thread's own time, which no clock is ahead of.
 #[derive(Debug)]
-pub(crate) struct Now {
+pub(crate) struct ThreadTimes {
     near: [u32; NEAR],
     far: Vec<u32>,
 }
 
-impl Default for Now {
+impl Default for ThreadTimes {
     fn default() -> Self {
         Self { near: [1; NEAR], far: Vec::new() }
     }
 }
 
-impl Now {
+impl ThreadTimes {
     /// The thread's present moment. Its time begins with the first that is asked about it.
     #[inline]
     pub(crate) fn of(&mut self, thread: ThreadIx) -> Epoch {

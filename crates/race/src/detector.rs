@@ -1,7 +1,8 @@
 //! The detector: one event after the other, and the conflicts that each is the second part of.
 
 use crate::{
-    Cell, Edges, HappensBefore, Memory, Moment, cell::Word, clock::Clock, locksets::Locksets, succeeded,
+    Edges, HappensBefore, Moment, ShadowCell, ShadowMemory, cell::Word, clock::VectorClock,
+    locksets::Locksets, succeeded,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use unsnarl_model::{ConflictKind, Event, Flags, ObjectKind, Op, ThreadIx};
@@ -15,9 +16,9 @@ pub struct Detector<M> {
     locksets: Locksets,
     memory: M,
     /// Accesses that found no room in their word, by its address; none while there is room.
-    overflow: BTreeMap<u64, Vec<Cell>>,
+    overflow: BTreeMap<u64, Vec<ShadowCell>>,
     /// Who took what, by the address of the lock, condition, semaphore …
-    objects: BTreeMap<u64, Vec<Cell>>,
+    objects: BTreeMap<u64, Vec<ShadowCell>>,
 }
 
 /// An access to memory that is about to happen.
@@ -39,21 +40,21 @@ pub struct Access {
 
 /// An earlier operation that is in conflict with a later one.
 #[derive(Clone, Copy, Debug)]
-pub struct Found {
+pub struct FoundConflict {
     /// What they are to each other.
     pub kind: ConflictKind,
     /// The earlier operation.
-    pub first: Cell,
+    pub first: ShadowCell,
     /// The first byte that both touch, or the lock.
     pub addr: u64,
 }
 
-impl<M: Memory> Detector<M> {
+impl<M: ShadowMemory> Detector<M> {
     /// Before the first event.
     #[must_use]
     pub fn new(memory: M) -> Self {
         Self {
-            order: HappensBefore::with(Edges::Possible),
+            order: HappensBefore::new(Edges::Possible),
             locksets: Locksets::default(),
             memory,
             overflow: BTreeMap::new(),
@@ -67,7 +68,7 @@ impl<M: Memory> Detector<M> {
     }
 
     /// One more event, with its number and from where it came.
-    pub fn step(&mut self, event: &Event, number: u64, tag: u64, mut found: impl FnMut(Found)) {
+    pub fn step(&mut self, event: &Event, number: u64, tag: u64, mut found: impl FnMut(FoundConflict)) {
         match event.op {
             // What is freed counts as forgotten rather than written: the order that makes it safe is often kept
             // by a reference count in library code that is not instrumented, and a false alarm is worse.
@@ -90,9 +91,9 @@ impl<M: Memory> Detector<M> {
 
     /// An access alone.
     #[inline]
-    pub fn access(&mut self, access: &Access, mut found: impl FnMut(Found)) {
+    pub fn access(&mut self, access: &Access, mut found: impl FnMut(FoundConflict)) {
         let when = self.moment(access.thread);
-        let cell = |mask| Cell::new(access.op, mask, access.own_stack, access.tag, when);
+        let cell = |mask| ShadowCell::new(access.op, mask, access.own_stack, access.tag, when);
         let (word, offset) = (access.addr & !7, access.addr & 7);
         let size = u64::from(access.size.max(1));
         if offset + size <= 8 {
@@ -108,7 +109,7 @@ impl<M: Memory> Detector<M> {
     }
 
     #[inline]
-    fn touch(&mut self, word: u64, new: Cell, found: &mut impl FnMut(Found)) {
+    fn touch(&mut self, word: u64, new: ShadowCell, found: &mut impl FnMut(FoundConflict)) {
         let Some(Word(cells)) = self.memory.word(word) else { return };
         // The very same again: what it may find has been found.
         if cells[0] == new || cells[1] == new {
@@ -116,9 +117,9 @@ impl<M: Memory> Detector<M> {
         }
         if cells[0].is_empty() {
             cells[0] = new;
-            return self.memory.begun(word);
+            return self.memory.first_use(word);
         }
-        let rules = Rules { new, past: self.order.past_of(new.thread()), locksets: &self.locksets };
+        let rules = AccessRules { new, past: self.order.clock_of(new.thread()), locksets: &self.locksets };
         if !rules.put(cells) {
             self.look(word, new, found);
         }
@@ -126,12 +127,12 @@ impl<M: Memory> Detector<M> {
 
     /// A block is about to be freed: accesses of others that nothing orders before that are in conflict with it.
     /// It may be none of the program's fault (see [`Self::step`]), so it is told as a hidden race.
-    pub fn free(&mut self, block: &Access, mut found: impl FnMut(Found)) {
-        const MOST: u32 = 512;
-        let watched = Access { op: Op::Write, size: block.size.min(MOST), ..*block };
+    pub fn free(&mut self, block: &Access, mut found: impl FnMut(FoundConflict)) {
+        const MAX: u32 = 512;
+        let watched = Access { op: Op::Write, size: block.size.min(MAX), ..*block };
         self.access(&watched, |conflict| {
             if conflict.kind != ConflictKind::Contention {
-                found(Found { kind: ConflictKind::Hidden, ..conflict });
+                found(FoundConflict { kind: ConflictKind::Hidden, ..conflict });
             }
         });
         self.forget(block.addr, block.size);
@@ -154,22 +155,22 @@ impl<M: Memory> Detector<M> {
 
     /// Compares an access with those before it, and puts it among them.
     #[inline(never)]
-    fn look(&mut self, word: u64, new: Cell, found: &mut impl FnMut(Found)) {
+    fn look(&mut self, word: u64, new: ShadowCell, found: &mut impl FnMut(FoundConflict)) {
         let Self { order, locksets, memory, overflow, .. } = self;
         let Some(Word(cells)) = memory.word(word) else { return };
-        let rules = Rules { new, past: order.past_of(new.thread()), locksets };
-        let mut stays = |cell: &Cell| {
+        let rules = AccessRules { new, past: order.clock_of(new.thread()), locksets };
+        let mut stays = |cell: &ShadowCell| {
             if rules.comes_after(cell) {
                 return !rules.replaces(cell);
             }
-            if let Some(kind) = rules.judge(cell) {
+            if let Some(kind) = rules.classify(cell) {
                 let common = (cell.mask() & new.mask()).trailing_zeros();
-                found(Found { kind, first: *cell, addr: word + u64::from(common) });
+                found(FoundConflict { kind, first: *cell, addr: word + u64::from(common) });
             }
             true
         };
         let before = *cells;
-        *cells = [new, Cell::default(), Cell::default(), Cell::default()];
+        *cells = [new, ShadowCell::default(), ShadowCell::default(), ShadowCell::default()];
         let mut count = 1;
         let mut spilled = None;
         for cell in before.iter().take_while(|cell| !cell.is_empty()).filter(|cell| stays(cell)) {
@@ -192,9 +193,9 @@ impl<M: Memory> Detector<M> {
     }
 
     /// Compares an operation on a lock or its like with those before it.
-    fn compete(&mut self, event: &Event, tag: u64, mut found: impl FnMut(Found)) {
+    fn compete(&mut self, event: &Event, tag: u64, mut found: impl FnMut(FoundConflict)) {
         let when = self.moment(event.thread);
-        let new = Cell::new(event.op, 1, false, tag, when);
+        let new = ShadowCell::new(event.op, 1, false, tag, when);
         let Self { order, objects, .. } = self;
         let cells = objects.entry(event.addr).or_default();
         for cell in cells.iter() {
@@ -202,7 +203,7 @@ impl<M: Memory> Detector<M> {
                 && compete(cell.op(), event.op)
                 && !order.before_without_locks(cell.when.epoch(), event.thread)
             {
-                found(Found { kind: ConflictKind::Contention, first: *cell, addr: event.addr });
+                found(FoundConflict { kind: ConflictKind::Contention, first: *cell, addr: event.addr });
             }
         }
         cells.retain(|cell| cell.thread() != event.thread || cell.tag() != tag);
@@ -211,18 +212,18 @@ impl<M: Memory> Detector<M> {
 }
 
 /// What earlier accesses are to the one that is made now.
-struct Rules<'a> {
-    new: Cell,
+struct AccessRules<'a> {
+    new: ShadowCell,
     /// What its thread knows.
-    past: Option<&'a Clock>,
+    past: Option<&'a VectorClock>,
     locksets: &'a Locksets,
 }
 
-impl Rules<'_> {
+impl AccessRules<'_> {
     /// Puts the new access in front of those before it that stay, if there is nothing to tell of them and room for all: most often. The
     /// newest is at the front, where a repetition is looked for; behind the last one there is nothing.
     #[inline]
-    fn put(&self, cells: &mut [Cell; 4]) -> bool {
+    fn put(&self, cells: &mut [ShadowCell; 4]) -> bool {
         let [first, second, third, fourth] = *cells;
         if !fourth.is_empty() {
             return false;
@@ -248,7 +249,7 @@ impl Rules<'_> {
         }
         cells[0] = self.new;
         while next < count {
-            cells[next] = Cell::default();
+            cells[next] = ShadowCell::default();
             next += 1;
         }
         true
@@ -256,18 +257,18 @@ impl Rules<'_> {
 
     /// Whether the earlier one comes first in any case.
     #[inline]
-    fn comes_after(&self, earlier: &Cell) -> bool {
+    fn comes_after(&self, earlier: &ShadowCell) -> bool {
         earlier.thread() == self.new.thread()
-            || self.past.is_some_and(|past| past.knows_without_locks(earlier.when.epoch()))
+            || self.past.is_some_and(|past| past.includes_without_locks(earlier.when.epoch()))
     }
 
     /// What an earlier one that came first by chance, or by a lock, is to the new one; none if they can come in any order.
-    fn judge(&self, earlier: &Cell) -> Option<ConflictKind> {
+    fn classify(&self, earlier: &ShadowCell) -> Option<ConflictKind> {
         if !earlier.conflicts(&self.new) {
             None
         } else if earlier.is_atomic() && self.new.is_atomic() {
             Some(ConflictKind::Contention)
-        } else if !self.past.is_some_and(|past| past.knows(earlier.when.epoch())) {
+        } else if !self.past.is_some_and(|past| past.includes(earlier.when.epoch())) {
             Some(ConflictKind::Race)
         } else if self.locksets.disjoint(earlier.when.lockset(), self.new.when.lockset()) {
             Some(ConflictKind::Hidden)
@@ -279,7 +280,7 @@ impl Rules<'_> {
     /// Whether whatever conflicts later on with an earlier access that comes first in any case also conflicts with the new one, so that
     /// the earlier one can be forgotten: it touched no other bytes, was no stronger, and was under no fewer locks.
     #[inline]
-    fn replaces(&self, earlier: &Cell) -> bool {
+    fn replaces(&self, earlier: &ShadowCell) -> bool {
         earlier.within(&self.new) && self.locksets.within(self.new.when.lockset(), earlier.when.lockset())
     }
 }

@@ -35,10 +35,10 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use cell::{Cell, Moment, Word};
+pub use cell::{Moment, ShadowCell, Word};
 pub use clock::Epoch;
-pub use detector::{Access, Detector, Found};
-pub use memory::{Memory, Sparse};
+pub use detector::{Access, Detector, FoundConflict};
+pub use memory::{ShadowMemory, SparseShadow};
 pub use order::{Edges, HappensBefore};
 
 use alloc::{collections::BTreeSet, vec::Vec};
@@ -46,7 +46,7 @@ use unsnarl_model::{ConflictKind, Event, Flags, SiteIx, Trace};
 
 /// Two operations in conflict, by the numbers of their events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pair {
+pub struct ConflictPair {
     /// What they are to each other.
     pub kind: ConflictKind,
     /// The earlier one.
@@ -56,12 +56,12 @@ pub struct Pair {
 }
 
 /// The conflicts of some events, every pair that is met.
-pub fn pairs(events: &[Event]) -> Vec<Pair> {
-    let mut detector = Detector::new(Sparse::default());
+pub fn pairs(events: &[Event]) -> Vec<ConflictPair> {
+    let mut detector = Detector::new(SparseShadow::default());
     let mut pairs = Vec::new();
     for (event, second) in events.iter().zip(0..) {
         detector.step(event, second, second, |found| {
-            let pair = Pair { kind: found.kind, first: found.first.tag(), second };
+            let pair = ConflictPair { kind: found.kind, first: found.first.tag(), second };
             // A wide access conflicts with another once, not once a word.
             if pairs.last() != Some(&pair) {
                 pairs.push(pair);
@@ -73,7 +73,7 @@ pub fn pairs(events: &[Event]) -> Vec<Pair> {
 
 /// The races of a trace, one for each pair of sites: the first that shows it.
 #[must_use]
-pub fn races(trace: &Trace) -> Vec<Pair> {
+pub fn races(trace: &Trace) -> Vec<ConflictPair> {
     let mut seen: BTreeSet<(SiteIx, SiteIx)> = BTreeSet::new();
     let mut races = pairs(&trace.events);
     races.retain(|pair| {

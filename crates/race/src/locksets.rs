@@ -62,11 +62,11 @@ impl Locksets {
             Op::Lock | Op::TryLock if succeeded(event) && event.value <= 1 => self.take(thread, lock, true),
             Op::WriteLock | Op::TryWriteLock if succeeded(event) => self.take(thread, lock, true),
             Op::ReadLock | Op::TryReadLock if succeeded(event) => self.take(thread, lock, false),
-            Op::Unlock if succeeded(event) && event.value == 0 => self.give_back(thread, lock),
-            Op::RwUnlock if succeeded(event) => self.give_back(thread, lock),
+            Op::Unlock if succeeded(event) && event.value == 0 => self.release(thread, lock),
+            Op::RwUnlock if succeeded(event) => self.release(thread, lock),
             Op::CondWait => {
                 self.holder(thread).waits_with = Some(event.value);
-                self.give_back(thread, event.value);
+                self.release(thread, event.value);
             }
             Op::CondWake => {
                 if let Some(mutex) = self.holder(thread).waits_with.take() {
@@ -92,7 +92,7 @@ impl Locksets {
         self.renumber(thread);
     }
 
-    fn give_back(&mut self, thread: ThreadIx, lock: u64) {
+    fn release(&mut self, thread: ThreadIx, lock: u64) {
         let held = &mut self.holder(thread).held;
         if let Some(at) = held.iter().position(|held| held.lock == lock) {
             held.remove(at);

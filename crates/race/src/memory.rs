@@ -4,7 +4,7 @@ use crate::Word;
 use alloc::{collections::BTreeMap, vec::Vec};
 
 /// A word of shadow for each eight bytes of memory.
-pub trait Memory {
+pub trait ShadowMemory {
     /// The word of these eight bytes, all empty if it is asked for the first time; none for memory that is not
     /// watched.
     fn word(&mut self, addr: u64) -> Option<&mut Word>;
@@ -14,14 +14,14 @@ pub trait Memory {
 
     /// The word of these eight bytes was empty and is not any more.
     #[inline]
-    fn begun(&mut self, _addr: u64) {}
+    fn first_use(&mut self, _addr: u64) {}
 }
 
 /// Shadow for what a trace tells of, wherever it is.
 #[derive(Debug, Default)]
-pub struct Sparse(BTreeMap<u64, Word>);
+pub struct SparseShadow(BTreeMap<u64, Word>);
 
-impl Memory for Sparse {
+impl ShadowMemory for SparseShadow {
     fn word(&mut self, addr: u64) -> Option<&mut Word> {
         Some(self.0.entry(addr).or_default())
     }

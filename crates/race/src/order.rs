@@ -16,9 +16,9 @@
 
 use crate::{
     Epoch,
-    clock::{Clock, Now},
+    clock::{ThreadTimes, VectorClock},
     succeeded,
-    table::Table,
+    table::KeyTable,
 };
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::mem;
@@ -29,7 +29,7 @@ use unsnarl_model::{Event, Flags, Op, Order, ThreadIx};
 pub enum Edges {
     /// All that operations tell of.
     #[default]
-    Seen,
+    Observed,
     /// And all that code that is not instrumented may have made.
     Possible,
 }
@@ -39,17 +39,17 @@ pub enum Edges {
 #[derive(Debug, Default)]
 pub struct HappensBefore {
     edges: Edges,
-    now: Now,
-    threads: Threads,
+    now: ThreadTimes,
+    threads: ThreadClocks,
     /// What is known at locks of all kinds, semaphores, once controls.
-    objects: Table<Clock>,
+    objects: KeyTable<VectorClock>,
     /// What readers of a read-write lock released: writers learn it, other readers do not.
-    readers: Table<Clock>,
+    readers: KeyTable<VectorClock>,
     /// What is known at a barrier in its rounds.
-    rounds: BTreeMap<(u64, u64), Clock>,
+    rounds: BTreeMap<(u64, u64), VectorClock>,
     /// What is known at a thread's birth, and at its end.
-    lives: Table<Clock>,
-    variables: Table<Variable, 64>,
+    lives: KeyTable<VectorClock>,
+    variables: KeyTable<AtomicVariable, 64>,
     /// The mutex that a waiting thread gave up.
     mutexes: BTreeMap<ThreadIx, u64>,
     wake_ups: WakeUps,
@@ -57,9 +57,9 @@ pub struct HappensBefore {
 
 /// An atomic variable.
 #[derive(Debug, Default)]
-struct Variable {
+struct AtomicVariable {
     /// What whoever acquires it learns.
-    known: Clock,
+    known: VectorClock,
     /// How often it did not hold what was left there.
     foreign: u32,
 }
@@ -71,23 +71,23 @@ const ANY_CHANNEL: u64 = u64::MAX;
 const TIMERS: u64 = u64::MAX - 1;
 
 #[derive(Debug, Default)]
-struct Thread {
+struct ThreadClock {
     /// What of the others' past it knows; its own time in there is that of when it last told.
-    clock: Clock,
+    clock: VectorClock,
     /// What relaxed loads have seen: known after the next acquire fence.
-    seen: Clock,
+    seen: VectorClock,
     /// What relaxed stores publish: what was known at the last release fence.
-    fenced: Clock,
+    fenced: VectorClock,
     /// A relaxed load has seen a variable that others write unseen: it counts from the next acquire fence on.
     saw_foreign: bool,
 }
 
-impl Thread {
+impl ThreadClock {
     /// What it knows, and this moment of its own, is known there.
     ///
     /// The moment comes last: a clock of which a single time was just written could not be read without waiting for that.
     #[inline]
-    fn tell(&mut self, now: Epoch, known: &mut Clock) {
+    fn publish(&mut self, now: Epoch, known: &mut VectorClock) {
         known.join(&self.clock);
         known.set(now);
         self.clock.set(now);
@@ -95,7 +95,7 @@ impl Thread {
 
     /// The same by a lock.
     #[inline]
-    fn tell_by_lock(&mut self, now: Epoch, known: &mut Clock) {
+    fn publish_by_lock(&mut self, now: Epoch, known: &mut VectorClock) {
         known.join_by_lock(&self.clock);
         known.set_by_lock(now);
         self.clock.set(now);
@@ -103,7 +103,7 @@ impl Thread {
 
     /// The same, and nothing else is known there.
     #[inline]
-    fn tell_alone(&mut self, now: Epoch, known: &mut Clock) {
+    fn publish_only(&mut self, now: Epoch, known: &mut VectorClock) {
         known.clone_from(&self.clock);
         known.set(now);
         self.clock.set(now);
@@ -111,11 +111,11 @@ impl Thread {
 }
 
 #[derive(Debug, Default)]
-struct Threads(Vec<Thread>);
+struct ThreadClocks(Vec<ThreadClock>);
 
-impl Threads {
+impl ThreadClocks {
     #[inline]
-    fn at(&mut self, thread: ThreadIx) -> &mut Thread {
+    fn at(&mut self, thread: ThreadIx) -> &mut ThreadClock {
         if self.0.len() <= thread.index() {
             self.make_room(thread);
         }
@@ -124,7 +124,7 @@ impl Threads {
 
     /// The thread knows what is known there, if anything is.
     #[inline]
-    fn learn(&mut self, thread: ThreadIx, known: Option<&mut Clock>) {
+    fn absorb(&mut self, thread: ThreadIx, known: Option<&mut VectorClock>) {
         if let Some(known) = known {
             self.at(thread).clock.join(known);
         }
@@ -132,7 +132,7 @@ impl Threads {
 
     /// The same by a lock.
     #[inline]
-    fn learn_by_lock(&mut self, thread: ThreadIx, known: Option<&mut Clock>) {
+    fn absorb_by_lock(&mut self, thread: ThreadIx, known: Option<&mut VectorClock>) {
         if let Some(known) = known {
             self.at(thread).clock.join_by_lock(known);
         }
@@ -140,21 +140,26 @@ impl Threads {
 
     /// What the thread knows is known there; its time goes on.
     #[inline]
-    fn teach(&mut self, thread: ThreadIx, now: &mut Now, known: &mut Clock) {
-        self.at(thread).tell(now.of(thread), known);
+    fn publish_and_advance(&mut self, thread: ThreadIx, now: &mut ThreadTimes, known: &mut VectorClock) {
+        self.at(thread).publish(now.of(thread), known);
         now.advance(thread);
     }
 
     /// The same by a lock.
     #[inline]
-    fn teach_by_lock(&mut self, thread: ThreadIx, now: &mut Now, known: &mut Clock) {
-        self.at(thread).tell_by_lock(now.of(thread), known);
+    fn publish_by_lock_and_advance(
+        &mut self,
+        thread: ThreadIx,
+        now: &mut ThreadTimes,
+        known: &mut VectorClock,
+    ) {
+        self.at(thread).publish_by_lock(now.of(thread), known);
         now.advance(thread);
     }
 
     #[cold]
     fn make_room(&mut self, thread: ThreadIx) {
-        self.0.resize_with(thread.index() + 1, Thread::default);
+        self.0.resize_with(thread.index() + 1, ThreadClock::default);
     }
 }
 
@@ -164,9 +169,9 @@ struct WakeUps {
     /// For so many threads, and until they have woken: never more than there are.
     counted: Vec<WakeUp>,
     /// What the senders of others knew, by the event.
-    others: BTreeMap<u64, Clock>,
+    others: BTreeMap<u64, VectorClock>,
     /// Clocks of those that are over: the next ones need no memory.
-    spare: Vec<Clock>,
+    spare: Vec<VectorClock>,
 }
 
 #[derive(Debug)]
@@ -174,26 +179,26 @@ struct WakeUp {
     /// The event that sent it.
     event: u64,
     /// What its sender knew.
-    known: Clock,
+    known: VectorClock,
     /// How many it is still for.
     left: u64,
 }
 
 impl WakeUps {
     /// One of this thread's for so many; if that is not told, for as many as say so.
-    fn send(&mut self, event: u64, from: &mut Thread, now: Epoch, to: Option<u64>) {
+    fn send(&mut self, event: u64, from: &mut ThreadClock, now: Epoch, to: Option<u64>) {
         match to {
             Some(0) => {}
             Some(left) => {
                 let mut known = self.spare.pop().unwrap_or_default();
-                from.tell_alone(now, &mut known);
+                from.publish_only(now, &mut known);
                 self.counted.push(WakeUp { event, known, left });
             }
-            None => from.tell_alone(now, self.others.entry(event).or_default()),
+            None => from.publish_only(now, self.others.entry(event).or_default()),
         }
     }
 
-    fn wake(&mut self, by: u64, woken: &mut Clock) {
+    fn wake(&mut self, by: u64, woken: &mut VectorClock) {
         let Some(at) = self.counted.iter().rposition(|wake_up| wake_up.event == by) else {
             if let Some(known) = self.others.get(&by) {
                 woken.join(known);
@@ -212,7 +217,7 @@ impl WakeUps {
 impl HappensBefore {
     /// The relation with these edges, before the first event.
     #[must_use]
-    pub fn with(edges: Edges) -> Self {
+    pub fn new(edges: Edges) -> Self {
         Self { edges, ..Self::default() }
     }
 
@@ -227,19 +232,19 @@ impl HappensBefore {
     #[must_use]
     #[inline]
     pub fn before(&self, epoch: Epoch, thread: ThreadIx) -> bool {
-        epoch.thread == thread || self.past_of(thread).is_some_and(|past| past.knows(epoch))
+        epoch.thread == thread || self.clock_of(thread).is_some_and(|past| past.includes(epoch))
     }
 
     /// The same without the edges of locks.
     #[must_use]
     #[inline]
     pub fn before_without_locks(&self, epoch: Epoch, thread: ThreadIx) -> bool {
-        epoch.thread == thread || self.past_of(thread).is_some_and(|past| past.knows_without_locks(epoch))
+        epoch.thread == thread || self.clock_of(thread).is_some_and(|past| past.includes_without_locks(epoch))
     }
 
     /// What the thread knows of others; none if it knows nothing.
     #[inline]
-    pub(crate) fn past_of(&self, thread: ThreadIx) -> Option<&Clock> {
+    pub(crate) fn clock_of(&self, thread: ThreadIx) -> Option<&VectorClock> {
         self.threads.0.get(thread.index()).map(|thread| &thread.clock)
     }
 
@@ -249,17 +254,17 @@ impl HappensBefore {
         let may_be_ordered = match event.op {
             Op::AtomicLoad | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => self.operate(event),
             _ => {
-                self.seen(event, number);
-                self.may_order_unseen(event)
+                self.apply_observed(event, number);
+                self.may_order_uninstrumented(event)
             }
         };
         if may_be_ordered {
-            self.after_all(event.thread);
+            self.order_after_all(event.thread);
         }
     }
 
     /// Whether an event tells that its thread may have been ordered after others by code that is not seen.
-    fn may_order_unseen(&mut self, event: &Event) -> bool {
+    fn may_order_uninstrumented(&mut self, event: &Event) -> bool {
         match event.op {
             Op::FutexWake | Op::FutexRequeue | Op::FutexWoken => true,
             Op::FutexWait => !succeeded(event),
@@ -283,8 +288,8 @@ impl HappensBefore {
         {
             // What also loads keeps a release sequence going.
             match (releases(order), loads) {
-                (true, true) => me.tell(self.now.of(thread), &mut variable.known),
-                (true, false) => me.tell_alone(self.now.of(thread), &mut variable.known),
+                (true, true) => me.publish(self.now.of(thread), &mut variable.known),
+                (true, false) => me.publish_only(self.now.of(thread), &mut variable.known),
                 (false, true) => variable.known.join(&me.fenced),
                 (false, false) => variable.known.clone_from(&me.fenced),
             }
@@ -303,41 +308,43 @@ impl HappensBefore {
 
     /// Everything that was done up to now is past for the thread. What anybody does from now on is not.
     #[inline]
-    fn after_all(&mut self, thread: ThreadIx) {
+    fn order_after_all(&mut self, thread: ThreadIx) {
         if self.edges == Edges::Possible {
-            self.threads.at(thread).clock.learn_all(&self.now);
+            self.threads.at(thread).clock.join_all(&self.now);
         }
         self.now.advance_all();
     }
 
     /// The edges of an operation that is seen.
-    fn seen(&mut self, event: &Event, number: u64) {
+    fn apply_observed(&mut self, event: &Event, number: u64) {
         let (thread, addr) = (event.thread, event.addr);
         match event.op {
-            Op::Start => self.threads.learn(thread, self.lives.get(thread.0.into())),
+            Op::Start => self.threads.absorb(thread, self.lives.get(thread.0.into())),
             Op::Create if succeeded(event) => {
-                self.threads.teach(thread, &mut self.now, self.lives.at(event.value));
+                self.threads.publish_and_advance(thread, &mut self.now, self.lives.at(event.value));
             }
-            Op::End => self.threads.teach(thread, &mut self.now, self.lives.at(thread.0.into())),
-            Op::Join if succeeded(event) => self.threads.learn(thread, self.lives.get(event.value)),
-            Op::Lock | Op::TryLock if succeeded(event) => self.take_lock(thread, addr),
-            Op::Unlock if succeeded(event) => self.give_lock(thread, addr),
-            Op::ReadLock | Op::TryReadLock if succeeded(event) => self.take_lock(thread, addr),
+            Op::End => {
+                self.threads.publish_and_advance(thread, &mut self.now, self.lives.at(thread.0.into()))
+            }
+            Op::Join if succeeded(event) => self.threads.absorb(thread, self.lives.get(event.value)),
+            Op::Lock | Op::TryLock if succeeded(event) => self.acquire_lock(thread, addr),
+            Op::Unlock if succeeded(event) => self.release_lock(thread, addr),
+            Op::ReadLock | Op::TryReadLock if succeeded(event) => self.acquire_lock(thread, addr),
             Op::WriteLock | Op::TryWriteLock if succeeded(event) => {
-                self.take_lock(thread, addr);
-                self.threads.learn_by_lock(thread, self.readers.get(addr));
+                self.acquire_lock(thread, addr);
+                self.threads.absorb_by_lock(thread, self.readers.get(addr));
             }
             Op::RwUnlock if event.value != 1 => {
-                self.threads.teach_by_lock(thread, &mut self.now, self.readers.at(addr));
+                self.threads.publish_by_lock_and_advance(thread, &mut self.now, self.readers.at(addr));
             }
-            Op::RwUnlock => self.give_lock(thread, addr),
+            Op::RwUnlock => self.release_lock(thread, addr),
             Op::CondWait => {
                 self.mutexes.insert(thread, event.value);
-                self.give_lock(thread, event.value);
+                self.release_lock(thread, event.value);
             }
             Op::CondWake => {
                 if let Some(mutex) = self.mutexes.remove(&thread) {
-                    self.take_lock(thread, mutex);
+                    self.acquire_lock(thread, mutex);
                 }
                 self.woken(thread, event.value);
             }
@@ -353,7 +360,7 @@ impl HappensBefore {
             Op::SemPost | Op::SemInit => self.release(thread, addr),
             Op::OnceEnd => {
                 // Compilers look at the guard of a static by an atomic load before they call anybody.
-                self.threads.teach(thread, &mut self.now, &mut self.variables.at(addr).known);
+                self.threads.publish_and_advance(thread, &mut self.now, &mut self.variables.at(addr).known);
                 self.release(thread, addr);
             }
             Op::SemWait | Op::SemTryWait | Op::OncePass | Op::OnceBegin if succeeded(event) => {
@@ -361,9 +368,9 @@ impl HappensBefore {
             }
             Op::BarrierArrive => {
                 let round = self.rounds.entry((addr, event.value)).or_default();
-                self.threads.teach(thread, &mut self.now, round);
+                self.threads.publish_and_advance(thread, &mut self.now, round);
             }
-            Op::BarrierLeave => self.threads.learn(thread, self.rounds.get_mut(&(addr, event.value))),
+            Op::BarrierLeave => self.threads.absorb(thread, self.rounds.get_mut(&(addr, event.value))),
             Op::Fence => self.fence(event),
             // What is written was done before it is read. A wait may have been for anything that was written anywhere.
             Op::FdWrite | Op::FdClose | Op::FdConnect => {
@@ -394,20 +401,20 @@ impl HappensBefore {
         }
     }
 
-    fn take_lock(&mut self, thread: ThreadIx, lock: u64) {
-        self.threads.learn_by_lock(thread, self.objects.get(lock));
+    fn acquire_lock(&mut self, thread: ThreadIx, lock: u64) {
+        self.threads.absorb_by_lock(thread, self.objects.get(lock));
     }
 
-    fn give_lock(&mut self, thread: ThreadIx, lock: u64) {
-        self.threads.teach_by_lock(thread, &mut self.now, self.objects.at(lock));
+    fn release_lock(&mut self, thread: ThreadIx, lock: u64) {
+        self.threads.publish_by_lock_and_advance(thread, &mut self.now, self.objects.at(lock));
     }
 
     fn acquire(&mut self, thread: ThreadIx, object: u64) {
-        self.threads.learn(thread, self.objects.get(object));
+        self.threads.absorb(thread, self.objects.get(object));
     }
 
     fn release(&mut self, thread: ThreadIx, object: u64) {
-        self.threads.teach(thread, &mut self.now, self.objects.at(object));
+        self.threads.publish_and_advance(thread, &mut self.now, self.objects.at(object));
     }
 
     /// Wakes so many; if that is not told, as many as say so.
@@ -427,7 +434,7 @@ impl HappensBefore {
             me.clock.join(&me.seen);
         }
         if releases(event.order) {
-            let Thread { clock, fenced, .. } = me;
+            let ThreadClock { clock, fenced, .. } = me;
             fenced.clone_from(clock);
             fenced.set(self.now.of(thread));
             clock.set(self.now.of(thread));

@@ -7,7 +7,7 @@ const NOWHERE: usize = usize::MAX;
 
 /// A value for each key that was ever asked for. Of the last ones, up to `RECENT` are found at once.
 #[derive(Debug)]
-pub(crate) struct Table<V, const RECENT: usize = 16> {
+pub(crate) struct KeyTable<V, const RECENT: usize = 16> {
     values: Vec<V>,
     /// Where each key's value is.
     places: BTreeMap<u64, usize>,
@@ -15,13 +15,13 @@ pub(crate) struct Table<V, const RECENT: usize = 16> {
     recent: [(u64, usize); RECENT],
 }
 
-impl<V, const RECENT: usize> Default for Table<V, RECENT> {
+impl<V, const RECENT: usize> Default for KeyTable<V, RECENT> {
     fn default() -> Self {
         Self { values: Vec::new(), places: BTreeMap::new(), recent: [(0, NOWHERE); RECENT] }
     }
 }
 
-impl<V: Default, const RECENT: usize> Table<V, RECENT> {
+impl<V: Default, const RECENT: usize> KeyTable<V, RECENT> {
     /// The value of this key; none if nobody gave it one.
     #[inline]
     pub(crate) fn get(&mut self, key: u64) -> Option<&mut V> {
@@ -73,8 +73,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_is_found_again_however_many_others_there_are() {
-        let mut table = Table::<u64, 64>::default();
+    fn table_finds_values_among_many() {
+        let mut table = KeyTable::<u64, 64>::default();
         let keys = || (0..5000u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (n % 50));
         let expected: BTreeMap<u64, u64> = keys().zip(1..).collect();
         for (key, value) in keys().zip(1..) {

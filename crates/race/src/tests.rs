@@ -63,20 +63,20 @@ fn neighbouring_bytes_do_not_race() {
 }
 
 #[test]
-fn the_last_bytes_there_are_race_like_others() {
+fn accesses_at_end_of_address_space_race() {
     let last = u64::MAX - 1;
     let write = |thread| Event { size: 8, ..event(thread, Op::Write, last, 0) };
     assert_eq!(races(&with(&[write(1), write(2)])), [(4, 5)]);
 }
 
 #[test]
-fn a_lock_orders_critical_sections() {
+fn lock_orders_critical_sections() {
     let section = |t| [event(t, Op::Lock, M, 1), event(t, Op::Write, X, 0), event(t, Op::Unlock, M, 0)];
     assert_eq!(races(&with(&[section(1), section(2)].concat())), []);
 }
 
 #[test]
-fn creation_and_join_order() {
+fn create_and_join_order_accesses() {
     let events = [
         event(0, Op::Write, X, 0),
         event(0, Op::Create, 0, 1),
@@ -91,7 +91,7 @@ fn creation_and_join_order() {
 }
 
 #[test]
-fn a_release_store_that_is_acquired_orders_and_a_relaxed_one_does_not() {
+fn release_acquire_orders_and_relaxed_does_not() {
     let flag = |release, acquire| {
         with(&[
             event(1, Op::Write, X, 0),
@@ -107,7 +107,7 @@ fn a_release_store_that_is_acquired_orders_and_a_relaxed_one_does_not() {
 }
 
 #[test]
-fn an_update_continues_a_release_sequence_and_a_plain_store_ends_it() {
+fn rmw_continues_release_sequence_and_store_ends_it() {
     let through = |op, order| {
         with(&[
             event(1, Op::Write, X, 0),
@@ -145,7 +145,7 @@ fn atomics_race_with_plain_accesses_only() {
 }
 
 #[test]
-fn a_signal_orders_what_it_wakes_and_a_barrier_its_rounds() {
+fn signal_orders_woken_thread_and_barrier_orders_rounds() {
     let handed_over = with(&[
         event(2, Op::Lock, M, 1),
         event(2, Op::CondWait, 0x3000, M),
@@ -166,7 +166,7 @@ fn a_signal_orders_what_it_wakes_and_a_barrier_its_rounds() {
 }
 
 #[test]
-fn a_static_is_ordered_by_its_guard() {
+fn static_initialisation_is_ordered_by_its_guard() {
     let guard = 0x50;
     let events = with(&[
         event(1, Op::OnceBegin, guard, 0),
@@ -179,7 +179,7 @@ fn a_static_is_ordered_by_its_guard() {
 }
 
 #[test]
-fn a_block_used_again_is_other_memory() {
+fn reused_heap_block_is_new_memory() {
     let block = |t, op| Event { size: 16, ..event(t, op, X, 0) };
     let write = |t| event(t, Op::Write, X + 8, 0);
     assert_eq!(races(&with(&[write(1), block(2, Op::Alloc), write(2)])), []);
@@ -192,14 +192,14 @@ fn a_block_used_again_is_other_memory() {
 }
 
 #[test]
-fn a_stack_used_again_is_other_memory() {
+fn reused_stack_is_new_memory() {
     let own = |t| Event { flags: Flags::OWN_STACK, ..event(t, Op::Write, X, 0) };
     assert_eq!(races(&with(&[own(1), own(2)])), []);
     assert_eq!(races(&with(&[own(1), event(2, Op::Write, X, 0)])), [(4, 5)], "one shares its stack");
 }
 
 #[test]
-fn a_race_that_the_order_of_critical_sections_hides_is_found() {
+fn race_hidden_by_critical_section_order_is_found() {
     let hidden = with(&[
         event(1, Op::Write, X, 0),
         event(1, Op::Lock, M, 1),
@@ -213,7 +213,7 @@ fn a_race_that_the_order_of_critical_sections_hides_is_found() {
 }
 
 #[test]
-fn what_a_common_lock_protects_is_no_hidden_race_and_a_shared_one_protects_no_write() {
+fn common_lock_prevents_hidden_race_but_read_lock_does_not() {
     let section = |t, take, give| {
         [event(t, take, M, 1), event(t, Op::Write, X, 0), event(t, give, M, u64::from(take == Op::WriteLock))]
     };
@@ -228,7 +228,7 @@ fn what_a_common_lock_protects_is_no_hidden_race_and_a_shared_one_protects_no_wr
 }
 
 #[test]
-fn who_takes_the_same_lock_contends_for_it() {
+fn acquiring_same_lock_is_contention() {
     let section = |t| [event(t, Op::Lock, M, 1), event(t, Op::Unlock, M, 0)];
     let events = with(&[section(1), section(2)].concat());
     assert_eq!(of_kind(&events, ConflictKind::Contention), [(4, 6)]);
@@ -243,7 +243,7 @@ fn who_takes_the_same_lock_contends_for_it() {
 }
 
 #[test]
-fn atomic_operations_contend_and_loads_do_not() {
+fn atomic_updates_contend_and_loads_do_not() {
     let load = |t| atomic(t, Op::AtomicLoad, Order::SeqCst);
     let update = |t| atomic(t, Op::AtomicRmw, Order::SeqCst);
     assert_eq!(of_kind(&with(&[update(1), update(2)]), ConflictKind::Contention), [(4, 5)]);
@@ -253,7 +253,7 @@ fn atomic_operations_contend_and_loads_do_not() {
 }
 
 #[test]
-fn more_threads_than_a_word_has_room_for_are_all_remembered() {
+fn overflowing_shadow_words_remember_all_threads() {
     let mut events: Vec<Event> = (1..12).map(|t| event(0, Op::Create, 0, t)).collect();
     events.extend((1..12).map(|t| event(t, Op::Start, 0, 0)));
     events.extend((1..11).map(|t| event(t, Op::Read, X, 0)));
@@ -262,7 +262,7 @@ fn more_threads_than_a_word_has_room_for_are_all_remembered() {
 }
 
 #[test]
-fn what_code_that_is_not_seen_may_have_ordered_is_no_race() {
+fn accesses_possibly_ordered_by_uninstrumented_code_do_not_race() {
     let foreign = |t, op, order| Event { flags: Flags::FOREIGN, ..atomic(t, op, order) };
     let around = |between: &[Event]| {
         let events = [&[event(1, Op::Write, X, 0)], between, &[event(2, Op::Write, X, 0)]].concat();
@@ -289,7 +289,7 @@ fn what_code_that_is_not_seen_may_have_ordered_is_no_race() {
 }
 
 #[test]
-fn accesses_side_by_side_race_whatever_was_unseen_before() {
+fn adjacent_accesses_race_despite_earlier_uninstrumented_code() {
     let wake = |t| event(t, Op::FutexWake, M, 0);
     let events = with(&[wake(1), wake(2), event(1, Op::Write, X, 0), event(2, Op::Write, X, 0), wake(1)]);
     assert_eq!(races(&events), [(6, 7)]);
@@ -301,10 +301,10 @@ fn runs() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec((0u16..3, 0u8..16, 0u64..2), 1..40).prop_map(|steps| {
         let mut events = two_threads();
         let mut held: [Option<u16>; 2] = [None; 2];
-        for (thread, what, which) in steps {
+        for (thread, operation, which) in steps {
             let lock = which as usize;
             // One in sixteen is the futex.
-            match if what == 15 { 4 } else { what % 4 } {
+            match if operation == 15 { 4 } else { operation % 4 } {
                 0 if held[lock].is_none() => {
                     held[lock] = Some(thread);
                     events.push(event(thread, Op::Lock, M + which, 1));
@@ -374,7 +374,7 @@ proptest! {
     /// Forgetting accesses loses pairs but never a racing variable, and every pair told is a race, also of threads that clocks have
     /// no room for in themselves.
     #[test]
-    fn the_detector_agrees_with_the_definition(mut events in runs(), far in any::<bool>()) {
+    fn detector_agrees_with_definition(mut events in runs(), far in any::<bool>()) {
         let number = |thread: u64| if far && thread == 2 { 9 } else { thread };
         for event in &mut events {
             event.thread = ThreadIx(number(event.thread.0.into()) as u16);

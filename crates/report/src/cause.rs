@@ -2,22 +2,23 @@
 //! would have happened otherwise.
 
 use crate::{
-    Look, Names,
+    Names, RenderOptions,
+    counterfactuals::outcome_without,
+    describe,
     facts::{self, holds},
     line::{Style, cut, paint, wrapped},
-    needs::without,
     objects::ObjectNames,
-    paths, waits, words,
+    paths, waits,
 };
 use std::fmt::Write;
-use unsnarl_model::{Event, Flags, Kind, Op, Side, ThreadIx, Trace};
+use unsnarl_model::{Event, Flags, Op, OutcomeKind, Side, ThreadIx, Trace};
 
 /// Stops that are told in full; the interleaving shows the others.
-const MOST_STOPS: usize = 3;
+const MAX_STOPS: usize = 3;
 /// What others did meanwhile, at most.
-const MOST_DEEDS: usize = 3;
+const MAX_CHANGES: usize = 3;
 /// Events at the end of a run in which a loop is looked for.
-const LONGEST_ROUND: usize = 60;
+const MAX_LOOP_EVENTS: usize = 60;
 
 /// A sentence of the explanation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,9 +57,9 @@ impl Sentence {
 
 /// Why it failed, as text. Empty for a run that did not.
 #[must_use]
-pub fn cause_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+pub fn cause_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     const HEAD: usize = 9;
-    let room = look.width.saturating_sub(HEAD).max(60);
+    let room = options.width.saturating_sub(HEAD).max(60);
     let mut text = String::new();
     for sentence in cause(trace, names) {
         let indent = match sentence.rank {
@@ -72,7 +73,7 @@ pub fn cause_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
         };
         for (nth, line) in lines.iter().enumerate() {
             let head =
-                if text.is_empty() { paint("why", Style::Bold, look.colour) } else { "   ".to_owned() };
+                if text.is_empty() { paint("why", Style::Bold, options.colour) } else { "   ".to_owned() };
             let deeper = if nth > 0 { 2 } else { 0 };
             let _ = writeln!(text, "{head}{:1$}{line}", "", HEAD - 3 + indent + deeper);
         }
@@ -85,40 +86,40 @@ pub(crate) fn cause(trace: &Trace, names: &mut dyn Names) -> Vec<Sentence> {
     if !trace.outcome.is_failure() {
         return Vec::new();
     }
-    let teller = Teller { trace, objects: ObjectNames::of(trace, names) };
-    let mut told: Vec<Sentence> = teller.circle(names).into_iter().map(Sentence::head).collect();
-    told.extend(teller.race(names).map(Sentence::head));
-    told.extend(teller.round(names));
+    let writer = CauseWriter { trace, objects: ObjectNames::of(trace, names) };
+    let mut sentences: Vec<Sentence> = writer.circle(names).into_iter().map(Sentence::head).collect();
+    sentences.extend(writer.race(names).map(Sentence::head));
+    sentences.extend(writer.endless_loop(names));
     let stops: Vec<usize> =
         (1..trace.events.len()).filter(|&at| trace.events[at].flags.has(Flags::PREEMPTS)).collect();
-    for &event in stops.iter().take(MOST_STOPS) {
-        told.extend(teller.stop(event, names));
+    for &event in stops.iter().take(MAX_STOPS) {
+        sentences.extend(writer.describe_stop(event, names));
     }
-    if stops.len() > MOST_STOPS {
-        told.push(Sentence::head(format!("{} more stops are marked below", stops.len() - MOST_STOPS)));
+    if stops.len() > MAX_STOPS {
+        sentences.push(Sentence::head(format!("{} more stops are marked below", stops.len() - MAX_STOPS)));
     }
     if stops.is_empty() {
-        told.extend(teller.without_stops().into_iter().map(Sentence::head));
+        sentences.extend(writer.explain_without_stops().into_iter().map(Sentence::head));
     }
-    told
+    sentences
 }
 
-struct Teller<'a> {
+struct CauseWriter<'a> {
     trace: &'a Trace,
     objects: ObjectNames,
 }
 
-impl Teller<'_> {
+impl CauseWriter<'_> {
     /// Who of a deadlock's circle holds what and waits for what.
     fn circle(&self, names: &mut dyn Names) -> Vec<String> {
-        if self.trace.outcome.kind != Kind::Deadlock {
+        if self.trace.outcome.kind != OutcomeKind::Deadlock {
             return Vec::new();
         }
         let waits = waits::waits(self.trace, names);
         let circle = waits.iter().filter(|waiting| waits::in_a_circle(&waits, waiting.wait.thread));
-        let told = |waiting: &waits::Waiting| {
+        let sentences = |waiting: &waits::DescribedWait| {
             let wait = &waiting.wait;
-            let who = words::id(self.trace, wait.thread);
+            let thread_name = describe::id(self.trace, wait.thread);
             let held: Vec<String> = holds(self.trace)
                 .into_iter()
                 .filter(|hold| hold.thread == wait.thread && hold.last == self.trace.events.len())
@@ -126,8 +127,9 @@ impl Teller<'_> {
                 .collect();
             let held =
                 if held.is_empty() { String::new() } else { format!("holds {} and ", held.join(", ")) };
-            let for_what = words::wait(self.trace, &self.objects, wait);
-            let by: Vec<String> = wait.holders.iter().map(|&holder| words::id(self.trace, holder)).collect();
+            let awaited = describe::wait(self.trace, &self.objects, wait);
+            let by: Vec<String> =
+                wait.holders.iter().map(|&holder| describe::id(self.trace, holder)).collect();
             let by = if by.is_empty() || wait.op == Op::Join {
                 String::new()
             } else {
@@ -135,21 +137,21 @@ impl Teller<'_> {
             };
             let at = waiting.place.file.as_deref().zip(waiting.place.line);
             let at = at.map(|(file, line)| format!(" ({}:{line})", paths::base(file))).unwrap_or_default();
-            format!("thread {who} {held}waits {for_what}{by}{at}")
+            format!("thread {thread_name} {held}waits {awaited}{by}{at}")
         };
-        let told: Vec<String> = circle.map(told).take(6).collect();
-        if told.is_empty() { self.lonely(&waits) } else { told }
+        let sentences: Vec<String> = circle.map(sentences).take(6).collect();
+        if sentences.is_empty() { self.waits_without_waker(&waits) } else { sentences }
     }
 
     /// The two accesses of a race that is the failure.
     fn race(&self, names: &mut dyn Names) -> Option<String> {
-        let race = self.trace.races.first().filter(|_| self.trace.outcome.kind == Kind::Race)?;
+        let race = self.trace.races.first().filter(|_| self.trace.outcome.kind == OutcomeKind::Race)?;
         let mut side = |side: &Side| {
-            let did = if matches!(side.op, Op::Read | Op::AtomicLoad) { "reads" } else { "writes" };
+            let effect_of = if matches!(side.op, Op::Read | Op::AtomicLoad) { "reads" } else { "writes" };
             let place = facts::place(side.site, names);
             let at =
                 place.map(|(file, line, _)| format!(" ({}:{line})", paths::base(&file))).unwrap_or_default();
-            (format!("thread {} {did}", words::id(self.trace, side.thread)), at)
+            (format!("thread {} {effect_of}", describe::id(self.trace, side.thread)), at)
         };
         let ((one, at), (other, there)) = (side(&race.sides[0]), side(&race.sides[1]));
         let variable =
@@ -158,37 +160,40 @@ impl Teller<'_> {
     }
 
     /// Who waits for something that nobody will do.
-    fn lonely(&self, waits: &[waits::Waiting]) -> Vec<String> {
-        let told = |waiting: &waits::Waiting| {
+    fn waits_without_waker(&self, waits: &[waits::DescribedWait]) -> Vec<String> {
+        let sentences = |waiting: &waits::DescribedWait| {
             let wait = &waiting.wait;
             let at = waiting.place.file.as_deref().zip(waiting.place.line);
             let at = at.map(|(file, line)| format!(" ({}:{line})", paths::base(file))).unwrap_or_default();
             let signals = |event: &Event| {
                 event.addr == wait.addr && matches!(event.op, Op::Signal | Op::Broadcast | Op::FutexWake)
             };
-            let why = match waits::last(self.trace, signals) {
+            let reason = match waits::last(self.trace, signals) {
                 Some(event) if event.value == 0 => ": the signal came when nobody was waiting",
                 _ => "",
             };
-            let who = words::id(self.trace, wait.thread);
-            format!("thread {who} waits {}{at}{why}", words::wait(self.trace, &self.objects, wait))
+            let thread_name = describe::id(self.trace, wait.thread);
+            format!(
+                "thread {thread_name} waits {}{at}{reason}",
+                describe::wait(self.trace, &self.objects, wait)
+            )
         };
-        waits.iter().filter(|waiting| waiting.wait.op != Op::Join).map(told).take(MOST_STOPS).collect()
+        waits.iter().filter(|waiting| waiting.wait.op != Op::Join).map(sentences).take(MAX_STOPS).collect()
     }
 
     /// Where a thread was stopped, what happened meanwhile, and what happens without it.
-    fn stop(&self, event: usize, names: &mut dyn Names) -> Vec<Sentence> {
+    fn describe_stop(&self, event: usize, names: &mut dyn Names) -> Vec<Sentence> {
         let trace = self.trace;
         let stopped = trace.events[event - 1].thread;
         let resumed = (event..trace.events.len()).find(|&at| trace.events[at].thread == stopped);
-        let who = words::id(trace, stopped);
+        let thread_name = describe::id(trace, stopped);
         // Who never went on may have been about to wait, in a deadlock.
         let wait = trace.outcome.waits.iter().find(|wait| wait.thread == stopped && resumed.is_none());
-        let site = resumed.map(|at| trace.users_site(&trace.events[at])).or(wait.map(|wait| wait.site));
+        let site = resumed.map(|at| trace.user_site(&trace.events[at])).or(wait.map(|wait| wait.site));
         let place = site.and_then(|site| facts::place(site, names));
         let waits_for = wait.and_then(|wait| Some((wait.op, self.objects.for_op(wait.op, wait.addr)?)));
         let before = match (resumed, waits_for) {
-            (Some(at), _) => format!(", before {}", self.doing(at)),
+            (Some(at), _) => format!(", before {}", self.pending_operation(at)),
             (None, Some((op, object))) => {
                 format!(", before {} `{object}`", gerund(op).unwrap_or("waiting for"))
             }
@@ -197,87 +202,105 @@ impl Teller<'_> {
         let held = self.held(stopped, event);
         let held = if held.is_empty() { String::new() } else { format!(", holding {}", held.join(", ")) };
         let here = if place.is_some() { " here" } else { "" };
-        let head = Sentence::head(format!("thread {who} was stopped{here}{before}{held}"));
-        let mut told = vec![Sentence { event: Some(event), ..head }];
+        let head = Sentence::head(format!("thread {thread_name} was stopped{here}{before}{held}"));
+        let mut sentences = vec![Sentence { event: Some(event), ..head }];
         if let Some((file, line, _)) = &place {
-            told.push(Sentence::code(file, *line, &names.source_line(file, *line).unwrap_or_default()));
+            sentences.push(Sentence::code(file, *line, &names.source_line(file, *line).unwrap_or_default()));
         }
-        let meanwhile = self.meanwhile(event, resumed, names);
-        told.extend(self.knew(event, &meanwhile, names).map(Sentence::more));
-        for (nth, (_, deed)) in meanwhile.iter().enumerate() {
-            told.push(Sentence::more(format!("{} {deed}", if nth == 0 { "meanwhile" } else { "then" })));
+        let changes_while_stopped = self.changes_while_stopped(event, resumed, names);
+        sentences.extend(self.stale_read(event, &changes_while_stopped, names).map(Sentence::more));
+        for (nth, (_, change)) in changes_while_stopped.iter().enumerate() {
+            sentences
+                .push(Sentence::more(format!("{} {change}", if nth == 0 { "meanwhile" } else { "then" })));
         }
-        if let Some(need) = trace.needs.iter().find(|need| need.event == event as u64) {
-            told.push(Sentence::more(format!("without this stop, {}", without(need))));
+        if let Some(counterfactual) =
+            trace.counterfactuals.iter().find(|counterfactual| counterfactual.event == event as u64)
+        {
+            sentences.push(Sentence::more(format!("without this stop, {}", outcome_without(counterfactual))));
         }
-        told
+        sentences
     }
 
     /// The locks that a thread holds before this event.
     fn held(&self, thread: ThreadIx, event: usize) -> Vec<String> {
-        let is_held = |hold: &facts::Hold| hold.thread == thread && hold.first < event && hold.last >= event;
+        let is_held =
+            |hold: &facts::LockHold| hold.thread == thread && hold.first < event && hold.last >= event;
         let held = holds(self.trace).into_iter().filter(is_held);
         held.map(|hold| format!("`{}`", self.objects.at(self.trace, hold.first))).collect()
     }
 
     /// What others did, while a thread was stopped, to what it had in hand: the address, and in words.
-    fn meanwhile(&self, event: usize, resumed: Option<usize>, names: &mut dyn Names) -> Vec<(u64, String)> {
+    fn changes_while_stopped(
+        &self,
+        event: usize,
+        resumed: Option<usize>,
+        names: &mut dyn Names,
+    ) -> Vec<(u64, String)> {
         let trace = self.trace;
         let stopped = trace.events[event - 1].thread;
         let before = trace.events[..event].iter().rev().take_while(|e| e.thread == stopped);
         let after = resumed.into_iter().map(|at| &trace.events[at]);
         let in_hand: Vec<u64> = before.chain(after).map(|e| e.addr).filter(|&addr| addr != 0).collect();
-        let mut told: Vec<(bool, u64, String)> = Vec::new();
+        let mut sentences: Vec<(bool, u64, String)> = Vec::new();
         let mut places = Vec::new();
         for at in event..resumed.unwrap_or(trace.events.len()) {
             let other = &trace.events[at];
-            let Some((verb, changes)) = did(other).filter(|_| in_hand.contains(&other.addr)) else {
+            let Some((verb, changes)) = effect_of(other).filter(|_| in_hand.contains(&other.addr)) else {
                 continue;
             };
-            let place = (other.thread, other.op, other.addr, trace.users_site(other));
+            let place = (other.thread, other.op, other.addr, trace.user_site(other));
             if places.contains(&place) {
                 continue;
             }
             places.push(place);
-            let value = words::value(other).unwrap_or_default();
+            let value = describe::value(other).unwrap_or_default();
             let at_line = self.at_line(at, names);
-            let who = words::id(trace, other.thread);
+            let thread_name = describe::id(trace, other.thread);
             let object = self.objects.at(trace, at);
-            told.push((changes, other.addr, format!("thread {who} {verb} `{object}`{value}{at_line}")));
+            sentences.push((
+                changes,
+                other.addr,
+                format!("thread {thread_name} {verb} `{object}`{value}{at_line}"),
+            ));
         }
         // Who only looked, or came and went, changed nothing.
-        if told.iter().any(|(changes, ..)| *changes) {
-            told.retain(|(changes, ..)| *changes);
+        if sentences.iter().any(|(changes, ..)| *changes) {
+            sentences.retain(|(changes, ..)| *changes);
         }
-        told.into_iter().map(|(_, addr, deed)| (addr, deed)).take(MOST_DEEDS).collect()
+        sentences.into_iter().map(|(_, addr, change)| (addr, change)).take(MAX_CHANGES).collect()
     }
 
     /// What a stopped thread had last read of what others then changed.
-    fn knew(&self, event: usize, meanwhile: &[(u64, String)], names: &mut dyn Names) -> Option<String> {
+    fn stale_read(
+        &self,
+        event: usize,
+        changes_while_stopped: &[(u64, String)],
+        names: &mut dyn Names,
+    ) -> Option<String> {
         let stopped = self.trace.events[event - 1].thread;
         let at = self.trace.events[..event].iter().rposition(|e| {
             let reads = matches!(e.op, Op::Read | Op::AtomicLoad);
-            reads && e.thread == stopped && meanwhile.iter().any(|(addr, _)| *addr == e.addr)
+            reads && e.thread == stopped && changes_while_stopped.iter().any(|(addr, _)| *addr == e.addr)
         })?;
-        let value = words::value(&self.trace.events[at])?;
+        let value = describe::value(&self.trace.events[at])?;
         let line = self.at_line(at, names);
         Some(format!("it had read `{}`{value}{line}", self.objects.at(self.trace, at)))
     }
 
     /// The line of an event, like " (account.c:12)".
     fn at_line(&self, number: usize, names: &mut dyn Names) -> String {
-        let place = facts::place(self.trace.users_site(&self.trace.events[number]), names);
+        let place = facts::place(self.trace.user_site(&self.trace.events[number]), names);
         place.map(|(file, line, _)| format!(" ({}:{line})", paths::base(&file))).unwrap_or_default()
     }
 
     /// The loop that a thread does not leave, when nothing changes any more.
-    fn round(&self, names: &mut dyn Names) -> Option<Sentence> {
+    fn endless_loop(&self, names: &mut dyn Names) -> Option<Sentence> {
         let trace = self.trace;
-        if !matches!(trace.outcome.kind, Kind::Livelock | Kind::Timeout) {
+        if !matches!(trace.outcome.kind, OutcomeKind::Livelock | OutcomeKind::Timeout) {
             return None;
         }
         let last = trace.events.len().checked_sub(1)?;
-        let tail = &trace.events[last.saturating_sub(LONGEST_ROUND)..];
+        let tail = &trace.events[last.saturating_sub(MAX_LOOP_EVENTS)..];
         let reads = |event: &&Event| matches!(event.op, Op::Read | Op::AtomicLoad);
         // The same place, again and again, with the same result.
         let (at, event) = tail.iter().enumerate().rev().find(|(_, event)| reads(event))?;
@@ -287,35 +310,35 @@ impl Teller<'_> {
             return None;
         }
         let number = trace.events.len() - tail.len() + at;
-        let changed = |e: &Event| e.addr == event.addr && did(e).is_some_and(|(_, changes)| changes);
+        let changed = |e: &Event| e.addr == event.addr && effect_of(e).is_some_and(|(_, changes)| changes);
         let object = self.objects.at(trace, number);
-        let who = words::id(trace, event.thread);
-        let value = words::value(event)?;
+        let thread_name = describe::id(trace, event.thread);
+        let value = describe::value(event)?;
         let line = self.at_line(number, names);
         let last_change = trace.events.iter().rposition(changed).map(|change| {
-            let who = words::id(trace, trace.events[change].thread);
-            let value = words::value(&trace.events[change]).unwrap_or_default();
-            format!("; the last to change it was thread {who}{value}{}", self.at_line(change, names))
+            let thread_name = describe::id(trace, trace.events[change].thread);
+            let value = describe::value(&trace.events[change]).unwrap_or_default();
+            format!("; the last to change it was thread {thread_name}{value}{}", self.at_line(change, names))
         });
         let last_change = last_change.unwrap_or_else(|| "; nobody ever changed it".to_owned());
         Some(Sentence::head(format!(
-            "thread {who} reads `{object}`{value} again and again{line}{last_change}"
+            "thread {thread_name} reads `{object}`{value} again and again{line}{last_change}"
         )))
     }
 
     /// What a thread is about to do.
-    fn doing(&self, number: usize) -> String {
+    fn pending_operation(&self, number: usize) -> String {
         match gerund(self.trace.events[number].op) {
             Some(verb) => format!("{verb} `{}`", self.objects.at(self.trace, number)),
-            None => format!("`{}`", words::event(self.trace, &self.objects, number)),
+            None => format!("`{}`", describe::event(self.trace, &self.objects, number)),
         }
     }
 
     /// A failure that needs no preemption.
-    fn without_stops(&self) -> Vec<String> {
+    fn explain_without_stops(&self) -> Vec<String> {
         let trace = self.trace;
         let threads = trace.stats().threads;
-        if trace.outcome.kind == Kind::Deadlock && trace.stats().context_switches == 0 {
+        if trace.outcome.kind == OutcomeKind::Deadlock && trace.stats().context_switches == 0 {
             return Vec::new();
         }
         match trace.stats().context_switches {
@@ -324,7 +347,7 @@ impl Teller<'_> {
             _ => {
                 let mut order: Vec<String> = Vec::new();
                 for segment in trace.schedule().segments {
-                    order.push(words::id(trace, segment.thread));
+                    order.push(describe::id(trace, segment.thread));
                 }
                 let shown =
                     if order.len() > 8 { format!("{} …", order[..8].join(", ")) } else { order.join(", ") };
@@ -354,7 +377,7 @@ fn gerund(op: Op) -> Option<&'static str> {
 }
 
 /// What an event did, if it is something that others notice, and whether it changed something for good.
-fn did(event: &Event) -> Option<(&'static str, bool)> {
+fn effect_of(event: &Event) -> Option<(&'static str, bool)> {
     if event.flags.has(Flags::FAILED) {
         return None;
     }

@@ -1,14 +1,14 @@
 //! A trace for the debugger that follows a replay of it.
 
 use crate::{
-    Look, Names,
-    interleaving::{Switches, Why, columns, place_of_event},
+    Names, RenderOptions, describe,
+    interleaving::{SwitchReason, Switches, columns, place_of_event},
     objects::ObjectNames,
-    outcome_text, paths, stats_text, words,
+    outcome_text, paths, stats_text,
 };
 use serde_json::{Value, json};
 use std::collections::HashMap;
-use unsnarl_model::{Kind, Trace};
+use unsnarl_model::{OutcomeKind, Trace};
 
 /// What `crates/cli/src/gdb/unsnarl.py` wants to know of a trace: its threads by their numbers, what each event does
 /// and where, why threads switch, and how it ends.
@@ -33,17 +33,17 @@ pub fn debugger_json(trace: &Trace, names: &mut dyn Names) -> Value {
         };
         let before = number.checked_sub(1);
         let switch = before.and_then(|before| switches.between(trace, &objects, before, number));
-        let why = switch.map(|(from, why)| match why {
-            Why::Preempts(whom) => format!("preempts {whom}"),
-            Why::Stopped(why) => format!("{} {why}", words::id(trace, from)),
+        let reason = switch.map(|(from, reason)| match reason {
+            SwitchReason::Preempts(stopped_thread) => format!("preempts {stopped_thread}"),
+            SwitchReason::Stopped(reason) => format!("{} {reason}", describe::id(trace, from)),
         });
         // Thread, what it does, where, the line there, why it is its turn if it was another's before.
         events.push(json!([
             event.thread.0,
-            number_of(words::event(trace, &objects, number)),
+            number_of(describe::event(trace, &objects, number)),
             number_of(place),
             number_of(source),
-            why.map(&mut number_of),
+            reason.map(&mut number_of),
         ]));
     }
     let mut threads: Vec<String> = trace.threads.iter().map(|thread| thread.id.to_string()).collect();
@@ -51,10 +51,10 @@ pub fn debugger_json(trace: &Trace, names: &mut dyn Names) -> Value {
         let function = if column.thread.0 == 0 { "main" } else { column.function.as_str() };
         threads[column.thread.index()] = format!("{} {function}", column.title).trim_end().to_owned();
     }
-    let status = if let Kind::Exit(status) = trace.outcome.kind { Some(status) } else { None };
+    let status = if let OutcomeKind::Exit(status) = trace.outcome.kind { Some(status) } else { None };
     json!({
         "program": trace.program.path, "threads": threads, "events": events, "texts": texts,
         "stats": stats_text(&trace.stats()), "kind": trace.outcome.kind.name(), "status": status,
-        "outcome": outcome_text(trace, names, &Look { colour: false, ..Look::default() }),
+        "outcome": outcome_text(trace, names, &RenderOptions { colour: false, ..RenderOptions::default() }),
     })
 }

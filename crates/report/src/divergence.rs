@@ -11,20 +11,22 @@ use unsnarl_symbols::Frame;
 /// Where and how a run left its plan, in a few lines. The trace is that of the run.
 #[must_use]
 pub fn divergence_text(divergence: &Divergence, trace: &Trace, names: &mut dyn Names) -> String {
-    let Divergence { point, thread, expected, got } = divergence;
-    let mut tell = |action: &(Action, String)| {
+    let Divergence { point, thread, expected, actual } = divergence;
+    let mut describe_action = |action: &(Action, String)| {
         let place = place(trace, names, action);
         let text = place
             .line
             .and_then(|line| names.source_line(place.file.as_deref()?, line))
             .map(|text| format!("\n    {}", text.trim()))
             .unwrap_or_default();
-        format!("{} at {}{text}", action.0.op.word(), site_text(trace, &place))
+        format!("{} at {}{text}", action.0.op.name(), site_text(trace, &place))
     };
-    let expected = expected.as_ref().map_or_else(|| "the end of the run".to_owned(), &mut tell);
-    let got = got.as_ref().map_or_else(|| "nothing: it could not run, or the run had ended".to_owned(), tell);
+    let expected = expected.as_ref().map_or_else(|| "the end of the run".to_owned(), &mut describe_action);
+    let actual = actual
+        .as_ref()
+        .map_or_else(|| "nothing: it could not run, or the run had ended".to_owned(), describe_action);
     format!(
-        "the run left its schedule at point {point}, in thread {thread}\n  expected: {expected}\n  got: {got}\n  \
+        "the run left its schedule at point {point}, in thread {thread}\n  expected: {expected}\n  got: {actual}\n  \
          It depends on something that is not controlled: a file, the network, another process, memory that\n  \
          was never initialised.\n"
     )
@@ -33,9 +35,9 @@ pub fn divergence_text(divergence: &Divergence, trace: &Trace, names: &mut dyn N
 /// Where and how a run left its plan. The trace is that of the run.
 #[must_use]
 pub fn divergence_json(divergence: &Divergence, trace: &Trace, names: &mut dyn Names) -> Value {
-    let mut tell = |action: &(Action, String)| {
+    let mut describe_action = |action: &(Action, String)| {
         let mut object = Map::new();
-        object.insert("op".into(), action.0.op.word().into());
+        object.insert("op".into(), action.0.op.name().into());
         object.insert("module".into(), action.1.as_str().into());
         object.insert("offset".into(), action.0.site.offset.into());
         insert_place(&mut object, &place(trace, names, action));
@@ -44,8 +46,8 @@ pub fn divergence_json(divergence: &Divergence, trace: &Trace, names: &mut dyn N
     json!({
         "point": divergence.point,
         "thread": divergence.thread.to_string(),
-        "expected": divergence.expected.as_ref().map(&mut tell),
-        "got": divergence.got.as_ref().map(tell),
+        "expected": divergence.expected.as_ref().map(&mut describe_action),
+        "got": divergence.actual.as_ref().map(describe_action),
     })
 }
 
@@ -58,10 +60,10 @@ pub fn difference_text(
     names: &mut dyn Names,
 ) -> String {
     let Divergence { point, thread, expected, .. } = difference;
-    let what = expected.as_ref().map_or_else(String::new, |action| {
-        format!(": {} at {}", action.0.op.word(), site_text(recorded, &place(recorded, names, action)))
+    let expected_text = expected.as_ref().map_or_else(String::new, |action| {
+        format!(": {} at {}", action.0.op.name(), site_text(recorded, &place(recorded, names, action)))
     });
-    let tell = |trace: &Trace| match event(trace, *point) {
+    let describe_action = |trace: &Trace| match event(trace, *point) {
         Some(event) => format!(
             "value {:#x}, {} bytes at {:#x}, flags {:#x}",
             event.value, event.size, event.addr, event.flags.0
@@ -69,9 +71,9 @@ pub fn difference_text(
         None => "the end of the run".to_owned(),
     };
     format!(
-        "the first difference is event {point}, in thread {thread}{what}\n  recorded: {}\n  replayed: {}\n",
-        tell(recorded),
-        tell(replayed)
+        "the first difference is event {point}, in thread {thread}{expected_text}\n  recorded: {}\n  replayed: {}\n",
+        describe_action(recorded),
+        describe_action(replayed)
     )
 }
 
@@ -83,17 +85,17 @@ pub fn difference_json(
     replayed: &Trace,
     names: &mut dyn Names,
 ) -> Value {
-    let tell = |trace: &Trace| {
+    let describe_action = |trace: &Trace| {
         event(trace, difference.point).map(|event| {
             json!({"value": event.value, "size": event.size, "addr": event.addr, "flags": event.flags.0})
         })
     };
-    let mut told = divergence_json(difference, recorded, names);
-    if let Some(object) = told.as_object_mut() {
-        object.insert("recorded".into(), tell(recorded).into());
-        object.insert("replayed".into(), tell(replayed).into());
+    let mut json = divergence_json(difference, recorded, names);
+    if let Some(object) = json.as_object_mut() {
+        object.insert("recorded".into(), describe_action(recorded).into());
+        object.insert("replayed".into(), describe_action(replayed).into());
     }
-    told
+    json
 }
 
 fn event(trace: &Trace, point: u64) -> Option<&Event> {

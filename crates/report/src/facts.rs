@@ -6,7 +6,7 @@ use unsnarl_model::{Event, Flags, Op, Side, Site, ThreadIx, Trace};
 
 /// A lock in somebody's hands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Hold {
+pub(crate) struct LockHold {
     pub(crate) thread: ThreadIx,
     /// The event that took it.
     pub(crate) first: usize,
@@ -15,7 +15,7 @@ pub(crate) struct Hold {
 }
 
 /// Who holds which lock from which event to which, in the order of threads and events.
-pub(crate) fn holds(trace: &Trace) -> Vec<Hold> {
+pub(crate) fn holds(trace: &Trace) -> Vec<LockHold> {
     let mut held: HashMap<(ThreadIx, u64), (usize, u32)> = HashMap::new();
     let mut all = Vec::new();
     for (number, event) in trace.events.iter().enumerate() {
@@ -30,7 +30,7 @@ pub(crate) fn holds(trace: &Trace) -> Vec<Hold> {
                 if let Some((first, depth)) = held.get_mut(&key) {
                     *depth -= 1;
                     if *depth == 0 {
-                        all.push(Hold { thread: event.thread, first: *first, last: number });
+                        all.push(LockHold { thread: event.thread, first: *first, last: number });
                         held.remove(&key);
                     }
                 }
@@ -38,7 +38,7 @@ pub(crate) fn holds(trace: &Trace) -> Vec<Hold> {
             // A wait gives the mutex back, and has it again when it is over.
             Op::CondWait => {
                 if let Some((first, _)) = held.remove(&(event.thread, event.value)) {
-                    all.push(Hold { thread: event.thread, first, last: number });
+                    all.push(LockHold { thread: event.thread, first, last: number });
                 }
             }
             Op::CondWake => {
@@ -48,7 +48,7 @@ pub(crate) fn holds(trace: &Trace) -> Vec<Hold> {
         }
     }
     let last = trace.events.len();
-    all.extend(held.into_iter().map(|((thread, _), (first, _))| Hold { thread, first, last }));
+    all.extend(held.into_iter().map(|((thread, _), (first, _))| LockHold { thread, first, last }));
     all.sort();
     all
 }
@@ -74,10 +74,10 @@ pub(crate) fn races(trace: &Trace) -> Vec<(usize, usize)> {
 }
 
 /// A place in the user's source: file, line, function.
-pub(crate) type Place = (String, u32, Option<String>);
+pub(crate) type SourcePlace = (String, u32, Option<String>);
 
 /// Where a site is in the user's own source.
-pub(crate) fn place(site: Site, names: &mut dyn Names) -> Option<Place> {
+pub(crate) fn place(site: Site, names: &mut dyn Names) -> Option<SourcePlace> {
     let frame = names.place(site);
     let (file, line) = frame.file.zip(frame.line)?;
     (!frame.system).then_some((file, line, frame.function))

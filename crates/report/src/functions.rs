@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_called_as_their_users_call_them() {
+    fn function_names_are_shortened() {
         for (long, expected) in [
             ("free", "free"),
             ("__GI_abort", "abort"),
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_called_as_their_users_call_them() {
+    fn variable_names_are_shortened() {
         for (long, expected) in [
             ("balance", "balance"),
             ("table+16", "table+16"),
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn closures_go_by_the_function_that_they_are_in() {
+    fn closures_are_named_after_their_function() {
         assert_eq!(of_user("crate::main::{{closure}}::{{closure}}"), "main::{closure}");
         assert_eq!(of_user("bank::Account::withdraw"), "bank::Account::withdraw");
     }

@@ -1,13 +1,13 @@
 //! The schedule as a graph for Graphviz: a column for each thread, a box for each segment with what it did, arrows for
 //! switches and races.
 
-use crate::{Names, facts::races, interleaving::columns, line::cut, objects::ObjectNames, words};
+use crate::{Names, describe, facts::races, interleaving::columns, line::cut, objects::ObjectNames};
 use std::fmt::Write;
 use unsnarl_model::{Flags, Trace};
 
 /// Segments shown from the beginning and before the end of a long schedule, and operations of a segment.
-const MOST_SEGMENTS: usize = 60;
-const MOST_OPERATIONS: usize = 6;
+const MAX_SEGMENTS: usize = 60;
+const MAX_OPERATIONS: usize = 6;
 
 /// The schedule in the language of `dot`.
 #[must_use]
@@ -24,7 +24,7 @@ pub fn schedule_dot(trace: &Trace, names: &mut dyn Names) -> String {
             (first, from)
         })
         .collect();
-    let is_shown = |at: usize| at < MOST_SEGMENTS || at + MOST_SEGMENTS >= segments.len();
+    let is_shown = |at: usize| at < MAX_SEGMENTS || at + MAX_SEGMENTS >= segments.len();
     let shown: Vec<usize> = (0..segments.len()).filter(|&at| is_shown(at)).collect();
     let mut dot = String::from(
         "digraph schedule {\n  rankdir=TB;\n  node [shape=box, fontname=monospace, style=rounded];\n  newrank=true;\n",
@@ -38,11 +38,11 @@ pub fn schedule_dot(trace: &Trace, names: &mut dyn Names) -> String {
                 continue;
             }
             let mut lines: Vec<String> = (first..last)
-                .take(MOST_OPERATIONS)
-                .map(|n| format!("{n}: {}", words::event(trace, &objects, n)))
+                .take(MAX_OPERATIONS)
+                .map(|n| format!("{n}: {}", describe::event(trace, &objects, n)))
                 .collect();
-            if last - first > MOST_OPERATIONS {
-                lines.push(format!("… {} more", last - first - MOST_OPERATIONS));
+            if last - first > MAX_OPERATIONS {
+                lines.push(format!("… {} more", last - first - MAX_OPERATIONS));
             }
             let label: Vec<String> = lines.iter().map(|line| cut(line, 60)).collect();
             // Lines of a label end on the left.

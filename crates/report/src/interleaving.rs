@@ -2,19 +2,19 @@
 //! source line of each event and the reason for each context switch.
 
 mod abridge;
-mod private;
 mod switch;
 mod table;
+mod unobservable;
 
 use crate::{
-    Look, Names, functions, needs_text, objects::ObjectNames, outcome, outcome_text, paths, stack::Stack,
-    stats_text, words,
+    Names, RenderOptions, counterfactuals_text, describe, functions, objects::ObjectNames, outcome,
+    outcome_text, paths, stack::Stack, stats_text,
 };
 use abridge::{Item, abridge};
-use private::unnoticed;
-pub(crate) use switch::{Switches, Why};
+pub(crate) use switch::{SwitchReason, Switches};
 use table::{Column, Row, Table};
-use unsnarl_model::{Event, Kind, Op, Site, ThreadIx, Trace};
+use unobservable::unobservable;
+use unsnarl_model::{Event, Op, OutcomeKind, Site, ThreadIx, Trace};
 use unsnarl_symbols::Frame;
 
 /// Who did what in which order, and how it ended.
@@ -22,20 +22,24 @@ use unsnarl_symbols::Frame;
 /// Narrow terminals and many threads get one line per event with the thread's id in front instead
 /// of columns.
 #[must_use]
-pub fn interleaving(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
-    let parts =
-        [interleaving_table(trace, names, look), needs_text(trace, names), outcome_text(trace, names, look)];
+pub fn interleaving(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
+    let parts = [
+        interleaving_table(trace, names, options),
+        counterfactuals_text(trace, names),
+        outcome_text(trace, names, options),
+    ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// Who did what in which order.
 #[must_use]
-pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     let objects = ObjectNames::of(trace, names);
     let switches = Switches::of(trace);
-    let unnoticed = if look.full { vec![false; trace.events.len()] } else { unnoticed(trace, names) };
-    let candidates: Vec<usize> = (0..trace.events.len()).filter(|&number| !unnoticed[number]).collect();
-    let items = if look.full {
+    let unobservable =
+        if options.full { vec![false; trace.events.len()] } else { unobservable(trace, names) };
+    let candidates: Vec<usize> = (0..trace.events.len()).filter(|&number| !unobservable[number]).collect();
+    let items = if options.full {
         candidates.iter().map(|&number| Item::Event(number)).collect()
     } else {
         abridge(&trace.events, &candidates, most_rows(trace))
@@ -50,10 +54,10 @@ pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, look: &Look) -> 
             Item::Event(number) => {
                 let event = &trace.events[number];
                 let switch = before.and_then(|before| switches.between(trace, &objects, before, number));
-                if let Some((from, why)) = switch {
-                    rows.push(Row::Switch { at: number, from: at(from), to: at(event.thread), why });
+                if let Some((from, reason)) = switch {
+                    rows.push(Row::Switch { at: number, from: at(from), to: at(event.thread), reason });
                 }
-                let words = words::event(trace, &objects, number);
+                let words = describe::event(trace, &objects, number);
                 let (location, source) = place_of_event(names, trace, event);
                 rows.push(Row::Event { number, column: at(event.thread), words, location, source });
                 before = Some(number);
@@ -71,23 +75,23 @@ pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, look: &Look) -> 
     }
     shorten_files(&mut rows);
 
-    let table = Table::new(&columns, &rows, look).render();
+    let table = Table::new(&columns, &rows, options).render();
     let left_out = rows.iter().any(|row| matches!(row, Row::LeftOut { .. }));
-    let parts = [stats_text(&trace.stats()) + "\n", table, footnote(left_out, &unnoticed)];
+    let parts = [stats_text(&trace.stats()) + "\n", table, footnote(left_out, &unobservable)];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 /// So many rows can be read. Threads that go round and round need fewer.
 fn most_rows(trace: &Trace) -> usize {
     match trace.outcome.kind {
-        Kind::Livelock | Kind::Timeout => 40,
+        OutcomeKind::Livelock | OutcomeKind::Timeout => 40,
         _ => 400,
     }
 }
 
 /// What there is beside what is shown.
-fn footnote(left_out: bool, unnoticed: &[bool]) -> String {
-    let mut text = match unnoticed.iter().filter(|&&is| is).count() {
+fn footnote(left_out: bool, unobservable: &[bool]) -> String {
+    let mut text = match unobservable.iter().filter(|&&is| is).count() {
         0 => String::new(),
         1 => "1 access that no other thread can notice is left out (--all shows it).\n".to_owned(),
         n => format!("{n} accesses that no other thread can notice are left out (--all shows them).\n"),
@@ -144,7 +148,7 @@ fn runs(trace: &Trace, thread: ThreadIx, names: &mut dyn Names) -> Option<String
         return outermost.function.as_deref().map(functions::of_user);
     }
     let events = trace.events.iter().filter(|event| event.thread == thread).take(MANY);
-    let seen = events.map(|event| names.place(trace.users_site(event))).find(|place| !place.system)?;
+    let seen = events.map(|event| names.place(trace.user_site(event))).find(|place| !place.system)?;
     Some(format!("in {}", functions::of_user(&seen.function?)))
 }
 
@@ -170,7 +174,7 @@ impl Location {
 
 /// Where an event is.
 pub(crate) fn place_of_event(names: &mut dyn Names, trace: &Trace, event: &Event) -> (Location, String) {
-    let place = names.place(trace.users_site(event));
+    let place = names.place(trace.user_site(event));
     let start = trace.threads.get(event.thread.index()).map_or_else(Site::default, |thread| thread.start);
     match event.op {
         // What starts and ends a thread is nobody's code.

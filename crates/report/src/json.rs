@@ -1,14 +1,13 @@
 //! What other programs read.
 
 use crate::{
-    Names,
+    Names, describe,
     objects::ObjectNames,
     paths,
     waits::{self, taken_at},
-    words,
 };
 use serde_json::{Map, Value, json};
-use unsnarl_model::{Kind, Site, Stats, Trace, signal_name};
+use unsnarl_model::{OutcomeKind, Site, Stats, Trace, signal_name};
 use unsnarl_symbols::Frame;
 
 /// The outcome, with the fields of DESIGN.md: always `kind`, `message` and `threads`; `status`,
@@ -19,10 +18,10 @@ pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {
     let mut object = Map::new();
     object.insert("kind".into(), outcome.kind.name().into());
     match outcome.kind {
-        Kind::Exit(status) => {
+        OutcomeKind::Exit(status) => {
             object.insert("status".into(), status.into());
         }
-        Kind::Signal(signal) => {
+        OutcomeKind::Signal(signal) => {
             object.insert("signal".into(), signal_name(signal).into());
             object.insert("signal_number".into(), signal.into());
         }
@@ -35,7 +34,7 @@ pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {
     }
     object.insert("message".into(), outcome.message.as_str().into());
     if let Some(thread) = outcome.thread {
-        object.insert("thread".into(), words::id(trace, thread).into());
+        object.insert("thread".into(), describe::id(trace, thread).into());
     }
     object.insert("threads".into(), waits(trace, names).into());
     if !outcome.backtraces.is_empty() {
@@ -43,10 +42,9 @@ pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {
         let failing = outcome.backtraces.iter().find(|b| Some(b.thread) == outcome.thread);
         let frames = failing.unwrap_or(&outcome.backtraces[0]).frames.as_slice();
         object.insert("backtrace".into(), backtrace(names, frames));
-        let all = outcome
-            .backtraces
-            .iter()
-            .map(|b| json!({ "thread": words::id(trace, b.thread), "frames": backtrace(names, &b.frames) }));
+        let all = outcome.backtraces.iter().map(
+            |b| json!({ "thread": describe::id(trace, b.thread), "frames": backtrace(names, &b.frames) }),
+        );
         let all: Vec<Value> = all.collect();
         object.insert("backtraces".into(), all.into());
     }
@@ -71,8 +69,8 @@ pub fn warnings_json(trace: &Trace, names: &mut dyn Names) -> Value {
     let objects = ObjectNames::of(trace, names);
     let warnings = trace.warnings.iter().map(|warning| {
         let mut object = Map::new();
-        let thread = words::id(trace, warning.thread);
-        let text = format!("thread {thread} {}", warning.misuse.words());
+        let thread = describe::id(trace, warning.thread);
+        let text = format!("thread {thread} {}", warning.misuse.description());
         object.insert("kind".into(), format!("{:?}", warning.misuse).into());
         object.insert("text".into(), text.into());
         object.insert("thread".into(), thread.into());
@@ -96,9 +94,9 @@ fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
     let waits = waits.iter().map(|waiting| {
         let wait = &waiting.wait;
         let mut object = Map::new();
-        object.insert("thread".into(), words::id(trace, wait.thread).into());
-        object.insert("op".into(), wait.op.word().into());
-        let holders: Vec<String> = wait.holders.iter().map(|&holder| words::id(trace, holder)).collect();
+        object.insert("thread".into(), describe::id(trace, wait.thread).into());
+        object.insert("op".into(), wait.op.name().into());
+        let holders: Vec<String> = wait.holders.iter().map(|&holder| describe::id(trace, holder)).collect();
         // A join waits for a thread, everything else for a thing.
         let waits_for = objects.for_op(wait.op, wait.addr).or_else(|| holders.first().cloned());
         object.insert("waits_for".into(), waits_for.into());

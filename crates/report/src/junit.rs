@@ -51,9 +51,9 @@ pub fn junit(suite: &str, cases: &[Case]) -> String {
         let _ =
             writeln!(xml, r#"    <testcase classname="{group}" name="{name}" time="{:.3}">"#, case.seconds);
         match &case.result {
-            CaseResult::Passed(said) if said.is_empty() => {}
-            CaseResult::Passed(said) => {
-                let _ = writeln!(xml, "      <system-out>{}</system-out>", escaped(said));
+            CaseResult::Passed(outcome) if outcome.is_empty() => {}
+            CaseResult::Passed(outcome) => {
+                let _ = writeln!(xml, "      <system-out>{}</system-out>", escaped(outcome));
             }
             CaseResult::Failed(failures) => {
                 for (kind, headline, text) in failures {
@@ -64,11 +64,11 @@ pub fn junit(suite: &str, cases: &[Case]) -> String {
                     );
                 }
             }
-            CaseResult::Skipped(why) => {
-                let _ = writeln!(xml, r#"      <skipped message="{}"/>"#, escaped(why));
+            CaseResult::Skipped(reason) => {
+                let _ = writeln!(xml, r#"      <skipped message="{}"/>"#, escaped(reason));
             }
-            CaseResult::Error(why) => {
-                let _ = writeln!(xml, r#"      <error type="unusable" message="{}"/>"#, escaped(why));
+            CaseResult::Error(reason) => {
+                let _ = writeln!(xml, r#"      <error type="unusable" message="{}"/>"#, escaped(reason));
             }
         }
         xml += "    </testcase>\n";

@@ -6,7 +6,9 @@
 #![forbid(unsafe_code)]
 
 mod cause;
+mod counterfactuals;
 mod debugger;
+mod describe;
 mod divergence;
 mod facts;
 mod functions;
@@ -16,20 +18,19 @@ mod interleaving;
 mod json;
 mod junit;
 mod line;
-mod look;
 mod names;
-mod needs;
 mod objects;
 mod outcome;
 mod paths;
 mod perfetto;
+mod render_options;
 mod sarif;
 mod slice;
 mod stack;
 mod waits;
-mod words;
 
 pub use cause::cause_text;
+pub use counterfactuals::{counterfactuals_json, counterfactuals_text, preemption_text};
 pub use debugger::debugger_json;
 pub use divergence::{difference_json, difference_text, divergence_json, divergence_text};
 pub use graph::schedule_dot;
@@ -37,13 +38,12 @@ pub use html::html;
 pub use interleaving::{interleaving, interleaving_table};
 pub use json::{outcome_json, stats_json, warnings_json};
 pub use junit::{Case, CaseResult, junit};
-pub use look::Look;
 pub use names::{Names, ProgramNames};
-pub use needs::{needs_json, needs_text, preemption_text};
 pub use objects::operation_text;
 pub use outcome::{headline_text, outcome_text, rest_text, stats_text};
 pub use perfetto::perfetto;
+pub use render_options::RenderOptions;
 pub use sarif::sarif;
 pub use slice::{
-    Line, LineRace, SliceLine, SliceReport, UnknownCall, on_line, slice_dot, slice_json, slice_text,
+    LineRace, SliceLine, SliceReport, SourceLine, UnknownCall, on_line, slice_dot, slice_json, slice_text,
 };

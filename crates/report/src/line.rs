@@ -83,9 +83,9 @@ pub(crate) fn cut_front(text: &str, room: usize) -> String {
 
 /// A line under construction. What is put later covers what was there.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Line(Vec<(char, Style)>);
+pub(crate) struct StyledLine(Vec<(char, Style)>);
 
-impl Line {
+impl StyledLine {
     /// Puts a text at a column.
     pub(crate) fn put(&mut self, column: usize, text: &str, style: Style) {
         for (at, char) in (column..).zip(text.chars()) {
@@ -121,8 +121,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_stand_at_their_columns() {
-        let mut line = Line::default();
+    fn pieces_are_placed_at_their_columns() {
+        let mut line = StyledLine::default();
         line.put(2, "ab", Style::Plain);
         line.put(6, "c\td", Style::Failure);
         line.put(10, "  ", Style::Dim);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_cut_at_either_end() {
+    fn long_texts_are_truncated_at_either_end() {
         assert_eq!((cut("abcdef", 4), cut("abcd", 4)), ("abc…".to_owned(), "abcd".to_owned()));
         assert_eq!((cut_front("abcdef", 4), cut("abc", 0)), ("…def".to_owned(), String::new()));
     }

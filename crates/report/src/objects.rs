@@ -21,7 +21,7 @@ impl ObjectNames {
         let by_object: Vec<String> = objects
             .all
             .iter()
-            .map(|o| names.variable(o.addr).unwrap_or_else(|| format!("{}#{}", o.kind.word(), o.nth)))
+            .map(|o| names.variable(o.addr).unwrap_or_else(|| format!("{}#{}", o.kind.name(), o.nth)))
             .collect();
         let mut memory: HashMap<u64, String> = HashMap::new();
         let mut unnamed = 0;
@@ -85,8 +85,8 @@ impl ObjectNames {
 /// What the event of this number did, and where, like "`lock m` at visit.c:6".
 #[must_use]
 pub fn operation_text(trace: &Trace, number: usize, names: &mut dyn Names) -> String {
-    let words = crate::words::event(trace, &ObjectNames::of(trace, names), number);
-    let frame = names.place(trace.users_site(&trace.events[number]));
+    let words = crate::describe::event(trace, &ObjectNames::of(trace, names), number);
+    let frame = names.place(trace.user_site(&trace.events[number]));
     let place = frame.file.as_deref().zip(frame.line).filter(|_| !frame.system);
     let place = place.map(|(file, line)| format!(" at {}:{line}", crate::paths::base(file)));
     format!("`{words}`{}", place.unwrap_or_default())

@@ -1,18 +1,17 @@
 //! How a run ended, in a few lines.
 
 use crate::{
-    Look, Names, functions,
+    Names, RenderOptions, describe, functions,
     line::{Style, cut, paint},
     objects::ObjectNames,
     paths,
-    stack::{Part, Stack},
-    waits::{Waiting, in_a_circle, last, taken_at, waits},
-    words,
+    stack::{Stack, StackPart},
+    waits::{DescribedWait, in_a_circle, last, taken_at, waits},
 };
 use std::fmt::Write;
 use unsnarl_model::{
-    Backtrace, Event, Flags, Kind, Misuse, ObjectKind, Op, Outcome, Site, Stats, ThreadIx, Trace, Warning,
-    signal_name,
+    Backtrace, Event, Flags, Misuse, ObjectKind, Op, Outcome, OutcomeKind, Site, Stats, ThreadIx, Trace,
+    Warning, signal_name,
 };
 use unsnarl_symbols::Frame;
 
@@ -21,35 +20,35 @@ const WIDEST_FUNCTION: usize = 40;
 
 /// What went wrong, where, with the failing thread's stack, who waits for whom, and warnings.
 #[must_use]
-pub fn outcome_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
-    headline_text(trace, names, look) + &rest_text(trace, names, look)
+pub fn outcome_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
+    headline_text(trace, names, options) + &rest_text(trace, names, options)
 }
 
 /// What went wrong and where.
 #[must_use]
-pub fn headline_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+pub fn headline_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     let objects = ObjectNames::of(trace, names);
     let waits = waits(trace, names);
-    Teller { trace, objects: &objects, waits: &waits, look }.headline(names)
+    OutcomeWriter { trace, objects: &objects, waits: &waits, options }.headline(names)
 }
 
 /// Who waits for whom, stacks and warnings: what there is to say after the headline.
 #[must_use]
-pub fn rest_text(trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+pub fn rest_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     let objects = ObjectNames::of(trace, names);
     let waits = waits(trace, names);
-    let teller = Teller { trace, objects: &objects, waits: &waits, look };
+    let writer = OutcomeWriter { trace, objects: &objects, waits: &waits, options };
     let mut text = String::new();
     // Those in the circle are the cause; the others, like a main that joins them, only suffer.
-    let mut order: Vec<&Waiting> = waits.iter().collect();
+    let mut order: Vec<&DescribedWait> = waits.iter().collect();
     order.sort_by_key(|w| (!in_a_circle(&waits, w.wait.thread), w.wait.op == Op::Join));
     for waiting in order {
-        text += &teller.waiting(waiting, names);
+        text += &writer.waiting(waiting, names);
     }
     for backtrace in &trace.outcome.backtraces {
-        text += &teller.stack(backtrace, names);
+        text += &writer.stack(backtrace, names);
     }
-    text + &teller.warnings(names)
+    text + &writer.warnings(names)
 }
 
 /// Size and switches in one line.
@@ -78,31 +77,31 @@ pub(crate) struct Ending {
 /// Where threads stood when it ended, if it ended badly.
 pub(crate) fn endings(trace: &Trace, objects: &ObjectNames, names: &mut dyn Names) -> Vec<Ending> {
     let outcome = &trace.outcome;
-    if outcome.kind == Kind::Deadlock {
-        let ending = |waiting: Waiting| Ending {
+    if outcome.kind == OutcomeKind::Deadlock {
+        let ending = |waiting: DescribedWait| Ending {
             thread: waiting.wait.thread,
-            words: format!("waits {}", words::wait(trace, objects, &waiting.wait)),
+            words: format!("waits {}", describe::wait(trace, objects, &waiting.wait)),
             place: Some(waiting.place),
         };
         return waits(trace, names).into_iter().map(ending).collect();
     }
     let place = outcome.site.map(|site| names.place(site));
-    let ending = |thread| Ending { thread, words: what(outcome), place };
-    outcome.thread.filter(|_| !matches!(outcome.kind, Kind::Exit(_))).map(ending).into_iter().collect()
+    let ending = |thread| Ending { thread, words: outcome_name(outcome), place };
+    outcome.thread.filter(|_| !matches!(outcome.kind, OutcomeKind::Exit(_))).map(ending).into_iter().collect()
 }
 
 /// What happened, in a word or two.
-fn what(outcome: &Outcome) -> String {
-    in_words(outcome.kind)
+fn outcome_name(outcome: &Outcome) -> String {
+    kind_text(outcome.kind)
 }
 
 /// The same of a kind of end.
-pub(crate) fn in_words(kind: Kind) -> String {
+pub(crate) fn kind_text(kind: OutcomeKind) -> String {
     match kind {
-        Kind::Exit(0) => "the program ended normally".to_owned(),
-        Kind::Exit(status) => format!("the program ended with status {status}"),
-        Kind::Deadlock => "deadlock".to_owned(),
-        Kind::Signal(signal) => match signal {
+        OutcomeKind::Exit(0) => "the program ended normally".to_owned(),
+        OutcomeKind::Exit(status) => format!("the program ended with status {status}"),
+        OutcomeKind::Deadlock => "deadlock".to_owned(),
+        OutcomeKind::Signal(signal) => match signal {
             4 => "SIGILL, illegal instruction".to_owned(),
             7 => "SIGBUS, invalid memory access".to_owned(),
             8 => "SIGFPE, arithmetic error".to_owned(),
@@ -110,35 +109,35 @@ pub(crate) fn in_words(kind: Kind) -> String {
             _ if signal_name(signal).starts_with("SIG") => signal_name(signal).to_owned(),
             _ => format!("signal {signal}"),
         },
-        Kind::Assertion => "assertion failed".to_owned(),
-        Kind::Abort => "abort".to_owned(),
-        Kind::Exception => "uncaught exception".to_owned(),
-        Kind::Panic => "panic".to_owned(),
-        Kind::Livelock => "livelock".to_owned(),
-        Kind::Timeout => "timeout".to_owned(),
-        Kind::Race => "data race".to_owned(),
-        Kind::Misuse => "misuse".to_owned(),
-        Kind::Check => "a check failed".to_owned(),
+        OutcomeKind::Assertion => "assertion failed".to_owned(),
+        OutcomeKind::Abort => "abort".to_owned(),
+        OutcomeKind::Exception => "uncaught exception".to_owned(),
+        OutcomeKind::Panic => "panic".to_owned(),
+        OutcomeKind::Livelock => "livelock".to_owned(),
+        OutcomeKind::Timeout => "timeout".to_owned(),
+        OutcomeKind::Race => "data race".to_owned(),
+        OutcomeKind::Misuse => "misuse".to_owned(),
+        OutcomeKind::Check => "a check failed".to_owned(),
     }
 }
 
-struct Teller<'a> {
+struct OutcomeWriter<'a> {
     trace: &'a Trace,
     objects: &'a ObjectNames,
-    waits: &'a [Waiting],
-    look: &'a Look,
+    waits: &'a [DescribedWait],
+    options: &'a RenderOptions,
 }
 
-impl Teller<'_> {
+impl OutcomeWriter<'_> {
     fn headline(&self, names: &mut dyn Names) -> String {
         let outcome = &self.trace.outcome;
         let style = if outcome.is_failure() { Style::Failure } else { Style::Bold };
-        if outcome.kind == Kind::Deadlock && !self.waits.is_empty() {
+        if outcome.kind == OutcomeKind::Deadlock && !self.waits.is_empty() {
             // Where it is, the waits say.
-            return format!("{}\n", paint(&self.deadlock(), style, self.look.colour));
+            return format!("{}\n", paint(&self.deadlock(), style, self.options.colour));
         }
-        let headline = what(outcome);
-        let mut text = paint(&headline, style, self.look.colour);
+        let headline = outcome_name(outcome);
+        let mut text = paint(&headline, style, self.options.colour);
         if let Some(thread) = outcome.thread
             && outcome.is_failure()
         {
@@ -150,7 +149,7 @@ impl Teller<'_> {
         }
         text.push('\n');
         text += &self.source(place.as_ref(), names);
-        if outcome.kind == Kind::Misuse
+        if outcome.kind == OutcomeKind::Misuse
             && let Some(warning) = self.trace.warnings.iter().find(|w| self.is_the_failure(w))
         {
             let _ = writeln!(text, "  it {}", self.misuse(warning, names));
@@ -159,7 +158,7 @@ impl Teller<'_> {
                 let _ = writeln!(text, "  {line}");
             }
         }
-        text + &self.last_words()
+        text + &self.stderr_tail()
     }
 
     fn deadlock(&self) -> String {
@@ -184,10 +183,10 @@ impl Teller<'_> {
     }
 
     /// A status by itself says little: what the program wrote last.
-    fn last_words(&self) -> String {
+    fn stderr_tail(&self) -> String {
         const LINES: usize = 3;
         let Outcome { kind, message, .. } = &self.trace.outcome;
-        if !matches!(kind, Kind::Exit(status) if *status != 0) || !message.is_empty() {
+        if !matches!(kind, OutcomeKind::Exit(status) if *status != 0) || !message.is_empty() {
             return String::new();
         }
         let output = &self.trace.output;
@@ -197,7 +196,7 @@ impl Teller<'_> {
         let last = &lines[lines.len().saturating_sub(LINES)..];
         let shown = |line: &&str| {
             let line = line.replace(char::is_control, " ");
-            format!("  its last words: {}\n", cut(line.trim(), self.look.width.saturating_sub(18)))
+            format!("  its last words: {}\n", cut(line.trim(), self.options.width.saturating_sub(18)))
         };
         match last {
             [] => String::new(),
@@ -209,20 +208,20 @@ impl Teller<'_> {
         }
     }
 
-    fn waiting(&self, waiting: &Waiting, names: &mut dyn Names) -> String {
-        let Waiting { wait, place, callers, inside } = waiting;
+    fn waiting(&self, waiting: &DescribedWait, names: &mut dyn Names) -> String {
+        let DescribedWait { wait, place, callers, inside } = waiting;
         let inside = inside.as_ref().filter(|_| wait.op.object_kind() == Some(ObjectKind::Futex));
         let mut text = format!(
             "  thread {} waits {}{} at {}\n",
             self.thread(wait.thread),
             inside.map(|function| format!("in {function} ")).unwrap_or_default(),
-            words::wait(self.trace, self.objects, wait),
+            describe::wait(self.trace, self.objects, wait),
             self.place(place),
         );
         text += &self.source(Some(place), names);
         for caller in callers {
             let function = functions::of_user(caller.function.as_deref().unwrap_or("?"));
-            let _ = writeln!(text, "    called by {function}, {}", self.line_near(caller, place));
+            let _ = writeln!(text, "    called by {function}, {}", self.line_relative_to(caller, place));
         }
         for remark in self.remarks(waiting, names) {
             let _ = writeln!(text, "    {remark}");
@@ -231,13 +230,13 @@ impl Teller<'_> {
     }
 
     /// Why the wait does not end.
-    fn remarks(&self, waiting: &Waiting, names: &mut dyn Names) -> Vec<String> {
-        let Waiting { wait, place, .. } = waiting;
+    fn remarks(&self, waiting: &DescribedWait, names: &mut dyn Names) -> Vec<String> {
+        let DescribedWait { wait, place, .. } = waiting;
         let mut at = |site: Site| {
             let there = names.place(site);
             let source = there.line.and_then(|line| names.source_line(there.file.as_deref()?, line));
             let source = source.map(|text| format!(" │ {}", text.trim())).unwrap_or_default();
-            (!there.system).then(|| format!("{}{source}", self.line_near(&there, place)))
+            (!there.system).then(|| format!("{}{source}", self.line_relative_to(&there, place)))
         };
         let here = |event: &Event| event.addr == wait.addr && event.thread != wait.thread;
         match wait.op.object_kind() {
@@ -246,10 +245,10 @@ impl Teller<'_> {
                 match last(self.trace, wakes) {
                     None => vec!["nobody ever wakes it".to_owned()],
                     Some(event) if event.value == 0 => {
-                        let site = at(self.trace.users_site(event)).map(|site| format!(": {site}"));
-                        let who = self.thread(event.thread);
+                        let site = at(self.trace.user_site(event)).map(|site| format!(": {site}"));
+                        let thread_name = self.thread(event.thread);
                         vec![format!(
-                            "thread {who} signalled when nobody was waiting{}",
+                            "thread {thread_name} signalled when nobody was waiting{}",
                             site.unwrap_or_default()
                         )]
                     }
@@ -262,7 +261,7 @@ impl Teller<'_> {
                 };
                 let taken = last(self.trace, takes);
                 taken
-                    .and_then(|e| Some((e.thread, at(self.trace.users_site(e))?)))
+                    .and_then(|e| Some((e.thread, at(self.trace.user_site(e))?)))
                     .map(|(thread, site)| format!("last taken by thread {}: {site}", self.thread(thread)))
                     .into_iter()
                     .collect()
@@ -273,13 +272,13 @@ impl Teller<'_> {
                 made.map(|e| format!("{arrived} of {} threads are here", e.value)).into_iter().collect()
             }
             Some(ObjectKind::Channel) => {
-                let made = words::made_at(self.trace, wait).and_then(at);
+                let made = describe::made_at(self.trace, wait).and_then(at);
                 made.map(|site| format!("made at {site}")).into_iter().collect()
             }
             _ if wait.op == Op::Join => Vec::new(),
             _ => {
                 let held = |&holder: &ThreadIx| {
-                    let whose = if holder == wait.thread {
+                    let holder_name = if holder == wait.thread {
                         "itself".to_owned()
                     } else {
                         format!("thread {}", self.thread(holder))
@@ -287,7 +286,7 @@ impl Teller<'_> {
                     let ended = if self.has_ended(holder) { ", which has ended," } else { "" };
                     let since = taken_at(self.trace, wait, holder).and_then(&mut at);
                     let since = since.map(|site| format!(" since {site}")).unwrap_or_default();
-                    format!("held by {whose}{ended}{since}")
+                    format!("held by {holder_name}{ended}{since}")
                 };
                 wait.holders.iter().map(held).collect()
             }
@@ -302,32 +301,34 @@ impl Teller<'_> {
     fn stack(&self, backtrace: &Backtrace, names: &mut dyn Names) -> String {
         let stack = Stack::of(backtrace, names);
         let waits = self.waits.iter().any(|waiting| waiting.wait.thread == backtrace.thread);
-        if !self.look.full
+        if !self.options.full
             && (waits && !stack.frames().is_empty()
-                || stack.users().count() == 1 && self.trace.outcome.kind != Kind::Race)
+                || stack.users().count() == 1 && self.trace.outcome.kind != OutcomeKind::Race)
         {
             return String::new();
         }
         let mut text = format!("\nstack of thread {}:\n", self.thread(backtrace.thread));
         let name = |frame: &Frame| functions::of_user(frame.function.as_deref().unwrap_or("?"));
-        let parts = if self.look.full || stack.users().next().is_none() {
-            stack.frames().iter().map(|frame| Part::User(frame, 1)).collect()
+        let parts = if self.options.full || stack.users().next().is_none() {
+            stack.frames().iter().map(|frame| StackPart::User(frame, 1)).collect()
         } else {
             stack.parts()
         };
-        let wide = |part: &Part<'_>| match part {
-            Part::User(frame, _) => name(frame).chars().count(),
-            Part::Library(_) => 0,
+        let wide = |part: &StackPart<'_>| match part {
+            StackPart::User(frame, _) => name(frame).chars().count(),
+            StackPart::Library(_) => 0,
         };
         let wide = parts.iter().map(wide).max().unwrap_or(0).min(WIDEST_FUNCTION);
         for part in &parts {
             let line = match part {
-                Part::User(frame, times) => {
+                StackPart::User(frame, times) => {
                     let times = if *times > 1 { format!("  ({times} times)") } else { String::new() };
                     let place = self.file_line(frame).unwrap_or_default();
                     format!("  {:wide$}  {place}{times}", name(frame)).trim_end().to_owned()
                 }
-                Part::Library(function) => paint(&format!("  … {function}"), Style::Dim, self.look.colour),
+                StackPart::Library(function) => {
+                    paint(&format!("  … {function}"), Style::Dim, self.options.colour)
+                }
             };
             let _ = writeln!(text, "{line}");
         }
@@ -349,7 +350,7 @@ impl Teller<'_> {
             }
         }
         for (warning, times) in told {
-            text += &paint("warning", Style::Preemption, self.look.colour);
+            text += &paint("warning", Style::Preemption, self.options.colour);
             let _ = write!(text, ": thread {} {}", self.thread(warning.thread), self.misuse(warning, names));
             // Where a thread was left behind is where it was, not what is wrong.
             let at = if warning.misuse == Misuse::LeakedThread { ", it is at" } else { " at" };
@@ -364,13 +365,14 @@ impl Teller<'_> {
     fn is_the_failure(&self, warning: &Warning) -> bool {
         let outcome = &self.trace.outcome;
         match outcome.kind {
-            Kind::Misuse => {
+            OutcomeKind::Misuse => {
                 outcome.thread == Some(warning.thread)
                     && outcome.site == Some(warning.site)
-                    && outcome.message == warning.misuse.words()
+                    && outcome.message == warning.misuse.description()
             }
-            Kind::Deadlock => {
-                let blocked = |w: &Waiting| w.wait.thread == warning.thread && w.wait.addr == warning.addr;
+            OutcomeKind::Deadlock => {
+                let blocked =
+                    |w: &DescribedWait| w.wait.thread == warning.thread && w.wait.addr == warning.addr;
                 warning.misuse == Misuse::Relock && self.waits.iter().any(blocked)
             }
             _ => false,
@@ -378,7 +380,7 @@ impl Teller<'_> {
     }
 
     fn misuse(&self, warning: &Warning, names: &mut dyn Names) -> String {
-        let mut text = warning.misuse.words().to_owned();
+        let mut text = warning.misuse.description().to_owned();
         let object = (warning.addr != 0).then(|| self.objects.by_addr(warning.addr)).flatten();
         if let Some(object) = object.or_else(|| names.variable(warning.addr)) {
             let _ = write!(text, ": `{object}`");
@@ -390,7 +392,7 @@ impl Teller<'_> {
     }
 
     fn thread(&self, thread: ThreadIx) -> String {
-        let id = words::id(self.trace, thread);
+        let id = describe::id(self.trace, thread);
         match self.trace.threads.get(thread.index()).map(|t| t.name.as_str()) {
             Some(name) if !name.is_empty() => format!("{id} ({name})"),
             _ => id,
@@ -407,7 +409,7 @@ impl Teller<'_> {
     }
 
     /// A place, after another one was told: in the same file the line is enough.
-    fn line_near(&self, frame: &Frame, told: &Frame) -> String {
+    fn line_relative_to(&self, frame: &Frame, told: &Frame) -> String {
         match frame.line {
             Some(line) if frame.file == told.file => format!("line {line}"),
             _ => self.short_place(frame),
@@ -427,7 +429,7 @@ impl Teller<'_> {
         let line = frame.filter(|frame| !frame.system).and_then(|frame| {
             let number = frame.line?;
             let text = names.source_line(frame.file.as_deref()?, number)?;
-            Some(cut(&format!("    {number} │ {}", text.trim()), self.look.width) + "\n")
+            Some(cut(&format!("    {number} │ {}", text.trim()), self.options.width) + "\n")
         });
         line.unwrap_or_default()
     }

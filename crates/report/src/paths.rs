@@ -41,14 +41,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_apart_with_as_little_as_possible() {
+    fn shortest_distinct_paths_are_used() {
         let short = shortest(["/a/x/main.c", "/a/y/main.c", "/a/y/list.c", "main.c"].into_iter());
         let ends: Vec<&str> = short.values().map(String::as_str).collect();
         assert_eq!(ends, ["x/main.c", "list.c", "y/main.c", "main.c"]);
     }
 
     #[test]
-    fn paths_inside_the_folder_are_relative_to_it() {
+    fn paths_inside_folder_are_relative() {
         assert_eq!(relative("/home/me/a/b.c", "/home/me"), "a/b.c");
         assert_eq!(relative("/home/menu/b.c", "/home/me"), "/home/menu/b.c");
         assert_eq!(relative("b.c", ""), "b.c");

@@ -3,12 +3,13 @@
 
 use crate::{
     Names,
+    counterfactuals::outcome_without,
+    describe,
     facts::{self, holds, races},
     interleaving::columns,
-    needs::without,
     objects::ObjectNames,
-    outcome::in_words,
-    paths, words,
+    outcome::kind_text,
+    paths,
 };
 use serde_json::{Map, Value, json};
 use unsnarl_model::{Flags, ThreadIx, Trace};
@@ -20,11 +21,11 @@ const PROCESS: u32 = 1;
 pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
     let objects = ObjectNames::of(trace, names);
     let track = |thread: ThreadIx| u32::from(thread.0) + 1;
-    let mut events = vec![about("process_name", 0, json!({ "name": paths::base(&trace.program.path) }))];
+    let mut events = vec![metadata("process_name", 0, json!({ "name": paths::base(&trace.program.path) }))];
     for column in columns(trace, names) {
         let name = format!("{} {}", column.title, column.function).trim_end().to_owned();
-        events.push(about("thread_name", track(column.thread), json!({ "name": name })));
-        events.push(about(
+        events.push(metadata("thread_name", track(column.thread), json!({ "name": name })));
+        events.push(metadata(
             "thread_sort_index",
             track(column.thread),
             json!({ "sort_index": track(column.thread) }),
@@ -35,14 +36,18 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
     for segment in trace.schedule().segments {
         let end = number + segment.points as usize;
         let preempts = number > 0 && trace.events[number].flags.has(Flags::PREEMPTS);
-        let need = trace.needs.iter().find(|need| need.event == number as u64).map(without);
+        let counterfactual = trace
+            .counterfactuals
+            .iter()
+            .find(|counterfactual| counterfactual.event == number as u64)
+            .map(outcome_without);
         let mut args = Map::new();
         args.insert("events".into(), segment.points.into());
         if preempts {
-            args.insert("preempts".into(), words::id(trace, trace.events[number - 1].thread).into());
+            args.insert("preempts".into(), describe::id(trace, trace.events[number - 1].thread).into());
         }
-        if let Some(need) = need {
-            args.insert("without this preemption".into(), need.into());
+        if let Some(counterfactual) = counterfactual {
+            args.insert("without this preemption".into(), counterfactual.into());
         }
         let name = if preempts { "runs (preempts)" } else { "runs" };
         events.push(slice("segment", name, track(segment.thread), stay(number, end), args.into()));
@@ -50,21 +55,21 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
             let event = &trace.events[at];
             let mut args = Map::new();
             args.insert("event".into(), at.into());
-            if let Some((file, line, function)) = facts::place(trace.users_site(event), names) {
+            if let Some((file, line, function)) = facts::place(trace.user_site(event), names) {
                 args.insert(
                     "at".into(),
                     format!("{}:{line}", paths::relative(&file, &trace.program.cwd)).into(),
                 );
                 args.insert("function".into(), function.into());
             }
-            let text = words::event(trace, &objects, at);
+            let text = describe::event(trace, &objects, at);
             events.push(slice("operation", &text, track(segment.thread), stay(at, at + 1), args.into()));
         }
         number = end;
     }
     // Locks overlap in any way, which only asynchronous events may.
     for (id, hold) in holds(trace).into_iter().enumerate() {
-        let name = format!("{} holds {}", words::id(trace, hold.thread), objects.at(trace, hold.first));
+        let name = format!("{} holds {}", describe::id(trace, hold.thread), objects.at(trace, hold.first));
         for (phase, at) in [("b", hold.first), ("e", hold.last)] {
             events.push(json!({
                 "ph": phase, "cat": "lock", "name": name, "id": id, "pid": PROCESS, "tid": track(hold.thread), "ts": at,
@@ -89,7 +94,7 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
     }
     if let Some(thread) = trace.outcome.thread.filter(|_| trace.outcome.is_failure()) {
         events.push(json!({
-            "ph": "i", "s": "t", "cat": "failure", "name": in_words(trace.outcome.kind), "pid": PROCESS,
+            "ph": "i", "s": "t", "cat": "failure", "name": kind_text(trace.outcome.kind), "pid": PROCESS,
             "tid": track(thread), "ts": trace.events.len(), "args": { "message": trace.outcome.message },
         }));
     }
@@ -99,8 +104,8 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
     })
 }
 
-fn about(what: &str, track: u32, args: Value) -> Value {
-    json!({ "ph": "M", "name": what, "pid": PROCESS, "tid": track, "args": args })
+fn metadata(name: &str, track: u32, args: Value) -> Value {
+    json!({ "ph": "M", "name": name, "pid": PROCESS, "tid": track, "args": args })
 }
 
 fn slice(kind: &str, name: &str, track: u32, when: Value, args: Value) -> Value {

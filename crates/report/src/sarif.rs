@@ -2,27 +2,27 @@
 //! flow for each thread, and a result for each race.
 
 use crate::{
-    Look, Names,
-    facts::{self, Place},
+    Names, RenderOptions, describe,
+    facts::{self, SourcePlace},
     objects::ObjectNames,
-    outcome_text, paths, preemption_text, words,
+    outcome_text, paths, preemption_text,
 };
 use serde_json::{Value, json};
-use unsnarl_model::{Flags, Kind, Trace};
+use unsnarl_model::{Flags, OutcomeKind, Trace};
 
 /// Steps of a code flow, at most: viewers show them all.
-const MOST_STEPS: usize = 500;
+const MAX_STEPS: usize = 500;
 
 /// What a run found, as one SARIF log.
 #[must_use]
 pub fn sarif(trace: &Trace, names: &mut dyn Names) -> Value {
-    let teller = Teller { trace, objects: ObjectNames::of(trace, names) };
+    let builder = SarifBuilder { trace, objects: ObjectNames::of(trace, names) };
     let mut results = Vec::new();
     if trace.outcome.is_failure() {
-        results.push(teller.failure(names));
+        results.push(builder.failure(names));
     }
-    if trace.outcome.kind != Kind::Race {
-        results.extend(teller.races(names));
+    if trace.outcome.kind != OutcomeKind::Race {
+        results.extend(builder.races(names));
     }
     let mut rules: Vec<&str> = results.iter().filter_map(|result| result["ruleId"].as_str()).collect();
     rules.sort_unstable();
@@ -49,16 +49,16 @@ pub fn sarif(trace: &Trace, names: &mut dyn Names) -> Value {
     })
 }
 
-struct Teller<'a> {
+struct SarifBuilder<'a> {
     trace: &'a Trace,
     objects: ObjectNames,
 }
 
-impl Teller<'_> {
+impl SarifBuilder<'_> {
     fn failure(&self, names: &mut dyn Names) -> Value {
         let trace = self.trace;
-        let plain = Look { width: 120, colour: false, full: false };
-        let said = outcome_text(trace, names, &plain);
+        let plain = RenderOptions { width: 120, colour: false, full: false };
+        let outcome = outcome_text(trace, names, &plain);
         let place = trace.outcome.site.and_then(|site| facts::place(site, names));
         // A failure in the system's code is at the last line of the user's that led there.
         let place = place.or_else(|| {
@@ -71,12 +71,12 @@ impl Teller<'_> {
             let stopped = trace.events[event - 1].thread;
             let next = (event..trace.events.len()).find(|&at| trace.events[at].thread == stopped)?;
             Some(self.location(
-                facts::place(trace.users_site(&trace.events[next]), names)?,
+                facts::place(trace.user_site(&trace.events[next]), names)?,
                 Some(&format!("thread {text}")),
             ))
         });
-        let stops: Vec<Value> = stops.take(MOST_STEPS).collect();
-        let message = said.trim_end();
+        let stops: Vec<Value> = stops.take(MAX_STEPS).collect();
+        let message = outcome.trim_end();
         let mut result =
             self.result(trace.outcome.kind.name(), "error", message, place, &trace.outcome.message);
         if !stops.is_empty() {
@@ -95,11 +95,11 @@ impl Teller<'_> {
     /// What each thread did, the last steps before the end.
     fn thread_flows(&self, names: &mut dyn Names) -> Vec<Value> {
         let trace = self.trace;
-        let from = trace.events.len().saturating_sub(MOST_STEPS);
+        let from = trace.events.len().saturating_sub(MAX_STEPS);
         let mut flows: Vec<(usize, Vec<Value>)> = Vec::new();
         for (number, event) in trace.events.iter().enumerate().skip(from) {
-            let Some(place) = facts::place(trace.users_site(event), names) else { continue };
-            let text = words::event(trace, &self.objects, number);
+            let Some(place) = facts::place(trace.user_site(event), names) else { continue };
+            let text = describe::event(trace, &self.objects, number);
             let step = json!({
                 "location": self.location(place, Some(&text)), "executionOrder": number + 1,
                 "importance": if event.flags.has(Flags::PREEMPTS) { "essential" } else { "important" },
@@ -119,17 +119,17 @@ impl Teller<'_> {
         let mut results: Vec<Value> = Vec::new();
         for race in &trace.races {
             let [first, second] = race.sides;
-            let told = |side: &unsnarl_model::Side, place: &Place| {
-                let thread = words::id(trace, side.thread);
-                format!("{} in thread {thread} at {}:{}", side.op.word(), paths::base(&place.0), place.1)
+            let side_text = |side: &unsnarl_model::Side, place: &SourcePlace| {
+                let thread = describe::id(trace, side.thread);
+                format!("{} in thread {thread} at {}:{}", side.op.name(), paths::base(&place.0), place.1)
             };
             let places = facts::place(first.site, names).zip(facts::place(second.site, names));
             let Some((one, other)) = places else { continue };
             let variable = names.variable(race.addr).map(|name| format!(" of `{name}`")).unwrap_or_default();
             let text = format!(
                 "data race{variable}: {} and {}: nothing orders them",
-                told(&first, &one),
-                told(&second, &other)
+                side_text(&first, &one),
+                side_text(&second, &other)
             );
             let mut result = self.result("race", "warning", &text, Some(other), "");
             result["relatedLocations"] = json!([self.location(one, Some("the other access"))]);
@@ -140,7 +140,14 @@ impl Teller<'_> {
         results
     }
 
-    fn result(&self, rule: &str, level: &str, text: &str, place: Option<Place>, failure: &str) -> Value {
+    fn result(
+        &self,
+        rule: &str,
+        level: &str,
+        text: &str,
+        place: Option<SourcePlace>,
+        failure: &str,
+    ) -> Value {
         let at = place.as_ref().map(|(file, line, _)| format!("{}:{line}", self.relative(file)));
         let fingerprint = fingerprint(&format!("{rule}\n{}\n{failure}", at.unwrap_or_default()));
         let locations: Vec<Value> = place.map(|place| self.location(place, None)).into_iter().collect();
@@ -150,7 +157,7 @@ impl Teller<'_> {
         })
     }
 
-    fn location(&self, (file, line, function): Place, message: Option<&str>) -> Value {
+    fn location(&self, (file, line, function): SourcePlace, message: Option<&str>) -> Value {
         let relative = self.relative(&file);
         let artifact = if relative == file {
             json!({ "uri": file_uri(&file) })

@@ -14,7 +14,7 @@ pub(crate) struct Stack {
 
 /// A stretch of a stack.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Part<'a> {
+pub(crate) enum StackPart<'a> {
     /// The user's own code, so many times in a row.
     User(&'a Frame, usize),
     /// Libraries, named by what the user's code called.
@@ -57,17 +57,19 @@ impl Stack {
 
     /// The stack without what is of no interest: what libraries do among themselves, and who
     /// called the thread's first function.
-    pub(crate) fn parts(&self) -> Vec<Part<'_>> {
-        let mut parts: Vec<Part<'_>> = Vec::new();
+    pub(crate) fn parts(&self) -> Vec<StackPart<'_>> {
+        let mut parts: Vec<StackPart<'_>> = Vec::new();
         for run in self.frames.chunk_by(|a, b| a == b || !self.is_users(a) && !self.is_users(b)) {
             let last = &run[run.len() - 1];
             if self.is_users(last) {
-                parts.push(Part::User(last, run.len()));
+                parts.push(StackPart::User(last, run.len()));
             } else {
-                parts.push(Part::Library(last.function.as_deref().map(functions::short).unwrap_or_default()));
+                parts.push(StackPart::Library(
+                    last.function.as_deref().map(functions::short).unwrap_or_default(),
+                ));
             }
         }
-        if parts.len() > 1 && matches!(parts.last(), Some(Part::Library(_))) {
+        if parts.len() > 1 && matches!(parts.last(), Some(StackPart::Library(_))) {
             parts.pop();
         }
         parts

@@ -6,7 +6,7 @@ use unsnarl_symbols::Frame;
 
 /// A thread that cannot go on.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct DescribedWait {
     pub(crate) wait: Wait,
     /// Where in the user's code.
     pub(crate) place: Frame,
@@ -17,8 +17,8 @@ pub(crate) struct Waiting {
 }
 
 /// All that cannot go on.
-pub(crate) fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<Waiting> {
-    let told = |wait: &Wait| {
+pub(crate) fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<DescribedWait> {
+    let describe_wait = |wait: &Wait| {
         let mut wait = wait.clone();
         let stack = Stack::at_end(trace, wait.thread, names);
         if wait.holders.is_empty() && is_rust_mutex(&wait, &stack) {
@@ -31,13 +31,13 @@ pub(crate) fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<Waiting> {
             Some(user) if at.system => (user, stack.called()),
             _ => (at, None),
         };
-        Waiting { wait, place, callers: users.collect(), inside }
+        DescribedWait { wait, place, callers: users.collect(), inside }
     };
-    trace.outcome.waits.iter().map(told).collect()
+    trace.outcome.waits.iter().map(describe_wait).collect()
 }
 
 /// Whether this thread waits for itself, directly or through others.
-pub(crate) fn in_a_circle(waits: &[Waiting], thread: ThreadIx) -> bool {
+pub(crate) fn in_a_circle(waits: &[DescribedWait], thread: ThreadIx) -> bool {
     let mut seen: Vec<ThreadIx> = Vec::new();
     let mut open = vec![thread];
     while let Some(next) = open.pop() {
@@ -72,7 +72,7 @@ pub(crate) fn taken_at(trace: &Trace, wait: &Wait, holder: ThreadIx) -> Option<S
     matches!(wait.op.object_kind(), Some(ObjectKind::Lock | ObjectKind::RwLock | ObjectKind::Once))
         .then_some(())?;
     let event = last(trace, |event| event.thread == holder && event.addr == wait.addr && takes(event.op))?;
-    Some(trace.users_site(event))
+    Some(trace.user_site(event))
 }
 
 /// The last event of which this is so.

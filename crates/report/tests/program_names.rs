@@ -5,7 +5,7 @@ use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 
 #[test]
-fn source_lines_are_read_from_files_and_absent_ones_are_none() {
+fn missing_source_lines_are_none() {
     let modules = [Module { path: "/nowhere/program".to_owned(), ..Module::default() }];
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&modules, &mut symbols);

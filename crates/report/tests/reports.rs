@@ -5,11 +5,11 @@ mod common;
 use common::{LIBC, Play, Source, site, trace};
 use insta::{assert_json_snapshot, assert_snapshot};
 use unsnarl_model::{
-    Action, Backtrace, Divergence, Flags, Kind, Misuse, Op, Order, Outcome, ThreadId, ThreadIx, Trace, Wait,
-    Warning,
+    Action, Backtrace, Divergence, Flags, Misuse, Op, Order, Outcome, OutcomeKind, ThreadId, ThreadIx, Trace,
+    Wait, Warning,
 };
 use unsnarl_report::{
-    Look, divergence_json, divergence_text, interleaving, outcome_json, outcome_text, stats_json,
+    RenderOptions, divergence_json, divergence_text, interleaving, outcome_json, outcome_text, stats_json,
     warnings_json,
 };
 
@@ -54,7 +54,7 @@ fn counter() -> Trace {
         .play(0, 12, Op::Join, 0, 2)
         .play(0, 13, Op::Read, HITS, 1);
     t.outcome = Outcome {
-        kind: Kind::Assertion,
+        kind: OutcomeKind::Assertion,
         thread: Some(ThreadIx(0)),
         site: Some(site(13)),
         message: "main.c:13: main: Assertion `hits == 2' failed.".to_owned(),
@@ -104,7 +104,7 @@ int main(void) {
         holders: vec![ThreadIx(holder)],
     };
     t.outcome = Outcome {
-        kind: Kind::Deadlock,
+        kind: OutcomeKind::Deadlock,
         waits: vec![
             wait(0, Op::Join, 0, 13, 1),
             wait(1, Op::Lock, 0x7fff_1000, 4, 2),
@@ -116,7 +116,7 @@ int main(void) {
 }
 
 /// One of each kind of operation.
-fn everything() -> (Trace, Source) {
+fn all_operations() -> (Trace, Source) {
     let names = [
         (0x10, "m"),
         (0x20, "c"),
@@ -181,47 +181,48 @@ fn everything() -> (Trace, Source) {
     (t, source)
 }
 
-fn look(width: usize) -> Look {
-    Look { width, ..Look::default() }
+fn options(width: usize) -> RenderOptions {
+    RenderOptions { width, ..RenderOptions::default() }
 }
 
 #[test]
-fn a_lost_update_in_columns() {
-    assert_snapshot!(interleaving(&counter(), &mut counter_source(), &look(110)));
+fn lost_update_in_columns() {
+    assert_snapshot!(interleaving(&counter(), &mut counter_source(), &options(110)));
 }
 
 #[test]
-fn a_lost_update_on_a_narrow_terminal_in_lines() {
-    assert_snapshot!(interleaving(&counter(), &mut counter_source(), &look(60)));
+fn lost_update_in_lines_on_narrow_terminal() {
+    assert_snapshot!(interleaving(&counter(), &mut counter_source(), &options(60)));
 }
 
 #[test]
-fn without_sources_there_are_locations() {
+fn locations_are_shown_without_sources() {
     let mut source = counter_source();
     source.readable = false;
-    assert_snapshot!(interleaving(&counter(), &mut source, &look(90)));
+    assert_snapshot!(interleaving(&counter(), &mut source, &options(90)));
 }
 
 #[test]
 fn colours_mark_threads_preemptions_and_failures() {
-    let text = interleaving(&counter(), &mut counter_source(), &Look { colour: true, ..look(110) });
+    let text =
+        interleaving(&counter(), &mut counter_source(), &RenderOptions { colour: true, ..options(110) });
     assert_snapshot!(text.replace('\x1b', "^"));
 }
 
 #[test]
-fn a_deadlock_shows_who_waits_for_whom() {
+fn deadlock_shows_wait_cycle() {
     let (trace, mut source) = deadlock();
-    assert_snapshot!(interleaving(&trace, &mut source, &look(110)));
+    assert_snapshot!(interleaving(&trace, &mut source, &options(110)));
 }
 
 #[test]
-fn every_operation_has_its_words() {
-    let (trace, mut source) = everything();
-    assert_snapshot!(interleaving(&trace, &mut source, &Look { full: true, ..look(100) }));
+fn operations_have_descriptions() {
+    let (trace, mut source) = all_operations();
+    assert_snapshot!(interleaving(&trace, &mut source, &RenderOptions { full: true, ..options(100) }));
 }
 
 #[test]
-fn many_threads_go_in_lines() {
+fn many_threads_use_line_layout() {
     let mut t = trace(9, 2);
     for n in 1..9 {
         t.play(0, 9, Op::Create, 0, n);
@@ -232,24 +233,24 @@ fn many_threads_go_in_lines() {
             t.flag(Flags::PREEMPTS);
         }
     }
-    assert_snapshot!(interleaving(&t, &mut counter_source(), &look(100)));
+    assert_snapshot!(interleaving(&t, &mut counter_source(), &options(100)));
 }
 
 #[test]
-fn long_stretches_are_abridged_unless_all_is_asked_for() {
+fn long_stretches_are_abridged_without_full() {
     let mut t = trace(2, 2);
     t.play(0, 9, Op::Create, 0, 1).play(1, 2, Op::Start, 0, 0);
     for n in 0..50 {
         t.play(1, 3, Op::Read, HITS, n).play(1, 4, Op::Write, HITS, n);
     }
     t.play(0, 13, Op::Read, HITS, 50).flag(Flags::PREEMPTS);
-    assert_snapshot!(interleaving(&t, &mut counter_source(), &look(100)));
-    let all = interleaving(&t, &mut counter_source(), &Look { full: true, ..look(100) });
+    assert_snapshot!(interleaving(&t, &mut counter_source(), &options(100)));
+    let all = interleaving(&t, &mut counter_source(), &RenderOptions { full: true, ..options(100) });
     assert!(all.lines().count() > 103 && !all.contains("abridged"));
 }
 
 #[test]
-fn accesses_that_no_other_thread_can_notice_are_left_out() {
+fn unobservable_accesses_are_omitted() {
     const OWN: u64 = 0x7ff0_0000;
     let mut t = trace(2, 2);
     t.play(0, 9, Op::Create, 0, 1).play(1, 2, Op::Start, 0, 0);
@@ -266,11 +267,11 @@ fn accesses_that_no_other_thread_can_notice_are_left_out() {
         HITS,
         0,
     );
-    assert_snapshot!(interleaving(&t, &mut counter_source(), &look(100)));
+    assert_snapshot!(interleaving(&t, &mut counter_source(), &options(100)));
 }
 
 #[test]
-fn a_wait_inside_a_library_is_told_from_the_users_side() {
+fn library_wait_is_described_from_user_code() {
     let mut t = trace(2, 2);
     t.play(0, 9, Op::Create, 0, 1)
         .play(1, 2, Op::Start, 0, 0)
@@ -278,7 +279,7 @@ fn a_wait_inside_a_library_is_told_from_the_users_side() {
         .play(1, 5, Op::End, 0, 0)
         .play(0, LIBC + 5, Op::CondWait, 0x20, 0x10);
     t.outcome = Outcome {
-        kind: Kind::Deadlock,
+        kind: OutcomeKind::Deadlock,
         waits: vec![Wait {
             thread: ThreadIx(0),
             op: Op::CondWake,
@@ -292,20 +293,20 @@ fn a_wait_inside_a_library_is_told_from_the_users_side() {
         }],
         ..Outcome::exit(0)
     };
-    assert_snapshot!(outcome_text(&t, &mut counter_source(), &look(100)));
-    assert_snapshot!(outcome_text(&t, &mut counter_source(), &Look { full: true, ..look(100) }));
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &options(100)));
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &RenderOptions { full: true, ..options(100) }));
 }
 
 #[test]
-fn a_bad_status_comes_with_the_last_words() {
+fn failing_status_shows_stderr_tail() {
     let mut t = trace(1, 2);
     t.outcome = Outcome::exit(3);
     t.output.stderr = b"one\ntwo\n\nthree\nfour\n".to_vec();
-    assert_snapshot!(outcome_text(&t, &mut counter_source(), &look(100)));
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &options(100)));
 }
 
 #[test]
-fn misuse_that_counts_as_failure_is_told_once() {
+fn misuse_as_failure_is_reported_once() {
     let mut t = counter();
     let warning = |thread| Warning {
         misuse: Misuse::UnlockNotHeld,
@@ -317,27 +318,27 @@ fn misuse_that_counts_as_failure_is_told_once() {
     };
     t.warnings = vec![warning(1), warning(2), warning(2)];
     t.outcome = Outcome {
-        kind: Kind::Misuse,
+        kind: OutcomeKind::Misuse,
         thread: Some(ThreadIx(1)),
         site: Some(site(4)),
-        message: Misuse::UnlockNotHeld.words().to_owned(),
+        message: Misuse::UnlockNotHeld.description().to_owned(),
         ..Outcome::exit(0)
     };
-    assert_snapshot!(outcome_text(&t, &mut counter_source(), &look(100)));
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &options(100)));
 }
 
 #[test]
-fn an_empty_trace_is_no_trouble() {
-    assert_snapshot!(interleaving(&trace(1, 2), &mut counter_source(), &look(80)));
+fn empty_trace_is_rendered() {
+    assert_snapshot!(interleaving(&trace(1, 2), &mut counter_source(), &options(80)));
 }
 
 #[test]
-fn no_line_is_wider_than_asked() {
+fn lines_respect_requested_width() {
     for width in 40..130 {
-        for (trace, mut source) in [(counter(), counter_source()), deadlock(), everything()] {
-            let look = Look { full: true, ..look(width) };
-            let text = interleaving(&trace, &mut source, &look);
-            let outcome = outcome_text(&trace, &mut source, &look);
+        for (trace, mut source) in [(counter(), counter_source()), deadlock(), all_operations()] {
+            let options = RenderOptions { full: true, ..options(width) };
+            let text = interleaving(&trace, &mut source, &options);
+            let outcome = outcome_text(&trace, &mut source, &options);
             let table = text.strip_suffix(&outcome).unwrap().lines().skip(1);
             let widest = table.max_by_key(|line| line.chars().count()).unwrap();
             assert!(widest.chars().count() <= width, "{width}: {widest}");
@@ -346,9 +347,9 @@ fn no_line_is_wider_than_asked() {
 }
 
 #[test]
-fn a_crash_with_warnings() {
+fn crash_with_warnings() {
     let mut t = counter();
-    t.outcome.kind = Kind::Signal(11);
+    t.outcome.kind = OutcomeKind::Signal(11);
     t.outcome.message = "at address 0x8".to_owned();
     t.threads[0].name = "boss".to_owned();
     t.warnings = vec![
@@ -369,46 +370,46 @@ fn a_crash_with_warnings() {
             detail: "fork".to_owned(),
         },
     ];
-    assert_snapshot!(outcome_text(&t, &mut counter_source(), &look(100)));
+    assert_snapshot!(outcome_text(&t, &mut counter_source(), &options(100)));
     assert_json_snapshot!(warnings_json(&t, &mut counter_source()));
 }
 
 #[test]
-fn a_lock_taken_twice_waits_for_itself() {
+fn relocked_mutex_waits_for_itself() {
     let (mut t, mut source) = deadlock();
     t.outcome.waits.truncate(2);
     t.outcome.waits[1].addr = 0x10;
     t.outcome.waits[1].holders = vec![ThreadIx(1)];
-    assert_snapshot!(outcome_text(&t, &mut source, &look(100)));
+    assert_snapshot!(outcome_text(&t, &mut source, &options(100)));
 }
 
 #[test]
-fn outcomes_for_other_programs() {
+fn outcomes_as_json() {
     let (t, mut source) = deadlock();
     assert_json_snapshot!("deadlock_json", outcome_json(&t, &mut source));
     assert_json_snapshot!("assertion_json", outcome_json(&counter(), &mut counter_source()));
     assert_json_snapshot!("exit_json", outcome_json(&trace(1, 2), &mut counter_source()));
     let mut crash = counter();
-    crash.outcome.kind = Kind::Signal(11);
+    crash.outcome.kind = OutcomeKind::Signal(11);
     assert_eq!(outcome_json(&crash, &mut counter_source())["signal"], "SIGSEGV");
     assert_json_snapshot!("stats_json", stats_json(&counter().stats()));
 }
 
 #[test]
-fn a_divergence_names_both_sides() {
+fn divergence_shows_expected_and_actual() {
     let action = |op, line| (Action { op, site: site(line) }, "/home/me/work/program".to_owned());
     let elsewhere = (Action { op: Op::Lock, site: site(4) }, "/lib/libz.so.1".to_owned());
     let mut divergence = Divergence {
         point: 7,
         thread: ThreadId::main().child(2),
         expected: Some(action(Op::Write, 4)),
-        got: Some(action(Op::Read, 3)),
+        actual: Some(action(Op::Read, 3)),
     };
     assert_snapshot!(divergence_text(&divergence, &counter(), &mut counter_source()));
     assert_json_snapshot!(divergence_json(&divergence, &counter(), &mut counter_source()));
     divergence.expected = None;
-    divergence.got = Some(elsewhere);
+    divergence.actual = Some(elsewhere);
     assert_snapshot!(divergence_text(&divergence, &counter(), &mut counter_source()));
-    divergence.got = None;
+    divergence.actual = None;
     assert_snapshot!(divergence_text(&divergence, &counter(), &mut counter_source()));
 }

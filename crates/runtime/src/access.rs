@@ -10,34 +10,34 @@ use core::{
 };
 use unsnarl_model::{Flags, Op, Order, Points};
 use unsnarl_race::Access;
-use unsnarl_sched::Dice;
+use unsnarl_sched::Rng;
 
 /// Whether plain accesses are seen now.
 static ON: AtomicBool = AtomicBool::new(false);
 /// Whether the plan wants them seen at all.
-static WANTED: AtomicBool = AtomicBool::new(false);
+static ENABLED: AtomicBool = AtomicBool::new(false);
 /// The plan's point set, by its number.
 static POINTS: AtomicU8 = AtomicU8::new(0);
 /// One in so many is a point.
 static ONE_IN: AtomicU32 = AtomicU32::new(1);
 /// What decides which one.
-static DRAW: AtomicU64 = AtomicU64::new(0);
+static SAMPLE_SEED: AtomicU64 = AtomicU64::new(0);
 
-pub(crate) fn configure(points: u8, one_in: u32, draw: u64, watched: bool) {
+pub(crate) fn configure(points: u8, one_in: u32, sample_seed: u64, watched: bool) {
     POINTS.store(points, Ordering::Relaxed);
     ONE_IN.store(one_in.max(1), Ordering::Relaxed);
-    DRAW.store(draw, Ordering::Relaxed);
-    WANTED.store(watched || points != Points::Sync as u8, Ordering::Relaxed);
+    SAMPLE_SEED.store(sample_seed, Ordering::Relaxed);
+    ENABLED.store(watched || points != Points::Sync as u8, Ordering::Relaxed);
 }
 
 /// Accesses matter only while somebody else could see them.
 pub(crate) fn several_threads(several: bool) {
-    ON.store(several && WANTED.load(Ordering::Relaxed), Ordering::Relaxed);
+    ON.store(several && ENABLED.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
 /// Whether accesses are seen now.
 #[inline]
-pub(crate) fn are_seen() -> bool {
+pub(crate) fn are_observed() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
@@ -52,14 +52,14 @@ impl Runtime {
             PLACES => self.state.places.contain(pc),
             _ => false,
         };
-        chosen && (ONE_IN.load(Ordering::Relaxed) == 1 || self.is_drawn())
+        chosen && (ONE_IN.load(Ordering::Relaxed) == 1 || self.is_sampled())
     }
 
     /// One in so many, by the thread's own count of them, so that other threads' accesses do not change which.
-    fn is_drawn(&mut self) -> bool {
+    fn is_sampled(&mut self) -> bool {
         let me = self.state.me();
         me.accesses += 1;
-        let mut dice = Dice::new(DRAW.load(Ordering::Relaxed) ^ u64::from(me.ix.0) << 48 ^ me.accesses);
+        let mut dice = Rng::new(SAMPLE_SEED.load(Ordering::Relaxed) ^ u64::from(me.ix.0) << 48 ^ me.accesses);
         dice.below(ONE_IN.load(Ordering::Relaxed)) == 0
     }
 }

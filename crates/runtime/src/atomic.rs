@@ -12,11 +12,11 @@ use core::{
 use unsnarl_model::{Flags, Op, Order};
 
 /// A variable whose loads are neither points nor events.
-static LEFT_ALONE: AtomicUsize = AtomicUsize::new(0);
+static IGNORED_VARIABLE: AtomicUsize = AtomicUsize::new(0);
 
 /// Lets loads of the variable at this address be as they are: nothing depends on when they happen.
-pub(crate) fn leave_alone(addr: usize) {
-    LEFT_ALONE.store(addr, Relaxed);
+pub(crate) fn ignore_variable(addr: usize) {
+    IGNORED_VARIABLE.store(addr, Relaxed);
 }
 
 /// Waits for the turn of an atomic operation, performs it and logs it. `perform` gives the result, the
@@ -32,7 +32,7 @@ fn atomic<T>(op: Op, access: (usize, u32, i32), pc: u64, perform: impl FnOnce() 
     // SAFETY: as above.
     let after = unsafe { peek(addr, size) };
     runtime.state.unchanged = size <= 8 && before == after;
-    let foreign = size > 0 && runtime.state.left.operate(addr, before, after);
+    let foreign = size > 0 && runtime.state.atomic_values.operate(addr, before, after);
     let failed = if failed { Flags::FAILED } else { Flags::NONE };
     let flags = failed | if foreign { Flags::FOREIGN } else { Flags::NONE };
     // Compilers may add hints above the order's low bits.
@@ -63,7 +63,7 @@ macro_rules! size {
             const SIZE: u32 = $bits / 8;
 
             unsafe extern "C-unwind" fn $load(addr: *const $atomic, order: i32, pc: u64) -> $int {
-                if addr as usize == LEFT_ALONE.load(Relaxed) {
+                if addr as usize == IGNORED_VARIABLE.load(Relaxed) {
                     // SAFETY: the program's own atomic variable.
                     return unsafe { (*addr).load(SeqCst) };
                 }
@@ -111,10 +111,10 @@ macro_rules! size {
                 failed: i32,
                 pc: u64,
             ) -> $int {
-                let wanted = expected;
+                let requested = expected;
                 // SAFETY: as above.
                 let done = unsafe { $cas(addr, &raw mut expected, value, order, failed, pc) };
-                if done != 0 { wanted } else { expected }
+                if done != 0 { requested } else { expected }
             }
 
             $crate::atomic::exported!("rdx" concat!("__tsan_atomic", $bits, "_load"), $load);

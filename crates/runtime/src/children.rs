@@ -3,7 +3,7 @@
 //! The kernel's numbers differ from run to run. So the program sees other ones, which follow each other in the order in which the
 //! children were started, and functions that take a process id take these.
 
-use crate::{files::Opened, log::until_zero, state::Runtime, sys};
+use crate::{files::OpenFile, log::until_zero, state::Runtime, sys};
 use alloc::vec::Vec;
 use core::{
     cell::UnsafeCell,
@@ -81,7 +81,7 @@ fn nap() {
 pub(crate) const LOOKS: u32 = 3;
 
 /// The number that the program sees.
-pub(crate) fn seen(process: i32) -> i32 {
+pub(crate) fn to_virtual(process: i32) -> i32 {
     match started().iter().rposition(|&started| started == process) {
         Some(at) if process > 0 => FIRST + at as i32,
         _ => process,
@@ -89,7 +89,7 @@ pub(crate) fn seen(process: i32) -> i32 {
 }
 
 /// The kernel's number.
-pub(crate) fn meant(number: i32) -> i32 {
+pub(crate) fn to_real(number: i32) -> i32 {
     let at = usize::try_from(number.wrapping_sub(FIRST)).unwrap_or(usize::MAX);
     match started().get(at) {
         // Of one that is gone, a number that nobody has.
@@ -100,7 +100,8 @@ pub(crate) fn meant(number: i32) -> i32 {
 
 /// A child was waited for: if it is no more, its number may come to mean somebody else.
 pub(crate) fn forget_ended(process: i32) {
-    let still_there = Children { kind: libc::P_PID, id: process, options: libc::WEXITED }.ask(libc::WNOHANG);
+    let still_there =
+        Children { kind: libc::P_PID, id: process, options: libc::WEXITED }.query(libc::WNOHANG);
     if still_there.is_none()
         && let Some(at) = started().iter().rposition(|&started| started == process)
     {
@@ -121,7 +122,7 @@ impl Children {
     /// All of them.
     const ALL: Self = Self { kind: libc::P_ALL, id: 0, options: libc::WEXITED };
 
-    fn ask(self, options: i32) -> Option<i32> {
+    fn query(self, options: i32) -> Option<i32> {
         // SAFETY: plain numbers; the kernel fills them in.
         let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
         let options = (self.options | libc::WNOWAIT) & !libc::WNOHANG | options;
@@ -134,12 +135,12 @@ impl Children {
 
     /// Whether a wait for them would come back at once: there is one to tell of, or none to wait for.
     pub(crate) fn have_news(self) -> bool {
-        self.ask(libc::WNOHANG) != Some(0)
+        self.query(libc::WNOHANG) != Some(0)
     }
 
     /// Waits until there are news, or for no reason less long.
     pub(crate) fn wait(self) {
-        self.ask(0);
+        self.query(0);
     }
 
     /// Waits until there are news, as long as the children seem to do something: gives up when they and theirs were found asleep so
@@ -184,7 +185,7 @@ fn is_busy(process: i32, depth: u32) -> bool {
 
 /// Whether one of a process's threads is as the question asks.
 fn each_task(process: i32, question: &mut dyn FnMut(i32) -> bool) -> bool {
-    let Some(directory) = path(format_args!("/proc/{process}/task\0")).and_then(|path| Opened::new(&path))
+    let Some(directory) = path(format_args!("/proc/{process}/task\0")).and_then(|path| OpenFile::new(&path))
     else {
         return false;
     };
@@ -224,11 +225,11 @@ fn path(path: fmt::Arguments<'_>) -> Option<[u8; 64]> {
 
 /// What is in a small file of the kernel's.
 fn read<'a>(name: fmt::Arguments<'_>, room: &'a mut [u8]) -> &'a [u8] {
-    let read = path(name).and_then(|path| Opened::new(&path)).map_or(0, |file| file.read(room));
+    let read = path(name).and_then(|path| OpenFile::new(&path)).map_or(0, |file| file.read(room));
     &room[..read.max(0) as usize]
 }
 
 /// Whether a child of this process may still do something.
 pub(crate) fn are_there() -> bool {
-    Children::ALL.ask(libc::WNOHANG).is_some()
+    Children::ALL.query(libc::WNOHANG).is_some()
 }

@@ -9,13 +9,13 @@ const LOOK: u64 = 1_000;
 const UPTIME: u64 = 1_000_000_000_000;
 
 #[derive(Debug)]
-pub(crate) struct Clock {
+pub(crate) struct VirtualClock {
     epoch: u64,
     /// Nanoseconds since 1970.
     now: u64,
 }
 
-impl Clock {
+impl VirtualClock {
     pub(crate) const fn new(epoch: u64) -> Self {
         Self { epoch, now: epoch }
     }
@@ -31,30 +31,30 @@ impl Clock {
     }
 
     /// A program looks at a clock; none if it is none of those that stand still for a run.
-    pub(crate) fn look(&mut self, clock: i32) -> Option<u64> {
+    pub(crate) fn read(&mut self, clock: i32) -> Option<u64> {
         /// Clocks of devices; other negative numbers are processor time of threads and processes.
         const DEVICE: i32 = 3;
         Some(match clock {
-            libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => self.look_at_wall(),
+            libc::CLOCK_REALTIME | libc::CLOCK_REALTIME_COARSE | libc::CLOCK_TAI => self.read_wall_clock(),
             libc::CLOCK_MONOTONIC
             | libc::CLOCK_MONOTONIC_RAW
             | libc::CLOCK_MONOTONIC_COARSE
-            | libc::CLOCK_BOOTTIME => self.look_at_processor() + UPTIME,
-            libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => self.look_at_processor(),
-            i32::MIN..0 if clock & 7 != DEVICE && clock != -1 => self.look_at_processor(),
+            | libc::CLOCK_BOOTTIME => self.read_cpu_clock() + UPTIME,
+            libc::CLOCK_PROCESS_CPUTIME_ID | libc::CLOCK_THREAD_CPUTIME_ID => self.read_cpu_clock(),
+            i32::MIN..0 if clock & 7 != DEVICE && clock != -1 => self.read_cpu_clock(),
             _ => return None,
         })
     }
 
     /// The time of day.
-    pub(crate) fn look_at_wall(&mut self) -> u64 {
+    pub(crate) fn read_wall_clock(&mut self) -> u64 {
         self.now += LOOK;
         self.now
     }
 
     /// Processor time: what passed since the start.
-    pub(crate) fn look_at_processor(&mut self) -> u64 {
-        self.look_at_wall() - self.epoch
+    pub(crate) fn read_cpu_clock(&mut self) -> u64 {
+        self.read_wall_clock() - self.epoch
     }
 
     /// Time passes until then.

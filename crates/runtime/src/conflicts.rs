@@ -9,22 +9,22 @@ use crate::{
 };
 use alloc::{boxed::Box, collections::BTreeSet};
 use unsnarl_model::{ConflictKind, Event, Op, SiteIx};
-use unsnarl_race::{Access, Detector, Found};
-use unsnarl_wire::{RawConflict, RawEvent, Wanted};
+use unsnarl_race::{Access, Detector, FoundConflict};
+use unsnarl_wire::{RawConflict, RawEvent, SideRequest};
 
 /// What was found so far.
-pub(crate) struct Conflicts {
+pub(crate) struct ConflictMonitor {
     detector: Detector<Shadow>,
-    told: Told,
-    wanted: Option<[Wanted; 2]>,
+    reported: ReportedPairs,
+    side_requests: Option<[SideRequest; 2]>,
     /// The events whose calls are wanted, and how many of them are had.
-    asked: &'static [u64],
-    had: usize,
+    stack_requests: &'static [u64],
+    captured: usize,
 }
 
 /// Pairs of places that were told about.
 #[derive(Default)]
-struct Told {
+struct ReportedPairs {
     all: BTreeSet<Pair>,
     /// Those that were found last, each where a hash says: the same few are found again and again.
     recent: [Option<Pair>; Self::RECENT],
@@ -32,7 +32,7 @@ struct Told {
 
 type Pair = (ConflictKind, u64, u64);
 
-impl Told {
+impl ReportedPairs {
     const RECENT: usize = 32;
 
     /// Whether it is told for the first time.
@@ -48,15 +48,15 @@ impl Told {
     }
 }
 
-impl Conflicts {
+impl ConflictMonitor {
     pub(crate) fn new(log: &Log) -> Option<Box<Self>> {
-        let wanted = log.header().plan.wanted;
+        let side_requests = log.header().plan.side_requests;
         Some(Box::new(Self {
             detector: Detector::new(Shadow::reserve()?),
-            told: Told::default(),
-            wanted: (wanted[0].pc != 0).then_some(wanted),
-            asked: log.asked(),
-            had: 0,
+            reported: ReportedPairs::default(),
+            side_requests: (side_requests[0].pc != 0).then_some(side_requests),
+            stack_requests: log.stack_requests(),
+            captured: 0,
         }))
     }
 
@@ -68,8 +68,8 @@ impl Conflicts {
     /// An access that is about to happen.
     #[inline]
     pub(crate) fn access(&mut self, log: &Log, access: &Access) {
-        let Self { detector, told, .. } = self;
-        detector.access(access, |found| tell(told, log, &found, access));
+        let Self { detector, reported, .. } = self;
+        detector.access(access, |found| report_conflict(reported, log, &found, access));
     }
 
     /// An operation that was logged under this number.
@@ -93,14 +93,14 @@ impl Conflicts {
             own_stack: false,
             tag: raw.pc(),
         };
-        let Self { detector, told, .. } = self;
-        detector.step(&event, number, raw.pc(), |found| tell(told, log, &found, &access));
+        let Self { detector, reported, .. } = self;
+        detector.step(&event, number, raw.pc(), |found| report_conflict(reported, log, &found, &access));
     }
 
     /// A block is freed: who used it and is not known to be done with it is in conflict with that.
     pub(crate) fn free(&mut self, log: &Log, access: &Access) {
-        let Self { detector, told, .. } = self;
-        detector.free(access, |found| tell(told, log, &found, access));
+        let Self { detector, reported, .. } = self;
+        detector.free(access, |found| report_conflict(reported, log, &found, access));
     }
 
     pub(crate) fn forget(&mut self, addr: usize, size: u32) {
@@ -108,8 +108,8 @@ impl Conflicts {
     }
 }
 
-fn tell(told: &mut Told, log: &Log, found: &Found, second: &Access) {
-    if !told.insert((found.kind, found.first.tag(), second.tag)) {
+fn report_conflict(reported: &mut ReportedPairs, log: &Log, found: &FoundConflict, second: &Access) {
+    if !reported.insert((found.kind, found.first.tag(), second.tag)) {
         return;
     }
     log.conflict(RawConflict {
@@ -128,35 +128,36 @@ impl State {
         let Some(conflicts) = &mut self.conflicts else { return };
         if !event.op().is_none_or(|op| matches!(op, Op::Read | Op::Write | Op::Alloc | Op::Free)) {
             conflicts.step(&self.log, event, number);
-            self.keep_calls(event.pc());
+            self.capture_conflict_stack(event.pc());
         }
-        self.keep_callers(number);
+        self.capture_event_stack(number);
     }
 
     /// Keeps the calls that led to this event, if they are wanted.
-    fn keep_callers(&mut self, number: u64) {
+    fn capture_event_stack(&mut self, number: u64) {
         let Some(conflicts) = &mut self.conflicts else { return };
-        if conflicts.asked.get(conflicts.had) == Some(&number) {
-            let nth = conflicts.had;
-            conflicts.had += 1;
+        if conflicts.stack_requests.get(conflicts.captured) == Some(&number) {
+            let nth = conflicts.captured;
+            conflicts.captured += 1;
             let top = self.me().stack_top;
-            self.log.calls(nth, number, self.current, end::here(), top);
+            self.log.calls(nth, number, self.current, end::current_registers(), top);
         }
     }
 
     /// Keeps the calls that led to both sides of the wanted race: of the first side each time it is met, until the
     /// race with it is found.
-    pub(crate) fn keep_calls(&mut self, pc: u64) {
+    pub(crate) fn capture_conflict_stack(&mut self, pc: u64) {
         let Some(conflicts) = &mut self.conflicts else { return };
-        let Some([first, second]) = conflicts.wanted else { return };
-        let me = Wanted { pc, thread: self.current.0.into() };
-        let found = me == second && conflicts.told.all.contains(&(ConflictKind::Race, first.pc, second.pc));
+        let Some([first, second]) = conflicts.side_requests else { return };
+        let me = SideRequest { pc, thread: self.current.0.into() };
+        let found =
+            me == second && conflicts.reported.all.contains(&(ConflictKind::Race, first.pc, second.pc));
         if found {
-            conflicts.wanted = None;
+            conflicts.side_requests = None;
         }
         if found || me == first {
             let top = self.me().stack_top;
-            self.log.side_stack(u64::from(found), self.current, end::here(), top);
+            self.log.side_stack(u64::from(found), self.current, end::current_registers(), top);
         }
     }
 }
@@ -168,8 +169,8 @@ impl Runtime {
         let State { conflicts, log, .. } = &mut self.state;
         if let Some(conflicts) = conflicts {
             conflicts.access(log, access);
-            if conflicts.wanted.is_some() {
-                self.state.keep_calls(access.tag);
+            if conflicts.side_requests.is_some() {
+                self.state.capture_conflict_stack(access.tag);
             }
         }
     }

@@ -5,13 +5,13 @@
 //! until it is given the token ([`crate::token`]). Either way one thread runs at a time and decides who is next, so
 //! that the same plan gives the same trace.
 
-use crate::{debug, end, fiber, rewind::birth, sys, token};
+use crate::{debug, end, fiber, rewind::thread_start, sys, token};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 /// What threads run on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Backend {
+pub(crate) enum ThreadBackend {
     /// One kernel thread, the carrier, for all of them.
     Fibers,
     /// One kernel thread for each, of which only the holder of the token runs: what debuggers can follow.
@@ -32,27 +32,27 @@ pub(crate) struct Context {
     pub(crate) token: AtomicU32,
     /// Whether the kernel tells us of the system calls of this kernel thread, see [`crate::dispatch`].
     pub(crate) dispatches: AtomicBool,
-    backend: Backend,
+    backend: ThreadBackend,
     /// The signal mask that a kernel thread had when it gave the token away.
     mask: AtomicU64,
 }
 
 /// How many seconds the last steps of a thread may take, which take microseconds: nobody schedules them.
-const PATIENCE: i64 = 10;
+const EXIT_TIMEOUT_SECONDS: i64 = 10;
 
 impl Context {
     /// The thread that is there already.
-    pub(crate) fn adopt(backend: Backend, thread_pointer: usize) -> Self {
+    pub(crate) fn adopt(backend: ThreadBackend, thread_pointer: usize) -> Self {
         let (parked, token, dispatches) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
         Self { stack_pointer: 0, thread_pointer, parked, token, dispatches, backend, mask: AtomicU64::new(0) }
     }
 
     /// A thread to be made; it calls [`Context::park`] when it is there.
-    pub(crate) fn unborn(backend: Backend) -> Self {
+    pub(crate) fn new_unstarted(backend: ThreadBackend) -> Self {
         Self { parked: AtomicU32::new(1), ..Self::adopt(backend, 0) }
     }
 
-    pub(crate) fn backend(&self) -> Backend {
+    pub(crate) fn backend(&self) -> ThreadBackend {
         self.backend
     }
 
@@ -71,9 +71,9 @@ impl Context {
         // SAFETY: on a fresh thread, whose stack nobody else uses; `self` outlives it.
         unsafe {
             match self.backend {
-                Backend::Fibers if birth::is_here() => birth::park(self),
-                Backend::Fibers => fiber::park(self),
-                Backend::Kernel => {
+                ThreadBackend::Fibers if thread_start::is_starting() => thread_start::park(self),
+                ThreadBackend::Fibers => fiber::park(self),
+                ThreadBackend::Kernel => {
                     token::park(self);
                     debug::arrived();
                 }
@@ -83,7 +83,7 @@ impl Context {
 
     /// On the maker's side: waits until the new thread has parked.
     pub(crate) fn wait_parked(&self) {
-        while !sys::wait_until_cleared(self.parked.as_ptr(), PATIENCE) {}
+        while !sys::wait_until_cleared(self.parked.as_ptr(), EXIT_TIMEOUT_SECONDS) {}
     }
 
     /// Leaves `self` and goes on with `to`; returns when somebody switches back.
@@ -92,8 +92,8 @@ impl Context {
         // SAFETY: `to` has parked or switched away, does not run, and its stack is alive.
         unsafe {
             match self.backend {
-                Backend::Fibers => fiber::switch(self, to),
-                Backend::Kernel => {
+                ThreadBackend::Fibers => fiber::switch(self, to),
+                ThreadBackend::Kernel => {
                     token::pass(self, to);
                     debug::arrived();
                 }
@@ -105,7 +105,7 @@ impl Context {
     /// then.
     pub(crate) fn release(&self, tid: *mut u32) {
         match self.backend {
-            Backend::Fibers => {
+            ThreadBackend::Fibers => {
                 // SAFETY: the context is never used again; `tid` is in its descriptor, which glibc keeps.
                 let created = unsafe { fiber::resume_as_thread(self, tid) };
                 if created < 0 {
@@ -114,9 +114,9 @@ impl Context {
                     );
                 }
             }
-            Backend::Kernel => token::give(self),
+            ThreadBackend::Kernel => token::give(self),
         }
-        if !sys::wait_until_cleared(tid, PATIENCE) {
+        if !sys::wait_until_cleared(tid, EXIT_TIMEOUT_SECONDS) {
             end::refuse(
                 "a thread that ended waits in the C library for a lock that another thread holds, most likely that of the \
                  program's allocator; use the C library's allocator under unsnarl",

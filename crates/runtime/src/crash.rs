@@ -16,7 +16,7 @@ use core::{
     ops::Range,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
-use unsnarl_wire::{EndKind, TIME_IS_UP};
+use unsnarl_wire::{EndKind, TIMEOUT_SIGNAL};
 
 real! {
     fn sigaction(signal: i32, new: *const libc::sigaction, old: *mut libc::sigaction) -> i32;
@@ -70,7 +70,7 @@ fn expect_time_is_up() {
     let handler = time_is_up as *const () as usize;
     // It does not return.
     let action = Action(handler, flags as usize, handler, 0);
-    let args = [TIME_IS_UP as usize, &raw const action as usize, 0, size_of::<u64>(), 0, 0];
+    let args = [TIMEOUT_SIGNAL as usize, &raw const action as usize, 0, size_of::<u64>(), 0, 0];
     // SAFETY: the handler fits its signature.
     unsafe { sys::call(libc::SYS_rt_sigaction, args) };
 }
@@ -119,7 +119,7 @@ unsafe extern "C" fn time_is_up(_: i32, _: *mut libc::siginfo_t, context: *mut l
         crate::tracer::show_originals(context);
         let registers = stack::of_thread(registers(context));
         end::conclude(state, EndKind::Timeout, "");
-        end::waits_for_outside(state);
+        end::waits_for_environment(state);
         state.log.header().end.pc = registers[0];
         state.log.stack(state.current, registers, state.threads[state.current.index()].stack_top);
     }

@@ -21,7 +21,7 @@ const VERSION: u32 = 1;
 /// Why the run stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-enum Reason {
+enum DebugStop {
     None,
     /// It is about to begin.
     Begin,
@@ -45,7 +45,7 @@ const ENDED: u32 = 1 << 31;
 struct Board {
     /// 0 if no debugger looks on.
     version: u32,
-    reason: Reason,
+    reason: DebugStop,
     /// How many events there are: the number of the next one.
     events: *const AtomicU64,
     /// Who runs, by the order of creation.
@@ -72,16 +72,16 @@ struct Board {
     kernel_ids: [u32; MAX_THREADS],
 }
 
-struct Cell(UnsafeCell<Board>);
+struct BoardCell(UnsafeCell<Board>);
 
 // SAFETY: reached by the running thread only, and by a debugger while nobody runs.
-unsafe impl Sync for Cell {}
+unsafe impl Sync for BoardCell {}
 
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "a symbol that debuggers look for")]
-static unsnarl_debug: Cell = Cell(UnsafeCell::new(Board {
+static unsnarl_debug: BoardCell = BoardCell(UnsafeCell::new(Board {
     version: 0,
-    reason: Reason::None,
+    reason: DebugStop::None,
     events: core::ptr::null(),
     current: core::ptr::null(),
     control: core::ptr::null_mut(),
@@ -109,7 +109,7 @@ fn board() -> *mut Board {
 }
 
 /// A debugger looks on: from now on the board is kept. Until then it is all zeros, which take no room in the library.
-pub(crate) fn look_on() {
+pub(crate) fn attach() {
     // SAFETY: before the program runs.
     unsafe {
         (*board()).version = VERSION;
@@ -135,7 +135,7 @@ pub(crate) fn begin(state: &State, control: *mut usize) {
         (*board).control = control;
     }
     born(ThreadIx::MAIN, sys::thread() as u32);
-    stop(Reason::Begin);
+    stop(DebugStop::Begin);
 }
 
 /// A thread is there, with this number of the kernel's.
@@ -171,15 +171,15 @@ pub(crate) fn picked(state: &State, pick: &Pick, could_go_on: bool) {
         (*board).start = state.log.thread(next).start;
         (*board).from = state.current.0.into();
         (*board).preempted = u32::from(switches && could_go_on);
-        let wanted = match (*board).stop_at_switches {
+        let stops_here = match (*board).stop_at_switches {
             PREEMPTIONS => switches && could_go_on,
             SWITCHES => switches,
             _ => false,
         };
         (*board).reason = match event == (*board).stop_at {
-            true => Reason::Event,
-            false if wanted => Reason::Switch,
-            false => Reason::None,
+            true => DebugStop::Event,
+            false if stops_here => DebugStop::Switch,
+            false => DebugStop::None,
         };
     }
     if !switches {
@@ -191,7 +191,7 @@ pub(crate) fn picked(state: &State, pick: &Pick, could_go_on: bool) {
 pub(crate) fn arrived() {
     // SAFETY: the running thread's to read.
     let reason = unsafe { (*board()).reason };
-    if reason != Reason::None {
+    if reason != DebugStop::None {
         stop(reason);
     }
 }
@@ -199,15 +199,15 @@ pub(crate) fn arrived() {
 /// The run is over, and its end is written down.
 pub(crate) fn end() {
     if is_on() {
-        stop(Reason::End);
+        stop(DebugStop::End);
     }
 }
 
-fn stop(reason: Reason) {
+fn stop(reason: DebugStop) {
     // SAFETY: the running thread's to write.
     unsafe { (*board()).reason = reason };
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     unsnarl_debug_stop();
     // SAFETY: as above.
-    unsafe { (*board()).reason = Reason::None };
+    unsafe { (*board()).reason = DebugStop::None };
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use unsnarl_model::{Channel, ChannelKind};
 
 /// Descriptors that are remembered; those beyond are asked about each time.
-const MOST: usize = 1 << 16;
+const MAX_DESCRIPTORS: usize = 1 << 16;
 
 /// Who is at the other end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Peer {
     /// Perhaps a child, which inherited it.
     Children,
     /// Perhaps somebody else.
-    Outside,
+    Environment,
 }
 
 /// A descriptor that can block.
@@ -30,7 +30,7 @@ pub(crate) struct Descriptor {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Known {
+enum CachedKind {
     Nothing,
     /// A file or the like: never blocks.
     Plain,
@@ -39,32 +39,32 @@ enum Known {
 
 #[derive(Debug, Default)]
 pub(crate) struct Descriptors {
-    known: Vec<Known>,
+    known: Vec<CachedKind>,
     channels: u32,
 }
 
 impl Descriptors {
     /// What the descriptor is; none if it cannot block, or is none.
     #[inline]
-    pub(crate) fn look(&mut self, fd: i32) -> Option<Descriptor> {
+    pub(crate) fn lookup(&mut self, fd: i32) -> Option<Descriptor> {
         match self.known.get(fd as usize) {
-            Some(Known::Plain) => None,
-            Some(Known::Blocks(descriptor)) => Some(*descriptor),
-            _ => self.find_out(fd),
+            Some(CachedKind::Plain) => None,
+            Some(CachedKind::Blocks(descriptor)) => Some(*descriptor),
+            _ => self.inspect(fd),
         }
     }
 
     /// Who is at the other end of a descriptor that was looked at before.
     pub(crate) fn peer(&self, fd: i32) -> Option<Peer> {
         match self.known.get(usize::try_from(fd).ok()?) {
-            Some(Known::Blocks(descriptor)) => Some(descriptor.peer),
-            Some(Known::Plain) => None,
-            _ => Some(Peer::Outside),
+            Some(CachedKind::Blocks(descriptor)) => Some(descriptor.peer),
+            Some(CachedKind::Plain) => None,
+            _ => Some(Peer::Environment),
         }
     }
 
     #[cold]
-    fn find_out(&mut self, fd: i32) -> Option<Descriptor> {
+    fn inspect(&mut self, fd: i32) -> Option<Descriptor> {
         // SAFETY: plain numbers; the kernel fills them in.
         let mut stat: libc::stat = unsafe { core::mem::zeroed() };
         // SAFETY: room for the answer.
@@ -81,9 +81,9 @@ impl Descriptors {
             _ => Some(ChannelKind::Other),
         };
         match kind {
-            Some(kind) => Some(self.add(fd, kind, Peer::Outside)),
+            Some(kind) => Some(self.add(fd, kind, Peer::Environment)),
             None => {
-                self.set(fd, Known::Plain);
+                self.set(fd, CachedKind::Plain);
                 None
             }
         }
@@ -94,7 +94,7 @@ impl Descriptors {
         // Who talks with whom over the network is not known: one channel for all.
         let number = if kind == ChannelKind::Socket { 0 } else { self.next() };
         let descriptor = Descriptor { channel: Channel { kind, number }, peer };
-        self.set(fd, Known::Blocks(descriptor));
+        self.set(fd, CachedKind::Blocks(descriptor));
         descriptor
     }
 
@@ -106,28 +106,28 @@ impl Descriptors {
     /// A new thing with two descriptors.
     pub(crate) fn add_pair(&mut self, fds: [i32; 2], kind: ChannelKind) -> Descriptor {
         let first = self.add(fds[0], kind, Peer::Own);
-        self.set(fds[1], Known::Blocks(first));
+        self.set(fds[1], CachedKind::Blocks(first));
         first
     }
 
     /// Another number for the same thing.
     pub(crate) fn duplicate(&mut self, from: i32, to: i32) {
-        let known = self.known.get(from as usize).copied().unwrap_or(Known::Nothing);
+        let known = self.known.get(from as usize).copied().unwrap_or(CachedKind::Nothing);
         self.set(to, known);
     }
 
     /// The number may mean something else from now on.
     pub(crate) fn forget(&mut self, fd: i32) {
         if (fd as usize) < self.known.len() {
-            self.set(fd, Known::Nothing);
+            self.set(fd, CachedKind::Nothing);
         }
     }
 
-    fn set(&mut self, fd: i32, known: Known) {
+    fn set(&mut self, fd: i32, known: CachedKind) {
         let fd = fd as usize;
-        if fd < MOST {
+        if fd < MAX_DESCRIPTORS {
             if self.known.len() <= fd {
-                self.known.resize((fd + 1).next_multiple_of(256), Known::Nothing);
+                self.known.resize((fd + 1).next_multiple_of(256), CachedKind::Nothing);
             }
             self.known[fd] = known;
         }
@@ -135,16 +135,16 @@ impl Descriptors {
 
     /// The set waits for this one too, and with it for whoever is at its other end.
     pub(crate) fn watch(&mut self, set: i32, fd: i32) {
-        if let (Some(mut waits), Some(Descriptor { peer, .. })) = (self.look(set), self.look(fd)) {
+        if let (Some(mut waits), Some(Descriptor { peer, .. })) = (self.lookup(set), self.lookup(fd)) {
             waits.peer = if peer == Peer::Own { waits.peer } else { peer };
-            self.set(set, Known::Blocks(waits));
+            self.set(set, CachedKind::Blocks(waits));
         }
     }
 
     /// A child has them all from now on.
     pub(crate) fn inherited(&mut self) {
         for known in &mut self.known {
-            if let Known::Blocks(Descriptor { peer: peer @ Peer::Own, .. }) = known {
+            if let CachedKind::Blocks(Descriptor { peer: peer @ Peer::Own, .. }) = known {
                 *peer = Peer::Children;
             }
         }
@@ -182,7 +182,7 @@ pub(crate) fn ready_now(fds: &mut [libc::pollfd]) -> isize {
 }
 
 /// A descriptor of this number, with nobody at its other end: for a connection that was there in another run.
-pub(crate) fn stand_in(number: i32, flags: i32) {
+pub(crate) fn open_placeholder(number: i32, flags: i32) {
     let kind = (libc::SOCK_STREAM | flags) as usize;
     let cloexec = if flags & libc::SOCK_CLOEXEC == 0 { 0 } else { libc::O_CLOEXEC as usize };
     // SAFETY: makes a socket and gives it its number.

@@ -97,31 +97,31 @@ impl State {
 }
 
 /// While this is there, calls are just made: for what the runtime itself has the C library do.
-pub(crate) struct Paused(u8);
+pub(crate) struct PauseGuard(u8);
 
-impl Paused {
+impl PauseGuard {
     pub(crate) fn new() -> Self {
         Self(SELECTOR.swap(ALLOW, Ordering::Relaxed))
     }
 }
 
-impl Drop for Paused {
+impl Drop for PauseGuard {
     fn drop(&mut self) {
         SELECTOR.store(self.0, Ordering::Relaxed);
     }
 }
 
-/// While this is there, calls arrive here as ever, also inside of [`Paused`]: for other threads that run meanwhile.
-pub(crate) struct Resumed(u8);
+/// While this is there, calls arrive here as ever, also inside of [`PauseGuard`]: for other threads that run meanwhile.
+pub(crate) struct ResumeGuard(u8);
 
-impl Resumed {
+impl ResumeGuard {
     pub(crate) fn new() -> Self {
         let selector = if BEGUN.load(Ordering::Relaxed) { DISPATCH } else { ALLOW };
         Self(SELECTOR.swap(selector, Ordering::Relaxed))
     }
 }
 
-impl Drop for Resumed {
+impl Drop for ResumeGuard {
     fn drop(&mut self) {
         SELECTOR.store(self.0, Ordering::Relaxed);
     }
@@ -212,8 +212,8 @@ unsafe extern "C-unwind" fn arrive(context: *mut libc::ucontext_t) {
             // What it returns to tells all registers, ours need not be kept.
             libc::SYS_rt_sigreturn => return_from_signal(register(libc::REG_RSP)),
             libc::SYS_rt_sigprocmask if second != 0 => {
-                let wanted = mask(*(second as *const u64));
-                sys::call(number, [first, &raw const wanted as usize, third, arguments[3], 0, 0])
+                let kernel_mask = mask(*(second as *const u64));
+                sys::call(number, [first, &raw const kernel_mask as usize, third, arguments[3], 0, 0])
             }
             // A child that shares our stack would return over our heads: it gets a copy.
             libc::SYS_vfork => sys::call(libc::SYS_fork, arguments),
@@ -241,7 +241,7 @@ unsafe fn wait_or_wake(runtime: &mut Runtime, arguments: [usize; 6], pc: u64) ->
     let result = unsafe { futex::futex(runtime, arguments, pc) };
     let me = runtime.state.me();
     me.cancel.asynchronous = asynchronous;
-    me.called |= asynchronous;
+    me.must_check_signals |= asynchronous;
     result
 }
 

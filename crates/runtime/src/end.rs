@@ -14,16 +14,19 @@ const STATUS: i32 = 96;
 
 /// Nobody can go on, or some never will.
 #[cold]
-pub(crate) fn deadlock(state: &State, why: &str) -> ! {
-    conclude(state, EndKind::Deadlock, why);
+pub(crate) fn deadlock(state: &State, reason: &str) -> ! {
+    conclude(state, EndKind::Deadlock, reason);
     let current = state.current;
     for thread in &state.threads {
         if thread.ended || thread.is_timer {
             continue;
         }
-        tell_wait(state, thread);
-        let registers =
-            if thread.ix == current { stack::of_thread(here()) } else { thread.context.registers() };
+        report_wait(state, thread);
+        let registers = if thread.ix == current {
+            stack::of_thread(current_registers())
+        } else {
+            thread.context.registers()
+        };
         state.log.stack(thread.ix, registers, thread.stack_top);
     }
     leave()
@@ -33,8 +36,11 @@ pub(crate) fn deadlock(state: &State, why: &str) -> ! {
 #[cold]
 pub(crate) fn livelock(state: &State) -> ! {
     conclude(state, EndKind::Livelock, "");
-    let text = Text(&mut state.log.header().end, 0);
-    describe(text, format_args!("nothing has changed during the last {} operations", state.idle - 1));
+    let text = MessageWriter(&mut state.log.header().end, 0);
+    describe(
+        text,
+        format_args!("nothing has changed during the last {} operations", state.fruitless_events - 1),
+    );
     leave_with_stack(state)
 }
 
@@ -54,15 +60,19 @@ pub(crate) fn full(state: &State) -> ! {
 }
 
 /// Time is up: if that is because nothing came from outside, says who waited for it.
-pub(crate) fn waits_for_outside(state: &State) {
-    if state.ready.is_empty() && state.waiting.iter().any(|thread| state.waits_for_outside(thread)) {
+pub(crate) fn waits_for_environment(state: &State) {
+    if state.ready.is_empty() && state.waiting.iter().any(|thread| state.waits_for_environment(thread)) {
         set_message(&mut state.log.header().end, unsnarl_wire::WAITED_OUTSIDE.as_bytes());
-        state.threads.iter().filter(|t| !t.ended && !t.is_timer).for_each(|thread| tell_wait(state, thread));
+        state
+            .threads
+            .iter()
+            .filter(|t| !t.ended && !t.is_timer)
+            .for_each(|thread| report_wait(state, thread));
     }
 }
 
 /// Tells what a thread waits for.
-fn tell_wait(state: &State, thread: &Thread) {
+fn report_wait(state: &State, thread: &Thread) {
     let row = state.log.thread(thread.ix);
     row.blocked = u32::from(!state.ready.contains(thread.ix) && thread.pending.gate != Gate::Open);
     row.op = thread.pending.op as u32;
@@ -83,8 +93,8 @@ pub(crate) fn plan_end(state: &State) -> ! {
 /// The program wants something from outside that the plan does not have.
 #[cold]
 pub(crate) fn lacks_input(state: &State) -> ! {
-    let asks = |gate: Gate| gate == Gate::Input || gate.is_for_signals();
-    let thread = state.waiting.iter().find(|t| asks(state.threads[t.index()].pending.gate));
+    let waits_for_input = |gate: Gate| gate == Gate::Input || gate.is_for_signals();
+    let thread = state.waiting.iter().find(|t| waits_for_input(state.threads[t.index()].pending.gate));
     let thread = thread.unwrap_or(state.current);
     conclude(state, EndKind::Diverged, "");
     let end = &mut state.log.header().end;
@@ -113,12 +123,12 @@ pub(crate) fn diverged(state: &State, diverged: Diverged) -> ! {
 
 /// This program cannot be controlled.
 #[cold]
-pub(crate) fn refuse(why: &str) -> ! {
+pub(crate) fn refuse(reason: &str) -> ! {
     match Runtime::interrupted() {
-        Some(runtime) => conclude(&runtime.state, EndKind::Refused, why),
+        Some(runtime) => conclude(&runtime.state, EndKind::Refused, reason),
         None => {
             sys::complain(b"unsnarl: ");
-            sys::complain(why.as_bytes());
+            sys::complain(reason.as_bytes());
             sys::complain(b"\n");
         }
     }
@@ -147,7 +157,7 @@ pub(crate) fn internal(info: &core::panic::PanicInfo<'_>) -> ! {
     let _ = writeln!(Stderr, "unsnarl: internal error in the runtime: {info}");
     if let Some(runtime) = Runtime::interrupted() {
         conclude(&runtime.state, EndKind::Internal, "");
-        describe(Text(&mut runtime.state.log.header().end, 0), format_args!("{info}"));
+        describe(MessageWriter(&mut runtime.state.log.header().end, 0), format_args!("{info}"));
     }
     leave()
 }
@@ -174,14 +184,14 @@ fn leave() -> ! {
 
 fn leave_with_stack(state: &State) -> ! {
     let me = &state.threads[state.current.index()];
-    state.log.stack(state.current, stack::of_thread(here()), me.stack_top);
+    state.log.stack(state.current, stack::of_thread(current_registers()), me.stack_top);
     leave()
 }
 
 /// Text written into the message of the end.
-pub(crate) struct Text<'a>(pub(crate) &'a mut End, pub(crate) usize);
+pub(crate) struct MessageWriter<'a>(pub(crate) &'a mut End, pub(crate) usize);
 
-impl Write for Text<'_> {
+impl Write for MessageWriter<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = &mut self.0.message[self.1..];
         let len = text.len().min(room.len());
@@ -192,13 +202,13 @@ impl Write for Text<'_> {
     }
 }
 
-pub(crate) fn describe(mut text: Text<'_>, message: fmt::Arguments<'_>) {
+pub(crate) fn describe(mut text: MessageWriter<'_>, message: fmt::Arguments<'_>) {
     let _ = text.write_fmt(message);
 }
 
 /// rip, rsp, rbp, rbx, r12 to r15, here.
 #[inline(always)]
-pub(crate) fn here() -> [u64; 8] {
+pub(crate) fn current_registers() -> [u64; 8] {
     let mut r = [0u64; 8];
     // SAFETY: reads registers only.
     unsafe {

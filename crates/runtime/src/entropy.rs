@@ -1,17 +1,17 @@
 //! The program's random numbers, drawn from the plan.
 
-use unsnarl_sched::Dice;
+use unsnarl_sched::Rng;
 
 #[derive(Debug)]
-pub(crate) struct Entropy(Dice);
+pub(crate) struct Entropy(Rng);
 
 impl Entropy {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self(Dice::new(seed))
+        Self(Rng::new(seed))
     }
 
     pub(crate) fn next(&mut self) -> u64 {
-        self.0.roll()
+        self.0.next_u64()
     }
 
     pub(crate) fn fill(&mut self, bytes: &mut [u8]) {

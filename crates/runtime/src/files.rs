@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 
 /// Bytes of a file that are kept, at most.
-const MOST: usize = 16 << 20;
+const MAX_FILE_BYTES: usize = 16 << 20;
 
 /// Files that were open before the program began: whatever comes through them comes from outside, and is the same
 /// for all runs, or not, whether they go on from a snapshot or not.
@@ -32,10 +32,10 @@ pub(crate) fn inherited() -> &'static [i32] {
 }
 
 /// The open files of a process.
-pub(crate) struct Files(Vec<File>);
+pub(crate) struct OpenFiles(Vec<File>);
 
 /// What cannot be put back.
-pub(crate) struct Shared(pub(crate) &'static str);
+pub(crate) struct CannotRestore(pub(crate) &'static str);
 
 struct File {
     fd: i32,
@@ -44,24 +44,26 @@ struct File {
     contents: Option<Vec<u8>>,
 }
 
-impl Files {
+impl OpenFiles {
     /// As they are now; `channel` is ours.
-    pub(crate) fn keep(channel: i32) -> Result<Self, Shared> {
+    pub(crate) fn save(channel: i32) -> Result<Self, CannotRestore> {
         if has_children() {
-            return Err(Shared("it has a child process"));
+            return Err(CannotRestore("it has a child process"));
         }
         if has_alarm() {
-            return Err(Shared("it has set a timer"));
+            return Err(CannotRestore("it has set a timer"));
         }
-        if maps::has_shared_memory().ok_or(Shared("its memory cannot be listed (is /proc mounted?)"))? {
-            return Err(Shared("it has memory that other processes can write"));
+        if maps::has_shared_memory()
+            .ok_or(CannotRestore("its memory cannot be listed (is /proc mounted?)"))?
+        {
+            return Err(CannotRestore("it has memory that other processes can write"));
         }
         // The standard streams are the controller's, who puts them back itself.
-        let fds = open_files().ok_or(Shared("its open files cannot be listed"))?;
+        let fds = open_files().ok_or(CannotRestore("its open files cannot be listed"))?;
         // SAFETY: on the carrier; nobody changes it any more.
         let inherited = unsafe { &*INHERITED.0.get() };
         let fds = fds.into_iter().filter(|fd| *fd > 2 && *fd != channel && !inherited.contains(fd));
-        fds.map(File::keep).collect::<Result<_, _>>().map(Self)
+        fds.map(File::save).collect::<Result<_, _>>().map(Self)
     }
 
     /// Whether there is nothing to put back.
@@ -69,13 +71,13 @@ impl Files {
         self.0.is_empty()
     }
 
-    pub(crate) fn put_back(&self) {
-        self.0.iter().for_each(File::put_back);
+    pub(crate) fn restore(&self) {
+        self.0.iter().for_each(File::restore);
     }
 }
 
 impl File {
-    fn keep(fd: i32) -> Result<Self, Shared> {
+    fn save(fd: i32) -> Result<Self, CannotRestore> {
         // SAFETY: plain numbers; the kernel fills them in.
         let mut stat: libc::stat = unsafe { core::mem::zeroed() };
         // SAFETY: room for the answer.
@@ -83,14 +85,16 @@ impl File {
         let kind = stat.st_mode & libc::S_IFMT;
         let memory_device = kind == libc::S_IFCHR && libc::major(stat.st_rdev) == 1;
         match kind {
-            _ if known < 0 => return Err(Shared("it has a file that the system says nothing about")),
+            _ if known < 0 => return Err(CannotRestore("it has a file that the system says nothing about")),
             libc::S_IFREG | libc::S_IFDIR => {}
             libc::S_IFCHR if memory_device => {}
-            libc::S_IFCHR => return Err(Shared("it has a terminal or another device open")),
-            libc::S_IFIFO => return Err(Shared("it has a pipe open")),
-            libc::S_IFSOCK => return Err(Shared("it has a socket open")),
+            libc::S_IFCHR => return Err(CannotRestore("it has a terminal or another device open")),
+            libc::S_IFIFO => return Err(CannotRestore("it has a pipe open")),
+            libc::S_IFSOCK => return Err(CannotRestore("it has a socket open")),
             _ => {
-                return Err(Shared("it has a queue of the kernel open: epoll, eventfd, timerfd or the like"));
+                return Err(CannotRestore(
+                    "it has a queue of the kernel open: epoll, eventfd, timerfd or the like",
+                ));
             }
         }
         // SAFETY: asks only.
@@ -101,16 +105,16 @@ impl File {
         let written = kind == libc::S_IFREG && flags as i32 & libc::O_ACCMODE != libc::O_RDONLY;
         let contents = if !written {
             None
-        } else if stat.st_size as usize > MOST {
-            return Err(Shared("it writes a file of more than 16 MiB"));
+        } else if stat.st_size as usize > MAX_FILE_BYTES {
+            return Err(CannotRestore("it writes a file of more than 16 MiB"));
         } else {
             let contents = contents(fd, stat.st_size as usize);
-            Some(contents.ok_or(Shared("it writes a file that cannot be read"))?)
+            Some(contents.ok_or(CannotRestore("it writes a file that cannot be read"))?)
         };
         Ok(Self { fd, offset: offset.max(0) as usize, contents })
     }
 
-    fn put_back(&self) {
+    fn restore(&self) {
         let fd = self.fd as usize;
         // SAFETY: a file of the process's own; its bytes are only read.
         unsafe {
@@ -141,7 +145,7 @@ fn contents(fd: i32, size: usize) -> Option<Vec<u8>> {
     }
     let mut bytes = alloc::vec![0; size];
     let mut at = 0;
-    let again = Opened::new(&path)?;
+    let again = OpenFile::new(&path)?;
     while let read @ 1.. = again.read(&mut bytes[at..]) {
         at += read as usize;
     }
@@ -149,9 +153,9 @@ fn contents(fd: i32, size: usize) -> Option<Vec<u8>> {
 }
 
 /// A file of ours, closed when dropped.
-pub(crate) struct Opened(usize);
+pub(crate) struct OpenFile(usize);
 
-impl Opened {
+impl OpenFile {
     /// For reading; the path ends with zero.
     pub(crate) fn new(path: &[u8]) -> Option<Self> {
         Self::open(path, libc::O_RDONLY)
@@ -194,7 +198,7 @@ impl Opened {
     }
 }
 
-impl Drop for Opened {
+impl Drop for OpenFile {
     fn drop(&mut self) {
         // SAFETY: ours.
         unsafe { sys::call(libc::SYS_close, [self.0, 0, 0, 0, 0, 0]) };
@@ -203,7 +207,7 @@ impl Drop for Opened {
 
 /// The numbers of all open files.
 fn open_files() -> Option<Vec<i32>> {
-    let directory = Opened::new(b"/proc/self/fd\0")?;
+    let directory = OpenFile::new(b"/proc/self/fd\0")?;
     let mut fds = Vec::new();
     let mut room = alloc::vec![0u8; 32 << 10];
     loop {

@@ -3,10 +3,10 @@
 //! at how it was started, and starts the same under control.
 
 use crate::sys;
-use unsnarl_wire::Followed;
+use unsnarl_wire::FollowAnswer;
 
 /// Asks at the socket of this name; returns if the program is to run as it would without us.
-pub(crate) fn ask(name: &[u8]) {
+pub(crate) fn request_verdict(name: &[u8]) {
     let Some(socket) = connect(name) else { return };
     let process = sys::process().to_le_bytes();
     let mut answer = 0u8;
@@ -16,7 +16,7 @@ pub(crate) fn ask(name: &[u8]) {
     };
     transfer(libc::SYS_write, process.as_ptr(), process.len());
     let place = &raw mut answer;
-    if transfer(libc::SYS_read, place, 1) == 1 && answer == Followed::Wait as u8 {
+    if transfer(libc::SYS_read, place, 1) == 1 && answer == FollowAnswer::Wait as u8 {
         // Until the controller is done, or gone.
         while transfer(libc::SYS_read, place, 1) == -libc::EINTR as isize {}
         sys::exit(0);

@@ -3,8 +3,8 @@
 use crate::{
     children::Children,
     hooks::{mutex::Mutex, rwlock::RwLock},
-    input::Waited,
-    signals::Set,
+    input::WaitedForInput,
+    signals::SignalSet,
     state::State,
     sys,
     thread::Thread,
@@ -47,18 +47,18 @@ pub(crate) enum Gate {
     /// A lock on a file was given back since this moment.
     FileLock(u64),
     /// One of these signals was sent.
-    Signal(Set),
+    Signal(SignalSet),
     /// A child of this description ended.
     Child(Children),
 }
 
 /// Whether a thread can go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Chance {
+pub(crate) enum Readiness {
     /// Now.
     Ready,
     /// Only by time passing, or for no reason.
-    Late,
+    ByTimeout,
     /// Not at all.
     Blocked,
 }
@@ -89,7 +89,7 @@ impl Gate {
 
 impl Gate {
     /// Whether the outside opens it, or the plan in its place.
-    pub(crate) fn asks_outside(self) -> bool {
+    pub(crate) fn depends_on_environment(self) -> bool {
         matches!(self, Self::Descriptors | Self::Input | Self::Signal(_) | Self::Child(_))
     }
 
@@ -109,24 +109,24 @@ impl Thread {
 
 impl State {
     /// Whether the thread can go on now, late, or not at all.
-    pub(crate) fn chance(&self, thread: ThreadIx) -> Chance {
-        let called = self.threads[thread.index()].called;
-        if called && self.may_be_due(thread) { Chance::Ready } else { self.chance_at_gate(thread) }
+    pub(crate) fn readiness(&self, thread: ThreadIx) -> Readiness {
+        let called = self.threads[thread.index()].must_check_signals;
+        if called && self.may_be_due(thread) { Readiness::Ready } else { self.readiness_at_gate(thread) }
     }
 
     /// Whether the thread's next operation is possible now, late, or not at all, whatever signals there are.
-    pub(crate) fn chance_at_gate(&self, thread: ThreadIx) -> Chance {
+    pub(crate) fn readiness_at_gate(&self, thread: ThreadIx) -> Readiness {
         let t = &self.threads[thread.index()];
         let pending = &t.pending;
         let timed = pending.deadline != u64::MAX;
-        let late = if timed { Chance::Late } else { Chance::Blocked };
+        let by_timeout = if timed { Readiness::ByTimeout } else { Readiness::Blocked };
         let cancelled = pending.cancellable && t.cancel.is_due();
-        let choose = |open: bool| if open || cancelled { Chance::Ready } else { late };
+        let choose = |open: bool| if open || cancelled { Readiness::Ready } else { by_timeout };
         // SAFETY: objects that threads wait for are alive as long as they are waited for; a program
         // that breaks this rule breaks here as it would break in the C library.
         unsafe {
             match pending.gate {
-                Gate::Open => Chance::Ready,
+                Gate::Open => Readiness::Ready,
                 Gate::Sleep => choose(false),
                 Gate::Mutex(m) => choose((*m).lets_in(t)),
                 Gate::Spin(word) => choose(*word == 1),
@@ -135,38 +135,38 @@ impl State {
                 Gate::Cond(cond, mutex) => {
                     // Whatever ends the wait, the mutex must be had again.
                     if !(*mutex).lets_in(t) {
-                        Chance::Blocked
+                        Readiness::Blocked
                     } else if cancelled || t.granted.is_some() || self.queues.has_wake_up(cond, t.arrival) {
-                        Chance::Ready
+                        Readiness::Ready
                     } else if timed || self.spurious {
-                        Chance::Late
+                        Readiness::ByTimeout
                     } else {
-                        Chance::Blocked
+                        Readiness::Blocked
                     }
                 }
                 Gate::Semaphore(count) => choose(*count > 0),
                 Gate::Join(target) => choose(self.threads[target.index()].ended),
-                Gate::Barrier(_) => Chance::Blocked,
+                Gate::Barrier(_) => Readiness::Blocked,
                 Gate::Once(word) => choose(*word & 1 == 0),
                 Gate::Guard(guard) => choose(*guard.add(1) == 0),
                 Gate::Descriptors => choose(t.has_ready_descriptor()),
                 // A wait is a wait in a replay too, so that it is told in the same way.
                 Gate::Input => match self.has_input(thread) {
-                    Some(Waited::No) => Chance::Ready,
-                    Some(Waited::Yes) => Chance::Late,
+                    Some(WaitedForInput::No) => Readiness::Ready,
+                    Some(WaitedForInput::Yes) => Readiness::ByTimeout,
                     None => choose(false),
                 },
-                Gate::Signal(set) if self.has_signal(thread, set) => Chance::Ready,
-                Gate::Signal(_) if self.log.is_fed() => match self.has_input(thread) {
-                    Some(Waited::No) => Chance::Ready,
-                    Some(Waited::Yes) => Chance::Late,
+                Gate::Signal(set) if self.has_signal(thread, set) => Readiness::Ready,
+                Gate::Signal(_) if self.log.replays_inputs() => match self.has_input(thread) {
+                    Some(WaitedForInput::No) => Readiness::Ready,
+                    Some(WaitedForInput::Yes) => Readiness::ByTimeout,
                     None => choose(false),
                 },
                 Gate::Signal(_) => choose(false),
                 // When a child ends is not ours to say: the thread may be let wait for it at any moment. That it ended makes no
                 // difference, or a replay, which does not know when it did, would.
-                Gate::Child(_) if cancelled => Chance::Ready,
-                Gate::Child(_) => Chance::Late,
+                Gate::Child(_) if cancelled => Readiness::Ready,
+                Gate::Child(_) => Readiness::ByTimeout,
                 Gate::FileLock(moment) => choose(self.file_locks_changed != moment),
                 Gate::Futex(word, _) => {
                     choose(t.granted.is_some() || self.queues.has_wake_up(word, t.arrival))
@@ -177,7 +177,7 @@ impl State {
 
     /// Who would have to act for the thread to go on, where that is one thread.
     pub(crate) fn holder(&self, thread: ThreadIx) -> Option<ThreadIx> {
-        // SAFETY: as in `chance`.
+        // SAFETY: as in `readiness`.
         unsafe {
             match self.threads[thread.index()].pending.gate {
                 Gate::Mutex(m) | Gate::Cond(_, m) => self.by_tid((*m).owner()),

@@ -10,10 +10,10 @@
 //! signals from the next schedule point on.
 
 use crate::{
-    context::Backend,
+    context::ThreadBackend,
     crash, debug,
     real::real,
-    signals::{Info, Sent, Set},
+    signals::{Info, SentSignal, SignalSet},
     state::{Runtime, State},
     sys,
     thread::Thread,
@@ -37,17 +37,17 @@ struct Table(UnsafeCell<[Option<Action>; 65]>);
 unsafe impl Sync for Table {}
 
 /// What the program asked for, of signals whose action in the kernel may be another one.
-static WANTED: Table = Table(UnsafeCell::new([None; 65]));
+static PROGRAM_ACTIONS: Table = Table(UnsafeCell::new([None; 65]));
 
-fn wanted(signal: i32) -> &'static mut Option<Action> {
+fn program_action(signal: i32) -> &'static mut Option<Action> {
     // SAFETY: the running thread only, and nobody keeps the reference; callers know that the number is in range.
-    unsafe { &mut (*WANTED.0.get())[signal as usize] }
+    unsafe { &mut (*PROGRAM_ACTIONS.0.get())[signal as usize] }
 }
 
 /// Takes charge of a deadly signal, whatever its action is.
 pub(crate) fn watch(signal: i32) {
     let inherited = inherited(signal);
-    *wanted(signal) = Some(inherited);
+    *program_action(signal) = Some(inherited);
     let ours = action_of_kernel(signal, &inherited);
     // SAFETY: the handler fits its signature.
     unsafe { sigaction(signal, &raw const ours, ptr::null_mut()) };
@@ -55,7 +55,7 @@ pub(crate) fn watch(signal: i32) {
 
 /// Has the kernel told again of the action of a signal that is being watched: the tracer's turn has come.
 pub(crate) fn watch_again(signal: i32) {
-    if let Some(action) = *wanted(signal) {
+    if let Some(action) = *program_action(signal) {
         let ours = action_of_kernel(signal, &action);
         // SAFETY: the handler fits its signature.
         unsafe { sigaction(signal, &raw const ours, ptr::null_mut()) };
@@ -79,9 +79,9 @@ pub(crate) unsafe fn exchange(signal: i32, new: *const Action, old: *mut Action)
         let result = sigaction(signal, given.as_ref().map_or(ptr::null(), |a| a), &raw mut before);
         if result == 0 {
             if !old.is_null() {
-                *old = wanted(signal).unwrap_or_else(|| without_leftovers(before));
+                *old = program_action(signal).unwrap_or_else(|| without_leftovers(before));
             }
-            *wanted(signal) = new.or(*wanted(signal));
+            *program_action(signal) = new.or(*program_action(signal));
         }
         result
     }
@@ -114,7 +114,7 @@ pub(crate) fn restarts(signal: i32) -> bool {
 }
 
 fn action(signal: i32) -> Action {
-    *wanted(signal).get_or_insert_with(|| inherited(signal))
+    *program_action(signal).get_or_insert_with(|| inherited(signal))
 }
 
 /// The action that the kernel has.
@@ -129,8 +129,8 @@ fn inherited(signal: i32) -> Action {
 /// The C library's masks have room for more signals than there are, and there it leaves what was on its stack: random numbers of
 /// the loader's, which differ from run to run.
 fn without_leftovers(mut action: Action) -> Action {
-    const WORDS: usize = size_of::<libc::sigset_t>() / size_of::<Set>();
-    let mask = (&raw mut action.sa_mask).cast::<[Set; WORDS]>();
+    const WORDS: usize = size_of::<libc::sigset_t>() / size_of::<SignalSet>();
+    let mask = (&raw mut action.sa_mask).cast::<[SignalSet; WORDS]>();
     // SAFETY: as large as the mask, whose first word are all signals that there are.
     unsafe { (&mut *mask)[1..].fill(0) };
     action
@@ -141,7 +141,7 @@ static RAISED: AtomicI32 = AtomicI32::new(0);
 
 /// The running thread, which does not block it, gets a signal; returns when its handler has.
 #[inline(never)]
-pub(crate) extern "C-unwind" fn raise(sent: &Sent) {
+pub(crate) extern "C-unwind" fn raise(sent: &SentSignal) {
     let info = sent.info;
     let (process, thread) = (sys::process() as usize, sys::thread() as usize);
     RAISED.store(sent.signal, Ordering::Relaxed);
@@ -154,13 +154,13 @@ pub(crate) extern "C-unwind" fn raise(sent: &Sent) {
 /// As many signals from outside are kept from one schedule point to the next.
 const ROOM: usize = 32;
 
-struct Arrivals(UnsafeCell<[Sent; ROOM]>, AtomicUsize);
+struct Arrivals(UnsafeCell<[SentSignal; ROOM]>, AtomicUsize);
 
 // SAFETY: written by handlers on the running thread, and read by it with signals blocked.
 unsafe impl Sync for Arrivals {}
 
 static ARRIVALS: Arrivals = Arrivals(
-    UnsafeCell::new([Sent { signal: 0, info: Info([0; 32]), event: u64::MAX }; ROOM]),
+    UnsafeCell::new([SentSignal { signal: 0, info: Info([0; 32]), event: u64::MAX }; ROOM]),
     AtomicUsize::new(0),
 );
 
@@ -174,7 +174,7 @@ fn arrived(runtime: &mut Runtime, signal: i32, info: *const libc::siginfo_t) {
     let count = ARRIVALS.1.load(Ordering::Relaxed);
     if count < ROOM {
         // SAFETY: the kernel's description; we are the only one here.
-        unsafe { (*ARRIVALS.0.get())[count] = Sent { signal, info: *info.cast(), event: u64::MAX } };
+        unsafe { (*ARRIVALS.0.get())[count] = SentSignal { signal, info: *info.cast(), event: u64::MAX } };
         ARRIVALS.1.store(count + 1, Ordering::Relaxed);
     }
     // SAFETY: a word of its own, to be seen at the next schedule point.
@@ -182,7 +182,7 @@ fn arrived(runtime: &mut Runtime, signal: i32, info: *const libc::siginfo_t) {
 }
 
 /// Whether another process, or the kernel in its name, sent the signal.
-fn comes_from_outside(signal: i32, info: &Info) -> bool {
+fn is_from_environment(signal: i32, info: &Info) -> bool {
     // Fault addresses, kinds of traps …: of what the thread itself did.
     let own = crash::DEADLY.contains(&signal) && info.code() > 0;
     let timer = matches!(signal, libc::SIGPROF | libc::SIGVTALRM);
@@ -191,10 +191,10 @@ fn comes_from_outside(signal: i32, info: &Info) -> bool {
 }
 
 /// What the kernel is told of an action that the program wants.
-fn action_of_kernel(signal: i32, wanted: &Action) -> Action {
+fn action_of_kernel(signal: i32, requested: &Action) -> Action {
     let deadly = crash::DEADLY.contains(&signal);
-    let mut action = *wanted;
-    if wanted.sa_sigaction > libc::SIG_IGN {
+    let mut action = *requested;
+    if requested.sa_sigaction > libc::SIG_IGN {
         // A stack may have overflown: what is to be said about that cannot be said there.
         action.sa_flags |= if deadly { libc::SA_ONSTACK } else { 0 };
     } else if deadly && (signal == libc::SIGSYS || !debug::is_on()) {
@@ -256,7 +256,7 @@ unsafe extern "C" fn deliver(
     delivery: &mut Delivery,
 ) {
     *delivery = Delivery { stack: frame, handler: 0, signal, info, context };
-    let Some(action) = *wanted(signal) else { return };
+    let Some(action) = *program_action(signal) else { return };
     // SAFETY: the kernel's own description.
     let by_the_kernel = unsafe { (*info).si_code } > 0;
     let aborts = signal == libc::SIGABRT && crash::is_aborting();
@@ -268,7 +268,7 @@ unsafe extern "C" fn deliver(
     }
     let raised = RAISED.compare_exchange(signal, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     // SAFETY: the kernel's own description.
-    let from_outside = !raised && !aborts && comes_from_outside(signal, unsafe { &*info.cast() });
+    let from_outside = !raised && !aborts && is_from_environment(signal, unsafe { &*info.cast() });
     if from_outside && let Some(runtime) = Runtime::interrupted() {
         arrived(runtime, signal, info);
         delivery.handler = 0;
@@ -333,12 +333,13 @@ impl Thread {
         const ROOM: usize = 1024;
         let own = &self.alternate_stack;
         let alternate = own.ss_sp as usize..own.ss_sp as usize + own.ss_size;
-        let wants_it = action.sa_flags & libc::SA_ONSTACK != 0 && own.ss_flags & libc::SS_DISABLE == 0;
+        let uses_alternate_stack =
+            action.sa_flags & libc::SA_ONSTACK != 0 && own.ss_flags & libc::SS_DISABLE == 0;
         let below = |top: usize| {
             let place = top.checked_sub(size)?;
             Some(place - (place.wrapping_sub(frame) & (ALIGNMENT - 1)))
         };
-        if wants_it && !alternate.contains(&interrupted) {
+        if uses_alternate_stack && !alternate.contains(&interrupted) {
             return below(alternate.end).filter(|place| *place >= alternate.start + ROOM);
         }
         below(interrupted - RED_ZONE).filter(|place| sys::is_readable(place - ROOM))
@@ -388,15 +389,16 @@ impl State {
     #[cold]
     pub(crate) fn take_arrivals(&mut self) {
         let before = exchange_kernel_mask(!0);
-        let mut came = alloc::vec::Vec::new();
+        let mut arrivals = alloc::vec::Vec::new();
         // SAFETY: no handler runs now.
-        came.extend_from_slice(unsafe { &(&(*ARRIVALS.0.get()))[..ARRIVALS.1.swap(0, Ordering::Relaxed)] });
+        arrivals
+            .extend_from_slice(unsafe { &(&(*ARRIVALS.0.get()))[..ARRIVALS.1.swap(0, Ordering::Relaxed)] });
         let plan = &self.log.header().plan;
         self.observed = plan.choices > 0 || plan.debugged != 0;
         exchange_kernel_mask(before);
         // If the plan says what comes from outside, nothing else does.
-        if !self.log.is_fed() {
-            for sent in came {
+        if !self.log.replays_inputs() {
+            for sent in arrivals {
                 self.send(sent, None);
             }
         }
@@ -413,7 +415,7 @@ impl State {
     /// ran before.
     #[cold]
     pub(crate) fn take_mask(&mut self) {
-        if self.backend() == Backend::Kernel {
+        if self.backend() == ThreadBackend::Kernel {
             // To the kernel, too, it is its own.
             return;
         }

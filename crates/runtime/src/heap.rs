@@ -12,11 +12,11 @@ const CHUNK: usize = 1 << 20;
 
 /// Hands out memory in order and takes back only the latest piece: tables here grow and stay.
 ///
-/// What depends on the plan has memory of its own ([`aside`]): a program that looks at memory or registers that it
+/// What depends on the plan has memory of its own ([`for_plan`]): a program that looks at memory or registers that it
 /// did not initialise may find addresses of ours there, and they should be the same by whatever plan it runs.
 struct Heap {
     chunks: UnsafeCell<[Chunk; 2]>,
-    aside: UnsafeCell<bool>,
+    for_plan: UnsafeCell<bool>,
 }
 
 struct Chunk {
@@ -28,16 +28,18 @@ struct Chunk {
 unsafe impl Sync for Heap {}
 
 #[global_allocator]
-static HEAP: Heap =
-    Heap { chunks: UnsafeCell::new([const { Chunk { at: 0, end: 0 } }; 2]), aside: UnsafeCell::new(false) };
+static HEAP: Heap = Heap {
+    chunks: UnsafeCell::new([const { Chunk { at: 0, end: 0 } }; 2]),
+    for_plan: UnsafeCell::new(false),
+};
 
 /// Does something that takes memory as the plan has it.
-pub(crate) fn aside<T>(job: impl FnOnce() -> T) -> T {
+pub(crate) fn with_plan_heap<T>(job: impl FnOnce() -> T) -> T {
     // SAFETY: on the carrier.
-    let before = unsafe { HEAP.aside.get().replace(true) };
+    let before = unsafe { HEAP.for_plan.get().replace(true) };
     let done = job();
     // SAFETY: as above.
-    unsafe { HEAP.aside.get().write(before) };
+    unsafe { HEAP.for_plan.get().write(before) };
     done
 }
 
@@ -45,12 +47,12 @@ pub(crate) fn aside<T>(job: impl FnOnce() -> T) -> T {
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: no other reference exists: allocation does not call back.
-        let (chunks, aside) = unsafe { (&mut *self.chunks.get(), *self.aside.get()) };
-        let chunk = &mut chunks[usize::from(aside)];
+        let (chunks, for_plan) = unsafe { (&mut *self.chunks.get(), *self.for_plan.get()) };
+        let chunk = &mut chunks[usize::from(for_plan)];
         let mut at = chunk.at.next_multiple_of(layout.align());
         if at + layout.size() > chunk.end || chunk.at == 0 {
             let size = layout.size().next_multiple_of(CHUNK).max(CHUNK);
-            let Some(start) = sys::map(size, aside) else { return ptr::null_mut() };
+            let Some(start) = sys::map(size, for_plan) else { return ptr::null_mut() };
             *chunk = Chunk { at: start, end: start + size };
             at = start;
         }

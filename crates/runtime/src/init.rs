@@ -1,28 +1,30 @@
 //! Taking control when the program is loaded.
 
 use crate::{
-    access, atomic, children,
-    clock::Clock,
-    conflicts::Conflicts,
-    context::{Backend, Context},
+    access, atomic,
+    atomic_values::AtomicValues,
+    children,
+    clock::VirtualClock,
+    conflicts::ConflictMonitor,
+    context::{Context, ThreadBackend},
     crash, debug,
     descriptors::Descriptors,
-    drawn, end,
+    end,
     entropy::Entropy,
     files, follow, heap,
-    hooks::{ids, key::Keys, openmp::Locks},
-    input::Told,
-    left::Left,
+    hooks::{ids, key::Keys, openmp::OpenMpLocks},
+    input::InputPositions,
+    libc_randomness,
     log::{Log, c_bytes},
     maps,
     modules::Modules,
     pauses,
-    places::Places,
     queue::Queues,
     real::{Real, real},
-    rewind::birth,
+    rewind::thread_start,
     serve,
     signals::Queue,
+    sites::PlanSites,
     stack,
     state::{Runtime, State},
     sys,
@@ -38,8 +40,8 @@ use core::{
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, Script, ThreadSet};
 use unsnarl_wire::{
-    BIND_NOW, DESCRIPTOR, EndKind, FOLLOW, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, SPIN_COUNT,
-    UNLIMITED_STACK, VARIABLE, VERSION,
+    BIND_NOW, DESCRIPTOR, EndKind, FOLLOW_VARIABLE, Header, MAGIC, PLAN_RESERVE, RUNTIME_LIBRARY, SERVICE,
+    SPIN_COUNT, UNLIMITED_STACK, VERSION, WIRE_VARIABLE,
 };
 
 type Main = unsafe extern "C-unwind" fn(i32, *mut *mut u8, *mut *mut u8) -> i32;
@@ -60,14 +62,14 @@ static INIT: extern "C" fn() = init;
 
 /// Runs when the library is loaded, after the libraries it needs and before the program.
 extern "C" fn init() {
-    if variable(VARIABLE).is_none() {
-        if let Some(name) = variable(FOLLOW) {
-            follow::ask(name);
+    if variable(WIRE_VARIABLE).is_none() {
+        if let Some(name) = variable(FOLLOW_VARIABLE) {
+            follow::request_verdict(name);
         }
         return;
     }
     stack::lay_out();
-    stack::aside(|| {
+    stack::run_on_own_stack(|| {
         unlimit_stack();
         if let Some(header) = attach() {
             // SAFETY: `attach` checked the memory.
@@ -119,9 +121,9 @@ fn attach() -> Option<*mut Header> {
     // SAFETY: as above; the size of the memory is that of the run to come.
     let total = unsafe {
         if (*header).serve == 1 {
-            heap::aside(files::note_inherited);
-            heap::aside(maps::take_along);
-            heap::aside(|| pauses::leave_out(&(*header).plan.spinning));
+            heap::with_plan_heap(files::note_inherited);
+            heap::with_plan_heap(maps::copy_page_tables_on_fork);
+            heap::with_plan_heap(|| pauses::remove_pauses(&(*header).plan.spin_functions));
             serve::wait_for_a_run(SERVICE, header, false);
             (*header).regions.total
         } else {
@@ -129,13 +131,13 @@ fn attach() -> Option<*mut Header> {
         }
     };
     // SAFETY: as above.
-    let total = total + if unsafe { (*header).plan.snapshot } > 0 { ROOM_FOR_PLANS } else { 0 };
+    let total = total + if unsafe { (*header).plan.snapshot } > 0 { PLAN_RESERVE } else { 0 };
     let header = sys::map_shared(DESCRIPTOR, total as usize)? as *mut Header;
     // SAFETY: ours to close; the program should not find it.
     unsafe { sys::call(libc::SYS_close, [DESCRIPTOR as usize, 0, 0, 0, 0, 0]) };
     // SAFETY: as above.
     if unsafe { (*header).serve } == 0 {
-        heap::aside(files::note_inherited);
+        heap::with_plan_heap(files::note_inherited);
     }
     Some(header)
 }
@@ -146,13 +148,13 @@ unsafe fn begin(header: *mut Header) {
     let tid_offset = tid_offset();
     // SAFETY: by the caller.
     let log = unsafe { Log::new(header, tid_offset.unwrap_or(0)) };
-    let picker = heap::aside(|| picker(&log));
-    let picker = if plan.from_checkpoint == 0 { picker } else { picker.waiting() };
+    let picker = heap::with_plan_heap(|| picker(&log));
+    let picker = if plan.from_checkpoint == 0 { picker } else { picker.deferred() };
 
     if plan.debugged != 0 {
-        debug::look_on();
+        debug::attach();
     }
-    let backend = if plan.kernel_threads == 0 { Backend::Fibers } else { Backend::Kernel };
+    let backend = if plan.kernel_threads == 0 { ThreadBackend::Fibers } else { ThreadBackend::Kernel };
     let mut main =
         Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Context::adopt(backend, sys::thread_pointer()));
     main.handle = sys::thread_pointer();
@@ -166,8 +168,8 @@ unsafe fn begin(header: *mut Header) {
         threads: Vec::from([main]),
         live: 1,
         ready: ThreadSet::new(),
-        late: ThreadSet::new(),
-        alone: ThreadSet::new(),
+        by_timeout: ThreadSet::new(),
+        sole_runner: ThreadSet::new(),
         waiting: ThreadSet::new(),
         polled: 0,
         picked: false,
@@ -178,45 +180,45 @@ unsafe fn begin(header: *mut Header) {
         masks_differ: false,
         muted: false,
         undivided: 0,
-        left: Left::new(),
+        atomic_values: AtomicValues::new(),
         unchanged: false,
-        idle: 0,
-        max_idle: plan.max_spins,
+        fruitless_events: 0,
+        max_fruitless_events: plan.max_spins,
         spurious: plan.spurious != 0,
         to_reap: Vec::new(),
         log,
-        clock: Clock::new(plan.epoch),
+        clock: VirtualClock::new(plan.epoch),
         entropy: Entropy::new(plan.entropy),
         queues: Queues::default(),
         keys: Keys::default(),
-        openmp: Locks::default(),
+        openmp: OpenMpLocks::default(),
         descriptors: Descriptors::default(),
-        told: Told::default(),
-        outside: Vec::new(),
+        input_positions: InputPositions::default(),
+        environment_fds: Vec::new(),
         file_locks_changed: 0,
         modules: Modules::default(),
-        places: Places::default(),
+        places: PlanSites::default(),
         conflicts: None,
         observed: plan.choices > 0 || plan.debugged != 0,
     };
     state.take_over_descriptors(files::inherited());
-    state.me().called = state.next_is_arrival(ThreadIx::MAIN);
+    state.me().must_check_signals = state.next_is_arrival(ThreadIx::MAIN);
     state.ready.set(ThreadIx::MAIN, true);
     state.read_mask();
     state.log.thread_created(ThreadIx::MAIN, ThreadIx::MAIN, 0, 0, false);
-    state.look_for_modules();
+    state.refresh_modules();
     ids::begin(sys::process());
     children::expect();
-    drawn::replace(&mut state.entropy);
-    hide();
+    libc_randomness::replace(&mut state.entropy);
+    restore_environment();
     crash::install();
     if plan.conflicts != 0 {
-        state.conflicts = Conflicts::new(&state.log);
+        state.conflicts = ConflictMonitor::new(&state.log);
     }
     let unwatched = plan.conflicts != 0 && state.conflicts.is_none();
     access::configure(plan.points, plan.one_in, plan.entropy, plan.conflicts != 0);
-    if plan.quiet != 0 {
-        atomic::leave_alone((state.modules.program_base() + plan.quiet) as usize);
+    if plan.ignored_variable != 0 {
+        atomic::ignore_variable((state.modules.program_base() + plan.ignored_variable) as usize);
     }
     find_rseq();
     // SAFETY: the controller reads it after our death or polls it.
@@ -236,7 +238,7 @@ unsafe fn begin(header: *mut Header) {
         );
     }
     // SAFETY: asks only.
-    if backend == Backend::Fibers && unsafe { libc::getauxval(libc::AT_HWCAP2) } & 2 == 0 {
+    if backend == ThreadBackend::Fibers && unsafe { libc::getauxval(libc::AT_HWCAP2) } & 2 == 0 {
         end::refuse(
             "this processor or kernel does not let programs set the FS base (Linux 5.9 and fsgsbase are needed); \
              --threads kernel, where a command has it, does without",
@@ -293,7 +295,7 @@ fn environment_from(mut at: *mut *mut c_char) -> impl Iterator<Item = &'static [
 
 /// Removes what brought us here from the environment: the program should see its own, and its children
 /// run without us.
-fn hide() {
+fn restore_environment() {
     // SAFETY: entries are only moved down or shortened in place, before the program runs.
     unsafe {
         let (mut from, mut to) = (environ, environ);
@@ -307,7 +309,7 @@ fn hide() {
                 return;
             }
             let text = c_bytes(entry);
-            let ours = text.starts_with(VARIABLE.as_bytes()) || text == BIND_NOW.as_bytes();
+            let ours = text.starts_with(WIRE_VARIABLE.as_bytes()) || text == BIND_NOW.as_bytes();
             let (first, rest) = preloaded(text);
             if !ours && !first {
                 *to = entry;
@@ -326,8 +328,8 @@ fn hide() {
 }
 
 /// Removes the controller's word to OpenMP's library.
-fn hide_spin_count() {
-    // SAFETY: as in `hide`.
+fn remove_spin_count() {
+    // SAFETY: as in `restore_environment`.
     unsafe {
         let mut at = environ;
         while !at.is_null() && !(*at).is_null() {
@@ -345,7 +347,7 @@ fn hide_spin_count() {
 fn preloaded(entry: &[u8]) -> (bool, usize) {
     let Some(list) = entry.strip_prefix(b"LD_PRELOAD=") else { return (false, 0) };
     let first = list.split(|&b| b == b':').next().unwrap_or(list);
-    if !first.ends_with(RUNTIME.as_bytes()) {
+    if !first.ends_with(RUNTIME_LIBRARY.as_bytes()) {
         return (false, 0);
     }
     (true, if first.len() < list.len() { entry.len() - list.len() + first.len() + 1 } else { 0 })
@@ -374,7 +376,7 @@ pub(crate) fn leave_rseq() {
     let offset = RSEQ.load(Ordering::Relaxed);
     if offset != 0 {
         let area = sys::thread_pointer().wrapping_add(offset);
-        if birth::is_here() {
+        if thread_start::is_starting() {
             // The kernel knows of the carrier's alone. This one is as it leaves others: no processor, nothing else.
             let none = [0, u32::MAX, 0, 0, 0, 0, 0, 0];
             // SAFETY: as below.
@@ -419,13 +421,13 @@ unsafe extern "C-unwind" fn start_main(
 ) -> i32 {
     MAIN.store(main as usize, Ordering::Relaxed);
     let main = if let Some(runtime) = Runtime::enter() {
-        drawn::replace_stack_guard();
+        libc_randomness::replace_stack_guard();
         tracer::begin(&runtime.state);
         if runtime.state.modules.has_openmp() {
             runtime.state.expect_waits_in_libraries(0);
         }
         // Libraries that are there have read it.
-        hide_spin_count();
+        remove_spin_count();
         enter_main
     } else {
         main

@@ -8,7 +8,7 @@ use crate::{
     descriptors::Peer,
     heap,
     log::Log,
-    signals::{Info, Sent},
+    signals::{Info, SentSignal},
     state::State,
 };
 use core::sync::atomic::Ordering;
@@ -20,7 +20,7 @@ const INHERITED: u64 = 1 << 32;
 
 /// Where an operation leaves its answer in the program's memory.
 #[derive(Clone, Copy)]
-pub(crate) struct Places<'a> {
+pub(crate) struct OutputBuffers<'a> {
     /// As much of these, one after the other, as the result says, in units of so many bytes.
     pub(crate) counted: &'a [libc::iovec],
     pub(crate) unit: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Places<'a> {
     pub(crate) whole: &'a [(usize, usize)],
 }
 
-impl Places<'_> {
+impl OutputBuffers<'_> {
     pub(crate) const NONE: Self = Self { counted: &[], unit: 1, whole: &[] };
 
     fn counted_bytes(&self, result: isize) -> usize {
@@ -57,23 +57,23 @@ impl Places<'_> {
 
 /// Whether the thread had to wait for an answer in the run that the plan has it from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Waited {
+pub(crate) enum WaitedForInput {
     Yes,
     No,
 }
 
 /// How far the sequences of the plan's threads were told.
 #[derive(Debug, Default)]
-pub(crate) struct Told(alloc::vec::Vec<u64>);
+pub(crate) struct InputPositions(alloc::vec::Vec<u64>);
 
 impl Log {
     /// Whether the plan says what comes from outside.
-    pub(crate) fn is_fed(&self) -> bool {
-        self.header().plan.fed != 0
+    pub(crate) fn replays_inputs(&self) -> bool {
+        self.header().plan.replays_inputs != 0
     }
 
     /// Writes down what came; false if there is no room.
-    unsafe fn write_input(&self, input: RawInput, places: &Places<'_>) -> bool {
+    unsafe fn write_input(&self, input: RawInput, places: &OutputBuffers<'_>) -> bool {
         let h = self.header();
         let used = h.inputs.load(Ordering::Relaxed);
         if used + input.size() > INPUT_BYTES {
@@ -116,23 +116,23 @@ impl State {
     /// Takes note of the descriptors that were there before the program: they lead outside. If the plan has what comes from
     /// there, descriptors that lead nowhere take their numbers.
     pub(crate) fn take_over_descriptors(&mut self, inherited: &[i32]) {
-        if self.log.is_fed() {
+        if self.log.replays_inputs() {
             while let Some(input) = self.next_of(self.current).map(|at| self.log.input_at(at))
                 && input.op == Op::FdOpen as u16
-                && let Some(fd) = input.asked.checked_sub(INHERITED)
+                && let Some(fd) = input.requested.checked_sub(INHERITED)
                 && let Some(kind) = ChannelKind::from_number(input.result as u8)
             {
                 // SAFETY: no places at all.
-                unsafe { self.feed(Op::FdOpen, input.asked as usize, &Places::NONE) };
-                crate::descriptors::stand_in(fd as i32, 0);
-                self.descriptors.add(fd as i32, kind, Peer::Outside);
+                unsafe { self.replay_input(Op::FdOpen, input.requested as usize, &OutputBuffers::NONE) };
+                crate::descriptors::open_placeholder(fd as i32, 0);
+                self.descriptors.add(fd as i32, kind, Peer::Environment);
                 self.inherits(fd as i32, kind);
             }
             return;
         }
         let ours = |fd: i32| fd == SERVICE || SNAPSHOTS.contains(&fd);
         for &fd in inherited.iter().filter(|&&fd| fd > 2 && !ours(fd)) {
-            if let Some(on) = self.descriptors.look(fd) {
+            if let Some(on) = self.descriptors.lookup(fd) {
                 self.inherits(fd, on.channel.kind);
             }
         }
@@ -141,21 +141,28 @@ impl State {
     fn inherits(&mut self, fd: i32, kind: ChannelKind) {
         // SAFETY: no places at all.
         unsafe {
-            self.record(Op::FdOpen, false, (INHERITED + fd as u64) as usize, kind as isize, &Places::NONE)
+            self.record(
+                Op::FdOpen,
+                false,
+                (INHERITED + fd as u64) as usize,
+                kind as isize,
+                &OutputBuffers::NONE,
+            )
         };
     }
 
     fn next_of(&self, thread: ThreadIx) -> Option<u64> {
         let entry = self.log.entry_in_plan(thread)?;
-        let from = self.told.0.get(usize::from(entry)).copied().unwrap_or(0);
+        let from = self.input_positions.0.get(usize::from(entry)).copied().unwrap_or(0);
         self.log.next_input(entry.into(), from)
     }
 
     /// Whether the plan has an answer for what the thread is about to do.
-    pub(crate) fn has_input(&self, thread: ThreadIx) -> Option<Waited> {
+    pub(crate) fn has_input(&self, thread: ThreadIx) -> Option<WaitedForInput> {
         let op = self.threads[thread.index()].pending.op;
         let input = self.log.input_at(self.next_of(thread)?);
-        let waited = if input.flags & RawInput::BLOCKED == 0 { Waited::No } else { Waited::Yes };
+        let waited =
+            if input.flags & RawInput::BLOCKED == 0 { WaitedForInput::No } else { WaitedForInput::Yes };
         (input.op == op as u16 && input.flags & RawInput::TIMED_OUT == 0).then_some(waited)
     }
 
@@ -165,7 +172,7 @@ impl State {
     }
 
     fn arrival(&self, thread: ThreadIx) -> Option<RawInput> {
-        if !self.log.is_fed() {
+        if !self.log.replays_inputs() {
             return None;
         }
         let input = self.log.input_at(self.next_of(thread)?);
@@ -173,42 +180,43 @@ impl State {
     }
 
     /// Whether the time has come for that: as many events as there were then.
-    pub(crate) fn comes_again(&self, thread: ThreadIx) -> bool {
-        self.arrival(thread).is_some_and(|input| input.asked <= self.log.count())
+    pub(crate) fn is_arrival_due(&self, thread: ThreadIx) -> bool {
+        self.arrival(thread).is_some_and(|input| input.requested <= self.log.count())
     }
 
     /// The running thread takes a signal that the plan has for it now.
-    pub(crate) fn take_arrival(&mut self) -> Option<Sent> {
+    pub(crate) fn take_arrival(&mut self) -> Option<SentSignal> {
         let waits = self.waiting.contains(self.current);
-        let input = self.arrival(self.current).filter(|input| waits || input.asked <= self.log.count())?;
+        let input =
+            self.arrival(self.current).filter(|input| waits || input.requested <= self.log.count())?;
         self.take_signal_from_plan(Op::SigHandle, input)
     }
 
     /// The running thread has waited for a signal, and the plan has one.
-    pub(crate) fn take_awaited(&mut self) -> Option<Sent> {
+    pub(crate) fn take_awaited(&mut self) -> Option<SentSignal> {
         let input = self.log.input_at(self.next_of(self.current)?);
-        if !self.log.is_fed() || input.op != Op::SigWait as u16 {
+        if !self.log.replays_inputs() || input.op != Op::SigWait as u16 {
             return None;
         }
         self.take_signal_from_plan(Op::SigWait, input)
     }
 
-    fn take_signal_from_plan(&mut self, op: Op, input: RawInput) -> Option<Sent> {
-        let mut sent = Sent { signal: input.result as i32, info: Info([0; 32]), event: u64::MAX };
+    fn take_signal_from_plan(&mut self, op: Op, input: RawInput) -> Option<SentSignal> {
+        let mut sent = SentSignal { signal: input.result as i32, info: Info([0; 32]), event: u64::MAX };
         let whole = [(&raw mut sent.info as usize, size_of::<Info>())];
-        let places = Places { whole: &whole, ..Places::NONE };
+        let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
         // SAFETY: the place is ours, and as large as what is written down of a signal.
         unsafe {
-            self.feed(op, input.asked as usize, &places)?;
+            self.replay_input(op, input.requested as usize, &places)?;
         }
-        self.tell_arrival(op, &sent);
+        self.record_arrival(op, &sent);
         Some(sent)
     }
 
     /// Writes down that the running thread takes a signal from outside.
-    pub(crate) fn tell_arrival(&mut self, op: Op, sent: &Sent) {
+    pub(crate) fn record_arrival(&mut self, op: Op, sent: &SentSignal) {
         let whole = [(&raw const sent.info as usize, size_of::<Info>())];
-        let places = Places { whole: &whole, ..Places::NONE };
+        let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
         let now = self.log.count() as usize;
         // SAFETY: only read.
         unsafe { self.record(op, false, now, sent.signal as isize, &places) };
@@ -223,21 +231,28 @@ impl State {
     ///
     /// # Safety
     /// The places are the program's, for the kernel to write to.
-    pub(crate) unsafe fn feed(&mut self, op: Op, asked: usize, places: &Places<'_>) -> Option<isize> {
+    pub(crate) unsafe fn replay_input(
+        &mut self,
+        op: Op,
+        requested: usize,
+        places: &OutputBuffers<'_>,
+    ) -> Option<isize> {
         let at = self.next_of(self.current)?;
         let input = self.log.input_at(at);
         let result = input.result as isize;
-        if input.op != op as u16 || input.asked != asked as u64 || input.len as usize != places.bytes(result)
+        if input.op != op as u16
+            || input.requested != requested as u64
+            || input.len as usize != places.bytes(result)
         {
             return None;
         }
         let entry = usize::from(self.log.entry_in_plan(self.current)?);
-        if self.told.0.len() <= entry {
-            heap::aside(|| self.told.0.resize(entry + 1, 0));
+        if self.input_positions.0.len() <= entry {
+            heap::with_plan_heap(|| self.input_positions.0.resize(entry + 1, 0));
         }
-        self.told.0[entry] = at + input.size();
+        self.input_positions.0[entry] = at + input.size();
         if self.next_is_arrival(self.current) {
-            self.me().called = true;
+            self.me().must_check_signals = true;
         }
         // SAFETY: as many bytes as the pieces have room for; the pieces by the caller.
         unsafe {
@@ -254,21 +269,21 @@ impl State {
     /// Writes down what came from outside.
     ///
     /// # Safety
-    /// As `feed`.
+    /// As `replay_input`.
     pub(crate) unsafe fn record(
         &mut self,
         op: Op,
         timed_out: bool,
-        asked: usize,
+        requested: usize,
         result: isize,
-        places: &Places<'_>,
+        places: &OutputBuffers<'_>,
     ) {
         let input = RawInput {
             thread: self.current.0.into(),
             op: op as u16,
             flags: if timed_out { RawInput::TIMED_OUT } else { 0 }
                 | if self.switch_flags.has(Flags::BLOCKED) { RawInput::BLOCKED } else { 0 },
-            asked: asked as u64,
+            requested: requested as u64,
             result: result as i64,
             len: places.bytes(result) as u64,
         };

@@ -8,8 +8,8 @@ use core::{
 };
 use unsnarl_model::{Op, ThreadIx};
 use unsnarl_wire::{
-    CALLS_BYTES, Choices, Header, Module, ONE_STACK_BYTES, PlanThread, RawAction, RawConflict, RawEvent,
-    RawSegment, RawSpan, Stack, Thread, Warning,
+    CALLS_BYTES, Choices, Header, ONE_STACK_BYTES, PlanThread, RawAction, RawConflict, RawEvent, RawModule,
+    RawSegment, RawSpan, RawStack, RawThread, RawWarning,
 };
 
 /// Events before the kernel is asked for more memory than the one page that they fill.
@@ -32,7 +32,7 @@ pub(crate) struct Log {
 }
 
 /// What a run has told so far.
-pub(crate) struct Kept {
+pub(crate) struct SavedLog {
     counts: [u32; 5],
     events: u64,
     tables: [Vec<u8>; 7],
@@ -49,7 +49,7 @@ impl Log {
             let h = &*header;
             (header.byte_add(h.regions.events as usize).cast(), h.plan.max_events, h.plan.threads as usize)
         };
-        let mut in_run = heap::aside(|| alloc::vec![None; threads]);
+        let mut in_run = heap::with_plan_heap(|| alloc::vec![None; threads]);
         if let Some(main) = in_run.first_mut() {
             *main = Some(ThreadIx::MAIN);
         }
@@ -103,7 +103,7 @@ impl Log {
     }
 
     /// A copy of all that was told so far.
-    pub(crate) fn keep(&self) -> Kept {
+    pub(crate) fn save(&self) -> SavedLog {
         let h = self.header();
         let table = |at: u64, bytes: usize| {
             // SAFETY: so much was written there.
@@ -111,13 +111,13 @@ impl Log {
         };
         let rows = |count: &AtomicU32, size| count.load(Ordering::Relaxed) as usize * size;
         let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked];
-        Kept {
+        SavedLog {
             counts: counts.map(|count| count.load(Ordering::Relaxed)),
             events: self.count,
             tables: [
-                table(h.regions.threads, rows(&h.threads, size_of::<Thread>())),
-                table(h.regions.modules, rows(&h.modules, size_of::<Module>())),
-                table(h.regions.warnings, rows(&h.warnings, size_of::<Warning>())),
+                table(h.regions.threads, rows(&h.threads, size_of::<RawThread>())),
+                table(h.regions.modules, rows(&h.modules, size_of::<RawModule>())),
+                table(h.regions.warnings, rows(&h.warnings, size_of::<RawWarning>())),
                 table(h.regions.conflicts, rows(&h.conflicts, size_of::<RawConflict>())),
                 table(h.regions.events, self.count as usize * size_of::<RawEvent>()),
                 table(
@@ -140,7 +140,7 @@ impl Log {
     }
 
     /// Tells it all again, where the controller has laid out another plan.
-    pub(crate) fn tell_again(&mut self, kept: &Kept) {
+    pub(crate) fn restore_log(&mut self, saved: &SavedLog) {
         let h = self.header();
         let regions = &h.regions;
         let places = [
@@ -152,32 +152,32 @@ impl Log {
             regions.choices,
             regions.inputs,
         ];
-        for (at, table) in places.into_iter().zip(&kept.tables) {
+        for (at, table) in places.into_iter().zip(&saved.tables) {
             // SAFETY: the tables are where they were, or have room for as much.
             unsafe { core::ptr::copy_nonoverlapping(table.as_ptr(), self.entry(at, 0), table.len()) };
         }
-        if h.plan.choices > 0 && kept.tables[5].is_empty() {
+        if h.plan.choices > 0 && saved.tables[5].is_empty() {
             // Nobody asked: there was only one.
-            let only = Choices { can_run: 1, gives_way: 0 };
+            let only = Choices { can_run: 1, yields: 0 };
             // SAFETY: there is room for as many as the log has events.
-            (0..kept.events as usize)
+            (0..saved.events as usize)
                 .for_each(|at| unsafe { self.entry::<Choices>(regions.choices, at).write(only) });
         }
         let counts = [&h.threads, &h.modules, &h.warnings, &h.conflicts, &h.panicked];
-        counts.into_iter().zip(kept.counts).for_each(|(count, kept)| count.store(kept, Ordering::Release));
-        h.events.store(kept.events, Ordering::Release);
-        h.inputs.store(kept.tables[6].len() as u64, Ordering::Release);
-        self.count = kept.events;
+        counts.into_iter().zip(saved.counts).for_each(|(count, saved)| count.store(saved, Ordering::Release));
+        h.events.store(saved.events, Ordering::Release);
+        h.inputs.store(saved.tables[6].len() as u64, Ordering::Release);
+        self.count = saved.events;
         // Memory that was at hand was at hand in another process.
         self.room = self.count;
         let threads = self.header().plan.threads as usize;
         self.in_plan.truncate(1);
-        self.in_run = heap::aside(|| alloc::vec![None; threads]);
+        self.in_run = heap::with_plan_heap(|| alloc::vec![None; threads]);
         if let Some(main) = self.in_run.first_mut() {
             *main = Some(ThreadIx::MAIN);
         }
-        for ix in (1..kept.counts[0] as u16).map(ThreadIx) {
-            let Thread { parent, nth, .. } = *self.thread(ix);
+        for ix in (1..saved.counts[0] as u16).map(ThreadIx) {
+            let RawThread { parent, nth, .. } = *self.thread(ix);
             self.find_in_plan(ix, ThreadIx(parent as u16), nth);
         }
     }
@@ -186,8 +186,8 @@ impl Log {
     /// page; false if the log is full.
     #[cold]
     fn make_room(&mut self) -> bool {
-        const MOST: u64 = 1 << 17;
-        let more = self.count.clamp(FIRST_ROOM, MOST).min(self.capacity - self.count);
+        const MAX_BYTES: u64 = 1 << 17;
+        let more = self.count.clamp(FIRST_ROOM, MAX_BYTES).min(self.capacity - self.count);
         self.room = self.count + more;
         if rewind::has_room(self.room) {
             return more > 0;
@@ -225,7 +225,7 @@ impl Log {
         let h = self.header();
         (0..h.plan.modules as usize).map(move |at| {
             // SAFETY: as many as the controller wrote.
-            let module: &Module = unsafe { &*self.entry(h.regions.plan_modules, at) };
+            let module: &RawModule = unsafe { &*self.entry(h.regions.plan_modules, at) };
             until_zero(&module.path)
         })
     }
@@ -235,7 +235,7 @@ impl Log {
         let h = self.header();
         (0..h.plan.traced as usize).map(move |at| {
             // SAFETY: as many as the controller wrote.
-            let module: &Module = unsafe { &*self.entry(h.regions.traced, at) };
+            let module: &RawModule = unsafe { &*self.entry(h.regions.traced, at) };
             until_zero(&module.path)
         })
     }
@@ -262,13 +262,13 @@ impl Log {
 
     /// Who goes by this name in the plan.
     #[inline]
-    pub(crate) fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+    pub(crate) fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
         self.in_run.get(in_plan.index()).copied().flatten()
     }
 
     /// A thread's row in the shared table.
     #[allow(clippy::mut_from_ref, reason = "as above")]
-    pub(crate) fn thread(&self, thread: ThreadIx) -> &mut Thread {
+    pub(crate) fn thread(&self, thread: ThreadIx) -> &mut RawThread {
         // SAFETY: there are rows for all thread numbers.
         unsafe { &mut *self.entry(self.header().regions.threads, thread.index()) }
     }
@@ -282,14 +282,14 @@ impl Log {
         start: u64,
         detached: bool,
     ) {
-        *self.thread(ix) = Thread {
+        *self.thread(ix) = RawThread {
             parent: parent.0.into(),
             nth,
             start,
             ended: 0,
             blocked: 0,
             op: 0,
-            let_go: detached.into(),
+            joined_or_detached: detached.into(),
             pc: 0,
             addr: 0,
             holder: u64::MAX,
@@ -323,8 +323,8 @@ impl Log {
     }
 
     /// Somebody joined or detached it.
-    pub(crate) fn thread_let_go(&self, ix: ThreadIx) {
-        self.thread(ix).let_go = 1;
+    pub(crate) fn thread_joined_or_detached(&self, ix: ThreadIx) {
+        self.thread(ix).joined_or_detached = 1;
     }
 
     pub(crate) fn thread_named(&self, ix: ThreadIx, name: &[u8]) {
@@ -339,7 +339,7 @@ impl Log {
             return false;
         }
         // SAFETY: checked against the table's size.
-        let module: &mut Module = unsafe { &mut *self.entry(h.regions.modules, at as usize) };
+        let module: &mut RawModule = unsafe { &mut *self.entry(h.regions.modules, at as usize) };
         (module.base, module.start, module.end) = (base, start, end);
         copy(&mut module.path, path);
         h.modules.store(at + 1, Ordering::Release);
@@ -351,15 +351,15 @@ impl Log {
         let h = self.header();
         let count = h.warnings.load(Ordering::Relaxed) as usize;
         // SAFETY: `count` of them were written.
-        let known = (0..count).map(|at| unsafe { &*self.entry::<Warning>(h.regions.warnings, at) });
+        let known = (0..count).map(|at| unsafe { &*self.entry::<RawWarning>(h.regions.warnings, at) });
         let mut known =
             known.filter(|w| w.misuse == u32::from(misuse) && w.pc == pc && w.thread == u32::from(thread.0));
         if count >= unsnarl_wire::MAX_WARNINGS || known.next().is_some() {
             return;
         }
         // SAFETY: checked against the table's size.
-        let warning: &mut Warning = unsafe { &mut *self.entry(h.regions.warnings, count) };
-        *warning = Warning {
+        let warning: &mut RawWarning = unsafe { &mut *self.entry(h.regions.warnings, count) };
+        *warning = RawWarning {
             misuse: misuse.into(),
             thread: thread.0.into(),
             pc,
@@ -398,10 +398,15 @@ impl Log {
     }
 
     /// The numbers of the events whose calls are wanted, in order.
-    pub(crate) fn asked(&self) -> &'static [u64] {
+    pub(crate) fn stack_requests(&self) -> &'static [u64] {
         let h = self.header();
         // SAFETY: the plan's table, which the controller has laid out and nobody changes.
-        unsafe { core::slice::from_raw_parts(self.entry(h.regions.asked, 0), h.plan.asked as usize) }
+        unsafe {
+            core::slice::from_raw_parts(
+                self.entry(h.regions.stack_requests, 0),
+                h.plan.stack_requests as usize,
+            )
+        }
     }
 
     /// Copies the calls that led to an event, the `nth` of those that are wanted.
@@ -429,8 +434,8 @@ impl Log {
         registers: [u64; 8],
         top: usize,
     ) -> u64 {
-        const MOST: usize = 128 << 10;
-        let head = size_of::<Stack>();
+        const MAX_BYTES: usize = 128 << 10;
+        let head = size_of::<RawStack>();
         let room = room as usize;
         if room < head {
             return 0;
@@ -440,13 +445,14 @@ impl Log {
         while base < top && !sys::is_readable(base) {
             base = (base | 4095) + 1;
         }
-        let wanted = top.saturating_sub(base).min(MOST).min(room - head) & !7;
-        let place: *mut Stack = self.entry(at, 0);
+        let copy_size = top.saturating_sub(base).min(MAX_BYTES).min(room - head) & !7;
+        let place: *mut RawStack = self.entry(at, 0);
         // SAFETY: within the room; the kernel copies as much as is there.
-        let copied = unsafe { sys::copy_memory(base, place.add(1) as usize, wanted) } & !7;
+        let copied = unsafe { sys::copy_memory(base, place.add(1) as usize, copy_size) } & !7;
         // SAFETY: as above.
         unsafe {
-            *place = Stack { thread: thread.0.into(), side, registers, base: base as u64, len: copied as u64 }
+            *place =
+                RawStack { thread: thread.0.into(), side, registers, base: base as u64, len: copied as u64 }
         };
         (head + copied) as u64
     }

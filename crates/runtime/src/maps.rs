@@ -1,6 +1,6 @@
 //! The process's mappings, as the kernel lists them.
 
-use crate::{files::Opened, sys};
+use crate::{files::OpenFile, sys};
 use alloc::vec::Vec;
 
 /// What a line of `/proc/self/maps` tells, `from-to rw-s offset device inode path`.
@@ -50,7 +50,7 @@ pub(crate) fn parse(list: &[u8]) -> impl Iterator<Item = Mapping> {
 
 /// All of them, if the system tells.
 fn all() -> Option<Vec<Mapping>> {
-    let maps = Opened::new(b"/proc/self/maps\0")?;
+    let maps = OpenFile::new(b"/proc/self/maps\0")?;
     let mut list = Vec::new();
     let mut room = alloc::vec![0u8; 32 << 10];
     while let got @ 1.. = maps.read(&mut room) {
@@ -69,8 +69,8 @@ pub(crate) fn has_shared_memory() -> Option<bool> {
 /// A kernel that forks leaves the page tables of a file's mapping to page faults, unless some page of it is the
 /// process's own. So one of each becomes its own, by a byte written as it is: of the page faults of a short run two in
 /// five are gone. Where the system does not allow it, they stay.
-pub(crate) fn take_along() {
-    let Some(memory) = Opened::for_writing(b"/proc/self/mem\0") else { return };
+pub(crate) fn copy_page_tables_on_fork() {
+    let Some(memory) = OpenFile::for_writing(b"/proc/self/mem\0") else { return };
     for Mapping { start, .. } in all().into_iter().flatten().filter(|mapping| mapping.is_constant()) {
         // By the kernel, too: of a file that became shorter than its mapping nothing can be read.
         let mut byte = [0];

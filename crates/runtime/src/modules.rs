@@ -10,7 +10,7 @@ use unsnarl_model::Site;
 
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
-    known: Vec<Known>,
+    known: Vec<LoadedModule>,
     /// The program's own image: most questions are about it.
     program: (u64, u64),
     /// For each module of the plan where it is loaded here; `u64::MAX` while it is not.
@@ -18,12 +18,12 @@ pub(crate) struct Modules {
 }
 
 #[derive(Debug)]
-struct Known {
+struct LoadedModule {
     base: u64,
     start: u64,
     end: u64,
     /// The unwinder: it locks while exceptions pass, which is no concern of the program's.
-    quiet: bool,
+    is_unwinder: bool,
     /// OpenMP's: its threads wait for each other without calling anybody.
     openmp: bool,
 }
@@ -33,7 +33,7 @@ pub(crate) enum Owner {
     /// The program's, or one of its libraries'.
     Program,
     /// The unwinder's.
-    Innards,
+    Unwinder,
     /// Nobody's that we know of.
     Unknown,
 }
@@ -53,7 +53,7 @@ impl Modules {
     /// Whose code it is.
     pub(crate) fn owner(&self, pc: u64) -> Owner {
         match self.known.iter().find(|k| (k.start..k.end).contains(&pc)) {
-            Some(Known { quiet: true, .. }) => Owner::Innards,
+            Some(LoadedModule { is_unwinder: true, .. }) => Owner::Unwinder,
             Some(_) => Owner::Program,
             None => Owner::Unknown,
         }
@@ -102,14 +102,14 @@ impl Modules {
             return;
         }
         let name = path.rsplit(|&b| b == b'/').next().unwrap_or(path);
-        let (quiet, openmp) = (name.starts_with(b"libgcc_s.so"), name.starts_with(b"libgomp.so"));
-        self.known.push(Known { base, start, end, quiet, openmp });
+        let (is_unwinder, openmp) = (name.starts_with(b"libgcc_s.so"), name.starts_with(b"libgomp.so"));
+        self.known.push(LoadedModule { base, start, end, is_unwinder, openmp });
         if path.is_empty() && self.program.1 == 0 {
             self.program = (start, end - start);
         }
         for (at, planned) in log.plan_modules().enumerate() {
             if self.plan_bases.len() <= at {
-                heap::aside(|| self.plan_bases.push(u64::MAX));
+                heap::with_plan_heap(|| self.plan_bases.push(u64::MAX));
             }
             if self.plan_bases[at] == u64::MAX && planned == path {
                 self.plan_bases[at] = base;

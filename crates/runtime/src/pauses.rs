@@ -4,7 +4,7 @@
 //! control nobody frees one meanwhile, and the pauses were a fifth of the time of runs with much contention. So the processes that serve
 //! runs have other instructions there that do nothing, of the same length.
 
-use crate::files::Opened;
+use crate::files::OpenFile;
 use alloc::vec;
 use unsnarl_insn::iced::{Code, Decoder, DecoderOptions};
 
@@ -16,9 +16,9 @@ const NOTHING: [u8; 2] = [0x66, 0x90];
 const LONGEST: u64 = 4096;
 
 /// Leaves the pauses out of these functions of the program, given by addresses in its file. Where the system does not allow it, they stay.
-pub(crate) fn leave_out(functions: &[[u64; 2]]) {
+pub(crate) fn remove_pauses(functions: &[[u64; 2]]) {
     let Some(base) = program_base() else { return };
-    let Some(memory) = Opened::for_writing(b"/proc/self/mem\0") else { return };
+    let Some(memory) = OpenFile::for_writing(b"/proc/self/mem\0") else { return };
     for &[start, end] in
         functions.iter().filter(|[start, end]| (1..LONGEST).contains(&end.wrapping_sub(*start)))
     {
@@ -63,7 +63,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn bytes_of_other_instructions_are_no_pauses() {
+    fn pause_bytes_inside_instructions_are_ignored() {
         // mov eax, 0x90f390; pause; nop; jmp back
         let code = [0xb8, 0x90, 0xf3, 0x90, 0x00, 0xf3, 0x90, 0x90, 0xeb, 0xf6];
         let mut pauses = Vec::new();

@@ -51,11 +51,11 @@ impl Queues {
 
     /// Forgets those that nobody can take: `arrived` tells how many waiters came before a moment.
     pub(crate) fn forget_surplus(&mut self, object: usize, arrived: impl Fn(u64) -> usize) {
-        let mut kept = 0;
+        let mut kept_count = 0;
         self.wake_ups.retain(|w| {
             // Later wake-ups can be taken by all who can take the earlier ones, and by more.
-            let keep = w.object != object || arrived(w.at) > kept;
-            kept += usize::from(keep && w.object == object);
+            let keep = w.object != object || arrived(w.at) > kept_count;
+            kept_count += usize::from(keep && w.object == object);
             keep
         });
     }

@@ -31,18 +31,18 @@ pub(crate) fn wait_for_a_run(channel: i32, header: *const Header, rewinds: bool)
         drop(together);
         match forked {
             0 => {
-                let kept = match request {
+                let saved_channel = match request {
                     Request::Snapshot(number) => self::channel(number),
                     Request::Rewind => Some(channel),
                     Request::Run | Request::End => None,
                 };
-                if let (Request::Snapshot(_), Some(fd)) = (request, kept) {
+                if let (Request::Snapshot(_), Some(fd)) = (request, saved_channel) {
                     throw_away(fd);
                 }
-                become_a_run(kept);
+                start_run(saved_channel);
                 if request == Request::Rewind {
                     process.store(sys::process() as u32, Ordering::Release);
-                    if !rewind::stand(channel, header) {
+                    if !rewind::enter_checkpoint(channel, header) {
                         close(channel);
                     }
                 }
@@ -86,13 +86,13 @@ fn wait_for(child: i32, options: i32) -> Option<i32> {
     }
 }
 
-fn become_a_run(kept: Option<i32>) {
+fn start_run(saved_channel: Option<i32>) {
     // SAFETY: system calls on ourselves: an end with the server's, a group of our own.
     unsafe {
         sys::call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize, 0, 0, 0, 0]);
         sys::call(libc::SYS_setpgid, [0; 6]);
     }
-    SNAPSHOTS.into_iter().chain([SERVICE]).filter(|&fd| Some(fd) != kept).for_each(close);
+    SNAPSHOTS.into_iter().chain([SERVICE]).filter(|&fd| Some(fd) != saved_channel).for_each(close);
 }
 
 /// Closes a channel, if it is there.

@@ -4,7 +4,7 @@
 use crate::{heap, sys};
 use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
-use unsnarl_race::{Memory, Word};
+use unsnarl_race::{ShadowMemory, Word};
 
 /// Where it lies.
 const BASE: usize = 0x1000_0000_0000;
@@ -30,18 +30,18 @@ pub(crate) struct Shadow {
 /// How many pages are told apart before one is noted again.
 const NOTED: usize = 64;
 /// So many pages are noted, and no more.
-const MOST_USED: usize = 8192;
+const MAX_USED: usize = 8192;
 
 impl Shadow {
     /// Reserves it; none if the system does not allow that.
     pub(crate) fn reserve() -> Option<Self> {
-        let room = || Self { used: Vec::with_capacity(MOST_USED), noted: Box::new([0; NOTED]) };
-        sys::reserve(BASE, SIZE).then(|| heap::aside(room))
+        let room = || Self { used: Vec::with_capacity(MAX_USED), noted: Box::new([0; NOTED]) };
+        sys::reserve(BASE, SIZE).then(|| heap::with_plan_heap(room))
     }
 
     /// Where the pages are that are not empty; none if there are too many.
     pub(crate) fn used(&self) -> Option<&[usize]> {
-        (self.used.len() < MOST_USED).then_some(&self.used)
+        (self.used.len() < MAX_USED).then_some(&self.used)
     }
 
     fn place(addr: u64) -> *mut Word {
@@ -60,7 +60,7 @@ const fn is_watched(addr: u64) -> bool {
     matches!(addr.wrapping_sub(4096) >> 40, 0 | 0x55 | 0x56 | 0x6f | 0x7f)
 }
 
-impl Memory for Shadow {
+impl ShadowMemory for Shadow {
     #[inline]
     fn word(&mut self, addr: u64) -> Option<&mut Word> {
         if !is_watched(addr) {
@@ -90,12 +90,12 @@ impl Memory for Shadow {
     }
 
     #[inline]
-    fn begun(&mut self, addr: u64) {
+    fn first_use(&mut self, addr: u64) {
         let page = Self::place(addr) as usize & !4095;
         let noted = &mut self.noted[page >> 12 & (NOTED - 1)];
         if *noted != page {
             *noted = page;
-            if self.used.len() < MOST_USED {
+            if self.used.len() < MAX_USED {
                 self.used.push(page);
             }
         }

@@ -6,7 +6,7 @@
 //! send it to itself at that moment, so that the handler finds everything as it would by itself (see [`crate::handlers`]).
 
 use crate::{
-    context::Backend,
+    context::ThreadBackend,
     gate::Gate,
     handlers::{self, Disposition},
     state::{Runtime, State},
@@ -19,10 +19,10 @@ use core::mem;
 use unsnarl_model::{Flags, Op, ThreadIx};
 
 /// A set of signals, as the kernel has it.
-pub(crate) type Set = u64;
+pub(crate) type SignalSet = u64;
 
 /// The set of one signal.
-pub(crate) const fn only(signal: i32) -> Set {
+pub(crate) const fn only(signal: i32) -> SignalSet {
     1 << (signal - 1)
 }
 
@@ -31,7 +31,7 @@ const FIRST_QUEUED: i32 = 32;
 
 /// A signal on its way.
 #[derive(Clone, Copy)]
-pub(crate) struct Sent {
+pub(crate) struct SentSignal {
     pub(crate) signal: i32,
     pub(crate) info: Info,
     /// The event that sent it; `u64::MAX` for who is outside.
@@ -72,7 +72,7 @@ impl Info {
 
 /// A wait that was left to run a handler: others may end it meanwhile.
 #[derive(Clone, Copy)]
-pub(crate) struct Suspended {
+pub(crate) struct SuspendedWait {
     pub(crate) gate: Gate,
     pub(crate) arrival: u64,
     pub(crate) granted: Option<u64>,
@@ -80,24 +80,24 @@ pub(crate) struct Suspended {
 
 /// Signals that were sent and not taken.
 #[derive(Default)]
-pub(crate) struct Queue(Vec<Sent>);
+pub(crate) struct Queue(Vec<SentSignal>);
 
 impl Queue {
     /// One more. Of the old signals only one of a kind is kept.
-    pub(crate) fn push(&mut self, sent: Sent) {
+    pub(crate) fn push(&mut self, sent: SentSignal) {
         if sent.signal >= FIRST_QUEUED || !self.0.iter().any(|other| other.signal == sent.signal) {
             self.0.push(sent);
         }
     }
 
     /// All kinds that there are.
-    pub(crate) fn set(&self) -> Set {
+    pub(crate) fn set(&self) -> SignalSet {
         self.0.iter().fold(0, |set, sent| set | only(sent.signal))
     }
 
     /// Takes the one of the lowest number, and of those the first.
-    fn take(&mut self, of: Set) -> Option<Sent> {
-        let fits = |sent: &&Sent| only(sent.signal) & of != 0;
+    fn take(&mut self, of: SignalSet) -> Option<SentSignal> {
+        let fits = |sent: &&SentSignal| only(sent.signal) & of != 0;
         let lowest = self.0.iter().filter(fits).map(|sent| sent.signal).min()?;
         let at = self.0.iter().position(|sent| sent.signal == lowest)?;
         Some(self.0.remove(at))
@@ -135,11 +135,11 @@ const fn interruption(pending: &Pending) -> Interruption {
 
 impl State {
     /// The signal mask of a thread.
-    pub(crate) fn mask_of(&self, thread: ThreadIx) -> Set {
+    pub(crate) fn mask_of(&self, thread: ThreadIx) -> SignalSet {
         let t = &self.threads[thread.index()];
         if self.masks_differ && thread == self.current {
             handlers::kernel_mask()
-        } else if self.masks_differ && self.backend() == Backend::Kernel {
+        } else if self.masks_differ && self.backend() == ThreadBackend::Kernel {
             t.context.mask()
         } else {
             t.mask
@@ -147,7 +147,7 @@ impl State {
     }
 
     /// The signals that the thread may take before it does anything else.
-    fn due(&self, thread: ThreadIx) -> Set {
+    fn due(&self, thread: ThreadIx) -> SignalSet {
         let t = &self.threads[thread.index()];
         let sent = t.signals.set() | self.signals.set();
         if sent == 0 || t.ended || t.is_timer || t.interrupted {
@@ -167,7 +167,7 @@ impl State {
     /// Whether there is a signal for the thread to handle.
     pub(crate) fn is_due(&self, thread: ThreadIx) -> bool {
         let t = &self.threads[thread.index()];
-        t.called && (self.due(thread) != 0 || (!t.interrupted && self.comes_again(thread)))
+        t.must_check_signals && (self.due(thread) != 0 || (!t.interrupted && self.is_arrival_due(thread)))
     }
 
     /// The same, or the plan has one for it that it may take while it waits.
@@ -176,45 +176,45 @@ impl State {
     }
 
     /// Whether there is one of these for the thread.
-    pub(crate) fn has_signal(&self, thread: ThreadIx, of: Set) -> bool {
+    pub(crate) fn has_signal(&self, thread: ThreadIx, of: SignalSet) -> bool {
         (self.threads[thread.index()].signals.set() | self.signals.set()) & of != 0
     }
 
     /// All that wait for the running thread.
-    pub(crate) fn sent_to_me(&mut self) -> Set {
+    pub(crate) fn sent_to_me(&mut self) -> SignalSet {
         self.signals.set() | self.me().signals.set()
     }
 
     /// The running thread takes one of these, its own first.
-    pub(crate) fn take_signal(&mut self, of: Set) -> Option<Sent> {
+    pub(crate) fn take_signal(&mut self, of: SignalSet) -> Option<SentSignal> {
         if let Some(own) = self.me().signals.take(of) {
             return Some(own);
         }
         let taken = self.signals.take(of)?;
         // Others may have been about to take it.
-        self.look_again();
+        self.reclassify_waiters();
         Some(taken)
     }
 
     /// The running thread takes one that it has a handler for.
-    fn take_due(&mut self) -> Option<Sent> {
+    fn take_due(&mut self) -> Option<SentSignal> {
         if let Some(again) = self.take_arrival() {
             return Some(again);
         }
         let due = self.due(self.current);
         let taken = self.take_signal(due)?;
         if taken.event == u64::MAX {
-            self.tell_arrival(Op::SigHandle, &taken);
+            self.record_arrival(Op::SigHandle, &taken);
         }
         Some(taken)
     }
 
     /// Who waits may go on now, or no longer, because of a signal.
-    fn look_again(&mut self) {
+    fn reclassify_waiters(&mut self) {
         let mut n = 0;
         while let Some(thread) = self.waiting.nth(n) {
             n += 1;
-            if self.threads[thread.index()].called
+            if self.threads[thread.index()].must_check_signals
                 || self.threads[thread.index()].pending.gate.is_for_signals()
             {
                 self.reclassify(thread);
@@ -236,7 +236,7 @@ impl State {
     }
 
     /// Whether the timer's last signal is still on its way.
-    pub(crate) fn is_on_its_way(&self, signal: i32, to: Option<ThreadIx>, info: &Info) -> bool {
+    pub(crate) fn is_pending(&self, signal: i32, to: Option<ThreadIx>, info: &Info) -> bool {
         let queue = to.map_or(&self.signals, |thread| &self.threads[thread.index()].signals);
         queue.0.iter().any(|sent| sent.signal == signal && sent.info.0 == info.0)
     }
@@ -255,25 +255,25 @@ impl State {
     }
 
     /// A signal is sent to a thread, or to the process; false if it is ignored.
-    pub(crate) fn send(&mut self, sent: Sent, to: Option<ThreadIx>) -> bool {
+    pub(crate) fn send(&mut self, sent: SentSignal, to: Option<ThreadIx>) -> bool {
         if self.is_dropped(sent.signal, to) {
             return false;
         }
         if self.goes_to_descriptor(sent.signal, to) {
-            return self.log.is_fed() || hand_to_kernel(&sent);
+            return self.log.replays_inputs() || hand_to_kernel(&sent);
         }
         match to {
             Some(thread) => {
                 let target = self.thread(thread);
                 target.signals.push(sent);
-                target.called = true;
+                target.must_check_signals = true;
             }
             None => {
                 self.signals.push(sent);
-                self.threads.iter_mut().filter(|t| !t.ended).for_each(|t| t.called = true);
+                self.threads.iter_mut().filter(|t| !t.ended).for_each(|t| t.must_check_signals = true);
             }
         }
-        self.look_again();
+        self.reclassify_waiters();
         true
     }
 
@@ -283,12 +283,12 @@ impl State {
             self.signals.forget(signal);
             self.threads.iter_mut().for_each(|t| t.signals.forget(signal));
         }
-        self.look_again();
+        self.reclassify_waiters();
     }
 }
 
 /// Leaves a signal that everybody blocks to the kernel.
-fn hand_to_kernel(sent: &Sent) -> bool {
+fn hand_to_kernel(sent: &SentSignal) -> bool {
     let mut info = sent.info;
     if info.code() >= 0 || info.code() == libc::SI_TKILL {
         // The kernel lets nobody but the main thread say so.
@@ -312,7 +312,7 @@ impl Runtime {
             }
             let pending = me.pending;
             let Some(sent) = self.state.take_due() else {
-                self.state.settle_calls();
+                self.state.clear_signal_check();
                 return;
             };
             self.handle(&sent, None);
@@ -326,9 +326,9 @@ impl Runtime {
     pub(crate) extern "C-unwind" fn handle_due(&mut self, pc: u64) {
         loop {
             let me = self.state.current;
-            self.state.me().called = true;
+            self.state.me().must_check_signals = true;
             if !self.state.is_due(me) {
-                self.state.settle_calls();
+                self.state.clear_signal_check();
                 return;
             }
             self.state.me().pending = Pending {
@@ -371,7 +371,7 @@ impl Runtime {
         };
         let gate = state.me().pending.gate;
         let taken = state.take_due();
-        let suspended = Suspended { gate, arrival, granted: woken };
+        let suspended = SuspendedWait { gate, arrival, granted: woken };
         let suspended = match taken {
             Some(sent) => self.handle_suspended(&sent, suspended),
             None => {
@@ -401,7 +401,7 @@ impl Runtime {
         Some(Turn::Interrupted)
     }
 
-    fn handle_suspended(&mut self, sent: &Sent, suspended: Suspended) -> Suspended {
+    fn handle_suspended(&mut self, sent: &SentSignal, suspended: SuspendedWait) -> SuspendedWait {
         self.handle(sent, Some(suspended)).unwrap_or(suspended)
     }
 
@@ -410,7 +410,11 @@ impl Runtime {
         improper_ctypes_definitions,
         reason = "called from here only; what matters is that it may unwind"
     )]
-    extern "C-unwind" fn handle(&mut self, sent: &Sent, suspended: Option<Suspended>) -> Option<Suspended> {
+    extern "C-unwind" fn handle(
+        &mut self,
+        sent: &SentSignal,
+        suspended: Option<SuspendedWait>,
+    ) -> Option<SuspendedWait> {
         let me = self.state.me();
         let pending = me.pending;
         let awaited = mem::take(&mut me.awaited);
@@ -422,7 +426,7 @@ impl Runtime {
         let me = self.state.me();
         me.awaited = awaited;
         me.pending = pending;
-        me.called = true;
+        me.must_check_signals = true;
         me.restarts = restarts;
         suspended.and_then(|_| me.suspended.pop())
     }
@@ -430,14 +434,14 @@ impl Runtime {
 
 impl State {
     /// Nothing is left to do for who is called.
-    fn settle_calls(&mut self) {
+    fn clear_signal_check(&mut self) {
         let feeds = self.next_is_arrival(self.current);
         let me = self.me();
-        me.called = me.cancel.asynchronous || feeds;
+        me.must_check_signals = me.cancel.asynchronous || feeds;
     }
 
     /// Those whose wait for an object is suspended while they handle a signal.
-    pub(crate) fn suspended_at(&mut self, object: usize) -> impl Iterator<Item = &mut Suspended> {
+    pub(crate) fn suspended_at(&mut self, object: usize) -> impl Iterator<Item = &mut SuspendedWait> {
         self.threads.iter_mut().flat_map(|t| &mut t.suspended).filter(move |s| s.gate.depends_on(object))
     }
 }

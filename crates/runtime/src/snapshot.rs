@@ -5,9 +5,9 @@
 //! the open files ([`crate::files`]). Where that is not possible, the snapshot is refused.
 
 use crate::{
-    context::Backend,
+    context::ThreadBackend,
     dispatch, end,
-    files::{Files, Shared},
+    files::{CannotRestore, OpenFiles},
     heap,
     hooks::ids,
     init, serve,
@@ -21,37 +21,37 @@ use unsnarl_model::Op;
 pub(crate) fn wait(runtime: &mut Runtime) {
     let state = &mut runtime.state;
     let Some(channel) = serve::channel(state.log.header().plan.snapshot) else { end::plan_end(state) };
-    let files = match (state.backend(), heap::aside(|| Files::keep(channel))) {
-        (Backend::Fibers, Ok(files)) => files,
-        (backend, kept) => {
-            let what = match kept {
-                Err(Shared(what)) if backend == Backend::Fibers => what,
+    let files = match (state.backend(), heap::with_plan_heap(|| OpenFiles::save(channel))) {
+        (ThreadBackend::Fibers, Ok(files)) => files,
+        (backend, saved_channel) => {
+            let reason = match saved_channel {
+                Err(CannotRestore(reason)) if backend == ThreadBackend::Fibers => reason,
                 _ => "of kernel threads a fork takes only one along",
             };
-            end::set_message(&mut state.log.header().end, what.as_bytes());
+            end::set_message(&mut state.log.header().end, reason.as_bytes());
             serve::answer(channel, &[0]);
             sys::exit(0)
         }
     };
-    let told = heap::aside(|| state.log.keep());
+    let saved = heap::with_plan_heap(|| state.log.save());
     if !serve::answer(channel, &[1]) {
         sys::exit(0);
     }
     // Whoever puts files back asks more of the kernel than a process that is rewound may.
     let rewinds = files.is_empty();
-    heap::aside(|| serve::wait_for_a_run(channel, state.log.header(), rewinds));
+    heap::with_plan_heap(|| serve::wait_for_a_run(channel, state.log.header(), rewinds));
 
     dispatch::begin_again();
-    files.put_back();
+    files.restore();
     let process = sys::process();
     ids::begin(process);
     for thread in state.threads.iter().filter(|thread| !thread.reaped) {
         state.log.set_glibc_tid(thread.handle, process as u32);
     }
-    state.log.tell_again(&told);
-    let picker = heap::aside(|| init::picker(&state.log));
+    state.log.restore_log(&saved);
+    let picker = heap::with_plan_heap(|| init::picker(&state.log));
     state.observed = state.log.header().plan.choices > 0;
     let waits = state.log.header().plan.from_checkpoint != 0 && !state.log.has(Op::Checkpoint);
-    runtime.picker = if waits { picker.waiting() } else { picker };
+    runtime.picker = if waits { picker.deferred() } else { picker };
     state.log.header().attached.store(1, core::sync::atomic::Ordering::Release);
 }

@@ -37,15 +37,15 @@ pub(crate) fn lay_out() {
 }
 
 /// What comes back from there: every byte of it means something, so that nothing else comes along.
-pub(crate) trait Whole {}
-impl Whole for () {}
-impl Whole for bool {}
-impl Whole for u32 {}
-impl Whole for isize {}
+pub(crate) trait PaddingFree {}
+impl PaddingFree for () {}
+impl PaddingFree for bool {}
+impl PaddingFree for u32 {}
+impl PaddingFree for isize {}
 
 /// Does something on the runtime's own stack. It neither unwinds nor switches to another thread.
 #[inline]
-pub(crate) fn aside<T: Whole, J: FnOnce() -> T>(job: J) -> T {
+pub(crate) fn run_on_own_stack<T: PaddingFree, J: FnOnce() -> T>(job: J) -> T {
     struct Call<T, J> {
         job: Option<J>,
         done: MaybeUninit<T>,
@@ -82,10 +82,10 @@ fn has_more_registers() -> bool {
     if __cpuid(0).eax < 7 || __cpuid(1).ecx & XSAVE_IS_ON == 0 || __cpuid_count(7, 0).ebx & AVX_512 == 0 {
         return false;
     }
-    let kept: u32;
+    let enabled: u32;
     // SAFETY: the instruction is there, as was just asked, and only tells what the kernel keeps for each thread.
-    unsafe { asm!("xgetbv", in("ecx") 0, out("eax") kept, out("edx") _, options(nomem, nostack)) };
-    kept & KEPT_BY_KERNEL == KEPT_BY_KERNEL
+    unsafe { asm!("xgetbv", in("ecx") 0, out("eax") enabled, out("edx") _, options(nomem, nostack)) };
+    enabled & KEPT_BY_KERNEL == KEPT_BY_KERNEL
 }
 
 /// Clears the registers that only AVX-512 has. What is chosen at a point does not get there, only what copies or compares much.

@@ -1,22 +1,22 @@
 //! Everything the runtime knows about the run.
 
 use crate::{
+    atomic_values::AtomicValues,
     children,
-    clock::Clock,
-    conflicts::Conflicts,
-    context::Backend,
+    clock::VirtualClock,
+    conflicts::ConflictMonitor,
+    context::ThreadBackend,
     descriptors::Descriptors,
     entropy::Entropy,
-    gate::{Chance, Gate},
+    gate::{Gate, Readiness},
     heap,
-    hooks::{key::Keys, openmp::Locks},
-    input::Told,
-    left::Left,
+    hooks::{key::Keys, openmp::OpenMpLocks},
+    input::InputPositions,
     log::Log,
     modules::Modules,
-    places::Places,
     queue::Queues,
-    signals::{Queue, Set},
+    signals::{Queue, SignalSet},
+    sites::PlanSites,
     sys,
     thread::Thread,
     timers::Timers,
@@ -24,7 +24,7 @@ use crate::{
 use alloc::{boxed::Box, vec::Vec};
 use core::{cell::UnsafeCell, mem::MaybeUninit};
 use unsnarl_model::{Action, Flags, Op, ThreadIx};
-use unsnarl_sched::{Picker, ThreadSet, World};
+use unsnarl_sched::{Picker, RunView, ThreadSet};
 
 /// The run: who decides, and what is decided about.
 pub(crate) struct Runtime {
@@ -44,9 +44,9 @@ pub(crate) struct State {
     /// Threads that did not end yet.
     pub(crate) live: u32,
     pub(crate) ready: ThreadSet,
-    pub(crate) late: ThreadSet,
+    pub(crate) by_timeout: ThreadSet,
     /// The running thread, while it goes on in an undivided region: then nobody else can be chosen.
-    pub(crate) alone: ThreadSet,
+    pub(crate) sole_runner: ThreadSet,
     /// Threads at a gate that may be closed.
     pub(crate) waiting: ThreadSet,
     /// How many of those are at gates that others open behind our back.
@@ -58,7 +58,7 @@ pub(crate) struct State {
     /// Signals that were sent to the process.
     pub(crate) signals: Queue,
     /// Signals that some descriptor tells of (`signalfd`).
-    pub(crate) listened: Set,
+    pub(crate) listened: SignalSet,
     pub(crate) timers: Timers,
     /// Whether threads may have different signal masks: then each switch changes the kernel's.
     pub(crate) masks_differ: bool,
@@ -67,44 +67,44 @@ pub(crate) struct State {
     /// Depth of calls during which nobody else may run, because the C library holds a lock of its own.
     pub(crate) undivided: u32,
     /// What instrumented code has left in atomic variables.
-    pub(crate) left: Left,
+    pub(crate) atomic_values: AtomicValues,
     /// The operation in progress left memory as it was.
     pub(crate) unchanged: bool,
     /// Events in a row that changed nothing.
-    pub(crate) idle: u64,
-    pub(crate) max_idle: u64,
+    pub(crate) fruitless_events: u64,
+    pub(crate) max_fruitless_events: u64,
     pub(crate) spurious: bool,
     /// Threads that ended and that nobody will join.
     pub(crate) to_reap: Vec<ThreadIx>,
     pub(crate) log: Log,
-    pub(crate) clock: Clock,
+    pub(crate) clock: VirtualClock,
     pub(crate) entropy: Entropy,
     pub(crate) queues: Queues,
     pub(crate) keys: Keys,
-    pub(crate) openmp: Locks,
+    pub(crate) openmp: OpenMpLocks,
     pub(crate) descriptors: Descriptors,
     /// What of the plan's inputs was told.
-    pub(crate) told: Told,
+    pub(crate) input_positions: InputPositions,
     /// Room for a list of what everybody waits for.
-    pub(crate) outside: Vec<libc::pollfd>,
+    pub(crate) environment_fds: Vec<libc::pollfd>,
     /// How often a lock on a file may have been given back.
     pub(crate) file_locks_changed: u64,
     pub(crate) modules: Modules,
-    pub(crate) places: Places,
+    pub(crate) places: PlanSites,
     /// The search for conflicts, if there is one.
-    pub(crate) conflicts: Option<Box<Conflicts>>,
+    pub(crate) conflicts: Option<Box<ConflictMonitor>>,
     /// Whether somebody wants to know of each point: who could run there, or where the run is.
     pub(crate) observed: bool,
 }
 
-struct Cell(UnsafeCell<MaybeUninit<Runtime>>, UnsafeCell<usize>);
+struct RuntimeCell(UnsafeCell<MaybeUninit<Runtime>>, UnsafeCell<usize>);
 
 // SAFETY: reached by the running thread only (see the crate's documentation).
-unsafe impl Sync for Cell {}
+unsafe impl Sync for RuntimeCell {}
 
 /// The run, and the thread pointer of the current thread: 0 while the runtime is passive. That alone says whether there is a run: what an
 /// `Option` would look at is a part of the plan, which would be left in a register by every hook.
-static RUNTIME: Cell = Cell(UnsafeCell::new(MaybeUninit::uninit()), UnsafeCell::new(0));
+static RUNTIME: RuntimeCell = RuntimeCell(UnsafeCell::new(MaybeUninit::uninit()), UnsafeCell::new(0));
 
 impl Runtime {
     /// The run, if the caller is its current thread; none for a passive runtime and for kernel threads
@@ -159,7 +159,7 @@ impl Runtime {
 
 impl State {
     /// What threads run on.
-    pub(crate) fn backend(&self) -> Backend {
+    pub(crate) fn backend(&self) -> ThreadBackend {
         self.threads[0].context.backend()
     }
 
@@ -183,15 +183,15 @@ impl State {
 
     /// Puts the thread where its gate says it belongs.
     pub(crate) fn reclassify(&mut self, thread: ThreadIx) {
-        let chance = self.chance(thread);
-        self.ready.set(thread, chance == Chance::Ready);
-        self.late.set(thread, chance == Chance::Late);
+        let readiness = self.readiness(thread);
+        self.ready.set(thread, readiness == Readiness::Ready);
+        self.by_timeout.set(thread, readiness == Readiness::ByTimeout);
     }
 
     /// Libraries may have been loaded: learns of them, and where the plan's places in them are.
-    pub(crate) fn look_for_modules(&mut self) {
+    pub(crate) fn refresh_modules(&mut self) {
         self.modules.refresh(&self.log);
-        self.places = heap::aside(|| Places::of(&self.log, &self.modules));
+        self.places = heap::with_plan_heap(|| PlanSites::of(&self.log, &self.modules));
     }
 
     /// Something about the object at this address changed: who waits there may go on, or no longer.
@@ -232,10 +232,10 @@ impl State {
     pub(crate) fn forget_surplus_wake_ups(&mut self, object: usize) {
         let Self { queues, waiting, threads, .. } = self;
         queues.forget_surplus(object, |moment| {
-            let unserved = waiting.iter().map(|w| &threads[w.index()]).filter(|t| t.granted.is_none());
+            let waiters_without_wake_up = waiting.iter().map(|w| &threads[w.index()]).filter(|t| t.granted.is_none());
             let here = |t: &Thread| matches!(t.pending.gate, Gate::Cond(other, _) | Gate::Futex(other, _) if other == object);
             let suspended = threads.iter().flat_map(|t| &t.suspended).filter(|s| s.granted.is_none());
-            unserved.filter(|t| here(t) && t.arrival < moment).count()
+            waiters_without_wake_up.filter(|t| here(t) && t.arrival < moment).count()
                 + suspended.filter(|s| s.gate.depends_on(object) && s.arrival < moment).count()
         });
     }
@@ -246,7 +246,7 @@ impl State {
     }
 }
 
-impl World for State {
+impl RunView for State {
     #[inline]
     fn current(&self) -> ThreadIx {
         self.current
@@ -254,39 +254,39 @@ impl World for State {
 
     #[inline]
     fn ready(&self) -> &ThreadSet {
-        if self.alone.is_empty() { &self.ready } else { &self.alone }
+        if self.sole_runner.is_empty() { &self.ready } else { &self.sole_runner }
     }
 
     #[inline]
-    fn late(&self) -> &ThreadSet {
-        static NOBODY: ThreadSet = ThreadSet::new();
-        if self.alone.is_empty() { &self.late } else { &NOBODY }
+    fn by_timeout(&self) -> &ThreadSet {
+        static NO_THREADS: ThreadSet = ThreadSet::new();
+        if self.sole_runner.is_empty() { &self.by_timeout } else { &NO_THREADS }
     }
 
-    fn first_late(&self) -> Option<ThreadIx> {
-        self.late.iter().min_by_key(|t| {
+    fn earliest_timeout(&self) -> Option<ThreadIx> {
+        self.by_timeout.iter().min_by_key(|t| {
             let thread = &self.threads[t.index()];
             if thread.child_ended { 0 } else { thread.pending.deadline }
         })
     }
 
     #[inline]
-    fn gives_way(&self, thread: ThreadIx) -> bool {
+    fn yields(&self, thread: ThreadIx) -> bool {
         let thread = &self.threads[thread.index()];
-        thread.pending.op.gives_way() || thread.idle.spins()
+        thread.pending.op.yields() || thread.spin_detector.is_spinning()
     }
 
     #[inline]
-    fn current_goes_on(&self) -> bool {
+    fn current_can_continue(&self) -> bool {
         // SAFETY: as in `me`.
         let me = unsafe { &*self.running };
-        self.ready.contains(self.current) && !me.pending.op.gives_way() && !me.idle.spins()
+        self.ready.contains(self.current) && !me.pending.op.yields() && !me.spin_detector.is_spinning()
     }
 
-    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {
+    fn is_about_to(&self, thread: ThreadIx, action: &Action) -> bool {
         let pending = &self.threads[thread.index()].pending;
         let op = if pending.op != Op::Start && self.is_due(thread) { Op::SigHandle } else { pending.op };
-        asks_as(op) == asks_as(action.op) && self.modules.is_at(pending.pc, action.site)
+        requested_op(op) == requested_op(action.op) && self.modules.is_at(pending.pc, action.site)
     }
 
     fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool {
@@ -298,14 +298,14 @@ impl World for State {
         self.places.is_at(place, self.threads[thread.index()].pending.pc)
     }
 
-    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
-        self.log.named(in_plan)
+    fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+        self.log.resolve_thread(in_plan)
     }
 }
 
 /// Some operations are known only when they are executed: who comes first to a once control runs the
 /// routine, the others pass.
-const fn asks_as(op: Op) -> u8 {
+const fn requested_op(op: Op) -> u8 {
     match op {
         Op::OnceBegin => Op::OncePass as u8,
         other => other as u8,

@@ -29,7 +29,7 @@ pub(crate) const OWN: usize = 0x6000_0000_0000;
 /// Where its heap begins, beyond any log.
 const HEAP: usize = 0x6800_0000_0000;
 /// Where the part of its heap begins that depends on the plan.
-const ASIDE: usize = 0x6c00_0000_0000;
+const PLAN_HEAP: usize = 0x6c00_0000_0000;
 
 fn map_at(at: usize, size: usize, flags: i32, fd: i32) -> Option<usize> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
@@ -40,7 +40,7 @@ fn map_at(at: usize, size: usize, flags: i32, fd: i32) -> Option<usize> {
 }
 
 /// Where the next piece of the runtime's own memory goes.
-static NEXT: [AtomicUsize; 2] = [AtomicUsize::new(HEAP), AtomicUsize::new(ASIDE)];
+static NEXT: [AtomicUsize; 2] = [AtomicUsize::new(HEAP), AtomicUsize::new(PLAN_HEAP)];
 
 /// Where both parts of the runtime's own memory end.
 pub(crate) fn own_ends() -> [usize; 2] {
@@ -48,8 +48,8 @@ pub(crate) fn own_ends() -> [usize; 2] {
 }
 
 /// Fresh zeroed memory.
-pub(crate) fn map(size: usize, aside: bool) -> Option<usize> {
-    let at = NEXT[usize::from(aside)].fetch_add(size.next_multiple_of(4096), Ordering::Relaxed);
+pub(crate) fn map(size: usize, for_plan: bool) -> Option<usize> {
+    let at = NEXT[usize::from(for_plan)].fetch_add(size.next_multiple_of(4096), Ordering::Relaxed);
     map_at(at, size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
 }
 
@@ -208,16 +208,16 @@ pub(crate) fn wake(word: &AtomicU32) {
 /// Sleeps until the word at `addr` is 0; the kernel clears it when a thread is gone. False if nothing comes of that for `seconds`.
 pub(crate) fn wait_until_cleared(addr: *const u32, seconds: i64) -> bool {
     // What is seen there is the kernel's number of the thread, or nothing any more: no trace of it on the program's stack.
-    stack::aside(|| {
+    stack::run_on_own_stack(|| {
         loop {
             // SAFETY: the word belongs to a thread record or a thread descriptor that is still there.
-            let seen = unsafe { addr.read_volatile() };
-            if seen == 0 {
+            let value = unsafe { addr.read_volatile() };
+            if value == 0 {
                 return true;
             }
             let most = libc::timespec { tv_sec: seconds, tv_nsec: 0 };
             let most = &raw const most as usize;
-            let args = [addr as usize, libc::FUTEX_WAIT as usize, seen as usize, most, 0, 0];
+            let args = [addr as usize, libc::FUTEX_WAIT as usize, value as usize, most, 0, 0];
             // Not a private futex: the kernel's wake-up at thread exit is a shared one.
             // SAFETY: a wait changes nothing.
             if unsafe { call(libc::SYS_futex, args) } == -libc::ETIMEDOUT as isize {
@@ -238,7 +238,7 @@ impl OneProcessor {
     pub(crate) fn stay() -> Self {
         let mut before = [0; 128];
         // Which processor that is happens to be so: it leaves no trace on the program's stack.
-        let size = stack::aside(|| {
+        let size = stack::run_on_own_stack(|| {
             let mut here = 0u32;
             // SAFETY: room for the masks; the calling thread's own settings.
             let size = unsafe {

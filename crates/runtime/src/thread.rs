@@ -1,15 +1,15 @@
 //! Threads: their records, birth and end.
 
 use crate::{
-    context::{Backend, Context},
+    context::{Context, ThreadBackend},
     debug,
-    dispatch::Paused,
+    dispatch::PauseGuard,
     end,
     gate::Gate,
     hooks::{mutex::Held, stdio},
     real::real,
-    rewind::birth,
-    signals::{Queue, Suspended},
+    rewind::thread_start,
+    signals::{Queue, SuspendedWait},
     stack,
     state::Runtime,
     sys, watchdog,
@@ -17,7 +17,7 @@ use crate::{
 use alloc::{boxed::Box, vec::Vec};
 use core::{arch::naked_asm, cell::UnsafeCell, ffi::c_void};
 use unsnarl_model::{Flags, Op, ThreadIx};
-use unsnarl_sched::Idle;
+use unsnarl_sched::SpinDetector;
 
 real! {
     fn pthread_create(thread: *mut usize, attr: *const libc::pthread_attr_t, start: Start, arg: *mut c_void) -> i32;
@@ -83,19 +83,19 @@ pub(crate) struct Thread {
     /// Signals that were sent to it.
     pub(crate) signals: Queue,
     /// It has to look, when it is its turn, whether a signal is there for it or it is to be cancelled at any moment.
-    pub(crate) called: bool,
+    pub(crate) must_check_signals: bool,
     /// Whether the handler that ran last lets what it interrupted begin anew.
     pub(crate) restarts: bool,
     /// A handler has run, and what it interrupted is about to fail.
     pub(crate) interrupted: bool,
     /// Waits that it left to handle a signal.
-    pub(crate) suspended: Vec<Suspended>,
+    pub(crate) suspended: Vec<SuspendedWait>,
     /// It is the one that makes timers fire.
     pub(crate) is_timer: bool,
     /// Where its stack begins; it grows down from here.
     pub(crate) stack_top: usize,
     /// What it did in vain of late.
-    pub(crate) idle: Idle,
+    pub(crate) spin_detector: SpinDetector,
 }
 
 /// What a thread is about to do.
@@ -168,19 +168,19 @@ impl Thread {
             awaited: Vec::new(),
             mask: 0,
             signals: Queue::default(),
-            called: false,
+            must_check_signals: false,
             restarts: false,
             interrupted: false,
             suspended: Vec::new(),
             is_timer: false,
             stack_top: 0,
-            idle: Idle::default(),
+            spin_detector: SpinDetector::default(),
         })
     }
 }
 
 /// A request for a thread.
-pub(crate) struct Birth {
+pub(crate) struct ThreadRequest {
     pub(crate) handle: *mut usize,
     pub(crate) attr: *const libc::pthread_attr_t,
     pub(crate) start: Start,
@@ -196,18 +196,18 @@ impl Runtime {
     ///
     /// This comes before the turn of the creation: the program's allocator, which glibc calls, may have to wait for another thread that
     /// holds its lock, by a turn and an event of its own.
-    pub(crate) fn make(&mut self, birth: &Birth) -> Result<Box<Thread>, i32> {
+    pub(crate) fn make(&mut self, request: &ThreadRequest) -> Result<Box<Thread>, i32> {
         let backend = self.state.backend();
-        let mut thread = Thread::new(ThreadIx::MAIN, 0, Context::unborn(backend));
-        thread.start = Some(birth.start);
-        thread.returns_int = birth.returns_int;
-        thread.arg = birth.arg;
+        let mut thread = Thread::new(ThreadIx::MAIN, 0, Context::new_unstarted(backend));
+        thread.start = Some(request.start);
+        thread.returns_int = request.returns_int;
+        thread.arg = request.arg;
         thread.mask = self.state.mask();
         let record: *mut Thread = &raw mut *thread;
-        let is_born_here = birth::begin(birth.attr);
+        let is_born_here = thread_start::begin(request.attr);
         // A thread that stays a kernel thread would keep the processor that it is made on.
-        let together = (backend == Backend::Fibers && !is_born_here).then(sys::OneProcessor::stay);
-        let paused = Paused::new();
+        let together = (backend == ThreadBackend::Fibers && !is_born_here).then(sys::OneProcessor::stay);
+        let paused = PauseGuard::new();
         // What else the allocator does is no business of the program's.
         let muted = self.state.muted;
         self.state.undivided += 1;
@@ -216,7 +216,7 @@ impl Runtime {
         // SAFETY: attributes are the caller's or a copy of them; the record outlives the thread.
         let error = unsafe {
             let mut attr = core::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
-            let mut chosen = birth.attr;
+            let mut chosen = request.attr;
             if !chosen.is_null() {
                 let mut state = 0;
                 pthread_attr_getdetachstate(chosen, &raw mut state);
@@ -235,7 +235,7 @@ impl Runtime {
         };
         self.state.undivided -= 1;
         self.state.muted = muted;
-        birth::end();
+        thread_start::end();
         if error != 0 {
             return Err(error);
         }
@@ -245,7 +245,7 @@ impl Runtime {
     }
 
     /// From now on it is one of those that can be scheduled.
-    pub(crate) fn take_over(&mut self, birth: &Birth, mut thread: Box<Thread>) -> ThreadIx {
+    pub(crate) fn take_over(&mut self, request: &ThreadRequest, mut thread: Box<Thread>) -> ThreadIx {
         let ix = self.state.threads.len();
         if ix >= unsnarl_wire::MAX_THREADS {
             end::refuse("more than 65,536 threads");
@@ -254,8 +254,8 @@ impl Runtime {
         thread.ix = ix;
         thread.tid = self.state.threads[0].tid + u32::from(ix.0);
         // SAFETY: the program's own place.
-        unsafe { *birth.handle = thread.handle };
-        if self.state.backend() == Backend::Fibers {
+        unsafe { *request.handle = thread.handle };
+        if self.state.backend() == ThreadBackend::Fibers {
             self.state.log.set_glibc_tid(thread.handle, sys::process() as u32);
         }
         if debug::is_on() {
@@ -266,26 +266,26 @@ impl Runtime {
         let parent = self.state.me();
         parent.children += 1;
         let (parent, nth) = (parent.ix, parent.children);
-        thread.pending.pc = birth.start as usize as u64 + 1;
+        thread.pending.pc = request.start as usize as u64 + 1;
         thread.pending.addr = u64::from(parent.0);
         let detached = thread.detached;
         self.state.threads.push(thread);
         self.state.live += 1;
         self.state.ready.set(ix, true);
         let state = &mut self.state;
-        stack::aside(|| {
-            state.log.thread_created(ix, parent, nth, birth.start as usize as u64, detached);
-            state.threads[ix.index()].called = state.next_is_arrival(ix);
+        stack::run_on_own_stack(|| {
+            state.log.thread_created(ix, parent, nth, request.start as usize as u64, detached);
+            state.threads[ix.index()].must_check_signals = state.next_is_arrival(ix);
         });
-        if self.state.modules.is_openmp(birth.start as usize as u64) {
+        if self.state.modules.is_openmp(request.start as usize as u64) {
             // They stay for the next parallel region, and nobody ever joins them.
-            self.state.log.thread_let_go(ix);
+            self.state.log.thread_joined_or_detached(ix);
         }
         crate::access::several_threads(self.state.live > 1);
         if stdio::is_held() {
             self.state.expect_waits_in_libraries(0);
         }
-        if ix == FIRST_MADE && self.state.backend() == Backend::Fibers {
+        if ix == FIRST_MADE && self.state.backend() == ThreadBackend::Fibers {
             watchdog::expect();
         }
         ix
@@ -314,7 +314,7 @@ impl Runtime {
         let tid = self.state.log.glibc_tid(handle);
         let thread = self.state.thread(thread);
         let together = sys::OneProcessor::stay();
-        let _paused = Paused::new();
+        let _paused = PauseGuard::new();
         thread.context.release(tid);
         drop(together);
         // SAFETY: the thread is gone and nobody joined it; glibc frees its stack.
@@ -470,7 +470,7 @@ unsafe extern "C" {
 unsafe extern "C" fn park_thread(record: *mut Thread) {
     // SAFETY: the record is ours; its creator waits until we parked.
     let thread = unsafe { &mut *record };
-    if thread.context.backend() == Backend::Fibers {
+    if thread.context.backend() == ThreadBackend::Fibers {
         crate::init::leave_rseq();
     }
     thread.stack_top = core::ptr::from_ref(&thread) as usize + 512;
@@ -562,6 +562,6 @@ impl Runtime {
             }
         }
         crate::access::several_threads(state.live > 1);
-        self.go_elsewhere();
+        self.switch_away();
     }
 }

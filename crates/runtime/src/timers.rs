@@ -7,10 +7,10 @@
 use crate::{
     gate::Gate,
     hooks::thread,
-    signals::{Info, Sent},
+    signals::{Info, SentSignal},
     state::{Runtime, State},
     sys,
-    thread::{Birth, Pending, Start},
+    thread::{Pending, Start, ThreadRequest},
     turn::Turn,
 };
 use alloc::vec::Vec;
@@ -19,7 +19,7 @@ use unsnarl_model::{Flags, Op, ThreadIx};
 
 /// What a timer does when it fires.
 #[derive(Clone, Copy)]
-pub(crate) enum Notice {
+pub(crate) enum TimerAction {
     /// Nothing: it is only looked at.
     None,
     /// A signal, to a thread or to the process, with what its handler is told.
@@ -39,7 +39,7 @@ pub(crate) struct Timer {
     /// After how long it fires again; 0 if it does not.
     pub(crate) again: u64,
     pub(crate) clock: i32,
-    pub(crate) notice: Notice,
+    pub(crate) on_expiry: TimerAction,
     /// How often it fired while its signal was still on its way.
     pub(crate) overrun: u32,
 }
@@ -57,18 +57,18 @@ pub(crate) const REAL: u64 = 0;
 
 impl Timers {
     /// A new one.
-    pub(crate) fn add(&mut self, clock: i32, notice: Notice) -> u64 {
+    pub(crate) fn add(&mut self, clock: i32, on_expiry: TimerAction) -> u64 {
         self.made += 1;
-        self.all.push(Timer { id: self.made, at: u64::MAX, again: 0, clock, notice, overrun: 0 });
+        self.all.push(Timer { id: self.made, at: u64::MAX, again: 0, clock, on_expiry, overrun: 0 });
         self.made
     }
 
     pub(crate) fn get(&mut self, id: u64) -> Option<&mut Timer> {
         if id == REAL && !self.all.iter().any(|timer| timer.id == REAL) {
             let info = Info::of(libc::SIGALRM, SI_KERNEL, [0, 0], 0);
-            let notice = Notice::Signal { signal: libc::SIGALRM, to: None, info };
+            let on_expiry = TimerAction::Signal { signal: libc::SIGALRM, to: None, info };
             let clock = libc::CLOCK_REALTIME;
-            self.all.push(Timer { id: REAL, at: u64::MAX, again: 0, clock, notice, overrun: 0 });
+            self.all.push(Timer { id: REAL, at: u64::MAX, again: 0, clock, on_expiry, overrun: 0 });
         }
         self.all.iter_mut().find(|timer| timer.id == id)
     }
@@ -84,7 +84,7 @@ const SI_KERNEL: i32 = 0x80;
 impl State {
     /// A descriptor is closed: whatever gets its number is not told of a timer.
     pub(crate) fn forget_timer_of(&mut self, fd: i32) {
-        let counts = |timer: &Timer| matches!(timer.notice, Notice::Count { fd: own } if own == fd);
+        let counts = |timer: &Timer| matches!(timer.on_expiry, TimerAction::Count { fd: own } if own == fd);
         if self.timers.all.iter().any(counts) {
             self.timers.all.retain(|timer| !counts(timer));
             self.timers_changed();
@@ -131,22 +131,22 @@ impl Runtime {
             return;
         }
         let mut handle = 0;
-        let birth = Birth {
+        let request = ThreadRequest {
             handle: &raw mut handle,
             attr: core::ptr::null(),
             start: run,
             arg: core::ptr::null_mut(),
             returns_int: false,
         };
-        let Ok(thread) = self.make(&birth) else {
+        let Ok(thread) = self.make(&request) else {
             crate::end::refuse("the kernel refused a thread for the program's timers (see `ulimit -u`)")
         };
         self.turn(Op::Create, 0, pc);
-        let ix = self.take_over(&birth, thread);
+        let ix = self.take_over(&request, thread);
         let state = &mut self.state;
         state.timers.thread = Some(ix);
         state.log.thread_named(ix, b"timers");
-        state.log.thread_let_go(ix);
+        state.log.thread_joined_or_detached(ix);
         // It has no line of its own: it is told of where it came to be.
         state.log.thread(ix).start = pc - 1;
         let thread = state.thread(ix);
@@ -160,23 +160,23 @@ impl Runtime {
         let state = &mut self.state;
         let Some(at) = state.timers.next() else { return };
         let timer = &mut state.timers.all[at];
-        let Timer { at: when, notice, id, .. } = *timer;
+        let Timer { at: when, on_expiry, id, .. } = *timer;
         timer.at = if timer.again == 0 { u64::MAX } else { when.saturating_add(timer.again) };
         let event = state.log.count();
-        let mut told = 0;
-        let mut kept = true;
-        match notice {
-            Notice::Signal { signal, to, info } => {
-                told = signal;
-                let on_its_way = id != REAL && state.is_on_its_way(signal, to, &info);
-                if on_its_way {
+        let mut signal_number = 0;
+        let mut is_sent = true;
+        match on_expiry {
+            TimerAction::Signal { signal, to, info } => {
+                signal_number = signal;
+                let is_pending = id != REAL && state.is_pending(signal, to, &info);
+                if is_pending {
                     state.timers.all[at].overrun += 1;
                 } else {
                     state.timers.all[at].overrun = 0;
-                    kept = state.send(Sent { signal, info, event }, to);
+                    is_sent = state.send(SentSignal { signal, info, event }, to);
                 }
             }
-            Notice::Count { fd } => {
+            TimerAction::Count { fd } => {
                 let one = 1u64;
                 // SAFETY: a count for the descriptor's readers.
                 unsafe {
@@ -186,19 +186,19 @@ impl Runtime {
                     )
                 };
             }
-            Notice::None | Notice::Thread { .. } => {}
+            TimerAction::None | TimerAction::Thread { .. } => {}
         }
         state.timers_changed();
-        let flags = if kept { Flags::TIMED_OUT } else { Flags::TIMED_OUT | Flags::FAILED };
-        self.log(Op::TimerFire, flags, pc, told as usize, when);
-        if let Notice::Thread { function, value } = notice {
+        let flags = if is_sent { Flags::TIMED_OUT } else { Flags::TIMED_OUT | Flags::FAILED };
+        self.log(Op::TimerFire, flags, pc, signal_number as usize, when);
+        if let TimerAction::Thread { function, value } = on_expiry {
             self.call_in_thread(function, value);
         }
     }
 
     fn call_in_thread(&mut self, function: Start, value: *mut c_void) {
         let mut handle = 0;
-        let birth = Birth {
+        let request = ThreadRequest {
             handle: &raw mut handle,
             attr: core::ptr::null(),
             start: function,
@@ -206,7 +206,7 @@ impl Runtime {
             returns_int: false,
         };
         let pc = function as usize as u64 + 1;
-        if thread::create(self, &birth, pc) == 0 {
+        if thread::create(self, &request, pc) == 0 {
             thread::detach(self, handle, pc);
         }
     }

@@ -64,7 +64,7 @@ macro_rules! save_and_call {
 /// On the thread that glibc made: tells its maker that it is there and waits for the token.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn park(context: *mut Context) {
-    save_and_call!(wait_for_the_first_time)
+    save_and_call!(wait_for_first_turn)
 }
 
 /// Gives the token to `to` and waits until it comes back to `from`.
@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn pass(from: *mut Context, to: *const Context) {
     save_and_call!(give_and_wait)
 }
 
-unsafe extern "C" fn wait_for_the_first_time(context: *mut Context) {
+unsafe extern "C" fn wait_for_first_turn(context: *mut Context) {
     crash::share_stack();
     let before = block_signals();
     // SAFETY: as below.

@@ -5,7 +5,7 @@
 
 use crate::{
     debug, dispatch, end,
-    gate::{Chance, Gate},
+    gate::{Gate, Readiness},
     handlers,
     modules::Owner,
     snapshot, stack,
@@ -14,7 +14,7 @@ use crate::{
     tracer,
 };
 use unsnarl_model::{Flags, Op, Order, ThreadIx};
-use unsnarl_sched::{Diverged, Pick, World, changes_nothing};
+use unsnarl_sched::{Diverged, Pick, RunView, changes_nothing};
 use unsnarl_wire::{Choices, RawEvent};
 
 /// How a thread's turn came.
@@ -72,7 +72,7 @@ impl Runtime {
         me.pending.gate = Gate::Open;
         me.pending.cancellable = false;
         self.take_turn();
-        if self.state.me().called {
+        if self.state.me().must_check_signals {
             self.answer_calls(op, addr, pc);
         }
     }
@@ -98,21 +98,21 @@ impl Runtime {
         let state = &mut self.state;
         let ix = state.current;
         state.me().pending = pending;
-        if pending.gate.asks_outside() {
-            stack::aside(|| state.reclassify(ix));
+        if pending.gate.depends_on_environment() {
+            stack::run_on_own_stack(|| state.reclassify(ix));
         } else {
             state.reclassify(ix);
         }
-        if state.is_quiet(pending.pc) && state.chance_at_gate(ix) == Chance::Ready {
+        if state.is_quiet(pending.pc) && state.readiness_at_gate(ix) == Readiness::Ready {
             state.muted = true;
             return state.turn_at_gate(ix, true);
         }
         state.waiting.set(ix, true);
         state.polled += u32::from(pending.gate.is_polled());
-        let blocked = !state.goes_on_unsignalled(ix);
+        let blocked = !state.is_ready_without_signal(ix);
         state.me().blocked = blocked;
         if blocked {
-            state.look_for_circle(ix);
+            state.check_for_deadlock_cycle(ix);
         }
         if state.undivided > 0 {
             self.take_turn_inside();
@@ -124,7 +124,7 @@ impl Runtime {
         let turn = state.turn_of(ix);
         state.polled -= u32::from(pending.gate.is_polled());
         state.waiting.set(ix, false);
-        state.late.set(ix, false);
+        state.by_timeout.set(ix, false);
         state.ready.set(ix, true);
         if turn == Turn::TimedOut {
             // Others may have set it: a timer's.
@@ -135,7 +135,7 @@ impl Runtime {
             state.switch_flags = state.switch_flags | Flags::BLOCKED;
         }
         if pending.deadline != u64::MAX {
-            state.switch_flags = state.switch_flags | Flags::UNTOLD;
+            state.switch_flags = state.switch_flags | Flags::UNDETERMINED;
         }
         turn
     }
@@ -155,14 +155,14 @@ impl Runtime {
     #[cold]
     fn take_turn_inside(&mut self) {
         let undivided = core::mem::take(&mut self.state.undivided);
-        let calls = dispatch::Resumed::new();
+        let calls = dispatch::ResumeGuard::new();
         self.take_turn();
         drop(calls);
         self.state.undivided = undivided;
     }
 
     /// The current thread ended: the carrier goes on with somebody else, for good.
-    pub(crate) fn go_elsewhere(&mut self) {
+    pub(crate) fn switch_away(&mut self) {
         let next = self.pick();
         // If it ever comes back from there, it is on a kernel thread of its own and under nobody's control.
         self.leave_to(next);
@@ -172,21 +172,21 @@ impl Runtime {
     fn pick(&mut self) -> ThreadIx {
         let Self { picker, state } = self;
         if state.polled > 0 || state.ready.is_empty() {
-            stack::aside(|| state.look_around());
+            stack::run_on_own_stack(|| state.poll_environment());
         }
         let me = state.current;
-        let alone = state.me().undivided > 0 && state.current_goes_on();
-        if alone {
-            state.alone.set(me, true);
+        let sole_runner = state.me().undivided > 0 && state.current_can_continue();
+        if sole_runner {
+            state.sole_runner.set(me, true);
         }
         let mut other = None;
-        let thread = stack::aside(|| {
+        let thread = stack::run_on_own_stack(|| {
             if state.observed {
-                state.before_pick(picker.waits());
+                state.before_pick(picker.is_deferred());
             }
             let pick = picker.pick(state);
             if state.observed {
-                state.after_pick(picker.waits(), &pick);
+                state.after_pick(picker.is_deferred(), &pick);
             }
             match pick {
                 Pick::Run(thread) => u32::from(thread.0),
@@ -200,11 +200,11 @@ impl Runtime {
                 }
             }
         });
-        if alone {
-            state.alone.set(me, false);
+        if sole_runner {
+            state.sole_runner.set(me, false);
             // Of an atomic operation the same bit says something else.
             if !state.me().pending.op.is_atomic() {
-                state.switch_flags = state.switch_flags | Flags::UNTOLD;
+                state.switch_flags = state.switch_flags | Flags::UNDETERMINED;
             }
         }
         match other {
@@ -235,7 +235,7 @@ impl Runtime {
     #[inline]
     fn leave_to(&mut self, to: ThreadIx) {
         let state = &mut self.state;
-        state.switch_flags = if state.goes_on_if_asked() { Flags::PREEMPTS } else { Flags::NONE };
+        state.switch_flags = if state.could_continue() { Flags::PREEMPTS } else { Flags::NONE };
         state.previous = state.current;
         state.current = to;
         tracer::switching(to, state.log.count());
@@ -293,24 +293,24 @@ impl Runtime {
     }
 
     #[inline]
-    fn append(&mut self, op: Op, flags: Flags, event: RawEvent, what: (u64, u64, u64)) -> u64 {
+    fn append(&mut self, op: Op, flags: Flags, event: RawEvent, operation: (u64, u64, u64)) -> u64 {
         let state = &mut self.state;
         if state.muted {
             state.muted = false;
             return state.log.count();
         }
         let unchanged = core::mem::take(&mut state.unchanged);
-        let idle = changes_nothing(op, flags) || unchanged;
-        state.idle = if idle { state.idle + 1 } else { 0 };
+        let fruitless = changes_nothing(op, flags) || unchanged;
+        state.fruitless_events = if fruitless { state.fruitless_events + 1 } else { 0 };
         // A point in a waiting loop neither gets the thread on nor makes the loop another one.
         if op != Op::Point {
-            state.me().idle.note(idle, what);
+            state.me().spin_detector.note(fruitless, operation);
         }
         state.clock.tick();
         state.picked = false;
         let switch_flags = core::mem::take(&mut state.switch_flags);
         let number = state.log.append(event.with(switch_flags));
-        if state.idle > state.max_idle {
+        if state.fruitless_events > state.max_fruitless_events {
             end::livelock(state);
         }
         let Some(number) = number else { end::full(state) };
@@ -324,12 +324,12 @@ impl Runtime {
 impl crate::state::State {
     /// Looks at what opens behind our back; if nobody can go on, gives time to the outside.
     #[cold]
-    fn look_around(&mut self) {
+    fn poll_environment(&mut self) {
         if self.polled > 0 {
             self.poll();
         }
         if self.ready.is_empty() {
-            self.let_the_outside_act();
+            self.wait_for_environment_or_deadlock();
         }
     }
 
@@ -340,7 +340,7 @@ impl crate::state::State {
             self.take_arrivals();
         }
         if self.log.header().plan.choices > 0 && !waits {
-            self.tell_choices();
+            self.record_choices();
         }
     }
 
@@ -348,46 +348,51 @@ impl crate::state::State {
     #[cold]
     fn after_pick(&mut self, waits: bool, pick: &Pick) {
         if self.log.header().plan.choices > 0 && waits {
-            self.tell_no_choice(pick);
+            self.record_single_choice(pick);
         }
         if debug::is_on() {
-            debug::picked(self, pick, self.goes_on_if_asked());
+            debug::picked(self, pick, self.could_continue());
         }
     }
 
     /// Whether taking the processor from the running thread is a preemption.
     #[inline]
-    fn goes_on_if_asked(&self) -> bool {
+    fn could_continue(&self) -> bool {
         // SAFETY: as in `me`.
         let me = unsafe { &*self.running };
         // What came from outside since its wait began is not told in a trace: in a replay it waits.
-        let goes_on =
-            if me.pending.gate.asks_outside() { !me.blocked } else { self.goes_on_unsignalled(self.current) };
-        goes_on && !me.pending.op.gives_way()
+        let goes_on = if me.pending.gate.depends_on_environment() {
+            !me.blocked
+        } else {
+            self.is_ready_without_signal(self.current)
+        };
+        goes_on && !me.pending.op.yields()
     }
 
     /// Whether the thread is ready for another reason than a signal to handle. When a signal from outside came is not told in a trace,
     /// only when it was handled: nothing that is told may depend on it.
     #[inline]
-    fn goes_on_unsignalled(&self, thread: ThreadIx) -> bool {
+    fn is_ready_without_signal(&self, thread: ThreadIx) -> bool {
         self.ready.contains(thread)
-            && (!self.threads[thread.index()].called || self.chance_at_gate(thread) == Chance::Ready)
+            && (!self.threads[thread.index()].must_check_signals
+                || self.readiness_at_gate(thread) == Readiness::Ready)
     }
 
     /// Tells who could run now.
-    fn tell_choices(&mut self) {
+    fn record_choices(&mut self) {
         let mut choices = Choices::default();
-        for thread in self.ready().iter().chain(self.late().iter()).filter(|thread| thread.index() < 64) {
+        for thread in self.ready().iter().chain(self.by_timeout().iter()).filter(|thread| thread.index() < 64)
+        {
             let bit = 1 << thread.index();
-            let late = self.late.contains(thread);
+            let by_timeout = self.by_timeout.contains(thread);
             choices.can_run |= bit;
-            choices.gives_way |= if late || self.gives_way(thread) { bit } else { 0 };
+            choices.yields |= if by_timeout || self.yields(thread) { bit } else { 0 };
         }
         self.log.choices(choices);
     }
 
     /// Before the checkpoint there is nothing to choose.
-    fn tell_no_choice(&mut self, pick: &Pick) {
+    fn record_single_choice(&mut self, pick: &Pick) {
         if let Pick::Run(thread) = pick {
             let can_run = if thread.index() < 64 { 1 << thread.index() } else { 0 };
             self.log.choices(Choices { can_run, ..Choices::default() });
@@ -397,23 +402,23 @@ impl crate::state::State {
     /// Whether an operation from this place is a library's own business: no choice is offered there.
     #[inline]
     pub(crate) fn is_quiet(&mut self, pc: u64) -> bool {
-        self.undivided > 0 || (!self.modules.is_program(pc) && self.is_innards(pc))
+        self.undivided > 0 || (!self.modules.is_program(pc) && self.is_unwinder(pc))
     }
 
-    fn is_innards(&mut self, pc: u64) -> bool {
+    fn is_unwinder(&mut self, pc: u64) -> bool {
         if matches!(self.modules.owner(pc), Owner::Unknown) {
             // The C library loads the unwinder by itself when it first needs it.
-            self.look_for_modules();
+            self.refresh_modules();
         }
-        matches!(self.modules.owner(pc), Owner::Innards)
+        matches!(self.modules.owner(pc), Owner::Unwinder)
     }
 
     /// Whether the thread waited for what comes by itself, when the plan has it.
-    pub(crate) fn comes_by_itself(&self, thread: ThreadIx) -> bool {
+    pub(crate) fn resumes_without_others(&self, thread: ThreadIx) -> bool {
         match self.threads[thread.index()].pending.gate {
             Gate::Input => self.has_input(thread).is_some(),
             Gate::Signal(set) => {
-                self.log.is_fed() && !self.has_signal(thread, set) && self.has_input(thread).is_some()
+                self.log.replays_inputs() && !self.has_signal(thread, set) && self.has_input(thread).is_some()
             }
             _ => false,
         }
@@ -421,19 +426,19 @@ impl crate::state::State {
 
     /// In which way the thread can go on.
     fn turn_of(&self, thread: ThreadIx) -> Turn {
-        if self.threads[thread.index()].called {
-            return self.turn_of_called(thread);
+        if self.threads[thread.index()].must_check_signals {
+            return self.turn_with_signals(thread);
         }
         self.turn_at_gate(thread, self.ready.contains(thread))
     }
 
     #[cold]
-    fn turn_of_called(&self, thread: ThreadIx) -> Turn {
-        let chance = self.chance_at_gate(thread);
-        if self.is_due(thread) || (chance == Chance::Blocked && self.may_be_due(thread)) {
+    fn turn_with_signals(&self, thread: ThreadIx) -> Turn {
+        let readiness = self.readiness_at_gate(thread);
+        if self.is_due(thread) || (readiness == Readiness::Blocked && self.may_be_due(thread)) {
             Turn::Signalled
         } else {
-            self.turn_at_gate(thread, chance == Chance::Ready)
+            self.turn_at_gate(thread, readiness == Readiness::Ready)
         }
     }
 
@@ -441,7 +446,7 @@ impl crate::state::State {
         let t = &self.threads[thread.index()];
         if t.pending.cancellable && t.cancel.is_due() {
             Turn::Cancelled
-        } else if ready || self.comes_by_itself(thread) {
+        } else if ready || self.resumes_without_others(thread) {
             Turn::Go
         } else if t.pending.deadline == u64::MAX {
             Turn::Spurious
@@ -453,7 +458,7 @@ impl crate::state::State {
     /// A thread is about to block: if it closes a circle of threads that wait for each other's locks,
     /// that is a deadlock, whatever the other threads do.
     #[cold]
-    fn look_for_circle(&self, thread: ThreadIx) {
+    fn check_for_deadlock_cycle(&self, thread: ThreadIx) {
         let mut at = thread;
         for _ in 0..self.threads.len() {
             let pending = &self.threads[at.index()].pending;

@@ -5,11 +5,11 @@
 //! in the order of creation goes on. Whoever runs very long without doing any of that is made to
 //! give way once, since polling loops over several operations look like progress.
 
-use crate::{ThreadSet, World};
+use crate::{RunView, ThreadSet};
 use unsnarl_model::ThreadIx;
 
 /// So many points in a row, and a thread must let the others go first.
-const PATIENCE: u32 = 10_000;
+const MAX_CONSECUTIVE: u32 = 10_000;
 
 #[derive(Debug, Default)]
 pub(crate) struct Fair {
@@ -18,8 +18,8 @@ pub(crate) struct Fair {
 
 impl Fair {
     #[inline]
-    pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
-        if self.in_a_row < PATIENCE && world.current_goes_on() {
+    pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
+        if self.in_a_row < MAX_CONSECUTIVE && world.current_can_continue() {
             self.in_a_row += 1;
             return world.current();
         }
@@ -31,22 +31,22 @@ impl Fair {
 /// Who goes on when the current thread cannot or should not: first those with work to do; then, in turn,
 /// those who give way and those for whom time must pass, so that a spinning thread and a sleeping one both
 /// get on.
-fn next_in_turn(world: &impl World) -> ThreadIx {
+fn next_in_turn(world: &impl RunView) -> ThreadIx {
     let current = world.current();
-    let (ready, late) = (world.ready(), world.late());
+    let (ready, by_timeout) = (world.ready(), world.by_timeout());
     let next = |set: &ThreadSet| set.next_after(current).filter(|&t| t != current);
     let first = next(ready);
     let mut candidate = first;
     while let Some(thread) = candidate {
-        if !world.gives_way(thread) {
+        if !world.yields(thread) {
             return thread;
         }
         candidate = ready.next_after(thread).filter(|&t| t != current && Some(t) != first);
     }
-    if late.is_empty() {
+    if by_timeout.is_empty() {
         return first.unwrap_or(current);
     }
-    match (first, next(late)) {
+    match (first, next(by_timeout)) {
         (Some(a), Some(b)) => {
             if turn(current, a) < turn(current, b) {
                 a
@@ -56,7 +56,7 @@ fn next_in_turn(world: &impl World) -> ThreadIx {
         }
         (Some(thread), None) => thread,
         (None, Some(thread)) if ready.contains(current) => thread,
-        (None, _) => world.first_late().unwrap_or(current),
+        (None, _) => world.earliest_timeout().unwrap_or(current),
     }
 }
 
@@ -71,7 +71,7 @@ mod tests {
     use crate::Toy;
 
     #[test]
-    fn a_thread_runs_until_it_cannot() {
+    fn thread_runs_until_it_blocks() {
         let mut toy = Toy::new(3);
         let mut fair = Fair::default();
         assert_eq!(fair.pick(&toy), ThreadIx(0));
@@ -80,41 +80,41 @@ mod tests {
     }
 
     #[test]
-    fn who_gives_way_lets_the_others_go_first() {
+    fn yielding_thread_lets_others_run() {
         let mut toy = Toy::new(3);
         let mut fair = Fair::default();
-        toy.give_way(ThreadIx(0), true);
+        toy.set_yields(ThreadIx(0), true);
         assert_eq!(fair.pick(&toy), ThreadIx(1));
-        toy.give_way(ThreadIx(1), true);
-        toy.give_way(ThreadIx(2), true);
+        toy.set_yields(ThreadIx(1), true);
+        toy.set_yields(ThreadIx(2), true);
         toy.run(ThreadIx(1));
         assert_eq!(fair.pick(&toy), ThreadIx(2), "all give way: in turn");
     }
 
     #[test]
-    fn sleepers_go_on_when_the_rest_only_spins() {
+    fn sleepers_wake_when_others_only_spin() {
         let mut toy = Toy::new(2);
         let mut fair = Fair::default();
-        toy.give_way(ThreadIx(0), true);
-        toy.make_late(ThreadIx(1));
+        toy.set_yields(ThreadIx(0), true);
+        toy.set_by_timeout(ThreadIx(1));
         assert_eq!(fair.pick(&toy), ThreadIx(1));
     }
 
     #[test]
-    fn the_earliest_deadline_passes_first() {
+    fn earliest_deadline_expires_first() {
         let mut toy = Toy::new(3);
         let mut fair = Fair::default();
         toy.block(ThreadIx(0));
-        toy.make_late(ThreadIx(1));
-        toy.make_late(ThreadIx(2));
-        toy.first_late = Some(ThreadIx(2));
+        toy.set_by_timeout(ThreadIx(1));
+        toy.set_by_timeout(ThreadIx(2));
+        toy.earliest_timeout = Some(ThreadIx(2));
         assert_eq!(fair.pick(&toy), ThreadIx(2));
     }
 
     #[test]
-    fn nobody_runs_for_ever() {
+    fn long_running_thread_is_preempted() {
         let toy = Toy::new(2);
         let mut fair = Fair::default();
-        assert!((0..=PATIENCE).any(|_| fair.pick(&toy) == ThreadIx(1)));
+        assert!((0..=MAX_CONSECUTIVE).any(|_| fair.pick(&toy) == ThreadIx(1)));
     }
 }

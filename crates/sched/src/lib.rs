@@ -1,7 +1,7 @@
 //! Who runs next inside a run.
 //!
 //! A [`Picker`] is asked before each visible operation and answers with a thread. It sees the run
-//! through [`World`] only, does no I/O, never allocates after it was made, and its answers depend
+//! through [`RunView`] only, does no I/O, never allocates after it was made, and its answers depend
 //! on nothing but the plan and what it was shown: that is what makes a plan repeatable.
 
 #![no_std]
@@ -9,46 +9,46 @@
 
 extern crate alloc;
 
-mod dice;
 mod fair;
-mod idle;
 mod pct;
 mod pos;
 mod prefix;
 mod race;
 mod random;
 mod relaxed;
+mod rng;
 mod set;
+mod spin_detector;
 mod toy;
 
-pub use dice::Dice;
-pub use idle::{Idle, changes_nothing};
 pub use prefix::Script;
+pub use rng::Rng;
 pub use set::ThreadSet;
+pub use spin_detector::{SpinDetector, changes_nothing};
 pub use toy::Toy;
 
 use alloc::boxed::Box;
 use unsnarl_model::{Action, Fidelity, Policy, ThreadIx};
 
 /// What a picker may know about the run.
-pub trait World {
+pub trait RunView {
     /// Who ran last.
     fn current(&self) -> ThreadIx;
     /// Who can go on now.
     fn ready(&self) -> &ThreadSet;
     /// Who can go on only because its time is up, or for no reason: sleepers and timed waits.
-    fn late(&self) -> &ThreadSet;
+    fn by_timeout(&self) -> &ThreadSet;
     /// Who of the late ones has the earliest deadline.
-    fn first_late(&self) -> Option<ThreadIx>;
+    fn earliest_timeout(&self) -> Option<ThreadIx>;
     /// Whether the thread lets others go first: it is about to yield or sleep, or it spins.
-    fn gives_way(&self, thread: ThreadIx) -> bool;
+    fn yields(&self, thread: ThreadIx) -> bool;
     /// Whether who ran last can go on and does not give way.
     #[inline]
-    fn current_goes_on(&self) -> bool {
-        self.ready().contains(self.current()) && !self.gives_way(self.current())
+    fn current_can_continue(&self) -> bool {
+        self.ready().contains(self.current()) && !self.yields(self.current())
     }
     /// Whether the thread's next operation is this one; sites are of the plan's modules.
-    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool;
+    fn is_about_to(&self, thread: ThreadIx, action: &Action) -> bool;
     /// Whether the order of these two threads' next operations can matter: the same object, and not only
     /// read.
     fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool;
@@ -57,7 +57,7 @@ pub trait World {
         false
     }
     /// The thread that goes by this name in the plan, once it was created.
-    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx>;
+    fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx>;
 }
 
 /// A picker's answer.
@@ -87,14 +87,14 @@ pub struct Diverged {
 /// Decides a run: first by the plan's prefix, then by its policy.
 #[derive(Debug)]
 pub struct Picker {
-    script: Option<Follow>,
+    script: Option<PrefixFollower>,
     /// Who decides before the policy begins.
     before: Option<fair::Fair>,
     tail: Tail,
 }
 
 #[derive(Debug)]
-enum Follow {
+enum PrefixFollower {
     Exact(prefix::Exact),
     Relaxed(relaxed::Relaxed),
 }
@@ -106,7 +106,7 @@ enum Tail {
     Random(random::Random),
     Pct(pct::Pct),
     Pos(pos::Pos),
-    Race(Box<race::Race>),
+    RaceDirected(Box<race::RaceDirected>),
 }
 
 impl Picker {
@@ -114,8 +114,8 @@ impl Picker {
     #[must_use]
     pub fn new(script: Script, fidelity: Fidelity, tail: Policy, seed: u64) -> Self {
         let script = (!script.segments.is_empty()).then(|| match fidelity {
-            Fidelity::Exact => Follow::Exact(prefix::Exact::new(script)),
-            Fidelity::Relaxed => Follow::Relaxed(relaxed::Relaxed::new(script)),
+            Fidelity::Exact => PrefixFollower::Exact(prefix::Exact::new(script)),
+            Fidelity::Relaxed => PrefixFollower::Relaxed(relaxed::Relaxed::new(script)),
         });
         let tail = match tail {
             Policy::Stop => Tail::Stop,
@@ -123,7 +123,7 @@ impl Picker {
             Policy::Random => Tail::Random(random::Random::new(seed)),
             Policy::Pct { depth, steps } => Tail::Pct(pct::Pct::new(depth, steps, seed)),
             Policy::Pos => Tail::Pos(pos::Pos::new(seed)),
-            Policy::Race { first, second } => Tail::Race(race_directed(first, second, seed)),
+            Policy::Race { first, second } => Tail::RaceDirected(race_directed(first, second, seed)),
         };
         Self { script, before: None, tail }
     }
@@ -132,7 +132,7 @@ impl Picker {
     /// preemptions, and neither random numbers nor steps are used up. A plan that ends with its prefix has no
     /// policy to wait.
     #[must_use]
-    pub fn waiting(self) -> Self {
+    pub fn deferred(self) -> Self {
         let before = (!matches!(self.tail, Tail::Stop)).then(fair::Fair::default);
         Self { before, ..self }
     }
@@ -144,17 +144,17 @@ impl Picker {
 
     /// Whether the policy still waits.
     #[must_use]
-    pub const fn waits(&self) -> bool {
+    pub const fn is_deferred(&self) -> bool {
         self.before.is_some()
     }
 
     /// Who runs next; some thread must be ready or late.
     #[inline]
-    pub fn pick(&mut self, world: &impl World) -> Pick {
+    pub fn pick(&mut self, world: &impl RunView) -> Pick {
         if let Some(follow) = &mut self.script {
             let pick = match follow {
-                Follow::Exact(exact) => exact.pick(world),
-                Follow::Relaxed(relaxed) => relaxed.pick(world),
+                PrefixFollower::Exact(exact) => exact.pick(world),
+                PrefixFollower::Relaxed(relaxed) => relaxed.pick(world),
             };
             match pick {
                 Some(pick) => return pick,
@@ -170,15 +170,15 @@ impl Picker {
             Tail::Random(random) => Pick::Run(random.pick(world)),
             Tail::Pct(pct) => Pick::Run(pct.pick(world)),
             Tail::Pos(pos) => Pick::Run(pos.pick(world)),
-            Tail::Race(race) => Pick::Run(race.pick(world)),
+            Tail::RaceDirected(race) => Pick::Run(race.pick(world)),
         }
     }
 }
 
 /// Not inlined: it takes pages of stack on the way to the heap, and who wants another policy should not touch them.
 #[inline(never)]
-fn race_directed(first: u16, second: u16, seed: u64) -> Box<race::Race> {
-    Box::new(race::Race::new(first, second, seed))
+fn race_directed(first: u16, second: u16, seed: u64) -> Box<race::RaceDirected> {
+    Box::new(race::RaceDirected::new(first, second, seed))
 }
 
 #[cfg(test)]
@@ -198,10 +198,10 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_waited_decides_as_one_that_begins_there() {
+    fn deferred_policy_decides_as_if_started_there() {
         for policy in [Policy::Random, Policy::Pos, Policy::Pct { depth: 3, steps: 20 }] {
             let picker = || Picker::new(Script::default(), Fidelity::Exact, policy, 7);
-            let (mut waiting, mut toy) = (picker().waiting(), Toy::new(3));
+            let (mut waiting, mut toy) = (picker().deferred(), Toy::new(3));
             assert_eq!(
                 picks(&mut waiting, &mut toy, 50),
                 [Pick::Run(ThreadIx(0)); 50],
@@ -215,8 +215,8 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_that_ends_with_its_prefix_does_not_wait() {
-        let mut picker = Picker::new(Script::default(), Fidelity::Exact, Policy::Stop, 0).waiting();
+    fn plan_ending_with_prefix_is_not_deferred() {
+        let mut picker = Picker::new(Script::default(), Fidelity::Exact, Policy::Stop, 0).deferred();
         assert_eq!(picker.pick(&Toy::new(1)), Pick::End);
     }
 }

@@ -10,13 +10,13 @@
 //! because the guarantee assumes that every thread terminates and a strict priority would starve whom it waits
 //! for.
 
-use crate::{World, dice::Dice};
+use crate::{RunView, rng::Rng};
 use alloc::vec::Vec;
 use unsnarl_model::ThreadIx;
 
 #[derive(Debug)]
 pub(crate) struct Pct {
-    dice: Dice,
+    rng: Rng,
     /// By thread; higher goes first. Drops are below [`INITIAL`].
     priorities: Vec<u64>,
     /// Points at which the running thread drops, in order, the next one last.
@@ -28,22 +28,22 @@ pub(crate) struct Pct {
 }
 
 /// So many points in a row, and a thread must let the others go first.
-const PATIENCE: u32 = 10_000;
+const MAX_CONSECUTIVE: u32 = 10_000;
 
 /// Initial priorities are from here up, later ones below, each lower than the one before.
 const INITIAL: u64 = 1 << 63;
 
 impl Pct {
     pub(crate) fn new(depth: u32, steps: u64, seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let mut drops: Vec<u64> = (1..depth).map(|_| dice.roll() % steps.max(1)).collect();
+        let mut rng = Rng::new(seed);
+        let mut drops: Vec<u64> = (1..depth).map(|_| rng.next_u64() % steps.max(1)).collect();
         drops.sort_unstable_by(|a, b| b.cmp(a));
-        Self { dice, priorities: Vec::new(), drops, lowest: INITIAL, point: 0, in_a_row: 0 }
+        Self { rng, priorities: Vec::new(), drops, lowest: INITIAL, point: 0, in_a_row: 0 }
     }
 
-    pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
+    pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
         let current = world.current();
-        if self.in_a_row >= PATIENCE {
+        if self.in_a_row >= MAX_CONSECUTIVE {
             self.in_a_row = 0;
             self.lower(current);
         }
@@ -54,24 +54,24 @@ impl Pct {
         self.point += 1;
         let mut chosen = self.highest(world);
         // Who gives way lets all the others pass, once each; the bound is for when nobody has work to do.
-        let mut patience = world.ready().len() + world.late().len();
-        while patience > 1 && world.gives_way(chosen) {
+        let mut attempts = world.ready().len() + world.by_timeout().len();
+        while attempts > 1 && world.yields(chosen) {
             self.lower(chosen);
             chosen = self.highest(world);
-            patience -= 1;
+            attempts -= 1;
         }
         self.in_a_row = if chosen == current { self.in_a_row + 1 } else { 0 };
         chosen
     }
 
-    fn highest(&mut self, world: &impl World) -> ThreadIx {
-        let all = world.ready().iter().chain(world.late().iter());
+    fn highest(&mut self, world: &impl RunView) -> ThreadIx {
+        let all = world.ready().iter().chain(world.by_timeout().iter());
         all.max_by_key(|&thread| self.priority(thread)).unwrap_or(ThreadIx::MAIN)
     }
 
     fn priority(&mut self, thread: ThreadIx) -> u64 {
         while self.priorities.len() <= thread.index() {
-            let priority = INITIAL | self.dice.roll();
+            let priority = INITIAL | self.rng.next_u64();
             self.priorities.push(priority);
         }
         self.priorities[thread.index()]
@@ -100,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn at_depth_one_the_highest_runs_for_good() {
+    fn depth_one_runs_highest_priority_only() {
         let mut toy = Toy::new(4);
         let picks = run(&mut Pct::new(1, 100, 7), &mut toy, 100);
         assert!(picks.iter().all(|&t| t == picks[0]), "{picks:?}");
     }
 
     #[test]
-    fn depth_minus_one_times_the_running_thread_drops() {
+    fn priority_drops_depth_minus_one_times() {
         for seed in 0..50 {
             let mut toy = Toy::new(4);
             let picks = run(&mut Pct::new(3, 100, seed), &mut toy, 200);
@@ -117,17 +117,17 @@ mod tests {
     }
 
     #[test]
-    fn a_spinning_thread_lets_the_others_go_first() {
+    fn spinning_thread_lets_others_run() {
         let mut toy = Toy::new(2);
         let mut pct = Pct::new(1, 100, 1);
         let first = pct.pick(&toy);
         toy.run(first);
-        toy.give_way(first, true);
+        toy.set_yields(first, true);
         assert_ne!(pct.pick(&toy), first);
     }
 
     #[test]
-    fn every_order_of_threads_is_as_likely() {
+    fn all_thread_orders_are_equally_likely() {
         let toy = Toy::new(3);
         let mut firsts = [0; 3];
         (0..3000).for_each(|seed| firsts[Pct::new(2, 10, seed).pick(&toy).index()] += 1);

@@ -6,24 +6,24 @@
 //! conflict with the one executed: so each order of two conflicting operations is as likely as the other,
 //! however many independent operations lie in between.
 
-use crate::{World, dice::Dice};
+use crate::{RunView, rng::Rng};
 use alloc::vec::Vec;
 use unsnarl_model::ThreadIx;
 
 #[derive(Debug)]
 pub(crate) struct Pos {
-    dice: Dice,
+    rng: Rng,
     /// Of each thread's next operation; 0 for none yet.
     priorities: Vec<u64>,
 }
 
 impl Pos {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self { dice: Dice::new(seed), priorities: Vec::new() }
+        Self { rng: Rng::new(seed), priorities: Vec::new() }
     }
 
-    pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
-        let all = || world.ready().iter().chain(world.late().iter());
+    pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
+        let all = || world.ready().iter().chain(world.by_timeout().iter());
         let chosen = all().max_by_key(|&thread| self.priority(thread)).unwrap_or(ThreadIx::MAIN);
         for thread in all() {
             if thread == chosen || world.conflict(chosen, thread) {
@@ -39,7 +39,7 @@ impl Pos {
         }
         let priority = &mut self.priorities[thread.index()];
         if *priority == 0 {
-            *priority = self.dice.roll() | 1;
+            *priority = self.rng.next_u64() | 1;
         }
         *priority
     }
@@ -67,22 +67,22 @@ mod tests {
     }
 
     #[test]
-    fn independent_operations_before_do_not_drown_a_choice() {
+    fn independent_operations_do_not_suppress_rare_order() {
         // A random walk would let thread 1 go first in all but one of 2¹¹ runs.
         let firsts = (0..2000).filter(|&seed| second_first(seed, 10)).count();
         assert!(firsts < 1950, "{firsts}: the rare order must not be that rare");
     }
 
     #[test]
-    fn operations_that_do_not_conflict_keep_their_priority() {
+    fn non_conflicting_operations_keep_priority() {
         let mut toy = Toy::new(2);
         toy.next(ThreadIx(0), Op::Write, 1);
         toy.next(ThreadIx(1), Op::Write, 2);
         let mut pos = Pos::new(3);
         let first = pos.pick(&toy);
         let other = ThreadIx(1 - first.0);
-        let kept = pos.priorities[other.index()];
-        assert!(kept != 0 && pos.priorities[first.index()] == 0);
+        let priority_before = pos.priorities[other.index()];
+        assert!(priority_before != 0 && pos.priorities[first.index()] == 0);
         toy.next(first, Op::Write, u64::from(other.0) + 1);
         pos.priorities[first.index()] = u64::MAX;
         assert_eq!(pos.pick(&toy), first);

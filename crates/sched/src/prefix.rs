@@ -1,6 +1,6 @@
 //! Following a schedule to the point.
 
-use crate::{Diverged, Pick, World};
+use crate::{Diverged, Pick, RunView};
 use alloc::vec::Vec;
 use unsnarl_model::{Action, Segment};
 
@@ -31,18 +31,18 @@ impl Exact {
 
     /// None at the end of the schedule.
     #[inline]
-    pub(crate) fn pick(&mut self, world: &impl World) -> Option<Pick> {
+    pub(crate) fn pick(&mut self, world: &impl RunView) -> Option<Pick> {
         let mut segment = self.script.segments.get(self.segment)?;
         while self.done == segment.points {
             self.segment += 1;
             self.done = 0;
             segment = self.script.segments.get(self.segment)?;
         }
-        let thread = world.named(segment.thread);
-        let runnable = thread.is_some_and(|t| world.ready().contains(t) || world.late().contains(t));
+        let thread = world.resolve_thread(segment.thread);
+        let runnable = thread.is_some_and(|t| world.ready().contains(t) || world.by_timeout().contains(t));
         let expected = self.script.actions.get(self.point as usize);
         match thread {
-            Some(thread) if runnable && expected.is_none_or(|action| world.about_to(thread, action)) => {
+            Some(thread) if runnable && expected.is_none_or(|action| world.is_about_to(thread, action)) => {
                 self.done += 1;
                 self.point += 1;
                 Some(Pick::Run(thread))
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn the_schedule_is_followed_and_then_says_nothing() {
+    fn exact_prefix_is_followed_then_ends() {
         let toy = Toy::new(2);
         let script = Script { segments: vec![segment(0, 1), segment(1, 2)], actions: vec![] };
         let mut exact = Exact::new(script);
@@ -79,14 +79,14 @@ mod tests {
     }
 
     #[test]
-    fn a_blocked_thread_or_another_action_is_a_divergence() {
+    fn blocked_thread_or_other_action_diverges() {
         let mut toy = Toy::new(2);
         toy.block(ThreadIx(1));
         let mut exact = Exact::new(Script { segments: vec![segment(1, 1)], actions: vec![] });
         assert!(matches!(exact.pick(&toy), Some(Pick::Diverged(Diverged { runnable: false, .. }))));
 
-        let wanted = Action { op: Op::Lock, site: Site::default() };
-        let mut exact = Exact::new(Script { segments: vec![segment(0, 1)], actions: vec![wanted] });
+        let expected = Action { op: Op::Lock, site: Site::default() };
+        let mut exact = Exact::new(Script { segments: vec![segment(0, 1)], actions: vec![expected] });
         toy.next(ThreadIx(0), Op::Unlock, 0);
         assert!(matches!(exact.pick(&toy), Some(Pick::Diverged(Diverged { runnable: true, point: 0, .. }))));
         toy.next(ThreadIx(0), Op::Lock, 0);

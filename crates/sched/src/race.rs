@@ -10,57 +10,58 @@
 //! because what matters happens at the two places, and how often is drawn for each run; and who is let go is not
 //! held again at the same operation, so that nobody is held for ever.
 
-use crate::{ThreadSet, World, dice::Dice};
+use crate::{RunView, ThreadSet, rng::Rng};
 use unsnarl_model::ThreadIx;
 
 /// The running thread is changed at one in so many points: one of these for each run.
-const CALM: [u32; 4] = [2, 4, 16, 64];
+const SWITCH_RATES: [u32; 4] = [2, 4, 16, 64];
 
 /// For so many points in a row those who are not held may do nothing but wait, or whatever they like: then somebody
 /// is let go, since it may be the one that they wait for.
-const PATIENCE: Patience = Patience { waiting: 32, working: 1000 };
+const STALL_LIMITS: StallLimits = StallLimits { waiting: 32, working: 1000 };
 
 #[derive(Clone, Copy, Debug)]
-struct Patience {
+struct StallLimits {
     waiting: u32,
     working: u32,
 }
 
 #[derive(Debug)]
-pub(crate) struct Race {
-    dice: Dice,
-    calm: u32,
+pub(crate) struct RaceDirected {
+    rng: Rng,
+    switch_rate: u32,
     places: [u16; 2],
     held: ThreadSet,
     /// Let go, and not past its operation yet.
     released: ThreadSet,
     /// Who goes next, because the one before it was waited for.
     next: Option<ThreadIx>,
-    patience: Patience,
+    stalls: StallLimits,
 }
 
-impl Race {
+impl RaceDirected {
     pub(crate) fn new(first: u16, second: u16, seed: u64) -> Self {
-        let mut dice = Dice::new(seed);
-        let calm = CALM[dice.below(CALM.len() as u32) as usize];
+        let mut rng = Rng::new(seed);
+        let switch_rate = SWITCH_RATES[rng.below(SWITCH_RATES.len() as u32) as usize];
         Self {
-            dice,
-            calm,
+            rng,
+            switch_rate,
             places: [first, second],
             held: ThreadSet::new(),
             released: ThreadSet::new(),
             next: None,
-            patience: PATIENCE,
+            stalls: STALL_LIMITS,
         }
     }
 
-    pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
-        let can_run = |thread: ThreadIx| world.ready().contains(thread) || world.late().contains(thread);
+    pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
+        let can_run =
+            |thread: ThreadIx| world.ready().contains(thread) || world.by_timeout().contains(thread);
         if let Some(next) = self.next.take().filter(|&next| can_run(next)) {
             self.released.set(next, false);
             return next;
         }
-        if !self.held.is_empty() && self.is_out_of_patience(world) {
+        if !self.held.is_empty() && self.is_stalled(world) {
             return self.release(world);
         }
         loop {
@@ -72,60 +73,63 @@ impl Race {
             }
             let Some(partner) = self.partner(world, thread, at) else {
                 self.held.set(thread, true);
-                self.patience = PATIENCE;
+                self.stalls = STALL_LIMITS;
                 continue;
             };
             // Where both are at both places, either may be the first.
-            let goes_first = at[0] && (!at[1] || self.dice.below(2) == 0);
+            let goes_first = at[0] && (!at[1] || self.rng.below(2) == 0);
             let (first, second) = if goes_first { (thread, partner) } else { (partner, thread) };
             self.held.set(partner, false);
             self.released.set(second, true);
-            self.next = (self.dice.below(4) != 0).then_some(second);
+            self.next = (self.rng.below(4) != 0).then_some(second);
             return first;
         }
     }
 
-    fn is_out_of_patience(&mut self, world: &impl World) -> bool {
+    fn is_stalled(&mut self, world: &impl RunView) -> bool {
         let mut free = world.ready().iter().filter(|&thread| !self.held.contains(thread));
-        let work = free.any(|thread| !world.gives_way(thread));
-        self.patience.waiting = if work { PATIENCE.waiting } else { self.patience.waiting.saturating_sub(1) };
-        self.patience.working = self.patience.working.saturating_sub(1);
-        self.patience.waiting == 0 || self.patience.working == 0
+        let work = free.any(|thread| !world.yields(thread));
+        self.stalls.waiting = if work { STALL_LIMITS.waiting } else { self.stalls.waiting.saturating_sub(1) };
+        self.stalls.working = self.stalls.working.saturating_sub(1);
+        self.stalls.waiting == 0 || self.stalls.working == 0
     }
 
     /// Somebody who is not held: mostly who ran last.
-    fn candidate(&mut self, world: &impl World) -> Option<ThreadIx> {
+    fn candidate(&mut self, world: &impl RunView) -> Option<ThreadIx> {
         let current = world.current();
-        if world.current_goes_on() && !self.held.contains(current) && self.dice.below(self.calm) != 0 {
+        if world.current_can_continue()
+            && !self.held.contains(current)
+            && self.rng.below(self.switch_rate) != 0
+        {
             return Some(current);
         }
-        let all = || world.ready().iter().chain(world.late().iter());
+        let all = || world.ready().iter().chain(world.by_timeout().iter());
         let count = all().filter(|&thread| !self.held.contains(thread)).count() as u32;
         if count == 0 {
             return None;
         }
-        let nth = if count == 1 { 0 } else { self.dice.below(count) as usize };
+        let nth = if count == 1 { 0 } else { self.rng.below(count) as usize };
         all().filter(|&thread| !self.held.contains(thread)).nth(nth)
     }
 
     /// A held thread that is at the other place, about to do something in conflict with the thread's own.
-    fn partner(&self, world: &impl World, thread: ThreadIx, at: [bool; 2]) -> Option<ThreadIx> {
+    fn partner(&self, world: &impl RunView, thread: ThreadIx, at: [bool; 2]) -> Option<ThreadIx> {
         let [first, second] = self.places;
         let opposite =
             |other: ThreadIx| (at[0] && world.is_at(other, second)) || (at[1] && world.is_at(other, first));
-        let can_run = |other| world.ready().contains(other) || world.late().contains(other);
+        let can_run = |other| world.ready().contains(other) || world.by_timeout().contains(other);
         self.held.iter().find(|&other| can_run(other) && opposite(other) && world.conflict(thread, other))
     }
 
     /// One of the held, at random, is not any more; anyone if none of them can run.
-    fn release(&mut self, world: &impl World) -> ThreadIx {
-        self.patience = PATIENCE;
-        let all = || world.ready().iter().chain(world.late().iter());
+    fn release(&mut self, world: &impl RunView) -> ThreadIx {
+        self.stalls = STALL_LIMITS;
+        let all = || world.ready().iter().chain(world.by_timeout().iter());
         let held = all().filter(|&thread| self.held.contains(thread)).count();
-        let wanted = |race: &Self, thread: ThreadIx| held == 0 || race.held.contains(thread);
-        let count = all().filter(|&thread| wanted(self, thread)).count() as u32;
-        let nth = if count > 1 { self.dice.below(count) as usize } else { 0 };
-        let thread = all().filter(|&thread| wanted(self, thread)).nth(nth).unwrap_or(ThreadIx::MAIN);
+        let is_candidate = |race: &Self, thread: ThreadIx| held == 0 || race.held.contains(thread);
+        let count = all().filter(|&thread| is_candidate(self, thread)).count() as u32;
+        let nth = if count > 1 { self.rng.below(count) as usize } else { 0 };
+        let thread = all().filter(|&thread| is_candidate(self, thread)).nth(nth).unwrap_or(ThreadIx::MAIN);
         self.held.set(thread, false);
         thread
     }
@@ -141,7 +145,7 @@ mod tests {
     /// Who came first there.
     fn first_there(places: [u16; 2], seed: u64, steps: u64) -> ThreadIx {
         let mut toy = Toy::new(2);
-        let mut race = Race::new(places[0], places[1], seed);
+        let mut race = RaceDirected::new(places[0], places[1], seed);
         toy.next(ThreadIx(1), Op::Write, 7);
         toy.put(ThreadIx(1), 1);
         let mut done = 0;
@@ -162,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn however_late_the_other_comes_the_plan_says_who_goes_first() {
+    fn planned_order_holds_for_late_partner() {
         for seed in 0..200 {
             assert_eq!(first_there([0, 1], seed, 200), ThreadIx(0));
             assert_eq!(first_there([1, 0], seed, 200), ThreadIx(1));
@@ -170,12 +174,12 @@ mod tests {
     }
 
     #[test]
-    fn who_is_waited_for_is_let_go() {
+    fn held_thread_is_released_when_others_wait_for_it() {
         let mut toy = Toy::new(2);
-        let mut race = Race::new(0, 0, 1);
+        let mut race = RaceDirected::new(0, 0, 1);
         toy.next(ThreadIx(0), Op::Write, 7);
         toy.put(ThreadIx(0), 0);
-        toy.give_way(ThreadIx(1), true);
+        toy.set_yields(ThreadIx(1), true);
         let picks = (0..100).map(|_| {
             let thread = race.pick(&toy);
             toy.run(thread);
@@ -185,9 +189,9 @@ mod tests {
     }
 
     #[test]
-    fn if_everybody_is_held_somebody_is_let_go() {
+    fn one_thread_is_released_when_all_are_held() {
         let mut toy = Toy::new(2);
-        let mut race = Race::new(0, 0, 1);
+        let mut race = RaceDirected::new(0, 0, 1);
         for thread in [ThreadIx(0), ThreadIx(1)] {
             toy.next(thread, Op::Write, 100 + u64::from(thread.0));
             toy.put(thread, 0);

@@ -1,28 +1,28 @@
 //! A uniform random walk: at each point anyone who can go on, each with the same chance.
 
-use crate::{World, dice::Dice};
+use crate::{RunView, rng::Rng};
 use unsnarl_model::ThreadIx;
 
 #[derive(Debug)]
 pub(crate) struct Random {
-    dice: Dice,
+    rng: Rng,
 }
 
 impl Random {
     pub(crate) const fn new(seed: u64) -> Self {
-        Self { dice: Dice::new(seed) }
+        Self { rng: Rng::new(seed) }
     }
 
     #[inline]
-    pub(crate) fn pick(&mut self, world: &impl World) -> ThreadIx {
-        let (ready, late) = (world.ready(), world.late());
-        let choices = ready.len() + late.len();
+    pub(crate) fn pick(&mut self, world: &impl RunView) -> ThreadIx {
+        let (ready, by_timeout) = (world.ready(), world.by_timeout());
+        let choices = ready.len() + by_timeout.len();
         if choices == 1 {
             // A single choice takes no randomness: runs with equal seeds stay alike for longer.
-            return ready.nth(0).or_else(|| late.nth(0)).unwrap_or(ThreadIx::MAIN);
+            return ready.nth(0).or_else(|| by_timeout.nth(0)).unwrap_or(ThreadIx::MAIN);
         }
-        let n = self.dice.below(choices as u32) as usize;
-        let chosen = if n < ready.len() { ready.nth(n) } else { late.nth(n - ready.len()) };
+        let n = self.rng.below(choices as u32) as usize;
+        let chosen = if n < ready.len() { ready.nth(n) } else { by_timeout.nth(n - ready.len()) };
         chosen.unwrap_or(ThreadIx::MAIN)
     }
 }
@@ -33,9 +33,9 @@ mod tests {
     use crate::Toy;
 
     #[test]
-    fn everyone_gets_about_the_same_share() {
+    fn threads_get_equal_shares() {
         let mut toy = Toy::new(4);
-        toy.make_late(ThreadIx(3));
+        toy.set_by_timeout(ThreadIx(3));
         let mut random = Random::new(7);
         let mut counts = [0u32; 4];
         for _ in 0..4000 {
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides() {
+    fn choices_follow_from_the_seed() {
         let toy = Toy::new(3);
         let walk = |seed| {
             let mut random = Random::new(seed);

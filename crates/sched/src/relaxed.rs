@@ -17,11 +17,11 @@
 //! segment (then this segment is over: the thread took a shorter way and must not run into what the
 //! schedule has for later).
 
-use crate::{Pick, Script, World};
+use crate::{Pick, RunView, Script};
 use unsnarl_model::ThreadIx;
 
 /// Operations off the expected path before a thread counts as lost.
-const OFF_PATH: u32 = 10_000;
+const MAX_OFF_PATH: u32 = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Relaxed {
@@ -32,34 +32,34 @@ pub(crate) struct Relaxed {
     /// Where the current segment's actions begin.
     first_action: usize,
     /// Operations off the expected path in the current segment.
-    astray: u32,
+    off_path: u32,
 }
 
 impl Relaxed {
     pub(crate) const fn new(script: Script) -> Self {
-        Self { script, segment: 0, done: 0, first_action: 0, astray: 0 }
+        Self { script, segment: 0, done: 0, first_action: 0, off_path: 0 }
     }
 
     /// None at the end of the schedule.
-    pub(crate) fn pick(&mut self, world: &impl World) -> Option<Pick> {
+    pub(crate) fn pick(&mut self, world: &impl RunView) -> Option<Pick> {
         loop {
             let segment = *self.script.segments.get(self.segment)?;
             if self.done < segment.points
-                && let Some(thread) = world.named(segment.thread)
-                && (world.ready().contains(thread) || world.late().contains(thread))
-                && self.goes_on(world, thread)
+                && let Some(thread) = world.resolve_thread(segment.thread)
+                && (world.ready().contains(thread) || world.by_timeout().contains(thread))
+                && self.continues_segment(world, thread)
             {
                 return Some(Pick::Run(thread));
             }
             self.first_action += segment.points as usize;
             self.segment += 1;
             self.done = 0;
-            self.astray = 0;
+            self.off_path = 0;
         }
     }
 
     /// Whether the thread's next operation still belongs to the current segment; counts it if so.
-    fn goes_on(&mut self, world: &impl World, thread: ThreadIx) -> bool {
+    fn continues_segment(&mut self, world: &impl RunView, thread: ThreadIx) -> bool {
         let segment = self.script.segments[self.segment];
         if self.script.actions.is_empty() {
             self.done += 1;
@@ -67,25 +67,25 @@ impl Relaxed {
         }
         let end = self.first_action + segment.points as usize;
         let left = &self.script.actions[self.first_action + self.done as usize..end];
-        if let Some(skipped) = left.iter().position(|action| world.about_to(thread, action)) {
+        if let Some(skipped) = left.iter().position(|action| world.is_about_to(thread, action)) {
             self.done += skipped as u32 + 1;
-            self.astray = 0;
+            self.off_path = 0;
             return true;
         }
         if self.next_segment_begins(world, thread) {
             return false;
         }
-        self.astray += 1;
-        self.astray < OFF_PATH && !(self.astray > 1 && world.gives_way(thread))
+        self.off_path += 1;
+        self.off_path < MAX_OFF_PATH && !(self.off_path > 1 && world.yields(thread))
     }
 
     /// Whether the thread is where its next segment has it begin.
-    fn next_segment_begins(&self, world: &impl World, thread: ThreadIx) -> bool {
+    fn next_segment_begins(&self, world: &impl RunView, thread: ThreadIx) -> bool {
         let here = self.script.segments[self.segment];
         let mut at = self.first_action + here.points as usize;
         for segment in &self.script.segments[self.segment + 1..] {
             if segment.thread == here.thread {
-                return self.script.actions.get(at).is_some_and(|action| world.about_to(thread, action));
+                return self.script.actions.get(at).is_some_and(|action| world.is_about_to(thread, action));
             }
             at += segment.points as usize;
         }
@@ -135,40 +135,40 @@ mod tests {
     }
 
     #[test]
-    fn the_expected_path_is_followed_segment_by_segment() {
+    fn expected_path_is_followed_by_segments() {
         let mut relaxed = script(&[(0, &[1, 2]), (1, &[11]), (0, &[3])]);
         assert_eq!(execute(&mut relaxed, &[&[1, 2, 3], &[11]]), [(0, 1), (0, 2), (1, 11), (0, 3)]);
     }
 
     #[test]
-    fn a_disabled_thread_loses_the_rest_of_its_segment() {
+    fn disabled_thread_loses_rest_of_segment() {
         let mut relaxed = script(&[(0, &[1, 2]), (1, &[11])]);
         assert_eq!(execute(&mut relaxed, &[&[1], &[11]]), [(0, 1), (1, 11)]);
     }
 
     #[test]
-    fn a_detour_is_executed_until_the_path_is_rejoined() {
+    fn detour_runs_until_path_is_rejoined() {
         let mut relaxed = script(&[(0, &[1, 2]), (1, &[11]), (0, &[3])]);
         let executed = execute(&mut relaxed, &[&[1, 7, 8, 2, 3], &[11]]);
         assert_eq!(executed, [(0, 1), (0, 7), (0, 8), (0, 2), (1, 11), (0, 3)]);
     }
 
     #[test]
-    fn a_shorter_way_stops_where_the_next_segment_begins() {
+    fn shortcut_stops_at_next_segment() {
         // The loop at 1 is left at once; 3 must still wait for the other thread's 11.
         let mut relaxed = script(&[(0, &[1, 1, 1]), (1, &[11]), (0, &[3])]);
         assert_eq!(execute(&mut relaxed, &[&[1, 3], &[11]]), [(0, 1), (1, 11), (0, 3)]);
     }
 
     #[test]
-    fn a_thread_that_never_rejoins_is_left_when_it_ends_or_spins() {
+    fn thread_off_path_is_left_when_it_ends_or_spins() {
         let mut relaxed = script(&[(0, &[1, 2]), (1, &[11])]);
         assert_eq!(execute(&mut relaxed, &[&[7, 8], &[11]]), [(0, 7), (0, 8), (1, 11)]);
 
         let mut relaxed = script(&[(0, &[1]), (1, &[11])]);
         let mut toy = Toy::new(2);
         toy.next(ThreadIx(0), Op::Write, 7);
-        toy.give_way(ThreadIx(0), true);
+        toy.set_yields(ThreadIx(0), true);
         toy.next(ThreadIx(1), Op::Write, 11);
         assert_eq!(relaxed.pick(&toy), Some(Pick::Run(ThreadIx(0))));
         assert_eq!(relaxed.pick(&toy), Some(Pick::Run(ThreadIx(1))));

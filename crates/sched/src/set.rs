@@ -144,7 +144,7 @@ mod tests {
     use alloc::vec::Vec;
 
     #[test]
-    fn members_are_counted_found_and_walked_in_order() {
+    fn members_are_counted_and_iterated_in_order() {
         let mut set = ThreadSet::new();
         for ix in [3, 64, 200, 3] {
             set.set(ThreadIx(ix), true);

@@ -1,6 +1,6 @@
 //! A run in memory, for tests of pickers here and of algorithms built on them.
 
-use crate::{ThreadSet, World};
+use crate::{RunView, ThreadSet};
 use alloc::{vec, vec::Vec};
 use unsnarl_model::{Action, ModuleIx, Op, Site, ThreadIx};
 
@@ -9,12 +9,12 @@ use unsnarl_model::{Action, ModuleIx, Op, Site, ThreadIx};
 pub struct Toy {
     current: ThreadIx,
     ready: ThreadSet,
-    late: ThreadSet,
-    gives_way: Vec<bool>,
+    by_timeout: ThreadSet,
+    yields: Vec<bool>,
     next: Vec<Action>,
     at: Vec<Option<u16>>,
     /// Who of the late ones has the earliest deadline.
-    pub first_late: Option<ThreadIx>,
+    pub earliest_timeout: Option<ThreadIx>,
 }
 
 impl Toy {
@@ -27,11 +27,11 @@ impl Toy {
         Self {
             current: ThreadIx::MAIN,
             ready,
-            late: ThreadSet::new(),
-            gives_way: vec![false; threads as usize],
+            by_timeout: ThreadSet::new(),
+            yields: vec![false; threads as usize],
             next: vec![nothing; threads as usize],
             at: vec![None; threads as usize],
-            first_late: None,
+            earliest_timeout: None,
         }
     }
 
@@ -43,19 +43,19 @@ impl Toy {
     /// The thread cannot go on.
     pub fn block(&mut self, thread: ThreadIx) {
         self.ready.set(thread, false);
-        self.late.set(thread, false);
+        self.by_timeout.set(thread, false);
     }
 
     /// The thread goes on only if its time is up.
-    pub fn make_late(&mut self, thread: ThreadIx) {
+    pub fn set_by_timeout(&mut self, thread: ThreadIx) {
         self.ready.set(thread, false);
-        self.late.set(thread, true);
-        self.first_late = self.first_late.or(Some(thread));
+        self.by_timeout.set(thread, true);
+        self.earliest_timeout = self.earliest_timeout.or(Some(thread));
     }
 
     /// Whether the thread lets others go first.
-    pub fn give_way(&mut self, thread: ThreadIx, gives_way: bool) {
-        self.gives_way[thread.index()] = gives_way;
+    pub fn set_yields(&mut self, thread: ThreadIx, yields: bool) {
+        self.yields[thread.index()] = yields;
     }
 
     /// What the thread is about to do, and that it can.
@@ -71,7 +71,7 @@ impl Toy {
     }
 }
 
-impl World for Toy {
+impl RunView for Toy {
     fn current(&self) -> ThreadIx {
         self.current
     }
@@ -80,19 +80,19 @@ impl World for Toy {
         &self.ready
     }
 
-    fn late(&self) -> &ThreadSet {
-        &self.late
+    fn by_timeout(&self) -> &ThreadSet {
+        &self.by_timeout
     }
 
-    fn first_late(&self) -> Option<ThreadIx> {
-        self.first_late
+    fn earliest_timeout(&self) -> Option<ThreadIx> {
+        self.earliest_timeout
     }
 
-    fn gives_way(&self, thread: ThreadIx) -> bool {
-        self.gives_way[thread.index()]
+    fn yields(&self, thread: ThreadIx) -> bool {
+        self.yields[thread.index()]
     }
 
-    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {
+    fn is_about_to(&self, thread: ThreadIx, action: &Action) -> bool {
         self.next[thread.index()] == *action
     }
 
@@ -106,7 +106,7 @@ impl World for Toy {
         self.at[thread.index()] == Some(place)
     }
 
-    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+    fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
         (in_plan.index() < self.next.len()).then_some(in_plan)
     }
 }

@@ -11,9 +11,9 @@
 //! them.
 
 use crate::{
-    Choice, Knowledge, Proved, Seen, Steps, Strategy, Unclaimed,
+    Choice, CompleteSearch, IncompleteReason, Knowledge, RunSteps, RunSummary, Strategy,
     fairness::{Fairness, bits},
-    state::{State, mix},
+    state::{StateHash, mix},
 };
 use std::{
     collections::{HashSet, VecDeque},
@@ -30,27 +30,27 @@ pub struct Chess {
     /// The places that this pass was begun with.
     places: Option<usize>,
     /// Ways not gone yet, by the number of preemptions; the last is next.
-    ways: Vec<Vec<Way>>,
+    backtrack_points: Vec<Vec<BacktrackPoint>>,
     /// Which level is being worked on.
     level: usize,
     /// Directions in which states were left.
-    left: HashSet<u64>,
+    explored_edges: HashSet<u64>,
     /// Ways that are being gone, in the order they were given out.
-    going: VecDeque<Way>,
+    in_flight: VecDeque<BacktrackPoint>,
     /// Runs of this pass.
     schedules: u64,
     /// The level up to which all ways were gone, and how many runs that took.
     done: Option<(u32, u64)>,
     /// Whether ways were left out because of the bound.
-    cut: bool,
+    bound_reached: bool,
     /// Why nothing more can be claimed.
-    unclaimed: Option<Unclaimed>,
+    incomplete_reason: Option<IncompleteReason>,
 }
 
 /// A way to go: what a run did up to a point, and who goes on there.
 #[derive(Clone, Debug)]
-struct Way {
-    run: Option<Rc<Run>>,
+struct BacktrackPoint {
+    run: Option<Rc<RecordedRun>>,
     at: usize,
     thread: ThreadIx,
     pass: u64,
@@ -58,7 +58,7 @@ struct Way {
 
 /// Who did the steps of a run.
 #[derive(Debug)]
-struct Run {
+struct RecordedRun {
     threads: Vec<ThreadId>,
     steps: Vec<ThreadIx>,
 }
@@ -71,46 +71,46 @@ impl Chess {
             plan: Plan { tail: Policy::Fair, choices: true, ..plan },
             bound,
             places: None,
-            ways: Vec::new(),
+            backtrack_points: Vec::new(),
             level: 0,
-            left: HashSet::new(),
-            going: VecDeque::new(),
+            explored_edges: HashSet::new(),
+            in_flight: VecDeque::new(),
             schedules: 0,
             done: None,
-            cut: false,
-            unclaimed: None,
+            bound_reached: false,
+            incomplete_reason: None,
         }
     }
 
     /// Begins anew: the points are other ones.
     fn begin(&mut self, places: usize) {
         self.places = Some(places);
-        self.ways = vec![Vec::new(); self.bound as usize + 1];
+        self.backtrack_points = vec![Vec::new(); self.bound as usize + 1];
         self.level = 0;
-        self.left.clear();
-        (self.schedules, self.done, self.cut) = (0, None, false);
+        self.explored_edges.clear();
+        (self.schedules, self.done, self.bound_reached) = (0, None, false);
         let pass = places as u64;
-        self.ways[0].push(Way { run: None, at: 0, thread: ThreadIx::MAIN, pass });
+        self.backtrack_points[0].push(BacktrackPoint { run: None, at: 0, thread: ThreadIx::MAIN, pass });
     }
 
     /// Puts down the ways that a run could have gone after it came to the end of its own.
-    fn look_for_ways(&mut self, steps: &Steps, way: &Way) {
-        let run = Rc::new(Run {
+    fn add_backtrack_points(&mut self, steps: &RunSteps, backtrack_point: &BacktrackPoint) {
+        let run = Rc::new(RecordedRun {
             threads: steps.threads.clone(),
             steps: steps.events.iter().map(|event| event.thread).collect(),
         });
         let pass = self.places.unwrap_or(0) as u64;
-        let mut state = State::default();
+        let mut state = StateHash::default();
         let mut fairness = Fairness::new();
         let mut level = self.level;
         for (at, (event, &choice)) in steps.events.iter().zip(&steps.choices).enumerate() {
             let before = at.checked_sub(1).map(|before| steps.events[before].thread);
             let allowed = fairness.allowed(choice.can_run);
             // Up to its own choice, the run it branched off from has told all there is.
-            if at > way.at || way.run.is_none() {
+            if at > backtrack_point.at || backtrack_point.run.is_none() {
                 let direction = |thread| key(&state, before, thread);
                 // From here on the run went where another one went before: all ways are down already.
-                if !self.left.insert(direction(event.thread)) {
+                if !self.explored_edges.insert(direction(event.thread)) {
                     break;
                 }
                 for other in bits(allowed).map(|thread| ThreadIx(thread as u16)) {
@@ -119,9 +119,14 @@ impl Chess {
                         continue;
                     }
                     if cost > self.bound as usize {
-                        self.cut = true;
-                    } else if self.left.insert(direction(other)) {
-                        self.ways[cost].push(Way { run: Some(Rc::clone(&run)), at, thread: other, pass });
+                        self.bound_reached = true;
+                    } else if self.explored_edges.insert(direction(other)) {
+                        self.backtrack_points[cost].push(BacktrackPoint {
+                            run: Some(Rc::clone(&run)),
+                            at,
+                            thread: other,
+                            pass,
+                        });
                     }
                 }
                 // The tail takes the processor from nobody but a thread that has run for very long.
@@ -134,7 +139,7 @@ impl Chess {
     }
 }
 
-fn key(state: &State, before: Option<ThreadIx>, thread: ThreadIx) -> u64 {
+fn key(state: &StateHash, before: Option<ThreadIx>, thread: ThreadIx) -> u64 {
     let before = before.map_or(0, |before| u64::from(before.0) + 1);
     mix(mix(state.number(), before), u64::from(thread.0) + 1)
 }
@@ -142,7 +147,7 @@ fn key(state: &State, before: Option<ThreadIx>, thread: ThreadIx) -> u64 {
 /// Whether it takes the processor from a thread that could have gone on.
 fn preempts(choice: Choice, before: Option<ThreadIx>, thread: ThreadIx) -> bool {
     before.is_some_and(|before| {
-        before != thread && (choice.can_run & !choice.gives_way) >> before.index() & 1 == 1
+        before != thread && (choice.can_run & !choice.yields) >> before.index() & 1 == 1
     })
 }
 
@@ -152,7 +157,7 @@ impl Strategy for Chess {
     }
 
     fn next(&mut self, known: &Knowledge) -> Option<Plan> {
-        if matches!(self.unclaimed, Some(Unclaimed::Threads(_))) {
+        if matches!(self.incomplete_reason, Some(IncompleteReason::Threads(_))) {
             return None;
         }
         let places = known.places().spans.len();
@@ -160,11 +165,11 @@ impl Strategy for Chess {
             self.begin(places);
         }
         // A level is begun when all ways of the one below are gone to their ends.
-        while self.ways[self.level].is_empty() {
-            if !self.going.is_empty() {
+        while self.backtrack_points[self.level].is_empty() {
+            if !self.in_flight.is_empty() {
                 return None;
             }
-            if self.unclaimed.is_none() {
+            if self.incomplete_reason.is_none() {
                 self.done = Some((self.level as u32, self.schedules));
             }
             if self.level == self.bound as usize {
@@ -172,41 +177,43 @@ impl Strategy for Chess {
             }
             self.level += 1;
         }
-        let way = self.ways[self.level].pop()?;
+        let backtrack_point = self.backtrack_points[self.level].pop()?;
         self.schedules += 1;
-        let prefix = way.prefix();
-        self.going.push_back(way);
+        let prefix = backtrack_point.prefix();
+        self.in_flight.push_back(backtrack_point);
         Some(Plan { prefix, ..self.plan.clone() })
     }
 
-    fn learn(&mut self, _plan: &Plan, seen: &Seen<'_>) {
-        let (Some(way), Some(steps)) = (self.going.pop_front(), seen.steps) else { return };
-        if Some(way.pass) != self.places.map(|places| places as u64) {
+    fn learn(&mut self, _plan: &Plan, summary: &RunSummary<'_>) {
+        let (Some(backtrack_point), Some(steps)) = (self.in_flight.pop_front(), summary.steps) else {
+            return;
+        };
+        if Some(backtrack_point.pass) != self.places.map(|places| places as u64) {
             return;
         }
         if steps.threads.len() > Choice::THREADS {
-            self.unclaimed = Some(Unclaimed::Threads(steps.threads.len()));
+            self.incomplete_reason = Some(IncompleteReason::Threads(steps.threads.len()));
             return;
         }
         if !steps.ended {
             // What comes after the cut was not seen; the ways that branch off before it are still worth going.
-            self.unclaimed.get_or_insert(Unclaimed::CutOff);
+            self.incomplete_reason.get_or_insert(IncompleteReason::CutOff);
         }
-        self.look_for_ways(steps, &way);
+        self.add_backtrack_points(steps, &backtrack_point);
     }
 
-    fn proved(&self) -> Option<Proved> {
+    fn completeness(&self) -> Option<CompleteSearch> {
         let (level, schedules) = self.done?;
-        let all = !self.cut && self.unclaimed.is_none() && level == self.bound;
-        Some(Proved { preemptions: (!all).then_some(level), schedules })
+        let all = !self.bound_reached && self.incomplete_reason.is_none() && level == self.bound;
+        Some(CompleteSearch { preemptions: (!all).then_some(level), schedules })
     }
 
-    fn unclaimed(&self) -> Option<Unclaimed> {
-        self.unclaimed
+    fn incomplete_reason(&self) -> Option<IncompleteReason> {
+        self.incomplete_reason
     }
 }
 
-impl Way {
+impl BacktrackPoint {
     fn prefix(&self) -> Prefix {
         let Some(run) = &self.run else { return Prefix::default() };
         let mut schedule = Schedule::default();
@@ -249,14 +256,14 @@ mod tests {
     }
 
     /// A run by the prefix, then without preemptions.
-    fn run(program: &Program, prefix: &Prefix) -> Steps {
+    fn run(program: &Program, prefix: &Prefix) -> RunSteps {
         let mut script: VecDeque<usize> = prefix
             .segments
             .iter()
             .flat_map(|s| std::iter::repeat_n(s.thread.index(), s.points as usize))
             .collect();
         let mut steps =
-            Steps { threads: vec![ThreadId::main(); program.len()], ended: true, ..Steps::default() };
+            RunSteps { threads: vec![ThreadId::main(); program.len()], ended: true, ..RunSteps::default() };
         let mut done = vec![0; program.len()];
         let mut current = 0;
         loop {
@@ -269,23 +276,23 @@ mod tests {
                 .pop_front()
                 .unwrap_or_else(|| if goes_on { current } else { set.trailing_zeros() as usize });
             steps.events.push(event(program, &done, current));
-            steps.choices.push(Choice { can_run: set, gives_way: 0 });
+            steps.choices.push(Choice { can_run: set, yields: 0 });
             done[current] += 1;
         }
     }
 
     /// All that the search runs, as the states they end in, and what it claims.
-    fn search(program: &Program, bound: u32) -> (BTreeSet<u64>, Option<Proved>) {
+    fn search(program: &Program, bound: u32) -> (BTreeSet<u64>, Option<CompleteSearch>) {
         let mut chess = Chess::new(Plan::default(), bound);
         let mut ends = BTreeSet::new();
         while let Some(plan) = chess.next(&Knowledge::default()) {
             let steps = run(program, &plan.prefix);
-            let mut state = State::default();
+            let mut state = StateHash::default();
             steps.events.iter().for_each(|event| state.step(event));
             ends.insert(state.number());
-            chess.learn(&plan, &Seen { steps: Some(&steps), ..Seen::default() });
+            chess.learn(&plan, &RunSummary { steps: Some(&steps), ..RunSummary::default() });
         }
-        (ends, chess.proved())
+        (ends, chess.completeness())
     }
 
     /// The same by trying every order of steps there is.
@@ -299,7 +306,7 @@ mod tests {
         ) {
             let set = can_run(program, done);
             if set == 0 {
-                let mut state = State::default();
+                let mut state = StateHash::default();
                 events.iter().for_each(|event| state.step(event));
                 ends.insert(state.number());
             }
@@ -323,26 +330,31 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_seen_is_not_claimed() {
+    fn unexplored_schedules_are_not_claimed() {
         let known = Knowledge::new(unsnarl_model::Places::default());
-        let learnt = |steps: Steps| {
+        let learnt = |steps: RunSteps| {
             let mut chess = Chess::new(Plan::default(), 2);
             let plan = chess.next(&known).expect("the first run");
-            chess.learn(&plan, &Seen { steps: Some(&steps), ..Seen::default() });
+            chess.learn(&plan, &RunSummary { steps: Some(&steps), ..RunSummary::default() });
             assert_eq!(chess.next(&known), None);
-            (chess.proved(), chess.unclaimed())
+            (chess.completeness(), chess.incomplete_reason())
         };
-        let steps =
-            |threads, ended| Steps { threads: vec![ThreadId::main(); threads], ended, ..Steps::default() };
-        assert_eq!(learnt(steps(1, true)), (Some(Proved { preemptions: None, schedules: 1 }), None));
-        assert_eq!(learnt(steps(1, false)), (None, Some(Unclaimed::CutOff)));
-        assert_eq!(learnt(steps(65, true)), (None, Some(Unclaimed::Threads(65))));
+        let steps = |threads, ended| RunSteps {
+            threads: vec![ThreadId::main(); threads],
+            ended,
+            ..RunSteps::default()
+        };
+        assert_eq!(learnt(steps(1, true)), (Some(CompleteSearch { preemptions: None, schedules: 1 }), None));
+        assert_eq!(learnt(steps(1, false)), (None, Some(IncompleteReason::CutOff)));
+        assert_eq!(learnt(steps(65, true)), (None, Some(IncompleteReason::Threads(65))));
     }
 
     #[test]
-    fn every_state_within_the_bound_is_reached() {
-        let writes = |things: &[u64]| things.iter().map(|&thing| (Op::Write, thing * 8)).collect::<Vec<_>>();
-        let reads = |things: &[u64]| things.iter().map(|&thing| (Op::Read, thing * 8)).collect::<Vec<_>>();
+    fn all_states_within_bound_are_reached() {
+        let writes =
+            |resources: &[u64]| resources.iter().map(|&object| (Op::Write, object * 8)).collect::<Vec<_>>();
+        let reads =
+            |resources: &[u64]| resources.iter().map(|&object| (Op::Read, object * 8)).collect::<Vec<_>>();
         let programs = [
             vec![writes(&[1, 1, 1]), writes(&[1, 1])],
             vec![writes(&[1, 2, 1]), writes(&[2, 1]), reads(&[1, 2])],
@@ -357,12 +369,12 @@ mod tests {
     }
 
     #[test]
-    fn what_was_gone_through_is_claimed_and_no_more() {
+    fn only_explored_schedules_are_claimed() {
         let program: Program = vec![vec![(Op::Write, 8); 3]; 2];
-        let proved = |bound| search(&program, bound).1.expect("all explored");
-        assert_eq!(proved(0).preemptions, Some(0));
-        assert_eq!(proved(2).preemptions, Some(2));
-        assert_eq!(proved(5).preemptions, None, "there are no schedules with more");
-        assert_eq!(proved(5).schedules, 20, "three out of six");
+        let completeness = |bound| search(&program, bound).1.expect("all explored");
+        assert_eq!(completeness(0).preemptions, Some(0));
+        assert_eq!(completeness(2).preemptions, Some(2));
+        assert_eq!(completeness(5).preemptions, None, "there are no schedules with more");
+        assert_eq!(completeness(5).schedules, 20, "three out of six");
     }
 }

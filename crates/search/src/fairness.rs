@@ -8,33 +8,33 @@
 use crate::Choice;
 
 /// Threads as bits.
-type Set = u64;
+type ThreadBits = u64;
 
 /// The state of the algorithm after some steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Fairness {
     /// For each thread who has to go first.
-    after: [Set; 64],
+    after: [ThreadBits; 64],
     /// Since a thread's last yield: who was always enabled, whom it disabled, who was scheduled.
-    enabled: [Set; 64],
-    disabled: [Set; 64],
-    scheduled: [Set; 64],
+    enabled: [ThreadBits; 64],
+    disabled: [ThreadBits; 64],
+    scheduled: [ThreadBits; 64],
 }
 
 impl Fairness {
     pub(crate) fn new() -> Self {
-        Self { after: [0; 64], enabled: [0; 64], disabled: [0; 64], scheduled: [Set::MAX; 64] }
+        Self { after: [0; 64], enabled: [0; 64], disabled: [0; 64], scheduled: [ThreadBits::MAX; 64] }
     }
 
     /// Who of those who can run may be chosen.
-    pub(crate) fn allowed(&self, can_run: Set) -> Set {
+    pub(crate) fn allowed(&self, can_run: ThreadBits) -> ThreadBits {
         let waits = |thread: &usize| self.after[*thread] & can_run != 0;
-        let held: Set = bits(can_run).filter(waits).fold(0, |held, thread| held | 1 << thread);
+        let held: ThreadBits = bits(can_run).filter(waits).fold(0, |held, thread| held | 1 << thread);
         if can_run & !held == 0 { can_run } else { can_run & !held }
     }
 
     /// The thread did a step, with this choice before it and those who could run after it.
-    pub(crate) fn step(&mut self, thread: usize, before: Choice, after: Set) {
+    pub(crate) fn step(&mut self, thread: usize, before: Choice, after: ThreadBits) {
         let bit = 1 << thread;
         for other in 0..64 {
             self.after[other] &= !bit;
@@ -42,7 +42,7 @@ impl Fairness {
             self.scheduled[other] |= bit;
         }
         self.disabled[thread] |= before.can_run & !after;
-        if before.gives_way & bit != 0 {
+        if before.yields & bit != 0 {
             self.after[thread] |=
                 (self.enabled[thread] | self.disabled[thread]) & !self.scheduled[thread] & !bit;
             self.enabled[thread] = after;
@@ -53,7 +53,7 @@ impl Fairness {
 }
 
 /// The threads of a set.
-pub(crate) fn bits(set: Set) -> impl Iterator<Item = usize> {
+pub(crate) fn bits(set: ThreadBits) -> impl Iterator<Item = usize> {
     let mut left = set;
     std::iter::from_fn(move || {
         let next = left.trailing_zeros();
@@ -67,10 +67,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_that_only_spins_has_to_let_the_other_go_first_the_second_time() {
+    fn spinning_thread_must_yield_the_second_time() {
         // Thread 0 spins, thread 1 can always run.
         let mut fairness = Fairness::new();
-        let choice = Choice { can_run: 0b11, gives_way: 0b01 };
+        let choice = Choice { can_run: 0b11, yields: 0b01 };
         assert_eq!(fairness.allowed(0b11), 0b11);
         fairness.step(0, choice, 0b11);
         assert_eq!(fairness.allowed(0b11), 0b11, "the first yield opens the window");
@@ -81,9 +81,9 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_do_not_yield_are_never_held() {
+    fn threads_that_do_not_yield_are_never_blocked() {
         let mut fairness = Fairness::new();
-        let choice = Choice { can_run: 0b11, gives_way: 0 };
+        let choice = Choice { can_run: 0b11, yields: 0 };
         (0..10).for_each(|_| fairness.step(0, choice, 0b11));
         assert_eq!(fairness.allowed(0b11), 0b11);
     }

@@ -1,6 +1,6 @@
 //! What all runs of a search have shown: where threads conflict, and how long runs are.
 
-use crate::Seen;
+use crate::RunSummary;
 use std::collections::HashSet;
 use unsnarl_model::{
     Conflict, ConflictKind, ModuleIx, Op, Places, Prefix, Segment, Side, Site, Span, ThreadId, ThreadIx,
@@ -10,18 +10,18 @@ use unsnarl_model::{
 #[derive(Clone, Debug, Default)]
 pub struct Knowledge {
     places: Places,
-    pairs: Vec<Pair>,
-    known: HashSet<Pair>,
+    pairs: Vec<SitePair>,
+    known: HashSet<SitePair>,
     longest: u64,
     /// How many points a run has before there is a second thread: the least that was seen.
-    alone: Option<u64>,
+    single_thread_points: Option<u64>,
     /// The first so many places were given: accesses elsewhere are of no interest. 0 if none were.
-    given: usize,
+    given_count: usize,
 }
 
 /// Two places whose operations conflict, by their numbers in [`Knowledge::places`], in the order of execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Pair {
+pub struct SitePair {
     /// What they are to each other.
     pub kind: ConflictKind,
     /// Where the earlier one was.
@@ -33,8 +33,8 @@ pub struct Pair {
 impl Knowledge {
     /// Nothing is known but the places that are of interest; none for all of them.
     #[must_use]
-    pub fn new(given: Places) -> Self {
-        Self { given: given.spans.len(), places: given, ..Self::default() }
+    pub fn new(given_count: Places) -> Self {
+        Self { given_count: given_count.spans.len(), places: given_count, ..Self::default() }
     }
 
     /// The places where conflicts were found, in the order of their discovery. Both places of a pair are there.
@@ -45,7 +45,7 @@ impl Knowledge {
 
     /// The conflicts, in the order of their discovery.
     #[must_use]
-    pub fn pairs(&self) -> &[Pair] {
+    pub fn pairs(&self) -> &[SitePair] {
         &self.pairs
     }
 
@@ -53,7 +53,7 @@ impl Knowledge {
     #[must_use]
     pub fn races(&self) -> usize {
         let races = self.pairs.iter().filter(|pair| pair.kind == ConflictKind::Race);
-        let either_way = |pair: &Pair| (pair.first.min(pair.second), pair.first.max(pair.second));
+        let either_way = |pair: &SitePair| (pair.first.min(pair.second), pair.first.max(pair.second));
         races.map(either_way).collect::<HashSet<_>>().len()
     }
 
@@ -65,8 +65,8 @@ impl Knowledge {
 
     /// The schedule of a run before there is a second thread, which is the same in all; empty if it is not known.
     #[must_use]
-    pub fn alone(&self) -> Prefix {
-        let points = u32::try_from(self.alone.unwrap_or(0)).unwrap_or(0);
+    pub fn single_thread_prefix(&self) -> Prefix {
+        let points = u32::try_from(self.single_thread_points.unwrap_or(0)).unwrap_or(0);
         if points == 0 {
             return Prefix::default();
         }
@@ -74,39 +74,43 @@ impl Knowledge {
         Prefix { threads: vec![ThreadId::main()], segments: vec![segment], ..Prefix::default() }
     }
 
-    pub(crate) fn learn(&mut self, seen: &Seen<'_>) {
-        self.longest = self.longest.max(seen.points);
-        self.alone = Some(self.alone.unwrap_or(seen.alone).min(seen.alone));
-        for conflict in seen.conflicts {
-            self.add(conflict, seen);
+    pub(crate) fn learn(&mut self, summary: &RunSummary<'_>) {
+        self.longest = self.longest.max(summary.points);
+        self.single_thread_points = Some(
+            self.single_thread_points
+                .unwrap_or(summary.single_thread_points)
+                .min(summary.single_thread_points),
+        );
+        for conflict in summary.conflicts {
+            self.add(conflict, summary);
         }
     }
 
-    fn is_of_interest(&self, side: &Side, seen: &Seen<'_>) -> bool {
-        let path = |site: Site| seen.modules.get(usize::from(site.module.0)).map(|module| &module.path);
-        self.given == 0
+    fn is_in_given_places(&self, side: &Side, summary: &RunSummary<'_>) -> bool {
+        let path = |site: Site| summary.modules.get(usize::from(site.module.0)).map(|module| &module.path);
+        self.given_count == 0
             || !matches!(side.op, Op::Read | Op::Write | Op::Free)
-            || self.places.spans[..self.given].iter().any(|span| {
+            || self.places.spans[..self.given_count].iter().any(|span| {
                 (span.start..span.end).contains(&side.site.offset)
                     && self.places.modules.get(usize::from(span.module.0)) == path(side.site)
             })
     }
 
-    fn add(&mut self, conflict: &Conflict, seen: &Seen<'_>) {
+    fn add(&mut self, conflict: &Conflict, summary: &RunSummary<'_>) {
         // Places have numbers of 16 bits, and no search gets through that many pairs.
-        const MOST: usize = u16::MAX as usize - 2;
-        if self.places.spans.len() >= MOST
-            || !conflict.sides.iter().all(|side| self.is_of_interest(side, seen))
+        const MAX_SITES: usize = u16::MAX as usize - 2;
+        if self.places.spans.len() >= MAX_SITES
+            || !conflict.sides.iter().all(|side| self.is_in_given_places(side, summary))
         {
             return;
         }
         let mut place = |site: Site| {
-            let path = seen.modules.get(usize::from(site.module.0)).map_or("", |module| &module.path);
+            let path = summary.modules.get(usize::from(site.module.0)).map_or("", |module| &module.path);
             let module: ModuleIx = self.places.module(path);
             self.places.add(Span { module, start: site.offset, end: site.offset + 1 })
         };
         let [first, second] = conflict.sides.each_ref().map(|side| place(side.site));
-        let pair = Pair { kind: conflict.kind, first, second };
+        let pair = SitePair { kind: conflict.kind, first, second };
         if self.known.insert(pair) {
             self.pairs.push(pair);
         }
@@ -125,11 +129,16 @@ mod tests {
     }
 
     #[test]
-    fn a_race_counts_once_whichever_came_first() {
+    fn race_counts_once_in_either_order() {
         let modules = ["a", "b"].map(|path| Module { path: path.into(), ..Module::default() });
         let conflicts = [(10, 20), (20, 10), (20, 20)].map(|(a, b)| conflict(ConflictKind::Race, a, b));
         let mut known = Knowledge::default();
-        known.learn(&Seen { conflicts: &conflicts, modules: &modules, points: 7, ..Seen::default() });
+        known.learn(&RunSummary {
+            conflicts: &conflicts,
+            modules: &modules,
+            points: 7,
+            ..RunSummary::default()
+        });
         assert_eq!(
             known.pairs().iter().map(|p| (p.first, p.second)).collect::<Vec<_>>(),
             [(0, 1), (1, 0), (1, 1)]
@@ -139,14 +148,14 @@ mod tests {
     }
 
     #[test]
-    fn where_places_are_given_accesses_elsewhere_do_not_count() {
+    fn accesses_outside_given_sites_are_ignored() {
         let modules = ["a", "b"].map(|path| Module { path: path.into(), ..Module::default() });
-        let mut given = Places::default();
-        let module = given.module("b");
-        given.add(Span { module, start: 5, end: 15 });
-        let mut known = Knowledge::new(given);
+        let mut given_count = Places::default();
+        let module = given_count.module("b");
+        given_count.add(Span { module, start: 5, end: 15 });
+        let mut known = Knowledge::new(given_count);
         let conflicts = [(10, 20), (10, 11)].map(|(a, b)| conflict(ConflictKind::Race, a, b));
-        known.learn(&Seen { conflicts: &conflicts, modules: &modules, ..Seen::default() });
+        known.learn(&RunSummary { conflicts: &conflicts, modules: &modules, ..RunSummary::default() });
         assert_eq!(known.pairs().iter().map(|p| (p.first, p.second)).collect::<Vec<_>>(), [(1, 2)]);
     }
 }

@@ -18,12 +18,12 @@ mod state;
 mod walk;
 
 pub use chess::Chess;
-pub use knowledge::{Knowledge, Pair};
+pub use knowledge::{Knowledge, SitePair};
 pub use novelty::Novelty;
 pub use pct::Pct;
 pub use portfolio::Portfolio;
-pub use race::Race;
-pub use walk::Walk;
+pub use race::RaceDirected;
+pub use walk::SeedSweep;
 
 use unsnarl_model::{Conflict, Event, Module, Places, Plan, Site, SiteIx, ThreadId, Trace};
 
@@ -40,22 +40,22 @@ pub trait Strategy: std::fmt::Debug {
     fn next(&mut self, known: &Knowledge) -> Option<Plan>;
 
     /// What came of a plan of its own.
-    fn learn(&mut self, _plan: &Plan, _seen: &Seen<'_>) {}
+    fn learn(&mut self, _plan: &Plan, _seen: &RunSummary<'_>) {}
 
     /// What can be said for certain if no run failed.
-    fn proved(&self) -> Option<Proved> {
+    fn completeness(&self) -> Option<CompleteSearch> {
         None
     }
 
     /// Why a strategy that means to go through all schedules cannot claim that it did.
-    fn unclaimed(&self) -> Option<Unclaimed> {
+    fn incomplete_reason(&self) -> Option<IncompleteReason> {
         None
     }
 }
 
 /// What keeps a search from claiming that it went through all schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unclaimed {
+pub enum IncompleteReason {
     /// So many threads, more than are told apart ([`Choice::THREADS`]): nothing more was tried.
     Threads(usize),
     /// Runs were ended before their time.
@@ -64,7 +64,7 @@ pub enum Unclaimed {
 
 /// All schedules of some kind were run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Proved {
+pub struct CompleteSearch {
     /// Those with at most so many preemptions; none for all schedules whatever.
     pub preemptions: Option<u32>,
     /// How many that were.
@@ -73,22 +73,22 @@ pub struct Proved {
 
 /// What a strategy gets to know of a run.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Seen<'a> {
+pub struct RunSummary<'a> {
     /// How many points it had.
     pub points: u64,
     /// How many of them before there was a second thread.
-    pub alone: u64,
+    pub single_thread_points: u64,
     /// The conflicts that were found.
     pub conflicts: &'a [Conflict],
     /// The modules that those are in.
     pub modules: &'a [Module],
     /// Its steps, where the plan asked for choices.
-    pub steps: Option<&'a Steps>,
+    pub steps: Option<&'a RunSteps>,
 }
 
 /// A run, step by step.
 #[derive(Clone, Debug, Default)]
-pub struct Steps {
+pub struct RunSteps {
     /// The names of its threads.
     pub threads: Vec<ThreadId>,
     /// What was done. Sites are numbers that mean the same in every run.
@@ -99,7 +99,7 @@ pub struct Steps {
     pub ended: bool,
 }
 
-impl Steps {
+impl RunSteps {
     /// The steps of a trace.
     #[must_use]
     pub fn of(trace: &Trace, choices: Vec<Choice>, ended: bool) -> Self {
@@ -121,7 +121,7 @@ pub struct Choice {
     /// All of them.
     pub can_run: u64,
     /// Those who would rather not.
-    pub gives_way: u64,
+    pub yields: u64,
 }
 
 impl Choice {
@@ -157,14 +157,14 @@ impl Search {
 
     /// What the strategy can say for certain if no run failed.
     #[must_use]
-    pub fn proved(&self) -> Option<Proved> {
-        self.strategy.proved()
+    pub fn completeness(&self) -> Option<CompleteSearch> {
+        self.strategy.completeness()
     }
 
     /// Why nothing can be said for certain, if that was the aim.
     #[must_use]
-    pub fn unclaimed(&self) -> Option<Unclaimed> {
-        self.strategy.unclaimed()
+    pub fn incomplete_reason(&self) -> Option<IncompleteReason> {
+        self.strategy.incomplete_reason()
     }
 
     /// The next plan.
@@ -172,13 +172,14 @@ impl Search {
         let plan = self.strategy.next(&self.known)?;
         // While there is one thread there is nothing to choose. That this is told by the plan lets runs go on from
         // where the second one is created.
-        let prefix = if plan.prefix.segments.is_empty() { self.known.alone() } else { plan.prefix };
+        let prefix =
+            if plan.prefix.segments.is_empty() { self.known.single_thread_prefix() } else { plan.prefix };
         Some(Plan { places: self.known.places().clone(), prefix, ..plan })
     }
 
     /// What came of a plan.
-    pub fn learn(&mut self, plan: &Plan, seen: &Seen<'_>) {
-        self.known.learn(seen);
-        self.strategy.learn(plan, seen);
+    pub fn learn(&mut self, plan: &Plan, summary: &RunSummary<'_>) {
+        self.known.learn(summary);
+        self.strategy.learn(plan, summary);
     }
 }

@@ -11,7 +11,7 @@
 //! down with the way to it. A run follows such a way exactly and goes on at random; of some ways drawn at random,
 //! the one to the state that was met least often since.
 
-use crate::{Knowledge, Seen, Strategy, state::mix};
+use crate::{Knowledge, RunSummary, Strategy, state::mix};
 use std::{collections::HashMap, rc::Rc};
 use unsnarl_model::{Event, Fidelity, Flags, Op, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
 
@@ -20,24 +20,24 @@ use unsnarl_model::{Event, Fidelity, Flags, Op, Plan, Policy, Prefix, Schedule, 
 pub struct Novelty {
     plan: Plan,
     /// How often each state was met.
-    met: HashMap<u64, u32>,
+    visits: HashMap<u64, u32>,
     /// Ways to states that were new, each to be tried a few times.
-    ways: Vec<Way>,
+    prefixes: Vec<NovelPrefix>,
     places: usize,
     draw: u64,
 }
 
 /// The first `at` steps of a run.
 #[derive(Debug)]
-struct Way {
-    run: Rc<Run>,
+struct NovelPrefix {
+    run: Rc<RecordedRun>,
     at: usize,
     state: u64,
     tries: u32,
 }
 
 #[derive(Debug)]
-struct Run {
+struct RecordedRun {
     threads: Vec<ThreadId>,
     steps: Vec<ThreadIx>,
 }
@@ -45,9 +45,9 @@ struct Run {
 /// How often the search goes on from a state.
 const TRIES: u32 = 3;
 /// Of so many ways the one to the rarest state is gone.
-const DRAWN: usize = 8;
+const CANDIDATES: usize = 8;
 /// As many ways are kept; beyond, others make room.
-const MOST: usize = 1 << 18;
+const MAX_PREFIXES: usize = 1 << 18;
 
 impl Novelty {
     /// Runs from the plan's seed on.
@@ -56,8 +56,8 @@ impl Novelty {
         let draw = plan.seed;
         Self {
             plan: Plan { tail: Policy::Random, choices: true, ..plan },
-            met: HashMap::new(),
-            ways: Vec::new(),
+            visits: HashMap::new(),
+            prefixes: Vec::new(),
             places: 0,
             draw,
         }
@@ -70,25 +70,25 @@ impl Novelty {
     }
 
     /// A way to a state that was met rarely.
-    fn way(&mut self) -> Option<Prefix> {
-        if self.ways.is_empty() {
+    fn pick_prefix(&mut self) -> Option<Prefix> {
+        if self.prefixes.is_empty() {
             return None;
         }
-        let drawn: [usize; DRAWN] = std::array::from_fn(|_| self.draw(self.ways.len()));
-        let rarity = |at: &usize| self.met.get(&self.ways[*at].state);
-        let at = drawn.into_iter().min_by_key(rarity)?;
-        let way = &mut self.ways[at];
+        let candidate: [usize; CANDIDATES] = std::array::from_fn(|_| self.draw(self.prefixes.len()));
+        let rarity = |at: &usize| self.visits.get(&self.prefixes[*at].state);
+        let at = candidate.into_iter().min_by_key(rarity)?;
+        let novel_prefix = &mut self.prefixes[at];
         let mut schedule = Schedule::default();
-        way.run.steps[..way.at].iter().for_each(|&thread| schedule.push(thread));
+        novel_prefix.run.steps[..novel_prefix.at].iter().for_each(|&thread| schedule.push(thread));
         let prefix = Prefix {
-            threads: way.run.threads.clone(),
+            threads: novel_prefix.run.threads.clone(),
             segments: schedule.segments,
             fidelity: Fidelity::Exact,
             ..Prefix::default()
         };
-        way.tries -= 1;
-        if way.tries == 0 {
-            self.ways.swap_remove(at);
+        novel_prefix.tries -= 1;
+        if novel_prefix.tries == 0 {
+            self.prefixes.swap_remove(at);
         }
         Some(prefix)
     }
@@ -104,40 +104,40 @@ impl Strategy for Novelty {
         if self.places != places {
             // Other points: the ways lead elsewhere now.
             self.places = places;
-            self.ways.clear();
+            self.prefixes.clear();
         }
-        let prefix = self.way().unwrap_or_default();
+        let prefix = self.pick_prefix().unwrap_or_default();
         let plan = Plan { prefix, ..self.plan.clone() };
         self.plan.seed = self.plan.seed.wrapping_add(1);
         Some(plan)
     }
 
-    fn learn(&mut self, plan: &Plan, seen: &Seen<'_>) {
-        let Some(steps) = seen.steps.filter(|_| plan.places.spans.len() == self.places) else { return };
+    fn learn(&mut self, plan: &Plan, summary: &RunSummary<'_>) {
+        let Some(steps) = summary.steps.filter(|_| plan.places.spans.len() == self.places) else { return };
         let followed = plan.prefix.segments.iter().map(|segment| segment.points as usize).sum::<usize>();
         let mut run = None;
-        let mut state = State::default();
+        let mut state = ObservedState::default();
         for (at, event) in steps.events.iter().enumerate() {
             let number = state.step(event);
             // On the way there a run meets nothing: else the beginnings of ways would seem the best known.
             if at < followed {
                 continue;
             }
-            let met = self.met.entry(number).or_insert(0);
-            *met += 1;
-            if *met > 1 {
+            let visits = self.visits.entry(number).or_insert(0);
+            *visits += 1;
+            if *visits > 1 {
                 continue;
             }
             let run = run.get_or_insert_with(|| {
                 let steps_of = steps.events.iter().map(|event| event.thread).collect();
-                Rc::new(Run { threads: steps.threads.clone(), steps: steps_of })
+                Rc::new(RecordedRun { threads: steps.threads.clone(), steps: steps_of })
             });
-            let way = Way { run: Rc::clone(run), at: at + 1, state: number, tries: TRIES };
-            if self.ways.len() < MOST {
-                self.ways.push(way);
+            let novel_prefix = NovelPrefix { run: Rc::clone(run), at: at + 1, state: number, tries: TRIES };
+            if self.prefixes.len() < MAX_PREFIXES {
+                self.prefixes.push(novel_prefix);
             } else {
-                let victim = number as usize % MOST;
-                self.ways[victim] = way;
+                let victim = number as usize % MAX_PREFIXES;
+                self.prefixes[victim] = novel_prefix;
             }
         }
     }
@@ -145,7 +145,7 @@ impl Strategy for Novelty {
 
 /// What can be seen of the program.
 #[derive(Debug, Default)]
-struct State {
+struct ObservedState {
     values: HashMap<u64, u64>,
     threads: HashMap<ThreadIx, [u64; WINDOW]>,
     sum: u64,
@@ -155,7 +155,7 @@ struct State {
 /// search gets around to: of the lock-free stack that takes seven preemptions, two mean four times the runs of one.
 const WINDOW: usize = 1;
 
-impl State {
+impl ObservedState {
     /// One more event; the number of the state that it leads to.
     fn step(&mut self, event: &Event) -> u64 {
         let cell = |addr: u64, value: u64| mix(mix(0x5157, addr), value);
@@ -187,10 +187,10 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Steps;
+    use crate::RunSteps;
     use unsnarl_model::{Flags, Order, SiteIx};
 
-    fn run(steps: &[(u16, u64)]) -> Steps {
+    fn run(steps: &[(u16, u64)]) -> RunSteps {
         let event = |(at, &(thread, value)): (usize, &(u16, u64))| Event {
             thread: ThreadIx(thread),
             op: Op::AtomicStore,
@@ -202,22 +202,22 @@ mod tests {
             value,
         };
         let events = steps.iter().enumerate().map(event).collect();
-        Steps { threads: vec![ThreadId::main(); 3], events, ended: true, ..Steps::default() }
+        RunSteps { threads: vec![ThreadId::main(); 3], events, ended: true, ..RunSteps::default() }
     }
 
     #[test]
-    fn a_run_goes_back_to_where_something_new_was_seen() {
+    fn search_resumes_from_novel_states() {
         let known = Knowledge::default();
         let mut novelty = Novelty::new(Plan::default());
         let first = novelty.next(&known).expect("a plan");
         assert!(first.prefix.segments.is_empty());
         let steps = run(&[(0, 1), (1, 2), (0, 3)]);
-        novelty.learn(&first, &Seen { steps: Some(&steps), ..Seen::default() });
-        assert_eq!(novelty.ways.len(), 3);
+        novelty.learn(&first, &RunSummary { steps: Some(&steps), ..RunSummary::default() });
+        assert_eq!(novelty.prefixes.len(), 3);
         let next = novelty.next(&known).expect("a plan");
         let points: u32 = next.prefix.segments.iter().map(|segment| segment.points).sum();
         assert!((1..=3).contains(&points));
-        novelty.learn(&next, &Seen { steps: Some(&steps), ..Seen::default() });
-        assert_eq!(novelty.ways.len(), 3, "nothing new this time");
+        novelty.learn(&next, &RunSummary { steps: Some(&steps), ..RunSummary::default() });
+        assert_eq!(novelty.prefixes.len(), 3, "nothing new this time");
     }
 }

@@ -39,13 +39,13 @@ impl Strategy for Pct {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Seen;
+    use crate::RunSummary;
 
     #[test]
-    fn the_length_of_runs_is_learnt() {
+    fn run_length_is_learnt() {
         let mut pct = Pct::new(Plan::default(), 3);
         let mut known = Knowledge::default();
-        [500, 300].iter().for_each(|&points| known.learn(&Seen { points, ..Seen::default() }));
+        [500, 300].iter().for_each(|&points| known.learn(&RunSummary { points, ..RunSummary::default() }));
         assert_eq!(pct.next(&known).map(|plan| plan.tail), Some(Policy::Pct { depth: 3, steps: 500 }));
     }
 }

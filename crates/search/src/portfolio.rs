@@ -1,6 +1,6 @@
 //! Several strategies in turn: none is best for every bug, and a run of each costs little.
 
-use crate::{Chess, Knowledge, Novelty, Pct, Proved, Race, Seen, Strategy, Walk};
+use crate::{Chess, CompleteSearch, Knowledge, Novelty, Pct, RaceDirected, RunSummary, SeedSweep, Strategy};
 use std::collections::VecDeque;
 use unsnarl_model::{Plan, Policy};
 
@@ -40,10 +40,10 @@ impl Portfolio {
         Self {
             strategies: vec![
                 Box::new(Chess::new(plan.clone(), BOUND)),
-                Box::new(Race::new(plan.clone())),
-                Box::new(Walk::new(plan.clone(), Policy::Random)),
+                Box::new(RaceDirected::new(plan.clone())),
+                Box::new(SeedSweep::new(plan.clone(), Policy::Random)),
                 Box::new(Pct::new(plan.clone(), 3)),
-                Box::new(Walk::new(plan.clone(), Policy::Pos)),
+                Box::new(SeedSweep::new(plan.clone(), Policy::Pos)),
                 Box::new(Pct::new(plan.clone(), 2)),
                 Box::new(Novelty::new(plan.clone())),
             ],
@@ -65,24 +65,24 @@ impl Strategy for Portfolio {
             _ => TURNS,
         };
         for _ in 0..turns.len() {
-            let whose = turns[self.turn % turns.len()];
+            let index = turns[self.turn % turns.len()];
             self.turn += 1;
-            if let Some(plan) = self.strategies[whose].next(known) {
-                self.running.push_back(whose);
+            if let Some(plan) = self.strategies[index].next(known) {
+                self.running.push_back(index);
                 return Some(plan);
             }
         }
         None
     }
 
-    fn learn(&mut self, plan: &Plan, seen: &Seen<'_>) {
-        if let Some(whose) = self.running.pop_front() {
-            self.strategies[whose].learn(plan, seen);
+    fn learn(&mut self, plan: &Plan, summary: &RunSummary<'_>) {
+        if let Some(index) = self.running.pop_front() {
+            self.strategies[index].learn(plan, summary);
         }
     }
 
-    fn proved(&self) -> Option<Proved> {
-        self.strategies.iter().find_map(|strategy| strategy.proved())
+    fn completeness(&self) -> Option<CompleteSearch> {
+        self.strategies.iter().find_map(|strategy| strategy.completeness())
     }
 }
 
@@ -91,11 +91,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_strategy_gets_its_turn_in_short_runs_and_in_long_ones() {
+    fn portfolio_runs_all_strategies() {
         for points in [SHORT, 1000] {
             let mut portfolio = Portfolio::new(&Plan::default());
             let mut known = Knowledge::default();
-            known.learn(&Seen { points, ..Seen::default() });
+            known.learn(&RunSummary { points, ..RunSummary::default() });
             let tails: Vec<_> = (0..TURNS.len())
                 .filter_map(|_| portfolio.next(&known))
                 .map(|plan| plan.tail.name())

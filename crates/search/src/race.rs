@@ -10,15 +10,15 @@ use unsnarl_model::{Plan, Policy};
 
 /// Each order of each pair in turn; a random walk while none is known.
 #[derive(Debug)]
-pub struct Race {
+pub struct RaceDirected {
     plan: Plan,
     /// What each order's runs have cost it so far: who paid least is next.
-    paid: HashMap<Order, u64>,
+    spent: HashMap<PairOrder, u64>,
 }
 
 /// Who shall go first, who second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Order {
+struct PairOrder {
     first: u16,
     second: u16,
 }
@@ -29,31 +29,31 @@ const NEW: u64 = 1;
 const SEEN: u64 = 2;
 const SAME_PLACE: u64 = 4;
 
-impl Race {
+impl RaceDirected {
     /// Runs from the plan's seed on.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
-        Self { plan, paid: HashMap::new() }
+        Self { plan, spent: HashMap::new() }
     }
 
-    fn order(&mut self, known: &Knowledge) -> Option<Order> {
+    fn order(&mut self, known: &Knowledge) -> Option<PairOrder> {
         let prices = prices(known);
         // An order that is found late does not get all the runs that the others had before.
-        let least = self.paid.values().min().copied().unwrap_or(0);
+        let least = self.spent.values().min().copied().unwrap_or(0);
         for (order, _) in &prices {
-            self.paid.entry(*order).or_insert(least);
+            self.spent.entry(*order).or_insert(least);
         }
-        let &(order, price) = prices.iter().min_by_key(|(order, price)| self.paid[order] + price)?;
-        *self.paid.entry(order).or_insert(least) += price;
+        let &(order, price) = prices.iter().min_by_key(|(order, price)| self.spent[order] + price)?;
+        *self.spent.entry(order).or_insert(least) += price;
         Some(order)
     }
 }
 
 /// All orders of all pairs, with what a run about each costs, in the order of their discovery.
-fn prices(known: &Knowledge) -> Vec<(Order, u64)> {
-    let mut prices: Vec<(Order, u64)> = Vec::new();
-    let mut at: HashMap<Order, usize> = HashMap::new();
-    let mut set = |order: Order, price: u64| {
+fn prices(known: &Knowledge) -> Vec<(PairOrder, u64)> {
+    let mut prices: Vec<(PairOrder, u64)> = Vec::new();
+    let mut at: HashMap<PairOrder, usize> = HashMap::new();
+    let mut set = |order: PairOrder, price: u64| {
         let at = *at.entry(order).or_insert(prices.len());
         match prices.get_mut(at) {
             Some((_, known)) => *known = price.max(*known),
@@ -62,21 +62,21 @@ fn prices(known: &Knowledge) -> Vec<(Order, u64)> {
     };
     for pair in known.pairs() {
         let (first, second) = (pair.first, pair.second);
-        let seen = if first == second { SAME_PLACE } else { SEEN };
-        set(Order { first: second, second: first }, NEW);
-        set(Order { first, second }, seen);
+        let summary = if first == second { SAME_PLACE } else { SEEN };
+        set(PairOrder { first: second, second: first }, NEW);
+        set(PairOrder { first, second }, summary);
     }
     prices
 }
 
-impl Strategy for Race {
+impl Strategy for RaceDirected {
     fn name(&self) -> String {
         "race".into()
     }
 
     fn next(&mut self, known: &Knowledge) -> Option<Plan> {
         let tail = match self.order(known) {
-            Some(Order { first, second }) => Policy::Race { first, second },
+            Some(PairOrder { first, second }) => Policy::Race { first, second },
             None => Policy::Random,
         };
         let plan = Plan { tail, ..self.plan.clone() };
@@ -88,18 +88,22 @@ impl Strategy for Race {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Seen;
+    use crate::RunSummary;
     use unsnarl_model::{Conflict, ConflictKind, Module, ModuleIx, Op, Side, Site, ThreadIx};
 
     #[test]
-    fn what_was_not_seen_comes_first_and_everything_in_turn() {
+    fn unseen_orders_come_first_then_round_robin() {
         let side =
             |offset| Side { thread: ThreadIx(0), op: Op::Write, site: Site { module: ModuleIx(0), offset } };
         let conflict = |a, b| Conflict { kind: ConflictKind::Race, addr: 0, sides: [side(a), side(b)] };
         let conflicts = [conflict(10, 20), conflict(30, 30)];
         let mut known = Knowledge::default();
-        known.learn(&Seen { conflicts: &conflicts, modules: &[Module::default()], ..Seen::default() });
-        let mut race = Race::new(Plan::default());
+        known.learn(&RunSummary {
+            conflicts: &conflicts,
+            modules: &[Module::default()],
+            ..RunSummary::default()
+        });
+        let mut race = RaceDirected::new(Plan::default());
         let orders: Vec<_> = (0..7)
             .filter_map(|_| match race.next(&known)?.tail {
                 Policy::Race { first, second } => Some((first, second)),

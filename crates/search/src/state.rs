@@ -11,32 +11,32 @@ use unsnarl_model::{Event, Flags, ObjectKind, Op};
 
 /// The graph of the events so far.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct StateHash {
     sum: u64,
     threads: HashMap<u16, u64>,
-    things: HashMap<Thing, Last>,
+    resources: HashMap<Resource, LastAccesses>,
 }
 
 /// What the order of events can matter to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Thing {
+enum Resource {
     /// Eight bytes of memory, by their address.
     Memory(u64),
     /// A lock, a condition …
     Object(u64),
     Thread(u64),
     /// The clock, the heap, the end of the program.
-    World,
+    Environment,
 }
 
 /// The last event that changed a thing, and those that have looked at it since.
 #[derive(Clone, Copy, Debug, Default)]
-struct Last {
-    change: u64,
-    looks: u64,
+struct LastAccesses {
+    write: u64,
+    reads: u64,
 }
 
-impl State {
+impl StateHash {
     /// The number.
     pub(crate) fn number(&self) -> u64 {
         self.sum
@@ -50,21 +50,21 @@ impl State {
         hash = mix(hash, u64::from(event.op as u8) | u64::from(facts) << 8 | u64::from(event.site.0) << 16);
         let looks_only =
             event.op.only_reads() || (event.op == Op::AtomicCas && event.flags.has(Flags::FAILED));
-        let mut things = Vec::with_capacity(2);
-        things_of(event, &mut things);
-        for thing in &things {
-            let last = self.things.get(thing).copied().unwrap_or_default();
-            hash = mix(hash, last.change);
+        let mut resources = Vec::with_capacity(2);
+        resources_of(event, &mut resources);
+        for resource in &resources {
+            let last = self.resources.get(resource).copied().unwrap_or_default();
+            hash = mix(hash, last.write);
             if !looks_only {
-                hash = mix(hash, last.looks);
+                hash = mix(hash, last.reads);
             }
         }
-        for thing in things {
-            let last = self.things.entry(thing).or_default();
+        for resource in resources {
+            let last = self.resources.entry(resource).or_default();
             if looks_only {
-                last.looks = last.looks.wrapping_add(hash);
+                last.reads = last.reads.wrapping_add(hash);
             } else {
-                *last = Last { change: hash, looks: 0 };
+                *last = LastAccesses { write: hash, reads: 0 };
             }
         }
         self.threads.insert(event.thread.0, hash);
@@ -72,29 +72,29 @@ impl State {
     }
 }
 
-fn things_of(event: &Event, things: &mut Vec<Thing>) {
+fn resources_of(event: &Event, resources: &mut Vec<Resource>) {
     match event.op {
-        Op::Start | Op::End => things.push(Thing::Thread(event.thread.0.into())),
-        Op::Create | Op::Join | Op::Detach | Op::Cancel => things.push(Thing::Thread(event.value)),
-        Op::CondWait => things.extend([Thing::Object(event.addr), Thing::Object(event.value)]),
-        Op::Sleep | Op::Exit | Op::Alloc | Op::Free => things.push(Thing::World),
+        Op::Start | Op::End => resources.push(Resource::Thread(event.thread.0.into())),
+        Op::Create | Op::Join | Op::Detach | Op::Cancel => resources.push(Resource::Thread(event.value)),
+        Op::CondWait => resources.extend([Resource::Object(event.addr), Resource::Object(event.value)]),
+        Op::Sleep | Op::Exit | Op::Alloc | Op::Free => resources.push(Resource::Environment),
         // Which descriptors a wait looks at, and which numbers are free, is told by no event.
-        op if op.object_kind() == Some(ObjectKind::Channel) => things.push(Thing::World),
+        op if op.object_kind() == Some(ObjectKind::Channel) => resources.push(Resource::Environment),
         // So is who may take a signal.
-        op if op.is_signalling() => things.push(Thing::World),
+        op if op.is_signalling() => resources.push(Resource::Environment),
         Op::Yield | Op::Fence | Op::Cancelled => {}
         op if op.object_kind() == Some(ObjectKind::Memory) => {
             let end = event.addr.saturating_add(u64::from(event.size.max(1)));
             let mut word = event.addr & !7;
             while word < end {
-                things.push(Thing::Memory(word));
+                resources.push(Resource::Memory(word));
                 word += 8;
             }
         }
-        _ => things.push(Thing::Object(event.addr)),
+        _ => resources.push(Resource::Object(event.addr)),
     }
     if event.flags.has(Flags::TIMED_OUT) {
-        things.push(Thing::World);
+        resources.push(Resource::Environment);
     }
 }
 
@@ -122,13 +122,13 @@ mod tests {
     }
 
     fn number(events: &[Event]) -> u64 {
-        let mut state = State::default();
+        let mut state = StateHash::default();
         events.iter().for_each(|event| state.step(event));
         state.number()
     }
 
     #[test]
-    fn independent_operations_commute_and_others_do_not() {
+    fn only_independent_operations_commute() {
         let (a, b) = (event(0, Op::Write, 0x10), event(1, Op::Write, 0x20));
         assert_eq!(number(&[a, b]), number(&[b, a]));
         let c = event(1, Op::Write, 0x12);

@@ -6,11 +6,11 @@ use unsnarl_model::{Plan, Policy};
 /// The same policy over and over, each run with the next seed. The plan of a run depends on its seed alone,
 /// so a single run can be repeated by it.
 #[derive(Debug)]
-pub struct Walk {
+pub struct SeedSweep {
     plan: Plan,
 }
 
-impl Walk {
+impl SeedSweep {
     /// Runs of this policy from the plan's seed on.
     #[must_use]
     pub fn new(plan: Plan, policy: Policy) -> Self {
@@ -18,7 +18,7 @@ impl Walk {
     }
 }
 
-impl Strategy for Walk {
+impl Strategy for SeedSweep {
     fn name(&self) -> String {
         self.plan.tail.name()
     }
@@ -35,8 +35,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_run_has_the_next_seed() {
-        let mut walk = Walk::new(Plan { seed: 7, ..Plan::default() }, Policy::Random);
+    fn runs_use_consecutive_seeds() {
+        let mut walk = SeedSweep::new(Plan { seed: 7, ..Plan::default() }, Policy::Random);
         let seeds: Vec<_> =
             std::iter::from_fn(|| walk.next(&Knowledge::default())).take(3).map(|plan| plan.seed).collect();
         assert_eq!(seeds, [7, 8, 9]);

@@ -1,6 +1,6 @@
 //! Running plans: what everything that executes a program anew is generic over.
 
-use crate::foresee::Enough;
+use crate::simulation::EarlyStop;
 use unsnarl_model::{Plan, Trace};
 
 /// Who of the first 64 threads, a bit for each, could go on at a point of a run.
@@ -9,7 +9,7 @@ pub struct Choice {
     /// All of them.
     pub can_run: u64,
     /// Those who would rather not: they yield or spin, or their time would have to be up.
-    pub gives_way: u64,
+    pub yields: u64,
 }
 
 /// Runs a program by a plan, again and again. The same plan gives the same trace.
@@ -23,12 +23,12 @@ pub trait Runner {
     /// If the program cannot be run, or the work is to end.
     fn run(&mut self, plan: &Plan) -> Result<Trace, Self::Error>;
 
-    /// One run, of which only so much matters: if it has more context switches than are [`Enough`], what comes back
+    /// One run, of which only so much matters: if it has more context switches than are [`EarlyStop`], what comes back
     /// may end early.
     ///
     /// # Errors
     /// As for [`run`](Self::run).
-    fn run_as_far(&mut self, plan: &Plan, _: Enough) -> Result<Trace, Self::Error> {
+    fn run_bounded(&mut self, plan: &Plan, _: EarlyStop) -> Result<Trace, Self::Error> {
         self.run(plan)
     }
 
@@ -36,7 +36,7 @@ pub trait Runner {
     ///
     /// # Errors
     /// If the work is to end.
-    fn go_on(&self) -> Result<(), Self::Error> {
+    fn check_interrupt(&self) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -46,7 +46,7 @@ pub trait Runner {
     }
 
     /// These plans, or some of them, are run next.
-    fn plan_ahead(&mut self, _: &[Plan]) {}
+    fn announce_plans(&mut self, _: &[Plan]) {}
 
     /// Runs these plans in order until `accept` says yes to the trace of one. What comes back are the traces up to
     /// and with that one, or all of them.

@@ -11,7 +11,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn the_result_is_a_run_with_the_same_failure_and_no_more_switches(
+    fn result_keeps_failure_with_no_more_switches(
         program in programs::random(),
         seed in any::<u32>(),
     ) {
@@ -29,7 +29,7 @@ proptest! {
 }
 
 #[test]
-fn the_vertex_cover_construction_is_simplified_to_a_cover() {
+fn vertex_cover_construction_simplifies_to_a_cover() {
     for (vertices, edges) in [(3, &[(0, 1), (1, 2)][..]), (4, &[(0, 1), (1, 2), (2, 3), (3, 0)][..])] {
         let program = programs::vertex_cover(vertices, edges);
         let least = u64::from(u32::from(vertices) + programs::least_cover(vertices, edges)) - 1;
@@ -57,7 +57,7 @@ impl Runner for Impatient<'_> {
 }
 
 #[test]
-fn the_best_so_far_is_kept_when_the_work_is_stopped() {
+fn best_trace_is_kept_when_stopped() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
     let all = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |_| {});

@@ -4,11 +4,13 @@ mod toy;
 
 use proptest::prelude::*;
 use toy::{InMemory, Program, failing, programs};
-use unsnarl_model::{Fidelity, Kind, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace};
+use unsnarl_model::{
+    Fidelity, OutcomeKind, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace,
+};
 use unsnarl_simplify::{
     Cost,
-    both::{self, Options},
-    prove::{Limits, Mismatch, Verdict, check, prove},
+    combined::{self, SimplifyOptions},
+    prove::{Mismatch, ProofLimits, ProofVerdict, check, prove},
 };
 
 /// Runs exactly these picks and no more.
@@ -41,7 +43,7 @@ fn least(program: &Program, signature: &Signature, most: usize) -> Option<Cost> 
         let trace = if picks.is_empty() { None } else { Some(follow(program, &picks)) };
         let known: Vec<ThreadId> = match &trace {
             Some(trace) if trace.events.len() < picks.len() => continue,
-            Some(trace) if trace.outcome.kind != Kind::Timeout => {
+            Some(trace) if trace.outcome.kind != OutcomeKind::Timeout => {
                 if trace.signature() == *signature {
                     let cost = Cost::of(&trace.events);
                     best = Some(best.map_or(cost, |best| best.min(cost)));
@@ -66,18 +68,18 @@ fn least(program: &Program, signature: &Signature, most: usize) -> Option<Cost> 
 fn minimum(program: &Program, trace: &Trace) -> Option<Trace> {
     let mut best = trace.clone();
     loop {
-        let limits = Limits { executions: 20_000, in_a_row: 100, ..Limits::default() };
+        let limits = ProofLimits { executions: 20_000, in_a_row: 100, ..ProofLimits::default() };
         match prove(&best, &mut InMemory::new(program), &limits, &mut |_, _| {}).verdict {
-            Verdict::Better(better) => {
+            ProofVerdict::Better(better) => {
                 assert!(Cost::of(&better.events) < Cost::of(&best.events));
                 assert_eq!(better.signature(), trace.signature());
                 best = *better;
             }
-            Verdict::Minimal(certificate) => {
+            ProofVerdict::Minimal(certificate) => {
                 assert_eq!(check(&certificate, &best, &mut InMemory::new(program)), Ok(()));
                 return Some(best);
             }
-            Verdict::Unfinished => return None,
+            ProofVerdict::Unfinished => return None,
         }
     }
 }
@@ -86,7 +88,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 30, max_global_rejects: 100_000, ..ProptestConfig::default() })]
 
     #[test]
-    fn what_is_proved_minimal_is_the_minimum_of_all_schedules(
+    fn proved_minimum_is_the_true_minimum(
         program in programs::random(),
         seed in any::<u32>(),
     ) {
@@ -102,14 +104,15 @@ proptest! {
 }
 
 #[test]
-fn the_papers_example_is_proved_minimal() {
+fn paper_example_is_proved_minimal() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
-    let found = both::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
-    let proof = prove(&found.trace, &mut InMemory::new(&program), &Limits::default(), &mut |_, _| {});
-    let Verdict::Minimal(certificate) = proof.verdict else { panic!("{:?}", proof.verdict) };
+    let found =
+        combined::simplify(&start, &mut InMemory::new(&program), &SimplifyOptions::default(), &mut |_| {});
+    let proof = prove(&found.trace, &mut InMemory::new(&program), &ProofLimits::default(), &mut |_, _| {});
+    let ProofVerdict::Minimal(certificate) = proof.verdict else { panic!("{:?}", proof.verdict) };
     assert_eq!(certificate.cost.switches, 2);
-    assert_eq!(proof.none_with_switches, Some(1));
+    assert_eq!(proof.switches_ruled_out, Some(1));
     assert_eq!(check(&certificate, &found.trace, &mut InMemory::new(&program)), Ok(()));
     let forged =
         unsnarl_simplify::prove::Certificate { states: certificate.states + 1, ..certificate.clone() };
@@ -121,7 +124,7 @@ fn the_papers_example_is_proved_minimal() {
 }
 
 #[test]
-fn a_trace_that_is_not_minimal_leads_to_a_better_one() {
+fn non_minimal_trace_yields_a_better_one() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
     assert!(Cost::of(&start.events).switches > 2);
@@ -130,18 +133,19 @@ fn a_trace_that_is_not_minimal_leads_to_a_better_one() {
 }
 
 #[test]
-fn a_search_that_is_cut_short_says_how_far_it_got() {
+fn interrupted_proof_reports_its_progress() {
     let program = programs::figure_1();
     let start = failing(&program, 0..1000).expect("a failing run");
-    let found = both::simplify(&start, &mut InMemory::new(&program), &Options::default(), &mut |_| {});
-    let whole = prove(&found.trace, &mut InMemory::new(&program), &Limits::default(), &mut |_, _| {});
+    let found =
+        combined::simplify(&start, &mut InMemory::new(&program), &SimplifyOptions::default(), &mut |_| {});
+    let whole = prove(&found.trace, &mut InMemory::new(&program), &ProofLimits::default(), &mut |_, _| {});
     let mut last = None;
     for executions in 0..whole.executions {
-        let limits = Limits { executions, ..Limits::default() };
+        let limits = ProofLimits { executions, ..ProofLimits::default() };
         let proof = prove(&found.trace, &mut InMemory::new(&program), &limits, &mut |_, _| {});
-        assert!(matches!(proof.verdict, Verdict::Unfinished));
-        assert!(proof.executions <= executions && proof.none_with_switches >= last);
-        last = proof.none_with_switches;
+        assert!(matches!(proof.verdict, ProofVerdict::Unfinished));
+        assert!(proof.executions <= executions && proof.switches_ruled_out >= last);
+        last = proof.switches_ruled_out;
     }
     assert!(last.is_some());
 }

@@ -3,9 +3,9 @@
 mod toy;
 
 use proptest::prelude::*;
-use toy::{MOST_EVENTS, Program, programs, record};
+use toy::{MAX_EVENTS, Program, programs, record};
 use unsnarl_model::{Event, Fidelity, Plan, Policy, Prefix, Trace};
-use unsnarl_simplify::statics::{self, Effort, Grain, Graph, Order, Rules};
+use unsnarl_simplify::static_order::{self, Effort, Granularity, Graph, OrderStrategy, Rules};
 
 /// The trace's schedule, to the point.
 fn replay(program: &Program, trace: &Trace) -> Trace {
@@ -14,14 +14,14 @@ fn replay(program: &Program, trace: &Trace) -> Trace {
 }
 
 /// Events that compare across runs, whose sites may have other numbers.
-fn told(trace: &Trace) -> Vec<(Event, u64)> {
+fn simulated(trace: &Trace) -> Vec<(Event, u64)> {
     let site = |event: &Event| trace.site(event).offset;
     trace.events.iter().map(|e| (Event { site: Default::default(), ..*e }, site(e))).collect()
 }
 
 /// In another order others are alone, so there would be other events.
 fn random() -> impl Strategy<Value = Program> {
-    programs::random().prop_map(|program| Program { told_alone: true, ..program })
+    programs::random().prop_map(|program| Program { simulated_count: true, ..program })
 }
 
 fn is_the_same_run(program: &Program, reordered: &Trace) -> Result<(), TestCaseError> {
@@ -33,7 +33,7 @@ fn is_the_same_run(program: &Program, reordered: &Trace) -> Result<(), TestCaseE
             actual.events[at].flags = reordered.events[at].flags;
         }
     }
-    prop_assert_eq!(told(&actual), told(reordered));
+    prop_assert_eq!(simulated(&actual), simulated(reordered));
     prop_assert_eq!(&actual.outcome, &reordered.outcome);
     Ok(())
 }
@@ -42,35 +42,35 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
     #[test]
-    fn the_simplified_order_is_executed_to_the_point_with_the_same_end(
+    fn simplified_order_replays_exactly_with_same_outcome(
         program in random(),
         seed in any::<u64>(),
     ) {
         let trace = record(&program, seed);
-        prop_assume!(trace.events.len() < MOST_EVENTS as usize);
-        let found = statics::simplify(&trace, Rules::of(&trace));
+        prop_assume!(trace.events.len() < MAX_EVENTS as usize);
+        let found = static_order::simplify(&trace, Rules::of(&trace));
         is_the_same_run(&program, &found.apply(&trace))?;
     }
 
     #[test]
-    fn so_is_any_order_that_the_papers_merging_gives(
+    fn simtrace_merge_orders_replay_exactly(
         program in random(),
         seed in any::<u64>(),
-        grain in prop::sample::select(vec![Grain::Event, Grain::Segment]),
+        grain in prop::sample::select(vec![Granularity::Event, Granularity::Segment]),
     ) {
         let trace = record(&program, seed);
-        prop_assume!(trace.events.len() < MOST_EVENTS as usize);
+        prop_assume!(trace.events.len() < MAX_EVENTS as usize);
         let graph = Graph::of(trace.events.iter().copied(), Rules::of(&trace), grain);
-        for order in [Order::Arbitrary(seed), Order::Runs(Effort(1))] {
-            is_the_same_run(&program, &statics::reorder(&graph, order).apply(&trace))?;
+        for order in [OrderStrategy::Arbitrary(seed), OrderStrategy::Runs(Effort(1))] {
+            is_the_same_run(&program, &static_order::reorder(&graph, order).apply(&trace))?;
         }
     }
 
     #[test]
-    fn simplifying_what_was_simplified_changes_nothing(program in random(), seed in any::<u64>()) {
+    fn simplification_is_idempotent(program in random(), seed in any::<u64>()) {
         let trace = record(&program, seed);
-        let once = statics::simplify(&trace, Rules::of(&trace)).apply(&trace);
-        let twice = statics::simplify(&once, Rules::of(&once)).apply(&once);
-        prop_assert_eq!(told(&once), told(&twice));
+        let once = static_order::simplify(&trace, Rules::of(&trace)).apply(&trace);
+        let twice = static_order::simplify(&once, Rules::of(&once)).apply(&once);
+        prop_assert_eq!(simulated(&once), simulated(&twice));
     }
 }

@@ -10,8 +10,8 @@ use unsnarl_simplify::{
 };
 
 /// The figures' words for what was executed; thread 1 is main here, thread 2 its child.
-fn told(trace: &Trace) -> Vec<String> {
-    let tell = |event: &Event| {
+fn simulated(trace: &Trace) -> Vec<String> {
+    let render = |event: &Event| {
         let thread = if event.thread == ThreadIx::MAIN { "T1" } else { "T2" };
         let what = match (event.op, event.addr & 0xff) {
             (Op::Read, 0) => "while (!flag)",
@@ -25,7 +25,7 @@ fn told(trace: &Trace) -> Vec<String> {
         };
         format!("({thread}, {what})")
     };
-    trace.events.iter().map(tell).collect()
+    trace.events.iter().map(render).collect()
 }
 
 /// The buggy trace of figure 2.
@@ -39,7 +39,7 @@ fn figure_2(program: &Program) -> Trace {
 }
 
 #[test]
-fn the_example_of_the_paper_goes_from_figure_2_to_figure_5() {
+fn paper_example_simplifies_from_figure_2_to_5() {
     let program = programs::figure_1();
     let start = figure_2(&program);
     let figure_2 = [
@@ -53,12 +53,12 @@ fn the_example_of_the_paper_goes_from_figure_2_to_figure_5() {
         "(T2, flag = 0)",
         "(T1, error())",
     ];
-    assert_eq!(told(&start), figure_2);
+    assert_eq!(simulated(&start), figure_2);
     assert_eq!(start.stats().context_switches, 7);
 
     let mut steps: Vec<(Operation, Vec<String>, u64)> = Vec::new();
     let found = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |step| {
-        steps.push((step.operation, told(step.trace), step.trace.stats().context_switches));
+        steps.push((step.operation, simulated(step.trace), step.trace.stats().context_switches));
     });
     let figure_3 = [
         "(T2, while (!flag))",
@@ -94,7 +94,7 @@ fn the_example_of_the_paper_goes_from_figure_2_to_figure_5() {
         (Operation::ConsolidateDown, figure_5.map(String::from).to_vec(), 2),
     ];
     assert_eq!(steps, expected);
-    assert_eq!(told(&found.trace), figure_5);
+    assert_eq!(simulated(&found.trace), figure_5);
     assert_eq!(found.trace.signature(), start.signature());
     let removed = |operation| found.tally.removed_by(operation);
     assert_eq!(
@@ -106,7 +106,7 @@ fn the_example_of_the_paper_goes_from_figure_2_to_figure_5() {
 }
 
 #[test]
-fn the_second_stage_of_consolidate_up_trades_a_preemption_for_a_block() {
+fn second_consolidate_up_stage_trades_preemption_for_block() {
     use toy::Ins::{Add, Create, Fail, Join, Lock, Read, SemPost, SemWait, Unless, Unlock, Write};
     // The child goes on only if main has added to 2 while it holds the lock, and it must be stopped before its
     // last write. Main can as well add to 1 before it has to wait for the lock.

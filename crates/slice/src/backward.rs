@@ -2,7 +2,7 @@
 //!
 //! The dependence graph is never stored. All dependences point back in time, so one walk from the criterion
 //! back to the beginning finds them in the order in which they are needed: bytes that are wanted
-//! ([`crate::wants`]) are found at their latest writer, which then wants what it read.
+//! ([`crate::pending_uses`]) are found at their latest writer, which then wants what it read.
 //!
 //! Control dependence (not spelt out in the paper) is Ferrante's, made dynamic as by Xin and Zhang (ISSTA 2007):
 //! an instruction depends on the latest branch before it, in the same activation of its function, that decides
@@ -13,13 +13,13 @@
 //! only): optimising compilers turn `if (c) x = 1; else x = 2;` into a move and a branch around another one.
 
 use crate::{
-    Consumer, Control, Flow, History, Place, Span, Step, Via,
+    ByteSpan, Consumer, Control, DataPath, Flow, History, InstructionIx, Step,
     hash::Hashed,
+    pending_uses::PendingUses,
     slice::{Reason, Slice},
-    wants::Wants,
 };
 use std::collections::BTreeMap;
-use unsnarl_insn::Part;
+use unsnarl_insn::RegisterPart;
 
 /// What to explain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,9 +27,9 @@ pub struct Criterion {
     /// Steps: what they read, and that they were executed.
     pub steps: Vec<u64>,
     /// Bytes of memory as they were after a step.
-    pub bytes: Vec<(u64, Span)>,
+    pub bytes: Vec<(u64, ByteSpan)>,
     /// Registers as they were after a step of a thread.
-    pub registers: Vec<(u64, Part)>,
+    pub registers: Vec<(u64, RegisterPart)>,
 }
 
 impl Criterion {
@@ -70,7 +70,7 @@ struct Level {
     /// Blocks that were executed: who decided that is looked for.
     demands: Vec<Demand>,
     /// The instruction that was executed next.
-    next: Option<Place>,
+    next: Option<InstructionIx>,
     /// Functions that did not return: all whose stack is below this.
     unwound: Option<u64>,
 }
@@ -79,34 +79,34 @@ struct Level {
 struct Demand {
     block: u32,
     function: u32,
-    who: Consumer,
+    consumer: Consumer,
 }
 
-struct Walk<'a> {
+struct BackwardWalk<'a> {
     control: &'a mut dyn Control,
-    wants: Wants,
+    pending_uses: PendingUses,
     /// By thread, innermost last.
     levels: Hashed<u16, Vec<Level>>,
     /// Steps that are in for certain, with the reason.
     awaited: BTreeMap<u64, Vec<Reason>>,
     /// Bytes to be wanted from a step on.
-    later: BTreeMap<u64, Vec<Wish>>,
+    later: BTreeMap<u64, Vec<PendingLocation>>,
     slice: Slice,
-    found: Vec<(Consumer, Via)>,
+    found: Vec<(Consumer, DataPath)>,
 }
 
 #[derive(Clone, Copy)]
-enum Wish {
-    Bytes(Span),
-    Register(Part),
+enum PendingLocation {
+    Bytes(ByteSpan),
+    Register(RegisterPart),
 }
 
 /// The slice over read-after-write and control dependences.
 pub fn closure(history: &dyn History, control: &mut dyn Control, criterion: &Criterion) -> Slice {
     let Some(latest) = criterion.latest() else { return Slice::default() };
-    let mut walk = Walk {
+    let mut walk = BackwardWalk {
         control,
-        wants: Wants::default(),
+        pending_uses: PendingUses::default(),
         levels: Hashed::default(),
         awaited: criterion.steps.iter().map(|&step| (step, vec![Reason::Criterion])).collect(),
         later: BTreeMap::new(),
@@ -114,25 +114,25 @@ pub fn closure(history: &dyn History, control: &mut dyn Control, criterion: &Cri
         found: Vec::new(),
     };
     for &(step, span) in &criterion.bytes {
-        walk.later.entry(step).or_default().push(Wish::Bytes(span));
+        walk.later.entry(step).or_default().push(PendingLocation::Bytes(span));
     }
     for &(step, part) in &criterion.registers {
-        walk.later.entry(step).or_default().push(Wish::Register(part));
+        walk.later.entry(step).or_default().push(PendingLocation::Register(part));
     }
     history.backwards(latest, &mut |step| walk.visit(step));
     walk.slice
 }
 
-impl Walk<'_> {
+impl BackwardWalk<'_> {
     /// Whether there is anything left to look for.
     fn visit(&mut self, step: &Step<'_>) -> bool {
-        if let Some(wishes) = self.later.remove(&step.number) {
-            let who = Consumer { place: step.place, thread: step.thread, step: step.number };
-            for wish in wishes {
-                match wish {
-                    Wish::Bytes(span) => self.wants.want_memory(span, who),
-                    Wish::Register(part) => {
-                        self.wants.want_register(step.thread, part, who, Via::Register);
+        if let Some(locations) = self.later.remove(&step.number) {
+            let consumer = Consumer { place: step.place, thread: step.thread, step: step.number };
+            for location in locations {
+                match location {
+                    PendingLocation::Bytes(span) => self.pending_uses.add_memory(span, consumer),
+                    PendingLocation::Register(part) => {
+                        self.pending_uses.add_register(step.thread, part, consumer, DataPath::Register);
                     }
                 }
             }
@@ -145,7 +145,7 @@ impl Walk<'_> {
         }
         !(self.awaited.is_empty()
             && self.later.is_empty()
-            && self.wants.is_empty()
+            && self.pending_uses.is_empty()
             && self.levels.values().flatten().all(|level| level.demands.is_empty()))
     }
 
@@ -158,7 +158,7 @@ impl Walk<'_> {
                 // What follows was executed because somebody threw, whatever else decides about it.
                 let demands = levels.last().map_or(&[][..], |level| &level.demands);
                 if let Some(by) = by.filter(|_| !demands.is_empty()) {
-                    let because = demands.iter().map(|demand| Reason::Decides(demand.who));
+                    let because = demands.iter().map(|demand| Reason::Decides(demand.consumer));
                     self.awaited.entry(by).or_default().extend(because);
                 }
                 if stack.is_some() {
@@ -177,7 +177,7 @@ impl Walk<'_> {
                         level.demands.extend(levels.pop().unwrap_or_default().demands);
                     }
                 }
-                reasons.extend(level.demands.into_iter().map(|demand| Reason::Calls(demand.who)));
+                reasons.extend(level.demands.into_iter().map(|demand| Reason::Calls(demand.consumer)));
                 if levels.is_empty() {
                     levels.push(Level::default());
                 }
@@ -188,7 +188,7 @@ impl Walk<'_> {
                     levels.push(Level::default());
                 }
                 if let Some(by) = by.filter(|_| !level.demands.is_empty()) {
-                    let because = level.demands.into_iter().map(|demand| Reason::Calls(demand.who));
+                    let because = level.demands.into_iter().map(|demand| Reason::Calls(demand.consumer));
                     self.awaited.entry(by).or_default().extend(because);
                 }
                 return;
@@ -203,7 +203,7 @@ impl Walk<'_> {
             && let Some(next) = next
         {
             for part in self.control.skipped(step.place, next) {
-                self.wants.see_register(step.thread, part, reasons);
+                self.pending_uses.peek_register(step.thread, part, reasons);
             }
         }
         if level.demands.is_empty() || step.copy {
@@ -216,10 +216,10 @@ impl Walk<'_> {
             let decides = if demand.function != function {
                 true
             } else {
-                step.flow == Flow::Branch && control.decided_by(demand.block).contains(&step.place)
+                step.flow == Flow::Branch && control.controlling_branches(demand.block).contains(&step.place)
             };
             if decides {
-                reasons.push(Reason::Decides(demand.who));
+                reasons.push(Reason::Decides(demand.consumer));
             }
             !decides
         });
@@ -229,30 +229,32 @@ impl Walk<'_> {
     fn data(&mut self, step: &Step<'_>, reasons: &mut Vec<Reason>) {
         let mut found = std::mem::take(&mut self.found);
         found.clear();
-        if self.wants.has_registers(step.thread, step.defs) {
-            step.defs.iter().for_each(|&part| self.wants.take_register(step.thread, part, &mut found));
+        if self.pending_uses.has_registers(step.thread, step.defs) {
+            step.defs.iter().for_each(|&part| self.pending_uses.take_register(step.thread, part, &mut found));
         }
-        step.writes.iter().for_each(|&span| self.wants.take_memory(span, &mut found));
-        step.may_write.iter().for_each(|&span| self.wants.see_memory(span, &mut found));
+        step.writes.iter().for_each(|&span| self.pending_uses.take_memory(span, &mut found));
+        step.may_write.iter().for_each(|&span| self.pending_uses.peek_memory(span, &mut found));
         if step.copy && !found.is_empty() {
-            self.wants.pass_on(&found, step.thread, step.uses, step.reads);
+            self.pending_uses.forward(&found, step.thread, step.uses, step.reads);
         } else {
-            reasons.extend(found.iter().map(|&(who, via)| Reason::Writes(who, via)));
+            reasons.extend(found.iter().map(|&(consumer, path)| Reason::Writes(consumer, path)));
         }
         self.found = found;
     }
 
     fn include(&mut self, step: &Step<'_>, reasons: Vec<Reason>) {
-        let who = Consumer { place: step.place, thread: step.thread, step: step.number };
-        step.uses.iter().for_each(|&part| self.wants.want_register(step.thread, part, who, Via::Register));
-        step.reads.iter().for_each(|&span| self.wants.want_memory(span, who));
+        let consumer = Consumer { place: step.place, thread: step.thread, step: step.number };
+        step.uses.iter().for_each(|&part| {
+            self.pending_uses.add_register(step.thread, part, consumer, DataPath::Register)
+        });
+        step.reads.iter().for_each(|&span| self.pending_uses.add_memory(span, consumer));
         let block = self.control.block(step.place);
         let function = self.control.function(step.place);
         let levels = self.levels.entry(step.thread.0).or_insert_with(|| vec![Level::default()]);
         if let Some(level) = levels.last_mut()
             && !level.demands.iter().any(|demand| demand.block == block)
         {
-            level.demands.push(Demand { block, function, who });
+            level.demands.push(Demand { block, function, consumer });
         }
         self.slice.add(step, reasons);
     }
@@ -260,18 +262,18 @@ impl Walk<'_> {
 
 /// A program without branches.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Straight;
+pub struct StraightLine;
 
-impl Control for Straight {
-    fn block(&mut self, _: Place) -> u32 {
+impl Control for StraightLine {
+    fn block(&mut self, _: InstructionIx) -> u32 {
         0
     }
 
-    fn function(&mut self, _: Place) -> u32 {
+    fn function(&mut self, _: InstructionIx) -> u32 {
         0
     }
 
-    fn decided_by(&mut self, _: u32) -> &[Place] {
+    fn controlling_branches(&mut self, _: u32) -> &[InstructionIx] {
         &[]
     }
 }

@@ -10,18 +10,18 @@
 
 mod backward;
 mod hash;
+mod pending_uses;
 mod race;
 mod reduce;
 mod slice;
 mod step;
 mod steps;
-mod wants;
 pub mod x86;
 
-pub use backward::{Criterion, Straight, closure};
-pub use race::{Counts, Orders, counts, races};
-pub use reduce::{Extent, Reduction, Until, ranked, ranks, reduce};
-pub use slice::{Node, RaceEdge, RaceKind, Reason, Slice};
-pub use step::{CELLS, Control, Flow, History, Place, Span, Step};
-pub use steps::Steps;
-pub use wants::{Consumer, Via};
+pub use backward::{Criterion, StraightLine, closure};
+pub use pending_uses::{Consumer, DataPath};
+pub use race::{Counts, OrderingInput, counts, races};
+pub use reduce::{Extent, Reduction, ThreadExtent, ranks, reduce, resolve_ranks};
+pub use slice::{RaceEdge, RaceKind, Reason, Slice, SliceNode};
+pub use step::{ByteSpan, CELLS, Control, Flow, History, InstructionIx, Step};
+pub use steps::StepSet;

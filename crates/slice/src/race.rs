@@ -12,7 +12,7 @@
 //! such edges are told on request, and told apart.
 
 use crate::{
-    Consumer, History, RaceEdge, RaceKind, Reason, Slice, Span, Step,
+    ByteSpan, Consumer, History, RaceEdge, RaceKind, Reason, Slice, Step,
     hash::{Hashed, Hashing},
 };
 use std::collections::HashSet;
@@ -21,7 +21,7 @@ use unsnarl_race::{Epoch, HappensBefore};
 
 /// What orders the steps of a run.
 #[derive(Clone, Copy)]
-pub struct Orders<'a> {
+pub struct OrderingInput<'a> {
     /// The events of the schedule, whose numbers steps refer to.
     pub events: &'a [Event],
     /// Whether an address is on the thread's own stack: two threads whose stacks were at the same place, one
@@ -31,7 +31,7 @@ pub struct Orders<'a> {
     pub lock_order: bool,
 }
 
-impl std::fmt::Debug for Orders<'_> {
+impl std::fmt::Debug for OrderingInput<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Orders").field("events", &self.events.len()).finish_non_exhaustive()
     }
@@ -39,27 +39,27 @@ impl std::fmt::Debug for Orders<'_> {
 
 /// Happens-before, step by step.
 pub(crate) struct Clocks<'a> {
-    orders: Orders<'a>,
+    ordering: OrderingInput<'a>,
     order: HappensBefore,
     done: u64,
 }
 
 /// How two accesses are ordered.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ordered {
+pub(crate) enum OrderedBy {
     No,
     ByLock,
     Yes,
 }
 
 impl<'a> Clocks<'a> {
-    pub(crate) fn new(orders: Orders<'a>) -> Self {
-        Self { orders, order: HappensBefore::default(), done: 0 }
+    pub(crate) fn new(ordering: OrderingInput<'a>) -> Self {
+        Self { ordering, order: HappensBefore::default(), done: 0 }
     }
 
-    pub(crate) fn go_on(&mut self, step: &Step<'_>) {
+    pub(crate) fn advance(&mut self, step: &Step<'_>) {
         while self.done < step.events
-            && let Some(event) = self.orders.events.get(self.done as usize)
+            && let Some(event) = self.ordering.events.get(self.done as usize)
         {
             self.order.step(event, self.done);
             self.done += 1;
@@ -71,67 +71,74 @@ impl<'a> Clocks<'a> {
         self.order.now(thread)
     }
 
-    pub(crate) fn ordered(&self, earlier: Epoch, thread: ThreadIx) -> Ordered {
+    pub(crate) fn ordered(&self, earlier: Epoch, thread: ThreadIx) -> OrderedBy {
         if !self.order.before(earlier, thread) {
-            Ordered::No
-        } else if self.orders.lock_order && !self.order.before_without_locks(earlier, thread) {
-            Ordered::ByLock
+            OrderedBy::No
+        } else if self.ordering.lock_order && !self.order.before_without_locks(earlier, thread) {
+            OrderedBy::ByLock
         } else {
-            Ordered::Yes
+            OrderedBy::Yes
         }
     }
 
     /// Whether two threads mean different things by this address.
     pub(crate) fn are_different_stacks(&self, addr: u64, a: ThreadIx, b: ThreadIx) -> bool {
-        (self.orders.own_stack)(a, addr) && (self.orders.own_stack)(b, addr)
+        (self.ordering.own_stack)(a, addr) && (self.ordering.own_stack)(b, addr)
     }
 }
 
 /// An access to some bytes of a granule.
 #[derive(Clone, Copy)]
-struct Access {
+struct GranuleAccess {
     mask: u8,
     when: Epoch,
-    who: Consumer,
+    consumer: Consumer,
 }
 
 /// What is known of a granule that the closure touches.
 #[derive(Default)]
-struct Touched {
+struct GranuleAccesses {
     /// The latest write of each thread.
-    writes: Vec<Access>,
+    writes: Vec<GranuleAccess>,
     /// Reads by steps of the closure, the latest of each instruction and thread.
-    reads: Vec<Access>,
+    reads: Vec<GranuleAccess>,
 }
 
 /// Adds to a closure the neighbours of its steps in other threads.
-pub fn races(history: &dyn History, orders: Orders<'_>, slice: &mut Slice) {
+pub fn races(history: &dyn History, ordering: OrderingInput<'_>, slice: &mut Slice) {
     let touched = touched(history, slice);
     if touched.is_empty() {
         return;
     }
-    let mut memory: Hashed<u64, Touched> = touched.into_iter().map(|g| (g, Touched::default())).collect();
-    let mut clocks = Clocks::new(orders);
+    let mut memory: Hashed<u64, GranuleAccesses> =
+        touched.into_iter().map(|g| (g, GranuleAccesses::default())).collect();
+    let mut clocks = Clocks::new(ordering);
     let mut edges: Vec<(RaceEdge, Consumer, Consumer)> = Vec::new();
     history.forwards(&mut |step| {
         let included = slice.steps.contains(step.number);
-        clocks.go_on(step);
+        clocks.advance(step);
         forget(step, &mut memory);
         if step.copy || step.reads.is_empty() && step.writes.is_empty() && step.may_write.is_empty() {
             return;
         }
         let now = clocks.now(step.thread);
-        let who = Consumer { place: step.place, thread: step.thread, step: step.number };
+        let consumer = Consumer { place: step.place, thread: step.thread, step: step.number };
         // Nobody is accused of a race by a guess.
         let may_write = if step.guessed { &[] } else { step.may_write };
         for (granule, mask) in step.writes.iter().chain(may_write).flat_map(|span| span.granules()) {
             let Some(touched) = memory.get_mut(&granule) else { continue };
-            touched.write(Access { mask, when: now, who }, granule * 8, included, &clocks, &mut edges);
+            touched.write(
+                GranuleAccess { mask, when: now, consumer },
+                granule * 8,
+                included,
+                &clocks,
+                &mut edges,
+            );
         }
         if included {
             for (granule, mask) in step.reads.iter().flat_map(|span| span.granules()) {
                 if let Some(touched) = memory.get_mut(&granule) {
-                    touched.read(Access { mask, when: now, who });
+                    touched.read(GranuleAccess { mask, when: now, consumer });
                 }
             }
         }
@@ -152,37 +159,41 @@ pub fn races(history: &dyn History, orders: Orders<'_>, slice: &mut Slice) {
     }
 }
 
-impl Touched {
-    fn read(&mut self, read: Access) {
-        let same = |known: &Access| known.who.place == read.who.place && known.who.thread == read.who.thread;
+impl GranuleAccesses {
+    fn read(&mut self, read: GranuleAccess) {
+        let same = |known: &GranuleAccess| {
+            known.consumer.place == read.consumer.place && known.consumer.thread == read.consumer.thread
+        };
         self.reads.retain(|known| !same(known));
         self.reads.push(read);
     }
 
     fn write(
         &mut self,
-        write: Access,
+        write: GranuleAccess,
         addr: u64,
         included: bool,
         clocks: &Clocks<'_>,
         edges: &mut Vec<(RaceEdge, Consumer, Consumer)>,
     ) {
-        let thread = write.who.thread;
-        let own_last = self.writes.iter().find(|w| w.who.thread == thread && w.mask & write.mask != 0);
-        let own_last = own_last.map(|w| w.who.step);
-        let mut tell = |kind, earlier: &Access, new: Consumer, known: Consumer| {
+        let thread = write.consumer.thread;
+        let own_last = self.writes.iter().find(|w| w.consumer.thread == thread && w.mask & write.mask != 0);
+        let own_last = own_last.map(|w| w.consumer.step);
+        let mut include_edge = |kind, earlier: &GranuleAccess, new: Consumer, known: Consumer| {
             let ordered = clocks.ordered(earlier.when, thread);
             let first = addr + u64::from((earlier.mask & write.mask).trailing_zeros());
-            if ordered == Ordered::Yes || clocks.are_different_stacks(first, earlier.who.thread, thread) {
+            if ordered == OrderedBy::Yes
+                || clocks.are_different_stacks(first, earlier.consumer.thread, thread)
+            {
                 return;
             }
-            let place = |who: Consumer| (who.place, who.thread);
+            let place = |consumer: Consumer| (consumer.place, consumer.thread);
             let edge = RaceEdge {
                 kind,
-                from: place(earlier.who),
-                to: place(write.who),
+                from: place(earlier.consumer),
+                to: place(write.consumer),
                 addr: first,
-                by_lock: ordered == Ordered::ByLock,
+                by_lock: ordered == OrderedBy::ByLock,
             };
             let is_new = |(known, ..): &(RaceEdge, Consumer, Consumer)| {
                 (known.kind, known.from, known.to) == (edge.kind, edge.from, edge.to)
@@ -191,20 +202,21 @@ impl Touched {
                 edges.push((edge, new, known));
             }
         };
-        let others = |access: &&Access| access.who.thread != thread && access.mask & write.mask != 0;
+        let others =
+            |access: &&GranuleAccess| access.consumer.thread != thread && access.mask & write.mask != 0;
         if included {
             for earlier in self.writes.iter().filter(others) {
-                tell(RaceKind::WriteAfterWrite, earlier, earlier.who, write.who);
+                include_edge(RaceKind::WriteAfterWrite, earlier, earlier.consumer, write.consumer);
             }
         }
         for earlier in self.reads.iter().filter(others) {
             // Only the first write of a thread after the read.
-            if own_last.is_none_or(|step| step < earlier.who.step) {
-                tell(RaceKind::WriteAfterRead, earlier, write.who, earlier.who);
+            if own_last.is_none_or(|step| step < earlier.consumer.step) {
+                include_edge(RaceKind::WriteAfterRead, earlier, write.consumer, earlier.consumer);
             }
         }
         self.writes.retain_mut(|known| {
-            if known.who.thread == thread {
+            if known.consumer.thread == thread {
                 known.mask &= !write.mask;
             }
             known.mask != 0
@@ -229,11 +241,11 @@ fn touched(history: &dyn History, slice: &Slice) -> HashSet<u64, Hashing> {
 }
 
 /// Memory that is allocated anew is other memory.
-fn forget(step: &Step<'_>, memory: &mut Hashed<u64, Touched>) {
-    if let Some(Span { addr, len }) = step.fresh {
+fn forget(step: &Step<'_>, memory: &mut Hashed<u64, GranuleAccesses>) {
+    if let Some(ByteSpan { addr, len }) = step.fresh {
         for granule in addr / 8..(addr + len).div_ceil(8) {
             if let Some(touched) = memory.get_mut(&granule) {
-                *touched = Touched::default();
+                *touched = GranuleAccesses::default();
             }
         }
     }
@@ -257,7 +269,7 @@ pub struct Counts {
 }
 
 #[derive(Default)]
-struct Counted {
+struct GranuleCounts {
     last: Vec<(u8, Epoch)>,
     /// Reads since the latest write.
     reads: Vec<(u8, Epoch)>,
@@ -266,18 +278,18 @@ struct Counted {
 }
 
 /// Counts the dependences through memory.
-pub fn counts(history: &dyn History, orders: Orders<'_>) -> Counts {
+pub fn counts(history: &dyn History, ordering: OrderingInput<'_>) -> Counts {
     let mut counts = Counts::default();
-    let mut memory: Hashed<u64, Counted> = Hashed::default();
-    let mut clocks = Clocks::new(orders);
+    let mut memory: Hashed<u64, GranuleCounts> = Hashed::default();
+    let mut clocks = Clocks::new(ordering);
     history.forwards(&mut |step| {
         counts.steps += 1;
-        clocks.go_on(step);
+        clocks.advance(step);
         if let Some(span) = step.fresh {
             span.granules().for_each(|(granule, _)| drop(memory.remove(&granule)));
         }
         let now = clocks.now(step.thread);
-        let of_program = |span: &&Span| span.addr < crate::CELLS && span.len <= 4096;
+        let of_program = |span: &&ByteSpan| span.addr < crate::CELLS && span.len <= 4096;
         for (granule, mask) in step.reads.iter().filter(of_program).flat_map(|span| span.granules()) {
             memory.entry(granule).or_default().read(mask, now, &mut counts);
         }
@@ -289,7 +301,7 @@ pub fn counts(history: &dyn History, orders: Orders<'_>) -> Counts {
     counts
 }
 
-impl Counted {
+impl GranuleCounts {
     fn count(&mut self, thread: ThreadIx) {
         match self.accesses.iter_mut().find(|(t, _)| *t == thread) {
             Some((_, count)) => *count += 1,
@@ -321,7 +333,7 @@ impl Counted {
                     continue;
                 }
                 counts.consecutive[kind] += 1;
-                counts.unordered[kind] += u64::from(clocks.ordered(*earlier, now.thread) == Ordered::No);
+                counts.unordered[kind] += u64::from(clocks.ordered(*earlier, now.thread) == OrderedBy::No);
             }
         }
         self.count(now.thread);

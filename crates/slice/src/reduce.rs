@@ -14,9 +14,9 @@
 //! conditions and the like order segments but pass no values: replay keeps the order, so they are no edges.
 
 use crate::{
-    Flow, History, Orders, Span, Step,
+    ByteSpan, Flow, History, OrderingInput, Step,
     hash::Hashed,
-    race::{Clocks, Ordered},
+    race::{Clocks, OrderedBy},
 };
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::ThreadIx;
@@ -41,12 +41,12 @@ pub struct Reduction {
     /// What is left.
     pub after: Extent,
     /// The threads of which something is left.
-    pub until: BTreeMap<ThreadIx, Until>,
+    pub until: BTreeMap<ThreadIx, ThreadExtent>,
 }
 
 /// How much of a thread is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Until {
+pub struct ThreadExtent {
     /// So many of its steps.
     pub steps: u64,
     /// At the last of them there were so many events of the schedule.
@@ -54,7 +54,7 @@ pub struct Until {
 }
 
 #[derive(Debug)]
-struct Segment {
+struct StepSegment {
     thread: ThreadIx,
     first: u64,
     steps: u64,
@@ -65,33 +65,33 @@ struct Segment {
 }
 
 /// What of a run can have had a part in the steps of this criterion.
-pub fn reduce(history: &dyn History, orders: Orders<'_>, criterion: &[u64]) -> Reduction {
+pub fn reduce(history: &dyn History, ordering: OrderingInput<'_>, criterion: &[u64]) -> Reduction {
     let segments = segments(history);
-    let mut wanted: Vec<u32> = Vec::new();
+    let mut worklist: Vec<u32> = Vec::new();
     for step in criterion {
         let at = segments.partition_point(|segment| segment.first <= *step);
-        wanted.extend(at.checked_sub(1).map(|at| at as u32));
+        worklist.extend(at.checked_sub(1).map(|at| at as u32));
     }
     let mut left = BTreeSet::new();
-    while let Some(segment) = wanted.pop() {
+    while let Some(segment) = worklist.pop() {
         if left.insert(segment) {
-            wanted.extend(&segments[segment as usize].needs);
+            worklist.extend(&segments[segment as usize].needs);
         }
     }
-    for mut raced in raced(history, orders, &left) {
-        while left.insert(raced)
-            && let Some(previous) = segments[raced as usize].previous
+    for mut racing_segments in racing_segments(history, ordering, &left) {
+        while left.insert(racing_segments)
+            && let Some(previous) = segments[racing_segments as usize].previous
         {
-            raced = previous;
+            racing_segments = previous;
         }
     }
-    let mut until: BTreeMap<ThreadIx, Until> = BTreeMap::new();
+    let mut until: BTreeMap<ThreadIx, ThreadExtent> = BTreeMap::new();
     for segment in left.iter().map(|&segment| &segments[segment as usize]) {
         let until = until.entry(segment.thread).or_default();
         until.steps += segment.steps;
         until.events = segment.events;
     }
-    let extent = |chosen: &mut dyn Iterator<Item = &Segment>| {
+    let extent = |chosen: &mut dyn Iterator<Item = &StepSegment>| {
         let mut threads = BTreeSet::new();
         let mut extent = Extent::default();
         for segment in chosen {
@@ -108,18 +108,18 @@ pub fn reduce(history: &dyn History, orders: Orders<'_>, criterion: &[u64]) -> R
 }
 
 /// What a step touches, but for what is too large to be meant.
-fn granules<'a>(spans: impl Iterator<Item = &'a Span>) -> impl Iterator<Item = u64> {
+fn granules<'a>(spans: impl Iterator<Item = &'a ByteSpan>) -> impl Iterator<Item = u64> {
     spans.filter(|span| span.len <= 1 << 28).flat_map(|span| span.granules()).map(|(granule, _)| granule)
 }
 
 /// Counts segments while steps go by.
 #[derive(Default)]
-struct Count {
+struct SegmentCounter {
     thread: Option<ThreadIx>,
     number: u32,
 }
 
-impl Count {
+impl SegmentCounter {
     /// The number of the step's segment, and whether it begins there.
     fn of(&mut self, step: &Step<'_>) -> (u32, bool) {
         let begins = self.thread != Some(step.thread);
@@ -132,18 +132,18 @@ impl Count {
 }
 
 /// The segments of a run, each with those that it needs.
-fn segments(history: &dyn History) -> Vec<Segment> {
-    let mut segments: Vec<Segment> = Vec::new();
+fn segments(history: &dyn History) -> Vec<StepSegment> {
+    let mut segments: Vec<StepSegment> = Vec::new();
     let mut latest: BTreeMap<ThreadIx, u32> = BTreeMap::new();
     let mut writers: Hashed<u64, u32> = Hashed::default();
-    let mut count = Count::default();
+    let mut count = SegmentCounter::default();
     history.forwards(&mut |step| {
         let (number, begins) = count.of(step);
         if begins {
             let previous = latest.insert(step.thread, number);
             let needs = previous.into_iter().collect();
             let (thread, first) = (step.thread, step.number);
-            segments.push(Segment { thread, first, steps: 0, events: 0, needs, previous });
+            segments.push(StepSegment { thread, first, steps: 0, events: 0, needs, previous });
         }
         if let Flow::Begin(Some(by)) = step.flow {
             let at = segments.partition_point(|segment| segment.first <= by) as u32;
@@ -174,14 +174,18 @@ struct Accesses {
 
 /// The segments with accesses that nothing orders with those of the ones that are left: writes before their writes,
 /// and after their reads.
-fn raced(history: &dyn History, orders: Orders<'_>, left: &BTreeSet<u32>) -> BTreeSet<u32> {
-    let mut raced = BTreeSet::new();
+fn racing_segments(
+    history: &dyn History,
+    ordering: OrderingInput<'_>,
+    left: &BTreeSet<u32>,
+) -> BTreeSet<u32> {
+    let mut racing_segments = BTreeSet::new();
     if history.threads() < 2 {
-        return raced;
+        return racing_segments;
     }
     let mut memory: Hashed<u64, (Accesses, Vec<Accesses>)> = Hashed::default();
-    let mut clocks = Clocks::new(orders);
-    let mut count = Count::default();
+    let mut clocks = Clocks::new(ordering);
+    let mut count = SegmentCounter::default();
     // Looked up once for each segment.
     let mut is_left = false;
     history.forwards(&mut |step| {
@@ -189,20 +193,20 @@ fn raced(history: &dyn History, orders: Orders<'_>, left: &BTreeSet<u32>) -> BTr
         if begins {
             is_left = left.contains(&number);
         }
-        clocks.go_on(step);
+        clocks.advance(step);
         let now = clocks.now(step.thread).time;
         let thread = step.thread;
         let none = Accesses { thread, wrote: None, read: None };
         if is_left {
             for granule in granules(step.reads.iter()) {
                 let (first, others) = memory.entry(granule).or_insert((none, Vec::new()));
-                mine(first, others, none).read = Some(now);
+                own_accesses(first, others, none).read = Some(now);
             }
         }
         for granule in granules(step.writes.iter().chain(step.may_write)) {
             let (first, others) = memory.entry(granule).or_insert((none, Vec::new()));
             let unordered = |thread: ThreadIx, time: u32| {
-                clocks.ordered(Epoch { thread, time }, step.thread) != Ordered::Yes
+                clocks.ordered(Epoch { thread, time }, step.thread) != OrderedBy::Yes
                     && !clocks.are_different_stacks(granule * 8, thread, step.thread)
             };
             for other in std::iter::once(&*first).chain(&*others).filter(|other| other.thread != thread) {
@@ -211,23 +215,27 @@ fn raced(history: &dyn History, orders: Orders<'_>, left: &BTreeSet<u32>) -> BTr
                     && !left.contains(&segment)
                     && unordered(other.thread, time)
                 {
-                    raced.insert(segment);
+                    racing_segments.insert(segment);
                 }
                 if let Some(time) = other.read
                     && !is_left
                     && unordered(other.thread, time)
                 {
-                    raced.insert(number);
+                    racing_segments.insert(number);
                 }
             }
-            mine(first, others, none).wrote = Some((number, now));
+            own_accesses(first, others, none).wrote = Some((number, now));
         }
     });
-    raced
+    racing_segments
 }
 
 /// The thread's own accesses.
-fn mine<'a>(first: &'a mut Accesses, others: &'a mut Vec<Accesses>, none: Accesses) -> &'a mut Accesses {
+fn own_accesses<'a>(
+    first: &'a mut Accesses,
+    others: &'a mut Vec<Accesses>,
+    none: Accesses,
+) -> &'a mut Accesses {
     if first.thread == none.thread {
         return first;
     }
@@ -244,7 +252,7 @@ fn mine<'a>(first: &'a mut Accesses, others: &'a mut Vec<Accesses>, none: Access
 pub fn ranks(history: &dyn History, steps: &[u64]) -> Vec<(ThreadIx, u64)> {
     let mut ranks = vec![(ThreadIx::MAIN, 0); steps.len()];
     each_rank(history, &mut |step, rank| {
-        for (found, _) in ranks.iter_mut().zip(steps).filter(|(_, wanted)| **wanted == step.number) {
+        for (found, _) in ranks.iter_mut().zip(steps).filter(|(_, worklist)| **worklist == step.number) {
             *found = (step.thread, rank);
         }
     });
@@ -253,10 +261,12 @@ pub fn ranks(history: &dyn History, steps: &[u64]) -> Vec<(ThreadIx, u64)> {
 
 /// The steps that are there in their threads; none if one of them is missing.
 #[must_use]
-pub fn ranked(history: &dyn History, ranks: &[(ThreadIx, u64)]) -> Option<Vec<u64>> {
+pub fn resolve_ranks(history: &dyn History, ranks: &[(ThreadIx, u64)]) -> Option<Vec<u64>> {
     let mut steps = vec![None; ranks.len()];
     each_rank(history, &mut |step, rank| {
-        for (found, _) in steps.iter_mut().zip(ranks).filter(|(_, wanted)| **wanted == (step.thread, rank)) {
+        for (found, _) in
+            steps.iter_mut().zip(ranks).filter(|(_, worklist)| **worklist == (step.thread, rank))
+        {
             *found = Some(step.number);
         }
     });

@@ -1,6 +1,6 @@
 //! What a slice consists of.
 
-use crate::{Consumer, Place, Step, Steps, Via};
+use crate::{Consumer, DataPath, InstructionIx, Step, StepSet};
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::ThreadIx;
 
@@ -10,7 +10,7 @@ pub enum Reason {
     /// It is what is to be explained.
     Criterion,
     /// It wrote what this one read (RAW).
-    Writes(Consumer, Via),
+    Writes(Consumer, DataPath),
     /// It decided that this one was executed.
     Decides(Consumer),
     /// It called the function that this one is in, or started its thread.
@@ -27,24 +27,25 @@ impl Reason {
     pub const fn about(&self) -> Option<Consumer> {
         match self {
             Self::Criterion => None,
-            Self::Writes(who, _)
-            | Self::Decides(who)
-            | Self::Calls(who)
-            | Self::WroteBefore(who, _)
-            | Self::WroteAfter(who, _) => Some(*who),
+            Self::Writes(consumer, _)
+            | Self::Decides(consumer)
+            | Self::Calls(consumer)
+            | Self::WroteBefore(consumer, _)
+            | Self::WroteAfter(consumer, _) => Some(*consumer),
         }
     }
 
     /// The same reason for another step of the same instruction.
     fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
-            && self.about().map(|who| (who.place, who.thread)) == other.about().map(|w| (w.place, w.thread))
+            && self.about().map(|consumer| (consumer.place, consumer.thread))
+                == other.about().map(|w| (w.place, w.thread))
     }
 }
 
 /// An instruction in a slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Node {
+pub struct SliceNode {
     /// Who executed it.
     pub threads: BTreeSet<ThreadIx>,
     /// How many of its executions are in.
@@ -59,9 +60,9 @@ pub struct Node {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
     /// The instructions.
-    pub nodes: BTreeMap<Place, Node>,
+    pub nodes: BTreeMap<InstructionIx, SliceNode>,
     /// All steps of the closure.
-    pub steps: Steps,
+    pub steps: StepSet,
     /// Edges between threads at places that nothing orders.
     pub races: BTreeSet<RaceEdge>,
 }
@@ -81,9 +82,9 @@ pub struct RaceEdge {
     /// In which way.
     pub kind: RaceKind,
     /// The earlier one.
-    pub from: (Place, ThreadIx),
+    pub from: (InstructionIx, ThreadIx),
     /// The later one.
-    pub to: (Place, ThreadIx),
+    pub to: (InstructionIx, ThreadIx),
     /// Where in memory, the first time.
     pub addr: u64,
     /// Whether only a lock orders them, whose critical sections could come in another order.
@@ -98,7 +99,13 @@ impl Slice {
     }
 
     /// Adds an instruction that is not followed further.
-    pub(crate) fn add_node(&mut self, place: Place, thread: ThreadIx, step: u64, reasons: Vec<Reason>) {
+    pub(crate) fn add_node(
+        &mut self,
+        place: InstructionIx,
+        thread: ThreadIx,
+        step: u64,
+        reasons: Vec<Reason>,
+    ) {
         let node = self.nodes.entry(place).or_default();
         node.threads.insert(thread);
         node.instances += 1;

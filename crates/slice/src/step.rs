@@ -1,19 +1,19 @@
 //! Steps: what was executed, one instruction after the other, as far as dependences go.
 //!
-//! The paper's s⟨t, T⟩: a statement (here a machine instruction, [`Place`]) executed at a time (the step's
+//! The paper's s⟨t, T⟩: a statement (here a machine instruction, [`InstructionIx`]) executed at a time (the step's
 //! number) by a thread. All threads run on one processor, so the numbers order all steps.
 
-use unsnarl_insn::Part;
+use unsnarl_insn::RegisterPart;
 use unsnarl_model::ThreadIx;
 
 /// A static instruction, by its number in the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub u32);
+pub struct InstructionIx(pub u32);
 
 /// Some bytes of memory. Addresses beyond those of programs are cells of our own: the result of a call that
 /// is under way, what a thread was started with, what a file contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Span {
+pub struct ByteSpan {
     /// Where.
     pub addr: u64,
     /// How many.
@@ -23,7 +23,7 @@ pub struct Span {
 /// Above this there is no memory but our own cells.
 pub const CELLS: u64 = 1 << 63;
 
-impl Span {
+impl ByteSpan {
     /// Some bytes.
     #[must_use]
     pub const fn new(addr: u64, len: u64) -> Self {
@@ -73,7 +73,7 @@ pub struct Step<'a> {
     /// Who.
     pub thread: ThreadIx,
     /// What.
-    pub place: Place,
+    pub place: InstructionIx,
     /// How many events of the schedule came before.
     pub events: u64,
     /// How control passes.
@@ -81,25 +81,25 @@ pub struct Step<'a> {
     /// Whether it only moves values: then who wants what it writes wants what it reads, and not itself.
     pub copy: bool,
     /// Registers read.
-    pub uses: &'a [Part],
+    pub uses: &'a [RegisterPart],
     /// Registers written.
-    pub defs: &'a [Part],
+    pub defs: &'a [RegisterPart],
     /// Memory read.
-    pub reads: &'a [Span],
+    pub reads: &'a [ByteSpan],
     /// Memory written.
-    pub writes: &'a [Span],
+    pub writes: &'a [ByteSpan],
     /// Memory that may have been written.
-    pub may_write: &'a [Span],
+    pub may_write: &'a [ByteSpan],
     /// Whether that is a guess: nothing is known of what was called.
     pub guessed: bool,
     /// Memory that was just allocated: what was there before is gone.
-    pub fresh: Option<Span>,
+    pub fresh: Option<ByteSpan>,
 }
 
 impl Step<'_> {
     /// Nothing, at this place.
     #[must_use]
-    pub const fn new(number: u64, thread: ThreadIx, place: Place) -> Self {
+    pub const fn new(number: u64, thread: ThreadIx, place: InstructionIx) -> Self {
         Self {
             number,
             thread,
@@ -141,13 +141,13 @@ pub trait History {
 /// Which branches decide whether an instruction is executed, within its function: static control dependence.
 pub trait Control {
     /// A number for the instruction's basic block: instructions of one block depend on the same branches.
-    fn block(&mut self, place: Place) -> u32;
+    fn block(&mut self, place: InstructionIx) -> u32;
     /// The function that it is in.
-    fn function(&mut self, place: Place) -> u32;
+    fn function(&mut self, place: InstructionIx) -> u32;
     /// The branches that decide whether the block is executed.
-    fn decided_by(&mut self, block: u32) -> &[Place];
+    fn controlling_branches(&mut self, block: u32) -> &[InstructionIx];
     /// The registers that would have been written if the branch had not gone to `next`.
-    fn skipped(&mut self, branch: Place, next: Place) -> Vec<Part> {
+    fn skipped(&mut self, branch: InstructionIx, next: InstructionIx) -> Vec<RegisterPart> {
         let _ = (branch, next);
         Vec::new()
     }
@@ -158,8 +158,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_are_cut_into_granules() {
-        let cut = |addr, len| Span::new(addr, len).granules().collect::<Vec<_>>();
+    fn spans_are_split_into_granules() {
+        let cut = |addr, len| ByteSpan::new(addr, len).granules().collect::<Vec<_>>();
         assert_eq!(cut(8, 8), [(1, 0xff)]);
         assert_eq!(cut(6, 4), [(0, 0b1100_0000), (1, 0b11)]);
         assert_eq!(cut(16, 1), [(2, 1)]);

@@ -2,11 +2,11 @@
 
 /// Some steps of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Steps {
+pub struct StepSet {
     bits: Vec<u64>,
 }
 
-impl Steps {
+impl StepSet {
     /// Adds one.
     pub fn insert(&mut self, step: u64) {
         let at = (step / 64) as usize;
@@ -38,8 +38,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_put_in_comes_out_in_order() {
-        let mut steps = Steps::default();
+    fn inserted_steps_iterate_in_order() {
+        let mut steps = StepSet::default();
         for step in [700, 63, 64, 0, 5] {
             steps.insert(step);
         }

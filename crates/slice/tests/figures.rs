@@ -5,17 +5,17 @@ mod toy;
 use toy::{Toy, places};
 use unsnarl_model::{Op, ThreadIx};
 use unsnarl_slice::{
-    Counts, Criterion, Extent, Orders, RaceKind, Slice, Straight, closure, counts, races, reduce,
+    Counts, Criterion, Extent, OrderingInput, RaceKind, Slice, StraightLine, closure, counts, races, reduce,
 };
 
-fn orders(toy: &Toy) -> Orders<'_> {
-    Orders { events: &toy.events, own_stack: &|_, _| false, lock_order: false }
+fn ordering(toy: &Toy) -> OrderingInput<'_> {
+    OrderingInput { events: &toy.events, own_stack: &|_, _| false, lock_order: false }
 }
 
 fn slice(toy: &Toy, criterion: u64) -> Slice {
     let criterion = Criterion { steps: vec![criterion], ..Criterion::default() };
-    let mut slice = closure(toy, &mut Straight, &criterion);
-    races(toy, orders(toy), &mut slice);
+    let mut slice = closure(toy, &mut StraightLine, &criterion);
+    races(toy, ordering(toy), &mut slice);
     slice
 }
 
@@ -26,20 +26,20 @@ fn edges(slice: &Slice) -> Vec<(RaceKind, u32, u32)> {
 const X: u64 = 100;
 
 #[test]
-fn figure_1a_the_write_that_was_overwritten_is_in_by_waw() {
+fn figure_1a_overwritten_write_is_included_by_waw() {
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[X]); // D1
     toy.step(2, 2, &[], &[X]); // D2
     let u1 = toy.step(1, 3, &[X], &[]);
     let criterion = Criterion { steps: vec![u1], ..Criterion::default() };
-    assert_eq!(places(&closure(&toy, &mut Straight, &criterion)), [2, 3]);
+    assert_eq!(places(&closure(&toy, &mut StraightLine, &criterion)), [2, 3]);
     let slice = slice(&toy, u1);
     assert_eq!(places(&slice), [1, 2, 3]);
     assert!(edges(&slice).contains(&(RaceKind::WriteAfterWrite, 1, 2)));
 }
 
 #[test]
-fn figure_1b_the_write_that_came_too_late_is_in_by_war() {
+fn figure_1b_late_write_is_included_by_war() {
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[X]); // D1
     let u1 = toy.step(1, 3, &[X], &[]);
@@ -69,10 +69,10 @@ fn figure_3() -> Toy {
 }
 
 #[test]
-fn figure_3_the_closure_and_the_neighbours_of_its_nodes() {
+fn figure_3_closure_and_its_race_neighbours() {
     let toy = figure_3();
     let criterion = Criterion { steps: vec![11], ..Criterion::default() };
-    let orig = closure(&toy, &mut Straight, &criterion);
+    let orig = closure(&toy, &mut StraightLine, &criterion);
     assert_eq!(places(&orig), [2, 4, 8, 10, 11]);
     let all = slice(&toy, 11);
     assert_eq!(places(&all), [2, 4, 5, 6, 8, 9, 10, 11]);
@@ -87,23 +87,23 @@ fn figure_8_only_consecutive_writes_count() {
     toy.step(1, 1, &[], &[X]);
     toy.step(1, 2, &[], &[X]);
     toy.step(2, 3, &[], &[X]);
-    let Counts { before, consecutive, .. } = counts(&toy, orders(&toy));
+    let Counts { before, consecutive, .. } = counts(&toy, ordering(&toy));
     assert_eq!((before, consecutive), (2, [1, 0]));
 }
 
 #[test]
-fn figure_8_with_three_threads_the_further_edge_is_restored_for_a_slice() {
+fn figure_8_three_threads_restore_further_edge() {
     let mut toy = Toy::default();
     toy.step(1, 4, &[], &[X]);
     toy.step(2, 5, &[], &[X]);
     toy.step(3, 6, &[], &[X]);
     let end = toy.step(3, 7, &[X], &[]);
-    assert_eq!(counts(&toy, orders(&toy)).consecutive, [2, 0]);
+    assert_eq!(counts(&toy, ordering(&toy)).consecutive, [2, 0]);
     assert_eq!(places(&slice(&toy, end)), [4, 5, 6, 7]);
 }
 
 #[test]
-fn figure_9_what_happens_before_is_no_race() {
+fn figure_9_ordered_accesses_are_not_races() {
     let mut toy = Toy::default();
     toy.event(1, Op::Lock);
     toy.step(1, 1, &[], &[X]); // D1
@@ -113,14 +113,14 @@ fn figure_9_what_happens_before_is_no_race() {
     toy.event(2, Op::Unlock);
     toy.step(1, 3, &[], &[X]); // D3, without the lock
     let end = toy.step(1, 4, &[X], &[]);
-    let counted = counts(&toy, orders(&toy));
+    let counted = counts(&toy, ordering(&toy));
     assert_eq!((counted.consecutive, counted.unordered), ([2, 0], [1, 0]));
     let slice = slice(&toy, end);
     assert_eq!(edges(&slice), [(RaceKind::WriteAfterWrite, 2, 3)]);
 }
 
 #[test]
-fn critical_sections_that_could_change_places_are_told_on_request() {
+fn reorderable_critical_sections_are_reported_on_request() {
     let mut toy = Toy::default();
     for thread in [1, 2] {
         toy.event(thread, Op::Lock);
@@ -130,42 +130,42 @@ fn critical_sections_that_could_change_places_are_told_on_request() {
     let end = toy.step(2, 3, &[X], &[]);
     assert_eq!(edges(&slice(&toy, end)), []);
     let criterion = Criterion { steps: vec![end], ..Criterion::default() };
-    let mut by_lock = closure(&toy, &mut Straight, &criterion);
-    races(&toy, Orders { lock_order: true, ..orders(&toy) }, &mut by_lock);
+    let mut by_lock = closure(&toy, &mut StraightLine, &criterion);
+    races(&toy, OrderingInput { lock_order: true, ..ordering(&toy) }, &mut by_lock);
     let edge = by_lock.races.first().expect("an edge");
     assert!(edge.by_lock);
     assert_eq!((edge.from.1, edge.to.1), (ThreadIx(1), ThreadIx(2)));
 }
 
 #[test]
-fn threads_whose_stacks_were_at_the_same_place_do_not_race() {
+fn threads_with_reused_stacks_do_not_race() {
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[X]);
     toy.step(2, 2, &[], &[X]);
     let end = toy.step(2, 3, &[X], &[]);
     let criterion = Criterion { steps: vec![end], ..Criterion::default() };
-    let mut slice = closure(&toy, &mut Straight, &criterion);
-    races(&toy, Orders { own_stack: &|_, _| true, ..orders(&toy) }, &mut slice);
+    let mut slice = closure(&toy, &mut StraightLine, &criterion);
+    races(&toy, OrderingInput { own_stack: &|_, _| true, ..ordering(&toy) }, &mut slice);
     assert_eq!(edges(&slice), []);
 }
 
 #[test]
-fn bytes_are_told_apart() {
-    use unsnarl_slice::Span;
+fn slices_distinguish_bytes() {
+    use unsnarl_slice::ByteSpan;
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[X]);
     toy.step(1, 2, &[], &[X]);
-    toy.steps[1].writes = vec![Span::new(X * 8, 1)];
+    toy.steps[1].writes = vec![ByteSpan::new(X * 8, 1)];
     toy.step(1, 3, &[X], &[]);
-    toy.steps[2].reads = vec![Span::new(X * 8 + 1, 1)];
+    toy.steps[2].reads = vec![ByteSpan::new(X * 8 + 1, 1)];
     toy.step(1, 4, &[X], &[]);
-    toy.steps[3].reads = vec![Span::new(X * 8, 2)];
+    toy.steps[3].reads = vec![ByteSpan::new(X * 8, 2)];
     assert_eq!(places(&slice(&toy, 2)), [1, 3]);
     assert_eq!(places(&slice(&toy, 3)), [1, 2, 4]);
 }
 
 #[test]
-fn table_2_threads_and_segments_without_a_part_in_it_are_left_out() {
+fn table_2_irrelevant_threads_and_segments_are_removed() {
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[1]);
     toy.step(2, 2, &[], &[2]); // nobody reads it
@@ -173,7 +173,7 @@ fn table_2_threads_and_segments_without_a_part_in_it_are_left_out() {
     toy.step(3, 4, &[3], &[4]);
     let end = toy.step(3, 5, &[4], &[]);
     toy.step(1, 6, &[], &[5]); // too late
-    let reduced = reduce(&toy, orders(&toy), &[end]);
+    let reduced = reduce(&toy, ordering(&toy), &[end]);
     assert_eq!(reduced.before, Extent { threads: 3, segments: 5, steps: 6 });
     assert_eq!(reduced.after, Extent { threads: 2, segments: 3, steps: 4 });
 }

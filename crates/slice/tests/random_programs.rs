@@ -7,7 +7,9 @@ use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use toy::{Table, Toy, ToyStep};
 use unsnarl_model::ThreadIx;
-use unsnarl_slice::{Criterion, Flow, Orders, Place, Slice, closure, races, ranked, ranks, reduce};
+use unsnarl_slice::{
+    Criterion, Flow, InstructionIx, OrderingInput, Slice, closure, races, ranks, reduce, resolve_ranks,
+};
 
 #[derive(Clone, Debug)]
 enum Statement {
@@ -52,7 +54,7 @@ fn compile(block: &[Statement], function: u32, enclosing: Option<u32>, table: &m
     for statement in block {
         let place = table.functions.len() as u32;
         table.functions.push(function);
-        table.decided_by.push(enclosing.map(Place).into_iter().collect());
+        table.controlling_branches.push(enclosing.map(InstructionIx).into_iter().collect());
         let statement = match statement {
             Statement::Assign { reads, write } => Kind::Assign(reads.clone(), *write),
             Statement::Call { function } => Kind::Call(*function),
@@ -62,7 +64,7 @@ fn compile(block: &[Statement], function: u32, enclosing: Option<u32>, table: &m
                 compile(otherwise, function, Some(place), table),
             ),
             Statement::While { reads, times, body } => {
-                table.decided_by[place as usize].push(Place(place));
+                table.controlling_branches[place as usize].push(InstructionIx(place));
                 Kind::While(reads.clone(), *times, compile(body, function, Some(place), table))
             }
         };
@@ -132,7 +134,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
     #[test]
-    fn backwards_finds_what_forwards_carries(
+    fn backward_slice_equals_forward_dependence(
         functions in prop::collection::vec(block(1), 2),
         mains in prop::collection::vec(block(2), 1..4),
         coins in any::<u32>(),
@@ -145,7 +147,7 @@ proptest! {
             let body = compile(body, number as u32, None, &mut table);
             let end = table.functions.len() as u32;
             table.functions.push(number as u32);
-            table.decided_by.push(Vec::new());
+            table.controlling_branches.push(Vec::new());
             compiled.push((body, end));
         }
         let mut threads: Vec<std::collections::VecDeque<(u64, ToyStep)>> = Vec::new();
@@ -165,8 +167,8 @@ proptest! {
         let mut numbers = vec![Vec::new(); threads.len()];
         let mut turns = turns.into_iter();
         while threads.iter().any(|steps| !steps.is_empty()) {
-            let wanted = turns.next().unwrap_or(0) % threads.len();
-            let turn = (wanted..threads.len()).chain(0..wanted).find(|&t| !threads[t].is_empty());
+            let chosen = turns.next().unwrap_or(0) % threads.len();
+            let turn = (chosen..threads.len()).chain(0..chosen).find(|&t| !threads[t].is_empty());
             let turn = turn.expect("somebody is left");
             let Some((_, mut step)) = threads[turn].pop_front() else { continue };
             step.parent = step.parent.map(|parent| numbers[turn][parent as usize]);
@@ -180,8 +182,8 @@ proptest! {
         prop_assert_eq!(found, toy.brute(criterion));
 
         // What a reduction leaves has the same slice, races included.
-        let orders = Orders { events: &[], own_stack: &|_, _| false, lock_order: false };
-        let reduced = reduce(&toy, orders, &[criterion]);
+        let ordering = OrderingInput { events: &[], own_stack: &|_, _| false, lock_order: false };
+        let reduced = reduce(&toy, ordering, &[criterion]);
         let rank = ranks(&toy, &[criterion]);
         let mut left = Toy::default();
         let mut so_far: BTreeMap<_, u64> = BTreeMap::new();
@@ -193,11 +195,11 @@ proptest! {
             *rank += 1;
         }
         prop_assert_eq!(left.steps.len() as u64, reduced.after.steps);
-        let moved = ranked(&left, &rank).expect("the criterion is left");
+        let moved = resolve_ranks(&left, &rank).expect("the criterion is left");
         let mut whole = slice;
-        races(&toy, orders, &mut whole);
+        races(&toy, ordering, &mut whole);
         let mut part = closure(&left, &mut table, &Criterion { steps: moved, ..Criterion::default() });
-        races(&left, orders, &mut part);
+        races(&left, ordering, &mut part);
         let places = |slice: &Slice| -> Vec<_> {
             slice.nodes.iter().map(|(place, node)| (*place, node.threads.clone(), node.instances)).collect()
         };

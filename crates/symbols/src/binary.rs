@@ -74,15 +74,15 @@ pub struct Binary {
     /// Where, in the file's own addresses, Rust's standard library counts the threads that panic.
     pub panic_count: Option<u64>,
     /// The functions, in the file's own addresses, in which Rust's standard library loops before it waits for a lock.
-    pub spinning: Vec<Range<u64>>,
+    pub spin_functions: Vec<Range<u64>>,
     /// Whether it is a Go program, with a scheduler of its own.
-    pub go: bool,
+    pub is_go: bool,
 }
 
 /// Why a file could not be looked at.
 #[derive(Debug, Error)]
 #[error("cannot read {path}: {cause}")]
-pub struct CannotRead {
+pub struct ReadError {
     /// Which file.
     pub path: PathBuf,
     /// What the system said.
@@ -95,8 +95,8 @@ impl Binary {
     ///
     /// # Errors
     /// If the file cannot be read. A file that is no program is a [`ElfKind`], not an error.
-    pub fn read(path: &Path) -> Result<Self, CannotRead> {
-        let cannot = |cause| CannotRead { path: path.to_owned(), cause };
+    pub fn read(path: &Path) -> Result<Self, ReadError> {
+        let cannot = |cause| ReadError { path: path.to_owned(), cause };
         let mut file = File::open(path).map_err(cannot)?;
         if file.metadata().map_err(cannot)?.is_dir() {
             return Err(cannot(io::ErrorKind::IsADirectory.into()));
@@ -134,7 +134,7 @@ impl Binary {
     }
 
     /// What the symbol tells of the file.
-    fn learn(&mut self, symbol: Symbol<'_>) {
+    fn inspect_symbol(&mut self, symbol: Symbol<'_>) {
         let defines = |name: &[u8]| symbol.address.is_some() && symbol.name == name;
         self.instrumented |= symbol.name.starts_with(b"__tsan_");
         // A program can define single functions (`__tsan_on_report`); the runtime has this one.
@@ -144,8 +144,8 @@ impl Binary {
         if is_panic_count(symbol.name) {
             self.panic_count = symbol.address.or(self.panic_count);
         }
-        if let Some(start) = symbol.address.filter(|_| spins(symbol.name)) {
-            self.spinning.push(start..start.saturating_add(symbol.size));
+        if let Some(start) = symbol.address.filter(|_| is_lock_slow_path(symbol.name)) {
+            self.spin_functions.push(start..start.saturating_add(symbol.size));
         }
     }
 
@@ -162,8 +162,8 @@ impl Binary {
             contains_msan: false,
             checkpoint: false,
             panic_count: None,
-            spinning: Vec::new(),
-            go: false,
+            spin_functions: Vec::new(),
+            is_go: false,
         }
     }
 
@@ -180,14 +180,15 @@ impl Binary {
         debug_assert_eq!(file.format(), BinaryFormat::Elf);
         binary.build_id = file.build_id().ok().flatten().unwrap_or_default().to_vec();
         binary.debug_info = file.section_by_name(".debug_info").is_some_and(|section| section.size() > 0);
-        binary.go = [".note.go.buildid", ".go.buildinfo"].iter().any(|n| file.section_by_name(n).is_some());
+        binary.is_go =
+            [".note.go.buildid", ".go.buildinfo"].iter().any(|n| file.section_by_name(n).is_some());
         each_symbol(&file, endian, [".dynsym", ".dynstr"], |symbol| {
             if symbol.address.is_none() && !symbol.name.is_empty() {
                 binary.imports.push(String::from_utf8_lossy(symbol.name).into_owned());
             }
-            binary.learn(symbol);
+            binary.inspect_symbol(symbol);
         });
-        each_symbol(&file, endian, [".symtab", ".strtab"], |symbol| binary.learn(symbol));
+        each_symbol(&file, endian, [".symtab", ".strtab"], |symbol| binary.inspect_symbol(symbol));
         binary.interpreter = linking.interpreter;
         binary.needed = linking.needed;
         Some(binary)
@@ -229,7 +230,7 @@ fn is_panic_count(symbol: &[u8]) -> bool {
 }
 
 /// Whether a symbol is that of the slow path of `std::sync::Mutex` or `RwLock`.
-fn spins(symbol: &[u8]) -> bool {
+fn is_lock_slow_path(symbol: &[u8]) -> bool {
     let of_library = || symbol.windows(8).any(|part| part == b"3std3sys");
     let contended: [&[u8]; 3] = [b"14lock_contended", b"14read_contended", b"15write_contended"];
     contended.iter().any(|path| is_path(symbol, path)) && of_library()
@@ -324,6 +325,6 @@ pub fn is_instrumented(path: &Path) -> bool {
 ///
 /// # Errors
 /// If it cannot be read.
-pub fn elf_kind(path: &Path) -> Result<ElfKind, CannotRead> {
+pub fn elf_kind(path: &Path) -> Result<ElfKind, ReadError> {
     Binary::read(path).map(|binary| binary.kind)
 }

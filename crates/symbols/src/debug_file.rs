@@ -61,7 +61,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn the_checksum_is_the_usual_one() {
+    fn debug_link_checksum_is_crc32() {
         assert_eq!(super::crc32(b"123456789"), 0xcbf4_3926);
     }
 }

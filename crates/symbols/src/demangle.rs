@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_of_three_languages_are_as_written() {
+    fn names_of_three_languages_are_demangled() {
         assert_eq!(demangle("main"), "main");
         assert_eq!(demangle("_ZN4bank7Account8withdrawEi"), "bank::Account::withdraw");
         assert_eq!(demangle("_ZN4core3fmt9Formatter3pad17h0123456789abcdefE"), "core::fmt::Formatter::pad");

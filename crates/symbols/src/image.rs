@@ -1,6 +1,6 @@
 //! One module's file, opened.
 
-use crate::{Frame, debug_file, demangle, names::Names, system};
+use crate::{Frame, debug_file, demangle, names::SymbolTable, system};
 use addr2line::Context;
 use gimli::{EndianArcSlice, LittleEndian};
 use object::{Object, ObjectSection, ObjectSegment, SymbolKind};
@@ -20,8 +20,8 @@ pub(crate) struct Image {
     /// The separate debug file.
     debug: Option<Arc<[u8]>>,
     build_id: Vec<u8>,
-    functions: OnceCell<Names>,
-    variables: OnceCell<Names>,
+    functions: OnceCell<SymbolTable>,
+    variables: OnceCell<SymbolTable>,
     lines: OnceCell<Option<Context<Reader>>>,
 }
 
@@ -74,7 +74,7 @@ impl Image {
 
     /// The name of the variable at an address, like `lock` or `table+16`.
     pub(crate) fn variable(&self, address: u64) -> Option<String> {
-        let variables = self.variables.get_or_init(|| Names::read(&self.files(), SymbolKind::Data));
+        let variables = self.variables.get_or_init(|| SymbolTable::read(&self.files(), SymbolKind::Data));
         let (name, offset) = variables.at(address)?;
         Some(with_offset(demangle(without_number(name)), offset, false))
     }
@@ -117,7 +117,7 @@ impl Image {
     }
 
     fn function(&self, address: u64) -> Option<(String, u64)> {
-        let functions = self.functions.get_or_init(|| Names::read(&self.files(), SymbolKind::Text));
+        let functions = self.functions.get_or_init(|| SymbolTable::read(&self.files(), SymbolKind::Text));
         functions.at(address).map(|(name, offset)| (demangle(name), offset))
     }
 
@@ -234,14 +234,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_named_with_or_without_their_namespaces() {
+    fn functions_match_with_or_without_namespaces() {
         assert!(names_function("queue::push", "push") && names_function("push", "push"));
         assert!(names_function("Queue::push(int)", "push") && names_function("a::b::push", "b::push"));
         assert!(!names_function("queue::try_push", "push"));
     }
 
     #[test]
-    fn paths_are_tidied() {
+    fn paths_are_normalised() {
         assert_eq!(tidy("/a/./b/../c.c"), "/a/c.c");
         assert_eq!(tidy("../c.c"), "../c.c");
         assert_eq!(tidy("/a/.hidden/c.c"), "/a/.hidden/c.c");

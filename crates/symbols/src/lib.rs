@@ -20,11 +20,11 @@ mod symbols;
 mod system;
 mod unwind;
 
-pub use binary::{Binary, CannotRead, ElfKind, Libc, build_id, elf_kind, has_debug_info, is_instrumented};
+pub use binary::{Binary, ElfKind, Libc, ReadError, build_id, elf_kind, has_debug_info, is_instrumented};
 pub use code::ModuleCode;
 pub use demangle::demangle;
 pub use frame::Frame;
-pub use locals::{Homeless, Kept, Local, local};
+pub use locals::{LocalVariable, NoLocation, VariableLocation, local};
 pub use symbols::{Symbols, hex};
 pub use system::is_system;
 pub use unwind::{Registers, StackCopy, Unwinder};

@@ -13,16 +13,16 @@ use std::path::Path;
 
 /// Where a variable is, and how many bytes it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Local {
+pub struct LocalVariable {
     /// Where.
-    pub kept: Kept,
+    pub location: VariableLocation,
     /// How many bytes.
     pub size: u64,
 }
 
 /// Where a variable is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kept {
+pub enum VariableLocation {
     /// On the stack: so far from the frame's address, which is the stack pointer before the call.
     Frame(i64),
     /// In the register of this DWARF number.
@@ -33,7 +33,7 @@ pub enum Kept {
 
 /// Why it is not known where a variable is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Homeless {
+pub enum NoLocation {
     /// No variable of this name can be seen from there.
     Unknown,
     /// The compiler keeps it nowhere at this place.
@@ -48,9 +48,9 @@ pub enum Homeless {
 ///
 /// # Errors
 /// If there is none, or it is nowhere.
-pub fn local(path: &Path, address: u64, name: &str) -> Result<Local, Homeless> {
-    let image = Image::open(path).ok_or(Homeless::Unknown)?;
-    let dwarf = image.dwarf().ok_or(Homeless::Unknown)?;
+pub fn local(path: &Path, address: u64, name: &str) -> Result<LocalVariable, NoLocation> {
+    let image = Image::open(path).ok_or(NoLocation::Unknown)?;
+    let dwarf = image.dwarf().ok_or(NoLocation::Unknown)?;
     let mut units = dwarf.units();
     while let Ok(Some(header)) = units.next() {
         let Ok(unit) = dwarf.unit(header) else { continue };
@@ -63,7 +63,7 @@ pub fn local(path: &Path, address: u64, name: &str) -> Result<Local, Homeless> {
             return found;
         }
     }
-    Err(Homeless::Unknown)
+    Err(NoLocation::Unknown)
 }
 
 fn contains(ranges: gimli::Result<gimli::RangeIter<Reader>>, address: u64) -> bool {
@@ -87,7 +87,7 @@ struct Scope<'a> {
 }
 
 impl Scope<'_> {
-    fn find(&self) -> Option<Result<Local, Homeless>> {
+    fn find(&self) -> Option<Result<LocalVariable, NoLocation>> {
         let mut entries = self.unit.entries();
         let mut found = None;
         let mut base = None;
@@ -108,11 +108,12 @@ impl Scope<'_> {
                 }
                 // Inner scopes come later.
                 dw::DW_TAG_variable | dw::DW_TAG_formal_parameter
-                    if entry.depth() > 1 && self.is_called(entry) =>
+                    if entry.depth() > 1 && self.has_name(entry) =>
                 {
                     let size = self.inherited(entry, DW_AT_type).and_then(|kind| self.size(&kind, 0));
-                    let kept = self.kept(entry, base.as_ref());
-                    found = Some(kept.map(|kept| Local { kept, size: size.unwrap_or(8) }));
+                    let location = self.location(entry, base.as_ref());
+                    found =
+                        Some(location.map(|location| LocalVariable { location, size: size.unwrap_or(8) }));
                 }
                 _ => {}
             }
@@ -130,33 +131,37 @@ impl Scope<'_> {
         })
     }
 
-    fn is_called(&self, entry: &Entry) -> bool {
+    fn has_name(&self, entry: &Entry) -> bool {
         let name = self.inherited(entry, DW_AT_name).and_then(|name| self.unit.attr_string(name).ok());
         name.is_some_and(|name| name.bytes() == self.name.as_bytes())
     }
 
-    fn kept(&self, entry: &Entry, base: Option<&AttributeValue<Reader>>) -> Result<Kept, Homeless> {
+    fn location(
+        &self,
+        entry: &Entry,
+        base: Option<&AttributeValue<Reader>>,
+    ) -> Result<VariableLocation, NoLocation> {
         let Some(location) = entry.attr_value(DW_AT_location) else {
             let constant = self.inherited(entry, DW_AT_const_value).is_some();
-            return Err(if constant { Homeless::Constant } else { Homeless::Nowhere });
+            return Err(if constant { NoLocation::Constant } else { NoLocation::Nowhere });
         };
-        let expression = self.expression(location).ok_or(Homeless::Nowhere)?;
-        match self.only_operation(expression).ok_or(Homeless::Computed)? {
-            Operation::Register { register } => Ok(Kept::Register(register.0)),
+        let expression = self.expression(location).ok_or(NoLocation::Nowhere)?;
+        match self.only_operation(expression).ok_or(NoLocation::Computed)? {
+            Operation::Register { register } => Ok(VariableLocation::Register(register.0)),
             Operation::RegisterOffset { register, offset, .. } => self.by_register(register, offset),
-            Operation::Address { address } => Ok(Kept::Static(address)),
+            Operation::Address { address } => Ok(VariableLocation::Static(address)),
             Operation::FrameOffset { offset } => {
-                let base = base.and_then(|base| self.expression(base.clone())).ok_or(Homeless::Computed)?;
-                match self.only_operation(base).ok_or(Homeless::Computed)? {
-                    Operation::CallFrameCFA => Ok(Kept::Frame(offset)),
+                let base = base.and_then(|base| self.expression(base.clone())).ok_or(NoLocation::Computed)?;
+                match self.only_operation(base).ok_or(NoLocation::Computed)? {
+                    Operation::CallFrameCFA => Ok(VariableLocation::Frame(offset)),
                     Operation::Register { register } => self.by_register(register, offset),
                     Operation::RegisterOffset { register, offset: more, .. } => {
                         self.by_register(register, offset + more)
                     }
-                    _ => Err(Homeless::Computed),
+                    _ => Err(NoLocation::Computed),
                 }
             }
-            _ => Err(Homeless::Computed),
+            _ => Err(NoLocation::Computed),
         }
     }
 
@@ -181,19 +186,19 @@ impl Scope<'_> {
     }
 
     /// What is so far from where a register points, reckoned from the frame's address.
-    fn by_register(&self, register: Register, offset: i64) -> Result<Kept, Homeless> {
-        let cfi = Cfi::open(self.path).ok_or(Homeless::Computed)?;
+    fn by_register(&self, register: Register, offset: i64) -> Result<VariableLocation, NoLocation> {
+        let cfi = Cfi::open(self.path).ok_or(NoLocation::Computed)?;
         match cfi.frame_address(self.address) {
-            Some((known, distance)) if known == register => Ok(Kept::Frame(offset - distance)),
-            _ => Err(Homeless::Computed),
+            Some((known, distance)) if known == register => Ok(VariableLocation::Frame(offset - distance)),
+            _ => Err(NoLocation::Computed),
         }
     }
 
     /// How many bytes a type has.
     fn size(&self, kind: &AttributeValue<Reader>, depth: u32) -> Option<u64> {
-        const DEEPEST: u32 = 16;
+        const MAX_DEPTH: u32 = 16;
         let AttributeValue::UnitRef(offset) = *kind else { return None };
-        let entry = self.unit.entry(offset).ok().filter(|_| depth < DEEPEST)?;
+        let entry = self.unit.entry(offset).ok().filter(|_| depth < MAX_DEPTH)?;
         if let Some(size) = entry.attr_value(DW_AT_byte_size).and_then(|size| size.udata_value()) {
             return Some(size);
         }

@@ -4,7 +4,7 @@ use object::{Object, ObjectSymbol, SymbolKind};
 
 /// A named stretch of a module.
 #[derive(Clone, Debug)]
-struct Name {
+struct NamedRange {
     address: u64,
     size: u64,
     name: String,
@@ -12,24 +12,24 @@ struct Name {
 
 /// The functions, or the variables, of one module, by address.
 #[derive(Debug, Default)]
-pub(crate) struct Names(Vec<Name>);
+pub(crate) struct SymbolTable(Vec<NamedRange>);
 
-impl Names {
+impl SymbolTable {
     /// All names of this kind in these files: a stripped program and its separate debug file, say.
-    pub(crate) fn read<'data>(files: &[object::File<'data>], wanted: SymbolKind) -> Self {
-        let mut names: Vec<Name> = files
+    pub(crate) fn read<'data>(files: &[object::File<'data>], kind: SymbolKind) -> Self {
+        let mut names: Vec<NamedRange> = files
             .iter()
             .flat_map(|file| file.symbols().chain(file.dynamic_symbols()))
-            .filter(|symbol| symbol.is_definition() && symbol.kind() == wanted)
+            .filter(|symbol| symbol.is_definition() && symbol.kind() == kind)
             .filter_map(|symbol| {
                 let name = symbol.name().ok().filter(|name| !name.is_empty())?;
                 // The version of a library's symbol says nothing about the code.
                 let name = name.split('@').next().unwrap_or(name).to_owned();
-                Some(Name { address: symbol.address(), size: symbol.size(), name })
+                Some(NamedRange { address: symbol.address(), size: symbol.size(), name })
             })
             .collect();
         // Of several names for one thing, the public one (fewest underscores) is the user's word.
-        let underscores = |name: &Name| name.name.bytes().take_while(|&b| b == b'_').count();
+        let underscores = |name: &NamedRange| name.name.bytes().take_while(|&b| b == b'_').count();
         names.sort_by_cached_key(|n| (n.address, n.size == 0, underscores(n), n.name.clone()));
         names.dedup_by_key(|n| n.address);
         Self(names)

@@ -15,7 +15,7 @@ pub struct Symbols {
     images: HashMap<String, Option<Image>>,
     stale: Vec<String>,
     /// Where files that were rebuilt since may be found as they were, by their build ids.
-    kept: Option<PathBuf>,
+    build_archive: Option<PathBuf>,
 }
 
 impl Symbols {
@@ -27,8 +27,8 @@ impl Symbols {
 
     /// The same, with files that were rebuilt since taken from this directory, where they are named by their build ids.
     #[must_use]
-    pub fn with_kept(directory: PathBuf) -> Self {
-        Self { kept: Some(directory), ..Self::default() }
+    pub fn with_builds(directory: PathBuf) -> Self {
+        Self { build_archive: Some(directory), ..Self::default() }
     }
 
     /// The functions at a site, innermost first: several where calls were inlined, never none.
@@ -101,8 +101,10 @@ impl Symbols {
         if self.images[&module.path].as_ref().is_some_and(fits) {
             return self.images[&module.path].as_ref();
         }
-        if let Some(kept) = self.kept.as_ref().map(|directory| directory.join(hex(&module.build_id))) {
-            let path = kept.to_string_lossy().into_owned();
+        if let Some(build_archive) =
+            self.build_archive.as_ref().map(|directory| directory.join(hex(&module.build_id)))
+        {
+            let path = build_archive.to_string_lossy().into_owned();
             let image = self.images.entry(path).or_insert_with_key(|path| Image::open(Path::new(path)));
             return image.as_ref().filter(|image| image.build_id() == module.build_id);
         }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_of_the_system_are_told_from_the_users() {
+    fn system_libraries_are_recognised() {
         for path in [
             "/lib/x86_64-linux-gnu/libc.so.6",
             "/lib/x86_64-linux-gnu/libc-2.31.so",
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_file_decides_whose_code_it_is() {
+    fn source_file_decides_if_code_is_system() {
         let header = Some("/usr/include/c++/12/bits/std_mutex.h");
         assert!(is_system_code(header, Some("std::mutex::lock")));
         assert!(is_system_code(Some("/rustc/abc/library/std/src/sync/mutex.rs"), None));
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_file_the_name_decides() {
+    fn function_name_decides_without_source_file() {
         for name in [
             "std::__invoke_impl<void, main::{lambda()#1}>",
             "core::panicking::panic_fmt",

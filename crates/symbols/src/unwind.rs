@@ -11,7 +11,7 @@ mod step;
 use crate::site_of;
 pub(crate) use cfi::Cfi;
 use std::{collections::HashMap, fmt, path::Path};
-use step::{Machine, Step};
+use step::{FrameRegisters, UnwindStep};
 use unsnarl_model::{Module, Site};
 
 /// The registers that matter for finding callers.
@@ -77,12 +77,12 @@ impl Unwinder {
         max: usize,
     ) -> Vec<Site> {
         let mut sites = Vec::new();
-        let mut machine = Machine::new(regs);
+        let mut registers = FrameRegisters::new(regs);
         // The instruction itself, where the thread was interrupted; after a call the one before.
         let mut interrupted = true;
         // Code outside modules adds no site; the count of steps still ends a circle.
         for step in 0..max.saturating_mul(2) {
-            let at = if interrupted { machine.rip() } else { machine.rip().wrapping_sub(1) };
+            let at = if interrupted { registers.rip() } else { registers.rip().wrapping_sub(1) };
             let site = site_of(modules, at);
             sites.extend(site);
             if sites.len() >= max {
@@ -90,23 +90,23 @@ impl Unwinder {
             }
             let known = site.and_then(|site| {
                 let module = modules.get(usize::from(site.module.0))?;
-                self.cfi(module)?.step(&machine, site.offset, stack)
+                self.cfi(module)?.step(&registers, site.offset, stack)
             });
             let next = known.unwrap_or_else(|| {
                 // A call of a wild pointer has left nothing but the return address.
-                let pushed = (step == 0 && site.is_none()).then(|| machine.pop(stack)).flatten();
+                let pushed = (step == 0 && site.is_none()).then(|| registers.pop(stack)).flatten();
                 let caller = pushed.filter(|caller| site_of(modules, caller.rip().wrapping_sub(1)).is_some());
-                match caller.or_else(|| machine.by_frame_pointer(stack)) {
-                    Some(caller) => Step::Called(caller),
-                    None => Step::End,
+                match caller.or_else(|| registers.by_frame_pointer(stack)) {
+                    Some(caller) => UnwindStep::Caller(caller),
+                    None => UnwindStep::End,
                 }
             });
             match next {
-                Step::Called(caller) => (machine, interrupted) = (caller, false),
-                Step::Interrupted(before) => (machine, interrupted) = (before, true),
-                Step::End => break,
+                UnwindStep::Caller(caller) => (registers, interrupted) = (caller, false),
+                UnwindStep::Interrupted(before) => (registers, interrupted) = (before, true),
+                UnwindStep::End => break,
             }
-            if machine.rip() == 0 {
+            if registers.rip() == 0 {
                 break;
             }
         }

@@ -9,7 +9,7 @@ use unsnarl_symbols::{Binary, ElfKind, Libc, elf_kind, has_debug_info, is_instru
 const MAIN: &str = "int x; int main(void) { return x++; }";
 
 #[test]
-fn programs_and_libraries_are_told_apart() {
+fn programs_and_libraries_are_distinguished() {
     for (flags, kind) in [
         ("", ElfKind::DynamicExecutable),
         ("-no-pie -fno-pie", ElfKind::DynamicExecutable),
@@ -25,7 +25,7 @@ fn programs_and_libraries_are_told_apart() {
 }
 
 #[test]
-fn a_dynamic_program_names_its_linker_and_libraries() {
+fn dynamic_program_lists_linker_and_libraries() {
     let binary = Binary::read(&compile("gcc", "a.c", MAIN, "")).unwrap();
     assert_eq!(binary.interpreter.as_deref(), Some("/lib64/ld-linux-x86-64.so.2"));
     assert_eq!(binary.needed, ["libc.so.6"]);
@@ -35,7 +35,7 @@ fn a_dynamic_program_names_its_linker_and_libraries() {
 }
 
 #[test]
-fn debug_information_and_instrumentation_are_seen() {
+fn debug_info_and_instrumentation_are_detected() {
     let plain = compile("gcc", "a.c", MAIN, "");
     assert!(!has_debug_info(&plain) && !is_instrumented(&plain));
     assert!(has_debug_info(&compile("gcc", "a.c", MAIN, "-g")));
@@ -50,7 +50,7 @@ fn debug_information_and_instrumentation_are_seen() {
 }
 
 #[test]
-fn where_rust_counts_panics_is_found_however_its_name_is_mangled() {
+fn rust_panic_count_is_found_in_all_manglings() {
     assert_eq!(Binary::read(&compile("gcc", "a.c", MAIN, "")).unwrap().panic_count, None);
     for path in [
         "_RNvNtNtCs1234_3std9panicking11panic_count18GLOBAL_PANIC_COUNT",
@@ -63,26 +63,30 @@ fn where_rust_counts_panics_is_found_however_its_name_is_mangled() {
 }
 
 #[test]
-fn where_rust_spins_for_locks_is_found_however_its_name_is_mangled() {
-    for (path, spins) in [
+fn rust_lock_slow_paths_are_found_in_all_manglings() {
+    for (path, is_lock_slow_path) in [
         ("_RNvMNtNtNtNtCs1234_3std3sys4sync5mutex5futexNtB2_5Mutex14lock_contended", true),
         ("_ZN3std3sys4sync6rwlock5futex6RwLock15write_contended17h0123456789abcdefE", true),
         ("_ZN4mine5Mutex14lock_contended17h0123456789abcdefE", false),
     ] {
         let source = format!("int {path}(int *x) {{ return ++*x; }} int main(void) {{ return 0; }}");
-        let spinning = Binary::read(&compile("gcc", "a.c", &source, "")).unwrap().spinning;
-        assert_eq!(spinning.iter().filter(|function| !function.is_empty()).count(), spins.into(), "{path}");
+        let spin_functions = Binary::read(&compile("gcc", "a.c", &source, "")).unwrap().spin_functions;
+        assert_eq!(
+            spin_functions.iter().filter(|function| !function.is_empty()).count(),
+            is_lock_slow_path.into(),
+            "{path}"
+        );
     }
 }
 
 #[test]
-fn go_programs_are_seen() {
+fn go_programs_are_detected() {
     let source = "__attribute__((section(\".go.buildinfo\"), used)) char info[] = \"go\"; int main(void) { return 0; }";
-    assert!(Binary::read(&compile("gcc", "a.c", source, "")).unwrap().go);
+    assert!(Binary::read(&compile("gcc", "a.c", source, "")).unwrap().is_go);
 }
 
 #[test]
-fn what_is_no_program_for_this_machine_is_named() {
+fn foreign_binaries_are_identified() {
     let folder = folder();
     let kind = |bytes: &[u8]| {
         fs::write(folder.join("file"), bytes).unwrap();

@@ -51,7 +51,7 @@ fn look(program: &Path, offset: u64) -> Vec<Frame> {
 }
 
 #[test]
-fn a_site_has_its_function_file_and_line() {
+fn site_resolves_to_function_file_and_line() {
     for flags in ["-O0 -g", "-O0 -g -no-pie -fno-pie", "-O0 -g -gz=zlib", "-O0 -gdwarf-4"] {
         let program = compile("gcc", "a.c", C, flags);
         let frames = look(&program, call_site(&program));
@@ -64,7 +64,7 @@ fn a_site_has_its_function_file_and_line() {
 }
 
 #[test]
-fn inlined_calls_are_frames_too_innermost_first() {
+fn inlined_calls_are_frames_innermost_first() {
     let program = compile("gcc", "a.c", C, "-O2 -g");
     let frames = look(&program, call_site(&program));
     assert_eq!(functions(&frames), ["step", "visit"]);
@@ -73,7 +73,7 @@ fn inlined_calls_are_frames_too_innermost_first() {
 }
 
 #[test]
-fn without_debug_information_there_is_symbol_and_offset() {
+fn symbol_and_offset_without_debug_info() {
     let program = compile("gcc", "a.c", C, "-O2");
     let at = call_site(&program);
     let (visit, _) = symbol(&program, "visit");
@@ -83,14 +83,14 @@ fn without_debug_information_there_is_symbol_and_offset() {
 }
 
 #[test]
-fn without_symbols_there_is_module_and_offset() {
+fn module_and_offset_without_symbols() {
     let program = compile("gcc", "a.c", C, "-O2 -s");
     let at = call_site(&program);
     assert_eq!(functions(&look(&program, at)), [format!("program+{at:#x}")]);
 }
 
 #[test]
-fn debug_information_is_found_in_a_separate_file() {
+fn separate_debug_file_is_found() {
     for flags in ["-O2 -g", "-O2 -g -Wl,--build-id=none"] {
         let program = compile("gcc", "a.c", C, flags);
         let folder = program.parent().unwrap();
@@ -130,7 +130,7 @@ fn variables_are_named_with_their_offset() {
 }
 
 #[test]
-fn cpp_names_are_demangled_and_headers_are_the_systems() {
+fn cpp_names_are_demangled_and_headers_are_system() {
     let source = r#"
 #include <mutex>
 #include <cstdio>
@@ -165,7 +165,7 @@ int main() { bank::account.withdraw(5); }
 }
 
 #[test]
-fn rust_names_are_demangled_and_the_standard_library_is_the_systems() {
+fn rust_names_are_demangled_and_std_is_system() {
     let source = r#"
 use std::sync::Mutex;
 static HITS: Mutex<u32> = Mutex::new(0);
@@ -195,7 +195,7 @@ fn main() { bump(); }
 }
 
 #[test]
-fn a_rebuilt_file_is_not_believed() {
+fn rebuilt_file_is_ignored() {
     let program = compile("gcc", "a.c", C, "-O0 -g -Wl,--build-id");
     let at = call_site(&program);
     let build_id = unsnarl_symbols::build_id(&program);
@@ -210,7 +210,7 @@ fn a_rebuilt_file_is_not_believed() {
 }
 
 #[test]
-fn missing_and_damaged_files_do_no_harm() {
+fn missing_and_damaged_files_are_tolerated() {
     assert_eq!(functions(&look(Path::new("/nowhere/libx.so"), 0x10)), ["libx.so+0x10"]);
     assert_eq!(functions(&Symbols::new().lookup(&[], site(16))), ["?+0x10"]);
 

@@ -131,7 +131,7 @@ fn backtrace(flags: &str) -> Vec<String> {
     let (regs, modules, stack) = dead(&dump);
     let mut symbols = Symbols::new();
     let sites = Unwinder::new().backtrace(&modules, &regs, &stack, 64);
-    let told = sites
+    let output = sites
         .iter()
         .flat_map(|&site| symbols.lookup(&modules, site))
         .map(|frame| match (frame.function, frame.line) {
@@ -141,10 +141,10 @@ fn backtrace(flags: &str) -> Vec<String> {
         })
         .collect();
     assert_eq!(Unwinder::new().backtrace(&modules, &regs, &stack, 2).len(), 2, "at most two are asked for");
-    told
+    output
 }
 
-fn told(functions: &[(&str, &str)]) -> Vec<String> {
+fn output(functions: &[(&str, &str)]) -> Vec<String> {
     functions.iter().map(|(name, text)| format!("{name}:{}", line_of(CRASH, text))).collect()
 }
 
@@ -155,7 +155,7 @@ const CALLS: [(&str, &str); 3] = [
 ];
 
 #[test]
-fn calls_are_found_by_call_frame_information_however_optimised() {
+fn optimised_code_unwinds_by_call_frame_info() {
     for flags in [
         "-O0 -g",
         "-O1 -g -fomit-frame-pointer",
@@ -165,13 +165,13 @@ fn calls_are_found_by_call_frame_information_however_optimised() {
         "-O1 -g -fomit-frame-pointer -fno-asynchronous-unwind-tables -fno-unwind-tables",
     ] {
         let found = backtrace(flags);
-        assert_eq!(found[..3], told(&CALLS), "{flags}: {found:?}");
+        assert_eq!(found[..3], output(&CALLS), "{flags}: {found:?}");
         assert!(found.len() <= 6, "the stack ends where the thread began: {found:?}");
     }
 }
 
 #[test]
-fn calls_are_found_by_frame_pointers_where_there_is_nothing_else() {
+fn code_without_cfi_unwinds_by_frame_pointers() {
     let flags = "-O0 -fno-omit-frame-pointer -fno-asynchronous-unwind-tables -fno-unwind-tables";
     let found = backtrace(flags);
     let names: Vec<&str> = found.iter().map(|f| f.split('+').next().unwrap()).collect();
@@ -179,17 +179,17 @@ fn calls_are_found_by_frame_pointers_where_there_is_nothing_else() {
 }
 
 #[test]
-fn a_signals_frame_is_no_obstacle() {
+fn unwinding_passes_signal_frames() {
     for flags in ["-O0 -g -DIN_HANDLER", "-O2 -g -DIN_HANDLER -fomit-frame-pointer"] {
         let found = backtrace(flags);
         let at = found.iter().position(|f| f.starts_with("crash")).unwrap_or_else(|| panic!("{found:?}"));
-        assert_eq!(found[at..at + 3], told(&CALLS), "{flags}: {found:?}");
+        assert_eq!(found[at..at + 3], output(&CALLS), "{flags}: {found:?}");
         assert!(found[0].starts_with("handler:"), "{found:?}");
     }
 }
 
 #[test]
-fn a_signals_frame_is_known_by_its_code_too() {
+fn signal_frames_are_recognised_by_code() {
     let flags = "-pthread -O0 -g -static -no-pie -fno-pie -fno-omit-frame-pointer -DIN_HANDLER -DIN_MAIN";
     let program = compile("gcc", "crash.c", CRASH, flags);
     let dump = program.with_file_name("dump");
@@ -206,20 +206,20 @@ fn a_signals_frame_is_known_by_its_code_too() {
 }
 
 #[test]
-fn a_call_of_a_wild_pointer_is_blamed_on_the_caller() {
+fn wild_call_is_attributed_to_the_caller() {
     let found = backtrace("-O0 -g -DWILD");
-    assert_eq!(found[..2], told(&[("crash", "wild(n); /* the crash */"), ("middle", "/* the middle */")]));
+    assert_eq!(found[..2], output(&[("crash", "wild(n); /* the crash */"), ("middle", "/* the middle */")]));
 }
 
 #[test]
-fn the_stack_of_main_ends_at_the_programs_start() {
+fn main_stack_ends_at_program_start() {
     let found = backtrace("-O2 -g -DIN_MAIN");
-    assert_eq!(found[2..3], told(&[("main", "/* the main */")]), "{found:?}");
+    assert_eq!(found[2..3], output(&[("main", "/* the main */")]), "{found:?}");
     assert!(found.last().unwrap().starts_with("_start"), "{found:?}");
 }
 
 #[test]
-fn the_users_innermost_frame_is_found_below_the_systems() {
+fn innermost_user_frame_is_found_below_system_frames() {
     let program = compile("gcc", "crash.c", CRASH, "-pthread -O0 -g -DIN_HANDLER");
     let dump = program.with_file_name("dump");
     common::run(&program, &[dump.to_str().unwrap()]);

@@ -4,17 +4,17 @@
 //! of what is counted, before anything is allocated.
 
 /// Why bytes are not what they should be.
-pub(crate) type Wrong = &'static str;
+pub(crate) type Malformed = &'static str;
 
-const ENDS_EARLY: Wrong = "it ends too early";
+const ENDS_EARLY: Malformed = "it ends too early";
 
 /// A type that is written to a trace file.
-pub(crate) trait Coded: Sized {
+pub(crate) trait Codec: Sized {
     /// The fewest bytes that a value takes. It bounds what a length can make a reader allocate.
     const LEAST: usize;
 
     fn put(&self, out: &mut Vec<u8>);
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong>;
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed>;
 
     /// Many in a row; a type whose values are their own bytes does better than one by one.
     fn put_all(all: &[Self], out: &mut Vec<u8>) {
@@ -22,7 +22,7 @@ pub(crate) trait Coded: Sized {
     }
 
     /// `count` has been held against what is left.
-    fn take_all(count: usize, from: &mut Cursor<'_>) -> Result<Vec<Self>, Wrong> {
+    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, Malformed> {
         let mut all = Vec::with_capacity(count);
         for _ in 0..count {
             all.push(Self::take(from)?);
@@ -33,33 +33,33 @@ pub(crate) trait Coded: Sized {
 
 /// Bytes yet to be read.
 #[derive(Debug)]
-pub(crate) struct Cursor<'a> {
+pub(crate) struct ByteCursor<'a> {
     left: &'a [u8],
 }
 
-impl<'a> Cursor<'a> {
+impl<'a> ByteCursor<'a> {
     pub(crate) const fn new(bytes: &'a [u8]) -> Self {
         Self { left: bytes }
     }
 
-    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Wrong> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, left) = self.left.split_at_checked(count).ok_or(ENDS_EARLY)?;
         self.left = left;
         Ok(taken)
     }
 
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Wrong> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let (&taken, left) = self.left.split_first_chunk().ok_or(ENDS_EARLY)?;
         self.left = left;
         Ok(taken)
     }
 
-    pub(crate) fn byte(&mut self) -> Result<u8, Wrong> {
+    pub(crate) fn byte(&mut self) -> Result<u8, Malformed> {
         self.array().map(|[byte]| byte)
     }
 
     /// Seven bits a byte, the lowest first; the eighth says that more follow.
-    pub(crate) fn varint(&mut self) -> Result<u64, Wrong> {
+    pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let byte = self.byte()?;
@@ -75,12 +75,12 @@ impl<'a> Cursor<'a> {
         Err("a number is too large")
     }
 
-    pub(crate) fn zigzag(&mut self) -> Result<i64, Wrong> {
+    pub(crate) fn zigzag(&mut self) -> Result<i64, Malformed> {
         self.varint().map(|code| (code >> 1).cast_signed() ^ -(code & 1).cast_signed())
     }
 
     /// How many things of at least `least` bytes follow.
-    pub(crate) fn length(&mut self, least: usize) -> Result<usize, Wrong> {
+    pub(crate) fn length(&mut self, least: usize) -> Result<usize, Malformed> {
         let length = u64::from_le_bytes(self.array()?);
         usize::try_from(length)
             .ok()
@@ -89,7 +89,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// Nothing may be left over.
-    pub(crate) fn finish(self) -> Result<(), Wrong> {
+    pub(crate) fn finish(self) -> Result<(), Malformed> {
         if self.left.is_empty() { Ok(()) } else { Err("it goes on after its end") }
     }
 }
@@ -111,14 +111,14 @@ pub(crate) fn put_length(length: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&(length as u64).to_le_bytes());
 }
 
-impl Coded for u8 {
+impl Codec for u8 {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
         out.push(*self);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         from.byte()
     }
 
@@ -126,67 +126,67 @@ impl Coded for u8 {
         out.extend_from_slice(all);
     }
 
-    fn take_all(count: usize, from: &mut Cursor<'_>) -> Result<Vec<Self>, Wrong> {
+    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, Malformed> {
         from.bytes(count).map(<[u8]>::to_vec)
     }
 }
 
-impl Coded for u16 {
+impl Codec for u16 {
     const LEAST: usize = 2;
 
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.to_le_bytes());
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         from.array().map(Self::from_le_bytes)
     }
 }
 
-impl Coded for u32 {
+impl Codec for u32 {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
         put_varint(u64::from(*self), out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         from.varint()?.try_into().map_err(|_| "a number is too large")
     }
 }
 
-impl Coded for u64 {
+impl Codec for u64 {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
         put_varint(*self, out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         from.varint()
     }
 }
 
-impl Coded for i32 {
+impl Codec for i32 {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
         put_zigzag(i64::from(*self), out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         from.zigzag()?.try_into().map_err(|_| "a number is too large")
     }
 }
 
-impl Coded for bool {
+impl Codec for bool {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
         out.push(u8::from(*self));
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         match from.byte()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -195,7 +195,7 @@ impl Coded for bool {
     }
 }
 
-impl<T: Coded> Coded for Option<T> {
+impl<T: Codec> Codec for Option<T> {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -203,12 +203,12 @@ impl<T: Coded> Coded for Option<T> {
         self.iter().for_each(|some| some.put(out));
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         if bool::take(from)? { T::take(from).map(Some) } else { Ok(None) }
     }
 }
 
-impl<T: Coded> Coded for Vec<T> {
+impl<T: Codec> Codec for Vec<T> {
     const LEAST: usize = size_of::<u64>();
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -216,13 +216,13 @@ impl<T: Coded> Coded for Vec<T> {
         T::put_all(self, out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         let count = from.length(T::LEAST)?;
         T::take_all(count, from)
     }
 }
 
-impl Coded for String {
+impl Codec for String {
     const LEAST: usize = Vec::<u8>::LEAST;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -230,7 +230,7 @@ impl Coded for String {
         out.extend_from_slice(self.as_bytes());
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         Self::from_utf8(Vec::take(from)?).map_err(|_| "a text is not UTF-8")
     }
 }
@@ -239,20 +239,20 @@ impl Coded for String {
 mod tests {
     use super::*;
 
-    fn there_and_back<T: Coded + PartialEq + std::fmt::Debug>(value: T) {
+    fn there_and_back<T: Codec + PartialEq + std::fmt::Debug>(value: T) {
         let mut bytes = Vec::new();
         value.put(&mut bytes);
         assert!(bytes.len() >= T::LEAST, "{value:?} takes fewer bytes than the least");
-        let mut cursor = Cursor::new(&bytes);
+        let mut cursor = ByteCursor::new(&bytes);
         assert_eq!(T::take(&mut cursor), Ok(value));
         cursor.finish().unwrap();
         for cut in 0..bytes.len() {
-            assert!(T::take(&mut Cursor::new(&bytes[..cut])).is_err());
+            assert!(T::take(&mut ByteCursor::new(&bytes[..cut])).is_err());
         }
     }
 
     #[test]
-    fn values_come_back_from_their_bytes_and_not_from_fewer() {
+    fn values_round_trip_and_reject_truncation() {
         [0, 1, 0x7f, 0x80, u64::MAX >> 1, u64::MAX].into_iter().for_each(there_and_back);
         [i32::MIN, -1, 0, 1, i32::MAX].into_iter().for_each(there_and_back);
         [Some(300_u32), None].into_iter().for_each(there_and_back);
@@ -261,16 +261,16 @@ mod tests {
     }
 
     #[test]
-    fn a_length_beyond_the_end_is_refused_before_anything_is_allocated() {
+    fn excessive_length_is_rejected_before_allocation() {
         let mut bytes = Vec::new();
         put_length(usize::MAX, &mut bytes);
-        assert_eq!(Vec::<u8>::take(&mut Cursor::new(&bytes)), Err("a length goes beyond its end"));
+        assert_eq!(Vec::<u8>::take(&mut ByteCursor::new(&bytes)), Err("a length goes beyond its end"));
     }
 
     #[test]
-    fn a_number_of_more_than_64_bits_is_refused() {
+    fn number_beyond_64_bits_is_rejected() {
         let bytes = [0xff; 9].into_iter().chain([2]).collect::<Vec<_>>();
-        assert_eq!(u64::take(&mut Cursor::new(&bytes)), Err("a number is too large"));
-        assert_eq!(u64::take(&mut Cursor::new(&[0x80; 11])), Err("a number is too large"));
+        assert_eq!(u64::take(&mut ByteCursor::new(&bytes)), Err("a number is too large"));
+        assert_eq!(u64::take(&mut ByteCursor::new(&[0x80; 11])), Err("a number is too large"));
     }
 }

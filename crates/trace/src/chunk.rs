@@ -7,7 +7,7 @@
 //! that was, mostly zeros, which compress to almost nothing. Expectations start afresh with each
 //! chunk.
 
-use crate::bytes::{Cursor, Wrong, put_length, put_varint, put_zigzag};
+use crate::bytes::{ByteCursor, Malformed, put_length, put_varint, put_zigzag};
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
 
 /// How many events a chunk has; only the last one has fewer.
@@ -20,14 +20,14 @@ const COLUMNS: usize = 8;
 pub(crate) const LEAST: usize = COLUMNS;
 
 /// The most bytes of an event: thread 3, site 5, op 1, flags 1, order 1, size 5, addr 10, value 10.
-const MOST: usize = 36;
+const MAX_EVENT_BYTES: usize = 36;
 
 /// The most bytes of a chunk.
-pub(crate) const MOST_IN_CHUNK: usize = COLUMNS * size_of::<u64>() + MOST * CHUNK;
+pub(crate) const MAX_IN_CHUNK: usize = COLUMNS * size_of::<u64>() + MAX_EVENT_BYTES * CHUNK;
 
 /// What the last event at a site was like.
 #[derive(Clone, Copy, Default)]
-struct Last {
+struct LastAtSite {
     seen: bool,
     op: u8,
     order: u8,
@@ -37,20 +37,20 @@ struct Last {
 }
 
 /// What comes next, judging by what came before in this chunk.
-struct Expected {
+struct EventPredictor {
     /// By thread: where it was.
     at: Vec<u32>,
     /// By site: where its thread went from there.
     after: Vec<Option<u32>>,
     /// By site.
-    last: Vec<Last>,
+    last: Vec<LastAtSite>,
     /// Beyond all sites so far.
     new_site: u32,
     /// Of the event before, whoever's it was.
     addr: u64,
 }
 
-impl Expected {
+impl EventPredictor {
     /// Sites share places beyond this many, which costs bytes but is not wrong. It makes the
     /// tables small enough for the processor's cache, and independent of what a file claims.
     const SITES: usize = 1 << 14;
@@ -59,7 +59,7 @@ impl Expected {
         Self {
             at: vec![0; 1 << u16::BITS],
             after: vec![None; Self::SITES],
-            last: vec![Last::default(); Self::SITES],
+            last: vec![LastAtSite::default(); Self::SITES],
             new_site: 0,
             addr: 0,
         }
@@ -69,13 +69,13 @@ impl Expected {
         self.after[self.at[thread.index()] as usize % Self::SITES].unwrap_or(self.new_site)
     }
 
-    fn event(&self, site: u32) -> Last {
+    fn event(&self, site: u32) -> LastAtSite {
         let last = self.last[site as usize % Self::SITES];
-        if last.seen { last } else { Last { addr: self.addr, ..last } }
+        if last.seen { last } else { LastAtSite { addr: self.addr, ..last } }
     }
 
     /// This is how it was.
-    fn learn(&mut self, thread: ThreadIx, site: u32, event: Last) {
+    fn learn(&mut self, thread: ThreadIx, site: u32, event: LastAtSite) {
         let at = &mut self.at[thread.index()];
         self.after[*at as usize % Self::SITES] = Some(site);
         *at = site;
@@ -88,14 +88,14 @@ impl Expected {
 pub(crate) fn put(events: &[Event], out: &mut Vec<u8>) {
     let mut columns: [Vec<u8>; COLUMNS] = std::array::from_fn(|_| Vec::with_capacity(events.len()));
     let [threads, sites, ops, flags, orders, sizes, addrs, values] = &mut columns;
-    let mut expected = Expected::new();
+    let mut expected = EventPredictor::new();
     for event in events {
         put_varint(u64::from(event.thread.0), threads);
         let site = event.site.0;
         let as_expected = expected.site(event.thread) == site;
         put_varint(if as_expected { 0 } else { u64::from(site) + 1 }, sites);
         let last = expected.event(site);
-        let now = Last {
+        let now = LastAtSite {
             seen: true,
             op: event.op as u8,
             order: event.order as u8,
@@ -124,16 +124,16 @@ pub(crate) fn take(
     sites: usize,
     bytes: &[u8],
     events: &mut Vec<Event>,
-) -> Result<(), Wrong> {
-    let mut all = Cursor::new(bytes);
-    let mut columns: [Cursor<'_>; COLUMNS] = std::array::from_fn(|_| Cursor::new(&[]));
+) -> Result<(), Malformed> {
+    let mut all = ByteCursor::new(bytes);
+    let mut columns: [ByteCursor<'_>; COLUMNS] = std::array::from_fn(|_| ByteCursor::new(&[]));
     for column in &mut columns {
         let length = all.length(1)?;
-        *column = Cursor::new(all.bytes(length)?);
+        *column = ByteCursor::new(all.bytes(length)?);
     }
     all.finish()?;
     let [thread_column, site_column, ops, flags, orders, sizes, addrs, values] = &mut columns;
-    let mut expected = Expected::new();
+    let mut expected = EventPredictor::new();
     for _ in 0..count {
         let thread = u16::try_from(thread_column.varint()?).ok().map(ThreadIx);
         let thread =
@@ -147,7 +147,7 @@ pub(crate) fn take(
             .ok_or("an event is at a site that does not exist")?;
         let last = expected.event(site);
         let size = u32::try_from(sizes.varint()?).map_err(|_| "the size of an access is too large")?;
-        let now = Last {
+        let now = LastAtSite {
             seen: true,
             op: ops.byte()? ^ last.op,
             order: orders.byte()? ^ last.order,
@@ -167,5 +167,5 @@ pub(crate) fn take(
         });
         expected.learn(thread, site, now);
     }
-    columns.into_iter().try_for_each(Cursor::finish)
+    columns.into_iter().try_for_each(ByteCursor::finish)
 }

@@ -38,12 +38,12 @@ pub enum DecodeError {
         section: Section,
     },
     /// Not what was written.
-    #[error("is damaged in its {section}: {why}; copy it again, or record it again")]
+    #[error("is damaged in its {section}: {reason}; copy it again, or record it again")]
     Corrupt {
         /// Where.
         section: Section,
         /// What does not fit.
-        why: &'static str,
+        reason: &'static str,
     },
     /// The bytes could not be had.
     #[error("cannot be read: {0}")]
@@ -55,20 +55,20 @@ pub enum DecodeError {
 #[non_exhaustive]
 pub enum LoadError {
     /// No such file, no permission …
-    #[error("cannot open {}: {why}; check the path", path.display())]
+    #[error("cannot open {}: {reason}; check the path", path.display())]
     Open {
         /// Which file.
         path: PathBuf,
         /// The system's words.
-        why: io::Error,
+        reason: io::Error,
     },
     /// It is there, but it is not a trace that can be used.
-    #[error("{} {why}", path.display())]
+    #[error("{} {reason}", path.display())]
     Decode {
         /// Which file.
         path: PathBuf,
         /// What is wrong with it.
-        why: DecodeError,
+        reason: DecodeError,
     },
 }
 
@@ -83,19 +83,19 @@ pub enum SaveError {
         path: PathBuf,
     },
     /// The file would be refused when it is loaded.
-    #[error("not saving {}: {why}; this is a mistake in unsnarl, please report it", path.display())]
+    #[error("not saving {}: {reason}; this is a mistake in unsnarl, please report it", path.display())]
     Inconsistent {
         /// Which file.
         path: PathBuf,
         /// What does not fit.
-        why: Inconsistent,
+        reason: Inconsistent,
     },
     /// The system refused.
-    #[error("cannot write {}: {why}; check its directory and the space left", path.display())]
+    #[error("cannot write {}: {reason}; check its directory and the space left", path.display())]
     Write {
         /// Which file.
         path: PathBuf,
         /// The system's words.
-        why: io::Error,
+        reason: io::Error,
     },
 }

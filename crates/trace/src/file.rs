@@ -15,36 +15,36 @@ pub fn load(path: &Path) -> Result<Trace, LoadError> {
     let file = open_file(path)?;
     let size = file.metadata().map_err(DecodeError::Io).map(|metadata| metadata.len());
     size.and_then(|size| EventReader::new(BufReader::new(file))?.into_trace(size))
-        .map_err(|why| LoadError::Decode { path: path.into(), why })
+        .map_err(|reason| LoadError::Decode { path: path.into(), reason })
 }
 
 /// Opens a trace to read its events chunk by chunk.
 pub fn open(path: &Path) -> Result<EventReader<BufReader<File>>, LoadError> {
     EventReader::new(BufReader::new(open_file(path)?))
-        .map_err(|why| LoadError::Decode { path: path.into(), why })
+        .map_err(|reason| LoadError::Decode { path: path.into(), reason })
 }
 
 fn open_file(path: &Path) -> Result<File, LoadError> {
-    File::open(path).map_err(|why| LoadError::Open { path: path.into(), why })
+    File::open(path).map_err(|reason| LoadError::Open { path: path.into(), reason })
 }
 
 /// Saves a trace. What was there before stays until all of the new file is written.
 pub fn save(trace: &Trace, path: &Path) -> Result<(), SaveError> {
     check::metadata(trace)
         .and_then(|()| check::events(trace))
-        .map_err(|why| SaveError::Inconsistent { path: path.into(), why })?;
+        .map_err(|reason| SaveError::Inconsistent { path: path.into(), reason })?;
     if path.file_name().is_none() {
         return Err(SaveError::NotAFile { path: path.into() });
     }
-    write_whole(path, |out| write(trace, out).map(drop))
-        .map_err(|why| SaveError::Write { path: path.into(), why })
+    write_atomically(path, |out| write(trace, out).map(drop))
+        .map_err(|reason| SaveError::Write { path: path.into(), reason })
 }
 
 /// Writes a file, all of it or nothing. What is there and is no file, like a pipe or `/dev/null`, stays and is written to.
 ///
 /// # Errors
 /// If it cannot be written; then what was there before still is.
-pub fn write_whole(
+pub fn write_atomically(
     path: &Path,
     content: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
 ) -> io::Result<()> {

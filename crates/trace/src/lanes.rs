@@ -12,11 +12,11 @@ use std::{
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
 
 /// Events that are held in memory, over all threads; the same once more when they are taken.
-const HELD: usize = 1 << 20;
+const MAX_BUFFERED: usize = 1 << 20;
 
 /// Events that are laid down at once, at most and at least.
-const MOST: usize = 1 << 16;
-const LEAST: usize = 16;
+const MAX_SPILL: usize = 1 << 16;
+const MIN_SPILL: usize = 16;
 
 /// The bytes of an event, whose thread is known.
 const EVENT: usize = 27;
@@ -36,7 +36,7 @@ pub struct Lanes<F> {
 #[derive(Default)]
 struct Lane {
     /// What was laid down: where, how many bytes, how many events.
-    laid_down: VecDeque<(u64, usize, usize)>,
+    spill: VecDeque<(u64, usize, usize)>,
     /// What was put after that.
     rest: Vec<Event>,
     /// What is taken next, from this place on.
@@ -60,7 +60,7 @@ impl<F: Read + Write + Seek> Lanes<F> {
             file,
             end: 0,
             lanes: (0..threads).map(|_| Lane::default()).collect(),
-            at_once: (HELD / threads.max(1)).clamp(LEAST, MOST),
+            at_once: (MAX_BUFFERED / threads.max(1)).clamp(MIN_SPILL, MAX_SPILL),
             packer: zstd::bulk::Compressor::new(1)?,
             unpacker: zstd::bulk::Decompressor::new()?,
             bytes: Vec::new(),
@@ -82,7 +82,7 @@ impl<F: Read + Write + Seek> Lanes<F> {
         let packed = self.packer.compress(&self.bytes)?;
         // Nothing is taken before all is put, so this is where the file ends.
         self.file.write_all(&packed)?;
-        lane.laid_down.push_back((self.end, packed.len(), lane.rest.len()));
+        lane.spill.push_back((self.end, packed.len(), lane.rest.len()));
         lane.rest.clear();
         self.end += packed.len() as u64;
         Ok(())
@@ -95,7 +95,7 @@ impl<F: Read + Write + Seek> Lanes<F> {
     pub fn peek(&mut self, thread: ThreadIx) -> io::Result<Option<Event>> {
         let lane = self.lanes.get_mut(thread.index()).ok_or_else(unknown)?;
         if lane.taken == lane.next.len() {
-            (lane.next, lane.taken) = match lane.laid_down.pop_front() {
+            (lane.next, lane.taken) = match lane.spill.pop_front() {
                 None => (std::mem::take(&mut lane.rest), 0),
                 Some((at, length, count)) => {
                     self.bytes.resize(length, 0);
@@ -159,7 +159,7 @@ mod tests {
     use std::io::Cursor;
 
     #[test]
-    fn events_come_back_in_the_order_of_their_threads_whether_they_were_laid_down_or_not() {
+    fn lanes_return_events_in_thread_order() {
         let events: Vec<Event> = (0..200_000u64)
             .map(|n| Event {
                 thread: ThreadIx((n * n % 7 % 3) as u16),
@@ -172,7 +172,7 @@ mod tests {
                 value: !n,
             })
             .collect();
-        for at_once in [LEAST, 1000, MOST, 1 << 20] {
+        for at_once in [MIN_SPILL, 1000, MAX_SPILL, 1 << 20] {
             let mut lanes = Lanes::new(Cursor::new(Vec::new()), 3).expect("memory");
             lanes.at_once = at_once;
             events.iter().for_each(|&event| lanes.put(event).expect("memory takes it"));

@@ -3,7 +3,7 @@
 //! A `.snarl` file holds one whole [`Trace`](unsnarl_model::Trace). It can be read while it is
 //! being copied, cut short, damaged or made up: reading gives a trace whose parts fit together or
 //! an error that says what to do, and never takes memory out of proportion to the file (see
-//! `section::Budget`).
+//! `section::UnpackBudget`).
 //!
 //! ```text
 //! file    = "unsnarl\0"  format: u32  section*
@@ -32,7 +32,7 @@ mod write;
 pub use check::Inconsistent;
 pub use chunk::CHUNK;
 pub use error::{DecodeError, LoadError, SaveError};
-pub use file::{load, open, save, scratch, write_whole};
+pub use file::{load, open, save, scratch, write_atomically};
 pub use lanes::Lanes;
 pub use read::{EventReader, decode};
 pub use section::Section;

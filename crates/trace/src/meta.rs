@@ -1,24 +1,24 @@
 //! Everything of a trace but its events, as bytes: which fields, in which order.
 
-use crate::bytes::{Coded, Cursor, Wrong, put_length, put_zigzag};
+use crate::bytes::{ByteCursor, Codec, Malformed, put_length, put_zigzag};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Fidelity, Input, Kind, Limits, Misuse, Module, ModuleIx, Need,
-    Op, Outcome, Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side, Site, Span, Thread,
-    ThreadId, ThreadIx, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Fidelity, Input, Misuse, Module, ModuleIx, Op,
+    Outcome, OutcomeKind, Output, Places, Plan, Points, Policy, Prefix, Program, RunLimits, Segment, Side,
+    Site, Span, Thread, ThreadId, ThreadIx, Wait, Warning,
 };
 
 /// A struct is its fields one after the other.
 macro_rules! fields {
     ($($name:ident { $($field:ident: $type:ty),* $(,)? $(; $elsewhere:ident)? })*) => {$(
-        impl Coded for $name {
-            const LEAST: usize = 0 $(+ <$type as Coded>::LEAST)*;
+        impl Codec for $name {
+            const LEAST: usize = 0 $(+ <$type as Codec>::LEAST)*;
 
             fn put(&self, out: &mut Vec<u8>) {
                 $(self.$field.put(out);)*
             }
 
-            fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
-                Ok(Self { $($field: <$type as Coded>::take(from)?,)* $($elsewhere: Default::default(),)? })
+            fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
+                Ok(Self { $($field: <$type as Codec>::take(from)?,)* $($elsewhere: Default::default(),)? })
             }
         }
     )*};
@@ -29,7 +29,7 @@ fields! {
     Module { path: String, build_id: Vec<u8>, base: u64, size: u64 }
     Plan {
         prefix: Prefix, tail: Policy, seed: u64, points: Points, places: Places, one_in: u32, conflicts: bool,
-        choices: bool, from_checkpoint: bool, spurious: bool, entropy: u64, epoch: u64, limits: Limits; inputs
+        choices: bool, from_checkpoint: bool, spurious: bool, entropy: u64, epoch: u64, limits: RunLimits; inputs
     }
     Places { modules: Vec<String>, spans: Vec<Span> }
     Span { module: ModuleIx, start: u64, end: u64 }
@@ -39,10 +39,10 @@ fields! {
     }
     Segment { thread: ThreadIx, points: u32 }
     Action { op: Op, site: Site }
-    Limits { events: u64, spins: u32, millis: u64 }
+    RunLimits { events: u64, spins: u32, millis: u64 }
     Thread { id: ThreadId, name: String, start: Site }
     Outcome {
-        kind: Kind, thread: Option<ThreadIx>, site: Option<Site>, message: String,
+        kind: OutcomeKind, thread: Option<ThreadIx>, site: Option<Site>, message: String,
         backtraces: Vec<Backtrace>, waits: Vec<Wait>,
     }
     Backtrace { thread: ThreadIx, frames: Vec<Site> }
@@ -50,11 +50,11 @@ fields! {
     Conflict { kind: ConflictKind, addr: u64, sides: [Side; 2] }
     Side { thread: ThreadIx, op: Op, site: Site }
     Warning { misuse: Misuse, thread: ThreadIx, site: Site, addr: u64, at: u64, detail: String }
-    Need { event: u64, without: Kind, message: String }
+    Counterfactual { event: u64, outcome_without: OutcomeKind, message: String }
     Output { stdout: Vec<u8>, stderr: Vec<u8> }
 }
 
-impl Coded for Input {
+impl Codec for Input {
     const LEAST: usize = ThreadId::LEAST + 3 + 16 + Vec::<u8>::LEAST;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -62,25 +62,25 @@ impl Coded for Input {
         self.op.put(out);
         self.timed_out.put(out);
         self.blocked.put(out);
-        out.extend_from_slice(&self.asked.to_le_bytes());
+        out.extend_from_slice(&self.requested.to_le_bytes());
         out.extend_from_slice(&self.result.to_le_bytes());
         self.bytes.put(out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         Ok(Self {
             thread: ThreadId::take(from)?,
             op: Op::take(from)?,
             timed_out: bool::take(from)?,
             blocked: bool::take(from)?,
-            asked: from.array().map(u64::from_le_bytes)?,
+            requested: from.array().map(u64::from_le_bytes)?,
             result: from.array().map(i64::from_le_bytes)?,
             bytes: Vec::take(from)?,
         })
     }
 }
 
-impl Coded for Site {
+impl Codec for Site {
     const LEAST: usize = ModuleIx::LEAST + 1;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -88,7 +88,7 @@ impl Coded for Site {
         self.offset.put(out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         Ok(Self { module: ModuleIx::take(from)?, offset: u64::take(from)? })
     }
 
@@ -102,7 +102,7 @@ impl Coded for Site {
         }
     }
 
-    fn take_all(count: usize, from: &mut Cursor<'_>) -> Result<Vec<Self>, Wrong> {
+    fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, Malformed> {
         let mut all = Vec::with_capacity(count);
         let mut before = 0_u64;
         for _ in 0..count {
@@ -117,14 +117,14 @@ impl Coded for Site {
 /// A closed set is numbered; a number that is not given is refused.
 macro_rules! numbers {
     ($($name:ident { $($variant:ident = $number:literal),* })*) => {$(
-        impl Coded for $name {
+        impl Codec for $name {
             const LEAST: usize = 1;
 
             fn put(&self, out: &mut Vec<u8>) {
                 out.push(match self { $(Self::$variant => $number,)* });
             }
 
-            fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+            fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
                 match from.byte()? {
                     $($number => Ok(Self::$variant),)*
                     _ => Err(concat!("it has no such ", stringify!($name))),
@@ -144,7 +144,7 @@ numbers! {
     }
 }
 
-impl Coded for Policy {
+impl Codec for Policy {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -166,7 +166,7 @@ impl Coded for Policy {
         }
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         Ok(match from.byte()? {
             0 => Self::Stop,
             1 => Self::Fair,
@@ -179,55 +179,55 @@ impl Coded for Policy {
     }
 }
 
-impl<T: Coded> Coded for [T; 2] {
+impl<T: Codec> Codec for [T; 2] {
     const LEAST: usize = 2 * T::LEAST;
 
     fn put(&self, out: &mut Vec<u8>) {
         self.iter().for_each(|one| one.put(out));
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         Ok([T::take(from)?, T::take(from)?])
     }
 }
 
-impl Coded for Op {
+impl Codec for Op {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
         out.push(*self as u8);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         Self::from_number(from.byte()?).ok_or("it has no such operation")
     }
 }
 
-impl Coded for ThreadIx {
+impl Codec for ThreadIx {
     const LEAST: usize = u16::LEAST;
 
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         u16::take(from).map(Self)
     }
 }
 
-impl Coded for ModuleIx {
+impl Codec for ModuleIx {
     const LEAST: usize = u16::LEAST;
 
     fn put(&self, out: &mut Vec<u8>) {
         self.0.put(out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         u16::take(from).map(Self)
     }
 }
 
-impl Coded for ThreadId {
+impl Codec for ThreadId {
     const LEAST: usize = Vec::<u32>::LEAST;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -235,12 +235,12 @@ impl Coded for ThreadId {
         u32::put_all(self.path(), out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         Vec::take(from).map(Self::from_path)
     }
 }
 
-impl Coded for Kind {
+impl Codec for OutcomeKind {
     const LEAST: usize = 1;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -262,7 +262,7 @@ impl Coded for Kind {
         detail.iter().for_each(|detail: &i32| detail.put(out));
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         Ok(match from.byte()? {
             0 => Self::Exit(i32::take(from)?),
             1 => Self::Deadlock,
@@ -285,10 +285,10 @@ impl Coded for Kind {
 mod tests {
     use super::*;
 
-    /// What memory a byte of a section can turn into; `section::Budget` counts on it.
+    /// What memory a byte of a section can turn into; `section::UnpackBudget` counts on it.
     #[test]
-    fn nothing_grows_more_than_sixfold_from_its_bytes() {
-        fn growth<T: Coded>() -> usize {
+    fn decoded_values_grow_at_most_sixfold() {
+        fn growth<T: Codec>() -> usize {
             size_of::<T>().div_ceil(T::LEAST)
         }
         let all = [
@@ -314,8 +314,8 @@ mod tests {
 
     /// Operations and orders go to the file by the model's numbers.
     #[test]
-    fn the_numbers_of_operations_are_those_of_the_format() {
-        let words = Op::ALL.iter().map(|op| op.word()).collect::<Vec<_>>().join(",");
+    fn operation_numbers_match_the_format() {
+        let words = Op::ALL.iter().map(|op| op.name()).collect::<Vec<_>>().join(",");
         const KNOWN: &str = "start,end,exit,create,join,detach,cancel,cancelled,lock init,lock destroy,lock,\
             try lock,unlock,rwlock init,rwlock destroy,read lock,try read lock,write lock,try write lock,\
             rwlock unlock,cond init,cond destroy,cond wait,cond wake,signal,broadcast,sem init,sem destroy,\

@@ -2,7 +2,7 @@
 
 use crate::{
     CALLERS, CHUNK, DecodeError, FORMAT, GZIP, INPUTS, MAGIC, OLDEST, Section,
-    bytes::{Coded, Cursor, Wrong},
+    bytes::{ByteCursor, Codec, Malformed},
     check, chunk,
     section::{SectionReader, most_in},
 };
@@ -45,7 +45,7 @@ impl<R: Read> EventReader<R> {
         let (program, modules) = section(&mut sections, Section::Program)?;
         let mut plan: Plan = section(&mut sections, Section::Plan)?;
         let (threads, (sites, (names, Fixed(count)))) = section(&mut sections, Section::Threads)?;
-        let (outcome, (warnings, (races, needs))) = section(&mut sections, Section::Outcome)?;
+        let (outcome, (warnings, (races, counterfactuals))) = section(&mut sections, Section::Outcome)?;
         let output = section(&mut sections, Section::Output)?;
         if format >= INPUTS {
             let (known, inputs): (bool, Vec<Input>) = section(&mut sections, Section::Inputs)?;
@@ -64,13 +64,13 @@ impl<R: Read> EventReader<R> {
             outcome,
             warnings,
             races,
-            needs,
+            counterfactuals,
             names,
             output,
         };
         check::metadata(&header).map_err(|inconsistent| DecodeError::Corrupt {
             section: inconsistent.section,
-            why: inconsistent.why,
+            reason: inconsistent.reason,
         })?;
         Ok(Self { sections, header, events: count, left: count, ended: false, chunk: Vec::new() })
     }
@@ -108,8 +108,8 @@ impl<R: Read> EventReader<R> {
             if !self.ended {
                 let Fixed(events) = section(&mut self.sections, Section::End)?;
                 if events != self.events {
-                    let why = "it counts other events than there are";
-                    return Err(DecodeError::Corrupt { section: Section::End, why });
+                    let reason = "it counts other events than there are";
+                    return Err(DecodeError::Corrupt { section: Section::End, reason });
                 }
                 self.sections.finish()?;
                 self.ended = true;
@@ -117,9 +117,9 @@ impl<R: Read> EventReader<R> {
             return Ok(false);
         }
         let count = self.left.min(CHUNK as u64);
-        let corrupt = |why| DecodeError::Corrupt { section: Section::Events, why };
+        let corrupt = |reason| DecodeError::Corrupt { section: Section::Events, reason };
         let bytes = self.sections.read(Section::Events)?;
-        if bytes.len() > chunk::MOST_IN_CHUNK {
+        if bytes.len() > chunk::MAX_IN_CHUNK {
             return Err(corrupt("a chunk is too long"));
         }
         let (threads, sites) = (self.header.threads.len(), self.header.sites.len());
@@ -148,34 +148,34 @@ fn first_bytes(input: &mut impl Read) -> Result<u32, DecodeError> {
         known @ OLDEST..=FORMAT => Ok(known),
         found if found > FORMAT => Err(DecodeError::Newer { found, newest: FORMAT }),
         found @ 1..OLDEST => Err(DecodeError::Older { found, oldest: OLDEST }),
-        _ => Err(DecodeError::Corrupt { section: Section::Start, why: "there was no such format" }),
+        _ => Err(DecodeError::Corrupt { section: Section::Start, reason: "there was no such format" }),
     }
 }
 
 /// A section that holds one value and nothing else.
-fn section<T: Coded>(sections: &mut SectionReader<impl Read>, section: Section) -> Result<T, DecodeError> {
-    let mut cursor = Cursor::new(sections.read(section)?);
+fn section<T: Codec>(sections: &mut SectionReader<impl Read>, section: Section) -> Result<T, DecodeError> {
+    let mut cursor = ByteCursor::new(sections.read(section)?);
     T::take(&mut cursor)
         .and_then(|value| cursor.finish().map(|()| value))
-        .map_err(|why| DecodeError::Corrupt { section, why })
+        .map_err(|reason| DecodeError::Corrupt { section, reason })
 }
 
 /// A number in eight bytes.
 struct Fixed(u64);
 
-impl Coded for Fixed {
+impl Codec for Fixed {
     const LEAST: usize = size_of::<u64>();
 
     fn put(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.0.to_le_bytes());
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         from.array().map(u64::from_le_bytes).map(Self)
     }
 }
 
-impl<A: Coded, B: Coded> Coded for (A, B) {
+impl<A: Codec, B: Codec> Codec for (A, B) {
     const LEAST: usize = A::LEAST + B::LEAST;
 
     fn put(&self, out: &mut Vec<u8>) {
@@ -183,7 +183,7 @@ impl<A: Coded, B: Coded> Coded for (A, B) {
         self.1.put(out);
     }
 
-    fn take(from: &mut Cursor<'_>) -> Result<Self, Wrong> {
+    fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed> {
         Ok((A::take(from)?, B::take(from)?))
     }
 }

@@ -81,12 +81,12 @@ impl Section {
 /// which `tests/memory.rs` holds it to. Not in that count is zstd's own state, of constant size:
 /// a section is unpacked in one go into its buffer, without a window.
 #[derive(Debug, Default)]
-struct Budget {
+struct UnpackBudget {
     unpacked: u64,
     packed: u64,
 }
 
-impl Budget {
+impl UnpackBudget {
     const FREE: u64 = 4 << 20;
     const RATIO: u64 = 16;
 
@@ -106,20 +106,20 @@ impl Budget {
 
 /// How many events a file of this size can hold at most, if each takes `least` unpacked bytes.
 pub(crate) const fn most_in(file: u64, least: u64) -> u64 {
-    Budget::FREE.saturating_add(file.saturating_mul(Budget::RATIO)) / least
+    UnpackBudget::FREE.saturating_add(file.saturating_mul(UnpackBudget::RATIO)) / least
 }
 
 const HEADER: usize = 28;
 
 /// What stands before the packed bytes.
-struct Header {
+struct SectionHeader {
     tag: [u8; 4],
     unpacked: u64,
     packed: u64,
     checksum: u32,
 }
 
-impl Header {
+impl SectionHeader {
     fn bytes(&self) -> [u8; HEADER] {
         let mut bytes = [0; HEADER];
         bytes[..4].copy_from_slice(&self.tag);
@@ -133,7 +133,7 @@ impl Header {
 
     /// None if its own checksum does not fit.
     fn parse(bytes: [u8; HEADER]) -> Option<Self> {
-        let mut cursor = crate::bytes::Cursor::new(&bytes);
+        let mut cursor = crate::bytes::ByteCursor::new(&bytes);
         let header = Self {
             tag: cursor.array().ok()?,
             unpacked: u64::from_le_bytes(cursor.array().ok()?),
@@ -147,7 +147,7 @@ impl Header {
 /// Writes sections one after the other.
 pub(crate) struct SectionWriter<W> {
     out: W,
-    budget: Budget,
+    budget: UnpackBudget,
     packer: zstd::bulk::Compressor<'static>,
 }
 
@@ -156,7 +156,7 @@ impl<W: Write> SectionWriter<W> {
     const LEVEL: i32 = 3;
 
     pub(crate) fn new(out: W) -> io::Result<Self> {
-        Ok(Self { out, budget: Budget::default(), packer: zstd::bulk::Compressor::new(Self::LEVEL)? })
+        Ok(Self { out, budget: UnpackBudget::default(), packer: zstd::bulk::Compressor::new(Self::LEVEL)? })
     }
 
     pub(crate) fn write(&mut self, section: Section, bytes: &[u8]) -> io::Result<()> {
@@ -169,7 +169,7 @@ impl<W: Write> SectionWriter<W> {
     }
 
     fn frame(&mut self, section: Section, unpacked: u64, packed: &[u8]) -> io::Result<()> {
-        let header = Header {
+        let header = SectionHeader {
             tag: section.tag(),
             unpacked,
             packed: packed.len() as u64,
@@ -188,7 +188,7 @@ impl<W: Write> SectionWriter<W> {
 /// Reads sections one after the other.
 pub(crate) struct SectionReader<R> {
     input: R,
-    budget: Budget,
+    budget: UnpackBudget,
     unpacker: zstd::bulk::Decompressor<'static>,
     packed: Vec<u8>,
     unpacked: Vec<u8>,
@@ -203,16 +203,23 @@ impl<R> fmt::Debug for SectionReader<R> {
 impl<R: Read> SectionReader<R> {
     pub(crate) fn new(input: R) -> Result<Self, DecodeError> {
         let unpacker = zstd::bulk::Decompressor::new().map_err(DecodeError::Io)?;
-        Ok(Self { input, budget: Budget::default(), unpacker, packed: Vec::new(), unpacked: Vec::new() })
+        Ok(Self {
+            input,
+            budget: UnpackBudget::default(),
+            unpacker,
+            packed: Vec::new(),
+            unpacked: Vec::new(),
+        })
     }
 
     /// The next section's bytes, which must be this one.
     pub(crate) fn read(&mut self, section: Section) -> Result<&[u8], DecodeError> {
-        let corrupt = |why| DecodeError::Corrupt { section, why };
+        let corrupt = |reason| DecodeError::Corrupt { section, reason };
         loop {
             let mut bytes = [0; HEADER];
             self.fill(section, &mut bytes)?;
-            let header = Header::parse(bytes).ok_or(corrupt("the checksum of its header does not fit"))?;
+            let header =
+                SectionHeader::parse(bytes).ok_or(corrupt("the checksum of its header does not fit"))?;
             let padding = header.tag == Section::Padding.tag();
             if header.tag != section.tag() && !padding {
                 return Err(corrupt("another section is in its place"));
@@ -250,7 +257,10 @@ impl<R: Read> SectionReader<R> {
             match self.input.read(&mut more) {
                 Ok(0) => return Ok(()),
                 Ok(_) => {
-                    return Err(DecodeError::Corrupt { section: Section::End, why: "more bytes follow it" });
+                    return Err(DecodeError::Corrupt {
+                        section: Section::End,
+                        reason: "more bytes follow it",
+                    });
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(DecodeError::Io(error)),

@@ -2,7 +2,7 @@
 
 use crate::{
     CHUNK, FORMAT, MAGIC, Section,
-    bytes::{Coded, put_length},
+    bytes::{Codec, put_length},
     chunk,
     section::SectionWriter,
 };
@@ -75,7 +75,7 @@ impl<W: Write> EventWriter<W> {
         trace.outcome.put(&mut bytes);
         trace.warnings.put(&mut bytes);
         trace.races.put(&mut bytes);
-        trace.needs.put(&mut bytes);
+        trace.counterfactuals.put(&mut bytes);
         sections.write(Section::Outcome, &bytes)?;
 
         bytes.clear();

@@ -27,22 +27,22 @@ fn sections(file: &[u8]) -> Vec<(String, usize)> {
 }
 
 #[test]
-fn sections_come_in_their_order() {
+fn sections_are_ordered() {
     let names: Vec<_> = sections(&encode(&looping::trace(9))).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["prog", "plan", "thrd", "outc", "outp", "inpt", "call", "evnt", "end."]);
 }
 
 #[test]
-fn a_foreign_file_is_not_a_trace() {
-    let want = "is not an unsnarl trace; `unsnarl record` and `unsnarl explore` make traces";
-    assert_eq!(message(b""), want);
-    assert_eq!(message(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"), want);
-    assert_eq!(message(b"unsnarl is a debugger"), want);
+fn foreign_file_is_not_a_trace() {
+    let expected = "is not an unsnarl trace; `unsnarl record` and `unsnarl explore` make traces";
+    assert_eq!(message(b""), expected);
+    assert_eq!(message(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0"), expected);
+    assert_eq!(message(b"unsnarl is a debugger"), expected);
     assert_eq!(message(b"\x1f\x8b\x08"), "is compressed; unpack it first: gunzip");
 }
 
 #[test]
-fn a_newer_file_says_to_update() {
+fn newer_format_asks_for_update() {
     let mut file = encode(&looping::trace(9));
     let (newest, found) = (FORMAT, FORMAT + 1);
     file[8..12].copy_from_slice(&found.to_le_bytes());
@@ -57,7 +57,7 @@ fn a_newer_file_says_to_update() {
 }
 
 #[test]
-fn files_of_older_formats_are_read_without_what_they_do_not_have() {
+fn older_formats_are_readable() {
     for (format, lacks) in [(6_u32, "call"), (5, "inpt")] {
         let mut trace = looping::trace(9);
         trace.plan.inputs = Some(Arc::default());
@@ -74,7 +74,7 @@ fn files_of_older_formats_are_read_without_what_they_do_not_have() {
 }
 
 #[test]
-fn a_file_cut_anywhere_says_where_it_was_cut() {
+fn truncated_file_reports_its_section() {
     let file = encode(&looping::trace(99));
     for cut in 1..file.len() {
         assert!(matches!(decode(&file[..cut]), Err(DecodeError::Truncated { .. })), "cut at {cut}");
@@ -88,7 +88,7 @@ fn a_file_cut_anywhere_says_where_it_was_cut() {
 }
 
 #[test]
-fn a_flipped_bit_says_in_which_section() {
+fn flipped_bit_reports_its_section() {
     let file = encode(&looping::trace(99));
     let words = ["program", "plan", "threads", "outcome", "output", "inputs", "callers", "events", "last"];
     for ((_, at), word) in sections(&file).into_iter().zip(words) {
@@ -104,14 +104,14 @@ fn a_flipped_bit_says_in_which_section() {
 }
 
 #[test]
-fn bytes_after_the_end_are_damage() {
+fn trailing_bytes_are_damage() {
     let mut file = encode(&looping::trace(9));
     file.push(0);
     assert!(message(&file).starts_with("is damaged in its last section: more bytes follow it"));
 }
 
 #[test]
-fn a_chunk_left_out_is_damage_not_a_shorter_trace() {
+fn missing_chunk_is_damage() {
     let file = encode(&looping::trace(9));
     let events = sections(&file)[7].1;
     let end = sections(&file)[8].1;
@@ -122,7 +122,7 @@ fn a_chunk_left_out_is_damage_not_a_shorter_trace() {
 }
 
 #[test]
-fn parts_that_do_not_fit_together_are_refused() {
+fn inconsistent_parts_are_rejected() {
     let far = Site { module: ModuleIx(1), offset: 0 };
     let stranger = ThreadIx(5);
     let main = ThreadIx::MAIN;
@@ -218,7 +218,7 @@ fn repacked(file: &[u8], section: usize, change: impl FnOnce(&mut Vec<u8>)) -> V
 }
 
 /// What passes is a trace, and the same one by either way of reading.
-fn both_ways_agree(file: &[u8]) -> Result<(), TestCaseError> {
+fn both_readers_agree(file: &[u8]) -> Result<(), TestCaseError> {
     match decode(file) {
         Ok(trace) => {
             prop_assert_eq!(read_chunks(file).unwrap(), trace.events.len() as u64);
@@ -233,7 +233,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(1000))]
 
     #[test]
-    fn random_bytes_do_no_harm(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), start: bool) {
+    fn random_bytes_never_panic(mut bytes in proptest::collection::vec(any::<u8>(), 0..400), start: bool) {
         if start && bytes.len() > 12 {
             bytes[..12].copy_from_slice(b"unsnarl\0\x01\0\0\0");
         }
@@ -242,7 +242,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_bytes_do_no_harm(
+    fn changed_bytes_never_panic(
         trace in arbitrary::trace(),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
         cut in proptest::option::of(any::<prop::sample::Index>()),
@@ -258,11 +258,11 @@ proptest! {
         if damaged != file {
             prop_assert!(decode(&damaged).is_err());
         }
-        both_ways_agree(&with_checksums(damaged))?;
+        both_readers_agree(&with_checksums(damaged))?;
     }
 
     #[test]
-    fn changed_content_does_no_harm(
+    fn changed_content_never_panics(
         trace in arbitrary::trace(),
         section in any::<prop::sample::Index>(),
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
@@ -278,6 +278,6 @@ proptest! {
                 content.truncate(cut.index(content.len()));
             }
         });
-        both_ways_agree(&damaged)?;
+        both_readers_agree(&damaged)?;
     }
 }

@@ -18,7 +18,7 @@ fn names(directory: &PathBuf) -> Vec<String> {
 }
 
 #[test]
-fn what_is_saved_can_be_loaded_and_replaces_what_was_there() {
+fn saved_trace_loads_and_replaces_old_file() {
     let directory = directory("save");
     let path = directory.join("a.snarl");
     for events in [9, 99] {
@@ -32,7 +32,7 @@ fn what_is_saved_can_be_loaded_and_replaces_what_was_there() {
 }
 
 #[test]
-fn what_cannot_be_saved_leaves_nothing_behind() {
+fn failed_save_leaves_no_file() {
     let directory = directory("refuse");
     let trace = looping::trace(9);
     // A directory is in the way of the renaming.

@@ -14,12 +14,12 @@ struct Counting;
 
 thread_local! {
     static HELD: Cell<usize> = const { Cell::new(0) };
-    static MOST: Cell<usize> = const { Cell::new(0) };
+    static PEAK: Cell<usize> = const { Cell::new(0) };
 }
 
 fn count(more: usize, less: usize) {
     HELD.set((HELD.get() + more).saturating_sub(less));
-    MOST.set(MOST.get().max(HELD.get()));
+    PEAK.set(PEAK.get().max(HELD.get()));
 }
 
 // SAFETY: every call goes on to the system's allocator as it came; counting does not allocate.
@@ -51,12 +51,12 @@ static ALLOCATOR: Counting = Counting;
 /// The most that is held while this runs, beyond what is held before.
 fn most_held<T>(run: impl FnOnce() -> T) -> usize {
     let before = HELD.get();
-    MOST.set(before);
+    PEAK.set(before);
     drop(run());
-    MOST.get() - before
+    PEAK.get() - before
 }
 
-/// The limit that `section::Budget` promises.
+/// The limit that `section::UnpackBudget` promises.
 fn limit(file: &[u8]) -> usize {
     (32 << 20) + 128 * file.len()
 }
@@ -78,7 +78,7 @@ fn header(tag: &[u8], unpacked: u64, packed: u64, content: &[u8]) -> Vec<u8> {
 const START: &[u8] = b"unsnarl\0\x01\0\0\0";
 
 #[test]
-fn a_file_that_lies_about_its_lengths_is_not_believed() {
+fn false_lengths_are_rejected() {
     for length in [1 << 20, 1 << 31, 1 << 40, u64::MAX] {
         let content = zstd::bulk::compress(&[0; 64], 3).unwrap();
         for (unpacked, packed) in
@@ -97,7 +97,7 @@ fn a_file_that_lies_about_its_lengths_is_not_believed() {
 }
 
 #[test]
-fn a_bomb_is_refused_before_it_goes_off() {
+fn decompression_bomb_is_rejected() {
     let content = zstd::bulk::compress(&vec![0; 256 << 20], 3).unwrap();
     assert!(content.len() < 64 << 10);
     let honest = [START, &header(b"prog", 256 << 20, content.len() as u64, &content), &content].concat();
@@ -110,7 +110,7 @@ fn a_bomb_is_refused_before_it_goes_off() {
 }
 
 #[test]
-fn the_most_wasteful_traces_stay_below_the_limit() {
+fn worst_case_traces_stay_within_memory_limit() {
     let mut same = looping::trace(1);
     same.events = vec![same.events[0]; 1_000_000];
     check("one event over and over", &encode(&same));
@@ -130,7 +130,7 @@ fn the_most_wasteful_traces_stay_below_the_limit() {
 }
 
 #[test]
-fn an_ordinary_trace_takes_what_its_events_take_and_streaming_takes_no_more_than_a_chunk() {
+fn streaming_needs_memory_for_one_chunk() {
     let trace = looping::trace(1_000_000);
     let file = encode(&trace);
     let events = size_of_val(&*trace.events);
@@ -144,7 +144,7 @@ fn an_ordinary_trace_takes_what_its_events_take_and_streaming_takes_no_more_than
 }
 
 #[test]
-fn damaged_files_stay_below_the_limit() {
+fn damaged_files_stay_within_memory_limit() {
     let file = encode(&looping::trace(70_000));
     let mut random = 7_u64;
     for _ in 0..300 {

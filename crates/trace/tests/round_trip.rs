@@ -9,13 +9,13 @@ use unsnarl_trace::{CHUNK, EventReader, decode, encode};
 
 proptest! {
     #[test]
-    fn any_trace_comes_back_as_it_was(trace in arbitrary::trace()) {
+    fn traces_round_trip(trace in arbitrary::trace()) {
         prop_assert_eq!(decode(&encode(&trace)).unwrap(), trace);
     }
 }
 
 #[test]
-fn chunks_end_where_they_should_whatever_the_number_of_events() {
+fn chunk_boundaries_are_correct_for_any_event_count() {
     for events in [0, 1, CHUNK - 1, CHUNK, CHUNK + 1, 2 * CHUNK] {
         let trace = looping::trace(events);
         assert!(decode(&encode(&trace)).unwrap() == trace, "{events} events");
@@ -23,7 +23,7 @@ fn chunks_end_where_they_should_whatever_the_number_of_events() {
 }
 
 #[test]
-fn a_trace_that_compresses_too_well_is_padded_and_comes_back_all_the_same() {
+fn highly_compressible_trace_is_padded_and_round_trips() {
     let mut trace = looping::trace(1);
     trace.events = vec![trace.events[0]; 1_000_000];
     trace.output.stdout = vec![b'y'; 10_000_000];
@@ -31,7 +31,7 @@ fn a_trace_that_compresses_too_well_is_padded_and_comes_back_all_the_same() {
 }
 
 #[test]
-fn events_can_be_read_chunk_by_chunk_after_everything_else() {
+fn events_can_be_read_by_chunk() {
     let trace = looping::trace(2 * CHUNK + 7);
     let file = encode(&trace);
     let mut reader = EventReader::new(&*file).unwrap();
@@ -49,7 +49,7 @@ fn events_can_be_read_chunk_by_chunk_after_everything_else() {
 }
 
 #[test]
-fn a_loop_takes_little_more_than_a_byte_an_event() {
+fn loop_events_take_about_one_byte() {
     let trace = looping::trace(100_000);
     let bytes = encode(&trace).len() as f64 / trace.events.len() as f64;
     assert!(bytes < 1.5, "{bytes} bytes an event");

@@ -8,7 +8,7 @@ use std::io::Cursor;
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Trace};
 use unsnarl_trace::{
     decode, encode,
-    std_format::{Imported, export, export_with_names, import, import_long},
+    std_format::{Imported, export, export_with_names, import, import_streaming},
 };
 
 fn read(text: &str) -> Imported {
@@ -50,7 +50,7 @@ main|end(main)|7
 ";
 
 #[test]
-fn a_well_formed_trace_comes_back_the_same_with_its_names() {
+fn well_formed_trace_round_trips_with_names() {
     let imported = read(FIGURE);
     assert_eq!(notes(&imported), [""; 0]);
     assert_eq!(written_with_names(&imported), FIGURE);
@@ -70,7 +70,7 @@ fn a_well_formed_trace_comes_back_the_same_with_its_names() {
 }
 
 #[test]
-fn without_its_names_it_comes_back_the_same_but_for_renaming() {
+fn trace_without_names_round_trips_up_to_renaming() {
     let mut imported = read(FIGURE);
     assert_eq!(written(&imported.trace), FIGURE, "the trace keeps them");
     imported.trace.names.clear();
@@ -82,13 +82,13 @@ fn without_its_names_it_comes_back_the_same_but_for_renaming() {
 }
 
 #[test]
-fn an_imported_trace_can_be_saved() {
+fn imported_trace_can_be_saved() {
     let trace = read(FIGURE).trace;
     assert_eq!(decode(&encode(&trace)).unwrap(), trace);
 }
 
 #[test]
-fn threads_are_named_by_who_forked_them_and_strangers_are_children_of_the_first() {
+fn thread_ids_follow_forks_and_unknown_threads_belong_to_main() {
     let imported = read(
         "\
 A|fork(B)|1
@@ -103,7 +103,7 @@ D|join(Y)|5
 }
 
 #[test]
-fn a_fork_may_leave_the_letter_off_a_thread() {
+fn fork_may_omit_thread_prefix() {
     let text = "T91|fork(107)|0\nT107|w(5)|1\nT91|join(107)|2\n";
     let imported = read(text);
     assert_eq!(imported.trace.threads.len(), 2);
@@ -112,7 +112,7 @@ fn a_fork_may_leave_the_letter_off_a_thread() {
 }
 
 #[test]
-fn what_is_odd_is_kept_and_noted_with_its_line() {
+fn odd_lines_are_kept_and_noted() {
     let imported = read(
         "\
 T1|acq(L)|1
@@ -149,7 +149,7 @@ T1|fork(T2)|7
 }
 
 #[test]
-fn a_wrong_line_is_an_error_with_its_number() {
+fn malformed_line_is_an_error_with_its_number() {
     let error = |text: &[u8]| import(text).unwrap_err().to_string();
     assert_eq!(
         error(b"T1|w(x)|1\n\nT1|w(x)\n"),
@@ -166,7 +166,7 @@ fn a_wrong_line_is_an_error_with_its_number() {
 }
 
 #[test]
-fn a_wait_lasts_until_the_threads_next_line() {
+fn wait_lasts_until_next_line_of_its_thread() {
     let imported = read(
         "\
 T1|acq(L)|1
@@ -194,14 +194,14 @@ T2|notifyAll(L)|7
 }
 
 #[test]
-fn requests_and_transactions_are_left_out_and_counted() {
+fn requests_and_transactions_are_skipped_and_counted() {
     let imported = read("T1|r(x)|1\nT1|begin(t)|2\nT1|req(L)|3\nT1|acq(L)|4\nT1|end(t)|5\nT1|rel(L)|6\n");
     assert_eq!(imported.skipped.into_iter().collect::<Vec<_>>(), [("begin", 1), ("end", 1), ("req", 1)]);
     assert_eq!(written(&imported.trace).lines().count(), 3);
 }
 
 #[test]
-fn preemptions_are_switches_from_threads_that_could_go_on() {
+fn preemptions_are_switches_from_enabled_threads() {
     let imported = read(
         "\
 T1|fork(T2)|1
@@ -240,7 +240,7 @@ fn run(events: &[(u16, Op, u64, u64)]) -> Trace {
 }
 
 #[test]
-fn a_run_is_written_in_the_words_that_there_are() {
+fn run_exports_only_supported_operations() {
     let mut trace = run(&[
         (0, Op::Start, 0, 0),
         (0, Op::Create, 0, 1),
@@ -310,7 +310,7 @@ T0|join(T1)|4
 
 proptest! {
     #[test]
-    fn what_was_exported_comes_back_the_same(trace in arbitrary::trace()) {
+    fn exported_trace_imports_unchanged(trace in arbitrary::trace()) {
         let text = written(&trace);
         // Locks may be in disorder in such a trace, and only outermost levels are written. What
         // was written once has no inner levels any more.
@@ -321,7 +321,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_gives_a_trace_that_fits_together_or_an_error(
+    fn import_yields_consistent_trace_or_error(
         lines in proptest::collection::vec(
             "(T[0-3]|[0-3])\\|(r|w|acq|rel|fork|join|begin|end|req|wait|notify|notifyAll)\\([xy0-3]\\)\\|-?[0-9]",
             0..40,
@@ -331,7 +331,7 @@ proptest! {
         let text = lines.into_iter().chain(junk).collect::<Vec<_>>().join("\n");
         let imported = import(text.as_bytes());
         // Without holding the events it comes to the same, byte for byte.
-        let long = import_long(|| Ok(text.as_bytes()), Cursor::new(Vec::new()));
+        let long = import_streaming(|| Ok(text.as_bytes()), Cursor::new(Vec::new()));
         match (&imported, long) {
             (Ok(imported), Ok(long)) => {
                 let mut bytes = Vec::new();

@@ -8,9 +8,9 @@ use unsnarl_model::{Flags, Op, Order, ThreadIx};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawEvent {
     /// Return address (48 bits), operation (8), flags (8).
-    what: u64,
+    op_bits: u64,
     /// Thread (16 bits), memory order (8), size (32, from bit 32).
-    who: u64,
+    thread_bits: u64,
     /// On what.
     pub addr: u64,
     /// See [`Op`].
@@ -25,8 +25,8 @@ impl RawEvent {
     #[inline]
     pub const fn new(thread: ThreadIx, op: Op, flags: Flags, pc: u64, addr: u64, value: u64) -> Self {
         Self {
-            what: (pc & PC) | (op as u64) << 48 | (flags.0 as u64) << 56,
-            who: thread.0 as u64,
+            op_bits: (pc & PC) | (op as u64) << 48 | (flags.0 as u64) << 56,
+            thread_bits: thread.0 as u64,
             addr,
             value,
         }
@@ -36,50 +36,50 @@ impl RawEvent {
     #[must_use]
     #[inline]
     pub const fn access(self, size: u32, order: Order) -> Self {
-        Self { who: self.who | (order as u64) << 16 | (size as u64) << 32, ..self }
+        Self { thread_bits: self.thread_bits | (order as u64) << 16 | (size as u64) << 32, ..self }
     }
 
     /// The same with these facts added.
     #[must_use]
     #[inline]
     pub const fn with(self, flags: Flags) -> Self {
-        Self { what: self.what | (flags.0 as u64) << 56, ..self }
+        Self { op_bits: self.op_bits | (flags.0 as u64) << 56, ..self }
     }
 
     /// The return address of the call that asked for the operation.
     #[must_use]
     pub const fn pc(&self) -> u64 {
-        self.what & PC
+        self.op_bits & PC
     }
 
     /// The operation; none if the memory was damaged.
     #[must_use]
     pub fn op(&self) -> Option<Op> {
-        Op::from_number((self.what >> 48) as u8)
+        Op::from_number((self.op_bits >> 48) as u8)
     }
 
     /// How it went.
     #[must_use]
     pub const fn flags(&self) -> Flags {
-        Flags((self.what >> 56) as u8)
+        Flags((self.op_bits >> 56) as u8)
     }
 
     /// Who.
     #[must_use]
     pub const fn thread(&self) -> ThreadIx {
-        ThreadIx(self.who as u16)
+        ThreadIx(self.thread_bits as u16)
     }
 
     /// The memory order.
     #[must_use]
     pub fn order(&self) -> Order {
-        Order::from_number((self.who >> 16) as u8).unwrap_or(Order::SeqCst)
+        Order::from_number((self.thread_bits >> 16) as u8).unwrap_or(Order::SeqCst)
     }
 
     /// Bytes accessed.
     #[must_use]
     pub const fn size(&self) -> u32 {
-        (self.who >> 32) as u32
+        (self.thread_bits >> 32) as u32
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_comes_out_again() {
+    fn events_round_trip() {
         let flags = Flags::PREEMPTS | Flags::FAILED;
         let event = RawEvent::new(ThreadIx(7), Op::AtomicCas, flags, 0x7fff_1234_5678, 0x1000, 42)
             .access(8, Order::AcqRel);

@@ -55,7 +55,7 @@ pub struct Header {
     /// Conflicts written.
     pub conflicts: AtomicU32,
     /// Pages of memory that the process has only because it is rewound.
-    pub kept_pages: AtomicU32,
+    pub saved_pages: AtomicU32,
     /// Bytes of inputs written.
     pub inputs: AtomicU64,
     /// Bytes of stacks written.
@@ -70,19 +70,19 @@ pub struct Header {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Regions {
-    /// [`Thread`]s.
+    /// [`RawThread`]s.
     pub threads: u64,
-    /// [`Module`]s.
+    /// [`RawModule`]s.
     pub modules: u64,
-    /// [`Warning`]s.
+    /// [`RawWarning`]s.
     pub warnings: u64,
     /// [`RawConflict`]s.
     pub conflicts: u64,
     /// [`RawInput`]s, each followed by its bytes: what came from outside.
     pub inputs: u64,
-    /// [`Stack`]s, each followed by its bytes.
+    /// [`RawStack`]s, each followed by its bytes.
     pub stacks: u64,
-    /// Where `stacks` ends, and the [`Stack`]s of the two sides of a wanted conflict begin, each with room for
+    /// Where `stacks` ends, and the [`RawStack`]s of the two sides of a wanted conflict begin, each with room for
     /// [`ONE_STACK_BYTES`].
     pub stacks_end: u64,
     /// [`RawEvent`]s.
@@ -91,7 +91,7 @@ pub struct Regions {
     pub choices: u64,
     /// [`PlanThread`]s.
     pub plan_threads: u64,
-    /// [`Module`]s, only their paths.
+    /// [`RawModule`]s, only their paths.
     pub plan_modules: u64,
     /// [`RawSegment`]s.
     pub plan_segments: u64,
@@ -99,7 +99,7 @@ pub struct Regions {
     pub plan_actions: u64,
     /// [`RawSpan`]s.
     pub plan_spans: u64,
-    /// [`Module`]s, only their paths: whose instructions are traced.
+    /// [`RawModule`]s, only their paths: whose instructions are traced.
     pub traced: u64,
     /// For each thread: after how many events it is no longer traced. Words.
     pub until: u64,
@@ -108,8 +108,8 @@ pub struct Regions {
     /// [`RawInput`]s: what is to come from outside.
     pub plan_inputs: u64,
     /// Words: the numbers of the events whose calls are wanted, in order.
-    pub asked: u64,
-    /// For each of these a [`Stack`] with room for [`CALLS_BYTES`].
+    pub stack_requests: u64,
+    /// For each of these a [`RawStack`] with room for [`CALLS_BYTES`].
     pub calls: u64,
     /// The instruction trace: words.
     pub steps: u64,
@@ -125,9 +125,9 @@ impl Regions {
             at.next_multiple_of(4096)
         }
         let threads = up(size_of::<Header>() as u64);
-        let modules = up(threads + (MAX_THREADS * size_of::<Thread>()) as u64);
-        let warnings = up(modules + (MAX_MODULES * size_of::<Module>()) as u64);
-        let conflicts = up(warnings + (MAX_WARNINGS * size_of::<Warning>()) as u64);
+        let modules = up(threads + (MAX_THREADS * size_of::<RawThread>()) as u64);
+        let warnings = up(modules + (MAX_MODULES * size_of::<RawModule>()) as u64);
+        let conflicts = up(warnings + (MAX_WARNINGS * size_of::<RawWarning>()) as u64);
         let inputs = up(conflicts + (MAX_CONFLICTS * size_of::<RawConflict>()) as u64);
         let stacks = up(inputs + INPUT_BYTES);
         let stacks_end = up(stacks + STACK_BYTES);
@@ -136,16 +136,16 @@ impl Regions {
         // The plan comes last: where all the rest is does not depend on its size.
         let plan_threads = up(choices + events * plan.choices as u64 * size_of::<Choices>() as u64);
         let plan_modules = up(plan_threads + plan.threads * size_of::<PlanThread>() as u64);
-        let plan_segments = up(plan_modules + plan.modules * size_of::<Module>() as u64);
+        let plan_segments = up(plan_modules + plan.modules * size_of::<RawModule>() as u64);
         let plan_actions = up(plan_segments + plan.segments * size_of::<RawSegment>() as u64);
         let plan_spans = up(plan_actions + plan.actions * size_of::<RawAction>() as u64);
         let traced = up(plan_spans + plan.spans * size_of::<RawSpan>() as u64);
-        let until = up(traced + plan.traced * size_of::<Module>() as u64);
+        let until = up(traced + plan.traced * size_of::<RawModule>() as u64);
         let pauses = up(until + plan.until * size_of::<u64>() as u64);
         let plan_inputs = up(pauses + plan.pauses * size_of::<u64>() as u64);
-        let asked = up(plan_inputs + plan.inputs);
-        let calls = up(asked + plan.asked * size_of::<u64>() as u64);
-        let steps = up(calls + plan.asked * CALLS_BYTES);
+        let stack_requests = up(plan_inputs + plan.inputs);
+        let calls = up(stack_requests + plan.stack_requests * size_of::<u64>() as u64);
+        let steps = up(calls + plan.stack_requests * CALLS_BYTES);
         let total = up(steps + plan.step_words * size_of::<u64>() as u64);
         Self {
             threads,
@@ -166,7 +166,7 @@ impl Regions {
             until,
             pauses,
             plan_inputs,
-            asked,
+            stack_requests,
             calls,
             steps,
             total,
@@ -192,7 +192,7 @@ impl Header {
             warnings: AtomicU32::new(0),
             panicked: AtomicU32::new(0),
             conflicts: AtomicU32::new(0),
-            kept_pages: AtomicU32::new(0),
+            saved_pages: AtomicU32::new(0),
             inputs: AtomicU64::new(0),
             stacks: AtomicU64::new(0),
             tracer: TracerWords::new(),
@@ -215,7 +215,7 @@ impl Header {
 /// A thread, as the runtime tells it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Thread {
+pub struct RawThread {
     /// Who created it.
     pub parent: u32,
     /// The how-manieth child of its creator, from 1; 0 for main.
@@ -229,7 +229,7 @@ pub struct Thread {
     /// What it is about to do: an operation's number.
     pub op: u32,
     /// 1 if it was joined or detached.
-    pub let_go: u32,
+    pub joined_or_detached: u32,
     /// From where.
     pub pc: u64,
     /// On what.
@@ -243,7 +243,7 @@ pub struct Thread {
 /// A module, as the runtime found it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Module {
+pub struct RawModule {
     /// What to subtract from an address to get the file's own.
     pub base: u64,
     /// Where its image begins.
@@ -257,7 +257,7 @@ pub struct Module {
 /// Wrong use of something, as the runtime tells it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Warning {
+pub struct RawWarning {
     /// The [`unsnarl_model::Misuse`]'s number.
     pub misuse: u32,
     /// Whose doing.
@@ -301,7 +301,7 @@ pub struct RawInput {
     /// 1 if time was up, and 2 if the thread had to wait.
     pub flags: u16,
     /// For how much.
-    pub asked: u64,
+    pub requested: u64,
     /// The answer.
     pub result: i64,
     /// How many bytes follow.
@@ -328,13 +328,13 @@ pub struct Choices {
     /// All of them.
     pub can_run: u64,
     /// Those who would rather not: they yield or spin, or their time would have to be up.
-    pub gives_way: u64,
+    pub yields: u64,
 }
 
 /// The head of a copy of a stack.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
-pub struct Stack {
+pub struct RawStack {
     /// Whose.
     pub thread: u64,
     /// 1 or 2 for the calls that led to a side of a wanted conflict; else 0. For an event whose calls were wanted: 1 + its

@@ -22,10 +22,10 @@ mod steps;
 pub use event::RawEvent;
 pub use header::{
     CALLS_BYTES, Choices, End, EndKind, Header, INPUT_BYTES, MAX_CONFLICTS, MAX_MESSAGE, MAX_MODULES,
-    MAX_PATH, MAX_THREADS, MAX_WARNINGS, Module, ONE_STACK_BYTES, RawConflict, RawInput, Regions, Stack,
-    Thread, Warning,
+    MAX_PATH, MAX_THREADS, MAX_WARNINGS, ONE_STACK_BYTES, RawConflict, RawInput, RawModule, RawStack,
+    RawThread, RawWarning, Regions,
 };
-pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, Wanted};
+pub use plan::{PlanThread, PlanWords, RawAction, RawSegment, RawSpan, SideRequest};
 pub use steps::{
     CHUNK_WORDS, ENTER_WORDS, LEAVE_WORDS, OVERLAP_WORDS, RING_WORDS, SIGNAL_WORDS, StepKind, StepWord,
     TRACE_FULL, TracerWords, Tracing,
@@ -39,16 +39,16 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
 
 /// The environment variable that tells the runtime the memory's file descriptor. Without it the
 /// runtime stays passive: it lets the program run as if it were not there.
-pub const VARIABLE: &str = "UNSNARL_WIRE";
+pub const WIRE_VARIABLE: &str = "UNSNARL_WIRE";
 
 /// The environment variable by which programs that a launcher starts know where to ask whether they are the one to be controlled: an
-/// abstract socket. They write their process id, four bytes, and are answered by a byte, a [`Followed`].
-pub const FOLLOW: &str = "UNSNARL_FOLLOW";
+/// abstract socket. They write their process id, four bytes, and are answered by a byte, a [`FollowAnswer`].
+pub const FOLLOW_VARIABLE: &str = "UNSNARL_FOLLOW";
 
 /// What becomes of a program that a launcher started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Followed {
+pub enum FollowAnswer {
     /// It runs as it would without unsnarl.
     Run = b'r',
     /// It is the one: it waits, and ends when the connection does.
@@ -88,7 +88,7 @@ pub const SERVICE: i32 = 199;
 pub const SNAPSHOTS: [i32; 3] = [200, 201, 202];
 
 /// How much more memory a snapshot maps than it needs: for plans that are longer than its own.
-pub const ROOM_FOR_PLANS: u64 = 1 << 30;
+pub const PLAN_RESERVE: u64 = 1 << 30;
 
 /// What the controller asks of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,14 +129,14 @@ impl Request {
 
 /// The signal by which the controller asks a target whose time is up where it is: one that the C library keeps for itself, to cancel threads,
 /// which is ours to do. Programs can neither block nor handle it.
-pub const TIME_IS_UP: i32 = 32;
+pub const TIMEOUT_SIGNAL: i32 = 32;
 
 /// The signal by which the controller has a target that comes to no schedule point look whether it waits in a loop: the other one that the C
 /// library keeps for itself, to change the user of all kernel threads, of which there is one.
-pub const SPINS: i32 = 33;
+pub const SPIN_CHECK_SIGNAL: i32 = 33;
 
 /// The message of an end by the time limit where nothing but something from outside could have let the program go on.
 pub const WAITED_OUTSIDE: &str = "outside";
 
 /// The runtime's name as a library.
-pub const RUNTIME: &str = "libunsnarl_rt.so";
+pub const RUNTIME_LIBRARY: &str = "libunsnarl_rt.so";

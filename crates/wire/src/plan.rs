@@ -39,9 +39,9 @@ pub struct PlanWords {
     /// 1 if a debugger looks on: the runtime tells it where the run is, see `unsnarl_debug` in the runtime.
     pub debugged: u8,
     /// 1 if what comes from outside is the plan's to say.
-    pub fed: u8,
+    pub replays_inputs: u8,
     /// 1 if there are processors to spare: who waits for the next plan looks for it a while before it sleeps.
-    pub eager: u8,
+    pub busy_waits: u8,
     /// Nothing; keeps what follows aligned.
     pub padding: [u8; 3],
     /// One access in so many is a point.
@@ -73,19 +73,19 @@ pub struct PlanWords {
     /// How many bytes of what is to come from outside there are.
     pub inputs: u64,
     /// Of how many events the calls are wanted.
-    pub asked: u64,
+    pub stack_requests: u64,
     /// An operation whose calls are wanted, twice.
-    pub wanted: [Wanted; 2],
+    pub side_requests: [SideRequest; 2],
     /// Where, in the addresses of the program's file, a variable is whose loads are none of the program's business; 0 for none.
-    pub quiet: u64,
+    pub ignored_variable: u64,
     /// Where, in the same addresses, compiled code is whose loops would pause: first and last, both 0 for none.
-    pub spinning: [[u64; 2]; 4],
+    pub spin_functions: [[u64; 2]; 4],
 }
 
 /// An operation whose calls are wanted: the last one of this kind before the conflict is found.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Wanted {
+pub struct SideRequest {
     /// Its return address; 0 if none is wanted.
     pub pc: u64,
     /// Of which thread.
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn policies_survive_the_wire() {
+    fn policies_round_trip() {
         let pct = Policy::Pct { depth: 3, steps: 240 };
         let race = Policy::Race { first: 7, second: 65535 };
         for policy in [Policy::Stop, Policy::Fair, Policy::Random, pct, Policy::Pos, race] {
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn actions_survive_the_wire() {
+    fn actions_round_trip() {
         let action = Action { op: Op::Sleep, site: Site { module: ModuleIx(511), offset: 0x12_3456_789a } };
         assert_eq!(RawAction::from(action).unpack(), Some(action));
         assert_eq!(RawAction(u64::MAX).unpack(), None);

@@ -113,11 +113,11 @@ pub struct TracerWords {
     /// The original return address that an address of translated code stands for, where no call of ours pushed it.
     pub tail: u64,
     /// Who runs, as `enter` tells it: the thread with the number of events, and the thread pointer.
-    pub who: [u64; 2],
+    pub running: [u64; 2],
     /// How many words the controller has taken away: their memory may be used again.
-    pub taken: AtomicU64,
+    pub consumed: AtomicU64,
     /// 1 when the controller does not want any more.
-    pub enough: AtomicU64,
+    pub stopped: AtomicU64,
 }
 
 impl TracerWords {
@@ -132,9 +132,9 @@ impl TracerWords {
             first: 0,
             slot: 0,
             tail: 0,
-            who: [0; 2],
-            taken: AtomicU64::new(0),
-            enough: AtomicU64::new(0),
+            running: [0; 2],
+            consumed: AtomicU64::new(0),
+            stopped: AtomicU64::new(0),
         }
     }
 
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_packed_comes_out_again() {
+    fn step_words_round_trip() {
         for kind in [StepKind::Block, StepKind::Leave, StepKind::Enter, StepKind::Fault, StepKind::Signal] {
             let word = StepWord::new(kind, 0x7fff_1234_5678, 255);
             assert_eq!((word.kind(), word.pc(), word.count()), (Some(kind), 0x7fff_1234_5678, 255));

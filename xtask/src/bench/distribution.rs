@@ -62,7 +62,7 @@ pub(super) struct Archive {
 }
 
 /// A package that was unpacked.
-pub(super) struct Unpacked {
+pub(super) struct UnpackedSource {
     source: PathBuf,
     pub(super) lines: usize,
 }
@@ -120,7 +120,7 @@ impl Archive {
     }
 
     /// Fetches a package's source and unpacks it, once for each who compiles it.
-    pub(super) fn unpack(&self, package: &Package, by: &str) -> Result<Unpacked> {
+    pub(super) fn unpack(&self, package: &Package, by: &str) -> Result<UnpackedSource> {
         let place = self.directory.join(package.name);
         std::fs::create_dir_all(&place)?;
         let descriptions = |place: &Path| -> Result<Vec<PathBuf>> {
@@ -143,11 +143,11 @@ impl Archive {
         );
         let counted = output(Command::new("sh").arg("-c").arg(lines).arg(&source), "wc")?;
         let lines = String::from_utf8_lossy(&counted.stdout).trim().parse().unwrap_or(0);
-        Ok(Unpacked { source, lines })
+        Ok(UnpackedSource { source, lines })
     }
 }
 
-impl Unpacked {
+impl UnpackedSource {
     /// Compiles it; the program.
     pub(super) fn build(&self, package: &Package, cc: &str, cxx: &str, linker: &str) -> Result<PathBuf> {
         let mut build = Command::new("sh");

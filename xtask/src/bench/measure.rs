@@ -28,14 +28,14 @@ impl Samples {
 
 /// Two things measured in turns.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Pair {
+pub(crate) struct Measurement {
     pub(crate) ours: Samples,
     pub(crate) theirs: Samples,
     /// Of each turn; what disturbs one turn does not disturb the others.
     pub(crate) ratios: Samples,
 }
 
-impl Pair {
+impl Measurement {
     /// Measures both in turns. The side that goes first alternates, and a first turn only warms up.
     pub(crate) fn measure(
         repetitions: usize,
@@ -76,7 +76,7 @@ impl Pair {
     }
 }
 
-impl Pair {
+impl Measurement {
     /// The same in another measure, of which each of ours and each of theirs has so much.
     pub(crate) fn times(&self, ours: f64, theirs: f64) -> Self {
         let scaled = |samples: &Samples, by: f64| Samples(samples.0.iter().map(|value| value * by).collect());
@@ -109,7 +109,8 @@ mod tests {
         };
         let loaded = std::cell::RefCell::new(&mut loaded);
         let pair =
-            Pair::measure(5, || loaded.borrow_mut()(2.0), || loaded.borrow_mut()(1.0), |o, t| o / t).unwrap();
+            Measurement::measure(5, || loaded.borrow_mut()(2.0), || loaded.borrow_mut()(1.0), |o, t| o / t)
+                .unwrap();
         assert_eq!(pair.ratios.spread(), (2.0, 2.0));
         assert_eq!(pair.ours.median(), 8.0);
     }

@@ -15,12 +15,12 @@ mod table;
 
 /// How long to measure.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Effort {
+pub(crate) enum BenchEffort {
     Quick,
     Full,
 }
 
-impl Effort {
+impl BenchEffort {
     const fn repetitions(self) -> usize {
         match self {
             Self::Quick => 3,

@@ -3,9 +3,9 @@
 //! Of each: how often the result was right, how often the replay was identical, and what control costs against the program by
 //! itself on one processor, against valgrind's null tool, and, where it was compiled here, against ThreadSanitizer.
 
-use super::Effort;
+use super::BenchEffort;
 use super::distribution::{Archive, PACKAGES};
-use super::measure::Pair;
+use super::measure::Measurement;
 use super::servers::{Host, SERVERS, Server};
 use crate::tools;
 use crate::workspace::{Workspace, output};
@@ -41,8 +41,8 @@ const FROM_SOURCE: [(&str, &str, &str); 3] = [
 ];
 
 /// All of them, or those of these names.
-pub(crate) fn bench(effort: Effort, programs: &[&str]) -> Result<()> {
-    let wanted = |name: &str| programs.is_empty() || programs.contains(&name);
+pub(crate) fn bench(effort: BenchEffort, programs: &[&str]) -> Result<()> {
+    let selected = |name: &str| programs.is_empty() || programs.contains(&name);
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
     tools::require(tools::VALGRIND)?;
@@ -54,15 +54,15 @@ pub(crate) fn bench(effort: Effort, programs: &[&str]) -> Result<()> {
         directory: workspace.scratch("bench-real")?,
     };
     let (schedules, turns) = match effort {
-        Effort::Quick => (3, 1),
-        Effort::Full => (20, 3),
+        BenchEffort::Quick => (3, 1),
+        BenchEffort::Full => (20, 3),
     };
-    let subjects = bench.subjects(&wanted)?;
+    let subjects = bench.subjects(&selected)?;
     println!(
         "{:<12} {:>7} {:>9} {:>8} {:>11} {:>8}   {schedules} random schedules; times as ratios",
         "program", "right", "replayed", "/native", "/valgrind", "/TSan"
     );
-    for subject in subjects.into_iter().filter(|subject| wanted(subject.name)) {
+    for subject in subjects.into_iter().filter(|subject| selected(subject.name)) {
         let expected = bench.native(subject.native())?.1;
         let (mut right, mut identical) = (0, 0);
         let mut wrong = String::new();
@@ -80,7 +80,9 @@ pub(crate) fn bench(effort: Effort, programs: &[&str]) -> Result<()> {
             Ok(start.elapsed().as_secs_f64())
         };
         let against = |theirs: &[String]| -> Result<f64> {
-            Ok(Pair::measure(turns, ours, || time(theirs), |ours, theirs| ours / theirs)?.ratios.median())
+            Ok(Measurement::measure(turns, ours, || time(theirs), |ours, theirs| ours / theirs)?
+                .ratios
+                .median())
         };
         let native = against(subject.native())?;
         let valgrind = ["valgrind", "--tool=none", "-q", "--error-exitcode=0"].map(str::to_owned);
@@ -94,7 +96,7 @@ pub(crate) fn bench(effort: Effort, programs: &[&str]) -> Result<()> {
             subject.name
         );
     }
-    for server in SERVERS.iter().filter(|server| wanted(server.name)) {
+    for server in SERVERS.iter().filter(|server| selected(server.name)) {
         bench.serve(server, schedules, turns)?;
     }
     Ok(())
@@ -123,7 +125,7 @@ impl Bench {
             let before: Vec<String> = before.split(' ').map(str::to_owned).collect();
             let ours = || Ok(host.record(server, 1)?.as_secs_f64());
             let theirs = || Ok(host.serve(server, &before)?.as_secs_f64());
-            Ok(Pair::measure(turns, ours, theirs, |ours, theirs| ours / theirs)?.ratios.median())
+            Ok(Measurement::measure(turns, ours, theirs, |ours, theirs| ours / theirs)?.ratios.median())
         };
         let native = against("taskset -c 0")?;
         // Not every server gets along with it: memcached wants a limit on files that valgrind keeps to itself.
@@ -136,7 +138,7 @@ impl Bench {
         Ok(())
     }
 
-    fn subjects(&self, wanted: &dyn Fn(&str) -> bool) -> Result<Vec<Subject>> {
+    fn subjects(&self, selected: &dyn Fn(&str) -> bool) -> Result<Vec<Subject>> {
         fs::write(self.directory.join("few-words"), words(8_000, b' '))?;
         fs::write(self.directory.join("words"), words(60_000, b' '))?;
         fs::write(self.directory.join("lines"), words(140_000, b'\n'))?;
@@ -152,7 +154,7 @@ impl Bench {
             of_system("sort", "sort --parallel=4 -S 20M lines"),
             of_system("python", &format!("/usr/bin/python3 {script}")),
         ];
-        self.add_compiled_here(&mut subjects, wanted)?;
+        self.add_compiled_here(&mut subjects, selected)?;
         let plain = vec![self.compile("openmp", &[])?.display().to_string()];
         let with_tsan = Some(vec![self.compile("openmp", &["-fsanitize=thread"])?.display().to_string()]);
         subjects.push(Subject {
@@ -170,10 +172,10 @@ impl Bench {
 
     /// Programs of the distribution, compiled here: by `unsnarl cc`, and with ThreadSanitizer, which the distribution's own are compared
     /// with too.
-    fn add_compiled_here(&self, subjects: &mut Vec<Subject>, wanted: &dyn Fn(&str) -> bool) -> Result<()> {
+    fn add_compiled_here(&self, subjects: &mut Vec<Subject>, selected: &dyn Fn(&str) -> bool) -> Result<()> {
         let of_system = |name: &str| name.split(',').next().unwrap_or_default().to_owned();
         let compiled: Vec<_> =
-            FROM_SOURCE.iter().filter(|(_, name, _)| wanted(name) || wanted(&of_system(name))).collect();
+            FROM_SOURCE.iter().filter(|(_, name, _)| selected(name) || selected(&of_system(name))).collect();
         if compiled.is_empty() {
             return Ok(());
         }
@@ -181,8 +183,8 @@ impl Bench {
         fs::create_dir_all(&directory)?;
         let archive = match Archive::open(&directory) {
             Ok(archive) => archive,
-            Err(why) => {
-                eprintln!("the sources of the distribution cannot be had here: {why:#}");
+            Err(reason) => {
+                eprintln!("the sources of the distribution cannot be had here: {reason:#}");
                 return Ok(());
             }
         };
@@ -337,8 +339,8 @@ impl Bench {
     /// Whether its result is the expected one.
     fn record(&self, subject: &Subject, seed: u64, expected: &[u8]) -> Result<()> {
         let run = self.recorded(subject, seed)?;
-        let said = String::from_utf8_lossy(&run.stderr).into_owned();
-        ensure!(run.status.success(), "{}: {}", run.status, said.lines().next().unwrap_or_default());
+        let reported = String::from_utf8_lossy(&run.stderr).into_owned();
+        ensure!(run.status.success(), "{}: {}", run.status, reported.lines().next().unwrap_or_default());
         ensure!(same_but_for_order(&run.stdout, expected), "another output");
         Ok(())
     }
@@ -347,8 +349,8 @@ impl Bench {
     fn replays(&self) -> Result<bool> {
         let mut command = Command::new(&self.unsnarl);
         command.args(["replay", "--json"]).arg(self.trace()).current_dir(&self.directory);
-        let told: Value = serde_json::from_slice(&command.output()?.stdout).unwrap_or_default();
-        Ok(told["identical"] == true)
+        let report: Value = serde_json::from_slice(&command.output()?.stdout).unwrap_or_default();
+        Ok(report["identical"] == true)
     }
 }
 

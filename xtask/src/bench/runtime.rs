@@ -3,9 +3,9 @@
 //! Programs time themselves by the processor's counter, for all other clocks are virtual under
 //! control, and write the figure to a file.
 
-use super::Effort;
-use super::measure::Pair;
-use super::table::{Table, Target, Unit};
+use super::BenchEffort;
+use super::measure::Measurement;
+use super::table::{RatioTarget, Table, Unit};
 use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, ensure};
@@ -16,7 +16,7 @@ use std::time::Instant;
 
 const KERNELS: [&str; 3] = ["matrix", "sort", "hash"];
 
-pub(crate) fn bench(effort: Effort) -> Result<()> {
+pub(crate) fn bench(effort: BenchEffort) -> Result<()> {
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
     tools::require(tools::CLANG)?;
@@ -43,7 +43,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
     let cost = |ours: f64, theirs: f64| ours / theirs;
 
     eprintln!("switches");
-    let pair = Pair::measure(
+    let pair = Measurement::measure(
         repetitions,
         || ns(bench.controlled(&yielding, &["200000"], "sync")),
         || ns(bench.native(&handover, &["100000"])),
@@ -53,17 +53,17 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
         "times that a futex hand-over costs a switch, event logged",
         Unit::Nanoseconds,
         &pair,
-        Target::AtLeast(30.0),
+        RatioTarget::AtLeast(30.0),
     );
 
     eprintln!("whole runs");
-    let pair = Pair::measure(
+    let pair = Measurement::measure(
         repetitions,
         || bench.controlled_runs(&three, 200).map(|seconds| seconds * 1e9),
         || bench.plain_runs(&three, 200).map(|seconds| seconds * 1e9),
         cost,
     )?;
-    table.row("controlled run / plain exec", Unit::Nanoseconds, &pair, Target::AtMost(2.0));
+    table.row("controlled run / plain exec", Unit::Nanoseconds, &pair, RatioTarget::AtMost(2.0));
 
     eprintln!("start-up");
     let clang = PathBuf::from("/usr/bin/clang");
@@ -76,7 +76,7 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
             (", own layout", Some(("UNSNARL_LAYOUT", "own"))),
         ];
         for (variant, setting) in variants {
-            let pair = Pair::measure(
+            let pair = Measurement::measure(
                 repetitions,
                 || bench.started(program, args, setting, 20).map(|seconds| seconds * 1e9),
                 || bench.plain_starts(program, args, 20).map(|seconds| seconds * 1e9),
@@ -86,45 +86,45 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
                 &format!("start-up of {name}{variant} / native"),
                 Unit::Nanoseconds,
                 &pair,
-                Target::None,
+                RatioTarget::None,
             );
         }
     }
 
     for kernel in KERNELS {
         eprintln!("uninstrumented {kernel}");
-        let pair = Pair::measure(
+        let pair = Measurement::measure(
             repetitions,
             || ns(fastest_of(3, || bench.controlled(&kernels, &[kernel, "500"], "sync"))),
             || ns(fastest_of(3, || bench.native(&kernels, &[kernel, "500"]))),
             cost,
         )?;
         let what = format!("uninstrumented {kernel} / native");
-        table.row(&what, Unit::Nanoseconds, &pair, Target::AtMost(1.02));
+        table.row(&what, Unit::Nanoseconds, &pair, RatioTarget::AtMost(1.02));
     }
 
     for (points, times) in [("sync", "50"), ("all", "5")] {
         for kernel in KERNELS {
             eprintln!("instrumented {kernel}, points {points}");
-            let pair = Pair::measure(
+            let pair = Measurement::measure(
                 repetitions,
                 || ns(fastest_of(3, || bench.controlled(&kernels_ours, &[kernel, times], points))),
                 || ns(fastest_of(3, || bench.native(&kernels_tsan, &[kernel, times]))),
                 cost,
             )?;
             let what = format!("instrumented {kernel}, --points {points} / gcc's TSan");
-            table.row(&what, Unit::Nanoseconds, &pair, Target::AtMost(1.0));
+            table.row(&what, Unit::Nanoseconds, &pair, RatioTarget::AtMost(1.0));
         }
     }
 
     eprintln!("exploration");
-    let pair = Pair::measure(
+    let pair = Measurement::measure(
         repetitions,
         || bench.explored_runs_per_second(&three, 300),
         || bench.plain_runs(&three, 300).map(|seconds| 1.0 / seconds),
         cost,
     )?;
-    table.row("explore, runs per second / plain exec", Unit::PerSecond, &pair, Target::None);
+    table.row("explore, runs per second / plain exec", Unit::PerSecond, &pair, RatioTarget::None);
 
     println!("{repetitions} turns each, medians; a ratio's quartiles are those of the turns' ratios");
     print!("{table}");

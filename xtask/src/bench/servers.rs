@@ -64,8 +64,8 @@ impl Host<'_> {
     pub(super) fn replays(&self) -> Result<bool> {
         let mut replay = Command::new(self.unsnarl);
         replay.args(["replay", "--json"]).arg(self.trace()).current_dir(self.directory).stdin(Stdio::null());
-        let told: serde_json::Value = serde_json::from_slice(&replay.output()?.stdout).unwrap_or_default();
-        Ok(told["identical"] == true)
+        let report: serde_json::Value = serde_json::from_slice(&replay.output()?.stdout).unwrap_or_default();
+        Ok(report["identical"] == true)
     }
 
     /// Started by these words: how long it took from its start to its end.
@@ -81,12 +81,12 @@ impl Host<'_> {
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| command.join(" "))?;
-        let told = connect(port, &mut child).and_then(|mut connections| (server.talk)(&mut connections));
-        if told.is_err() {
+        let report = connect(port, &mut child).and_then(|mut connections| (server.talk)(&mut connections));
+        if report.is_err() {
             let _ = child.kill();
         }
         let Output { status, stderr, .. } = child.wait_with_output()?;
-        told.with_context(|| String::from_utf8_lossy(&stderr).into_owned())?;
+        report.with_context(|| String::from_utf8_lossy(&stderr).into_owned())?;
         ensure!(status.success(), "{status}: {}", String::from_utf8_lossy(&stderr));
         Ok(start.elapsed())
     }

@@ -1,7 +1,7 @@
 //! `cargo xtask bench simplify`: what is left of failing schedules, at what price, against the papers' algorithms.
 //! The tables are printed in Markdown: `docs/results.md` has them.
 
-use super::Effort;
+use super::BenchEffort;
 use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, ensure};
@@ -13,7 +13,7 @@ use std::time::Instant;
 /// Which parts there are.
 const PARTS: [&str; 4] = ["programs", "start", "static", "minimum"];
 
-pub(crate) fn bench(effort: Effort, only: Option<&str>) -> Result<()> {
+pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
     ensure!(only.is_none_or(|only| PARTS.contains(&only)), "no such part: there are {}", PARTS.join(", "));
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
@@ -25,8 +25,8 @@ pub(crate) fn bench(effort: Effort, only: Option<&str>) -> Result<()> {
     std::fs::copy(workspace.build_unsnarl()?, &unsnarl)?;
     let bench = Bench { unsnarl, root: workspace.root.clone(), directory };
     let (traces, longest) = match effort {
-        Effort::Quick => (3, 1_000_000),
-        Effort::Full => (30, 100_000_000),
+        BenchEffort::Quick => (3, 1_000_000),
+        BenchEffort::Full => (30, 100_000_000),
     };
     for part in PARTS.into_iter().filter(|&part| only.is_none_or(|only| only == part)) {
         let begin = Instant::now();
@@ -192,9 +192,9 @@ impl Bench {
                 path.display().to_string(),
             ];
             more.extend(args);
-            let told = self.run(&["bench-simplify"], &more).with_context(|| name.clone())?;
+            let report = self.run(&["bench-simplify"], &more).with_context(|| name.clone())?;
             let mut sums = Sums::default();
-            for trace in told["traces"].as_array().into_iter().flatten() {
+            for trace in report["traces"].as_array().into_iter().flatten() {
                 sums.add(trace, REPLAYS);
             }
             if sums.traces > 0.0 {
@@ -298,9 +298,9 @@ impl Bench {
         output(command.arg(self.root.join("xtask/bench/slow_start.c")), "compiling slow_start.c")?;
         let traces = traces.to_string();
         let args = ["bench-simplify", "--fresh", "--replays", "3", "--prove", "0", "--traces", &traces];
-        let told = self.run(&args, &["--".into(), program.display().to_string()])?;
+        let report = self.run(&args, &["--".into(), program.display().to_string()])?;
         let mut ratios: Vec<(f64, f64, f64, f64)> = Vec::new();
-        for trace in told["traces"].as_array().into_iter().flatten() {
+        for trace in report["traces"].as_array().into_iter().flatten() {
             let seconds = |value: &Value| value["elapsed_s"].as_f64().unwrap_or(f64::NAN);
             let (ours, theirs) = (seconds(trace), seconds(&trace["tinertia"]));
             ratios.push((theirs / ours, ours, theirs, seconds(&trace["quick"])));
@@ -379,13 +379,13 @@ impl Bench {
         let printed = child.wait_with_output()?;
         let memory: u64 = watch.join().unwrap_or(0);
         ensure!(printed.status.success(), "simplifying a long trace fails");
-        let told: Value = serde_json::from_slice(&printed.stdout)?;
-        let seconds = told["elapsed_s"].as_f64().unwrap_or(f64::NAN);
+        let report: Value = serde_json::from_slice(&printed.stdout)?;
+        let seconds = report["elapsed_s"].as_f64().unwrap_or(f64::NAN);
         println!(
             "| {events} | {} MiB | {} | {} | {seconds:.1} s | {:.0} ns | {} MiB |",
             long.metadata()?.len() >> 20,
-            told["before"]["context_switches"],
-            told["after"]["context_switches"],
+            report["before"]["context_switches"],
+            report["after"]["context_switches"],
             1e9 * seconds / events as f64,
             memory >> 10,
         );
@@ -395,14 +395,14 @@ impl Bench {
     }
 
     fn long_trace(&self, what: &str, by: &str, args: &[String]) -> Result<()> {
-        let told = self.run(&["bench-static", "--by", by], args)?;
-        let number = |name: &str| told[name].as_f64().unwrap_or(f64::NAN);
+        let report = self.run(&["bench-static", "--by", by], args)?;
+        let number = |name: &str| report[name].as_f64().unwrap_or(f64::NAN);
         let seconds = (number("elapsed_s") - number("reading_s")).max(0.0);
         println!(
             "| {what} | {} | {by} | {} | {} | {:.3} s | {:.0} ns | {:.0} MiB |",
-            told["events"],
-            told["before"],
-            told["after"],
+            report["events"],
+            report["before"],
+            report["after"],
             seconds,
             1e9 * seconds / number("events"),
             number("memory_kib") / 1024.0
@@ -432,8 +432,9 @@ impl Bench {
                 "-o",
             ]);
             command.arg(&trace).arg("--").arg(&program).arg(rounds).current_dir(&self.directory);
-            let told: Value = serde_json::from_slice(&output(&mut command, "recording many events")?.stdout)?;
-            traces.push((trace, told["stats"]["events"].as_u64().unwrap_or(0)));
+            let report: Value =
+                serde_json::from_slice(&output(&mut command, "recording many events")?.stdout)?;
+            traces.push((trace, report["stats"]["events"].as_u64().unwrap_or(0)));
         }
         Ok(traces)
     }
@@ -449,15 +450,15 @@ impl Bench {
             for seed in 1..=traces * 3 {
                 let args =
                     ["--events".to_owned(), events.to_string(), "--seed".into(), (seed * 7919).to_string()];
-                let told = |by: &str| self.run(&["bench-static", "--by", by], &args);
-                let exact = told("exact")?;
+                let report = |by: &str| self.run(&["bench-static", "--by", by], &args);
+                let exact = report("exact")?;
                 if exact["minimal"] != true {
                     continue;
                 }
                 exact_known += 1;
-                let all = [exact, told("ours")?, told("arbitrary")?, told("paper")?];
-                for (sum, told) in sums.iter_mut().zip(all) {
-                    *sum += told["after"].as_f64().unwrap_or(f64::NAN);
+                let all = [exact, report("ours")?, report("arbitrary")?, report("paper")?];
+                for (sum, report) in sums.iter_mut().zip(all) {
+                    *sum += report["after"].as_f64().unwrap_or(f64::NAN);
                 }
             }
             let mean = |at: usize| sums[at] / f64::from(exact_known);

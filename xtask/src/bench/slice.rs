@@ -6,9 +6,9 @@
 //! Each is told twice: as time that passed, and as time of the processors, which others on the machine disturb less. While a
 //! program is traced, unsnarl takes the trace away on another processor; the second figure has both.
 
-use super::Effort;
-use super::measure::Pair;
-use super::table::{Table, Target, Unit};
+use super::BenchEffort;
+use super::measure::Measurement;
+use super::table::{RatioTarget, Table, Unit};
 use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, ensure};
@@ -22,11 +22,11 @@ use std::time::Instant;
 /// What can be asked for by itself.
 const PARTS: [&str; 5] = ["native", "stepping", "lackey", "slices", "reductions"];
 
-pub(crate) fn bench(effort: Effort, part: Option<&str>) -> Result<()> {
+pub(crate) fn bench(effort: BenchEffort, part: Option<&str>) -> Result<()> {
     if let Some(part) = part {
         ensure!(PARTS.contains(&part), "there is no part {part}; there are {}", PARTS.join(", "));
     }
-    let wanted = |name: &str| part.is_none_or(|part| part == name);
+    let selected = |name: &str| part.is_none_or(|part| part == name);
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
     eprintln!("building unsnarl");
@@ -39,44 +39,44 @@ pub(crate) fn bench(effort: Effort, part: Option<&str>) -> Result<()> {
     let bench = Bench { unsnarl, directory, program };
 
     let mut table = Table::new();
-    if wanted("native") {
+    if selected("native") {
         bench.against_native(effort, &mut table)?;
     }
-    if wanted("stepping") {
+    if selected("stepping") {
         bench.against_stepping(effort, &mut table)?;
     }
-    if wanted("lackey") {
+    if selected("lackey") {
         tools::require(tools::VALGRIND)?;
         bench.against_lackey(effort, &mut table)?;
     }
-    if ["native", "stepping", "lackey"].into_iter().any(wanted) {
+    if ["native", "stepping", "lackey"].into_iter().any(selected) {
         println!("{table}");
     }
-    if wanted("slices") {
+    if selected("slices") {
         bench.slices(effort)?;
     }
-    if wanted("reductions") {
+    if selected("reductions") {
         bench.reductions(&workspace, effort)?;
     }
     Ok(())
 }
 
 /// Seconds that passed, and seconds of the processors.
-type Cost = [f64; 2];
+type TimeCost = [f64; 2];
 
 /// How the two are called.
 const COSTS: [&str; 2] = ["time", "processors"];
 
 /// How many instructions a second are traced, against somebody.
-fn put_speeds(table: &mut Table, whom: &str, pairs: &[Pair]) {
+fn put_speeds(table: &mut Table, peer: &str, pairs: &[Measurement]) {
     for (pair, cost) in pairs.iter().zip(COSTS) {
-        let what = format!("instructions traced: translated / {whom}, {cost}");
-        table.row(&what, Unit::PerSecond, pair, Target::AtLeast(100.0));
+        let what = format!("instructions traced: translated / {peer}, {cost}");
+        table.row(&what, Unit::PerSecond, pair, RatioTarget::AtLeast(100.0));
     }
 }
 
 /// What more rounds cost than fewer.
-fn beyond(more: Cost, fewer: Cost) -> Cost {
+fn beyond(more: TimeCost, fewer: TimeCost) -> TimeCost {
     std::array::from_fn(|at| more[at] - fewer[at])
 }
 
@@ -87,14 +87,14 @@ struct Bench {
 }
 
 impl Bench {
-    fn against_native(&self, effort: Effort, table: &mut Table) -> Result<()> {
+    fn against_native(&self, effort: BenchEffort, table: &mut Table) -> Result<()> {
         /// By itself a program is so quick that it does more rounds, for a time that can be measured.
         const MORE: u32 = 20;
         for (work, rounds, target) in [("own", 1000, 20.0), ("library", 50, 10.0)] {
             eprintln!("translated against native: {work}");
             let trace = self.record(work, rounds)?;
             let none = self.record(work, 0)?;
-            let pairs = Pair::measure_each(
+            let pairs = Measurement::measure_each(
                 effort.repetitions(),
                 || Ok(beyond(self.traced(&trace, &[])?, self.traced(&none, &[])?).map(|cost| cost * 1e9)),
                 || {
@@ -105,17 +105,17 @@ impl Bench {
             )?;
             for (pair, cost) in pairs.iter().zip(COSTS) {
                 let what = format!("{work}: traced / native, {cost}");
-                table.row(&what, Unit::Nanoseconds, pair, Target::AtMost(target));
+                table.row(&what, Unit::Nanoseconds, pair, RatioTarget::AtMost(target));
             }
         }
         Ok(())
     }
 
-    fn against_stepping(&self, effort: Effort, table: &mut Table) -> Result<()> {
+    fn against_stepping(&self, effort: BenchEffort, table: &mut Table) -> Result<()> {
         eprintln!("translated against stepping");
         let (many, few) = (self.record("own", 100)?, self.record("own", 1)?);
         let (many_instructions, few_instructions) = (self.instructions(&many)?, self.instructions(&few)?);
-        let pairs = Pair::measure_each(
+        let pairs = Measurement::measure_each(
             effort.repetitions().min(3),
             || Ok(self.traced(&many, &[])?.map(|cost| many_instructions / cost)),
             || Ok(self.traced(&few, &["--step"])?.map(|cost| few_instructions / cost)),
@@ -125,7 +125,7 @@ impl Bench {
         Ok(())
     }
 
-    fn against_lackey(&self, effort: Effort, table: &mut Table) -> Result<()> {
+    fn against_lackey(&self, effort: BenchEffort, table: &mut Table) -> Result<()> {
         /// Lackey takes a second for a few million instructions; more of them than it gets are traced here, for a time
         /// that can be measured.
         const MORE: u32 = 10;
@@ -133,7 +133,7 @@ impl Bench {
         eprintln!("translated against lackey");
         let (trace, none) = (self.record("own", MORE * ROUNDS)?, self.record("own", 0)?);
         let instructions = self.instructions(&trace)? - self.instructions(&none)?;
-        let pairs = Pair::measure_each(
+        let pairs = Measurement::measure_each(
             effort.repetitions().min(5),
             || Ok(beyond(self.traced(&trace, &[])?, self.traced(&none, &[])?).map(|cost| instructions / cost)),
             || {
@@ -146,22 +146,22 @@ impl Bench {
         Ok(())
     }
 
-    fn slices(&self, effort: Effort) -> Result<()> {
+    fn slices(&self, effort: BenchEffort) -> Result<()> {
         println!("slices");
         let sizes: &[u32] = match effort {
-            Effort::Quick => &[300],
-            Effort::Full => &[300, 3000],
+            BenchEffort::Quick => &[300],
+            BenchEffort::Full => &[300, 3000],
         };
         for rounds in sizes {
-            let told = self.slice(&self.record("own", *rounds)?, &[])?;
-            let instructions = told["instructions"].as_f64().context("no instructions")?;
-            let seconds = |part: &str| told["seconds"][part].as_f64().unwrap_or(f64::NAN);
+            let report = self.slice(&self.record("own", *rounds)?, &[])?;
+            let instructions = report["instructions"].as_f64().context("no instructions")?;
+            let seconds = |part: &str| report["seconds"][part].as_f64().unwrap_or(f64::NAN);
             println!(
                 "  {:.1} million instructions: {:.2} bytes each, {:.2} compressed; traced in {:.2} s, read in {:.2} s, \
                  reduced in {:.2} s, closure {:.2} s, races {:.2} s, counts {:.2} s",
                 instructions / 1e6,
-                told["trace_bytes"].as_f64().context("no bytes")? / instructions,
-                told["kept_bytes"].as_f64().context("no bytes")? / instructions,
+                report["trace_bytes"].as_f64().context("no bytes")? / instructions,
+                report["kept_bytes"].as_f64().context("no bytes")? / instructions,
                 seconds("trace"),
                 seconds("read"),
                 seconds("reduce"),
@@ -197,15 +197,15 @@ impl Bench {
 
     /// What execution reduction leaves of a run, and what each reduction leaves of the dependences: the paper's tables
     /// 2 and 3.
-    fn reductions(&self, workspace: &Workspace, effort: Effort) -> Result<()> {
+    fn reductions(&self, workspace: &Workspace, effort: BenchEffort) -> Result<()> {
         let program = self.directory.join("served");
         let mut cc = Command::new(&self.unsnarl);
         cc.args(["cc", "-O1", "-g", "-pthread", "-o"]).arg(&program);
         output(cc.arg(workspace.root.join("xtask/bench/served.c")), "compiling served.c")?;
         println!("reductions");
         let sizes: &[&str] = match effort {
-            Effort::Quick => &["2000"],
-            Effort::Full => &["2000", "200000"],
+            BenchEffort::Quick => &["2000"],
+            BenchEffort::Full => &["2000", "200000"],
         };
         for rounds in sizes {
             let trace = self.directory.join(format!("served-{rounds}.snarl"));
@@ -215,15 +215,15 @@ impl Bench {
             // It fails, as it should.
             explore.stdin(Stdio::null()).stdout(Stdio::null()).status().context("unsnarl explore")?;
             for reduce in ["never", "always"] {
-                let told = self.slice(&trace, &["--reduce", reduce])?;
+                let report = self.slice(&trace, &["--reduce", reduce])?;
                 let [before, after] = ["before", "after"].map(|when| {
-                    let extent = &told["reduction"][when];
+                    let extent = &report["reduction"][when];
                     format!(
                         "{} threads, {} segments, {} instructions",
                         extent["threads"], extent["segments"], extent["instructions"]
                     )
                 });
-                let dependences = &told["dependences"];
+                let dependences = &report["dependences"];
                 println!("  served {rounds}, reduced {reduce}: {before}; can have had a part: {after}");
                 println!(
                     "    {} reads within threads, {} between; writes after accesses of others: {}, consecutive {}, \
@@ -240,9 +240,9 @@ impl Bench {
     }
 
     /// What the traced run cost.
-    fn traced(&self, trace: &Path, args: &[&str]) -> Result<Cost> {
-        let told = self.slice(trace, args)?;
-        let cost = |of: &str| told[of]["trace"].as_f64().context("no cost of tracing");
+    fn traced(&self, trace: &Path, args: &[&str]) -> Result<TimeCost> {
+        let report = self.slice(trace, args)?;
+        let cost = |of: &str| report[of]["trace"].as_f64().context("no cost of tracing");
         Ok([cost("seconds")?, cost("processor_seconds")?])
     }
 
@@ -251,18 +251,18 @@ impl Bench {
     }
 
     /// What a run by itself costs.
-    fn native(&self, work: &str, rounds: u32) -> Result<Cost> {
+    fn native(&self, work: &str, rounds: u32) -> Result<TimeCost> {
         self.cost(Command::new(&self.program).args([work, &rounds.to_string()]))
     }
 
     /// What a run under valgrind's lackey costs.
-    fn lackey(&self, rounds: u32) -> Result<Cost> {
+    fn lackey(&self, rounds: u32) -> Result<TimeCost> {
         let mut command = Command::new("valgrind");
         command.args(["--tool=lackey", "--trace-mem=yes", "--log-file=/dev/null"]).arg(&self.program);
         self.cost(command.args(["own", &rounds.to_string()]))
     }
 
-    fn cost(&self, command: &mut Command) -> Result<Cost> {
+    fn cost(&self, command: &mut Command) -> Result<TimeCost> {
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let (begin, used) = (Instant::now(), of_children()?);
         command.status().with_context(|| format!("cannot run {command:?}"))?;

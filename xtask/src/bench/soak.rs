@@ -1,7 +1,7 @@
 //! `cargo xtask bench soak`: ten thousand runs of mixed programs. The controller's memory must stay flat, nobody may become a
 //! zombie, and every failing trace must replay.
 
-use super::Effort;
+use super::BenchEffort;
 use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, bail};
@@ -30,22 +30,22 @@ const PROGRAMS: [&str; 10] = [
 
 /// What came of a search, and what was seen of it while it ran.
 pub(super) struct Searched {
-    pub(super) told: Value,
+    pub(super) report: Value,
     /// The most memory of its own, in KiB.
     pub(super) memory: u64,
     /// How many were dead and still there after a second, at most.
     pub(super) zombies: usize,
 }
 
-pub(crate) fn bench(effort: Effort) -> Result<()> {
+pub(crate) fn bench(effort: BenchEffort) -> Result<()> {
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
     eprintln!("building unsnarl");
     let unsnarl = workspace.build_unsnarl()?;
     let directory = workspace.scratch("bench-soak")?;
     let runs = match effort {
-        Effort::Quick => 100,
-        Effort::Full => 1000,
+        BenchEffort::Quick => 100,
+        BenchEffort::Full => 1000,
     };
     println!(
         "{:<24} {:>6} {:>9} {:>9} {:>18} {:>8}",
@@ -56,10 +56,10 @@ pub(crate) fn bench(effort: Effort) -> Result<()> {
         let source = workspace.root.join("programs/c").join(program).with_extension("c");
         let path = compile(&unsnarl, &source, &directory)?;
         let quarter = search(&unsnarl, &path, "portfolio", runs / 4, &directory)?;
-        let Searched { told, memory, zombies } = search(&unsnarl, &path, "portfolio", runs, &directory)?;
-        let failures = told["failures"].as_array().cloned().unwrap_or_default();
+        let Searched { report, memory, zombies } = search(&unsnarl, &path, "portfolio", runs, &directory)?;
+        let failures = report["failures"].as_array().cloned().unwrap_or_default();
         let replayed = failures.iter().filter(|failure| replays(&unsnarl, failure, &directory)).count();
-        let made = told["runs"].as_u64().unwrap_or(0);
+        let made = report["runs"].as_u64().unwrap_or(0);
         println!(
             "{program:<24} {made:>6} {:>9} {replayed:>9} {:>8.1} → {:>7.1} {:>8}",
             failures.len(),
@@ -129,8 +129,8 @@ pub(super) fn search(
     });
     let (memory, zombies) = watch(&mut search)?;
     let printed = printed.join().ok().context("a reader that ends")??;
-    let told = serde_json::from_slice(&printed).context("explore prints JSON")?;
-    Ok(Searched { told, memory, zombies })
+    let report = serde_json::from_slice(&printed).context("explore prints JSON")?;
+    Ok(Searched { report, memory, zombies })
 }
 
 /// Looks at a process until it ends: the most memory that it had, and how many zombies that stayed: each child is one for a moment.
@@ -162,8 +162,8 @@ fn zombies(parent: u32) -> Vec<u32> {
         .flat_map(|line| line.split_whitespace().filter_map(|n| n.parse().ok()).collect::<Vec<_>>())
         .collect();
     let is_zombie = |child: &u32| {
-        let told = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-        told.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
+        let report = fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
+        report.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('Z'))
     };
     // Runs are children of the program that waits before main.
     let below: Vec<u32> = children.iter().flat_map(|&child| zombies(child)).collect();
@@ -174,6 +174,6 @@ fn zombies(parent: u32) -> Vec<u32> {
 fn replays(unsnarl: &Path, failure: &Value, directory: &Path) -> bool {
     let Some(trace) = failure["trace"].as_str() else { return false };
     let replay = Command::new(unsnarl).args(["replay", "--json", trace]).current_dir(directory).output();
-    let told = replay.ok().and_then(|replay| serde_json::from_slice::<Value>(&replay.stdout).ok());
-    told.is_some_and(|told| told["reproduced"] == true && told["identical"] == true)
+    let report = replay.ok().and_then(|replay| serde_json::from_slice::<Value>(&replay.stdout).ok());
+    report.is_some_and(|report| report["reproduced"] == true && report["identical"] == true)
 }

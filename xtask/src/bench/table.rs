@@ -1,18 +1,18 @@
 //! The table that a benchmark prints.
 
-use super::measure::Pair;
+use super::measure::Measurement;
 use std::fmt;
 
 /// What a ratio should be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Target {
+pub(crate) enum RatioTarget {
     AtLeast(f64),
     AtMost(f64),
     /// Nothing was promised; the figure is for information.
     None,
 }
 
-impl Target {
+impl RatioTarget {
     /// Whether the ratio is there; unclear if half of the measured ones say otherwise.
     fn met(self, (low, high): (f64, f64)) -> &'static str {
         let (good, bad) = match self {
@@ -28,7 +28,7 @@ impl Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for RatioTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::AtLeast(limit) => write!(f, "≥ {limit}"),
@@ -68,7 +68,7 @@ impl Table {
         Self { rows: vec![heads.map(String::from)] }
     }
 
-    pub(crate) fn row(&mut self, what: &str, unit: Unit, pair: &Pair, target: Target) {
+    pub(crate) fn row(&mut self, what: &str, unit: Unit, pair: &Measurement, target: RatioTarget) {
         let spread @ (low, high) = pair.ratios.spread();
         self.rows.push([
             what.to_owned(),
@@ -102,10 +102,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_inside_of_the_spread_is_unclear() {
-        assert_eq!(Target::AtMost(1.02).met((1.00, 1.01)), "yes");
-        assert_eq!(Target::AtMost(1.02).met((1.01, 1.03)), "unclear");
-        assert_eq!(Target::AtLeast(30.0).met((20.0, 25.0)), "no");
-        assert_eq!(Target::None.met((0.0, 1.0)), "");
+    fn target_inside_spread_is_unclear() {
+        assert_eq!(RatioTarget::AtMost(1.02).met((1.00, 1.01)), "yes");
+        assert_eq!(RatioTarget::AtMost(1.02).met((1.01, 1.03)), "unclear");
+        assert_eq!(RatioTarget::AtLeast(30.0).met((20.0, 25.0)), "no");
+        assert_eq!(RatioTarget::None.met((0.0, 1.0)), "");
     }
 }

@@ -4,4 +4,4 @@ pub(crate) mod predict;
 pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod simplify;
-pub(crate) mod statics;
+pub(crate) mod static_order;

@@ -1,12 +1,12 @@
 //! `unsnarl bench-predict`: prediction on events that are made up, never all of them in memory unless asked for.
 
-use super::statics::{MadeUp, most_memory};
+use super::static_order::{SyntheticEvents, most_memory};
 use crate::{output, verdict::Verdict};
 use anyhow::Result;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use unsnarl_model::{Event, Op, SiteIx, ThreadIx};
-use unsnarl_predict::{Options, Predictor};
+use unsnarl_predict::{PredictOptions, Predictor};
 
 /// Prediction on events that are made up, timed
 #[derive(clap::Args)]
@@ -25,9 +25,10 @@ pub(crate) struct BenchPredict {
 impl BenchPredict {
     pub(crate) fn run(self) -> Result<Verdict> {
         const CHUNK: u64 = 1 << 16;
-        let options = Options { window: (!self.whole).then_some(self.window), ..Options::default() };
+        let options =
+            PredictOptions { window: (!self.whole).then_some(self.window), ..PredictOptions::default() };
         let mut predictor = Predictor::new(options);
-        let mut events = (0..).zip(MadeUp::new(1)).map(racy);
+        let mut events = (0..).zip(SyntheticEvents::new(1)).map(racy);
         let (mut left, mut chunk) = (self.events, Vec::new());
         let mut elapsed = Duration::ZERO;
         while left > 0 {

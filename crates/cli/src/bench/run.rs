@@ -1,7 +1,7 @@
 //! `unsnarl bench-run`: controlled runs in a row, timed from within, so that our own start-up is left out.
 
 use crate::{
-    options::{PointSet, Run, Target},
+    options::{PointSet, RunArgs, Target},
     output, target,
     verdict::Verdict,
 };
@@ -18,7 +18,7 @@ pub(crate) struct BenchRun {
     #[arg(long, default_value_t = 1)]
     runs: u64,
     #[command(flatten)]
-    run: Run,
+    run: RunArgs,
     #[command(flatten)]
     target: Target,
 }

@@ -2,7 +2,7 @@
 //! once. What a failure is about is not looked up.
 
 use crate::{
-    explore::{Wishes, interrupt},
+    explore::{SearchOptions, interrupt},
     options::Target,
     output, target,
     verdict::Verdict,
@@ -17,7 +17,7 @@ pub(crate) struct BenchSearch {
     #[arg(long = "by", value_name = "NAME/SEEDS/RUNS", value_parser = by, required = true)]
     by: Vec<(String, u64, u64)>,
     #[command(flatten)]
-    wishes: Wishes,
+    options: SearchOptions,
     #[command(flatten)]
     target: Target,
 }
@@ -33,7 +33,7 @@ impl BenchSearch {
     pub(crate) fn run(self) -> Result<Verdict> {
         let program = target::program(&self.target)?;
         let mut searches = Vec::new();
-        self.wishes.explore_often(&program, &self.by, &interrupt()?, |strategy, seed, search, races| {
+        self.options.explore_repeatedly(&program, &self.by, &interrupt()?, |strategy, seed, search, races| {
             searches.push(json!({
                 "strategy": strategy, "seed": seed, "found": !search.failures.0.is_empty(), "runs": search.runs,
                 "elapsed_s": search.elapsed.as_secs_f64(), "races": races,

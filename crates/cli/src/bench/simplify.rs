@@ -4,7 +4,7 @@ use crate::{
     explore::{self, predicate::Checks},
     options::Target,
     output,
-    simplify::program::{Program, Stop, Wishes},
+    simplify::program::{ProgramPool, RunOptions, StopReason},
     target,
     verdict::Verdict,
 };
@@ -19,9 +19,9 @@ use unsnarl_model::{Plan, Policy, Trace};
 use unsnarl_report::stats_json;
 use unsnarl_simplify::{
     Cost, Runner,
-    both::{self, Options},
+    combined::{self, SimplifyOptions},
     dynamic::{self, Simplified},
-    prove::{Limits, Verdict as Proved, prove},
+    prove::{ProofLimits, ProofVerdict, prove},
 };
 
 /// Random failing traces, simplified by us and by the paper's algorithm
@@ -50,8 +50,8 @@ impl BenchSimplify {
     pub(crate) fn run(self) -> Result<Verdict> {
         let interrupt = explore::interrupt()?;
         let traces = self.failing(&interrupt)?;
-        let told = traces.iter().map(|trace| self.one(trace, &interrupt)).collect::<Result<Vec<_>>>()?;
-        output::json(&json!({ "traces": told }));
+        let results = traces.iter().map(|trace| self.one(trace, &interrupt)).collect::<Result<Vec<_>>>()?;
+        output::json(&json!({ "traces": results }));
         Ok(Verdict::Fine)
     }
 
@@ -78,19 +78,19 @@ impl BenchSimplify {
     fn one(&self, trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Value> {
         let begin = Instant::now();
         let mut program = program(trace, interrupt)?;
-        let options = Options { executions: 100_000, effort: 1, ..Options::default() };
-        let ours = finished(both::simplify(trace, &mut program, &options, &mut |_| {}))?;
+        let options = SimplifyOptions { executions: 100_000, effort: 1, ..SimplifyOptions::default() };
+        let ours = finished(combined::simplify(trace, &mut program, &options, &mut |_| {}))?;
         let our_seconds = begin.elapsed().as_secs_f64();
 
         let begin = Instant::now();
-        let options = Options { effort: 0, ..options };
+        let options = SimplifyOptions { effort: 0, ..options };
         let mut another = self::program(trace, interrupt)?;
-        let quick = finished(both::simplify(trace, &mut another, &options, &mut |_| {}))?;
+        let quick = finished(combined::simplify(trace, &mut another, &options, &mut |_| {}))?;
         let quick_seconds = begin.elapsed().as_secs_f64();
 
         let begin = Instant::now();
         let theirs = if self.fresh {
-            let mut fresh = Fresh(Executor::new(trace.program.clone(), Settings::default())?);
+            let mut fresh = FreshProcess(Executor::new(trace.program.clone(), Settings::default())?);
             finished(dynamic::simplify(trace, &mut fresh, &mut |_| {}))?
         } else {
             let mut program = self::program(trace, interrupt)?;
@@ -102,7 +102,7 @@ impl BenchSimplify {
         let reproduced = self.reproduced(&ours.trace, &mut program)?;
         Ok(json!({
             "before": stats_json(&trace.stats()), "after": stats_json(&ours.trace.stats()),
-            "executions": ours.tally.executions, "foreseen": ours.tally.foreseen, "rounds": ours.tally.rounds, "elapsed_s": our_seconds,
+            "executions": ours.tally.executions, "foreseen": ours.tally.simulated, "rounds": ours.tally.rounds, "elapsed_s": our_seconds,
             "resumed": program.snapshots.resumed,
             "quick": {
                 "after": stats_json(&quick.trace.stats()), "executions": quick.tally.executions,
@@ -120,24 +120,24 @@ impl BenchSimplify {
     }
 
     /// The least that any schedule with the same points needs, if it was found out.
-    fn minimum(&self, trace: &Trace, program: &mut Program) -> Result<Option<Cost>> {
+    fn minimum(&self, trace: &Trace, program: &mut ProgramPool) -> Result<Option<Cost>> {
         let mut best = trace.clone();
         let mut left = self.prove;
         loop {
-            let limits = Limits { executions: left, ..Limits::default() };
+            let limits = ProofLimits { executions: left, ..ProofLimits::default() };
             let proof = prove(&best, program, &limits, &mut |_, _| {});
             stopped(proof.stopped)?;
             left = left.saturating_sub(proof.executions);
             match proof.verdict {
-                Proved::Minimal(_) => return Ok(Some(Cost::of(&best.events))),
-                Proved::Better(better) => best = *better,
-                Proved::Unfinished => return Ok(None),
+                ProofVerdict::Minimal(_) => return Ok(Some(Cost::of(&best.events))),
+                ProofVerdict::Better(better) => best = *better,
+                ProofVerdict::Unfinished => return Ok(None),
             }
         }
     }
 
     /// How often the same failure comes of it.
-    fn reproduced(&self, trace: &Trace, program: &mut Program) -> Result<u64> {
+    fn reproduced(&self, trace: &Trace, program: &mut ProgramPool) -> Result<u64> {
         let mut same = 0;
         for _ in 0..self.replays {
             let again = program.run(&trace.replay_plan()).map_err(failed)?;
@@ -148,8 +148,8 @@ impl BenchSimplify {
 }
 
 /// As users have it.
-fn program(trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Program> {
-    let wishes = Wishes {
+fn program(trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<ProgramPool> {
+    let options = RunOptions {
         jobs: 1,
         until: None,
         executions: u64::MAX,
@@ -157,32 +157,32 @@ fn program(trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Program> {
         checks: Checks::default(),
         quiet: true,
     };
-    Program::of(trace, wishes, interrupt)
+    ProgramPool::of(trace, options, interrupt)
 }
 
 /// A fresh process for each run.
-struct Fresh(Executor);
+struct FreshProcess(Executor);
 
-impl Runner for Fresh {
-    type Error = Stop;
+impl Runner for FreshProcess {
+    type Error = StopReason;
 
-    fn run(&mut self, plan: &Plan) -> Result<Trace, Stop> {
-        self.0.run(plan).map(unsnarl_exec::Run::trace).map_err(|error| Stop::Failed(error.into()))
+    fn run(&mut self, plan: &Plan) -> Result<Trace, StopReason> {
+        self.0.run(plan).map(unsnarl_exec::Run::trace).map_err(|error| StopReason::Failed(error.into()))
     }
 }
 
-fn finished(mut simplified: Simplified<Stop>) -> Result<Simplified<Stop>> {
+fn finished(mut simplified: Simplified<StopReason>) -> Result<Simplified<StopReason>> {
     stopped(simplified.stopped.take())?;
     Ok(simplified)
 }
 
-fn stopped(stop: Option<Stop>) -> Result<()> {
+fn stopped(stop: Option<StopReason>) -> Result<()> {
     stop.map_or(Ok(()), |stop| Err(failed(stop)))
 }
 
-fn failed(stop: Stop) -> anyhow::Error {
+fn failed(stop: StopReason) -> anyhow::Error {
     match stop {
-        Stop::Failed(error) => error,
-        other => anyhow!("stopped: {}", other.word()),
+        StopReason::Failed(error) => error,
+        other => anyhow!("stopped: {}", other.name()),
     }
 }

@@ -3,16 +3,16 @@
 mod failures;
 pub(crate) mod predicate;
 mod race;
-mod start;
+mod start_snapshot;
 
 use crate::{
     checkpoint, judge,
-    options::{FailOn, Follow, PointSet, Run, Target, duration},
+    options::{FailOn, Follow, PointSet, RunArgs, Target, duration},
     output,
     pool::Pool,
     replay::replay,
     report, target, traces,
-    verdict::{Verdict, WrongUsage},
+    verdict::{UsageError, Verdict},
 };
 use anyhow::Result;
 use failures::{Failure, Failures};
@@ -28,17 +28,18 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_exec::{Error, Executor, Settings};
-use unsnarl_model::{Conflict, ConflictKind, Kind, Module, Plan, Policy, Program, Trace};
+use unsnarl_model::{Conflict, ConflictKind, Module, OutcomeKind, Plan, Policy, Program, Trace};
 use unsnarl_report::{Case, CaseResult, junit};
 use unsnarl_search::{
-    Chess, Choice, Novelty, Pct, Portfolio, Proved, Race, Seen, Steps, Strategy, Unclaimed, Walk,
+    Chess, Choice, CompleteSearch, IncompleteReason, Novelty, Pct, Portfolio, RaceDirected, RunSteps,
+    RunSummary, SeedSweep, Strategy,
 };
 
 /// Search for a failing schedule and save its trace
 #[derive(clap::Args)]
 pub(crate) struct Explore {
     #[command(flatten)]
-    pub(crate) wishes: Wishes,
+    pub(crate) options: SearchOptions,
     #[command(flatten)]
     pub(crate) follow: Follow,
     #[command(flatten)]
@@ -47,7 +48,7 @@ pub(crate) struct Explore {
 
 /// How to search, whatever the program.
 #[derive(Clone, clap::Args)]
-pub(crate) struct Wishes {
+pub(crate) struct SearchOptions {
     /// How to search
     ///
     /// random: anyone at each point, with the same chance; pct[:D]: random priorities with D - 1 drops;
@@ -77,7 +78,7 @@ pub(crate) struct Wishes {
     #[command(flatten)]
     pub(crate) checks: predicate::Checks,
     #[command(flatten)]
-    pub(crate) run: Run,
+    pub(crate) run: RunArgs,
 }
 
 pub(crate) fn default_jobs() -> usize {
@@ -86,7 +87,7 @@ pub(crate) fn default_jobs() -> usize {
 
 /// What the search came to.
 #[derive(Default)]
-pub(crate) struct Search {
+pub(crate) struct SearchReport {
     strategy: String,
     pub(crate) runs: u64,
     pub(crate) schedules: HashSet<u64>,
@@ -96,16 +97,16 @@ pub(crate) struct Search {
     pub(crate) warned: u64,
     first_warned: Option<Trace>,
     pub(crate) interrupted: bool,
-    proved: Option<Proved>,
-    unclaimed: Option<Unclaimed>,
-    races: Vec<race::Told>,
+    completeness: Option<CompleteSearch>,
+    incomplete_reason: Option<IncompleteReason>,
+    races: Vec<race::RaceDescription>,
 }
 
-impl Search {
+impl SearchReport {
     /// All of it, with the paths of its failures' traces.
     pub(crate) fn json(&self, paths: &[PathBuf]) -> Value {
-        let told = |(failure, path): (&Failure, &PathBuf)| failure.json(path);
-        let failures: Vec<Value> = self.failures.0.iter().zip(paths).map(told).collect();
+        let failure_json = |(failure, path): (&Failure, &PathBuf)| failure.json(path);
+        let failures: Vec<Value> = self.failures.0.iter().zip(paths).map(failure_json).collect();
         let first = |field: &str| failures.first().map_or(Value::Null, |failure| failure[field].clone());
         json!({
             "found": !failures.is_empty(), "runs": self.runs, "elapsed_s": self.elapsed.as_secs_f64(),
@@ -113,18 +114,18 @@ impl Search {
             "interrupted": self.interrupted, "trace": first("trace"), "seed": first("seed"),
             "policy": first("policy"), "outcome": first("outcome"), "stats": first("stats"),
             "failures": failures, "runs_with_warnings": self.warned,
-            "warnings": self.first_warned.as_ref().map(|trace| output::told(trace).2),
+            "warnings": self.first_warned.as_ref().map(|trace| output::trace_json(trace).2),
             "races": self.races.iter().map(race::json).collect::<Vec<_>>(),
-            "complete": self.proved.map(|proved| json!({
-                "preemptions": proved.preemptions, "schedules": proved.schedules,
-                "all": proved.preemptions.is_none(),
+            "complete": self.completeness.map(|completeness| json!({
+                "preemptions": completeness.preemptions, "schedules": completeness.schedules,
+                "all": completeness.preemptions.is_none(),
             })),
         })
     }
 
     /// Whether there is nothing left to try.
     fn is_complete(&self) -> bool {
-        self.proved.is_some_and(|proved| proved.preemptions.is_none())
+        self.completeness.is_some_and(|completeness| completeness.preemptions.is_none())
     }
 
     /// The races that were seen in passing.
@@ -139,38 +140,54 @@ impl Search {
 }
 
 /// What came of one run.
-struct Attempt {
+struct RunResult {
     failure: Option<Trace>,
     /// The trace of a run that ended well but with warnings.
     warned: Option<Trace>,
     schedule: u64,
     points: u64,
-    alone: u64,
+    single_thread_points: u64,
     conflicts: Vec<Conflict>,
     modules: Vec<Module>,
-    steps: Option<Steps>,
+    steps: Option<RunSteps>,
 }
 
-impl Attempt {
+impl RunResult {
     fn of(run: &unsnarl_exec::Run<'_>, plan: &Plan) -> Self {
         let (conflicts, modules) = if plan.conflicts { run.conflicts() } else { Default::default() };
-        let (schedule, points, alone) = (run.schedule_hash(), run.points(), run.alone());
-        Self { failure: None, warned: None, schedule, points, alone, conflicts, modules, steps: None }
+        let (schedule, points, single_thread_points) =
+            (run.schedule_hash(), run.points(), run.single_thread_points());
+        Self {
+            failure: None,
+            warned: None,
+            schedule,
+            points,
+            single_thread_points,
+            conflicts,
+            modules,
+            steps: None,
+        }
     }
 
-    fn seen(&self) -> Seen<'_> {
-        let Self { points, alone, conflicts, modules, steps, .. } = self;
-        Seen { points: *points, alone: *alone, conflicts, modules, steps: steps.as_ref() }
+    fn summary(&self) -> RunSummary<'_> {
+        let Self { points, single_thread_points, conflicts, modules, steps, .. } = self;
+        RunSummary {
+            points: *points,
+            single_thread_points: *single_thread_points,
+            conflicts,
+            modules,
+            steps: steps.as_ref(),
+        }
     }
 }
 
 impl Explore {
     pub(crate) fn run(self) -> Result<Verdict> {
-        let (program, _launcher) = target::followed(&self.target, &self.follow)?;
+        let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         let interrupt = interrupt()?;
-        let bar = progress(self.wishes.runs, self.wishes.run.json);
-        let mut search = self.wishes.explore(program, &interrupt, &bar)?;
-        self.tell(&mut search)
+        let bar = progress(self.options.runs, self.options.run.json);
+        let mut search = self.options.explore(program, &interrupt, &bar)?;
+        self.report(&mut search)
     }
 }
 
@@ -182,27 +199,27 @@ pub(crate) fn interrupt() -> Result<Arc<AtomicBool>> {
     Ok(interrupt)
 }
 
-impl Wishes {
+impl SearchOptions {
     /// The search for a failing schedule of this program.
     pub(crate) fn explore(
         &self,
         program: Program,
         interrupt: &Arc<AtomicBool>,
         progress: &ProgressBar,
-    ) -> Result<Search> {
+    ) -> Result<SearchReport> {
         traces::prepare();
         let settings = self.settings(interrupt);
         let strategy = self.strategy(&program, &settings)?;
         let mut pool = self.pool(&program, &settings)?;
         let (mut search, races) = self.search(strategy, &mut pool, progress)?;
-        search.races = races.told(&program.cwd);
+        search.races = races.describe(&program.cwd);
         Ok(search)
     }
 
     fn settings(&self, interrupt: &Arc<AtomicBool>) -> Settings {
         // Each run keeps two processors busy, one after the other.
-        let eager = self.jobs * 2 <= default_jobs();
-        Settings { interrupt: Some(interrupt.clone()), serve: true, eager, ..self.run.settings() }
+        let busy_waits = self.jobs * 2 <= default_jobs();
+        Settings { interrupt: Some(interrupt.clone()), serve: true, busy_waits, ..self.run.settings() }
     }
 
     /// As many executors as there are jobs.
@@ -213,12 +230,12 @@ impl Wishes {
 
     /// One search after the other, by each of these strategies from as many seeds as it is given before it has used up its
     /// runs; each is told about.
-    pub(crate) fn explore_often(
+    pub(crate) fn explore_repeatedly(
         &self,
         program: &Program,
         strategies: &[(String, u64, u64)],
         interrupt: &Arc<AtomicBool>,
-        mut tell: impl FnMut(&str, u64, &Search, usize),
+        mut report: impl FnMut(&str, u64, &SearchReport, usize),
     ) -> Result<()> {
         let settings = self.settings(interrupt);
         let mut pool = self.pool(program, &settings)?;
@@ -229,14 +246,14 @@ impl Wishes {
                 if spent >= *budget {
                     break;
                 }
-                let wishes = Self { strategy: name.clone(), seed, ..self.clone() };
-                let strategy = wishes.strategy(program, &settings)?;
-                let (search, races) = wishes.search(strategy, &mut pool, &ProgressBar::hidden())?;
+                let options = Self { strategy: name.clone(), seed, ..self.clone() };
+                let strategy = options.strategy(program, &settings)?;
+                let (search, races) = options.search(strategy, &mut pool, &ProgressBar::hidden())?;
                 if search.interrupted {
                     return Err(Error::Interrupted.into());
                 }
                 spent += search.runs;
-                tell(name, seed, &search, races.count());
+                report(name, seed, &search, races.count());
             }
         }
         Ok(())
@@ -256,14 +273,14 @@ impl Wishes {
         let (name, figure) = self.strategy.split_once(':').unwrap_or((&self.strategy, ""));
         let wrong = || {
             let there = "random, pct[:D], pos, race, novelty, chess[:K], portfolio";
-            WrongUsage(format!("no strategy `{}`: there are {there}", self.strategy))
+            UsageError(format!("no strategy `{}`: there are {there}", self.strategy))
         };
         let strategy: Box<dyn Strategy> = match (name, figure) {
-            ("random", "") => Box::new(Walk::new(plan.clone(), Policy::Random)),
-            ("pos", "") => Box::new(Walk::new(plan.clone(), Policy::Pos)),
+            ("random", "") => Box::new(SeedSweep::new(plan.clone(), Policy::Random)),
+            ("pos", "") => Box::new(SeedSweep::new(plan.clone(), Policy::Pos)),
             ("pct", "") => Box::new(Pct::new(plan.clone(), 3)),
             ("pct", depth) => Box::new(Pct::new(plan.clone(), depth.parse().map_err(|_| wrong())?)),
-            ("race", "") => Box::new(Race::new(plan.clone())),
+            ("race", "") => Box::new(RaceDirected::new(plan.clone())),
             ("novelty", "") => Box::new(Novelty::new(plan.clone())),
             ("chess", "") => Box::new(Chess::new(plan.clone(), 2)),
             ("chess", bound) => Box::new(Chess::new(plan.clone(), bound.parse().map_err(|_| wrong())?)),
@@ -278,25 +295,26 @@ impl Wishes {
         mut strategy: unsnarl_search::Search,
         pool: &mut Pool,
         progress: &ProgressBar,
-    ) -> Result<(Search, race::Races)> {
+    ) -> Result<(SearchReport, race::Races)> {
         let begin = Instant::now();
-        let mut search = Search::default();
+        let mut search = SearchReport::default();
         let mut races = race::Races::default();
-        let mut start = start::Start::default();
+        let mut start_snapshot = start_snapshot::StartSnapshot::default();
         // Strategies learn between batches, whose sizes do not depend on the number of jobs.
         let mut batch = 1;
         while search.runs < self.runs && self.time.is_none_or(|most| begin.elapsed() < most) {
-            let wanted = batch.min(self.runs - search.runs) as usize;
+            let plan_count = batch.min(self.runs - search.runs) as usize;
             batch = (batch * 2).min(64);
-            let plans: Vec<Plan> = std::iter::from_fn(|| strategy.plan()).take(wanted).collect();
+            let plans: Vec<Plan> = std::iter::from_fn(|| strategy.plan()).take(plan_count).collect();
             let exhausted = plans.is_empty();
             let job = |executor: &mut Executor, plan: &Plan| {
                 let attempt = self.attempt(executor, plan);
                 progress.inc(1);
                 attempt
             };
-            let ends = |attempt: &Attempt| attempt.failure.is_some() && !self.keep_going;
-            let attempts = match start.keep(pool, &plans).and_then(|()| pool.run(&plans, job, ends)) {
+            let ends = |attempt: &RunResult| attempt.failure.is_some() && !self.keep_going;
+            let attempts = match start_snapshot.keep(pool, &plans).and_then(|()| pool.run(&plans, job, ends))
+            {
                 Ok(attempts) => attempts,
                 Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
                     search.interrupted = true;
@@ -307,7 +325,7 @@ impl Wishes {
             for (attempt, plan) in attempts.into_iter().zip(&plans) {
                 search.runs += 1;
                 search.schedules.insert(attempt.schedule);
-                strategy.learn(plan, &attempt.seen());
+                strategy.learn(plan, &attempt.summary());
                 races.add(&attempt.conflicts, &attempt.modules);
                 attempt.failure.into_iter().for_each(|trace| search.failures.add(trace));
                 search.warned += u64::from(attempt.warned.is_some());
@@ -324,33 +342,33 @@ impl Wishes {
         progress.finish_and_clear();
         search.elapsed = begin.elapsed();
         search.strategy = strategy.name();
-        search.proved = strategy.proved();
-        search.unclaimed = strategy.unclaimed();
+        search.completeness = strategy.completeness();
+        search.incomplete_reason = strategy.incomplete_reason();
         Ok((search, races))
     }
 
     /// One run.
-    fn attempt(&self, executor: &mut Executor, plan: &Plan) -> Result<Attempt> {
+    fn attempt(&self, executor: &mut Executor, plan: &Plan) -> Result<RunResult> {
         let run = executor.run(plan)?;
-        let mut attempt = Attempt::of(&run, plan);
-        let complaint = self.checks.complaint(&run.output)?;
+        let mut attempt = RunResult::of(&run, plan);
+        let failure_message = self.checks.failure_message(&run.output)?;
         let raced = attempt.conflicts.iter().any(|conflict| conflict.kind == ConflictKind::Race);
-        if complaint.is_none()
+        if failure_message.is_none()
             && run.is_clean()
             && !(raced && self.run.fail_on.contains(&FailOn::Race))
             && !plan.choices
         {
             return Ok(attempt);
         }
-        let choices = run.choices().iter().map(|c| Choice { can_run: c.can_run, gives_way: c.gives_way });
+        let choices = run.choices().iter().map(|c| Choice { can_run: c.can_run, yields: c.yields });
         let choices: Vec<Choice> = choices.collect();
         let diverged = run.divergence().is_some();
         let mut trace = run.trace();
         if plan.choices {
-            let ended = !diverged && trace.outcome.kind != Kind::Timeout;
-            attempt.steps = Some(Steps::of(&trace, choices, ended));
+            let ended = !diverged && trace.outcome.kind != OutcomeKind::Timeout;
+            attempt.steps = Some(RunSteps::of(&trace, choices, ended));
         }
-        predicate::judge(&mut trace, &self.run.fail_on, complaint);
+        predicate::judge(&mut trace, &self.run.fail_on, failure_message);
         let failed = trace.outcome.is_failure();
         let warned = !failed && !trace.warnings.is_empty();
         (attempt.failure, attempt.warned) =
@@ -370,25 +388,25 @@ impl Wishes {
 }
 
 impl Explore {
-    pub(crate) fn tell(&self, search: &mut Search) -> Result<Verdict> {
+    pub(crate) fn report(&self, search: &mut SearchReport) -> Result<Verdict> {
         let mut paths = Vec::new();
         for (nth, failure) in search.failures.0.iter_mut().enumerate() {
-            judge::add_calls(&mut failure.trace);
-            paths.push(traces::save(&failure.trace, self.wishes.path(nth).as_deref())?);
+            judge::add_stacks(&mut failure.trace);
+            paths.push(traces::save(&failure.trace, self.options.path(nth).as_deref())?);
         }
         // The first is the one that `latest` should mean.
         if let (Some(first), true) = (paths.first(), paths.len() > 1) {
             traces::remember(first);
         }
-        if let Some(path) = &self.wishes.junit {
+        if let Some(path) = &self.options.junit {
             let name =
                 self.target.program.iter().map(|arg| arg.to_string_lossy()).collect::<Vec<_>>().join(" ");
             report::save(path, &junit(&name, &[search.case("unsnarl", &name)]))?;
         }
-        if self.wishes.run.json {
+        if self.options.run.json {
             output::json(&search.json(&paths));
         } else {
-            self.tell_text(search, &paths);
+            self.print_text(search, &paths);
         }
         Ok(match (search.failures.0.is_empty(), search.interrupted) {
             (false, _) => Verdict::Failure,
@@ -397,7 +415,7 @@ impl Explore {
         })
     }
 
-    fn tell_text(&self, search: &Search, paths: &[PathBuf]) {
+    fn print_text(&self, search: &SearchReport, paths: &[PathBuf]) {
         let seconds = search.elapsed.as_secs_f64();
         let (runs, distinct) = (search.runs, search.schedules.len());
         let command =
@@ -409,28 +427,28 @@ impl Explore {
         };
         for (nth, (failure, path)) in search.failures.0.iter().zip(paths).enumerate() {
             let plan = &failure.trace.plan;
-            let how_found = how_found(plan);
+            let strategy_name = strategy_name(plan);
             let times = failure.times;
             let s = if distinct == 1 { "" } else { "s" };
-            let how = if self.wishes.keep_going { format!("{times} times in") } else { "in run".into() };
+            let how = if self.options.keep_going { format!("{times} times in") } else { "in run".into() };
             output::print(&format!(
                 "{}{}\n\
-                 found    {how} {runs} of {} ({how_found}), {distinct} distinct schedule{s}, {seconds:.2} s\n\
+                 found    {how} {runs} of {} ({strategy_name}), {distinct} distinct schedule{s}, {seconds:.2} s\n\
                  {}\
                  again    unsnarl record --like {}{follow} -- {command}\n",
                 if nth > 0 { "\n" } else { "" },
                 output::outcome(&failure.trace),
-                self.wishes.runs,
-                failure.commands(path, self.wishes.run.settings()),
+                self.options.runs,
+                failure.commands(path, self.options.run.settings()),
                 output::quoted(path),
             ));
         }
         if search.failures.0.is_empty() {
-            let why = if search.interrupted { ", interrupted" } else { "" };
+            let suffix = if search.interrupted { ", interrupted" } else { "" };
             let [of_runs, s] = [runs, distinct as u64].map(|count| if count == 1 { "" } else { "s" });
             output::print(&format!(
-                "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){why}\n{}{}{}",
-                search.proved.map_or_else(String::new, claim),
+                "no failure in {runs} run{of_runs} ({distinct} distinct schedule{s}, {seconds:.2} s){suffix}\n{}{}{}",
+                search.completeness.map_or_else(String::new, completeness_text),
                 search.races_text(),
                 if search.is_complete() { String::new() } else { self.hint(search) },
             ));
@@ -445,19 +463,21 @@ impl Explore {
     }
 
     /// What to try when nothing was found.
-    fn hint(&self, search: &Search) -> String {
+    fn hint(&self, search: &SearchReport) -> String {
         let instrumented = unsnarl_exec::find(&self.target.program[0])
             .and_then(|path| unsnarl_exec::check(&path))
             .is_ok_and(|binary| binary.instrumented);
-        let mut hint = match search.unclaimed {
-            Some(Unclaimed::Threads(threads)) => {
+        let mut hint = match search.incomplete_reason {
+            Some(IncompleteReason::Threads(threads)) => {
                 return format!(
                     "not all  this strategy tells {} threads apart and the program has {threads}: nothing more was tried\n\
                      next     another --strategy, such as portfolio\n",
                     Choice::THREADS
                 );
             }
-            Some(Unclaimed::CutOff) => "not all  some runs were ended before their time (--timeout)\n".into(),
+            Some(IncompleteReason::CutOff) => {
+                "not all  some runs were ended before their time (--timeout)\n".into()
+            }
             None => String::new(),
         };
         hint += if !instrumented {
@@ -471,7 +491,7 @@ impl Explore {
     }
 }
 
-impl Search {
+impl SearchReport {
     /// What came of it, for CI.
     pub(crate) fn case(&self, group: &str, name: &str) -> Case {
         let runs = self.runs;
@@ -491,7 +511,7 @@ impl Search {
 
 impl Failure {
     fn json(&self, path: &Path) -> Value {
-        let (outcome, stats, _) = output::told(&self.trace);
+        let (outcome, stats, _) = output::trace_json(&self.trace);
         let plan = &self.trace.plan;
         json!({ "trace": path, "outcome": outcome, "stats": stats, "times": self.times,
             "seed": plan.seed, "policy": plan.tail.name() })
@@ -505,7 +525,7 @@ impl Failure {
              replay   unsnarl replay {path}{}\n\
              simplify unsnarl simplify {path}\n\
              show     unsnarl show {path}\n",
-            certainty(&self.trace, settings)
+            replay_check(&self.trace, settings)
         )
     }
 }
@@ -514,11 +534,11 @@ impl Failure {
 pub(crate) fn races_of(trace: &Trace) -> String {
     let mut races = race::Races::default();
     races.add(&trace.races, &trace.modules);
-    races.told(&trace.program.cwd).iter().map(race::line).collect()
+    races.describe(&trace.program.cwd).iter().map(race::line).collect()
 }
 
 /// The strategy whose plan it is.
-pub(crate) fn how_found(plan: &Plan) -> String {
+pub(crate) fn strategy_name(plan: &Plan) -> String {
     // The first segment may be there only because there was no choice yet.
     match (plan.prefix.segments.len(), plan.tail) {
         (_, Policy::Fair) => "chess".to_owned(),
@@ -528,9 +548,9 @@ pub(crate) fn how_found(plan: &Plan) -> String {
 }
 
 /// What is certain although no run failed.
-fn claim(proved: Proved) -> String {
-    let schedules = grouped(proved.schedules);
-    match proved.preemptions {
+fn completeness_text(completeness: CompleteSearch) -> String {
+    let schedules = grouped(completeness.schedules);
+    match completeness.preemptions {
         Some(1) => format!("no failure with at most 1 preemption: {schedules} schedules, all explored\n"),
         Some(most) => {
             format!("no failure with at most {most} preemptions: {schedules} schedules, all explored\n")
@@ -547,7 +567,7 @@ fn grouped(number: u64) -> String {
 }
 
 /// One replay, under the limits of the search, to say for certain that the trace replays.
-fn certainty(trace: &Trace, settings: Settings) -> String {
+fn replay_check(trace: &Trace, settings: Settings) -> String {
     match replay(trace, &trace.replay_plan(), settings) {
         Ok(replayed) if replayed.reproduced && replayed.identical() => "   (tried: identical)".into(),
         Ok(replayed) if replayed.reproduced => "   (tried: the same failure)".into(),

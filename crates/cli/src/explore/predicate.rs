@@ -4,7 +4,7 @@ use crate::options::FailOn;
 use anyhow::{Context, Result};
 use regex::bytes::{Regex, RegexBuilder};
 use std::process::{Command, Stdio};
-use unsnarl_model::{Kind, Outcome, Output, Trace};
+use unsnarl_model::{Outcome, OutcomeKind, Output, Trace};
 
 /// The user's checks, made after each run.
 #[derive(Clone, Default, clap::Args)]
@@ -28,12 +28,12 @@ impl Checks {
     }
 
     /// Whether they look at something that runs may share.
-    pub(crate) const fn look_outside(&self) -> bool {
+    pub(crate) const fn inspect_environment(&self) -> bool {
         self.check.is_some()
     }
 
     /// What the checks find wrong with a run that left this output.
-    pub(crate) fn complaint(&self, written: &Output) -> Result<Option<String>> {
+    pub(crate) fn failure_message(&self, written: &Output) -> Result<Option<String>> {
         if let Some(regex) = self.fail_if_stdout.as_ref().filter(|regex| regex.is_match(&written.stdout)) {
             return Ok(Some(format!("standard output matches `{regex}`")));
         }
@@ -46,12 +46,12 @@ impl Checks {
 }
 
 /// Makes a trace the failure that the user wants to see in it.
-pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn], complaint: Option<String>) {
+pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn], failure_message: Option<String>) {
     crate::judge::judge(trace, fail_on);
-    if let Some(message) = complaint
+    if let Some(message) = failure_message
         && !trace.outcome.is_failure()
     {
         trace.outcome = Outcome { message, ..Outcome::exit(0) };
-        trace.outcome.kind = Kind::Check;
+        trace.outcome.kind = OutcomeKind::Check;
     }
 }

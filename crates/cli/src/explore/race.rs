@@ -30,11 +30,11 @@ impl Races {
     }
 
     /// With the names that the program has for them, files as seen from `cwd`; one for each pair of lines.
-    pub(super) fn told(&self, cwd: &str) -> Vec<Told> {
+    pub(super) fn describe(&self, cwd: &str) -> Vec<RaceDescription> {
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&self.modules, &mut symbols);
         let here = format!("{cwd}/");
-        let mut told: Vec<Told> = Vec::new();
+        let mut descriptions: Vec<RaceDescription> = Vec::new();
         for race in self.found.values() {
             let mut sides = race.sides.map(|side| {
                 let frame = names.place(side.site);
@@ -42,13 +42,13 @@ impl Races {
                 (side.op, place.strip_prefix(&here).unwrap_or(&place).to_owned())
             });
             sides.sort_by_key(|(_, place)| in_order(place));
-            let race = Told { variable: names.variable(race.addr), sides };
-            if !told.contains(&race) {
-                told.push(race);
+            let race = RaceDescription { variable: names.variable(race.addr), sides };
+            if !descriptions.contains(&race) {
+                descriptions.push(race);
             }
         }
-        told.sort_by_key(|race| race.sides.each_ref().map(|(_, place)| in_order(place)));
-        told
+        descriptions.sort_by_key(|race| race.sides.each_ref().map(|(_, place)| in_order(place)));
+        descriptions
     }
 }
 
@@ -62,18 +62,18 @@ fn in_order(place: &str) -> (String, u32) {
 
 /// A race in words.
 #[derive(PartialEq, Eq)]
-pub(super) struct Told {
+pub(super) struct RaceDescription {
     variable: Option<String>,
     sides: [(Op, String); 2],
 }
 
-pub(super) fn line(race: &Told) -> String {
+pub(super) fn line(race: &RaceDescription) -> String {
     let [(a, at), (b, and)] = &race.sides;
     let variable = race.variable.as_deref().map_or_else(String::new, |name| format!("   ({name})"));
-    format!("         {} at {at}, {} at {and}{variable}\n", a.word(), b.word())
+    format!("         {} at {at}, {} at {and}{variable}\n", a.name(), b.name())
 }
 
-pub(super) fn json(race: &Told) -> Value {
-    let side = |(op, place): &(Op, String)| json!({ "op": op.word(), "site": place });
+pub(super) fn json(race: &RaceDescription) -> Value {
+    let side = |(op, place): &(Op, String)| json!({ "op": op.name(), "site": place });
     json!({ "object": race.variable, "a": side(&race.sides[0]), "b": side(&race.sides[1]) })
 }

@@ -37,20 +37,20 @@ pub(crate) struct Session {
 
 /// Who talks with gdb.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Who {
+pub(crate) enum GdbClient {
     Person,
     FrontEnd,
 }
 
 impl Session {
     /// Gets ready to debug the replay of a trace.
-    pub(crate) fn new(trace: &Path, recorded: &Trace, who: Who) -> Result<Self> {
+    pub(crate) fn new(trace: &Path, recorded: &Trace, client: GdbClient) -> Result<Self> {
         replay::check(recorded)?;
-        let script = unsnarl_exec::lay_down("gdb.py", SCRIPT.as_bytes())?;
+        let script = unsnarl_exec::install_file("gdb.py", SCRIPT.as_bytes())?;
         let unsnarl = env::current_exe().context("cannot tell where unsnarl is")?;
         let trace = traces::find(trace);
         let trace = trace.canonicalize().with_context(|| format!("cannot find {}", trace.display()))?;
-        let front_end = if who == Who::FrontEnd { ", front_end=True" } else { "" };
+        let front_end = if client == GdbClient::FrontEnd { ", front_end=True" } else { "" };
         let setup = vec![
             format!("source {}", text(script)?),
             // A string of JSON is one of Python.
@@ -66,7 +66,7 @@ fn text(path: PathBuf) -> Result<String> {
 
 /// Goes on as gdb. `arguments` are passed to it; its commands come after ours.
 pub(crate) fn debug(trace: &Path, recorded: &Trace, arguments: &[OsString]) -> Result<Verdict> {
-    let session = Session::new(trace, recorded, Who::Person)?;
+    let session = Session::new(trace, recorded, GdbClient::Person)?;
     let gdb = env::var_os("UNSNARL_GDB").unwrap_or_else(|| "gdb".into());
     check_gdb(&gdb)?;
     if unsnarl_exec::layout() == unsnarl_exec::Layout::Own {

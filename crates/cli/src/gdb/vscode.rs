@@ -1,6 +1,6 @@
 //! A launch configuration for VS Code.
 
-use super::{Session, Who};
+use super::{GdbClient, Session};
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 use std::{fs, io::Write, path::Path};
@@ -10,7 +10,7 @@ const FILE: &str = ".vscode/launch.json";
 
 /// Writes the configuration down, unless there is one already: then it is printed, to be added by hand.
 pub(crate) fn launch_json(trace: &Path, recorded: &Trace) -> Result<()> {
-    let session = Session::new(trace, recorded, Who::FrontEnd)?;
+    let session = Session::new(trace, recorded, GdbClient::FrontEnd)?;
     let text = format!("{:#}\n", configuration(trace, &session));
     fs::create_dir_all(".vscode").context("cannot make the directory .vscode")?;
     match fs::File::create_new(FILE) {

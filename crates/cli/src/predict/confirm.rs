@@ -1,7 +1,7 @@
 //! Each witness tried out with the program itself.
 
 use crate::{
-    judge::{add_calls, judge},
+    judge::{add_stacks, judge},
     options::FailOn,
     traces,
 };
@@ -16,19 +16,22 @@ use std::{
 };
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Conflict, ConflictKind, Plan, Trace};
-use unsnarl_predict::{Prediction, Race, Ran, Runner, Verdict, confirm_deadlock, confirm_race, is_same_race};
+use unsnarl_predict::{
+    ConfirmationRun, ConfirmationVerdict, PredictedRace, Prediction, WitnessRunner, confirm_deadlock,
+    confirm_race, is_same_race,
+};
 
 /// What came of a prediction.
-pub(super) struct Judged {
+pub(super) struct CheckedPrediction {
     /// None if it was not tried.
-    pub(super) verdict: Option<Verdict>,
+    pub(super) verdict: Option<ConfirmationVerdict>,
     /// The failing trace that it was saved as.
     pub(super) trace: Option<PathBuf>,
 }
 
-impl Judged {
+impl CheckedPrediction {
     pub(super) fn is_confirmed(&self) -> bool {
-        self.verdict == Some(Verdict::Confirmed)
+        self.verdict == Some(ConfirmationVerdict::Confirmed)
     }
 }
 
@@ -37,8 +40,8 @@ pub(super) struct Confirmation {
     /// Races of the recorded order itself that no prediction is about, and the trace with them.
     pub(super) observed: Vec<Conflict>,
     pub(super) observed_in: Option<PathBuf>,
-    pub(super) races: Vec<Judged>,
-    pub(super) deadlocks: Vec<Judged>,
+    pub(super) races: Vec<CheckedPrediction>,
+    pub(super) deadlocks: Vec<CheckedPrediction>,
     pub(super) interrupted: bool,
     pub(super) runs: u64,
 }
@@ -66,7 +69,7 @@ pub(super) fn confirm(
 ) -> Result<Confirmation> {
     traces::prepare();
     let settings = Settings { serve: true, interrupt: Some(Arc::clone(interrupt)), ..Settings::default() };
-    let mut program = Program { executor: Executor::new(trace.program.clone(), settings)?, runs: 0 };
+    let mut program = ProgramRunner { executor: Executor::new(trace.program.clone(), settings)?, runs: 0 };
     let mut confirmation = Confirmation::none();
     let result = try_all(trace, prediction, &mut program, &mut confirmation, bar);
     confirmation.runs = program.runs;
@@ -85,12 +88,12 @@ pub(super) fn confirm(
 fn try_all(
     trace: &Trace,
     prediction: &Prediction,
-    program: &mut Program,
+    program: &mut ProgramRunner,
     confirmation: &mut Confirmation,
     bar: &ProgressBar,
 ) -> Result<()> {
     let all = prediction.races.len() + prediction.deadlocks.len();
-    let tell = |tried: usize| {
+    let update_progress = |tried: usize| {
         bar.set_message(format!("witness {} of {all} tried out", tried + 1));
         bar.tick();
     };
@@ -102,46 +105,48 @@ fn try_all(
     if again.divergence.is_none() && again.trace.races.iter().any(is_race) {
         let mut run = again.trace;
         judge(&mut run, &[FailOn::Race]);
-        add_calls(&mut run);
+        add_stacks(&mut run);
         let path = traces::save_as(&run, None, &named(&run, "race"))?;
         confirmation.observed = not_predicted(trace, prediction, &run);
         confirmation.observed_in = Some(path.clone());
         shown.push((run, path));
     }
     for (tried, race) in prediction.races.iter().enumerate() {
-        tell(tried);
+        update_progress(tried);
         if let Some((_, path)) = shown.iter().find(|(run, _)| position(trace, race, run).is_some()) {
             let trace = Some(path.clone());
-            confirmation.races.push(Judged { verdict: Some(Verdict::Confirmed), trace });
+            confirmation
+                .races
+                .push(CheckedPrediction { verdict: Some(ConfirmationVerdict::Confirmed), trace });
             continue;
         }
         let confirmed = confirm_race(trace, race, program)?;
-        let mut judged = Judged { verdict: Some(confirmed.verdict), trace: None };
+        let mut checked = CheckedPrediction { verdict: Some(confirmed.verdict), trace: None };
         if let Some(mut run) = confirmed.trace {
             // What the trace is kept for is its first race.
             if let Some(at) = position(trace, race, &run) {
                 run.races[..=at].rotate_right(1);
             }
             judge(&mut run, &[FailOn::Race]);
-            add_calls(&mut run);
+            add_stacks(&mut run);
             let path = traces::save_as(&run, None, &named(&run, "race"))?;
-            judged.trace = Some(path.clone());
+            checked.trace = Some(path.clone());
             shown.push((run, path));
         }
-        confirmation.races.push(judged);
+        confirmation.races.push(checked);
     }
     for (tried, deadlock) in prediction.deadlocks.iter().enumerate() {
-        tell(prediction.races.len() + tried);
+        update_progress(prediction.races.len() + tried);
         let confirmed = confirm_deadlock(trace, deadlock, program)?;
         let path =
             confirmed.trace.map(|run| traces::save_as(&run, None, &named(&run, "deadlock"))).transpose()?;
-        confirmation.deadlocks.push(Judged { verdict: Some(confirmed.verdict), trace: path });
+        confirmation.deadlocks.push(CheckedPrediction { verdict: Some(confirmed.verdict), trace: path });
     }
     Ok(())
 }
 
 /// Which of a run's races is the predicted one.
-fn position(trace: &Trace, race: &Race, run: &Trace) -> Option<usize> {
+fn position(trace: &Trace, race: &PredictedRace, run: &Trace) -> Option<usize> {
     run.races.iter().position(|found| is_same_race(trace, race, run, found))
 }
 
@@ -161,23 +166,23 @@ fn not_predicted(trace: &Trace, prediction: &Prediction, run: &Trace) -> Vec<Con
     all
 }
 
-fn named(trace: &Trace, what: &str) -> String {
+fn named(trace: &Trace, suffix: &str) -> String {
     let program = trace.program.path.rsplit('/').next().unwrap_or_default();
-    format!("{program}-{what}")
+    format!("{program}-{suffix}")
 }
 
-struct Program {
+struct ProgramRunner {
     executor: Executor,
     runs: u64,
 }
 
-impl Runner for Program {
+impl WitnessRunner for ProgramRunner {
     type Error = anyhow::Error;
 
-    fn run(&mut self, plan: &Plan) -> Result<Ran> {
+    fn run(&mut self, plan: &Plan) -> Result<ConfirmationRun> {
         self.runs += 1;
         let run = self.executor.run(plan)?;
         let divergence = run.divergence();
-        Ok(Ran { trace: run.trace(), divergence })
+        Ok(ConfirmationRun { trace: run.trace(), divergence })
     }
 }

@@ -1,21 +1,21 @@
 //! `unsnarl predict`: races and deadlocks in other interleavings of a run.
 
 mod confirm;
+mod report;
 mod source;
-mod tell;
 
 use crate::{explore, output, replay::check_builds, verdict::Verdict};
 use anyhow::{Context, Result};
-use confirm::{Confirmation, Judged};
+use confirm::{CheckedPrediction, Confirmation};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use report::PredictionReport;
 use source::Source;
 use std::{
     num::NonZeroUsize,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
-use tell::Told;
-use unsnarl_predict::{Options, Prediction, Progress, State};
+use unsnarl_predict::{PredictOptions, Prediction, SyncState, WindowProgress};
 use unsnarl_report::ProgramNames;
 use unsnarl_symbols::Symbols;
 
@@ -37,7 +37,7 @@ pub(crate) struct Predict {
     #[arg(long, conflicts_with = "window")]
     whole: bool,
     /// Give up on a pair of places after so many steps of the search, and say so
-    #[arg(long, value_name = "N", default_value_t = Options::default().budget)]
+    #[arg(long, value_name = "N", default_value_t = PredictOptions::default().budget)]
     budget: u64,
     /// Write the model of the first window as CSPm text, for a refinement checker
     #[arg(long, value_name = "FILE")]
@@ -64,7 +64,7 @@ impl Predict {
         }
         let bar = progress(self.json);
         let mut windows = 0;
-        let mut watch = |progress: Progress| {
+        let mut watch = |progress: WindowProgress| {
             windows += u64::from(progress.object == 1);
             bar.set_message(format!(
                 "window {windows}, object {} of {}, {} races",
@@ -72,7 +72,7 @@ impl Predict {
             ));
             bar.tick();
         };
-        let options = Options {
+        let options = PredictOptions {
             window: (!self.whole).then_some(self.window.get()),
             budget: self.budget,
             free_reads: runs,
@@ -85,9 +85,10 @@ impl Predict {
         bar.finish_and_clear();
         let Confirmation { observed, observed_in, races, deadlocks, interrupted, runs: executions } =
             confirmation;
-        let confirmed = !observed.is_empty() || races.iter().chain(&deadlocks).any(Judged::is_confirmed);
+        let confirmed =
+            !observed.is_empty() || races.iter().chain(&deadlocks).any(CheckedPrediction::is_confirmed);
         let elapsed = begin.elapsed();
-        let told = Told {
+        let report = PredictionReport {
             source: &source,
             prediction: &prediction,
             observed,
@@ -98,7 +99,7 @@ impl Predict {
             executions,
             elapsed,
         };
-        told.print(self.json);
+        report.print(self.json);
         Ok(match (interrupted, confirmed) {
             (true, _) => Verdict::Interrupted,
             (false, true) => Verdict::Failure,
@@ -116,8 +117,8 @@ impl Predict {
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&source.header().modules, &mut symbols);
         let mut name = |addr| source.object(addr, &mut names);
-        let text = unsnarl_predict::export(&events[..count], &State::default(), &mut name)
-            .map_err(|flaw| source.located(flaw))?;
+        let text = unsnarl_predict::export(&events[..count], &SyncState::default(), &mut name)
+            .map_err(|flaw| source.locate_flaw(flaw))?;
         output::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
         if count < events.len() {
             eprintln!(

@@ -1,6 +1,6 @@
 //! Where the events come from: a trace at hand, one too large for that, or another tool's text.
 
-use crate::{traces, verdict::Contradicted};
+use crate::{traces, verdict::InconsistentTrace};
 use anyhow::{Context, Result};
 use std::{
     borrow::Cow,
@@ -10,7 +10,7 @@ use std::{
     path::{Path, PathBuf},
 };
 use unsnarl_model::{Event, ThreadIx, Trace};
-use unsnarl_predict::{Flaw, Options, Prediction, Predictor, Progress};
+use unsnarl_predict::{Flaw, PredictOptions, Prediction, Predictor, WindowProgress};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 use unsnarl_trace::{EventReader, std_format};
@@ -24,7 +24,7 @@ pub(super) struct Source {
     /// Without its events if it is read window by window.
     trace: Trace,
     events: u64,
-    names: std_format::Names,
+    names: std_format::StdNames,
     streamed: Option<PathBuf>,
     /// By event: the line of the text, if it was text.
     lines: Vec<u64>,
@@ -32,12 +32,12 @@ pub(super) struct Source {
 
 impl Source {
     /// Opens a trace; with all its events at hand if that is asked for.
-    pub(super) fn open(wanted: &Path, at_hand: bool) -> Result<Self> {
-        let path = traces::find(wanted);
+    pub(super) fn open(requested: &Path, at_hand: bool) -> Result<Self> {
+        let path = traces::find(requested);
         if path.extension().is_some_and(|ending| ending == "std") {
             return Self::text(&path);
         }
-        let names = std_format::Names::default();
+        let names = std_format::StdNames::default();
         if !at_hand
             && let Some(reader) =
                 File::open(&path).ok().and_then(|file| EventReader::new(BufReader::new(file)).ok())
@@ -47,7 +47,7 @@ impl Source {
             let streamed = Some(path.clone());
             return Ok(Self { path, trace, events, names, streamed, lines: Vec::new() });
         }
-        let trace = traces::load(wanted)?;
+        let trace = traces::load(requested)?;
         let events = trace.events.len() as u64;
         Ok(Self { path, events, trace, names, streamed: None, lines: Vec::new() })
     }
@@ -85,8 +85,9 @@ impl Source {
         if !self.trace.program.path.is_empty() {
             return None;
         }
-        let kept = self.trace.names.iter().find(|(at, _)| *at == addr).map(|(_, name)| name.as_str().into());
-        Some(kept.unwrap_or_else(|| self.names.of(addr)))
+        let recorded_name =
+            self.trace.names.iter().find(|(at, _)| *at == addr).map(|(_, name)| name.as_str().into());
+        Some(recorded_name.unwrap_or_else(|| self.names.of(addr)))
     }
 
     /// What a lock or a variable is called, by whichever tool made the trace.
@@ -97,39 +98,39 @@ impl Source {
 
     pub(super) fn predict(
         &mut self,
-        options: Options,
-        watch: &mut dyn FnMut(Progress),
+        options: PredictOptions,
+        watch: &mut dyn FnMut(WindowProgress),
     ) -> Result<Prediction> {
         let mut predictor = Predictor::new(options);
         match &self.streamed {
-            None => predictor.push(&self.trace.events, watch).map_err(|flaw| self.located(flaw))?,
+            None => predictor.push(&self.trace.events, watch).map_err(|flaw| self.locate_flaw(flaw))?,
             Some(path) => {
                 let mut reader = EventReader::new(BufReader::new(File::open(path)?))?;
                 while let Some(chunk) = reader.next_chunk()? {
-                    predictor.push(chunk, watch).map_err(|flaw| self.located(flaw))?;
+                    predictor.push(chunk, watch).map_err(|flaw| self.locate_flaw(flaw))?;
                 }
             }
         }
-        predictor.finish(watch).map_err(|flaw| self.located(flaw))
+        predictor.finish(watch).map_err(|flaw| self.locate_flaw(flaw))
     }
 
     /// A flaw in the words of where it is: a line of text, or an event of a trace and its place in the program.
-    pub(super) fn located(&self, flaw: Flaw) -> anyhow::Error {
+    pub(super) fn locate_flaw(&self, flaw: Flaw) -> anyhow::Error {
         let mut symbols = Symbols::new();
         let names = RefCell::new(ProgramNames::new(&self.trace.modules, &mut symbols));
         let lock = |addr| self.object(addr, &mut names.borrow_mut());
-        let told = flaw.told(&lock, &|thread| self.thread(thread));
+        let report = flaw.describe(&lock, &|thread| self.thread(thread));
         let because = "nothing can be predicted from that";
-        let told = match (self.lines.get(flaw.event as usize), self.trace.events.get(flaw.event as usize)) {
-            (Some(line), _) => format!("line {line}: {told}; {because}: correct the text"),
+        let report = match (self.lines.get(flaw.event as usize), self.trace.events.get(flaw.event as usize)) {
+            (Some(line), _) => format!("line {line}: {report}; {because}: correct the text"),
             (None, Some(event)) if !self.trace.program.path.is_empty() => {
                 let place = names.borrow_mut().place(self.trace.site(event));
                 let place = place.place().unwrap_or_else(|| place.to_string());
-                format!("event {}: {told}, at {place}; {because}: mend it, and record it anew", flaw.event)
+                format!("event {}: {report}, at {place}; {because}: mend it, and record it anew", flaw.event)
             }
-            _ => format!("event {}: {told}; {because}: record it anew", flaw.event),
+            _ => format!("event {}: {report}; {because}: record it anew", flaw.event),
         };
-        anyhow::Error::new(Contradicted(told)).context(self.path.display().to_string())
+        anyhow::Error::new(InconsistentTrace(report)).context(self.path.display().to_string())
     }
 
     /// A thread by the name that the reader knows: another tool's own, or the path of creation.

@@ -1,12 +1,12 @@
 //! `unsnarl simplify`: the same failure with the fewest context switches.
 
-mod long;
-mod more;
+mod more_traces;
 pub(crate) mod program;
 pub(crate) mod proof;
+mod report;
 mod snapshots;
-mod statically;
-mod tell;
+mod static_only;
+mod streaming;
 
 use crate::{
     explore::{self, predicate::Checks},
@@ -16,19 +16,19 @@ use crate::{
     verdict::Verdict,
 };
 use anyhow::{Result, bail};
-use program::{Program, Stop};
+use program::{ProgramPool, StopReason};
+pub(crate) use report::SimplificationReport;
 use std::{
     path::PathBuf,
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
-pub(crate) use tell::Told;
 use unsnarl_exec::Settings;
-use unsnarl_model::{Kind, Need, Trace};
+use unsnarl_model::{Counterfactual, OutcomeKind, Trace};
 use unsnarl_simplify::{
-    both,
-    dynamic::{self, Simplified, Step},
-    why,
+    combined,
+    dynamic::{self, Improvement, Simplified},
+    test_preemptions,
 };
 
 /// The same failure with the fewest context switches
@@ -85,9 +85,9 @@ impl Simplify {
     pub(crate) fn run(self) -> Result<Verdict> {
         let begin = Instant::now();
         let interrupt = explore::interrupt()?;
-        match statically::without_program(&self, begin, &interrupt)? {
-            Some(statically::Outcome::Told(told)) => return told.print(&self),
-            Some(statically::Outcome::Interrupted) => return Ok(Verdict::Interrupted),
+        match static_only::without_program(&self, begin, &interrupt)? {
+            Some(static_only::StaticOutcome::Report(report)) => return report.print(&self),
+            Some(static_only::StaticOutcome::Interrupted) => return Ok(Verdict::Interrupted),
             None => {}
         }
         let trace = traces::load(&self.trace)?;
@@ -96,14 +96,14 @@ impl Simplify {
                 "the run of this trace did not fail: there is nothing to keep; `unsnarl explore` finds one that does"
             );
         }
-        if trace.outcome.kind == Kind::Check && !self.checks.are_given() {
+        if trace.outcome.kind == OutcomeKind::Check && !self.checks.are_given() {
             bail!(
                 "this failure was found by --check or --fail-if-stdout, which a trace does not keep: \
                  give the same option again"
             );
         }
         check_builds(&trace)?;
-        let wishes = program::Wishes {
+        let run_options = program::RunOptions {
             jobs: if self.statically { 1 } else { self.jobs },
             until: self.time.map(|time| begin + time),
             executions: self.executions,
@@ -112,39 +112,39 @@ impl Simplify {
             quiet: self.json,
         };
         let Self { statically, dynamic, prove, effort, suffix, executions, .. } = self;
-        let batch = wishes.jobs;
-        let options = both::Options { batch, suffix, executions, effort, prove };
-        let way = match (statically, dynamic) {
-            (true, _) => Way::Static(self.merges),
-            (_, true) => Way::Dynamic,
-            _ => Way::Both(options),
+        let batch = run_options.jobs;
+        let options = combined::SimplifyOptions { batch, suffix, executions, effort, prove };
+        let method = match (statically, dynamic) {
+            (true, _) => Method::Static(self.merges),
+            (_, true) => Method::Dynamic,
+            _ => Method::Both(options),
         };
-        way.simplify(&trace, wishes, &interrupt)?.print(&self)
+        method.simplify(&trace, run_options, &interrupt)?.print(&self)
     }
 }
 
 /// How to go about it.
-pub(crate) enum Way {
+pub(crate) enum Method {
     /// By dependences alone; with merges in an order drawn by a seed, if there is one.
     Static(Option<u64>),
     /// By running alone.
     Dynamic,
     /// First the one, then the other.
-    Both(both::Options),
+    Both(combined::SimplifyOptions),
 }
 
-impl Way {
+impl Method {
     /// Simplifies a failing trace of a program.
     pub(crate) fn simplify(
         &self,
         trace: &Trace,
-        wishes: program::Wishes,
+        run_options: program::RunOptions,
         interrupt: &Arc<AtomicBool>,
-    ) -> Result<Told> {
+    ) -> Result<SimplificationReport> {
         let begin = Instant::now();
-        let mut program = Program::of(trace, wishes, interrupt)?;
+        let mut program = ProgramPool::of(trace, run_options, interrupt)?;
         let progress = program.progress.clone();
-        let mut watch = |step: Step<'_>| {
+        let mut watch = |step: Improvement<'_>| {
             let stats = step.trace.stats();
             progress.set_message(format!(
                 "{} context switches, {} preemptive",
@@ -152,23 +152,30 @@ impl Way {
             ));
         };
         let mut simplified = match self {
-            Self::Static(merges) => statically::with_one_run(trace, *merges, &mut program),
+            Self::Static(merges) => static_only::with_one_run(trace, *merges, &mut program),
             Self::Dynamic => dynamic::simplify(trace, &mut program, &mut watch),
             Self::Both(options) if options.effort >= 3 => {
-                let traces = more::failing(trace, options.effort - 1, &mut program);
-                both::simplify_best(&traces, &mut program, options, &mut watch)
-                    .unwrap_or_else(|| both::simplify(trace, &mut program, options, &mut watch))
+                let traces = more_traces::failing(trace, options.effort - 1, &mut program);
+                combined::simplify_best(&traces, &mut program, options, &mut watch)
+                    .unwrap_or_else(|| combined::simplify(trace, &mut program, options, &mut watch))
             }
-            Self::Both(options) => both::simplify(trace, &mut program, options, &mut watch),
+            Self::Both(options) => combined::simplify(trace, &mut program, options, &mut watch),
         };
-        if let Some(Stop::Failed(error)) = simplified.stopped {
+        if let Some(StopReason::Failed(error)) = simplified.stopped {
             return Err(error);
         }
-        find_needs(&mut simplified, &mut program);
+        find_counterfactuals(&mut simplified, &mut program);
         program.progress.finish_and_clear();
-        let Simplified { trace: after, tally, certificate, none_with, unobserved, stopped } = simplified;
+        let Simplified {
+            trace: after,
+            tally,
+            certificate,
+            switches_ruled_out,
+            has_hidden_dependence,
+            stopped,
+        } = simplified;
         let again = replay(&after, &after.replay_plan(), Settings::default());
-        Ok(Told {
+        Ok(SimplificationReport {
             before: trace.stats(),
             preserved: Some(again.is_ok_and(|again| again.reproduced)),
             figures: after.stats(),
@@ -176,8 +183,8 @@ impl Way {
             after,
             tally,
             certificate,
-            none_with,
-            unobserved,
+            switches_ruled_out,
+            has_hidden_dependence,
             proving: matches!(self, Self::Both(options) if options.prove),
             stopped,
             resumed: program.snapshots.resumed,
@@ -188,19 +195,19 @@ impl Way {
 }
 
 /// Finds out what the preemptions that are left are for.
-fn find_needs(simplified: &mut Simplified<Stop>, program: &mut Program) {
+fn find_counterfactuals(simplified: &mut Simplified<StopReason>, program: &mut ProgramPool) {
     // Of a hundred preemptions nobody reads what each is for.
-    const MOST: u64 = 20;
-    if simplified.stopped.is_some() || simplified.trace.stats().preemptive > MOST {
+    const MAX: u64 = 20;
+    if simplified.stopped.is_some() || simplified.trace.stats().preemptive > MAX {
         return;
     }
     // They are an extra: where they cannot be had, the trace is what it is.
-    let Ok(reasons) = why(&simplified.trace, program) else { return };
-    simplified.tally.executions += reasons.len() as u64;
-    let needs = reasons.into_iter().filter(|why| !why.fails_too).map(|why| Need {
-        event: why.event as u64,
-        without: why.without.kind,
-        message: why.without.message,
+    let Ok(tests) = test_preemptions(&simplified.trace, program) else { return };
+    simplified.tally.executions += tests.len() as u64;
+    let counterfactuals = tests.into_iter().filter(|test| !test.still_fails).map(|test| Counterfactual {
+        event: test.event as u64,
+        outcome_without: test.outcome_without.kind,
+        message: test.outcome_without.message,
     });
-    simplified.trace.needs = needs.collect();
+    simplified.trace.counterfactuals = counterfactuals.collect();
 }

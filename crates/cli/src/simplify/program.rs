@@ -16,20 +16,20 @@ use std::{
     time::Instant,
 };
 use unsnarl_exec::{Choices, Error, Executor, Settings};
-use unsnarl_model::{Kind, Plan, Trace};
+use unsnarl_model::{OutcomeKind, Plan, Trace};
 use unsnarl_simplify::{Choice, Runner};
 
 /// Why the work ended before there was nothing left to try.
 #[derive(Debug)]
-pub(crate) enum Stop {
+pub(crate) enum StopReason {
     /// No more time, or no more runs.
     Spent,
     Interrupted,
     Failed(anyhow::Error),
 }
 
-impl Stop {
-    pub(crate) const fn word(&self) -> &'static str {
+impl StopReason {
+    pub(crate) const fn name(&self) -> &'static str {
         match self {
             Self::Spent => "time or runs are used up",
             Self::Interrupted => "interrupted",
@@ -39,7 +39,7 @@ impl Stop {
 }
 
 /// How far to go, and what to look for.
-pub(crate) struct Wishes {
+pub(crate) struct RunOptions {
     pub(crate) jobs: usize,
     pub(crate) until: Option<Instant>,
     pub(crate) executions: u64,
@@ -48,7 +48,7 @@ pub(crate) struct Wishes {
     pub(crate) quiet: bool,
 }
 
-pub(crate) struct Program {
+pub(crate) struct ProgramPool {
     pool: Pool,
     fail_on: Vec<FailOn>,
     checks: Checks,
@@ -61,63 +61,63 @@ pub(crate) struct Program {
     choices: Vec<Vec<Choice>>,
 }
 
-impl Program {
+impl ProgramPool {
     /// The program of a trace, whose kind of failure is looked for.
-    pub(crate) fn of(trace: &Trace, wishes: Wishes, interrupt: &Arc<AtomicBool>) -> Result<Self> {
+    pub(crate) fn of(trace: &Trace, options: RunOptions, interrupt: &Arc<AtomicBool>) -> Result<Self> {
         let interrupt = Arc::clone(interrupt);
         let settings = Settings {
             serve: true,
             interrupt: Some(Arc::clone(&interrupt)),
-            until: wishes.until,
+            until: options.until,
             ..Settings::default()
         };
         // A check looks at what a run left: one at a time.
-        let jobs = if wishes.checks.look_outside() { 1 } else { wishes.jobs.clamp(1, 256) };
+        let jobs = if options.checks.inspect_environment() { 1 } else { options.jobs.clamp(1, 256) };
         let executors = (0..jobs)
             .map(|_| Executor::new(trace.program.clone(), settings.clone()))
             .collect::<Result<_, _>>()?;
         Ok(Self {
             pool: Pool { executors },
             fail_on: judged(trace.outcome.kind),
-            checks: wishes.checks,
-            until: wishes.until,
-            left: wishes.executions,
-            snapshots: Snapshots::new(wishes.snapshots),
-            progress: progress(wishes.quiet),
+            checks: options.checks,
+            until: options.until,
+            left: options.executions,
+            snapshots: Snapshots::new(options.snapshots),
+            progress: progress(options.quiet),
             interrupt,
             choices: Vec::new(),
         })
     }
 
-    fn run_all(&mut self, plans: &[Plan]) -> Result<Vec<Trace>, Stop> {
-        self.go_on()?;
+    fn run_all(&mut self, plans: &[Plan]) -> Result<Vec<Trace>, StopReason> {
+        self.check_interrupt()?;
         if self.left < plans.len() as u64 {
-            return Err(Stop::Spent);
+            return Err(StopReason::Spent);
         }
         self.left -= plans.len() as u64;
         let Self { pool, fail_on, checks, snapshots, progress, interrupt, .. } = self;
-        let stop = |error: anyhow::Error| match error.downcast_ref() {
-            _ if interrupt.load(Ordering::Relaxed) => Stop::Interrupted,
-            Some(Error::Interrupted) => Stop::Spent,
-            _ => Stop::Failed(error),
+        let stop_reason = |error: anyhow::Error| match error.downcast_ref() {
+            _ if interrupt.load(Ordering::Relaxed) => StopReason::Interrupted,
+            Some(Error::Interrupted) => StopReason::Spent,
+            _ => StopReason::Failed(error),
         };
         let plans: Vec<Plan> = plans.iter().map(|plan| Plan { choices: true, ..plan.clone() }).collect();
-        snapshots.make(pool, &plans).map_err(stop)?;
+        snapshots.make(pool, &plans).map_err(stop_reason)?;
         let begin = Instant::now();
         let job = |executor: &mut Executor, plan: &Plan| {
             let run = executor.run(plan)?;
             let resumed = run.is_resumed();
-            let complaint = checks.complaint(&run.output)?;
-            let choice = |of: &Choices| Choice { can_run: of.can_run, gives_way: of.gives_way };
+            let failure_message = checks.failure_message(&run.output)?;
+            let choice = |of: &Choices| Choice { can_run: of.can_run, yields: of.yields };
             let choices = run.choices().iter().map(choice).collect();
             let mut trace = run.trace();
             // That it was asked for is no part of the schedule.
             trace.plan.choices = false;
-            predicate::judge(&mut trace, fail_on, complaint);
+            predicate::judge(&mut trace, fail_on, failure_message);
             progress.inc(1);
             Ok((trace, choices, resumed))
         };
-        let runs: Vec<(Trace, Vec<Choice>, bool)> = pool.run(&plans, job, |_| false).map_err(stop)?;
+        let runs: Vec<(Trace, Vec<Choice>, bool)> = pool.run(&plans, job, |_| false).map_err(stop_reason)?;
         let resumed = runs.iter().filter(|(.., resumed)| *resumed).count();
         snapshots.note(begin.elapsed(), plans.len().div_ceil(pool.executors.len()), resumed);
         let (traces, choices) = runs.into_iter().map(|(trace, choices, _)| (trace, choices)).unzip();
@@ -126,19 +126,19 @@ impl Program {
     }
 }
 
-impl Runner for Program {
-    type Error = Stop;
+impl Runner for ProgramPool {
+    type Error = StopReason;
 
-    fn run(&mut self, plan: &Plan) -> Result<Trace, Stop> {
+    fn run(&mut self, plan: &Plan) -> Result<Trace, StopReason> {
         let mut traces = self.run_all(std::slice::from_ref(plan))?;
-        traces.pop().ok_or(Stop::Spent)
+        traces.pop().ok_or(StopReason::Spent)
     }
 
-    fn go_on(&self) -> Result<(), Stop> {
+    fn check_interrupt(&self) -> Result<(), StopReason> {
         if self.interrupt.load(Ordering::Relaxed) {
-            Err(Stop::Interrupted)
+            Err(StopReason::Interrupted)
         } else if self.until.is_some_and(|until| Instant::now() >= until) {
-            Err(Stop::Spent)
+            Err(StopReason::Spent)
         } else {
             Ok(())
         }
@@ -148,19 +148,19 @@ impl Runner for Program {
         std::mem::take(&mut self.choices)
     }
 
-    fn plan_ahead(&mut self, plans: &[Plan]) {
-        self.snapshots.plan_ahead(plans);
+    fn announce_plans(&mut self, plans: &[Plan]) {
+        self.snapshots.announce_plans(plans);
     }
 
     fn run_until(
         &mut self,
         plans: &[Plan],
         accept: &mut dyn FnMut(usize, &Trace) -> bool,
-    ) -> Result<Vec<Trace>, Stop> {
+    ) -> Result<Vec<Trace>, StopReason> {
         let mut traces = Vec::new();
         let mut choices = Vec::new();
         if plans.len() > self.pool.executors.len() {
-            self.snapshots.plan_ahead(plans);
+            self.snapshots.announce_plans(plans);
         }
         for chunk in plans.chunks(self.pool.executors.len().max(1)) {
             let ran = self.run_all(chunk)?;
@@ -181,10 +181,10 @@ impl Runner for Program {
 }
 
 /// What made this kind of end a failure.
-fn judged(kind: Kind) -> Vec<FailOn> {
+fn judged(kind: OutcomeKind) -> Vec<FailOn> {
     match kind {
-        Kind::Race => vec![FailOn::Race],
-        Kind::Misuse => vec![FailOn::Misuse],
+        OutcomeKind::Race => vec![FailOn::Race],
+        OutcomeKind::Misuse => vec![FailOn::Misuse],
         _ => Vec::new(),
     }
 }

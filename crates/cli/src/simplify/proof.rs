@@ -1,6 +1,6 @@
 //! Certificates as files, and `unsnarl verify`.
 
-use super::program::{Program, Stop, Wishes};
+use super::program::{ProgramPool, RunOptions, StopReason};
 use crate::{
     explore::{self, predicate::Checks},
     output,
@@ -153,7 +153,7 @@ impl Verify {
         let certificate = load(path, trace)?;
         check_builds(trace)?;
         let interrupt = explore::interrupt()?;
-        let wishes = Wishes {
+        let options = RunOptions {
             jobs: self.jobs,
             until: None,
             executions: u64::MAX,
@@ -161,39 +161,39 @@ impl Verify {
             checks: self.checks,
             quiet: self.json,
         };
-        let mut program = Program::of(trace, wishes, &interrupt)?;
+        let mut program = ProgramPool::of(trace, options, &interrupt)?;
         program.progress.set_message("searching again");
         let checked = match &certificate {
             Some(certificate) => check(certificate, trace, &mut program),
             None => Err(Mismatch::OtherTrace),
         };
         program.progress.finish_and_clear();
-        let why = match checked {
+        let failure_reason = match checked {
             Ok(()) => None,
-            Err(Mismatch::Stopped(Stop::Failed(error))) => return Err(error),
-            Err(Mismatch::Stopped(Stop::Interrupted)) => return Ok(Verdict::Interrupted),
+            Err(Mismatch::Stopped(StopReason::Failed(error))) => return Err(error),
+            Err(Mismatch::Stopped(StopReason::Interrupted)) => return Ok(Verdict::Interrupted),
             Err(mismatch) => Some(mismatch.to_string()),
         };
         if self.json {
             output::json(&json!({
-                "holds": why.is_none(), "why": why, "proof": path,
+                "holds": failure_reason.is_none(), "why": failure_reason, "proof": path,
                 "context_switches": certificate.as_ref().map(|c| c.cost.switches),
                 "preemptions": certificate.as_ref().map(|c| c.cost.preemptions),
                 "executions": certificate.as_ref().map(|c| c.executions),
                 "states": certificate.as_ref().map(|c| c.states),
             }));
         } else {
-            let told = match (&why, &certificate) {
+            let report = match (&failure_reason, &certificate) {
                 (None, Some(c)) => format!(
                     "the certificate holds: {} context switches, {} preemptive, are the fewest within these points \
                      ({} states, {} runs, searched again)\n",
                     c.cost.switches, c.cost.preemptions, c.states, c.executions
                 ),
-                (Some(why), _) => format!("the certificate does not hold: {why}\n"),
+                (Some(failure_reason), _) => format!("the certificate does not hold: {failure_reason}\n"),
                 (None, None) => String::new(),
             };
-            output::print(&told);
+            output::print(&report);
         }
-        Ok(if why.is_none() { Verdict::Fine } else { Verdict::NotReproduced })
+        Ok(if failure_reason.is_none() { Verdict::Fine } else { Verdict::NotReproduced })
     }
 }

@@ -14,9 +14,9 @@ const WORTH: Duration = Duration::from_millis(2);
 const TRIES: u32 = 3;
 
 pub(crate) struct Snapshots {
-    wanted: bool,
+    enabled: bool,
     /// What a run takes, as of late. The first is expected to take long: if it does not, little is lost.
-    takes: Duration,
+    run_time: Duration,
     /// After how many points the next plans differ.
     differ_after: usize,
     /// Runs that went on from a snapshot.
@@ -27,16 +27,16 @@ pub(crate) struct Snapshots {
 }
 
 impl Snapshots {
-    pub(super) const fn new(wanted: bool) -> Self {
-        Self { wanted, takes: WORTH, differ_after: 0, resumed: 0, refused: None, failed: 0 }
+    pub(super) const fn new(enabled: bool) -> Self {
+        Self { enabled, run_time: WORTH, differ_after: 0, resumed: 0, refused: None, failed: 0 }
     }
 
     /// These plans come next.
-    pub(super) fn plan_ahead(&mut self, plans: &[Plan]) {
+    pub(super) fn announce_plans(&mut self, plans: &[Plan]) {
         self.differ_after = match plans {
             [] | [_] => 0,
             [first, others @ ..] if self.is_worth_it() => {
-                let common = others.iter().map(|plan| first.prefix.in_common(&plan.prefix));
+                let common = others.iter().map(|plan| first.prefix.common_points(&plan.prefix));
                 common.min().unwrap_or(0).min(expected(&first.prefix))
             }
             _ => 0,
@@ -44,7 +44,7 @@ impl Snapshots {
     }
 
     fn is_worth_it(&self) -> bool {
-        self.wanted && self.takes >= WORTH && self.refused.is_none() && self.failed < TRIES
+        self.enabled && self.run_time >= WORTH && self.refused.is_none() && self.failed < TRIES
     }
 
     /// Keeps the program where the first thread is created, which all plans come by; and where these plans begin to
@@ -54,11 +54,11 @@ impl Snapshots {
         let start = forced(&plan.prefix);
         let places = [start, self.differ_after].into_iter().filter(|&points| points >= start && points > 0);
         for points in places {
-            for answer in pool.each(|executor| executor.keep(plan, points)) {
-                if let Err(why) = answer? {
+            for answer in pool.each(|executor| executor.take_snapshot(plan, points)) {
+                if let Err(reason) = answer? {
                     self.failed += 1;
                     if points == start {
-                        self.refused = Some(why);
+                        self.refused = Some(reason);
                         return Ok(());
                     }
                 }
@@ -69,7 +69,7 @@ impl Snapshots {
 
     /// So many runs one after the other took so long.
     pub(super) fn note(&mut self, elapsed: Duration, rounds: usize, resumed: usize) {
-        self.takes = elapsed / u32::try_from(rounds.max(1)).unwrap_or(u32::MAX);
+        self.run_time = elapsed / u32::try_from(rounds.max(1)).unwrap_or(u32::MAX);
         self.resumed += resumed as u64;
     }
 }

@@ -1,6 +1,6 @@
 //! The traced code and the words of its trace, as the analysis reads them.
 
-use super::progress::Progress;
+use super::progress::SliceProgress;
 use std::{
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
@@ -8,8 +8,8 @@ use std::{
 use unsnarl_exec::{CHUNK_WORDS, InstructionTrace};
 use unsnarl_model::Trace;
 use unsnarl_slice::{
-    Span,
-    x86::{Code, Function, Segment, Words},
+    ByteSpan,
+    x86::{Code, CodeSegment, Function, WordSource},
 };
 use unsnarl_symbols::{ModuleCode, demangle};
 
@@ -19,7 +19,7 @@ pub(super) fn code(recorded: &Trace, modules: &[String]) -> Code {
     for module in recorded.modules.iter().filter(|module| modules.contains(&module.path)) {
         let Some(read) = ModuleCode::read(Path::new(&module.path)) else { continue };
         let base = module.base;
-        let segment = |(start, bytes): (u64, Vec<u8>)| Segment { start: start + base, bytes };
+        let segment = |(start, bytes): (u64, Vec<u8>)| CodeSegment { start: start + base, bytes };
         code.segments.extend(read.segments.into_iter().map(segment));
         let moved = |range: std::ops::Range<u64>| range.start + base..range.end + base;
         code.functions.extend(read.functions.into_iter().map(|(range, name)| {
@@ -48,7 +48,7 @@ pub(super) fn panics(code: &Code) -> Vec<u64> {
 }
 
 /// Where the global or static variables of this name are.
-pub(super) fn variables(recorded: &Trace, modules: &[String], name: &str) -> Vec<Span> {
+pub(super) fn variables(recorded: &Trace, modules: &[String], name: &str) -> Vec<ByteSpan> {
     // A static variable of a function has a number behind its name, a namespace is before it.
     let is_it = |symbol: &str| {
         let whole = demangle(symbol);
@@ -59,32 +59,32 @@ pub(super) fn variables(recorded: &Trace, modules: &[String], name: &str) -> Vec
     for module in recorded.modules.iter().filter(|module| modules.contains(&module.path)) {
         let Some(read) = ModuleCode::read(Path::new(&module.path)) else { continue };
         for (range, _) in read.variables.iter().filter(|(_, symbol)| is_it(symbol)) {
-            found.push(Span::new(range.start + module.base, range.end - range.start));
+            found.push(ByteSpan::new(range.start + module.base, range.end - range.start));
         }
     }
     found
 }
 
 /// A trace as whoever analyses it reads it, until the user has had enough.
-pub(super) struct Traced<'a, 'b> {
+pub(super) struct TraceWords<'a, 'b> {
     pub(super) trace: &'a InstructionTrace<'b>,
-    pub(super) progress: &'a Progress,
+    pub(super) progress: &'a SliceProgress,
     pub(super) interrupt: &'a AtomicBool,
 }
 
-impl std::fmt::Debug for Traced<'_, '_> {
+impl std::fmt::Debug for TraceWords<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{} words", self.trace.words())
     }
 }
 
-impl Words for Traced<'_, '_> {
+impl WordSource for TraceWords<'_, '_> {
     fn len(&self) -> u64 {
         self.trace.words()
     }
 
     fn read(&self, chunk: usize, into: &mut Vec<u64>) -> bool {
-        self.progress.reads_one_of(self.trace.words().div_ceil(CHUNK_WORDS as u64));
+        self.progress.count_chunk_of(self.trace.words().div_ceil(CHUNK_WORDS as u64));
         self.trace.read(chunk, into);
         !self.interrupt.load(Ordering::Relaxed)
     }

@@ -1,27 +1,27 @@
 //! What to explain: the failure, or what the user names.
 
 use super::code;
-use crate::verdict::WrongUsage;
+use crate::verdict::UsageError;
 use anyhow::{Result, bail};
 use std::path::Path;
 use unsnarl_model::{ThreadIx, Trace};
 use unsnarl_report::{Names, on_line};
 use unsnarl_slice::{
-    Criterion, History, Place, Span,
+    ByteSpan, Criterion, History, InstructionIx,
     x86::{Recording, register},
 };
-use unsnarl_symbols::{self as symbols, Homeless, Kept, site_of};
+use unsnarl_symbols::{self as symbols, NoLocation, VariableLocation, site_of};
 
 /// A line, which of its executions, and perhaps a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct At {
+pub(super) struct LineCriterion {
     file: String,
     line: u32,
     variable: Option<String>,
     instance: Option<u64>,
 }
 
-impl std::str::FromStr for At {
+impl std::str::FromStr for LineCriterion {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -53,7 +53,7 @@ impl std::str::FromStr for At {
 
 /// What is to be explained, as steps of the trace.
 pub(super) fn find(
-    at: Option<&At>,
+    at: Option<&LineCriterion>,
     recorded: &Trace,
     modules: &[String],
     recording: &Recording<'_>,
@@ -68,27 +68,28 @@ pub(super) fn find(
     };
     let places = on_line(recorded, recording, names, &at.file, at.line);
     if places.is_empty() {
-        bail!(WrongUsage(format!(
+        bail!(UsageError(format!(
             "--at: {}:{} was not executed, or the program is built without -g",
             at.file, at.line
         )));
     }
     let (steps, count) = recording.visit(&|place| places.contains(&place), at.instance);
     if steps.is_empty() {
-        bail!(WrongUsage(format!("--at: {}:{} was executed {count} times only", at.file, at.line)));
+        bail!(UsageError(format!("--at: {}:{} was executed {count} times only", at.file, at.line)));
     }
     let Some(variable) = &at.variable else { return Ok(Criterion { steps, ..Criterion::default() }) };
     let after = steps.iter().copied().max().unwrap_or(0);
     match local(recorded, recording, after, variable) {
         Ok(criterion) => return Ok(criterion),
-        Err(Homeless::Unknown) => {}
-        Err(why) => bail!(WrongUsage(format!(
+        Err(NoLocation::Unknown) => {}
+        Err(reason) => bail!(UsageError(format!(
             "--at: the local variable `{variable}` {}; a build with less optimisation may help, or give the line alone: \
              {}:{}",
-            match why {
-                Homeless::Constant => "is a constant",
-                Homeless::Computed => "is kept in a way that is not followed there",
-                Homeless::Unknown | Homeless::Nowhere => "is kept nowhere there: the compiler did without it",
+            match reason {
+                NoLocation::Constant => "is a constant",
+                NoLocation::Computed => "is kept in a way that is not followed there",
+                NoLocation::Unknown | NoLocation::Nowhere =>
+                    "is kept nowhere there: the compiler did without it",
             },
             at.file,
             at.line
@@ -96,7 +97,7 @@ pub(super) fn find(
     }
     let spans = code::variables(recorded, modules, variable);
     if spans.is_empty() {
-        bail!(WrongUsage(format!(
+        bail!(UsageError(format!(
             "--at: no variable `{variable}` can be seen from {}:{}, nor is there a global one; for what the line uses, \
              give it alone: {}:{}",
             at.file, at.line, at.file, at.line
@@ -106,43 +107,48 @@ pub(super) fn find(
 }
 
 /// The local variable that can be seen after a step.
-fn local(recorded: &Trace, recording: &Recording<'_>, after: u64, name: &str) -> Result<Criterion, Homeless> {
+fn local(
+    recorded: &Trace,
+    recording: &Recording<'_>,
+    after: u64,
+    name: &str,
+) -> Result<Criterion, NoLocation> {
     let mut place = None;
     recording.backwards(after, &mut |step| {
         place = Some(step.place);
         false
     });
-    let insn = recording.insn(place.ok_or(Homeless::Unknown)?);
-    let site = site_of(&recorded.modules, insn.pc).ok_or(Homeless::Unknown)?;
+    let insn = recording.insn(place.ok_or(NoLocation::Unknown)?);
+    let site = site_of(&recorded.modules, insn.pc).ok_or(NoLocation::Unknown)?;
     let module = &recorded.modules[usize::from(site.module.0)];
     let path = Path::new(&module.path);
     // As it is behind the instruction; at the end of a function that is nowhere any more.
     let behind = symbols::local(path, site.offset + u64::from(insn.len), name);
     let local = behind.or_else(|_| symbols::local(path, site.offset, name))?;
     let mut criterion = Criterion::default();
-    match local.kept {
-        Kept::Frame(offset) => {
-            let frame = recording.frame(after).ok_or(Homeless::Computed)?;
-            criterion.bytes.push((after, Span::new(frame.wrapping_add_signed(offset), local.size)));
+    match local.location {
+        VariableLocation::Frame(offset) => {
+            let frame = recording.frame(after).ok_or(NoLocation::Computed)?;
+            criterion.bytes.push((after, ByteSpan::new(frame.wrapping_add_signed(offset), local.size)));
         }
-        Kept::Register(number) => {
-            criterion.registers.push((after, register(number).ok_or(Homeless::Computed)?));
+        VariableLocation::Register(number) => {
+            criterion.registers.push((after, register(number).ok_or(NoLocation::Computed)?));
         }
-        Kept::Static(address) => {
-            criterion.bytes.push((after, Span::new(address + module.base, local.size)));
+        VariableLocation::Static(address) => {
+            criterion.bytes.push((after, ByteSpan::new(address + module.base, local.size)));
         }
     }
     Ok(criterion)
 }
 
 /// The instructions of a criterion, and who executed them.
-pub(super) fn places(recording: &Recording<'_>, criterion: &Criterion) -> Vec<(Place, ThreadIx)> {
-    let wanted = criterion.all_steps();
+pub(super) fn places(recording: &Recording<'_>, criterion: &Criterion) -> Vec<(InstructionIx, ThreadIx)> {
+    let selected = criterion.all_steps();
     let mut places = Vec::new();
-    let first = wanted.iter().copied().min().unwrap_or(0);
+    let first = selected.iter().copied().min().unwrap_or(0);
     let Some(latest) = criterion.latest() else { return places };
     recording.backwards(latest, &mut |step| {
-        if wanted.contains(&step.number) {
+        if selected.contains(&step.number) {
             places.push((step.place, step.thread));
         }
         step.number > first

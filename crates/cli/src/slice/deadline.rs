@@ -14,7 +14,7 @@ use std::{
 const LOOK: Duration = Duration::from_millis(20);
 
 /// What came of it in time.
-pub(super) enum InTime<T> {
+pub(super) enum TimedResult<T> {
     Done(T),
     /// It was told to stop because its time was up; what came of it is no result.
     TooLate,
@@ -25,12 +25,12 @@ pub(super) fn within<T>(
     time: Duration,
     interrupt: &Arc<AtomicBool>,
     work: impl FnOnce(&Arc<AtomicBool>) -> T,
-) -> InTime<T> {
+) -> TimedResult<T> {
     let stop = Arc::new(AtomicBool::new(false));
     let late = AtomicBool::new(false);
     let until = Instant::now().checked_add(time);
     let (done, is_done) = channel::<()>();
-    let (told, is_late) = (&stop, &late);
+    let (output, is_late) = (&stop, &late);
     let result = thread::scope(|scope| {
         // Without a thread there is no deadline.
         let _ = thread::Builder::new().spawn_scoped(scope, move || {
@@ -39,7 +39,7 @@ pub(super) fn within<T>(
                     is_late.store(true, Ordering::Relaxed);
                 }
                 if is_late.load(Ordering::Relaxed) || interrupt.load(Ordering::Relaxed) {
-                    told.store(true, Ordering::Relaxed);
+                    output.store(true, Ordering::Relaxed);
                 }
             }
         });
@@ -48,9 +48,9 @@ pub(super) fn within<T>(
         result
     });
     if late.into_inner() && !interrupt.load(Ordering::Relaxed) {
-        InTime::TooLate
+        TimedResult::TooLate
     } else {
-        InTime::Done(result)
+        TimedResult::Done(result)
     }
 }
 
@@ -58,7 +58,7 @@ pub(super) fn within<T>(
 mod tests {
     use super::*;
 
-    fn until_told(stop: &Arc<AtomicBool>) -> bool {
+    fn wait_for_stop(stop: &Arc<AtomicBool>) -> bool {
         while !stop.load(Ordering::Relaxed) {
             thread::sleep(Duration::from_millis(1));
         }
@@ -66,20 +66,20 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_too_long_is_told_to_stop() {
-        let told = within(Duration::from_millis(5), &Arc::default(), until_told);
-        assert!(matches!(told, InTime::TooLate));
+    fn work_past_its_deadline_is_stopped() {
+        let output = within(Duration::from_millis(5), &Arc::default(), wait_for_stop);
+        assert!(matches!(output, TimedResult::TooLate));
     }
 
     #[test]
-    fn the_user_can_stop_it_sooner() {
+    fn interrupt_stops_work_before_its_deadline() {
         let interrupted = Arc::new(AtomicBool::new(true));
-        let told = within(Duration::from_secs(3600), &interrupted, until_told);
-        assert!(matches!(told, InTime::Done(true)));
+        let output = within(Duration::from_secs(3600), &interrupted, wait_for_stop);
+        assert!(matches!(output, TimedResult::Done(true)));
     }
 
     #[test]
-    fn what_is_done_in_time_is_done() {
-        assert!(matches!(within(Duration::from_secs(3600), &Arc::default(), |_| 7), InTime::Done(7)));
+    fn work_within_its_deadline_completes() {
+        assert!(matches!(within(Duration::from_secs(3600), &Arc::default(), |_| 7), TimedResult::Done(7)));
     }
 }

@@ -9,13 +9,13 @@ use crate::{
     explore, output,
     replay::check_builds,
     traces,
-    verdict::{Verdict, WrongUsage},
+    verdict::{UsageError, Verdict},
 };
 use anyhow::{Result, anyhow, bail};
-use code::Traced;
-use criterion::At;
-use deadline::{InTime, within};
-use progress::{Laps, Progress};
+use code::TraceWords;
+use criterion::LineCriterion;
+use deadline::{TimedResult, within};
+use progress::{SliceProgress, StageTimes};
 use serde_json::json;
 use std::{
     cell::RefCell,
@@ -26,17 +26,20 @@ use std::{
     },
     time::Duration,
 };
-use unsnarl_exec::{Error, Executor, InstructionTrace, Instructions, Settings, Tracing};
-use unsnarl_model::{Kind, ThreadIx, Trace};
-use unsnarl_report::{Look, ProgramNames, SliceReport, divergence_text, slice_dot, slice_json, slice_text};
+use unsnarl_exec::{Error, Executor, InstructionTrace, InstructionTraceOptions, Settings, Tracing};
+use unsnarl_model::{OutcomeKind, ThreadIx, Trace};
+use unsnarl_report::{
+    ProgramNames, RenderOptions, SliceReport, divergence_text, slice_dot, slice_json, slice_text,
+};
 use unsnarl_slice::{
-    Criterion, Extent, History, Orders, Reduction, closure, counts, races, ranked, ranks, reduce,
+    Criterion, Extent, History, OrderingInput, Reduction, closure, counts, races, ranks, reduce,
+    resolve_ranks,
     x86::{Cfg, Recording},
 };
 use unsnarl_symbols::{Symbols, is_system, site_of};
 
 /// MiB of compressed instruction trace.
-const MOST_MIB: u64 = 1024;
+const MAX_MIB: u64 = 1024;
 
 /// The few source lines that made it fail, across threads
 #[derive(clap::Args)]
@@ -47,7 +50,7 @@ pub(crate) struct Slice {
     /// Explain the latest execution of this line, or the N-th, or only the value that a variable had after it, in
     /// place of the failure
     #[arg(long, value_name = "FILE:LINE[:VARIABLE][#N]")]
-    at: Option<At>,
+    at: Option<LineCriterion>,
     /// Trace the code of this library too (default: all that are not the system's)
     #[arg(long, value_name = "PATH")]
     library: Vec<String>,
@@ -58,7 +61,7 @@ pub(crate) struct Slice {
     #[arg(long)]
     all: bool,
     /// Stop at this many MiB of compressed instruction trace: some eight million instructions each
-    #[arg(long, value_name = "MIB", default_value_t = MOST_MIB)]
+    #[arg(long, value_name = "MIB", default_value_t = MAX_MIB)]
     max_trace: u64,
     /// Trace again, without the threads and segments that cannot have had a part in it
     #[arg(long, value_name = "WHEN", default_value = "auto")]
@@ -90,7 +93,7 @@ enum Reduce {
 
 impl Reduce {
     /// Whether to do it.
-    fn pays(self, reduction: &Reduction) -> bool {
+    fn is_worth_it(self, reduction: &Reduction) -> bool {
         /// Shorter runs are sliced sooner than they are run again.
         const LONG: u64 = 5_000_000;
         match self {
@@ -104,31 +107,31 @@ impl Reduce {
 }
 
 /// What slicing works on.
-struct Work<'a> {
+struct SliceContext<'a> {
     recorded: &'a Trace,
     interrupt: &'a Arc<AtomicBool>,
     modules: Vec<String>,
-    progress: Progress,
-    laps: RefCell<Laps>,
+    progress: SliceProgress,
+    stage_times: RefCell<StageTimes>,
 }
 
-impl Work<'_> {
+impl SliceContext<'_> {
     /// A part of the work is done; an error if the user does not want the rest.
     fn end(&self, part: &'static str) -> Result<(), Error> {
-        self.laps.borrow_mut().end(part);
+        self.stage_times.borrow_mut().end(part);
         if self.interrupt.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 
 /// What came of a run with tracing.
-enum Explained {
-    Told(Sliced),
+enum SliceAttempt {
+    Done(SliceOutcome),
     /// A part of it is enough.
-    Again(Again),
+    PartialRun(PartialRun),
 }
 
 /// A run that is traced once more, in part.
-struct Again {
+struct PartialRun {
     /// For each thread after how many events it is no longer traced.
     until: Vec<u64>,
     criterion: Criterion,
@@ -140,9 +143,9 @@ struct Again {
 }
 
 /// What came of slicing.
-pub(crate) enum Sliced {
+pub(crate) enum SliceOutcome {
     /// What is to be printed.
-    Told(String),
+    Text(String),
     /// The program did not run as it was recorded; why, as far as it is known.
     NotReproduced(String),
 }
@@ -152,14 +155,14 @@ pub(crate) fn failure(
     recorded: &Trace,
     time: Duration,
     interrupt: &Arc<AtomicBool>,
-) -> Result<Option<Sliced>> {
+) -> Result<Option<SliceOutcome>> {
     let slice = Slice {
         trace: PathBuf::new(),
         at: None,
         library: Vec::new(),
         lock_order: false,
         all: false,
-        max_trace: MOST_MIB,
+        max_trace: MAX_MIB,
         reduce: Reduce::Auto,
         step: false,
         dump: false,
@@ -167,8 +170,8 @@ pub(crate) fn failure(
         dot: false,
     };
     match within(time, interrupt, |stop| slice.of(recorded, stop)) {
-        InTime::Done(sliced) => sliced.map(Some),
-        InTime::TooLate => Ok(None),
+        TimedResult::Done(sliced) => sliced.map(Some),
+        TimedResult::TooLate => Ok(None),
     }
 }
 
@@ -177,12 +180,12 @@ impl Slice {
         let recorded = traces::load(&self.trace)?;
         let interrupt = explore::interrupt()?;
         match self.of(&recorded, &interrupt) {
-            Ok(Sliced::Told(text)) => {
+            Ok(SliceOutcome::Text(text)) => {
                 output::print(&text);
                 Ok(Verdict::Fine)
             }
-            Ok(Sliced::NotReproduced(why)) => {
-                eprint!("{why}");
+            Ok(SliceOutcome::NotReproduced(reason)) => {
+                eprint!("{reason}");
                 Ok(Verdict::NotReproduced)
             }
             Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
@@ -193,37 +196,37 @@ impl Slice {
         }
     }
 
-    fn of(&self, recorded: &Trace, interrupt: &Arc<AtomicBool>) -> Result<Sliced> {
+    fn of(&self, recorded: &Trace, interrupt: &Arc<AtomicBool>) -> Result<SliceOutcome> {
         if recorded.program.path.is_empty() {
             bail!(Error::NotThisBuild(
                 "the trace was imported from another tool and has no program to run".into()
             ));
         }
         if self.at.is_none() && !recorded.outcome.is_failure() && !self.dump {
-            bail!(WrongUsage("the run did not fail; say what to explain by --at FILE:LINE".into()));
+            bail!(UsageError("the run did not fail; say what to explain by --at FILE:LINE".into()));
         }
         unsnarl_exec::check(Path::new(&recorded.program.path))?;
         check_builds(recorded)?;
 
-        let work = Work {
+        let work = SliceContext {
             recorded,
             interrupt,
             modules: self.modules(recorded),
-            progress: Progress::new("tracing instructions"),
-            laps: RefCell::new(Laps::new()),
+            progress: SliceProgress::new("tracing instructions"),
+            stage_times: RefCell::new(StageTimes::new()),
         };
         match self.explain(&work, None)? {
-            Explained::Told(sliced) => Ok(sliced),
-            Explained::Again(again) => match self.explain(&work, Some(&again))? {
-                Explained::Told(sliced) => Ok(sliced),
-                Explained::Again(_) => bail!("the run was reduced twice"),
+            SliceAttempt::Done(sliced) => Ok(sliced),
+            SliceAttempt::PartialRun(partial_run) => match self.explain(&work, Some(&partial_run))? {
+                SliceAttempt::Done(sliced) => Ok(sliced),
+                SliceAttempt::PartialRun(_) => bail!("the run was reduced twice"),
             },
         }
     }
 
     /// Traces the program and slices: all of it, or what a reduction left.
-    fn explain(&self, work: &Work<'_>, again: Option<&Again>) -> Result<Explained> {
-        let Work { recorded, modules, progress, .. } = work;
+    fn explain(&self, work: &SliceContext<'_>, partial_run: Option<&PartialRun>) -> Result<SliceAttempt> {
+        let SliceContext { recorded, modules, progress, .. } = work;
         let mut executor = Executor::new(
             recorded.program.clone(),
             Settings { interrupt: Some(Arc::clone(work.interrupt)), ..Settings::default() },
@@ -233,13 +236,17 @@ impl Slice {
         plan.limits.millis = u64::MAX / 2;
         let code = code::code(recorded, modules);
         let pauses = code::panics(&code);
-        progress.now(if again.is_some() { "tracing again what can have had a part" } else { "tracing" });
+        progress.now(if partial_run.is_some() {
+            "tracing again what can have had a part"
+        } else {
+            "tracing"
+        });
         let traced = executor.trace(
             &plan,
-            &Instructions {
+            &InstructionTraceOptions {
                 how: if self.step { Tracing::Stepping } else { Tracing::Translated },
                 modules,
-                until: again.map_or(&[], |again| &again.until),
+                until: partial_run.map_or(&[], |partial_run| &partial_run.until),
                 pauses: &pauses,
                 bytes: self.max_trace.saturating_mul(1 << 20),
                 progress: &|words| progress.words(words),
@@ -247,17 +254,17 @@ impl Slice {
         )?;
         let trace = traced.schedule_trace();
         if !reproduced(recorded, &trace, &traced) {
-            let mut why =
+            let mut reason =
                 "unsnarl: with its instructions traced the program did not run as it was recorded\n"
                     .to_owned();
             if let Some(difference) = recorded.first_difference(&trace) {
                 let mut symbols = Symbols::new();
                 let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
-                why += &divergence_text(&difference, recorded, &mut names);
+                reason += &divergence_text(&difference, recorded, &mut names);
             }
-            return Ok(Explained::Told(Sliced::NotReproduced(why)));
+            return Ok(SliceAttempt::Done(SliceOutcome::NotReproduced(reason)));
         }
-        work.end(if again.is_some() { "trace_again" } else { "trace" })?;
+        work.end(if partial_run.is_some() { "trace_again" } else { "trace" })?;
         progress.now("reading the instruction trace");
         let mut symbols = Symbols::new();
         let mut elsewhere = |pc: u64| {
@@ -265,34 +272,35 @@ impl Slice {
             let frame = symbols.lookup(&recorded.modules, site).pop()?;
             frame.function
         };
-        let words = Traced { trace: &traced, progress, interrupt: work.interrupt };
+        let words = TraceWords { trace: &traced, progress, interrupt: work.interrupt };
         let recording = Recording::new(&words, &code, &trace.events, &mut elsewhere)
             .map_err(|damaged| anyhow!("the instruction trace makes no sense at word {}", damaged.word))?;
         work.end("read")?;
-        if self.dump && (again.is_some() || self.reduce != Reduce::Always) {
+        if self.dump && (partial_run.is_some() || self.reduce != Reduce::Always) {
             dump(&recording);
-            return Ok(Explained::Told(Sliced::Told(String::new())));
+            return Ok(SliceAttempt::Done(SliceOutcome::Text(String::new())));
         }
         let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
-        let criterion = match again {
+        let criterion = match partial_run {
             None => criterion::find(self.at.as_ref(), recorded, modules, &recording, &mut names)?,
-            Some(again) => {
-                let steps = ranked(&recording, &again.ranks);
+            Some(partial_run) => {
+                let steps = resolve_ranks(&recording, &partial_run.ranks);
                 let steps = steps.ok_or_else(|| anyhow!("the failure is missing in the reduced run"))?;
-                again.criterion.moved_to(&steps)
+                partial_run.criterion.moved_to(&steps)
             }
         };
         let own_stack = |thread, addr| recording.own_stack(thread, addr);
-        let orders = Orders { events: &trace.events, own_stack: &own_stack, lock_order: self.lock_order };
-        let reduction = match again {
-            Some(again) => again.reduction.clone(),
+        let orders =
+            OrderingInput { events: &trace.events, own_stack: &own_stack, lock_order: self.lock_order };
+        let reduction = match partial_run {
+            Some(partial_run) => partial_run.reduction.clone(),
             None => {
                 progress.now("looking for what can have had a part");
                 let reduction = reduce(&recording, orders, &criterion.all_steps());
                 work.end("reduce")?;
-                if self.reduce.pays(&reduction) {
+                if self.reduce.is_worth_it(&reduction) {
                     let executed = SliceReport::executed(recorded, &recording, &mut names);
-                    return Ok(Explained::Again(Again {
+                    return Ok(SliceAttempt::PartialRun(PartialRun {
                         until: until(&reduction),
                         ranks: ranks(&recording, &criterion.all_steps()),
                         criterion,
@@ -317,29 +325,30 @@ impl Slice {
         progress.end();
         let places = criterion::places(&recording, &criterion);
         let mut report = SliceReport::new(recorded, &recording, &slice, &places, counted, &mut names);
-        if let Some(again) = again {
-            report.executed_lines = again.executed;
+        if let Some(partial_run) = partial_run {
+            report.executed_lines = partial_run.executed;
         }
-        Ok(Explained::Told(Sliced::Told(if self.json {
-            let mut told = slice_json(&report, recorded, &mut names);
-            told["reduction"] = reduction_json(&reduction, again.is_some());
-            [told["seconds"], told["processor_seconds"]] = work.laps.borrow().json();
-            told["trace_bytes"] = (8 * traced.words()).into();
-            told["kept_bytes"] = traced.bytes().into();
-            format!("{told:#}\n")
+        Ok(SliceAttempt::Done(SliceOutcome::Text(if self.json {
+            let mut output = slice_json(&report, recorded, &mut names);
+            output["reduction"] = reduction_json(&reduction, partial_run.is_some());
+            [output["seconds"], output["processor_seconds"]] = work.stage_times.borrow().json();
+            output["trace_bytes"] = (8 * traced.words()).into();
+            output["kept_bytes"] = traced.bytes().into();
+            format!("{output:#}\n")
         } else if self.dot {
             slice_dot(&report, recorded, &mut names)
         } else {
-            let look = Look { full: self.all, ..output::look() };
+            let look = RenderOptions { full: self.all, ..output::render_options() };
             let text = slice_text(&report, recorded, &mut names, &look);
-            text + &reduction_text(&reduction, again.is_some())
+            text + &reduction_text(&reduction, partial_run.is_some())
         })))
     }
 
     /// The paths of the modules to be traced.
     fn modules(&self, recorded: &Trace) -> Vec<String> {
-        let wanted = |path: &String| !is_system(path) && path.starts_with('/') || self.library.contains(path);
-        recorded.modules.iter().map(|module| module.path.clone()).filter(wanted).collect()
+        let selected =
+            |path: &String| !is_system(path) && path.starts_with('/') || self.library.contains(path);
+        recorded.modules.iter().map(|module| module.path.clone()).filter(selected).collect()
     }
 }
 
@@ -348,7 +357,7 @@ fn reproduced(recorded: &Trace, trace: &Trace, traced: &InstructionTrace<'_>) ->
     let same_events = recorded.first_difference(trace).is_none();
     match recorded.outcome.kind {
         // What the user's own wishes made of a run that ended well.
-        Kind::Misuse | Kind::Race | Kind::Check | Kind::Timeout => same_events,
+        OutcomeKind::Misuse | OutcomeKind::Race | OutcomeKind::Check | OutcomeKind::Timeout => same_events,
         _ => traced.run.divergence().is_none() && recorded.signature() == trace.signature(),
     }
 }

@@ -12,12 +12,12 @@ use std::{
 use unsnarl_exec::processor_time;
 
 /// How long each part of the work took, and how much of the processors' time: ours, and that of the programs that we ran.
-pub(super) struct Laps {
+pub(super) struct StageTimes {
     begin: (Instant, Duration),
     ended: Vec<(&'static str, [f64; 2])>,
 }
 
-impl Laps {
+impl StageTimes {
     pub(super) fn new() -> Self {
         Self { begin: (Instant::now(), processor_time()), ended: Vec::new() }
     }
@@ -39,15 +39,15 @@ impl Laps {
 }
 
 /// What is being done, on a terminal.
-pub(super) struct Progress {
+pub(super) struct SliceProgress {
     bar: ProgressBar,
-    what: Mutex<&'static str>,
+    stage: Mutex<&'static str>,
     /// Chunks of the trace that were read for it.
     read: AtomicU64,
 }
 
-impl Progress {
-    pub(super) fn new(what: &'static str) -> Self {
+impl SliceProgress {
+    pub(super) fn new(stage: &'static str) -> Self {
         let bar = ProgressBar::new_spinner();
         let target = if std::io::stderr().is_terminal() {
             ProgressDrawTarget::stderr()
@@ -55,9 +55,9 @@ impl Progress {
             ProgressDrawTarget::hidden()
         };
         bar.set_draw_target(target);
-        bar.set_message(what);
+        bar.set_message(stage);
         bar.enable_steady_tick(Duration::from_millis(200));
-        Self { bar, what: Mutex::new(what), read: AtomicU64::new(0) }
+        Self { bar, stage: Mutex::new(stage), read: AtomicU64::new(0) }
     }
 
     /// How much was traced.
@@ -65,19 +65,19 @@ impl Progress {
         self.bar.set_message(format!("tracing: some {} million instructions so far", words / 240_000));
     }
 
-    pub(super) fn now(&self, what: &'static str) {
-        if let Ok(mut now) = self.what.lock() {
-            *now = what;
+    pub(super) fn now(&self, stage: &'static str) {
+        if let Ok(mut now) = self.stage.lock() {
+            *now = stage;
         }
         self.read.store(0, Ordering::Relaxed);
-        self.bar.set_message(what);
+        self.bar.set_message(stage);
     }
 
     /// One of so many chunks is about to be read.
-    pub(super) fn reads_one_of(&self, chunks: u64) {
+    pub(super) fn count_chunk_of(&self, chunks: u64) {
         let read = self.read.fetch_add(1, Ordering::Relaxed);
-        if let Ok(what) = self.what.lock() {
-            self.bar.set_message(format!("{what}: {} %", (100 * read / chunks.max(1)).min(100)));
+        if let Ok(stage) = self.stage.lock() {
+            self.bar.set_message(format!("{stage}: {} %", (100 * read / chunks.max(1)).min(100)));
         }
     }
 
@@ -87,7 +87,7 @@ impl Progress {
     }
 }
 
-impl Drop for Progress {
+impl Drop for SliceProgress {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
     }

@@ -7,7 +7,7 @@
 use crate::{
     target,
     verdict::Verdict,
-    wrap::cargo::{Call, cargo, command},
+    wrap::cargo::{CargoCall, cargo, command},
 };
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
@@ -25,7 +25,7 @@ const REASON: &str = "unsnarl-test-binary";
 
 /// A test binary.
 #[derive(Debug)]
-pub(super) struct Binary {
+pub(super) struct TestBinary {
     /// How cargo would start it.
     pub(super) program: Program,
     /// The target's name.
@@ -36,13 +36,13 @@ pub(super) struct Binary {
 
 /// What cargo has built.
 pub(super) struct Built {
-    pub(super) binaries: Vec<Binary>,
+    pub(super) binaries: Vec<TestBinary>,
     /// Whether there are documentation tests, which are compiled only while they are run.
     pub(super) doc_tests: bool,
 }
 
 /// Builds the tests; cargo's status if it cannot.
-pub(super) fn build(call: &Call<'_>) -> Result<Result<Built, i32>> {
+pub(super) fn build(call: &CargoCall<'_>) -> Result<Result<Built, i32>> {
     let rest = without_message_format(call.rest);
     let building = [&[OsString::from("--no-run")], &rest[..]].concat();
     let status = cargo(call, &building)?;
@@ -57,12 +57,12 @@ pub(super) fn build(call: &Call<'_>) -> Result<Result<Built, i32>> {
         .stdin(Stdio::null())
         .output()
         .context("cannot run cargo")?;
-    let said = String::from_utf8_lossy(&answer.stderr);
+    let stderr = String::from_utf8_lossy(&answer.stderr);
     if !answer.status.success() {
-        bail!("cargo does not tell its test binaries:\n{}", said.trim_end());
+        bail!("cargo does not tell its test binaries:\n{}", stderr.trim_end());
     }
     let binaries = read(&answer.stdout)?;
-    Ok(Ok(Built { binaries, doc_tests: said.contains("Doc-tests ") }))
+    Ok(Ok(Built { binaries, doc_tests: stderr.contains("Doc-tests ") }))
 }
 
 /// Cargo's setting that makes this program the runner of tests.
@@ -88,27 +88,27 @@ pub(crate) fn tell_test_binary(args: &[OsString]) -> Result<Verdict> {
 }
 
 /// Reads cargo's messages and the runner's.
-fn read(messages: &[u8]) -> Result<Vec<Binary>> {
+fn read(messages: &[u8]) -> Result<Vec<TestBinary>> {
     let messages: Vec<Value> =
         messages.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
     let of = |reason: &'static str| messages.iter().filter(move |message| message["reason"] == reason);
-    let binary = |told: &Value| {
-        let artifact = of("compiler-artifact").find(|artifact| artifact["executable"] == told["path"]);
+    let binary = |message: &Value| {
+        let artifact = of("compiler-artifact").find(|artifact| artifact["executable"] == message["path"]);
         let target = artifact.map_or(&Value::Null, |artifact| &artifact["target"]);
-        let cwd = text(&told["cwd"]);
-        Some(Binary {
+        let cwd = text(&message["cwd"]);
+        Some(TestBinary {
             name: target["name"].as_str().unwrap_or("a test").to_owned(),
             source: source(target, &cwd),
             program: Program {
-                path: text(&told["path"]),
-                args: strings(&told["args"])?,
-                env: without_backtraces(strings(&told["env"])?),
+                path: text(&message["path"]),
+                args: strings(&message["args"])?,
+                env: without_backtraces(strings(&message["env"])?),
                 cwd,
                 stdin: Vec::new(),
             },
         })
     };
-    of(REASON).map(|told| binary(told).context("a message of the runner cannot be read")).collect()
+    of(REASON).map(|message| binary(message).context("a message of the runner cannot be read")).collect()
 }
 
 fn text(value: &Value) -> String {
@@ -138,17 +138,17 @@ fn without_backtraces(mut env: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
 /// Cargo's arguments without the user's wish for how messages look: these are for us to read.
 fn without_message_format(rest: &[OsString]) -> Vec<OsString> {
     let own = rest.iter().position(|arg| arg == "--").unwrap_or(rest.len());
-    let mut kept = Vec::new();
+    let mut remaining = Vec::new();
     let mut args = rest[..own].iter();
     while let Some(arg) = args.next() {
         if arg == "--message-format" {
             args.next();
         } else if !OsStr::as_bytes(arg).starts_with(b"--message-format=") {
-            kept.push(arg.clone());
+            remaining.push(arg.clone());
         }
     }
-    kept.extend_from_slice(&rest[own..]);
-    kept
+    remaining.extend_from_slice(&rest[own..]);
+    remaining
 }
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_binary_is_what_the_runner_says_and_is_named_by_cargo() {
+    fn binaries_come_from_runner_and_names_from_cargo() {
         let messages = r#"
 {"reason":"compiler-artifact","executable":null,"target":{"name":"other","kind":["lib"]}}
 {"reason":"compiler-artifact","executable":"/p/target/it-1","target":{"name":"it","kind":["test"],"src_path":"/p/tests/it.rs"}}
@@ -172,7 +172,7 @@ noise
     }
 
     #[test]
-    fn only_cargos_own_message_format_is_left_out() {
+    fn only_cargos_message_format_is_removed() {
         let os = |args: &[&str]| args.iter().map(OsString::from).collect::<Vec<_>>();
         let given =
             os(&["-p", "a", "--message-format", "short", "--message-format=json", "--", "--message-format"]);

@@ -3,8 +3,8 @@
 //! Rust's own harness prints a line for each test and, unless it is asked to be terse, their number. Other
 //! harnesses print the same lines. A program that does neither has `harness = false` and is one test.
 
-use super::binaries::Binary;
-use crate::verdict::WrongUsage;
+use super::binaries::TestBinary;
+use crate::verdict::UsageError;
 use anyhow::{Context, Result, bail};
 use std::{
     ffi::OsString,
@@ -26,7 +26,7 @@ pub(super) struct Test {
 
 impl Test {
     /// How to run it alone.
-    pub(super) fn program(&self, binary: &Binary) -> Program {
+    pub(super) fn program(&self, binary: &TestBinary) -> Program {
         let own = binary.program.args.iter().take(1);
         Program { args: own.chain(&self.args).cloned().collect(), ..binary.program.clone() }
     }
@@ -38,28 +38,28 @@ impl Test {
 }
 
 /// The tests that the arguments select, in the binary's order.
-pub(super) fn tests(binary: &Binary) -> Result<Vec<Test>> {
+pub(super) fn tests(binary: &TestBinary) -> Result<Vec<Test>> {
     let given = binary.program.args.get(1..).unwrap_or_default();
-    if !has_a_list(&ask(binary, &[b"--list".to_vec()])?) {
+    if !is_test_list(&run_with_args(binary, &[b"--list".to_vec()])?) {
         return Ok(vec![Test { name: None, ignored: false, args: given.to_vec() }]);
     }
     let Arguments { selecting, passed_on } = Arguments::of(given);
     let list = |more: &[&[u8]]| -> Result<Vec<String>> {
         let terse = [&b"--list"[..], b"--format", b"terse"];
         let args = terse.iter().chain(more).map(|arg| arg.to_vec());
-        let answer = ask(binary, &selecting.iter().cloned().chain(args).collect::<Vec<_>>())?;
+        let answer = run_with_args(binary, &selecting.iter().cloned().chain(args).collect::<Vec<_>>())?;
         if !answer.status.success() {
-            let said = String::from_utf8_lossy(&answer.stderr);
-            bail!(WrongUsage(format!("{} says: {}", binary.source, said.trim())));
+            let stderr = String::from_utf8_lossy(&answer.stderr);
+            bail!(UsageError(format!("{} says: {}", binary.source, stderr.trim())));
         }
         Ok(names(&answer.stdout))
     };
-    let asked_for = |name: &[u8]| selecting.iter().any(|arg| arg == name);
-    let all_are_wanted = asked_for(b"--ignored") || asked_for(b"--include-ignored");
-    let ignored = if all_are_wanted { Vec::new() } else { list(&[b"--ignored"])? };
+    let requested = |name: &[u8]| selecting.iter().any(|arg| arg == name);
+    let selects_all = requested(b"--ignored") || requested(b"--include-ignored");
+    let ignored = if selects_all { Vec::new() } else { list(&[b"--ignored"])? };
     let test = |name: String| {
         let mut args = vec![b"--exact".to_vec(), name.clone().into_bytes(), b"--test-threads=1".to_vec()];
-        args.extend(all_are_wanted.then(|| b"--include-ignored".to_vec()));
+        args.extend(selects_all.then(|| b"--include-ignored".to_vec()));
         args.extend(passed_on.iter().cloned());
         Test { ignored: ignored.contains(&name), name: Some(name), args }
     };
@@ -67,7 +67,7 @@ pub(super) fn tests(binary: &Binary) -> Result<Vec<Test>> {
 }
 
 /// Starts the binary as cargo would, with other arguments.
-fn ask(binary: &Binary, args: &[Vec<u8>]) -> Result<Output> {
+fn run_with_args(binary: &TestBinary, args: &[Vec<u8>]) -> Result<Output> {
     let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let program = &binary.program;
     let mut command = Command::new(&program.path);
@@ -83,7 +83,7 @@ fn ask(binary: &Binary, args: &[Vec<u8>]) -> Result<Output> {
 }
 
 /// Whether this is the list of a test harness.
-fn has_a_list(answer: &Output) -> bool {
+fn is_test_list(answer: &Output) -> bool {
     let text = String::from_utf8_lossy(&answer.stdout);
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
     let counts = |line: &str| {
@@ -154,24 +154,24 @@ mod tests {
     }
 
     #[test]
-    fn lists_are_told_from_other_output() {
-        assert!(has_a_list(&printed("a: test\nb::c: benchmark\n\n1 test, 1 benchmark\n")));
-        assert!(has_a_list(&printed("0 tests, 0 benchmarks\n")), "a harness without tests");
-        assert!(has_a_list(&printed("a: test\n")), "another harness");
-        assert!(!has_a_list(&printed("")), "a program that takes no arguments");
-        assert!(!has_a_list(&printed("this is a: test\nhello\n")));
-        assert!(!has_a_list(&printed("hello\na: test\n")));
+    fn test_lists_are_recognised() {
+        assert!(is_test_list(&printed("a: test\nb::c: benchmark\n\n1 test, 1 benchmark\n")));
+        assert!(is_test_list(&printed("0 tests, 0 benchmarks\n")), "a harness without tests");
+        assert!(is_test_list(&printed("a: test\n")), "another harness");
+        assert!(!is_test_list(&printed("")), "a program that takes no arguments");
+        assert!(!is_test_list(&printed("this is a: test\nhello\n")));
+        assert!(!is_test_list(&printed("hello\na: test\n")));
         let failed = Output { status: ExitStatus::from_raw(256), ..printed("0 tests, 0 benchmarks\n") };
-        assert!(!has_a_list(&failed));
+        assert!(!is_test_list(&failed));
     }
 
     #[test]
-    fn benchmarks_are_no_tests() {
+    fn benchmarks_are_not_listed_as_tests() {
         assert_eq!(names(b"a: test\nb::c: test\nfast: benchmark\n"), ["a", "b::c"]);
     }
 
     #[test]
-    fn arguments_about_the_telling_are_not_for_the_selection() {
+    fn output_arguments_do_not_select_tests() {
         let bytes = |args: &[&str]| args.iter().map(|arg| arg.as_bytes().to_vec()).collect::<Vec<_>>();
         let given = bytes(&[
             "queue",

@@ -5,19 +5,19 @@
 
 mod binaries;
 mod listing;
-mod tell;
+mod summary;
 
 pub(crate) use binaries::tell_test_binary;
 
 use crate::{
-    explore::{Search, Wishes, interrupt, progress},
+    explore::{SearchOptions, SearchReport, interrupt, progress},
     options::PointSet,
     output, report, traces,
     verdict::Verdict,
-    wrap::cargo::Call,
+    wrap::cargo::CargoCall,
 };
 use anyhow::Result;
-use binaries::Binary;
+use binaries::TestBinary;
 use listing::Test;
 use std::{
     path::PathBuf,
@@ -27,7 +27,7 @@ use std::{
     },
     time::Instant,
 };
-use tell::Tally;
+use summary::SuiteReport;
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Policy, Program};
 
@@ -35,40 +35,40 @@ use unsnarl_model::{Policy, Program};
 const RUNS_OF_ONE_THREAD: u64 = 10;
 
 /// What came of a test.
-enum Fate {
+enum TestOutcome {
     /// Searched, with the paths of its failures' traces.
-    Explored { search: Box<Search>, traces: Vec<PathBuf>, one_thread: bool },
+    Explored { search: Box<SearchReport>, traces: Vec<PathBuf>, one_thread: bool },
     /// Marked `#[ignore]`.
     Ignored,
     /// Impossible, for this reason.
-    Unexplorable(anyhow::Error),
+    NotExplorable(anyhow::Error),
 }
 
 /// A test and what came of it.
-struct Tested {
+struct TestReport {
     binary: String,
     name: String,
     /// Whether its harness can be told to run only this one.
     is_selectable: bool,
-    fate: Fate,
+    outcome: TestOutcome,
 }
 
 /// Builds the tests, explores each of them and tells what came of it.
-pub(crate) fn explore(wishes: &Wishes, call: &Call<'_>) -> Result<Verdict> {
+pub(crate) fn explore(options: &SearchOptions, call: &CargoCall<'_>) -> Result<Verdict> {
     let built = match binaries::build(call)? {
         Ok(built) => built,
         Err(status) => return Ok(Verdict::Status(status)),
     };
     let lists = built.binaries.iter().map(listing::tests).collect::<Result<Vec<_>>>()?;
-    let mut suite = Suite { wishes, interrupt: interrupt()?, failures: 0 };
+    let mut suite = Suite { options, interrupt: interrupt()?, failures: 0 };
     let begin = Instant::now();
-    let mut tally = Tally::default();
+    let mut report = SuiteReport::default();
     for (binary, tests) in built.binaries.iter().zip(&lists) {
-        suite.say(&tell::heading(binary, tests));
+        suite.print_line(&summary::heading(binary, tests));
         for test in tests {
             let tested = suite.test(binary, test)?;
-            suite.say(&tested.line(wishes));
-            tally.tested.push(tested);
+            suite.print_line(&tested.line(options));
+            report.tested.push(tested);
             if suite.is_interrupted() {
                 break;
             }
@@ -77,24 +77,24 @@ pub(crate) fn explore(wishes: &Wishes, call: &Call<'_>) -> Result<Verdict> {
             break;
         }
     }
-    tally.elapsed = begin.elapsed();
-    tally.doc_tests = built.doc_tests;
-    tally.interrupted = suite.is_interrupted();
-    tally.remember_the_first();
-    if let Some(path) = &wishes.junit {
-        report::save(path, &unsnarl_report::junit("cargo test", &tally.cases()))?;
+    report.elapsed = begin.elapsed();
+    report.doc_tests = built.doc_tests;
+    report.interrupted = suite.is_interrupted();
+    report.mark_first_failure_latest();
+    if let Some(path) = &options.junit {
+        report::save(path, &unsnarl_report::junit("cargo test", &report.cases()))?;
     }
-    if wishes.run.json {
-        output::json(&tally.json());
+    if options.run.json {
+        output::json(&report.json());
     } else {
-        output::print(&tally.text());
+        output::print(&report.text());
     }
-    Ok(tally.verdict())
+    Ok(report.verdict())
 }
 
 /// The tests, one after the other.
 struct Suite<'a> {
-    wishes: &'a Wishes,
+    options: &'a SearchOptions,
     interrupt: Arc<AtomicBool>,
     /// Failures so far: where the user said where traces go, they are numbered.
     failures: usize,
@@ -105,48 +105,48 @@ impl Suite<'_> {
         self.interrupt.load(Ordering::Relaxed)
     }
 
-    fn say(&self, text: &str) {
-        if !self.wishes.run.json {
+    fn print_line(&self, text: &str) {
+        if !self.options.run.json {
             output::print(text);
         }
     }
 
     /// What comes of one test.
-    fn test(&mut self, binary: &Binary, test: &Test) -> Result<Tested> {
+    fn test(&mut self, binary: &TestBinary, test: &Test) -> Result<TestReport> {
         let name = test.name.clone().unwrap_or_else(|| binary.name.clone());
-        let fate = if test.ignored { Fate::Ignored } else { self.explored(binary, test, &name)? };
+        let outcome = if test.ignored { TestOutcome::Ignored } else { self.explored(binary, test, &name)? };
         let is_selectable = test.name.is_some();
-        Ok(Tested { binary: binary.program.path.clone(), name, is_selectable, fate })
+        Ok(TestReport { binary: binary.program.path.clone(), name, is_selectable, outcome })
     }
 
-    fn explored(&mut self, binary: &Binary, test: &Test, name: &str) -> Result<Fate> {
-        let bar = progress(self.wishes.runs, self.wishes.run.json);
+    fn explored(&mut self, binary: &TestBinary, test: &Test, name: &str) -> Result<TestOutcome> {
+        let bar = progress(self.options.runs, self.options.run.json);
         bar.set_prefix(format!("{name} "));
         let program = test.program(binary);
         let one_thread = match self.threads(&program) {
             Ok(threads) => threads <= 1 + test.harness_threads(),
             Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => false,
-            Err(error) => return Ok(Fate::Unexplorable(error)),
+            Err(error) => return Ok(TestOutcome::NotExplorable(error)),
         };
-        let limited = one_thread.then(|| self.wishes.for_one_thread(RUNS_OF_ONE_THREAD));
-        let search = match limited.as_ref().unwrap_or(self.wishes).explore(program, &self.interrupt, &bar) {
+        let limited = one_thread.then(|| self.options.for_one_thread(RUNS_OF_ONE_THREAD));
+        let search = match limited.as_ref().unwrap_or(self.options).explore(program, &self.interrupt, &bar) {
             Ok(search) => Box::new(search),
-            Err(error) => return Ok(Fate::Unexplorable(error)),
+            Err(error) => return Ok(TestOutcome::NotExplorable(error)),
         };
         let mut paths = Vec::new();
         for failure in &search.failures.0 {
-            let wanted = self.wishes.path(self.failures);
-            paths.push(traces::save_as(&failure.trace, wanted.as_deref(), &name.replace("::", "-"))?);
+            let requested = self.options.path(self.failures);
+            paths.push(traces::save_as(&failure.trace, requested.as_deref(), &name.replace("::", "-"))?);
             self.failures += 1;
         }
-        Ok(Fate::Explored { search, traces: paths, one_thread })
+        Ok(TestOutcome::Explored { search, traces: paths, one_thread })
     }
 
     /// How many threads the program has, by one run of it.
     fn threads(&self, program: &Program) -> Result<usize> {
         unsnarl_exec::check(program.path.as_ref())?;
-        let settings = Settings { interrupt: Some(self.interrupt.clone()), ..self.wishes.run.settings() };
-        let plan = self.wishes.run.plan(&PointSet::Sync, program, Policy::Fair, 0)?;
+        let settings = Settings { interrupt: Some(self.interrupt.clone()), ..self.options.run.settings() };
+        let plan = self.options.run.plan(&PointSet::Sync, program, Policy::Fair, 0)?;
         Ok(Executor::new(program.clone(), settings)?.run(&plan)?.trace().threads.len())
     }
 }

@@ -7,7 +7,7 @@
 //! pthread functions and futexes.
 
 use super::{ALLOCATIONS, RUNTIME, run};
-use crate::verdict::WrongUsage;
+use crate::verdict::UsageError;
 use anyhow::{Context, Result, ensure};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -22,13 +22,13 @@ const SEPARATOR: &str = "\x1f";
 
 /// Runs cargo as it was called, but with this as the rest of its arguments, so that what it builds reports to
 /// the runtime; its exit status.
-pub(crate) fn cargo(call: &Call<'_>, rest: &[OsString]) -> Result<i32> {
+pub(crate) fn cargo(call: &CargoCall<'_>, rest: &[OsString]) -> Result<i32> {
     run(command(call)?.args(rest))
 }
 
 /// Cargo and its subcommand, set up so that what it builds reports to the runtime. The rest of the arguments
 /// is still to be added.
-pub(crate) fn command(call: &Call<'_>) -> Result<Command> {
+pub(crate) fn command(call: &CargoCall<'_>) -> Result<Command> {
     let runtime_dir = unsnarl_exec::runtime_directory()?;
     // CARGO names one toolchain's own cargo, which does not understand `+toolchain`.
     let own = std::env::var_os("CARGO").filter(|_| call.toolchain.is_none());
@@ -64,14 +64,14 @@ pub(crate) fn command(call: &Call<'_>) -> Result<Command> {
 
 /// What was asked of cargo.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Call<'a> {
+pub(crate) struct CargoCall<'a> {
     /// `+toolchain`.
     toolchain: Option<&'a OsStr>,
     subcommand: &'a OsStr,
     pub(crate) rest: &'a [OsString],
 }
 
-impl<'a> Call<'a> {
+impl<'a> CargoCall<'a> {
     pub(crate) fn parse(args: &'a [OsString]) -> Result<Self> {
         let (toolchain, args) = match args.split_first() {
             Some((first, rest)) if first.as_bytes().starts_with(b"+") => (Some(first.as_os_str()), rest),
@@ -83,12 +83,12 @@ impl<'a> Call<'a> {
             {
                 Ok(Self { toolchain, subcommand: first, rest })
             }
-            Some((other, _)) => Err(WrongUsage(format!(
+            Some((other, _)) => Err(UsageError(format!(
                 "unsnarl cargo knows build, run and test, not {} (unsnarl cargo --help)",
                 other.to_string_lossy()
             ))
             .into()),
-            None => Err(WrongUsage("unsnarl cargo needs one of build, run and test".into()).into()),
+            None => Err(UsageError("unsnarl cargo needs one of build, run and test".into()).into()),
         }
     }
 
@@ -191,25 +191,25 @@ mod tests {
     }
 
     #[test]
-    fn build_run_and_test_are_passed_on() {
+    fn build_run_and_test_are_forwarded_to_cargo() {
         let args = os(&["+1.95", "test", "--release", "--", "--target", "x"]);
-        let call = Call::parse(&args).unwrap();
+        let call = CargoCall::parse(&args).unwrap();
         assert_eq!((call.toolchain, call.subcommand), (Some(OsStr::new("+1.95")), OsStr::new("test")));
         assert_eq!(call.option("--target"), None, "what follows -- is not cargo's");
-        assert!(Call::parse(&os(&["install"])).unwrap_err().to_string().contains("build, run and test"));
-        assert!(Call::parse(&[]).is_err());
+        assert!(CargoCall::parse(&os(&["install"])).unwrap_err().to_string().contains("build, run and test"));
+        assert!(CargoCall::parse(&[]).is_err());
     }
 
     #[test]
-    fn options_are_understood_in_both_ways() {
+    fn options_are_parsed_with_space_or_equals_sign() {
         for args in [&["build", "--target-dir", "x"][..], &["b", "-q", "--target-dir=x"]] {
-            assert_eq!(Call::parse(&os(args)).unwrap().option("--target-dir"), Some("x".into()));
-            assert_eq!(Call::parse(&os(args)).unwrap().option("--target"), None);
+            assert_eq!(CargoCall::parse(&os(args)).unwrap().option("--target-dir"), Some("x".into()));
+            assert_eq!(CargoCall::parse(&os(args)).unwrap().option("--target"), None);
         }
     }
 
     #[test]
-    fn the_users_own_flags_come_first_and_stay() {
+    fn user_flags_come_first_and_are_kept() {
         assert_eq!(users_flags(None, Some(" -Ca  -Cb ".into())), os(&["-Ca", "-Cb"]));
         assert_eq!(users_flags(Some("-Ca b\x1f-Cc".into()), Some("-Cx".into())), os(&["-Ca b", "-Cc"]));
         assert_eq!(users_flags(None, None), os(&[]));
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_runtime_is_linked_from_any_directory() {
+    fn runtime_is_linked_from_any_directory() {
         let flags = rust_flags(Path::new("/a b,c"));
         assert!(flags.contains(&"-Clink-arg=-L/a b,c".into()));
         assert!(flags.contains(&"-Clink-arg=/a b,c".into()));

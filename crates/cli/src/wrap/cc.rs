@@ -86,12 +86,12 @@ impl Compiler {
     fn find(language: Language) -> Result<Self> {
         let variable = language.variable();
         if let Some(named) = std::env::var_os(variable).filter(|v| !v.is_empty()) {
-            return Self::ask(split_words(&named))?.with_context(|| {
+            return Self::identify(split_words(&named))?.with_context(|| {
                 format!("{variable} names {}, which is not there", named.to_string_lossy())
             });
         }
         for candidate in language.candidates() {
-            if let Some(found) = Self::ask(vec![candidate.into()])? {
+            if let Some(found) = Self::identify(vec![candidate.into()])? {
                 return Ok(found);
             }
         }
@@ -102,7 +102,7 @@ impl Compiler {
     }
 
     /// Asks the program for its version; `None` if there is no such program.
-    fn ask(words: Vec<OsString>) -> Result<Option<Self>> {
+    fn identify(words: Vec<OsString>) -> Result<Option<Self>> {
         let Some((program, first)) = words.split_first() else { return Ok(None) };
         let answer = Command::new(program).args(first).arg("--version").env("LC_ALL", "C").output();
         let answer = match answer {
@@ -244,8 +244,8 @@ fn clang_args(args: &[OsString], runtime_dir: &Path) -> Result<Vec<OsString>> {
 
 /// The first sanitizer asked for that cannot be combined with unsnarl.
 fn refused_sanitizer(args: &[OsString]) -> Option<&'static str> {
-    let asked = args.iter().filter_map(|arg| arg.to_str()?.strip_prefix("-fsanitize="));
-    asked
+    let sanitizers = args.iter().filter_map(|arg| arg.to_str()?.strip_prefix("-fsanitize="));
+    sanitizers
         .flat_map(|list| list.split(','))
         .find_map(|name| REFUSED.into_iter().find(|refused| *refused == name))
 }
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn compilers_are_told_apart_by_their_version() {
+    fn compilers_are_identified_by_version() {
         let gcc =
             |first: &str| family_of(&format!("{first}\nCopyright (C) 2022 Free Software Foundation, Inc.\n"));
         assert_eq!(gcc("gcc (Debian 12.2.0-14+deb12u1) 12.2.0"), Some(Family::Gcc { major: 12 }));
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn gcc_gets_the_users_arguments_unchanged_and_no_sanitizer_for_its_driver() {
+    fn gcc_receives_user_arguments_without_sanitizer() {
         let args =
             gcc_args(&os(&["-O2", "-fsanitize=thread", "@list", "-o", "a b"]), Path::new("/rt/gcc-12.specs"));
         let expected = [
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn specs_instrument_what_is_compiled_and_link_the_runtime_last() {
+    fn specs_instrument_compilations_and_link_runtime_last() {
         let specs = String::from_utf8(gcc_specs(12, Path::new("/a {dir}; 100%")).unwrap()).unwrap();
         assert!(specs.starts_with("*unsnarl_dir:\n/a\\ \\{dir\\}\\;\\ 100\\%\n\n"), "{specs}");
         assert!(
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn clang_links_the_runtime_only_when_it_links() {
+    fn clang_adds_runtime_only_when_linking() {
         let linked =
             |args: &[&str]| clang_args(&os(args), Path::new("/rt")).unwrap().contains(&"-lunsnarl_rt".into());
         assert!(linked(&["a.c", "b.o", "-o", "a"]));
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn clang_refuses_what_cannot_work() {
+    fn clang_rejects_unsupported_sanitizers() {
         let refused = |args: &[&str]| clang_args(&os(args), Path::new("/rt")).map_err(|e| e.to_string());
         assert!(refused(&["-static", "a.o"]).unwrap_err().contains("link it dynamically"));
         assert!(refused(&["-static", "-c", "a.c"]).is_ok());
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compiler_may_be_named_with_arguments() {
+    fn compiler_variable_may_contain_arguments() {
         assert_eq!(split_words(OsStr::new(" ccache  gcc-12 ")), os(&["ccache", "gcc-12"]));
     }
 }

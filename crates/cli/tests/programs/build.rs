@@ -83,12 +83,12 @@ fn instrumented_rust() -> PathBuf {
         .clone()
 }
 
-fn finish(mut command: Command, what: &Path) {
+fn finish(mut command: Command, label: &Path) {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
     assert!(
         output.status.success(),
         "{} does not compile: {}",
-        what.display(),
+        label.display(),
         String::from_utf8_lossy(&output.stderr)
     );
 }

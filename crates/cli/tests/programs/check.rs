@@ -4,9 +4,10 @@ use crate::expectation::{Expectation, Schedules};
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
 use unsnarl_exec::{Executor, Settings};
 use unsnarl_model::{
-    Fidelity, Kind, Limits, Places, Plan, Points, Policy, Prefix, Program, Segment, Site, Trace, signal_name,
+    Fidelity, OutcomeKind, Places, Plan, Points, Policy, Prefix, Program, RunLimits, Segment, Site, Trace,
+    signal_name,
 };
-use unsnarl_search::{Choice, Portfolio, Search, Seen, Steps};
+use unsnarl_search::{Choice, Portfolio, RunSteps, RunSummary, Search};
 use unsnarl_symbols::{Frame, Symbols};
 
 const SEEDS: u64 = 50;
@@ -19,7 +20,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     let timeout = expected.outcome == "timeout";
     // A run that is cut off by real time takes real time: few of those.
     let seeds = if timeout { 2 } else { SEEDS };
-    let limits = Limits { millis: if timeout { 3000 } else { 60_000 }, ..Limits::default() };
+    let limits = RunLimits { millis: if timeout { 3000 } else { 60_000 }, ..RunLimits::default() };
     let from_checkpoint = expected.from_checkpoint;
     // A livelock has a million events, which is no place to look for races.
     let conflicts = expected.outcome != "livelock";
@@ -31,7 +32,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
 
     let fair = run(&mut executor, &Plan { limits, ..Plan::default() })?;
     if expected.schedules == Schedules::Every {
-        matches(&fair, expected).map_err(|why| format!("without preemptions: {why}"))?;
+        matches(&fair, expected).map_err(|reason| format!("without preemptions: {reason}"))?;
     }
     let mut seen = matches(&fair, expected).is_ok();
     let mut last = String::new();
@@ -39,27 +40,27 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
         let plan = plan(seed);
         let trace = run(&mut executor, &plan)?;
         if conflicts && trace.events.len() < LONG {
-            same_races(&trace).map_err(|why| format!("seed {seed}: {why}"))?;
+            same_races(&trace).map_err(|reason| format!("seed {seed}: {reason}"))?;
         }
         if expected.correct {
-            no_race(&trace).map_err(|why| format!("seed {seed}: {why}"))?;
+            no_race(&trace).map_err(|reason| format!("seed {seed}: {reason}"))?;
         }
         match matches(&trace, expected) {
             Ok(()) => seen = true,
-            Err(why) if expected.schedules == Schedules::Every => {
-                return Err(format!("seed {seed}: {why}"));
+            Err(reason) if expected.schedules == Schedules::Every => {
+                return Err(format!("seed {seed}: {reason}"));
             }
-            Err(why) if !is_tolerable(&trace, expected.schedules) => {
-                return Err(format!("seed {seed}: neither as expected nor well: {why}"));
+            Err(reason) if !is_tolerable(&trace, expected.schedules) => {
+                return Err(format!("seed {seed}: neither as expected nor well: {reason}"));
             }
-            Err(why) => last = why,
+            Err(reason) => last = reason,
         }
         // Every fourth in a fresh process: a fork of the loaded program must do the same.
         let replayer = if seed % 4 == 0 { &mut fresh } else { &mut executor };
         let again = run(replayer, &trace.replay_plan())?;
-        same(&trace, &again).map_err(|why| format!("seed {seed} does not replay: {why}"))?;
+        same(&trace, &again).map_err(|reason| format!("seed {seed} does not replay: {reason}"))?;
         if !timeout && seed < 2 {
-            resumed(&mut executor, &trace).map_err(|why| format!("seed {seed}, resumed: {why}"))?;
+            resumed(&mut executor, &trace).map_err(|reason| format!("seed {seed}, resumed: {reason}"))?;
         }
     }
     let mut seed = seeds;
@@ -81,14 +82,14 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
 /// A right program, instrumented: no schedule shows a race.
 pub(crate) fn has_no_race(program: &Path, expected: &Expectation) -> Result<(), String> {
     const SEEDS: u64 = 40;
-    let limits = Limits { millis: 60_000, ..Limits::default() };
+    let limits = RunLimits { millis: 60_000, ..RunLimits::default() };
     let mut executor = executor(program, expected, Settings { serve: true, ..Settings::default() })?;
     for seed in 0..SEEDS {
         let plan = Plan { tail: Policy::Random, seed, limits, conflicts: true, ..Plan::default() };
         let trace = run(&mut executor, &plan)?;
-        no_race(&trace).map_err(|why| format!("instrumented, seed {seed}: {why}"))?;
+        no_race(&trace).map_err(|reason| format!("instrumented, seed {seed}: {reason}"))?;
     }
-    searched(&mut executor, expected, limits).map_err(|why| format!("instrumented, {why}"))
+    searched(&mut executor, expected, limits).map_err(|reason| format!("instrumented, {reason}"))
 }
 
 /// Runs that go on from the middle of another are like those from the start: of the same schedule, and of others.
@@ -103,16 +104,17 @@ fn resumed(executor: &mut Executor, trace: &Trace) -> Result<(), String> {
     let half = Prefix { actions: half.actions[..points / 2].to_vec(), fidelity: Fidelity::Relaxed, ..half };
     let other = Plan { prefix: half, tail: Policy::Fair, ..plan.clone() };
     let expected = run(executor, &other)?;
-    for kept in [points / 4, points / 2, points * 3 / 4, points.saturating_sub(1)] {
+    for snapshot_points in [points / 4, points / 2, points * 3 / 4, points.saturating_sub(1)] {
         // Where it is not possible, there is a reason, and the run is made from the start.
-        let _ = executor.keep(&plan, kept).map_err(|e| e.to_string())?;
+        let _ = executor.take_snapshot(&plan, snapshot_points).map_err(|e| e.to_string())?;
         // Again and again: a process that was rewound makes the next run.
         let runs = [(&plan, trace), (&other, &expected)];
         for (plan, expected) in runs.into_iter().cycle().take(6) {
             let ran = run(executor, plan)?;
-            same(expected, &ran).map_err(|why| format!("after {kept} of {points} points: {why}"))?;
+            same(expected, &ran)
+                .map_err(|reason| format!("after {snapshot_points} of {points} points: {reason}"))?;
             if ran.races != expected.races {
-                return Err(format!("after {kept} of {points} points: other races"));
+                return Err(format!("after {snapshot_points} of {points} points: other races"));
             }
         }
     }
@@ -131,7 +133,7 @@ fn first(segments: &[Segment], mut points: usize) -> Vec<Segment> {
 }
 
 /// A search with points learnt from races: every strategy's runs end as they may, and replay.
-fn searched(executor: &mut Executor, expected: &Expectation, limits: Limits) -> Result<(), String> {
+fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) -> Result<(), String> {
     const RUNS: u64 = 24;
     let from_checkpoint = expected.from_checkpoint;
     let plan = Plan { limits, conflicts: true, points: Points::Places, from_checkpoint, ..Plan::default() };
@@ -140,17 +142,17 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: Limits) -> 
         let Some(plan) = search.plan() else { break };
         let ran = executor.run(&plan).map_err(|e| e.to_string())?;
         let (conflicts, modules) = ran.conflicts();
-        let alone = ran.alone();
+        let single_thread_points = ran.single_thread_points();
         let choices: Vec<Choice> = ran
             .choices()
             .iter()
-            .map(|choices| Choice { can_run: choices.can_run, gives_way: choices.gives_way })
+            .map(|choices| Choice { can_run: choices.can_run, yields: choices.yields })
             .collect();
         let trace = ran.trace();
         let name = plan.tail.name();
         if expected.correct {
-            matches(&trace, expected).map_err(|why| format!("run {nth} by {name}: {why}"))?;
-            no_race(&trace).map_err(|why| format!("run {nth} by {name}: {why}"))?;
+            matches(&trace, expected).map_err(|reason| format!("run {nth} by {name}: {reason}"))?;
+            no_race(&trace).map_err(|reason| format!("run {nth} by {name}: {reason}"))?;
         }
         if matches(&trace, expected).is_err() && !is_tolerable(&trace, expected.schedules) {
             return Err(format!("run {nth} by {name}: {:?} {}", trace.outcome.kind, trace.outcome.message));
@@ -158,12 +160,15 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: Limits) -> 
         if trace.events.len() > LONG {
             break;
         }
-        let steps = Steps::of(&trace, choices, true);
+        let steps = RunSteps::of(&trace, choices, true);
         let points = trace.events.len() as u64;
         let steps = plan.choices.then_some(&steps);
-        search.learn(&plan, &Seen { points, alone, conflicts: &conflicts, modules: &modules, steps });
+        search.learn(
+            &plan,
+            &RunSummary { points, single_thread_points, conflicts: &conflicts, modules: &modules, steps },
+        );
         let again = run(executor, &trace.replay_plan())?;
-        same(&trace, &again).map_err(|why| format!("run {nth} by {name} does not replay: {why}"))?;
+        same(&trace, &again).map_err(|reason| format!("run {nth} by {name} does not replay: {reason}"))?;
     }
     Ok(())
 }
@@ -188,8 +193,8 @@ fn same_races(trace: &Trace) -> Result<(), String> {
 /// A buggy program ends well, by its bug, or by another face of it; of a rare bug nobody has seen another face.
 fn is_tolerable(trace: &Trace, schedules: Schedules) -> bool {
     match schedules {
-        Schedules::Rare => trace.outcome.kind == Kind::Exit(0),
-        Schedules::Every | Schedules::Some => trace.outcome.kind != Kind::Timeout,
+        Schedules::Rare => trace.outcome.kind == OutcomeKind::Exit(0),
+        Schedules::Every | Schedules::Some => trace.outcome.kind != OutcomeKind::Timeout,
     }
 }
 
@@ -216,15 +221,15 @@ pub(crate) fn run(executor: &mut Executor, plan: &Plan) -> Result<Trace, String>
 
 fn matches(trace: &Trace, expected: &Expectation) -> Result<(), String> {
     let outcome = &trace.outcome;
-    let told = match outcome.kind {
-        Kind::Exit(status) => format!("exit {status}"),
-        Kind::Signal(signal) => format!("signal {}", signal_name(signal)),
+    let report = match outcome.kind {
+        OutcomeKind::Exit(status) => format!("exit {status}"),
+        OutcomeKind::Signal(signal) => format!("signal {}", signal_name(signal)),
         kind => kind.name().to_owned(),
     };
     let stderr = String::from_utf8_lossy(&trace.output.stderr);
-    if told != expected.outcome {
+    if report != expected.outcome {
         return Err(format!(
-            "{told} ({}) instead of {}; {}",
+            "{report} ({}) instead of {}; {}",
             outcome.message,
             expected.outcome,
             stderr.trim()
@@ -244,8 +249,8 @@ fn matches(trace: &Trace, expected: &Expectation) -> Result<(), String> {
         fails_at_mark(trace)?;
     }
     let warned: Vec<String> = trace.warnings.iter().map(|w| kebab(&format!("{:?}", w.misuse))).collect();
-    match expected.misuse.iter().find(|wanted| !warned.contains(wanted)) {
-        Some(wanted) => Err(format!("no warning of {wanted}, only {warned:?}")),
+    match expected.misuse.iter().find(|expected_misuse| !warned.contains(expected_misuse)) {
+        Some(expected_misuse) => Err(format!("no warning of {expected_misuse}, only {warned:?}")),
         None if expected.misuse.is_empty()
             && expected.schedules == Schedules::Every
             && expected.outcome == "exit 0"
@@ -279,7 +284,7 @@ fn no_race(trace: &Trace) -> Result<(), String> {
     let mut symbols = Symbols::new();
     let [first, second] = race.sides.map(|side| {
         let place = symbols.lookup(&trace.modules, side.site);
-        format!("{} of {} in {place:?}", side.op.word(), trace.thread_id(side.thread))
+        format!("{} of {} in {place:?}", side.op.name(), trace.thread_id(side.thread))
     });
     Err(format!("a false race at {:x} between {first} and {second}", race.addr))
 }
@@ -347,9 +352,9 @@ fn from_the_outside(program: &Path, expected: &Expectation) -> Result<(), String
         .env("SOMETHING_ELSE", "x".repeat(3000))
         .output()
         .map_err(|e| e.to_string())?;
-    let told = String::from_utf8_lossy(&replay.stdout);
-    if replay.status.code() != record.status.code() || !told.contains("\"identical\": true") {
-        return Err(format!("replay from elsewhere: {told}{}", String::from_utf8_lossy(&replay.stderr)));
+    let report = String::from_utf8_lossy(&replay.stdout);
+    if replay.status.code() != record.status.code() || !report.contains("\"identical\": true") {
+        return Err(format!("replay from elsewhere: {report}{}", String::from_utf8_lossy(&replay.stderr)));
     }
     let show = Command::new(unsnarl).arg("show").arg(&file).output().map_err(|e| e.to_string())?;
     if !show.status.success() || show.stdout.is_empty() {

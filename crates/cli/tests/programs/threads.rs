@@ -5,8 +5,8 @@ use crate::{
     expectation::Expectation,
 };
 use std::path::Path;
-use unsnarl_exec::{Settings, Threads};
-use unsnarl_model::{Limits, Outcome, Plan, Policy, Trace};
+use unsnarl_exec::{Settings, ThreadBackend};
+use unsnarl_model::{Outcome, Plan, Policy, RunLimits, Trace};
 
 const SEEDS: u64 = 3;
 
@@ -15,10 +15,11 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     // Cut off by real time: once is enough.
     let cut_off = expected.outcome == "timeout";
     // A livelock need not go on for a million events to be one.
-    let limits = Limits { millis: if cut_off { 3000 } else { 60_000 }, spins: 10_000, ..Limits::default() };
+    let limits =
+        RunLimits { millis: if cut_off { 3000 } else { 60_000 }, spins: 10_000, ..RunLimits::default() };
     let mut fibers = executor(program, expected, Settings { serve: true, ..Settings::default() })?;
     let on_kernel_threads = |serve| {
-        executor(program, expected, Settings { serve, threads: Threads::Kernel, ..Settings::default() })
+        executor(program, expected, Settings { serve, threads: ThreadBackend::Kernel, ..Settings::default() })
     };
     let (mut served, mut fresh) = (on_kernel_threads(true)?, on_kernel_threads(false)?);
     for seed in 0..if cut_off { 1 } else { SEEDS } {
@@ -31,7 +32,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
         let kernel = if seed % 2 == 0 { &mut served } else { &mut fresh };
         let by_kernel_threads = run(kernel, &plan)?;
         same(&by_fibers, &by_kernel_threads)
-            .map_err(|why| format!("seed {seed}, on kernel threads after fibers: {why}"))?;
+            .map_err(|reason| format!("seed {seed}, on kernel threads after fibers: {reason}"))?;
         if by_fibers.races != by_kernel_threads.races {
             return Err(format!("seed {seed}: other races on kernel threads"));
         }

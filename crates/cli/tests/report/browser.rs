@@ -57,7 +57,7 @@ impl Browser {
         }
         write!(self.orders, "{order}\0").expect("it listens");
         loop {
-            let answer = self.hear();
+            let answer = self.receive();
             if answer["id"] == self.sent {
                 assert_eq!(answer["error"], Value::Null, "{order}");
                 return answer["result"].clone();
@@ -66,19 +66,19 @@ impl Browser {
     }
 
     /// The next thing that it says.
-    fn hear(&mut self) -> Value {
-        let mut said = Vec::new();
-        self.answers.read_until(0, &mut said).expect("it speaks");
-        assert_eq!(said.pop(), Some(0), "the browser is gone; `cargo xtask test` installs chromium");
-        let said: Value = serde_json::from_slice(&said).expect("JSON");
-        let told = &said["params"];
-        match said["method"].as_str() {
-            Some("Runtime.exceptionThrown") => self.complaints.push(told["exceptionDetails"].to_string()),
-            Some("Runtime.consoleAPICalled") => self.complaints.push(told["args"].to_string()),
-            Some("Log.entryAdded") => self.complaints.push(told["entry"]["text"].to_string()),
+    fn receive(&mut self) -> Value {
+        let mut output_text = Vec::new();
+        self.answers.read_until(0, &mut output_text).expect("it speaks");
+        assert_eq!(output_text.pop(), Some(0), "the browser is gone; `cargo xtask test` installs chromium");
+        let output_text: Value = serde_json::from_slice(&output_text).expect("JSON");
+        let report = &output_text["params"];
+        match output_text["method"].as_str() {
+            Some("Runtime.exceptionThrown") => self.complaints.push(report["exceptionDetails"].to_string()),
+            Some("Runtime.consoleAPICalled") => self.complaints.push(report["args"].to_string()),
+            Some("Log.entryAdded") => self.complaints.push(report["entry"]["text"].to_string()),
             _ => {}
         }
-        said
+        output_text
     }
 
     /// Opens a page in a window of this size, by somebody who likes it light or dark.
@@ -89,15 +89,15 @@ impl Browser {
         self.order("Emulation.setEmulatedMedia", &json!({ "features": features }));
         let address = format!("file://{}", place.path(page).display());
         self.order("Page.navigate", &json!({ "url": address }));
-        while self.hear()["method"] != "Page.loadEventFired" {}
+        while self.receive()["method"] != "Page.loadEventFired" {}
     }
 
     /// What a script in the page comes to.
     #[track_caller]
     pub(crate) fn run(&mut self, script: &str) -> Value {
         let script = format!("(async () => {{ {script} }})()");
-        let wanted = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
-        let got = self.order("Runtime.evaluate", &wanted);
+        let request = json!({ "expression": script, "awaitPromise": true, "returnByValue": true });
+        let got = self.order("Runtime.evaluate", &request);
         assert_eq!(got["exceptionDetails"], Value::Null, "{script}");
         got["result"]["value"].clone()
     }

@@ -33,9 +33,9 @@ await frame();
 fn browse(place: &Place, size: (u32, u32), script: &str) -> Value {
     let mut browser = Browser::open(place);
     browser.visit(place, "page.html", size, "light");
-    let said = browser.run(&format!("{WORDS}{script}"));
+    let output_text = browser.run(&format!("{WORDS}{script}"));
     assert_eq!(browser.complaints, [""; 0]);
-    said
+    output_text
 }
 
 const DESK: (u32, u32) = (1360, 850);
@@ -49,7 +49,7 @@ fn account(name: &str) -> Place {
 }
 
 #[test]
-fn a_reader_sees_why_and_goes_through_both_runs_by_keys_search_and_clicks() {
+fn page_shows_cause_and_navigates_both_runs() {
     let place = account("reader");
     let page = place.read("page.html");
     for outside in ["http://", "https://", " src=", "@import", "url("] {
@@ -57,7 +57,7 @@ fn a_reader_sees_why_and_goes_through_both_runs_by_keys_search_and_clicks() {
         let found = page.replace("http://www.w3.org/2000/svg", "").contains(outside);
         assert!(!found, "the page needs something else: {outside}");
     }
-    let said = browse(
+    let output_text = browse(
         &place,
         DESK,
         r"
@@ -122,17 +122,17 @@ fn a_reader_sees_why_and_goes_through_both_runs_by_keys_search_and_clicks() {
         "clicked": "1: thread 0 create 0.1 account.c:29",
         "themes": [2, true, "light"], "help": [false, "true"],
     });
-    for (what, expected) in expected.as_object().expect("an object") {
-        assert_eq!(&said[what], expected, "{what}");
+    for (subject, expected) in expected.as_object().expect("an object") {
+        assert_eq!(&output_text[subject], expected, "{subject}");
     }
-    assert!(said["before"].as_str().is_some_and(|label| label.contains("join 0.2")), "{said}");
-    let beside = said["beside"].as_array().expect("both");
-    assert_eq!(beside[0], said["stop"][0], "the run beside is left alone");
-    assert!(beside[1].as_str().is_some_and(|label| label.contains("join 0.2")), "{said}");
+    assert!(output_text["before"].as_str().is_some_and(|label| label.contains("join 0.2")), "{output_text}");
+    let beside = output_text["beside"].as_array().expect("both");
+    assert_eq!(beside[0], output_text["stop"][0], "the run beside is left alone");
+    assert!(beside[1].as_str().is_some_and(|label| label.contains("join 0.2")), "{output_text}");
 }
 
 #[test]
-fn a_phone_and_a_screen_reader_get_all_of_it() {
+fn page_works_on_phones_and_screen_readers() {
     let place = account("phone");
     let script = r"
         const focusable = all('a[href], button, input, [tabindex]').filter((element) => element.tabIndex >= 0 && element.offsetParent);
@@ -157,45 +157,52 @@ fn a_phone_and_a_screen_reader_get_all_of_it() {
     let mut browser = Browser::open(&place);
     for size in [PHONE, DESK] {
         browser.visit(&place, "page.html", size, "light");
-        let said = browser.run(&format!("{WORDS}{script}"));
-        assert_eq!(said["window"], size.0);
-        assert_eq!(said["wide"], size.0, "nothing sticks out: {said}");
-        assert_eq!(said["unnamed"], json!([]), "{said}");
-        assert_eq!(said["lists"][0][1], "simplified: 15 events, 3 threads, 4 context switches, 1 preemptive");
-        assert_eq!(said["place"], json!(["1", "15"]));
-        assert_eq!((&said["strangers"], &said["hidden"]), (&json!(0), &json!(true)), "{said}");
-        assert_eq!((&said["status"], &said["language"]), (&json!("status"), &json!("en")));
-        assert_eq!((&said["headings"], &said["regions"]), (&json!("H1"), &json!(3)));
-        assert_eq!(said["lane"], true, "all lanes are in sight: {said}");
-        assert!(said["smallest"].as_f64() >= Some(13.0), "{said}");
-        assert_eq!(said["pane"], if size == PHONE { "sticky" } else { "static" });
-        let order = said["order"].as_array().expect("an order");
-        assert!(order.contains(&json!("search")) && order[0] == "skip", "{said}");
+        let output_text = browser.run(&format!("{WORDS}{script}"));
+        assert_eq!(output_text["window"], size.0);
+        assert_eq!(output_text["wide"], size.0, "nothing sticks out: {output_text}");
+        assert_eq!(output_text["unnamed"], json!([]), "{output_text}");
+        assert_eq!(
+            output_text["lists"][0][1],
+            "simplified: 15 events, 3 threads, 4 context switches, 1 preemptive"
+        );
+        assert_eq!(output_text["place"], json!(["1", "15"]));
+        assert_eq!(
+            (&output_text["strangers"], &output_text["hidden"]),
+            (&json!(0), &json!(true)),
+            "{output_text}"
+        );
+        assert_eq!((&output_text["status"], &output_text["language"]), (&json!("status"), &json!("en")));
+        assert_eq!((&output_text["headings"], &output_text["regions"]), (&json!("H1"), &json!(3)));
+        assert_eq!(output_text["lane"], true, "all lanes are in sight: {output_text}");
+        assert!(output_text["smallest"].as_f64() >= Some(13.0), "{output_text}");
+        assert_eq!(output_text["pane"], if size == PHONE { "sticky" } else { "static" });
+        let order = output_text["order"].as_array().expect("an order");
+        assert!(order.contains(&json!("search")) && order[0] == "skip", "{output_text}");
     }
 }
 
 #[test]
-fn a_deadlock_shows_where_every_thread_waits() {
+fn page_shows_where_deadlocked_threads_wait() {
     let place = Place::new("deadlock");
     place.program("c/abba_deadlock.c");
     place.unsnarl(100, &["hunt", "--html", "page.html", "--", "./abba_deadlock"]);
-    let said = browse(
+    let output_text = browse(
         &place,
         DESK,
         "return { why: text('#why li'), ends: all('.run:first-child .end .does').map((end) => end.textContent) };",
     );
     assert_eq!(
-        said["why"],
+        output_text["why"],
         "thread 0.1 holds `a` and waits for lock `b`, which thread 0.2 has (abba_deadlock.c:9)"
     );
     assert_eq!(
-        said["ends"],
+        output_text["ends"],
         json!(["✗ waits for 0.1 to end", "✗ waits for lock `b`", "✗ waits for lock `a`"])
     );
 }
 
 #[test]
-fn what_a_program_says_is_never_markup() {
+fn program_output_is_never_markup() {
     let place = Place::new("markup");
     // In a message, an argument, a file's name and a thread's name.
     let source = r#"
@@ -226,9 +233,12 @@ int main(void) {
         return said;";
     let mut browser = Browser::open(&place);
     browser.visit(&place, "page.html", DESK, "light");
-    let said = browser.run(&format!("{WORDS}{script}"));
-    assert_eq!((&said["title"], &said["evil"], &said["rows"]), (&json!("prog"), &json!(0), &json!(true)));
-    assert_eq!(said["command"].as_str(), Some(format!("./prog {argument}").as_str()));
+    let output_text = browser.run(&format!("{WORDS}{script}"));
+    assert_eq!(
+        (&output_text["title"], &output_text["evil"], &output_text["rows"]),
+        (&json!("prog"), &json!(0), &json!(true))
+    );
+    assert_eq!(output_text["command"].as_str(), Some(format!("./prog {argument}").as_str()));
     browser.run("return 0");
     assert!(!browser.complaints.is_empty());
     for complaint in &browser.complaints {
@@ -237,7 +247,7 @@ int main(void) {
 }
 
 #[test]
-fn it_is_light_or_dark_as_its_reader_likes_and_keys_work_by_themselves() {
+fn page_follows_colour_scheme_and_handles_keys() {
     let place = account("theme");
     let mut browser = Browser::open(&place);
     let look = format!("{WORDS} return [back(), text('#theme'), chosen()];");
@@ -266,7 +276,7 @@ fn it_is_light_or_dark_as_its_reader_likes_and_keys_work_by_themselves() {
 }
 
 #[test]
-fn a_hundred_thousand_events_are_shown_a_screen_at_a_time() {
+fn long_traces_render_one_screen_at_a_time() {
     let place = Place::new("many");
     let source = r"
 #include <assert.h>
@@ -288,7 +298,7 @@ int main(void) {
     place.unsnarl(0, &["cc", "-O0", "-g", "-pthread", "-o", "many", "many.c"]);
     place.unsnarl(100, &["record", "--seed", "1", "-o", "bug.snarl", "--", "./many"]);
     place.unsnarl(0, &["report", "bug.snarl", "--html", "page.html"]);
-    let said = browse(
+    let output_text = browse(
         &place,
         DESK,
         r"
@@ -308,15 +318,20 @@ int main(void) {
         const found = text('#found');
         return { elements, rows, numbers, home, end, found, overview: !document.querySelector('.overview').hidden };",
     );
-    let numbers = |what: &str| -> Vec<i64> {
-        said[what].as_array().expect("numbers").iter().map(|n| n.as_i64().expect("a number")).collect()
+    let numbers = |subject: &str| -> Vec<i64> {
+        output_text[subject]
+            .as_array()
+            .expect("numbers")
+            .iter()
+            .map(|n| n.as_i64().expect("a number"))
+            .collect()
     };
-    assert!(numbers("rows").iter().all(|rows| (20..120).contains(rows)), "{said}");
-    assert!(numbers("elements").iter().all(|elements| (60..1000).contains(elements)), "{said}");
+    assert!(numbers("rows").iter().all(|rows| (20..120).contains(rows)), "{output_text}");
+    assert!(numbers("elements").iter().all(|elements| (60..1000).contains(elements)), "{output_text}");
     let seen = &numbers("numbers")[1..8];
-    assert!(seen.is_sorted() && seen[0] > 5_000 && seen[6] > 80_000, "{said}");
-    assert_eq!(said["home"], "0: thread 0 start many.c:10");
-    let end = said["end"].as_str().expect("a label");
+    assert!(seen.is_sorted() && seen[0] > 5_000 && seen[6] > 80_000, "{output_text}");
+    assert_eq!(output_text["home"], "0: thread 0 start many.c:10");
+    let end = output_text["end"].as_str().expect("a label");
     assert!(end.split(':').next().and_then(|n| n.parse::<u64>().ok()) > Some(100_000), "{end}");
-    assert_eq!((&said["found"], &said["overview"]), (&json!("4 found"), &json!(true)));
+    assert_eq!((&output_text["found"], &output_text["overview"]), (&json!("4 found"), &json!(true)));
 }

@@ -14,7 +14,7 @@ use std::{
 };
 
 /// Lines read to come to the root.
-const MOST_READ: usize = 5;
+const MAX_READ: usize = 5;
 
 fn programs(extension: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/slice/programs");
@@ -35,8 +35,8 @@ fn marked(source: &str, mark: &str) -> BTreeSet<u64> {
 /// Compiles, finds a schedule that fails, slices, and holds the slice to the marks.
 fn explains(source: &Path, compiler: &str, level: &str) {
     let name = source.file_name().expect("a name").to_string_lossy().into_owned();
-    let what = format!("{name} by {compiler} {level}");
-    let place = Place::new(&what.replace([' ', '+'], "-"));
+    let label = format!("{name} by {compiler} {level}");
+    let place = Place::new(&label.replace([' ', '+'], "-"));
     let mut command = match compiler {
         "rustc" => Command::new("rustc"),
         _ => Command::new(UNSNARL),
@@ -49,7 +49,7 @@ fn explains(source: &Path, compiler: &str, level: &str) {
         _ => command.arg("c++").env("UNSNARL_CXX", compiler).args(["-g", "-w", "-pthread", level]),
     };
     command.arg("-o").arg(place.path("program")).arg(source).stderr(Stdio::null());
-    assert!(command.status().expect("a compiler").success(), "{what}");
+    assert!(command.status().expect("a compiler").success(), "{label}");
     // One at a time: some of them write a file.
     let explore = [
         "explore",
@@ -75,18 +75,18 @@ fn explains(source: &Path, compiler: &str, level: &str) {
         lines.iter().filter(|line| is_in(line, &name)).filter_map(|line| line["line"].as_u64()).collect();
     let found: BTreeSet<u64> = numbers.iter().copied().collect();
     let (root, cause) = (marked(&text, "ROOT"), marked(&text, "CAUSE"));
-    assert!(!root.is_empty(), "{what}: it has no mark");
+    assert!(!root.is_empty(), "{label}: it has no mark");
     let missing: Vec<u64> = root.union(&cause).filter(|line| !found.contains(line)).copied().collect();
-    assert!(missing.is_empty(), "{what}: {missing:?} is not in {numbers:?}");
+    assert!(missing.is_empty(), "{label}: {missing:?} is not in {numbers:?}");
     let unrelated: Vec<u64> = marked(&text, "UNRELATED").intersection(&found).copied().collect();
-    assert!(unrelated.is_empty(), "{what}: {unrelated:?} is in {numbers:?}");
-    assert!(!lines.iter().any(|line| is_in(&line, "noise.h")), "{what}: noise.h is in {lines:#?}");
+    assert!(unrelated.is_empty(), "{label}: {unrelated:?} is in {numbers:?}");
+    assert!(!lines.iter().any(|line| is_in(&line, "noise.h")), "{label}: noise.h is in {lines:#?}");
     let places: Vec<usize> = (1..).zip(&numbers).filter(|(_, l)| root.contains(l)).map(|(n, _)| n).collect();
     let (first, last) = (places[0], places[places.len() - 1]);
     let others = last - places.len();
     assert!(
-        first <= MOST_READ && others <= MOST_READ,
-        "{what}: the roots are lines {places:?} in {numbers:?}"
+        first <= MAX_READ && others <= MAX_READ,
+        "{label}: the roots are lines {places:?} in {numbers:?}"
     );
 }
 
@@ -101,17 +101,17 @@ fn each(extension: &str, compilers: [&str; 2]) {
 }
 
 #[test]
-fn c_programs_are_explained() {
+fn slices_of_c_programs_match_expectations() {
     each("c", ["gcc", "clang"]);
 }
 
 #[test]
-fn cpp_programs_are_explained() {
+fn slices_of_cpp_programs_match_expectations() {
     each("cpp", ["g++", "clang++"]);
 }
 
 #[test]
-fn rust_programs_are_explained() {
+fn slices_of_rust_programs_match_expectations() {
     for source in programs("rs") {
         LEVELS.iter().for_each(|level| explains(&source, "rustc", level));
     }

@@ -2,11 +2,11 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod control_transfers;
 mod golden;
 mod mutants;
 mod panics;
 mod variables;
-mod ways;
 
 use common::Place;
 use serde_json::Value;
@@ -61,32 +61,32 @@ fn explains(source: &str, causes: &[&str], unrelated: &[&str]) {
 }
 
 #[test]
-fn account_the_read_outside_of_the_lock_and_the_deposit_that_it_missed() {
+fn account_slice_has_unlocked_read_and_missed_deposit() {
     explains("c/account.c", &["int current = balance", "balance = current - 30", "balance += 50"], &[]);
 }
 
 #[test]
-fn check_then_act_both_checks_and_both_withdrawals() {
+fn check_then_act_slice_has_both_checks_and_withdrawals() {
     explains("c/check_then_act.c", &["get_balance() >= 80", "balance -= 80", "get_balance() < 0"], &[]);
 }
 
 #[test]
-fn bluetooth_the_flag_that_was_read_too_early() {
+fn bluetooth_slice_has_early_flag_read() {
     explains("c/bluetooth.c", &["atomic_load(&is_stopping)", "is_stopped = true"], &[]);
 }
 
 #[test]
-fn lost_update_both_updates() {
+fn lost_update_slice_has_both_updates() {
     explains("c/lost_update.c", &["assert"], &[]);
 }
 
 #[test]
-fn exit_status_where_the_status_came_from() {
+fn exit_status_slice_has_origin_of_status() {
     explains("c/exit_status_three.c", &["status = *(int *)value", "values[2] = { 3, 0 }"], &[]);
 }
 
 #[test]
-fn abba_the_four_locks() {
+fn abba_slice_has_four_locks() {
     explains("c/abba_deadlock.c", &["pthread_mutex_lock(&a)", "pthread_mutex_lock(&b)"], &["printf"]);
 }
 
@@ -133,7 +133,7 @@ int main(void)
 "#;
 
 #[test]
-fn a_line_can_be_explained_in_place_of_the_failure() {
+fn slice_can_start_from_a_line() {
     let place = Place::new("at");
     place.write("case.c", LOG);
     fail(&place, Path::new("case.c"), &["-O1"]);
@@ -182,7 +182,7 @@ int main(int argc, char **argv)
 "#;
 
 #[test]
-fn a_local_variable_can_be_explained_or_it_is_said_that_it_is_nowhere() {
+fn slice_can_start_from_a_local_variable() {
     let place = Place::new("locals");
     place.write("case.c", LOCALS);
     let line =
@@ -205,9 +205,9 @@ fn a_local_variable_can_be_explained_or_it_is_said_that_it_is_nowhere() {
             }
             _ => {
                 let output = place.ends(&["slice", "t.snarl", "--at", &nowhere]);
-                let said = String::from_utf8_lossy(&output.stderr).into_owned();
-                assert_eq!(output.status.code(), Some(2), "{compiler} {level}: {said}");
-                assert!(said.contains("the local variable `unused` is kept"), "{said}");
+                let output_text = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert_eq!(output.status.code(), Some(2), "{compiler} {level}: {output_text}");
+                assert!(output_text.contains("the local variable `unused` is kept"), "{output_text}");
             }
         }
     }
@@ -230,7 +230,7 @@ int main(void)
 "#;
 
 #[test]
-fn a_slice_that_takes_long_can_be_stopped() {
+fn slicing_can_be_interrupted() {
     let place = Place::new("stopped");
     place.write("case.c", LONG);
     place.unsnarl(0, &["cc", "-g", "-O1", "case.c", "-o", "program"]);
@@ -249,7 +249,7 @@ fn a_slice_that_takes_long_can_be_stopped() {
 }
 
 #[test]
-fn a_run_that_did_not_fail_needs_a_line() {
+fn slice_of_successful_run_requires_a_line() {
     let place = Place::new("no-failure");
     place.write("fine.c", "int main(void) { return 0; }");
     place.unsnarl(0, &["cc", "-g", "fine.c", "-o", "fine"]);
@@ -258,7 +258,7 @@ fn a_run_that_did_not_fail_needs_a_line() {
 }
 
 #[test]
-fn unknown_functions_are_named() {
+fn functions_without_summary_are_named() {
     let place = Place::new("unknown");
     let source = "#include <stdlib.h>\n#include <fnmatch.h>\n\
         int main(void) { if (fnmatch(\"a*\", \"abc\", 0) == 0) abort(); return 0; }\n";
@@ -270,7 +270,7 @@ fn unknown_functions_are_named() {
 }
 
 #[test]
-fn programs_that_are_not_instrumented_are_sliced_too() {
+fn uninstrumented_programs_can_be_sliced() {
     let place = Place::new("plain");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs/c/check_then_act.c");
     let mut gcc = Command::new("gcc");
@@ -319,7 +319,7 @@ int main(void)
 "#;
 
 #[test]
-fn a_run_traced_without_what_has_no_part_has_the_same_slice() {
+fn reduced_trace_has_the_same_slice() {
     let place = Place::new("server");
     place.write("case.c", SERVER);
     fail(&place, Path::new("case.c"), &["-O1"]);
@@ -394,7 +394,7 @@ const COMPARED: &[&str] = &[
 ];
 
 #[test]
-fn translated_code_leaves_the_same_trace_as_single_steps() {
+fn translated_trace_equals_single_step_trace() {
     let programs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs");
     let place = Place::new("compared");
     for (number, source) in COMPARED.iter().enumerate() {

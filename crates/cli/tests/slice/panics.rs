@@ -42,13 +42,13 @@ fn sliced(place: &Place, backtrace: &str) -> Value {
         (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
     };
     assert_eq!(run(&["record", "-o", "t.snarl", "--", "./program"]).0, Some(100));
-    let (status, told) = run(&["slice", "t.snarl", "--json"]);
-    assert_eq!(status, Some(0), "{told}");
-    serde_json::from_str(&told).expect("JSON")
+    let (status, report) = run(&["slice", "t.snarl", "--json"]);
+    assert_eq!(status, Some(0), "{report}");
+    serde_json::from_str(&report).expect("JSON")
 }
 
 #[test]
-fn a_backtrace_is_no_part_of_the_trace() {
+fn backtrace_code_is_not_traced() {
     let both = ["opt-level=0", "opt-level=2"];
     // Of what is caught optimised code leaves only the result.
     for (name, source, levels) in [("panics", FAILS, &both[..]), ("caught", CAUGHT, &both[..1])] {
@@ -78,7 +78,7 @@ fn a_backtrace_is_no_part_of_the_trace() {
 
 /// Without a backtrace, for which the program looks at its own mappings, ours among them.
 #[test]
-fn translated_code_and_single_steps_pause_at_the_same_places() {
+fn translated_code_and_single_steps_pause_at_same_sites() {
     for (name, source) in [("panics", FAILS), ("caught", CAUGHT)] {
         let place = Place::new(&format!("{name}-stepped"));
         place.write("case.rs", source);

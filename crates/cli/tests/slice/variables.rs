@@ -53,44 +53,44 @@ fn lines(source: &str, mark: &str) -> BTreeSet<u64> {
 /// Compiles, records, and looks at how `sum` came about.
 fn explains_sum(name: &str, source: &str, compiler: &[&str], levels: &[&str]) {
     for level in levels {
-        let what = format!("{name} {level}");
-        let place = Place::new(&what.replace([' ', '='], "-"));
+        let label = format!("{name} {level}");
+        let place = Place::new(&label.replace([' ', '='], "-"));
         let file = format!("case.{name}");
         place.write(&file, source);
         let mut command = Command::new(compiler[0]);
         command.args(&compiler[1..]).args(level.split(' ')).args(["-o", "program", &file]);
-        assert!(command.current_dir(&place.0).status().expect("a compiler").success(), "{what}");
+        assert!(command.current_dir(&place.0).status().expect("a compiler").success(), "{label}");
         place.unsnarl(100, &["record", "-o", "t.snarl", "--", "./program"]);
         let here = *lines(source, "HERE").first().expect("a line");
         let found = |at: &str| -> (BTreeSet<u64>, u64) {
             let slice = slice_of(&place, &["--at", &format!("{file}:{here}{at}")]);
-            assert_eq!(slice["criterion"]["line"], here, "{what} {at}");
+            assert_eq!(slice["criterion"]["line"], here, "{label} {at}");
             let of = |line: &serde_json::Value| line["line"].as_u64().expect("a number");
             let all = slice["lines"].as_array().expect("lines");
             let there = all.iter().find(|line| of(line) == here).expect("the line itself");
             (all.iter().map(of).collect(), there["instances"].as_u64().expect("a count"))
         };
         let (sum, executions) = found(":sum");
-        assert_eq!(executions, 2, "{what}");
-        assert!(sum.is_superset(&lines(source, "LIST")), "{what}: {sum:?}");
+        assert_eq!(executions, 2, "{label}");
+        assert!(sum.is_superset(&lines(source, "LIST")), "{label}: {sum:?}");
         for others in ["BESIDE", "THERE", "END"] {
-            assert!(sum.is_disjoint(&lines(source, others)), "{what}: {others} in {sum:?}");
+            assert!(sum.is_disjoint(&lines(source, others)), "{label}: {others} in {sum:?}");
         }
         // At the first execution the second was still to come. Optimised code may do both in one.
         if level.contains('0') {
-            assert_eq!(found(":sum#1").1, 1, "{what}");
-            assert_eq!(found("#1").1, 1, "{what}");
+            assert_eq!(found(":sum#1").1, 1, "{label}");
+            assert_eq!(found("#1").1, 1, "{label}");
         }
     }
 }
 
 #[test]
-fn a_variable_of_a_c_plus_plus_program() {
+fn cpp_variable_can_be_sliced() {
     explains_sum("cpp", CPP, &["g++", "-g", "-pthread"], &["-O0", "-O1", "-O2"]);
 }
 
 #[test]
-fn a_variable_of_a_rust_program() {
+fn rust_variable_can_be_sliced() {
     let levels = ["-C opt-level=0", "-C opt-level=1", "-C opt-level=2"];
     explains_sum("rs", RUST, &["rustc", "-g", "--edition", "2021"], &levels);
 }

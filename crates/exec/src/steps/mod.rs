@@ -4,9 +4,9 @@
 //! The program writes on and on into memory that is used again as soon as it was taken away (the runtime's
 //! `tracer/words.rs`), so that the memory needed is that of the compressed trace and a little more.
 
-mod foretold;
+mod word_coding;
 
-use crate::memory::Written;
+use crate::memory::LiveTrace;
 use std::{
     sync::atomic::{AtomicBool, Ordering},
     time::Duration,
@@ -17,30 +17,35 @@ use unsnarl_wire::{CHUNK_WORDS, OVERLAP_WORDS};
 const LEVEL: i32 = -1;
 
 /// Told how many words there are so far.
-pub type Progress<'a> = &'a (dyn Fn(u64) + Sync);
+pub type WordProgress<'a> = &'a (dyn Fn(u64) + Sync);
 
 /// A compressed trace.
 #[derive(Debug, Default)]
-pub(crate) struct Steps {
+pub(crate) struct CompressedSteps {
     chunks: Vec<Box<[u8]>>,
     words: u64,
     bytes: u64,
 }
 
-impl Steps {
+impl CompressedSteps {
     /// Takes what is written until the program has ended; no more than so many bytes.
-    pub(crate) fn take(written: &Written<'_>, ended: &AtomicBool, limit: u64, told: Progress<'_>) -> Self {
+    pub(crate) fn take(
+        live: &LiveTrace<'_>,
+        ended: &AtomicBool,
+        limit: u64,
+        progress: WordProgress<'_>,
+    ) -> Self {
         const TICK: Duration = Duration::from_micros(200);
         let mut steps = Self::default();
         let Ok(mut compressor) = zstd::bulk::Compressor::new(LEVEL) else {
-            written.enough();
+            live.stop();
             return steps;
         };
         let (mut words, mut bytes) = (Vec::new(), Vec::new());
         loop {
             let over = ended.load(Ordering::Acquire);
             // The latest record may not be complete yet.
-            let settled = written.count().saturating_sub(if over { 0 } else { OVERLAP_WORDS as u64 });
+            let settled = live.count().saturating_sub(if over { 0 } else { OVERLAP_WORDS as u64 });
             let first = (steps.chunks.len() * CHUNK_WORDS) as u64;
             let whole = first + (CHUNK_WORDS + OVERLAP_WORDS) as u64;
             if settled < whole && !over {
@@ -50,16 +55,16 @@ impl Steps {
             if settled <= first {
                 break;
             }
-            written.copy(first..whole.min(settled), &mut words);
-            written.free(first + CHUNK_WORDS as u64);
-            foretold::tell(&words, &mut bytes);
+            live.copy(first..whole.min(settled), &mut words);
+            live.free(first + CHUNK_WORDS as u64);
+            word_coding::encode(&words, &mut bytes);
             let Ok(compressed) = compressor.compress(&bytes) else { break };
             steps.bytes += compressed.len() as u64;
             steps.chunks.push(compressed.into());
             steps.words = settled;
-            told(settled);
+            progress(settled);
             if steps.bytes > limit {
-                written.enough();
+                live.stop();
             }
         }
         steps
@@ -82,6 +87,6 @@ impl Steps {
         let most = 9 * (CHUNK_WORDS + OVERLAP_WORDS) + 16;
         let bytes = zstd::bulk::decompress(compressed, most).unwrap_or_default();
         // What makes no sense is none: the words are missed by whoever reads them.
-        let _ = foretold::hear(&bytes, into);
+        let _ = word_coding::decode(&bytes, into);
     }
 }

@@ -1,12 +1,12 @@
 //! From the events of a window to its model.
 
 use super::{
-    INITIAL, Model, NONE, Reads, Step, Touch, What, Woken,
+    CellTouch, INITIAL, Model, ModelStep, NONE, Reads, StepAction, WakeUp,
     cells::{Blocks, Cells, is_access, is_block, reads, writes},
     locksets::Locksets,
-    sections::Sections,
+    sections::SignallingSections,
     semaphores::{Tokens, used_as_mutexes},
-    state::{Effect, State, succeeded},
+    state::{LockEffect, SyncState, succeeded},
 };
 use crate::{
     flaw::{Contradiction, Flaw},
@@ -20,26 +20,26 @@ impl Model {
     ///
     /// # Errors
     /// If the events contradict each other.
-    pub(crate) fn of(events: &[Event], start: &State, reads: Reads) -> Result<Self, Flaw> {
+    pub(crate) fn of(events: &[Event], start: &SyncState, reads: Reads) -> Result<Self, Flaw> {
         let mut state = start.clone();
         if u32::try_from(events.len()).is_err() {
             let (event, thread) = (start.events(), ThreadIx::MAIN);
-            return Err(Flaw { event, thread, what: Contradiction::TooMany });
+            return Err(Flaw { event, thread, contradiction: Contradiction::TooManyEvents });
         }
-        let mut build = Build::new(events, start, reads);
+        let mut build = ModelBuilder::new(events, start, reads);
         for (event, number) in events.iter().zip(0..) {
             let mut effects = Vec::new();
             state.step_with(event, &mut |effect| effects.push(effect))?;
             // Where reads are free, a run decides, and the detector that looks on knows of it.
-            let unseen = reads == Reads::Same && state.orders_unseen();
-            build.event(event, number, &effects, unseen);
+            let uninstrumented = reads == Reads::Same && state.may_be_ordered_by_uninstrumented();
+            build.event(event, number, &effects, uninstrumented);
         }
         build.model.held_at_end = build.held;
         Ok(build.model)
     }
 }
 
-struct Build {
+struct ModelBuilder {
     model: Model,
     /// By thread: the set of locks that it holds.
     held: Vec<u32>,
@@ -72,7 +72,7 @@ struct Build {
     /// The last step that had to do with signals.
     signalling: Option<u32>,
     cancels: BTreeMap<u64, u32>,
-    sections: Sections,
+    sections: SignallingSections,
     /// By step that writes: its section. Only where reads are free.
     wrote_in: Map<u32, u32>,
     /// What each thread has accessed in its present segment. Only where reads are free.
@@ -84,13 +84,13 @@ struct Build {
 /// What an event means to others, apart from what it does to locks.
 struct Meaning {
     needs: Vec<u32>,
-    what: What,
+    action: StepAction,
     /// Whether the thread waits until what it needs is done.
     waits: bool,
 }
 
-impl Build {
-    fn new(events: &[Event], start: &State, reads: Reads) -> Self {
+impl ModelBuilder {
+    fn new(events: &[Event], start: &SyncState, reads: Reads) -> Self {
         let holders = start.holdings().map(|(_, holding)| holding.thread);
         let threads = events.iter().map(|event| event.thread).chain(holders).max();
         let count = threads.map_or(0, |thread| thread.index() + 1);
@@ -121,7 +121,7 @@ impl Build {
             channels: None,
             signalling: None,
             cancels: BTreeMap::new(),
-            sections: Sections::default(),
+            sections: SignallingSections::default(),
             wrote_in: Map::default(),
             accessed: vec![Map::default(); count],
             before: start.events(),
@@ -132,7 +132,7 @@ impl Build {
                 cells,
                 locks: Vec::new(),
                 locksets: Locksets::default(),
-                woken: Vec::new(),
+                wake_ups: Vec::new(),
                 held_at_end: Vec::new(),
                 reads,
                 synchronising: 0,
@@ -145,7 +145,7 @@ impl Build {
     }
 
     /// What was taken before the window was taken by steps that are done.
-    fn given(&mut self, start: &State) {
+    fn given(&mut self, start: &SyncState) {
         let locks: Vec<_> = start.holdings().map(|(lock, h)| (lock, h.thread, h.shared)).collect();
         let tokens = start.tokens.iter().filter(|(lock, _)| self.mutexes.contains(lock));
         let tokens: Vec<_> = tokens.map(|(&lock, &thread)| (lock, thread, false)).collect();
@@ -154,19 +154,19 @@ impl Build {
                 continue;
             }
             let lock = self.lock(lock);
-            self.push(thread, NONE, SiteIx(0), What::Takes { lock, shared, blocks: false }, &[]);
+            self.push(thread, NONE, SiteIx(0), StepAction::Takes { lock, shared, blocks: false }, &[]);
             self.model.given[thread.index()] += 1;
         }
     }
 
-    /// `unseen`: whatever is before it stays before it.
-    fn event(&mut self, event: &Event, number: u32, effects: &[Effect], unseen: bool) {
+    /// `uninstrumented`: whatever is before it stays before it.
+    fn event(&mut self, event: &Event, number: u32, effects: &[LockEffect], uninstrumented: bool) {
         let thread = event.thread.index();
         if self.exited[thread] {
             return;
         }
         if is_access(event) {
-            return self.access(event, number, unseen);
+            return self.access(event, number, uninstrumented);
         }
         if event.op == Op::Exit {
             // Whatever is reordered happens before the program ends.
@@ -175,59 +175,61 @@ impl Build {
         }
         self.accessed[thread].clear();
         let effects = self.with_semaphores(event, effects);
-        let Meaning { mut needs, what, waits } = self.meaning(event);
+        let Meaning { mut needs, action, waits } = self.meaning(event);
         let awaited = if waits { needs.len() } else { 0 };
-        if unseen {
+        if uninstrumented {
             needs.extend(self.all_before());
         }
         self.model.synchronising +=
-            u64::from(what != What::Other || !effects.is_empty() || !needs.is_empty());
+            u64::from(action != StepAction::Other || !effects.is_empty() || !needs.is_empty());
         let mut first = true;
         for effect in effects {
-            let what = match effect {
-                Effect::Takes { lock, shared, blocks } => {
-                    What::Takes { lock: self.lock(lock), shared, blocks }
+            let action = match effect {
+                LockEffect::Takes { lock, shared, blocks } => {
+                    StepAction::Takes { lock: self.lock(lock), shared, blocks }
                 }
-                Effect::Gives { lock, shared } => What::Gives { lock: self.lock(lock), shared },
-                Effect::Refused { lock, shared } => What::Refused { lock: self.lock(lock), shared },
+                LockEffect::Gives { lock, shared } => StepAction::Gives { lock: self.lock(lock), shared },
+                LockEffect::Refused { lock, shared } => StepAction::Refused { lock: self.lock(lock), shared },
             };
             let (mut needs, awaited) = if first { (needs.clone(), awaited) } else { (Vec::new(), 0) };
             first = false;
-            needs.extend(self.needs_of_lock(what));
-            let step = self.push_waiting(event.thread, number, event.site, what, needs.split_at(awaited));
-            if let What::Takes { lock, .. } = what {
+            needs.extend(self.needs_of_lock(action));
+            let step = self.push_waiting(event.thread, number, event.site, action, needs.split_at(awaited));
+            if let StepAction::Takes { lock, .. } = action {
                 self.taken_by.insert(lock, step);
             }
         }
         if first {
-            self.push_waiting(event.thread, number, event.site, what, needs.split_at(awaited));
+            self.push_waiting(event.thread, number, event.site, action, needs.split_at(awaited));
         }
         let step = self.model.steps.len() as u32 - 1;
         self.remember(event, number, step);
     }
 
     /// What an event does to locks, semaphores that are used as such among them.
-    fn with_semaphores(&self, event: &Event, effects: &[Effect]) -> Vec<Effect> {
+    fn with_semaphores(&self, event: &Event, effects: &[LockEffect]) -> Vec<LockEffect> {
         let lock = event.addr;
         match event.op {
             Op::SemWait | Op::SemTryWait if self.mutexes.contains(&lock) => {
                 let blocks = event.op == Op::SemWait;
                 vec![if succeeded(event) {
-                    Effect::Takes { lock, shared: false, blocks }
+                    LockEffect::Takes { lock, shared: false, blocks }
                 } else {
-                    Effect::Refused { lock, shared: false }
+                    LockEffect::Refused { lock, shared: false }
                 }]
             }
-            Op::SemPost if self.mutexes.contains(&lock) => vec![Effect::Gives { lock, shared: false }],
+            Op::SemPost if self.mutexes.contains(&lock) => vec![LockEffect::Gives { lock, shared: false }],
             _ => effects.to_vec(),
         }
     }
 
     /// A lock must have been made, and who is refused it must find it taken.
-    fn needs_of_lock(&self, what: What) -> Vec<u32> {
-        match what {
-            What::Takes { lock, .. } | What::Gives { lock, .. } => self.made_by.get(&lock).into_iter(),
-            What::Refused { lock, .. } => self.taken_by.get(&lock).into_iter(),
+    fn needs_of_lock(&self, action: StepAction) -> Vec<u32> {
+        match action {
+            StepAction::Takes { lock, .. } | StepAction::Gives { lock, .. } => {
+                self.made_by.get(&lock).into_iter()
+            }
+            StepAction::Refused { lock, .. } => self.taken_by.get(&lock).into_iter(),
             _ => None.into_iter(),
         }
         .copied()
@@ -238,7 +240,7 @@ impl Build {
     fn meaning(&mut self, event: &Event) -> Meaning {
         let (thread, addr) = (event.thread, event.addr);
         let mut needs = Vec::new();
-        let mut what = What::Other;
+        let mut action = StepAction::Other;
         let waits = matches!(
             event.op,
             Op::CondWake | Op::SemWait | Op::BarrierLeave | Op::OncePass | Op::OnceBegin | Op::Join
@@ -260,17 +262,17 @@ impl Build {
                 if let Ok(child) = u16::try_from(event.value).map(ThreadIx) {
                     let steps = self.model.threads.get(child.index());
                     needs.extend(steps.and_then(|steps| steps.last()));
-                    what = What::Joins(child);
+                    action = StepAction::Joins(child);
                 }
             }
             // What is destroyed, or made anew, is not in use any more.
             Op::LockInit | Op::LockDestroy | Op::RwInit | Op::RwDestroy => {
                 let lock = self.lock_numbers.get(&addr).copied();
-                let uses = |number: &&u32| {
-                    matches!(self.model.step(**number).what,
-                        What::Takes { lock: l, .. } | What::Gives { lock: l, .. } if Some(l) == lock)
+                let critical_sections = |number: &&u32| {
+                    matches!(self.model.step(**number).action,
+                        StepAction::Takes { lock: l, .. } | StepAction::Gives { lock: l, .. } if Some(l) == lock)
                 };
-                let last = |steps: &Vec<u32>| steps.iter().rev().find(uses).copied();
+                let last = |steps: &Vec<u32>| steps.iter().rev().find(critical_sections).copied();
                 if lock.is_some() {
                     needs.extend(self.model.threads.iter().filter_map(last));
                 }
@@ -294,7 +296,7 @@ impl Build {
         if event.op.is_signalling() {
             needs.extend(self.signalling);
         }
-        Meaning { needs, what, waits }
+        Meaning { needs, action, waits }
     }
 
     /// What later events will want to know of this one.
@@ -329,7 +331,7 @@ impl Build {
                     && let Some(at) = event.value.checked_sub(self.before)
                     && let Some(&signal) = self.signals.get(&at)
                 {
-                    self.model.woken.push(Woken { wait, signal, wake: step });
+                    self.model.wake_ups.push(WakeUp { wait, signal, wake: step });
                 }
             }
             Op::Signal | Op::Broadcast => {
@@ -371,23 +373,23 @@ impl Build {
             _ => {}
         }
         if self.held[thread.index()] == 0 {
-            let gives = matches!(self.model.steps[step as usize].what, What::Gives { .. });
+            let gives = matches!(self.model.steps[step as usize].action, StepAction::Gives { .. });
             if !gives {
                 self.sections.part(thread);
             }
         }
     }
 
-    fn access(&mut self, event: &Event, number: u32, unseen: bool) {
+    fn access(&mut self, event: &Event, number: u32, uninstrumented: bool) {
         let range = self.model.cells.range(self.nth_access);
         self.nth_access += 1;
         let thread = event.thread;
-        let bound = self.last_events[thread.index()] == number || self.is_first(thread) || unseen;
-        let mut needs: Vec<u32> = if unseen { self.all_before().collect() } else { Vec::new() };
+        let bound = self.last_events[thread.index()] == number || self.is_first(thread) || uninstrumented;
+        let mut needs: Vec<u32> = if uninstrumented { self.all_before().collect() } else { Vec::new() };
         let shared = range.clone().any(|cell| self.model.cells.is_shared(cell));
         if !shared {
             if bound {
-                self.push(thread, number, event.site, What::Other, &needs);
+                self.push(thread, number, event.site, StepAction::Other, &needs);
             }
             return;
         }
@@ -409,7 +411,7 @@ impl Build {
             }
             let content = self.contents[cell as usize];
             let sees = if reads(event) && self.must_see(event, content) { content } else { NONE };
-            self.model.touches.push(Touch { cell, sees, writes: writes(event) });
+            self.model.touches.push(CellTouch { cell, sees, writes: writes(event) });
         }
         if self.is_repeated(event, first) && !bound {
             self.model.touches.truncate(first);
@@ -421,13 +423,13 @@ impl Build {
         {
             needs.push(*given);
         }
-        let what = What::Access {
+        let action = StepAction::Access {
             writes: writes(event),
             atomic: event.op.is_atomic(),
             own_stack: event.flags.has(Flags::OWN_STACK),
         };
         let touches = (first as u32, self.model.touches.len() as u32);
-        let step = self.push(thread, number, event.site, what, &needs);
+        let step = self.push(thread, number, event.site, action, &needs);
         self.model.steps[step as usize].touches = touches;
         if let Some((_, last)) = self.touched.get_mut(&generation) {
             last.insert(thread, step);
@@ -467,8 +469,8 @@ impl Build {
     /// Whether the writer told others by a condition, under a lock that the reader holds too.
     fn is_handed_over(&self, reader: ThreadIx, writer: u32) -> bool {
         let step = self.model.step(writer);
-        let told = self.wrote_in.get(&writer).is_some_and(|&section| self.sections.signalled(section));
-        step.thread != reader && told && !self.model.locksets.compatible(step.held, self.held[reader.index()])
+        let emit = self.wrote_in.get(&writer).is_some_and(|&section| self.sections.signalled(section));
+        step.thread != reader && emit && !self.model.locksets.compatible(step.held, self.held[reader.index()])
     }
 
     /// Whether a read says what the step before it in its thread has said.
@@ -478,7 +480,8 @@ impl Build {
         }
         let steps = &self.model.threads[event.thread.index()];
         let Some(before) = steps.last().map(|&number| self.model.step(number)) else { return false };
-        let same = |(a, b): (&Touch, &Touch)| a.cell == b.cell && a.sees == b.sees && a.writes == b.writes;
+        let same =
+            |(a, b): (&CellTouch, &CellTouch)| a.cell == b.cell && a.sees == b.sees && a.writes == b.writes;
         let (old, new) = (self.model.touches(before), &self.model.touches[first..]);
         before.site == event.site
             && old.len() == new.len()
@@ -494,8 +497,8 @@ impl Build {
         })
     }
 
-    fn push(&mut self, thread: ThreadIx, event: u32, site: SiteIx, what: What, needs: &[u32]) -> u32 {
-        self.push_waiting(thread, event, site, what, (&[], needs))
+    fn push(&mut self, thread: ThreadIx, event: u32, site: SiteIx, action: StepAction, needs: &[u32]) -> u32 {
+        self.push_waiting(thread, event, site, action, (&[], needs))
     }
 
     /// One more step, with what it waits for and what else it needs.
@@ -504,7 +507,7 @@ impl Build {
         thread: ThreadIx,
         event: u32,
         site: SiteIx,
-        what: What,
+        action: StepAction,
         (awaited, needs): (&[u32], &[u32]),
     ) -> u32 {
         let ix = thread.index();
@@ -517,26 +520,28 @@ impl Build {
             self.model.needs.push(self.created[ix]);
         }
         let number = self.model.steps.len() as u32;
-        self.model.steps.push(Step {
+        self.model.steps.push(ModelStep {
             thread,
             at: self.model.threads[ix].len() as u32,
             event,
             site,
-            what,
+            action,
             held: self.held[ix],
             touches: (0, 0),
             needs: (first_need, self.model.needs.len() as u32),
             awaited,
         });
         self.model.threads[ix].push(number);
-        match what {
-            What::Takes { lock, shared, .. } => {
+        match action {
+            StepAction::Takes { lock, shared, .. } => {
                 if self.held[ix] == 0 {
                     self.sections.enter(thread);
                 }
                 self.held[ix] = self.model.locksets.with(self.held[ix], (lock, shared));
             }
-            What::Gives { lock, .. } => self.held[ix] = self.model.locksets.without(self.held[ix], lock),
+            StepAction::Gives { lock, .. } => {
+                self.held[ix] = self.model.locksets.without(self.held[ix], lock)
+            }
             _ => {}
         }
         number

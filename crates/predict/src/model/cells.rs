@@ -126,21 +126,21 @@ pub(crate) const fn reads(event: &Event) -> bool {
 
 fn sharing(events: &[Event], accesses: &[u32], ranges: &[(u32, u32)], cells: usize) -> Vec<bool> {
     #[derive(Clone, Copy, Default)]
-    struct Use {
+    struct MemoryUse {
         by: Option<ThreadIx>,
         several: bool,
         written: bool,
     }
-    let mut uses = vec![Use::default(); cells];
+    let mut critical_sections = vec![MemoryUse::default(); cells];
     for (event, &extent) in events.iter().filter(|event| is_access(event)).zip(accesses) {
         let (first, end) = ranges[extent as usize];
-        for seen in &mut uses[first as usize..end as usize] {
+        for seen in &mut critical_sections[first as usize..end as usize] {
             seen.several |= seen.by.is_some_and(|other| other != event.thread);
             seen.by = Some(event.thread);
             seen.written |= writes(event);
         }
     }
-    uses.iter().map(|seen| seen.several && seen.written).collect()
+    critical_sections.iter().map(|seen| seen.several && seen.written).collect()
 }
 
 /// The different stretches of memory that are accessed.

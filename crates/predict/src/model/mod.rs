@@ -25,10 +25,10 @@ mod locksets;
 mod sections;
 mod semaphores;
 mod state;
-mod unseen;
+mod uninstrumented;
 
 pub(crate) use locksets::Locksets;
-pub use state::{Holding, State};
+pub use state::{Holding, SyncState};
 
 use cells::Cells;
 use unsnarl_model::{SiteIx, ThreadIx};
@@ -51,14 +51,14 @@ pub(crate) const INITIAL: u32 = 0;
 
 /// One operation of a thread that matters to others.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct ModelStep {
     pub(crate) thread: ThreadIx,
     /// Which of its thread's steps.
     pub(crate) at: u32,
     /// The number of the event in the window; none if it was before.
     pub(crate) event: u32,
     pub(crate) site: SiteIx,
-    pub(crate) what: What,
+    pub(crate) action: StepAction,
     /// The locks that the thread holds before it, by the number of the set.
     pub(crate) held: u32,
     touches: (u32, u32),
@@ -69,7 +69,7 @@ pub(crate) struct Step {
 
 /// What a step does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum What {
+pub(crate) enum StepAction {
     /// Nothing that a lock or memory knows of.
     Other,
     /// It reads or writes shared memory.
@@ -86,7 +86,7 @@ pub(crate) enum What {
 
 /// A cell that a step touches.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Touch {
+pub(crate) struct CellTouch {
     pub(crate) cell: u32,
     /// What must be there; [`NONE`] if anything may.
     pub(crate) sees: u32,
@@ -95,7 +95,7 @@ pub(crate) struct Touch {
 
 /// A wait that was ended by a signal.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Woken {
+pub(crate) struct WakeUp {
     /// The wait begins.
     pub(crate) wait: u32,
     pub(crate) signal: u32,
@@ -106,7 +106,7 @@ pub(crate) struct Woken {
 #[derive(Debug)]
 pub(crate) struct Model {
     /// In the order of the trace; needs point backwards.
-    pub(crate) steps: Vec<Step>,
+    pub(crate) steps: Vec<ModelStep>,
     /// By thread: the numbers of its steps, in order.
     pub(crate) threads: Vec<Vec<u32>>,
     /// How many steps of each thread were done before the window.
@@ -115,45 +115,45 @@ pub(crate) struct Model {
     /// The address of each lock.
     pub(crate) locks: Vec<u64>,
     pub(crate) locksets: Locksets,
-    pub(crate) woken: Vec<Woken>,
+    pub(crate) wake_ups: Vec<WakeUp>,
     /// By thread: the locks that it holds after its last step.
     pub(crate) held_at_end: Vec<u32>,
     /// What reads must see.
     pub(crate) reads: Reads,
     /// Steps that synchronise threads.
     pub(crate) synchronising: u64,
-    touches: Vec<Touch>,
+    touches: Vec<CellTouch>,
     needs: Vec<u32>,
 }
 
 impl Model {
     /// What a step touches.
-    pub(crate) fn touches(&self, step: &Step) -> &[Touch] {
+    pub(crate) fn touches(&self, step: &ModelStep) -> &[CellTouch] {
         &self.touches[step.touches.0 as usize..step.touches.1 as usize]
     }
 
     /// What a step cannot do without, apart from what it sees.
-    pub(crate) fn needs(&self, step: &Step) -> &[u32] {
+    pub(crate) fn needs(&self, step: &ModelStep) -> &[u32] {
         &self.needs[step.needs.0 as usize..step.needs.1 as usize]
     }
 
     /// What the thread waits for where it is not done yet: the end of who is joined, a signal, a post, others' arrival
     /// at a barrier, the end of a once routine.
-    pub(crate) fn awaited(&self, step: &Step) -> &[u32] {
+    pub(crate) fn awaited(&self, step: &ModelStep) -> &[u32] {
         &self.needs(step)[..step.awaited as usize]
     }
 
     /// What must be done for a step to come next, be it that it then waits.
-    pub(crate) fn needs_to_come_next(&self, step: &Step) -> &[u32] {
+    pub(crate) fn needs_to_come_next(&self, step: &ModelStep) -> &[u32] {
         &self.needs(step)[step.awaited as usize..]
     }
 
-    pub(crate) fn step(&self, number: u32) -> &Step {
+    pub(crate) fn step(&self, number: u32) -> &ModelStep {
         &self.steps[number as usize]
     }
 
     /// A thread's step.
-    pub(crate) fn of_thread(&self, thread: usize, at: u32) -> Option<&Step> {
+    pub(crate) fn of_thread(&self, thread: usize, at: u32) -> Option<&ModelStep> {
         self.threads[thread].get(at as usize).map(|&number| self.step(number))
     }
 

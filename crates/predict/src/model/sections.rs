@@ -5,18 +5,18 @@ use crate::hash::Set;
 use unsnarl_model::ThreadIx;
 
 /// A stretch of a thread from its taking a lock while it held none to its giving back the last one.
-pub(super) type Section = u32;
+pub(super) type SectionId = u32;
 
 #[derive(Debug, Default)]
-pub(super) struct Sections {
-    count: Section,
+pub(super) struct SignallingSections {
+    count: SectionId,
     /// By thread: the section that it is in, or was in just before, with no synchronisation since.
-    now: Vec<Option<Section>>,
-    signalled: Set<Section>,
+    now: Vec<Option<SectionId>>,
+    signalled: Set<SectionId>,
 }
 
-impl Sections {
-    fn slot(&mut self, thread: ThreadIx) -> &mut Option<Section> {
+impl SignallingSections {
+    fn slot(&mut self, thread: ThreadIx) -> &mut Option<SectionId> {
         if self.now.len() <= thread.index() {
             self.now.resize(thread.index() + 1, None);
         }
@@ -42,12 +42,12 @@ impl Sections {
     }
 
     /// The section that the thread is in.
-    pub(super) fn of(&mut self, thread: ThreadIx) -> Option<Section> {
+    pub(super) fn of(&mut self, thread: ThreadIx) -> Option<SectionId> {
         *self.slot(thread)
     }
 
     /// Whether a signal came with it.
-    pub(super) fn signalled(&self, section: Section) -> bool {
+    pub(super) fn signalled(&self, section: SectionId) -> bool {
         self.signalled.contains(&section)
     }
 }

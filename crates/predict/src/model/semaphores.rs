@@ -1,11 +1,11 @@
 //! Semaphores: as locks where they are used as such, and otherwise by tokens.
 
-use crate::model::state::{State, succeeded};
+use crate::model::state::{SyncState, succeeded};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use unsnarl_model::{Event, Op, ThreadIx};
 
 /// The semaphores that are mutexes in this window: there is one token, and who took it puts it back.
-pub(super) fn used_as_mutexes(events: &[Event], start: &State) -> BTreeSet<u64> {
+pub(super) fn used_as_mutexes(events: &[Event], start: &SyncState) -> BTreeSet<u64> {
     let mut holders: BTreeMap<u64, Option<ThreadIx>> = BTreeMap::new();
     let mut others: BTreeSet<u64> = BTreeSet::new();
     for event in events {

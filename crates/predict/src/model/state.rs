@@ -1,6 +1,6 @@
 //! Who holds what between two events: the state that a window begins with, and what each event does to it.
 
-use super::unseen::Unseen;
+use super::uninstrumented::UninstrumentedOrder;
 use crate::flaw::{Contradiction, Flaw};
 use std::collections::BTreeMap;
 use unsnarl_model::{Event, Flags, Op, ThreadIx};
@@ -10,14 +10,14 @@ use unsnarl_model::{Event, Flags, Op, ThreadIx};
 /// It is the only place that knows how events take and give back locks, and the place where a trace that
 /// contradicts itself is found out.
 #[derive(Clone, Debug, Default)]
-pub struct State {
+pub struct SyncState {
     held: BTreeMap<u64, Vec<Holding>>,
     /// Who waits on a condition: with which mutex, taken how often.
     waiting: BTreeMap<ThreadIx, (u64, u32)>,
-    lives: Vec<Life>,
+    lifecycles: Vec<ThreadLifecycle>,
     /// Who took the last token of each semaphore.
     pub(super) tokens: BTreeMap<u64, ThreadIx>,
-    unseen: Unseen,
+    uninstrumented: UninstrumentedOrder,
     /// The program is ending: what its last thread does then is no thread's any more.
     exiting: bool,
     events: u64,
@@ -34,7 +34,7 @@ pub struct Holding {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Life {
+struct ThreadLifecycle {
     created: bool,
     ran: bool,
     ended: bool,
@@ -43,7 +43,7 @@ struct Life {
 
 /// What an event does to a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
+pub(crate) enum LockEffect {
     /// It is taken; `blocks` if the thread waits for it where it is not free.
     Takes { lock: u64, shared: bool, blocks: bool },
     /// It is given back.
@@ -60,7 +60,7 @@ impl Holding {
     }
 }
 
-impl State {
+impl SyncState {
     /// How many events there were.
     #[must_use]
     pub const fn events(&self) -> u64 {
@@ -83,8 +83,8 @@ impl State {
     }
 
     /// Whether the last event's thread may have been ordered after all others by code that is not seen.
-    pub(crate) const fn orders_unseen(&self) -> bool {
-        self.unseen.orders
+    pub(crate) const fn may_be_ordered_by_uninstrumented(&self) -> bool {
+        self.uninstrumented.orders
     }
 
     /// One more event.
@@ -96,56 +96,60 @@ impl State {
     }
 
     /// One more event, and what it does to locks.
-    pub(crate) fn step_with(&mut self, event: &Event, told: &mut dyn FnMut(Effect)) -> Result<(), Flaw> {
+    pub(crate) fn step_with(&mut self, event: &Event, emit: &mut dyn FnMut(LockEffect)) -> Result<(), Flaw> {
         let number = self.events;
         self.events += 1;
-        self.unseen.step(event);
-        self.effects(event, told).map_err(|what| Flaw { event: number, thread: event.thread, what })
+        self.uninstrumented.step(event);
+        self.effects(event, emit).map_err(|contradiction| Flaw {
+            event: number,
+            thread: event.thread,
+            contradiction,
+        })
     }
 
-    fn effects(&mut self, event: &Event, told: &mut dyn FnMut(Effect)) -> Result<(), Contradiction> {
+    fn effects(&mut self, event: &Event, emit: &mut dyn FnMut(LockEffect)) -> Result<(), Contradiction> {
         let (thread, addr) = (event.thread, event.addr);
         self.exiting |= event.op == Op::Exit;
         let exiting = self.exiting;
-        let life = self.life(thread);
-        if life.joined && !exiting {
-            return Err(Contradiction::RunsAfterJoin);
+        let lifecycle = self.lifecycle(thread);
+        if lifecycle.joined && !exiting {
+            return Err(Contradiction::EventAfterJoin);
         }
-        if life.ended && !exiting {
-            return Err(Contradiction::RunsAfterEnd);
+        if lifecycle.ended && !exiting {
+            return Err(Contradiction::EventAfterEnd);
         }
-        life.ran = true;
+        lifecycle.ran = true;
         let done = succeeded(event);
         match event.op {
             Op::Lock | Op::TryLock => {
-                self.take(event, addr, false, event.op == Op::Lock, told)?;
+                self.take(event, addr, false, event.op == Op::Lock, emit)?;
             }
             Op::WriteLock | Op::TryWriteLock => {
-                self.take(event, addr, false, event.op == Op::WriteLock, told)?;
+                self.take(event, addr, false, event.op == Op::WriteLock, emit)?;
             }
             Op::ReadLock | Op::TryReadLock => {
-                self.take(event, addr, true, event.op == Op::ReadLock, told)?;
+                self.take(event, addr, true, event.op == Op::ReadLock, emit)?;
             }
             Op::Unlock | Op::RwUnlock if done => {
-                self.give(thread, addr, told)?;
+                self.give(thread, addr, emit)?;
             }
             Op::CondWait if done => {
                 let mutex = event.value;
                 let mine = |holding: &&Holding| holding.thread == thread && !holding.shared;
                 let held = self.held.get(&mutex).and_then(|all| all.iter().find(mine));
-                let depth = held.ok_or(Contradiction::WaitsUnlocked(mutex))?.depth;
+                let depth = held.ok_or(Contradiction::WaitWithoutLock(mutex))?.depth;
                 self.held.remove(&mutex);
                 self.waiting.insert(thread, (mutex, depth));
-                told(Effect::Gives { lock: mutex, shared: false });
+                emit(LockEffect::Gives { lock: mutex, shared: false });
             }
             // However the wait ended, the mutex is held again.
             Op::CondWake => {
                 let (mutex, depth) = self.waiting.remove(&thread).ok_or(Contradiction::NotWaiting)?;
-                if let Some(holder) = self.in_the_way(mutex, thread, false) {
+                if let Some(holder) = self.blocking_holder(mutex, thread, false) {
                     return Err(Contradiction::HeldByAnother { lock: mutex, holder });
                 }
                 self.held.insert(mutex, vec![Holding { thread, shared: false, depth }]);
-                told(Effect::Takes { lock: mutex, shared: false, blocks: true });
+                emit(LockEffect::Takes { lock: mutex, shared: false, blocks: true });
             }
             Op::SemWait | Op::SemTryWait if done => {
                 self.tokens.insert(addr, thread);
@@ -158,20 +162,20 @@ impl State {
             }
             Op::Create if done => {
                 if let Ok(child) = u16::try_from(event.value).map(ThreadIx) {
-                    let life = self.life(child);
+                    let lifecycle = self.lifecycle(child);
                     // Some tools say it twice, before the thread runs.
-                    if life.ran {
-                        return Err(Contradiction::CreatesAgain(child));
+                    if lifecycle.ran {
+                        return Err(Contradiction::DuplicateCreation(child));
                     }
-                    life.created = true;
+                    lifecycle.created = true;
                 }
             }
             Op::Join if done => self.join(event)?,
             Op::End => {
-                self.life(thread).ended = true;
+                self.lifecycle(thread).ended = true;
                 // A robust mutex is free again; of another, nobody will hear any more.
-                for (lock, shared) in self.drop_all(thread) {
-                    told(Effect::Gives { lock, shared });
+                for (lock, shared) in self.release_all(thread) {
+                    emit(LockEffect::Gives { lock, shared });
                 }
             }
             _ => {}
@@ -179,25 +183,28 @@ impl State {
         Ok(())
     }
 
-    fn life(&mut self, thread: ThreadIx) -> &mut Life {
-        if self.lives.len() <= thread.index() {
-            self.lives.resize(thread.index() + 1, Life::default());
+    fn lifecycle(&mut self, thread: ThreadIx) -> &mut ThreadLifecycle {
+        if self.lifecycles.len() <= thread.index() {
+            self.lifecycles.resize(thread.index() + 1, ThreadLifecycle::default());
         }
-        &mut self.lives[thread.index()]
+        &mut self.lifecycles[thread.index()]
     }
 
     fn join(&mut self, event: &Event) -> Result<(), Contradiction> {
-        let unknown = Contradiction::JoinsUnknown(event.value);
+        let unknown = Contradiction::JoinOfUnknownThread(event.value);
         let target = u16::try_from(event.value).map_err(|_| unknown)?;
         if ThreadIx(target) == event.thread {
-            return Err(Contradiction::JoinsItself);
+            return Err(Contradiction::SelfJoin);
         }
-        let life = self.lives.get_mut(usize::from(target)).filter(|life| life.created || life.ran);
-        life.ok_or(unknown)?.joined = true;
+        let lifecycle = self
+            .lifecycles
+            .get_mut(usize::from(target))
+            .filter(|lifecycle| lifecycle.created || lifecycle.ran);
+        lifecycle.ok_or(unknown)?.joined = true;
         Ok(())
     }
 
-    fn in_the_way(&self, lock: u64, thread: ThreadIx, shared: bool) -> Option<ThreadIx> {
+    fn blocking_holder(&self, lock: u64, thread: ThreadIx, shared: bool) -> Option<ThreadIx> {
         let others = self.held.get(&lock)?.iter().filter(|holding| holding.thread != thread);
         others.filter(|holding| !(holding.shared && shared)).map(|holding| holding.thread).next()
     }
@@ -208,17 +215,17 @@ impl State {
         lock: u64,
         shared: bool,
         blocks: bool,
-        told: &mut dyn FnMut(Effect),
+        emit: &mut dyn FnMut(LockEffect),
     ) -> Result<(), Contradiction> {
         let thread = event.thread;
         if !succeeded(event) {
             // An error of another kind than a lock that is taken says nothing about the lock.
-            if self.in_the_way(lock, thread, shared).is_some() {
-                told(Effect::Refused { lock, shared });
+            if self.blocking_holder(lock, thread, shared).is_some() {
+                emit(LockEffect::Refused { lock, shared });
             }
             return Ok(());
         }
-        if let Some(holder) = self.in_the_way(lock, thread, shared) {
+        if let Some(holder) = self.blocking_holder(lock, thread, shared) {
             return Err(Contradiction::HeldByAnother { lock, holder });
         }
         let holdings = self.held.entry(lock).or_default();
@@ -226,7 +233,7 @@ impl State {
             Some(again) => again.depth += 1,
             None => {
                 holdings.push(Holding { thread, shared, depth: 1 });
-                told(Effect::Takes { lock, shared, blocks });
+                emit(LockEffect::Takes { lock, shared, blocks });
             }
         }
         Ok(())
@@ -236,7 +243,7 @@ impl State {
         &mut self,
         thread: ThreadIx,
         lock: u64,
-        told: &mut dyn FnMut(Effect),
+        emit: &mut dyn FnMut(LockEffect),
     ) -> Result<(), Contradiction> {
         let holdings = self.held.get_mut(&lock).ok_or(Contradiction::NotHeld(lock))?;
         let at = holdings.iter().position(|holding| holding.thread == thread);
@@ -247,12 +254,12 @@ impl State {
             if holdings.is_empty() {
                 self.held.remove(&lock);
             }
-            told(Effect::Gives { lock, shared });
+            emit(LockEffect::Gives { lock, shared });
         }
         Ok(())
     }
 
-    fn drop_all(&mut self, thread: ThreadIx) -> Vec<(u64, bool)> {
+    fn release_all(&mut self, thread: ThreadIx) -> Vec<(u64, bool)> {
         let mut dropped = Vec::new();
         self.held.retain(|&lock, holdings| {
             holdings.retain(|holding| {

@@ -5,7 +5,7 @@
 //! giving back locks: it need go no further than to where it holds none.
 
 use super::Searcher;
-use crate::{order::Ideal, uses::last_within};
+use crate::{critical_sections::last_within, order::Ideal};
 
 /// From here to there.
 #[derive(Debug)]
@@ -25,9 +25,9 @@ impl Bounds {
             order.include(model, &mut must, step);
         }
         targets.iter().for_each(|&target| order.bring_to(model, &mut must, target));
-        let limits = Limits { search, targets };
+        let limits = BoundsContext { search, targets };
         loop {
-            if !limits.kept(&must) {
+            if !limits.avoids_targets(&must) {
                 return None;
             }
             if !limits.make_room(&mut must)? {
@@ -39,13 +39,13 @@ impl Bounds {
     }
 }
 
-struct Limits<'a> {
+struct BoundsContext<'a> {
     search: &'a Searcher<'a>,
     targets: &'a [u32],
 }
 
-impl Limits<'_> {
-    fn kept(&self, ideal: &Ideal) -> bool {
+impl BoundsContext<'_> {
+    fn avoids_targets(&self, ideal: &Ideal) -> bool {
         self.targets.iter().all(|&target| {
             let step = self.search.model.step(target);
             ideal[step.thread.index()] <= step.at
@@ -69,16 +69,16 @@ impl Limits<'_> {
     /// Completes the sections of others of locks that are held at the targets. Says whether there were any; none if
     /// one cannot be completed.
     fn make_room(&self, must: &mut Ideal) -> Option<bool> {
-        let Searcher { model, order, uses, .. } = self.search;
+        let Searcher { model, order, critical_sections, .. } = self.search;
         let mut more = false;
         for &target in self.targets {
             let target = model.step(target);
             for &(lock, shared) in model.locksets.of(target.held) {
-                for by in uses.of_lock(lock).iter().filter(|by| by.thread != target.thread) {
+                for by in critical_sections.of_lock(lock).iter().filter(|by| by.thread != target.thread) {
                     let done = must[by.thread.index()];
-                    let conflicting: [&[u32]; 2] = [&by.alone, if shared { &[] } else { &by.shared }];
+                    let conflicting: [&[u32]; 2] = [&by.exclusive, if shared { &[] } else { &by.shared }];
                     for taking in conflicting.iter().filter_map(|list| last_within(model, list, done)) {
-                        let giving = uses.gives_back(taking)?;
+                        let giving = critical_sections.gives_back(taking)?;
                         more |= order.include(model, must, giving);
                     }
                 }

@@ -13,7 +13,7 @@ pub(super) type Class = u32;
 pub(crate) struct Classes {
     /// By step: where its entries begin.
     starts: Vec<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<ClassEntry>,
     /// By cell: the class of what is there at first.
     pub(super) initial: Vec<Class>,
     pub(super) count: usize,
@@ -23,7 +23,7 @@ pub(crate) struct Classes {
 
 /// A cell of a step.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entry {
+pub(super) struct ClassEntry {
     pub(super) cell: u32,
     /// What must be there, or [`NONE`].
     pub(super) sees: Class,
@@ -47,7 +47,7 @@ impl Classes {
         let mut entries = Vec::new();
         for (step, number) in model.steps.iter().zip(0..) {
             starts.push(entries.len() as u32);
-            entries.extend(model.touches(step).iter().map(|touch| Entry {
+            entries.extend(model.touches(step).iter().map(|touch| ClassEntry {
                 cell: touch.cell,
                 sees: if touch.sees == NONE { NONE } else { class(touch.cell, touch.sees) },
                 writes: touch.writes,
@@ -56,15 +56,15 @@ impl Classes {
         }
         starts.push(entries.len() as u32);
         let mut waits: Map<u32, Vec<(u32, u32)>> = Map::default();
-        for woken in &model.woken {
-            waits.entry(woken.signal).or_default().push((woken.wait, woken.wake));
+        for wake_up in &model.wake_ups {
+            waits.entry(wake_up.signal).or_default().push((wake_up.wait, wake_up.wake));
         }
         let initial =
             (0..model.cells.count() as u32).map(|cell| class(cell, crate::model::INITIAL)).collect();
         Self { starts, entries, initial, count: numbers.len(), waits }
     }
 
-    pub(super) fn entries(&self, step: u32) -> &[Entry] {
+    pub(super) fn entries(&self, step: u32) -> &[ClassEntry] {
         &self.entries[self.starts[step as usize] as usize..self.starts[step as usize + 1] as usize]
     }
 }

@@ -1,40 +1,40 @@
 //! Going through the orders, depth first.
 
-use super::{Answer, Searcher, bounds::Bounds, machine::Machine};
+use super::{SearchResult, Searcher, bounds::Bounds, machine::Machine};
 use crate::hash::Set;
 
 /// A state with several ways to go on.
-struct Fork {
+struct ChoicePoint {
     /// How many steps were done there.
     done: usize,
     /// What else can be done, the most promising last.
-    others: Vec<u32>,
+    alternatives: Vec<u32>,
 }
 
 /// Looks for an order of the steps within the bounds that does all those that must be done.
-pub(super) fn explore(search: &Searcher<'_>, bounds: &Bounds, budget: &mut u64) -> Answer {
+pub(super) fn explore(search: &Searcher<'_>, bounds: &Bounds, budget: &mut u64) -> SearchResult {
     let mut machine = Machine::new(search, bounds);
     let mut met: Set<u128> = Set::default();
-    let mut forks: Vec<Fork> = Vec::new();
+    let mut forks: Vec<ChoicePoint> = Vec::new();
     loop {
         if !run_safely(&mut machine, budget) {
-            return Answer::Undecided;
+            return SearchResult::Undecided;
         }
-        if machine.is_there() {
-            return Answer::Found(machine.done);
+        if machine.is_complete() {
+            return SearchResult::Found(machine.done);
         }
         let mut choices = if met.insert(machine.fingerprint) { choices(&machine) } else { Vec::new() };
         loop {
             if let Some(choice) = choices.pop() {
-                forks.push(Fork { done: machine.done.len(), others: choices });
+                forks.push(ChoicePoint { done: machine.done.len(), alternatives: choices });
                 machine.execute(choice);
                 break;
             }
-            let Some(fork) = forks.pop() else { return Answer::Impossible };
+            let Some(fork) = forks.pop() else { return SearchResult::Impossible };
             while machine.done.len() > fork.done {
                 machine.undo();
             }
-            choices = fork.others;
+            choices = fork.alternatives;
         }
     }
 }
@@ -56,10 +56,10 @@ fn run_safely(machine: &mut Machine<'_>, budget: &mut u64) -> bool {
                 moved = true;
             }
         }
-        if machine.is_there() || !moved {
+        if machine.is_complete() || !moved {
             // Every choice costs something, also where nothing is safe.
             *budget = budget.saturating_sub(1);
-            return *budget > 0 || machine.is_there();
+            return *budget > 0 || machine.is_complete();
         }
     }
 }

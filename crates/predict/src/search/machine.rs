@@ -3,11 +3,11 @@
 use super::{
     Searcher,
     bounds::Bounds,
-    classes::{Class, Entry},
+    classes::{Class, ClassEntry},
 };
 use crate::{
     hash::spread,
-    model::{NONE, Step, What},
+    model::{ModelStep, NONE, StepAction},
 };
 
 /// Where all threads are, what memory holds, who has which lock.
@@ -19,7 +19,7 @@ pub(super) struct Machine<'a> {
     pub(super) at: Vec<u32>,
     /// By cell: the class of what it holds.
     memory: Vec<Class>,
-    locks: Vec<Lock>,
+    locks: Vec<LockState>,
     /// By class: reads that must, and that may, still be done and see it.
     must_see: Vec<u32>,
     may_see: Vec<u32>,
@@ -35,14 +35,14 @@ pub(super) struct Machine<'a> {
 }
 
 #[derive(Clone, Debug, Default)]
-struct Lock {
+struct LockState {
     /// Who has it alone, plus one.
     owner: u32,
     readers: u32,
     /// Takings that must, and that may, still be done: alone and in all.
-    must_alone: u32,
+    must_exclusive: u32,
     must_any: u32,
-    may_alone: u32,
+    may_exclusive: u32,
     may_any: u32,
 }
 
@@ -54,7 +54,7 @@ impl<'a> Machine<'a> {
             bounds,
             at: model.given.clone(),
             memory: classes.initial.clone(),
-            locks: vec![Lock::default(); model.locks.len()],
+            locks: vec![LockState::default(); model.locks.len()],
             must_see: vec![0; classes.count],
             may_see: vec![0; classes.count],
             writes_left: vec![0; model.cells.count()],
@@ -79,7 +79,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Counts what a step will do.
-    fn expect(&mut self, number: u32, step: &Step, must: bool) {
+    fn expect(&mut self, number: u32, step: &ModelStep, must: bool) {
         for entry in self.search.classes.entries(number) {
             if entry.sees != NONE {
                 self.must_see[entry.sees as usize] += u32::from(must);
@@ -87,18 +87,18 @@ impl<'a> Machine<'a> {
             }
             self.writes_left[entry.cell as usize] += u32::from(entry.writes);
         }
-        if let What::Takes { lock, shared, .. } = step.what {
+        if let StepAction::Takes { lock, shared, .. } = step.action {
             let lock = &mut self.locks[lock as usize];
-            let alone = u32::from(!shared);
+            let exclusive = u32::from(!shared);
             lock.may_any += 1;
-            lock.may_alone += alone;
+            lock.may_exclusive += exclusive;
             lock.must_any += u32::from(must);
-            lock.must_alone += if must { alone } else { 0 };
+            lock.must_exclusive += if must { exclusive } else { 0 };
         }
     }
 
     /// Whether everybody is where they must be.
-    pub(super) fn is_there(&self) -> bool {
+    pub(super) fn is_complete(&self) -> bool {
         self.missing == 0
     }
 
@@ -126,20 +126,20 @@ impl<'a> Machine<'a> {
         if !model.needs(step).iter().all(|&needed| is_done(needed)) {
             return false;
         }
-        match step.what {
-            What::Access { .. } => classes
+        match step.action {
+            StepAction::Access { .. } => classes
                 .entries(number)
                 .iter()
                 .all(|entry| self.can_touch(entry, self.must(step.thread.index()))),
-            What::Takes { lock, shared, .. } => self.can_take(number, step, lock, shared),
-            What::Refused { lock, shared } => {
+            StepAction::Takes { lock, shared, .. } => self.can_take(number, step, lock, shared),
+            StepAction::Refused { lock, shared } => {
                 let lock = &self.locks[lock as usize];
                 let other = lock.owner != 0 && lock.owner != u32::from(step.thread.0) + 1;
                 other || (!shared && lock.readers > 0)
             }
-            What::Gives { .. } | What::Joins(_) => true,
+            StepAction::Gives { .. } | StepAction::Joins(_) => true,
             // A signal that somebody's waking needs must find them waiting.
-            What::Other => classes.waits.get(&number).is_none_or(|waits| {
+            StepAction::Other => classes.waits.get(&number).is_none_or(|waits| {
                 waits.iter().all(|&(wait, wake)| {
                     let wake = model.step(wake);
                     wake.at >= self.bounds.may[wake.thread.index()] || is_done(wait)
@@ -148,7 +148,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn can_touch(&self, entry: &Entry, must: bool) -> bool {
+    fn can_touch(&self, entry: &ClassEntry, must: bool) -> bool {
         let there = self.memory[entry.cell as usize];
         let sees = entry.sees == NONE || entry.sees == there;
         // Who must see what is there has to do so before it is overwritten.
@@ -156,33 +156,34 @@ impl<'a> Machine<'a> {
         sees && (!entry.writes || there == NONE || self.must_see[there as usize] <= own)
     }
 
-    fn can_take(&self, number: u32, step: &Step, lock: u32, shared: bool) -> bool {
-        let Lock { owner, readers, must_alone, must_any, .. } = self.locks[lock as usize];
+    fn can_take(&self, number: u32, step: &ModelStep, lock: u32, shared: bool) -> bool {
+        let LockState { owner, readers, must_exclusive, must_any, .. } = self.locks[lock as usize];
         if owner != 0 || (!shared && readers > 0) {
             return false;
         }
         // Who never gives it back comes last.
-        let gives = self.search.uses.gives_back(number).map(|giving| self.search.model.step(giving).at);
+        let gives =
+            self.search.critical_sections.gives_back(number).map(|giving| self.search.model.step(giving).at);
         let keeps = gives.is_none_or(|at| at >= self.bounds.may[step.thread.index()]);
         let own = u32::from(self.must(step.thread.index()));
-        !keeps || if shared { must_alone == 0 } else { must_any == own }
+        !keeps || if shared { must_exclusive == 0 } else { must_any == own }
     }
 
     /// Whether a step that can be done is in nobody's way, now or later.
     pub(super) fn is_safe(&self, number: u32) -> bool {
         let Searcher { model, classes, .. } = *self.search;
-        match model.step(number).what {
-            What::Access { writes: false, .. } => true,
-            What::Access { .. } => classes.entries(number).iter().all(|entry| {
+        match model.step(number).action {
+            StepAction::Access { writes: false, .. } => true,
+            StepAction::Access { .. } => classes.entries(number).iter().all(|entry| {
                 let there = self.memory[entry.cell as usize];
                 let own = u32::from(entry.sees != NONE && entry.sees == there);
-                let unseen = there == NONE || self.may_see[there as usize] <= own;
+                let uninstrumented = there == NONE || self.may_see[there as usize] <= own;
                 let free = entry.makes == NONE || self.may_see[entry.makes as usize] == 0;
-                !entry.writes || (unseen && (free || self.writes_left[entry.cell as usize] <= 1))
+                !entry.writes || (uninstrumented && (free || self.writes_left[entry.cell as usize] <= 1))
             }),
-            What::Takes { lock, shared, .. } => {
+            StepAction::Takes { lock, shared, .. } => {
                 let lock = &self.locks[lock as usize];
-                if shared { lock.may_alone == 0 } else { lock.may_any == 1 }
+                if shared { lock.may_exclusive == 0 } else { lock.may_any == 1 }
             }
             _ => true,
         }
@@ -206,13 +207,13 @@ impl<'a> Machine<'a> {
             }
         }
         self.lock(step);
-        if let What::Takes { lock, shared, .. } = step.what {
+        if let StepAction::Takes { lock, shared, .. } = step.action {
             let lock = &mut self.locks[lock as usize];
-            let alone = u32::from(!shared);
+            let exclusive = u32::from(!shared);
             lock.may_any -= 1;
-            lock.may_alone -= alone;
+            lock.may_exclusive -= exclusive;
             lock.must_any -= u32::from(must);
-            lock.must_alone -= if must { alone } else { 0 };
+            lock.must_exclusive -= if must { exclusive } else { 0 };
         }
         self.advance(thread, self.at[thread] + 1);
         self.missing -= usize::from(must && !self.must(thread));
@@ -241,36 +242,36 @@ impl<'a> Machine<'a> {
                 }
             }
         }
-        match step.what {
-            What::Takes { lock, shared, .. } => {
+        match step.action {
+            StepAction::Takes { lock, shared, .. } => {
                 let lock = &mut self.locks[lock as usize];
-                let alone = u32::from(!shared);
+                let exclusive = u32::from(!shared);
                 lock.may_any += 1;
-                lock.may_alone += alone;
+                lock.may_exclusive += exclusive;
                 lock.must_any += u32::from(must);
-                lock.must_alone += if must { alone } else { 0 };
+                lock.must_exclusive += if must { exclusive } else { 0 };
                 if shared {
                     lock.readers -= 1;
                 } else {
                     lock.owner = 0;
                 }
             }
-            What::Gives { lock, shared: true } => self.locks[lock as usize].readers += 1,
-            What::Gives { lock, shared: false } => {
+            StepAction::Gives { lock, shared: true } => self.locks[lock as usize].readers += 1,
+            StepAction::Gives { lock, shared: false } => {
                 self.locks[lock as usize].owner = u32::from(step.thread.0) + 1;
             }
             _ => {}
         }
     }
 
-    fn lock(&mut self, step: &Step) {
-        match step.what {
-            What::Takes { lock, shared: true, .. } => self.locks[lock as usize].readers += 1,
-            What::Takes { lock, shared: false, .. } => {
+    fn lock(&mut self, step: &ModelStep) {
+        match step.action {
+            StepAction::Takes { lock, shared: true, .. } => self.locks[lock as usize].readers += 1,
+            StepAction::Takes { lock, shared: false, .. } => {
                 self.locks[lock as usize].owner = u32::from(step.thread.0) + 1;
             }
-            What::Gives { lock, shared: true } => self.locks[lock as usize].readers -= 1,
-            What::Gives { lock, shared: false } => self.locks[lock as usize].owner = 0,
+            StepAction::Gives { lock, shared: true } => self.locks[lock as usize].readers -= 1,
+            StepAction::Gives { lock, shared: false } => self.locks[lock as usize].owner = 0,
             _ => {}
         }
     }

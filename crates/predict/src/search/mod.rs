@@ -16,12 +16,12 @@ mod machine;
 
 pub(crate) use classes::Classes;
 
-use crate::{model::Model, order::Order, uses::Uses};
+use crate::{critical_sections::CriticalSections, model::Model, order::MustHappenBefore};
 use bounds::Bounds;
 
 /// What came of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
+pub(crate) enum SearchResult {
     /// These steps, in this order.
     Found(Vec<u32>),
     /// There is no such reordering.
@@ -34,25 +34,25 @@ pub(crate) enum Answer {
 #[derive(Debug)]
 pub(crate) struct Searcher<'m> {
     pub(crate) model: &'m Model,
-    pub(crate) order: &'m Order,
-    pub(crate) uses: &'m Uses,
+    pub(crate) order: &'m MustHappenBefore,
+    pub(crate) critical_sections: &'m CriticalSections,
     pub(crate) classes: &'m Classes,
 }
 
 impl Searcher<'_> {
     /// Looks for a reordering after which all these steps, of different threads, come next. Takes from the budget as
     /// many steps as it executes.
-    pub(crate) fn reach(&self, targets: &[u32], budget: &mut u64) -> Answer {
+    pub(crate) fn reach(&self, targets: &[u32], budget: &mut u64) -> SearchResult {
         self.reach_after(&[], targets, budget)
     }
 
     /// The same, with some other steps done by then.
-    pub(crate) fn reach_after(&self, done: &[u32], targets: &[u32], budget: &mut u64) -> Answer {
+    pub(crate) fn reach_after(&self, done: &[u32], targets: &[u32], budget: &mut u64) -> SearchResult {
         let bounds = Bounds::of(self, done, targets);
         *budget = budget.saturating_sub(1);
         match bounds {
             Some(bounds) => explore::explore(self, &bounds, budget),
-            None => Answer::Impossible,
+            None => SearchResult::Impossible,
         }
     }
 }

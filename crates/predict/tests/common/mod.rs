@@ -2,12 +2,12 @@
 
 #![allow(dead_code)]
 
-mod everything;
+mod brute_force;
 
-pub(crate) use everything::Everything;
+pub(crate) use brute_force::BruteForce;
 use std::collections::BTreeSet;
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Trace};
-use unsnarl_predict::{Options, Predictor};
+use unsnarl_predict::{PredictOptions, Predictor};
 
 /// The trace of STD text.
 pub(crate) fn std(text: &str) -> Trace {
@@ -16,9 +16,9 @@ pub(crate) fn std(text: &str) -> Trace {
 }
 
 /// Numbers that look random and are the same every time.
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1)
     }
@@ -49,7 +49,7 @@ pub(crate) const LOCKS: u64 = 100;
 /// A legal run of some threads with locks, read-write locks, memory, creation and joining, drawn at random. Every
 /// event is a place of its own.
 pub(crate) fn random(seed: u64, threads: u16, length: usize, memory: u64, locks: u64) -> Vec<Event> {
-    let mut dice = Dice::new(seed);
+    let mut dice = Rng::new(seed);
     let mut events: Vec<Event> = Vec::new();
     let mut held: Vec<Vec<(u64, bool)>> = vec![Vec::new(); threads.into()];
     let mut created = vec![dice.below(2) == 0; threads.into()];
@@ -123,7 +123,7 @@ pub(crate) fn random(seed: u64, threads: u16, length: usize, memory: u64, locks:
 
 /// What is predicted from a trace as a whole: pairs of events that race, and sets of events that wait for each other.
 pub(crate) fn predicted(events: &[Event]) -> (BTreeSet<[usize; 2]>, BTreeSet<Vec<usize>>) {
-    let mut predictor = Predictor::new(Options { window: None, ..Options::default() });
+    let mut predictor = Predictor::new(PredictOptions { window: None, ..PredictOptions::default() });
     predictor.push(events, &mut |_| {}).expect("the trace is in order");
     let prediction = predictor.finish(&mut |_| {}).expect("the trace is in order");
     assert!(prediction.undecided.is_empty());
@@ -138,15 +138,15 @@ pub(crate) fn predicted(events: &[Event]) -> (BTreeSet<[usize; 2]>, BTreeSet<Vec
 
 /// Holds that a trace is predicted as by brute force; how many races and deadlocks there are.
 pub(crate) fn agree(events: &[Event], which: &str) -> (usize, usize) {
-    let all = Everything::of(events);
+    let all = BruteForce::of(events);
     let (races, deadlocks) = predicted(events);
-    let told = || {
+    let trace_text = || {
         events
             .iter()
-            .map(|e| format!("\n{} {} {} {}", e.thread.0, e.op.word(), e.addr, e.value))
+            .map(|e| format!("\n{} {} {} {}", e.thread.0, e.op.name(), e.addr, e.value))
             .collect::<String>()
     };
-    assert_eq!(races, all.races, "races of {which}:{}", told());
-    assert_eq!(deadlocks, all.deadlocks, "deadlocks of {which}:{}", told());
+    assert_eq!(races, all.races, "races of {which}:{}", trace_text());
+    assert_eq!(deadlocks, all.deadlocks, "deadlocks of {which}:{}", trace_text());
     (races.len(), deadlocks.len())
 }

@@ -3,11 +3,12 @@
 use crate::{
     Names,
     cause::{Rank, cause},
-    facts::{Hold, holds, races},
-    interleaving::{Switches, Why, columns, place_of_event},
-    needs::without,
+    counterfactuals::outcome_without,
+    describe,
+    facts::{LockHold, holds, races},
+    interleaving::{SwitchReason, Switches, columns, place_of_event},
     objects::ObjectNames,
-    outcome, paths, stats_text, words,
+    outcome, paths, stats_text,
 };
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
@@ -21,7 +22,7 @@ pub(super) struct Sources {
 }
 
 /// Lines of a file that are embedded, at most.
-const MOST_LINES: u32 = 20_000;
+const MAX_LINES: u32 = 20_000;
 
 impl Sources {
     fn number(&mut self, path: &str) -> usize {
@@ -35,7 +36,7 @@ impl Sources {
     pub(super) fn files(&self, names: &mut dyn Names) -> Value {
         let file = |path: &String| {
             let lines: Vec<String> =
-                (1..=MOST_LINES).map_while(|line| names.source_line(path, line)).collect();
+                (1..=MAX_LINES).map_while(|line| names.source_line(path, line)).collect();
             json!({ "path": path, "lines": lines })
         };
         self.paths.iter().map(file).collect()
@@ -75,22 +76,26 @@ pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: 
         // Lane, what it does, file, line.
         events.push(json!([
             lane(event.thread),
-            texts.number(words::event(trace, &objects, number)),
+            texts.number(describe::event(trace, &objects, number)),
             file,
             line
         ]));
         let before =
             number.checked_sub(1).and_then(|before| switches.between(trace, &objects, before, number));
-        if let Some((from, why)) = before {
-            let need = trace.needs.iter().find(|need| need.event == number as u64).map(without);
-            let (preempts, why) = match why {
-                Why::Preempts(whom) => (1, format!("preempts {whom}")),
-                Why::Stopped(why) => (0, why),
+        if let Some((from, causes)) = before {
+            let counterfactual = trace
+                .counterfactuals
+                .iter()
+                .find(|counterfactual| counterfactual.event == number as u64)
+                .map(outcome_without);
+            let (preempts, causes) = match causes {
+                SwitchReason::Preempts(stopped_thread) => (1, format!("preempts {stopped_thread}")),
+                SwitchReason::Stopped(causes) => (0, causes),
             };
             // From whom, whether it preempts, why, and what happens without it.
-            let mut told = vec![json!(lane(from)), json!(preempts), json!(texts.number(why))];
-            told.extend(need.map(Value::from));
-            switched.insert(number.to_string(), told.into());
+            let mut values = vec![json!(lane(from)), json!(preempts), json!(texts.number(causes))];
+            values.extend(counterfactual.map(Value::from));
+            switched.insert(number.to_string(), values.into());
         }
     }
     let lanes = columns.iter().map(|column| {
@@ -111,19 +116,19 @@ fn ends(
     lane: &impl Fn(ThreadIx) -> usize,
     sources: &mut Sources,
 ) -> Vec<Value> {
-    let told = outcome::endings(trace, objects, names).into_iter().map(|ending| {
+    let values = outcome::endings(trace, objects, names).into_iter().map(|ending| {
         let place = ending.place.filter(|frame| !frame.system).and_then(|frame| frame.file.zip(frame.line));
         let (file, line) = place.unzip();
         let shown = file.as_deref().zip(line).map(|(file, line)| format!("{}:{line}", paths::base(file)));
         let file = file.map(|file| sources.number(&file));
         json!({ "lane": lane(ending.thread), "words": ending.words, "where": shown, "file": file, "line": line })
     });
-    told.collect()
+    values.collect()
 }
 
 /// Why it failed, sentence by sentence.
-pub(super) fn why(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
-    let told = cause(trace, names).into_iter().map(|sentence| {
+pub(super) fn causes(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
+    let values = cause(trace, names).into_iter().map(|sentence| {
         let kind = match sentence.rank {
             Rank::Head => "",
             Rank::Code => "code",
@@ -131,11 +136,12 @@ pub(super) fn why(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
         };
         json!({ "kind": kind, "text": sentence.text, "event": sentence.event })
     });
-    told.collect()
+    values.collect()
 }
 
 /// Who holds which lock from which event to which: lane, lock, first, last.
 fn held(trace: &Trace, objects: &ObjectNames, lane: &impl Fn(ThreadIx) -> usize) -> Vec<Value> {
-    let told = |hold: Hold| json!([lane(hold.thread), objects.at(trace, hold.first), hold.first, hold.last]);
-    holds(trace).into_iter().map(told).collect()
+    let values =
+        |hold: LockHold| json!([lane(hold.thread), objects.at(trace, hold.first), hold.first, hold.last]);
+    holds(trace).into_iter().map(values).collect()
 }

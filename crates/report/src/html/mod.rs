@@ -6,7 +6,7 @@
 
 mod data;
 
-use crate::{Look, Names, interleaving, outcome_text, paths::base};
+use crate::{Names, RenderOptions, interleaving, outcome_text, paths::base};
 use serde_json::{Value, json};
 use unsnarl_model::Trace;
 
@@ -17,8 +17,8 @@ const SCRIPT: &str = include_str!("page.js");
 /// The page about a trace; with what it was before it was simplified, if that is there.
 #[must_use]
 pub fn html(trace: &Trace, before: Option<&Trace>, names: &mut dyn Names) -> String {
-    let plain = Look { width: 100, colour: false, full: false };
-    let said = outcome_text(trace, names, &plain);
+    let plain = RenderOptions { width: 100, colour: false, full: false };
+    let outcome = outcome_text(trace, names, &plain);
     let mut sources = data::Sources::default();
     let mut shown = vec![data::trace(trace, "the failing run", names, &mut sources)];
     if let Some(before) = before {
@@ -28,11 +28,11 @@ pub fn html(trace: &Trace, before: Option<&Trace>, names: &mut dyn Names) -> Str
     let command =
         trace.program.args.iter().map(|arg| String::from_utf8_lossy(arg)).collect::<Vec<_>>().join(" ");
     let value = json!({
-        "program": base(&trace.program.path), "command": command, "outcome": said, "failed": trace.outcome.is_failure(),
-        "why": data::why(trace, names), "traces": shown,
+        "program": base(&trace.program.path), "command": command, "outcome": outcome, "failed": trace.outcome.is_failure(),
+        "why": data::causes(trace, names), "traces": shown,
         "files": sources.files(names),
     });
-    let headline = said.lines().next().unwrap_or_default();
+    let headline = outcome.lines().next().unwrap_or_default();
     PAGE.replace("{{title}}", &escaped(&format!("{} – {headline}", base(&trace.program.path))))
         .replace("{{text}}", &escaped(&interleaving(trace, names, &plain)))
         .replace("{{style}}", STYLE)

@@ -37,8 +37,8 @@ pub(super) fn abridge(events: &[Event], candidates: &[usize], rows: usize) -> Ve
         } else {
             let thread = |number: &usize| events[*number].thread;
             let switches = numbers.windows(2).filter(|pair| thread(&pair[0]) != thread(&pair[1])).count();
-            let whose = (switches == 0).then_some(thread(&numbers[0]));
-            items.push(Item::LeftOut { from: numbers[0], events: run.len(), switches, thread: whose });
+            let thread = (switches == 0).then_some(thread(&numbers[0]));
+            items.push(Item::LeftOut { from: numbers[0], events: run.len(), switches, thread });
         }
     }
     items
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn events_next_to_switches_and_the_last_ones_are_kept() {
+    fn events_near_switches_and_end_are_shown() {
         let events = events([vec![0; 20], vec![1; 7], vec![0; 30]].concat());
         let all: Vec<usize> = (0..events.len()).collect();
         let items = abridge(&events, &all, 400);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn of_very_many_switches_the_middle_is_left_out() {
+    fn middle_of_many_switches_is_omitted() {
         let events = events((0..1000).map(|n| n % 2));
         let all: Vec<usize> = (0..events.len()).collect();
         let items = abridge(&events, &all, 400);

@@ -1,11 +1,11 @@
 //! Why the processor went from one thread to another.
 
-use crate::{objects::ObjectNames, words};
+use crate::{describe, objects::ObjectNames};
 use unsnarl_model::{Flags, Op, ThreadIx, Trace};
 
 /// Why a context switch happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
+pub(crate) enum SwitchReason {
     /// The scheduler took it from a thread (its name) that could have gone on.
     Preempts(String),
     /// The thread had to stop; in words, as far as the trace tells.
@@ -39,18 +39,18 @@ impl Switches {
         objects: &ObjectNames,
         before: usize,
         number: usize,
-    ) -> Option<(ThreadIx, Why)> {
+    ) -> Option<(ThreadIx, SwitchReason)> {
         let from = trace.events[before].thread;
         if from == trace.events[number].thread {
             return None;
         }
         let last = (before..number).rev().find(|&at| trace.events[at].thread == from)?;
-        let why = if trace.events[last + 1].flags.has(Flags::PREEMPTS) {
-            Why::Preempts(words::id(trace, from))
+        let reason = if trace.events[last + 1].flags.has(Flags::PREEMPTS) {
+            SwitchReason::Preempts(describe::id(trace, from))
         } else {
-            Why::Stopped(self.stop(trace, objects, last))
+            SwitchReason::Stopped(self.stop(trace, objects, last))
         };
-        Some((from, why))
+        Some((from, reason))
     }
 
     /// Why the thread of this event did not go on after it.
@@ -80,10 +80,13 @@ impl Switches {
         }
         let wait = trace.outcome.waits.iter().find(|wait| wait.thread == thread);
         // It could not go on and never did: it waited, and the run ended before it was over.
-        wait.map_or_else(|| "waits".to_owned(), |wait| format!("waits {}", words::wait(trace, objects, wait)))
+        wait.map_or_else(
+            || "waits".to_owned(),
+            |wait| format!("waits {}", describe::wait(trace, objects, wait)),
+        )
     }
 }
 
 fn waits(trace: &Trace, objects: &ObjectNames, number: usize) -> String {
-    format!("waits {}", words::wait_ended_by(trace, objects, number))
+    format!("waits {}", describe::wait_ended_by(trace, objects, number))
 }

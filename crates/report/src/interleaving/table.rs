@@ -1,9 +1,9 @@
 //! Rows and columns on a terminal of limited width.
 
-use super::{Location, switch::Why};
+use super::{Location, switch::SwitchReason};
 use crate::{
-    Look,
-    line::{Line, Style, cut, cut_front, width},
+    RenderOptions,
+    line::{Style, StyledLine, cut, cut_front, width},
 };
 use unsnarl_model::ThreadIx;
 
@@ -28,7 +28,7 @@ impl Column {
 /// A row. `at` is the number of the event that it stands before.
 pub(super) enum Row {
     Event { number: usize, column: usize, words: String, location: Location, source: String },
-    Switch { at: usize, from: usize, to: usize, why: Why },
+    Switch { at: usize, from: usize, to: usize, reason: SwitchReason },
     LeftOut { at: usize, column: Option<usize>, events: usize, switches: usize },
     End { at: usize, column: usize, words: String, location: Location, source: String },
 }
@@ -75,7 +75,7 @@ const SOURCE: usize = 24;
 const LOCATION: usize = 28;
 
 /// Where things stand.
-struct Layout {
+struct TableLayout {
     /// The start of each thread's column; with one place for all, lines begin with the thread's id.
     columns: Vec<usize>,
     ids: bool,
@@ -87,40 +87,40 @@ struct Layout {
 pub(super) struct Table<'a> {
     columns: &'a [Column],
     rows: &'a [Row],
-    look: &'a Look,
+    options: &'a RenderOptions,
     /// Where numbers end.
     gutter: usize,
-    layout: Layout,
+    layout: TableLayout,
 }
 
 impl<'a> Table<'a> {
-    pub(super) fn new(columns: &'a [Column], rows: &'a [Row], look: &'a Look) -> Self {
+    pub(super) fn new(columns: &'a [Column], rows: &'a [Row], options: &'a RenderOptions) -> Self {
         let largest = rows.iter().map(Row::at).max().unwrap_or(0);
         let gutter = width(&largest.to_string()).max(3);
-        let layout = Layout::choose(columns, rows, gutter + GAP, look.width);
-        Self { columns, rows, look, gutter, layout }
+        let layout = TableLayout::choose(columns, rows, gutter + GAP, options.width);
+        Self { columns, rows, options, gutter, layout }
     }
 
     pub(super) fn render(&self) -> String {
         let mut text = String::new();
         for line in self.header().into_iter().chain(self.rows.iter().map(|row| self.line(row))) {
-            text += &line.render(self.look.colour);
+            text += &line.render(self.options.colour);
             text.push('\n');
         }
         text
     }
 
-    fn header(&self) -> Vec<Line> {
+    fn header(&self) -> Vec<StyledLine> {
         let mut lines = if self.layout.ids { self.legend() } else { self.heads() };
         if !lines.is_empty() {
-            lines.push(Line::default());
+            lines.push(StyledLine::default());
         }
         lines
     }
 
     /// What stands on top of the columns.
-    fn heads(&self) -> Vec<Line> {
-        let (mut titles, mut functions) = (Line::default(), Line::default());
+    fn heads(&self) -> Vec<StyledLine> {
+        let (mut titles, mut functions) = (StyledLine::default(), StyledLine::default());
         for (nth, column) in self.columns.iter().enumerate() {
             let start = self.layout.columns[nth];
             let room = self.layout.end(nth) - start - 1;
@@ -131,20 +131,20 @@ impl<'a> Table<'a> {
     }
 
     /// Who is who, where there are no columns to say it.
-    fn legend(&self) -> Vec<Line> {
+    fn legend(&self) -> Vec<StyledLine> {
         let wide = self.columns.iter().map(|column| width(&column.title)).max().unwrap_or(0);
         let entry = |(nth, column): (usize, &Column)| {
-            let mut line = Line::default();
-            line.put(0, &cut(&column.title, self.look.width), Style::Bold);
-            let room = self.look.width.saturating_sub(wide + GAP);
+            let mut line = StyledLine::default();
+            line.put(0, &cut(&column.title, self.options.width), Style::Bold);
+            let room = self.options.width.saturating_sub(wide + GAP);
             line.put(wide + GAP, &cut(&column.function, room), Style::Thread(nth));
             line
         };
         self.columns.iter().enumerate().map(entry).collect()
     }
 
-    fn line(&self, row: &Row) -> Line {
-        let mut line = Line::default();
+    fn line(&self, row: &Row) -> StyledLine {
+        let mut line = StyledLine::default();
         if !self.layout.ids {
             for (column, &start) in self.columns.iter().zip(&self.layout.columns) {
                 if column.alive.0 < row.at() && row.at() <= column.alive.1 {
@@ -163,7 +163,7 @@ impl<'a> Table<'a> {
                 self.cell(&mut line, *column, words, location, Style::Failure);
                 self.source(&mut line, location, source);
             }
-            Row::Switch { from, to, why, .. } => self.switch(&mut line, *from, *to, why),
+            Row::Switch { from, to, reason, .. } => self.switch(&mut line, *from, *to, reason),
             Row::LeftOut { column, events, switches, .. } => {
                 let mut words = format!("⋮ {events} more events");
                 if *switches > 0 {
@@ -175,10 +175,10 @@ impl<'a> Table<'a> {
         line
     }
 
-    fn cell(&self, line: &mut Line, column: usize, words: &str, location: &Location, style: Style) {
+    fn cell(&self, line: &mut StyledLine, column: usize, words: &str, location: &Location, style: Style) {
         let start = self.layout.columns[column];
         // Without a location there is more room.
-        let end = if location.text().is_empty() { self.look.width } else { self.layout.location };
+        let end = if location.text().is_empty() { self.options.width } else { self.layout.location };
         let room = end.saturating_sub(start + 1);
         // A lifeline right behind the words would look like part of them.
         line.put(start, &cut(&format!("{words} "), room), style);
@@ -187,39 +187,41 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn source(&self, line: &mut Line, location: &Location, source: &str) {
-        let room = self.look.width.saturating_sub(self.layout.location);
+    fn source(&self, line: &mut StyledLine, location: &Location, source: &str) {
+        let room = self.options.width.saturating_sub(self.layout.location);
         line.put(self.layout.location, &cut_front(&location.text(), room.min(LOCATION)), Style::Dim);
         if self.layout.source > 0 {
-            let room = self.look.width.saturating_sub(self.layout.source);
+            let room = self.options.width.saturating_sub(self.layout.source);
             line.put(self.layout.source, &cut(source, room), Style::Plain);
         }
     }
 
     /// Whom the words on a switch are about.
-    fn subject(&self, from: usize, to: usize, why: &Why) -> &str {
-        match why {
-            Why::Preempts(_) => self.columns[to].id(),
-            Why::Stopped(_) => self.columns[from].id(),
+    fn subject(&self, from: usize, to: usize, reason: &SwitchReason) -> &str {
+        match reason {
+            SwitchReason::Preempts(_) => self.columns[to].id(),
+            SwitchReason::Stopped(_) => self.columns[from].id(),
         }
     }
 
     /// An arrow from column to column with the reason on it; without columns, a rule.
-    fn switch(&self, line: &mut Line, from: usize, to: usize, why: &Why) {
-        let (words, dash, style) = match why {
-            Why::Preempts(whom) => (format!("preempts {whom}"), "━", Style::Preemption),
-            Why::Stopped(why) => (why.clone(), "─", Style::Dim),
+    fn switch(&self, line: &mut StyledLine, from: usize, to: usize, reason: &SwitchReason) {
+        let (words, dash, style) = match reason {
+            SwitchReason::Preempts(stopped_thread) => {
+                (format!("preempts {stopped_thread}"), "━", Style::Preemption)
+            }
+            SwitchReason::Stopped(reason) => (reason.clone(), "─", Style::Dim),
         };
         if self.layout.ids {
             let words = if words.is_empty() {
                 format!("{} goes on", self.columns[to].id())
             } else {
-                format!("{} {words}", self.subject(from, to, why))
+                format!("{} {words}", self.subject(from, to, reason))
             };
             let rule = format!("{dash}{dash} {words} {dash}{dash}");
             line.put(
                 self.gutter + GAP,
-                &cut(&rule, self.look.width.saturating_sub(self.gutter + GAP)),
+                &cut(&rule, self.options.width.saturating_sub(self.gutter + GAP)),
                 style,
             );
             return;
@@ -236,8 +238,8 @@ impl<'a> Table<'a> {
         let label = format!(" {words} ");
         if right - left < width(&label) + 4 {
             // Beside the arrow it is not clear whose the words are.
-            let label = format!(" {} {words} ", self.subject(from, to, why));
-            line.put(right + 1, &cut(&label, self.look.width.saturating_sub(right + 1)), style);
+            let label = format!(" {} {words} ", self.subject(from, to, reason));
+            line.put(right + 1, &cut(&label, self.options.width.saturating_sub(right + 1)), style);
         } else if start < end {
             line.put(left + 3, &label, style);
         } else {
@@ -246,7 +248,7 @@ impl<'a> Table<'a> {
     }
 }
 
-impl Layout {
+impl TableLayout {
     /// The layout that shows most within this width.
     fn choose(columns: &[Column], rows: &[Row], start: usize, total: usize) -> Self {
         let location = rows

@@ -1,6 +1,6 @@
 //! A slice as a graph for Graphviz: an arrow from each line to those that it is in the slice for.
 
-use super::{Line, SliceReport};
+use super::{SliceReport, SourceLine};
 use crate::{Names, paths};
 use std::fmt::Write;
 use unsnarl_model::Trace;
@@ -8,7 +8,7 @@ use unsnarl_model::Trace;
 /// The slice in the language of `dot`.
 pub fn slice_dot(report: &SliceReport, trace: &Trace, names: &mut dyn Names) -> String {
     let short = paths::shortest(report.lines.iter().map(|line| line.line.file.as_str()));
-    let place = |line: &Line| format!("{}:{}", short.get(&line.file).unwrap_or(&line.file), line.line);
+    let place = |line: &SourceLine| format!("{}:{}", short.get(&line.file).unwrap_or(&line.file), line.line);
     let quoted = |text: &str| format!("\"{}\"", text.replace('\\', "\\\\").replace('"', "\\\""));
     let mut dot = String::from("digraph slice {\n  rankdir=BT;\n  node [shape=box, fontname=monospace];\n");
     for line in &report.lines {
@@ -20,7 +20,7 @@ pub fn slice_dot(report: &SliceReport, trace: &Trace, names: &mut dyn Names) -> 
         let _ = writeln!(dot, "  {} [label={label}{bold}];", quoted(&place(&line.line)));
     }
     for line in &report.lines {
-        for (kind, to) in &line.towards {
+        for (kind, to) in &line.dependents {
             let style = match *kind {
                 "control" | "call" => "style=dashed",
                 "data" => "style=solid",

@@ -1,6 +1,6 @@
 //! A slice for other tools.
 
-use super::{Line, SliceReport};
+use super::{SliceReport, SourceLine};
 use crate::Names;
 use serde_json::{Value, json};
 use unsnarl_model::{ThreadIx, Trace};
@@ -8,8 +8,7 @@ use unsnarl_model::{ThreadIx, Trace};
 /// The slice as JSON.
 pub fn slice_json(report: &SliceReport, trace: &Trace, names: &mut dyn Names) -> Value {
     let thread = |thread: ThreadIx| trace.thread_id(thread).to_string();
-    let place =
-        |line: &Line, who: ThreadIx| json!({ "file": line.file, "line": line.line, "thread": thread(who) });
+    let place = |line: &SourceLine, consumer: ThreadIx| json!({ "file": line.file, "line": line.line, "thread": thread(consumer) });
     let lines: Vec<Value> = report
         .lines
         .iter()
@@ -17,7 +16,7 @@ pub fn slice_json(report: &SliceReport, trace: &Trace, names: &mut dyn Names) ->
             let threads: Vec<String> = line.threads.iter().map(|&t| thread(t)).collect();
             json!({
                 "file": line.line.file, "line": line.line.line, "function": line.function,
-                "threads": threads, "instances": line.instances, "criterion": line.criterion, "meeting": line.meeting, "why": line.why,
+                "threads": threads, "instances": line.instances, "criterion": line.criterion, "meeting": line.is_shared, "why": line.reasons,
                 "text": names.source_line(&line.line.file, line.line.line),
             })
         })
@@ -47,7 +46,8 @@ pub fn slice_json(report: &SliceReport, trace: &Trace, names: &mut dyn Names) ->
             "unordered": { "waw": counts.unordered[0], "war": counts.unordered[1] },
         })
     });
-    let criterion: Vec<Value> = report.criterion.iter().map(|(line, who)| place(line, *who)).collect();
+    let criterion: Vec<Value> =
+        report.criterion.iter().map(|(line, consumer)| place(line, *consumer)).collect();
     json!({
         "criterion": criterion.first().cloned().unwrap_or_else(|| json!({})), "criteria": criterion,
         "lines": lines, "race_edges": races, "executed_lines": report.executed_lines,

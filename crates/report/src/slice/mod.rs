@@ -2,25 +2,25 @@
 
 mod dot;
 mod json;
+mod reason_text;
 mod text;
-mod why;
 
 pub use dot::slice_dot;
 pub use json::slice_json;
 pub use text::slice_text;
 
 use crate::Names;
+use reason_text::ReasonWriter;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unsnarl_model::{ModuleIx, Site, ThreadIx, Trace};
 use unsnarl_slice::{
-    CELLS, Counts, Node, Place, RaceKind, Reason, Slice, Via,
+    CELLS, Counts, DataPath, InstructionIx, RaceKind, Reason, Slice, SliceNode,
     x86::{Call, Recording},
 };
-use why::Wording;
 
 /// A line of the program's source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Line {
+pub struct SourceLine {
     /// The file, as the compiler was told it.
     pub file: String,
     /// From 1.
@@ -31,7 +31,7 @@ pub struct Line {
 #[derive(Clone, Debug)]
 pub struct SliceLine {
     /// Which.
-    pub line: Line,
+    pub line: SourceLine,
     /// The function that it is in.
     pub function: Option<String>,
     /// Who executed it.
@@ -43,11 +43,11 @@ pub struct SliceLine {
     /// Whether the failure itself is there.
     pub criterion: bool,
     /// Whether threads meet here: what one wrote another read, or they race.
-    pub meeting: bool,
+    pub is_shared: bool,
     /// Why it is in the slice, in words.
-    pub why: Vec<String>,
+    pub reasons: Vec<String>,
     /// The lines that it is in the slice for, with the kind of dependence.
-    pub(crate) towards: BTreeSet<(&'static str, Line)>,
+    pub(crate) dependents: BTreeSet<(&'static str, SourceLine)>,
 }
 
 /// Two accesses of different threads that nothing orders.
@@ -56,9 +56,9 @@ pub struct LineRace {
     /// `WAW` or `WAR`.
     pub kind: &'static str,
     /// The earlier one.
-    pub from: (Line, ThreadIx),
+    pub from: (SourceLine, ThreadIx),
     /// The later one.
-    pub to: (Line, ThreadIx),
+    pub to: (SourceLine, ThreadIx),
     /// What both access.
     pub object: String,
     /// Whether a lock orders them, but could as well order them the other way round.
@@ -71,7 +71,7 @@ pub struct UnknownCall {
     /// Its name.
     pub function: String,
     /// Where it was called.
-    pub line: Option<Line>,
+    pub line: Option<SourceLine>,
     /// How often.
     pub calls: u64,
 }
@@ -80,7 +80,7 @@ pub struct UnknownCall {
 #[derive(Clone, Debug)]
 pub struct SliceReport {
     /// The lines to be explained, with who executed them.
-    pub criterion: Vec<(Line, ThreadIx)>,
+    pub criterion: Vec<(SourceLine, ThreadIx)>,
     /// The failure, then the lines at which threads meet, then what led there; of each the newest first. Where threads meet is
     /// where a failure that depends on the schedule comes from.
     pub lines: Vec<SliceLine>,
@@ -99,14 +99,14 @@ pub struct SliceReport {
 }
 
 /// Lines of instructions.
-struct Lines<'a> {
+struct LineIndex<'a> {
     trace: &'a Trace,
     recording: &'a Recording<'a>,
-    known: HashMap<Place, Option<(Line, Option<String>)>>,
+    known: HashMap<InstructionIx, Option<(SourceLine, Option<String>)>>,
 }
 
-impl Lines<'_> {
-    fn of(&mut self, place: Place, names: &mut dyn Names) -> Option<(Line, Option<String>)> {
+impl LineIndex<'_> {
+    fn of(&mut self, place: InstructionIx, names: &mut dyn Names) -> Option<(SourceLine, Option<String>)> {
         let Self { trace, recording, known } = self;
         let find = || {
             let pc = recording.insn(place).pc;
@@ -118,14 +118,14 @@ impl Lines<'_> {
                 .max_by_key(|(_, m)| m.base)?;
             let site = Site { module: ModuleIx(ix as u16), offset: pc - module.base };
             let frame = names.frames(site).into_iter().find(|f| !f.system && f.line.is_some())?;
-            Some((Line { file: frame.file?, line: frame.line? }, frame.function))
+            Some((SourceLine { file: frame.file?, line: frame.line? }, frame.function))
         };
         known.entry(place).or_insert_with(find).clone()
     }
 
     fn executed(&mut self, names: &mut dyn Names) -> usize {
         let places = self.recording.places();
-        let lines: BTreeSet<Line> =
+        let lines: BTreeSet<SourceLine> =
             places.filter_map(|place| self.of(place, names)).map(|(line, _)| line).collect();
         lines.len()
     }
@@ -138,11 +138,11 @@ pub fn on_line<'a>(
     names: &mut dyn Names,
     file: &str,
     line: u32,
-) -> BTreeSet<Place> {
-    let mut lines = Lines { trace, recording, known: HashMap::new() };
+) -> BTreeSet<InstructionIx> {
+    let mut lines = LineIndex { trace, recording, known: HashMap::new() };
     let is_file =
         |path: &str| path.strip_suffix(file).is_some_and(|dir| dir.is_empty() || dir.ends_with('/'));
-    let mut places: BTreeSet<Place> = recording.places().collect();
+    let mut places: BTreeSet<InstructionIx> = recording.places().collect();
     places
         .retain(|&place| lines.of(place, names).is_some_and(|(at, _)| at.line == line && is_file(&at.file)));
     places
@@ -151,7 +151,7 @@ pub fn on_line<'a>(
 impl SliceReport {
     /// How many lines of the program's own code were executed.
     pub fn executed(trace: &Trace, recording: &Recording<'_>, names: &mut dyn Names) -> usize {
-        Lines { trace, recording, known: HashMap::new() }.executed(names)
+        LineIndex { trace, recording, known: HashMap::new() }.executed(names)
     }
 
     /// Gathers a slice by lines. `criterion` are the instructions to be explained and who executed them.
@@ -159,13 +159,13 @@ impl SliceReport {
         trace: &Trace,
         recording: &Recording<'_>,
         slice: &Slice,
-        criterion: &[(Place, ThreadIx)],
+        criterion: &[(InstructionIx, ThreadIx)],
         counts: Option<Counts>,
         names: &mut dyn Names,
     ) -> Self {
-        let mut lines = Lines { trace, recording, known: HashMap::new() };
+        let mut lines = LineIndex { trace, recording, known: HashMap::new() };
         let executed_lines = lines.executed(names);
-        let mut gathered: BTreeMap<Line, SliceLine> = BTreeMap::new();
+        let mut gathered: BTreeMap<SourceLine, SliceLine> = BTreeMap::new();
         let mut without_line = 0;
         let mut met_at = Vec::new();
         for (&place, node) in &slice.nodes {
@@ -180,26 +180,26 @@ impl SliceReport {
                 instances: 0,
                 newest: 0,
                 criterion: false,
-                meeting: false,
-                why: Vec::new(),
-                towards: BTreeSet::new(),
+                is_shared: false,
+                reasons: Vec::new(),
+                dependents: BTreeSet::new(),
             });
             entry.threads.extend(&node.threads);
             entry.instances = entry.instances.max(node.instances);
             entry.newest = entry.newest.max(node.newest);
-            let mut wording =
-                Wording { trace, recording, lines: &mut lines, names: &mut *names, line: &line };
+            let mut writer =
+                ReasonWriter { trace, recording, lines: &mut lines, names: &mut *names, line: &line };
             for reason in &node.reasons {
-                if let Some(other) = met(node, reason) {
-                    entry.meeting = true;
+                if let Some(other) = conflicting_place(node, reason) {
+                    entry.is_shared = true;
                     met_at.push(other);
                 }
                 entry.criterion |= *reason == Reason::Criterion;
-                if let Some((text, towards)) = wording.of(place, reason) {
-                    if !entry.why.contains(&text) {
-                        entry.why.push(text);
+                if let Some((text, dependents)) = writer.of(place, reason) {
+                    if !entry.reasons.contains(&text) {
+                        entry.reasons.push(text);
                     }
-                    entry.towards.extend(towards);
+                    entry.dependents.extend(dependents);
                 }
             }
         }
@@ -207,23 +207,24 @@ impl SliceReport {
             if let Some((line, _)) = lines.of(place, names)
                 && let Some(entry) = gathered.get_mut(&line)
             {
-                entry.meeting = true;
+                entry.is_shared = true;
             }
         }
         let mut all: Vec<SliceLine> = gathered.into_values().collect();
-        all.sort_by_key(|line| std::cmp::Reverse((line.criterion, line.meeting, line.newest)));
+        all.sort_by_key(|line| std::cmp::Reverse((line.criterion, line.is_shared, line.newest)));
         let mut races: BTreeSet<LineRace> = BTreeSet::new();
         for edge in &slice.races {
-            let side = |(place, thread): (Place, ThreadIx), lines: &mut Lines<'_>, names: &mut dyn Names| {
-                Some((lines.of(place, names)?.0, thread))
-            };
+            let side =
+                |(place, thread): (InstructionIx, ThreadIx),
+                 lines: &mut LineIndex<'_>,
+                 names: &mut dyn Names| { Some((lines.of(place, names)?.0, thread)) };
             let (from, to) = (side(edge.from, &mut lines, names), side(edge.to, &mut lines, names));
             if let (Some(from), Some(to)) = (from, to) {
                 let kind = match edge.kind {
                     RaceKind::WriteAfterWrite => "WAW",
                     RaceKind::WriteAfterRead => "WAR",
                 };
-                let object = why::object(recording, names, edge.addr, edge.to.1);
+                let object = reason_text::object(recording, names, edge.addr, edge.to.1);
                 races.insert(LineRace { kind, from, to, object, by_lock: edge.by_lock });
             }
         }
@@ -247,11 +248,11 @@ impl SliceReport {
 }
 
 /// The instruction of another thread that this one met, if it is in the slice for that.
-fn met(node: &Node, reason: &Reason) -> Option<Place> {
+fn conflicting_place(node: &SliceNode, reason: &Reason) -> Option<InstructionIx> {
     let about = reason.about()?;
     let meets = match reason {
         Reason::WroteBefore(..) | Reason::WroteAfter(..) => true,
-        Reason::Writes(_, Via::Memory(addr)) => {
+        Reason::Writes(_, DataPath::Memory(addr)) => {
             // What a thread is started with or returns goes through a cell of ours.
             *addr < CELLS && node.threads.iter().any(|&thread| thread != about.thread)
         }
@@ -261,8 +262,8 @@ fn met(node: &Node, reason: &Reason) -> Option<Place> {
 }
 
 /// Functions without a summary that the user's own lines called.
-fn unknown(recording: &Recording<'_>, lines: &mut Lines<'_>, names: &mut dyn Names) -> Vec<UnknownCall> {
-    let mut found: BTreeMap<(String, Option<Line>), u64> = BTreeMap::new();
+fn unknown(recording: &Recording<'_>, lines: &mut LineIndex<'_>, names: &mut dyn Names) -> Vec<UnknownCall> {
+    let mut found: BTreeMap<(String, Option<SourceLine>), u64> = BTreeMap::new();
     let is_unknown = |call: &&Call| recording.unknown(call);
     for call in recording.calls().iter().filter(is_unknown) {
         let name = recording.callee(call);

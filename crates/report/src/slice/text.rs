@@ -1,7 +1,7 @@
 //! A slice for the terminal: annotated source, newest first.
 
 use super::{LineRace, SliceReport};
-use crate::{Look, Names, paths};
+use crate::{Names, RenderOptions, paths};
 use std::{collections::BTreeSet, fmt::Write};
 use unsnarl_model::{ThreadIx, Trace};
 
@@ -11,14 +11,20 @@ const LINES: usize = 25;
 const REASONS: usize = 3;
 
 /// The slice as text.
-pub fn slice_text(report: &SliceReport, trace: &Trace, names: &mut dyn Names, look: &Look) -> String {
+pub fn slice_text(
+    report: &SliceReport,
+    trace: &Trace,
+    names: &mut dyn Names,
+    options: &RenderOptions,
+) -> String {
     let mut text = String::new();
     let threads = |threads: &BTreeSet<ThreadIx>| {
         let ids: Vec<String> = threads.iter().map(|&t| trace.thread_id(t).to_string()).collect();
         ids.join(", ")
     };
     let short = paths::shortest(report.lines.iter().map(|line| line.line.file.as_str()));
-    let place = |line: &super::Line| format!("{}:{}", short.get(&line.file).unwrap_or(&line.file), line.line);
+    let place =
+        |line: &super::SourceLine| format!("{}:{}", short.get(&line.file).unwrap_or(&line.file), line.line);
     let races = report.races.len();
     let passes = match races {
         0 => String::new(),
@@ -33,13 +39,13 @@ pub fn slice_text(report: &SliceReport, trace: &Trace, names: &mut dyn Names, lo
         report.instructions,
     );
     let (bold, dim, red, plain) =
-        if look.colour { ("\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[0m") } else { ("", "", "", "") };
+        if options.colour { ("\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[0m") } else { ("", "", "", "") };
     let wide = report.lines.iter().map(|line| place(&line.line).len()).max().unwrap_or(0).min(32);
     let wide_threads = report.lines.iter().map(|l| threads(&l.threads).len()).max().unwrap_or(0).min(20);
-    let lines = if look.full { usize::MAX } else { LINES };
-    let alone = report.lines.iter().position(|line| !line.criterion && !line.meeting);
+    let lines = if options.full { usize::MAX } else { LINES };
+    let first_unshared = report.lines.iter().position(|line| !line.criterion && !line.is_shared);
     for (number, line) in report.lines.iter().enumerate().take(lines) {
-        if Some(number) == alone && report.lines.iter().any(|line| line.meeting) {
+        if Some(number) == first_unshared && report.lines.iter().any(|line| line.is_shared) {
             let _ = writeln!(text, "\nwhat led there");
         }
         let source = names.source_line(&line.line.file, line.line.line);
@@ -53,15 +59,15 @@ pub fn slice_text(report: &SliceReport, trace: &Trace, names: &mut dyn Names, lo
             threads(&line.threads),
             source.trim_start(),
         );
-        let mut why: Vec<&String> = line.why.iter().collect();
-        why.sort_by_key(|reason| !(reason.starts_with("race") || reason.starts_with("this")));
-        let most = if look.full { usize::MAX } else { REASONS };
-        for reason in why.iter().take(most) {
+        let mut reasons: Vec<&String> = line.reasons.iter().collect();
+        reasons.sort_by_key(|reason| !(reason.starts_with("race") || reason.starts_with("this")));
+        let most = if options.full { usize::MAX } else { REASONS };
+        for reason in reasons.iter().take(most) {
             let colour = if reason.starts_with("race") || reason.starts_with("this") { red } else { dim };
             let _ = writeln!(text, "{:wide$}  {:wide_threads$}  {colour}· {reason}{plain}", "", "");
         }
-        if why.len() > most {
-            let more = why.len() - most;
+        if reasons.len() > most {
+            let more = reasons.len() - most;
             let _ = writeln!(text, "{:wide$}  {:wide_threads$}  {dim}· and {more} more{plain}", "", "");
         }
     }
@@ -79,8 +85,8 @@ pub fn slice_text(report: &SliceReport, trace: &Trace, names: &mut dyn Names, lo
     text
 }
 
-fn race_text(race: &LineRace, trace: &Trace, place: &dyn Fn(&super::Line) -> String) -> String {
-    let side = |(line, thread): &(super::Line, ThreadIx)| {
+fn race_text(race: &LineRace, trace: &Trace, place: &dyn Fn(&super::SourceLine) -> String) -> String {
+    let side = |(line, thread): &(super::SourceLine, ThreadIx)| {
         format!("{} (thread {})", place(line), trace.thread_id(*thread))
     };
     let did = if race.kind == "WAW" { "wrote" } else { "read" };
@@ -88,7 +94,7 @@ fn race_text(race: &LineRace, trace: &Trace, place: &dyn Fn(&super::Line) -> Str
     format!("{} {did} {}, then {} wrote it: {order}", side(&race.from), race.object, side(&race.to))
 }
 
-fn tail(text: &mut String, report: &SliceReport, place: &dyn Fn(&super::Line) -> String) {
+fn tail(text: &mut String, report: &SliceReport, place: &dyn Fn(&super::SourceLine) -> String) {
     if report.without_line > 0 {
         let _ = writeln!(
             text,

@@ -86,7 +86,7 @@ pub(crate) fn trace(threads: u16, start: u64) -> Trace {
         warnings: Vec::new(),
         races: Vec::new(),
         callers: Vec::new(),
-        needs: Vec::new(),
+        counterfactuals: Vec::new(),
         names: Vec::new(),
         output: Output::default(),
     }

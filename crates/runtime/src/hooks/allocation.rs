@@ -32,17 +32,17 @@ real! {
 
 /// The run, if accesses are seen now.
 fn watched() -> Option<&'static mut Runtime> {
-    if access::are_seen() { Runtime::enter() } else { None }
+    if access::are_observed() { Runtime::enter() } else { None }
 }
 
 impl Runtime {
-    /// Allocates, at a point if it is one; `give` says where the block is and whether that went well.
-    fn give<T>(&mut self, size: usize, pc: u64, give: impl FnOnce() -> (T, Block)) -> T {
+    /// Allocates, at a point if it is one; `allocate` says where the block is and whether that went well.
+    fn allocate<T>(&mut self, size: usize, pc: u64, allocate: impl FnOnce() -> (T, Block)) -> T {
         let is_point = self.is_point(pc);
         if is_point {
             self.turn(Op::Alloc, 0, pc);
         }
-        let (result, block) = give();
+        let (result, block) = allocate();
         let size = size_of_event(size);
         if let Some(conflicts) = self.state.conflicts.as_mut().filter(|_| !block.is_null()) {
             conflicts.forget(block as usize, size);
@@ -67,7 +67,7 @@ macro_rules! giving {
                 // SAFETY: the program's own call, passed on.
                 unsafe {
                     let Some(runtime) = watched() else { return $function($($arg),*) };
-                    runtime.give($size, pc, || {
+                    runtime.allocate($size, pc, || {
                         let block = $function($($arg),*);
                         (block, block)
                     })
@@ -88,7 +88,7 @@ giving! {
 }
 
 /// Tells that a block is about to be freed.
-unsafe fn taking(block: Block, pc: u64) {
+unsafe fn note_free(block: Block, pc: u64) {
     if block.is_null() {
         return;
     }
@@ -110,13 +110,13 @@ unsafe fn taking(block: Block, pc: u64) {
     }
 }
 
-macro_rules! taking {
+macro_rules! note_free {
     ($($wrapper:literal $register:literal $function:ident(block: Block $(, $arg:ident: $type:ty)*);)*) => {
         $(const _: () = {
             unsafe extern "C-unwind" fn wrapper(block: Block, $($arg: $type,)* pc: u64) {
                 // SAFETY: the program's own call, passed on.
                 unsafe {
-                    taking(block, pc);
+                    note_free(block, pc);
                     $function(block $(, $arg)*);
                 }
             }
@@ -125,7 +125,7 @@ macro_rules! taking {
     };
 }
 
-taking! {
+note_free! {
     "__wrap_free" "rsi" free(block: Block);
     "__wrap__ZdlPv" "rsi" _ZdlPv(block: Block);
     "__wrap__ZdaPv" "rsi" _ZdaPv(block: Block);
@@ -138,7 +138,7 @@ unsafe extern "C-unwind" fn resize(block: Block, size: usize, pc: u64) -> Block 
     // SAFETY: the program's own call, passed on.
     unsafe {
         let Some(runtime) = watched() else { return realloc(block, size) };
-        runtime.give(size, pc, || {
+        runtime.allocate(size, pc, || {
             let new = realloc(block, size);
             (new, new)
         })
@@ -150,7 +150,7 @@ unsafe extern "C-unwind" fn place_aligned(place: *mut Block, alignment: usize, s
     // SAFETY: the program's own call, passed on.
     unsafe {
         let Some(runtime) = watched() else { return posix_memalign(place, alignment, size) };
-        runtime.give(size, pc, || {
+        runtime.allocate(size, pc, || {
             let error = posix_memalign(place, alignment, size);
             (error, if error == 0 { *place } else { core::ptr::null_mut() })
         })

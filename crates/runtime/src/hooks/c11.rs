@@ -7,9 +7,9 @@ use super::{
     key::{self, Destructor},
     mutex::controlled as mutex,
     once,
-    thread::{Patience, create, detach, give_way, join},
+    thread::{WaitLimit, create, detach, join, yield_processor},
 };
-use crate::thread::{Birth, Start};
+use crate::thread::{Start, ThreadRequest};
 use core::ffi::c_void;
 
 const SUCCESS: i32 = 0;
@@ -36,11 +36,11 @@ type Routine = unsafe extern "C-unwind" fn();
 hooks! {
     fn thrd_create(handle: *mut usize, start: Start, arg: *mut c_void) -> i32, |runtime, pc| {
         let attr = core::ptr::null();
-        answer(create(runtime, &Birth { handle, attr, start, arg, returns_int: true }, pc))
+        answer(create(runtime, &ThreadRequest { handle, attr, start, arg, returns_int: true }, pc))
     }
 
     fn thrd_join(handle: usize, result: *mut i32) -> i32, |runtime, pc| {
-        let (error, value, cancelled) = join(runtime, handle, Patience::Until(u64::MAX), pc);
+        let (error, value, cancelled) = join(runtime, handle, WaitLimit::Until(u64::MAX), pc);
         if cancelled { exit_cancelled() }
         if error == 0 && !result.is_null() { *result = value as usize as i32 }
         answer(error)
@@ -58,7 +58,7 @@ hooks! {
     }
 
     fn thrd_yield() -> (), |runtime, pc| {
-        give_way(runtime, pc);
+        yield_processor(runtime, pc);
     }
 
     fn mtx_init(mutex: *mut Mutex, kind: i32) -> i32, |runtime, pc| {

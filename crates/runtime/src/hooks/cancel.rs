@@ -76,7 +76,7 @@ hooks! {
         if !old.is_null() { *old = i32::from(cancel.asynchronous) }
         cancel.asynchronous = kind == PTHREAD_CANCEL_ASYNCHRONOUS;
         if cancel.asynchronous {
-            runtime.state.me().called = true;
+            runtime.state.me().must_check_signals = true;
             test(runtime, pc)
         }
         0

@@ -14,7 +14,7 @@ use crate::{
     descriptors::{Descriptor, Peer},
     gate::Gate,
     init,
-    input::Places,
+    input::OutputBuffers,
     real::Real,
     state::Runtime,
     sys,
@@ -26,7 +26,7 @@ use unsnarl_model::{Channel, ChannelKind, Flags, Misuse, Op};
 
 /// All children are one thing.
 const CHILDREN: Descriptor =
-    Descriptor { channel: Channel { kind: ChannelKind::Children, number: 0 }, peer: Peer::Outside };
+    Descriptor { channel: Channel { kind: ChannelKind::Children, number: 0 }, peer: Peer::Environment };
 const ADDR: usize = CHILDREN.channel.as_addr() as usize;
 
 const FORK: &str = "fork: the child runs without control";
@@ -34,7 +34,7 @@ const EXEC: &str = "exec: the program that takes this one's place runs without c
 
 /// How often a replay looks at a child that is asleep and had ended in the recording. It may never end: what it was sent then, it is perhaps not
 /// sent now.
-const PATIENCE_OF_REPLAY: u32 = 20_000;
+const MAX_REPLAY_LOOKS: u32 = 20_000;
 
 type Status = *mut i32;
 type Usage = *mut libc::rusage;
@@ -45,7 +45,7 @@ pub(super) extern "C-unwind" fn start(runtime: &mut Runtime, pc: u64, job: impl 
     runtime.turn(Op::ChildStart, ADDR, pc);
     let result = make(runtime, job);
     if result != 0 {
-        tell(runtime, pc, result);
+        log_start(runtime, pc, result);
     }
     result
 }
@@ -63,7 +63,7 @@ fn make(runtime: &mut Runtime, job: impl FnOnce() -> isize) -> isize {
     }
 }
 
-fn tell(runtime: &mut Runtime, pc: u64, result: isize) {
+fn log_start(runtime: &mut Runtime, pc: u64, result: isize) {
     let flags = if result < 0 { Flags::FAILED } else { Flags::NONE };
     runtime.log(Op::ChildStart, flags, pc, ADDR, result.unsigned_abs() as u64);
 }
@@ -86,7 +86,7 @@ extern "C-unwind" fn fork_by(
     let result = make(runtime, || or_errno(unsafe { real() }));
     if result != 0 {
         runtime.turn(Op::ChildStart, ADDR, pc);
-        tell(runtime, pc, result);
+        log_start(runtime, pc, result);
     }
     finish(Ok(result)) as i32
 }
@@ -115,34 +115,39 @@ unsafe extern "C-unwind" fn vfork_by_copy(pc: u64) -> i32 {
 }
 
 /// What a wait asks for.
-struct Wait {
+struct ChildWait {
     children: Children,
     /// As the program put it.
-    asked: usize,
+    requested: usize,
     pc: u64,
 }
 
-impl Wait {
+impl ChildWait {
     /// `waitpid` and its kin.
     fn new(id: i32, options: i32, pc: u64) -> Self {
         let (kind, process) = match id {
             -1 => (libc::P_ALL, 0),
             0 => (libc::P_PGID, 0),
-            i32::MIN..-1 => (libc::P_PGID, ids::meant(id).wrapping_neg()),
-            _ => (libc::P_PID, ids::meant(id)),
+            i32::MIN..-1 => (libc::P_PGID, ids::to_real(id).wrapping_neg()),
+            _ => (libc::P_PID, ids::to_real(id)),
         };
         Self::of(Children { kind, id: process, options: options | libc::WEXITED }, id, pc)
     }
 
     /// The program's word for them is `id`.
     fn of(children: Children, id: i32, pc: u64) -> Self {
-        let asked = u64::from(id as u32) | u64::from(children.options as u32 & 0xff) << 32;
-        let asked = asked | u64::from(children.kind) << 40;
-        Self { children, asked: asked as usize, pc }
+        let requested = u64::from(id as u32) | u64::from(children.options as u32 & 0xff) << 32;
+        let requested = requested | u64::from(children.kind) << 40;
+        Self { children, requested: requested as usize, pc }
     }
 
     /// Waits as the program asked to. The job does it without waiting; its result is a process, or 0, or an error.
-    unsafe fn wait(&self, runtime: &mut Runtime, places: &Places<'_>, job: impl Fn() -> isize) -> Answer {
+    unsafe fn wait(
+        &self,
+        runtime: &mut Runtime,
+        places: &OutputBuffers<'_>,
+        job: impl Fn() -> isize,
+    ) -> Answer {
         let at_once = self.children.options & libc::WNOHANG != 0;
         loop {
             let turn = if at_once { self.look(runtime) } else { self.take_turn(runtime) };
@@ -158,17 +163,18 @@ impl Wait {
                 match job() {
                     0 if !at_once => -libc::EAGAIN as isize,
                     process @ 1.. => {
-                        let seen = ids::seen(process as i32) as isize;
+                        let to_virtual = ids::to_virtual(process as i32) as isize;
                         children::forget_ended(process as i32);
-                        seen
+                        to_virtual
                     }
                     result => result,
                 }
             };
             // SAFETY: by the caller.
-            let result =
-                unsafe { runtime.answer((Op::ChildWait, CHILDREN, Turn::Go), self.asked, places, attempt) };
-            if runtime.state.log.is_fed() && result > 0 {
+            let result = unsafe {
+                runtime.answer((Op::ChildWait, CHILDREN, Turn::Go), self.requested, places, attempt)
+            };
+            if runtime.state.log.replays_inputs() && result > 0 {
                 reap_for_real(result as i32);
             }
             let flags = if result < 0 { Flags::FAILED } else { Flags::NONE };
@@ -185,7 +191,7 @@ impl Wait {
     }
 
     fn take_turn(&self, runtime: &mut Runtime) -> Turn {
-        let gate = if runtime.state.log.is_fed() { Gate::Input } else { Gate::Child(self.children) };
+        let gate = if runtime.state.log.replays_inputs() { Gate::Input } else { Gate::Child(self.children) };
         let (op, pc, addr) = (Op::ChildWait, self.pc, ADDR as u64);
         let turn = runtime.wait_turn(Pending { op, pc, addr, gate, deadline: u64::MAX, cancellable: true });
         runtime.state.me().child_ended = false;
@@ -195,12 +201,12 @@ impl Wait {
 
 /// In a replay, waits for the child itself: what it does to files is done then.
 fn reap_for_real(child: i32) {
-    let id = ids::meant(child);
+    let id = ids::to_real(child);
     if id == child {
         return;
     }
     let child = Children { kind: libc::P_PID, id, options: libc::WEXITED };
-    child.wait_while_busy(PATIENCE_OF_REPLAY);
+    child.wait_while_busy(MAX_REPLAY_LOOKS);
     // SAFETY: our own child; nobody asks how it ended.
     unsafe { sys::call(libc::SYS_wait4, [id as usize, 0, libc::WNOHANG as usize, 0, 0, 0]) };
     children::forget_ended(id);
@@ -215,15 +221,15 @@ pub(super) unsafe fn wait_for(
     usage: Usage,
     pc: u64,
 ) -> Answer {
-    let wait = Wait::new(id, options, pc);
-    let meant = match wait.children.kind {
+    let wait = ChildWait::new(id, options, pc);
+    let to_real = match wait.children.kind {
         libc::P_ALL => -1,
         libc::P_PGID => wait.children.id.wrapping_neg(),
         _ => wait.children.id,
     };
-    let args = [meant as usize, status as usize, (options | libc::WNOHANG) as usize, usage as usize, 0, 0];
+    let args = [to_real as usize, status as usize, (options | libc::WNOHANG) as usize, usage as usize, 0, 0];
     let whole = [(status as usize, size_of::<i32>()), (usage as usize, size_of::<libc::rusage>())];
-    let places = Places { whole: &whole, ..Places::NONE };
+    let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
     // SAFETY: the program's places.
     unsafe { wait.wait(runtime, &places, || sys::call(libc::SYS_wait4, args)) }
 }
@@ -238,21 +244,22 @@ unsafe fn waitid_by(
     pc: u64,
 ) -> Answer {
     // A descriptor of a process is none of ours: whoever it is may be waited for without any word from us.
-    let meant = if kind == libc::P_PID || kind == libc::P_PGID { ids::meant(id as i32) } else { id as i32 };
-    let wait = Wait::of(Children { kind, id: meant, options }, id as i32, pc);
+    let to_real =
+        if kind == libc::P_PID || kind == libc::P_PGID { ids::to_real(id as i32) } else { id as i32 };
+    let wait = ChildWait::of(Children { kind, id: to_real, options }, id as i32, pc);
     // SAFETY: all zeros is an answer about nobody.
     let mut answer: libc::siginfo_t = unsafe { core::mem::zeroed() };
     let place = &raw mut answer;
     let options = (options | libc::WNOHANG) as usize;
-    let args = [kind as usize, meant as usize, place as usize, options, usage as usize, 0];
+    let args = [kind as usize, to_real as usize, place as usize, options, usage as usize, 0];
     let whole = [(place as usize, size_of_val(&answer)), (usage as usize, size_of::<libc::rusage>())];
-    let places = Places { whole: &whole, ..Places::NONE };
+    let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
     // SAFETY: places of the program's and of ours; the kernel's answer is about a child, or about nobody.
     unsafe {
         let result = wait.wait(runtime, &places, || match sys::call(libc::SYS_waitid, args) {
             0 => {
                 let process = (*place).si_pid();
-                set_process(place, ids::seen(process));
+                set_process(place, ids::to_virtual(process));
                 process as isize
             }
             error => error,
@@ -350,13 +357,13 @@ spawn! {
     posix_spawnp_under_control by next::posix_spawnp;
 }
 
-type What = (*const c_char, *const c_void, *const c_void, *const *mut c_char, *const *mut c_char);
+type Operation = (*const c_char, *const c_void, *const c_void, *const *mut c_char, *const *mut c_char);
 
 #[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
 unsafe extern "C-unwind" fn spawn_by(
     real: Spawn,
     process: *mut i32,
-    (path, actions, attributes, args, env): What,
+    (path, actions, attributes, args, env): Operation,
     pc: u64,
 ) -> i32 {
     let Some(runtime) = Runtime::enter() else {
@@ -395,7 +402,7 @@ hooks! {
         let result = make(runtime, || or_errno(real::forkpty(master, name, terminal, size)));
         if result != 0 {
             runtime.turn(Op::ChildStart, ADDR, pc);
-            tell(runtime, pc, result);
+            log_start(runtime, pc, result);
         }
         finish(Ok(result)) as i32
     }

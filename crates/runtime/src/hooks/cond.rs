@@ -49,7 +49,7 @@ unsafe fn wait(
         }
     }
     // SAFETY: the program's mutex.
-    unsafe { mutex::give_up(state, mutex) };
+    unsafe { mutex::release_for_wait(state, mutex) };
     let arrival = state.queues.arrive();
     let me = state.me();
     me.arrival = arrival;
@@ -77,7 +77,7 @@ unsafe fn wait(
     // Others may have counted on the wake-up that was taken.
     state.changed(object);
     // SAFETY: the gate let us in.
-    let error = unsafe { mutex::retake(state, mutex) };
+    let error = unsafe { mutex::reacquire(state, mutex) };
     runtime.log(Op::CondWake, turn.flags(), pc, object, waker.unwrap_or(u64::MAX));
     let result = if error == 0 && turn == Turn::TimedOut { libc::ETIMEDOUT } else { error };
     (result, turn == Turn::Cancelled)
@@ -95,20 +95,20 @@ unsafe fn wake(runtime: &mut Runtime, cond: *mut Cond, pc: u64, all: bool) -> i3
     }
     let event = state.log.count();
     let here = |gate: &Gate| matches!(gate, Gate::Cond(other, _) if *other == object);
-    let mut unserved = 0u64;
+    let mut waiters_without_wake_up = 0u64;
     let mut n = 0;
     while let Some(thread) = state.waiting.nth(n) {
         n += 1;
         let waiter = state.thread(thread);
         if here(&waiter.pending.gate) && waiter.granted.is_none() {
-            unserved += 1;
+            waiters_without_wake_up += 1;
             if all {
                 waiter.granted = Some(event);
             }
         }
     }
     for suspended in state.suspended_at(object).filter(|s| here(&s.gate) && s.granted.is_none()) {
-        unserved += 1;
+        waiters_without_wake_up += 1;
         if all {
             suspended.granted = Some(event);
         }
@@ -116,8 +116,8 @@ unsafe fn wake(runtime: &mut Runtime, cond: *mut Cond, pc: u64, all: bool) -> i3
     let woken = if all {
         // Everyone has a wake-up of their own now.
         while state.queues.take(object, 0).is_some() {}
-        unserved
-    } else if unserved > state.queues.pending(object) as u64 {
+        waiters_without_wake_up
+    } else if waiters_without_wake_up > state.queues.pending(object) as u64 {
         state.queues.signal(object, event);
         1
     } else {

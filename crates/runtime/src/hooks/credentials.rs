@@ -3,7 +3,7 @@
 //! The kernel keeps them for each of its threads, so the C library has every thread change its own, by a signal, and waits
 //! for all of them. Fibers have no kernel threads that could answer: there the one call for the carrier is all.
 
-use crate::{context::Backend, state::Runtime, sys};
+use crate::{context::ThreadBackend, state::Runtime, sys};
 use alloc::vec::Vec;
 use core::ffi::c_char;
 
@@ -12,7 +12,7 @@ unsafe extern "C" {
 }
 
 /// The call for the carrier alone, with the C library's way of telling of errors.
-fn alone(number: i64, args: [usize; 3]) -> i32 {
+fn sole_runner(number: i64, args: [usize; 3]) -> i32 {
     let [a, b, c] = args;
     // SAFETY: as the program asked; a list of groups is only read.
     let result = unsafe { sys::call(number, [a, b, c, 0, 0, 0]) };
@@ -24,23 +24,23 @@ fn alone(number: i64, args: [usize; 3]) -> i32 {
 }
 
 fn on_fibers(runtime: &Runtime) -> bool {
-    runtime.state.backend() == Backend::Fibers
+    runtime.state.backend() == ThreadBackend::Fibers
 }
 
 /// The groups that the system's files name for this user, with this one; at most as many as the kernel takes.
 unsafe fn groups_of(user: *const c_char, group: u32) -> Vec<u32> {
-    const MOST: i32 = 1 << 16;
+    const MAX_GROUPS: i32 = 1 << 16;
     let mut count = 64;
     loop {
         let room = count;
         let mut groups = alloc::vec![0; room as usize];
         // SAFETY: a C string by the caller; as much room as it says.
         let fits = unsafe { getgrouplist(user, group, groups.as_mut_ptr(), &raw mut count) } >= 0;
-        if fits || room >= MOST {
+        if fits || room >= MAX_GROUPS {
             groups.truncate(count.clamp(0, room) as usize);
             return groups;
         }
-        count = count.max(room * 2).min(MOST);
+        count = count.max(room * 2).min(MAX_GROUPS);
     }
 }
 
@@ -53,14 +53,14 @@ macro_rules! credentials {
             fn initgroups(user: *const c_char, group: u32) -> i32, |runtime, pc| {
                 if on_fibers(runtime) {
                     let groups = groups_of(user, group);
-                    alone(libc::SYS_setgroups, [groups.len(), groups.as_ptr() as usize, 0])
+                    sole_runner(libc::SYS_setgroups, [groups.len(), groups.as_ptr() as usize, 0])
                 } else {
                     real::initgroups(user, group)
                 }
             }
 
             $(fn $name($($arg: $type),*) -> i32, |runtime, pc| {
-                if on_fibers(runtime) { alone(libc::$number, [$($value),*]) } else { real::$name($($arg),*) }
+                if on_fibers(runtime) { sole_runner(libc::$number, [$($value),*]) } else { real::$name($($arg),*) }
             })*
         }
     };

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     descriptors::{Descriptor, Peer},
-    input::Places,
+    input::OutputBuffers,
     state::Runtime,
     sys,
     turn::Turn,
@@ -27,7 +27,7 @@ unsafe fn make(
     // SAFETY: as the call.
     let result = unsafe { sys::call(call, args) };
     let made = (result >= 0).then(|| runtime.state.descriptors.add(result as i32, kind, peer));
-    tell(runtime, made, result, 0, pc);
+    log_opened(runtime, made, result, 0, pc);
     finish(Ok(result)) as i32
 }
 
@@ -54,11 +54,11 @@ unsafe fn make_pair(
     // SAFETY: the kernel has filled them in.
     let pair = if result == 0 { unsafe { *fds } } else { [0; 2] };
     let made = (result == 0).then(|| runtime.state.descriptors.add_pair(pair, kind));
-    tell(runtime, made, if result == 0 { pair[0] as isize } else { result }, pair[1], pc);
+    log_opened(runtime, made, if result == 0 { pair[0] as isize } else { result }, pair[1], pc);
     finish(Ok(result)) as i32
 }
 
-fn tell(runtime: &mut Runtime, made: Option<Descriptor>, result: isize, second: i32, pc: u64) {
+fn log_opened(runtime: &mut Runtime, made: Option<Descriptor>, result: isize, second: i32, pc: u64) {
     let addr = made.map_or(0, |made| made.channel.as_addr()) as usize;
     let (flags, value) = if made.is_some() {
         (Flags::NONE, second as u64)
@@ -72,14 +72,15 @@ fn tell(runtime: &mut Runtime, made: Option<Descriptor>, result: isize, second: 
 /// Closes a descriptor, or does something else to it that others notice.
 unsafe fn end(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 6]) -> isize {
     let io = Io { op: Op::FdClose, fd, events: 0, at_once: true, pc };
-    let known = runtime.state.descriptors.look(fd);
+    let known = runtime.state.descriptors.lookup(fd);
     if let Some(on) = known {
         runtime.turn(Op::FdClose, on.channel.as_addr() as usize, pc);
     }
     let result = match known {
         // SAFETY: nothing is written to the program's memory.
         Some(on) if call == libc::SYS_shutdown => unsafe {
-            runtime.answer((Op::FdClose, on, Turn::Go), args[1], &Places::NONE, || sys::call(call, args))
+            runtime
+                .answer((Op::FdClose, on, Turn::Go), args[1], &OutputBuffers::NONE, || sys::call(call, args))
         },
         // SAFETY: as the call.
         _ => unsafe { sys::call(call, args) },
@@ -151,7 +152,7 @@ hooks! {
 
     fn socket(domain: i32, kind: i32, protocol: i32) -> i32, |runtime, pc| {
         let args = [domain as usize, kind as usize, protocol as usize, 0, 0, 0];
-        make(runtime, ChannelKind::Socket, Peer::Outside, pc, libc::SYS_socket, args)
+        make(runtime, ChannelKind::Socket, Peer::Environment, pc, libc::SYS_socket, args)
     }
 
     fn eventfd(count: u32, flags: i32) -> i32, |runtime, pc| {
@@ -166,9 +167,9 @@ hooks! {
         make(runtime, ChannelKind::Set, Peer::Own, pc, libc::SYS_epoll_create1, [flags as usize, 0, 0, 0, 0, 0])
     }
 
-    fn epoll_ctl(set: i32, what: i32, fd: i32, event: *mut libc::epoll_event) -> i32, |runtime, pc| {
-        let result = sys::call(libc::SYS_epoll_ctl, [set as usize, what as usize, fd as usize, event as usize, 0, 0]);
-        if result == 0 && what == libc::EPOLL_CTL_ADD { runtime.state.descriptors.watch(set, fd) }
+    fn epoll_ctl(set: i32, operation: i32, fd: i32, event: *mut libc::epoll_event) -> i32, |runtime, pc| {
+        let result = sys::call(libc::SYS_epoll_ctl, [set as usize, operation as usize, fd as usize, event as usize, 0, 0]);
+        if result == 0 && operation == libc::EPOLL_CTL_ADD { runtime.state.descriptors.watch(set, fd) }
         finish(Ok(result)) as i32
     }
 

@@ -4,9 +4,9 @@ use crate::{crash, end, init, log::c_bytes, state::Runtime};
 use core::ffi::c_char;
 use unsnarl_wire::EndKind;
 
-fn failed(runtime: &Runtime, what: core::fmt::Arguments<'_>) {
+fn failed(runtime: &Runtime, message: core::fmt::Arguments<'_>) {
     end::conclude(&runtime.state, EndKind::Assertion, "");
-    end::describe(end::Text(&mut runtime.state.log.header().end, 0), what);
+    end::describe(end::MessageWriter(&mut runtime.state.log.header().end, 0), message);
 }
 
 fn text(c: *const c_char) -> &'static str {
@@ -63,7 +63,7 @@ hooks! {
         let handle = real::dlopen(path, flags);
         runtime.state.undivided -= 1;
         let state = &mut runtime.state;
-        state.look_for_modules();
+        state.refresh_modules();
         if state.modules.has_openmp() { state.expect_waits_in_libraries(pc) }
         handle
     }

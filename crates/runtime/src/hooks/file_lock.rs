@@ -16,7 +16,7 @@ use unsnarl_model::{Channel, ChannelKind, Flags, Op};
 
 /// All files' locks are one thing: which file it is, only the kernel knows.
 const LOCKS: Descriptor =
-    Descriptor { channel: Channel { kind: ChannelKind::File, number: 0 }, peer: Peer::Outside };
+    Descriptor { channel: Channel { kind: ChannelKind::File, number: 0 }, peer: Peer::Environment };
 
 /// Does it, and if the lock is taken waits until it may be free, if that is wanted.
 unsafe fn attempt(runtime: &mut Runtime, fd: i32, pc: u64, waits: bool, job: impl Fn() -> isize) -> Answer {
@@ -65,24 +65,24 @@ pub(super) unsafe fn by_fcntl(runtime: &mut Runtime, fd: i32, command: i32, lock
 }
 
 hooks! {
-    fn flock(fd: i32, what: i32) -> i32, |runtime, pc| {
-        let job = || sys::call(libc::SYS_flock, [fd as usize, (what | libc::LOCK_NB) as usize, 0, 0, 0, 0]);
-        finish(attempt(runtime, fd, pc, what & libc::LOCK_NB == 0, job)) as i32
+    fn flock(fd: i32, operation: i32) -> i32, |runtime, pc| {
+        let job = || sys::call(libc::SYS_flock, [fd as usize, (operation | libc::LOCK_NB) as usize, 0, 0, 0, 0]);
+        finish(attempt(runtime, fd, pc, operation & libc::LOCK_NB == 0, job)) as i32
     }
 
-    fn lockf(fd: i32, what: i32, len: i64) -> i32, |runtime, pc| {
-        by_lockf(runtime, fd, what, len, pc)
+    fn lockf(fd: i32, operation: i32, len: i64) -> i32, |runtime, pc| {
+        by_lockf(runtime, fd, operation, len, pc)
     }
 
-    fn lockf64(fd: i32, what: i32, len: i64) -> i32, |runtime, pc| {
-        by_lockf(runtime, fd, what, len, pc)
+    fn lockf64(fd: i32, operation: i32, len: i64) -> i32, |runtime, pc| {
+        by_lockf(runtime, fd, operation, len, pc)
     }
 }
 
 unsafe extern "C-unwind" fn by_lockf(
     runtime: &'static mut Runtime,
     fd: i32,
-    what: i32,
+    operation: i32,
     len: i64,
     pc: u64,
 ) -> i32 {
@@ -90,8 +90,8 @@ unsafe extern "C-unwind" fn by_lockf(
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
     lock.l_whence = libc::SEEK_CUR as i16;
     lock.l_len = len;
-    lock.l_type = if what == libc::F_ULOCK { libc::F_UNLCK } else { libc::F_WRLCK } as i16;
-    let command = match what {
+    lock.l_type = if operation == libc::F_ULOCK { libc::F_UNLCK } else { libc::F_WRLCK } as i16;
+    let command = match operation {
         libc::F_LOCK => libc::F_SETLKW,
         libc::F_TLOCK | libc::F_ULOCK => libc::F_SETLK,
         _ => {

@@ -63,7 +63,7 @@ unsafe extern "C-unwind" fn call(
                     -kill::send_to_number(runtime, b as i32, c as i32, pc) as isize
                 }
                 libc::SYS_kill | libc::SYS_sched_setaffinity | libc::SYS_sched_getaffinity => {
-                    sys::call(number, [ids::meant(a as i32) as usize, b, c, d, e, f])
+                    sys::call(number, [ids::to_real(a as i32) as usize, b, c, d, e, f])
                 }
                 libc::SYS_gettid => runtime.state.me().tid as isize,
                 libc::SYS_sched_yield => {
@@ -75,7 +75,7 @@ unsafe extern "C-unwind" fn call(
                     runtime.state.entropy.fill(core::slice::from_raw_parts_mut(a as *mut u8, b));
                     b as isize
                 }
-                libc::SYS_clock_gettime => match runtime.state.clock.look(a as i32) {
+                libc::SYS_clock_gettime => match runtime.state.clock.read(a as i32) {
                     Some(now) => {
                         *(b as *mut libc::timespec) = crate::clock::timespec(now);
                         0
@@ -211,7 +211,7 @@ unsafe fn wait(
 }
 
 /// Threads that wait at the word without a wake-up of their own, in the order of creation.
-fn unserved(state: &State, word: usize) -> impl Iterator<Item = ThreadIx> {
+fn waiters_without_wake_up(state: &State, word: usize) -> impl Iterator<Item = ThreadIx> {
     state
         .waiters(move |gate| matches!(gate, Gate::Futex(other, _) if *other == word))
         .filter(|w| state.threads[w.index()].granted.is_none())
@@ -219,7 +219,7 @@ fn unserved(state: &State, word: usize) -> impl Iterator<Item = ThreadIx> {
 
 /// The same, who waits longest first.
 fn waiters(state: &State, word: usize) -> Vec<ThreadIx> {
-    let mut found: Vec<_> = unserved(state, word).collect();
+    let mut found: Vec<_> = waiters_without_wake_up(state, word).collect();
     found.sort_by_key(|w| state.threads[w.index()].arrival);
     found
 }
@@ -228,7 +228,7 @@ fn waiters(state: &State, word: usize) -> Vec<ThreadIx> {
 /// waits.
 fn settle(state: &mut State, word: usize) {
     while let Some(event) = state.queues.take(word, 0) {
-        let longest = unserved(state, word).min_by_key(|w| state.threads[w.index()].arrival);
+        let longest = waiters_without_wake_up(state, word).min_by_key(|w| state.threads[w.index()].arrival);
         if let Some(waiter) = longest {
             state.thread(waiter).granted = Some(event);
         }
@@ -236,9 +236,9 @@ fn settle(state: &mut State, word: usize) {
 }
 
 /// The bits that a wait is for.
-fn wanted(state: &State, thread: ThreadIx) -> u32 {
+fn wait_bits(state: &State, thread: ThreadIx) -> u32 {
     match state.threads[thread.index()].pending.gate {
-        Gate::Futex(_, wanted) => wanted,
+        Gate::Futex(_, wait_bits) => wait_bits,
         _ => 0,
     }
 }
@@ -249,12 +249,12 @@ unsafe fn wake(runtime: &mut Runtime, word: usize, count: usize, bits: u32, pc: 
     let state = &mut runtime.state;
     let event = state.log.count();
     let mut waiting = 0_usize;
-    let mut told_apart = bits != ANY;
-    for waiter in unserved(state, word) {
+    let mut has_bit_masks = bits != ANY;
+    for waiter in waiters_without_wake_up(state, word) {
         waiting += 1;
-        told_apart |= wanted(state, waiter) != ANY;
+        has_bit_masks |= wait_bits(state, waiter) != ANY;
     }
-    let woken = if told_apart {
+    let woken = if has_bit_masks {
         wake_by_bits(state, word, count, bits, event)
     } else {
         let woken = waiting.saturating_sub(state.queues.pending(word)).min(count);
@@ -270,7 +270,7 @@ unsafe fn wake(runtime: &mut Runtime, word: usize, count: usize, bits: u32, pc: 
 fn wake_by_bits(state: &mut State, word: usize, count: usize, bits: u32, event: u64) -> usize {
     settle(state, word);
     let mut chosen = waiters(state, word);
-    chosen.retain(|&waiter| wanted(state, waiter) & bits != 0);
+    chosen.retain(|&waiter| wait_bits(state, waiter) & bits != 0);
     chosen.truncate(count);
     for &waiter in &chosen {
         state.thread(waiter).granted = Some(event);

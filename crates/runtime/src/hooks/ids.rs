@@ -18,33 +18,33 @@ const PARENT: i32 = PROCESS - 1;
 
 /// The kernel's number of the process under control; 0 while there is none. A forked child keeps it: it is
 /// its parent's.
-static REAL: AtomicI32 = AtomicI32::new(0);
+static REAL_PROCESS: AtomicI32 = AtomicI32::new(0);
 
 /// From now on the process goes by its number.
 pub(crate) fn begin(process: i32) {
-    REAL.store(process, Ordering::Relaxed);
+    REAL_PROCESS.store(process, Ordering::Relaxed);
 }
 
 /// The id that the program sees.
-pub(super) fn seen(id: i32) -> i32 {
-    if id > 0 && id == REAL.load(Ordering::Relaxed) { PROCESS } else { children::seen(id) }
+pub(super) fn to_virtual(id: i32) -> i32 {
+    if id > 0 && id == REAL_PROCESS.load(Ordering::Relaxed) { PROCESS } else { children::to_virtual(id) }
 }
 
 /// The id that the program means; all its threads are one to the kernel. A negative one is a group.
-pub(super) fn meant(id: i32) -> i32 {
-    let process = REAL.load(Ordering::Relaxed);
+pub(super) fn to_real(id: i32) -> i32 {
+    let process = REAL_PROCESS.load(Ordering::Relaxed);
     let ours = |id: i32| process > 0 && (PROCESS..=PROCESS + i32::from(u16::MAX)).contains(&id);
     match id {
         _ if ours(id) => process,
         i32::MIN..0 if ours(id.wrapping_neg()) => -process,
-        i32::MIN..0 => children::meant(id.wrapping_neg()).wrapping_neg(),
-        _ => children::meant(id),
+        i32::MIN..0 => children::to_real(id.wrapping_neg()).wrapping_neg(),
+        _ => children::to_real(id),
     }
 }
 
 /// Whether the program means itself by this process id.
 pub(super) fn is_own(id: i32) -> bool {
-    id == PROCESS || (id > 0 && id == REAL.load(Ordering::Relaxed))
+    id == PROCESS || (id > 0 && id == REAL_PROCESS.load(Ordering::Relaxed))
 }
 
 mod next {
@@ -59,19 +59,19 @@ mod next {
 #[unsafe(no_mangle)]
 extern "C" fn getpid() -> i32 {
     // SAFETY: asks only.
-    seen(unsafe { next::getpid() })
+    to_virtual(unsafe { next::getpid() })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn getppid() -> i32 {
     // SAFETY: asks only.
-    if getpid() == PROCESS { PARENT } else { seen(unsafe { next::getppid() }) }
+    if getpid() == PROCESS { PARENT } else { to_virtual(unsafe { next::getppid() }) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn getpgrp() -> i32 {
     // SAFETY: asks only.
-    seen(unsafe { next::getpgrp() })
+    to_virtual(unsafe { next::getpgrp() })
 }
 
 /// Functions of one or more ids: which of the arguments are ids, and whether the result is one.
@@ -84,7 +84,7 @@ macro_rules! take_ids {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $ret {
-                $(let $id = meant($id as i32) as _;)*
+                $(let $id = to_real($id as i32) as _;)*
                 // SAFETY: passed on as received but for the ids.
                 $answer(unsafe { taking::$name($($arg),*) })
             }
@@ -98,8 +98,8 @@ const fn same<T: Copy>(answer: T) -> T {
 
 take_ids! {
     fn killpg(group: i32, signal: i32) -> i32, same, ids(group);
-    fn getpgid(process: i32) -> i32, seen, ids(process);
-    fn getsid(process: i32) -> i32, seen, ids(process);
+    fn getpgid(process: i32) -> i32, to_virtual, ids(process);
+    fn getsid(process: i32) -> i32, to_virtual, ids(process);
     fn setpgid(process: i32, group: i32) -> i32, same, ids(process group);
     fn getpriority(which: i32, who: u32) -> i32, same, ids(who);
     fn setpriority(which: i32, who: u32, priority: i32) -> i32, same, ids(who);

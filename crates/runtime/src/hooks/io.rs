@@ -8,7 +8,7 @@ use crate::{
     children,
     descriptors::{Descriptor, Peer, is_nonblocking, ready_now, without_blocking},
     gate::Gate,
-    input::Places,
+    input::OutputBuffers,
     stack,
     state::Runtime,
     sys,
@@ -57,8 +57,8 @@ impl Runtime {
     /// Tells of what came of an operation.
     pub(super) fn log_io(&mut self, io: &Io, on: Descriptor, flags: Flags, result: isize) {
         let failed = if result < 0 { Flags::FAILED } else { Flags::NONE };
-        let what = (on.channel.as_addr() as usize, io.fd as u32, Order::Relaxed);
-        self.log_access(io.op, flags | failed, io.pc, what, result.unsigned_abs() as u64);
+        let access = (on.channel.as_addr() as usize, io.fd as u32, Order::Relaxed);
+        self.log_access(io.op, flags | failed, io.pc, access, result.unsigned_abs() as u64);
     }
 
     /// Waits until the operation is possible, or does not if it is to fail instead.
@@ -67,7 +67,8 @@ impl Runtime {
             self.turn(io.op, on.channel.as_addr() as usize, io.pc);
             return Turn::Go;
         }
-        let deadline = if self.is_fed(on) { self.fed_patience() } else { self.patience(io, on) };
+        let deadline =
+            if self.replays_inputs(on) { self.replayed_wait_limit() } else { self.wait_limit(io, on) };
         self.await_descriptors(io.op, on, io.pc, deadline, &[(io.fd, io.events)])
     }
 
@@ -89,7 +90,7 @@ impl Runtime {
 
     /// Waits until one of those that the thread's list has is ready.
     pub(super) fn await_listed(&mut self, op: Op, on: Descriptor, pc: u64, deadline: u64) -> Turn {
-        let gate = if self.is_fed(on) { Gate::Input } else { Gate::Descriptors };
+        let gate = if self.replays_inputs(on) { Gate::Input } else { Gate::Descriptors };
         if gate == Gate::Descriptors && on.peer == Peer::Children {
             children::settle();
         }
@@ -98,12 +99,12 @@ impl Runtime {
     }
 
     /// Whether the plan answers for this descriptor.
-    pub(super) fn is_fed(&self, on: Descriptor) -> bool {
-        on.peer != Peer::Own && self.state.log.is_fed()
+    pub(super) fn replays_inputs(&self, on: Descriptor) -> bool {
+        on.peer != Peer::Own && self.state.log.replays_inputs()
     }
 
     /// In another run the time may have been up: then it is again, whatever the socket was told.
-    fn fed_patience(&self) -> u64 {
+    fn replayed_wait_limit(&self) -> u64 {
         if self.state.next_timed_out() { self.state.clock.now() + 1 } else { u64::MAX }
     }
 
@@ -114,27 +115,29 @@ impl Runtime {
     pub(super) unsafe fn answer(
         &mut self,
         (op, on, turn): (Op, Descriptor, Turn),
-        asked: usize,
-        places: &Places<'_>,
+        requested: usize,
+        places: &OutputBuffers<'_>,
         job: impl FnOnce() -> isize,
     ) -> isize {
         if on.peer == Peer::Own {
             return job();
         }
         // SAFETY: by the caller.
-        stack::aside(|| unsafe {
-            let result = if self.state.log.is_fed() {
-                self.state.feed(op, asked, places).unwrap_or_else(|| crate::end::lacks_input(&self.state))
+        stack::run_on_own_stack(|| unsafe {
+            let result = if self.state.log.replays_inputs() {
+                self.state
+                    .replay_input(op, requested, places)
+                    .unwrap_or_else(|| crate::end::lacks_input(&self.state))
             } else {
                 job()
             };
-            self.state.record(op, turn == Turn::TimedOut, asked, result, places);
+            self.state.record(op, turn == Turn::TimedOut, requested, result, places);
             result
         })
     }
 
     /// Sockets may have been told to give up waiting after some time.
-    fn patience(&self, io: &Io, on: Descriptor) -> u64 {
+    fn wait_limit(&self, io: &Io, on: Descriptor) -> u64 {
         let sockets = matches!(on.channel.kind, ChannelKind::Socket | ChannelKind::Pair);
         let mut fds = [libc::pollfd { fd: io.fd, events: io.events, revents: 0 }];
         if !sockets || ready_now(&mut fds) != 0 {
@@ -159,8 +162,14 @@ impl Runtime {
     ///
     /// # Safety
     /// As the call.
-    pub(super) unsafe fn io(&mut self, io: Io, call: i64, args: [usize; 6], places: &Places<'_>) -> Answer {
-        let Some(on) = self.state.descriptors.look(io.fd) else {
+    pub(super) unsafe fn io(
+        &mut self,
+        io: Io,
+        call: i64,
+        args: [usize; 6],
+        places: &OutputBuffers<'_>,
+    ) -> Answer {
+        let Some(on) = self.state.descriptors.lookup(io.fd) else {
             // SAFETY: by the caller.
             return Ok(unsafe { sys::call(call, args) });
         };
@@ -171,12 +180,12 @@ impl Runtime {
             Turn::Go => unsafe { sys::call(call, args) },
             _ => -libc::EAGAIN as isize,
         };
-        let asked = places.counted.iter().map(|vector| vector.iov_len).sum();
+        let requested = places.counted.iter().map(|vector| vector.iov_len).sum();
         let result = if matches!(turn, Turn::Cancelled | Turn::Interrupted) {
             -libc::EINTR as isize
         } else {
             // SAFETY: by the caller.
-            unsafe { self.answer((io.op, on, turn), asked, places, job) }
+            unsafe { self.answer((io.op, on, turn), requested, places, job) }
         };
         self.log_io(&io, on, turn.flags(), result);
         if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
@@ -188,8 +197,8 @@ impl Runtime {
     /// As `sendmsg`; for what is no socket only the message's vectors count.
     pub(super) unsafe fn write(&mut self, mut io: Io, message: &libc::msghdr, flags: i32) -> Answer {
         // SAFETY: by the caller.
-        let mut left = unsafe { Left::of(message) };
-        let Some(on) = self.state.descriptors.look(io.fd) else {
+        let mut left = unsafe { Remaining::of(message) };
+        let Some(on) = self.state.descriptors.lookup(io.fd) else {
             // SAFETY: by the caller.
             return Ok(unsafe { left.write_plain(io.fd) });
         };
@@ -197,7 +206,7 @@ impl Runtime {
         let mut written = 0;
         loop {
             let turn = self.wait_for_io(&io, on);
-            let asked = left.bytes();
+            let requested = left.bytes();
             // SAFETY: by the caller.
             let job = || match turn {
                 // SAFETY: by the caller.
@@ -207,15 +216,15 @@ impl Runtime {
             let result = match turn {
                 Turn::Cancelled | Turn::Interrupted => -libc::EINTR as isize,
                 // SAFETY: by the caller.
-                _ => unsafe { self.answer((io.op, on, turn), asked, &Places::NONE, job) },
+                _ => unsafe { self.answer((io.op, on, turn), requested, &OutputBuffers::NONE, job) },
             };
-            if self.is_fed(on) {
-                let told = result.max(0) as usize;
+            if self.replays_inputs(on) {
+                let replayed = result.max(0) as usize;
                 if on.peer == Peer::Children {
                     // SAFETY: by the caller.
-                    unsafe { left.write_some(&io, told) };
+                    unsafe { left.write_some(&io, replayed) };
                 }
-                left.skip(told);
+                left.skip(replayed);
             }
             // The kernel may know better than `poll`.
             let again = result == -libc::EAGAIN as isize && turn == Turn::Go && !io.at_once;
@@ -233,7 +242,7 @@ impl Runtime {
 }
 
 /// What is left of a message.
-struct Left {
+struct Remaining {
     vectors: *const Vector,
     count: usize,
     /// Bytes of the first vector that are written.
@@ -244,7 +253,7 @@ struct Left {
 /// A pipe that is ready takes so many at once, and all of them.
 const ATOMIC: usize = libc::PIPE_BUF;
 
-impl Left {
+impl Remaining {
     unsafe fn of(message: &libc::msghdr) -> Self {
         let mut left = Self { vectors: message.msg_iov, count: message.msg_iovlen, done: 0, whole: true };
         left.skip(0);
@@ -393,7 +402,7 @@ pub(super) unsafe fn read_bytes(
 ) -> Answer {
     // SAFETY: the program's buffer.
     let room = [Vector { iov_base: place, iov_len: size }];
-    let places = Places { counted: &room, ..Places::NONE };
+    let places = OutputBuffers { counted: &room, ..OutputBuffers::NONE };
     // SAFETY: as above.
     unsafe {
         runtime.io(reading(fd, pc), libc::SYS_read, [fd as usize, place as usize, size, 0, 0, 0], &places)
@@ -408,7 +417,7 @@ pub(super) unsafe fn write_bytes(
     size: usize,
     pc: u64,
 ) -> Answer {
-    if runtime.state.descriptors.look(fd).is_none() {
+    if runtime.state.descriptors.lookup(fd).is_none() {
         // SAFETY: the program's bytes.
         return Ok(unsafe { sys::call(libc::SYS_write, [fd as usize, bytes as usize, size, 0, 0, 0]) });
     }
@@ -429,7 +438,7 @@ hooks! {
 
     fn readv(fd: i32, vectors: *const Vector, count: i32) -> isize, |runtime, pc| {
         let room = if count > 0 { core::slice::from_raw_parts(vectors, count as usize) } else { &[] };
-        let places = Places { counted: room, ..Places::NONE };
+        let places = OutputBuffers { counted: room, ..OutputBuffers::NONE };
         finish(runtime.io(reading(fd, pc), libc::SYS_readv, [fd as usize, vectors as usize, count as usize, 0, 0, 0], &places))
     }
 
@@ -438,7 +447,7 @@ hooks! {
     }
 
     fn writev(fd: i32, vectors: *const Vector, count: i32) -> isize, |runtime, pc| {
-        if count < 0 || runtime.state.descriptors.look(fd).is_none() {
+        if count < 0 || runtime.state.descriptors.lookup(fd).is_none() {
             return finish(Ok(sys::call(libc::SYS_writev, [fd as usize, vectors as usize, count as usize, 0, 0, 0])));
         }
         finish(runtime.write(writing(fd, pc), &message(vectors, count as usize), 0))

@@ -2,7 +2,7 @@
 
 use super::ids;
 use crate::{
-    signals::{Info, Sent},
+    signals::{Info, SentSignal},
     state::Runtime,
     sys,
 };
@@ -29,7 +29,7 @@ pub(super) extern "C-unwind" fn send(
     }
     runtime.turn(Op::SigSend, signal as usize, pc);
     let state = &mut runtime.state;
-    let sent = Sent { signal, info: Info::sent(signal, code, value), event: state.log.count() };
+    let sent = SentSignal { signal, info: Info::sent(signal, code, value), event: state.log.count() };
     let flags = if state.send(sent, to) { Flags::NONE } else { Flags::FAILED };
     runtime.log(Op::SigSend, flags, pc, signal as usize, to.map_or(u64::MAX, |thread| thread.0.into()));
     if to.is_none_or(|thread| thread == runtime.state.current) {
@@ -84,7 +84,7 @@ hooks! {
 
     fn kill(process: i32, signal: i32) -> i32, |runtime, pc| {
         if !ids::is_own(process) {
-            let process = ids::meant(process) as usize;
+            let process = ids::to_real(process) as usize;
             return result(-sys::call(libc::SYS_kill, [process, signal as usize, 0, 0, 0, 0]) as i32);
         }
         result(send(runtime, (signal, libc::SI_USER, 0), None, pc))

@@ -39,14 +39,14 @@ unsafe extern "C" fn dlsym(_: *mut c_void, _: *const c_char) -> *mut c_void {
         ".cfi_adjust_cfa_offset -24",
         "jmp rax",
         ".cfi_endproc",
-        sym who_answers
+        sym resolver
     )
 }
 
 /// Where the question is answered.
-unsafe extern "C" fn who_answers(handle: *mut c_void, name: *const c_char, caller: *mut c_void) -> usize {
+unsafe extern "C" fn resolver(handle: *mut c_void, name: *const c_char, caller: *mut c_void) -> usize {
     // SAFETY: the name is a C string, as the caller says.
-    if handle == libc::RTLD_NEXT && unsafe { starts_threads(name) } && is_past_us(caller) {
+    if handle == libc::RTLD_NEXT && unsafe { starts_threads(name) } && is_lookup_beyond_runtime(caller) {
         return ours as *const () as usize;
     }
     real()
@@ -72,24 +72,24 @@ unsafe extern "C" fn ours() -> usize {
 
 /// Whether somebody else asks, and what is behind us is the C library's: others that stand in for it would find us behind
 /// themselves, and we call them.
-fn is_past_us(caller: *mut c_void) -> bool {
+fn is_lookup_beyond_runtime(caller: *mut c_void) -> bool {
     // SAFETY: the function at this address, which is called with what it takes.
     let behind_us = unsafe {
         let look: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void = mem::transmute(real());
         look(libc::RTLD_NEXT, STARTS_THREADS.as_ptr())
     };
-    let (Some(caller), Some(behind_us)) = (home(caller), home(behind_us)) else { return false };
+    let (Some(caller), Some(behind_us)) = (module_of(caller), module_of(behind_us)) else { return false };
     let file = c_bytes(behind_us.dli_fname).rsplit(|&byte| byte == b'/').next().unwrap_or_default();
     caller.dli_fbase.cast_const() != (&raw const __ehdr_start).cast()
         && (file.starts_with(b"libc.so") || file.starts_with(b"libpthread.so"))
 }
 
 /// The module that has this address.
-fn home(addr: *mut c_void) -> Option<libc::Dl_info> {
+fn module_of(addr: *mut c_void) -> Option<libc::Dl_info> {
     // SAFETY: plain numbers; the loader fills them in.
     unsafe {
-        let mut home = mem::zeroed();
-        (libc::dladdr(addr, &raw mut home) != 0).then_some(home)
+        let mut module_of = mem::zeroed();
+        (libc::dladdr(addr, &raw mut module_of) != 0).then_some(module_of)
     }
 }
 

@@ -4,7 +4,7 @@
 //! debugger sees what it knows, and there is nothing to look up.
 
 use crate::{
-    clock::{Clock, waits_by},
+    clock::{VirtualClock, waits_by},
     gate::Gate,
     state::{Runtime, State},
     thread::{Pending, Thread},
@@ -116,7 +116,7 @@ impl Thread {
 
 /// Unlocks the mutex for a wait on a condition variable. As in glibc, of a recursive one only the latest
 /// lock: held more than once, it stays locked during the wait.
-pub(crate) unsafe fn give_up(state: &mut State, mutex: *mut Mutex) {
+pub(crate) unsafe fn release_for_wait(state: &mut State, mutex: *mut Mutex) {
     // SAFETY: the program's mutex.
     let m = unsafe { &mut *mutex };
     if m.kind & TYPE == RECURSIVE && m.depth > 1 {
@@ -128,7 +128,7 @@ pub(crate) unsafe fn give_up(state: &mut State, mutex: *mut Mutex) {
 }
 
 /// Locks the mutex after such a wait, when it lets the running thread in; the error number.
-pub(crate) unsafe fn retake(state: &mut State, mutex: *mut Mutex) -> i32 {
+pub(crate) unsafe fn reacquire(state: &mut State, mutex: *mut Mutex) -> i32 {
     // SAFETY: the program's mutex.
     let m = unsafe { &mut *mutex };
     if m.locked != 0 && m.owner == state.me().tid {
@@ -223,7 +223,7 @@ unsafe fn locked(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, op: Op, turn
 }
 
 /// The deadline of a timed wait; none if the time is not a proper one or the clock none to wait by.
-pub(crate) unsafe fn deadline(clock: &Clock, id: i32, at: *const libc::timespec) -> Option<u64> {
+pub(crate) unsafe fn deadline(clock: &VirtualClock, id: i32, at: *const libc::timespec) -> Option<u64> {
     // SAFETY: the program's time.
     clock.deadline(id, unsafe { &*at })
 }

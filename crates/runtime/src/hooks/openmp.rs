@@ -9,10 +9,10 @@ use unsnarl_model::{Flags, Op};
 
 /// The locks that were ever taken.
 #[derive(Debug, Default)]
-pub(crate) struct Locks(Vec<Lock>);
+pub(crate) struct OpenMpLocks(Vec<OpenMpLock>);
 
 #[derive(Debug)]
-struct Lock {
+struct OpenMpLock {
     /// The program's name for it: an address.
     object: usize,
     /// As of a spin lock: [`FREE`], or the negated id of its holder. Boxed because waiters know its place.
@@ -24,11 +24,11 @@ struct Lock {
 
 const FREE: i32 = 1;
 
-impl Locks {
-    fn at(&mut self, object: usize) -> &mut Lock {
+impl OpenMpLocks {
+    fn at(&mut self, object: usize) -> &mut OpenMpLock {
         let known = self.0.iter().position(|lock| lock.object == object);
         let at = known.unwrap_or_else(|| {
-            self.0.push(Lock { object, word: Box::new(FREE), depth: 0 });
+            self.0.push(OpenMpLock { object, word: Box::new(FREE), depth: 0 });
             self.0.len() - 1
         });
         &mut self.0[at]

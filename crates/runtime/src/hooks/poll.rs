@@ -5,7 +5,7 @@ use super::io::{Answer, Cancelled, finish};
 use crate::{
     clock::duration,
     descriptors::{Descriptor, Peer},
-    input::Places,
+    input::OutputBuffers,
     state::Runtime,
     sys,
     turn::Turn,
@@ -15,19 +15,19 @@ use core::cell::UnsafeCell;
 use unsnarl_model::{Channel, ChannelKind, Flags, Op, Order};
 
 type Fd = libc::pollfd;
-type Set = libc::fd_set;
+type FdSet = libc::fd_set;
 type Time = libc::timespec;
 type Mask = libc::sigset_t;
-type Event = libc::epoll_event;
+type EpollEvent = libc::epoll_event;
 
 /// How long to wait.
 #[derive(Clone, Copy)]
-enum Patience {
+enum WaitLimit {
     None,
     Until(u64),
 }
 
-impl Patience {
+impl WaitLimit {
     fn of_millis(runtime: &Runtime, millis: i32) -> Self {
         match u64::try_from(millis) {
             Ok(0) => Self::None,
@@ -53,89 +53,95 @@ unsafe fn wait(
     runtime: &mut Runtime,
     first: i32,
     on: Descriptor,
-    patience: Patience,
+    wait_limit: WaitLimit,
     pc: u64,
-    places: &Places<'_>,
-    ask: impl FnOnce() -> isize,
+    places: &OutputBuffers<'_>,
+    query: impl FnOnce() -> isize,
 ) -> Answer {
     let addr = on.channel.as_addr();
-    let turn = match patience {
-        Patience::None => {
+    let turn = match wait_limit {
+        WaitLimit::None => {
             runtime.turn(Op::FdWait, addr as usize, pc);
             Turn::Go
         }
-        Patience::Until(deadline) => runtime.await_listed(Op::FdWait, on, pc, deadline),
+        WaitLimit::Until(deadline) => runtime.await_listed(Op::FdWait, on, pc, deadline),
     };
-    let asked = places.counted.len() + places.whole.iter().map(|(_, len)| len).sum::<usize>();
+    let requested = places.counted.len() + places.whole.iter().map(|(_, len)| len).sum::<usize>();
     let result = if turn == Turn::Cancelled {
         0
     } else if turn == Turn::Interrupted {
         -libc::EINTR as isize
     } else {
         // SAFETY: by the caller.
-        unsafe { runtime.answer((Op::FdWait, on, turn), asked, places, ask) }
+        unsafe { runtime.answer((Op::FdWait, on, turn), requested, places, query) }
     };
     let failed = if result < 0 { Flags::FAILED } else { Flags::NONE };
-    let what = (addr as usize, first as u32, Order::Relaxed);
-    runtime.log_access(Op::FdWait, turn.flags() | failed, pc, what, result.unsigned_abs() as u64);
+    let access = (addr as usize, first as u32, Order::Relaxed);
+    runtime.log_access(Op::FdWait, turn.flags() | failed, pc, access, result.unsigned_abs() as u64);
     if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
 }
 
 /// What a list of descriptors is told of as: the only one, or several.
-fn told_as(runtime: &mut Runtime, fds: &[UnsafeCell<Fd>]) -> (i32, Descriptor) {
+fn describe_set(runtime: &mut Runtime, fds: &[UnsafeCell<Fd>]) -> (i32, Descriptor) {
     // SAFETY: only the kernel writes there, and not now.
     let mut real = fds.iter().map(|fd| unsafe { *fd.get() }.fd).filter(|&fd| fd >= 0);
     let (first, second) = (real.next(), real.next());
-    let known = first.filter(|_| second.is_none()).and_then(|fd| runtime.state.descriptors.look(fd));
+    let known = first.filter(|_| second.is_none()).and_then(|fd| runtime.state.descriptors.lookup(fd));
     let several = Channel { kind: ChannelKind::Several, number: 0 };
     // SAFETY: as above.
     let all = fds.iter().map(|fd| unsafe { *fd.get() }.fd).filter(|&fd| fd >= 0);
-    let outside = all.filter_map(|fd| runtime.state.descriptors.look(fd)).any(|on| on.peer != Peer::Own);
-    let peer = if outside { Peer::Outside } else { Peer::Own };
+    let outside = all.filter_map(|fd| runtime.state.descriptors.lookup(fd)).any(|on| on.peer != Peer::Own);
+    let peer = if outside { Peer::Environment } else { Peer::Own };
     (first.unwrap_or(0), known.unwrap_or(Descriptor { channel: several, peer }))
 }
 
 /// `poll`, as the system call.
-unsafe fn poll_all(runtime: &mut Runtime, fds: *mut Fd, count: usize, patience: Patience, pc: u64) -> Answer {
+unsafe fn poll_all(
+    runtime: &mut Runtime,
+    fds: *mut Fd,
+    count: usize,
+    wait_limit: WaitLimit,
+    pc: u64,
+) -> Answer {
     let mut listed = core::mem::take(&mut runtime.state.me().awaited);
     listed.clear();
     // SAFETY: the program's list.
     listed.extend((0..count).map(|at| UnsafeCell::new(unsafe { *fds.add(at) })));
-    let (first, on) = told_as(runtime, &listed);
+    let (first, on) = describe_set(runtime, &listed);
     runtime.state.me().awaited = listed;
     let whole = [(fds as usize, count * size_of::<Fd>())];
-    let places = Places { whole: &whole, ..Places::NONE };
+    let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
     // SAFETY: the program's list.
-    let ask = || unsafe { sys::call(libc::SYS_poll, [fds as usize, count, 0, 0, 0, 0]) };
+    let query = || unsafe { sys::call(libc::SYS_poll, [fds as usize, count, 0, 0, 0, 0]) };
     // SAFETY: as above.
-    unsafe { wait(runtime, first, on, patience, pc, &places, ask) }
+    unsafe { wait(runtime, first, on, wait_limit, pc, &places, query) }
 }
 
 /// `select`, as the system call.
 unsafe fn select_all(
     runtime: &mut Runtime,
     count: i32,
-    sets: [*mut Set; 3],
-    patience: Patience,
+    sets: [*mut FdSet; 3],
+    wait_limit: WaitLimit,
     pc: u64,
 ) -> Answer {
     const EVENTS: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
     let mut listed: Vec<UnsafeCell<Fd>> = core::mem::take(&mut runtime.state.me().awaited);
     listed.clear();
     for fd in 0..count.clamp(0, libc::FD_SETSIZE as i32) {
-        let asked = sets.iter().zip(EVENTS).filter(|(set, _)| {
+        let requested = sets.iter().zip(EVENTS).filter(|(set, _)| {
             // SAFETY: the program's sets.
             !set.is_null() && unsafe { libc::FD_ISSET(fd, **set) }
         });
-        let events = asked.fold(0, |all, (_, events)| all | events);
+        let events = requested.fold(0, |all, (_, events)| all | events);
         if events != 0 {
             listed.push(UnsafeCell::new(Fd { fd, events, revents: 0 }));
         }
     }
-    let (first, on) = told_as(runtime, &listed);
+    let (first, on) = describe_set(runtime, &listed);
     runtime.state.me().awaited = listed;
     let [read, write, except] = sets.map(|set| set as usize);
-    let ask = || {
+    let query = || {
         let now = libc::timeval { tv_sec: 0, tv_usec: 0 };
         // SAFETY: the program's sets.
         unsafe {
@@ -144,60 +150,61 @@ unsafe fn select_all(
     };
     let bytes = (count.max(0) as usize).div_ceil(64) * 8;
     let whole = [(read, bytes), (write, bytes), (except, bytes)];
-    let places = Places { whole: &whole, ..Places::NONE };
+    let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
     // SAFETY: as above.
-    unsafe { wait(runtime, first, on, patience, pc, &places, ask) }
+    unsafe { wait(runtime, first, on, wait_limit, pc, &places, query) }
 }
 
 /// `epoll_wait`, as the system call.
 unsafe fn wait_for_set(
     runtime: &mut Runtime,
     set: i32,
-    events: *mut Event,
+    events: *mut EpollEvent,
     most: i32,
-    patience: Patience,
+    wait_limit: WaitLimit,
     pc: u64,
 ) -> Answer {
     let awaited = &mut runtime.state.me().awaited;
     awaited.clear();
     awaited.push(UnsafeCell::new(Fd { fd: set, events: libc::POLLIN, revents: 0 }));
     let other = Channel { kind: ChannelKind::Set, number: 0 };
-    let on = runtime.state.descriptors.look(set).unwrap_or(Descriptor { channel: other, peer: Peer::Own });
+    let on = runtime.state.descriptors.lookup(set).unwrap_or(Descriptor { channel: other, peer: Peer::Own });
     // SAFETY: the program's room for events.
-    let ask = || unsafe {
+    let query = || unsafe {
         sys::call(libc::SYS_epoll_wait, [set as usize, events as usize, most as usize, 0, 0, 0])
     };
-    let room = [libc::iovec { iov_base: events.cast(), iov_len: most.max(0) as usize * size_of::<Event>() }];
-    let places = Places { counted: &room, unit: size_of::<Event>(), whole: &[] };
+    let room =
+        [libc::iovec { iov_base: events.cast(), iov_len: most.max(0) as usize * size_of::<EpollEvent>() }];
+    let places = OutputBuffers { counted: &room, unit: size_of::<EpollEvent>(), whole: &[] };
     // SAFETY: as above.
-    unsafe { wait(runtime, set, on, patience, pc, &places, ask) }
+    unsafe { wait(runtime, set, on, wait_limit, pc, &places, query) }
 }
 
 hooks! {
     fn poll(fds: *mut Fd, count: u64, millis: i32) -> i32, |runtime, pc| {
-        let patience = Patience::of_millis(runtime, millis);
-        finish(poll_all(runtime, fds, count as usize, patience, pc)) as i32
+        let wait_limit = WaitLimit::of_millis(runtime, millis);
+        finish(poll_all(runtime, fds, count as usize, wait_limit, pc)) as i32
     }
 
     fn __poll_chk(fds: *mut Fd, count: u64, millis: i32, room: usize) -> i32, |runtime, pc| {
         if room / size_of::<Fd>() < count as usize { return real::__poll_chk(fds, count, millis, room) }
-        let patience = Patience::of_millis(runtime, millis);
-        finish(poll_all(runtime, fds, count as usize, patience, pc)) as i32
+        let wait_limit = WaitLimit::of_millis(runtime, millis);
+        finish(poll_all(runtime, fds, count as usize, wait_limit, pc)) as i32
     }
 
     fn ppoll(fds: *mut Fd, count: u64, time: *const Time, mask: *const Mask) -> i32, |runtime, pc| {
-        let answer = match Patience::of_time(runtime, time) {
-            Ok(patience) => with_mask(runtime, mask, |runtime| poll_all(runtime, fds, count as usize, patience, pc)),
+        let answer = match WaitLimit::of_time(runtime, time) {
+            Ok(wait_limit) => with_mask(runtime, mask, |runtime| poll_all(runtime, fds, count as usize, wait_limit, pc)),
             Err(error) => Ok(error),
         };
         finish(answer) as i32
     }
 
-    fn select(count: i32, read: *mut Set, write: *mut Set, except: *mut Set, time: *mut libc::timeval) -> i32, |runtime, pc| {
+    fn select(count: i32, read: *mut FdSet, write: *mut FdSet, except: *mut FdSet, time: *mut libc::timeval) -> i32, |runtime, pc| {
         let given = time.as_ref().map(|time| libc::timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec * 1_000 });
         let before = runtime.state.clock.now();
-        let answer = match Patience::of_time(runtime, given.as_ref().map_or(core::ptr::null(), |time| time)) {
-            Ok(patience) => select_all(runtime, count, [read, write, except], patience, pc),
+        let answer = match WaitLimit::of_time(runtime, given.as_ref().map_or(core::ptr::null(), |time| time)) {
+            Ok(wait_limit) => select_all(runtime, count, [read, write, except], wait_limit, pc),
             Err(error) => Ok(error),
         };
         if let (Some(time), Some(given)) = (time.as_mut(), given) {
@@ -209,19 +216,19 @@ hooks! {
         finish(answer) as i32
     }
 
-    fn epoll_wait(set: i32, events: *mut Event, most: i32, millis: i32) -> i32, |runtime, pc| {
-        let patience = Patience::of_millis(runtime, millis);
-        finish(wait_for_set(runtime, set, events, most, patience, pc)) as i32
+    fn epoll_wait(set: i32, events: *mut EpollEvent, most: i32, millis: i32) -> i32, |runtime, pc| {
+        let wait_limit = WaitLimit::of_millis(runtime, millis);
+        finish(wait_for_set(runtime, set, events, most, wait_limit, pc)) as i32
     }
 
-    fn epoll_pwait(set: i32, events: *mut Event, most: i32, millis: i32, mask: *const Mask) -> i32, |runtime, pc| {
-        let patience = Patience::of_millis(runtime, millis);
-        finish(with_mask(runtime, mask, |runtime| wait_for_set(runtime, set, events, most, patience, pc))) as i32
+    fn epoll_pwait(set: i32, events: *mut EpollEvent, most: i32, millis: i32, mask: *const Mask) -> i32, |runtime, pc| {
+        let wait_limit = WaitLimit::of_millis(runtime, millis);
+        finish(with_mask(runtime, mask, |runtime| wait_for_set(runtime, set, events, most, wait_limit, pc))) as i32
     }
 
-    fn epoll_pwait2(set: i32, events: *mut Event, most: i32, time: *const Time, mask: *const Mask) -> i32, |runtime, pc| {
-        let answer = match Patience::of_time(runtime, time) {
-            Ok(patience) => with_mask(runtime, mask, |runtime| wait_for_set(runtime, set, events, most, patience, pc)),
+    fn epoll_pwait2(set: i32, events: *mut EpollEvent, most: i32, time: *const Time, mask: *const Mask) -> i32, |runtime, pc| {
+        let answer = match WaitLimit::of_time(runtime, time) {
+            Ok(wait_limit) => with_mask(runtime, mask, |runtime| wait_for_set(runtime, set, events, most, wait_limit, pc)),
             Err(error) => Ok(error),
         };
         finish(answer) as i32
@@ -231,7 +238,7 @@ hooks! {
 mod next {
     use super::*;
     crate::real::real! {
-        fn pselect(count: i32, read: *mut Set, write: *mut Set, except: *mut Set, time: *const Time, mask: *const Mask) -> i32;
+        fn pselect(count: i32, read: *mut FdSet, write: *mut FdSet, except: *mut FdSet, time: *const Time, mask: *const Mask) -> i32;
     }
 }
 
@@ -240,9 +247,9 @@ six_arguments!(pselect, select_by_time);
 #[allow(clippy::too_many_arguments, reason = "the C function's")]
 unsafe extern "C-unwind" fn select_by_time(
     count: i32,
-    read: *mut Set,
-    write: *mut Set,
-    except: *mut Set,
+    read: *mut FdSet,
+    write: *mut FdSet,
+    except: *mut FdSet,
     time: *const Time,
     mask: *const Mask,
     pc: u64,
@@ -253,9 +260,9 @@ unsafe extern "C-unwind" fn select_by_time(
             return next::pselect(count, read, write, except, time, mask);
         };
         let sets = [read, write, except];
-        let answer = match Patience::of_time(runtime, time) {
-            Ok(patience) => {
-                with_mask(runtime, mask, |runtime| select_all(runtime, count, sets, patience, pc))
+        let answer = match WaitLimit::of_time(runtime, time) {
+            Ok(wait_limit) => {
+                with_mask(runtime, mask, |runtime| select_all(runtime, count, sets, wait_limit, pc))
             }
             Err(error) => Ok(error),
         };

@@ -130,7 +130,7 @@ hooks! {
                 let place: *mut Semaphore = libc::calloc(1, size_of::<libc::sem_t>()).cast();
                 *place = count;
                 runtime.turn(Op::SemInit, place as usize, pc);
-                named().push(Named { name: c_bytes(name).to_vec(), place, opened: 1, linked: true });
+                named().push(NamedSemaphore { name: c_bytes(name).to_vec(), place, opened: 1, linked: true });
                 runtime.log(Op::SemInit, Flags::NONE, pc, place as usize, count.into());
                 place
             }
@@ -163,20 +163,20 @@ hooks! {
 }
 
 /// A named semaphore of this run. Its memory stays for good: handles may outlive the name.
-struct Named {
+struct NamedSemaphore {
     name: Vec<u8>,
     place: *mut Semaphore,
     opened: u32,
     linked: bool,
 }
 
-struct Names(UnsafeCell<Vec<Named>>);
+struct NamedSemaphores(UnsafeCell<Vec<NamedSemaphore>>);
 
 // SAFETY: reached under control only, hence by the carrier only.
-unsafe impl Sync for Names {}
+unsafe impl Sync for NamedSemaphores {}
 
-fn named() -> &'static mut Vec<Named> {
-    static NAMES: Names = Names(UnsafeCell::new(Vec::new()));
+fn named() -> &'static mut Vec<NamedSemaphore> {
+    static NAMES: NamedSemaphores = NamedSemaphores(UnsafeCell::new(Vec::new()));
     // SAFETY: as above; callers do not hold on to it.
     unsafe { &mut *NAMES.0.get() }
 }

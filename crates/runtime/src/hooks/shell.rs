@@ -3,7 +3,7 @@
 use super::{
     child::{next, start, status_of},
     io::finish,
-    stdio::{as_called_from, controlled as stdio},
+    stdio::{controlled as stdio, with_call_site},
 };
 use crate::{descriptors::Peer, handlers, state::Runtime, sys};
 use alloc::vec::Vec;
@@ -38,12 +38,12 @@ struct Shells {
     streams: Vec<(usize, i32)>,
 }
 
-struct Cell(UnsafeCell<Option<Shells>>);
+struct ShellsCell(UnsafeCell<Option<Shells>>);
 
 // SAFETY: reached by the running thread only.
-unsafe impl Sync for Cell {}
+unsafe impl Sync for ShellsCell {}
 
-static SHELLS: Cell = Cell(UnsafeCell::new(None));
+static SHELLS: ShellsCell = ShellsCell(UnsafeCell::new(None));
 
 fn shells() -> &'static mut Shells {
     // SAFETY: the running thread only, and nobody keeps the reference across a switch; all zeros is a default action.
@@ -74,7 +74,7 @@ fn ignore_interrupts() {
     }
 }
 
-fn heed_interrupts() {
+fn restore_interrupts() {
     let shells = shells();
     shells.running -= 1;
     if shells.running == 0 {
@@ -138,7 +138,7 @@ unsafe extern "C-unwind" fn run(runtime: &mut Runtime, command: *const c_char, p
         start_shell(runtime, command, &raw const attributes, ptr::null(), pc)
     };
     let status = if child < 0 { Ok(NOT_STARTED) } else { status_of(runtime, child as i32, pc) };
-    heed_interrupts();
+    restore_interrupts();
     runtime.state.set_mask(mask);
     status.unwrap_or_else(|error| finish(Ok(error)) as i32)
 }
@@ -229,7 +229,7 @@ hooks! {
             return real::pclose(file);
         };
         let (_, child) = streams.remove(at);
-        as_called_from(pc, || close::fclose(file));
+        with_call_site(pc, || close::fclose(file));
         match status_of(runtime, child, pc) {
             Ok(status) => status,
             Err(error) => finish(Ok(error)) as i32,

@@ -36,14 +36,14 @@ extern "C-unwind" fn mask_changed(runtime: &mut Runtime, done: bool, pc: u64) {
     runtime.state.masks_differ = true;
     let mask = runtime.state.mask();
     let flags = if done { Flags::NONE } else { Flags::FAILED };
-    runtime.log(Op::SigMask, flags, pc, 0, tracer::told_mask(mask));
+    runtime.log(Op::SigMask, flags, pc, 0, tracer::logged_mask(mask));
     runtime.handle_due(pc);
 }
 
 /// A jump may bring an earlier mask back, and leave a handler.
 fn jumps(runtime: &mut Runtime) {
     runtime.state.masks_differ = true;
-    runtime.state.me().called = true;
+    runtime.state.me().must_check_signals = true;
 }
 
 hooks! {
@@ -103,12 +103,12 @@ hooks! {
         let mine = &mut runtime.state.me().alternate_stack;
         if !old.is_null() { *old = *mine }
         if !new.is_null() {
-            let wanted = *new;
-            if wanted.ss_flags & libc::SS_DISABLE == 0 && wanted.ss_size < libc::MINSIGSTKSZ {
+            let requested = *new;
+            if requested.ss_flags & libc::SS_DISABLE == 0 && requested.ss_size < libc::MINSIGSTKSZ {
                 sys::set_errno(libc::ENOMEM);
                 return -1;
             }
-            *mine = wanted;
+            *mine = requested;
         }
         0
     }

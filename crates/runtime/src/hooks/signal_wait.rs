@@ -4,7 +4,7 @@ use super::cancel::exit_cancelled;
 use crate::{
     clock::duration,
     gate::Gate,
-    signals::{Info, Sent, Set, only},
+    signals::{Info, SentSignal, SignalSet, only},
     state::Runtime,
     sys,
     thread::Pending,
@@ -16,21 +16,26 @@ type Mask = libc::sigset_t;
 type Time = libc::timespec;
 
 /// How long to wait.
-enum Patience {
+enum WaitLimit {
     None,
     Until(u64),
 }
 
 /// Takes one of these signals, or tells why not by an error number.
 #[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
-extern "C-unwind" fn take(runtime: &mut Runtime, set: Set, patience: Patience, pc: u64) -> Result<Sent, i32> {
+extern "C-unwind" fn take(
+    runtime: &mut Runtime,
+    set: SignalSet,
+    wait_limit: WaitLimit,
+    pc: u64,
+) -> Result<SentSignal, i32> {
     let set = set & !only(libc::SIGKILL) & !only(libc::SIGSTOP);
-    let turn = match patience {
-        Patience::None => {
+    let turn = match wait_limit {
+        WaitLimit::None => {
             runtime.turn(Op::SigWait, 0, pc);
             Turn::Go
         }
-        Patience::Until(deadline) => runtime.wait_turn(Pending {
+        WaitLimit::Until(deadline) => runtime.wait_turn(Pending {
             op: Op::SigWait,
             pc,
             addr: 0,
@@ -43,7 +48,7 @@ extern "C-unwind" fn take(runtime: &mut Runtime, set: Set, patience: Patience, p
         let state = &mut runtime.state;
         let here = state.take_signal(set);
         if let Some(sent) = here.as_ref().filter(|sent| sent.event == u64::MAX) {
-            state.tell_arrival(Op::SigWait, sent);
+            state.record_arrival(Op::SigWait, sent);
         }
         if let Some(sent) = here.or_else(|| state.take_awaited()) {
             runtime.log(Op::SigWait, Flags::NONE, pc, sent.signal as usize, sent.event);
@@ -71,7 +76,7 @@ extern "C-unwind" fn pause_until_handled(runtime: &mut Runtime, pc: u64) -> Turn
 }
 
 /// What the C functions return: the signal, or an error.
-unsafe fn tell(taken: Result<Sent, i32>, place: *mut Info) -> i32 {
+unsafe fn return_signal(taken: Result<SentSignal, i32>, place: *mut Info) -> i32 {
     match taken {
         Ok(sent) => {
             if !place.is_null() {
@@ -89,10 +94,10 @@ unsafe fn tell(taken: Result<Sent, i32>, place: *mut Info) -> i32 {
 
 hooks! {
     fn sigwait(set: *const Mask, place: *mut i32) -> i32, |runtime, pc| {
-        let set = *set.cast::<Set>();
+        let set = *set.cast::<SignalSet>();
         loop {
             // Handlers of other signals do not end it.
-            match take(runtime, set, Patience::Until(u64::MAX), pc) {
+            match take(runtime, set, WaitLimit::Until(u64::MAX), pc) {
                 Ok(sent) => {
                     *place = sent.signal;
                     return 0;
@@ -104,19 +109,19 @@ hooks! {
     }
 
     fn sigwaitinfo(set: *const Mask, place: *mut Info) -> i32, |runtime, pc| {
-        let set = *set.cast::<Set>();
-        tell(take(runtime, set, Patience::Until(u64::MAX), pc), place)
+        let set = *set.cast::<SignalSet>();
+        return_signal(take(runtime, set, WaitLimit::Until(u64::MAX), pc), place)
     }
 
     fn sigtimedwait(set: *const Mask, place: *mut Info, time: *const Time) -> i32, |runtime, pc| {
-        let set = *set.cast::<Set>();
-        let patience = match time.as_ref().map(duration) {
-            None => Patience::Until(u64::MAX),
-            Some(Some(0)) => Patience::None,
-            Some(Some(span)) => Patience::Until(runtime.state.clock.after(span)),
-            Some(None) => return tell(Err(libc::EINVAL), place),
+        let set = *set.cast::<SignalSet>();
+        let wait_limit = match time.as_ref().map(duration) {
+            None => WaitLimit::Until(u64::MAX),
+            Some(Some(0)) => WaitLimit::None,
+            Some(Some(span)) => WaitLimit::Until(runtime.state.clock.after(span)),
+            Some(None) => return return_signal(Err(libc::EINVAL), place),
         };
-        tell(take(runtime, set, patience, pc), place)
+        return_signal(take(runtime, set, wait_limit, pc), place)
     }
 
     fn pause() -> i32, |runtime, pc| {
@@ -127,9 +132,9 @@ hooks! {
 
     fn sigsuspend(mask: *const Mask) -> i32, |runtime, pc| {
         let before = runtime.state.mask();
-        runtime.state.set_mask(*mask.cast::<Set>());
+        runtime.state.set_mask(*mask.cast::<SignalSet>());
         let me = runtime.state.me();
-        me.called = true;
+        me.must_check_signals = true;
         let turn = pause_until_handled(runtime, pc);
         runtime.state.set_mask(before);
         if turn == Turn::Cancelled { exit_cancelled() }

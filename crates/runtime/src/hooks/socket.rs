@@ -3,7 +3,7 @@
 use super::io::{Answer, Cancelled, Io, finish, message, reading, writing};
 use crate::{
     descriptors::{self, Peer},
-    input::Places,
+    input::OutputBuffers,
     state::Runtime,
     sys,
     turn::Turn,
@@ -44,7 +44,7 @@ unsafe fn receive(runtime: &mut Runtime, io: Io, [place, size, flags, from, len]
         let vector = [libc::iovec { iov_base: at as Buffer, iov_len: room }];
         // SAFETY: the program's places.
         let whole = unsafe { address_places(from, len as *const u32) };
-        let places = Places { counted: &vector, unit: 1, whole: &whole };
+        let places = OutputBuffers { counted: &vector, unit: 1, whole: &whole };
         let args = [io.fd as usize, at, room, flags, from, len];
         // SAFETY: the program's buffer and addresses.
         let result = unsafe { runtime.io(io, libc::SYS_recvfrom, args, &places) }?;
@@ -68,7 +68,7 @@ unsafe fn accept_one(
     pc: u64,
 ) -> Answer {
     let io = Io { op: Op::FdAccept, ..reading(fd, pc) };
-    let Some(on) = runtime.state.descriptors.look(fd) else { return Ok(-libc::ENOTSOCK as isize) };
+    let Some(on) = runtime.state.descriptors.lookup(fd) else { return Ok(-libc::ENOTSOCK as isize) };
     let turn = runtime.wait_for_io(&io, on);
     if turn != Turn::Go {
         let error = -if turn == Turn::Interrupted { libc::EINTR } else { libc::EAGAIN } as isize;
@@ -79,14 +79,14 @@ unsafe fn accept_one(
     // SAFETY: the program's places.
     let accepted = unsafe {
         let whole = address_places(address as usize, len);
-        let places = Places { whole: &whole, ..Places::NONE };
+        let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
         runtime.answer((Op::FdAccept, on, turn), 0, &places, || sys::call(libc::SYS_accept4, args))
     };
     if accepted >= 0 {
-        if runtime.is_fed(on) {
-            descriptors::stand_in(accepted as i32, flags);
+        if runtime.replays_inputs(on) {
+            descriptors::open_placeholder(accepted as i32, flags);
         }
-        runtime.state.descriptors.add(accepted as i32, ChannelKind::Socket, Peer::Outside);
+        runtime.state.descriptors.add(accepted as i32, ChannelKind::Socket, Peer::Environment);
     }
     runtime.log_io(&io, on, Flags::NONE, accepted);
     Ok(accepted)
@@ -102,7 +102,7 @@ unsafe fn make_connection(
 ) -> Answer {
     let io = Io { op: Op::FdConnect, ..writing(fd, pc) };
     let args = [fd as usize, address as usize, len as usize, 0, 0, 0];
-    let Some(on) = runtime.state.descriptors.look(fd) else {
+    let Some(on) = runtime.state.descriptors.lookup(fd) else {
         // SAFETY: the program's address.
         return Ok(unsafe { sys::call(libc::SYS_connect, args) });
     };
@@ -113,15 +113,15 @@ unsafe fn make_connection(
     let attempt = |runtime: &mut Runtime| {
         // SAFETY: nothing is written to the program's memory.
         unsafe {
-            runtime.answer((Op::FdConnect, on, Turn::Go), 0, &Places::NONE, || {
+            runtime.answer((Op::FdConnect, on, Turn::Go), 0, &OutputBuffers::NONE, || {
                 descriptors::without_blocking(fd, begin)
             })
         }
     };
     let mut result = attempt(runtime);
-    let under_way = result == -libc::EINPROGRESS as isize;
+    let in_progress = result == -libc::EINPROGRESS as isize;
     let full = result == -libc::EAGAIN as isize;
-    if at_once || !(under_way || full) {
+    if at_once || !(in_progress || full) {
         runtime.log_io(&io, on, Flags::NONE, result);
         return Ok(result);
     }
@@ -144,7 +144,7 @@ unsafe fn make_connection(
     }
     let job = || -if turn == Turn::Go { socket_error(fd) } else { libc::EINPROGRESS } as isize;
     // SAFETY: nothing is written to the program's memory.
-    let result = unsafe { runtime.answer((Op::FdConnect, on, turn), 1, &Places::NONE, job) };
+    let result = unsafe { runtime.answer((Op::FdConnect, on, turn), 1, &OutputBuffers::NONE, job) };
     runtime.log_io(&io, on, turn.flags(), result);
     if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
 }
@@ -161,9 +161,9 @@ unsafe extern "C-unwind" fn name_of(
     // SAFETY: the program's places.
     unsafe {
         let job = || sys::call(call, args);
-        let Some(on) = runtime.state.descriptors.look(fd) else { return finish(Ok(job())) as i32 };
+        let Some(on) = runtime.state.descriptors.lookup(fd) else { return finish(Ok(job())) as i32 };
         let whole = address_places(address as usize, len);
-        let places = Places { whole: &whole, ..Places::NONE };
+        let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
         finish(Ok(runtime.answer((Op::FdOpen, on, Turn::Go), call as usize, &places, job))) as i32
     }
 }
@@ -196,12 +196,12 @@ hooks! {
             (m.msg_control as usize, m.msg_controllen),
             (message as usize, size_of::<Message>()),
         ];
-        let places = Places { counted: room, unit: 1, whole: &whole };
+        let places = OutputBuffers { counted: room, unit: 1, whole: &whole };
         finish(runtime.io(receiving(fd, flags, pc), libc::SYS_recvmsg, [fd as usize, message as usize, flags as usize, 0, 0, 0], &places))
     }
 
     fn recvmmsg(fd: i32, messages: *mut Messages, count: u32, flags: i32, time: *const libc::timespec) -> i32, |runtime, pc| {
-        if runtime.state.descriptors.look(fd).is_some_and(|on| on.peer != Peer::Own) {
+        if runtime.state.descriptors.lookup(fd).is_some_and(|on| on.peer != Peer::Own) {
             // One at a time, which is allowed: what came is written down for each.
             if count == 0 { return 0 }
             let got = recvmsg(fd, &raw mut (*messages).msg_hdr, flags & !libc::MSG_WAITFORONE, pc);
@@ -211,7 +211,7 @@ hooks! {
         // Those that are there when the first one is.
         let flags = flags | libc::MSG_WAITFORONE;
         let args = [fd as usize, messages as usize, count as usize, flags as usize, 0, 0];
-        finish(runtime.io(receiving(fd, flags, pc), libc::SYS_recvmmsg, args, &Places::NONE)) as i32
+        finish(runtime.io(receiving(fd, flags, pc), libc::SYS_recvmmsg, args, &OutputBuffers::NONE)) as i32
     }
 
     fn send(fd: i32, bytes: Bytes, size: usize, flags: i32) -> isize, |runtime, pc| {

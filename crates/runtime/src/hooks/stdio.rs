@@ -11,7 +11,7 @@ use super::{
     random,
 };
 use crate::{
-    input::Places,
+    input::OutputBuffers,
     real::Real,
     state::{Runtime, State},
     sys,
@@ -40,7 +40,7 @@ impl State {
     /// A `FILE` was made.
     unsafe fn opened(&mut self, file: *mut File, pc: u64) -> *mut File {
         // SAFETY: an open one, or none.
-        if !file.is_null() && self.descriptors.look(unsafe { fileno(file) }).is_some() {
+        if !file.is_null() && self.descriptors.lookup(unsafe { fileno(file) }).is_some() {
             self.expect_waits_in_libraries(pc);
         }
         file
@@ -59,13 +59,13 @@ pub(crate) unsafe fn call(
 ) -> isize {
     let [fd, place, size, ..] = args;
     let fd = fd as i32;
-    if runtime.state.descriptors.look(fd).is_none() && number != libc::SYS_close {
+    if runtime.state.descriptors.lookup(fd).is_none() && number != libc::SYS_close {
         // SAFETY: by the caller.
         return unsafe { sys::call(number, args) };
     }
-    let called = caller(stack);
-    let noted_at = CALLED.place.load(Ordering::Relaxed);
-    let pc = called.unwrap_or(pc);
+    let call_site = caller(stack);
+    let noted_at = LAST_CALL.place.load(Ordering::Relaxed);
+    let pc = call_site.unwrap_or(pc);
     // The innards of a library are no place to be cancelled at.
     let disabled = core::mem::replace(&mut runtime.state.me().cancel.disabled, true);
     // SAFETY: by the caller.
@@ -75,7 +75,7 @@ pub(crate) unsafe fn call(
             libc::SYS_write => write_bytes(runtime, fd, place as *const c_void, size, pc),
             libc::SYS_readv => {
                 let room = core::slice::from_raw_parts(place as *const libc::iovec, size);
-                let places = Places { counted: room, ..Places::NONE };
+                let places = OutputBuffers { counted: room, ..OutputBuffers::NONE };
                 runtime.io(reading(fd, pc), number, args, &places)
             }
             libc::SYS_writev => {
@@ -86,39 +86,39 @@ pub(crate) unsafe fn call(
         }
     };
     runtime.state.me().cancel.disabled = disabled;
-    if called.is_some() {
+    if call_site.is_some() {
         // Others may have called meanwhile, and this one goes on.
-        CALLED.pc.store(pc as usize, Ordering::Relaxed);
-        CALLED.place.store(noted_at, Ordering::Relaxed);
+        LAST_CALL.pc.store(pc as usize, Ordering::Relaxed);
+        LAST_CALL.place.store(noted_at, Ordering::Relaxed);
     }
     answer.unwrap_or(-libc::EINTR as isize)
 }
 
 /// Where the program last called one of the functions below, and the place on its stack that says so.
 #[repr(C)]
-struct Called {
+struct CallSite {
     pc: AtomicUsize,
     place: AtomicUsize,
 }
 
-static CALLED: Called = Called { pc: AtomicUsize::new(0), place: AtomicUsize::new(0) };
+static LAST_CALL: CallSite = CallSite { pc: AtomicUsize::new(0), place: AtomicUsize::new(0) };
 
 /// Who called the function that the running thread is in, if it is one of those below.
 fn caller(stack: usize) -> Option<u64> {
-    const MOST: usize = 64 << 10;
-    let (pc, place) = (CALLED.pc.load(Ordering::Relaxed), CALLED.place.load(Ordering::Relaxed));
-    let is_above = place.checked_sub(stack).is_some_and(|distance| distance < MOST);
+    const MAX: usize = 64 << 10;
+    let (pc, place) = (LAST_CALL.pc.load(Ordering::Relaxed), LAST_CALL.place.load(Ordering::Relaxed));
+    let is_above = place.checked_sub(stack).is_some_and(|distance| distance < MAX);
     // SAFETY: on the running thread's stack, above where it is.
     (is_above && unsafe { *(place as *const usize) } == pc).then_some(pc as u64)
 }
 
 /// Does something on a `FILE` as if the program had called it there.
-pub(super) fn as_called_from<T>(pc: u64, job: impl FnOnce() -> T) -> T {
+pub(super) fn with_call_site<T>(pc: u64, job: impl FnOnce() -> T) -> T {
     let place = pc as usize;
-    CALLED.pc.store(place, Ordering::Relaxed);
-    CALLED.place.store(&raw const place as usize, Ordering::Relaxed);
+    LAST_CALL.pc.store(place, Ordering::Relaxed);
+    LAST_CALL.place.store(&raw const place as usize, Ordering::Relaxed);
     let done = job();
-    CALLED.place.store(0, Ordering::Relaxed);
+    LAST_CALL.place.store(0, Ordering::Relaxed);
     done
 }
 
@@ -135,8 +135,8 @@ macro_rules! noted {
                 core::arch::naked_asm!(
                     ".cfi_startproc",
                     "mov r11, [rsp]",
-                    "mov [rip + {called}], r11",
-                    "mov [rip + {called} + 8], rsp",
+                    "mov [rip + {call_site}], r11",
+                    "mov [rip + {call_site} + 8], rsp",
                     "mov r11, [rip + {real} + {found}]",
                     "test r11, r11",
                     "jz 2f",
@@ -144,7 +144,7 @@ macro_rules! noted {
                     "2:",
                     find_and_jump!(),
                     ".cfi_endproc",
-                    called = sym CALLED,
+                    call_site = sym LAST_CALL,
                     real = sym REAL,
                     found = const offset_of!(Real, found),
                     find = sym find,

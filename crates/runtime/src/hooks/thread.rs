@@ -8,7 +8,7 @@ use crate::{
     log::c_bytes,
     state::Runtime,
     sys,
-    thread::{Birth, Pending, Start},
+    thread::{Pending, Start, ThreadRequest},
     turn::Turn,
 };
 use core::ffi::{c_char, c_void};
@@ -18,12 +18,12 @@ type Attr = libc::pthread_attr_t;
 type Time = libc::timespec;
 
 /// Creates a thread; also for C11.
-pub(crate) fn create(runtime: &mut Runtime, birth: &Birth, pc: u64) -> i32 {
-    let made = runtime.make(birth);
+pub(crate) fn create(runtime: &mut Runtime, request: &ThreadRequest, pc: u64) -> i32 {
+    let made = runtime.make(request);
     runtime.turn(Op::Create, 0, pc);
     match made {
         Ok(thread) => {
-            let child = runtime.take_over(birth, thread);
+            let child = runtime.take_over(request, thread);
             runtime.log(Op::Create, Flags::NONE, pc, 0, child.0.into());
             0
         }
@@ -39,7 +39,7 @@ pub(crate) fn create(runtime: &mut Runtime, birth: &Birth, pc: u64) -> i32 {
 }
 
 /// How long a join may wait.
-pub(super) enum Patience {
+pub(super) enum WaitLimit {
     /// Not at all.
     None,
     /// Until then; `u64::MAX` for ever.
@@ -50,7 +50,7 @@ pub(super) enum Patience {
 pub(super) fn join(
     runtime: &mut Runtime,
     handle: usize,
-    patience: Patience,
+    wait_limit: WaitLimit,
     pc: u64,
 ) -> (i32, *mut c_void, bool) {
     let nothing = core::ptr::null_mut();
@@ -69,15 +69,15 @@ pub(super) fn join(
         runtime.log(Op::Join, Flags::FAILED, pc, 0, target.map_or(u64::MAX, |t| t.0.into()));
         return (wrong.unwrap_or(libc::ESRCH), nothing, false);
     };
-    match patience {
-        Patience::None => {
+    match wait_limit {
+        WaitLimit::None => {
             runtime.turn(Op::Join, 0, pc);
             if !runtime.state.thread(target).ended {
                 runtime.log(Op::Join, Flags::FAILED, pc, 0, target.0.into());
                 return (libc::EBUSY, nothing, false);
             }
         }
-        Patience::Until(deadline) => {
+        WaitLimit::Until(deadline) => {
             state.thread(target).joined = true;
             let gate = Gate::Join(target);
             let turn =
@@ -90,7 +90,7 @@ pub(super) fn join(
         }
     }
     runtime.state.thread(target).joined = true;
-    runtime.state.log.thread_let_go(target);
+    runtime.state.log.thread_joined_or_detached(target);
     let result = runtime.state.thread(target).result;
     runtime.log(Op::Join, Flags::NONE, pc, 0, target.0.into());
     if target != ThreadIx::MAIN {
@@ -112,7 +112,7 @@ pub(crate) fn detach(runtime: &mut Runtime, handle: usize, pc: u64) -> i32 {
         return libc::EINVAL;
     }
     state.thread(target).detached = true;
-    state.log.thread_let_go(target);
+    state.log.thread_joined_or_detached(target);
     let ended = state.thread(target).ended;
     runtime.log(Op::Detach, Flags::NONE, pc, 0, target.0.into());
     if ended && target != ThreadIx::MAIN {
@@ -141,18 +141,18 @@ pub(super) unsafe extern "C-unwind" fn start_thread(
 
 hooks! {
     fn pthread_create(handle: *mut usize, attr: *const Attr, start: Start, arg: *mut c_void) -> i32, |runtime, pc| {
-        create(runtime, &Birth { handle, attr, start, arg, returns_int: false }, pc)
+        create(runtime, &ThreadRequest { handle, attr, start, arg, returns_int: false }, pc)
     }
 
     fn pthread_join(handle: usize, result: *mut *mut c_void) -> i32, |runtime, pc| {
-        let (error, value, cancelled) = join(runtime, handle, Patience::Until(u64::MAX), pc);
+        let (error, value, cancelled) = join(runtime, handle, WaitLimit::Until(u64::MAX), pc);
         if cancelled { exit_cancelled() }
         if error == 0 { give(result, value) }
         error
     }
 
     fn pthread_tryjoin_np(handle: usize, result: *mut *mut c_void) -> i32, |runtime, pc| {
-        let (error, value, _) = join(runtime, handle, Patience::None, pc);
+        let (error, value, _) = join(runtime, handle, WaitLimit::None, pc);
         if error == 0 { give(result, value) }
         error
     }
@@ -200,11 +200,11 @@ hooks! {
     }
 
     fn sched_yield() -> i32, |runtime, pc| {
-        give_way(runtime, pc)
+        yield_processor(runtime, pc)
     }
 
     fn pthread_yield() -> i32, |runtime, pc| {
-        give_way(runtime, pc)
+        yield_processor(runtime, pc)
     }
 
     fn pthread_setaffinity_np(handle: usize, size: usize, set: *const c_void) -> i32, |runtime, pc| {
@@ -214,7 +214,7 @@ hooks! {
 }
 
 /// Offers the processor to others; also for C11.
-pub(super) fn give_way(runtime: &mut Runtime, pc: u64) -> i32 {
+pub(super) fn yield_processor(runtime: &mut Runtime, pc: u64) -> i32 {
     runtime.turn(Op::Yield, 0, pc);
     runtime.log(Op::Yield, Flags::NONE, pc, 0, 0);
     0
@@ -232,7 +232,7 @@ unsafe extern "C-unwind" fn timed_join(
     let at = unsafe { at.as_ref() };
     let deadline = at.map_or(Some(NEVER), |at| runtime.state.clock.deadline(clock, at));
     // An improper time matters only to who has to wait.
-    let (error, value, cancelled) = join(runtime, handle, Patience::Until(deadline.unwrap_or(0)), pc);
+    let (error, value, cancelled) = join(runtime, handle, WaitLimit::Until(deadline.unwrap_or(0)), pc);
     if cancelled {
         exit_cancelled()
     }

@@ -41,7 +41,7 @@ extern "C-unwind" fn sleep_until(runtime: &mut Runtime, deadline: u64, pc: u64) 
     }
 }
 
-unsafe fn tell(left: u64, place: *mut Time) {
+unsafe fn store_remaining(left: u64, place: *mut Time) {
     if !place.is_null() {
         // SAFETY: the program's place.
         unsafe { *place = timespec(left) };
@@ -62,7 +62,7 @@ pub(super) unsafe extern "C-unwind" fn sleep_for(
         Ok(()) => 0,
         Err(rest) => {
             // SAFETY: the program's place.
-            unsafe { tell(rest, left) };
+            unsafe { store_remaining(rest, left) };
             -libc::EINTR
         }
     }
@@ -98,7 +98,7 @@ pub(super) unsafe extern "C-unwind" fn sleep_by(
         Err(rest) => {
             if flags & libc::TIMER_ABSTIME == 0 {
                 // SAFETY: the program's place.
-                unsafe { tell(rest, left) };
+                unsafe { store_remaining(rest, left) };
             }
             libc::EINTR
         }
@@ -140,7 +140,7 @@ hooks! {
     }
 
     fn clock_gettime(clock: i32, time: *mut Time) -> i32, |runtime, pc| {
-        match runtime.state.clock.look(clock) {
+        match runtime.state.clock.read(clock) {
             Some(now) => {
                 *time = timespec(now);
                 0
@@ -151,12 +151,12 @@ hooks! {
 
     fn timespec_get(time: *mut Time, base: i32) -> i32, |runtime, pc| {
         if base != TIME_UTC { return real::timespec_get(time, base) }
-        *time = timespec(runtime.state.clock.look_at_wall());
+        *time = timespec(runtime.state.clock.read_wall_clock());
         base
     }
 
     fn gettimeofday(time: *mut libc::timeval, zone: *mut c_void) -> i32, |runtime, pc| {
-        let now = timespec(runtime.state.clock.look_at_wall());
+        let now = timespec(runtime.state.clock.read_wall_clock());
         if !time.is_null() {
             *time = libc::timeval { tv_sec: now.tv_sec, tv_usec: now.tv_nsec / 1_000 };
         }
@@ -164,12 +164,12 @@ hooks! {
     }
 
     fn time(place: *mut i64) -> i64, |runtime, pc| {
-        let now = timespec(runtime.state.clock.look_at_wall()).tv_sec;
+        let now = timespec(runtime.state.clock.read_wall_clock()).tv_sec;
         if !place.is_null() { *place = now }
         now
     }
 
     fn clock() -> i64, |runtime, pc| {
-        (runtime.state.clock.look_at_processor() / 1_000) as i64
+        (runtime.state.clock.read_cpu_clock() / 1_000) as i64
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     state::Runtime,
     sys,
     thread::Start,
-    timers::{Notice, REAL, Timer},
+    timers::{REAL, Timer, TimerAction},
 };
 use core::ffi::c_void;
 use unsnarl_model::{ChannelKind, Misuse};
@@ -20,7 +20,7 @@ const SI_TIMER: i32 = -2;
 
 /// What the program asks for by `struct sigevent`.
 #[repr(C)]
-pub(super) struct Event {
+pub(super) struct SigEvent {
     value: u64,
     signal: i32,
     kind: i32,
@@ -97,16 +97,16 @@ fn seconds(left: &libc::timespec) -> u32 {
 }
 
 /// What a POSIX timer is to do.
-unsafe fn notice(runtime: &Runtime, event: *const Event, pc: u64) -> Result<(Notice, bool), i32> {
+unsafe fn on_expiry(runtime: &Runtime, event: *const SigEvent, pc: u64) -> Result<(TimerAction, bool), i32> {
     // SAFETY: the program's wish.
     let Some(event) = (unsafe { event.as_ref() }) else {
         let info = Info::of(libc::SIGALRM, SI_TIMER, [0, 0], 0);
-        return Ok((Notice::Signal { signal: libc::SIGALRM, to: None, info }, true));
+        return Ok((TimerAction::Signal { signal: libc::SIGALRM, to: None, info }, true));
     };
     let info = Info::of(event.signal, SI_TIMER, [0, 0], event.value);
-    let signal = |to| Ok((Notice::Signal { signal: event.signal, to, info }, false));
+    let signal = |to| Ok((TimerAction::Signal { signal: event.signal, to, info }, false));
     match event.kind {
-        libc::SIGEV_NONE => Ok((Notice::None, false)),
+        libc::SIGEV_NONE => Ok((TimerAction::None, false)),
         libc::SIGEV_SIGNAL | libc::SIGEV_THREAD_ID if !(1..=64).contains(&event.signal) => Err(libc::EINVAL),
         libc::SIGEV_SIGNAL => signal(None),
         libc::SIGEV_THREAD_ID => match runtime.state.by_tid(event.function as u32) {
@@ -119,7 +119,7 @@ unsafe fn notice(runtime: &Runtime, event: *const Event, pc: u64) -> Result<(Not
             }
             // SAFETY: a function of one argument of a word's size, whose result nobody looks at.
             let function = unsafe { core::mem::transmute::<usize, Start>(event.function) };
-            Ok((Notice::Thread { function, value: event.value as *mut c_void }, false))
+            Ok((TimerAction::Thread { function, value: event.value as *mut c_void }, false))
         }
         _ => Err(libc::EINVAL),
     }
@@ -172,17 +172,17 @@ hooks! {
         0
     }
 
-    fn timer_create(clock: i32, event: *const Event, place: *mut u64) -> i32, |runtime, pc| {
+    fn timer_create(clock: i32, event: *const SigEvent, place: *mut u64) -> i32, |runtime, pc| {
         if !can_time(clock) {
             runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer by processor time");
             return real::timer_create(clock, event, place);
         }
-        match notice(runtime, event, pc) {
-            Ok((notice, by_default)) => {
-                let id = runtime.state.timers.add(clock, notice);
+        match on_expiry(runtime, event, pc) {
+            Ok((on_expiry, by_default)) => {
+                let id = runtime.state.timers.add(clock, on_expiry);
                 if by_default && let Some(timer) = runtime.state.timers.get(id) {
                     let info = Info::of(libc::SIGALRM, SI_TIMER, [0, 0], FIRST + id);
-                    timer.notice = Notice::Signal { signal: libc::SIGALRM, to: None, info };
+                    timer.on_expiry = TimerAction::Signal { signal: libc::SIGALRM, to: None, info };
                 }
                 *place = FIRST + id;
                 0
@@ -233,8 +233,8 @@ hooks! {
         // A counter that readers wait for and find how often: all that a timer's descriptor is. Time is ours.
         let fd = crate::hooks::descriptor::make_counter(runtime, flags, pc);
         if fd >= 0 {
-            runtime.state.timers.all.retain(|timer| !matches!(timer.notice, Notice::Count { fd: old } if old == fd));
-            runtime.state.timers.add(clock, Notice::Count { fd });
+            runtime.state.timers.all.retain(|timer| !matches!(timer.on_expiry, TimerAction::Count { fd: old } if old == fd));
+            runtime.state.timers.add(clock, TimerAction::Count { fd });
         }
         fd
     }
@@ -262,7 +262,7 @@ hooks! {
         let size = size_of::<u64>();
         let made = sys::call(libc::SYS_signalfd4, [fd as isize as usize, mask as usize, size, flags as usize, 0, 0]);
         if made >= 0 && fd < 0 {
-            runtime.state.descriptors.add(made as i32, ChannelKind::Other, Peer::Outside);
+            runtime.state.descriptors.add(made as i32, ChannelKind::Other, Peer::Environment);
         }
         if made >= 0 { runtime.state.listened |= set }
         finish(Ok(made)) as i32
@@ -273,7 +273,7 @@ fn by_descriptor(runtime: &Runtime, fd: i32) -> Option<u64> {
     let timers = &runtime.state.timers.all;
     timers
         .iter()
-        .find(|timer| matches!(timer.notice, Notice::Count { fd: own } if own == fd))
+        .find(|timer| matches!(timer.on_expiry, TimerAction::Count { fd: own } if own == fd))
         .map(|timer| timer.id)
 }
 

@@ -3,7 +3,7 @@
 //! Memory is put back, the signal mask and the end of the heap. Whatever would change more of the kernel's state is not allowed: the kernel ends
 //! the process there and then, before it came to pass, and the run is made once more by a process that is not rewound. What is allowed is
 //! listed here, by what the kernel sees of it ([seccomp](https://docs.kernel.org/userspace-api/seccomp_filter.html)). Calls that map memory
-//! arrive at [`super::layout`], and those that make threads at [`super::birth`], which make them by ways of their own.
+//! arrive at [`super::layout`], and those that make threads at [`super::thread_start`], which make them by ways of their own.
 
 use super::call;
 use crate::sys;
@@ -21,7 +21,7 @@ const X86_64: u32 = 0xc000_003e;
 
 /// When a call is allowed.
 #[derive(Clone, Copy)]
-enum When {
+enum AllowRule {
     Always,
     /// Its nth argument is at most this.
     AtMost(u32, u32),
@@ -33,12 +33,12 @@ enum When {
     /// new thread tells of itself, which is no kernel thread.
     Never(i32),
 }
-use When::{Always, AtMost, Never, Null, Own};
+use AllowRule::{Always, AtMost, Never, Null, Own};
 
 /// Standard output and standard error, which the controller empties.
 const LAST_STREAM: u32 = 2;
 
-const CALLS: [(i64, When); 35] = [
+const CALLS: [(i64, AllowRule); 35] = [
     (libc::SYS_brk, Always),
     (libc::SYS_futex, Always),
     (libc::SYS_clone3, Never(libc::ENOSYS)),
@@ -77,12 +77,12 @@ const CALLS: [(i64, When); 35] = [
 ];
 
 /// The filter while it is written.
-struct Program {
+struct FilterProgram {
     steps: [sock_filter; 512],
     len: usize,
 }
 
-impl Program {
+impl FilterProgram {
     fn add(&mut self, code: u32, k: u32, yes: u8, no: u8) {
         if let Some(step) = self.steps.get_mut(self.len) {
             *step = sock_filter { code: code as u16, jt: yes, jf: no, k };
@@ -104,7 +104,7 @@ impl Program {
     }
 
     /// What a rule says of a call that is its own.
-    fn judge(&mut self, when: When) {
+    fn emit_rule(&mut self, when: AllowRule) {
         const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
         const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
         match when {
@@ -135,7 +135,7 @@ impl Program {
 /// From now on, nothing else may be asked, but from [places](super::after_calls) of ours; false if the system cannot do that.
 pub(super) fn install() -> bool {
     const NOTHING: sock_filter = sock_filter { code: 0, jt: 0, jf: 0, k: 0 };
-    let mut program = Program { steps: [NOTHING; 512], len: 0 };
+    let mut program = FilterProgram { steps: [NOTHING; 512], len: 0 };
     program.load(ARCHITECTURE);
     program.unless_equal(X86_64, 1);
     program.add(BPF_JMP | libc::BPF_JA, 1, 0, 0);
@@ -151,17 +151,17 @@ pub(super) fn install() -> bool {
         program.load(NUMBER);
         let start = program.len;
         program.unless_equal(number as u32, 0);
-        program.judge(when);
+        program.emit_rule(when);
         program.steps[start].jf = (program.len - start - 1) as u8;
     }
     program.end(libc::SECCOMP_RET_KILL_PROCESS);
-    let told = libc::sock_fprog { len: program.len as u16, filter: program.steps.as_mut_ptr() };
+    let program_header = libc::sock_fprog { len: program.len as u16, filter: program.steps.as_mut_ptr() };
     // SAFETY: the kernel reads the filter; no privileges are to be had in here, for no other program is executed.
     unsafe {
         call(libc::SYS_prctl, [libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0, 0]) == 0
             && call(
                 libc::SYS_seccomp,
-                [libc::SECCOMP_SET_MODE_FILTER as usize, 0, &raw const told as usize, 0, 0, 0],
+                [libc::SECCOMP_SET_MODE_FILTER as usize, 0, &raw const program_header as usize, 0, 0, 0],
             ) == 0
     }
 }

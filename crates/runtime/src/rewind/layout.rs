@@ -11,11 +11,11 @@
 //!
 //! All calls that are not of the usual kind are just made, after the same giving back; then mappings are put back by comparison.
 
-use super::{call, kept, memory::PAGE};
+use super::{call, memory::PAGE, state};
 use crate::{real::Real, stack, sys};
 
-const MOST_PIECES: usize = 512;
-const MOST_KNOWN: usize = 1024;
+const MAX_PIECES: usize = 512;
+const MAX_KNOWN: usize = 1024;
 /// What is at least as large may be aligned to as much, if there is room below.
 const HUGE: usize = 2 << 20;
 /// What is no larger, or a stack, is not really unmapped.
@@ -26,7 +26,7 @@ const BOTH: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
 
 /// Memory that a run mapped.
 #[derive(Clone, Copy)]
-pub(super) struct Piece {
+pub(super) struct MappedPiece {
     pub(super) start: usize,
     pub(super) end: usize,
     /// [`NOTHING`] or [`BOTH`], as the kernel has it.
@@ -42,7 +42,7 @@ pub(super) struct Piece {
     older: Option<usize>,
 }
 
-impl Piece {
+impl MappedPiece {
     pub(super) fn is_writable(&self) -> bool {
         self.protection == BOTH
     }
@@ -50,9 +50,9 @@ impl Piece {
 
 /// Where the kernel maps something.
 #[derive(Clone, Copy)]
-struct Known {
+struct KnownPlacement {
     /// A hash of what was asked for.
-    wish: u64,
+    request: u64,
     at: usize,
     /// A hash of what the run had mapped and unmapped where it matters.
     within: u64,
@@ -60,11 +60,11 @@ struct Known {
 
 /// All of it; begins as zeros.
 #[repr(C)]
-pub(super) struct Layout {
+pub(super) struct MappingLayout {
     /// In the order of their addresses.
-    pieces: [Piece; MOST_PIECES],
+    pieces: [MappedPiece; MAX_PIECES],
     count: usize,
-    known: [Known; MOST_KNOWN],
+    known: [KnownPlacement; MAX_KNOWN],
     known_count: usize,
     /// In this run, calls are just made from now on.
     is_over: bool,
@@ -74,7 +74,7 @@ pub(super) struct Layout {
 
 /// The calls that arrive here.
 #[derive(Clone, Copy)]
-enum Wish {
+enum MappingRequest {
     Map { flags: usize, file: usize, offset: usize },
     Unmap,
     Protect,
@@ -82,18 +82,18 @@ enum Wish {
     Remap { size: usize, flags: usize, to: usize },
 }
 
-impl Layout {
-    pub(super) fn pieces(&self) -> &[Piece] {
+impl MappingLayout {
+    pub(super) fn pieces(&self) -> &[MappedPiece] {
         &self.pieces[..self.count]
     }
 
     /// From now on, calls are just made.
-    pub(super) fn give_up(&mut self) {
+    pub(super) fn disable(&mut self) {
         self.is_over = true;
     }
 
     /// The run is over; true if all mappings are accounted for. Tells which pieces stay no longer.
-    pub(super) fn begin_again(&mut self, mut gone: impl FnMut(usize, usize)) -> bool {
+    pub(super) fn reset(&mut self, mut gone: impl FnMut(usize, usize)) -> bool {
         let is_known = !self.is_over;
         (self.is_over, self.is_emptied) = (false, false);
         if !is_known {
@@ -127,20 +127,20 @@ impl Layout {
     }
 
     /// Stands in for a call that the program, or its library, makes.
-    fn make(&mut self, wish: Wish, addr: usize, size: usize, how: usize) -> isize {
+    fn make(&mut self, request: MappingRequest, addr: usize, size: usize, how: usize) -> isize {
         let whole = size.wrapping_add(PAGE - 1) & !(PAGE - 1);
         let end = addr.wrapping_add(whole);
         let usual = !self.is_over && addr.is_multiple_of(PAGE) && addr <= end && size > 0;
         if usual {
-            let done = match wish {
-                Wish::Map { flags, .. } => self.map(addr, whole, how, flags),
-                Wish::Unmap => self.unmap(addr, end),
-                Wish::Protect => self.protect(addr, end, how),
-                Wish::Advise if is_forgotten_at_once(how) => {
+            let done = match request {
+                MappingRequest::Map { flags, .. } => self.map(addr, whole, how, flags),
+                MappingRequest::Unmap => self.unmap(addr, end),
+                MappingRequest::Protect => self.protect(addr, end, how),
+                MappingRequest::Advise if is_forgotten_at_once(how) => {
                     self.is_emptied = true;
                     Some(advise(addr, size, how))
                 }
-                Wish::Advise | Wish::Remap { .. } => None,
+                MappingRequest::Advise | MappingRequest::Remap { .. } => None,
             };
             if let Some(result) = done {
                 return result;
@@ -152,81 +152,85 @@ impl Layout {
         }
         let own = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
         // SAFETY: of this thread alone.
-        let memory = unsafe { &(*kept()).memory };
-        let can_be_undone = match wish {
-            Wish::Map { flags, .. } => flags & own == own && flags & libc::MAP_FIXED as usize == 0,
-            Wish::Protect => how & libc::PROT_WRITE as usize == 0 || !memory.is_constant(addr, end),
-            Wish::Advise => is_forgotten_at_once(how),
-            Wish::Unmap | Wish::Remap { .. } => true,
+        let memory = unsafe { &(*state()).memory };
+        let can_be_undone = match request {
+            MappingRequest::Map { flags, .. } => flags & own == own && flags & libc::MAP_FIXED as usize == 0,
+            MappingRequest::Protect => how & libc::PROT_WRITE as usize == 0 || !memory.is_constant(addr, end),
+            MappingRequest::Advise => is_forgotten_at_once(how),
+            MappingRequest::Unmap | MappingRequest::Remap { .. } => true,
         };
         if !can_be_undone {
-            super::be_ended();
+            super::abort_rewind();
         }
-        let (number, args) = match wish {
-            Wish::Map { flags, file, offset } => (libc::SYS_mmap, [addr, size, how, flags, file, offset]),
-            Wish::Unmap => (libc::SYS_munmap, [addr, size, 0, 0, 0, 0]),
-            Wish::Protect => (libc::SYS_mprotect, [addr, size, how, 0, 0, 0]),
-            Wish::Advise => (libc::SYS_madvise, [addr, size, how, 0, 0, 0]),
-            Wish::Remap { size: new, flags, to } => (libc::SYS_mremap, [addr, size, new, flags, to, 0]),
+        let (number, args) = match request {
+            MappingRequest::Map { flags, file, offset } => {
+                (libc::SYS_mmap, [addr, size, how, flags, file, offset])
+            }
+            MappingRequest::Unmap => (libc::SYS_munmap, [addr, size, 0, 0, 0, 0]),
+            MappingRequest::Protect => (libc::SYS_mprotect, [addr, size, how, 0, 0, 0]),
+            MappingRequest::Advise => (libc::SYS_madvise, [addr, size, how, 0, 0, 0]),
+            MappingRequest::Remap { size: new, flags, to } => {
+                (libc::SYS_mremap, [addr, size, new, flags, to, 0])
+            }
         };
         // SAFETY: the program's own call.
         unsafe { call(number, args) }
     }
 
-    /// `wanted`: where, if there is room.
-    fn map(&mut self, wanted: usize, size: usize, protection: usize, flags: usize) -> Option<isize> {
+    /// `hint`: where, if there is room.
+    fn map(&mut self, hint: usize, size: usize, protection: usize, flags: usize) -> Option<isize> {
         const OWN: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         const HOW: i32 = libc::MAP_STACK | libc::MAP_NORESERVE;
         let usual = flags as i32 & !HOW == OWN && (protection == NOTHING || protection == BOTH);
-        if !usual || self.count + 8 > MOST_PIECES {
+        if !usual || self.count + 8 > MAX_PIECES {
             return None;
         }
         let is_stack = flags & libc::MAP_STACK as usize != 0;
         let how = (flags << 48 ^ protection << 40) as u64;
-        let wish = mix(mix(size as u64 ^ how) ^ mix(wanted as u64).rotate_left(1));
-        if let Some(at) = self.known(wish, wanted, size) {
+        let request = mix(mix(size as u64 ^ how) ^ mix(hint as u64).rotate_left(1));
+        if let Some(at) = self.known(request, hint, size) {
             if self.claim(at, at + size, protection, is_stack).is_none() {
-                super::be_ended();
+                super::abort_rewind();
             }
             return Some(at as isize);
         }
         self.give_back();
         // SAFETY: new memory, where there is none.
-        let at = unsafe { call(libc::SYS_mmap, [wanted, size, protection, flags, usize::MAX, 0]) };
+        let at = unsafe { call(libc::SYS_mmap, [hint, size, protection, flags, usize::MAX, 0]) };
         if at >= 0 {
             let start = at as usize;
             if !self.is_over {
-                self.learn(wish, wanted, size, start);
+                self.remember(request, hint, size, start);
             }
             let is_open = protection == BOTH;
             let end = start + size;
-            self.insert(Piece { start, end, protection, is_open, is_mapped: true, is_stack, ..EMPTY });
+            self.insert(MappedPiece { start, end, protection, is_open, is_mapped: true, is_stack, ..EMPTY });
         }
         Some(at)
     }
 
     /// Where the kernel would map that now, if it has been asked in the same situation.
-    fn known(&self, wish: u64, wanted: usize, size: usize) -> Option<usize> {
-        let mut alike = self.known[..self.known_count].iter().filter(|known| known.wish == wish);
-        let is_here = |known: &&Known| {
-            let (from, to) = matters(known.at, wanted, size);
+    fn known(&self, request: u64, hint: usize, size: usize) -> Option<usize> {
+        let mut alike = self.known[..self.known_count].iter().filter(|known| known.request == request);
+        let is_here = |known: &&KnownPlacement| {
+            let (from, to) = matters(known.at, hint, size);
             self.within(from, to) == known.within
         };
         alike.find(is_here).map(|known| known.at)
     }
 
-    fn learn(&mut self, wish: u64, wanted: usize, size: usize, at: usize) {
-        if self.known_count == MOST_KNOWN {
+    fn remember(&mut self, request: u64, hint: usize, size: usize, at: usize) {
+        if self.known_count == MAX_KNOWN {
             self.known_count = 0;
         }
-        let (from, to) = matters(at, wanted, size);
-        self.known[self.known_count] = Known { wish, at, within: self.within(from, to) };
+        let (from, to) = matters(at, hint, size);
+        self.known[self.known_count] = KnownPlacement { request, at, within: self.within(from, to) };
         self.known_count += 1;
     }
 
     /// What is not as it was before the run: mapped, or unmapped.
     fn changes(&self) -> impl Iterator<Item = (usize, usize)> {
-        let changed = |piece: &&Piece| piece.is_mapped != piece.older.is_some();
+        let changed = |piece: &&MappedPiece| piece.is_mapped != piece.older.is_some();
         self.pieces().iter().filter(changed).map(|piece| (piece.start, piece.end))
     }
 
@@ -238,7 +242,7 @@ impl Layout {
     }
 
     fn unmap(&mut self, start: usize, end: usize) -> Option<isize> {
-        if self.count + 8 > MOST_PIECES {
+        if self.count + 8 > MAX_PIECES {
             return None;
         }
         if let Some((first, last)) = self.mapped(start, end) {
@@ -254,7 +258,7 @@ impl Layout {
                     let piece = *piece;
                     unmap(piece.start, piece.end);
                     // SAFETY: of this thread alone.
-                    unsafe { (*kept()).memory.forget(piece.start, piece.end) };
+                    unsafe { (*state()).memory.forget(piece.start, piece.end) };
                     self.remove(at);
                 }
             }
@@ -267,11 +271,11 @@ impl Layout {
         let (mut parts, mut count, mut from) = ([EMPTY; 4], 0, start);
         while from < end {
             // SAFETY: of this thread alone.
-            let (until, is_writable) = unsafe { (*kept()).memory.part(from, end)? };
+            let (until, is_writable) = unsafe { (*state()).memory.part(from, end)? };
             let protection = if is_writable { BOTH } else { NOTHING };
             let older = Some(protection);
             *parts.get_mut(count)? =
-                Piece { start: from, end: until, protection, is_stale: is_writable, older, ..EMPTY };
+                MappedPiece { start: from, end: until, protection, is_stale: is_writable, older, ..EMPTY };
             (count, from) = (count + 1, until);
         }
         parts[..count].iter().for_each(|&part| self.insert(part));
@@ -279,7 +283,7 @@ impl Layout {
     }
 
     fn protect(&mut self, start: usize, end: usize, protection: usize) -> Option<isize> {
-        if (protection != NOTHING && protection != BOTH) || self.count + 8 > MOST_PIECES {
+        if (protection != NOTHING && protection != BOTH) || self.count + 8 > MAX_PIECES {
             return None;
         }
         let (first, last) = self.mapped(start, end)?;
@@ -321,7 +325,7 @@ impl Layout {
                         empty(piece);
                         if !piece.is_writable() {
                             // SAFETY: of this thread alone.
-                            unsafe { (*kept()).memory.forget(piece.start, piece.end) };
+                            unsafe { (*state()).memory.forget(piece.start, piece.end) };
                         }
                     }
                     (piece.is_mapped, piece.is_stale, piece.is_stack, piece.is_open) =
@@ -339,8 +343,8 @@ impl Layout {
                     if unsafe { call(libc::SYS_mmap, args) } != from as isize {
                         return None;
                     }
-                    let piece = Piece { start: from, end: until, protection, is_open, ..EMPTY };
-                    self.insert(Piece { is_mapped: true, is_stack, ..piece });
+                    let piece = MappedPiece { start: from, end: until, protection, is_open, ..EMPTY };
+                    self.insert(MappedPiece { is_mapped: true, is_stack, ..piece });
                     from = until;
                 }
             }
@@ -364,7 +368,7 @@ impl Layout {
                 self.is_over = true;
             } else {
                 // SAFETY: of this thread alone.
-                unsafe { (*kept()).memory.forget(piece.start, piece.end) };
+                unsafe { (*state()).memory.forget(piece.start, piece.end) };
             }
             self.remove(at);
         }
@@ -374,7 +378,7 @@ impl Layout {
     fn mapped(&mut self, start: usize, end: usize) -> Option<(usize, usize)> {
         let first = self.pieces().iter().position(|piece| piece.end > start)?;
         let mut until = start;
-        let covers = |piece: &&Piece| {
+        let covers = |piece: &&MappedPiece| {
             let goes_on = until < end && piece.start <= until && piece.is_mapped;
             until = if goes_on { piece.end } else { until };
             goes_on
@@ -397,12 +401,12 @@ impl Layout {
         };
         let piece = self.pieces[nth];
         self.pieces[nth].end = at;
-        self.insert(Piece { start: at, ..piece });
+        self.insert(MappedPiece { start: at, ..piece });
     }
 
-    fn insert(&mut self, piece: Piece) {
-        if self.count == MOST_PIECES {
-            super::be_ended();
+    fn insert(&mut self, piece: MappedPiece) {
+        if self.count == MAX_PIECES {
+            super::abort_rewind();
         }
         let at = self.pieces().iter().position(|other| other.start > piece.start).unwrap_or(self.count);
         for nth in (at..self.count).rev() {
@@ -422,15 +426,15 @@ impl Layout {
 
 /// From where to where it matters for this answer what is mapped: who looks for room begins at the top. What is wanted somewhere, and is
 /// mapped there, needs room there and nothing else.
-fn matters(at: usize, wanted: usize, size: usize) -> (usize, usize) {
-    if at == wanted {
+fn matters(at: usize, hint: usize, size: usize) -> (usize, usize) {
+    if at == hint {
         return (at, at + size);
     }
-    let lowest = if wanted == 0 { at } else { at.min(wanted) };
+    let lowest = if hint == 0 { at } else { at.min(hint) };
     (if size < HUGE { lowest } else { lowest.saturating_sub(HUGE) }, usize::MAX)
 }
 
-const EMPTY: Piece = Piece {
+const EMPTY: MappedPiece = MappedPiece {
     start: 0,
     end: 0,
     protection: NOTHING,
@@ -468,18 +472,18 @@ fn is_forgotten_at_once(advice: usize) -> bool {
     KNOWN.contains(&(advice as i32))
 }
 
-fn set_protection(piece: &mut Piece, protection: usize) {
+fn set_protection(piece: &mut MappedPiece, protection: usize) {
     piece.is_open = protection == BOTH;
     if piece.protection != protection {
         protect(piece.start, piece.end, protection);
         piece.protection = protection;
         // SAFETY: of this thread alone. What it may hold by now cannot be emptied any more.
-        piece.is_stale = protection == NOTHING && unsafe { (*kept()).memory.holds(piece.start, piece.end) };
+        piece.is_stale = protection == NOTHING && unsafe { (*state()).memory.holds(piece.start, piece.end) };
     }
 }
 
 /// Empties a piece.
-fn empty(piece: &Piece) {
+fn empty(piece: &MappedPiece) {
     if !piece.is_writable() || piece.end - piece.start > SMALL {
         advise(piece.start, piece.end - piece.start, libc::MADV_DONTNEED as usize);
     } else {
@@ -488,7 +492,7 @@ fn empty(piece: &Piece) {
 }
 
 /// Has the C library's functions lead here; false if that is not possible.
-pub(super) fn stand_in(lead: impl Fn(&Real, usize) -> bool) -> bool {
+pub(super) fn install_redirects(lead: impl Fn(&Real, usize) -> bool) -> bool {
     static MMAP: Real = Real::new(c"mmap");
     static MUNMAP: Real = Real::new(c"munmap");
     static MPROTECT: Real = Real::new(c"mprotect");
@@ -502,16 +506,16 @@ pub(super) fn stand_in(lead: impl Fn(&Real, usize) -> bool) -> bool {
 }
 
 /// On a stack that is not the program's, which finds its own as the kernel would have left it.
-fn arrive(wish: Wish, addr: usize, size: usize, how: usize) -> isize {
-    struct Call(Wish, [usize; 3], isize);
+fn arrive(request: MappingRequest, addr: usize, size: usize, how: usize) -> isize {
+    struct Call(MappingRequest, [usize; 3], isize);
     unsafe extern "C" fn make(call: *mut u8) {
         // SAFETY: the call that is passed below; what is kept is of the one thread that runs.
         unsafe {
-            let Call(wish, [addr, size, how], result) = &mut *call.cast::<Call>();
-            *result = (*kept()).layout.make(*wish, *addr, *size, *how);
+            let Call(request, [addr, size, how], result) = &mut *call.cast::<Call>();
+            *result = (*state()).layout.make(*request, *addr, *size, *how);
         }
     }
-    let mut call = Call(wish, [addr, size, how], 0);
+    let mut call = Call(request, [addr, size, how], 0);
     // SAFETY: nobody else is on that stack.
     unsafe { stack::call_on((&raw mut call).cast(), make, super::TOP) };
     if call.2 < 0 {
@@ -529,21 +533,26 @@ unsafe extern "C" fn mmap(
     file: usize,
     offset: usize,
 ) -> isize {
-    arrive(Wish::Map { flags: flags & 0xffff_ffff, file, offset }, addr, size, protection & 0xffff_ffff)
+    arrive(
+        MappingRequest::Map { flags: flags & 0xffff_ffff, file, offset },
+        addr,
+        size,
+        protection & 0xffff_ffff,
+    )
 }
 
 unsafe extern "C" fn munmap(addr: usize, size: usize) -> isize {
-    arrive(Wish::Unmap, addr, size, 0)
+    arrive(MappingRequest::Unmap, addr, size, 0)
 }
 
 unsafe extern "C" fn mprotect(addr: usize, size: usize, protection: usize) -> isize {
-    arrive(Wish::Protect, addr, size, protection & 0xffff_ffff)
+    arrive(MappingRequest::Protect, addr, size, protection & 0xffff_ffff)
 }
 
 unsafe extern "C" fn madvise(addr: usize, size: usize, advice: usize) -> isize {
-    arrive(Wish::Advise, addr, size, advice & 0xffff_ffff)
+    arrive(MappingRequest::Advise, addr, size, advice & 0xffff_ffff)
 }
 
 unsafe extern "C" fn mremap(addr: usize, size: usize, new: usize, flags: usize, to: usize) -> isize {
-    arrive(Wish::Remap { size: new, flags, to }, addr, size, 0)
+    arrive(MappingRequest::Remap { size: new, flags, to }, addr, size, 0)
 }

@@ -5,7 +5,7 @@
 //! write the same ones. Mappings are compared with those that were there, and what is new, gone or protected in another way is
 //! undone.
 
-use super::{call, layout::Layout};
+use super::{call, layout::MappingLayout};
 use crate::{
     maps::{self, Mapping},
     shadow, sys,
@@ -14,16 +14,16 @@ use core::{arch::asm, mem::MaybeUninit};
 
 pub(super) const PAGE: usize = 4096;
 /// No more memory than that is kept.
-const MOST_PAGES: usize = 16 << 10;
+const MAX_PAGES: usize = 16 << 10;
 /// A run that writes more is better made by a fork.
-const MOST_WRITTEN: usize = 4 << 10;
-const PLACES: usize = 4 * MOST_WRITTEN;
-const MOST_MAPPINGS: usize = 1024;
+const MAX_WRITTEN: usize = 4 << 10;
+const PLACES: usize = 4 * MAX_WRITTEN;
+const MAX_MAPPINGS: usize = 1024;
 const LIST: usize = 256 << 10;
 
 /// One mapping as it was.
 #[derive(Clone, Copy)]
-struct Kept {
+struct SavedMapping {
     mapping: Mapping,
     contents: Contents,
 }
@@ -40,7 +40,7 @@ enum Contents {
 
 /// A page that runs write.
 #[derive(Clone, Copy)]
-struct Written {
+struct WrittenPage {
     at: usize,
     /// What was there; 0 for zeros.
     copy: usize,
@@ -48,20 +48,20 @@ struct Written {
 
 /// All of it; begins as zeros.
 #[repr(C)]
-pub(super) struct Memory {
+pub(super) struct SavedMemory {
     maps: usize,
     pagemap: usize,
-    is_kept: bool,
+    is_saved: bool,
     /// Where the heap ended.
     heap_end: usize,
     /// Where the first thread's stack began, and how far it may have grown down from there.
     stack: [usize; 2],
-    mappings: [Kept; MOST_MAPPINGS],
+    mappings: [SavedMapping; MAX_MAPPINGS],
     mapping_count: usize,
     /// For each page the number of its copy, from 1, and whether it was not the file's any more.
-    pages: [u32; MOST_PAGES],
+    pages: [u32; MAX_PAGES],
     page_count: usize,
-    written: [Written; MOST_WRITTEN],
+    written: [WrittenPage; MAX_WRITTEN],
     written_count: usize,
     /// Where they are, by a hash.
     written_at: [usize; PLACES],
@@ -70,10 +70,10 @@ pub(super) struct Memory {
     /// Where the runtime's own memory ended.
     own_ends: [usize; 2],
     /// Of the race detector's shadow, which has pages of its own.
-    shadow: [Written; MOST_WRITTEN],
+    shadow: [WrittenPage; MAX_WRITTEN],
     shadow_count: usize,
     list: [u8; LIST],
-    copies: [[u8; PAGE]; MOST_PAGES],
+    copies: [[u8; PAGE]; MAX_PAGES],
     copy_count: usize,
 }
 
@@ -98,7 +98,7 @@ impl Page {
     }
 
     /// Whether nobody shares it.
-    const fn is_alone(self) -> bool {
+    const fn is_exclusive(self) -> bool {
         self.0 >> 56 & 1 != 0
     }
 
@@ -109,11 +109,11 @@ impl Page {
 
     /// Whether it was written since the fork.
     const fn is_written(self) -> bool {
-        self.is_swapped() || self.is_present() && !self.is_of_file() && self.is_alone()
+        self.is_swapped() || self.is_present() && !self.is_of_file() && self.is_exclusive()
     }
 }
 
-impl Memory {
+impl SavedMemory {
     /// Opens what is needed later; false if the system does not allow it.
     pub(super) fn prepare(&mut self) -> bool {
         let open = |path: &[u8]| {
@@ -126,20 +126,20 @@ impl Memory {
         maps >= 0 && pagemap >= 0
     }
 
-    pub(super) fn is_kept(&self) -> bool {
-        self.is_kept
+    pub(super) fn is_saved(&self) -> bool {
+        self.is_saved
     }
 
     /// Keeps all that is there now; `stack` is a place in the first thread's.
-    pub(super) fn keep(&mut self, shadow: &[usize], stack: usize) {
-        self.is_kept =
-            self.keep_mappings().is_some() && self.keep_shadow(shadow).is_some() && self.tells_who_writes();
+    pub(super) fn save(&mut self, shadow: &[usize], stack: usize) {
+        self.is_saved =
+            self.save_mappings().is_some() && self.save_shadow(shadow).is_some() && self.detects_writes();
         self.heap_end = heap_end(0);
         self.own_ends = sys::own_ends();
         /// No more is free below it for sure; and it may not grow further, unless somebody allowed it.
         const GROWS: usize = 64 << 20;
         let mut below = 0;
-        for Kept { mapping, .. } in &self.mappings[..self.mapping_count] {
+        for SavedMapping { mapping, .. } in &self.mappings[..self.mapping_count] {
             if (mapping.start..=mapping.end).contains(&stack) {
                 self.stack = [mapping.start, below.max(mapping.start.saturating_sub(GROWS))];
                 break;
@@ -155,7 +155,7 @@ impl Memory {
 
     /// Whether some of these bytes cannot be put back.
     pub(super) fn is_constant(&self, start: usize, end: usize) -> bool {
-        self.mappings[..self.mapping_count].iter().any(|Kept { mapping, contents }| {
+        self.mappings[..self.mapping_count].iter().any(|SavedMapping { mapping, contents }| {
             *contents == Contents::Constant && start < mapping.end && mapping.start < end
         })
     }
@@ -163,17 +163,17 @@ impl Memory {
     /// The next part of these bytes that was there, and whether it could be written; none if they were not the process's own.
     pub(super) fn part(&self, start: usize, end: usize) -> Option<(usize, bool)> {
         let mappings = &self.mappings[..self.mapping_count];
-        let Kept { mapping, contents } = mappings.iter().find(|kept| start < kept.mapping.end)?;
+        let SavedMapping { mapping, contents } = mappings.iter().find(|saved| start < saved.mapping.end)?;
         let is_own = mapping.start <= start && !mapping.file && *contents != Contents::Constant;
         is_own.then_some((mapping.end.min(end), *contents != Contents::Nothing))
     }
 
     /// Whether there may be something in these bytes.
     pub(super) fn holds(&self, start: usize, end: usize) -> bool {
-        const MOST: usize = 16;
+        const MAX_PAGES_CHECKED: usize = 16;
         let mapping = Mapping { start, end, rights: *b"---p", file: false };
         let is_known = self.written[..self.written_count].iter().any(|page| (start..end).contains(&page.at));
-        (end - start) / PAGE > MOST || is_known || !self.is_empty(&mapping)
+        (end - start) / PAGE > MAX_PAGES_CHECKED || is_known || !self.is_empty(&mapping)
     }
 
     /// These bytes are gone.
@@ -183,12 +183,12 @@ impl Memory {
 
     /// All that was not there is gone.
     fn forget_all_new(&mut self) {
-        self.retain_written(|kept, at| {
-            kept.iter().any(|kept| (kept.mapping.start..kept.mapping.end).contains(&at))
+        self.retain_written(|saved, at| {
+            saved.iter().any(|saved| (saved.mapping.start..saved.mapping.end).contains(&at))
         });
     }
 
-    fn retain_written(&mut self, stays: impl Fn(&[Kept], usize) -> bool) {
+    fn retain_written(&mut self, stays: impl Fn(&[SavedMapping], usize) -> bool) {
         let Self { mappings, mapping_count, written, written_count, written_at, .. } = self;
         let before = *written_count;
         *written_count = 0;
@@ -206,19 +206,20 @@ impl Memory {
         }
     }
 
-    fn keep_mappings(&mut self) -> Option<()> {
+    fn save_mappings(&mut self) -> Option<()> {
         let list = read_list(self.maps, &mut self.list)?;
         for mapping in maps::parse(&self.list[..list]) {
-            *self.mappings.get_mut(self.mapping_count)? = Kept { mapping, contents: Contents::Constant };
+            *self.mappings.get_mut(self.mapping_count)? =
+                SavedMapping { mapping, contents: Contents::Constant };
             self.mapping_count += 1;
         }
         for at in 0..self.mapping_count {
             let mapping = self.mappings[at].mapping;
-            self.mappings[at].contents = if is_kept_elsewhere(&mapping) {
+            self.mappings[at].contents = if is_saved_elsewhere(&mapping) {
                 Contents::Constant
             } else if mapping.is_own() {
                 let first = self.page_count as u32;
-                self.keep_pages(&mapping)?;
+                self.save_pages(&mapping)?;
                 Contents::Pages(first)
             } else if &mapping.rights == b"---p" && !mapping.file && self.is_empty(&mapping) {
                 Contents::Nothing
@@ -229,7 +230,7 @@ impl Memory {
         Some(())
     }
 
-    fn keep_pages(&mut self, mapping: &Mapping) -> Option<()> {
+    fn save_pages(&mut self, mapping: &Mapping) -> Option<()> {
         let pagemap = self.pagemap;
         each_page(pagemap, mapping, |_, at, page| {
             let known = self.pages.get_mut(self.page_count)?;
@@ -250,23 +251,23 @@ impl Memory {
     }
 
     fn is_empty(&self, mapping: &Mapping) -> bool {
-        (mapping.end - mapping.start) / PAGE <= 4 * MOST_PAGES
+        (mapping.end - mapping.start) / PAGE <= 4 * MAX_PAGES
             && each_page(self.pagemap, mapping, |_, _, page| (page.0 >> 62 == 0).then_some(())).is_some()
     }
 
-    fn keep_shadow(&mut self, used: &[usize]) -> Option<()> {
+    fn save_shadow(&mut self, used: &[usize]) -> Option<()> {
         for &at in used {
             let copy = self.copies.get_mut(self.copy_count)?.as_mut_ptr() as usize;
             self.copy_count += 1;
             copy_page(at, copy);
-            *self.shadow.get_mut(self.shadow_count)? = Written { at, copy };
+            *self.shadow.get_mut(self.shadow_count)? = WrittenPage { at, copy };
             self.shadow_count += 1;
         }
         Some(())
     }
 
     /// Whether the kernel tells pages that were written from others: what was just written here is, what nobody writes is not.
-    fn tells_who_writes(&self) -> bool {
+    fn detects_writes(&self) -> bool {
         let page_of = |at: usize| {
             let mapping = Mapping {
                 start: at & !(PAGE - 1),
@@ -274,18 +275,18 @@ impl Memory {
                 rights: *b"rw-p",
                 file: false,
             };
-            let mut told = None;
+            let mut info = None;
             let _ = each_page(self.pagemap, &mapping, |_, _, page| {
-                told = Some(page);
+                info = Some(page);
                 Some(())
             });
-            told
+            info
         };
-        let here = page_of((&raw const self.is_kept) as usize).is_some_and(Page::is_written);
+        let here = page_of((&raw const self.is_saved) as usize).is_some_and(Page::is_written);
         let mut shared = false;
-        for kept in &self.mappings[..self.mapping_count] {
-            if matches!(kept.contents, Contents::Pages(_)) {
-                let _ = each_page(self.pagemap, &kept.mapping, |_, _, page| {
+        for saved in &self.mappings[..self.mapping_count] {
+            if matches!(saved.contents, Contents::Pages(_)) {
+                let _ = each_page(self.pagemap, &saved.mapping, |_, _, page| {
                     shared |= page.is_changed() && !page.is_written();
                     Some(())
                 });
@@ -295,7 +296,7 @@ impl Memory {
     }
 
     /// Puts all of it back; false if that is not possible.
-    pub(super) fn put_back(&mut self, layout: &mut Layout, shadow: &[usize]) -> bool {
+    pub(super) fn restore(&mut self, layout: &mut MappingLayout, shadow: &[usize]) -> bool {
         let faulted = faults() != self.faults;
         for &page in shadow {
             fill_page(page, 0);
@@ -303,9 +304,9 @@ impl Memory {
         for page in &self.shadow[..self.shadow_count] {
             copy_page(page.copy, page.at);
         }
-        for (then, now) in self.own_ends.into_iter().zip(sys::own_ends()) {
-            if then < now {
-                unmap(then, now);
+        for (previous, now) in self.own_ends.into_iter().zip(sys::own_ends()) {
+            if previous < now {
+                unmap(previous, now);
             }
         }
         let [stack, grown] = self.stack;
@@ -318,9 +319,9 @@ impl Memory {
             heap_end(self.heap_end);
         }
         let is_emptied = layout.is_emptied;
-        let is_accounted_for = layout.begin_again(|start, end| self.forget(start, end));
+        let is_accounted_for = layout.reset(|start, end| self.forget(start, end));
         if !is_accounted_for {
-            if self.put_mappings_back().is_none() {
+            if self.restore_mappings().is_none() {
                 return false;
             }
             self.forget_all_new();
@@ -337,18 +338,18 @@ impl Memory {
     }
 
     /// Looks for pages that were written for the first time, or given back.
-    fn find_written(&mut self, layout: &Layout) -> Option<()> {
+    fn find_written(&mut self, layout: &MappingLayout) -> Option<()> {
         let Self {
             mappings, mapping_count, pages, written, written_count, written_at, copies, pagemap, ..
         } = self;
         let mut add = |at: usize, copy: usize| {
             if note(written_at, at) {
-                *written.get_mut(*written_count)? = Written { at, copy };
+                *written.get_mut(*written_count)? = WrittenPage { at, copy };
                 *written_count += 1;
             }
             Some(())
         };
-        for Kept { mapping, contents } in &mappings[..*mapping_count] {
+        for SavedMapping { mapping, contents } in &mappings[..*mapping_count] {
             let &Contents::Pages(first) = contents else { continue };
             each_page(*pagemap, mapping, |nth, at, page| {
                 let known = pages[first as usize + nth];
@@ -375,17 +376,17 @@ impl Memory {
     }
 
     /// Undoes what became of mappings.
-    fn put_mappings_back(&mut self) -> Option<()> {
+    fn restore_mappings(&mut self) -> Option<()> {
         let list = read_list(self.maps, &mut self.list)?;
         let mut now = maps::parse(&self.list[..list]).peekable();
-        let mut then = self.mappings[..self.mapping_count].iter().peekable();
+        let mut previous = self.mappings[..self.mapping_count].iter().peekable();
         // What is new, up to the next that was there.
         let mut new: Option<(usize, usize)> = None;
         let mut at = 0;
         loop {
             while now.next_if(|mapping| mapping.end <= at).is_some() {}
-            while then.next_if(|kept| kept.mapping.end <= at).is_some() {}
-            let (a, b) = (then.peek(), now.peek());
+            while previous.next_if(|saved| saved.mapping.end <= at).is_some() {}
+            let (a, b) = (previous.peek(), now.peek());
             let next = |start: usize, end: usize| if start <= at { end } else { start };
             let until = match (a, b) {
                 (None, None) => break,
@@ -393,7 +394,7 @@ impl Memory {
                 (None, Some(b)) => next(b.start, b.end),
                 (Some(a), Some(b)) => next(a.mapping.start, a.mapping.end).min(next(b.start, b.end)),
             };
-            let a = a.filter(|kept| kept.mapping.start <= at);
+            let a = a.filter(|saved| saved.mapping.start <= at);
             let b = b.filter(|mapping| mapping.start <= at);
             if a.is_some()
                 && let Some((from, to)) = new.take()
@@ -438,17 +439,17 @@ fn note(noted: &mut [usize; PLACES], page: usize) -> bool {
 
 /// How often the process has faulted so far.
 fn faults() -> usize {
-    let mut told = MaybeUninit::<libc::rusage>::uninit();
+    let mut info = MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: room for the answer.
     unsafe {
-        call(libc::SYS_getrusage, [libc::RUSAGE_SELF as usize, told.as_mut_ptr() as usize, 0, 0, 0, 0]);
-        let told = told.assume_init_ref();
-        (told.ru_minflt + told.ru_majflt) as usize
+        call(libc::SYS_getrusage, [libc::RUSAGE_SELF as usize, info.as_mut_ptr() as usize, 0, 0, 0, 0]);
+        let info = info.assume_init_ref();
+        (info.ru_minflt + info.ru_majflt) as usize
     }
 }
 
 /// What has its own way of being kept, or is not to be.
-fn is_kept_elsewhere(mapping: &Mapping) -> bool {
+fn is_saved_elsewhere(mapping: &Mapping) -> bool {
     shadow::RANGE.contains(&mapping.start) || mapping.start == super::PLACE
 }
 
@@ -462,27 +463,31 @@ fn protection(rights: [u8; 4]) -> usize {
     (bit(0, libc::PROT_READ) | bit(1, libc::PROT_WRITE) | bit(2, libc::PROT_EXEC)) as usize
 }
 
-fn map_again(kept: &Kept, from: usize, to: usize) -> Option<()> {
-    if kept.mapping.file || kept.mapping.rights[3] != b'p' || kept.contents == Contents::Constant {
+fn map_again(saved: &SavedMapping, from: usize, to: usize) -> Option<()> {
+    if saved.mapping.file || saved.mapping.rights[3] != b'p' || saved.contents == Contents::Constant {
         return None;
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
-    let args = [from, to - from, protection(kept.mapping.rights), flags as usize, usize::MAX, 0];
+    let args = [from, to - from, protection(saved.mapping.rights), flags as usize, usize::MAX, 0];
     // SAFETY: there is nothing any more.
     (unsafe { call(libc::SYS_mmap, args) } == from as isize).then_some(())
 }
 
-fn protect_again(kept: &Kept, now: &Mapping, from: usize, to: usize) -> Option<()> {
-    let (then, is_private) = (kept.mapping, kept.mapping.rights[3] == b'p');
-    if then.file != now.file || !is_private || now.rights[3] != b'p' || kept.contents == Contents::Constant {
+fn protect_again(saved: &SavedMapping, now: &Mapping, from: usize, to: usize) -> Option<()> {
+    let (previous, is_private) = (saved.mapping, saved.mapping.rights[3] == b'p');
+    if previous.file != now.file
+        || !is_private
+        || now.rights[3] != b'p'
+        || saved.contents == Contents::Constant
+    {
         return None;
     }
     // SAFETY: as it was; what was written where nothing was is forgotten.
     unsafe {
-        if kept.contents == Contents::Nothing {
+        if saved.contents == Contents::Nothing {
             call(libc::SYS_madvise, [from, to - from, libc::MADV_DONTNEED as usize, 0, 0, 0]);
         }
-        (call(libc::SYS_mprotect, [from, to - from, protection(then.rights), 0, 0, 0]) == 0).then_some(())
+        (call(libc::SYS_mprotect, [from, to - from, protection(previous.rights), 0, 0, 0]) == 0).then_some(())
     }
 }
 
@@ -513,7 +518,7 @@ fn each_page(
     mut see: impl FnMut(usize, usize, Page) -> Option<()>,
 ) -> Option<()> {
     const AT_A_TIME: usize = 1024;
-    let mut told = [const { MaybeUninit::<Page>::uninit() }; AT_A_TIME];
+    let mut info = [const { MaybeUninit::<Page>::uninit() }; AT_A_TIME];
     let count = (mapping.end - mapping.start) / PAGE;
     let mut nth = 0;
     while nth < count {
@@ -521,11 +526,11 @@ fn each_page(
         let offset = (mapping.start / PAGE + nth) * size_of::<Page>();
         // SAFETY: as much room as it says.
         let got =
-            unsafe { call(libc::SYS_pread64, [pagemap, told.as_mut_ptr() as usize, size, offset, 0, 0]) };
+            unsafe { call(libc::SYS_pread64, [pagemap, info.as_mut_ptr() as usize, size, offset, 0, 0]) };
         if got != size as isize {
             return None;
         }
-        for page in &told[..size / size_of::<Page>()] {
+        for page in &info[..size / size_of::<Page>()] {
             // SAFETY: the kernel told so many.
             see(nth, mapping.start + nth * PAGE, unsafe { page.assume_init() })?;
             nth += 1;

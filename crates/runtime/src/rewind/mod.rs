@@ -7,12 +7,12 @@
 //!
 //! Whoever rewinds does so on a stack of its own, in memory that is not put back, and calls nobody who keeps anything elsewhere.
 
-pub(crate) mod birth;
 mod filter;
 mod layout;
 mod memory;
+pub(crate) mod thread_start;
 
-use crate::{dispatch, files::Opened, real::Real, state::Runtime, sys};
+use crate::{dispatch, files::OpenFile, real::Real, state::Runtime, sys};
 use core::{
     arch::{
         naked_asm,
@@ -21,8 +21,8 @@ use core::{
     mem::offset_of,
     sync::atomic::{AtomicBool, Ordering},
 };
-use layout::Layout;
-use memory::Memory;
+use layout::MappingLayout;
+use memory::SavedMemory;
 use unsnarl_wire::{EndKind, Header, Request};
 
 /// Where all that is not put back is kept.
@@ -34,7 +34,7 @@ const STACK: usize = 128 << 10;
 
 /// What is not put back. All of it begins as zeros.
 #[repr(C, align(4096))]
-struct Kept {
+struct RewindState {
     /// Vector registers where the process stands.
     registers: [u8; REGISTER_BYTES],
     stack: [u8; STACK],
@@ -49,43 +49,43 @@ struct Kept {
     header: *const Header,
     /// Events for which the kernel has provided memory.
     room: u64,
-    memory: Memory,
-    layout: Layout,
+    memory: SavedMemory,
+    layout: MappingLayout,
 }
 
-fn kept() -> *mut Kept {
-    PLACE as *mut Kept
+fn state() -> *mut RewindState {
+    PLACE as *mut RewindState
 }
 
 /// Whether this process is one that is rewound.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
 /// Where the stack for rewinding ends.
-const TOP: usize = PLACE + offset_of!(Kept, stack) + STACK;
+const TOP: usize = PLACE + offset_of!(RewindState, stack) + STACK;
 
 /// Returns once for each run that this process makes, the first of which is begun. False if it cannot be rewound: then there is only one, and the
 /// channel is not its business.
-pub(crate) fn stand(channel: i32, header: *const Header) -> bool {
-    if !has_registers() || dispatch::has_begun() || !sys::reserve(PLACE, size_of::<Kept>()) {
+pub(crate) fn enter_checkpoint(channel: i32, header: *const Header) -> bool {
+    if !has_registers() || dispatch::has_begun() || !sys::reserve(PLACE, size_of::<RewindState>()) {
         return false;
     }
     // SAFETY: just made, and of this thread alone.
     unsafe {
-        let kept = kept();
-        (*kept).channel = channel;
-        (*kept).process = sys::process();
-        (*kept).header = header;
-        let args = [0, 0, &raw mut (*kept).mask as usize, size_of::<u64>(), 0, 0];
+        let state = state();
+        (*state).channel = channel;
+        (*state).process = sys::process();
+        (*state).header = header;
+        let args = [0, 0, &raw mut (*state).mask as usize, size_of::<u64>(), 0, 0];
         sys::call(libc::SYS_rt_sigprocmask, args);
-        (*kept).layout.give_up();
-        if !(*kept).memory.prepare() || !stand_in() || !filter::install() {
-            birth::give_up();
+        (*state).layout.disable();
+        if !(*state).memory.prepare() || !install_redirects() || !filter::install() {
+            thread_start::disable();
             return false;
         }
         IS_ON.store(true, Ordering::Relaxed);
-        stand_here();
+        checkpoint();
         // Signals come when the thread is its own again.
-        set_mask(&(*kept).mask);
+        set_mask(&(*state).mask);
     }
     true
 }
@@ -96,7 +96,7 @@ pub(crate) fn has_room(events: u64) -> bool {
         return false;
     }
     // SAFETY: of this thread alone.
-    let room = unsafe { &mut (*kept()).room };
+    let room = unsafe { &mut (*state()).room };
     let has = *room >= events;
     *room = events.max(*room);
     has
@@ -113,9 +113,9 @@ fn has_registers() -> bool {
 }
 
 /// Has functions of the C library's, its way out among them, which every exit takes, lead here.
-fn stand_in() -> bool {
+fn install_redirects() -> bool {
     static EXIT: Real = Real::new(c"_exit");
-    let Some(memory) = Opened::for_writing(b"/proc/self/mem\0") else { return false };
+    let Some(memory) = OpenFile::for_writing(b"/proc/self/mem\0") else { return false };
     let lead = |from: &Real, to: usize| {
         let Some(from) = from.find() else { return false };
         // mov rax, to; jmp rax
@@ -125,12 +125,14 @@ fn stand_in() -> bool {
         // SAFETY: code of the C library's, longer than that.
         unsafe { (from as *const [u8; 12]).read_volatile() == code }
     };
-    lead(&EXIT, ended as *const () as usize) && layout::stand_in(lead) && birth::stand_in(lead)
+    lead(&EXIT, ended as *const () as usize)
+        && layout::install_redirects(lead)
+        && thread_start::install_redirects(lead)
 }
 
 /// Saves where the caller stands, keeps the memory, and returns, as often as there are runs to make.
 #[unsafe(naked)]
-unsafe extern "C" fn stand_here() {
+unsafe extern "C" fn checkpoint() {
     naked_asm!(
         "push rbp",
         "push rbx",
@@ -146,14 +148,14 @@ unsafe extern "C" fn stand_here() {
         "mov [rdi + {thread_pointer}], rax",
         "mov [rdi + {stack_pointer}], rsp",
         "movabs rsp, {top}",
-        "call {keep}",
+        "call {save_memory}",
         "jmp {go_on}",
         place = const PLACE,
         top = const TOP,
         registers = const REGISTERS,
-        thread_pointer = const offset_of!(Kept, thread_pointer),
-        stack_pointer = const offset_of!(Kept, stack_pointer),
-        keep = sym keep,
+        thread_pointer = const offset_of!(RewindState, thread_pointer),
+        stack_pointer = const offset_of!(RewindState, stack_pointer),
+        save_memory = sym save_memory,
         go_on = sym go_on,
     )
 }
@@ -163,10 +165,10 @@ unsafe extern "C" fn stand_here() {
 unsafe extern "C" fn ended(status: i32) {
     naked_asm!(
         "movabs rsp, {top}",
-        "call {go_back}",
+        "call {rewind}",
         "jmp {go_on}",
         top = const TOP,
-        go_back = sym go_back,
+        rewind = sym rewind,
         go_on = sym go_on,
     )
 }
@@ -191,45 +193,45 @@ unsafe extern "C" fn go_on() {
         "ret",
         place = const PLACE,
         registers = const REGISTERS,
-        thread_pointer = const offset_of!(Kept, thread_pointer),
-        stack_pointer = const offset_of!(Kept, stack_pointer),
+        thread_pointer = const offset_of!(RewindState, thread_pointer),
+        stack_pointer = const offset_of!(RewindState, stack_pointer),
     )
 }
 
-unsafe extern "C" fn keep() {
+unsafe extern "C" fn save_memory() {
     // SAFETY: of this thread alone.
-    let kept = unsafe { &mut *kept() };
+    let state = unsafe { &mut *state() };
     // A process that cannot be rewound makes this run, and ends with it.
     let stack = Runtime::interrupted().map_or(0, |runtime| runtime.state.threads[0].stack_top);
-    kept.memory.keep(used_shadow().unwrap_or(&[]), stack);
-    if kept.memory.is_kept() {
-        kept.layout.begin_again(|_, _| {});
+    state.memory.save(used_shadow().unwrap_or(&[]), stack);
+    if state.memory.is_saved() {
+        state.layout.reset(|_, _| {});
     }
-    announce(kept);
+    publish_process(state);
 }
 
-unsafe extern "C" fn go_back(status: i32) {
+unsafe extern "C" fn rewind(status: i32) {
     // SAFETY: of this thread alone.
-    let kept = unsafe { &mut *kept() };
+    let state = unsafe { &mut *state() };
     let everything = !0u64;
     set_mask(&everything);
     // SAFETY: the controller's memory, mapped for as long as the process lives.
-    let header = unsafe { &*kept.header };
+    let header = unsafe { &*state.header };
     let (Some(shadow), EndKind::Exit, false) = (used_shadow(), header.end.kind, dispatch::has_begun()) else {
         sys::exit(status)
     };
-    if !kept.memory.is_kept() {
+    if !state.memory.is_saved() {
         sys::exit(status);
     }
-    let eager = header.plan.eager != 0;
+    let busy_waits = header.plan.busy_waits != 0;
     // From here on the shared memory is the controller's.
     header.process.store(0, Ordering::Release);
-    answer(kept, status);
-    if !kept.memory.put_back(&mut kept.layout, shadow) {
+    answer(state, status);
+    if !state.memory.restore(&mut state.layout, shadow) {
         sys::exit(0);
     }
-    wait_for_a_run(kept, eager);
-    announce(kept);
+    wait_for_a_run(state, busy_waits);
+    publish_process(state);
 }
 
 /// Pages of the race detector's that are in use; none if there are too many.
@@ -241,11 +243,11 @@ fn used_shadow() -> Option<&'static [usize]> {
 }
 
 /// If the controller wants to end this run, it finds the process here.
-fn announce(kept: &Kept) {
+fn publish_process(state: &RewindState) {
     // SAFETY: as above.
-    let header = unsafe { &*kept.header };
-    header.kept_pages.store(kept.memory.pages() as u32, Ordering::Relaxed);
-    header.process.store(kept.process as u32, Ordering::Release);
+    let header = unsafe { &*state.header };
+    header.saved_pages.store(state.memory.pages() as u32, Ordering::Relaxed);
+    header.process.store(state.process as u32, Ordering::Release);
 }
 
 fn set_mask(mask: &u64) {
@@ -255,10 +257,10 @@ fn set_mask(mask: &u64) {
 }
 
 /// Tells the controller that the run is over, and that the process stays.
-fn answer(kept: &Kept, status: i32) {
+fn answer(state: &RewindState, status: i32) {
     const STAYS: i32 = 1;
-    let numbers = [kept.process, (status & 0xff) << 8, STAYS];
-    let args = [kept.channel as usize, numbers.as_ptr() as usize, size_of_val(&numbers), 0, 0, 0];
+    let numbers = [state.process, (status & 0xff) << 8, STAYS];
+    let args = [state.channel as usize, numbers.as_ptr() as usize, size_of_val(&numbers), 0, 0, 0];
     // SAFETY: the kernel only reads the numbers.
     if unsafe { call(libc::SYS_write, args) } != size_of_val(&numbers) as isize {
         sys::exit(0);
@@ -266,13 +268,13 @@ fn answer(kept: &Kept, status: i32) {
 }
 
 /// Waits until there is a run for this process to make. Other requests are not for it: it ends, and who forked it reads them.
-fn wait_for_a_run(kept: &Kept, eager: bool) {
+fn wait_for_a_run(state: &RewindState, busy_waits: bool) {
     /// About a tenth of a millisecond.
     const LOOKS: usize = 300;
     const PAUSES: usize = 8;
     let receive = |flags: i32| {
         let mut byte = 0u8;
-        let args = [kept.channel as usize, &raw mut byte as usize, 1, flags as usize, 0, 0];
+        let args = [state.channel as usize, &raw mut byte as usize, 1, flags as usize, 0, 0];
         // SAFETY: room for one byte.
         match unsafe { call(libc::SYS_recvfrom, args) } {
             1 => Some(Request::from_byte(byte)),
@@ -281,7 +283,7 @@ fn wait_for_a_run(kept: &Kept, eager: bool) {
         }
     };
     let mut request = None;
-    if eager {
+    if busy_waits {
         for _ in 0..LOOKS {
             request = receive(libc::MSG_PEEK | libc::MSG_DONTWAIT);
             if request.is_some() {
@@ -300,7 +302,7 @@ fn wait_for_a_run(kept: &Kept, eager: bool) {
 }
 
 /// Something is not as it should be: the run is made once more by another process.
-fn be_ended() -> ! {
+fn abort_rewind() -> ! {
     // SAFETY: it asks only, but is not allowed.
     unsafe { sys::call(libc::SYS_personality, [usize::MAX, 0, 0, 0, 0, 0]) };
     sys::exit(128 + libc::SIGSYS)

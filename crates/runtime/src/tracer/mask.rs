@@ -11,7 +11,7 @@ pub(crate) fn mask(mask: u64) -> u64 {
 }
 
 /// A mask as an event tells it: the same whether we trace or not.
-pub(crate) const fn told(mask: u64) -> u64 {
+pub(crate) const fn logged_mask(mask: u64) -> u64 {
     mask & !OURS
 }
 

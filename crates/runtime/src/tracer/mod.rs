@@ -15,23 +15,23 @@ mod stepper;
 mod text;
 mod words;
 
-pub(crate) use mask::{Mask, mask, told as told_mask};
+pub(crate) use mask::{Mask, logged_mask, mask};
 
-use crate::{context::Backend, end, handlers, state::Runtime, state::State, sys};
+use crate::{context::ThreadBackend, end, handlers, state::Runtime, state::State, sys};
 use alloc::vec::Vec;
 use core::{cell::UnsafeCell, ffi::c_void};
 use shadow::Shadows;
 use stepper::Stepper;
-use text::Text;
+use text::TracedText;
 use unsnarl_model::ThreadIx;
 use unsnarl_wire::{StepKind, StepWord, Tracing};
 use words::Words;
 
 /// The tracer of a run.
 struct Tracer {
-    text: Text,
+    text: TracedText,
     words: Words,
-    way: Way,
+    method: TracingMethod,
     /// For each thread after how many events it runs as it is; none if all are traced.
     until: &'static [u64],
     /// Threads whose trace pauses until they unwind.
@@ -41,17 +41,17 @@ struct Tracer {
 }
 
 /// How instructions are traced.
-enum Way {
+enum TracingMethod {
     Stepping(Stepper),
     Translated(Shadows),
 }
 
-struct Cell(UnsafeCell<Option<Tracer>>);
+struct TracerCell(UnsafeCell<Option<Tracer>>);
 
 // SAFETY: reached by the carrier only (see the crate's documentation).
-unsafe impl Sync for Cell {}
+unsafe impl Sync for TracerCell {}
 
-static TRACER: Cell = Cell(UnsafeCell::new(None));
+static TRACER: TracerCell = TracerCell(UnsafeCell::new(None));
 
 /// The tracer, if there is one.
 fn tracer() -> Option<&'static mut Tracer> {
@@ -66,24 +66,26 @@ pub(crate) fn begin(state: &State) {
     if how == Tracing::Off {
         return;
     }
-    if state.backend() == Backend::Kernel {
+    if state.backend() == ThreadBackend::Kernel {
         end::refuse("instructions are traced of fibers only, not of kernel threads");
     }
-    let text = Text::of(&state.log);
+    let text = TracedText::of(&state.log);
     let words = Words::new(&state.log);
-    let way = if how == Tracing::Stepping {
-        Way::Stepping(Stepper::new(&text))
+    let method = if how == Tracing::Stepping {
+        TracingMethod::Stepping(Stepper::new(&text))
     } else {
         shadow::set_gs(words.shared());
         let Some(shadows) = Shadows::new(&text, words.shared(), safe::slots(&state.log)) else {
             end::refuse("there is no address space for translated code near the program's own")
         };
-        Way::Translated(shadows)
+        TracingMethod::Translated(shadows)
     };
     text.forbid();
     let until = state.log.traced_until();
     // SAFETY: on the carrier; nothing is traced yet.
-    unsafe { *TRACER.0.get() = Some(Tracer { text, words, way, until, paused: Vec::new(), tracing: true }) };
+    unsafe {
+        *TRACER.0.get() = Some(Tracer { text, words, method, until, paused: Vec::new(), tracing: true })
+    };
     for signal in 1..=64 {
         handlers::watch_again(signal);
     }
@@ -124,7 +126,7 @@ pub(crate) fn abandon() {
 pub(crate) fn show_originals(context: *mut libc::ucontext_t) {
     if let Some(tracer) = tracer() {
         tracer.settle();
-        if let Way::Translated(shadows) = &tracer.way {
+        if let TracingMethod::Translated(shadows) = &tracer.method {
             // SAFETY: the kernel's description of what was interrupted.
             let registers = unsafe { &mut (*context).uc_mcontext.gregs };
             shadow::restore(shadows, registers, tracer.words.saved());
@@ -152,7 +154,7 @@ pub(crate) fn interrupted(context: *const libc::ucontext_t) {
         let word = |r: i32| registers[r as usize] as u64;
         let record = [StepWord::new(StepKind::Signal, word(libc::REG_RIP), 0).0, word(libc::REG_RSP)];
         tracer.words.append(&record);
-        tracer.outside();
+        tracer.note_exit();
     }
 }
 
@@ -214,7 +216,7 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
     }
     tracer.settle();
     if inside {
-        if let Way::Translated(shadows) = &tracer.way {
+        if let TracingMethod::Translated(shadows) = &tracer.method {
             shadow::restore(shadows, registers, tracer.words.saved());
         }
         if FAULTS.contains(&signal) && code > 0 {
@@ -230,16 +232,19 @@ impl Tracer {
     fn is_step(&self, code: i32) -> bool {
         const SINGLE_STEP: i32 = 2;
         // The kernel's word for a debug trap that says nothing of its cause. Some virtual machines lose that now and then.
-        const UNTOLD: i32 = 1;
-        match &self.way {
-            Way::Stepping(stepper) => code == SINGLE_STEP || code == UNTOLD && !stepper.is_at_debug_trap(),
-            Way::Translated(_) => false,
+        const UNSPECIFIED: i32 = 1;
+        match &self.method {
+            TracingMethod::Stepping(stepper) => {
+                code == SINGLE_STEP || code == UNSPECIFIED && !stepper.is_at_debug_trap()
+            }
+            TracingMethod::Translated(_) => false,
         }
     }
 
     fn switching(&mut self, to: ThreadIx, events: u64) {
-        let wanted = self.until.is_empty() || self.until.get(to.index()).is_some_and(|until| events < *until);
-        let tracing = wanted && !self.paused.contains(&to);
+        let is_within_limit =
+            self.until.is_empty() || self.until.get(to.index()).is_some_and(|until| events < *until);
+        let tracing = is_within_limit && !self.paused.contains(&to);
         if self.tracing != tracing {
             self.tracing = tracing;
             if tracing { self.text.forbid() } else { self.text.allow() }
@@ -256,19 +261,19 @@ impl Tracer {
     /// Control has come to the traced code.
     fn entered(&mut self, state: &State, registers: &Registers) {
         let word = |r: i32| registers[r as usize] as u64;
-        let who = u64::from(state.current.0) | state.log.count() << 16;
-        let who = [who, sys::thread_pointer() as u64];
-        self.words.set_who(who);
+        let running = u64::from(state.current.0) | state.log.count() << 16;
+        let running = [running, sys::thread_pointer() as u64];
+        self.words.set_running(running);
         self.words.append(&[
             StepWord::new(StepKind::Enter, word(libc::REG_RIP), 0).0,
             word(libc::REG_RSP),
             word(libc::REG_RAX),
             word(libc::REG_RDX),
-            who[0],
-            who[1],
+            running[0],
+            running[1],
         ]);
         self.words.set_inside(true);
-        if let Way::Stepping(stepper) = &mut self.way {
+        if let TracingMethod::Stepping(stepper) = &mut self.method {
             self.text.allow();
             stepper.begin();
         }
@@ -276,9 +281,9 @@ impl Tracer {
 
     /// Control is at traced code and goes on there, traced.
     fn go_on(&mut self, registers: &mut Registers) {
-        match &mut self.way {
-            Way::Stepping(stepper) => stepper.step(registers, &mut self.words),
-            Way::Translated(shadows) => {
+        match &mut self.method {
+            TracingMethod::Stepping(stepper) => stepper.step(registers, &mut self.words),
+            TracingMethod::Translated(shadows) => {
                 let pc = registers[libc::REG_RIP as usize] as u64;
                 match shadows.translation(pc) {
                     Some(translation) => registers[libc::REG_RIP as usize] = translation as i64,
@@ -317,19 +322,19 @@ impl Tracer {
             word(libc::REG_R9),
             word(libc::REG_RAX),
         ]);
-        self.outside();
+        self.note_exit();
     }
 
     /// The stack is about to be looked at: it shall hold original addresses only.
     fn settle(&mut self) {
-        if let (Way::Translated(shadows), Some(slot)) = (&self.way, self.words.take_slot()) {
+        if let (TracingMethod::Translated(shadows), Some(slot)) = (&self.method, self.words.take_slot()) {
             shadow::settle(shadows, slot, self.words.tail());
         }
     }
 
-    fn outside(&mut self) {
+    fn note_exit(&mut self) {
         self.words.set_inside(false);
-        if let Way::Stepping(_) = self.way
+        if let TracingMethod::Stepping(_) = self.method
             && self.tracing
         {
             self.text.forbid();

@@ -12,16 +12,17 @@
 //! programs on x86-64 leave alone. Looking up the target of a return changes flags, which no calling convention
 //! preserves.
 
-use super::{Registers, text::Text};
+use super::{Registers, text::TracedText};
 use crate::sys;
 use alloc::{collections::BTreeMap, vec::Vec};
 use core::{mem::offset_of, ops::Range};
 use unsnarl_insn::{
-    Address, Layout, after,
+    Address, BlockLayout,
     iced::{
         Code, ConditionCode, Decoder, DecoderOptions, Encoder, FlowControl, Instruction,
         InstructionInfoFactory, MemoryOperand, Mnemonic, OpKind, Register,
     },
+    static_successor,
 };
 use unsnarl_wire::{StepKind, StepWord, TracerWords};
 
@@ -32,7 +33,7 @@ const TARGET: u32 = offset_of!(TracerWords, target) as u32;
 const INSIDE: u32 = offset_of!(TracerWords, inside) as u32;
 const SLOT: u32 = offset_of!(TracerWords, slot) as u32;
 const TAIL: u32 = offset_of!(TracerWords, tail) as u32;
-const WHO: u32 = offset_of!(TracerWords, who) as u32;
+const RUNNING: u32 = offset_of!(TracerWords, running) as u32;
 
 /// Instructions of a block at most.
 const LONGEST: usize = 64;
@@ -71,7 +72,7 @@ pub(super) struct Shadows {
 
 impl Shadows {
     /// Room for translations of this code; none if the system does not give it.
-    pub(super) fn new(text: &Text, words: *const TracerWords, safe: Vec<u64>) -> Option<Self> {
+    pub(super) fn new(text: &TracedText, words: *const TracerWords, safe: Vec<u64>) -> Option<Self> {
         let mut segments = Vec::new();
         // Tables lie below the shared memory, where GS reaches them.
         let mut table_end = (words as u64 & !0xffff) - (16 << 20);
@@ -219,7 +220,7 @@ impl Emitter {
         self.store(Register::RSP, 8);
         self.store(Register::RAX, 16);
         self.store(Register::RDX, 24);
-        for (word, at) in [(WHO, 32), (WHO + 8, 40)] {
+        for (word, at) in [(RUNNING, 32), (RUNNING + 8, 40)] {
             self.with(&[0x65, 0x48, 0x8b, 0x04, 0x25], word);
             self.store(Register::RAX, at);
         }
@@ -266,7 +267,7 @@ impl Shadow {
 
     /// What all translated code shares: looking up a target, and leaving for code that is not traced. On entry
     /// rax is the target, and what rax and rcx were is saved.
-    fn routines(&mut self, text: &Text) {
+    fn routines(&mut self, text: &TracedText) {
         let code = &mut self.code;
         self.look_up = code.at;
         code.compare_rax(&self.text);
@@ -334,12 +335,12 @@ impl Shadow {
         encoder: &mut Encoder,
         safe: &[u64],
     ) -> Option<u64> {
-        const MOST_BYTES: u64 = LONGEST as u64 * 256;
-        if self.code.at + MOST_BYTES > self.end {
+        const MAX_BYTES: u64 = LONGEST as u64 * 256;
+        if self.code.at + MAX_BYTES > self.end {
             crate::end::refuse("there is no more room for translated code");
         }
         let block = self.decode(pc)?;
-        let layout = Layout::of(&block, factory);
+        let layout = BlockLayout::of(&block, factory);
         let start = self.code.at;
         self.origins.push((start, pc));
         self.begin(pc, &block, &layout);
@@ -379,7 +380,7 @@ impl Shadow {
                 break;
             }
             block.push(instruction);
-            let Some(next) = after(&instruction) else { break };
+            let Some(next) = static_successor(&instruction) else { break };
             if next != instruction.next_ip() {
                 // Through a stub control leaves, and comes back in a way of its own.
                 if !self.text.contains(&next) || self.slot_of_stub(next).is_some() {
@@ -403,7 +404,7 @@ impl Shadow {
     }
 
     /// Writes the block's record and the samples that are taken at its beginning.
-    fn begin(&mut self, pc: u64, block: &[Instruction], layout: &Layout) {
+    fn begin(&mut self, pc: u64, block: &[Instruction], layout: &BlockLayout) {
         let bytes = 8 * (1 + layout.words() as i32);
         let code = &mut self.code;
         code.save_rcx();
@@ -424,7 +425,7 @@ impl Shadow {
     }
 
     /// Takes the samples that are due before an instruction, into the record that was written already.
-    fn samples(&mut self, layout: &Layout, at: usize) {
+    fn samples(&mut self, layout: &BlockLayout, at: usize) {
         let due = || layout.samples.iter().enumerate().filter(|(_, sample)| usize::from(sample.at) == at);
         if due().next().is_none() {
             return;
@@ -700,7 +701,7 @@ pub(super) fn settle(shadows: &Shadows, slot: *mut u64, tail: u64) {
 fn is_plain(instruction: &Instruction) -> bool {
     instruction.flow_control() != FlowControl::UnconditionalBranch
         && instruction.mnemonic() != Mnemonic::Call
-        && after(instruction).is_some()
+        && static_successor(instruction).is_some()
 }
 
 /// Whether an address can only be stored by way of another register than rcx.

@@ -1,10 +1,10 @@
 //! Tracing by the trap flag: the processor traps after each instruction, and before the next one its address
 //! and what it will need are written down. Slow, but there is nothing to get wrong: the reference.
 
-use super::{Registers, text::Text, words::Words};
+use super::{Registers, text::TracedText, words::Words};
 use alloc::{vec, vec::Vec};
 use unsnarl_insn::{
-    Address, Layout,
+    Address, BlockLayout,
     iced::{Decoder, DecoderOptions, InstructionInfoFactory, Mnemonic, Register},
 };
 use unsnarl_wire::{StepKind, StepWord};
@@ -13,7 +13,7 @@ const TRAP_FLAG: i64 = 1 << 8;
 
 /// What is remembered of an instruction.
 #[derive(Clone)]
-struct Known {
+struct DecodedInstruction {
     samples: Vec<Address>,
     /// It traps after each repetition.
     repeats: bool,
@@ -24,7 +24,7 @@ struct Known {
 pub(super) struct Stepper {
     /// For each byte of the text: 1 + the number of the instruction there, if it is known.
     segments: Vec<(u64, Vec<u32>)>,
-    known: Vec<Known>,
+    known: Vec<DecodedInstruction>,
     factory: InstructionInfoFactory,
     /// The latest instruction: where, and whether it may be repeated.
     last: (u64, bool),
@@ -38,7 +38,7 @@ pub(super) fn stop(registers: &mut Registers) {
 }
 
 impl Stepper {
-    pub(super) fn new(text: &Text) -> Self {
+    pub(super) fn new(text: &TracedText) -> Self {
         let table = |segment: &core::ops::Range<u64>| {
             (segment.start, vec![0; (segment.end - segment.start) as usize])
         };
@@ -112,12 +112,12 @@ impl Stepper {
     }
 }
 
-fn decode(pc: u64, left: usize, factory: &mut InstructionInfoFactory) -> Known {
+fn decode(pc: u64, left: usize, factory: &mut InstructionInfoFactory) -> DecodedInstruction {
     // SAFETY: within the segment, which can be read.
     let bytes = unsafe { core::slice::from_raw_parts(pc as *const u8, left) };
     let instruction = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
-    let layout = Layout::of(&[instruction], factory);
-    Known {
+    let layout = BlockLayout::of(&[instruction], factory);
+    DecodedInstruction {
         samples: layout.samples.iter().map(|sample| sample.address).collect(),
         repeats: instruction.is_string_instruction()
             && (instruction.has_rep_prefix() || instruction.has_repne_prefix()),

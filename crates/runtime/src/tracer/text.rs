@@ -8,13 +8,13 @@ use alloc::vec::Vec;
 use core::{ffi::c_void, ops::Range};
 
 /// The executable segments of the traced modules.
-pub(super) struct Text {
+pub(super) struct TracedText {
     segments: Vec<Range<u64>>,
     /// Functions at which the trace of a thread pauses.
     pauses: &'static [u64],
 }
 
-impl Text {
+impl TracedText {
     /// Those of the modules that the plan names and that are loaded now.
     pub(super) fn of(log: &Log) -> Self {
         let mut walk = Walk { log, segments: Vec::new() };

@@ -41,12 +41,12 @@ impl Words {
     pub(super) fn make_room(&mut self) -> bool {
         let tick = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
         // SAFETY: the header is never unmapped.
-        let (taken, enough) = unsafe { (&(*self.shared).taken, &(*self.shared).enough) };
+        let (consumed, stopped) = unsafe { (&(*self.shared).consumed, &(*self.shared).stopped) };
         if self.limit >= self.end {
             return false;
         }
-        while enough.load(Ordering::Acquire) == 0 {
-            if self.limit + PIECE <= self.first + 8 * taken.load(Ordering::Acquire) + RING {
+        while stopped.load(Ordering::Acquire) == 0 {
+            if self.limit + PIECE <= self.first + 8 * consumed.load(Ordering::Acquire) + RING {
                 self.another_piece();
                 return true;
             }
@@ -109,9 +109,9 @@ impl Words {
     }
 
     /// Who runs from now on.
-    pub(super) fn set_who(&mut self, who: [u64; 2]) {
+    pub(super) fn set_running(&mut self, running: [u64; 2]) {
         // SAFETY: as above.
-        unsafe { (&raw mut (*self.shared).who).write_volatile(who) };
+        unsafe { (&raw mut (*self.shared).running).write_volatile(running) };
     }
 
     /// Where an address of translated code stands on the stack, which from now on is as it was.

@@ -12,8 +12,8 @@ mod tally;
 
 pub use tally::{Operation, Tally};
 
-use crate::{Cost, Runner, foresee::Enough, prove::Certificate};
-use script::{Piece, Script};
+use crate::{Cost, Runner, prove::Certificate, simulation::EarlyStop};
+use script::{Piece, SegmentScript};
 use unsnarl_model::{Signature, Trace};
 
 /// The best trace that was found, and how.
@@ -26,17 +26,17 @@ pub struct Simplified<E> {
     /// That there is nothing better, if that was looked for and shown.
     pub certificate: Option<Certificate>,
     /// How far that got: no schedule with at most so many context switches fails in this way.
-    pub none_with: Option<u64>,
+    pub switches_ruled_out: Option<u64>,
     /// Something that matters is not among the events of the trace: an order that keeps their dependences led
     /// elsewhere. Then nothing can be proved.
-    pub unobserved: bool,
+    pub has_hidden_dependence: bool,
     /// What ended the work early.
     pub stopped: Option<E>,
 }
 
 /// A better trace was found.
 #[derive(Clone, Copy, Debug)]
-pub struct Step<'a> {
+pub struct Improvement<'a> {
     /// By what.
     pub operation: Operation,
     /// The trace.
@@ -49,7 +49,7 @@ pub struct Step<'a> {
 pub fn simplify<R: Runner>(
     trace: &Trace,
     runner: &mut R,
-    watch: &mut dyn FnMut(Step<'_>),
+    watch: &mut dyn FnMut(Improvement<'_>),
 ) -> Simplified<R::Error> {
     let mut tinertia = Tinertia {
         signature: trace.signature(),
@@ -60,7 +60,14 @@ pub fn simplify<R: Runner>(
     };
     let stopped = tinertia.work().err();
     let Tinertia { current: trace, tally, .. } = tinertia;
-    Simplified { trace, tally, certificate: None, none_with: None, unobserved: false, stopped }
+    Simplified {
+        trace,
+        tally,
+        certificate: None,
+        switches_ruled_out: None,
+        has_hidden_dependence: false,
+        stopped,
+    }
 }
 
 struct Tinertia<'a, R: Runner> {
@@ -68,7 +75,7 @@ struct Tinertia<'a, R: Runner> {
     /// The paper's τ_cur.
     current: Trace,
     runner: &'a mut R,
-    watch: &'a mut dyn FnMut(Step<'_>),
+    watch: &'a mut dyn FnMut(Improvement<'_>),
     tally: Tally,
 }
 
@@ -88,12 +95,12 @@ impl<R: Runner> Tinertia<'_, R> {
 
     /// Lines 5 to 10: backwards over the trace. Only a segment's first action counts.
     fn remove_last(&mut self) -> Result<(), R::Error> {
-        self.backwards(Script::remove_last, Operation::RemoveLast)
+        self.backwards(SegmentScript::remove_last, Operation::RemoveLast)
     }
 
     /// Lines 11 to 17: forwards. Only a segment's last action counts.
     fn consolidate_up(&mut self) -> Result<(), R::Error> {
-        let mut script = Script::of(&self.current.events);
+        let mut script = SegmentScript::of(&self.current.events);
         let mut at = 1;
         loop {
             let piece = script.pieces.partition_point(|piece| piece.to < at);
@@ -110,29 +117,29 @@ impl<R: Runner> Tinertia<'_, R> {
                     continue;
                 }
             }
-            script = Script::of(&self.current.events);
+            script = SegmentScript::of(&self.current.events);
         }
     }
 
     /// Lines 18 to 22: backwards. Only a segment's first action counts.
     fn consolidate_down(&mut self) -> Result<(), R::Error> {
-        self.backwards(Script::move_down, Operation::ConsolidateDown)
+        self.backwards(SegmentScript::move_down, Operation::ConsolidateDown)
     }
 
     /// Changes the segments, the last one first, wherever the trace was changed in between.
     fn backwards(
         &mut self,
-        change: fn(&Script, usize) -> Option<Script>,
+        change: fn(&SegmentScript, usize) -> Option<SegmentScript>,
         operation: Operation,
     ) -> Result<(), R::Error> {
-        let mut script = Script::of(&self.current.events);
+        let mut script = SegmentScript::of(&self.current.events);
         let mut at = self.current.events.len();
         while let Some(piece) = script.pieces.partition_point(|piece| piece.from < at).checked_sub(1) {
             at = script.pieces[piece].from;
             let Some(candidate) = change(&script, piece) else { continue };
             if self.is_variant(&candidate, operation, 0)?.is_none() {
                 at = at.min(self.current.events.len());
-                script = Script::of(&self.current.events);
+                script = SegmentScript::of(&self.current.events);
             }
         }
         Ok(())
@@ -142,13 +149,13 @@ impl<R: Runner> Tinertia<'_, R> {
     /// if not, it is given back, or at least so many events of it.
     fn is_variant(
         &mut self,
-        candidate: &Script,
+        candidate: &SegmentScript,
         operation: Operation,
         events: usize,
     ) -> Result<Option<Trace>, R::Error> {
-        self.runner.go_on()?;
-        let enough = Enough { switches: candidate.switches(), events };
-        let actual = self.runner.run_as_far(&candidate.plan(&self.current), enough)?;
+        self.runner.check_interrupt()?;
+        let early_stop = EarlyStop { switches: candidate.switches(), events };
+        let actual = self.runner.run_bounded(&candidate.plan(&self.current), early_stop)?;
         self.tally.executions += 1;
         let cost = Cost::of(&actual.events).switches;
         if actual.signature() != self.signature || cost > candidate.switches() {
@@ -156,20 +163,20 @@ impl<R: Runner> Tinertia<'_, R> {
         }
         self.tally.credit(operation, Cost::of(&self.current.events).switches, cost);
         self.current = actual;
-        (self.watch)(Step { operation, trace: &self.current, tally: &self.tally });
+        (self.watch)(Improvement { operation, trace: &self.current, tally: &self.tally });
         Ok(None)
     }
 }
 
 /// Where the piece after this one of its thread ends if it is moved up to behind this one.
-fn moved_to(script: &Script, piece: usize) -> usize {
+fn moved_to(script: &SegmentScript, piece: usize) -> usize {
     let before: usize = script.pieces[..=piece].iter().map(script::Piece::len).sum();
     before + script.next(piece).map_or(0, |next| script.pieces[next].len())
 }
 
 /// How many events of the piece after this one of its thread were executed when it was moved up to behind this
 /// one. Up to there the run is the trace itself.
-pub(crate) fn executed_of_next(trace: &Trace, script: &Script, piece: usize, actual: &Trace) -> usize {
+pub(crate) fn executed_of_next(trace: &Trace, script: &SegmentScript, piece: usize, actual: &Trace) -> usize {
     let Some(next) = script.next(piece) else { return 0 };
     let start = script.pieces[..=piece].iter().map(script::Piece::len).sum::<usize>();
     let (piece, thread) = (script.pieces[next], trace.thread_id(script.pieces[next].thread));

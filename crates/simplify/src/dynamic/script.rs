@@ -24,12 +24,12 @@ impl Piece {
 
 /// A schedule made of pieces of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Script {
+pub(crate) struct SegmentScript {
     /// In order; neighbours may be of one thread.
     pub(crate) pieces: Vec<Piece>,
 }
 
-impl Script {
+impl SegmentScript {
     /// The trace as it is: a piece for each segment.
     pub(crate) fn of(events: &[Event]) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
@@ -128,10 +128,10 @@ pub(crate) fn relaxed_plan(trace: &Trace, order: &[usize], run_on: &[usize]) -> 
         let thread = trace.events[at].thread;
         steps.push((thread, trace.action(&trace.events[at])));
         if run_on.contains(&place) {
-            steps.push((thread, NEVER));
+            steps.push((thread, RUN_UNTIL_BLOCKED));
         }
     }
-    steps.extend(fails_unseen(trace).map(|thread| (thread, NEVER)));
+    steps.extend(failing_thread_without_event(trace).map(|thread| (thread, RUN_UNTIL_BLOCKED)));
     Plan { prefix: prefix_of(trace, steps), tail: Policy::Fair, ..trace.plan.clone() }
 }
 
@@ -149,12 +149,12 @@ pub(crate) fn prefix_of(trace: &Trace, steps: Vec<(ThreadIx, Action)>) -> Prefix
 }
 
 /// What nobody ever does: a thread that is expected to do it goes on with whatever it does.
-pub(crate) const NEVER: Action =
+pub(crate) const RUN_UNTIL_BLOCKED: Action =
     Action { op: Op::Exit, site: Site { module: ModuleIx(0), offset: u64::MAX } };
 
 /// Who failed in the middle of an operation that therefore is no event, if another thread's event was the last:
 /// it must have the processor in the end.
-fn fails_unseen(trace: &Trace) -> Option<ThreadIx> {
+fn failing_thread_without_event(trace: &Trace) -> Option<ThreadIx> {
     let last = trace.events.last()?.thread;
     trace.outcome.thread.filter(|&failed| failed != last && trace.outcome.is_failure())
 }

@@ -56,7 +56,7 @@ pub struct Tally {
     /// How often the program was run.
     pub executions: u64,
     /// Of how many schedules it was known without a run what comes of them.
-    pub foreseen: u64,
+    pub simulated: u64,
     /// How often all operations were tried in turn.
     pub rounds: u64,
     removed: [u64; Operation::ALL.len()],
@@ -80,7 +80,7 @@ impl Tally {
     /// Counts the runs of other work, which led to something else.
     pub(crate) fn add_runs(&mut self, other: &Self) {
         self.executions += other.executions;
-        self.foreseen += other.foreseen;
+        self.simulated += other.simulated;
         self.rounds += other.rounds;
     }
 

@@ -1,6 +1,6 @@
 //! That a trace is minimal, in a form that can be checked again.
 
-use super::{Limits, Verdict, prove};
+use super::{ProofLimits, ProofVerdict, prove};
 use crate::{Cost, Runner};
 use unsnarl_model::{Segment, Signature, Trace};
 
@@ -29,7 +29,13 @@ pub struct Certificate {
 }
 
 impl Certificate {
-    pub(super) fn new(trace: &Trace, limits: &Limits, executions: u64, states: u64, digest: u64) -> Self {
+    pub(super) fn new(
+        trace: &Trace,
+        limits: &ProofLimits,
+        executions: u64,
+        states: u64,
+        digest: u64,
+    ) -> Self {
         Self {
             signature: trace.signature(),
             cost: Cost::of(&trace.events),
@@ -59,13 +65,13 @@ pub enum Mismatch<E> {
     Better(Cost),
     /// The search went another way.
     #[error(
-        "the search went through {got} states and not {expected}: the program or its surroundings have changed"
+        "the search went through {actual} states and not {expected}: the program or its surroundings have changed"
     )]
     OtherStates {
         /// As the certificate says.
         expected: u64,
         /// As it turned out.
-        got: u64,
+        actual: u64,
     },
     /// It could not be checked.
     #[error("the check did not come to its end")]
@@ -92,21 +98,21 @@ pub fn check<R: Runner>(
         return Err(Mismatch::NoFailure);
     }
     let Certificate { in_a_row, rounds, .. } = *certificate;
-    let limits = Limits { executions: u64::MAX, in_a_row, rounds, ..Limits::default() };
+    let limits = ProofLimits { executions: u64::MAX, in_a_row, rounds, ..ProofLimits::default() };
     let proof = prove(trace, runner, &limits, &mut |_, _| {});
     if let Some(stopped) = proof.stopped {
         return Err(Mismatch::Stopped(stopped));
     }
     match proof.verdict {
-        Verdict::Better(better) => Err(Mismatch::Better(Cost::of(&better.events))),
-        Verdict::Minimal(found)
+        ProofVerdict::Better(better) => Err(Mismatch::Better(Cost::of(&better.events))),
+        ProofVerdict::Minimal(found)
             if (found.states, found.digest) == (certificate.states, certificate.digest) =>
         {
             Ok(())
         }
-        Verdict::Minimal(found) => {
-            Err(Mismatch::OtherStates { expected: certificate.states, got: found.states })
+        ProofVerdict::Minimal(found) => {
+            Err(Mismatch::OtherStates { expected: certificate.states, actual: found.states })
         }
-        Verdict::Unfinished => Err(Mismatch::OtherStates { expected: certificate.states, got: 0 }),
+        ProofVerdict::Unfinished => Err(Mismatch::OtherStates { expected: certificate.states, actual: 0 }),
     }
 }

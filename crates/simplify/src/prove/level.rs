@@ -1,12 +1,12 @@
 //! The search itself, level by level.
 
-use super::{Limits, owed::Owed};
+use super::{ProofLimits, pending_conflicts::PendingConflict};
 use crate::{
     Cost, Runner,
-    statics::{
+    static_order::{
         Rules,
         fingerprint::{Fingerprints, fingerprints},
-        preemption::World,
+        preemption::SyncState,
         relation::{Relation, Touch},
     },
 };
@@ -19,7 +19,7 @@ use unsnarl_model::{
 };
 
 /// Events of runs that are held at a time.
-const MOST_EVENTS: usize = 2_000_000;
+const MAX_EVENTS: usize = 2_000_000;
 
 /// What a schedule may cost.
 #[derive(Clone, Copy, Debug)]
@@ -29,20 +29,20 @@ pub(super) struct Bound {
 }
 
 /// What came of it.
-pub(super) enum Found {
+pub(super) enum SearchOutcome {
     Better(Box<Trace>),
     Nothing,
     OutOfBudget,
 }
 
-pub(super) struct Search<'a> {
+pub(super) struct LevelSearch<'a> {
     base: &'a Plan,
     /// Who is there at the start.
     first: Vec<ThreadId>,
     signature: Signature,
     cost: Cost,
     bound: Bound,
-    limits: &'a Limits,
+    limits: &'a ProofLimits,
     /// How many runs are made before they are looked at.
     batch: usize,
     rules: Rules,
@@ -50,16 +50,16 @@ pub(super) struct Search<'a> {
     pub(super) states: u64,
     /// Of all states, in whatever order they came.
     pub(super) digest: u64,
-    pub(super) none_with_switches: Option<u64>,
+    pub(super) switches_ruled_out: Option<u64>,
     /// How states were reached: more cheaply is worth looking at again.
     visited: HashMap<u64, Vec<Visit>>,
     /// What a thread does next after having done what has this fingerprint.
-    next: HashMap<u64, Next>,
+    next: HashMap<u64, NextOperation>,
 }
 
 /// A thread's next operation.
 #[derive(Clone)]
-struct Next {
+struct NextOperation {
     event: Event,
     /// Whose end it waits for.
     target: Option<ThreadId>,
@@ -70,7 +70,7 @@ struct Visit {
     thread: ThreadId,
     switches: u64,
     preemptions: u64,
-    owed: Vec<Owed>,
+    pending_conflicts: Vec<PendingConflict>,
 }
 
 /// A thread is to run as far as it can after a schedule was followed.
@@ -80,31 +80,31 @@ struct Branch {
     thread: ThreadId,
     switches: u64,
     preemptions: u64,
-    owed: Vec<Owed>,
+    pending_conflicts: Vec<PendingConflict>,
 }
 
 impl Branch {
     /// The thread begins.
     const fn first(thread: ThreadId) -> Self {
-        Self { schedule: Vec::new(), thread, switches: 0, preemptions: 0, owed: Vec::new() }
+        Self { schedule: Vec::new(), thread, switches: 0, preemptions: 0, pending_conflicts: Vec::new() }
     }
 }
 
-impl<'a> Search<'a> {
-    pub(super) fn new(trace: &'a Trace, bound: Bound, limits: &'a Limits, executions: u64) -> Self {
+impl<'a> LevelSearch<'a> {
+    pub(super) fn new(trace: &'a Trace, bound: Bound, limits: &'a ProofLimits, executions: u64) -> Self {
         Self {
             base: &trace.plan,
-            first: Lives::of(trace).alive(0),
+            first: Lifetimes::of(trace).alive(0),
             signature: trace.signature(),
             cost: Cost::of(&trace.events),
             bound,
             limits,
-            batch: limits.batch.min(MOST_EVENTS / trace.events.len().max(1)).max(1),
+            batch: limits.batch.min(MAX_EVENTS / trace.events.len().max(1)).max(1),
             rules: Rules { end: false, ..Rules::of(trace) },
             executions,
             states: 0,
             digest: 0,
-            none_with_switches: None,
+            switches_ruled_out: None,
             visited: HashMap::new(),
             next: HashMap::new(),
         }
@@ -114,7 +114,7 @@ impl<'a> Search<'a> {
         &mut self,
         runner: &mut R,
         watch: &mut dyn FnMut(u64, u64),
-    ) -> Result<Found, R::Error> {
+    ) -> Result<SearchOutcome, R::Error> {
         let mut level: Vec<Branch> = self.first.iter().map(|thread| Branch::first(thread.clone())).collect();
         for switches in 0..=self.bound.switches {
             let mut next_level = Vec::new();
@@ -122,26 +122,26 @@ impl<'a> Search<'a> {
                 watch(self.executions, switches);
                 let room = self.limits.executions.saturating_sub(self.executions);
                 if room < batch.len() as u64 {
-                    return Ok(Found::OutOfBudget);
+                    return Ok(SearchOutcome::OutOfBudget);
                 }
                 let plans: Vec<Plan> = batch.iter().map(|branch| self.plan(branch)).collect();
                 let traces = runner.run_until(&plans, &mut |_, trace| self.is_better(trace))?;
                 self.executions += traces.len() as u64;
                 for (branch, trace) in batch.iter().zip(traces) {
                     if self.is_better(&trace) {
-                        return Ok(Found::Better(Box::new(trace)));
+                        return Ok(SearchOutcome::Better(Box::new(trace)));
                     }
-                    self.look(branch, &trace, runner, &mut next_level)?;
+                    self.visit_states(branch, &trace, runner, &mut next_level)?;
                 }
             }
-            self.none_with_switches = Some(switches);
+            self.switches_ruled_out = Some(switches);
             level = next_level;
             if level.is_empty() {
-                self.none_with_switches = Some(self.bound.switches);
+                self.switches_ruled_out = Some(self.bound.switches);
                 break;
             }
         }
-        Ok(Found::Nothing)
+        Ok(SearchOutcome::Nothing)
     }
 
     fn is_better(&self, trace: &Trace) -> bool {
@@ -166,28 +166,29 @@ impl<'a> Search<'a> {
     }
 
     /// Goes through the states that the branch's thread came by, and adds where one can go from there.
-    fn look<R: Runner>(
+    fn visit_states<R: Runner>(
         &mut self,
         branch: &Branch,
         trace: &Trace,
         runner: &R,
         next_level: &mut Vec<Branch>,
     ) -> Result<(), R::Error> {
-        runner.go_on()?;
-        let story = Story::of(trace, self.rules);
-        self.learn(&story);
+        runner.check_interrupt()?;
+        let analysed = AnalysedRun::of(trace, self.rules);
+        self.record_next_operations(&analysed);
         let start: usize = branch.schedule.iter().map(|(_, points)| *points as usize).sum();
         let is_own = |event: &Event| *trace.thread_id(event.thread) == branch.thread;
         let run =
             trace.events.iter().skip(start).take(self.limits.in_a_row as usize).take_while(|e| is_own(e));
         let end = start + run.count();
-        let mut owed = branch.owed.clone();
+        let mut pending_conflicts = branch.pending_conflicts.clone();
         let mut idle: HashMap<_, u32> = HashMap::new();
         for done in start + 1..=end {
-            let touches = &story.touches[done - 1];
-            owed.retain(|owed| !owed.is_settled_by(&branch.thread, touches));
+            let touches = &analysed.touches[done - 1];
+            pending_conflicts
+                .retain(|pending_conflicts| !pending_conflicts.is_resolved_by(&branch.thread, touches));
             let event = &trace.events[done - 1];
-            if event.op.only_reads() || event.op.gives_way() {
+            if event.op.only_reads() || event.op.yields() {
                 let rounds = idle.entry((event.site, event.addr, event.value)).or_default();
                 *rounds += 1;
                 if *rounds > self.limits.rounds {
@@ -197,84 +198,93 @@ impl<'a> Search<'a> {
                 idle.clear();
             }
             if branch.switches < self.bound.switches {
-                runner.go_on()?;
-                self.go_on_from(branch, &story, (start, done, end), &owed, next_level);
+                runner.check_interrupt()?;
+                self.branch_from(branch, &analysed, (start, done, end), &pending_conflicts, next_level);
             }
             self.states += 1;
-            self.digest =
-                self.digest.wrapping_add(story.prints.states[done - 1].rotate_left(branch.switches as u32));
+            self.digest = self
+                .digest
+                .wrapping_add(analysed.fingerprints.states[done - 1].rotate_left(branch.switches as u32));
         }
         Ok(())
     }
 
     /// What each thread does next, for when it is known that it could not.
-    fn learn(&mut self, story: &Story<'_>) {
+    fn record_next_operations(&mut self, analysed: &AnalysedRun<'_>) {
         let mut latest: HashMap<ThreadIx, u64> = HashMap::new();
-        for (at, event) in story.trace.events.iter().enumerate() {
-            let before = latest.insert(event.thread, story.prints.events[at]);
-            let before = before.unwrap_or_else(|| unborn(story.trace.thread_id(event.thread)));
-            let target = story.trace.threads.get(event.value as usize).filter(|_| event.op == Op::Join);
-            self.next.insert(before, Next { event: *event, target: target.map(|target| target.id.clone()) });
+        for (at, event) in analysed.trace.events.iter().enumerate() {
+            let before = latest.insert(event.thread, analysed.fingerprints.events[at]);
+            let before = before.unwrap_or_else(|| unstarted(analysed.trace.thread_id(event.thread)));
+            let target = analysed.trace.threads.get(event.value as usize).filter(|_| event.op == Op::Join);
+            self.next.insert(
+                before,
+                NextOperation { event: *event, target: target.map(|target| target.id.clone()) },
+            );
         }
     }
 
     /// Adds the branches from a state: after `done` events, where the thread's run goes from `start` to `end`.
-    fn go_on_from(
+    fn branch_from(
         &mut self,
         branch: &Branch,
-        story: &Story<'_>,
+        analysed: &AnalysedRun<'_>,
         (start, done, end): (usize, usize, usize),
-        owed: &[Owed],
+        pending_conflicts: &[PendingConflict],
         next_level: &mut Vec<Branch>,
     ) {
-        let trace = story.trace;
+        let trace = analysed.trace;
         let visit = Visit {
             thread: branch.thread.clone(),
             switches: branch.switches,
             preemptions: branch.preemptions,
-            owed: owed.to_vec(),
+            pending_conflicts: pending_conflicts.to_vec(),
         };
-        let visits = self.visited.entry(story.prints.states[done - 1]).or_default();
+        let visits = self.visited.entry(analysed.fingerprints.states[done - 1]).or_default();
         if visits.iter().any(|earlier| earlier.is_no_worse_than(&visit)) {
             return;
         }
         visits.retain(|earlier| !visit.is_no_worse_than(earlier));
         visits.push(visit);
         let interrupted = (done < end).then(|| &trace.events[done]);
-        let preempts = interrupted.is_some_and(|event| !event.op.gives_way() && !by_time(event));
+        let preempts = interrupted.is_some_and(|event| !event.op.yields() && !by_time(event));
         let preemptions = branch.preemptions + u64::from(preempts);
         if preemptions > self.bound.preemptions {
             return;
         }
         let mut schedule = branch.schedule.clone();
         schedule.push((branch.thread.clone(), (done - start) as u32));
-        let mut all_owed = owed.to_vec();
+        let mut all_pending_conflicts = pending_conflicts.to_vec();
         // Only where switches are all that counts.
         if let Some(event) = interrupted.filter(|_| self.bound.preemptions == u64::MAX) {
-            all_owed.push(Owed::new(branch.thread.clone(), event, &story.touches[done]));
+            all_pending_conflicts.push(PendingConflict::new(
+                branch.thread.clone(),
+                event,
+                &analysed.touches[done],
+            ));
         }
-        for thread in story.lives.alive(done) {
-            let waits = thread == branch.thread || all_owed.iter().any(|owed| owed.thread == thread);
-            if !waits && !self.is_known_to_wait(story, done, &thread) {
+        for thread in analysed.lifetimes.alive(done) {
+            let waits = thread == branch.thread
+                || all_pending_conflicts.iter().any(|pending_conflicts| pending_conflicts.thread == thread);
+            if !waits && !self.is_known_to_wait(analysed, done, &thread) {
                 next_level.push(Branch {
                     schedule: schedule.clone(),
                     thread,
                     switches: branch.switches + 1,
                     preemptions,
-                    owed: all_owed.clone(),
+                    pending_conflicts: all_pending_conflicts.clone(),
                 });
             }
         }
     }
 
     /// Whether a thread's next operation is known, and is not possible after so many events.
-    fn is_known_to_wait(&self, story: &Story<'_>, done: usize, thread: &ThreadId) -> bool {
-        let trace = story.trace;
+    fn is_known_to_wait(&self, analysed: &AnalysedRun<'_>, done: usize, thread: &ThreadId) -> bool {
+        let trace = analysed.trace;
         let events = &trace.events[..done];
         let own = events.iter().rposition(|event| trace.thread_id(event.thread) == thread);
-        let local = own.map_or_else(|| unborn(thread), |at| story.prints.events[at]);
+        let local = own.map_or_else(|| unstarted(thread), |at| analysed.fingerprints.events[at]);
         let Some(next) = self.next.get(&local) else { return false };
-        let Next { event: next, target } = next;
+        let NextOperation { event: next, target } = next;
         let failed = next.flags.has(Flags::FAILED) || next.flags.has(Flags::TIMED_OUT);
         match next.op {
             Op::Join if !failed => {
@@ -284,10 +294,10 @@ impl<'a> Search<'a> {
                 target.is_some() && !events.iter().any(ended)
             }
             Op::Lock | Op::ReadLock | Op::WriteLock | Op::SemWait if !failed => {
-                let mut world = World::before(&trace.events);
+                let mut world = SyncState::before(&trace.events);
                 events.iter().for_each(|event| world.step(event));
                 let own = trace.threads.iter().position(|t| t.id == *thread).unwrap_or(usize::MAX);
-                !world.lets(&Event { thread: ThreadIx(own as u16), ..*next })
+                !world.permits(&Event { thread: ThreadIx(own as u16), ..*next })
             }
             _ => false,
         }
@@ -301,19 +311,22 @@ impl Visit {
         let more = u64::from(self.thread != other.thread);
         self.switches + more <= other.switches
             && self.preemptions + more <= other.preemptions
-            && self.owed.iter().all(|owed| other.owed.contains(owed))
+            && self
+                .pending_conflicts
+                .iter()
+                .all(|pending_conflicts| other.pending_conflicts.contains(pending_conflicts))
     }
 }
 
 /// A run, and what its events mean.
-struct Story<'t> {
+struct AnalysedRun<'t> {
     trace: &'t Trace,
-    prints: Fingerprints,
+    fingerprints: Fingerprints,
     touches: Vec<Vec<Touch>>,
-    lives: Lives<'t>,
+    lifetimes: Lifetimes<'t>,
 }
 
-impl<'t> Story<'t> {
+impl<'t> AnalysedRun<'t> {
     fn of(trace: &'t Trace, rules: Rules) -> Self {
         let order: Vec<usize> = (0..trace.events.len()).collect();
         let mut relation = Relation::new(rules);
@@ -323,7 +336,12 @@ impl<'t> Story<'t> {
             touches
         });
         let touches = touches.collect();
-        Self { trace, touches, prints: fingerprints(trace, &order, rules), lives: Lives::of(trace) }
+        Self {
+            trace,
+            touches,
+            fingerprints: fingerprints(trace, &order, rules),
+            lifetimes: Lifetimes::of(trace),
+        }
     }
 }
 
@@ -333,13 +351,13 @@ fn by_time(event: &Event) -> bool {
 }
 
 /// From where to where in a run its threads live.
-struct Lives<'t> {
+struct Lifetimes<'t> {
     trace: &'t Trace,
     /// By thread: after how many events it is there, and after how many no more.
     spans: Vec<(usize, usize)>,
 }
 
-impl<'t> Lives<'t> {
+impl<'t> Lifetimes<'t> {
     fn of(trace: &'t Trace) -> Self {
         let mut spans = vec![(0, usize::MAX); trace.threads.len()];
         for (at, event) in trace.events.iter().enumerate() {
@@ -365,7 +383,7 @@ impl<'t> Lives<'t> {
 }
 
 /// The fingerprint of a thread that has done nothing yet.
-fn unborn(thread: &ThreadId) -> u64 {
+fn unstarted(thread: &ThreadId) -> u64 {
     let mut hasher = DefaultHasher::new();
     thread.path().hash(&mut hasher);
     hasher.finish()

@@ -11,30 +11,30 @@
 //! Three things keep it small:
 //!
 //! - Schedules that differ only in the order of events that do not depend on each other lead to the same state,
-//!   and it is gone into once (`statics/fingerprint.rs`).
+//!   and it is gone into once (`static_order/fingerprint.rs`).
 //! - Who is interrupted need not go on before somebody has done something that its next operation depends on:
 //!   otherwise it might as well have done that operation before it was interrupted, at no more switches
-//!   (`owed.rs`). That holds for context switches; where preemptions are counted it is not used.
+//!   (`pending_conflicts.rs`). That holds for context switches; where preemptions are counted it is not used.
 //! - Of threads that are seen to wait for a lock, a count or another thread's end, it is known that they cannot
 //!   run.
 //!
-//! What is proved is proved as far as the events tell the whole story (see [`crate::statics::relation`] on what they
-//! do not tell), for threads that run no longer than [`Limits::in_a_row`] points at a stretch, and for loops that
-//! wait for something in vain no more often than [`Limits::rounds`].
+//! What is proved is proved as far as the events tell the whole story (see [`crate::static_order::relation`] on what they
+//! do not tell), for threads that run no longer than [`ProofLimits::in_a_row`] points at a stretch, and for loops that
+//! wait for something in vain no more often than [`ProofLimits::rounds`].
 
 mod certificate;
 mod level;
-mod owed;
+mod pending_conflicts;
 
 pub use certificate::{Certificate, Mismatch, check};
 
 use crate::{Cost, Runner};
-use level::{Bound, Search};
+use level::{Bound, LevelSearch};
 use unsnarl_model::Trace;
 
 /// How far to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct ProofLimits {
     /// No more runs than this.
     pub executions: u64,
     /// No thread is expected to run for longer than so many points without being interrupted.
@@ -45,7 +45,7 @@ pub struct Limits {
     pub batch: usize,
 }
 
-impl Default for Limits {
+impl Default for ProofLimits {
     fn default() -> Self {
         Self { executions: 10_000, in_a_row: 1_000, rounds: 3, batch: 32 }
     }
@@ -53,7 +53,7 @@ impl Default for Limits {
 
 /// What came of a search.
 #[derive(Clone, Debug)]
-pub enum Verdict {
+pub enum ProofVerdict {
     /// There is no better schedule.
     Minimal(Certificate),
     /// Here is one.
@@ -66,11 +66,11 @@ pub enum Verdict {
 #[derive(Clone, Debug)]
 pub struct Proof<E> {
     /// What came of it.
-    pub verdict: Verdict,
+    pub verdict: ProofVerdict,
     /// How often the program was run.
     pub executions: u64,
     /// No schedule with at most so many context switches fails in this way, if any number is proved.
-    pub none_with_switches: Option<u64>,
+    pub switches_ruled_out: Option<u64>,
     /// What ended the work early.
     pub stopped: Option<E>,
 }
@@ -80,12 +80,12 @@ pub struct Proof<E> {
 pub fn prove<R: Runner>(
     trace: &Trace,
     runner: &mut R,
-    limits: &Limits,
+    limits: &ProofLimits,
     watch: &mut dyn FnMut(u64, u64),
 ) -> Proof<R::Error> {
     let cost = Cost::of(&trace.events);
     let mut proof =
-        Proof { verdict: Verdict::Unfinished, executions: 0, none_with_switches: None, stopped: None };
+        Proof { verdict: ProofVerdict::Unfinished, executions: 0, switches_ruled_out: None, stopped: None };
     let mut digest = 0;
     let mut states = 0;
     // First fewer context switches; then as many, and fewer preemptions.
@@ -94,27 +94,27 @@ pub fn prove<R: Runner>(
     let fewer_preemptions =
         cost.preemptions.checked_sub(1).map(|preemptions| Bound { switches: cost.switches, preemptions });
     for bound in [fewer_switches, fewer_preemptions].into_iter().flatten() {
-        let mut search = Search::new(trace, bound, limits, proof.executions);
+        let mut search = LevelSearch::new(trace, bound, limits, proof.executions);
         let found = search.run(runner, watch);
         proof.executions = search.executions;
         if bound.preemptions == u64::MAX {
-            proof.none_with_switches = search.none_with_switches;
+            proof.switches_ruled_out = search.switches_ruled_out;
         }
         digest = search.digest.wrapping_add(digest);
         states += search.states;
         match found {
-            Ok(level::Found::Better(better)) => {
-                proof.verdict = Verdict::Better(better);
+            Ok(level::SearchOutcome::Better(better)) => {
+                proof.verdict = ProofVerdict::Better(better);
                 return proof;
             }
-            Ok(level::Found::Nothing) => {}
-            Ok(level::Found::OutOfBudget) => return proof,
+            Ok(level::SearchOutcome::Nothing) => {}
+            Ok(level::SearchOutcome::OutOfBudget) => return proof,
             Err(stopped) => {
                 proof.stopped = Some(stopped);
                 return proof;
             }
         }
     }
-    proof.verdict = Verdict::Minimal(Certificate::new(trace, limits, proof.executions, states, digest));
+    proof.verdict = ProofVerdict::Minimal(Certificate::new(trace, limits, proof.executions, states, digest));
     proof
 }

@@ -3,10 +3,10 @@
 use super::{Ins, Program};
 use std::collections::HashMap;
 use unsnarl_model::{
-    Action, Event, Flags, Kind, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program as Started, Site,
-    SiteIx, Thread as Told, ThreadId, ThreadIx, Trace, Wait,
+    Action, Event, Flags, Module, ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Plan,
+    Program as Started, Site, SiteIx, Thread as Simulated, ThreadId, ThreadIx, Trace, Wait,
 };
-use unsnarl_sched::{Idle, Pick, Picker, Script, ThreadSet, World, changes_nothing};
+use unsnarl_sched::{Pick, Picker, RunView, Script, SpinDetector, ThreadSet, changes_nothing};
 use unsnarl_simplify::Choice;
 
 /// Looks in vain before a thread of the papers' examples counts as spinning.
@@ -18,7 +18,7 @@ pub(super) struct Machine<'p> {
     threads: Vec<Thread>,
     current: ThreadIx,
     ready: ThreadSet,
-    late: ThreadSet,
+    by_timeout: ThreadSet,
     events: Vec<Event>,
     sites: Vec<Site>,
     vars: HashMap<u8, i64>,
@@ -50,9 +50,9 @@ struct Thread {
     stage: Stage,
     arrival: u64,
     granted: Option<u64>,
-    idle: Idle,
+    spin_detector: SpinDetector,
     /// The latest look at a variable, what was found, and how often in a row.
-    in_vain: (usize, i64, u32),
+    fruitless: (usize, i64, u32),
 }
 
 /// Where in an instruction, or in its life, a thread is.
@@ -76,7 +76,7 @@ impl<'p> Machine<'p> {
             threads: Vec::new(),
             current: ThreadIx::MAIN,
             ready: ThreadSet::new(),
-            late: ThreadSet::new(),
+            by_timeout: ThreadSet::new(),
             events: Vec::new(),
             sites: Vec::new(),
             vars: HashMap::new(),
@@ -100,7 +100,7 @@ impl<'p> Machine<'p> {
             }
         }
         for thread in 0..machine.threads.len() {
-            machine.go_on(thread);
+            machine.check_interrupt(thread);
         }
         machine
     }
@@ -115,8 +115,8 @@ impl<'p> Machine<'p> {
             stage: Stage::Start,
             arrival: 0,
             granted: None,
-            idle: Idle::default(),
-            in_vain: (0, 0, 0),
+            spin_detector: SpinDetector::default(),
+            fruitless: (0, 0, 0),
         });
     }
 
@@ -127,31 +127,31 @@ impl<'p> Machine<'p> {
         let mut picker = Picker::new(script, self.plan.prefix.fidelity, self.plan.tail, self.plan.seed);
         while self.outcome.is_none() {
             self.classify();
-            if self.ready.is_empty() && self.late.is_empty() {
+            if self.ready.is_empty() && self.by_timeout.is_empty() {
                 self.stuck();
                 break;
             }
             if self.events.len() as u64 >= self.plan.limits.events {
-                self.end(Kind::Timeout, None, None, "the limit of events was reached");
+                self.end(OutcomeKind::Timeout, None, None, "the limit of events was reached");
                 break;
             }
             let choice = self.choice();
             let Pick::Run(thread) = picker.pick(&self) else {
-                self.end(Kind::Timeout, None, None, "the plan ended before the program did");
+                self.end(OutcomeKind::Timeout, None, None, "the plan ended before the program did");
                 break;
             };
             let preempts = thread != self.current
                 && self.ready.contains(self.current)
-                && !self.pending(self.current.index()).op.gives_way();
-            let late = !self.ready.contains(thread);
+                && !self.pending(self.current.index()).op.yields();
+            let by_timeout = !self.ready.contains(thread);
             self.current = thread;
             let at = self.events.len();
             self.choices.push(choice);
-            self.step(thread.index(), late);
+            self.step(thread.index(), by_timeout);
             if preempts {
                 self.events[at].flags = self.events[at].flags | Flags::PREEMPTS;
             }
-            self.go_on(thread.index());
+            self.check_interrupt(thread.index());
             if self.outcome.is_none() {
                 self.look_for_circle(thread.index());
             }
@@ -164,10 +164,10 @@ impl<'p> Machine<'p> {
     fn choice(&self) -> Choice {
         let mut choice = Choice::default();
         for thread in (0..self.threads.len()).map(|ix| ThreadIx(ix as u16)) {
-            let late = self.late.contains(thread);
-            if late || self.ready.contains(thread) {
+            let by_timeout = self.by_timeout.contains(thread);
+            if by_timeout || self.ready.contains(thread) {
                 choice.can_run |= 1 << thread.0;
-                choice.gives_way |= u64::from(late || self.gives_way(thread)) << thread.0;
+                choice.yields |= u64::from(by_timeout || self.yields(thread)) << thread.0;
             }
         }
         choice
@@ -181,11 +181,11 @@ impl<'p> Machine<'p> {
     /// Whether nothing is told of the thread's plain accesses, since nobody else is there.
     fn is_unseen(&self, thread: usize) -> bool {
         let mut others = self.threads.iter().enumerate().filter(|&(ix, _)| ix != thread);
-        !self.program.told_alone && others.all(|(_, other)| other.stage == Stage::Ended)
+        !self.program.simulated_count && others.all(|(_, other)| other.stage == Stage::Ended)
     }
 
     /// Does what is no event, up to the next thing that is one.
-    fn go_on(&mut self, thread: usize) {
+    fn check_interrupt(&mut self, thread: usize) {
         if self.threads[thread].stage != Stage::Ready {
             return;
         }
@@ -206,7 +206,7 @@ impl<'p> Machine<'p> {
                 }
                 Some(Ins::Fail(message)) => {
                     let site = self.site(thread);
-                    return self.end(Kind::Assertion, Some(thread), Some(site), message);
+                    return self.end(OutcomeKind::Assertion, Some(thread), Some(site), message);
                 }
                 Some(_) => return,
                 None => {
@@ -241,9 +241,9 @@ impl<'p> Machine<'p> {
 
     fn classify(&mut self) {
         for thread in 0..self.threads.len() {
-            let (now, later) = self.chance(thread);
+            let (now, later) = self.readiness(thread);
             self.ready.set(ThreadIx(thread as u16), now);
-            self.late.set(ThreadIx(thread as u16), !now && later);
+            self.by_timeout.set(ThreadIx(thread as u16), !now && later);
         }
     }
 
@@ -252,7 +252,7 @@ impl<'p> Machine<'p> {
     }
 
     /// Whether the thread can go on now, and whether by time passing.
-    fn chance(&self, thread: usize) -> (bool, bool) {
+    fn readiness(&self, thread: usize) -> (bool, bool) {
         let t = &self.threads[thread];
         match (t.stage, self.ins(thread)) {
             (Stage::Ended, _) => (false, false),
@@ -300,7 +300,7 @@ impl<'p> Machine<'p> {
             self.sites.len() - 1
         });
         let size = if op.is_plain_access() || op.is_atomic() { 8 } else { 0 };
-        self.threads[thread].idle.note(changes_nothing(op, flags), (site.offset, addr, value));
+        self.threads[thread].spin_detector.note(changes_nothing(op, flags), (site.offset, addr, value));
         self.events.push(Event {
             thread: ThreadIx(thread as u16),
             op,
@@ -314,7 +314,7 @@ impl<'p> Machine<'p> {
     }
 
     /// One event.
-    fn step(&mut self, thread: usize, late: bool) {
+    fn step(&mut self, thread: usize, by_timeout: bool) {
         let stage = self.threads[thread].stage;
         match (stage, self.ins(thread)) {
             (Stage::Start, _) => {
@@ -329,19 +329,19 @@ impl<'p> Machine<'p> {
                 let arrival = self.threads[thread].arrival;
                 let granted = self.threads[thread].granted.take();
                 let waker = match granted {
-                    _ if late => None,
+                    _ if by_timeout => None,
                     Some(event) => Some(event),
                     None => self.wake_up(cond, arrival).map(|at| self.wake_ups.remove(at).event),
                 };
                 self.locks.insert(lock, thread);
                 let timed = matches!(self.ins(thread), Some(Ins::TimedWait(..)));
-                let flags = match (late, timed) {
-                    (true, _) => Flags::TIMED_OUT | Flags::UNTOLD,
-                    (false, true) => Flags::UNTOLD,
+                let flags = match (by_timeout, timed) {
+                    (true, _) => Flags::TIMED_OUT | Flags::UNDETERMINED,
+                    (false, true) => Flags::UNDETERMINED,
                     (false, false) => Flags::NONE,
                 };
                 self.log(thread, Op::CondWake, flags, cond_addr(cond), waker.unwrap_or(u64::MAX));
-                self.threads[thread].register = late.into();
+                self.threads[thread].register = by_timeout.into();
                 self.next(thread);
             }
             (Stage::Inside(round), Some(Ins::Barrier(b))) => {
@@ -367,9 +367,9 @@ impl<'p> Machine<'p> {
                 let value = self.vars.get(&var).copied().unwrap_or(0);
                 self.log(thread, op, Flags::NONE, var_addr(var), value as u64);
                 let pc = self.threads[thread].pc;
-                let (last_pc, last_value, times) = self.threads[thread].in_vain;
+                let (last_pc, last_value, times) = self.threads[thread].fruitless;
                 let again = (last_pc, last_value) == (pc, value);
-                self.threads[thread].in_vain = (pc, value, if again { times + 1 } else { 1 });
+                self.threads[thread].fruitless = (pc, value, if again { times + 1 } else { 1 });
                 register = Some(value);
             }
             Ins::Write(var, value) => {
@@ -491,7 +491,7 @@ impl<'p> Machine<'p> {
             Ins::Goto(_) | Ins::Unless(..) | Ins::Fail(_) => unreachable!("not an event"),
         }
         if !matches!(ins, Ins::Read(_) | Ins::Yield | Ins::Sleep) {
-            self.threads[thread].in_vain.2 = 0;
+            self.threads[thread].fruitless.2 = 0;
         }
         if let Some(register) = register {
             self.threads[thread].register = register;
@@ -541,11 +541,11 @@ impl<'p> Machine<'p> {
     }
 
     fn deadlock(&mut self, message: &str) {
-        let cannot = |t: &usize| self.threads[*t].stage != Stage::Ended && !self.chance(*t).0;
+        let cannot = |t: &usize| self.threads[*t].stage != Stage::Ended && !self.readiness(*t).0;
         let waiting: Vec<usize> = (0..self.threads.len()).filter(cannot).collect();
         let sites = waiting.iter().map(|&t| self.site(t));
         let first = sites.min();
-        self.end(Kind::Deadlock, None, first, message);
+        self.end(OutcomeKind::Deadlock, None, first, message);
         let waits = waiting.iter().map(|&t| {
             let Action { op, site } = self.pending(t);
             let (addr, holders) = self.waits_for(t);
@@ -559,22 +559,24 @@ impl<'p> Machine<'p> {
 
     /// What a thread that is stuck waits at, and for whom.
     fn waits_for(&self, thread: usize) -> (u64, Vec<ThreadIx>) {
-        let who = |t: usize| vec![ThreadIx(t as u16)];
+        let owner = |t: usize| vec![ThreadIx(t as u16)];
         match self.ins(thread) {
-            Some(Ins::Lock(lock)) => (lock_addr(lock), self.locks.get(&lock).map_or(Vec::new(), |&t| who(t))),
+            Some(Ins::Lock(lock)) => {
+                (lock_addr(lock), self.locks.get(&lock).map_or(Vec::new(), |&t| owner(t)))
+            }
             Some(Ins::Wait(cond, _) | Ins::TimedWait(cond, _)) => (cond_addr(cond), Vec::new()),
             Some(Ins::ReadLock(lock) | Ins::WriteLock(lock)) => (rw_addr(lock), Vec::new()),
             Some(Ins::SemWait(s)) => (sem_addr(s), Vec::new()),
             Some(Ins::Barrier(b)) => (barrier_addr(b), Vec::new()),
             Some(Ins::Join(list)) => {
                 let target = self.threads.iter().position(|t| t.list == list as usize);
-                (0, target.map_or(Vec::new(), who))
+                (0, target.map_or(Vec::new(), owner))
             }
             _ => (0, Vec::new()),
         }
     }
 
-    fn end(&mut self, kind: Kind, thread: Option<usize>, site: Option<Site>, message: &str) {
+    fn end(&mut self, kind: OutcomeKind, thread: Option<usize>, site: Option<Site>, message: &str) {
         let thread = thread.map(|t| ThreadIx(t as u16));
         self.outcome = Some(Outcome { kind, thread, site, message: message.into(), ..Outcome::exit(0) });
     }
@@ -584,13 +586,17 @@ impl<'p> Machine<'p> {
             program: Started { path: "toy".into(), ..Started::default() },
             modules: vec![Module { path: "toy".into(), ..Module::default() }],
             plan: self.plan.clone(),
-            threads: self.threads.iter().map(|t| Told { id: t.id.clone(), ..Told::default() }).collect(),
+            threads: self
+                .threads
+                .iter()
+                .map(|t| Simulated { id: t.id.clone(), ..Simulated::default() })
+                .collect(),
             sites: self.sites,
             events: self.events,
             outcome: self.outcome.unwrap_or(Outcome::exit(0)),
             warnings: Vec::new(),
             races: Vec::new(),
-            needs: Vec::new(),
+            counterfactuals: Vec::new(),
             callers: Vec::new(),
             names: Vec::new(),
             output: Output::default(),
@@ -598,7 +604,7 @@ impl<'p> Machine<'p> {
     }
 }
 
-impl World for Machine<'_> {
+impl RunView for Machine<'_> {
     fn current(&self) -> ThreadIx {
         self.current
     }
@@ -607,22 +613,23 @@ impl World for Machine<'_> {
         &self.ready
     }
 
-    fn late(&self) -> &ThreadSet {
-        &self.late
+    fn by_timeout(&self) -> &ThreadSet {
+        &self.by_timeout
     }
 
-    fn first_late(&self) -> Option<ThreadIx> {
-        self.late.nth(0)
+    fn earliest_timeout(&self) -> Option<ThreadIx> {
+        self.by_timeout.nth(0)
     }
 
-    fn gives_way(&self, thread: ThreadIx) -> bool {
+    fn yields(&self, thread: ThreadIx) -> bool {
         let t = &self.threads[thread.index()];
         let looks = matches!(self.ins(thread.index()), Some(Ins::Read(_)));
-        let spins = if self.program.bare { looks && t.in_vain.2 >= SPINS } else { t.idle.spins() };
-        self.pending(thread.index()).op.gives_way() || spins
+        let spins =
+            if self.program.bare { looks && t.fruitless.2 >= SPINS } else { t.spin_detector.is_spinning() };
+        self.pending(thread.index()).op.yields() || spins
     }
 
-    fn about_to(&self, thread: ThreadIx, action: &Action) -> bool {
+    fn is_about_to(&self, thread: ThreadIx, action: &Action) -> bool {
         self.pending(thread.index()) == *action
     }
 
@@ -630,7 +637,7 @@ impl World for Machine<'_> {
         a != b
     }
 
-    fn named(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
+    fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
         let name = self.plan.prefix.threads.get(in_plan.index())?;
         self.threads.iter().position(|t| t.id == *name).map(|ix| ThreadIx(ix as u16))
     }

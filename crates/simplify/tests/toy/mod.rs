@@ -8,7 +8,7 @@ pub(crate) mod programs;
 
 use machine::Machine;
 use std::convert::Infallible;
-use unsnarl_model::{Limits, Plan, Policy, Trace};
+use unsnarl_model::{Plan, Policy, RunLimits, Trace};
 use unsnarl_simplify::{Choice, Runner};
 
 /// One step of a thread. A register keeps what was read last, or whether a try succeeded.
@@ -60,7 +60,7 @@ pub(crate) struct Program {
     /// Whether all threads are there from the start, without events for their starts and ends.
     pub bare: bool,
     /// Whether plain accesses are events also of a thread that is alone; in a real run they are not.
-    pub told_alone: bool,
+    pub simulated_count: bool,
     /// What semaphores have at the start.
     pub count: u64,
     /// How many a barrier waits for.
@@ -70,33 +70,33 @@ pub(crate) struct Program {
 impl Program {
     /// Threads that are there from the start, as the papers have them.
     pub(crate) fn bare(threads: Vec<Vec<Ins>>) -> Self {
-        Self { threads, bare: true, told_alone: true, ..Self::default() }
+        Self { threads, bare: true, simulated_count: true, ..Self::default() }
     }
 
     /// One run.
     pub(crate) fn run(&self, plan: &Plan) -> Trace {
-        self.run_and_tell(plan).0
+        self.run_and_simulate(plan).0
     }
 
     /// One run, and who could go on before each event.
-    pub(crate) fn run_and_tell(&self, plan: &Plan) -> (Trace, Vec<Choice>) {
+    pub(crate) fn run_and_simulate(&self, plan: &Plan) -> (Trace, Vec<Choice>) {
         Machine::new(self, plan).run()
     }
 }
 
 /// More events than any of the programs needs.
-pub(crate) const MOST_EVENTS: u64 = 400;
+pub(crate) const MAX_EVENTS: u64 = 400;
 
 /// A run by chance.
 pub(crate) fn record(program: &Program, seed: u64) -> Trace {
-    let limits = Limits { events: MOST_EVENTS, ..Limits::default() };
+    let limits = RunLimits { events: MAX_EVENTS, ..RunLimits::default() };
     program.run(&Plan { tail: Policy::Random, seed, limits, ..Plan::default() })
 }
 
 /// The first run by chance that fails.
 pub(crate) fn failing(program: &Program, seeds: impl IntoIterator<Item = u64>) -> Option<Trace> {
     let runs = seeds.into_iter().map(|seed| record(program, seed));
-    runs.into_iter().find(|trace| trace.outcome.is_failure() && trace.events.len() < MOST_EVENTS as usize)
+    runs.into_iter().find(|trace| trace.outcome.is_failure() && trace.events.len() < MAX_EVENTS as usize)
 }
 
 /// Runs a program in memory.
@@ -118,7 +118,7 @@ impl Runner for InMemory<'_> {
 
     fn run(&mut self, plan: &Plan) -> Result<Trace, Infallible> {
         self.runs += 1;
-        let (trace, choices) = self.program.run_and_tell(plan);
+        let (trace, choices) = self.program.run_and_simulate(plan);
         self.choices = choices;
         Ok(trace)
     }

@@ -74,7 +74,7 @@ pub(crate) fn random() -> impl Strategy<Value = Program> {
             append(&mut list, body);
             threads.push(list);
         }
-        Program { threads, bare: false, told_alone: false, count, barrier }
+        Program { threads, bare: false, simulated_count: false, count, barrier }
     })
 }
 

@@ -1,8 +1,8 @@
 //! Calls of code that is not traced: what passes through them, told by summaries and by cells of our own.
 
-use super::{Knowledge, Recording, summaries::Touched};
-use crate::{CELLS, Flow, Place, Span, Step};
-use unsnarl_insn::{Part, gpr};
+use super::{Recording, SummaryQuality, summaries::TouchedBytes};
+use crate::{ByteSpan, CELLS, Flow, InstructionIx, Step};
+use unsnarl_insn::{RegisterPart, gpr};
 use unsnarl_model::ThreadIx;
 
 /// A call of code that is not traced.
@@ -13,7 +13,7 @@ pub struct Call {
     /// Who called.
     pub thread: ThreadIx,
     /// The instruction that called.
-    pub place: Place,
+    pub place: InstructionIx,
     /// The first six arguments, of as many as there are.
     pub arguments: [u64; 6],
     /// What it returned, if it did.
@@ -39,14 +39,14 @@ pub struct Call {
 
 /// How control left.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Left {
+pub(super) enum ExitRecord {
     Call(u32),
     /// A function that was called from outside returned: what it returned goes there.
     Return(u64),
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Entered {
+pub(super) struct EntryRecord {
     pub(super) pc: u64,
     pub(super) flow: Flow,
     /// The call that it is the return of.
@@ -56,118 +56,118 @@ pub(super) struct Entered {
 }
 
 /// rdi, rsi, rdx, rcx, r8, r9.
-pub(super) const ARGUMENTS: [Part; 6] = [gpr(7), gpr(6), gpr(2), gpr(1), gpr(8), gpr(9)];
+pub(super) const ARGUMENTS: [RegisterPart; 6] = [gpr(7), gpr(6), gpr(2), gpr(1), gpr(8), gpr(9)];
 
 /// rax, rdx and the first vector register: what a function returns.
-pub(super) static RESULT: [Part; 4] =
-    [gpr(0), gpr(2), Part { granule: 16, mask: 0xff }, Part { granule: 17, mask: 0xff }];
+pub(super) static RESULT: [RegisterPart; 4] =
+    [gpr(0), gpr(2), RegisterPart { granule: 16, mask: 0xff }, RegisterPart { granule: 17, mask: 0xff }];
 
 /// All that may hold arguments.
-static ALL_ARGUMENTS: [Part; 8] = [
+static ALL_ARGUMENTS: [RegisterPart; 8] = [
     gpr(7),
     gpr(6),
     gpr(2),
     gpr(1),
     gpr(8),
     gpr(9),
-    Part { granule: 16, mask: 0xff },
-    Part { granule: 24, mask: 0xff },
+    RegisterPart { granule: 16, mask: 0xff },
+    RegisterPart { granule: 24, mask: 0xff },
 ];
 
 pub(super) const fn cell(kind: u64, thread: ThreadIx, depth: u16) -> u64 {
     CELLS | kind << 56 | (thread.0 as u64) << 32 | (depth as u64) << 4
 }
 /// What a call is given.
-pub(super) const GIVEN: u64 = 1;
+pub(super) const CALL_ARGUMENTS: u64 = 1;
 /// What is passed to a callback.
-pub(super) const PASSED: u64 = 2;
+pub(super) const CALLBACK_ARGUMENTS: u64 = 2;
 /// What a thread is started with.
-pub(super) const STARTED: u64 = 3;
+pub(super) const THREAD_ARGUMENT: u64 = 3;
 /// What a thread returned.
-pub(super) const ENDED: u64 = 4;
+pub(super) const THREAD_RESULT: u64 = 4;
 /// What a callback returned.
-pub(super) const ANSWERED: u64 = 5;
+pub(super) const CALLBACK_RESULT: u64 = 5;
 
 /// Room for what a step touches, used again and again.
 #[derive(Default)]
-pub(super) struct Room {
-    pub(super) touched: Touched,
-    pub(super) parts: Vec<Part>,
+pub(super) struct Scratch {
+    pub(super) touched: TouchedBytes,
+    pub(super) parts: Vec<RegisterPart>,
 }
 
 impl Recording<'_> {
     /// A call of code that is not traced. What it does to memory it does when it is about to return: it may have had to
     /// wait for other threads before.
-    pub(super) fn call(&self, call: &Call, step: &mut Step<'_>, room: &mut Room) {
+    pub(super) fn call(&self, call: &Call, step: &mut Step<'_>, scratch: &mut Scratch) {
         step.place = call.place;
         let summary = &self.names[call.name as usize].1;
-        room.parts.clear();
+        scratch.parts.clear();
         for (n, &part) in ARGUMENTS.iter().enumerate() {
             let given = n < usize::from(summary.arguments);
             if given || summary.variadic && call.set >> n & 1 == 1 {
-                room.parts.push(part);
+                scratch.parts.push(part);
             }
         }
         let vectors = if summary.variadic { call.vectors } else { summary.vectors };
         for vector in 0..u16::from(vectors.min(8)) {
-            room.parts.push(Part { granule: 16 + vector * 8, mask: 0xff });
+            scratch.parts.push(RegisterPart { granule: 16 + vector * 8, mask: 0xff });
         }
         if call.result.is_some() {
             step.copy = true;
         } else {
-            self.effects(call, room);
+            self.effects(call, scratch);
         }
-        room.touched.writes.push(Span::new(cell(GIVEN, call.thread, call.depth), 8));
-        room.touched.writes.push(Span::new(cell(PASSED, call.thread, call.depth), 8));
+        scratch.touched.writes.push(ByteSpan::new(cell(CALL_ARGUMENTS, call.thread, call.depth), 8));
+        scratch.touched.writes.push(ByteSpan::new(cell(CALLBACK_ARGUMENTS, call.thread, call.depth), 8));
         if let Some(created) = call.created {
-            room.touched.writes.push(Span::new(cell(STARTED, created, 0), 8));
+            scratch.touched.writes.push(ByteSpan::new(cell(THREAD_ARGUMENT, created, 0), 8));
         }
-        room.touched.writes.extend(call.ends.map(|cell| Span::new(cell, 8)));
+        scratch.touched.writes.extend(call.ends.map(|cell| ByteSpan::new(cell, 8)));
         if self.callee(call) == "pthread_exit" {
-            room.touched.writes.push(Span::new(cell(ENDED, call.thread, 0), 8));
+            scratch.touched.writes.push(ByteSpan::new(cell(THREAD_RESULT, call.thread, 0), 8));
         }
     }
 
     /// What a call did to memory.
-    fn effects(&self, call: &Call, room: &mut Room) {
+    fn effects(&self, call: &Call, scratch: &mut Scratch) {
         let summary = &self.names[call.name as usize].1;
-        room.touched = summary.touched(call.arguments, call.result);
-        room.touched.guessed = summary.knowledge == Knowledge::Unknown;
-        if room.touched.guessed {
+        scratch.touched = summary.touched(call.arguments, call.result);
+        scratch.touched.guessed = summary.quality == SummaryQuality::Unknown;
+        if scratch.touched.guessed {
             // It may write where it was pointed to.
             for n in (0..6).filter(|n| call.set >> n & 1 == 1) {
                 // What points to the runtime's own memory is left over from there.
                 let own = 0x6000_0000_0000..0x7000_0000_0000;
                 if (0x1_0000..1 << 47).contains(&call.arguments[n]) && !own.contains(&call.arguments[n]) {
-                    room.touched.may_write.push(Span::new(call.arguments[n], 64));
+                    scratch.touched.may_write.push(ByteSpan::new(call.arguments[n], 64));
                 }
             }
         }
     }
 
     /// Control came back, or came from elsewhere: values arrive in registers.
-    pub(super) fn enter(&self, entered: &Entered, step: &mut Step<'_>, room: &mut Room) {
+    pub(super) fn enter(&self, entered: &EntryRecord, step: &mut Step<'_>, scratch: &mut Scratch) {
         step.flow = entered.flow;
-        step.place = self.place(entered.pc).unwrap_or(Place(0));
+        step.place = self.place(entered.pc).unwrap_or(InstructionIx(0));
         step.copy = true;
         if let Some(call) = entered.resumes {
             let call = &self.calls[call as usize];
             step.place = call.place;
             step.copy = false;
             step.defs = &RESULT;
-            self.effects(call, room);
-            room.touched.reads.push(Span::new(cell(GIVEN, call.thread, call.depth), 8));
-            room.touched.reads.push(Span::new(cell(ANSWERED, call.thread, call.depth), 8));
+            self.effects(call, scratch);
+            scratch.touched.reads.push(ByteSpan::new(cell(CALL_ARGUMENTS, call.thread, call.depth), 8));
+            scratch.touched.reads.push(ByteSpan::new(cell(CALLBACK_RESULT, call.thread, call.depth), 8));
             // Who does not ask for it does not get what the thread returned.
             if let Some(joined) = call.joined.filter(|_| call.arguments[1] >= 4096) {
-                room.touched.reads.push(Span::new(cell(ENDED, joined, 0), 8));
+                scratch.touched.reads.push(ByteSpan::new(cell(THREAD_RESULT, joined, 0), 8));
                 if self.callee(call).starts_with("pthread_") {
-                    room.touched.writes.push(Span::new(call.arguments[1], 8));
+                    scratch.touched.writes.push(ByteSpan::new(call.arguments[1], 8));
                 }
             }
         } else if let Some(from) = entered.arguments {
             step.defs = &ALL_ARGUMENTS;
-            room.touched.reads.push(Span::new(from, 8));
+            scratch.touched.reads.push(ByteSpan::new(from, 8));
         }
     }
 }

@@ -10,10 +10,10 @@
 //! does not speak of this. Such branches are left out unless they were taken.
 
 use super::{Code, Recording, postdominators};
-use crate::{Control, Place, hash::Hashed};
+use crate::{Control, InstructionIx, hash::Hashed};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use unsnarl_insn::{
-    Copy, Effects, FLAGS, Part, gpr,
+    CopyKind, Effects, FLAGS, RegisterPart, gpr,
     iced::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic},
 };
 
@@ -32,11 +32,11 @@ pub struct Cfg<'a> {
     /// By the beginning of the function: its number.
     functions: HashMap<u64, u32>,
     places: Hashed<u32, (u32, u32)>,
-    decided_by: Vec<Vec<Place>>,
+    controlling_branches: Vec<Vec<InstructionIx>>,
     /// For a branch and the address that it did not go to: the registers that would have been written there.
-    skipped: HashMap<(Place, u64), Vec<Part>>,
+    skipped: HashMap<(InstructionIx, u64), Vec<RegisterPart>>,
     /// For each branch the addresses that it may go to.
-    ways: HashMap<Place, Vec<u64>>,
+    branch_regions: HashMap<InstructionIx, Vec<u64>>,
     factory: InstructionInfoFactory,
     returns: HashMap<u64, bool>,
 }
@@ -48,7 +48,7 @@ impl std::fmt::Debug for Cfg<'_> {
 }
 
 /// Where control may go after an instruction.
-struct Node {
+struct CfgNode {
     next: Vec<u64>,
     /// Out of the function.
     leaves: bool,
@@ -69,9 +69,9 @@ impl<'a> Cfg<'a> {
             begins,
             functions: HashMap::new(),
             places: Hashed::default(),
-            decided_by: vec![Vec::new()],
+            controlling_branches: vec![Vec::new()],
             skipped: HashMap::new(),
-            ways: HashMap::new(),
+            branch_regions: HashMap::new(),
             factory: InstructionInfoFactory::new(),
             returns: HashMap::new(),
         }
@@ -99,8 +99,8 @@ impl<'a> Cfg<'a> {
         // Until the contrary is found, and for functions that call themselves.
         self.returns.insert(beginning, true);
         let nodes = self.nodes(beginning, &[]);
-        let dying = dying(&nodes);
-        let returns = !dying.contains(&beginning);
+        let never_returning = never_returning(&nodes);
+        let returns = !never_returning.contains(&beginning);
         self.returns.insert(beginning, returns);
         returns
     }
@@ -116,7 +116,7 @@ impl<'a> Cfg<'a> {
     }
 
     /// The instructions that can be reached from a function's beginning, and from these.
-    fn nodes(&mut self, beginning: u64, more: &[u64]) -> BTreeMap<u64, Node> {
+    fn nodes(&mut self, beginning: u64, more: &[u64]) -> BTreeMap<u64, CfgNode> {
         let mut nodes = BTreeMap::new();
         let mut todo: Vec<u64> = more.iter().copied().chain([beginning]).collect();
         while let Some(pc) = todo.pop() {
@@ -132,7 +132,7 @@ impl<'a> Cfg<'a> {
         nodes
     }
 
-    fn node(&mut self, instruction: &Instruction, beginning: u64) -> Node {
+    fn node(&mut self, instruction: &Instruction, beginning: u64) -> CfgNode {
         let (mut next, mut leaves) = (Vec::new(), false);
         let mut jump = |cfg: &Self, to: u64| {
             if to != beginning && cfg.is_beginning(to) || cfg.code.is_stub(to) {
@@ -176,11 +176,11 @@ impl<'a> Cfg<'a> {
             FlowControl::Return => leaves = true,
             FlowControl::Interrupt | FlowControl::Exception => {}
         }
-        Node { next, leaves }
+        CfgNode { next, leaves }
     }
 
     /// Analyses the function that a place is in.
-    fn analyse(&mut self, place: Place) {
+    fn analyse(&mut self, place: InstructionIx) {
         let pc = self.recording.insn(place).pc;
         let beginning = self.beginning(pc);
         let mut nodes = self.nodes(beginning, &[]);
@@ -195,23 +195,23 @@ impl<'a> Cfg<'a> {
                 .collect();
             nodes = self.nodes(beginning, &strays);
         }
-        self.forget_checks(&mut nodes);
+        self.remove_untaken_checks(&mut nodes);
         self.number(&nodes, beginning);
     }
 
     /// Leaves out branches to where nobody returns from, if they were not taken.
-    fn forget_checks(&self, nodes: &mut BTreeMap<u64, Node>) {
-        let dying = dying(nodes);
+    fn remove_untaken_checks(&self, nodes: &mut BTreeMap<u64, CfgNode>) {
+        let never_returning = never_returning(nodes);
         for node in nodes.values_mut().filter(|node| node.next.len() > 1) {
-            if node.next.iter().all(|to| dying.contains(to)) {
+            if node.next.iter().all(|to| never_returning.contains(to)) {
                 continue;
             }
-            node.next.retain(|to| !dying.contains(to) || self.recording.place(*to).is_some());
+            node.next.retain(|to| !never_returning.contains(to) || self.recording.place(*to).is_some());
         }
     }
 
     /// Cuts the instructions into blocks and finds who decides about each.
-    fn number(&mut self, nodes: &BTreeMap<u64, Node>, beginning: u64) {
+    fn number(&mut self, nodes: &BTreeMap<u64, CfgNode>, beginning: u64) {
         let mut arrows: HashMap<u64, u32> = HashMap::new();
         for node in nodes.values() {
             node.next.iter().for_each(|&to| *arrows.entry(to).or_default() += 1);
@@ -244,27 +244,27 @@ impl<'a> Cfg<'a> {
                 }
             }
         }
-        lead_out(&mut successors, exit);
-        let ways = postdominators::ways(&successors, exit);
-        let decided_by = postdominators::decided_by(&ways, exit + 1);
+        connect_to_exit(&mut successors, exit);
+        let branch_regions = postdominators::branch_regions(&successors, exit);
+        let controlling_branches = postdominators::controlling_branches(&branch_regions, exit + 1);
         let leader_of: Vec<u64> = leaders.iter().copied().collect();
         let mut instructions: Vec<Vec<u64>> = vec![Vec::new(); exit];
         block_of.iter().for_each(|(&pc, &block)| instructions[block].push(pc));
-        for way in ways.iter().filter(|way| way.to != exit) {
-            let Some(branch) = self.recording.place(last_of[way.from]) else { continue };
+        for branch_region in branch_regions.iter().filter(|branch_region| branch_region.to != exit) {
+            let Some(branch) = self.recording.place(last_of[branch_region.from]) else { continue };
             let mut written = BTreeSet::new();
-            for &pc in way.nodes.iter().flat_map(|&block| &instructions[block]) {
+            for &pc in branch_region.nodes.iter().flat_map(|&block| &instructions[block]) {
                 self.writes(pc, &mut written);
             }
-            self.ways.entry(branch).or_default().push(leader_of[way.to]);
-            self.skipped.insert((branch, leader_of[way.to]), written.into_iter().collect());
+            self.branch_regions.entry(branch).or_default().push(leader_of[branch_region.to]);
+            self.skipped.insert((branch, leader_of[branch_region.to]), written.into_iter().collect());
         }
         let function = self.functions.len() as u32;
         let function = *self.functions.entry(beginning).or_insert(function);
-        let first = self.decided_by.len() as u32;
-        for deciders in &decided_by[..exit] {
+        let first = self.controlling_branches.len() as u32;
+        for deciders in &controlling_branches[..exit] {
             let places = deciders.iter().filter_map(|&block| self.recording.place(last_of[block]));
-            self.decided_by.push(places.collect());
+            self.controlling_branches.push(places.collect());
         }
         for (&pc, &block) in &block_of {
             if let Some(place) = self.recording.place(pc) {
@@ -274,18 +274,18 @@ impl<'a> Cfg<'a> {
     }
 
     /// The registers that an instruction writes, but for the flags.
-    fn writes(&mut self, pc: u64, written: &mut BTreeSet<Part>) {
+    fn writes(&mut self, pc: u64, written: &mut BTreeSet<RegisterPart>) {
         let Some(instruction) = self.code.decode(pc) else { return };
         if instruction.mnemonic() == Mnemonic::Call {
             written.insert(gpr(0));
         }
         let effects = Effects::of(&instruction, &mut self.factory);
-        if effects.copy == Copy::No {
+        if effects.copy == CopyKind::No {
             written.extend(effects.defs.into_iter().filter(|part| part.granule != FLAGS));
         }
     }
 
-    fn known(&mut self, place: Place) -> (u32, u32) {
+    fn known(&mut self, place: InstructionIx) -> (u32, u32) {
         if let Some(&known) = self.places.get(&place.0) {
             return known;
         }
@@ -295,7 +295,7 @@ impl<'a> Cfg<'a> {
 }
 
 /// Gives every node a way to the exit: loops without end have none.
-fn lead_out(successors: &mut [Vec<usize>], exit: usize) {
+fn connect_to_exit(successors: &mut [Vec<usize>], exit: usize) {
     let mut predecessors = vec![Vec::new(); successors.len()];
     for (from, targets) in successors.iter().enumerate() {
         targets.iter().for_each(|&to| predecessors[to].push(from));
@@ -313,7 +313,7 @@ fn lead_out(successors: &mut [Vec<usize>], exit: usize) {
 }
 
 /// Instructions after which, whatever happens, the function is not left by a return.
-fn dying(nodes: &BTreeMap<u64, Node>) -> BTreeSet<u64> {
+fn never_returning(nodes: &BTreeMap<u64, CfgNode>) -> BTreeSet<u64> {
     let mut predecessors: HashMap<u64, Vec<u64>> = HashMap::new();
     let mut alive: HashMap<u64, usize> = HashMap::new();
     let mut todo = Vec::new();
@@ -324,9 +324,9 @@ fn dying(nodes: &BTreeMap<u64, Node>) -> BTreeSet<u64> {
             todo.push(pc);
         }
     }
-    let mut dying = BTreeSet::new();
+    let mut never_returning = BTreeSet::new();
     while let Some(pc) = todo.pop() {
-        if !dying.insert(pc) {
+        if !never_returning.insert(pc) {
             continue;
         }
         for from in predecessors.get(&pc).into_iter().flatten() {
@@ -338,26 +338,26 @@ fn dying(nodes: &BTreeMap<u64, Node>) -> BTreeSet<u64> {
             }
         }
     }
-    dying
+    never_returning
 }
 
 impl Control for Cfg<'_> {
-    fn block(&mut self, place: Place) -> u32 {
+    fn block(&mut self, place: InstructionIx) -> u32 {
         self.known(place).0
     }
 
-    fn function(&mut self, place: Place) -> u32 {
+    fn function(&mut self, place: InstructionIx) -> u32 {
         self.known(place).1
     }
 
-    fn decided_by(&mut self, block: u32) -> &[Place] {
-        &self.decided_by[block as usize]
+    fn controlling_branches(&mut self, block: u32) -> &[InstructionIx] {
+        &self.controlling_branches[block as usize]
     }
 
-    fn skipped(&mut self, branch: Place, next: Place) -> Vec<Part> {
+    fn skipped(&mut self, branch: InstructionIx, next: InstructionIx) -> Vec<RegisterPart> {
         self.known(branch);
         let taken = self.recording.insn(next).pc;
-        let others = self.ways.get(&branch).into_iter().flatten().filter(|&&to| to != taken);
+        let others = self.branch_regions.get(&branch).into_iter().flatten().filter(|&&to| to != taken);
         others.filter_map(|&to| self.skipped.get(&(branch, to))).flatten().copied().collect()
     }
 }

@@ -7,7 +7,7 @@ use unsnarl_insn::iced::{Decoder, DecoderOptions, Instruction};
 #[derive(Clone, Debug, Default)]
 pub struct Code {
     /// Executable bytes.
-    pub segments: Vec<Segment>,
+    pub segments: Vec<CodeSegment>,
     /// Functions by the symbol table, by beginning.
     pub functions: Vec<Function>,
     /// Stubs through which other modules' functions are called.
@@ -20,7 +20,7 @@ pub struct Code {
 
 /// Executable bytes.
 #[derive(Clone, Debug)]
-pub struct Segment {
+pub struct CodeSegment {
     /// Where they were loaded.
     pub start: u64,
     /// The bytes.

@@ -1,8 +1,8 @@
 //! What to explain: by default the failure, as the run ended with it.
 
 use super::Recording;
-use crate::{Criterion, History, Place};
-use unsnarl_model::{Kind, Op, ThreadIx, Trace};
+use crate::{Criterion, History, InstructionIx};
+use unsnarl_model::{Op, OutcomeKind, ThreadIx, Trace};
 
 impl Recording<'_> {
     /// The failure that the trace ended with, and the threads that are in it: the crash, the call that gave up, the
@@ -12,16 +12,20 @@ impl Recording<'_> {
         let outcome = &trace.outcome;
         let mut criterion = Criterion::default();
         match outcome.kind {
-            Kind::Deadlock => {
+            OutcomeKind::Deadlock => {
                 let waiting = outcome.waits.iter().map(|wait| wait.thread);
                 criterion.steps = waiting.filter_map(|thread| self.last_step(thread)).collect();
                 for wait in &outcome.waits {
-                    criterion.steps.extend(wait.holders.iter().filter_map(|&who| self.took(who, wait.addr)));
+                    criterion.steps.extend(
+                        wait.holders
+                            .iter()
+                            .filter_map(|&thread_ix| self.acquiring_call(thread_ix, wait.addr)),
+                    );
                 }
                 criterion.steps.sort_unstable();
                 criterion.steps.dedup();
             }
-            Kind::Exit(_) => {
+            OutcomeKind::Exit(_) => {
                 let exit = trace.events.iter().rfind(|event| event.op == Op::Exit);
                 let thread = exit.map_or(ThreadIx::MAIN, |event| event.thread);
                 let main = trace.threads.first().map(|main| main.start).unwrap_or_default();
@@ -42,7 +46,7 @@ impl Recording<'_> {
     }
 
     /// The call by which a thread took the lock at this address.
-    fn took(&self, thread: ThreadIx, lock: u64) -> Option<u64> {
+    fn acquiring_call(&self, thread: ThreadIx, lock: u64) -> Option<u64> {
         let takes = |call: &&super::Call| {
             let name = self.callee(call);
             (call.thread, call.arguments[0]) == (thread, lock)
@@ -66,7 +70,7 @@ impl Recording<'_> {
     /// The latest step of a thread at the instruction that has this address.
     #[must_use]
     pub fn latest_at(&self, thread: ThreadIx, pc: u64) -> Option<u64> {
-        let is_there = |place: Place| {
+        let is_there = |place: InstructionIx| {
             let insn = self.insn(place);
             (insn.pc..insn.pc + u64::from(insn.len)).contains(&pc)
         };
@@ -83,7 +87,7 @@ impl Recording<'_> {
     /// The steps of one execution of a line, given as the instructions that belong to it: the one of this number,
     /// counted from 1, or the latest. Also how many executions there were.
     #[must_use]
-    pub fn visit(&self, line: &dyn Fn(Place) -> bool, instance: Option<u64>) -> (Vec<u64>, u64) {
+    pub fn visit(&self, line: &dyn Fn(InstructionIx) -> bool, instance: Option<u64>) -> (Vec<u64>, u64) {
         // A new execution begins with the instruction that began the first one.
         let mut anchor = None;
         let mut visits: Vec<(ThreadIx, Vec<u64>)> = Vec::new();
@@ -94,9 +98,9 @@ impl Recording<'_> {
             }
             if *anchor.get_or_insert(step.place) == step.place {
                 count += 1;
-                let wanted = instance.is_none_or(|wanted| wanted == count);
+                let selected = instance.is_none_or(|selected| selected == count);
                 visits.retain(|(thread, _)| *thread != step.thread || instance.is_some());
-                if wanted {
+                if selected {
                     visits.push((step.thread, Vec::new()));
                 }
             }

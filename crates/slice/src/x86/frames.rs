@@ -1,12 +1,12 @@
 //! Frames and registers by the names that debug information has for them.
 
-use super::{Recording, words::Window};
+use super::{Recording, words::WordWindow};
 use crate::{Flow, History};
-use unsnarl_insn::{Part, gpr, part};
+use unsnarl_insn::{RegisterPart, gpr, part};
 
 /// The register of a DWARF number; none for those whose values are not followed.
 #[must_use]
-pub fn register(number: u16) -> Option<Part> {
+pub fn register(number: u16) -> Option<RegisterPart> {
     /// As DWARF counts them: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp.
     const FIRST: [u16; 8] = [0, 2, 1, 3, 6, 7, 5, 4];
     const XMM0: u16 = 17;
@@ -57,7 +57,7 @@ impl Recording<'_> {
 
     /// The stack pointer with which the traced code was entered at a step.
     fn entered_with(&self, step: u64) -> Option<u64> {
-        let (mut window, mut records) = (Window::default(), Vec::new());
+        let (mut window, mut records) = (WordWindow::default(), Vec::new());
         let chunk = self.chunks.partition_point(|chunk| chunk.step <= step).checked_sub(1)?;
         self.records(chunk, &mut window, &mut records);
         let record = records.iter().find(|record| record.at.step == step)?;

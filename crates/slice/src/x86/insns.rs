@@ -1,16 +1,17 @@
 //! The instructions that were executed, and the blocks in which the tracer writes them down.
 
 use super::{Code, calls::ARGUMENTS};
-use crate::{Place, hash::Hashed};
+use crate::{InstructionIx, hash::Hashed};
 use unsnarl_insn::{
-    Effects, Layout, MAX_BLOCK, after,
+    BlockLayout, Effects, MAX_BLOCK,
     iced::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic},
+    static_successor,
 };
 use unsnarl_wire::StepWord;
 
 /// How an instruction passes control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Passes {
+pub(super) enum ControlTransfer {
     Next,
     Branch,
     Jump,
@@ -27,7 +28,7 @@ pub struct Insn {
     /// How many bytes it has.
     pub len: u8,
     pub(super) effects: Effects,
-    pub(super) passes: Passes,
+    pub(super) transfer: ControlTransfer,
     /// Part of a stub, through which other modules are called: of interest to nobody.
     pub(super) stub: bool,
     /// A call of a stub.
@@ -38,7 +39,7 @@ pub struct Insn {
 #[derive(Clone, Debug)]
 pub(super) struct Block {
     pub(super) insns: Vec<u32>,
-    pub(super) layout: Layout,
+    pub(super) layout: BlockLayout,
     /// Which argument registers it writes, a bit for each.
     pub(super) sets_arguments: u8,
 }
@@ -64,8 +65,8 @@ impl Insns {
     }
 
     /// The place of an instruction that was executed.
-    pub(super) fn place(&self, pc: u64) -> Option<Place> {
-        self.by_pc.get(&pc).map(|&number| Place(number))
+    pub(super) fn place(&self, pc: u64) -> Option<InstructionIx> {
+        self.by_pc.get(&pc).map(|&number| InstructionIx(number))
     }
 
     #[inline]
@@ -93,10 +94,10 @@ impl Insns {
         let mut pc = head.pc();
         for _ in 0..head.count().min(MAX_BLOCK as u8) {
             let instruction = code.decode(pc)?;
-            pc = after(&instruction).unwrap_or_else(|| instruction.next_ip());
+            pc = static_successor(&instruction).unwrap_or_else(|| instruction.next_ip());
             instructions.push(instruction);
         }
-        let layout = Layout::of(&instructions, factory);
+        let layout = BlockLayout::of(&instructions, factory);
         let insns: Vec<u32> =
             instructions.iter().map(|instruction| self.add(instruction, code, factory)).collect();
         let mut sets_arguments = 0;
@@ -118,25 +119,25 @@ impl Insns {
         if let Some(&known) = self.by_pc.get(&pc) {
             return known;
         }
-        let passes = match instruction.flow_control() {
-            FlowControl::ConditionalBranch => Passes::Branch,
-            FlowControl::UnconditionalBranch => Passes::Jump,
-            FlowControl::IndirectBranch => Passes::IndirectJump,
+        let transfer = match instruction.flow_control() {
+            FlowControl::ConditionalBranch => ControlTransfer::Branch,
+            FlowControl::UnconditionalBranch => ControlTransfer::Jump,
+            FlowControl::IndirectBranch => ControlTransfer::IndirectJump,
             FlowControl::Call | FlowControl::IndirectCall if instruction.mnemonic() == Mnemonic::Call => {
-                Passes::Call
+                ControlTransfer::Call
             }
-            FlowControl::Return => Passes::Return,
-            _ => Passes::Next,
+            FlowControl::Return => ControlTransfer::Return,
+            _ => ControlTransfer::Next,
         };
         let number = self.insns.len() as u32;
         self.insns.push(Insn {
             pc,
             len: instruction.len() as u8,
             effects: Effects::of(instruction, factory),
-            passes,
+            transfer,
             stub: code.is_stub(pc),
             pushes: instruction.mnemonic() == Mnemonic::Push,
-            calls_stub: passes == Passes::Call && code.is_stub(instruction.near_branch_target()),
+            calls_stub: transfer == ControlTransfer::Call && code.is_stub(instruction.near_branch_target()),
         });
         self.by_pc.insert(pc, number);
         number

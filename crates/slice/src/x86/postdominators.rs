@@ -4,7 +4,7 @@
 //! as Ferrante, Ottenstein and Warren define it.
 
 /// A way out of a node that has several, and the nodes that are executed because it is taken.
-pub(super) struct Way {
+pub(super) struct BranchRegion {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) nodes: Vec<usize>,
@@ -12,9 +12,9 @@ pub(super) struct Way {
 
 /// The ways out of all nodes that have several. `exit` is a node without successors; from every node there must be a
 /// way to it.
-pub(super) fn ways(successors: &[Vec<usize>], exit: usize) -> Vec<Way> {
+pub(super) fn branch_regions(successors: &[Vec<usize>], exit: usize) -> Vec<BranchRegion> {
     let nearest = immediate(successors, exit);
-    let mut ways = Vec::new();
+    let mut branch_regions = Vec::new();
     for (from, targets) in successors.iter().enumerate().filter(|(_, targets)| targets.len() > 1) {
         let stop = nearest[from];
         for &to in targets {
@@ -26,23 +26,23 @@ pub(super) fn ways(successors: &[Vec<usize>], exit: usize) -> Vec<Way> {
                     None => break,
                 }
             }
-            ways.push(Way { from, to, nodes });
+            branch_regions.push(BranchRegion { from, to, nodes });
         }
     }
-    ways
+    branch_regions
 }
 
 /// For each of so many nodes the nodes that decide whether it is executed.
-pub(super) fn decided_by(ways: &[Way], nodes: usize) -> Vec<Vec<usize>> {
-    let mut decided_by = vec![Vec::new(); nodes];
-    for way in ways {
-        for &node in &way.nodes {
-            if !decided_by[node].contains(&way.from) {
-                decided_by[node].push(way.from);
+pub(super) fn controlling_branches(branch_regions: &[BranchRegion], nodes: usize) -> Vec<Vec<usize>> {
+    let mut controlling_branches = vec![Vec::new(); nodes];
+    for branch_region in branch_regions {
+        for &node in &branch_region.nodes {
+            if !controlling_branches[node].contains(&branch_region.from) {
+                controlling_branches[node].push(branch_region.from);
             }
         }
     }
-    decided_by
+    controlling_branches
 }
 
 /// For each node its nearest post-dominator.
@@ -77,7 +77,7 @@ fn immediate(successors: &[Vec<usize>], exit: usize) -> Vec<Option<usize>> {
         for &node in order.iter().rev().filter(|&&node| node != exit) {
             let mut found = None;
             for &to in successors[node].iter().filter(|&&to| nearest[to].is_some()) {
-                found = Some(found.map_or(to, |other| meet(&nearest, &number, other, to)));
+                found = Some(found.map_or(to, |other| common_post_dominator(&nearest, &number, other, to)));
             }
             if found.is_some() && nearest[node] != found {
                 nearest[node] = found;
@@ -89,7 +89,7 @@ fn immediate(successors: &[Vec<usize>], exit: usize) -> Vec<Option<usize>> {
     nearest
 }
 
-fn meet(nearest: &[Option<usize>], number: &[usize], mut a: usize, mut b: usize) -> usize {
+fn common_post_dominator(nearest: &[Option<usize>], number: &[usize], mut a: usize, mut b: usize) -> usize {
     while a != b {
         while number[a] < number[b] {
             a = nearest[a].unwrap_or(b);
@@ -105,28 +105,28 @@ fn meet(nearest: &[Option<usize>], number: &[usize], mut a: usize, mut b: usize)
 mod tests {
     use super::*;
 
-    fn decided_by(successors: &[Vec<usize>], exit: usize) -> Vec<Vec<usize>> {
-        super::decided_by(&ways(successors, exit), successors.len())
+    fn controlling_branches(successors: &[Vec<usize>], exit: usize) -> Vec<Vec<usize>> {
+        super::controlling_branches(&branch_regions(successors, exit), successors.len())
     }
 
     #[test]
-    fn both_sides_of_a_diamond_are_decided_by_its_top_and_the_bottom_is_not() {
+    fn diamond_branches_depend_on_top_and_join_does_not() {
         // 0 -> 1, 2; 1 -> 3; 2 -> 3; 3 is the exit.
-        let decided = decided_by(&[vec![1, 2], vec![3], vec![3], vec![]], 3);
+        let decided = controlling_branches(&[vec![1, 2], vec![3], vec![3], vec![]], 3);
         assert_eq!(decided, [vec![], vec![0], vec![0], vec![]]);
     }
 
     #[test]
-    fn a_loop_decides_about_itself() {
+    fn loop_header_controls_itself() {
         // 0 -> 1; 1 -> 2, 3; 2 -> 1; 3 is the exit.
-        let decided = decided_by(&[vec![1], vec![2, 3], vec![1], vec![]], 3);
+        let decided = controlling_branches(&[vec![1], vec![2, 3], vec![1], vec![]], 3);
         assert_eq!(decided, [vec![], vec![1], vec![1], vec![]]);
     }
 
     #[test]
-    fn what_follows_an_early_return_is_decided_by_it() {
+    fn code_after_early_return_depends_on_it() {
         // 0 -> 1 (return), 2; 2 -> 3; 1 -> 4; 3 -> 4; 4 is the exit.
-        let decided = decided_by(&[vec![1, 2], vec![4], vec![3], vec![4], vec![]], 4);
+        let decided = controlling_branches(&[vec![1, 2], vec![4], vec![3], vec![4], vec![]], 4);
         assert_eq!(decided, [vec![], vec![0], vec![0], vec![0], vec![]]);
     }
 }

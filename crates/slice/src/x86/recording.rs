@@ -1,20 +1,20 @@
 //! The words of an instruction trace as steps.
 //!
 //! The words are read several times: once to learn which code there is, which calls left it and how control came
-//! back ([`Learn`]), and then forwards or backwards as often as somebody asks. Nothing is stored for a step: memory
+//! back ([`FirstPass`]), and then forwards or backwards as often as somebody asks. Nothing is stored for a step: memory
 //! is needed for the words, for each call that left the traced code, and for each instruction of the program.
 
 use super::{
-    Call, Code, Insn, Knowledge, Summary, Words,
-    calls::{Entered, Left, RESULT, Room},
-    insns::{Insns, Passes},
-    learn::Learn,
-    threads::OfThread,
-    words::{Cursor, Record, What, Window},
+    Call, Code, Insn, Summary, SummaryQuality, WordSource,
+    calls::{EntryRecord, ExitRecord, RESULT, Scratch},
+    first_pass::FirstPass,
+    insns::{ControlTransfer, Insns},
+    threads::ThreadRecord,
+    words::{RecordKind, TraceRecord, WordCursor, WordWindow},
 };
-use crate::{CELLS, Flow, History, Place, Span, Step};
+use crate::{ByteSpan, CELLS, Flow, History, InstructionIx, Step};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use unsnarl_insn::{Copy, Layout};
+use unsnarl_insn::{BlockLayout, CopyKind};
 use unsnarl_model::{Event, ThreadIx};
 use unsnarl_wire::{ENTER_WORDS, LEAVE_WORDS, SIGNAL_WORDS, StepKind, StepWord};
 
@@ -28,19 +28,19 @@ pub struct Damaged {
 /// An instruction trace.
 #[derive(Debug)]
 pub struct Recording<'a> {
-    pub(super) words: &'a dyn Words,
+    pub(super) words: &'a dyn WordSource,
     /// As many of them as make whole records.
     pub(super) end: u64,
     pub(super) insns: Insns,
     pub(super) calls: Vec<Call>,
-    pub(super) left: Vec<Left>,
-    pub(super) entered: Vec<Entered>,
+    pub(super) left: Vec<ExitRecord>,
+    pub(super) entered: Vec<EntryRecord>,
     pub(super) names: Vec<(String, Summary)>,
     /// Where the first record of each chunk is.
-    pub(super) chunks: Vec<Cursor>,
+    pub(super) chunks: Vec<WordCursor>,
     pub(super) steps: u64,
     pub(super) instructions: u64,
-    pub(super) by_thread: BTreeMap<ThreadIx, OfThread>,
+    pub(super) by_thread: BTreeMap<ThreadIx, ThreadRecord>,
     pub(super) jumps: HashMap<u64, BTreeSet<u64>>,
     /// Returns from what no traced code called: their steps, who, and where that began.
     pub(super) returns: Vec<(u64, ThreadIx, u64)>,
@@ -52,7 +52,7 @@ impl<'a> Recording<'a> {
     /// # Errors
     /// If the words make no sense.
     pub fn new(
-        words: &'a dyn Words,
+        words: &'a dyn WordSource,
         code: &Code,
         events: &[Event],
         name: &mut dyn FnMut(u64) -> Option<String>,
@@ -72,24 +72,24 @@ impl<'a> Recording<'a> {
             jumps: HashMap::new(),
             returns: Vec::new(),
         };
-        Learn::new(recording, code, events, name).all()
+        FirstPass::new(recording, code, events, name).all()
     }
 
     /// The instruction at a place.
     #[must_use]
-    pub fn insn(&self, place: Place) -> &Insn {
+    pub fn insn(&self, place: InstructionIx) -> &Insn {
         self.insns.insn(place.0)
     }
 
     /// The place of an instruction that was executed.
     #[must_use]
-    pub fn place(&self, pc: u64) -> Option<Place> {
+    pub fn place(&self, pc: u64) -> Option<InstructionIx> {
         self.insns.place(pc)
     }
 
     /// All instructions that were executed.
-    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
-        (0..self.insns.len()).map(Place)
+    pub fn places(&self) -> impl Iterator<Item = InstructionIx> + '_ {
+        (0..self.insns.len()).map(InstructionIx)
     }
 
     /// How many instructions were executed.
@@ -123,7 +123,7 @@ impl<'a> Recording<'a> {
 
     /// Functions of which nothing is known, by what was called.
     pub fn unknown(&self, call: &Call) -> bool {
-        self.names[call.name as usize].1.knowledge == Knowledge::Unknown
+        self.names[call.name as usize].1.quality == SummaryQuality::Unknown
     }
 
     /// Where jumps by address went.
@@ -145,12 +145,18 @@ impl<'a> Recording<'a> {
 
     /// The latest return of a thread from the function at this address.
     pub(super) fn returned(&self, thread: ThreadIx, function: u64) -> Option<u64> {
-        let from_it = |(_, who, begun): &&(u64, ThreadIx, u64)| (*who, *begun) == (thread, function);
+        let from_it =
+            |(_, thread_ix, begun): &&(u64, ThreadIx, u64)| (*thread_ix, *begun) == (thread, function);
         self.returns.iter().rev().find(from_it).map(|(step, ..)| *step)
     }
 
     /// The records of a chunk; false if nobody wants to know.
-    pub(super) fn records(&self, chunk: usize, window: &mut Window, records: &mut Vec<Record>) -> bool {
+    pub(super) fn records(
+        &self,
+        chunk: usize,
+        window: &mut WordWindow,
+        records: &mut Vec<TraceRecord>,
+    ) -> bool {
         records.clear();
         if !window.move_to(self.words, chunk) {
             return false;
@@ -164,19 +170,19 @@ impl<'a> Recording<'a> {
                 Some(StepKind::Block) => {
                     let Some(block) = self.insns.known(head) else { return false };
                     let (next, steps, leaves) = self.extent(words, block);
-                    records.push(Record { at, what: What::Block(block, leaves), steps });
+                    records.push(TraceRecord { at, kind: RecordKind::Block(block, leaves), steps });
                     at.step += steps;
                     at.word += next;
                 }
                 Some(StepKind::Leave) => {
-                    records.push(Record { at, what: What::Left(at.left), steps: 1 });
+                    records.push(TraceRecord { at, kind: RecordKind::ExitRecord(at.left), steps: 1 });
                     at.left += 1;
                     at.step += 1;
                     at.word += 1 + LEAVE_WORDS as u64;
                 }
                 Some(StepKind::Enter) => {
                     at.enter(words);
-                    records.push(Record { at, what: What::Entered(at.entered), steps: 1 });
+                    records.push(TraceRecord { at, kind: RecordKind::EntryRecord(at.entered), steps: 1 });
                     at.entered += 1;
                     at.step += 1;
                     at.word += 1 + ENTER_WORDS as u64;
@@ -208,57 +214,60 @@ impl<'a> Recording<'a> {
     /// Shows one step of a record.
     fn show<R>(
         &self,
-        record: &Record,
+        record: &TraceRecord,
         nth: u64,
-        window: &Window,
-        room: &mut Room,
+        window: &WordWindow,
+        scratch: &mut Scratch,
         show: impl FnOnce(&Step<'_>) -> R,
     ) -> R {
-        room.touched.reads.clear();
-        room.touched.writes.clear();
-        room.touched.may_write.clear();
-        let mut step = Step::new(record.at.step + nth, record.at.thread, Place(0));
+        scratch.touched.reads.clear();
+        scratch.touched.writes.clear();
+        scratch.touched.may_write.clear();
+        let mut step = Step::new(record.at.step + nth, record.at.thread, InstructionIx(0));
         step.events = record.at.events;
-        match record.what {
-            What::Block(block, leaves) => {
+        match record.kind {
+            RecordKind::Block(block, leaves) => {
                 let block = self.insns.block(block);
                 let nth = nth as usize;
                 let place = block.insns[nth];
                 let insn = self.insns.insn(place);
-                step.place = Place(place);
+                step.place = InstructionIx(place);
                 if insn.stub {
                     step.copy = true;
                     return show(&step);
                 }
                 let samples = &window.from(record.at.word)[1..];
-                room.memory(&block.layout, nth, samples, record.at.thread_pointer);
-                step.copy = insn.effects.copy != Copy::No;
+                scratch.memory(&block.layout, nth, samples, record.at.thread_pointer);
+                step.copy = insn.effects.copy != CopyKind::No;
                 step.uses = &insn.effects.uses;
                 step.defs = &insn.effects.defs;
                 let is_last = nth + 1 == block.insns.len();
-                step.flow = match insn.passes {
-                    Passes::Next | Passes::Jump => Flow::Next,
-                    Passes::Branch | Passes::IndirectJump => Flow::Branch,
-                    Passes::Return => Flow::Return,
-                    Passes::Call if insn.calls_stub || is_last && leaves => Flow::Next,
-                    Passes::Call => {
+                step.flow = match insn.transfer {
+                    ControlTransfer::Next | ControlTransfer::Jump => Flow::Next,
+                    ControlTransfer::Branch | ControlTransfer::IndirectJump => Flow::Branch,
+                    ControlTransfer::Return => Flow::Return,
+                    ControlTransfer::Call if insn.calls_stub || is_last && leaves => Flow::Next,
+                    ControlTransfer::Call => {
                         let (sample, offset) = block.layout.stack[nth].unwrap_or((0, 0));
                         Flow::Call(samples.get(usize::from(sample)).map_or(0, |s| s.wrapping_add(offset)))
                     }
                 };
             }
-            What::Left(left) => match self.left[left as usize] {
-                Left::Call(call) => self.call(&self.calls[call as usize], &mut step, room),
-                Left::Return(cell) => {
+            RecordKind::ExitRecord(left) => match self.left[left as usize] {
+                ExitRecord::Call(call) => self.call(&self.calls[call as usize], &mut step, scratch),
+                ExitRecord::Return(cell) => {
                     step.copy = true;
                     step.uses = &RESULT;
-                    room.touched.writes.push(Span::new(cell, 8));
+                    scratch.touched.writes.push(ByteSpan::new(cell, 8));
                 }
             },
-            What::Entered(entered) => self.enter(&self.entered[entered as usize], &mut step, room),
+            RecordKind::EntryRecord(entered) => {
+                self.enter(&self.entered[entered as usize], &mut step, scratch)
+            }
         }
-        let Room { touched, parts } = room;
-        if matches!(record.what, What::Left(left) if matches!(self.left[left as usize], Left::Call(_))) {
+        let Scratch { touched, parts } = scratch;
+        if matches!(record.kind, RecordKind::ExitRecord(left) if matches!(self.left[left as usize], ExitRecord::Call(_)))
+        {
             step.uses = parts;
         }
         step.reads = &touched.reads;
@@ -270,8 +279,8 @@ impl<'a> Recording<'a> {
     }
 }
 
-impl Room {
-    fn memory(&mut self, layout: &Layout, nth: usize, samples: &[u64], thread_pointer: u64) {
+impl Scratch {
+    fn memory(&mut self, layout: &BlockLayout, nth: usize, samples: &[u64], thread_pointer: u64) {
         for memory in &layout.memories[nth] {
             let sample = |n: u8| samples.get(usize::from(n)).copied().unwrap_or(0);
             let mut addr = memory.sample.map_or(0, sample).wrapping_add(memory.offset);
@@ -279,7 +288,7 @@ impl Room {
                 addr = addr.wrapping_add(thread_pointer);
             }
             let times = memory.repeated.map_or(1, sample).min(1 << 40);
-            let span = Span::new(addr, u64::from(memory.size).wrapping_mul(times));
+            let span = ByteSpan::new(addr, u64::from(memory.size).wrapping_mul(times));
             if span.len == 0 || addr >= CELLS {
                 continue;
             }
@@ -305,19 +314,19 @@ impl History for Recording<'_> {
     }
 
     fn forwards(&self, show: &mut dyn FnMut(&Step<'_>)) {
-        let (mut records, mut window, mut room) = (Vec::new(), Window::default(), Room::default());
+        let (mut records, mut window, mut scratch) = (Vec::new(), WordWindow::default(), Scratch::default());
         for chunk in 0..self.chunks.len() {
             if !self.records(chunk, &mut window, &mut records) {
                 return;
             }
             for record in &records {
-                (0..record.steps).for_each(|nth| self.show(record, nth, &window, &mut room, &mut *show));
+                (0..record.steps).for_each(|nth| self.show(record, nth, &window, &mut scratch, &mut *show));
             }
         }
     }
 
     fn backwards(&self, from: u64, show: &mut dyn FnMut(&Step<'_>) -> bool) {
-        let (mut records, mut window, mut room) = (Vec::new(), Window::default(), Room::default());
+        let (mut records, mut window, mut scratch) = (Vec::new(), WordWindow::default(), Scratch::default());
         let last = self.chunks.partition_point(|chunk| chunk.step <= from);
         for chunk in (0..last).rev() {
             if !self.records(chunk, &mut window, &mut records) {
@@ -325,7 +334,7 @@ impl History for Recording<'_> {
             }
             for record in records.iter().rev() {
                 for nth in (0..record.steps).rev().filter(|nth| record.at.step + nth <= from) {
-                    if !self.show(record, nth, &window, &mut room, &mut *show) {
+                    if !self.show(record, nth, &window, &mut scratch, &mut *show) {
                         return;
                     }
                 }

@@ -3,11 +3,11 @@
 //!
 //! A summary that says too little cuts a slice short; so functions without one are told to the user by name.
 
-use crate::{CELLS, Span};
+use crate::{ByteSpan, CELLS};
 
 /// How well a function is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Knowledge {
+pub enum SummaryQuality {
     /// All that it does to the program's memory is told.
     Known,
     /// The program calls it only because it is instrumented, or to synchronise: no data passes.
@@ -20,18 +20,18 @@ pub enum Knowledge {
 #[derive(Clone, Debug)]
 pub struct Summary {
     /// How much of this can be relied on.
-    pub knowledge: Knowledge,
+    pub quality: SummaryQuality,
     /// How many arguments it takes; more may follow if it is variadic.
     pub arguments: u8,
     /// Whether more arguments may follow.
     pub variadic: bool,
     /// Arguments in vector registers.
     pub vectors: u8,
-    effects: Vec<Effect>,
+    effects: Vec<SummaryEffect>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum EffectKind {
     Read,
     Write,
     MayWrite,
@@ -39,14 +39,14 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Effect {
-    kind: Kind,
-    at: At,
-    len: Len,
+struct SummaryEffect {
+    kind: EffectKind,
+    at: EffectTarget,
+    len: EffectLength,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum At {
+enum EffectTarget {
     Argument(u8),
     Result,
     /// What a stream or a file descriptor stands for.
@@ -57,7 +57,7 @@ enum At {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Len {
+enum EffectLength {
     Argument(u8),
     Constant(u64),
     Product(u8, u8),
@@ -70,11 +70,11 @@ enum Len {
 
 /// The bytes that a call touched.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Touched {
-    pub(super) reads: Vec<Span>,
-    pub(super) writes: Vec<Span>,
-    pub(super) may_write: Vec<Span>,
-    pub(super) fresh: Option<Span>,
+pub(super) struct TouchedBytes {
+    pub(super) reads: Vec<ByteSpan>,
+    pub(super) writes: Vec<ByteSpan>,
+    pub(super) may_write: Vec<ByteSpan>,
+    pub(super) fresh: Option<ByteSpan>,
     pub(super) guessed: bool,
 }
 
@@ -93,39 +93,45 @@ impl Summary {
             return atomic;
         }
         if name.starts_with("__tsan_") || name.starts_with("unsnarl_") || name.starts_with("__unsnarl_") {
-            return Self::new(Knowledge::NoData, 0, "");
+            return Self::new(SummaryQuality::NoData, 0, "");
         }
         // Here the trace pauses until the thread unwinds.
         if name.starts_with("std::panicking::") {
-            return Self::new(Knowledge::NoData, 0, "");
+            return Self::new(SummaryQuality::NoData, 0, "");
         }
         for (names, arguments, effects) in TABLE {
             if names.split_whitespace().any(|known| known == name) {
-                return Self::new(Knowledge::Known, *arguments, effects);
+                return Self::new(SummaryQuality::Known, *arguments, effects);
             }
         }
         // Names by which the C library calls the same functions inside.
         let inside = name.strip_prefix("__libc_").or_else(|| name.strip_prefix("__"));
-        if let Some(known) = inside.map(Self::of).filter(|of| of.knowledge != Knowledge::Unknown) {
+        if let Some(known) = inside.map(Self::of).filter(|of| of.quality != SummaryQuality::Unknown) {
             return known;
         }
         let synchronises = ["pthread_", "sem_", "mtx_", "cnd_", "thrd_", "tss_", "__cxa_guard"];
         if synchronises.iter().any(|prefix| name.starts_with(prefix)) {
-            return Self::new(Knowledge::NoData, 1, "");
+            return Self::new(SummaryQuality::NoData, 1, "");
         }
         if MATHS.split_whitespace().any(|known| known == name) {
-            let mut summary = Self::new(Knowledge::Known, 0, "");
+            let mut summary = Self::new(SummaryQuality::Known, 0, "");
             summary.vectors = 2;
             return summary;
         }
-        Self { knowledge: Knowledge::Unknown, arguments: 0, variadic: true, vectors: 0, effects: Vec::new() }
+        Self {
+            quality: SummaryQuality::Unknown,
+            arguments: 0,
+            variadic: true,
+            vectors: 0,
+            effects: Vec::new(),
+        }
     }
 
     /// `effects`: `r` read, `w` written, `m` may be written, `f` fresh; at an argument's number, `R` the result,
     /// `sN` a stream, `dN` a descriptor, `o` standard output; then after a colon the length: `aN` an argument,
     /// `cN` bytes, `pNM` the product of two arguments, `R` the result, `Z` the result and a zero, `t` a text.
-    fn new(knowledge: Knowledge, arguments: u8, effects: &str) -> Self {
-        let mut summary = Self { knowledge, arguments, variadic: false, vectors: 0, effects: Vec::new() };
+    fn new(quality: SummaryQuality, arguments: u8, effects: &str) -> Self {
+        let mut summary = Self { quality, arguments, variadic: false, vectors: 0, effects: Vec::new() };
         for effect in effects.split_whitespace() {
             if effect == "..." {
                 summary.variadic = true;
@@ -137,78 +143,78 @@ impl Summary {
     }
 
     /// What a call with these arguments and this result touched.
-    pub(super) fn touched(&self, arguments: [u64; 6], result: Option<u64>) -> Touched {
-        let mut touched = Touched::default();
+    pub(super) fn touched(&self, arguments: [u64; 6], result: Option<u64>) -> TouchedBytes {
+        let mut touched = TouchedBytes::default();
         for effect in &self.effects {
             let argument = |n: u8| arguments[usize::from(n)];
             let Some(addr) = (match effect.at {
-                At::Argument(n) => Some(argument(n)),
-                At::Result => result,
-                At::Stream(n) => Some(CELLS | 0x10 << 56 | argument(n) & 0xffff_ffff_fff8),
-                At::Descriptor(n) => Some(CELLS | 0x11 << 56 | (argument(n) & 0xffff_ffff) << 3),
-                At::Output => Some(CELLS | 0x11 << 56 | 1 << 3),
+                EffectTarget::Argument(n) => Some(argument(n)),
+                EffectTarget::Result => result,
+                EffectTarget::Stream(n) => Some(CELLS | 0x10 << 56 | argument(n) & 0xffff_ffff_fff8),
+                EffectTarget::Descriptor(n) => Some(CELLS | 0x11 << 56 | (argument(n) & 0xffff_ffff) << 3),
+                EffectTarget::Output => Some(CELLS | 0x11 << 56 | 1 << 3),
             }) else {
                 continue;
             };
             let in_range = |len: u64| if len > 1 << 40 { 0 } else { len };
             let failed = result.is_some_and(|result| result as i64 <= 0);
             let (len, certain) = match effect.len {
-                Len::Argument(n) => (in_range(argument(n)), true),
-                Len::Constant(len) => (len, true),
-                Len::Product(a, b) => (in_range(argument(a).wrapping_mul(argument(b))), true),
-                Len::Result if failed => (0, true),
-                Len::Result => (in_range(result.unwrap_or(0) & 0xffff_ffff), true),
-                Len::ResultAndZero => (in_range((result.unwrap_or(0) & 0xffff_ffff) + 1), true),
-                Len::Text => (TEXT, false),
+                EffectLength::Argument(n) => (in_range(argument(n)), true),
+                EffectLength::Constant(len) => (len, true),
+                EffectLength::Product(a, b) => (in_range(argument(a).wrapping_mul(argument(b))), true),
+                EffectLength::Result if failed => (0, true),
+                EffectLength::Result => (in_range(result.unwrap_or(0) & 0xffff_ffff), true),
+                EffectLength::ResultAndZero => (in_range((result.unwrap_or(0) & 0xffff_ffff) + 1), true),
+                EffectLength::Text => (TEXT, false),
             };
             if addr < 4096 || len == 0 {
                 continue;
             }
-            let span = Span::new(addr, len);
+            let span = ByteSpan::new(addr, len);
             match effect.kind {
                 // What is not there to be read was not: a text ends somewhere.
-                Kind::Read if !certain => touched.reads.push(Span::new(addr, 64)),
-                Kind::Read => touched.reads.push(span),
-                Kind::Write if certain => touched.writes.push(span),
-                Kind::Write | Kind::MayWrite => touched.may_write.push(span),
-                Kind::Fresh => touched.fresh = Some(span),
+                EffectKind::Read if !certain => touched.reads.push(ByteSpan::new(addr, 64)),
+                EffectKind::Read => touched.reads.push(span),
+                EffectKind::Write if certain => touched.writes.push(span),
+                EffectKind::Write | EffectKind::MayWrite => touched.may_write.push(span),
+                EffectKind::Fresh => touched.fresh = Some(span),
             }
         }
         touched
     }
 }
 
-fn parse(effect: &str) -> Option<Effect> {
+fn parse(effect: &str) -> Option<SummaryEffect> {
     let (at, len) = effect.split_once(':').unwrap_or((effect, "c1"));
     let digit = |text: &str, at: usize| text.as_bytes().get(at).map(|digit| digit.wrapping_sub(b'0'));
     let kind = match at.as_bytes().first()? {
-        b'r' => Kind::Read,
-        b'w' => Kind::Write,
-        b'm' => Kind::MayWrite,
-        _ => Kind::Fresh,
+        b'r' => EffectKind::Read,
+        b'w' => EffectKind::Write,
+        b'm' => EffectKind::MayWrite,
+        _ => EffectKind::Fresh,
     };
     let at = match at.as_bytes().get(1)? {
-        b'R' => At::Result,
-        b'o' => At::Output,
-        b's' => At::Stream(digit(at, 2)?),
-        b'd' => At::Descriptor(digit(at, 2)?),
-        number => At::Argument(number.wrapping_sub(b'0')),
+        b'R' => EffectTarget::Result,
+        b'o' => EffectTarget::Output,
+        b's' => EffectTarget::Stream(digit(at, 2)?),
+        b'd' => EffectTarget::Descriptor(digit(at, 2)?),
+        number => EffectTarget::Argument(number.wrapping_sub(b'0')),
     };
     let len = match len.as_bytes().first()? {
-        b'a' => Len::Argument(digit(len, 1)?),
-        b'c' => Len::Constant(len[1..].parse().ok()?),
-        b'p' => Len::Product(digit(len, 1)?, digit(len, 2)?),
-        b'R' => Len::Result,
-        b'Z' => Len::ResultAndZero,
-        _ => Len::Text,
+        b'a' => EffectLength::Argument(digit(len, 1)?),
+        b'c' => EffectLength::Constant(len[1..].parse().ok()?),
+        b'p' => EffectLength::Product(digit(len, 1)?, digit(len, 2)?),
+        b'R' => EffectLength::Result,
+        b'Z' => EffectLength::ResultAndZero,
+        _ => EffectLength::Text,
     };
-    Some(Effect { kind, at, len })
+    Some(SummaryEffect { kind, at, len })
 }
 
 /// `32_fetch_add` and the like: what instrumented programs call in the place of atomic instructions.
 fn atomic(name: &str) -> Option<Summary> {
     let Some((bits, operation)) = name.split_once('_') else {
-        return Some(Summary::new(Knowledge::NoData, 0, ""));
+        return Some(Summary::new(SummaryQuality::NoData, 0, ""));
     };
     let bytes = bits.parse::<u64>().ok()? / 8;
     let (arguments, effects) = match operation {
@@ -220,7 +226,7 @@ fn atomic(name: &str) -> Option<Summary> {
         "compare_exchange_val" => (3, format!("r0:c{bytes} m0:c{bytes}")),
         _ => (2, format!("r0:c{bytes} w0:c{bytes}")),
     };
-    Some(Summary::new(Knowledge::Known, arguments, &effects))
+    Some(Summary::new(SummaryQuality::Known, arguments, &effects))
 }
 
 const MATHS: &str = "sin cos tan asin acos atan atan2 exp exp2 log log2 log10 pow sqrt cbrt fabs floor ceil \
@@ -361,47 +367,47 @@ mod tests {
     use super::*;
 
     #[test]
-    fn copies_read_and_write_as_much_as_they_are_told() {
+    fn copy_summaries_use_their_length_argument() {
         let touched = Summary::of("memcpy").touched([0x10000, 0x20000, 24, 0, 0, 0], Some(0x10000));
-        assert_eq!(touched.reads, [Span::new(0x20000, 24)]);
-        assert_eq!(touched.writes, [Span::new(0x10000, 24)]);
+        assert_eq!(touched.reads, [ByteSpan::new(0x20000, 24)]);
+        assert_eq!(touched.writes, [ByteSpan::new(0x10000, 24)]);
     }
 
     #[test]
-    fn a_failed_read_writes_nothing() {
+    fn failed_read_writes_nothing() {
         let touched = Summary::of("read").touched([0, 0x10000, 100, 0, 0, 0], Some(u64::MAX));
         assert_eq!(touched.writes, []);
     }
 
     #[test]
-    fn instrumentation_passes_no_data_but_atomics_do() {
-        assert_eq!(Summary::of("__tsan_write4").knowledge, Knowledge::NoData);
+    fn only_atomic_instrumentation_passes_data() {
+        assert_eq!(Summary::of("__tsan_write4").quality, SummaryQuality::NoData);
         let touched = Summary::of("__tsan_atomic32_fetch_add").touched([0x10000, 1, 0, 0, 0, 0], Some(0));
         assert_eq!(
             (touched.reads, touched.writes),
-            (vec![Span::new(0x10000, 4)], vec![Span::new(0x10000, 4)])
+            (vec![ByteSpan::new(0x10000, 4)], vec![ByteSpan::new(0x10000, 4)])
         );
     }
 
     #[test]
-    fn every_effect_in_the_table_can_be_read() {
+    fn summary_table_effects_parse() {
         for (names, arguments, effects) in TABLE {
-            let wanted = effects.split_whitespace().filter(|effect| *effect != "...").count();
-            let summary = Summary::new(Knowledge::Known, *arguments, effects);
-            assert_eq!(summary.effects.len(), wanted, "{names}");
+            let expected = effects.split_whitespace().filter(|effect| *effect != "...").count();
+            let summary = Summary::new(SummaryQuality::Known, *arguments, effects);
+            assert_eq!(summary.effects.len(), expected, "{names}");
         }
     }
 
     #[test]
-    fn the_c_library_has_several_names_for_a_function() {
+    fn libc_aliases_share_a_summary() {
         for name in ["memcpy", "memcpy@@GLIBC_2.14", "__GI_memcpy", "__GI___memcpy", "__wrap_memcpy"] {
-            assert_eq!(Summary::of(name).knowledge, Knowledge::Known, "{name}");
+            assert_eq!(Summary::of(name).quality, SummaryQuality::Known, "{name}");
         }
-        assert_eq!(Summary::of("__GI___pthread_get_minstack").knowledge, Knowledge::Known);
+        assert_eq!(Summary::of("__GI___pthread_get_minstack").quality, SummaryQuality::Known);
     }
 
     #[test]
-    fn what_is_not_in_the_table_is_unknown() {
-        assert_eq!(Summary::of("frobnicate").knowledge, Knowledge::Unknown);
+    fn functions_outside_table_are_unknown() {
+        assert_eq!(Summary::of("frobnicate").quality, SummaryQuality::Unknown);
     }
 }

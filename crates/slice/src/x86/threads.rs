@@ -4,8 +4,8 @@ use super::Call;
 
 /// What is known of a thread.
 #[derive(Clone, Debug, Default)]
-pub(super) struct OfThread {
-    pub(super) open: Vec<Open>,
+pub(super) struct ThreadRecord {
+    pub(super) open: Vec<OpenFrame>,
     pub(super) arguments_set: u8,
     pub(super) last: Option<u32>,
     /// What stubs have pushed since: the loader looks a function up when it is first called.
@@ -21,13 +21,13 @@ pub(super) struct OfThread {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Open {
+pub(super) enum OpenFrame {
     Call(u32),
     Signal { pc: u64, stack: u64, begun: bool },
 }
 
-impl OfThread {
-    pub(super) fn see_stack(&mut self, stack: u64) {
+impl ThreadRecord {
+    pub(super) fn note_stack(&mut self, stack: u64) {
         let (low, high) = self.stack.unwrap_or((stack, stack));
         // A handler may have a stack of its own, far away.
         if stack.abs_diff(high) < 64 << 20 {
@@ -37,7 +37,7 @@ impl OfThread {
 
     /// Calls whose stack is gone are no longer under way.
     pub(super) fn unwind(&mut self, stack: u64, calls: &[Call]) {
-        while let Some(&Open::Call(call)) = self.open.last()
+        while let Some(&OpenFrame::Call(call)) = self.open.last()
             && calls[call as usize].stack < stack
         {
             self.open.pop();

@@ -5,7 +5,7 @@ use unsnarl_model::ThreadIx;
 use unsnarl_wire::{CHUNK_WORDS, OVERLAP_WORDS};
 
 /// Where the words of an instruction trace come from.
-pub trait Words: std::fmt::Debug {
+pub trait WordSource: std::fmt::Debug {
     /// How many there are.
     fn len(&self) -> u64;
 
@@ -20,7 +20,7 @@ pub trait Words: std::fmt::Debug {
     fn read(&self, chunk: usize, into: &mut Vec<u64>) -> bool;
 }
 
-impl Words for Vec<u64> {
+impl WordSource for Vec<u64> {
     fn len(&self) -> u64 {
         self.as_slice().len() as u64
     }
@@ -36,14 +36,14 @@ impl Words for Vec<u64> {
 
 /// A chunk that is being looked at.
 #[derive(Debug, Default)]
-pub(super) struct Window {
+pub(super) struct WordWindow {
     first: u64,
     words: Vec<u64>,
 }
 
-impl Window {
+impl WordWindow {
     /// Goes to another chunk; false if nobody wants to know.
-    pub(super) fn move_to(&mut self, words: &dyn Words, chunk: usize) -> bool {
+    pub(super) fn move_to(&mut self, words: &dyn WordSource, chunk: usize) -> bool {
         self.first = (chunk * CHUNK_WORDS) as u64;
         words.read(chunk, &mut self.words)
     }
@@ -57,7 +57,7 @@ impl Window {
 
 /// Where one is in the words.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Cursor {
+pub(super) struct WordCursor {
     pub(super) word: u64,
     pub(super) step: u64,
     pub(super) left: u32,
@@ -67,7 +67,7 @@ pub(super) struct Cursor {
     pub(super) events: u64,
 }
 
-impl Cursor {
+impl WordCursor {
     /// Before the first word.
     pub(super) const START: Self =
         Self { word: 0, step: 0, left: 0, entered: 0, thread: ThreadIx::MAIN, thread_pointer: 0, events: 0 };
@@ -82,16 +82,16 @@ impl Cursor {
 
 /// A record of the trace, with all that its steps have in common.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Record {
-    pub(super) at: Cursor,
-    pub(super) what: What,
+pub(super) struct TraceRecord {
+    pub(super) at: WordCursor,
+    pub(super) kind: RecordKind,
     pub(super) steps: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) enum What {
+pub(super) enum RecordKind {
     /// A block; whether control left the traced code after it.
     Block(u32, bool),
-    Left(u32),
-    Entered(u32),
+    ExitRecord(u32),
+    EntryRecord(u32),
 }

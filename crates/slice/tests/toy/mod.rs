@@ -4,15 +4,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
-use unsnarl_slice::{Control, Flow, History, Place, Slice, Span, Step};
+use unsnarl_slice::{ByteSpan, Control, Flow, History, InstructionIx, Slice, Step};
 
 /// A step of a toy history.
 #[derive(Clone, Debug)]
 pub(crate) struct ToyStep {
     pub(crate) thread: u16,
     pub(crate) place: u32,
-    pub(crate) reads: Vec<Span>,
-    pub(crate) writes: Vec<Span>,
+    pub(crate) reads: Vec<ByteSpan>,
+    pub(crate) writes: Vec<ByteSpan>,
     pub(crate) flow: Flow,
     /// How many events came before.
     pub(crate) events: u64,
@@ -22,7 +22,7 @@ pub(crate) struct ToyStep {
 
 impl ToyStep {
     pub(crate) fn new(thread: u16, place: u32, reads: &[u64], writes: &[u64]) -> Self {
-        let spans = |list: &[u64]| list.iter().map(|&addr| Span::new(addr * 8, 8)).collect();
+        let spans = |list: &[u64]| list.iter().map(|&addr| ByteSpan::new(addr * 8, 8)).collect();
         Self {
             thread,
             place,
@@ -66,7 +66,7 @@ impl Toy {
 
     fn show<R>(&self, number: usize, show: impl FnOnce(&Step<'_>) -> R) -> R {
         let toy = &self.steps[number];
-        let mut step = Step::new(number as u64, ThreadIx(toy.thread), Place(toy.place));
+        let mut step = Step::new(number as u64, ThreadIx(toy.thread), InstructionIx(toy.place));
         step.reads = &toy.reads;
         step.writes = &toy.writes;
         step.flow = toy.flow;
@@ -122,20 +122,20 @@ impl History for Toy {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) functions: Vec<u32>,
-    pub(crate) decided_by: Vec<Vec<Place>>,
+    pub(crate) controlling_branches: Vec<Vec<InstructionIx>>,
 }
 
 impl Control for Table {
-    fn block(&mut self, place: Place) -> u32 {
+    fn block(&mut self, place: InstructionIx) -> u32 {
         place.0
     }
 
-    fn function(&mut self, place: Place) -> u32 {
+    fn function(&mut self, place: InstructionIx) -> u32 {
         self.functions[place.0 as usize]
     }
 
-    fn decided_by(&mut self, block: u32) -> &[Place] {
-        &self.decided_by[block as usize]
+    fn controlling_branches(&mut self, block: u32) -> &[InstructionIx] {
+        &self.controlling_branches[block as usize]
     }
 }
 

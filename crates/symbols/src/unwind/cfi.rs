@@ -2,7 +2,7 @@
 
 use super::{
     StackCopy,
-    step::{Machine, Step},
+    step::{FrameRegisters, UnwindStep},
 };
 use gimli::{
     BaseAddresses, CfaRule, DebugFrame, EhFrame, EhFrameHdr, EhFrameOffset, Encoding, EndianSlice,
@@ -63,16 +63,21 @@ impl Cfi {
     }
 
     /// The step from a frame at this address of the file; none if nothing is known about it.
-    pub(super) fn step(&self, machine: &Machine, address: u64, stack: &StackCopy) -> Option<Step> {
-        self.by_eh_frame(machine, address, stack)
-            .or_else(|| self.by_debug_frame(machine, address, stack))
+    pub(super) fn step(
+        &self,
+        registers: &FrameRegisters,
+        address: u64,
+        stack: &StackCopy,
+    ) -> Option<UnwindStep> {
+        self.by_eh_frame(registers, address, stack)
+            .or_else(|| self.by_debug_frame(registers, address, stack))
             .or_else(|| {
                 // A handler returns to the start of this code; its address is one less by now.
                 let code = self.code_from(address.wrapping_add(1))?;
                 code.starts_with(&SIGRETURN)
-                    .then(|| machine.by_signal_frame(stack))
+                    .then(|| registers.by_signal_frame(stack))
                     .flatten()
-                    .map(Step::Interrupted)
+                    .map(UnwindStep::Interrupted)
             })
     }
 
@@ -96,7 +101,7 @@ impl Cfi {
         self.bytes.get(start.checked_add(usize::try_from(address - range.start).ok()?)?..)
     }
 
-    fn by_eh_frame(&self, machine: &Machine, address: u64, stack: &StackCopy) -> Option<Step> {
+    fn by_eh_frame(&self, registers: &FrameRegisters, address: u64, stack: &StackCopy) -> Option<UnwindStep> {
         let mut section = EhFrame::new(&self.bytes[self.eh_frame.clone()], LittleEndian);
         section.set_address_size(8);
         let header =
@@ -112,36 +117,41 @@ impl Cfi {
             None => section.fde_for_address(&self.bases, address, EhFrame::cie_from_offset),
         };
         let entry = entry.ok().filter(|entry| entry.contains(address))?;
-        self.step_by(&section, &entry, machine, address, stack)
+        self.step_by(&section, &entry, registers, address, stack)
     }
 
-    fn by_debug_frame(&self, machine: &Machine, address: u64, stack: &StackCopy) -> Option<Step> {
+    fn by_debug_frame(
+        &self,
+        registers: &FrameRegisters,
+        address: u64,
+        stack: &StackCopy,
+    ) -> Option<UnwindStep> {
         let mut section = DebugFrame::new(&self.bytes[self.debug_frame.clone()], LittleEndian);
         section.set_address_size(8);
         let entry = section.fde_for_address(&self.bases, address, DebugFrame::cie_from_offset).ok()?;
-        self.step_by(&section, &entry, machine, address, stack)
+        self.step_by(&section, &entry, registers, address, stack)
     }
 
     fn step_by<'a, S: UnwindSection<Slice<'a>>>(
         &self,
         section: &S,
         entry: &FrameDescriptionEntry<Slice<'a>>,
-        machine: &Machine,
+        registers: &FrameRegisters,
         address: u64,
         stack: &StackCopy,
-    ) -> Option<Step> {
+    ) -> Option<UnwindStep> {
         let mut context = UnwindContext::new();
         let row = entry.unwind_info_for_address(section, &self.bases, &mut context, address).ok()?;
-        let frame = Frame { section, encoding: entry.cie().encoding(), machine, stack };
+        let frame = Frame { section, encoding: entry.cie().encoding(), registers, stack };
         let caller = frame.caller(row)?;
         if caller.rip() == 0 {
-            return Some(Step::End);
+            return Some(UnwindStep::End);
         }
         if entry.is_signal_trampoline() {
-            return Some(Step::Interrupted(caller));
+            return Some(UnwindStep::Interrupted(caller));
         }
         // A call has pushed something; a stack that does not shrink is a damaged one.
-        (caller.get(X86_64::RSP) > machine.get(X86_64::RSP)).then_some(Step::Called(caller))
+        (caller.get(X86_64::RSP) > registers.get(X86_64::RSP)).then_some(UnwindStep::Caller(caller))
     }
 }
 
@@ -149,23 +159,23 @@ impl Cfi {
 struct Frame<'f, S> {
     section: &'f S,
     encoding: Encoding,
-    machine: &'f Machine,
+    registers: &'f FrameRegisters,
     stack: &'f StackCopy,
 }
 
 impl<'a, S: UnwindSection<Slice<'a>>> Frame<'_, S> {
-    fn caller(&self, row: &UnwindTableRow<usize>) -> Option<Machine> {
+    fn caller(&self, row: &UnwindTableRow<usize>) -> Option<FrameRegisters> {
         let cfa = match row.cfa() {
             CfaRule::RegisterAndOffset { register, offset } => {
-                self.machine.get(*register)?.wrapping_add_signed(*offset)
+                self.registers.get(*register)?.wrapping_add_signed(*offset)
             }
             CfaRule::Expression(expression) => self.evaluate(*expression, None)?,
         };
-        let mut caller = *self.machine;
+        let mut caller = *self.registers;
         caller.set(X86_64::RSP, Some(cfa));
         // Without a rule there is no way back.
         caller.set(X86_64::RA, None);
-        for register in Machine::registers() {
+        for register in FrameRegisters::registers() {
             if let Some(rule) = row.register(register) {
                 caller.set(register, self.saved(register, &rule, cfa));
             }
@@ -175,10 +185,10 @@ impl<'a, S: UnwindSection<Slice<'a>>> Frame<'_, S> {
 
     fn saved(&self, register: Register, rule: &RegisterRule<usize>, cfa: u64) -> Option<u64> {
         match rule {
-            RegisterRule::SameValue => self.machine.get(register),
+            RegisterRule::SameValue => self.registers.get(register),
             RegisterRule::Offset(offset) => self.stack.word(cfa.wrapping_add_signed(*offset)),
             RegisterRule::ValOffset(offset) => Some(cfa.wrapping_add_signed(*offset)),
-            RegisterRule::Register(other) => self.machine.get(*other),
+            RegisterRule::Register(other) => self.registers.get(*other),
             RegisterRule::Expression(at) => self.stack.word(self.evaluate(*at, Some(cfa))?),
             RegisterRule::ValExpression(value) => self.evaluate(*value, Some(cfa)),
             RegisterRule::Constant(value) => Some(*value),
@@ -199,7 +209,7 @@ impl<'a, S: UnwindSection<Slice<'a>>> Frame<'_, S> {
             result = match result {
                 EvaluationResult::Complete => break,
                 EvaluationResult::RequiresRegister { register, .. } => {
-                    let value = Value::Generic(self.machine.get(register)?);
+                    let value = Value::Generic(self.registers.get(register)?);
                     evaluation.resume_with_register(value).ok()?
                 }
                 EvaluationResult::RequiresMemory { address, size: 8, .. } => {

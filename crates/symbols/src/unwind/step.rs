@@ -4,22 +4,22 @@ use super::{Registers, StackCopy};
 use gimli::{Register, X86_64};
 
 /// Where one step led.
-pub(super) enum Step {
+pub(super) enum UnwindStep {
     /// To the caller, about to go on after its call.
-    Called(Machine),
+    Caller(FrameRegisters),
     /// To what a signal interrupted, right at that instruction.
-    Interrupted(Machine),
+    Interrupted(FrameRegisters),
     /// Out: this frame has no caller.
     End,
 }
 
 /// The registers of one frame, by DWARF number; none where a value was lost.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Machine([Option<u64>; 17]);
+pub(super) struct FrameRegisters([Option<u64>; 17]);
 
-impl Machine {
+impl FrameRegisters {
     pub(super) fn new(regs: &Registers) -> Self {
-        let mut machine = Self([None; 17]);
+        let mut registers = Self([None; 17]);
         for (register, value) in [
             (X86_64::RA, regs.rip),
             (X86_64::RSP, regs.rsp),
@@ -30,9 +30,9 @@ impl Machine {
             (X86_64::R14, regs.r14),
             (X86_64::R15, regs.r15),
         ] {
-            machine.set(register, Some(value));
+            registers.set(register, Some(value));
         }
-        machine
+        registers
     }
 
     /// All registers, as their numbers.

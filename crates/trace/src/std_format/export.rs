@@ -1,8 +1,8 @@
 //! From a trace to STD text.
 
 use super::{
-    Names, is_imported,
-    line::{Word, is_name},
+    StdNames, is_imported,
+    line::{StdOp, is_name},
 };
 use std::{
     borrow::Cow,
@@ -27,17 +27,17 @@ pub struct Exported {
 /// imported from. Threads are `T0`, `T1` …, or called as in that text. The writer should be
 /// buffered.
 pub fn export(trace: &Trace, out: impl Write) -> io::Result<Exported> {
-    export_with_names(trace, &Names::kept(trace), out)
+    export_with_names(trace, &StdNames::from_trace(trace), out)
 }
 
 /// Writes an imported trace with operands called as in the text that it came from.
-pub fn export_with_names(trace: &Trace, names: &Names, mut out: impl Write) -> io::Result<Exported> {
+pub fn export_with_names(trace: &Trace, names: &StdNames, mut out: impl Write) -> io::Result<Exported> {
     let imported = is_imported(trace);
     let threads = thread_names(trace, imported);
-    let mut locks = Locks::default();
+    let mut locks = LockDepths::default();
     let mut exported = Exported::default();
     for event in &trace.events {
-        let Some((word, operand)) = sentence(event, imported, &mut locks) else {
+        let Some((word, operand)) = std_operation(event, imported, &mut locks) else {
             *exported.skipped.entry(event.op).or_default() += 1;
             continue;
         };
@@ -71,36 +71,36 @@ enum Operand {
 }
 
 /// The event in the words of STD, if it has any for it.
-fn sentence(event: &Event, imported: bool, locks: &mut Locks) -> Option<(Word, Operand)> {
+fn std_operation(event: &Event, imported: bool, locks: &mut LockDepths) -> Option<(StdOp, Operand)> {
     let failed = event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT);
     let address = Operand::Address(event.addr);
     match event.op {
         // Unlike a wait for a lock, one on a condition variable ends with the mutex held in any case.
         Op::CondWait => {
             locks.waiting.insert(event.thread, event.value);
-            let outermost = locks.give_up(event.thread, event.value);
-            outermost.then_some((Word::Release, Operand::Address(event.value)))
+            let outermost = locks.release(event.thread, event.value);
+            outermost.then_some((StdOp::Release, Operand::Address(event.value)))
         }
         Op::CondWake => {
             let mutex = locks.waiting.remove(&event.thread)?;
-            locks.take(event.thread, mutex).then_some((Word::Acquire, Operand::Address(mutex)))
+            locks.take(event.thread, mutex).then_some((StdOp::Acquire, Operand::Address(mutex)))
         }
         // A compare-and-exchange that failed has read.
-        Op::AtomicCas if failed => Some((Word::Read, address)),
+        Op::AtomicCas if failed => Some((StdOp::Read, address)),
         _ if failed => None,
         Op::Lock | Op::TryLock | Op::ReadLock | Op::TryReadLock | Op::WriteLock | Op::TryWriteLock => {
-            locks.take(event.thread, event.addr).then_some((Word::Acquire, address))
+            locks.take(event.thread, event.addr).then_some((StdOp::Acquire, address))
         }
         Op::Unlock | Op::RwUnlock => {
-            locks.give_up(event.thread, event.addr).then_some((Word::Release, address))
+            locks.release(event.thread, event.addr).then_some((StdOp::Release, address))
         }
-        Op::Create => Some((Word::Fork, Operand::Thread(thread(event.value)?))),
-        Op::Join => Some((Word::Join, Operand::Thread(thread(event.value)?))),
-        Op::Read | Op::AtomicLoad => Some((Word::Read, address)),
-        Op::Write | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => Some((Word::Write, address)),
+        Op::Create => Some((StdOp::Fork, Operand::Thread(thread(event.value)?))),
+        Op::Join => Some((StdOp::Join, Operand::Thread(thread(event.value)?))),
+        Op::Read | Op::AtomicLoad => Some((StdOp::Read, address)),
+        Op::Write | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => Some((StdOp::Write, address)),
         // For RAPID these mark transactions, which a thread of a program is not.
-        Op::Start if imported => Some((Word::Begin, address)),
-        Op::End if imported => Some((Word::End, address)),
+        Op::Start if imported => Some((StdOp::Begin, address)),
+        Op::End if imported => Some((StdOp::End, address)),
         _ => None,
     }
 }
@@ -111,13 +111,13 @@ fn thread(value: u64) -> Option<ThreadIx> {
 
 /// How often each thread holds each lock.
 #[derive(Default)]
-struct Locks {
+struct LockDepths {
     depths: HashMap<(ThreadIx, u64), u64>,
     /// The mutex that a thread gave up for a wait on a condition variable.
     waiting: HashMap<ThreadIx, u64>,
 }
 
-impl Locks {
+impl LockDepths {
     /// Says whether this is the outermost level.
     fn take(&mut self, thread: ThreadIx, lock: u64) -> bool {
         let depth = self.depths.entry((thread, lock)).or_default();
@@ -126,7 +126,7 @@ impl Locks {
     }
 
     /// Says whether this was the outermost level.
-    fn give_up(&mut self, thread: ThreadIx, lock: u64) -> bool {
+    fn release(&mut self, thread: ThreadIx, lock: u64) -> bool {
         let depth = self.depths.entry((thread, lock)).or_default();
         *depth = depth.saturating_sub(1);
         *depth == 0

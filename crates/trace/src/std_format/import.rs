@@ -1,10 +1,10 @@
 //! From STD text to a trace.
 
 use super::{
-    MODULE, Names, Note, Oddity,
-    line::Word,
+    MODULE, Note, Oddity, StdNames,
+    line::StdOp,
     preemption,
-    text::{Entry, Text, each_line},
+    text::{LineEntry, StdText, each_line},
 };
 use std::{
     collections::{BTreeMap, HashMap, VecDeque},
@@ -21,7 +21,7 @@ pub struct Imported {
     /// It has no program, and ended well for all we know.
     pub trace: Trace,
     /// What the text calls locks and variables.
-    pub names: Names,
+    pub names: StdNames,
     /// What was odd and has been kept as it is.
     pub notes: Vec<Note>,
     /// How many lines were left out, by operation.
@@ -35,12 +35,12 @@ pub struct Imported {
 #[non_exhaustive]
 pub enum StdError {
     /// A line is not of the form.
-    #[error("line {line} {why}; correct or remove it")]
-    Line {
+    #[error("line {line} {reason}; correct or remove it")]
+    StdLine {
         /// Which, from 1.
         line: u64,
         /// What is wrong with it.
-        why: &'static str,
+        reason: &'static str,
     },
     /// Packed by gzip.
     #[error("is compressed; unpack it first: gunzip")]
@@ -49,34 +49,34 @@ pub enum StdError {
     #[error("has no events; an STD trace has lines like T1|w(x)|42")]
     Empty,
     /// The text could not be had.
-    #[error("cannot be read after line {line}: {why}")]
+    #[error("cannot be read after line {line}: {reason}")]
     Io {
         /// The last line that was read.
         line: u64,
         /// The system's words.
-        why: io::Error,
+        reason: io::Error,
     },
     /// The text is read twice, and was not the same.
     #[error("has other lines than a moment ago; import it when nobody writes to it any more")]
     Changed,
     /// Events could not be laid down.
     #[error("has events that cannot be laid down on disk: {0}; make room there")]
-    LaidDown(io::Error),
+    SpillFile(io::Error),
 }
 
 /// Reads a trace. See the [module's documentation](super) for what becomes of it.
 pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
-    let (mut words, mut entries) = (Text::default(), Vec::new());
+    let (mut words, mut entries) = (StdText::default(), Vec::new());
     each_line(text, |line, parsed| {
         entries.push(words.note(line, parsed));
         Ok(())
     })?;
-    let mut import = Import::new(&words, usize::MAX, Kept::default());
+    let mut import = Importer::new(&words, usize::MAX, InMemory::default());
     for (index, entry) in entries.iter().enumerate() {
         import.entry(index as u64, entry)?;
     }
-    let Told { mut trace, names, notes, skipped, events, .. } = import.finish()?;
-    let Kept { mut events, lines } = events;
+    let ImportOutcome { mut trace, names, notes, skipped, events, .. } = import.finish()?;
+    let InMemory { mut events, lines } = events;
     preemption::mark(&mut events);
     trace.events = events;
     Ok(Imported { trace, names, notes, skipped, lines })
@@ -90,12 +90,12 @@ pub(super) trait Sink {
 
 /// All of them in memory.
 #[derive(Default)]
-struct Kept {
+struct InMemory {
     events: Vec<Event>,
     lines: Vec<u64>,
 }
 
-impl Sink for Kept {
+impl Sink for InMemory {
     fn put(&mut self, event: Event, line: u64) -> io::Result<()> {
         self.events.push(event);
         self.lines.push(line);
@@ -104,10 +104,10 @@ impl Sink for Kept {
 }
 
 /// What all lines came to.
-pub(super) struct Told<S> {
+pub(super) struct ImportOutcome<S> {
     /// Without its events.
     pub(super) trace: Trace,
-    pub(super) names: Names,
+    pub(super) names: StdNames,
     pub(super) notes: Vec<Note>,
     /// How many notes there are, whether they were kept or not.
     pub(super) odd: u64,
@@ -118,12 +118,12 @@ pub(super) struct Told<S> {
 
 /// How many generations of threads there may be. A thread's name is as long as its line of ancestors, so that a
 /// long chain of forks would take memory by the square of its length.
-const DEEPEST: usize = 1024;
+const MAX_DEPTH: usize = 1024;
 
 /// A trace in the making.
-pub(super) struct Import<'a, S> {
-    text: &'a Text,
-    names: Names,
+pub(super) struct Importer<'a, S> {
+    text: &'a StdText,
+    names: StdNames,
     notes: Vec<Note>,
     /// How many notes there are, and how many are kept.
     odd: u64,
@@ -139,23 +139,23 @@ pub(super) struct Import<'a, S> {
     events: S,
     count: u64,
     holders: Holders,
-    waiting: HashMap<ThreadIx, Waiting>,
+    waiting: HashMap<ThreadIx, OpenWait>,
     /// By condition, those whom no notification has reached yet.
     queues: HashMap<u64, VecDeque<ThreadIx>>,
 }
 
 /// A wait that is not over.
-struct Waiting {
+struct OpenWait {
     on: u64,
     site: SiteIx,
     woken_by: Option<u64>,
 }
 
-impl<'a, S: Sink> Import<'a, S> {
-    pub(super) fn new(text: &'a Text, most_notes: usize, events: S) -> Self {
+impl<'a, S: Sink> Importer<'a, S> {
+    pub(super) fn new(text: &'a StdText, most_notes: usize, events: S) -> Self {
         Self {
             text,
-            names: Names::default(),
+            names: StdNames::default(),
             notes: Vec::new(),
             odd: 0,
             most_notes,
@@ -175,7 +175,7 @@ impl<'a, S: Sink> Import<'a, S> {
     }
 
     /// The entry of this number.
-    pub(super) fn entry(&mut self, index: u64, entry: &Entry) -> Result<(), StdError> {
+    pub(super) fn entry(&mut self, index: u64, entry: &LineEntry) -> Result<(), StdError> {
         let text = self.text;
         let thread = self.thread(text.word(entry.thread), None, entry.line)?;
         let site = self.site(entry.location);
@@ -193,48 +193,48 @@ impl<'a, S: Sink> Import<'a, S> {
             value,
         };
         let event = match entry.word {
-            Word::Read => event(Op::Read, self.names.address(operand), 0),
-            Word::Write => event(Op::Write, self.names.address(operand), 0),
-            Word::Acquire => {
+            StdOp::Read => event(Op::Read, self.names.address(operand), 0),
+            StdOp::Write => event(Op::Write, self.names.address(operand), 0),
+            StdOp::Acquire => {
                 let lock = self.names.address(operand);
-                self.taking(thread, lock, entry.line);
+                self.note_acquire(thread, lock, entry.line);
                 event(Op::Lock, lock, self.depth(thread, lock) + 1)
             }
-            Word::Release => {
+            StdOp::Release => {
                 let lock = self.names.address(operand);
-                self.giving_up(thread, lock, entry.line);
+                self.note_release(thread, lock, entry.line);
                 event(Op::Unlock, lock, self.depth(thread, lock).saturating_sub(1))
             }
-            Word::Fork => {
+            StdOp::Fork => {
                 let child = self.fork(thread, entry)?;
                 event(Op::Create, 0, u64::from(child.0))
             }
-            Word::Join => {
+            StdOp::Join => {
                 let child = self.thread(&text.thread_name(entry.operand), None, entry.line)?;
                 self.remember_spelling(child, operand);
                 event(Op::Join, 0, u64::from(child.0))
             }
-            Word::Begin if index == lines.first => {
+            StdOp::Begin if index == lines.first => {
                 let parent = self.parents[thread.index()];
                 event(Op::Start, self.names.address(operand), u64::from(parent.0))
             }
-            Word::End if index == lines.last => event(Op::End, self.names.address(operand), 0),
-            Word::Begin | Word::End | Word::Request => {
+            StdOp::End if index == lines.last => event(Op::End, self.names.address(operand), 0),
+            StdOp::Begin | StdOp::End | StdOp::Request => {
                 *self.skipped.entry(entry.word.text()).or_default() += 1;
                 return Ok(());
             }
-            Word::Wait => {
+            StdOp::Wait => {
                 let lock = self.names.address(operand);
-                self.giving_up(thread, lock, entry.line);
-                self.waiting.insert(thread, Waiting { on: lock, site, woken_by: None });
+                self.note_release(thread, lock, entry.line);
+                self.waiting.insert(thread, OpenWait { on: lock, site, woken_by: None });
                 self.queues.entry(lock).or_default().push_back(thread);
                 event(Op::CondWait, lock, lock)
             }
-            Word::Notify => {
+            StdOp::Notify => {
                 let lock = self.names.address(operand);
                 event(Op::Signal, lock, self.notify(lock, 1))
             }
-            Word::NotifyAll => {
+            StdOp::NotifyAll => {
                 let lock = self.names.address(operand);
                 event(Op::Broadcast, lock, self.notify(lock, usize::MAX))
             }
@@ -245,7 +245,7 @@ impl<'a, S: Sink> Import<'a, S> {
     fn push(&mut self, event: Event, line: u64) -> Result<(), StdError> {
         self.holders.step(&event);
         self.count += 1;
-        self.events.put(event, line).map_err(StdError::LaidDown)
+        self.events.put(event, line).map_err(StdError::SpillFile)
     }
 
     /// The thread of this name; if it is new, a child of `parent`, or of main if nobody forked it.
@@ -253,7 +253,7 @@ impl<'a, S: Sink> Import<'a, S> {
         if let Some(&thread) = self.numbers.get(name) {
             return Ok(thread);
         }
-        let wrong = |why| StdError::Line { line, why };
+        let wrong = |reason| StdError::StdLine { line, reason };
         let number = u16::try_from(self.threads.len())
             .map_err(|_| wrong("has one thread too many: unsnarl takes 65536"))?;
         let parent = parent.unwrap_or(ThreadIx::MAIN);
@@ -264,7 +264,7 @@ impl<'a, S: Sink> Import<'a, S> {
             *nth += 1;
             self.threads[parent.index()].id.child(*nth)
         };
-        if id.path().len() > DEEPEST {
+        if id.path().len() > MAX_DEPTH {
             return Err(wrong("forks too deep: unsnarl takes 1024 generations of threads"));
         }
         let first = self.text.numbers.get(name).and_then(|word| self.text.threads.get(word));
@@ -276,7 +276,7 @@ impl<'a, S: Sink> Import<'a, S> {
         Ok(ThreadIx(number))
     }
 
-    fn fork(&mut self, thread: ThreadIx, entry: &Entry) -> Result<ThreadIx, StdError> {
+    fn fork(&mut self, thread: ThreadIx, entry: &LineEntry) -> Result<ThreadIx, StdError> {
         let name = self.text.thread_name(entry.operand);
         if self.numbers.contains_key(&name) {
             self.note(entry.line, thread, Oddity::ForkedAlready { child: name.clone() });
@@ -304,7 +304,7 @@ impl<'a, S: Sink> Import<'a, S> {
         self.holders.of(lock).iter().filter(|&&holder| holder == thread).count() as u64
     }
 
-    fn taking(&mut self, thread: ThreadIx, lock: u64, line: u64) {
+    fn note_acquire(&mut self, thread: ThreadIx, lock: u64, line: u64) {
         let name = || self.names.of(lock).into_owned();
         let holders = self.holders.of(lock);
         let oddity = if holders.contains(&thread) {
@@ -317,7 +317,7 @@ impl<'a, S: Sink> Import<'a, S> {
         self.note(line, thread, oddity);
     }
 
-    fn giving_up(&mut self, thread: ThreadIx, lock: u64, line: u64) {
+    fn note_release(&mut self, thread: ThreadIx, lock: u64, line: u64) {
         if self.depth(thread, lock) == 0 {
             self.note(line, thread, Oddity::NotHeld { lock: self.names.of(lock).into_owned() });
         }
@@ -337,11 +337,11 @@ impl<'a, S: Sink> Import<'a, S> {
 
     /// A thread that has a line again does not wait any more.
     fn wake(&mut self, thread: ThreadIx, line: u64) -> Result<(), StdError> {
-        let Some(Waiting { on, site, woken_by }) = self.waiting.remove(&thread) else { return Ok(()) };
+        let Some(OpenWait { on, site, woken_by }) = self.waiting.remove(&thread) else { return Ok(()) };
         if let Some(queue) = self.queues.get_mut(&on) {
             queue.retain(|&other| other != thread);
         }
-        self.taking(thread, on, line);
+        self.note_acquire(thread, on, line);
         let event = Event {
             thread,
             op: Op::CondWake,
@@ -362,7 +362,7 @@ impl<'a, S: Sink> Import<'a, S> {
         }
     }
 
-    pub(super) fn finish(self) -> Result<Told<S>, StdError> {
+    pub(super) fn finish(self) -> Result<ImportOutcome<S>, StdError> {
         if self.count == 0 {
             return Err(StdError::Empty);
         }
@@ -376,13 +376,13 @@ impl<'a, S: Sink> Import<'a, S> {
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
             races: Vec::new(),
-            needs: Vec::new(),
+            counterfactuals: Vec::new(),
             callers: Vec::new(),
             names: self.names.all(),
             output: Output::default(),
         };
         let Self { names, notes, odd, skipped, count, events, .. } = self;
-        Ok(Told { trace, names, notes, odd, skipped, count, events })
+        Ok(ImportOutcome { trace, names, notes, odd, skipped, count, events })
     }
 }
 

@@ -2,7 +2,7 @@
 
 /// What a line says that the thread did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum StdOp {
     Read,
     Write,
     Acquire,
@@ -17,7 +17,7 @@ pub(super) enum Word {
     NotifyAll,
 }
 
-impl Word {
+impl StdOp {
     const ALL: [Self; 12] = [
         Self::Read,
         Self::Write,
@@ -56,14 +56,14 @@ const UNKNOWN_WORD: &str = "has an operation that is none of r, w, acq, rel, for
 
 /// `thread|word(operand)|location`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Line<'a> {
+pub(super) struct StdLine<'a> {
     pub(super) thread: &'a str,
-    pub(super) word: Word,
+    pub(super) word: StdOp,
     pub(super) operand: &'a str,
     pub(super) location: i64,
 }
 
-impl<'a> Line<'a> {
+impl<'a> StdLine<'a> {
     pub(super) fn parse(text: &'a str) -> Result<Self, &'static str> {
         let mut fields = text.split('|');
         let (Some(thread), Some(action), Some(location), None) =
@@ -75,7 +75,7 @@ impl<'a> Line<'a> {
             .strip_suffix(')')
             .and_then(|action| action.split_once('('))
             .ok_or("has no operation of the form op(operand)")?;
-        let word = Word::ALL.into_iter().find(|known| known.text() == word).ok_or(UNKNOWN_WORD)?;
+        let word = StdOp::ALL.into_iter().find(|known| known.text() == word).ok_or(UNKNOWN_WORD)?;
         if !is_name(thread) {
             return Err("has no thread, or a blank in its name");
         }
@@ -97,14 +97,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_a_thread_an_operation_and_a_location() {
-        let line = Line { thread: "T1", word: Word::Acquire, operand: "Foo.bar()", location: -7 };
-        assert_eq!(Line::parse("T1|acq(Foo.bar())|-7"), Ok(line));
+    fn line_has_thread_operation_and_location() {
+        let line = StdLine { thread: "T1", word: StdOp::Acquire, operand: "Foo.bar()", location: -7 };
+        assert_eq!(StdLine::parse("T1|acq(Foo.bar())|-7"), Ok(line));
     }
 
     #[test]
-    fn anything_else_is_refused_with_a_reason() {
-        for (text, why) in [
+    fn malformed_lines_are_rejected_with_a_reason() {
+        for (text, reason) in [
             ("T1|acq(L)", "is not of the form thread|op(operand)|location"),
             ("T1|acq(L)|1|2", "is not of the form thread|op(operand)|location"),
             ("T1|acq|1", "has no operation of the form op(operand)"),
@@ -113,8 +113,8 @@ mod tests {
             ("T1|acq(a b)|1", "has no operand, or a blank in it"),
             ("T1|acq(L)|x", "has a location that is not an integer"),
         ] {
-            assert_eq!(Line::parse(text), Err(why), "{text}");
+            assert_eq!(StdLine::parse(text), Err(reason), "{text}");
         }
-        assert!(Line::parse("T1|lock(L)|1").unwrap_err().starts_with("has an operation that is none of"));
+        assert!(StdLine::parse("T1|lock(L)|1").unwrap_err().starts_with("has an operation that is none of"));
     }
 }

@@ -18,7 +18,7 @@
 //!   next child of main. `fork(7)` means the thread `T7` where no thread is called `7`, as some
 //!   tools write it.
 //! - **Locks and variables**: a decimal number from 1 to 2⁶³ − 1 is its own address; any other name
-//!   gets an address from 2⁶³ up and is remembered in [`Names`]. Accesses are one byte
+//!   gets an address from 2⁶³ up and is remembered in [`StdNames`]. Accesses are one byte
 //!   wide, so that no two variables overlap. A lock and a variable may have the same name.
 //! - **Locations** are offsets in the pseudo-module [`MODULE`].
 //! - `begin` as a thread's first line and `end` as its last are its start and end. Elsewhere they mark
@@ -30,7 +30,7 @@
 //! Real traces take locks that others hold, take them again, fork twice. All this is kept as it is,
 //! with a [`Note`] that has the line number. A line that is not of the form is an error.
 //!
-//! [`import_long`] does the same for text that is too long to be held in memory.
+//! [`import_streaming`] does the same for text that is too long to be held in memory.
 //!
 //! # Writing
 //!
@@ -42,7 +42,7 @@
 //!
 //! # There and back
 //!
-//! Import, then [`export_with_names`] with the [`Names`] of the import, gives the same text byte for
+//! Import, then [`export_with_names`] with the [`StdNames`] of the import, gives the same text byte for
 //! byte: of anything that [`export`] wrote, and of any well-formed trace of another tool (lines as
 //! above, locks taken and released in pairs, no transactions, `req` or waits). Plain [`export`]
 //! does so too, but for threads that forks and joins call otherwise than their own lines do. A `.snarl` file
@@ -51,17 +51,17 @@
 mod export;
 mod import;
 mod line;
-mod long;
 mod names;
 mod note;
 mod preemption;
+mod streaming;
 mod text;
 
 pub use export::{Exported, export, export_with_names};
 pub use import::{Imported, StdError, import};
-pub use long::{LongImport, import_long};
-pub use names::Names;
+pub use names::StdNames;
 pub use note::{Note, Oddity};
+pub use streaming::{StreamedImport, import_streaming};
 
 use unsnarl_model::Trace;
 

@@ -8,7 +8,7 @@ use unsnarl_model::{ThreadIx, Trace};
 
 /// The names of locks and variables that are not their own addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Names {
+pub struct StdNames {
     names: Vec<String>,
     numbers: HashMap<String, u64>,
     /// Threads that forks and joins call otherwise than their own lines do.
@@ -18,7 +18,7 @@ pub struct Names {
 /// Addresses from here up stand for names; numbers below are their own addresses.
 const FIRST: u64 = 1 << 63;
 
-impl Names {
+impl StdNames {
     /// What the text calls the lock or variable at this address.
     #[must_use]
     pub fn of(&self, addr: u64) -> Cow<'_, str> {
@@ -27,7 +27,7 @@ impl Names {
     }
 
     /// Those that a trace keeps.
-    pub(super) fn kept(trace: &Trace) -> Self {
+    pub(super) fn from_trace(trace: &Trace) -> Self {
         let in_place = |(nth, (addr, _)): (usize, &(u64, String))| *addr == FIRST + nth as u64;
         if !trace.names.iter().enumerate().all(in_place) {
             return Self::default();
@@ -64,8 +64,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_their_own_addresses_and_names_are_remembered() {
-        let mut names = Names::default();
+    fn numbers_are_addresses_and_names_are_interned() {
+        let mut names = StdNames::default();
         assert_eq!(names.address("399431958621"), 399_431_958_621);
         for name in ["x", "0", "007", "+7", "9223372036854775808", "18446744073709551616"] {
             let address = names.address(name);

@@ -11,7 +11,7 @@ use unsnarl_model::{Event, Flags, Holders, Op, ThreadIx};
 pub(super) fn mark(events: &mut [Event]) {
     let next = next_of_same_thread(events);
     let last = events.iter().enumerate().map(|(i, event)| (event.thread, i as u64)).collect();
-    let mut marking = Marking::new(last);
+    let mut marking = PreemptionMarker::new(last);
     for i in 0..events.len() {
         let upcoming = i.checked_sub(1).and_then(|before| next[before]).map(|later| events[later]);
         marking.mark(&mut events[i], upcoming);
@@ -28,7 +28,7 @@ fn next_of_same_thread(events: &[Event]) -> Vec<Option<usize>> {
 }
 
 /// Marks the switches among events that come one by one.
-pub(super) struct Marking {
+pub(super) struct PreemptionMarker {
     holders: Holders,
     waiting: HashMap<ThreadIx, u64>,
     /// By thread: the number of its last event.
@@ -38,7 +38,7 @@ pub(super) struct Marking {
     running: Option<ThreadIx>,
 }
 
-impl Marking {
+impl PreemptionMarker {
     pub(super) fn new(last: HashMap<ThreadIx, u64>) -> Self {
         let (holders, waiting) = (Holders::default(), HashMap::new());
         Self { holders, waiting, last, now: 0, running: None }

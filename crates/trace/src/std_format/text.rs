@@ -2,7 +2,7 @@
 
 use super::{
     StdError,
-    line::{Line, Word},
+    line::{StdLine, StdOp},
 };
 use crate::GZIP;
 use std::{
@@ -11,10 +11,10 @@ use std::{
 };
 
 /// A line with its words numbered.
-pub(super) struct Entry {
+pub(super) struct LineEntry {
     pub(super) line: u64,
     pub(super) thread: WordNumber,
-    pub(super) word: Word,
+    pub(super) word: StdOp,
     pub(super) operand: WordNumber,
     pub(super) location: i64,
 }
@@ -24,7 +24,7 @@ pub(super) type WordNumber = u32;
 
 /// The lines of a thread.
 #[derive(Clone, Copy)]
-pub(super) struct Lines {
+pub(super) struct ThreadLines {
     /// The numbers of its first and last entry.
     pub(super) first: u64,
     pub(super) last: u64,
@@ -35,11 +35,11 @@ pub(super) struct Lines {
 /// What must be known of all lines before one of them is understood: whether an `end` is the last line of its thread,
 /// and which threads there are.
 #[derive(Default)]
-pub(super) struct Text {
+pub(super) struct StdText {
     words: Vec<String>,
     pub(super) numbers: HashMap<String, WordNumber>,
     /// By the words that name threads.
-    pub(super) threads: HashMap<WordNumber, Lines>,
+    pub(super) threads: HashMap<WordNumber, ThreadLines>,
     /// Words that may name threads.
     mentioned: HashSet<WordNumber>,
     entries: u64,
@@ -48,31 +48,31 @@ pub(super) struct Text {
 /// Reads lines, one after the other.
 pub(super) fn each_line(
     mut input: impl BufRead,
-    mut take: impl FnMut(u64, &Line<'_>) -> Result<(), StdError>,
+    mut take: impl FnMut(u64, &StdLine<'_>) -> Result<(), StdError>,
 ) -> Result<(), StdError> {
     let mut bytes = Vec::new();
     for line in 1.. {
         bytes.clear();
         let read = input.read_until(b'\n', &mut bytes);
-        if read.map_err(|why| StdError::Io { line: line - 1, why })? == 0 {
+        if read.map_err(|reason| StdError::Io { line: line - 1, reason })? == 0 {
             break;
         }
-        let wrong = |why| StdError::Line { line, why };
+        let wrong = |reason| StdError::StdLine { line, reason };
         if line == 1 && bytes.starts_with(&GZIP) {
             return Err(StdError::Compressed);
         }
         let content = str::from_utf8(&bytes).map_err(|_| wrong("is not UTF-8"))?.trim_end();
         if !content.is_empty() {
-            take(line, &Line::parse(content).map_err(wrong)?)?;
+            take(line, &StdLine::parse(content).map_err(wrong)?)?;
         }
     }
     Ok(())
 }
 
-impl Text {
+impl StdText {
     /// Takes note of one more line.
-    pub(super) fn note(&mut self, line: u64, parsed: &Line<'_>) -> Entry {
-        let entry = Entry {
+    pub(super) fn note(&mut self, line: u64, parsed: &StdLine<'_>) -> LineEntry {
+        let entry = LineEntry {
             line,
             thread: self.number(parsed.thread),
             word: parsed.word,
@@ -81,18 +81,18 @@ impl Text {
         };
         let number = self.entries;
         self.entries += 1;
-        let begin = Lines { first: number, last: number, location: entry.location };
+        let begin = ThreadLines { first: number, last: number, location: entry.location };
         self.threads.entry(entry.thread).or_insert(begin).last = number;
         self.mentioned.insert(entry.thread);
-        if matches!(entry.word, Word::Fork | Word::Join) {
+        if matches!(entry.word, StdOp::Fork | StdOp::Join) {
             self.mentioned.insert(entry.operand);
         }
         entry
     }
 
     /// A line of which note was taken before; none if that is not so.
-    pub(super) fn again(&self, line: u64, parsed: &Line<'_>) -> Option<Entry> {
-        Some(Entry {
+    pub(super) fn find_entry(&self, line: u64, parsed: &StdLine<'_>) -> Option<LineEntry> {
+        Some(LineEntry {
             line,
             thread: *self.numbers.get(parsed.thread)?,
             word: parsed.word,
@@ -128,9 +128,9 @@ impl Text {
     /// The name of the thread that a fork or join calls so: `7` may be short for `T7`.
     pub(super) fn thread_name(&self, operand: WordNumber) -> String {
         let word = self.word(operand);
-        let long = format!("T{word}");
+        let streaming = format!("T{word}");
         let short = !self.threads.contains_key(&operand)
-            && self.numbers.get(&long).is_some_and(|number| self.threads.contains_key(number));
-        if short { long } else { word.into() }
+            && self.numbers.get(&streaming).is_some_and(|number| self.threads.contains_key(number));
+        if short { streaming } else { word.into() }
     }
 }

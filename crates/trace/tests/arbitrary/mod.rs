@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use unsnarl_model::{
-    Action, Backtrace, Conflict, ConflictKind, Event, Fidelity, Flags, Input, Kind, Limits, Misuse, Module,
-    ModuleIx, Need, Op, Order, Outcome, Output, Places, Plan, Points, Policy, Prefix, Program, Segment, Side,
-    Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
+    Action, Backtrace, Conflict, ConflictKind, Counterfactual, Event, Fidelity, Flags, Input, Misuse, Module,
+    ModuleIx, Op, Order, Outcome, OutcomeKind, Output, Places, Plan, Points, Policy, Prefix, Program,
+    RunLimits, Segment, Side, Site, SiteIx, Span, Thread, ThreadId, ThreadIx, Trace, Wait, Warning,
 };
 
 fn text() -> impl Strategy<Value = String> {
@@ -49,12 +49,12 @@ fn module() -> impl Strategy<Value = Module> {
 
 fn prefix() -> impl Strategy<Value = Prefix> {
     (vec(thread_id(), 1..4), vec(text(), 1..4), any::<bool>(), any::<bool>()).prop_flat_map(
-        |(threads, modules, told, exact)| {
+        |(threads, modules, with_actions, exact)| {
             let segment = (thread_ix(threads.len() as u16), 0..5_u32)
                 .prop_map(|(thread, points)| Segment { thread, points });
             let site = site(modules.len() as u16);
             vec(segment, 0..6).prop_flat_map(move |segments| {
-                let points = if told { segments.iter().map(|s| s.points as usize).sum() } else { 0 };
+                let points = if with_actions { segments.iter().map(|s| s.points as usize).sum() } else { 0 };
                 let action = (op(), site.clone()).prop_map(|(op, site)| Action { op, site });
                 let (threads, modules) = (threads.clone(), modules.clone());
                 let fidelity = if exact { Fidelity::Exact } else { Fidelity::Relaxed };
@@ -80,17 +80,17 @@ fn plan() -> impl Strategy<Value = Plan> {
         any::<(u64, bool, u64, u64)>(),
         any::<(u64, u32, u64)>(),
     )
-        .prop_map(|(prefix, tail, points, places, wishes, figures, limits)| {
-            let (one_in, conflicts, choices, from_checkpoint) = wishes;
+        .prop_map(|(prefix, tail, points, places, plan_fields, figures, limits)| {
+            let (one_in, conflicts, choices, from_checkpoint) = plan_fields;
             let (seed, spurious, entropy, epoch) = figures;
             let (events, spins, millis) = limits;
-            let limits = Limits { events, spins, millis };
+            let limits = RunLimits { events, spins, millis };
             let input = || Input {
                 thread: "0.2".parse().expect("a thread"),
                 op: Op::FdRead,
                 timed_out: spurious,
                 blocked: choices,
-                asked: seed,
+                requested: seed,
                 result: -5,
                 bytes: b"hello".to_vec(),
             };
@@ -137,22 +137,22 @@ fn race(threads: u16, modules: u16) -> impl Strategy<Value = Conflict> {
     })
 }
 
-fn kind() -> impl Strategy<Value = Kind> {
+fn kind() -> impl Strategy<Value = OutcomeKind> {
     prop_oneof![
-        any::<i32>().prop_map(Kind::Exit),
-        any::<i32>().prop_map(Kind::Signal),
+        any::<i32>().prop_map(OutcomeKind::Exit),
+        any::<i32>().prop_map(OutcomeKind::Signal),
         select(
             &[
-                Kind::Deadlock,
-                Kind::Assertion,
-                Kind::Abort,
-                Kind::Exception,
-                Kind::Panic,
-                Kind::Livelock,
-                Kind::Timeout,
-                Kind::Race,
-                Kind::Misuse,
-                Kind::Check
+                OutcomeKind::Deadlock,
+                OutcomeKind::Assertion,
+                OutcomeKind::Abort,
+                OutcomeKind::Exception,
+                OutcomeKind::Panic,
+                OutcomeKind::Livelock,
+                OutcomeKind::Timeout,
+                OutcomeKind::Race,
+                OutcomeKind::Misuse,
+                OutcomeKind::Check
             ][..]
         ),
     ]
@@ -183,8 +183,12 @@ fn warning(threads: u16, modules: u16) -> impl Strategy<Value = Warning> {
     )
 }
 
-fn need() -> impl Strategy<Value = Need> {
-    (any::<u64>(), kind(), text()).prop_map(|(event, without, message)| Need { event, without, message })
+fn need() -> impl Strategy<Value = Counterfactual> {
+    (any::<u64>(), kind(), text()).prop_map(|(event, outcome_without, message)| Counterfactual {
+        event,
+        outcome_without,
+        message,
+    })
 }
 
 fn event(threads: u16, sites: u32) -> impl Strategy<Value = Event> {
@@ -237,7 +241,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                     mut threads,
                     (sites, events),
                     outcome,
-                    (warnings, races, needs, names),
+                    (warnings, races, counterfactuals, names),
                     output,
                 )| {
                     threads[0].id = ThreadId::main();
@@ -256,7 +260,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                         outcome,
                         warnings,
                         races,
-                        needs,
+                        counterfactuals,
                         names,
                         output,
                     }

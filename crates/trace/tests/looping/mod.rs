@@ -49,7 +49,7 @@ pub(crate) fn trace(events: usize) -> Trace {
         outcome: Outcome::exit(0),
         warnings: Vec::new(),
         races: Vec::new(),
-        needs: Vec::new(),
+        counterfactuals: Vec::new(),
         callers: Vec::new(),
         names: Vec::new(),
         output: Output::default(),

@@ -59,11 +59,11 @@ struct Queue {
 }
 
 impl Queue {
-    const MOST: usize = 4;
+    const MAX: usize = 4;
 
     fn push(&self, item: usize) {
         let mut items = self.items.lock().unwrap();
-        while items.len() == Self::MOST {
+        while items.len() == Self::MAX {
             items = self.not_full.wait(items).unwrap();
         }
         items.push_back(item);

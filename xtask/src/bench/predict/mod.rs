@@ -2,10 +2,10 @@
 //! Markdown; they are tables 1 and 2 of "interleaving inference", with the traces of another tool and the speed of prediction.
 
 mod programs;
-mod said;
 mod sanitizer;
+mod sanitizer_output;
 
-use super::Effort;
+use super::BenchEffort;
 use super::distribution::{Archive, PACKAGES, Package};
 use crate::tools;
 use crate::workspace::{Workspace, output};
@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// All tables, or one of them.
-pub(crate) fn bench(effort: Effort, only: Option<&str>) -> Result<()> {
+pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
     tools::require(tools::DISTRIBUTION)?;
@@ -31,12 +31,12 @@ pub(crate) fn bench(effort: Effort, only: Option<&str>) -> Result<()> {
         sanitizers: Sanitizer::all(&directory),
         directory,
         runs: match effort {
-            Effort::Quick => 10,
-            Effort::Full => 100,
+            BenchEffort::Quick => 10,
+            BenchEffort::Full => 100,
         },
         longest: match effort {
-            Effort::Quick => 1_000_000,
-            Effort::Full => 100_000_000,
+            BenchEffort::Quick => 1_000_000,
+            BenchEffort::Full => 100_000_000,
         },
     };
     let tables: [(&str, Table); 5] = [
@@ -46,13 +46,13 @@ pub(crate) fn bench(effort: Effort, only: Option<&str>) -> Result<()> {
         ("injected", Bench::injected),
         ("speed", Bench::speed),
     ];
-    let wanted = |name: &str| only.is_none_or(|only| only == name);
+    let selected = |name: &str| only.is_none_or(|only| only == name);
     ensure!(
-        tables.iter().any(|(name, _)| wanted(name)),
+        tables.iter().any(|(name, _)| selected(name)),
         "the tables are {}",
         tables.map(|(name, _)| name).join(", ")
     );
-    tables.iter().filter(|(name, _)| wanted(name)).try_for_each(|(_, table)| table(&bench))
+    tables.iter().filter(|(name, _)| selected(name)).try_for_each(|(_, table)| table(&bench))
 }
 
 /// Makes one of the tables.
@@ -168,8 +168,8 @@ impl Bench {
         std::fs::create_dir_all(&directory)?;
         let archive = match Archive::open(&directory) {
             Ok(archive) => archive,
-            Err(why) => {
-                println!("Their sources cannot be had here: {why:#}.");
+            Err(reason) => {
+                println!("Their sources cannot be had here: {reason:#}.");
                 return Ok(());
             }
         };
@@ -179,7 +179,7 @@ impl Bench {
             eprintln!("{}", package.name);
             match self.package(&archive, package) {
                 Ok(row) => println!("{row}"),
-                Err(why) => missing += &format!("\n{} cannot be had here: {why:#}.\n", package.name),
+                Err(reason) => missing += &format!("\n{} cannot be had here: {reason:#}.\n", package.name),
             }
         }
         print!("{missing}");
@@ -193,12 +193,12 @@ impl Bench {
         let scratch = self.directory.join(format!("run-{}", package.name));
         std::fs::create_dir_all(&scratch)?;
         package.write_input(&scratch)?;
-        let (ours, told) = self.recorded(&program, &scratch, &package.args())?;
+        let (ours, report) = self.recorded(&program, &scratch, &package.args())?;
         let theirs = archive.unpack(package, "theirs")?;
         let flag = "-fsanitize=thread";
         let program = theirs.build(package, &format!("gcc {flag}"), &format!("g++ {flag}"), flag)?;
         let (_, theirs) = sanitizer::reports(&program, &scratch, &package.args(), self.all_runs())?;
-        Ok(Row::of(package.name, unpacked.lines, &ours, &told, Some(&theirs)))
+        Ok(Row::of(package.name, unpacked.lines, &ours, &report, Some(&theirs)))
     }
 
     /// Traces of another tool, each with a race that was put into it.
@@ -211,9 +211,9 @@ impl Bench {
         for file in sources(&self.root.join("crates/predict/tests/data"), "std")? {
             let mut predict = Command::new(&self.unsnarl);
             predict.arg("predict").arg(&file).args(["--whole", "--json"]);
-            let told: Value = serde_json::from_slice(&output(&mut predict, "unsnarl predict")?.stdout)?;
-            let figures = &told["figures"];
-            let races = told["races"].as_array().cloned().unwrap_or_default();
+            let report: Value = serde_json::from_slice(&output(&mut predict, "unsnarl predict")?.stdout)?;
+            let figures = &report["figures"];
+            let races = report["races"].as_array().cloned().unwrap_or_default();
             let found = races.iter().any(|race| race["object"] == "BUGGY_ADDR");
             println!(
                 "| {} | {} | {} | {} | {} | {} | {} | {} | {:.2} s |",
@@ -225,7 +225,7 @@ impl Bench {
                 races.len(),
                 figures["searched"],
                 if found { "found" } else { "missed" },
-                told["elapsed_s"].as_f64().unwrap_or(f64::NAN),
+                report["elapsed_s"].as_f64().unwrap_or(f64::NAN),
             );
         }
         Ok(())
@@ -244,9 +244,9 @@ impl Bench {
                 let mut command = Command::new(&self.unsnarl);
                 command.args(["bench-predict", "--events", &events.to_string()]);
                 command.args(whole.then_some("--whole"));
-                let told = output(&mut command, "unsnarl bench-predict")?;
-                let told: Value = serde_json::from_slice(&told.stdout)?;
-                let number = |name: &str| told[name].as_f64().unwrap_or(f64::NAN);
+                let report = output(&mut command, "unsnarl bench-predict")?;
+                let report: Value = serde_json::from_slice(&report.stdout)?;
+                let number = |name: &str| report[name].as_f64().unwrap_or(f64::NAN);
                 println!(
                     "| {events} | {} | {:.2} s | {:.0} | {:.0} MiB |",
                     if whole { "as a whole" } else { "by 10,000" },
@@ -296,19 +296,19 @@ impl Bench {
             name(binary),
             String::from_utf8_lossy(&printed.stderr)
         );
-        let told: Value = serde_json::from_slice(&printed.stdout).context("predict prints no JSON")?;
+        let report: Value = serde_json::from_slice(&printed.stdout).context("predict prints no JSON")?;
         let mut reports = Reports::default();
-        for race in told["races"].as_array().into_iter().flatten() {
+        for race in report["races"].as_array().into_iter().flatten() {
             reports.races.insert(race["object"].as_str().unwrap_or_default().to_owned());
             let mut lines = [race["a"]["line"].as_u64(), race["b"]["line"].as_u64()];
             lines.sort_unstable();
             reports.places.insert(format!("{lines:?}"));
         }
-        for deadlock in told["deadlocks"].as_array().into_iter().flatten() {
+        for deadlock in report["deadlocks"].as_array().into_iter().flatten() {
             reports.deadlocks += 1;
             reports.places.insert(format!("{:?}", deadlock["cycle"][0]["line"]));
         }
-        Ok((reports, told))
+        Ok((reports, report))
     }
 }
 
@@ -330,16 +330,16 @@ impl fmt::Display for Scenario {
 /// A line of table 2.
 struct Row {
     candidates: u64,
-    said: usize,
+    reported: usize,
     text: String,
 }
 
 impl Row {
-    fn of(name: &str, lines: usize, ours: &Reports, told: &Value, theirs: Option<&Reports>) -> Self {
-        let figures = &told["figures"];
+    fn of(name: &str, lines: usize, ours: &Reports, report: &Value, theirs: Option<&Reports>) -> Self {
+        let figures = &report["figures"];
         let count = |list: &Value| list.as_array().map_or(0, Vec::len);
-        let said = theirs.map_or(0, |theirs| theirs.places.len());
-        let theirs = theirs.map_or_else(|| "–".into(), |_| said.to_string());
+        let reported = theirs.map_or(0, |theirs| theirs.places.len());
+        let theirs = theirs.map_or_else(|| "–".into(), |_| reported.to_string());
         let text = format!(
             "| {name} | {lines} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2} s | {theirs} |",
             figures["events"],
@@ -347,18 +347,18 @@ impl Row {
             figures["synchronising"],
             figures["objects"],
             figures["candidates"],
-            count(&told["races"]) + count(&told["deadlocks"]),
+            count(&report["races"]) + count(&report["deadlocks"]),
             ours.places.len(),
-            count(&told["unconfirmed"]["races"]) + count(&told["unconfirmed"]["deadlocks"]),
-            count(&told["undecided"]),
-            told["elapsed_s"].as_f64().unwrap_or(f64::NAN),
+            count(&report["unconfirmed"]["races"]) + count(&report["unconfirmed"]["deadlocks"]),
+            count(&report["undecided"]),
+            report["elapsed_s"].as_f64().unwrap_or(f64::NAN),
         );
-        Self { candidates: figures["candidates"].as_u64().unwrap_or(0), said, text }
+        Self { candidates: figures["candidates"].as_u64().unwrap_or(0), reported, text }
     }
 
     /// Nobody says anything.
     fn is_quiet(&self) -> bool {
-        self.candidates == 0 && self.said == 0
+        self.candidates == 0 && self.reported == 0
     }
 }
 

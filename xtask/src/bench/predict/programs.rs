@@ -40,7 +40,7 @@ impl Expected {
 struct Compared {
     row: Row,
     /// A right program of which something is told.
-    told_of: bool,
+    has_false_report: bool,
     /// Runs of the sanitizer that were made, if fewer than wanted: the program waits for ever in each of them.
     hangs: Option<usize>,
 }
@@ -78,20 +78,20 @@ impl Bench {
              not end by themselves, need unsnarl for it, or use locks wrongly.",
             all - files.len()
         );
-        let named = |which: &dyn Fn(&Compared) -> bool| {
+        let symbols = |which: &dyn Fn(&Compared) -> bool| {
             let those = files.iter().zip(&rows).filter(|(_, compared)| which(compared));
             those.map(|(file, _)| format!("`{}`", name(file))).collect::<Vec<_>>().join(", ")
         };
-        let hangs = named(&|compared| compared.hangs.is_some());
+        let hangs = symbols(&|compared| compared.hangs.is_some());
         if !hangs.is_empty() {
             println!(
                 "\nTSan's runs of {hangs} wait for ever, each of the first {}: no more were made.",
                 super::sanitizer::HANGS
             );
         }
-        let told_of = named(&|compared| compared.told_of);
-        if !told_of.is_empty() {
-            println!("\nRight by their results, and yet something is confirmed: {told_of}.");
+        let has_false_report = symbols(&|compared| compared.has_false_report);
+        if !has_false_report.is_empty() {
+            println!("\nRight by their results, and yet something is confirmed: {has_false_report}.");
         }
         Ok(())
     }
@@ -100,7 +100,7 @@ impl Bench {
         let expected = Expected::of(file);
         let call = expected.call();
         let is_rust = file.extension().is_some_and(|ending| ending == "rs");
-        let ((ours, told), theirs): ((Reports, Value), _) = if is_rust {
+        let ((ours, report), theirs): ((Reports, Value), _) = if is_rust {
             (self.recorded(&rust.join(name(file)), &self.scratch(file)?, &call.args)?, None)
         } else {
             let include = self.root.join("include");
@@ -111,9 +111,9 @@ impl Bench {
         };
         let lines = std::fs::read_to_string(file)?.lines().count();
         Ok(Compared {
-            told_of: expected.is_correct() && !ours.places.is_empty(),
+            has_false_report: expected.is_correct() && !ours.places.is_empty(),
             hangs: theirs.as_ref().map(|theirs| theirs.runs).filter(|&runs| runs < self.runs),
-            row: Row::of(&name(file), lines, &ours, &told, theirs.as_ref()),
+            row: Row::of(&name(file), lines, &ours, &report, theirs.as_ref()),
         })
     }
 

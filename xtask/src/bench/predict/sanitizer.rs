@@ -1,6 +1,6 @@
 //! ThreadSanitizer as compilers bring it along: what it reports of the same programs.
 
-use super::{Call, Reports, said::Named};
+use super::{Call, Reports, sanitizer_output::ProgramSymbols};
 use crate::workspace::output;
 use anyhow::{Context, Result, bail};
 use std::path::Path;
@@ -83,15 +83,15 @@ pub(super) fn reports(
     args: &[String],
     runs: Runs<'_>,
 ) -> Result<(Reports, Reports)> {
-    let mut named = Named::of(binary)?;
+    let mut symbols = ProgramSymbols::of(binary)?;
     let mut all = Reports::default();
     let mut first = Reports::default();
     let mut hangs = 0;
     for run in 0..runs.most {
         let (text, ended) = once(binary, directory, args)?;
-        named.read(&text, &mut all)?;
+        symbols.read(&text, &mut all)?;
         if run == 0 {
-            named.read(&text, &mut first)?;
+            symbols.read(&text, &mut first)?;
         }
         all.runs += 1;
         hangs += usize::from(ended.is_none());
@@ -104,8 +104,9 @@ pub(super) fn reports(
 
 /// One run: what it says, and how it ends if it does.
 fn once(binary: &Path, directory: &Path, args: &[String]) -> Result<(String, Option<ExitStatus>)> {
-    let said = binary.with_extension("said");
-    let file = std::fs::File::create(&said).with_context(|| format!("cannot write {}", said.display()))?;
+    let reported = binary.with_extension("said");
+    let file =
+        std::fs::File::create(&reported).with_context(|| format!("cannot write {}", reported.display()))?;
     // Its shadow memory does not like randomised addresses.
     let mut command = Command::new("setarch");
     command.arg("-R").arg(binary).args(args).current_dir(directory);
@@ -131,7 +132,7 @@ fn once(binary: &Path, directory: &Path, args: &[String]) -> Result<(String, Opt
         let pause = if begin.elapsed() < Duration::from_millis(200) { 5 } else { 50 };
         std::thread::sleep(Duration::from_millis(pause));
     };
-    let text = String::from_utf8_lossy(&std::fs::read(&said)?).into_owned();
+    let text = String::from_utf8_lossy(&std::fs::read(&reported)?).into_owned();
     Ok((text, ended))
 }
 

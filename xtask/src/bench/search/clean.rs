@@ -1,15 +1,15 @@
 //! What a search must not do: tell of failures that are none, grow, leave processes behind.
 
 use super::{Bench, STRATEGIES};
-use crate::bench::{Effort, soak};
+use crate::bench::{BenchEffort, soak};
 use anyhow::Result;
 
 impl Bench {
     /// Correct programs stay clean, whatever the strategy.
-    pub(super) fn clean(&self, effort: Effort) -> Result<()> {
+    pub(super) fn clean(&self, effort: BenchEffort) -> Result<()> {
         let runs = match effort {
-            Effort::Quick => 100,
-            Effort::Full => 1000,
+            BenchEffort::Quick => 100,
+            BenchEffort::Full => 1000,
         };
         let mut names: Vec<String> = std::fs::read_dir(&self.programs)?
             .filter_map(|entry| entry.ok()?.path().file_stem()?.to_str().map(str::to_owned))
@@ -59,7 +59,7 @@ impl Bench {
             "memory of the controller, KiB: {} in 1,000 runs, {} in {} runs; zombies: {}; processes left: {}\n",
             few.memory,
             many.memory,
-            many.told["runs"],
+            many.report["runs"],
             few.zombies + many.zombies,
             running(&program),
         );

@@ -1,17 +1,17 @@
 //! Schedules to the first failure, by strategy, beside what is published.
 
 use super::{Bench, STRATEGIES, heads, print_columns};
-use crate::bench::Effort;
+use crate::bench::BenchEffort;
 use anyhow::Result;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
 /// A search gives up after so many runs; the systematic one, which has no seeds, after this many.
-const MOST: u64 = 2_000;
-const MOST_SYSTEMATIC: u64 = 5_000;
+const MAX_RUNS: u64 = 2_000;
+const MAX_SYSTEMATIC: u64 = 5_000;
 /// A strategy other than the portfolio gets so many runs for a program: if they are used up before all seeds had their
 /// turn, the figures are those of fewer seeds.
-const BUDGET: u64 = 2 * MOST;
+const BUDGET: u64 = 2 * MAX_RUNS;
 
 /// The programs, and the best mean of schedules to the first failure that is published for the bug: by whom.
 const PROGRAMS: &[(&str, Option<(f64, &str)>)] = &[
@@ -87,10 +87,10 @@ impl Searches {
 
 impl Bench {
     /// The first table, and CHESS against race-directed search as the Tinertia paper's table 3.
-    pub(super) fn schedules_to_failure(&self, effort: Effort) -> Result<()> {
+    pub(super) fn schedules_to_failure(&self, effort: BenchEffort) -> Result<()> {
         let seeds = match effort {
-            Effort::Quick => 3,
-            Effort::Full => 20,
+            BenchEffort::Quick => 3,
+            BenchEffort::Full => 20,
         };
         let mut rows = vec![heads(&[
             "schedules to the first failure",
@@ -111,8 +111,8 @@ impl Bench {
             let others = STRATEGIES.into_iter().filter(|name| !["portfolio", "chess"].contains(name));
             let mut by: Vec<_> = others.map(|name| (name, seeds, BUDGET)).collect();
             by.push(("portfolio", seeds, u64::MAX));
-            let mut searches = self.searches(&program, MOST, &by)?;
-            searches.extend(self.searches(&program, MOST_SYSTEMATIC, &[("chess", 1, 1)])?);
+            let mut searches = self.searches(&program, MAX_RUNS, &by)?;
+            searches.extend(self.searches(&program, MAX_SYSTEMATIC, &[("chess", 1, 1)])?);
             let by_strategy: BTreeMap<_, _> =
                 STRATEGIES.iter().map(|&name| (name, Searches::of(&searches, name))).collect();
             let best = published.map_or_else(String::new, |(best, who)| format!("{best} {who}"));
@@ -131,17 +131,17 @@ impl Bench {
         }
         println!(
             "means over {seeds} seeds, or of as many as {BUDGET} runs were enough for, with (found/tried) if some gave up \
-             after {MOST} runs; – if all did; CHESS, which has no seed, gives up after {MOST_SYSTEMATIC}\n"
+             after {MAX_RUNS} runs; – if all did; CHESS, which has no seed, gives up after {MAX_SYSTEMATIC}\n"
         );
         print_columns(&rows);
         print_columns(&against);
         Ok(())
     }
 
-    pub(super) fn hard(&self, effort: Effort) -> Result<()> {
+    pub(super) fn hard(&self, effort: BenchEffort) -> Result<()> {
         let (seeds, most) = match effort {
-            Effort::Quick => (1, "100000"),
-            Effort::Full => (3, "300000"),
+            BenchEffort::Quick => (1, "100000"),
+            BenchEffort::Full => (3, "300000"),
         };
         let program = self.program(HARD)?;
         for seed in 1..=seeds {

@@ -5,7 +5,7 @@ mod clean;
 mod failures;
 mod speed;
 
-use super::Effort;
+use super::BenchEffort;
 use crate::tools;
 use crate::workspace::{Workspace, output};
 use anyhow::{Context, Result, ensure};
@@ -20,7 +20,7 @@ const STRATEGIES: [&str; 7] = ["portfolio", "race", "chess", "novelty", "pct:3",
 /// Which parts there are.
 pub(crate) const PARTS: [&str; 5] = ["failures", "hard", "clean", "memory", "speed"];
 
-pub(crate) fn bench(effort: Effort, only: Option<&str>) -> Result<()> {
+pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
     ensure!(only.is_none_or(|only| PARTS.contains(&only)), "no such part: there are {}", PARTS.join(", "));
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
@@ -91,8 +91,8 @@ impl Bench {
             command.arg("--").arg(program).current_dir(&self.directory).stdin(Stdio::null()),
             "unsnarl bench-search",
         )?;
-        let told: Value = serde_json::from_slice(&printed.stdout)?;
-        told["searches"].as_array().cloned().context("no searches")
+        let report: Value = serde_json::from_slice(&printed.stdout)?;
+        report["searches"].as_array().cloned().context("no searches")
     }
 
     fn explore(&self, program: &Path, args: &[&str]) -> Result<Value> {

@@ -1,9 +1,9 @@
 //! Runs a second, against others who run programs over and over.
 
 use super::Bench;
-use crate::bench::Effort;
-use crate::bench::measure::Pair;
-use crate::bench::table::{Table, Target, Unit};
+use crate::bench::BenchEffort;
+use crate::bench::measure::Measurement;
+use crate::bench::table::{RatioTarget, Table, Unit};
 use crate::workspace::output;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -13,7 +13,7 @@ use std::time::Instant;
 
 impl Bench {
     /// Runs a second, against others who run programs over and over.
-    pub(super) fn speed(&self, effort: Effort) -> Result<()> {
+    pub(super) fn speed(&self, effort: BenchEffort) -> Result<()> {
         let repetitions = effort.repetitions();
         let program = self.program("mutex_counter")?;
         let native = self.directory.join("mutex_counter-native");
@@ -30,26 +30,36 @@ impl Bench {
         let mut table = Table::new();
         let ratio = |ours: f64, theirs: f64| ours / theirs;
         eprintln!("against plain exec");
-        let pair = Pair::measure(repetitions, || with_jobs(1), || repeated(&native, &[], 300, 1), ratio)?;
+        let pair =
+            Measurement::measure(repetitions, || with_jobs(1), || repeated(&native, &[], 300, 1), ratio)?;
         table.row(
             "schedules/s, one job / plain exec in a loop",
             Unit::PerSecond,
             &pair,
-            Target::AtLeast(1.0),
+            RatioTarget::AtLeast(1.0),
         );
         eprintln!("against stress");
-        let pair =
-            Pair::measure(repetitions, || with_jobs(jobs), || repeated(&native, &[], 600, jobs), ratio)?;
-        table.row("schedules/s / stress on all processors", Unit::PerSecond, &pair, Target::AtLeast(1.0));
+        let pair = Measurement::measure(
+            repetitions,
+            || with_jobs(jobs),
+            || repeated(&native, &[], 600, jobs),
+            ratio,
+        )?;
+        table.row(
+            "schedules/s / stress on all processors",
+            Unit::PerSecond,
+            &pair,
+            RatioTarget::AtLeast(1.0),
+        );
         for tool in ["drd", "helgrind"] {
             eprintln!("against {tool}");
             let valgrind = |runs| {
                 let args = ["-q".to_owned(), format!("--tool={tool}"), native.display().to_string()];
                 repeated(Path::new("valgrind"), &args, runs, jobs)
             };
-            let pair = Pair::measure(repetitions.min(3), || with_jobs(jobs), || valgrind(4), ratio)?;
+            let pair = Measurement::measure(repetitions.min(3), || with_jobs(jobs), || valgrind(4), ratio)?;
             let what = format!("schedules/s / runs/s under {tool}");
-            table.row(&what, Unit::PerSecond, &pair, Target::None);
+            table.row(&what, Unit::PerSecond, &pair, RatioTarget::None);
         }
         self.against_shuttle(repetitions, &mut table)?;
         println!("{repetitions} turns each, medians; {jobs} processors");
@@ -88,19 +98,19 @@ impl Bench {
                 Ok(runs)
             };
             let ratio = |ours, theirs| ours / theirs;
-            let pair = Pair::measure(repetitions, || our_speed("races"), &mut their_speed, ratio)?;
+            let pair = Measurement::measure(repetitions, || our_speed("races"), &mut their_speed, ratio)?;
             // Shuttle does not look for races.
-            let alike = Pair::measure(repetitions, || our_speed("sync"), &mut their_speed, ratio)?;
+            let alike = Measurement::measure(repetitions, || our_speed("sync"), &mut their_speed, ratio)?;
             let what = format!("schedules/s, one job / Shuttle: {name}");
-            table.row(&what, Unit::PerSecond, &pair, Target::AtLeast(0.5));
+            table.row(&what, Unit::PerSecond, &pair, RatioTarget::AtLeast(0.5));
             let what = format!("the same without looking for races: {name}");
-            table.row(&what, Unit::PerSecond, &alike, Target::None);
+            table.row(&what, Unit::PerSecond, &alike, RatioTarget::None);
             let of_points = pair.times(points, their_points);
             table.row(
                 &format!("points/s, one job / Shuttle: {name}"),
                 Unit::PerSecond,
                 &of_points,
-                Target::None,
+                RatioTarget::None,
             );
         }
         Ok(())
@@ -111,8 +121,8 @@ impl Bench {
         let mut command = Command::new(&self.unsnarl);
         command.args(["record", "--json", "--points", "sync", "--seed", "1", "-o", "one.snarl", "--"]);
         let printed = output(command.arg(program).args(args).current_dir(&self.directory), "unsnarl record")?;
-        let told: Value = serde_json::from_slice(&printed.stdout)?;
-        told["stats"]["events"].as_f64().context("no events")
+        let report: Value = serde_json::from_slice(&printed.stdout)?;
+        report["stats"]["events"].as_f64().context("no events")
     }
 
     /// A program of its own, so that the workspace does not depend on Shuttle.

@@ -1,0 +1,399 @@
+//! What was predicted, in words and as JSON.
+
+use super::{confirm::CheckedPrediction, source::Source};
+use crate::output;
+use serde_json::{Map, Value, json};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use unsnarl_model::{Conflict, Event, Op, Side, Site, SiteIx, ThreadIx};
+use unsnarl_predict::{
+    ConfirmationVerdict, ErrorSites, PredictedDeadlock, PredictedRace, Prediction, Reads, Statistics,
+    WaitTarget, Witness,
+};
+use unsnarl_report::{Names, ProgramNames};
+use unsnarl_symbols::Symbols;
+
+/// Everything there is to tell.
+pub(super) struct PredictionReport<'a> {
+    pub(super) source: &'a Source,
+    pub(super) prediction: &'a Prediction,
+    /// Races that were there without any reordering and that no prediction is about.
+    pub(super) observed: Vec<Conflict>,
+    /// The trace that shows them.
+    pub(super) observed_in: Option<PathBuf>,
+    /// Of each race what came of it; empty if none was tried.
+    pub(super) races: Vec<CheckedPrediction>,
+    pub(super) deadlocks: Vec<CheckedPrediction>,
+    /// Whether witnesses were tried out.
+    pub(super) tried: bool,
+    pub(super) executions: u64,
+    pub(super) elapsed: Duration,
+}
+
+/// Findings that are printed of each sort at most.
+const MAX: usize = 40;
+
+impl PredictionReport<'_> {
+    pub(super) fn print(&self, json: bool) {
+        let mut symbols = Symbols::new();
+        let names = ProgramNames::new(&self.source.header().modules, &mut symbols);
+        let mut describer = Describer { source: self.source, names };
+        if json {
+            output::json(&self.json(&mut describer));
+        } else {
+            output::print(&self.text(&mut describer));
+        }
+    }
+
+    /// What is to be told as found, and what only apart: with runs, what they have not confirmed.
+    fn is_found(&self, checked: Option<&CheckedPrediction>) -> bool {
+        !self.tried || checked.is_some_and(CheckedPrediction::is_confirmed)
+    }
+
+    fn json(&self, describer: &mut Describer<'_>) -> Value {
+        let mut unconfirmed: (Vec<Value>, Vec<Value>) = Default::default();
+        let mut found: (Vec<Value>, Vec<Value>) = Default::default();
+        for (at, race) in self.prediction.races.iter().enumerate() {
+            let checked = self.races.get(at);
+            let list = if self.is_found(checked) { &mut found.0 } else { &mut unconfirmed.0 };
+            list.push(describer.race_json(race, checked));
+        }
+        for (at, deadlock) in self.prediction.deadlocks.iter().enumerate() {
+            let checked = self.deadlocks.get(at);
+            let list = if self.is_found(checked) { &mut found.1 } else { &mut unconfirmed.1 };
+            list.push(describer.deadlock_json(deadlock, checked));
+        }
+        for race in &self.observed {
+            found.0.push(describer.observed_json(race, self.observed_in.as_deref()));
+        }
+        let undecided = self.prediction.undecided.iter();
+        let undecided: Vec<Value> = undecided.map(|places| describer.places(places).into()).collect();
+        json!({
+            "races": found.0, "deadlocks": found.1,
+            "unconfirmed": { "races": unconfirmed.0, "deadlocks": unconfirmed.1 },
+            "undecided": undecided,
+            "events": self.source.count(), "figures": figures_json(&self.prediction.figures),
+            "executions": self.executions, "elapsed_s": self.elapsed.as_secs_f64(),
+        })
+    }
+
+    fn text(&self, describer: &mut Describer<'_>) -> String {
+        let Prediction { races, deadlocks, undecided, figures } = self.prediction;
+        let mut found = Paragraphs::default();
+        let mut unconfirmed = Paragraphs::default();
+        for (at, race) in races.iter().enumerate() {
+            let checked = self.races.get(at);
+            let report = describer.race_text(race, checked);
+            if self.is_found(checked) { found.add(report) } else { unconfirmed.add(report) }
+        }
+        for (at, deadlock) in deadlocks.iter().enumerate() {
+            let checked = self.deadlocks.get(at);
+            let report = describer.deadlock_text(deadlock, checked);
+            if self.is_found(checked) { found.add(report) } else { unconfirmed.add(report) }
+        }
+        for race in &self.observed {
+            found.add(describer.observed_text(race, self.observed_in.as_deref()));
+        }
+        let mut text = found.text();
+        if unconfirmed.count > 0 {
+            text +=
+                &format!("\nnot confirmed by the program, and so perhaps nothing:\n{}", unconfirmed.text());
+        }
+        let mut open = Paragraphs::default();
+        for places in undecided {
+            open.add(format!("undecided {}\n", describer.places(places)));
+        }
+        if open.count > 0 {
+            text += &format!("\n{}          (a larger --budget may tell)\n", open.text());
+        }
+        let word = if self.tried { "confirmed" } else { "predicted" };
+        let is_confirmed = |checked: &&CheckedPrediction| checked.is_confirmed();
+        let (races, deadlocks) = if self.tried {
+            let races = self.races.iter().filter(is_confirmed).count() + self.observed.len();
+            (races, self.deadlocks.iter().filter(is_confirmed).count())
+        } else {
+            (races.len(), deadlocks.len())
+        };
+        if !text.is_empty() {
+            text.push('\n');
+        }
+        text += &format!(
+            "{word} {}, {}; {} of {} events matter, {} synchronise; {}, {} suspect, {}\n",
+            counted(races, "race"),
+            counted(deadlocks, "deadlock"),
+            figures.reduced,
+            figures.events,
+            figures.synchronising,
+            counted(figures.objects as usize, "shared object"),
+            figures.suspect_objects,
+            counted(figures.candidates as usize, "candidate"),
+        );
+        let runs = if self.tried {
+            format!("{}, ", counted(self.executions as usize, "run"))
+        } else {
+            String::new()
+        };
+        let windows = counted(figures.windows as usize, "window");
+        text += &format!("took      {windows}, {runs}{:.2} s\n", self.elapsed.as_secs_f64());
+        let program = !self.source.header().program.path.is_empty();
+        if program && !self.tried && races + deadlocks > 0 {
+            text += "next      the same with --confirm has the program itself show them\n";
+        }
+        text
+    }
+}
+
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Texts one after the other, each once.
+#[derive(Default)]
+struct Paragraphs {
+    seen: BTreeSet<String>,
+    all: String,
+    count: usize,
+}
+
+impl Paragraphs {
+    fn add(&mut self, text: String) {
+        if self.seen.insert(text.clone()) {
+            self.count += 1;
+            if self.count <= MAX {
+                self.all += &text;
+            }
+        }
+    }
+
+    fn text(&self) -> String {
+        let more = self.count.saturating_sub(MAX);
+        let more = if more > 0 { format!("… and {more} more, which --json has\n") } else { String::new() };
+        format!("{}{more}", self.all)
+    }
+}
+
+/// What places, variables and threads are called.
+struct Describer<'a> {
+    source: &'a Source,
+    names: ProgramNames<'a>,
+}
+
+impl Describer<'_> {
+    fn object(&mut self, addr: u64) -> String {
+        self.source.object(addr, &mut self.names)
+    }
+
+    fn thread(&self, thread: ThreadIx) -> String {
+        self.source.header().thread_id(thread).to_string()
+    }
+
+    fn site(&self, site: SiteIx) -> Site {
+        self.source.header().sites[site.index()]
+    }
+
+    /// The file and the line.
+    fn file_line(&mut self, site: Site) -> (String, i64) {
+        let header = self.source.header();
+        if header.program.path.is_empty() {
+            let module = header.modules.get(usize::from(site.module.0));
+            return (
+                module.map_or_else(String::new, |module| module.path.clone()),
+                site.offset.cast_signed(),
+            );
+        }
+        let frame = self.names.place(site);
+        (frame.file.unwrap_or_default(), frame.line.unwrap_or(0).into())
+    }
+
+    fn place(&mut self, site: SiteIx) -> String {
+        self.place_of(self.site(site))
+    }
+
+    fn place_of(&mut self, site: Site) -> String {
+        let header = self.source.header();
+        if header.program.path.is_empty() {
+            return format!("location {}", site.offset.cast_signed());
+        }
+        let here = format!("{}/", header.program.cwd);
+        let frame = self.names.place(site);
+        let place = frame.place().unwrap_or_else(|| frame.to_string());
+        place.strip_prefix(&here).map_or(place.clone(), str::to_owned)
+    }
+
+    fn places(&mut self, places: &ErrorSites) -> String {
+        let all: Vec<String> = places.sites().iter().map(|&site| self.place(site)).collect();
+        all.join(" and ")
+    }
+
+    /// The sides of a race.
+    fn sides(&self, events: &[Event; 2]) -> [Side; 2] {
+        events.map(|event| Side { thread: event.thread, op: event.op, site: self.site(event.site) })
+    }
+
+    fn race_text(&mut self, race: &PredictedRace, checked: Option<&CheckedPrediction>) -> String {
+        let sides = self.sides(&race.sides);
+        self.sides_text(race.addr, &sides) + &verdict_text(checked)
+    }
+
+    fn observed_text(&mut self, race: &Conflict, trace: Option<&Path>) -> String {
+        let trace = trace.map_or_else(String::new, |path| format!("   {}", output::quoted(path)));
+        self.sides_text(race.addr, &race.sides)
+            + &format!("          confirmed, in the recorded order{trace}\n")
+    }
+
+    fn sides_text(&mut self, addr: u64, sides: &[Side; 2]) -> String {
+        let object = self.object(addr);
+        let [a, b] = sides.each_ref().map(|side| {
+            let thread = self.source.thread(side.thread);
+            format!("{} at {} by {thread}", side.op.name(), self.place_of(side.site))
+        });
+        format!("race      {object}: {a}\n          and {b}\n")
+    }
+
+    fn deadlock_text(&mut self, deadlock: &PredictedDeadlock, checked: Option<&CheckedPrediction>) -> String {
+        let mut text = String::from("deadlock  ");
+        for (at, waits) in deadlock.circle.iter().enumerate() {
+            let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
+            let (awaited, until) = match waits.target {
+                WaitTarget::Lock(lock) => (self.object(lock), String::new()),
+                WaitTarget::End => (format!("the end of {}", self.source.thread(next.thread)), String::new()),
+                WaitTarget::Done(event) => self.awaited_operation(event, false),
+                WaitTarget::Lost(event) => self.awaited_operation(event, true),
+            };
+            let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
+            let holding =
+                if holds.is_empty() { String::new() } else { format!(", holding {}", holds.join(", ")) };
+            if at > 0 {
+                text += "          ";
+            }
+            let (thread, place) = (self.source.thread(waits.thread), self.place(waits.site));
+            text += &format!("{thread} waits for {awaited} at {place}{holding}{until}\n");
+        }
+        text + &verdict_text(checked)
+    }
+
+    fn event(&self, number: u64) -> Option<Event> {
+        self.source.events_from(number).and_then(|events| events.first().copied())
+    }
+
+    /// What a thread waits for that another one is to do, or has done too early.
+    fn awaited_operation(&mut self, number: u64, too_early: bool) -> (String, String) {
+        let Some(event) = self.event(number) else { return ("another thread".into(), String::new()) };
+        let (thread, place) = (self.source.thread(event.thread), self.place(event.site));
+        let awaited_operation = match event.op {
+            Op::Signal | Op::Broadcast if too_early => "has signalled before that,",
+            Op::Signal | Op::Broadcast => "signals",
+            Op::SemPost => "posts",
+            Op::BarrierArrive => "arrives",
+            _ => "is done with the routine that it calls",
+        };
+        let until = if too_early { "; " } else { ", until " };
+        (self.object(event.addr), format!("{until}{thread} {awaited_operation} at {place}"))
+    }
+
+    fn race_json(&mut self, race: &PredictedRace, checked: Option<&CheckedPrediction>) -> Value {
+        let sides = self.sides(&race.sides);
+        let mut object = self.sides_json(race.addr, &sides);
+        object.insert("events".into(), json!(race.accesses));
+        self.common(&mut object, &race.witness, checked);
+        object.into()
+    }
+
+    fn observed_json(&mut self, race: &Conflict, trace: Option<&Path>) -> Value {
+        let mut object = self.sides_json(race.addr, &race.sides);
+        object.insert("confirmed".into(), true.into());
+        object.insert("verdict".into(), "confirmed".into());
+        object.insert("reads".into(), "same".into());
+        object.insert("trace".into(), trace.map(Path::to_string_lossy).into());
+        // No other order is needed than the recorded one.
+        object.insert("witness".into(), json!({ "before": self.source.count(), "segments": [] }));
+        object.into()
+    }
+
+    fn sides_json(&mut self, addr: u64, sides: &[Side; 2]) -> Map<String, Value> {
+        let [a, b] = sides.each_ref().map(|side| {
+            let (file, line) = self.file_line(side.site);
+            json!({ "file": file, "line": line, "thread": self.thread(side.thread), "op": side.op.name() })
+        });
+        let mut object = Map::new();
+        object.insert("object".into(), self.object(addr).into());
+        object.insert("a".into(), a);
+        object.insert("b".into(), b);
+        object
+    }
+
+    fn deadlock_json(&mut self, deadlock: &PredictedDeadlock, checked: Option<&CheckedPrediction>) -> Value {
+        let circle = deadlock.circle.iter().enumerate().map(|(at, waits)| {
+            let next = &deadlock.circle[(at + 1) % deadlock.circle.len()];
+            let (file, line) = self.file_line(self.site(waits.site));
+            let holds: Vec<String> = waits.holds.iter().map(|&lock| self.object(lock)).collect();
+            let awaited = match waits.target {
+                WaitTarget::Lock(lock) => self.object(lock),
+                WaitTarget::End => self.thread(next.thread),
+                WaitTarget::Done(event) | WaitTarget::Lost(event) => match self.event(event) {
+                    Some(event) => self.object(event.addr),
+                    None => self.thread(next.thread),
+                },
+            };
+            json!({
+                "thread": self.thread(waits.thread), "holds": holds, "waits_for": awaited,
+                "file": file, "line": line, "event": waits.event,
+            })
+        });
+        let circle: Vec<Value> = circle.collect();
+        let mut object = Map::new();
+        object.insert("cycle".into(), circle.into());
+        self.common(&mut object, &deadlock.witness, checked);
+        object.into()
+    }
+
+    fn common(
+        &self,
+        object: &mut Map<String, Value>,
+        witness: &Witness,
+        checked: Option<&CheckedPrediction>,
+    ) {
+        let verdict = checked.and_then(|checked| checked.verdict.as_ref());
+        object.insert("confirmed".into(), checked.is_some_and(CheckedPrediction::is_confirmed).into());
+        object.insert("verdict".into(), verdict.map_or("predicted", ConfirmationVerdict::name).into());
+        object.insert("reads".into(), if witness.reads == Reads::Same { "same" } else { "free" }.into());
+        let trace = checked.and_then(|checked| checked.trace.as_deref());
+        object.insert("trace".into(), trace.map(Path::to_string_lossy).into());
+        let window = self.source.events_from(witness.before);
+        let segments = window.map(|window| {
+            let segments = witness.schedule(window).segments;
+            segments.iter().map(|s| json!([self.thread(s.thread), s.points])).collect::<Vec<Value>>()
+        });
+        object.insert("witness".into(), json!({ "before": witness.before, "segments": segments }));
+    }
+}
+
+fn verdict_text(checked: Option<&CheckedPrediction>) -> String {
+    let Some(CheckedPrediction { verdict: Some(verdict), trace }) = checked else { return String::new() };
+    let reason = match verdict {
+        ConfirmationVerdict::Confirmed => String::new(),
+        ConfirmationVerdict::Infeasible(at) => {
+            format!(": thread {} cannot run at event {} of the witness", at.thread, at.point + 1)
+        }
+        ConfirmationVerdict::Diverged(at) => {
+            format!(": thread {} takes another way at event {} of the witness", at.thread, at.point + 1)
+        }
+        ConfirmationVerdict::NotReproduced => {
+            ": the witness was followed, and there was no such error".into()
+        }
+    };
+    let trace = trace.as_deref().map_or_else(String::new, |path| format!("   {}", output::quoted(path)));
+    format!("          {}{reason}{trace}\n", verdict.name())
+}
+
+fn figures_json(figures: &Statistics) -> Value {
+    json!({
+        "events": figures.events, "reduced": figures.reduced, "synchronising": figures.synchronising,
+        "windows": figures.windows, "objects": figures.objects, "suspect_objects": figures.suspect_objects,
+        "candidates": figures.candidates, "circles": figures.circles,
+        "sync_preserving": figures.sync_preserving, "searched": figures.searched,
+    })
+}

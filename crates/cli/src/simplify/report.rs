@@ -1,0 +1,177 @@
+//! What a simplification came to, in words and as JSON.
+
+use super::{Simplify, program::StopReason, proof};
+use crate::{output, traces, verdict::Verdict};
+use anyhow::Result;
+use serde_json::{Map, Value, json};
+use std::{
+    fmt::Write,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use unsnarl_model::{Stats, Trace};
+use unsnarl_report::{ProgramNames, counterfactuals_json, counterfactuals_text, stats_json};
+use unsnarl_simplify::{
+    dynamic::{Operation, Tally},
+    prove::Certificate,
+};
+use unsnarl_symbols::Symbols;
+
+/// What it came to.
+pub(crate) struct SimplificationReport {
+    pub(crate) before: Stats,
+    /// The trace; without its events if it is saved already.
+    pub(crate) after: Trace,
+    pub(crate) figures: Stats,
+    pub(crate) saved: Option<PathBuf>,
+    /// Whether it fails in the same way once more; none if there is no program to run.
+    pub(crate) preserved: Option<bool>,
+    pub(crate) tally: Tally,
+    pub(crate) certificate: Option<Certificate>,
+    pub(crate) switches_ruled_out: Option<u64>,
+    /// The events do not tell all that matters.
+    pub(crate) has_hidden_dependence: bool,
+    pub(crate) proving: bool,
+    pub(crate) stopped: Option<StopReason>,
+    /// Runs that went on from a snapshot, and why there are none if the program does not allow them.
+    pub(crate) resumed: u64,
+    pub(crate) refused: Option<String>,
+    pub(crate) elapsed: Duration,
+}
+
+impl SimplificationReport {
+    /// Saves and prints it.
+    pub(crate) fn print(self, options: &Simplify) -> Result<Verdict> {
+        let path = match &self.saved {
+            Some(path) => path.clone(),
+            None => traces::save_as(&self.after, options.output.as_deref(), &name_of(&options.trace))?,
+        };
+        let proof =
+            self.certificate.as_ref().map(|certificate| proof::save(certificate, &path)).transpose()?;
+        if options.json {
+            let by_operation: Map<String, Value> = Operation::ALL
+                .iter()
+                .map(|&operation| (operation.name().to_owned(), self.tally.removed_by(operation).into()))
+                .collect();
+            let mut symbols = Symbols::new();
+            let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
+            output::json(&json!({
+                "trace": path, "before": stats_json(&self.before), "after": stats_json(&self.figures),
+                "executions": self.tally.executions, "foreseen": self.tally.simulated, "elapsed_s": self.elapsed.as_secs_f64(),
+                "rounds": self.tally.rounds, "by_operation": by_operation,
+                "outcome_preserved": self.preserved.unwrap_or(true),
+                "preemptions": counterfactuals_json(&self.after, &mut names),
+                "proof": proof, "proved": self.certificate.is_some(), "none_with": self.switches_ruled_out,
+                "unobserved": self.has_hidden_dependence,
+                "snapshots": { "runs": self.resumed, "refused": self.refused },
+                "stopped": self.stopped.as_ref().map(StopReason::name),
+            }));
+        } else {
+            output::print(&self.text(&path, proof.as_deref()));
+        }
+        Ok(match (&self.stopped, self.preserved) {
+            (_, Some(false)) => Verdict::NotReproduced,
+            (Some(StopReason::Interrupted), _) => Verdict::Interrupted,
+            _ => Verdict::Fine,
+        })
+    }
+
+    /// That it might have become simpler still, if it was stopped; to be added to a line.
+    pub(crate) fn stopped_text(&self) -> String {
+        self.stopped
+            .as_ref()
+            .map_or(String::new(), |stop_reason| format!("; stopped: {}", stop_reason.name()))
+    }
+
+    fn text(&self, path: &Path, proof: Option<&Path>) -> String {
+        let mut symbols = Symbols::new();
+        let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
+        let mut text = format!(
+            "{}\n{}{}",
+            output::outcome(&self.after).trim_end(),
+            table(&self.before, &self.figures),
+            counterfactuals_text(&self.after, &mut names)
+        );
+        if let Some(stop_reason) = &self.stopped {
+            let _ = writeln!(text, "stopped  {}: the best so far", stop_reason.name());
+        }
+        match (&self.certificate, self.switches_ruled_out) {
+            (Some(c), _) => {
+                let (runs, states) = (c.executions, c.states);
+                let _ = writeln!(text, "proved minimal within these points ({runs} runs, {states} states)");
+            }
+            (None, Some(none)) if self.proving => {
+                let _ = writeln!(
+                    text,
+                    "not proved: no failure with at most {none} context switches, and then the runs were used up \
+                     (--executions N allows more)"
+                );
+            }
+            (None, None) if self.proving && self.has_hidden_dependence => {
+                text += "not proved: something that matters is not among the trace's events; a trace recorded with \
+                         --points all has them all\n";
+            }
+            (None, None) if self.proving => {
+                text += "not proved: the runs were used up (--executions N allows more)\n";
+            }
+            _ => {}
+        }
+        if let Some(reason) = &self.refused {
+            let _ = writeln!(text, "no snapshots: {reason}; every run was made from the start");
+        }
+        let quoted = output::quoted(path);
+        let _ = writeln!(text, "trace    {quoted}");
+        if let Some(proof) = proof {
+            let _ = writeln!(text, "proof    {}\nverify   unsnarl verify {quoted}", output::quoted(proof));
+        }
+        let tried = match self.preserved {
+            None => "another tool's trace: it cannot be run",
+            Some(true) => "tried: the same failure",
+            Some(false) => "tried: it does NOT reproduce; the program depends on something outside",
+        };
+        let _ =
+            writeln!(text, "replay   unsnarl replay {quoted}   ({tried})\nshow     unsnarl show {quoted}");
+        let resumed = match self.resumed {
+            0 => String::new(),
+            n => format!(" ({n} from a snapshot)"),
+        };
+        let Tally { executions, simulated, rounds, .. } = self.tally;
+        let simulated = match simulated {
+            0 => String::new(),
+            n => format!(", {n} foreseen without a run"),
+        };
+        let _ = writeln!(
+            text,
+            "took     {executions} runs{resumed}{simulated}, {rounds} rounds, {:.2} s",
+            self.elapsed.as_secs_f64()
+        );
+        text
+    }
+}
+
+/// What the simplified trace is called.
+pub(super) fn name_of(trace: &Path) -> String {
+    let name = trace.file_stem().unwrap_or_default().to_string_lossy();
+    if name == "latest" || name.is_empty() { "simplified".into() } else { format!("{name}-simplified") }
+}
+
+/// Before and after, as the Tinertia paper's table 1.
+fn table(before: &Stats, after: &Stats) -> String {
+    let mut text = format!("{:<24}{:>10}{:>10}{:>12}\n", "", "before", "after", "reduction");
+    let rows = [
+        ("events", before.events, after.events),
+        ("threads", before.threads, after.threads),
+        ("context switches", before.context_switches, after.context_switches),
+        ("  non-preemptive", before.non_preemptive(), after.non_preemptive()),
+        ("  preemptive", before.preemptive, after.preemptive),
+    ];
+    for (label, old, new) in rows {
+        let reduction = if old == 0 {
+            String::new()
+        } else {
+            format!("{:.0} %", 100.0 * (1.0 - new as f64 / old as f64))
+        };
+        let _ = writeln!(text, "{label:<24}{old:>10}{new:>10}{reduction:>12}");
+    }
+    text
+}

@@ -1,0 +1,138 @@
+//! Traces that are too long to be held in memory: read from their file and written to another, event by event.
+//!
+//! What is held grows with what threads do to each other (the nodes of the dependence graph), not with events. The
+//! events of each thread are laid down by themselves on disk for the time being, since a new order takes from each
+//! thread what comes next.
+
+use anyhow::Result;
+use std::{
+    io,
+    path::Path,
+    sync::atomic::{AtomicBool, Ordering},
+};
+use unsnarl_model::{Event, Stats, StatsCounter, Trace};
+use unsnarl_simplify::static_order::{
+    Builder, Effort, Granularity, OrderStrategy, Reordering, Rules,
+    rebuild_schedule::{ScheduleRebuilder, Survey},
+    reorder,
+};
+use unsnarl_trace::{CHUNK, EventWriter, Lanes, LoadError, SaveError};
+
+/// Longer traces are not held in memory.
+pub(super) const LONG: u64 = 1 << 20;
+
+/// What came of it.
+pub(super) struct StreamedOrder {
+    /// The trace without its events.
+    pub(super) header: Trace,
+    pub(super) before: Stats,
+    pub(super) after: Stats,
+}
+
+/// Writes a trace with its events in a better order; none if that was interrupted. The paper's merges are made in an
+/// order drawn by the seed, if there is one.
+pub(super) fn reorder_file(
+    path: &Path,
+    merges: Option<u64>,
+    target: &Path,
+    interrupt: &AtomicBool,
+) -> Result<Option<StreamedOrder>> {
+    let mut header = unsnarl_trace::open(path)?.header().clone();
+    let rules = rules(path, &header)?;
+    let mut survey = Survey::new(&header.warnings);
+    let mut builder = Builder::new(rules, Granularity::Event);
+    if !each(path, interrupt, |event| {
+        builder.push(event);
+        survey.look(&event);
+        Ok(())
+    })? {
+        return Ok(None);
+    }
+    let before = survey.stats();
+    let order = search_order(builder, merges);
+    survey.end_first_look();
+
+    let unwritable = |reason| SaveError::Write { path: target.into(), reason };
+    let scratch = unsnarl_trace::scratch(target).map_err(unwritable)?;
+    let mut lanes = Lanes::new(scratch, survey.of_threads().len())?;
+    if !each(path, interrupt, |event| {
+        survey.second_look(&event);
+        lanes.put(event)
+    })? {
+        return Ok(None);
+    }
+    let waits = header.outcome.waits.clone();
+    let schedule_rebuilder = survey.schedule_rebuilder(&order.schedule, &waits, &mut header.warnings);
+    let mut after = None;
+    let written = unsnarl_trace::write_atomically(target, |file| {
+        let writer = EventWriter::new(&header, before.events, file)?;
+        after = Some(rebuild_schedule(&order, schedule_rebuilder, lanes, writer, interrupt)?);
+        Ok(())
+    });
+    match (written, after) {
+        (Ok(()), Some(after)) => Ok(Some(StreamedOrder { header, before, after })),
+        (Err(error), _) if error.kind() == io::ErrorKind::Interrupted => Ok(None),
+        (Err(reason), _) => Err(SaveError::Write { path: target.into(), reason }.into()),
+        (Ok(()), None) => Ok(None),
+    }
+}
+
+/// As [`Rules::of`] a trace whose events are held.
+fn rules(path: &Path, header: &Trace) -> Result<Rules> {
+    let recorded = !header.program.path.is_empty();
+    let mut reader = unsnarl_trace::open(path)?;
+    let mut accesses = false;
+    while recorded && !accesses {
+        let undecoded = |reason| LoadError::Decode { path: path.into(), reason };
+        let Some(events) = reader.next_chunk().map_err(undecoded)? else { break };
+        accesses = events.iter().any(|event| event.op.is_plain_access());
+    }
+    Ok(Rules { hides_sole_accesses: recorded && accesses, ..Rules::default() })
+}
+
+/// All events of a file, one after the other; whether it was not interrupted.
+fn each(path: &Path, interrupt: &AtomicBool, mut take: impl FnMut(Event) -> io::Result<()>) -> Result<bool> {
+    let mut reader = unsnarl_trace::open(path)?;
+    let undecoded = |reason| LoadError::Decode { path: path.into(), reason };
+    while let Some(events) = reader.next_chunk().map_err(undecoded)? {
+        if interrupt.load(Ordering::Relaxed) {
+            return Ok(false);
+        }
+        events.iter().try_for_each(|&event| take(event))?;
+    }
+    Ok(true)
+}
+
+fn search_order(builder: Builder, merges: Option<u64>) -> Reordering {
+    let graph = builder.finish();
+    let search = OrderStrategy::Runs(Effort::for_events(graph.events()));
+    reorder(&graph, merges.map_or(search, OrderStrategy::Arbitrary))
+}
+
+/// Writes the events in their new order; how tangled that is.
+fn rebuild_schedule(
+    order: &Reordering,
+    mut schedule_rebuilder: ScheduleRebuilder<'_>,
+    mut lanes: Lanes<std::fs::File>,
+    mut writer: EventWriter<impl io::Write>,
+    interrupt: &AtomicBool,
+) -> io::Result<Stats> {
+    let mut count = StatsCounter::default();
+    let mut last = None;
+    for segment in &order.schedule.segments {
+        for at in 0..segment.points {
+            if (at as usize).is_multiple_of(CHUNK) && interrupt.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::Interrupted.into());
+            }
+            let left = last.filter(|_| at == 0);
+            let upcoming = left.map_or(Ok(None), |thread| lanes.peek(thread))?;
+            let event = lanes.take(segment.thread)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+            let event = schedule_rebuilder.rebuild(event, upcoming);
+            count.add(&event);
+            writer.push(event)?;
+        }
+        last = Some(segment.thread);
+    }
+    writer.finish()?;
+    Ok(count.stats)
+}

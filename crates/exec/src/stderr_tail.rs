@@ -1,0 +1,127 @@
+//! What programs say when they fail: C++'s terminate handler, Rust's panic hook and test harnesses tell more
+//! than the signal or the status does.
+
+use unsnarl_model::Output;
+use unsnarl_wire::End;
+
+/// The type and `action()` of an uncaught C++ exception, if that is what the program died of.
+pub(crate) fn exception(output: &Output) -> Option<String> {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let (_, text_after_marker) = text.rsplit_once("terminate called after throwing an instance of '")?;
+    let (kind, rest) = text_after_marker.split_once('\'')?;
+    let action = rest.trim_start().strip_prefix("what():").and_then(|action| action.lines().next());
+    Some(action.map_or_else(|| kind.to_owned(), |action| format!("{kind}: {}", action.trim())))
+}
+
+/// What C++'s terminate handler says when there is no exception: a thread that nobody joined, say.
+pub(crate) fn terminate(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    text.lines().rfind(|line| line.starts_with("terminate called")).unwrap_or_default().to_owned()
+}
+
+/// The message of a Rust panic, without the thread's name and number.
+pub(crate) fn panic(output: &Output) -> String {
+    let find = |stream: &[u8]| {
+        let text = String::from_utf8_lossy(stream).into_owned();
+        let (_, text_after_marker) = text.split_once("panicked at ")?;
+        // The place and a colon, then the message up to the note on backtraces.
+        let (_, message) = text_after_marker.split_once(":\n")?;
+        let lines = message
+            .lines()
+            .take_while(|line| !line.starts_with("note: ") && !line.starts_with("stack backtrace:"));
+        Some(lines.collect::<Vec<_>>().join("\n").trim().to_owned())
+    };
+    find(&output.stderr).or_else(|| find(&output.stdout)).unwrap_or_default()
+}
+
+/// What a test harness, GoogleTest or Rust's own, says of the first test that failed.
+pub(crate) fn test(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    google_test(&text).or_else(|| rust_test(&text)).unwrap_or_default()
+}
+
+/// `FILE:LINE: Failure` and the lines that explain it.
+fn google_test(text: &str) -> Option<String> {
+    let (_, text_after_marker) =
+        text.split_once("[ RUN      ] ").filter(|_| text.contains("[  FAILED  ] "))?;
+    let is_failure = |line: &str| line.ends_with(": Failure");
+    let mut lines = text_after_marker.lines().skip_while(|line| !is_failure(line));
+    let first = lines.next()?;
+    let rest = lines.take_while(|line| !is_failure(line) && !line.starts_with('['));
+    Some([first].into_iter().chain(rest).collect::<Vec<_>>().join("\n").trim_end().to_owned())
+}
+
+/// Why a test failed that did not panic: it returned an error, or it should have panicked.
+fn rust_test(text: &str) -> Option<String> {
+    let (_, text_after_marker) =
+        text.split_once(" stdout ----\n").filter(|_| text.contains("test result: FAILED"))?;
+    let (text_after_marker, _) = text_after_marker.split_once("\n\n")?;
+    let lines: Vec<&str> = text_after_marker.lines().collect();
+    let at = lines.iter().rposition(|line| line.starts_with("Error: ") || line.starts_with("note: "))?;
+    Some(lines[at..].join("\n"))
+}
+
+/// What kind of fault it was, without addresses: those are not part of a failure's signature.
+pub(crate) fn fault(end: &End) -> String {
+    match end.signal {
+        libc::SIGSEGV | libc::SIGBUS if end.addr < 4096 => "access through a null pointer".into(),
+        libc::SIGSEGV | libc::SIGBUS => "access to memory that is not there".into(),
+        libc::SIGFPE => "arithmetic error".into(),
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stderr_output(stderr: &str) -> Output {
+        Output { stdout: Vec::new(), stderr: stderr.into() }
+    }
+
+    #[test]
+    fn exception_is_described_by_type_and_what() {
+        let output = stderr_output(
+            "noise\nterminate called after throwing an instance of 'std::runtime_error'\n  what():  boom\n",
+        );
+        assert_eq!(exception(&output).as_deref(), Some("std::runtime_error: boom"));
+        assert_eq!(
+            exception(&stderr_output("terminate called after throwing an instance of 'int'\n")).as_deref(),
+            Some("int")
+        );
+        assert_eq!(exception(&stderr_output("Aborted")), None);
+    }
+
+    #[test]
+    fn panic_is_described_by_its_message() {
+        let text_after_marker = "\nthread 'main' (7) panicked at src/main.rs:4:5:\nassertion failed\n  left: 1\n right: 2\nnote: run with x\n";
+        assert_eq!(panic(&stderr_output(text_after_marker)), "assertion failed\n  left: 1\n right: 2");
+        assert_eq!(panic(&stderr_output("nothing")), "");
+    }
+
+    fn printed(stdout: &str) -> Output {
+        Output { stdout: stdout.into(), stderr: Vec::new() }
+    }
+
+    #[test]
+    fn google_test_is_described_by_its_first_failure() {
+        let text_after_marker = "[ RUN      ] A.B\nchatter\na.cpp:2: Failure\nExpected: true\nmy words\na.cpp:3: Failure\n\
+                    Expected: false\n[  FAILED  ] A.B (0 ms)\n";
+        assert_eq!(test(&printed(text_after_marker)), "a.cpp:2: Failure\nExpected: true\nmy words");
+        assert_eq!(test(&printed("[ RUN      ] A.B\nHeart: Failure\n[       OK ] A.B\n")), "");
+    }
+
+    #[test]
+    fn rust_test_without_panic_is_described_by_its_error() {
+        let text_after_marker = "\nrunning 1 test\ntest t ... FAILED\n\nfailures:\n\n---- t stdout ----\nchatter\n\
+                    Error: Lost { visits: 2 }\n\n\nfailures:\n    t\n\ntest result: FAILED. 0 passed\n";
+        assert_eq!(test(&printed(text_after_marker)), "Error: Lost { visits: 2 }");
+        let text_after_marker = text_after_marker
+            .replace("Error: Lost { visits: 2 }", "note: test did not panic as expected at src/lib.rs:3:4");
+        assert_eq!(
+            test(&printed(&text_after_marker)),
+            "note: test did not panic as expected at src/lib.rs:3:4"
+        );
+        assert_eq!(test(&printed("---- t stdout ----\nError: no\n\n")), "");
+    }
+}

@@ -1,0 +1,100 @@
+//! The preemptions that are left, and what each of them is for.
+
+use crate::{Names, describe, objects::ObjectNames, outcome::kind_text, paths};
+use serde_json::{Value, json};
+use std::fmt::Write;
+use unsnarl_model::{Counterfactual, Flags, OutcomeKind, Trace};
+
+/// One preemption of a trace.
+struct Preemption<'t> {
+    event: usize,
+    /// Who is stopped, before what it does next, and where.
+    stopped: String,
+    before: Option<String>,
+    place: Option<(String, u32)>,
+    counterfactual: Option<&'t Counterfactual>,
+}
+
+impl Preemption<'_> {
+    /// Before what it is stopped, and where.
+    fn at(&self) -> String {
+        let before =
+            self.before.as_ref().map_or_else(|| "for good".to_owned(), |before| format!("before `{before}`"));
+        let place = self.place.as_ref();
+        let place =
+            place.map_or_else(String::new, |(file, line)| format!(" at {}:{line}", paths::base(file)));
+        before + &place
+    }
+}
+
+/// The preemptions of a trace whose needs are known, a few words for each; nothing if none are known.
+#[must_use]
+pub fn counterfactuals_text(trace: &Trace, names: &mut dyn Names) -> String {
+    let mut text = String::new();
+    if trace.counterfactuals.is_empty() {
+        return text;
+    }
+    for preemption in preemptions(trace, names) {
+        let at = preemption.at();
+        let Preemption { event, stopped, counterfactual, .. } = preemption;
+        let _ = write!(text, "preemption at {event}: {stopped} is stopped {at}");
+        let _ = match counterfactual {
+            Some(counterfactual) => writeln!(text, "; without this, {}", outcome_without(counterfactual)),
+            None => writeln!(text),
+        };
+    }
+    text
+}
+
+/// The preemption by the event of this number, like "0.1 is stopped before `write hits` at visit.c:7".
+#[must_use]
+pub fn preemption_text(trace: &Trace, event: usize, names: &mut dyn Names) -> Option<String> {
+    let preemption = preemptions(trace, names).into_iter().find(|preemption| preemption.event == event)?;
+    Some(format!("{} is stopped {}", preemption.stopped, preemption.at()))
+}
+
+/// The same for other tools.
+#[must_use]
+pub fn counterfactuals_json(trace: &Trace, names: &mut dyn Names) -> Value {
+    let described = preemptions(trace, names).into_iter().map(|preemption| {
+        let Preemption { event, stopped, before, place, counterfactual } = preemption;
+        let (file, line) = place.unzip();
+        json!({
+            "event": event, "thread": stopped, "before": before, "file": file, "line": line,
+            "without": counterfactual.map(outcome_without),
+        })
+    });
+    described.collect()
+}
+
+fn preemptions<'t>(trace: &'t Trace, names: &mut dyn Names) -> Vec<Preemption<'t>> {
+    let objects = ObjectNames::of(trace, names);
+    let preempting = (1..trace.events.len()).filter(|&at| trace.events[at].flags.has(Flags::PREEMPTS));
+    let described = preempting.map(|event| {
+        let thread = trace.events[event - 1].thread;
+        let next = (event..trace.events.len()).find(|&at| trace.events[at].thread == thread);
+        let site = next.map(|next| trace.user_site(&trace.events[next]));
+        let site = site.or_else(|| trace.outcome.site.filter(|_| trace.outcome.thread == Some(thread)));
+        let place = site.map(|site| names.place(site)).filter(|frame| !frame.system);
+        Preemption {
+            event,
+            stopped: describe::id(trace, thread),
+            before: next.map(|next| describe::event(trace, &objects, next)),
+            place: place.and_then(|frame| frame.file.zip(frame.line)),
+            counterfactual: trace
+                .counterfactuals
+                .iter()
+                .find(|counterfactual| counterfactual.event == event as u64),
+        }
+    });
+    described.collect()
+}
+
+/// How the program ends without a preemption.
+pub(crate) fn outcome_without(counterfactual: &Counterfactual) -> String {
+    let kind = kind_text(counterfactual.outcome_without);
+    match (counterfactual.outcome_without, counterfactual.message.lines().next().unwrap_or_default()) {
+        (_, "") | (OutcomeKind::Exit(_), _) => kind,
+        (_, message) => format!("{kind}: {message}"),
+    }
+}

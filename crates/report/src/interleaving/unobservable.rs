@@ -1,0 +1,85 @@
+//! Which accesses no other thread can notice.
+
+use crate::Names;
+use std::collections::HashMap;
+use unsnarl_model::{Event, Op, ThreadIx, Trace};
+
+/// Memory is looked at in pieces of this many bytes.
+const PIECE: u64 = 8;
+/// Larger accesses are taken for shared without a look.
+const LARGE: u32 = 4096;
+
+/// For each event whether it is an access that cannot matter to the order of threads: to memory
+/// that is no global variable, and that no two threads use, or all only read.
+///
+/// Debug builds of Rust and C++ are full of these, most of them in the standard library. That
+/// library's own variables and fences are left out as well, and what it does about signals, say when a program begins.
+pub(super) fn unobservable(trace: &Trace, names: &mut dyn Names) -> Vec<bool> {
+    let mut memory: HashMap<u64, MemoryUse> = HashMap::new();
+    for event in trace.events.iter().filter(|event| is_access(event)) {
+        for piece in pieces(event) {
+            let used = memory.entry(piece).or_insert(MemoryUse {
+                first_user: event.thread,
+                shared: false,
+                written: false,
+            });
+            used.shared |= used.first_user != event.thread;
+            used.written |= !matches!(event.op, Op::Read | Op::AtomicLoad);
+        }
+    }
+    let mut in_library = |event: &Event| names.frames(trace.site(event)).iter().all(|frame| frame.system);
+    let mut is_librarys_business =
+        |event: &Event| matches!(event.op, Op::Fence | Op::SigAction | Op::SigMask) && in_library(event);
+    let business: Vec<bool> = trace.events.iter().map(&mut is_librarys_business).collect();
+    let mut variables: HashMap<u64, VariableOwner> = HashMap::new();
+    let mut is_unnoticed = |event: &Event| match variables
+        .entry(event.addr)
+        .or_insert_with(|| owner_of(event.addr, names))
+    {
+        VariableOwner::User => false,
+        VariableOwner::Library => true,
+        VariableOwner::Unnamed => event.size <= LARGE && pieces(event).all(|piece| !memory[&piece].matters()),
+    };
+    let unobservable = trace.events.iter().map(|event| is_access(event) && is_unnoticed(event));
+    unobservable.zip(business).map(|(access, business)| access || business).collect()
+}
+
+/// How a piece of memory is used in a run.
+struct MemoryUse {
+    /// By whom first.
+    first_user: ThreadIx,
+    /// By others too.
+    shared: bool,
+    written: bool,
+}
+
+impl MemoryUse {
+    fn matters(&self) -> bool {
+        self.shared && self.written
+    }
+}
+
+/// Whose global variable something is.
+enum VariableOwner {
+    User,
+    Library,
+    Unnamed,
+}
+
+fn owner_of(addr: u64, names: &mut dyn Names) -> VariableOwner {
+    const LIBRARIES: &[&str] = &["std::", "core::", "alloc::", "__"];
+    match names.variable(addr) {
+        Some(name) if LIBRARIES.iter().any(|library| name.starts_with(library)) => VariableOwner::Library,
+        Some(_) => VariableOwner::User,
+        None => VariableOwner::Unnamed,
+    }
+}
+
+fn is_access(event: &Event) -> bool {
+    event.op.is_plain_access() || event.op.is_atomic()
+}
+
+fn pieces(event: &Event) -> impl Iterator<Item = u64> {
+    let last = event.addr.saturating_add(u64::from(event.size.clamp(1, LARGE)) - 1);
+    event.addr / PIECE..=last / PIECE
+}

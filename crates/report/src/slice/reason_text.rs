@@ -1,0 +1,100 @@
+//! Why a line is in a slice, in words.
+
+use super::{LineIndex, SourceLine};
+use crate::Names;
+use unsnarl_model::{ThreadIx, Trace};
+use unsnarl_slice::{CELLS, Consumer, DataPath, InstructionIx, Reason, x86::Recording};
+
+pub(super) struct ReasonWriter<'a, 'b> {
+    pub(super) trace: &'a Trace,
+    pub(super) recording: &'a Recording<'a>,
+    pub(super) lines: &'a mut LineIndex<'b>,
+    pub(super) names: &'a mut dyn Names,
+    /// The line in question.
+    pub(super) line: &'a SourceLine,
+}
+
+type Dependent = Option<(&'static str, SourceLine)>;
+
+impl ReasonWriter<'_, '_> {
+    /// A reason in words, and the line that it is about; nothing for what happens within one line.
+    pub(super) fn of(&mut self, place: InstructionIx, reason: &Reason) -> Option<(String, Dependent)> {
+        let Some(consumer) = reason.about() else { return Some(("this is what failed".into(), None)) };
+        let about = self.lines.of(consumer.place, self.names).map(|(line, _)| line);
+        let race = matches!(reason, Reason::WroteBefore(..) | Reason::WroteAfter(..));
+        if about.as_ref() == Some(self.line) && !race {
+            return None;
+        }
+        let at = self.line_and_thread(&about, consumer);
+        let text = match *reason {
+            Reason::Criterion => return None,
+            Reason::Writes(_, path) => match self.value(path, consumer.thread) {
+                Some(object) => (format!("writes {object}, read {at}"), "data"),
+                None => (format!("computes a value used {at}"), "data"),
+            },
+            Reason::Decides(_) => (format!("decides about what is executed {at}"), "control"),
+            Reason::Calls(_) => (self.call(place, &at, consumer), "call"),
+            Reason::WroteBefore(_, addr) => {
+                let object = object(self.recording, self.names, addr, consumer.thread);
+                (
+                    format!("race: writes {object} before it is written {at}, and nothing orders the two"),
+                    "WAW",
+                )
+            }
+            Reason::WroteAfter(_, addr) => {
+                let object = object(self.recording, self.names, addr, consumer.thread);
+                (format!("race: writes {object} after it was read {at}, and nothing orders the two"), "WAR")
+            }
+        };
+        Some((text.0, about.map(|line| (text.1, line))))
+    }
+
+    fn line_and_thread(&self, line: &Option<SourceLine>, consumer: Consumer) -> String {
+        let thread = self.trace.thread_id(consumer.thread);
+        match line {
+            Some(line) if line == self.line => format!("on this line by thread {thread}"),
+            Some(line) => {
+                let file = line.file.rsplit('/').next().unwrap_or(&line.file);
+                format!("at {file}:{} by thread {thread}", line.line)
+            }
+            None => format!("by library code in thread {thread}"),
+        }
+    }
+
+    fn call(&mut self, place: InstructionIx, at: &str, consumer: Consumer) -> String {
+        let starts =
+            |call: &&unsnarl_slice::x86::Call| call.place == place && call.created == Some(consumer.thread);
+        match self.recording.calls().iter().find(starts) {
+            Some(_) => format!("starts thread {}", self.trace.thread_id(consumer.thread)),
+            None => format!("calls what is executed {at}"),
+        }
+    }
+
+    fn value(&mut self, path: DataPath, thread: ThreadIx) -> Option<String> {
+        match path {
+            DataPath::Register => None,
+            DataPath::Memory(addr) if addr >= CELLS && addr >> 56 & 0x70 == 0 => None,
+            DataPath::Memory(addr) => Some(object(self.recording, self.names, addr, thread)),
+        }
+    }
+}
+
+/// What is at an address.
+pub(super) fn object(
+    recording: &Recording<'_>,
+    names: &mut dyn Names,
+    addr: u64,
+    thread: ThreadIx,
+) -> String {
+    if addr >= CELLS {
+        return "a file".into();
+    }
+    if let Some(name) = names.variable(addr) {
+        return format!("`{name}`");
+    }
+    let mut threads = recording.threads().map(|(thread, _)| thread);
+    if recording.own_stack(thread, addr) || threads.any(|thread| recording.own_stack(thread, addr)) {
+        return "a local variable".into();
+    }
+    format!("memory at {addr:#x}")
+}

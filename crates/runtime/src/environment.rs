@@ -1,0 +1,236 @@
+//! The world outside: when nobody can go on but by something from there, the carrier really waits for it.
+//!
+//! A descriptor whose other end is in this process alone is none of the outside's business: whoever waits for it when nobody
+//! else can run waits for ever.
+
+use crate::{
+    children::{self, Children},
+    descriptors::Peer,
+    end,
+    gate::Gate,
+    handlers::{self, Disposition},
+    signals::{Info, SentSignal, SignalSet, only},
+    state::State,
+    sys,
+};
+use unsnarl_model::{Op, ThreadIx};
+
+/// How long virtual time may be waited for in real time at once, in nanoseconds, while something may come from outside.
+const STEP: u64 = 50_000_000;
+/// Signals that people and services send to programs: whoever waits for one waits for the outside. Others are the program's own
+/// business.
+const ENVIRONMENT_SIGNALS: SignalSet = only(libc::SIGHUP)
+    | only(libc::SIGINT)
+    | only(libc::SIGQUIT)
+    | only(libc::SIGTERM)
+    | only(libc::SIGTSTP)
+    | only(libc::SIGCONT)
+    | only(libc::SIGWINCH);
+/// How long to wait before looking again where the kernel tells nobody of a change, in nanoseconds.
+const NAP: u64 = 2_000_000;
+/// The same for a child's end, which mostly does come.
+const STEP_OF_CHILDREN: u64 = 1_000_000_000;
+
+fn is_for_child(gate: &Gate) -> bool {
+    matches!(gate, Gate::Child(_))
+}
+
+impl State {
+    /// Nobody is ready: if somebody waits for the outside, time is given to it; if nobody waits for anything that can
+    /// come, that is a deadlock.
+    #[cold]
+    pub(crate) fn wait_for_environment_or_deadlock(&mut self) {
+        if self.by_timeout.iter().any(|thread| self.resumes_without_others(thread)) {
+            return;
+        }
+        if handlers::has_arrivals() {
+            self.take_arrivals();
+            if !self.ready.is_empty() {
+                return;
+            }
+        }
+        if self.look_for_ended_children() {
+            return;
+        }
+        loop {
+            if !self.waiting.iter().any(|thread| self.waits_for_environment(thread)) {
+                let waits_for_input = |gate: &Gate| *gate == Gate::Input;
+                let fed = self.log.replays_inputs();
+                let lacks = self.waiters(waits_for_input).next().is_some()
+                    || (fed && self.waiting.iter().any(|t| self.may_be_signalled_by_environment(t)));
+                if self.by_timeout.is_empty() && lacks {
+                    end::lacks_input(self);
+                }
+                if self.by_timeout.is_empty() {
+                    end::deadlock(self, "no thread can go on");
+                }
+                return;
+            }
+            let now = self.clock.now();
+            let deadline = self.by_timeout.iter().map(|t| self.threads[t.index()].pending.deadline).min();
+            // Virtual time passes at the pace of the real one while somebody outside may be on the way.
+            let step = if self.waiters(is_for_child).next().is_some() { STEP_OF_CHILDREN } else { STEP };
+            let most = deadline.filter(|&deadline| deadline != u64::MAX);
+            self.wait_for_environment(most.map(|deadline| deadline.saturating_sub(now).min(step)));
+            self.poll();
+            if self.look_for_ended_children() {
+                return;
+            }
+            let others = |thread: ThreadIx| !is_for_child(&self.threads[thread.index()].pending.gate);
+            if !self.ready.is_empty() || self.by_timeout.iter().any(others) {
+                return;
+            }
+        }
+    }
+
+    /// Whether something from outside may let the thread go on.
+    pub(crate) fn waits_for_environment(&self, thread: ThreadIx) -> bool {
+        let thread = &self.threads[thread.index()];
+        match thread.pending.gate {
+            Gate::Descriptors => thread.awaited.iter().any(|fd| {
+                // SAFETY: only the kernel writes there, and not now.
+                let fd = unsafe { (*fd.get()).fd };
+                match self.descriptors.peer(fd) {
+                    Some(Peer::Environment) => true,
+                    Some(Peer::Children) => children::are_there(),
+                    _ => false,
+                }
+            }),
+            Gate::FileLock(_) => true,
+            Gate::Signal(_) => !self.log.replays_inputs() && self.may_be_signalled_by_environment(thread.ix),
+            Gate::Child(_) => !thread.child_ended,
+            _ => false,
+        }
+    }
+
+    /// Whether the thread waits for a signal that somebody outside may send.
+    fn may_be_signalled_by_environment(&self, thread: ThreadIx) -> bool {
+        let t = &self.threads[thread.index()];
+        let Gate::Signal(set) = t.pending.gate else { return false };
+        let awaited = if t.pending.op == Op::SigPause { self.handled_by(thread) } else { set };
+        awaited & ENVIRONMENT_SIGNALS != 0 || (awaited & only(libc::SIGCHLD) != 0 && children::are_there())
+    }
+
+    /// Signals that have a handler and that the thread does not block.
+    fn handled_by(&self, thread: ThreadIx) -> SignalSet {
+        let open = !self.mask_of(thread);
+        let handled = |signal: &i32| {
+            only(*signal) & open != 0 && handlers::disposition(*signal) == Disposition::Handled
+        };
+        (1..=31).filter(handled).fold(0, |set, signal| set | only(signal))
+    }
+
+    /// Whether it is for what a child may send, or take.
+    pub(crate) fn waits_for_children(&self, thread: ThreadIx) -> bool {
+        let thread = &self.threads[thread.index()];
+        // SAFETY: only the kernel writes there, and not now.
+        let peer =
+            |fd: &core::cell::UnsafeCell<libc::pollfd>| self.descriptors.peer(unsafe { (*fd.get()).fd });
+        thread.pending.gate == Gate::Descriptors
+            && thread.awaited.iter().any(|fd| peer(fd) == Some(Peer::Children))
+    }
+
+    fn wait_for_environment(&mut self, most: Option<u64>) {
+        if let (None, Some(children)) = (most, self.only_child_awaited()) {
+            children.wait();
+            return;
+        }
+        let mut fds = core::mem::take(&mut self.environment_fds);
+        fds.clear();
+        let mut unheard = false;
+        // A signal is awaited by name, or interrupts whoever does not block it.
+        let (mut awaited, mut blocked) = (0, !0);
+        for thread in self.waiting.iter() {
+            blocked &= self.mask_of(thread);
+            let thread = &self.threads[thread.index()];
+            if let Gate::Signal(set) = thread.pending.gate {
+                awaited |= set;
+            }
+            if thread.pending.gate == Gate::Descriptors {
+                // SAFETY: only the kernel writes there, and not now.
+                fds.extend(thread.awaited.iter().map(|fd| unsafe { *fd.get() }));
+            }
+            unheard |= matches!(thread.pending.gate, Gate::FileLock(_) | Gate::Child(_));
+        }
+        let most = if unheard { Some(most.unwrap_or(u64::MAX).min(NAP)) } else { most };
+        let time = most.map(crate::clock::timespec);
+        let time = time.as_ref().map_or(0, |time| core::ptr::from_ref(time) as usize);
+        let listener = if awaited == 0 { -1 } else { listen(awaited) };
+        fds.push(libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 });
+        let mask = crate::dispatch::mask(crate::tracer::mask(blocked | awaited));
+        let mask = &raw const mask as usize;
+        // SAFETY: as many entries as it says.
+        unsafe {
+            sys::call(
+                libc::SYS_ppoll,
+                [fds.as_mut_ptr() as usize, fds.len(), time, mask, size_of::<SignalSet>(), 0],
+            )
+        };
+        if listener >= 0 {
+            // SAFETY: ours.
+            unsafe { sys::call(libc::SYS_close, [listener as usize, 0, 0, 0, 0, 0]) };
+            while let Some(sent) = take_from_kernel(awaited) {
+                self.send(sent, None);
+            }
+        }
+        if handlers::has_arrivals() {
+            self.take_arrivals();
+        }
+        self.file_locks_changed += u64::from(unheard);
+        self.environment_fds = fds;
+    }
+
+    /// What is waited for, if that is a child's end and nothing else.
+    fn only_child_awaited(&self) -> Option<Children> {
+        let mut waits = self.waiting.iter().map(|thread| self.threads[thread.index()].pending.gate);
+        let is_listened =
+            |gate: &Gate| matches!(gate, Gate::Child(_) | Gate::Descriptors | Gate::FileLock(_));
+        match waits.find(is_listened) {
+            Some(Gate::Child(children)) if !waits.any(|gate| is_listened(&gate)) => Some(children),
+            _ => None,
+        }
+    }
+
+    /// Whether there is somebody whose child ended.
+    fn look_for_ended_children(&mut self) -> bool {
+        if self.waiters(is_for_child).next().is_none() {
+            return false;
+        }
+        // Which of two children ends first should not depend on how fast they are.
+        children::settle();
+        let (mut n, mut found) = (0, false);
+        while let Some(thread) = self.waiting.nth(n) {
+            n += 1;
+            let thread = self.thread(thread);
+            if let Gate::Child(children) = thread.pending.gate {
+                thread.child_ended = children.have_news();
+                found |= thread.child_ended;
+            }
+        }
+        found
+    }
+}
+
+/// A descriptor that is ready when one of these signals has come.
+fn listen(set: SignalSet) -> i32 {
+    let (none, set) = (-1isize as usize, &raw const set as usize);
+    // SAFETY: makes a descriptor.
+    unsafe { sys::call(libc::SYS_signalfd4, [none, set, size_of::<SignalSet>(), 0, 0, 0]) as i32 }
+}
+
+/// Takes one of these from the kernel, where it waits because everybody blocks it.
+fn take_from_kernel(set: SignalSet) -> Option<SentSignal> {
+    let mut sent = SentSignal { signal: 0, info: Info([0; 32]), event: u64::MAX };
+    let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let arguments = [
+        &raw const set as usize,
+        &raw mut sent.info as usize,
+        &raw const now as usize,
+        size_of::<SignalSet>(),
+        0,
+        0,
+    ];
+    // SAFETY: room for the answer; no waiting.
+    sent.signal = unsafe { sys::call(libc::SYS_rt_sigtimedwait, arguments) } as i32;
+    (sent.signal > 0).then_some(sent)
+}

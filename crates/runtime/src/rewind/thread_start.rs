@@ -1,0 +1,208 @@
+//! Threads without a kernel thread: a fiber needs none, not even to be born.
+//!
+//! The C library's `clone` is led here. A thread that the runtime has made, to become a fiber, begins at once on the carrier, with the stack
+//! and the thread-local storage that the C library gave it, and goes on until it parks; then its maker goes on. It saves the
+//! kernel's work for a thread that is gone some instructions later. What the C library tells the kernel of the new
+//! thread on the way is told of the carrier, and is taken back.
+
+use crate::{context::Context, fiber, real::Real, stack, sys};
+use core::{
+    arch::naked_asm,
+    cell::UnsafeCell,
+    mem::MaybeUninit,
+    sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
+};
+
+struct ContextCell(UnsafeCell<MaybeUninit<Context>>);
+
+// SAFETY: only the carrier touches it.
+unsafe impl Sync for ContextCell {}
+
+/// The maker of a thread, until that has parked.
+static MAKER: ContextCell = ContextCell(UnsafeCell::new(MaybeUninit::uninit()));
+/// Whose next thread is born here, by its thread pointer; 0 for nobody's. Meanwhile it may have to wait for others, who make threads too.
+static MAKER_THREAD: AtomicUsize = AtomicUsize::new(0);
+/// A thread is being born, and has not parked yet.
+static IS_STARTING: AtomicBool = AtomicBool::new(false);
+/// The kernel's number for all of them.
+static NUMBER: AtomicI32 = AtomicI32::new(0);
+/// Whether threads can be born here.
+static IS_ON: AtomicBool = AtomicBool::new(false);
+/// Where the carrier's list of robust locks is, as the kernel knows it.
+static ROBUST: AtomicUsize = AtomicUsize::new(0);
+
+const LIST_BYTES: usize = 24;
+
+/// From now on, threads can be born here; false if they cannot.
+pub(super) fn install_redirects(lead: impl Fn(&Real, usize) -> bool) -> bool {
+    static CLONE: Real = Real::new(c"clone");
+    let (mut list, mut size) = (0usize, 0usize);
+    let args = [0, &raw mut list as usize, &raw mut size as usize, 0, 0, 0];
+    // SAFETY: room for both answers.
+    let status = unsafe { sys::call(libc::SYS_get_robust_list, args) };
+    NUMBER.store(sys::process(), Ordering::Relaxed);
+    ROBUST.store(list, Ordering::Relaxed);
+    let is_on = status == 0 && size == LIST_BYTES && lead(&CLONE, clone as *const () as usize);
+    IS_ON.store(is_on, Ordering::Relaxed);
+    is_on
+}
+
+/// From now on, threads are born as ever.
+pub(super) fn disable() {
+    IS_ON.store(false, Ordering::Relaxed);
+}
+
+/// Whether the thread that is made now, with these attributes, can be born here.
+pub(crate) fn begin(attributes: *const libc::pthread_attr_t) -> bool {
+    // What is found there leaves no trace on the program's stack.
+    let can = IS_ON.load(Ordering::Relaxed) && stack::run_on_own_stack(|| has_default_scheduling(attributes));
+    MAKER_THREAD.store(if can { sys::thread_pointer() } else { 0 }, Ordering::Relaxed);
+    can
+}
+
+/// The thread is made, or not.
+pub(crate) fn end() {
+    if MAKER_THREAD.swap(0, Ordering::Relaxed) != 0 {
+        // SAFETY: the carrier's own list, as the C library told the kernel.
+        unsafe {
+            sys::call(libc::SYS_set_robust_list, [ROBUST.load(Ordering::Relaxed), LIST_BYTES, 0, 0, 0, 0])
+        };
+    }
+}
+
+/// Whether a thread is being born here.
+pub(crate) fn is_starting() -> bool {
+    IS_STARTING.load(Ordering::Relaxed)
+}
+
+/// On the new thread: its maker goes on; returns when somebody switches here.
+pub(crate) fn park(context: &mut Context) {
+    context.thread_pointer = sys::thread_pointer();
+    context.parked.store(0, Ordering::Relaxed);
+    IS_STARTING.store(false, Ordering::Relaxed);
+    // SAFETY: the maker waits in `clone`.
+    unsafe { fiber::switch(context, (*MAKER.0.get()).as_ptr()) };
+}
+
+/// A thread with a priority or processors of its own waits until its maker has told the kernel.
+fn has_default_scheduling(attributes: *const libc::pthread_attr_t) -> bool {
+    unsafe extern "C" {
+        fn pthread_getattr_default_np(attributes: *mut libc::pthread_attr_t) -> i32;
+        fn pthread_attr_getinheritsched(attributes: *const libc::pthread_attr_t, inherits: *mut i32) -> i32;
+    }
+    const INHERITS: i32 = 0;
+    let mut inherits = 1;
+    // Where none are named, all there is room for are; of those that are named, no more than there are.
+    let mut processors = [0u8; 1024];
+    let mut default = MaybeUninit::<libc::pthread_attr_t>::uninit();
+    // SAFETY: attributes, and room for the answers.
+    unsafe {
+        let is_default = attributes.is_null();
+        if is_default && pthread_getattr_default_np(default.as_mut_ptr()) != 0 {
+            return false;
+        }
+        let attributes = if is_default { default.as_ptr() } else { attributes };
+        pthread_attr_getinheritsched(attributes, &raw mut inherits);
+        libc::pthread_attr_getaffinity_np(attributes, processors.len(), processors.as_mut_ptr().cast());
+        if is_default {
+            libc::pthread_attr_destroy(default.as_mut_ptr());
+        }
+    }
+    inherits == INHERITS && processors.iter().all(|&byte| byte == 0xff)
+}
+
+/// `clone(function, stack, flags, argument, parent's number, thread pointer, child's number)`
+#[unsafe(naked)]
+unsafe extern "C" fn clone() {
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rax, fs:[0x10]",
+        "cmp rax, [rip + {maker_thread}]",
+        "jne 2f",
+        "mov byte ptr [rip + {is_born}], 1",
+        "mov eax, [rip + {number}]",
+        "mov [r8], eax",
+        "sub rsp, 8",
+        ".cfi_def_cfa_offset 16",
+        "mov r8, rdi",
+        "mov rdx, r9",
+        "lea rdi, [rip + {maker}]",
+        "call {begin}",
+        "add rsp, 8",
+        ".cfi_def_cfa_offset 8",
+        "mov eax, [rip + {number}]",
+        "ret",
+        // As ever.
+        "2:",
+        "mov r10, [rsp + 8]",
+        "and rsi, -16",
+        "sub rsi, 16",
+        "mov [rsi + 8], rcx",
+        "mov [rsi], rdi",
+        "mov edi, edx",
+        "mov rdx, r8",
+        "mov r8, r9",
+        "mov eax, 56", // clone
+        "syscall",
+        ".hidden unsnarl_cloned",
+        "unsnarl_cloned:",
+        "test rax, rax",
+        "js 4f",
+        "jz 3f",
+        "ret",
+        "4:",
+        "mov rdi, rax",
+        "jmp {failed}",
+        "3:",
+        ".cfi_undefined rip",
+        "xor ebp, ebp",
+        "pop rax",
+        "pop rdi",
+        "call rax",
+        "mov edi, eax",
+        "mov eax, 60", // exit
+        "syscall",
+        "ud2",
+        ".cfi_endproc",
+        maker_thread = sym MAKER_THREAD,
+        is_born = sym IS_STARTING,
+        number = sym NUMBER,
+        maker = sym MAKER,
+        begin = sym begin_thread,
+        failed = sym failed,
+    )
+}
+
+unsafe extern "C" fn failed(error: isize) -> i32 {
+    sys::set_errno(-error as i32);
+    -1
+}
+
+/// Saves the maker's context as [`fiber::switch`] does, and calls the thread's function on its own stack.
+#[unsafe(naked)]
+unsafe extern "C" fn begin_thread() {
+    naked_asm!(
+        ".cfi_startproc",
+        "push rbp",
+        "push rbx",
+        "push r12",
+        "push r13",
+        "push r14",
+        "push r15",
+        "push 0",
+        "stmxcsr [rsp]",
+        "fnstcw [rsp + 4]",
+        "rdfsbase rax",
+        "mov [rdi + 8], rax",
+        "mov [rdi], rsp",
+        ".cfi_undefined rip",
+        "and rsi, -16",
+        "mov rsp, rsi",
+        "wrfsbase rdx",
+        "xor ebp, ebp",
+        "mov rdi, rcx",
+        "call r8",
+        "ud2",
+        ".cfi_endproc",
+    )
+}

@@ -1,0 +1,246 @@
+//! Schedules that are worth a run.
+
+use crate::{
+    Cost,
+    dynamic::{
+        Operation,
+        script::{Piece, SegmentScript},
+    },
+    static_order::{
+        Rules,
+        preemption::first_impossible,
+        relation::{AccessMode, Relation, SharedObject, Touch},
+        reorder::moved_events,
+    },
+};
+use std::collections::{HashMap, HashSet};
+use unsnarl_model::{Flags, Op, ThreadId, ThreadIx, Trace};
+
+/// An order of some of a trace's events.
+#[derive(Clone, Debug)]
+pub(super) struct Candidate {
+    /// What it changes, told so that it can be recognised in other traces.
+    pub(super) change: Change,
+    /// Their numbers in the trace.
+    pub(super) order: Vec<usize>,
+    /// After which of them, by their places in the order, the thread runs on until it has to wait.
+    pub(super) run_on: Vec<usize>,
+    /// What it was made by.
+    pub(super) operation: Operation,
+    /// Whether it can happen as it stands, if nothing else changes.
+    possible: bool,
+    /// How many dependences it breaks.
+    broken: usize,
+}
+
+/// A change of a schedule: by which operation, of which thread, at which of its events.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Change {
+    operation: Operation,
+    thread: ThreadId,
+    nth: usize,
+    /// How many events are moved, where that makes a difference.
+    count: usize,
+}
+
+/// Candidates that ask for fewer context switches than the trace has, the most promising first. `check_interrupt` is asked on the
+/// way.
+pub(super) fn fewer_switches<E>(
+    trace: &Trace,
+    suffix: Option<usize>,
+    check_interrupt: &dyn Fn() -> Result<(), E>,
+) -> Result<Vec<Candidate>, E> {
+    let script = SegmentScript::of(&trace.events);
+    let switches = script.switches();
+    let conflicts = ConflictPairs::of(trace);
+    let mut candidates = Vec::new();
+    let mut add = |candidate: Option<SegmentScript>, operation, piece: usize| {
+        let Some(candidate) = candidate.filter(|candidate| candidate.switches() < switches) else { return };
+        let order = candidate.order();
+        let reordered = moved_events(trace, &order);
+        let impossible = first_impossible(&reordered, &trace.events).map(|at| reordered[at].op);
+        // Somebody else may send what a thread waits for; but nobody else ends, or gives back a lock, in its place.
+        let others_may_help = operation == Operation::RemoveLast
+            && matches!(impossible, Some(Op::SemWait | Op::CondWake | Op::FutexWoken | Op::BarrierLeave));
+        if impossible.is_none() || others_may_help {
+            candidates.push(Candidate {
+                change: change(trace, operation, script.pieces[piece].from, 0),
+                broken: conflicts.broken_by(&order),
+                order,
+                run_on: Vec::new(),
+                possible: impossible.is_none(),
+                operation,
+            });
+        }
+    };
+    let last = script.pieces.len().saturating_sub(1);
+    for at in first_piece(&script, suffix)..script.pieces.len() {
+        check_interrupt()?;
+        add(script.remove_thread(at), Operation::RemoveLast, at);
+        // Without the very last segment the run goes on with the one before it: that saves no switch.
+        if at != last {
+            add(script.remove_last(at), Operation::RemoveLast, at);
+        }
+        if let Some(next) = script.next(at) {
+            add(script.move_up(at), Operation::ConsolidateUpTei, next);
+            add(script.move_down(next), Operation::ConsolidateDown, next);
+        }
+    }
+    // What breaks least is most likely to leave the failure as it is; where the trace begins, it is farthest.
+    candidates.sort_by_key(|candidate| (!candidate.possible, candidate.broken));
+    Ok(candidates)
+}
+
+/// Candidates that ask for as many context switches and for fewer preemptions.
+pub(super) fn fewer_preemptions<E>(
+    trace: &Trace,
+    suffix: Option<usize>,
+    check_interrupt: &dyn Fn() -> Result<(), E>,
+) -> Result<Vec<Candidate>, E> {
+    let script = SegmentScript::of(&trace.events);
+    let cost = Cost::of(&trace.events);
+    let conflicts = ConflictPairs::of(trace);
+    let mut candidates = Vec::new();
+    let operation = Operation::ConsolidateUpActions;
+    // Threads that were left for good where they could have gone on: they run on until they cannot.
+    let left: Vec<usize> = (first_piece(&script, suffix)..script.pieces.len().saturating_sub(1))
+        .filter(|&at| script.next(at).is_none())
+        .filter(|&at| trace.events[script.pieces[at].to].flags.has(Flags::PREEMPTS))
+        .collect();
+    let run_on = |pieces: &[usize]| Candidate {
+        change: change(trace, operation, script.pieces[pieces[0]].from, pieces.len()),
+        order: script.order(),
+        run_on: pieces.iter().map(|&at| script.pieces[at].to - 1).collect(),
+        operation,
+        possible: true,
+        broken: 0,
+    };
+    if left.len() > 1 {
+        candidates.push(run_on(&left));
+    }
+    candidates.extend(left.iter().map(|&at| run_on(&[at])));
+    for at in first_piece(&script, suffix)..script.pieces.len() {
+        let Some(next) = script.next(at) else { continue };
+        // The second stage of Consolidate Up: the thread runs on until it has to wait.
+        for count in 1..script.pieces[next].len() {
+            check_interrupt()?;
+            let Some(candidate) = script.move_up_actions(at, count) else { break };
+            let order = candidate.order();
+            let reordered = moved_events(trace, &order);
+            if first_impossible(&reordered, &trace.events).is_some() {
+                break;
+            }
+            if Cost::of(&reordered) < cost {
+                candidates.push(Candidate {
+                    change: change(trace, operation, script.pieces[next].from, count),
+                    broken: conflicts.broken_by(&order),
+                    order,
+                    run_on: Vec::new(),
+                    possible: true,
+                    operation,
+                });
+            }
+        }
+    }
+    candidates.sort_by_key(|candidate| candidate.broken);
+    Ok(candidates)
+}
+
+/// A change at an event of the trace.
+fn change(trace: &Trace, operation: Operation, event: usize, count: usize) -> Change {
+    let thread = trace.events[event].thread;
+    let nth = trace.events[..event].iter().filter(|earlier| earlier.thread == thread).count();
+    Change { operation, thread: trace.thread_id(thread).clone(), nth, count }
+}
+
+/// Events that are looked at to make candidates: each candidate takes a look at all of them.
+const MAX_WORK: usize = 20_000_000;
+
+/// Where the segments begin that may be changed.
+fn first_piece(script: &SegmentScript, suffix: Option<usize>) -> usize {
+    let events: usize = script.pieces.iter().map(Piece::len).sum();
+    let suffix = suffix.unwrap_or(MAX_WORK / events.max(1));
+    script.pieces.len().saturating_sub(suffix)
+}
+
+/// Which events of a trace conflict with which later ones.
+struct ConflictPairs {
+    /// Pairs of events of different threads, the earlier one first.
+    pairs: Vec<(usize, usize)>,
+    /// How many events there are.
+    events: usize,
+}
+
+/// Who touched something, and when. By thread, so that it takes no time to leave out what a thread did itself.
+#[derive(Default)]
+struct ResourceAccesses {
+    reads: HashMap<ThreadIx, Vec<usize>>,
+    writes: HashMap<ThreadIx, Vec<usize>>,
+}
+
+impl ResourceAccesses {
+    fn push(&mut self, thread: ThreadIx, at: usize, how: AccessMode) {
+        let of_its_kind = if how == AccessMode::Writes { &mut self.writes } else { &mut self.reads };
+        of_its_kind.entry(thread).or_default().push(at);
+    }
+
+    /// What others did that does not go together with this.
+    fn conflicting(&self, thread: ThreadIx, how: AccessMode) -> impl Iterator<Item = usize> + '_ {
+        let reads = (how == AccessMode::Writes).then_some(&self.reads);
+        let all = reads.into_iter().chain([&self.writes]).flatten();
+        all.filter(move |(other, _)| **other != thread).flat_map(|(_, events)| events).copied()
+    }
+}
+
+/// Pairs that are looked at; more do not tell more.
+const MAX_PAIRS: usize = 100_000;
+
+impl ConflictPairs {
+    fn of(trace: &Trace) -> Self {
+        let mut relation = Relation::new(Rules::of(trace));
+        let mut touched: HashMap<Resource, ResourceAccesses> = HashMap::new();
+        let mut pairs = HashSet::new();
+        let mut touches = Vec::new();
+        for (at, event) in trace.events.iter().enumerate() {
+            touches.clear();
+            relation.touches(event, &mut touches);
+            for (resource, how) in touches.iter().flat_map(resources) {
+                let earlier = touched.entry(resource).or_default();
+                if pairs.len() < MAX_PAIRS {
+                    pairs.extend(earlier.conflicting(event.thread, how).map(|other| (other, at)));
+                }
+                earlier.push(event.thread, at, how);
+            }
+        }
+        let mut pairs: Vec<_> = pairs.into_iter().collect();
+        pairs.sort_unstable();
+        Self { pairs, events: trace.events.len() }
+    }
+
+    /// How many pairs change places in this order, or lose their first part.
+    fn broken_by(&self, order: &[usize]) -> usize {
+        const NOWHERE: usize = usize::MAX;
+        let mut place = vec![NOWHERE; self.events];
+        order.iter().enumerate().for_each(|(new, &old)| place[old] = new);
+        let broken = |&&(first, second): &&(usize, usize)| place[second] < place[first];
+        self.pairs.iter().filter(broken).count()
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Resource {
+    SharedObject(SharedObject),
+    Word(u64),
+}
+
+/// What a touch is about, memory by words: this is an estimate.
+fn resources(touch: &Touch) -> Vec<(Resource, AccessMode)> {
+    match *touch {
+        Touch::SharedObject(object, how) => vec![(Resource::SharedObject(object), how)],
+        Touch::Bytes(first, len, how) => {
+            let last = first.saturating_add(len.min(256)).div_ceil(8);
+            (first / 8..last).map(|word| (Resource::Word(word), how)).collect()
+        }
+        _ => Vec::new(),
+    }
+}

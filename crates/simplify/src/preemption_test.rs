@@ -1,0 +1,53 @@
+//! Why a preemption is needed: what happens without it.
+
+use crate::{
+    Runner,
+    dynamic::script::{RUN_UNTIL_BLOCKED, prefix_of},
+};
+use unsnarl_model::{Action, Flags, Outcome, Plan, Policy, ThreadIx, Trace};
+
+/// A preemption of a trace, and how the program ends if the thread is left alone there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreemptionTest {
+    /// The number of the event that preempts.
+    pub event: usize,
+    /// Who is preempted.
+    pub thread: ThreadIx,
+    /// How a run ends in which it runs on until it has to wait.
+    pub outcome_without: Outcome,
+    /// Whether that is the same failure: then the preemption is not what matters.
+    pub still_fails: bool,
+}
+
+/// Runs the program once for each preemption of a trace, without it.
+///
+/// # Errors
+/// If a run is not possible.
+pub fn test_preemptions<R: Runner>(trace: &Trace, runner: &mut R) -> Result<Vec<PreemptionTest>, R::Error> {
+    let preempts = |&at: &usize| trace.events[at].flags.has(Flags::PREEMPTS);
+    let mut tests = Vec::new();
+    for event in (1..trace.events.len()).filter(preempts) {
+        let run = runner.run(&plan_without_preemption(trace, event))?;
+        let still_fails = run.signature() == trace.signature();
+        let thread = trace.events[event - 1].thread;
+        tests.push(PreemptionTest { event, thread, outcome_without: run.outcome, still_fails });
+    }
+    Ok(tests)
+}
+
+/// The trace's schedule, but the thread that is preempted by this event runs on until it has to wait: by what it does
+/// later, and beyond. What is left of the others follows.
+fn plan_without_preemption(trace: &Trace, event: usize) -> Plan {
+    let thread = trace.events[event - 1].thread;
+    let (before, after) = trace.events.split_at(event);
+    let told = |events: &[unsnarl_model::Event], own: bool| -> Vec<(ThreadIx, Action)> {
+        let selected = events.iter().filter(|event| (event.thread == thread) == own);
+        selected.map(|event| (event.thread, trace.action(event))).collect()
+    };
+    let mut steps: Vec<(ThreadIx, Action)> =
+        before.iter().map(|event| (event.thread, trace.action(event))).collect();
+    steps.extend(told(after, true));
+    steps.push((thread, RUN_UNTIL_BLOCKED));
+    steps.extend(told(after, false));
+    Plan { prefix: prefix_of(trace, steps), tail: Policy::Fair, ..trace.plan.clone() }
+}

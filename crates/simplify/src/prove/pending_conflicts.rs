@@ -1,0 +1,48 @@
+//! What must happen before a thread that was interrupted goes on.
+
+use crate::static_order::relation::{AccessMode, Touch};
+use unsnarl_model::{Event, Op, ThreadId};
+
+/// A thread that was interrupted before this operation, although it could have done it: somebody must first do
+/// something that the operation depends on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct PendingConflict {
+    pub(super) thread: ThreadId,
+    /// What the operation touches; whatever it may write, it is taken to write.
+    touches: Vec<Touch>,
+}
+
+impl PendingConflict {
+    pub(super) fn new(thread: ThreadId, event: &Event, touches: &[Touch]) -> Self {
+        let reads =
+            event.op.only_reads() || matches!(event.op, Op::ReadLock | Op::OncePass | Op::BarrierLeave);
+        let mut touches = touches.to_vec();
+        for touch in &mut touches {
+            if let Touch::SharedObject(_, how) | Touch::Bytes(_, _, how) = touch
+                && !reads
+            {
+                *how = AccessMode::Writes;
+            }
+        }
+        Self { thread, touches }
+    }
+
+    /// Whether what an event touches settles it.
+    pub(super) fn is_resolved_by(&self, thread: &ThreadId, touches: &[Touch]) -> bool {
+        *thread != self.thread && touches.iter().any(|b| self.touches.iter().any(|a| conflict(a, b)))
+    }
+}
+
+/// Whether two operations that touch these depend on each other. When in doubt, they do.
+fn conflict(a: &Touch, b: &Touch) -> bool {
+    let one_writes = |a, b| a == AccessMode::Writes || b == AccessMode::Writes;
+    match (*a, *b) {
+        (Touch::SharedObject(a, how_a), Touch::SharedObject(b, how_b)) => a == b && one_writes(how_a, how_b),
+        (Touch::Bytes(a, len_a, how_a), Touch::Bytes(b, len_b, how_b)) => {
+            a < b.saturating_add(len_b) && b < a.saturating_add(len_a) && one_writes(how_a, how_b)
+        }
+        (Touch::SharedObject(..), Touch::Bytes(..)) | (Touch::Bytes(..), Touch::SharedObject(..)) => false,
+        (Touch::Forget(_), _) | (_, Touch::Forget(_)) => false,
+        _ => true,
+    }
+}

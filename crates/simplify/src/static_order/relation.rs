@@ -1,0 +1,457 @@
+//! The dependence relation: which events of a trace cannot change places.
+//!
+//! After SimTrace (Huang and Zhang, SAS 2011), section 3.1, definition 4. The paper names the orders of a few
+//! operations (unlock → lock, fork → start, exit → join, notify → wait, and the conflicts of reads and writes).
+//! Here every operation is told as what it *touches* and whether it reads or writes that; two events of
+//! different threads depend on each other if they touch a common thing and one of them writes it. All the
+//! orders of the paper follow, and those of the operations it does not have. The relation is the transitive
+//! closure of that and the order within each thread, so its size does not matter: see `ledger.rs` for how
+//! a few edges stand for all.
+//!
+//! A reordered schedule must also be one that the runtime can execute, with the same events and the same end.
+//! That takes a few dependences which are not conflicts of the program's own:
+//!
+//! - What fails depends on what made it fail: a failed try reads the lock, a wait that timed out reads what
+//!   did not come, a lost signal reads the condition (and changes nothing).
+//! - A cancellation may act at any operation of its target: it keeps its place among them ([`Touch::Pin`]).
+//! - While a thread is alone its accesses are no events, so it must be alone at the same places as before. The
+//!   end that leaves a thread alone keeps its place among that thread's events and comes after all other ends;
+//!   and no end passes a creation if it could be the one that leaves nobody there in between ([`SharedObject::Concurrency`]).
+//! - `memcpy` and its kin are told as events of one site and executed after the last of them: that one touches
+//!   what all of them do.
+//! - The program's end comes last, and creations keep their order, so that threads keep their numbers.
+//! - The last event stays last ([`super::graph::Builder::finish`]): the failure follows it.
+//!
+//! What no event tells cannot be kept: accesses of code that is not instrumented, looks at the clock, writers that
+//! a lock prefers while they wait, the old block of a `realloc`. One replay shows whether that mattered. If it
+//! did, stricter rules may help ([`Rules::environment`]).
+
+use std::collections::HashMap;
+use unsnarl_model::{Event, Flags, Op, SiteIx, ThreadIx};
+
+/// A thing that events touch, other than bytes of memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SharedObject {
+    /// A mutex or spin lock, by its address.
+    Lock(u64),
+    /// A read-write lock; who takes it for reading reads it.
+    RwLock(u64),
+    /// A condition variable's waiters and wake-ups.
+    Cond(u64),
+    /// A semaphore's count.
+    Semaphore(u64),
+    /// A barrier's arrivals.
+    Barrier(u64),
+    /// One round of a barrier: who arrives writes it, who leaves reads it.
+    Round(u64, u64),
+    /// A once control or the guard of a static.
+    Once(u64),
+    /// The waiters and wake-ups of a futex.
+    Futex(u64),
+    /// Which futex waiters wait at; only a requeue writes it.
+    Futexes,
+    /// A thread's life.
+    Life(ThreadIx),
+    /// The numbering of threads.
+    Threads,
+    /// Whether there is more than one thread: creations write it, and the ends read it that it may hang on.
+    Concurrency,
+    /// What decides the addresses of memory given out.
+    Addresses,
+    /// What a descriptor leads to.
+    Channel(u64),
+    /// All that descriptors lead to, and their numbers.
+    Channels,
+    /// What threads do with signals and timers.
+    Signals,
+    /// Virtual time, as far as it jumps.
+    Time,
+}
+
+/// How a thing is touched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessMode {
+    /// Two of these commute.
+    Reads,
+    /// This commutes with nothing.
+    Writes,
+}
+
+/// What an event depends by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Touch {
+    /// It touches an object.
+    SharedObject(SharedObject, AccessMode),
+    /// It touches bytes of memory: the first, and how many.
+    Bytes(u64, u64, AccessMode),
+    /// It comes after everything that the thread did so far.
+    After(ThreadIx),
+    /// It comes before everything that the thread does from now on.
+    Before(ThreadIx),
+    /// Both.
+    Pin(ThreadIx),
+    /// It keeps its place among all events.
+    Fence,
+    /// Nobody will touch the object any more.
+    Forget(SharedObject),
+}
+
+/// What is kept in place beside the program's own dependences.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// Whether also what the program may see of its surroundings stays the same: the addresses that it is given
+    /// for its memory and stacks, the passing of time, and which statics of libraries are there already. Few
+    /// programs care, and it takes context switches to keep.
+    pub environment: bool,
+    /// Whether accesses of a thread that is alone are no events.
+    pub hides_sole_accesses: bool,
+    /// Whether the last event stays last, and the program's exit in its place.
+    pub end: bool,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { environment: false, hides_sole_accesses: false, end: true }
+    }
+}
+
+/// Tells of events, one after the other, what they touch.
+#[derive(Debug)]
+pub struct Relation {
+    rules: Rules,
+    threads: Vec<ThreadState>,
+    /// Threads that were created and have not ended.
+    live: u32,
+    /// Threads that ended since one was alone.
+    ended: Vec<ThreadIx>,
+    /// Who runs the routine of a once control.
+    once: HashMap<u64, ThreadIx>,
+    /// How many of a barrier's round have not left yet.
+    rounds: HashMap<(u64, u64), u32>,
+}
+
+#[derive(Debug, Default)]
+struct ThreadState {
+    alive: bool,
+    /// Locks it holds: a robust one is released by its end.
+    held: Vec<u64>,
+    /// The mutex that it gave up for a wait.
+    waiting: u64,
+    /// The latest reads in a row from one site, which may be executed together with what follows.
+    pending_reads: PendingReads,
+}
+
+/// No function of `memcpy`'s kin reads more than two places.
+#[derive(Clone, Copy, Debug, Default)]
+struct PendingReads {
+    site: SiteIx,
+    reads: [(u64, u64); 2],
+    len: usize,
+}
+
+impl Relation {
+    /// The relation under these rules.
+    #[must_use]
+    pub fn new(rules: Rules) -> Self {
+        let mut relation = Self {
+            rules,
+            threads: Vec::new(),
+            live: 1,
+            ended: Vec::new(),
+            once: HashMap::new(),
+            rounds: HashMap::new(),
+        };
+        relation.thread(ThreadIx::MAIN).alive = true;
+        relation
+    }
+
+    /// Adds what the next event of the trace touches.
+    pub fn touches(&mut self, event: &Event, out: &mut Vec<Touch>) {
+        use AccessMode::{Reads, Writes};
+        let Event { thread, addr, value, .. } = *event;
+        let done = succeeded(event);
+        let if_done = if done { Writes } else { Reads };
+        let mut on = |object, how| out.push(Touch::SharedObject(object, how));
+        match event.op {
+            Op::Read | Op::Write | Op::AtomicLoad | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => {
+                return self.access(event, done, out);
+            }
+            Op::Lock | Op::TryLock => {
+                on(SharedObject::Lock(addr), if_done);
+                if done && value <= 1 {
+                    self.thread(thread).held.push(addr);
+                }
+            }
+            Op::Unlock => {
+                on(SharedObject::Lock(addr), if_done);
+                if done && value == 0 {
+                    self.released(thread, addr);
+                }
+            }
+            Op::LockInit | Op::LockDestroy => on(SharedObject::Lock(addr), Writes),
+            Op::RwInit | Op::RwDestroy => on(SharedObject::RwLock(addr), Writes),
+            // Whatever comes of it, no reader may begin or end meanwhile.
+            Op::WriteLock | Op::TryWriteLock => on(SharedObject::RwLock(addr), Writes),
+            Op::ReadLock | Op::TryReadLock => on(SharedObject::RwLock(addr), Reads),
+            Op::RwUnlock if done && value == 0 => on(SharedObject::RwLock(addr), Reads),
+            Op::RwUnlock => on(SharedObject::RwLock(addr), Writes),
+            Op::CondInit | Op::CondDestroy => on(SharedObject::Cond(addr), Writes),
+            Op::CondWait if done => {
+                on(SharedObject::Cond(addr), Writes);
+                on(SharedObject::Lock(value), Writes);
+                self.released(thread, value);
+                self.thread(thread).waiting = value;
+            }
+            Op::CondWait => on(SharedObject::Lock(value), Reads),
+            // However the wait ended: the thread no longer waits, and has the mutex again.
+            Op::CondWake => {
+                let mutex = self.thread(thread).waiting;
+                on(SharedObject::Cond(addr), Writes);
+                on(SharedObject::Lock(mutex), Writes);
+                self.thread(thread).held.push(mutex);
+            }
+            Op::Signal | Op::Broadcast => {
+                on(SharedObject::Cond(addr), if value > 0 { Writes } else { Reads })
+            }
+            Op::SemInit | Op::SemDestroy => on(SharedObject::Semaphore(addr), Writes),
+            Op::SemWait | Op::SemTryWait | Op::SemPost => on(SharedObject::Semaphore(addr), if_done),
+            Op::SemGet => on(SharedObject::Semaphore(addr), Reads),
+            Op::BarrierInit | Op::BarrierDestroy => on(SharedObject::Barrier(addr), Writes),
+            Op::BarrierArrive => {
+                on(SharedObject::Barrier(addr), Writes);
+                on(SharedObject::Round(addr, value), Writes);
+                *self.rounds.entry((addr, value)).or_default() += 1;
+            }
+            // Not a touch of the barrier: others may arrive for the next round, or destroy it.
+            Op::BarrierLeave => {
+                on(SharedObject::Round(addr, value), Reads);
+                self.left(addr, value, out);
+            }
+            Op::OnceBegin => {
+                on(SharedObject::Once(addr), Writes);
+                // The routine before was left by an exception, which is no event: it came by now.
+                if let Some(thrown) = self.once.insert(addr, thread) {
+                    out.push(Touch::After(thrown));
+                }
+            }
+            Op::OnceEnd => {
+                on(SharedObject::Once(addr), Writes);
+                // Compilers look at the guard of a static by a load of their own.
+                out.push(Touch::Bytes(addr, 4, Writes));
+                self.once.remove(&addr);
+                // In code that is not instrumented that load is no event.
+                if self.rules.environment {
+                    out.push(Touch::Fence);
+                }
+            }
+            Op::OncePass => on(SharedObject::Once(addr), Reads),
+            Op::FutexWait => {
+                if done {
+                    on(SharedObject::Futexes, Reads);
+                    on(SharedObject::Futex(addr), Writes);
+                }
+                out.push(Touch::Bytes(addr, 4, Reads));
+            }
+            Op::FutexWoken => {
+                on(SharedObject::Futexes, Reads);
+                on(SharedObject::Futex(addr), Writes);
+            }
+            Op::FutexWake => {
+                on(SharedObject::Futexes, Reads);
+                on(SharedObject::Futex(addr), if value > 0 { Writes } else { Reads });
+            }
+            Op::FutexRequeue => {
+                if done {
+                    // The event does not say to where.
+                    on(SharedObject::Futexes, Writes);
+                    on(SharedObject::Futex(addr), Writes);
+                }
+                out.push(Touch::Bytes(addr, 4, Reads));
+            }
+            Op::Alloc if done => {
+                out.push(Touch::Bytes(addr, event.size.max(1).into(), Writes));
+                self.addresses(out);
+            }
+            Op::Free => {
+                out.push(Touch::Bytes(addr, event.size.max(1).into(), Writes));
+                self.addresses(out);
+            }
+            Op::Alloc => self.addresses(out),
+            Op::Start => on(SharedObject::Life(thread), Reads),
+            Op::End => self.end(thread, out),
+            Op::Exit => {
+                if self.rules.end {
+                    out.push(Touch::Fence);
+                }
+            }
+            Op::Create | Op::Join | Op::Detach | Op::Cancel => self.on_thread(event, done, out),
+            // What is in a pipe or a socket is changed by both its ends.
+            Op::FdRead | Op::FdWrite => {
+                on(SharedObject::Channels, Reads);
+                on(SharedObject::Channel(addr), Writes);
+            }
+            // These look at several of them, or decide about the numbers of what is opened.
+            Op::FdOpen
+            | Op::FdClose
+            | Op::FdWait
+            | Op::FdAccept
+            | Op::FdConnect
+            | Op::FileLock
+            | Op::ChildStart
+            | Op::ChildWait => {
+                on(SharedObject::Channels, Writes);
+            }
+            // Who may take a signal hangs on what all threads have done with signals.
+            Op::SigAction
+            | Op::SigMask
+            | Op::SigSend
+            | Op::SigHandle
+            | Op::SigWait
+            | Op::SigPause
+            | Op::TimerSet
+            | Op::TimerFire => on(SharedObject::Signals, Writes),
+            Op::Cancelled | Op::Fence | Op::Yield | Op::Sleep | Op::Point | Op::Checkpoint => {}
+        }
+        let time_passed = event.op == Op::Sleep || event.flags.has(Flags::TIMED_OUT);
+        if self.rules.environment && time_passed {
+            out.push(Touch::SharedObject(SharedObject::Time, Writes));
+        }
+        self.thread(thread).pending_reads.len = 0;
+    }
+
+    fn thread(&mut self, thread: ThreadIx) -> &mut ThreadState {
+        if self.threads.len() <= thread.index() {
+            self.threads.resize_with(thread.index() + 1, ThreadState::default);
+        }
+        &mut self.threads[thread.index()]
+    }
+
+    /// An access to memory, with those that are executed together with it.
+    fn access(&mut self, event: &Event, done: bool, out: &mut Vec<Touch>) {
+        let writes = match event.op {
+            Op::Write | Op::AtomicStore | Op::AtomicRmw => !event.flags.has(Flags::CANCELLED),
+            Op::AtomicCas => done,
+            _ => false,
+        };
+        let (first, len) = (event.addr, u64::from(event.size.max(1)));
+        out.push(Touch::Bytes(first, len, if writes { AccessMode::Writes } else { AccessMode::Reads }));
+        let pending_reads = &mut self.thread(event.thread).pending_reads;
+        if pending_reads.len > 0 && pending_reads.site != event.site {
+            pending_reads.len = 0;
+        }
+        // Loads of a loop come from one site as well; the sizes tell them from functions over ranges.
+        let over_range = event.op == Op::Write || !matches!(event.size, 1 | 2 | 4 | 8 | 16);
+        if over_range {
+            let reads = &pending_reads.reads[..pending_reads.len];
+            out.extend(reads.iter().map(|&(first, len)| Touch::Bytes(first, len, AccessMode::Reads)));
+        }
+        if event.op == Op::Read {
+            if pending_reads.len == pending_reads.reads.len() {
+                pending_reads.reads.rotate_left(1);
+                pending_reads.len -= 1;
+            }
+            pending_reads.site = event.site;
+            pending_reads.reads[pending_reads.len] = (first, len);
+            pending_reads.len += 1;
+        } else {
+            pending_reads.len = 0;
+        }
+    }
+
+    /// The lock is free again, whoever held it.
+    fn released(&mut self, by: ThreadIx, lock: u64) {
+        let held = &mut self.thread(by).held;
+        if let Some(at) = held.iter().rposition(|&held| held == lock) {
+            held.remove(at);
+            return;
+        }
+        for thread in &mut self.threads {
+            thread.held.retain(|&held| held != lock);
+        }
+    }
+
+    fn addresses(&self, out: &mut Vec<Touch>) {
+        if self.rules.environment {
+            out.push(Touch::SharedObject(SharedObject::Addresses, AccessMode::Writes));
+        }
+    }
+
+    /// One thread fewer in a round of a barrier.
+    fn left(&mut self, barrier: u64, round: u64, out: &mut Vec<Touch>) {
+        if let Some(inside) = self.rounds.get_mut(&(barrier, round)) {
+            *inside -= 1;
+            if *inside == 0 {
+                self.rounds.remove(&(barrier, round));
+                out.push(Touch::Forget(SharedObject::Round(barrier, round)));
+            }
+        }
+    }
+
+    fn end(&mut self, thread: ThreadIx, out: &mut Vec<Touch>) {
+        out.push(Touch::SharedObject(SharedObject::Life(thread), AccessMode::Writes));
+        let me = self.thread(thread);
+        let was_alive = std::mem::replace(&mut me.alive, false);
+        out.extend(
+            me.held.drain(..).map(|lock| Touch::SharedObject(SharedObject::Lock(lock), AccessMode::Writes)),
+        );
+        self.live -= u32::from(was_alive && self.live > 0);
+        if !self.rules.hides_sole_accesses || !was_alive {
+            return;
+        }
+        // Who creates threads is one of two older ones at most: the other keeps it company.
+        let older = self.threads[..thread.index()].iter().filter(|t| t.alive).take(2).count();
+        if older < 2 {
+            out.push(Touch::SharedObject(SharedObject::Concurrency, AccessMode::Reads));
+        }
+        if self.live == 1 {
+            out.extend(self.ended.drain(..).map(Touch::After));
+            let survivor = self.threads.iter().position(|t| t.alive);
+            out.extend(survivor.map(|ix| Touch::Pin(ThreadIx(ix as u16))));
+        } else {
+            self.ended.push(thread);
+        }
+    }
+
+    /// Operations on threads.
+    fn on_thread(&mut self, event: &Event, done: bool, out: &mut Vec<Touch>) {
+        use AccessMode::{Reads, Writes};
+        let target = u16::try_from(event.value).ok().map(ThreadIx).filter(|&t| t != event.thread);
+        if event.op == Op::Create {
+            out.push(Touch::SharedObject(SharedObject::Threads, Writes));
+            if self.rules.hides_sole_accesses {
+                out.push(Touch::SharedObject(SharedObject::Concurrency, Writes));
+            }
+            self.addresses(out);
+            if let (true, Some(child)) = (done, target) {
+                out.push(Touch::SharedObject(SharedObject::Life(child), Writes));
+                out.push(Touch::Before(child));
+                let new = !std::mem::replace(&mut self.thread(child).alive, true);
+                self.live += u32::from(new);
+            }
+            return;
+        }
+        let Some(target) = target else {
+            // Wrong use: of a thread that is gone, it depends on who let it go.
+            if !done {
+                out.push(Touch::Fence);
+            }
+            return;
+        };
+        match event.op {
+            Op::Join if done => {
+                out.push(Touch::SharedObject(SharedObject::Life(target), Writes));
+                // In traces of other tools a thread need not have an end.
+                out.push(Touch::After(target));
+                self.addresses(out);
+            }
+            Op::Join => out.push(Touch::SharedObject(SharedObject::Life(target), Reads)),
+            Op::Detach => out.push(Touch::SharedObject(SharedObject::Life(target), Writes)),
+            _ => out.push(Touch::Pin(target)),
+        }
+    }
+}
+
+/// Whether an operation did what it is for.
+fn succeeded(event: &Event) -> bool {
+    [Flags::FAILED, Flags::TIMED_OUT, Flags::CANCELLED].iter().all(|&flag| !event.flags.has(flag))
+}

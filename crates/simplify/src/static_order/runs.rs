@@ -1,0 +1,250 @@
+//! An order of the nodes in few runs: which thread goes on, and how far.
+//!
+//! SimTrace merges nodes in an arbitrary order and sorts what is left (see [`super::merge`]). Here the order is
+//! built from front to back instead, and three facts make that quick and often exact:
+//!
+//! - A thread should always run as far as it can. Whatever is possible now can be moved up from later on to the
+//!   end of this run, and no context switch is added by that. So the only choice is who runs next.
+//! - A run that ends at a forced break, or with its thread, is *perfect*: every schedule has a run that ends
+//!   there, and having it now takes nothing away from anybody. So it should always be taken. Runs that end
+//!   elsewhere are *wasted*: the number of context switches is [`Graph::least_switches`] and one more for each
+//!   wasted run.
+//! - Of two states after the same number of wasted runs, one in which every thread has come at least as far is
+//!   at least as good.
+//!
+//! What is left is a search for few wasted runs, level by level. If no state has to be dropped, the result is a
+//! minimum, which for two threads is certain. Otherwise the states that came farthest are kept: a beam, whose
+//! work is linear in the number of nodes.
+//!
+//! Ties are broken by the numbers of threads, never by the order of the trace: what comes out depends on the
+//! dependences alone, and so simplifying once more changes nothing.
+
+use super::{Graph, cells::NodeIx, hash::HashMap};
+use unsnarl_model::ThreadIx;
+
+/// How hard to look: how many states are kept on each level.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Effort(pub usize);
+
+impl Effort {
+    /// All of them: the result is a minimum. Only for small graphs.
+    pub const EXACT: Self = Self(usize::MAX);
+
+    /// What a trace of so many events is worth.
+    #[must_use]
+    pub const fn for_events(events: u64) -> Self {
+        match events {
+            0..=20_000 => Self(256),
+            20_001..=200_000 => Self(32),
+            200_001..=2_000_000 => Self(8),
+            _ => Self(4),
+        }
+    }
+}
+
+/// Some nodes in a row of one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ThreadRun {
+    pub(super) thread: ThreadIx,
+    /// The ranks of its nodes: from, and behind the last.
+    pub(super) from: u32,
+    pub(super) to: u32,
+}
+
+/// An order of all nodes.
+#[derive(Clone, Debug)]
+pub(super) struct RunOrder {
+    pub(super) runs: Vec<ThreadRun>,
+    /// Whether no order has fewer runs.
+    pub(super) minimal: bool,
+}
+
+/// How far each thread has come.
+#[derive(Clone, Debug)]
+struct OrderState {
+    /// By thread: how many of its nodes are done.
+    done: Vec<u32>,
+    /// By thread: how many could be if it ran now.
+    reach: Vec<u32>,
+    /// By thread: who keeps it from going farther.
+    blocker: Vec<u16>,
+    /// How many events are done.
+    events: u64,
+    /// The last run, by its place in the history.
+    last: u32,
+}
+
+struct OrderSearch<'g> {
+    graph: &'g Graph,
+    /// Runs with the one before each.
+    history: Vec<(ThreadRun, u32)>,
+    /// When that has become too long.
+    tidy_at: usize,
+}
+
+const NO_BLOCKER: u16 = u16::MAX;
+const START: u32 = u32::MAX;
+
+/// So many runs are remembered at least before those are given up that led nowhere.
+const TIDY: usize = 1 << 20;
+
+/// An order of the graph's nodes in few runs.
+pub(super) fn order(graph: &Graph, effort: Effort) -> RunOrder {
+    let mut search = OrderSearch { graph, history: Vec::new(), tidy_at: TIDY };
+    let mut start = search.start();
+    search.take_perfect_runs(&mut start);
+    let mut level = vec![start];
+    let mut minimal = true;
+    loop {
+        if let Some(end) = level.iter().find(|state| state.events == graph.events()) {
+            return RunOrder { runs: search.path(end.last), minimal };
+        }
+        let mut next = Vec::new();
+        for state in &level {
+            for thread in state.ready() {
+                let mut state = state.clone();
+                search.run(&mut state, thread);
+                search.take_perfect_runs(&mut state);
+                next.push(state);
+            }
+        }
+        level = best(next, effort.0.max(1), &mut minimal);
+        search.tidy(&mut level);
+    }
+}
+
+/// The states that are worth going on from.
+fn best(mut states: Vec<OrderState>, width: usize, minimal: &mut bool) -> Vec<OrderState> {
+    states.sort_by(|a, b| b.events.cmp(&a.events).then_with(|| b.done.cmp(&a.done)));
+    let mut survivors: Vec<OrderState> = Vec::new();
+    let mut known: HashMap<Vec<u32>, ()> = HashMap::default();
+    for state in states {
+        if known.insert(state.done.clone(), ()).is_some() {
+            continue;
+        }
+        let dominated = |by: &OrderState| by.done.iter().zip(&state.done).all(|(by, it)| by >= it);
+        if survivors.iter().any(dominated) {
+            continue;
+        }
+        if survivors.len() >= width {
+            *minimal = false;
+            break;
+        }
+        survivors.push(state);
+    }
+    survivors
+}
+
+impl OrderState {
+    /// Who can run.
+    fn ready(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.done.len()).filter(|&t| self.reach[t] > self.done[t])
+    }
+}
+
+impl OrderSearch<'_> {
+    fn start(&self) -> OrderState {
+        let threads = self.graph.threads.len();
+        let mut state = OrderState {
+            done: vec![0; threads],
+            reach: vec![0; threads],
+            blocker: vec![NO_BLOCKER; threads],
+            events: 0,
+            last: START,
+        };
+        (0..threads).for_each(|thread| self.look(&mut state, thread));
+        state
+    }
+
+    /// How far the thread could go now.
+    fn look(&self, state: &mut OrderState, thread: usize) {
+        let nodes = &self.graph.threads[thread];
+        while let Some(&node) = nodes.get(state.reach[thread] as usize) {
+            if let Some(blocker) = self.blocker(state, node) {
+                state.blocker[thread] = blocker;
+                return;
+            }
+            state.reach[thread] += 1;
+        }
+        state.blocker[thread] = NO_BLOCKER;
+    }
+
+    /// Who must run before the node can be done.
+    fn blocker(&self, state: &OrderState, node: NodeIx) -> Option<u16> {
+        self.graph.before(node).iter().find_map(|&before| {
+            let before = &self.graph.nodes[before as usize];
+            (state.done[before.thread.index()] <= before.rank).then_some(before.thread.0)
+        })
+    }
+
+    /// Runs the thread as far as it can.
+    fn run(&mut self, state: &mut OrderState, thread: usize) {
+        let (from, to) = (state.done[thread], state.reach[thread]);
+        let nodes = &self.graph.threads[thread][from as usize..to as usize];
+        state.events += nodes.iter().map(|&n| u64::from(self.graph.nodes[n as usize].events)).sum::<u64>();
+        state.done[thread] = to;
+        self.history.push((ThreadRun { thread: ThreadIx(thread as u16), from, to }, state.last));
+        state.last = self.history.len() as u32 - 1;
+        for other in 0..state.blocker.len() {
+            if state.blocker[other] == thread as u16 {
+                self.look(state, other);
+            }
+        }
+    }
+
+    /// Whether the thread's run would end where some run must end.
+    fn is_perfect(&self, state: &OrderState, thread: usize) -> bool {
+        let end = self.graph.threads[thread].get(state.reach[thread] as usize);
+        state.reach[thread] > state.done[thread]
+            && end.is_none_or(|&node| self.graph.nodes[node as usize].forced)
+    }
+
+    fn take_perfect_runs(&mut self, state: &mut OrderState) {
+        while let Some(thread) = (0..state.done.len()).find(|&thread| self.is_perfect(state, thread)) {
+            self.run(state, thread);
+        }
+    }
+
+    /// Forgets runs that led to none of these states.
+    fn tidy(&mut self, level: &mut [OrderState]) {
+        if self.history.len() < self.tidy_at {
+            return;
+        }
+        let mut place = vec![START; self.history.len()];
+        for state in level.iter() {
+            let mut at = state.last;
+            while at != START && place[at as usize] == START {
+                place[at as usize] = 0;
+                at = self.history[at as usize].1;
+            }
+        }
+        let mut kept_count = 0;
+        for at in 0..self.history.len() {
+            if place[at] != START {
+                let (run, before) = self.history[at];
+                let before = if before == START { START } else { place[before as usize] };
+                self.history[kept_count as usize] = (run, before);
+                place[at] = kept_count;
+                kept_count += 1;
+            }
+        }
+        self.history.truncate(kept_count as usize);
+        self.tidy_at = 2 * self.history.len() + TIDY;
+        for state in level.iter_mut().filter(|state| state.last != START) {
+            state.last = place[state.last as usize];
+        }
+    }
+
+    /// The runs that led to this one.
+    fn path(&self, last: u32) -> Vec<ThreadRun> {
+        let mut runs = Vec::new();
+        let mut at = last;
+        while at != START {
+            let (run, before) = self.history[at as usize];
+            runs.push(run);
+            at = before;
+        }
+        runs.reverse();
+        runs
+    }
+}

@@ -1,0 +1,321 @@
+//! The first reading of an instruction trace: which code there is, which calls left it, and how control came back.
+
+use super::{
+    Call, Code, Damaged, Recording, Summary,
+    calls::{
+        CALLBACK_ARGUMENTS, CALLBACK_RESULT, EntryRecord, ExitRecord, THREAD_ARGUMENT, THREAD_RESULT, cell,
+    },
+    insns::ControlTransfer,
+    threads::{OpenFrame, ThreadRecord},
+    words::{WordCursor, WordWindow},
+};
+use crate::{Flow, InstructionIx};
+use std::collections::HashMap;
+use unsnarl_insn::iced::InstructionInfoFactory;
+use unsnarl_model::{Event, Flags, Op, ThreadIx};
+use unsnarl_wire::{CHUNK_WORDS, ENTER_WORDS, LEAVE_WORDS, SIGNAL_WORDS, StepKind, StepWord};
+
+/// Functions that do not return but go elsewhere.
+const THROWS: &[&str] = &[
+    "__cxa_throw",
+    "__cxa_rethrow",
+    "_Unwind_RaiseException",
+    "_Unwind_Resume",
+    "longjmp",
+    "_longjmp",
+    "siglongjmp",
+    "__longjmp_chk",
+];
+
+pub(super) struct FirstPass<'a, 'b> {
+    recording: Recording<'a>,
+    code: &'b Code,
+    events: &'b [Event],
+    name: &'b mut dyn FnMut(u64) -> Option<String>,
+    factory: InstructionInfoFactory,
+    known_names: HashMap<String, u32>,
+    /// A jump by address whose target is the next block.
+    jumped: Option<u64>,
+}
+
+impl<'a, 'b> FirstPass<'a, 'b> {
+    pub(super) fn new(
+        recording: Recording<'a>,
+        code: &'b Code,
+        events: &'b [Event],
+        name: &'b mut dyn FnMut(u64) -> Option<String>,
+    ) -> Self {
+        Self {
+            recording,
+            code,
+            events,
+            name,
+            factory: InstructionInfoFactory::new(),
+            known_names: HashMap::new(),
+            jumped: None,
+        }
+    }
+
+    /// What is known in the end.
+    pub(super) fn all(mut self) -> Result<Recording<'a>, Damaged> {
+        let (words, end) = (self.recording.words, self.recording.end);
+        let mut at = WordCursor::START;
+        let mut window = WordWindow::default();
+        for chunk in 0..end.div_ceil(CHUNK_WORDS as u64) as usize {
+            if !window.move_to(words, chunk) {
+                self.recording.end = at.word;
+                break;
+            }
+            self.recording.chunks.push(at);
+            let last = ((chunk as u64 + 1) * CHUNK_WORDS as u64).min(end);
+            while at.word < last {
+                if !self.record(&mut at, &window)? {
+                    self.recording.end = at.word;
+                    self.recording.steps = at.step;
+                    return Ok(self.recording);
+                }
+            }
+        }
+        self.recording.steps = at.step;
+        Ok(self.recording)
+    }
+
+    /// Reads a record and goes on to the next one; false if the target died in the middle of it.
+    fn record(&mut self, at: &mut WordCursor, window: &WordWindow) -> Result<bool, Damaged> {
+        let words = window.from(at.word);
+        let damaged = Damaged { word: at.word };
+        let head = StepWord(words[0]);
+        let kind = head.kind().ok_or(damaged)?;
+        let following = match kind {
+            StepKind::Block | StepKind::Fault => 0,
+            StepKind::Leave => LEAVE_WORDS,
+            StepKind::Enter => ENTER_WORDS,
+            StepKind::Signal => SIGNAL_WORDS,
+        };
+        if following >= words.len() {
+            return Ok(false);
+        }
+        match kind {
+            StepKind::Block => {
+                if let Some(from) = self.jumped.take() {
+                    self.recording.jumps.entry(from).or_default().insert(head.pc());
+                }
+                let block = self.recording.insns.learn(head, self.code, &mut self.factory).ok_or(damaged)?;
+                let (next, steps, _) = self.recording.extent(words, block);
+                if next > words.len() as u64 {
+                    return Ok(false);
+                }
+                self.jumped = self.executed(at, block, steps);
+                at.step += steps;
+                at.word += next;
+                return Ok(true);
+            }
+            StepKind::Leave => {
+                self.leave(at, words);
+                at.left += 1;
+                at.step += 1;
+                self.jumped = None;
+            }
+            StepKind::Enter => {
+                let events = at.events;
+                at.enter(words);
+                self.record_events(events, at.events);
+                self.enter(at, words);
+                at.entered += 1;
+                at.step += 1;
+            }
+            StepKind::Signal => {
+                let open = OpenFrame::Signal { pc: head.pc(), stack: words[1], begun: false };
+                self.thread(at.thread).open.push(open);
+                self.jumped = None;
+            }
+            StepKind::Fault => {}
+        }
+        at.word += 1 + following as u64;
+        Ok(true)
+    }
+
+    fn thread(&mut self, thread: ThreadIx) -> &mut ThreadRecord {
+        self.recording.by_thread.entry(thread).or_default()
+    }
+
+    /// Some instructions were executed; the address of the last one if it jumped by address.
+    fn executed(&mut self, at: &WordCursor, block: u32, steps: u64) -> Option<u64> {
+        let Recording { insns, by_thread, instructions, .. } = &mut self.recording;
+        let block = insns.block(block);
+        let of = by_thread.entry(at.thread).or_default();
+        *instructions += steps;
+        of.instructions += steps;
+        of.arguments_set |= block.sets_arguments;
+        let executed = &block.insns[..steps as usize];
+        for &number in executed.iter().rev() {
+            let insn = insns.insn(number);
+            if !insn.stub {
+                of.last = Some(number);
+                of.pushed = 0;
+                break;
+            }
+        }
+        let stubs = executed.iter().rev().map(|&number| insns.insn(number)).take_while(|i| i.stub);
+        of.pushed += 8 * stubs.filter(|insn| insn.pushes).count() as u64;
+        if steps > 0 {
+            of.last_step = at.step + steps - 1;
+        }
+        let last = insns.insn(*executed.last()?);
+        (last.transfer == ControlTransfer::IndirectJump && !last.stub).then_some(last.pc)
+    }
+
+    fn leave(&mut self, at: &WordCursor, words: &[u64]) {
+        let target = StepWord(words[0]).pc();
+        let of = self.recording.by_thread.entry(at.thread).or_default();
+        let stack = words[1] + of.pushed;
+        of.note_stack(stack);
+        of.last_step = at.step;
+        let calls_open =
+            |open: &[OpenFrame]| open.iter().filter(|o| matches!(o, OpenFrame::Call(_))).count() as u16;
+        let depth = calls_open(&of.open);
+        let Some(last) = of.last else {
+            self.recording.left.push(ExitRecord::Return(cell(THREAD_RESULT, at.thread, 0)));
+            return;
+        };
+        let insn = self.recording.insns.insn(last);
+        if insn.transfer == ControlTransfer::Return {
+            of.begins.pop();
+            let to = if depth == 0 {
+                self.recording.returns.push((at.step, at.thread, of.begun));
+                cell(THREAD_RESULT, at.thread, 0)
+            } else {
+                cell(CALLBACK_RESULT, at.thread, depth - 1)
+            };
+            self.recording.left.push(ExitRecord::Return(to));
+            return;
+        }
+        let set = of.arguments_set;
+        let call = Call {
+            step: at.step,
+            thread: at.thread,
+            place: InstructionIx(last),
+            arguments: [words[2], words[3], words[4], words[5], words[6], words[7]],
+            result: None,
+            created: None,
+            joined: None,
+            name: 0,
+            stack,
+            returns_to: insn.pc + u64::from(insn.len),
+            tail: insn.transfer != ControlTransfer::Call,
+            depth,
+            set,
+            vectors: words[8] as u8,
+            ends: None,
+        };
+        let number = self.recording.calls.len() as u32;
+        let returns_outside = call.tail && of.begins.last() == Some(&stack);
+        let ends = returns_outside.then(|| {
+            of.begins.pop();
+            if depth == 0 {
+                cell(THREAD_RESULT, at.thread, 0)
+            } else {
+                cell(CALLBACK_RESULT, at.thread, depth - 1)
+            }
+        });
+        if !returns_outside {
+            of.open.push(OpenFrame::Call(number));
+        }
+        self.recording.left.push(ExitRecord::Call(number));
+        let name = self.name_of(last, target);
+        self.recording.calls.push(Call { name, ends, ..call });
+    }
+
+    /// The number of the name of what was called.
+    fn name_of(&mut self, insn: u32, target: u64) -> u32 {
+        let pc = self.recording.insns.insn(insn).pc;
+        let instruction = self.code.decode(pc);
+        let imported = instruction.as_ref().and_then(|i| self.code.imported(i)).map(str::to_owned);
+        let name = imported.or_else(|| (self.name)(target)).unwrap_or_default();
+        let names = &mut self.recording.names;
+        *self.known_names.entry(name).or_insert_with_key(|name| {
+            names.push((name.clone(), Summary::of(name)));
+            names.len() as u32 - 1
+        })
+    }
+
+    /// Events of the schedule that came while control was elsewhere.
+    fn record_events(&mut self, from: u64, to: u64) {
+        for event in self.events.iter().skip(from as usize).take(to.saturating_sub(from) as usize) {
+            if event.flags.has(Flags::FAILED) || !matches!(event.op, Op::Create | Op::Join) {
+                continue;
+            }
+            let other = ThreadIx(event.value as u16);
+            let Some(&OpenFrame::Call(call)) = self.thread(event.thread).open.last() else { continue };
+            if event.op == Op::Create {
+                self.recording.calls[call as usize].created = Some(other);
+                self.thread(other).creator = Some(call);
+            } else {
+                self.recording.calls[call as usize].joined = Some(other);
+            }
+        }
+    }
+
+    fn enter(&mut self, at: &WordCursor, words: &[u64]) {
+        let (pc, stack, result) = (StepWord(words[0]).pc(), words[1], words[2]);
+        let Recording { by_thread, calls, entered, names, .. } = &mut self.recording;
+        let of = by_thread.entry(at.thread).or_default();
+        of.note_stack(stack);
+        of.last_step = at.step;
+        let first = of.open.is_empty();
+        let mut new = EntryRecord { pc, flow: Flow::Begin(None), resumes: None, arguments: None };
+        match of.open.last_mut() {
+            Some(&mut OpenFrame::Call(call)) => {
+                let called = &mut calls[call as usize];
+                let returned = stack == called.stack + 8;
+                // Who catches may be right behind who throws.
+                let throws = THROWS.contains(&names[called.name as usize].0.as_str());
+                if returned && !throws && (called.tail || pc == called.returns_to) {
+                    called.result = Some(result);
+                    new.flow = if called.tail { Flow::Return } else { Flow::Next };
+                    new.resumes = Some(call);
+                    of.open.pop();
+                    // What the callee left in them is nobody's argument.
+                    of.arguments_set = 0;
+                } else if returned {
+                    // Caught in the very function that threw.
+                    new.flow = Flow::Unwound { stack: None, by: Some(called.step) };
+                    of.open.pop();
+                } else if stack > called.stack {
+                    new.flow = Flow::Unwound { stack: Some(stack), by: Some(called.step) };
+                    of.unwind(stack, calls);
+                } else {
+                    new.flow = Flow::Begin(Some(called.step));
+                    new.arguments = Some(cell(CALLBACK_ARGUMENTS, at.thread, called.depth));
+                    of.arguments_set = 0x3f;
+                }
+            }
+            Some(OpenFrame::Signal { pc: interrupted, stack: stack_then, begun }) => {
+                if (*interrupted, *stack_then) == (pc, stack) {
+                    new.flow = Flow::Next;
+                    of.open.pop();
+                } else if *begun {
+                    // The handler did not come back: it jumped out.
+                    new.flow = Flow::Unwound { stack: Some(stack), by: None };
+                    of.open.pop();
+                    of.unwind(stack, calls);
+                } else {
+                    *begun = true;
+                }
+            }
+            None => {}
+        }
+        if first {
+            of.begun = pc;
+            of.arguments_set = 0x3f;
+            if let Some(creator) = of.creator.filter(|_| of.instructions == 0) {
+                new.flow = Flow::Begin(Some(calls[creator as usize].step));
+                new.arguments = Some(cell(THREAD_ARGUMENT, at.thread, 0));
+            }
+        }
+        if matches!(new.flow, Flow::Begin(_)) {
+            of.begins.push(stack);
+        }
+        entered.push(new);
+    }
+}

@@ -1,0 +1,108 @@
+//! STD text that is too long to be held in memory: read twice, its events laid down by thread in between.
+
+use super::{
+    Note, StdError,
+    import::{ImportOutcome, Importer, Sink},
+    preemption::PreemptionMarker,
+    text::{StdText, each_line},
+};
+use crate::{EventWriter, Lanes};
+use std::{
+    collections::HashMap,
+    fmt,
+    io::{self, BufRead, Read, Seek, Write},
+};
+use unsnarl_model::{Event, Schedule, Stats, StatsCounter, ThreadIx, Trace};
+
+/// Notes that are kept.
+const MAX_NOTES: usize = 1000;
+
+/// A trace of another tool whose events are not held in memory.
+pub struct StreamedImport<F> {
+    /// The trace without its events.
+    pub trace: Trace,
+    /// What was odd and has been kept as it is: the first notes.
+    pub notes: Vec<Note>,
+    /// How many notes there are.
+    pub odd: u64,
+    spill: SpillFile<F>,
+    events: u64,
+}
+
+impl<F> fmt::Debug for StreamedImport<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LongImport").field("events", &self.events).finish_non_exhaustive()
+    }
+}
+
+/// Events by thread, and in which order the threads come.
+struct SpillFile<F> {
+    lanes: Lanes<F>,
+    schedule: Schedule,
+    last: HashMap<ThreadIx, u64>,
+    count: u64,
+}
+
+impl<F: Read + Write + Seek> Sink for SpillFile<F> {
+    fn put(&mut self, event: Event, _: u64) -> io::Result<()> {
+        self.schedule.push(event.thread);
+        self.last.insert(event.thread, self.count);
+        self.count += 1;
+        self.lanes.put(event)
+    }
+}
+
+/// Reads a trace as [`import`](super::import) does, of which only the context switches are held in memory. `open` is
+/// called twice and must give the same text; `scratch` is an empty file for the time being.
+pub fn import_streaming<R: BufRead, F: Read + Write + Seek>(
+    open: impl Fn() -> io::Result<R>,
+    scratch: F,
+) -> Result<StreamedImport<F>, StdError> {
+    let unreadable = |reason| StdError::Io { line: 0, reason };
+    let mut text = StdText::default();
+    each_line(open().map_err(unreadable)?, |line, parsed| {
+        text.note(line, parsed);
+        Ok(())
+    })?;
+    let lanes = Lanes::new(scratch, text.most_threads()).map_err(StdError::SpillFile)?;
+    let spill = SpillFile { lanes, schedule: Schedule::default(), last: HashMap::new(), count: 0 };
+    let mut import = Importer::new(&text, MAX_NOTES, spill);
+    let mut index = 0;
+    each_line(open().map_err(unreadable)?, |line, parsed| {
+        import.entry(index, &text.find_entry(line, parsed).ok_or(StdError::Changed)?)?;
+        index += 1;
+        Ok(())
+    })?;
+    if index != text.entries() {
+        return Err(StdError::Changed);
+    }
+    let ImportOutcome { trace, notes, odd, count, events, .. } = import.finish()?;
+    Ok(StreamedImport { trace, notes, odd, spill: events, events: count })
+}
+
+impl<F: Read + Write + Seek> StreamedImport<F> {
+    /// Writes the trace's file; how tangled it is.
+    ///
+    /// # Errors
+    /// If it cannot be written, or what was laid down cannot be read.
+    pub fn write(self, out: impl Write) -> io::Result<Stats> {
+        let SpillFile { mut lanes, schedule, last, .. } = self.spill;
+        let mut writer = EventWriter::new(&self.trace, self.events, out)?;
+        let mut marking = PreemptionMarker::new(last);
+        let mut count = StatsCounter::default();
+        let mut running = None;
+        for segment in &schedule.segments {
+            for at in 0..segment.points {
+                let left = running.filter(|_| at == 0);
+                let upcoming = left.map_or(Ok(None), |thread| lanes.peek(thread))?;
+                let mut event = lanes.take(segment.thread)?.ok_or(io::ErrorKind::UnexpectedEof)?;
+                marking.mark(&mut event, upcoming);
+                count.add(&event);
+                writer.push(event)?;
+            }
+            running = Some(segment.thread);
+        }
+        writer.finish()?;
+        Ok(count.stats)
+    }
+}

@@ -54,13 +54,15 @@ pub(crate) struct Replayed {
     pub(crate) reproduced: bool,
     /// The first event that is not the same; none if all are.
     pub(crate) difference: Option<Divergence>,
+    /// Whether the program was loaded at the addresses of the recording.
+    pub(crate) same_layout: bool,
     pub(crate) divergence: Option<Divergence>,
 }
 
 impl Replayed {
-    /// The same events, one by one.
+    /// The same events, one by one, addresses included.
     pub(crate) fn identical(&self) -> bool {
-        self.difference.is_none()
+        self.difference.is_none() && self.same_layout
     }
 }
 
@@ -107,6 +109,7 @@ impl Replay {
             output::json(&json!({
                 "reproduced": replayed.reproduced, "identical": replayed.identical(), "outcome": outcome,
                 "stats": stats, "divergence": divergence, "difference": difference,
+                "same_layout": replayed.same_layout,
             }));
             return;
         }
@@ -120,6 +123,10 @@ impl Replay {
                 let events = recorded.events.len();
                 let how = if replayed.identical() {
                     format!(": all {events} events are the same")
+                } else if replayed.difference.is_none() {
+                    format!(
+                        ": all {events} events are the same, but the program is loaded at other addresses here"
+                    )
                 } else if same_operations(recorded, &replayed.trace) {
                     format!(": all {events} operations are the same, at other addresses or with other values")
                 } else {
@@ -149,18 +156,18 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     let cut_off = run.reached_plan_end();
     let mut trace = run.trace();
     let difference = recorded.first_difference(&trace);
-    let identical = difference.is_none();
+    let same_events = difference.is_none();
     // A run that was cut off by a limit ends where its recording did. If it never comes to another point, some limit ends the replay too;
     // which one is reached first is a matter of how large they are.
     let cut_off = cut_off || trace.outcome.kind == OutcomeKind::Timeout && divergence.is_none();
-    if cut_off && identical && recorded.outcome.kind == OutcomeKind::Timeout {
+    if cut_off && same_events && recorded.outcome.kind == OutcomeKind::Timeout {
         trace.outcome = recorded.outcome.clone();
         divergence = None;
     }
     judge_like(recorded, &mut trace);
     match recorded.outcome.kind {
         // A check of the user's own is not made again; the same events stand for the same answer.
-        OutcomeKind::Check if identical && !trace.outcome.is_failure() => {
+        OutcomeKind::Check if same_events && !trace.outcome.is_failure() => {
             trace.outcome = recorded.outcome.clone()
         }
         _ => {}
@@ -170,7 +177,8 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     if !reproduced && divergence.is_none() && plan.prefix.fidelity == Fidelity::Exact {
         divergence.clone_from(&difference);
     }
-    Ok(Replayed { trace, reproduced, difference, divergence })
+    let same_layout = recorded.has_layout_of(&trace);
+    Ok(Replayed { trace, reproduced, difference, same_layout, divergence })
 }
 
 /// What the recording counted as a failure is one here too.

@@ -142,6 +142,11 @@ impl Environment {
         self
     }
 
+    /// Address randomisation stays on.
+    fn randomised(self) -> Self {
+        self.notes(&[DOCTOR], RANDOMISED).notes(&[REPLAY], OTHER_LAYOUT)
+    }
+
     /// These commands are refused with this reason.
     fn refuses(mut self, commands: &[&'static str], part: &str) -> Self {
         self.expected.extend(commands.iter().map(|&command| (command, Outcome::Refused(part.into()))));
@@ -266,7 +271,7 @@ const SINGLE: [(&str, i64); 16] = [
     ("membarrier", libc::SYS_membarrier),
 ];
 
-/// The message while a program is not loaded at addresses of our own.
+/// The finding where programs are loaded at addresses of our own.
 const RANDOMISED: &str = "address randomisation cannot be switched off here: ";
 
 /// How findings of the doctor and notes of the other commands begin or what they contain.
@@ -314,27 +319,21 @@ fn containers() -> Vec<Environment> {
     strict.extend(deny(EPERM, &[libc::SYS_process_vm_readv, libc::SYS_process_vm_writev, libc::SYS_ptrace]));
     vec![
         Environment::new("plain", Sandbox::default()).with_stacks(),
-        Environment::new("docker", with_personality(docker(), EPERM))
-            .with_stacks()
-            .notes(&[DOCTOR], RANDOMISED),
-        Environment::new("docker, stricter", with_personality(strict, EPERM))
-            .with_stacks()
-            .notes(&[DOCTOR], RANDOMISED),
+        Environment::new("docker", with_personality(docker(), EPERM)).with_stacks().randomised(),
+        Environment::new("docker, stricter", with_personality(strict, EPERM)).with_stacks().randomised(),
         Environment::new("docker, ulimit -s unlimited", {
             let unlimited = vec![(libc::RLIMIT_STACK, RLIM_INFINITY, RLIM_INFINITY)];
             Sandbox { limits: unlimited, ..with_personality(docker(), EPERM) }
         })
-        .notes(&[DOCTOR], RANDOMISED),
+        .randomised(),
         Environment::new("docker, no PR_SET_MM", {
             let mut denials = docker();
             denials.push(prctl(libc::PR_SET_MM as u32, EPERM));
             with_personality(denials, EPERM)
         })
-        .notes(&[DOCTOR], RANDOMISED),
+        .randomised(),
         Environment::new("docker, personality allowed", denied(docker())).with_stacks(),
-        Environment::new("gvisor-like", with_personality(gvisor(), ENOSYS))
-            .with_stacks()
-            .notes(&[DOCTOR], RANDOMISED),
+        Environment::new("gvisor-like", with_personality(gvisor(), ENOSYS)).with_stacks().randomised(),
         Environment::new("gvisor-like, personality allowed", denied(gvisor()))
             .with_stacks()
             .notes(&[DOCTOR], "syscall user dispatch, which is forbidden here"),
@@ -345,7 +344,7 @@ fn containers() -> Vec<Environment> {
 fn single_calls(error: &str, code: i32) -> Vec<Environment> {
     let named =
         |name: &str, denials: Vec<Denial>| Environment::new(format!("{name}: {error}"), denied(denials));
-    let mut all = vec![named("personality", vec![personality(code)]).notes(&[DOCTOR], RANDOMISED)];
+    let mut all = vec![named("personality", vec![personality(code)]).randomised()];
     for (name, call) in SINGLE {
         let environment = named(name, deny(code, &[call]));
         all.push(match name {
@@ -434,7 +433,8 @@ fn limits() -> Vec<Environment> {
         |sandbox: Sandbox, nth: u32| Sandbox { user: is_root().then(|| nobody(nth)), ..sandbox };
     vec![
         Environment::new("ulimit -s unlimited", limited(libc::RLIMIT_STACK, RLIM_INFINITY, RLIM_INFINITY))
-            .with_stacks(),
+            .with_stacks()
+            .notes(&[REPLAY], OTHER_LAYOUT),
         Environment::new("ulimit -s 64", limited(libc::RLIMIT_STACK, 64 << 10, 64 << 10)).with_stacks(),
         Environment::new("ulimit -v 8 GiB", limited(libc::RLIMIT_AS, 8 << 30, 8 << 30))
             .refuses(&[REPLAY, EXPLORE, SIMPLIFY, PREDICT, HUNT], NO_SHADOW)
@@ -524,6 +524,10 @@ fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> 
     })
 }
 
+/// How `replay` says that the program is at other addresses than in the recording, which was made without restrictions.
+const REPRODUCED: &str = "reproduced: ";
+const OTHER_LAYOUT: &str = "but the program is loaded at other addresses here";
+
 /// How `simplify` says that it works in another way.
 const NO_SNAPSHOTS: &str = "no snapshots: ";
 
@@ -532,8 +536,9 @@ fn comparable(text: &str) -> String {
     // Times, and the numbers of traces, which depend on those that are there.
     let seconds = Regex::new(r"\d+\.\d+ s\b").expect("a pattern");
     let numbers = Regex::new(r"-\d+\.snarl").expect("a pattern");
-    let varies =
-        |line: &str| ["took ", "unsnarl: ", NO_SNAPSHOTS].iter().any(|start| line.starts_with(start));
+    let varies = |line: &str| {
+        ["took ", "unsnarl: ", NO_SNAPSHOTS, REPRODUCED].iter().any(|start| line.starts_with(start))
+    };
     let lines = text.lines().filter(|line| !varies(line));
     lines
         .map(|line| numbers.replace_all(&seconds.replace_all(line, "TIME"), "-N.snarl").into_owned() + "\n")
@@ -545,6 +550,7 @@ fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bo
     let Printed { status, stdout, stderr, .. } = printed;
     let mut own: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("unsnarl: ")).collect();
     own.extend(stdout.lines().filter(|line| line.starts_with(NO_SNAPSHOTS)));
+    own.extend(stderr.lines().filter(|line| line.starts_with(REPRODUCED) && line.contains(OTHER_LAYOUT)));
     let wrong = |why: &str| {
         let how = match (printed.hung, printed.signal) {
             (true, _) => "hung".to_owned(),

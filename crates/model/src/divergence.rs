@@ -17,12 +17,21 @@ pub struct Divergence {
 }
 
 impl Trace {
-    /// The first event at which another run of the same program differs: another thread, operation, place,
-    /// object or value, or no event at all.
+    /// Whether the program and its libraries are at the same addresses in both runs.
+    #[must_use]
+    pub fn has_layout_of(&self, other: &Self) -> bool {
+        let base =
+            |path: &str| other.modules.iter().find(|module| module.path == path).map(|module| module.base);
+        self.modules.iter().all(|module| base(&module.path).is_none_or(|base| base == module.base))
+    }
+
+    /// The first event at which another run of the same program differs: another thread, operation, site,
+    /// object or value, or no event at all. Addresses are not compared if the program is loaded at other addresses.
     #[must_use]
     pub fn first_difference(&self, other: &Self) -> Option<Divergence> {
         let longest = self.events.len().max(other.events.len());
-        let at = (0..longest).find(|&at| !self.agrees_at(other, at))?;
+        let same_layout = self.has_layout_of(other);
+        let at = (0..longest).find(|&at| !self.agrees_at(other, at, same_layout))?;
         let action_with_module = |trace: &Self| {
             let action = trace.action(trace.events.get(at)?);
             Some((action, trace.modules.get(action.site.module.0 as usize)?.path.clone()))
@@ -37,12 +46,13 @@ impl Trace {
         })
     }
 
-    fn agrees_at(&self, other: &Self, at: usize) -> bool {
+    fn agrees_at(&self, other: &Self, at: usize, same_layout: bool) -> bool {
         match (self.events.get(at), other.events.get(at)) {
             (Some(a), Some(b)) => {
+                let moved = if same_layout { *a } else { without_addresses(a, b) };
                 self.site(a) == other.site(b)
                     && self.thread_id(a.thread) == other.thread_id(b.thread)
-                    && Event { site: b.site, value: comparable(a, b), ..*a } == *b
+                    && Event { site: b.site, value: comparable(&moved, b), ..moved } == *b
             }
             (None, None) => true,
             _ => false,
@@ -53,4 +63,60 @@ impl Trace {
 /// The first event's value, unless it means nothing: then the other's.
 fn comparable(a: &Event, b: &Event) -> u64 {
     if a.flags.has(Flags::OWN_STACK) { b.value } else { a.value }
+}
+
+/// The first event with the other's addresses, where both have one.
+fn without_addresses(a: &Event, b: &Event) -> Event {
+    // Where position-independent programs, their heaps, libraries, mappings and stacks are.
+    const ADDRESSES: core::ops::Range<u64> = 0x5500_0000_0000..0x8000_0000_0000;
+    let choose = |a: u64, b: u64| if ADDRESSES.contains(&a) && ADDRESSES.contains(&b) { b } else { a };
+    Event { addr: choose(a.addr, b.addr), value: choose(a.value, b.value), ..*a }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Module, Op, Order, Outcome, Output, Plan, Program, Site, SiteIx, Thread, ThreadIx};
+    use alloc::vec;
+
+    fn trace(base: u64, addr: u64, value: u64) -> Trace {
+        let event = Event {
+            thread: ThreadIx::MAIN,
+            op: Op::Write,
+            flags: Flags::NONE,
+            order: Order::Relaxed,
+            site: SiteIx(0),
+            size: 8,
+            addr,
+            value,
+        };
+        Trace {
+            program: Program::default(),
+            modules: vec![Module { path: "p".into(), base, size: 0x1000, ..Module::default() }],
+            plan: Plan::default(),
+            threads: vec![Thread::default()],
+            sites: vec![Site::default()],
+            callers: vec![],
+            events: vec![event],
+            outcome: Outcome::exit(0),
+            warnings: vec![],
+            races: vec![],
+            counterfactuals: vec![],
+            names: vec![],
+            output: Output::default(),
+        }
+    }
+
+    #[test]
+    fn addresses_count_only_in_the_same_layout() {
+        let (here, there) = (0x5555_5555_4000, 0x5500_0000_0000);
+        let recorded = trace(here, here + 8, 3);
+        assert!(recorded.first_difference(&trace(here, here + 8, 3)).is_none());
+        assert!(recorded.first_difference(&trace(here, here + 16, 3)).is_some());
+        assert!(recorded.first_difference(&trace(there, there + 8, 3)).is_none());
+        assert!(recorded.first_difference(&trace(there, there + 8, 4)).is_some());
+        let pointer = trace(here, here + 8, here + 64);
+        assert!(pointer.first_difference(&trace(there, there + 8, there + 64)).is_none());
+        assert!(pointer.first_difference(&trace(there, there + 8, 0)).is_some());
+    }
 }

@@ -128,6 +128,8 @@ enum SliceAttempt {
     Done(SliceOutcome),
     /// A part of it is enough.
     PartialRun(PartialRun),
+    /// The same run, with the program at other addresses than in the recording: to be sliced in place of it.
+    OtherLayout(Box<Trace>),
 }
 
 /// A run that is traced once more, in part.
@@ -219,8 +221,9 @@ impl Slice {
             SliceAttempt::Done(sliced) => Ok(sliced),
             SliceAttempt::PartialRun(partial_run) => match self.explain(&work, Some(&partial_run))? {
                 SliceAttempt::Done(sliced) => Ok(sliced),
-                SliceAttempt::PartialRun(_) => bail!("the run was reduced twice"),
+                _ => bail!("the run was reduced twice"),
             },
+            SliceAttempt::OtherLayout(here) => self.of(&here, interrupt),
         }
     }
 
@@ -263,6 +266,11 @@ impl Slice {
                 reason += &divergence_text(&difference, recorded, &mut names);
             }
             return Ok(SliceAttempt::Done(SliceOutcome::NotReproduced(reason)));
+        }
+        if !recorded.has_layout_of(&trace) {
+            // The analysis reads code and variables where the recording has them.
+            let here = Trace { outcome: recorded.outcome.clone(), ..trace };
+            return Ok(SliceAttempt::OtherLayout(Box::new(here)));
         }
         work.end(if partial_run.is_some() { "trace_again" } else { "trace" })?;
         progress.now("reading the instruction trace");

@@ -544,13 +544,15 @@ static void signal_to_other(void)
 
 static void signal_by_timer(void)
 {
+    /* A signal of its own: another thread would take one that all wait for. */
+    int number = SIGRTMIN + 5 + thread_name[0] - 'a';
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGRTMIN + 5);
+    sigaddset(&set, number);
     struct sigevent event;
     memset(&event, 0, sizeof event);
     event.sigev_notify = SIGEV_SIGNAL;
-    event.sigev_signo = SIGRTMIN + 5;
+    event.sigev_signo = number;
     timer_t timer;
     timer_create(CLOCK_MONOTONIC, &event, &timer);
     struct itimerspec when = {{0, 0}, {0, 1000}};
@@ -566,11 +568,11 @@ static void signal_descriptor(void)
 {
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGRTMIN + 6);
+    sigaddset(&set, SIGRTMIN + 8);
     int fd = signalfd(-1, &set, SFD_NONBLOCK);
     struct signalfd_siginfo info;
     memset(&info, 0, sizeof info);
-    pthread_kill(pthread_self(), SIGRTMIN + 6);
+    pthread_kill(pthread_self(), SIGRTMIN + 8);
     if (read(fd, &info, sizeof info) > 0)
         note("signalfd_siginfo", &info, sizeof info);
     close(fd);
@@ -1081,8 +1083,8 @@ int main(int argc, char **argv)
     /* A timer's signal goes to any thread that does not block it. */
     sigset_t set;
     sigemptyset(&set);
-    sigaddset(&set, SIGRTMIN + 5);
-    sigaddset(&set, SIGRTMIN + 6);
+    for (int number = SIGRTMIN + 5; number <= SIGRTMIN + 8; number++)
+        sigaddset(&set, number);
     pthread_sigmask(SIG_BLOCK, &set, NULL);
     pthread_t racers[2];
     pthread_create(&racers[0], NULL, race, (void *)0);

@@ -18,6 +18,7 @@ use crate::{
     modules::Modules,
     pauses,
     places::Places,
+    pointer_guard,
     queue::Queues,
     real::{Real, real},
     rewind::birth,
@@ -38,8 +39,8 @@ use core::{
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, Script, ThreadSet};
 use unsnarl_wire::{
-    BIND_NOW, DESCRIPTOR, EndKind, FOLLOW, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, SPIN_COUNT, VARIABLE,
-    VERSION,
+    BIND_NOW, DESCRIPTOR, EndKind, FOLLOW, Header, MAGIC, ROOM_FOR_PLANS, RUNTIME, SERVICE, SPIN_COUNT,
+    VARIABLE, VERSION,
 };
 
 type Main = unsafe extern "C-unwind" fn(i32, *mut *mut u8, *mut *mut u8) -> i32;
@@ -67,6 +68,9 @@ extern "C" fn init() {
     }
     stack::lay_out();
     stack::aside(|| {
+        heap::aside(pointer_guard::replace);
+        find_rseq();
+        leave_rseq();
         if let Some(header) = attach() {
             // SAFETY: `attach` checked the memory.
             unsafe { begin(header) };
@@ -188,7 +192,6 @@ unsafe fn begin(header: *mut Header) {
     if plan.quiet != 0 {
         atomic::leave_alone((state.modules.program_base() + plan.quiet) as usize);
     }
-    find_rseq();
     // SAFETY: the controller reads it after our death or polls it.
     unsafe { (*header).attached.store(1, Ordering::Release) };
     // SAFETY: `at_exit` is a function of the right kind.
@@ -337,7 +340,8 @@ fn find_rseq() {
     }
 }
 
-/// A thread that becomes a fiber must not leave the kernel writing to its area.
+/// Ends the kernel's writing to the calling thread's area: there it notes on which processor the thread runs, and a fiber's area
+/// may be gone while its kernel thread is not.
 pub(crate) fn leave_rseq() {
     const UNREGISTER: usize = 1;
     const SIGNATURE: usize = 0x5305_3053;

@@ -47,6 +47,7 @@ mod modules;
 mod outside;
 mod pauses;
 mod places;
+mod pointer_guard;
 mod queue;
 mod real;
 mod rewind;

@@ -256,7 +256,9 @@ impl Runtime {
         // SAFETY: the program's own place.
         unsafe { *birth.handle = thread.handle };
         if self.state.backend() == Backend::Fibers {
-            self.state.log.set_glibc_tid(thread.handle, sys::process() as u32);
+            let (log, handle) = (&self.state.log, thread.handle);
+            // The kernel's number of the process leaves no trace on the program's stack.
+            stack::aside(|| log.set_glibc_tid(handle, sys::process() as u32));
         }
         if debug::is_on() {
             // SAFETY: the descriptor is there: nobody can have joined the thread yet.
@@ -470,9 +472,7 @@ unsafe extern "C" {
 unsafe extern "C" fn park_thread(record: *mut Thread) {
     // SAFETY: the record is ours; its creator waits until we parked.
     let thread = unsafe { &mut *record };
-    if thread.context.backend() == Backend::Fibers {
-        crate::init::leave_rseq();
-    }
+    crate::init::leave_rseq();
     thread.stack_top = core::ptr::from_ref(&thread) as usize + 512;
     thread.context.park();
 }

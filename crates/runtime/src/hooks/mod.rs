@@ -171,3 +171,4 @@ pub(crate) mod thread;
 mod time;
 mod timer;
 mod unwind;
+mod usage;

@@ -127,6 +127,9 @@ unsafe fn begin(header: *mut Header) {
         debug::look_on();
     }
     let backend = if plan.kernel_threads == 0 { Backend::Fibers } else { Backend::Kernel };
+    if backend == Backend::Fibers && tid_offset.is_some() {
+        log.set_glibc_tid(sys::thread_pointer());
+    }
     let mut main =
         Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Context::adopt(backend, sys::thread_pointer()));
     main.handle = sys::thread_pointer();

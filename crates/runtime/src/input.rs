@@ -9,6 +9,7 @@ use crate::{
     heap,
     log::Log,
     signals::{Info, Sent},
+    stack,
     state::State,
 };
 use core::sync::atomic::Ordering;
@@ -161,7 +162,7 @@ impl State {
 
     /// Whether the next that the plan has for the thread is a signal to handle.
     pub(crate) fn next_is_arrival(&self, thread: ThreadIx) -> bool {
-        self.arrival(thread).is_some()
+        stack::aside_with_memory(|| self.arrival(thread).is_some())
     }
 
     fn arrival(&self, thread: ThreadIx) -> Option<RawInput> {
@@ -174,7 +175,7 @@ impl State {
 
     /// Whether the time has come for that: as many events as there were then.
     pub(crate) fn comes_again(&self, thread: ThreadIx) -> bool {
-        self.arrival(thread).is_some_and(|input| input.asked <= self.log.count())
+        stack::aside_with_memory(|| self.arrival(thread).is_some_and(|input| input.asked <= self.log.count()))
     }
 
     /// The running thread takes a signal that the plan has for it now.
@@ -216,7 +217,10 @@ impl State {
 
     /// Whether in the plan the running thread's next answer is that time was up.
     pub(crate) fn next_timed_out(&self) -> bool {
-        self.next_of(self.current).is_some_and(|at| self.log.input_at(at).flags & RawInput::TIMED_OUT != 0)
+        stack::aside_with_memory(|| {
+            let next = self.next_of(self.current);
+            next.is_some_and(|at| self.log.input_at(at).flags & RawInput::TIMED_OUT != 0)
+        })
     }
 
     /// The plan's answer, put where it belongs; none if it has none, or one to another question.

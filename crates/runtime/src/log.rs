@@ -1,6 +1,6 @@
 //! The memory shared with the controller.
 
-use crate::{heap, rewind, sys};
+use crate::{debug, heap, hooks::ids, rewind, stack, sys};
 use alloc::vec::Vec;
 use core::{
     ffi::c_char,
@@ -456,11 +456,15 @@ impl Log {
         (handle + self.tid_offset) as *mut u32
     }
 
-    /// Lets glibc believe that a fiber's thread is the carrier, which is what asking the kernel about it
-    /// should mean.
-    pub(crate) fn set_glibc_tid(&self, handle: usize, tid: u32) {
-        // SAFETY: the descriptor is alive and parked.
-        unsafe { *self.glibc_tid(handle) = tid };
+    /// Lets glibc believe that all fibers are one thread, with the number of the process as the program sees it. The kernel's
+    /// number differs from run to run; functions that ask the kernel about a thread get it for as long as they take
+    /// (`by_kernel` in `hooks/thread.rs`). Debuggers look for it here.
+    pub(crate) fn set_glibc_tid(&self, handle: usize) {
+        stack::aside(|| {
+            let tid = if debug::is_on() { sys::process() } else { ids::PROCESS };
+            // SAFETY: the descriptor is alive, and parked or the caller's.
+            unsafe { *self.glibc_tid(handle) = tid as u32 };
+        });
     }
 }
 

@@ -9,6 +9,7 @@ use crate::{
     context::Backend,
     gate::Gate,
     handlers::{self, Disposition},
+    stack,
     state::{Runtime, State},
     sys,
     thread::{Pending, Thread},
@@ -198,13 +199,15 @@ impl State {
 
     /// The running thread takes one that it has a handler for.
     fn take_due(&mut self) -> Option<Sent> {
-        if let Some(again) = self.take_arrival() {
-            return Some(again);
+        let mut again = None;
+        stack::aside_with_memory(|| again = self.take_arrival());
+        if again.is_some() {
+            return again;
         }
         let due = self.due(self.current);
         let taken = self.take_signal(due)?;
         if taken.event == u64::MAX {
-            self.tell_arrival(Op::SigHandle, &taken);
+            stack::aside_with_memory(|| self.tell_arrival(Op::SigHandle, &taken));
         }
         Some(taken)
     }
@@ -260,7 +263,7 @@ impl State {
             return false;
         }
         if self.goes_to_descriptor(sent.signal, to) {
-            return self.log.is_fed() || hand_to_kernel(&sent);
+            return stack::aside(|| self.log.is_fed() || hand_to_kernel(&sent));
         }
         match to {
             Some(thread) => {

@@ -41,6 +41,7 @@ pub(crate) trait Whole {}
 impl Whole for () {}
 impl Whole for bool {}
 impl Whole for u32 {}
+impl Whole for u64 {}
 impl Whole for isize {}
 
 /// Does something on the runtime's own stack. It neither unwinds nor switches to another thread.
@@ -73,6 +74,14 @@ pub(crate) fn aside<T: Whole, J: FnOnce() -> T>(job: J) -> T {
         call_on((&raw mut call).cast(), run::<T, J>, top);
         call.done.assume_init()
     }
+}
+
+/// The same for what copies or compares memory, which the C library does with registers that only AVX-512 has. They show in the
+/// frames of signals.
+pub(crate) fn aside_with_memory<T: Whole, J: FnOnce() -> T>(job: J) -> T {
+    let done = aside(job);
+    clear_more_registers();
+    done
 }
 
 fn has_more_registers() -> bool {

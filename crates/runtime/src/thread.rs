@@ -256,9 +256,7 @@ impl Runtime {
         // SAFETY: the program's own place.
         unsafe { *birth.handle = thread.handle };
         if self.state.backend() == Backend::Fibers {
-            let (log, handle) = (&self.state.log, thread.handle);
-            // The kernel's number of the process leaves no trace on the program's stack.
-            stack::aside(|| log.set_glibc_tid(handle, sys::process() as u32));
+            self.state.log.set_glibc_tid(thread.handle);
         }
         if debug::is_on() {
             // SAFETY: the descriptor is there: nobody can have joined the thread yet.
@@ -275,7 +273,7 @@ impl Runtime {
         self.state.live += 1;
         self.state.ready.set(ix, true);
         let state = &mut self.state;
-        stack::aside(|| {
+        stack::aside_with_memory(|| {
             state.log.thread_created(ix, parent, nth, birth.start as usize as u64, detached);
             state.threads[ix.index()].called = state.next_is_arrival(ix);
         });

@@ -99,7 +99,7 @@ impl Runtime {
         let ix = state.current;
         state.me().pending = pending;
         if pending.gate.asks_outside() {
-            stack::aside(|| state.reclassify(ix));
+            stack::aside_with_memory(|| state.reclassify(ix));
         } else {
             state.reclassify(ix);
         }
@@ -172,7 +172,7 @@ impl Runtime {
     fn pick(&mut self) -> ThreadIx {
         let Self { picker, state } = self;
         if state.polled > 0 || state.ready.is_empty() {
-            stack::aside(|| state.look_around());
+            stack::aside_with_memory(|| state.look_around());
         }
         let me = state.current;
         let alone = state.me().undivided > 0 && state.current_goes_on();

@@ -189,7 +189,10 @@ impl Wait {
         let gate = if runtime.state.log.is_fed() { Gate::Input } else { Gate::Child(self.children) };
         let (op, pc, addr) = (Op::ChildWait, self.pc, ADDR as u64);
         let turn = runtime.wait_turn(Pending { op, pc, addr, gate, deadline: u64::MAX, cancellable: true });
-        runtime.state.me().child_ended = false;
+        let me = runtime.state.me();
+        me.child_ended = false;
+        // The kernel's number of the child would stay there, behind what is written next, and be copied with it.
+        me.pending.gate = Gate::Child(Children { kind: 0, id: 0, options: 0 });
         turn
     }
 }

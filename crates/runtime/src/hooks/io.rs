@@ -67,7 +67,9 @@ impl Runtime {
             self.turn(io.op, on.channel.as_addr() as usize, io.pc);
             return Turn::Go;
         }
-        let deadline = if self.is_fed(on) { self.fed_patience() } else { self.patience(io, on) };
+        let deadline = stack::aside(|| {
+            if self.is_fed(on) { self.fed_patience() } else { self.patience(io, on) }
+        });
         self.await_descriptors(io.op, on, io.pc, deadline, &[(io.fd, io.events)])
     }
 
@@ -91,7 +93,7 @@ impl Runtime {
     pub(super) fn await_listed(&mut self, op: Op, on: Descriptor, pc: u64, deadline: u64) -> Turn {
         let gate = if self.is_fed(on) { Gate::Input } else { Gate::Descriptors };
         if gate == Gate::Descriptors && on.peer == Peer::Children {
-            children::settle();
+            stack::aside(children::settle);
         }
         let addr = on.channel.as_addr();
         self.wait_turn(Pending { op, pc, addr, gate, deadline, cancellable: true })
@@ -122,7 +124,7 @@ impl Runtime {
             return job();
         }
         // SAFETY: by the caller.
-        stack::aside(|| unsafe {
+        stack::aside_with_memory(|| unsafe {
             let result = if self.state.log.is_fed() {
                 self.state.feed(op, asked, places).unwrap_or_else(|| crate::end::lacks_input(&self.state))
             } else {

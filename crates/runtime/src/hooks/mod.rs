@@ -167,6 +167,7 @@ mod signal_wait;
 mod socket;
 mod spin;
 pub(crate) mod stdio;
+mod temporary;
 pub(crate) mod thread;
 mod time;
 mod timer;

@@ -155,9 +155,15 @@ impl State {
     /// Whether the plan has an answer for what the thread is about to do.
     pub(crate) fn has_input(&self, thread: ThreadIx) -> Option<Waited> {
         let op = self.threads[thread.index()].pending.op;
-        let input = self.log.input_at(self.next_of(thread)?);
-        let waited = if input.flags & RawInput::BLOCKED == 0 { Waited::No } else { Waited::Yes };
-        (input.op == op as u16 && input.flags & RawInput::TIMED_OUT == 0).then_some(waited)
+        let (mut found, mut blocked) = (false, false);
+        stack::aside_with_memory(|| {
+            if let Some(at) = self.next_of(thread) {
+                let input = self.log.input_at(at);
+                found = input.op == op as u16 && input.flags & RawInput::TIMED_OUT == 0;
+                blocked = input.flags & RawInput::BLOCKED != 0;
+            }
+        });
+        found.then_some(if blocked { Waited::Yes } else { Waited::No })
     }
 
     /// Whether the next that the plan has for the thread is a signal to handle.

@@ -199,15 +199,19 @@ impl State {
 
     /// The running thread takes one that it has a handler for.
     fn take_due(&mut self) -> Option<Sent> {
-        let mut again = None;
-        stack::aside_with_memory(|| again = self.take_arrival());
-        if again.is_some() {
-            return again;
+        let mut taken = None;
+        stack::aside_with_memory(|| taken = self.take_due_of_plan_or_queue());
+        taken
+    }
+
+    fn take_due_of_plan_or_queue(&mut self) -> Option<Sent> {
+        if let Some(again) = self.take_arrival() {
+            return Some(again);
         }
         let due = self.due(self.current);
         let taken = self.take_signal(due)?;
         if taken.event == u64::MAX {
-            stack::aside_with_memory(|| self.tell_arrival(Op::SigHandle, &taken));
+            self.tell_arrival(Op::SigHandle, &taken);
         }
         Some(taken)
     }
@@ -420,7 +424,10 @@ impl Runtime {
         me.suspended.extend(suspended);
         let restarts = handlers::restarts(sent.signal);
         self.log(Op::SigHandle, Flags::NONE, pending.pc, sent.signal as usize, sent.event);
+        // How the signal came to be taken is not the same in a replay, and the handler runs right below.
+        stack::clear_unused();
         handlers::raise(sent);
+        stack::clear_unused();
         // Time has passed and other threads have run.
         let me = self.state.me();
         me.awaited = awaited;

@@ -181,14 +181,20 @@ pub(crate) extern "C-unwind" fn without_trace<T, J: FnOnce() -> T>(job: J) -> T 
         job()
     }
     let done = run(job);
-    // SAFETY: as much stack as any of our functions may need.
-    unsafe { clear_unused() };
+    clear_unused();
     done
 }
 
-/// Overwrites the unused stack next to the caller's frame, and the registers that calls need not preserve.
+/// Overwrites the unused stack next to the caller's frame, and the registers that calls need not preserve: for whoever has done
+/// something that takes another way in a replay.
+pub(crate) fn clear_unused() {
+    // SAFETY: as much stack as any of our functions may need.
+    unsafe { clear_below() };
+    clear_more_registers();
+}
+
 #[unsafe(naked)]
-unsafe extern "C" fn clear_unused() {
+unsafe extern "C" fn clear_below() {
     naked_asm!(
         "lea rdi, [rsp - {depth}]",
         "mov ecx, {depth} / 8",

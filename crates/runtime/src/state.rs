@@ -17,6 +17,7 @@ use crate::{
     places::Places,
     queue::Queues,
     signals::{Queue, Set},
+    stack,
     sys,
     thread::Thread,
     timers::Timers,
@@ -190,8 +191,10 @@ impl State {
 
     /// Libraries may have been loaded: learns of them, and where the plan's places in them are.
     pub(crate) fn look_for_modules(&mut self) {
-        self.modules.refresh(&self.log);
-        self.places = heap::aside(|| Places::of(&self.log, &self.modules));
+        stack::aside_with_memory(|| {
+            self.modules.refresh(&self.log);
+            self.places = heap::aside(|| Places::of(&self.log, &self.modules));
+        });
     }
 
     /// Something about the object at this address changed: who waits there may go on, or no longer.

@@ -137,6 +137,9 @@ impl Runtime {
         if pending.deadline != u64::MAX {
             state.switch_flags = state.switch_flags | Flags::UNTOLD;
         }
+        if pending.gate.asks_outside() {
+            stack::clear_unused();
+        }
         turn
     }
 

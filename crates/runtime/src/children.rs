@@ -100,7 +100,7 @@ pub(crate) fn meant(number: i32) -> i32 {
 
 /// A child was waited for: if it is no more, its number may come to mean somebody else.
 pub(crate) fn forget_ended(process: i32) {
-    stack::aside(|| {
+    stack::aside_with_memory(|| {
         let child = Children { kind: libc::P_PID, id: process, options: libc::WEXITED };
         if child.ask(libc::WNOHANG).is_none()
             && let Some(at) = started().iter().rposition(|&started| started == process)
@@ -136,12 +136,12 @@ impl Children {
 
     /// Whether a wait for them would come back at once: there is one to tell of, or none to wait for.
     pub(crate) fn have_news(self) -> bool {
-        stack::aside(|| self.ask(libc::WNOHANG) != Some(0))
+        stack::aside_with_memory(|| self.ask(libc::WNOHANG) != Some(0))
     }
 
     /// Waits until there are news, or for no reason less long.
     pub(crate) fn wait(self) {
-        stack::aside(|| {
+        stack::aside_with_memory(|| {
             self.ask(0);
         });
     }
@@ -149,7 +149,7 @@ impl Children {
     /// Waits until there are news, as long as the children seem to do something: gives up when they and theirs were found asleep so
     /// many times in a row. They may wait for what only our other threads can do.
     pub(crate) fn wait_while_busy(self, most: u32) {
-        stack::aside(|| {
+        stack::aside_with_memory(|| {
             let mut asleep = 0;
             while asleep < most && !self.have_news() {
                 asleep = if self.are_busy() { 0 } else { asleep + 1 };
@@ -236,5 +236,5 @@ fn read<'a>(name: fmt::Arguments<'_>, room: &'a mut [u8]) -> &'a [u8] {
 
 /// Whether a child of this process may still do something.
 pub(crate) fn are_there() -> bool {
-    stack::aside(|| Children::ALL.ask(libc::WNOHANG).is_some())
+    stack::aside_with_memory(|| Children::ALL.ask(libc::WNOHANG).is_some())
 }

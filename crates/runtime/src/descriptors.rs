@@ -46,7 +46,7 @@ pub(crate) struct Descriptors {
 /// The type of an open file, as `st_mode` has it; 0 if it is not open. Devices that are memory count as files.
 fn file_type(fd: i32) -> u32 {
     // The times of the file differ from run to run: they leave no trace on the program's stack.
-    stack::aside(|| {
+    stack::aside_with_memory(|| {
         // SAFETY: plain numbers; the kernel fills them in.
         let mut stat: libc::stat = unsafe { core::mem::zeroed() };
         // SAFETY: room for the answer.

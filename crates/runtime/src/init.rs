@@ -67,7 +67,7 @@ extern "C" fn init() {
         return;
     }
     stack::lay_out();
-    stack::aside(|| {
+    stack::aside_with_memory(|| {
         heap::aside(pointer_guard::replace);
         find_rseq();
         leave_rseq();

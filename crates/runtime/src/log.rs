@@ -460,7 +460,7 @@ impl Log {
     /// number differs from run to run; functions that ask the kernel about a thread get it for as long as they take
     /// (`by_kernel` in `hooks/thread.rs`). Debuggers look for it here.
     pub(crate) fn set_glibc_tid(&self, handle: usize) {
-        stack::aside(|| {
+        stack::aside_with_memory(|| {
             let tid = if debug::is_on() { sys::process() } else { ids::PROCESS };
             // SAFETY: the descriptor is alive, and parked or the caller's.
             unsafe { *self.glibc_tid(handle) = tid as u32 };

@@ -71,6 +71,18 @@ impl Info {
     }
 }
 
+impl Sent {
+    /// Looks for one on the runtime's own stack. If there is none, nothing else comes along from there.
+    pub(crate) fn find(job: impl FnOnce() -> Option<Self>) -> Option<Self> {
+        let mut sent = Self { signal: 0, info: Info([0; 32]), event: 0 };
+        let is_there = stack::aside_with_memory(|| {
+            let found = job();
+            found.map(|found| sent = found).is_some()
+        });
+        is_there.then_some(sent)
+    }
+}
+
 /// A wait that was left to run a handler: others may end it meanwhile.
 #[derive(Clone, Copy)]
 pub(crate) struct Suspended {
@@ -199,9 +211,7 @@ impl State {
 
     /// The running thread takes one that it has a handler for.
     fn take_due(&mut self) -> Option<Sent> {
-        let mut taken = None;
-        stack::aside_with_memory(|| taken = self.take_due_of_plan_or_queue());
-        taken
+        Sent::find(|| self.take_due_of_plan_or_queue())
     }
 
     fn take_due_of_plan_or_queue(&mut self) -> Option<Sent> {
@@ -267,7 +277,7 @@ impl State {
             return false;
         }
         if self.goes_to_descriptor(sent.signal, to) {
-            return stack::aside(|| self.log.is_fed() || hand_to_kernel(&sent));
+            return stack::aside_with_memory(|| self.log.is_fed() || hand_to_kernel(&sent));
         }
         match to {
             Some(thread) => {

@@ -77,7 +77,8 @@ pub(crate) fn aside<T: Whole, J: FnOnce() -> T>(job: J) -> T {
 }
 
 /// The same for what copies or compares memory, which the C library does with registers that only AVX-512 has. They show in the
-/// frames of signals.
+/// frames of signals. It is a function of its own so that callers keep nothing of it in their registers.
+#[inline(never)]
 pub(crate) fn aside_with_memory<T: Whole, J: FnOnce() -> T>(job: J) -> T {
     let done = aside(job);
     clear_more_registers();

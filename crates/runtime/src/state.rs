@@ -17,8 +17,7 @@ use crate::{
     places::Places,
     queue::Queues,
     signals::{Queue, Set},
-    stack,
-    sys,
+    stack, sys,
     thread::Thread,
     timers::Timers,
 };

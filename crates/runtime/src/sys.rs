@@ -147,7 +147,7 @@ pub(crate) fn wake(word: &AtomicU32) {
 /// Sleeps until the word at `addr` is 0; the kernel clears it when a thread is gone. False if nothing comes of that for `seconds`.
 pub(crate) fn wait_until_cleared(addr: *const u32, seconds: i64) -> bool {
     // What is seen there is the kernel's number of the thread, or nothing any more: no trace of it on the program's stack.
-    stack::aside(|| {
+    stack::aside_with_memory(|| {
         loop {
             // SAFETY: the word belongs to a thread record or a thread descriptor that is still there.
             let seen = unsafe { addr.read_volatile() };
@@ -185,7 +185,7 @@ pub(crate) struct OneProcessor(u32);
 
 impl OneProcessor {
     pub(crate) fn stay() -> Self {
-        Self(stack::aside(|| {
+        Self(stack::aside_with_memory(|| {
             // SAFETY: the running thread only.
             let before = unsafe { &mut *BEFORE.0.get() };
             let Some(place) = before.iter().position(|(size, _)| *size == 0) else { return PLACES as u32 };
@@ -215,16 +215,13 @@ impl OneProcessor {
 
 impl Drop for OneProcessor {
     fn drop(&mut self) {
-        stack::aside(|| {
+        stack::aside_with_memory(|| {
             // SAFETY: the running thread only.
             let before = unsafe { &mut *BEFORE.0.get() };
             if let Some((size, mask)) = before.get_mut(self.0 as usize) {
                 // SAFETY: the mask that was there before.
                 unsafe {
-                    rewind::call(
-                        libc::SYS_sched_setaffinity,
-                        [0, *size, mask.as_ptr() as usize, 0, 0, 0],
-                    )
+                    rewind::call(libc::SYS_sched_setaffinity, [0, *size, mask.as_ptr() as usize, 0, 0, 0])
                 };
                 *size = 0;
             }

@@ -67,7 +67,7 @@ impl Runtime {
             self.turn(io.op, on.channel.as_addr() as usize, io.pc);
             return Turn::Go;
         }
-        let deadline = stack::aside(|| {
+        let deadline = stack::aside_with_memory(|| {
             if self.is_fed(on) { self.fed_patience() } else { self.patience(io, on) }
         });
         self.await_descriptors(io.op, on, io.pc, deadline, &[(io.fd, io.events)])
@@ -93,7 +93,7 @@ impl Runtime {
     pub(super) fn await_listed(&mut self, op: Op, on: Descriptor, pc: u64, deadline: u64) -> Turn {
         let gate = if self.is_fed(on) { Gate::Input } else { Gate::Descriptors };
         if gate == Gate::Descriptors && on.peer == Peer::Children {
-            stack::aside(children::settle);
+            stack::aside_with_memory(children::settle);
         }
         let addr = on.channel.as_addr();
         self.wait_turn(Pending { op, pc, addr, gate, deadline, cancellable: true })
@@ -113,6 +113,7 @@ impl Runtime {
     ///
     /// # Safety
     /// As the job; the places are what it writes to.
+    #[inline(never)]
     pub(super) unsafe fn answer(
         &mut self,
         (op, on, turn): (Op, Descriptor, Turn),

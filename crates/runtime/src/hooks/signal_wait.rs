@@ -5,7 +5,6 @@ use crate::{
     clock::duration,
     gate::Gate,
     signals::{Info, Sent, Set, only},
-    stack,
     state::Runtime,
     sys,
     thread::Pending,
@@ -46,12 +45,7 @@ extern "C-unwind" fn take(runtime: &mut Runtime, set: Set, patience: Patience, p
         if let Some(sent) = here.as_ref().filter(|sent| sent.event == u64::MAX) {
             state.tell_arrival(Op::SigWait, sent);
         }
-        let awaited = || {
-            let mut sent = None;
-            stack::aside_with_memory(|| sent = state.take_awaited());
-            sent
-        };
-        if let Some(sent) = here.or_else(awaited) {
+        if let Some(sent) = here.or_else(|| Sent::find(|| state.take_awaited())) {
             runtime.log(Op::SigWait, Flags::NONE, pc, sent.signal as usize, sent.event);
             return Ok(sent);
         }

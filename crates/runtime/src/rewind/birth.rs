@@ -55,7 +55,7 @@ pub(super) fn give_up() {
 /// Whether the thread that is made now, with these attributes, can be born here.
 pub(crate) fn begin(attributes: *const libc::pthread_attr_t) -> bool {
     // What is found there leaves no trace on the program's stack.
-    let can = IS_ON.load(Ordering::Relaxed) && stack::aside(|| is_usual(attributes));
+    let can = IS_ON.load(Ordering::Relaxed) && stack::aside_with_memory(|| is_usual(attributes));
     WHOSE.store(if can { sys::thread_pointer() } else { 0 }, Ordering::Relaxed);
     can
 }

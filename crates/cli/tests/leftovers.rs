@@ -61,6 +61,51 @@ fn what_is_left_on_stacks_is_the_same_in_a_replay() {
     }
 }
 
+/// Hashes stacks, the heap, thread-local storage, what the C library fills in and signal frames, after each of some fifty operations.
+/// `cargo xtask bench determinism` replays it thousands of times.
+const PROBES: &str = include_str!("../../../programs/determinism/probes.c");
+
+/// The probes that did not find the same.
+fn differences(recorded: &str, replayed: &str) -> Vec<String> {
+    let both = recorded.lines().zip(replayed.lines());
+    both.filter(|(a, b)| a != b).map(|(a, b)| format!("{a}, then {b}")).collect()
+}
+
+#[test]
+fn memory_that_was_not_initialised_is_the_same_in_a_replay() {
+    let compilers =
+        [("gcc", &["gcc"][..]), ("cc", &[UNSNARL, "cc"]), ("cpp", &[UNSNARL, "c++", "-x", "c++"])];
+    for (name, compiler) in compilers {
+        let place = Place::new(&format!("probes_{name}"));
+        place.compile("probes", PROBES, compiler, &["-w"]);
+        for (threads, left_out) in [("fibers", &[][..]), ("kernel", &["without", "tid"])] {
+            for seed in 1..=3 {
+                let seed = seed.to_string();
+                let record = ["record", "--threads", threads, "--seed", &seed, "-o", "t.snarl", "--"];
+                place.exits(0, &[&record, &["./probes", "found"], left_out].concat());
+                let recorded = place.read("found");
+                for _ in 0..3 {
+                    let told = place.json(0, &["replay", "--threads", threads, "t.snarl", "--json"]);
+                    let different = differences(&recorded, &place.read("found"));
+                    assert!(different.is_empty(), "{name}, {threads}, seed {seed}: {different:#?}");
+                    assert_eq!(told["identical"], true, "{name}, {threads}, seed {seed}: {told}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_trace_from_a_search_finds_the_same_memory_in_a_replay() {
+    let place = Place::new("probes_found");
+    place.compile("probes", PROBES, &["gcc"], &["-w"]);
+    let search = ["explore", "--json", "--strategy", "random", "--runs", "1000", "-j", "1"];
+    let told = place.json(100, &[&search[..], &["--", "./probes", "found", "fail"]].concat());
+    let trace = told["failures"][0]["trace"].as_str().expect("a failure");
+    let replayed = place.json(100, &["replay", trace, "--json"]);
+    assert_eq!(replayed["identical"], true, "{replayed}");
+}
+
 /// Files are not kept in a trace.
 const COUNTS_WHAT_A_FILE_SAYS: &str = r#"
 #include <stdatomic.h>

@@ -228,15 +228,18 @@ impl State {
 
     /// Who waits may go on now, or no longer, because of a signal.
     fn look_again(&mut self) {
-        let mut n = 0;
-        while let Some(thread) = self.waiting.nth(n) {
-            n += 1;
-            if self.threads[thread.index()].called
-                || self.threads[thread.index()].pending.gate.is_for_signals()
-            {
-                self.reclassify(thread);
+        // In a replay, who waits for a signal may get it from the plan.
+        stack::aside_with_memory(|| {
+            let mut n = 0;
+            while let Some(thread) = self.waiting.nth(n) {
+                n += 1;
+                if self.threads[thread.index()].called
+                    || self.threads[thread.index()].pending.gate.is_for_signals()
+                {
+                    self.reclassify(thread);
+                }
             }
-        }
+        });
     }
 
     /// Whether a signal that is sent now would have no effect at all.

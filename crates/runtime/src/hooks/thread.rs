@@ -211,6 +211,10 @@ hooks! {
         0
     }
 
+    fn pthread_getattr_np(handle: usize, attr: *mut Attr) -> i32, |runtime, pc| {
+        by_kernel(runtime, handle, || real::pthread_getattr_np(handle, attr))
+    }
+
     fn pthread_getaffinity_np(handle: usize, size: usize, set: *mut c_void) -> i32, |runtime, pc| {
         by_kernel(runtime, handle, || real::pthread_getaffinity_np(handle, size, set))
     }

@@ -100,7 +100,10 @@ fn a_trace_from_a_search_finds_the_same_memory_in_a_replay() {
     let place = Place::new("probes_found");
     place.compile("probes", PROBES, &["gcc"], &["-w"]);
     let search = ["explore", "--json", "--strategy", "random", "--runs", "1000", "-j", "1"];
-    let told = place.json(100, &[&search[..], &["--", "./probes", "found", "fail"]].concat());
+    let told = place.json(
+        100,
+        &[&search[..], &["--", "./probes", "found", "fail", "without", "stack", "without", "heap"]].concat(),
+    );
     let trace = told["failures"][0]["trace"].as_str().expect("a failure");
     let replayed = place.json(100, &["replay", trace, "--json"]);
     assert_eq!(replayed["identical"], true, "{replayed}");

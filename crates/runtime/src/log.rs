@@ -186,6 +186,11 @@ impl Log {
     /// page; false if the log is full.
     #[cold]
     fn make_room(&mut self) -> bool {
+        // When there is need of more is not the same in runs that go on from others.
+        stack::aside_with_memory(|| self.populate())
+    }
+
+    fn populate(&mut self) -> bool {
         const MOST: u64 = 1 << 17;
         let more = self.count.clamp(FIRST_ROOM, MOST).min(self.capacity - self.count);
         self.room = self.count + more;

@@ -81,7 +81,7 @@ const MODES: [Mode; 11] = [
         without: &["tid"],
         ..NORMAL
     },
-    Mode { name: "found by explore", how: How::Explore, ..NORMAL },
+    Mode { name: "found by explore", how: How::Explore, without: &["stack", "heap"], ..NORMAL },
 ];
 
 pub(crate) fn bench(runs: Option<usize>) -> Result<()> {

@@ -18,9 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 use unsnarl_model::Program;
-use unsnarl_wire::{
-    BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, VARIABLE,
-};
+use unsnarl_wire::{BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_COUNT, SPINS, TIME_IS_UP, VARIABLE};
 
 /// What is started, and with which surroundings.
 #[derive(Clone, Copy)]

@@ -127,18 +127,7 @@ impl Executor {
         };
         let (snapshots, rewinding) = (Vec::new(), Rewinding::default());
         let files = RefCell::default();
-        Ok(Self {
-            program,
-            binding,
-            memory,
-            streams,
-            snapshots,
-            server,
-            rewinding,
-            is_silent: false,
-            files,
-            settings,
-        })
+        Ok(Self { program, binding, memory, streams, snapshots, server, rewinding, is_silent: false, files, settings })
     }
 
     /// The program.
@@ -357,8 +346,7 @@ impl Executor {
         self.reset_streams(from)?;
         self.is_silent = false;
         let rewind = from.is_some() && self.settings.rewind && self.rewinding.is_worth_it();
-        let Self { program, binding, settings, memory, streams, server, snapshots, rewinding, .. } =
-            &mut *self;
+        let Self { program, binding, settings, memory, streams, server, snapshots, rewinding, .. } = &mut *self;
         let made = &memory.header().process;
         let process = match (from, server) {
             (Some(at), _) => Process::serve(snapshots[at].waiting.service(), made, rewind),

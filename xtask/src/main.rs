@@ -25,6 +25,7 @@ usage: cargo xtask COMMAND
   bench slice [--quick]    what an instruction trace costs against native, stepping and lackey; slices of it
                            (or one part of it: native, stepping, lackey, slices, reductions)
   bench real [--quick] [PROGRAM…]  programs that others wrote: right results, identical replays, what control costs
+  bench determinism [--runs N]  replays of a program that hashes memory which it did not initialise
   bench soak [--quick]     ten thousand runs: memory flat, no zombie, every failing trace replays
   bench search [--quick]   schedules to the first failure, runs a second, clean programs stay clean
                            (or one part of it: failures, hard, clean, memory, speed)
@@ -58,6 +59,10 @@ fn main() -> ExitCode {
             bench::real::bench(bench::BenchEffort::Quick, programs)
         }
         ["bench", "real", ref programs @ ..] => bench::real::bench(bench::BenchEffort::Full, programs),
+        ["bench", "determinism"] => bench::determinism::bench(None),
+        ["bench", "determinism", "--runs", runs] => {
+            runs.parse().map_err(Into::into).and_then(|runs| bench::determinism::bench(Some(runs)))
+        }
         ["bench", "soak"] => bench::soak::bench(bench::BenchEffort::Full),
         ["bench", "soak", "--quick"] => bench::soak::bench(bench::BenchEffort::Quick),
         ["bench", "search"] => bench::search::bench(bench::BenchEffort::Full, None),

@@ -61,6 +61,50 @@ fn uninitialised_stack_memory_is_identical_in_replay() {
     }
 }
 
+/// Hashes stacks, the heap, thread-local storage, what the C library fills in and signal frames, after each of some fifty operations.
+/// `cargo xtask bench determinism` replays it thousands of times.
+const PROBES: &str = include_str!("../../../programs/determinism/probes.c");
+
+/// The probes that did not find the same.
+fn differences(recorded: &str, replayed: &str) -> Vec<String> {
+    let both = recorded.lines().zip(replayed.lines());
+    both.filter(|(a, b)| a != b).map(|(a, b)| format!("{a}, then {b}")).collect()
+}
+
+#[test]
+fn uninitialised_memory_of_all_kinds_is_identical_in_replay() {
+    let compilers =
+        [("gcc", &["gcc"][..]), ("cc", &[UNSNARL, "cc"]), ("cpp", &[UNSNARL, "c++", "-x", "c++"])];
+    for (name, compiler) in compilers {
+        let place = Place::new(&format!("probes_{name}"));
+        place.compile("probes", PROBES, compiler, &["-w"]);
+        for seed in ["1", "2", "3"] {
+            place.exits(0, &["record", "--seed", seed, "-o", "t.snarl", "--", "./probes", "found"]);
+            let recorded = place.read("found");
+            for _ in 0..3 {
+                let report = place.json(0, &["replay", "t.snarl", "--json"]);
+                let different = differences(&recorded, &place.read("found"));
+                assert!(different.is_empty(), "{name}, seed {seed}: {different:#?}");
+                assert_eq!(report["identical"], true, "{name}, seed {seed}: {report}");
+            }
+        }
+    }
+}
+
+#[test]
+fn replay_of_search_trace_finds_identical_memory() {
+    let place = Place::new("probes_found");
+    place.compile("probes", PROBES, &["gcc"], &["-w"]);
+    let search = ["explore", "--json", "--strategy", "random", "--runs", "1000", "-j", "1"];
+    let report = place.json(
+        100,
+        &[&search[..], &["--", "./probes", "found", "fail", "without", "stack", "without", "heap"]].concat(),
+    );
+    let trace = report["failures"][0]["trace"].as_str().expect("a failure");
+    let replayed = place.json(100, &["replay", trace, "--json"]);
+    assert_eq!(replayed["identical"], true, "{replayed}");
+}
+
 /// Files are not kept in a trace.
 const COUNTS_FILE_CONTENT: &str = r#"
 #include <stdatomic.h>

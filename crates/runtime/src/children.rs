@@ -3,7 +3,7 @@
 //! The kernel's numbers differ from run to run. So the program sees other ones, which follow each other in the order in which the
 //! children were started, and functions that take a process id take these.
 
-use crate::{files::OpenFile, log::until_zero, state::Runtime, sys};
+use crate::{files::OpenFile, log::until_zero, stack, state::Runtime, sys};
 use alloc::vec::Vec;
 use core::{
     cell::UnsafeCell,
@@ -100,13 +100,14 @@ pub(crate) fn to_real(number: i32) -> i32 {
 
 /// A child was waited for: if it is no more, its number may come to mean somebody else.
 pub(crate) fn forget_ended(process: i32) {
-    let still_there =
-        Children { kind: libc::P_PID, id: process, options: libc::WEXITED }.query(libc::WNOHANG);
-    if still_there.is_none()
-        && let Some(at) = started().iter().rposition(|&started| started == process)
-    {
-        started()[at] = 0;
-    }
+    stack::run_isolated(|| {
+        let child = Children { kind: libc::P_PID, id: process, options: libc::WEXITED };
+        if child.query(libc::WNOHANG).is_none()
+            && let Some(at) = started().iter().rposition(|&started| started == process)
+        {
+            started()[at] = 0;
+        }
+    });
 }
 
 /// Some children, as `waitid` describes them, and what of them is of interest.
@@ -135,22 +136,26 @@ impl Children {
 
     /// Whether a wait for them would come back at once: there is one to tell of, or none to wait for.
     pub(crate) fn have_news(self) -> bool {
-        self.query(libc::WNOHANG) != Some(0)
+        stack::run_isolated(|| self.query(libc::WNOHANG) != Some(0))
     }
 
     /// Waits until there are news, or for no reason less long.
     pub(crate) fn wait(self) {
-        self.query(0);
+        stack::run_isolated(|| {
+            self.query(0);
+        });
     }
 
     /// Waits until there are news, as long as the children seem to do something: gives up when they and theirs were found asleep so
     /// many times in a row. They may wait for what only our other threads can do.
     pub(crate) fn wait_while_busy(self, most: u32) {
-        let mut asleep = 0;
-        while asleep < most && !self.have_news() {
-            asleep = if self.are_busy() { 0 } else { asleep + 1 };
-            nap();
-        }
+        stack::run_isolated(|| {
+            let mut asleep = 0;
+            while asleep < most && !self.have_news() {
+                asleep = if self.are_busy() { 0 } else { asleep + 1 };
+                nap();
+            }
+        });
     }
 
     fn are_busy(self) -> bool {
@@ -231,5 +236,5 @@ fn read<'a>(name: fmt::Arguments<'_>, room: &'a mut [u8]) -> &'a [u8] {
 
 /// Whether a child of this process may still do something.
 pub(crate) fn are_there() -> bool {
-    Children::ALL.query(libc::WNOHANG).is_some()
+    stack::run_isolated(|| Children::ALL.query(libc::WNOHANG).is_some())
 }

@@ -4,7 +4,7 @@
 //! overwrites what was remembered, so a number that is used again behind our back (by `fclose` and `fopen`, say) is at worst
 //! a file that is taken for a pipe, which costs an event.
 
-use crate::sys;
+use crate::{stack, sys};
 use alloc::vec::Vec;
 use unsnarl_model::{Channel, ChannelKind};
 
@@ -43,6 +43,23 @@ pub(crate) struct Descriptors {
     channels: u32,
 }
 
+/// The type of an open file, as `st_mode` has it; 0 if it is not open. Devices that are memory count as files.
+fn file_type(fd: i32) -> u32 {
+    // The times of the file differ from run to run: they leave no trace on the program's stack.
+    stack::run_isolated(|| {
+        // SAFETY: plain numbers; the kernel fills them in.
+        let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+        // SAFETY: room for the answer.
+        let known = unsafe { sys::call(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0]) };
+        match stat.st_mode & libc::S_IFMT {
+            _ if known < 0 => 0,
+            // The first devices are memory: /dev/null, /dev/zero, /dev/urandom.
+            libc::S_IFCHR if libc::major(stat.st_rdev) == 1 => libc::S_IFREG,
+            kind => kind,
+        }
+    })
+}
+
 impl Descriptors {
     /// What the descriptor is; none if it cannot block, or is none.
     #[inline]
@@ -65,19 +82,12 @@ impl Descriptors {
 
     #[cold]
     fn inspect(&mut self, fd: i32) -> Option<Descriptor> {
-        // SAFETY: plain numbers; the kernel fills them in.
-        let mut stat: libc::stat = unsafe { core::mem::zeroed() };
-        // SAFETY: room for the answer.
-        let known = unsafe { sys::call(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0]) };
-        if known < 0 {
-            return None;
-        }
-        let kind = match stat.st_mode & libc::S_IFMT {
+        let kind = match file_type(fd) {
+            0 => return None,
             libc::S_IFIFO => Some(ChannelKind::Pipe),
             libc::S_IFSOCK => Some(ChannelKind::Socket),
-            // The first devices are memory: /dev/null, /dev/zero, /dev/urandom.
-            libc::S_IFCHR if libc::major(stat.st_rdev) != 1 => Some(ChannelKind::Device),
-            libc::S_IFREG | libc::S_IFDIR | libc::S_IFCHR | libc::S_IFBLK | libc::S_IFLNK => None,
+            libc::S_IFCHR => Some(ChannelKind::Device),
+            libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK | libc::S_IFLNK => None,
             _ => Some(ChannelKind::Other),
         };
         match kind {

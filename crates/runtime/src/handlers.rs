@@ -143,12 +143,36 @@ static RAISED: AtomicI32 = AtomicI32::new(0);
 #[inline(never)]
 pub(crate) extern "C-unwind" fn raise(sent: &SentSignal) {
     let info = sent.info;
-    let (process, thread) = (sys::process() as usize, sys::thread() as usize);
     RAISED.store(sent.signal, Ordering::Relaxed);
-    let arguments = [process, thread, sent.signal as usize, &raw const info as usize, 0, 0];
     // SAFETY: a signal to ourselves; what its handler does is the program's business.
-    unsafe { sys::call(libc::SYS_rt_tgsigqueueinfo, arguments) };
+    unsafe { send_to_self(sent.signal, &raw const info) };
     let _ = RAISED.compare_exchange(sent.signal, 0, Ordering::Relaxed, Ordering::Relaxed);
+}
+
+/// Queues a signal for the calling thread. The kernel's numbers of process and thread, which differ from run to run, stay in
+/// registers, and [`deliver`] keeps them from the handler.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn send_to_self(signal: i32, info: *const Info) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "mov edx, edi",
+        "mov r10, rsi",
+        "mov eax, {getpid}",
+        "syscall",
+        "mov edi, eax",
+        "mov eax, {gettid}",
+        "syscall",
+        "mov esi, eax",
+        "mov eax, {queue}",
+        "syscall",
+        "xor edi, edi",
+        "xor esi, esi",
+        "ret",
+        ".cfi_endproc",
+        getpid = const libc::SYS_getpid,
+        gettid = const libc::SYS_gettid,
+        queue = const libc::SYS_rt_tgsigqueueinfo,
+    )
 }
 
 /// As many signals from outside are kept from one schedule point to the next.
@@ -267,6 +291,13 @@ unsafe extern "C" fn deliver(
         handler => delivery.handler = handler,
     }
     let raised = RAISED.compare_exchange(signal, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+    if raised {
+        // SAFETY: the kernel's copy of the registers in `send_to_self`, which uses these two no more.
+        let registers = unsafe { &mut (*context).uc_mcontext.gregs };
+        for id in [libc::REG_RDI, libc::REG_RSI] {
+            registers[id as usize] = 0;
+        }
+    }
     // SAFETY: the kernel's own description.
     let from_outside = !raised && !aborts && is_from_environment(signal, unsafe { &*info.cast() });
     if from_outside && let Some(runtime) = Runtime::interrupted() {

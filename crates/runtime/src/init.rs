@@ -18,7 +18,7 @@ use crate::{
     log::{Log, c_bytes},
     maps,
     modules::Modules,
-    pauses,
+    pauses, pointer_guard,
     queue::Queues,
     real::{Real, real},
     rewind::thread_start,
@@ -69,8 +69,11 @@ extern "C" fn init() {
         return;
     }
     stack::lay_out();
-    stack::run_on_own_stack(|| {
+    stack::run_isolated(|| {
+        heap::with_plan_heap(pointer_guard::replace);
         unlimit_stack();
+        find_rseq();
+        leave_rseq();
         if let Some(header) = attach() {
             // SAFETY: `attach` checked the memory.
             unsafe { begin(header) };
@@ -155,6 +158,9 @@ unsafe fn begin(header: *mut Header) {
         debug::attach();
     }
     let backend = if plan.kernel_threads == 0 { ThreadBackend::Fibers } else { ThreadBackend::Kernel };
+    if backend == ThreadBackend::Fibers && tid_offset.is_some() {
+        log.set_glibc_tid(sys::thread_pointer());
+    }
     let mut main =
         Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Context::adopt(backend, sys::thread_pointer()));
     main.handle = sys::thread_pointer();
@@ -220,7 +226,6 @@ unsafe fn begin(header: *mut Header) {
     if plan.ignored_variable != 0 {
         atomic::ignore_variable((state.modules.program_base() + plan.ignored_variable) as usize);
     }
-    find_rseq();
     // SAFETY: the controller reads it after our death or polls it.
     unsafe { (*header).attached.store(1, Ordering::Release) };
     // SAFETY: `at_exit` is a function of the right kind.
@@ -369,7 +374,8 @@ fn find_rseq() {
     }
 }
 
-/// A thread that becomes a fiber must not leave the kernel writing to its area.
+/// Ends the kernel's writing to the calling thread's area: there it notes on which processor the thread runs, and a fiber's area
+/// may be gone while its kernel thread is not.
 pub(crate) fn leave_rseq() {
     const UNREGISTER: usize = 1;
     const SIGNATURE: usize = 0x5305_3053;

@@ -9,6 +9,7 @@ use crate::{
     heap,
     log::Log,
     signals::{Info, SentSignal},
+    stack,
     state::State,
 };
 use core::sync::atomic::Ordering;
@@ -160,15 +161,20 @@ impl State {
     /// Whether the plan has an answer for what the thread is about to do.
     pub(crate) fn has_input(&self, thread: ThreadIx) -> Option<WaitedForInput> {
         let op = self.threads[thread.index()].pending.op;
-        let input = self.log.input_at(self.next_of(thread)?);
-        let waited =
-            if input.flags & RawInput::BLOCKED == 0 { WaitedForInput::No } else { WaitedForInput::Yes };
-        (input.op == op as u16 && input.flags & RawInput::TIMED_OUT == 0).then_some(waited)
+        let (mut found, mut blocked) = (false, false);
+        stack::run_isolated(|| {
+            if let Some(at) = self.next_of(thread) {
+                let input = self.log.input_at(at);
+                found = input.op == op as u16 && input.flags & RawInput::TIMED_OUT == 0;
+                blocked = input.flags & RawInput::BLOCKED != 0;
+            }
+        });
+        found.then_some(if blocked { WaitedForInput::Yes } else { WaitedForInput::No })
     }
 
     /// Whether the next that the plan has for the thread is a signal to handle.
     pub(crate) fn next_is_arrival(&self, thread: ThreadIx) -> bool {
-        self.arrival(thread).is_some()
+        stack::run_isolated(|| self.arrival(thread).is_some())
     }
 
     fn arrival(&self, thread: ThreadIx) -> Option<RawInput> {
@@ -181,7 +187,7 @@ impl State {
 
     /// Whether the time has come for that: as many events as there were then.
     pub(crate) fn is_arrival_due(&self, thread: ThreadIx) -> bool {
-        self.arrival(thread).is_some_and(|input| input.requested <= self.log.count())
+        stack::run_isolated(|| self.arrival(thread).is_some_and(|input| input.requested <= self.log.count()))
     }
 
     /// The running thread takes a signal that the plan has for it now.
@@ -224,7 +230,10 @@ impl State {
 
     /// Whether in the plan the running thread's next answer is that time was up.
     pub(crate) fn next_timed_out(&self) -> bool {
-        self.next_of(self.current).is_some_and(|at| self.log.input_at(at).flags & RawInput::TIMED_OUT != 0)
+        stack::run_isolated(|| {
+            let next = self.next_of(self.current);
+            next.is_some_and(|at| self.log.input_at(at).flags & RawInput::TIMED_OUT != 0)
+        })
     }
 
     /// The plan's answer, put where it belongs; none if it has none, or one to another question.

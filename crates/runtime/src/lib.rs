@@ -46,6 +46,7 @@ mod log;
 mod maps;
 mod modules;
 mod pauses;
+mod pointer_guard;
 mod queue;
 mod real;
 mod rewind;

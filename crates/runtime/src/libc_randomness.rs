@@ -28,9 +28,7 @@ fn kernel_bytes() -> Option<&'static mut [u8]> {
 }
 
 /// Replaces the value by which functions notice that their stack was overwritten; the loader took it from the
-/// kernel's bytes. Nothing that has it on the stack may be active.
-///
-/// (Its twin, which disguises pointers in the C library's tables, cannot be replaced: some are there already.)
+/// kernel's bytes. Nothing that has it on the stack may be active. For its twin see [`crate::pointer_guard`].
 pub(crate) fn replace_stack_guard() {
     if let Some(&[_, a, b, c, d, e, f, g, ..]) = kernel_bytes().as_deref() {
         // As the loader does it: the first byte is zero, so that no string runs over it.

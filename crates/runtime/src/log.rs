@@ -1,6 +1,6 @@
 //! The memory shared with the controller.
 
-use crate::{heap, rewind, sys};
+use crate::{debug, heap, hooks::ids, rewind, stack, sys};
 use alloc::vec::Vec;
 use core::{
     ffi::c_char,
@@ -186,6 +186,11 @@ impl Log {
     /// page; false if the log is full.
     #[cold]
     fn make_room(&mut self) -> bool {
+        // When there is need of more is not the same in runs that go on from others.
+        stack::run_isolated(|| self.populate())
+    }
+
+    fn populate(&mut self) -> bool {
         const MAX_BYTES: u64 = 1 << 17;
         let more = self.count.clamp(FIRST_ROOM, MAX_BYTES).min(self.capacity - self.count);
         self.room = self.count + more;
@@ -462,11 +467,15 @@ impl Log {
         (handle + self.tid_offset) as *mut u32
     }
 
-    /// Lets glibc believe that a fiber's thread is the carrier, which is what asking the kernel about it
-    /// should mean.
-    pub(crate) fn set_glibc_tid(&self, handle: usize, tid: u32) {
-        // SAFETY: the descriptor is alive and parked.
-        unsafe { *self.glibc_tid(handle) = tid };
+    /// Lets glibc believe that all fibers are one thread, with the number of the process as the program sees it. The kernel's
+    /// number differs from run to run; functions that ask the kernel about a thread get it for as long as they take
+    /// (`by_kernel` in `hooks/thread.rs`). Debuggers look for it here.
+    pub(crate) fn set_glibc_tid(&self, handle: usize) {
+        stack::run_isolated(|| {
+            let tid = if debug::is_on() { sys::process() } else { ids::PROCESS };
+            // SAFETY: the descriptor is alive, and parked or the caller's.
+            unsafe { *self.glibc_tid(handle) = tid as u32 };
+        });
     }
 }
 

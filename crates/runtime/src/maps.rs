@@ -49,7 +49,7 @@ pub(crate) fn parse(list: &[u8]) -> impl Iterator<Item = Mapping> {
 }
 
 /// All of them, if the system tells.
-fn all() -> Option<Vec<Mapping>> {
+pub(crate) fn all() -> Option<Vec<Mapping>> {
     let maps = OpenFile::new(b"/proc/self/maps\0")?;
     let mut list = Vec::new();
     let mut room = alloc::vec![0u8; 32 << 10];

@@ -9,6 +9,7 @@ use crate::{
     context::ThreadBackend,
     gate::Gate,
     handlers::{self, Disposition},
+    stack,
     state::{Runtime, State},
     sys,
     thread::{Pending, Thread},
@@ -44,7 +45,7 @@ pub(crate) struct SentSignal {
 pub(crate) struct Info(pub(crate) [u32; 32]);
 
 impl Info {
-    /// Sent by this process: who it is, and a value.
+    /// SentSignal by this process: who it is, and a value.
     pub(crate) fn sent(signal: i32, code: i32, value: u64) -> Self {
         // SAFETY: asks only.
         let user = unsafe { sys::call(libc::SYS_getuid, [0; 6]) } as u32;
@@ -67,6 +68,18 @@ impl Info {
     /// The sender's process, where the code says that there is one.
     pub(crate) const fn process(&self) -> i32 {
         self.0[4] as i32
+    }
+}
+
+impl SentSignal {
+    /// Looks for one on the runtime's own stack. If there is none, nothing else comes along from there.
+    pub(crate) fn find(job: impl FnOnce() -> Option<Self>) -> Option<Self> {
+        let mut sent = Self { signal: 0, info: Info([0; 32]), event: 0 };
+        let is_there = stack::run_isolated(|| {
+            let found = job();
+            found.map(|found| sent = found).is_some()
+        });
+        is_there.then_some(sent)
     }
 }
 
@@ -198,6 +211,10 @@ impl State {
 
     /// The running thread takes one that it has a handler for.
     fn take_due(&mut self) -> Option<SentSignal> {
+        SentSignal::find(|| self.take_due_of_plan_or_queue())
+    }
+
+    fn take_due_of_plan_or_queue(&mut self) -> Option<SentSignal> {
         if let Some(again) = self.take_arrival() {
             return Some(again);
         }
@@ -211,15 +228,18 @@ impl State {
 
     /// Who waits may go on now, or no longer, because of a signal.
     fn reclassify_waiters(&mut self) {
-        let mut n = 0;
-        while let Some(thread) = self.waiting.nth(n) {
-            n += 1;
-            if self.threads[thread.index()].must_check_signals
-                || self.threads[thread.index()].pending.gate.is_for_signals()
-            {
-                self.reclassify(thread);
+        // In a replay, who waits for a signal may get it from the plan.
+        stack::run_isolated(|| {
+            let mut n = 0;
+            while let Some(thread) = self.waiting.nth(n) {
+                n += 1;
+                if self.threads[thread.index()].must_check_signals
+                    || self.threads[thread.index()].pending.gate.is_for_signals()
+                {
+                    self.reclassify(thread);
+                }
             }
-        }
+        });
     }
 
     /// Whether a signal that is sent now would have no effect at all.
@@ -260,7 +280,7 @@ impl State {
             return false;
         }
         if self.goes_to_descriptor(sent.signal, to) {
-            return self.log.replays_inputs() || hand_to_kernel(&sent);
+            return stack::run_isolated(|| self.log.replays_inputs() || hand_to_kernel(&sent));
         }
         match to {
             Some(thread) => {
@@ -421,7 +441,10 @@ impl Runtime {
         me.suspended.extend(suspended);
         let restarts = handlers::restarts(sent.signal);
         self.log(Op::SigHandle, Flags::NONE, pending.pc, sent.signal as usize, sent.event);
+        // How the signal came to be taken is not the same in a replay, and the handler runs right below.
+        stack::clear_unused_stack();
         handlers::raise(sent);
+        stack::clear_unused_stack();
         // Time has passed and other threads have run.
         let me = self.state.me();
         me.awaited = awaited;

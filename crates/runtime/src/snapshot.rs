@@ -43,11 +43,7 @@ pub(crate) fn wait(runtime: &mut Runtime) {
 
     dispatch::begin_again();
     files.restore();
-    let process = sys::process();
-    ids::begin(process);
-    for thread in state.threads.iter().filter(|thread| !thread.reaped) {
-        state.log.set_glibc_tid(thread.handle, process as u32);
-    }
+    ids::begin(sys::process());
     state.log.restore_log(&saved);
     let picker = heap::with_plan_heap(|| init::picker(&state.log));
     state.observed = state.log.header().plan.choices > 0;

@@ -41,6 +41,7 @@ pub(crate) trait PaddingFree {}
 impl PaddingFree for () {}
 impl PaddingFree for bool {}
 impl PaddingFree for u32 {}
+impl PaddingFree for u64 {}
 impl PaddingFree for isize {}
 
 /// Does something on the runtime's own stack. It neither unwinds nor switches to another thread.
@@ -73,6 +74,15 @@ pub(crate) fn run_on_own_stack<T: PaddingFree, J: FnOnce() -> T>(job: J) -> T {
         call_on((&raw mut call).cast(), run::<T, J>, top);
         call.done.assume_init()
     }
+}
+
+/// The same for what copies or compares memory, which the C library does with registers that only AVX-512 has. They show in the
+/// frames of signals. It is a function of its own so that callers keep nothing of it in their registers.
+#[inline(never)]
+pub(crate) fn run_isolated<T: PaddingFree, J: FnOnce() -> T>(job: J) -> T {
+    let done = run_on_own_stack(job);
+    clear_more_registers();
+    done
 }
 
 fn has_more_registers() -> bool {
@@ -159,6 +169,69 @@ pub(crate) unsafe extern "C" fn call_on(data: *mut u8, function: unsafe extern "
         saved = const SAVED,
     )
 }
+
+/// Does something that the program asked for and that meets numbers of the kernel's, which differ from run to run: process ids,
+/// times. It may switch to other threads and unwind. When it is done, nothing of it is left on the stack and in registers. What
+/// the job captures is left.
+#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[inline(always)]
+pub(crate) extern "C-unwind" fn run_without_residue<T, J: FnOnce() -> T>(job: J) -> T {
+    #[allow(improper_ctypes_definitions, reason = "as above")]
+    #[inline(never)]
+    extern "C-unwind" fn run<T, J: FnOnce() -> T>(job: J) -> T {
+        job()
+    }
+    let done = run(job);
+    clear_unused_stack();
+    done
+}
+
+/// Overwrites the unused stack next to the caller's frame, and the registers that calls need not preserve: for whoever has done
+/// something that takes another way in a replay.
+pub(crate) fn clear_unused_stack() {
+    // SAFETY: as much stack as any of our functions may need.
+    unsafe { clear_below() };
+    clear_more_registers();
+}
+
+#[unsafe(naked)]
+unsafe extern "C" fn clear_below() {
+    naked_asm!(
+        "lea rdi, [rsp - {depth}]",
+        "mov ecx, {depth} / 8",
+        "xor eax, eax",
+        "cld",
+        "rep stosq",
+        "xor edx, edx",
+        "xor esi, esi",
+        "xor edi, edi",
+        "xor r8d, r8d",
+        "xor r9d, r9d",
+        "xor r10d, r10d",
+        "xor r11d, r11d",
+        "pxor xmm0, xmm0",
+        "pxor xmm1, xmm1",
+        "pxor xmm2, xmm2",
+        "pxor xmm3, xmm3",
+        "pxor xmm4, xmm4",
+        "pxor xmm5, xmm5",
+        "pxor xmm6, xmm6",
+        "pxor xmm7, xmm7",
+        "pxor xmm8, xmm8",
+        "pxor xmm9, xmm9",
+        "pxor xmm10, xmm10",
+        "pxor xmm11, xmm11",
+        "pxor xmm12, xmm12",
+        "pxor xmm13, xmm13",
+        "pxor xmm14, xmm14",
+        "pxor xmm15, xmm15",
+        "ret",
+        depth = const UNUSED,
+    )
+}
+
+/// How deep the C library's functions go that are called so: `posix_spawn`, `fork`.
+const UNUSED: usize = 4096;
 
 /// Where the thread is on its own stack: rip, rsp, rbp, rbx, r12 to r15 of it, given those of the processor.
 pub(crate) fn of_thread(registers: [u64; 8]) -> [u64; 8] {

@@ -17,7 +17,7 @@ use crate::{
     queue::Queues,
     signals::{Queue, SignalSet},
     sites::PlanSites,
-    sys,
+    stack, sys,
     thread::Thread,
     timers::Timers,
 };
@@ -190,8 +190,10 @@ impl State {
 
     /// Libraries may have been loaded: learns of them, and where the plan's places in them are.
     pub(crate) fn refresh_modules(&mut self) {
-        self.modules.refresh(&self.log);
-        self.places = heap::with_plan_heap(|| PlanSites::of(&self.log, &self.modules));
+        stack::run_isolated(|| {
+            self.modules.refresh(&self.log);
+            self.places = heap::with_plan_heap(|| PlanSites::of(&self.log, &self.modules));
+        });
     }
 
     /// Something about the object at this address changed: who waits there may go on, or no longer.

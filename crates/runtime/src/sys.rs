@@ -3,6 +3,7 @@
 use crate::{rewind, stack};
 use core::{
     arch::asm,
+    cell::UnsafeCell,
     sync::atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
@@ -208,7 +209,7 @@ pub(crate) fn wake(word: &AtomicU32) {
 /// Sleeps until the word at `addr` is 0; the kernel clears it when a thread is gone. False if nothing comes of that for `seconds`.
 pub(crate) fn wait_until_cleared(addr: *const u32, seconds: i64) -> bool {
     // What is seen there is the kernel's number of the thread, or nothing any more: no trace of it on the program's stack.
-    stack::run_on_own_stack(|| {
+    stack::run_isolated(|| {
         loop {
             // SAFETY: the word belongs to a thread record or a thread descriptor that is still there.
             let value = unsafe { addr.read_volatile() };
@@ -227,24 +228,37 @@ pub(crate) fn wait_until_cleared(addr: *const u32, seconds: i64) -> bool {
     })
 }
 
+/// As many at once as threads are made inside of each other.
+const PLACES: usize = 16;
+
+/// The processors that threads may run on otherwise; the first number is how many bytes of the rest are used, 0 for a free place.
+struct Affinities(UnsafeCell<[(usize, [u8; 128]); PLACES]>);
+
+// SAFETY: reached by the running thread only.
+unsafe impl Sync for Affinities {}
+
+static BEFORE: Affinities = Affinities(UnsafeCell::new([(0, [0; 128]); PLACES]));
+
 /// Keeps this thread, and those it makes meanwhile, on the processor where it is, until dropped: waiting for
 /// a thread on the same processor is a plain switch, on another one it is an interrupt there and one back.
-pub(crate) struct OneProcessor {
-    before: [u8; 128],
-    size: usize,
-}
+///
+/// Which processor that is happens to be so. It is not kept here, on the program's stack, but at this place of [`BEFORE`].
+pub(crate) struct OneProcessor(u32);
 
 impl OneProcessor {
     pub(crate) fn stay() -> Self {
-        let mut before = [0; 128];
-        // Which processor that is happens to be so: it leaves no trace on the program's stack.
-        let size = stack::run_on_own_stack(|| {
+        Self(stack::run_isolated(|| {
+            // SAFETY: the running thread only.
+            let before = unsafe { &mut *BEFORE.0.get() };
+            let Some(place) = before.iter().position(|(size, _)| *size == 0) else { return PLACES as u32 };
+            let (size, mask) = &mut before[place];
             let mut here = 0u32;
             // SAFETY: room for the masks; the calling thread's own settings.
-            let size = unsafe {
+            let got = unsafe {
                 call(libc::SYS_getcpu, [&raw mut here as usize, 0, 0, 0, 0, 0]);
-                call(libc::SYS_sched_getaffinity, [0, before.len(), before.as_mut_ptr() as usize, 0, 0, 0])
+                call(libc::SYS_sched_getaffinity, [0, mask.len(), mask.as_mut_ptr() as usize, 0, 0, 0])
             };
+            *size = usize::try_from(got).unwrap_or(0);
             let mut only = [0u8; 128];
             if let Some(byte) = only.get_mut(here as usize / 8) {
                 *byte = 1 << (here % 8);
@@ -256,17 +270,24 @@ impl OneProcessor {
                     )
                 };
             }
-            size
-        });
-        Self { before, size: usize::try_from(size).unwrap_or(0) }
+            place as u32
+        }))
     }
 }
 
 impl Drop for OneProcessor {
     fn drop(&mut self) {
-        let args = [0, self.size, self.before.as_ptr() as usize, 0, 0, 0];
-        // SAFETY: the mask that was there before.
-        unsafe { rewind::call(libc::SYS_sched_setaffinity, args) };
+        stack::run_isolated(|| {
+            // SAFETY: the running thread only.
+            let before = unsafe { &mut *BEFORE.0.get() };
+            if let Some((size, mask)) = before.get_mut(self.0 as usize) {
+                // SAFETY: the mask that was there before.
+                unsafe {
+                    rewind::call(libc::SYS_sched_setaffinity, [0, *size, mask.as_ptr() as usize, 0, 0, 0])
+                };
+                *size = 0;
+            }
+        });
     }
 }
 

@@ -256,7 +256,7 @@ impl Runtime {
         // SAFETY: the program's own place.
         unsafe { *request.handle = thread.handle };
         if self.state.backend() == ThreadBackend::Fibers {
-            self.state.log.set_glibc_tid(thread.handle, sys::process() as u32);
+            self.state.log.set_glibc_tid(thread.handle);
         }
         if debug::is_on() {
             // SAFETY: the descriptor is there: nobody can have joined the thread yet.
@@ -273,7 +273,7 @@ impl Runtime {
         self.state.live += 1;
         self.state.ready.set(ix, true);
         let state = &mut self.state;
-        stack::run_on_own_stack(|| {
+        stack::run_isolated(|| {
             state.log.thread_created(ix, parent, nth, request.start as usize as u64, detached);
             state.threads[ix.index()].must_check_signals = state.next_is_arrival(ix);
         });
@@ -470,9 +470,7 @@ unsafe extern "C" {
 unsafe extern "C" fn park_thread(record: *mut Thread) {
     // SAFETY: the record is ours; its creator waits until we parked.
     let thread = unsafe { &mut *record };
-    if thread.context.backend() == ThreadBackend::Fibers {
-        crate::init::leave_rseq();
-    }
+    crate::init::leave_rseq();
     thread.stack_top = core::ptr::from_ref(&thread) as usize + 512;
     thread.context.park();
 }

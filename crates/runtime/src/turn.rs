@@ -99,7 +99,7 @@ impl Runtime {
         let ix = state.current;
         state.me().pending = pending;
         if pending.gate.depends_on_environment() {
-            stack::run_on_own_stack(|| state.reclassify(ix));
+            stack::run_isolated(|| state.reclassify(ix));
         } else {
             state.reclassify(ix);
         }
@@ -137,6 +137,9 @@ impl Runtime {
         if pending.deadline != u64::MAX {
             state.switch_flags = state.switch_flags | Flags::UNDETERMINED;
         }
+        if pending.gate.depends_on_environment() {
+            stack::clear_unused_stack();
+        }
         turn
     }
 
@@ -172,7 +175,7 @@ impl Runtime {
     fn pick(&mut self) -> ThreadIx {
         let Self { picker, state } = self;
         if state.polled > 0 || state.ready.is_empty() {
-            stack::run_on_own_stack(|| state.poll_environment());
+            stack::run_isolated(|| state.poll_environment());
         }
         let me = state.current;
         let sole_runner = state.me().undivided > 0 && state.current_can_continue();

@@ -7,7 +7,7 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// Dice whose every roll follows from the seed.
+    /// A generator whose every number follows from the seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }

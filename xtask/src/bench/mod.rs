@@ -1,6 +1,7 @@
 //! Benchmarks print ratios, never verdicts on absolute times: both sides of a ratio are measured in
 //! turns in the same run, and what counts is the median of the ratios with its quartiles.
 
+pub(crate) mod determinism;
 mod distribution;
 mod measure;
 pub(crate) mod predict;

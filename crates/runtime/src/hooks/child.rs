@@ -16,6 +16,7 @@ use crate::{
     init,
     input::OutputBuffers,
     real::Real,
+    stack,
     state::Runtime,
     sys,
     thread::Pending,
@@ -53,14 +54,14 @@ pub(super) extern "C-unwind" fn start(runtime: &mut Runtime, pc: u64, job: impl 
 /// The child's number as the program sees it.
 fn make(runtime: &mut Runtime, job: impl FnOnce() -> isize) -> isize {
     runtime.state.descriptors.inherited();
-    match job() {
+    stack::run_without_residue(|| match job() {
         0 => {
             children::become_child();
             0
         }
         error @ ..0 => error,
         process => children::add(process as i32) as isize,
-    }
+    })
 }
 
 fn log_start(runtime: &mut Runtime, pc: u64, result: isize) {
@@ -194,7 +195,10 @@ impl ChildWait {
         let gate = if runtime.state.log.replays_inputs() { Gate::Input } else { Gate::Child(self.children) };
         let (op, pc, addr) = (Op::ChildWait, self.pc, ADDR as u64);
         let turn = runtime.wait_turn(Pending { op, pc, addr, gate, deadline: u64::MAX, cancellable: true });
-        runtime.state.me().child_ended = false;
+        let me = runtime.state.me();
+        me.child_ended = false;
+        // The kernel's number of the child would stay there, behind what is written next, and be copied with it.
+        me.pending.gate = Gate::Child(Children { kind: 0, id: 0, options: 0 });
         turn
     }
 }
@@ -221,17 +225,20 @@ pub(super) unsafe fn wait_for(
     usage: Usage,
     pc: u64,
 ) -> Answer {
-    let wait = ChildWait::new(id, options, pc);
-    let to_real = match wait.children.kind {
-        libc::P_ALL => -1,
-        libc::P_PGID => wait.children.id.wrapping_neg(),
-        _ => wait.children.id,
-    };
-    let args = [to_real as usize, status as usize, (options | libc::WNOHANG) as usize, usage as usize, 0, 0];
-    let whole = [(status as usize, size_of::<i32>()), (usage as usize, size_of::<libc::rusage>())];
-    let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
-    // SAFETY: the program's places.
-    unsafe { wait.wait(runtime, &places, || sys::call(libc::SYS_wait4, args)) }
+    stack::run_without_residue(|| {
+        let wait = ChildWait::new(id, options, pc);
+        let to_real = match wait.children.kind {
+            libc::P_ALL => -1,
+            libc::P_PGID => wait.children.id.wrapping_neg(),
+            _ => wait.children.id,
+        };
+        let options = options | libc::WNOHANG;
+        let args = [to_real as usize, status as usize, options as usize, usage as usize, 0, 0];
+        let whole = [(status as usize, size_of::<i32>()), (usage as usize, size_of::<libc::rusage>())];
+        let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
+        // SAFETY: the program's places.
+        unsafe { wait.wait(runtime, &places, || sys::call(libc::SYS_wait4, args)) }
+    })
 }
 
 /// `waitid`, as the C function: the system call has one argument more.
@@ -243,33 +250,35 @@ unsafe fn waitid_by(
     usage: Usage,
     pc: u64,
 ) -> Answer {
-    // A descriptor of a process is none of ours: whoever it is may be waited for without any word from us.
-    let to_real =
-        if kind == libc::P_PID || kind == libc::P_PGID { ids::to_real(id as i32) } else { id as i32 };
-    let wait = ChildWait::of(Children { kind, id: to_real, options }, id as i32, pc);
-    // SAFETY: all zeros is an answer about nobody.
-    let mut answer: libc::siginfo_t = unsafe { core::mem::zeroed() };
-    let place = &raw mut answer;
-    let options = (options | libc::WNOHANG) as usize;
-    let args = [kind as usize, to_real as usize, place as usize, options, usage as usize, 0];
-    let whole = [(place as usize, size_of_val(&answer)), (usage as usize, size_of::<libc::rusage>())];
-    let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
-    // SAFETY: places of the program's and of ours; the kernel's answer is about a child, or about nobody.
-    unsafe {
-        let result = wait.wait(runtime, &places, || match sys::call(libc::SYS_waitid, args) {
-            0 => {
-                let process = (*place).si_pid();
-                set_process(place, ids::to_virtual(process));
-                process as isize
+    stack::run_without_residue(|| {
+        // A descriptor of a process is none of ours: whoever it is may be waited for without any word from us.
+        let to_real =
+            if kind == libc::P_PID || kind == libc::P_PGID { ids::to_real(id as i32) } else { id as i32 };
+        let wait = ChildWait::of(Children { kind, id: to_real, options }, id as i32, pc);
+        // SAFETY: all zeros is an answer about nobody.
+        let mut answer: libc::siginfo_t = unsafe { core::mem::zeroed() };
+        let place = &raw mut answer;
+        let options = (options | libc::WNOHANG) as usize;
+        let args = [kind as usize, to_real as usize, place as usize, options, usage as usize, 0];
+        let whole = [(place as usize, size_of_val(&answer)), (usage as usize, size_of::<libc::rusage>())];
+        let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
+        // SAFETY: places of the program's and of ours; the kernel's answer is about a child, or about nobody.
+        unsafe {
+            let result = wait.wait(runtime, &places, || match sys::call(libc::SYS_waitid, args) {
+                0 => {
+                    let process = (*place).si_pid();
+                    set_process(place, ids::to_virtual(process));
+                    process as isize
+                }
+                error => error,
+            });
+            let failed = matches!(result, Ok(..0));
+            if !info.is_null() && !failed {
+                *info = answer;
             }
-            error => error,
-        });
-        let failed = matches!(result, Ok(..0));
-        if !info.is_null() && !failed {
-            *info = answer;
+            result.map(|result| result.min(0))
         }
-        result.map(|result| result.min(0))
-    }
+    })
 }
 
 /// Who an answer of `waitid` is about.
@@ -370,11 +379,13 @@ unsafe extern "C-unwind" fn spawn_by(
         // SAFETY: the program's call.
         return unsafe { real(process, path, actions, attributes, args, env) };
     };
-    let mut started = 0;
-    // SAFETY: the program's call, but for where the number goes.
-    let job = || match unsafe { real(&raw mut started, path, actions, attributes, args, env) } {
-        0 => started as isize,
-        error => -error as isize,
+    let job = || {
+        let mut started = 0;
+        // SAFETY: the program's call, but for where the number goes.
+        match unsafe { real(&raw mut started, path, actions, attributes, args, env) } {
+            0 => started as isize,
+            error => -error as isize,
+        }
     };
     match start(runtime, pc, job) {
         error @ ..0 => -error as i32,

@@ -110,5 +110,4 @@ take_ids! {
     fn sched_setparam(thread: i32, parameter: *const c_void) -> i32, same, ids(thread);
     fn sched_getparam(thread: i32, parameter: *mut c_void) -> i32, same, ids(thread);
     fn sched_rr_get_interval(thread: i32, interval: *mut libc::timespec) -> i32, same, ids(thread);
-    fn clock_getcpuclockid(process: i32, clock: *mut i32) -> i32, same, ids(process);
 }

@@ -67,8 +67,9 @@ impl Runtime {
             self.turn(io.op, on.channel.as_addr() as usize, io.pc);
             return Turn::Go;
         }
-        let deadline =
-            if self.replays_inputs(on) { self.replayed_wait_limit() } else { self.wait_limit(io, on) };
+        let deadline = stack::run_isolated(|| {
+            if self.replays_inputs(on) { self.replayed_wait_limit() } else { self.wait_limit(io, on) }
+        });
         self.await_descriptors(io.op, on, io.pc, deadline, &[(io.fd, io.events)])
     }
 
@@ -92,7 +93,7 @@ impl Runtime {
     pub(super) fn await_listed(&mut self, op: Op, on: Descriptor, pc: u64, deadline: u64) -> Turn {
         let gate = if self.replays_inputs(on) { Gate::Input } else { Gate::Descriptors };
         if gate == Gate::Descriptors && on.peer == Peer::Children {
-            children::settle();
+            stack::run_isolated(children::settle);
         }
         let addr = on.channel.as_addr();
         self.wait_turn(Pending { op, pc, addr, gate, deadline, cancellable: true })
@@ -112,6 +113,7 @@ impl Runtime {
     ///
     /// # Safety
     /// As the job; the places are what it writes to.
+    #[inline(never)]
     pub(super) unsafe fn answer(
         &mut self,
         (op, on, turn): (Op, Descriptor, Turn),
@@ -123,7 +125,7 @@ impl Runtime {
             return job();
         }
         // SAFETY: by the caller.
-        stack::run_on_own_stack(|| unsafe {
+        stack::run_isolated(|| unsafe {
             let result = if self.state.log.replays_inputs() {
                 self.state
                     .replay_input(op, requested, places)

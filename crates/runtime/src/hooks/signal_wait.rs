@@ -50,7 +50,7 @@ extern "C-unwind" fn take(
         if let Some(sent) = here.as_ref().filter(|sent| sent.event == u64::MAX) {
             state.record_arrival(Op::SigWait, sent);
         }
-        if let Some(sent) = here.or_else(|| state.take_awaited()) {
+        if let Some(sent) = here.or_else(|| SentSignal::find(|| state.take_awaited())) {
             runtime.log(Op::SigWait, Flags::NONE, pc, sent.signal as usize, sent.event);
             return Ok(sent);
         }

@@ -3,9 +3,11 @@
 use super::cancel::exit_cancelled;
 use crate::{
     clock::NEVER,
+    context::ThreadBackend,
     end,
     gate::Gate,
     log::c_bytes,
+    stack,
     state::Runtime,
     sys,
     thread::{Pending, Start, ThreadRequest},
@@ -139,6 +141,24 @@ pub(super) unsafe extern "C-unwind" fn start_thread(
     core::arch::naked_asm!("mov r8, [rsp]", "jmp {}", sym controlled::pthread_create)
 }
 
+/// A function of the C library that asks the kernel about a thread, by the number in its descriptor: all fibers are the carrier.
+fn by_kernel(runtime: &mut Runtime, handle: usize, job: impl FnOnce() -> i32) -> i32 {
+    if runtime.state.by_handle(handle).is_none() {
+        return libc::ESRCH;
+    }
+    stack::run_without_residue(|| {
+        if runtime.state.backend() == ThreadBackend::Kernel {
+            return job();
+        }
+        let tid = runtime.state.log.glibc_tid(handle);
+        // SAFETY: the descriptor is alive: nobody has joined the thread.
+        unsafe { *tid = sys::process() as u32 };
+        let answer = job();
+        runtime.state.log.set_glibc_tid(handle);
+        answer
+    })
+}
+
 hooks! {
     fn pthread_create(handle: *mut usize, attr: *const Attr, start: Start, arg: *mut c_void) -> i32, |runtime, pc| {
         create(runtime, &ThreadRequest { handle, attr, start, arg, returns_int: false }, pc)
@@ -188,11 +208,32 @@ hooks! {
         let Some(thread) = runtime.state.by_handle(handle) else { return libc::ESRCH };
         let known = &runtime.state.log.thread(thread).name;
         if known[0] == 0 {
-            return real::pthread_getname_np(runtime.state.threads[0].handle, name, size);
+            let main = runtime.state.threads[0].handle;
+            return by_kernel(runtime, main, || real::pthread_getname_np(main, name, size));
         }
         if size < known.len() { return libc::ERANGE }
         core::ptr::copy_nonoverlapping(known.as_ptr(), name.cast(), known.len());
         0
+    }
+
+    fn pthread_getattr_np(handle: usize, attr: *mut Attr) -> i32, |runtime, pc| {
+        by_kernel(runtime, handle, || real::pthread_getattr_np(handle, attr))
+    }
+
+    fn pthread_getaffinity_np(handle: usize, size: usize, set: *mut c_void) -> i32, |runtime, pc| {
+        by_kernel(runtime, handle, || real::pthread_getaffinity_np(handle, size, set))
+    }
+
+    fn pthread_getschedparam(handle: usize, policy: *mut i32, parameter: *mut c_void) -> i32, |runtime, pc| {
+        by_kernel(runtime, handle, || real::pthread_getschedparam(handle, policy, parameter))
+    }
+
+    fn pthread_setschedparam(handle: usize, policy: i32, parameter: *const c_void) -> i32, |runtime, pc| {
+        by_kernel(runtime, handle, || real::pthread_setschedparam(handle, policy, parameter))
+    }
+
+    fn pthread_setschedprio(handle: usize, priority: i32) -> i32, |runtime, pc| {
+        by_kernel(runtime, handle, || real::pthread_setschedprio(handle, priority))
     }
 
     fn gettid() -> i32, |runtime, pc| {

@@ -55,7 +55,7 @@ pub(super) fn disable() {
 /// Whether the thread that is made now, with these attributes, can be born here.
 pub(crate) fn begin(attributes: *const libc::pthread_attr_t) -> bool {
     // What is found there leaves no trace on the program's stack.
-    let can = IS_ON.load(Ordering::Relaxed) && stack::run_on_own_stack(|| has_default_scheduling(attributes));
+    let can = IS_ON.load(Ordering::Relaxed) && stack::run_isolated(|| has_default_scheduling(attributes));
     MAKER_THREAD.store(if can { sys::thread_pointer() } else { 0 }, Ordering::Relaxed);
     can
 }

@@ -1,0 +1,138 @@
+//! The value by which the C library disguises code addresses that it keeps in writable memory (`PTR_MANGLE`): the same in every
+//! run.
+//!
+//! The loader draws it from the kernel's random bytes. It reaches the program's memory wherever `setjmp` was called: the loader, the
+//! unwinder and each thread's start leave disguised addresses on stacks, and name lookups and conversions leave them on the heap.
+//!
+//! Libraries that were initialised before us may have registered functions for the exit of the program. So whatever is disguised
+//! already is found and disguised anew: a word that becomes the address of code or of the stack by the old value. That another
+//! word does so by chance takes a match of some forty bits.
+
+use crate::{
+    log::c_bytes,
+    maps::{self, Mapping},
+    real::Real,
+    sys,
+};
+use alloc::vec::Vec;
+use core::{arch::asm, ffi::c_void, ops::Range};
+
+/// Any number will do that is no address.
+const GUARD: u64 = 0x6c62_272e_07bb_0142;
+
+/// By how much a disguised address is rotated.
+const ROTATION: u32 = 17;
+
+const PAGE: usize = 4096;
+
+/// Replaces it, while the program has one thread and before it runs; where that is not possible it stays.
+pub(crate) fn replace() {
+    static SINGLE: Real = Real::new(c"__libc_single_threaded");
+    // SAFETY: a byte of the C library's.
+    let is_single = SINGLE.find().is_some_and(|place| unsafe { *place.cast::<u8>() } != 0);
+    let (true, Some(mappings)) = (is_single, maps::all()) else { return };
+    let old: u64;
+    // SAFETY: where the C library has it, in the thread descriptor.
+    unsafe { asm!("mov {}, fs:[0x30]", out(reg) old, options(nostack, readonly, preserves_flags)) };
+    // The loader's functions use a copy, which is constant from now on.
+    let Some(copy) = copy_of_loader(old) else { return };
+    let here = &raw const old as usize;
+    let stack = main_stack(&mappings);
+    let is_address = |word: u64| {
+        let is_in = |mapping: &Mapping| (mapping.start as u64..mapping.end as u64).contains(&word);
+        mappings
+            .iter()
+            .any(|mapping| (mapping.rights[2] == b'x' || Some(mapping.start) == stack) && is_in(mapping))
+    };
+    let own =
+        mappings.iter().filter(|mapping| mapping.is_own() && !(mapping.start..mapping.end).contains(&here));
+    for page in own.flat_map(resident_pages) {
+        for place in page.step_by(size_of::<u64>()) {
+            let place = place as *mut u64;
+            // SAFETY: a word of a page that is there and may be written. Nobody else runs.
+            unsafe {
+                let plain = place.read_volatile().rotate_right(ROTATION) ^ old;
+                if is_address(plain) {
+                    place.write_volatile((plain ^ GUARD).rotate_left(ROTATION));
+                }
+            }
+        }
+    }
+    write_constant(copy, GUARD);
+    // SAFETY: as above; threads to come copy it.
+    unsafe { asm!("mov fs:[0x30], {}", in(reg) GUARD, options(nostack, preserves_flags)) };
+}
+
+/// Where the mapping of main's stack begins.
+fn main_stack(mappings: &[Mapping]) -> Option<usize> {
+    unsafe extern "C" {
+        static __libc_stack_end: usize;
+    }
+    // SAFETY: the loader's word about where main's stack begins.
+    let top = unsafe { __libc_stack_end };
+    mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&top)).map(|mapping| mapping.start)
+}
+
+/// Pages that nobody touched hold nothing, and looking at them would make them be there.
+fn resident_pages(mapping: &Mapping) -> impl Iterator<Item = Range<usize>> + use<> {
+    const PIECE: usize = 16 << 20;
+    let Mapping { start, end, .. } = *mapping;
+    (start..end).step_by(PIECE).flat_map(move |start| {
+        let end = end.min(start + PIECE);
+        let mut resident: Vec<u8> = alloc::vec![0; (end - start) / PAGE];
+        // SAFETY: room for a byte of each page.
+        unsafe {
+            sys::call(libc::SYS_mincore, [start, end - start, resident.as_mut_ptr() as usize, 0, 0, 0])
+        };
+        resident.into_iter().enumerate().filter(|&(_, resident)| resident & 1 != 0).map(move |(nth, _)| {
+            let page = start + nth * PAGE;
+            page..page + PAGE
+        })
+    })
+}
+
+/// Where the loader has its copy, if there is exactly one such word.
+fn copy_of_loader(guard: u64) -> Option<*mut u64> {
+    unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> i32 {
+        // SAFETY: the loader's description of a module, and the range that was passed.
+        let (info, found) = unsafe { (&*info, &mut *found.cast::<Range<usize>>()) };
+        if !c_bytes(info.dlpi_name).ends_with(b"/ld-linux-x86-64.so.2") {
+            return 0;
+        }
+        for at in 0..info.dlpi_phnum.into() {
+            // SAFETY: as many program headers as the loader says.
+            let header = unsafe { &*info.dlpi_phdr.add(at) };
+            if header.p_type == libc::PT_GNU_RELRO {
+                let start = (info.dlpi_addr + header.p_vaddr) as usize;
+                *found = start.next_multiple_of(8)..(start + header.p_memsz as usize) & !7;
+            }
+        }
+        1
+    }
+    let mut found: Range<usize> = 0..0;
+    // SAFETY: the callback gets what it is given here and nothing else.
+    unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
+    let mut places = found.step_by(size_of::<u64>()).map(|place| place as *mut u64).filter(|place| {
+        // SAFETY: within the loader's constants.
+        unsafe { place.read_volatile() == guard }
+    });
+    match (places.next(), places.next()) {
+        (Some(place), None) => Some(place),
+        _ => None,
+    }
+}
+
+/// Writes a word that the loader has made constant.
+fn write_constant(place: *mut u64, value: u64) {
+    let protect = |rights: i32| {
+        // SAFETY: the page of the word.
+        unsafe {
+            sys::call(libc::SYS_mprotect, [place as usize & !(PAGE - 1), PAGE, rights as usize, 0, 0, 0])
+        }
+    };
+    if protect(libc::PROT_READ | libc::PROT_WRITE) == 0 {
+        // SAFETY: it may be written now, and nobody else runs.
+        unsafe { place.write_volatile(value) };
+        protect(libc::PROT_READ);
+    }
+}

@@ -132,7 +132,7 @@ fn libtest_binary_is_explored_test_by_test() {
 fn cargo_test_explores_each_test_and_reports_failures() {
     let place = Place::new("cargo", &[("Cargo.toml", MANIFEST), ("src/lib.rs", THREE_TESTS)]);
     let (report, _) = place.exits(100, &["cargo", "--runs", "300", "test", "--offline"]);
-    for wanted in [
+    for expected in [
         "exploring 3 tests of visits (unittests src/lib.rs)\n",
         "test counts ... ok (300 schedules)\n",
         "test loses ... FAILED (run ",
@@ -144,7 +144,7 @@ fn cargo_test_explores_each_test_and_reports_failures() {
         "result: FAILED. 1 passed; 2 failed; 0 ignored; ",
         "doc-tests are not explored",
     ] {
-        assert!(report.contains(wanted), "`{wanted}` is missing:\n{report}");
+        assert!(report.contains(expected), "`{expected}` is missing:\n{report}");
     }
     place.exits(100, &["replay", ".unsnarl/loses-1.snarl"]);
     let (_, stderr) = place.exits(100, &["replay"]);
@@ -194,7 +194,7 @@ mod tests {
     let output = output.expect("unsnarl runs");
     let report = String::from_utf8_lossy(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{report}\n{}", String::from_utf8_lossy(&output.stderr));
-    for wanted in [
+    for expected in [
         "test tests::panics ... ok (10 schedules, one thread)\n",
         "test tests::slow ... ignored\n",
         "test tests::surrounded ... ok",
@@ -202,7 +202,7 @@ mod tests {
         "result: ok. 3 passed; 0 failed; 1 ignored; ",
         "doc-tests are not explored: `cargo test --doc` runs them\n",
     ] {
-        assert!(report.contains(wanted), "`{wanted}` is missing:\n{report}");
+        assert!(report.contains(expected), "`{expected}` is missing:\n{report}");
     }
     let (report, _) = place.exits(100, &["cargo", "test", "--offline", "--lib", "--", "--ignored"]);
     assert!(
@@ -266,8 +266,8 @@ fn interrupted_suite_reports_results_so_far() {
     report.read_to_string(&mut text).expect("text");
     assert_eq!(child.wait().expect("unsnarl ends").code(), Some(100));
     // The last test may have begun or not.
-    for wanted in ["---- loses ----", "result: FAILED, interrupted. 0 passed; 2 failed; 0 ignored; "] {
-        assert!(text.contains(wanted), "`{wanted}` is missing:\n{text}");
+    for expected in ["---- loses ----", "result: FAILED, interrupted. 0 passed; 2 failed; 0 ignored; "] {
+        assert!(text.contains(expected), "`{expected}` is missing:\n{text}");
     }
 }
 

@@ -288,11 +288,11 @@ mod tests {
             output: Output::default(),
         };
         trace.add_callers([(1, site(70)), (2, site(80)), (3, site(70))]);
-        let told = |of: fn(&Trace, &Event) -> Site| -> Vec<u64> {
+        let offsets = |of: fn(&Trace, &Event) -> Site| -> Vec<u64> {
             trace.events.iter().map(|event| of(&trace, event).offset).collect()
         };
-        assert_eq!(told(Trace::user_site), [10, 70, 80, 70, 10]);
-        assert_eq!(told(Trace::site), [10, 20, 20, 20, 10], "where the events are does not change");
+        assert_eq!(offsets(Trace::user_site), [10, 70, 80, 70, 10]);
+        assert_eq!(offsets(Trace::site), [10, 20, 20, 20, 10], "where the events are does not change");
         assert_eq!(trace.sites.len(), 4);
     }
 }

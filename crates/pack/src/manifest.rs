@@ -76,7 +76,7 @@ pub(crate) fn write(entries: &[PackEntry]) -> String {
 
 /// The files that a manifest promises, still empty, each with its checksum.
 pub(crate) fn read(text: &[u8]) -> Result<Vec<(PackEntry, u32)>, Error> {
-    let wrong = |what: &str| Error::Damaged(format!("the pack's manifest has no {what}"));
+    let wrong = |field: &str| Error::Damaged(format!("the pack's manifest has no {field}"));
     let value: Value = serde_json::from_slice(text).map_err(|_| wrong("meaning"))?;
     match value["unsnarl_pack"].as_u64().ok_or_else(|| wrong("version"))? {
         FORMAT => {}

@@ -183,7 +183,7 @@ fn witness_of(
         targets.sort_unstable();
         targets
     };
-    let told = |witness: Witness| {
+    let make_race = |witness: Witness| {
         let accesses = [witness.meet[0], witness.meet[1]];
         let sides = accesses.map(|number| window.events[(number - window.first) as usize]);
         PredictedRace { addr, accesses, sides, witness, others: Vec::new() }
@@ -193,7 +193,7 @@ fn witness_of(
     {
         findings.figures.sync_preserving += 1;
         let witness = Witness::in_trace_order(model, window, &ideal, &ordered_pair(targets));
-        let mut race = told(witness);
+        let mut race = make_race(witness);
         if model.reads == Reads::Free {
             race.others = others(search, window, [a, b], &race.witness);
         }
@@ -212,7 +212,7 @@ fn witness_of(
                 SearchResult::Found(steps) => {
                     findings.figures.searched += 1;
                     let witness = Witness::thread_by_thread(model, window, &steps, &ordered_pair(vec![x, y]));
-                    return findings.race(places, told(witness));
+                    return findings.race(places, make_race(witness));
                 }
                 SearchResult::Impossible => {}
                 SearchResult::Undecided => return findings.undecided(places, model.reads),

@@ -73,7 +73,7 @@ impl Processes {
             .filter_map(|thread| Some((thread, self.threads[thread].get(at[thread])?.clone())))
             .collect();
         let access = |word: &str| match word.split('.').collect::<Vec<_>>()[..] {
-            [what @ ("read" | "write"), _, object] => Some((what == "write", object.to_owned())),
+            [operation @ ("read" | "write"), _, object] => Some((operation == "write", object.to_owned())),
             _ => None,
         };
         for (at, (_, one)) in next.iter().enumerate() {

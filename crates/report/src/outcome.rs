@@ -54,7 +54,7 @@ pub fn rest_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) 
 /// Size and switches in one line.
 #[must_use]
 pub fn stats_text(stats: &Stats) -> String {
-    let count = |n: u64, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let count = |n: u64, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
     let switches = match stats.context_switches {
         1 => "1 context switch".to_owned(),
         n => format!("{n} context switches"),
@@ -338,18 +338,18 @@ impl OutcomeWriter<'_> {
     /// What went wrong without ending the run; the same thing at the same place once.
     fn warnings(&self, names: &mut dyn Names) -> String {
         let mut text = String::new();
-        let mut told: Vec<(&Warning, usize)> = Vec::new();
+        let mut distinct: Vec<(&Warning, usize)> = Vec::new();
         for warning in self.trace.warnings.iter().filter(|w| !self.is_the_failure(w)) {
             let same = |w: &Warning| {
                 (w.misuse, w.site, w.addr, &w.detail)
                     == (warning.misuse, warning.site, warning.addr, &warning.detail)
             };
-            match told.iter_mut().find(|(other, _)| same(other)) {
+            match distinct.iter_mut().find(|(other, _)| same(other)) {
                 Some((_, times)) => *times += 1,
-                None => told.push((warning, 1)),
+                None => distinct.push((warning, 1)),
             }
         }
-        for (warning, times) in told {
+        for (warning, times) in distinct {
             text += &paint("warning", Style::Preemption, self.options.colour);
             let _ = write!(text, ": thread {} {}", self.thread(warning.thread), self.misuse(warning, names));
             // Where a thread was left behind is where it was, not what is wrong.
@@ -409,9 +409,9 @@ impl OutcomeWriter<'_> {
     }
 
     /// A place, after another one was told: in the same file the line is enough.
-    fn line_relative_to(&self, frame: &Frame, told: &Frame) -> String {
+    fn line_relative_to(&self, frame: &Frame, reference: &Frame) -> String {
         match frame.line {
-            Some(line) if frame.file == told.file => format!("line {line}"),
+            Some(line) if frame.file == reference.file => format!("line {line}"),
             _ => self.short_place(frame),
         }
     }

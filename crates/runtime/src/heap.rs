@@ -12,7 +12,7 @@ const CHUNK: usize = 1 << 20;
 
 /// Hands out memory in order and takes back only the latest piece: tables here grow and stay.
 ///
-/// What depends on the plan has memory of its own ([`for_plan`]): a program that looks at memory or registers that it
+/// What depends on the plan has memory of its own ([`with_plan_heap`]): a program that looks at memory or registers that it
 /// did not initialise may find addresses of ours there, and they should be the same by whatever plan it runs.
 struct Heap {
     chunks: UnsafeCell<[Chunk; 2]>,

@@ -40,14 +40,14 @@ pub fn test_preemptions<R: Runner>(trace: &Trace, runner: &mut R) -> Result<Vec<
 fn plan_without_preemption(trace: &Trace, event: usize) -> Plan {
     let thread = trace.events[event - 1].thread;
     let (before, after) = trace.events.split_at(event);
-    let told = |events: &[unsnarl_model::Event], own: bool| -> Vec<(ThreadIx, Action)> {
+    let actions_of = |events: &[unsnarl_model::Event], own: bool| -> Vec<(ThreadIx, Action)> {
         let selected = events.iter().filter(|event| (event.thread == thread) == own);
         selected.map(|event| (event.thread, trace.action(event))).collect()
     };
     let mut steps: Vec<(ThreadIx, Action)> =
         before.iter().map(|event| (event.thread, trace.action(event))).collect();
-    steps.extend(told(after, true));
+    steps.extend(actions_of(after, true));
     steps.push((thread, RUN_UNTIL_BLOCKED));
-    steps.extend(told(after, false));
+    steps.extend(actions_of(after, false));
     Plan { prefix: prefix_of(trace, steps), tail: Policy::Fair, ..trace.plan.clone() }
 }

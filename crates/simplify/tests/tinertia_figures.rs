@@ -13,7 +13,7 @@ use unsnarl_simplify::{
 fn simulated(trace: &Trace) -> Vec<String> {
     let render = |event: &Event| {
         let thread = if event.thread == ThreadIx::MAIN { "T1" } else { "T2" };
-        let what = match (event.op, event.addr & 0xff) {
+        let operation = match (event.op, event.addr & 0xff) {
             (Op::Read, 0) => "while (!flag)",
             (Op::Read, _) => "if (x == 3)",
             (Op::Yield, _) => "sleep()",
@@ -23,7 +23,7 @@ fn simulated(trace: &Trace) -> Vec<String> {
             (Op::Write, 8) => "x = 3",
             _ => "error()",
         };
-        format!("({thread}, {what})")
+        format!("({thread}, {operation})")
     };
     trace.events.iter().map(render).collect()
 }

@@ -61,9 +61,9 @@ fn limit(file: &[u8]) -> usize {
     (32 << 20) + 128 * file.len()
 }
 
-fn check(what: &str, file: &[u8]) {
+fn check(label: &str, file: &[u8]) {
     let held = most_held(|| decode(file));
-    assert!(held <= limit(file), "{what}: {held} bytes for a file of {}", file.len());
+    assert!(held <= limit(file), "{label}: {held} bytes for a file of {}", file.len());
 }
 
 fn header(tag: &[u8], unpacked: u64, packed: u64, content: &[u8]) -> Vec<u8> {

@@ -341,8 +341,8 @@ proptest! {
                 prop_assert_eq!(bytes, encode(&imported.trace));
             }
             (imported, long) => {
-                let said = (imported.as_ref().err().map(ToString::to_string), long.err().map(|e| e.to_string()));
-                prop_assert!(said.0.is_some() && said.0 == said.1, "{said:?}");
+                let errors = (imported.as_ref().err().map(ToString::to_string), long.err().map(|e| e.to_string()));
+                prop_assert!(errors.0.is_some() && errors.0 == errors.1, "{errors:?}");
             }
         }
         if let Ok(imported) = imported {

@@ -213,8 +213,8 @@ unsafe extern "C" fn save_memory() {
 unsafe extern "C" fn rewind(status: i32) {
     // SAFETY: of this thread alone.
     let state = unsafe { &mut *state() };
-    let everything = !0u64;
-    set_mask(&everything);
+    let all_signals = !0u64;
+    set_mask(&all_signals);
     // SAFETY: the controller's memory, mapped for as long as the process lives.
     let header = unsafe { &*state.header };
     let (Some(shadow), EndKind::Exit, false) = (used_shadow(), header.end.kind, dispatch::has_begun()) else {

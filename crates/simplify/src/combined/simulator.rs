@@ -73,8 +73,8 @@ impl<'a, R: Runner> Simulator<'a, R> {
     /// This came of a plan. What was told of it must be the same.
     pub(super) fn learn(&mut self, plan: &Plan, trace: &Trace, choices: &[Choice]) {
         self.runs += 1;
-        let told = self.simulation.simulate(plan, None);
-        if told.is_some_and(|told| !Simulation::is_right(&told, trace)) {
+        let predicted = self.simulation.simulate(plan, None);
+        if predicted.is_some_and(|predicted| !Simulation::is_right(&predicted, trace)) {
             self.simulation.distrust_events();
         }
         self.simulation.learn(trace, choices);

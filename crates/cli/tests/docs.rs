@@ -76,7 +76,7 @@ fn missing(shown: &[String], printed: &str) -> Option<String> {
 fn holds(name: &str, document: &str, files: &[(&str, &str)]) {
     let place = Place::new(name);
     for (file, to) in files {
-        let to = PathBuf::from(place.path(to));
+        let to = place.path(to);
         fs::create_dir_all(to.parent().expect("a directory")).expect("a directory");
         fs::copy(root().join(file), to).expect(file);
     }

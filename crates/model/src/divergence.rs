@@ -17,12 +17,13 @@ pub struct Divergence {
 }
 
 impl Trace {
-    /// Whether the program and its libraries are at the same addresses in both runs.
+    /// Whether the program and its libraries are at the same addresses in both runs. A library that was loaded twice is there twice.
     #[must_use]
     pub fn has_layout_of(&self, other: &Self) -> bool {
-        let base =
-            |path: &str| other.modules.iter().find(|module| module.path == path).map(|module| module.base);
-        self.modules.iter().all(|module| base(&module.path).is_none_or(|base| base == module.base))
+        self.modules.iter().all(|module| {
+            let mut same_file = other.modules.iter().filter(|there| there.path == module.path).peekable();
+            same_file.peek().is_none() || same_file.any(|there| there.base == module.base)
+        })
     }
 
     /// The first event at which another run of the same program differs: another thread, operation, site,

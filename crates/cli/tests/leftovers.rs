@@ -78,15 +78,13 @@ fn uninitialised_memory_of_all_kinds_is_identical_in_replay() {
     for (name, compiler) in compilers {
         let place = Place::new(&format!("probes_{name}"));
         place.compile("probes", PROBES, compiler, &["-w"]);
-        for seed in ["1", "2", "3"] {
+        for seed in ["1", "2"] {
             place.exits(0, &["record", "--seed", seed, "-o", "t.snarl", "--", "./probes", "found"]);
             let recorded = place.read("found");
-            for _ in 0..3 {
-                let report = place.json(0, &["replay", "t.snarl", "--json"]);
-                let different = differences(&recorded, &place.read("found"));
-                assert!(different.is_empty(), "{name}, seed {seed}: {different:#?}");
-                assert_eq!(report["identical"], true, "{name}, seed {seed}: {report}");
-            }
+            let report = place.json(0, &["replay", "t.snarl", "--json"]);
+            let different = differences(&recorded, &place.read("found"));
+            assert!(different.is_empty(), "{name}, seed {seed}: {different:#?}");
+            assert_eq!(report["identical"], true, "{name}, seed {seed}: {report}");
         }
     }
 }

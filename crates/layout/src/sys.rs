@@ -93,7 +93,7 @@ pub(crate) fn can_reserve(len: usize) -> bool {
 
 /// Where the heap ends, as `brk` has it.
 pub(crate) fn heap_end() -> usize {
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     unsafe { call(libc::SYS_brk, [0; 6]) as usize }
 }
 

@@ -163,7 +163,7 @@ impl Descriptors {
 
 /// Whether calls on the descriptor fail rather than block.
 pub(crate) fn is_nonblocking(fd: i32) -> bool {
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     let flags = unsafe { sys::call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
     flags >= 0 && flags as i32 & libc::O_NONBLOCK != 0
 }
@@ -174,7 +174,7 @@ pub(crate) fn without_blocking<T>(fd: i32, job: impl FnOnce() -> T) -> T {
         // SAFETY: the descriptor's own flags.
         unsafe { sys::call(libc::SYS_fcntl, [fd as usize, libc::F_SETFL as usize, flags as usize, 0, 0, 0]) };
     };
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     let flags = unsafe { sys::call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
     if flags < 0 || flags as i32 & libc::O_NONBLOCK != 0 {
         return job();

@@ -97,10 +97,10 @@ impl File {
                 ));
             }
         }
-        // SAFETY: asks only.
+        // SAFETY: a query without side effects.
         let offset =
             unsafe { sys::call(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0]) };
-        // SAFETY: asks only.
+        // SAFETY: a query without side effects.
         let flags = unsafe { sys::call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
         let written = kind == libc::S_IFREG && flags as i32 & libc::O_ACCMODE != libc::O_RDONLY;
         let contents = if !written {

@@ -121,7 +121,7 @@ fn action(signal: i32) -> Action {
 fn inherited(signal: i32) -> Action {
     // SAFETY: all zeros is the default action.
     let mut inherited: Action = unsafe { mem::zeroed() };
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     unsafe { sigaction(signal, ptr::null(), &raw mut inherited) };
     without_leftovers(inherited)
 }
@@ -383,7 +383,7 @@ const SIZE: usize = size_of::<u64>();
 /// The calling kernel thread's signal mask.
 pub(crate) fn kernel_mask() -> u64 {
     let mut mask = 0u64;
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     unsafe { sys::call(libc::SYS_rt_sigprocmask, [0, 0, &raw mut mask as usize, SIZE, 0, 0]) };
     mask
 }
@@ -438,7 +438,7 @@ impl State {
     /// Asks the kernel for it.
     pub(crate) fn read_mask(&mut self) {
         let place = &raw mut self.me().mask as usize;
-        // SAFETY: asks only.
+        // SAFETY: a query without side effects.
         unsafe { sys::call(libc::SYS_rt_sigprocmask, [0, 0, place, SIZE, 0, 0]) };
     }
 

@@ -296,7 +296,7 @@ impl State {
             result: result as i64,
             len: places.bytes(result) as u64,
         };
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         if !unsafe { self.log.write_input(input, places) } {
             self.warn(
                 Misuse::NotModelled,

@@ -21,7 +21,7 @@ pub(crate) fn replace(entropy: &mut Entropy) {
 
 /// The kernel gives every program sixteen random bytes.
 fn kernel_bytes() -> Option<&'static mut [u8]> {
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     let bytes = unsafe { libc::getauxval(libc::AT_RANDOM) } as *mut u8;
     // SAFETY: sixteen bytes on the initial stack, if they are there.
     (!bytes.is_null()).then(|| unsafe { core::slice::from_raw_parts_mut(bytes, 16) })

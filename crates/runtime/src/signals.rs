@@ -47,7 +47,7 @@ pub(crate) struct Info(pub(crate) [u32; 32]);
 impl Info {
     /// SentSignal by this process: who it is, and a value.
     pub(crate) fn sent(signal: i32, code: i32, value: u64) -> Self {
-        // SAFETY: asks only.
+        // SAFETY: a query without side effects.
         let user = unsafe { sys::call(libc::SYS_getuid, [0; 6]) } as u32;
         Self::of(signal, code, [crate::hooks::ids::PROCESS as u32, user], value)
     }

@@ -76,7 +76,7 @@ pub(crate) fn reserve(at: usize, size: usize) -> bool {
 /// All of it is reserved by us, and nothing borrowed from it is alive.
 pub(crate) unsafe fn empty(from: usize, to: usize) {
     let (first, last) = (from.next_multiple_of(4096).min(to), to & !4095);
-    // SAFETY: by the caller.
+    // SAFETY: the caller's contract.
     unsafe {
         if first < last {
             rewind::call(libc::SYS_madvise, [first, last - first, libc::MADV_DONTNEED as usize, 0, 0, 0]);
@@ -110,7 +110,7 @@ pub(crate) unsafe fn copy_memory(from: usize, to: usize, len: usize) -> usize {
     let [from, to] = [from.as_ptr() as usize, to.as_ptr() as usize];
     // SAFETY: one source, one destination with room, by the caller.
     match unsafe { call(libc::SYS_process_vm_readv, [process() as usize, to, 1, from, 1, 0]) } {
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         NOT_PERMITTED | NOT_THERE => unsafe { copy_by_pipe(source, destination, len) },
         copied => copied.max(0) as usize,
     }

@@ -313,7 +313,7 @@ fn abort_rewind() -> ! {
 /// # Safety
 /// As the call itself demands.
 pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's contract.
     unsafe { make_call(number as usize, args.as_ptr()) }
 }
 

@@ -29,7 +29,7 @@ impl Mask {
     pub(crate) unsafe fn without_ours(set: *const libc::sigset_t) -> Self {
         let mut changed = None;
         if tracer().is_some() && !set.is_null() {
-            // SAFETY: by the caller.
+            // SAFETY: the caller's contract.
             let mut copy = unsafe { *set };
             Self::strip(&mut copy);
             changed = Some(copy);

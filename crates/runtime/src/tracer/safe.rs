@@ -154,7 +154,7 @@ unsafe fn read(mut entry: *const [u64; 2], base: u64, slots: &mut Vec<u64>) {
     const STUBS: u64 = 23;
     const STUBS_SIZE: u64 = 2;
     let mut found = [0; 24];
-    // SAFETY: by the caller.
+    // SAFETY: the caller's contract.
     while let [tag @ 1..=u64::MAX, value] = unsafe { *entry } {
         if let Some(place) = found.get_mut(tag as usize) {
             *place = value;

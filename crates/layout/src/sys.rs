@@ -100,7 +100,7 @@ pub(crate) fn heap_end() -> usize {
 /// The soft limit of the stack's size.
 pub(crate) fn stack_limit() -> u64 {
     let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: room for the answer.
+    // SAFETY: there is room for the result.
     unsafe { call(libc::SYS_prlimit64, [0, libc::RLIMIT_STACK as usize, 0, &raw mut limit as usize, 0, 0]) };
     limit.rlim_cur
 }

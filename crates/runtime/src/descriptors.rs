@@ -49,7 +49,7 @@ fn file_type(fd: i32) -> u32 {
     stack::run_isolated(|| {
         // SAFETY: plain numbers; the kernel fills them in.
         let mut stat: libc::stat = unsafe { core::mem::zeroed() };
-        // SAFETY: room for the answer.
+        // SAFETY: there is room for the result.
         let known = unsafe { sys::call(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0]) };
         match stat.st_mode & libc::S_IFMT {
             _ if known < 0 => 0,

@@ -80,7 +80,7 @@ impl File {
     fn save(fd: i32) -> Result<Self, CannotRestore> {
         // SAFETY: plain numbers; the kernel fills them in.
         let mut stat: libc::stat = unsafe { core::mem::zeroed() };
-        // SAFETY: room for the answer.
+        // SAFETY: there is room for the result.
         let known = unsafe { sys::call(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0]) };
         let kind = stat.st_mode & libc::S_IFMT;
         let memory_device = kind == libc::S_IFCHR && libc::major(stat.st_rdev) == 1;
@@ -176,13 +176,13 @@ impl OpenFile {
 
     /// The next entries of a directory, as the kernel lists them.
     pub(crate) fn list(&self, room: &mut [u8]) -> isize {
-        // SAFETY: as much room as it says.
+        // SAFETY: there is as much room as the call says.
         unsafe { sys::call(libc::SYS_getdents64, [self.0, room.as_mut_ptr() as usize, room.len(), 0, 0, 0]) }
     }
 
     /// Reads from there; how many bytes there are.
     pub(crate) fn read_at(&self, at: usize, room: &mut [u8]) -> isize {
-        // SAFETY: as much room as it says.
+        // SAFETY: there is as much room as the call says.
         unsafe { sys::call(libc::SYS_pread64, [self.0, room.as_mut_ptr() as usize, room.len(), at, 0, 0]) }
     }
 
@@ -193,7 +193,7 @@ impl OpenFile {
     }
 
     pub(crate) fn read(&self, room: &mut [u8]) -> isize {
-        // SAFETY: as much room as it says.
+        // SAFETY: there is as much room as the call says.
         unsafe { sys::call(libc::SYS_read, [self.0, room.as_mut_ptr() as usize, room.len(), 0, 0, 0]) }
     }
 }
@@ -212,7 +212,7 @@ fn open_files() -> Option<Vec<i32>> {
     let mut room = alloc::vec![0u8; 32 << 10];
     loop {
         let args = [directory.0, room.as_mut_ptr() as usize, room.len(), 0, 0, 0];
-        // SAFETY: as much room as it says.
+        // SAFETY: there is as much room as the call says.
         let got = unsafe { sys::call(libc::SYS_getdents64, args) };
         if got <= 0 {
             return (got == 0).then_some(fds);

@@ -76,7 +76,7 @@ fn data_of_libc() -> Range<usize> {
             return 0;
         }
         for at in 0..info.dlpi_phnum.into() {
-            // SAFETY: as many program headers as the loader says.
+            // SAFETY: the loader states the number of program headers.
             let header = unsafe { &*info.dlpi_phdr.add(at) };
             if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0 {
                 let start = (info.dlpi_addr + header.p_vaddr) as usize;
@@ -86,7 +86,7 @@ fn data_of_libc() -> Range<usize> {
         1
     }
     let mut found = 0..0;
-    // SAFETY: the callback gets what it is given here and nothing else.
+    // SAFETY: the callback receives the walk passed here.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     found
 }

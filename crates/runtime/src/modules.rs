@@ -91,7 +91,7 @@ impl Modules {
     /// Looks for modules not seen before and tells the controller.
     pub(crate) fn refresh(&mut self, log: &Log) {
         let mut walk = Walk { modules: self, log };
-        // SAFETY: the callback gets what it is given here and nothing else.
+        // SAFETY: the callback receives the walk passed here.
         unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
     }
 
@@ -124,12 +124,12 @@ struct Walk<'a> {
 }
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, walk: *mut c_void) -> i32 {
-    // SAFETY: the loader's description of a module, and the walk we passed.
+    // SAFETY: the loader's description of a module, and the walk passed to `dl_iterate_phdr`.
     let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk<'_>>()) };
     let headers = if info.dlpi_phnum == 0 {
         &[]
     } else {
-        // SAFETY: as many program headers as the loader says.
+        // SAFETY: the loader states the number of program headers.
         unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) }
     };
     let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);

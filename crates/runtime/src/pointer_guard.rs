@@ -100,7 +100,7 @@ fn copy_of_loader(guard: u64) -> Option<*mut u64> {
             return 0;
         }
         for at in 0..info.dlpi_phnum.into() {
-            // SAFETY: as many program headers as the loader says.
+            // SAFETY: the loader states the number of program headers.
             let header = unsafe { &*info.dlpi_phdr.add(at) };
             if header.p_type == libc::PT_GNU_RELRO {
                 let start = (info.dlpi_addr + header.p_vaddr) as usize;
@@ -110,7 +110,7 @@ fn copy_of_loader(guard: u64) -> Option<*mut u64> {
         1
     }
     let mut found: Range<usize> = 0..0;
-    // SAFETY: the callback gets what it is given here and nothing else.
+    // SAFETY: the callback receives the walk passed here.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     let mut places = found.step_by(size_of::<u64>()).map(|place| place as *mut u64).filter(|place| {
         // SAFETY: within the loader's constants.

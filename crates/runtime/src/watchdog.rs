@@ -80,7 +80,7 @@ unsafe extern "C" fn yield_trampoline() {
 /// they run: as soon as this handler has returned, before its next instruction.
 unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
     let Some(runtime) = Runtime::enter() else { return };
-    // SAFETY: the kernel's description of what was interrupted.
+    // SAFETY: the kernel's description of the interrupted context.
     let registers = unsafe { &(*context).uc_mcontext.gregs };
     let [pc, sp] = [libc::REG_RIP, libc::REG_RSP].map(|register| registers[register as usize] as u64);
     let state = &mut runtime.state;
@@ -115,7 +115,7 @@ unsafe extern "C-unwind" fn yield_to_others(context: *mut libc::ucontext_t) {
     // SAFETY: the others are looked at while this one stays here; the handler for that is in place.
     unsafe { sys::call(libc::SYS_rt_sigprocmask, args) };
     let Some(runtime) = Runtime::enter() else { return };
-    // SAFETY: the kernel's description of what was interrupted.
+    // SAFETY: the kernel's description of the interrupted context.
     let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as u64;
     let state = &mut runtime.state;
     // Where in the loop it was is another place each time.

@@ -5,7 +5,7 @@ use core::arch::asm;
 /// A system call; negative results are errors.
 ///
 /// # Safety
-/// As the call itself demands.
+/// The contract of the system call.
 pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
     let result;
     // SAFETY: the kernel clobbers rcx and r11 only; what the call does is the caller's promise.

@@ -88,8 +88,8 @@ impl Page {
         self.0 >> 63 != 0
     }
 
-    /// Returns whether the page is swapped out. Newer kernels can place a guard where there is no page; it
-    /// looks like one.
+    /// Returns whether the page is swapped out. A guard, which newer kernels can place where there is no page,
+    /// looks like a swapped page and is excluded.
     const fn is_swapped(self) -> bool {
         self.0 >> 62 & 1 != 0 && self.0 >> 58 & 1 == 0
     }

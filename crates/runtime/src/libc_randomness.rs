@@ -52,7 +52,7 @@ fn malloc_key() -> Option<&'static mut u64> {
         piece.cast::<u64>().add(1).write_volatile(0);
         __libc_free(piece);
         let mark = piece.cast::<u64>().add(1).read_volatile();
-        // Allocating the piece again removes its mark; otherwise the next free would find a stale one.
+        // The piece stays allocated, which removes its mark; freeing it again would mark it again.
         __libc_malloc(SMALL);
         mark
     };

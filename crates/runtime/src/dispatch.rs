@@ -88,12 +88,7 @@ impl State {
     /// Prepares for threads that wait inside a library.
     pub(crate) fn expect_waits_in_libraries(&self, pc: u64) {
         if !begin() {
-            self.warn(
-                Misuse::NotModelled,
-                pc,
-                0,
-                "waits inside of libraries (no syscall user dispatch here)",
-            );
+            self.warn(Misuse::NotModelled, pc, 0, "waits inside libraries (no syscall user dispatch here)");
         }
     }
 }

@@ -52,7 +52,7 @@ pub(crate) enum Gate {
     Child(Children),
 }
 
-/// Whether a thread can go on now, only later, or not at all.
+/// The ability of a thread to go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
     /// It can go on now.

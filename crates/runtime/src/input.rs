@@ -56,7 +56,7 @@ impl OutputBuffers<'_> {
     }
 }
 
-/// Whether the thread had to wait for an input in the recorded run.
+/// The recorded run either had to wait for this input or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitedForInput {
     Yes,
@@ -304,7 +304,7 @@ impl State {
                 Misuse::NotModelled,
                 self.threads[self.current.index()].pending.pc,
                 0,
-                "more than 64 MiB from outside: not all is kept",
+                "more than 64 MiB of input: the rest is not recorded",
             );
         }
     }

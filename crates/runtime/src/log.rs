@@ -65,7 +65,7 @@ impl Log {
         }
     }
 
-    #[allow(clippy::mut_from_ref, reason = "memory outside of ours, and one carrier")]
+    #[allow(clippy::mut_from_ref, reason = "shared memory, accessed by one carrier")]
     pub(crate) fn header(&self) -> &mut Header {
         // SAFETY: the mapping is never removed, and only the carrier writes.
         unsafe { &mut *self.header }

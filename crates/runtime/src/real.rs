@@ -91,7 +91,7 @@ impl Real {
 macro_rules! real {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)?;)*) => {
         $(
-            #[allow(clippy::missing_safety_doc, non_snake_case, reason = "as the function itself demands")]
+            #[allow(clippy::missing_safety_doc, non_snake_case, reason = "the contract of the C function")]
             pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) $(-> $ret)? {
                 static REAL: $crate::real::Real = $crate::real::Real::new(
                     // SAFETY: a literal with a zero appended.

@@ -375,10 +375,7 @@ impl Runtime {
     /// Handles a signal for which the waiting thread was picked. Returns how the wait ended, or `None` if it
     /// goes on at a gate that may have been opened meanwhile.
     #[cold]
-    #[allow(
-        improper_ctypes_definitions,
-        reason = "called from here only; what matters is that it may unwind"
-    )]
+    #[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
     pub(crate) extern "C-unwind" fn handle_in_wait(&mut self, pending: &mut Pending) -> Option<Turn> {
         let state = &mut self.state;
         let (arrival, granted) = (state.me().arrival, state.me().granted);
@@ -428,10 +425,7 @@ impl Runtime {
     }
 
     /// Logs the event of the pick and runs the handler, which may wait for anything or never return.
-    #[allow(
-        improper_ctypes_definitions,
-        reason = "called from here only; what matters is that it may unwind"
-    )]
+    #[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
     extern "C-unwind" fn handle(
         &mut self,
         sent: &SentSignal,

@@ -177,7 +177,7 @@ pub(crate) unsafe extern "C" fn call_on(data: *mut u8, function: unsafe extern "
 /// Runs a job that the program asked for and that sees kernel values which differ from run to run: process
 /// ids and times. The job may switch to other threads and unwind. Afterwards no trace of it is left on the
 /// stack or in registers, except the values that the job captures.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 #[inline(always)]
 pub(crate) extern "C-unwind" fn run_without_residue<T, J: FnOnce() -> T>(job: J) -> T {
     #[allow(improper_ctypes_definitions, reason = "as above")]

@@ -39,7 +39,7 @@ pub(crate) struct State {
     /// The running thread's record, which nearly every operation needs.
     pub(crate) running: *mut Thread,
     /// Indexed by [`ThreadIx`]; boxed because threads keep pointers to their records.
-    #[allow(clippy::vec_box, reason = "threads hold on to their records")]
+    #[allow(clippy::vec_box, reason = "threads keep pointers to their records")]
     pub(crate) threads: Vec<Box<Thread>>,
     /// The number of threads that have not ended yet.
     pub(crate) live: u32,

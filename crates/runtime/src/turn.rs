@@ -80,10 +80,7 @@ impl Runtime {
 
     /// Blocks until the running thread's turn for an operation that may have to wait. Signals are handled
     /// during the wait.
-    #[allow(
-        improper_ctypes_definitions,
-        reason = "called from here only; what matters is that it may unwind"
-    )]
+    #[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
     pub(crate) extern "C-unwind" fn wait_turn(&mut self, mut pending: Pending) -> Turn {
         loop {
             let turn = self.wait_once(pending);

@@ -31,7 +31,7 @@ const CHILDREN: Descriptor =
 const ADDR: usize = CHILDREN.channel.as_addr() as usize;
 
 const FORK: &str = "fork: the child runs without control";
-const EXEC: &str = "exec: the program that takes this one's place runs without control";
+const EXEC: &str = "exec: the new program runs without control";
 
 /// The number of times a replay checks on a sleeping child that had ended in the recording. It may never end:
 /// perhaps it is not sent now what it was sent then.
@@ -41,7 +41,7 @@ type Status = *mut i32;
 type Usage = *mut libc::rusage;
 
 /// Starts a child. The job returns the kernel's process id, 0 in the child itself, or a negative error.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 pub(super) extern "C-unwind" fn start(runtime: &mut Runtime, pc: u64, job: impl FnOnce() -> isize) -> isize {
     runtime.turn(Op::ChildStart, ADDR, pc);
     let result = make(runtime, job);
@@ -347,7 +347,7 @@ pub(super) mod next {
 macro_rules! spawn {
     ($($name:ident by $real:path;)*) => {
         $(
-            #[allow(clippy::too_many_arguments, reason = "the C function's")]
+            #[allow(clippy::too_many_arguments, reason = "the signature of the C function")]
             unsafe extern "C-unwind" fn $name(
                 process: *mut i32,
                 path: *const c_char,
@@ -371,7 +371,7 @@ spawn! {
 
 type Operation = (*const c_char, *const c_void, *const c_void, *const *mut c_char, *const *mut c_char);
 
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 unsafe extern "C-unwind" fn spawn_by(
     real: Spawn,
     process: *mut i32,
@@ -454,7 +454,7 @@ hooks! {
 }
 
 /// Waits for a child; ends the thread if it is cancelled.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 pub(super) extern "C-unwind" fn status_of(runtime: &mut Runtime, child: i32, pc: u64) -> Result<i32, isize> {
     let mut status = 0;
     // SAFETY: room for the status.

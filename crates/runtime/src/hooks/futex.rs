@@ -36,7 +36,7 @@ unsafe extern "C-unwind" fn syscall() {
     )
 }
 
-#[allow(clippy::too_many_arguments, reason = "the C function's")]
+#[allow(clippy::too_many_arguments, reason = "the signature of the C function")]
 unsafe extern "C-unwind" fn call(
     number: i64,
     a: usize,

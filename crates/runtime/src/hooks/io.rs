@@ -41,7 +41,7 @@ pub(super) struct Cancelled;
 pub(super) type Answer = Result<isize, Cancelled>;
 
 /// Converts a kernel result to the convention of C functions.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 pub(super) extern "C-unwind" fn finish(answer: Answer) -> isize {
     match answer {
         Ok(result @ -4095..0) => {

@@ -9,7 +9,7 @@ use crate::{
 use unsnarl_model::{Flags, Op, ThreadIx};
 
 /// Sends a signal to a thread or to the process; returns the error number.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 pub(super) extern "C-unwind" fn send(
     runtime: &mut Runtime,
     (signal, code, value): (i32, i32, u64),

@@ -46,7 +46,7 @@ macro_rules! hooks {
         }
 
         pub(super) mod controlled {
-            #[allow(unused_imports, reason = "what the bodies use")]
+            #[allow(unused_imports, reason = "not every body uses them")]
             use super::*;
             $(
                 #[allow(unused_variables, unused_unsafe, non_snake_case, reason = "not every hook needs everything")]

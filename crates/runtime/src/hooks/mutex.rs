@@ -68,7 +68,7 @@ impl Mutex {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     mutex: *mut Mutex,
-    /// Whether it is robust; kept here because the memory of other mutexes may be gone when the thread ends.
+    /// True if it is robust; kept here because the memory of other mutexes may be gone when the thread ends.
     robust: bool,
 }
 

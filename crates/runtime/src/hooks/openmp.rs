@@ -18,7 +18,7 @@ struct OpenMpLock {
     object: usize,
     /// The same encoding as a spin lock: [`FREE`], or the negated id of its holder. Boxed because waiters
     /// keep its address.
-    #[allow(clippy::vec_box, reason = "waiters hold on to it")]
+    #[allow(clippy::vec_box, reason = "waiters keep its address")]
     word: Box<i32>,
     /// The number of times its holder has taken it.
     depth: u32,

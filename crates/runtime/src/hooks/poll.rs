@@ -244,7 +244,7 @@ mod next {
 
 six_arguments!(pselect, select_by_time);
 
-#[allow(clippy::too_many_arguments, reason = "the C function's")]
+#[allow(clippy::too_many_arguments, reason = "the signature of the C function")]
 unsafe extern "C-unwind" fn select_by_time(
     count: i32,
     read: *mut FdSet,

@@ -147,7 +147,7 @@ unsafe extern "C-unwind" fn run(runtime: &mut Runtime, command: *const c_char, p
 }
 
 /// `popen`: returns the stream or an error.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 unsafe extern "C-unwind" fn open_stream(
     runtime: &mut Runtime,
     command: *const c_char,

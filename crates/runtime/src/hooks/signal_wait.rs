@@ -22,7 +22,7 @@ enum WaitLimit {
 }
 
 /// Waits for and takes one of these signals; returns an error number otherwise.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 extern "C-unwind" fn take(
     runtime: &mut Runtime,
     set: SignalSet,
@@ -65,7 +65,7 @@ extern "C-unwind" fn take(
 }
 
 /// Waits until a handler has run.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 extern "C-unwind" fn pause_until_handled(runtime: &mut Runtime, pc: u64) -> Turn {
     let gate = Gate::Signal(0);
     let pending = Pending { op: Op::SigPause, pc, addr: 0, gate, deadline: u64::MAX, cancellable: true };

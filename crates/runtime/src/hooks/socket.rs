@@ -268,7 +268,7 @@ mod next {
 six_arguments!(recvfrom, receive_from);
 six_arguments!(sendto, send_to);
 
-#[allow(clippy::too_many_arguments, reason = "the C function's")]
+#[allow(clippy::too_many_arguments, reason = "the signature of the C function")]
 unsafe extern "C-unwind" fn receive_from(
     fd: i32,
     place: Buffer,
@@ -288,7 +288,7 @@ unsafe extern "C-unwind" fn receive_from(
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "the C function's")]
+#[allow(clippy::too_many_arguments, reason = "the signature of the C function")]
 unsafe extern "C-unwind" fn send_to(
     fd: i32,
     bytes: Bytes,

@@ -18,7 +18,7 @@ type Time = libc::timespec;
 const TIME_UTC: i32 = 1;
 
 /// Sleeps until the deadline; returns the remaining time if a signal handler ended the sleep.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 extern "C-unwind" fn sleep_until(runtime: &mut Runtime, deadline: u64, pc: u64) -> Result<(), u64> {
     let turn = runtime.wait_turn(Pending {
         op: Op::Sleep,

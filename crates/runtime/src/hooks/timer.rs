@@ -147,7 +147,7 @@ hooks! {
 
     fn setitimer(which: i32, new: *const Micros, old: *mut Micros) -> i32, |runtime, pc| {
         if which != libc::ITIMER_REAL {
-            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer by processor time");
+            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer on a processor-time clock");
             return real::setitimer(which, new, old);
         }
         let (value, again) = if new.is_null() {
@@ -174,7 +174,7 @@ hooks! {
 
     fn timer_create(clock: i32, event: *const SigEvent, place: *mut u64) -> i32, |runtime, pc| {
         if !can_time(clock) {
-            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer by processor time");
+            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer on a processor-time clock");
             return real::timer_create(clock, event, place);
         }
         match on_expiry(runtime, event, pc) {
@@ -227,7 +227,7 @@ hooks! {
 
     fn timerfd_create(clock: i32, flags: i32) -> i32, |runtime, pc| {
         if !can_time(clock) {
-            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer by a clock that wakes the machine");
+            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer on a clock that wakes the machine");
             return real::timerfd_create(clock, flags);
         }
         // A timer's descriptor is a counter that readers wait for. The runtime controls the time.

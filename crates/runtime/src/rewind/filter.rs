@@ -37,7 +37,7 @@ enum AllowRule {
 }
 use AllowRule::{Always, AtMost, Never, Null, Own};
 
-/// The last descriptor of standard output and standard error, which the controller drains.
+/// The highest descriptor that may be used: the standard streams, whose output the controller drains.
 const LAST_STREAM: u32 = 2;
 
 const CALLS: [(i64, AllowRule); 35] = [

@@ -75,7 +75,7 @@ impl Words {
             }
         };
         if failed {
-            end::refuse("the system gives no memory for the instruction trace");
+            end::refuse("there is no memory for the instruction trace");
         }
         self.limit += PIECE;
     }

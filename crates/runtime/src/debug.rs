@@ -48,7 +48,7 @@ struct Board {
     reason: DebugStop,
     /// The number of events, which is the number of the next one.
     events: *const AtomicU64,
-    /// The running thread, in creation order.
+    /// The running thread, by its index in creation order.
     current: *const ThreadIx,
     /// The running thread's pointer. While it is 0, hooks are passive: for calls that the debugger makes.
     control: *mut usize,

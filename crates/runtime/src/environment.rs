@@ -28,7 +28,7 @@ const ENVIRONMENT_SIGNALS: SignalSet = only(libc::SIGHUP)
     | only(libc::SIGWINCH);
 /// The time between two checks for changes that the kernel does not announce, in nanoseconds.
 const NAP: u64 = 2_000_000;
-/// The same for a child's end, which mostly does come.
+/// The counterpart of [`STEP`] for a child's end, which usually comes.
 const STEP_OF_CHILDREN: u64 = 1_000_000_000;
 
 fn is_for_child(gate: &Gate) -> bool {
@@ -55,10 +55,10 @@ impl State {
         loop {
             if !self.waiting.iter().any(|thread| self.waits_for_environment(thread)) {
                 let waits_for_input = |gate: &Gate| *gate == Gate::Input;
-                let fed = self.log.replays_inputs();
-                let lacks = self.waiters(waits_for_input).next().is_some()
-                    || (fed && self.waiting.iter().any(|t| self.may_be_signalled_by_environment(t)));
-                if self.by_timeout.is_empty() && lacks {
+                let replays = self.log.replays_inputs();
+                let lacks_input = self.waiters(waits_for_input).next().is_some()
+                    || (replays && self.waiting.iter().any(|t| self.may_be_signalled_by_environment(t)));
+                if self.by_timeout.is_empty() && lacks_input {
                     end::lacks_input(self);
                 }
                 if self.by_timeout.is_empty() {
@@ -137,7 +137,7 @@ impl State {
         }
         let mut fds = core::mem::take(&mut self.environment_fds);
         fds.clear();
-        let mut unheard = false;
+        let mut needs_polling = false;
         // A signal is awaited explicitly, or interrupts a thread that does not block it.
         let (mut awaited, mut blocked) = (0, !0);
         for thread in self.waiting.iter() {
@@ -150,9 +150,9 @@ impl State {
                 // SAFETY: only the kernel writes there, and not now.
                 fds.extend(thread.awaited.iter().map(|fd| unsafe { *fd.get() }));
             }
-            unheard |= matches!(thread.pending.gate, Gate::FileLock(_) | Gate::Child(_));
+            needs_polling |= matches!(thread.pending.gate, Gate::FileLock(_) | Gate::Child(_));
         }
-        let most = if unheard { Some(most.unwrap_or(u64::MAX).min(NAP)) } else { most };
+        let most = if needs_polling { Some(most.unwrap_or(u64::MAX).min(NAP)) } else { most };
         let time = most.map(crate::clock::timespec);
         let time = time.as_ref().map_or(0, |time| core::ptr::from_ref(time) as usize);
         let listener = if awaited == 0 { -1 } else { listen(awaited) };
@@ -176,7 +176,7 @@ impl State {
         if handlers::has_arrivals() {
             self.take_arrivals();
         }
-        self.file_locks_changed += u64::from(unheard);
+        self.file_locks_changed += u64::from(needs_polling);
         self.environment_fds = fds;
     }
 

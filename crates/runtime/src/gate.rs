@@ -52,7 +52,7 @@ pub(crate) enum Gate {
     Child(Children),
 }
 
-/// The ability of a thread to go on.
+/// The state of a thread's next operation: enabled, enabled by a timeout, or blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
     /// It can go on now.
@@ -111,8 +111,8 @@ impl Thread {
 impl State {
     /// Returns whether the thread can go on now, later or not at all.
     pub(crate) fn readiness(&self, thread: ThreadIx) -> Readiness {
-        let called = self.threads[thread.index()].must_check_signals;
-        if called && self.may_be_due(thread) { Readiness::Ready } else { self.readiness_at_gate(thread) }
+        let must_check = self.threads[thread.index()].must_check_signals;
+        if must_check && self.may_be_due(thread) { Readiness::Ready } else { self.readiness_at_gate(thread) }
     }
 
     /// Like [`Self::readiness`], but ignores signals.

@@ -56,7 +56,7 @@ impl OutputBuffers<'_> {
     }
 }
 
-/// The recorded run either had to wait for this input or not.
+/// The behaviour of the recorded thread at an input: it had to wait for it or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitedForInput {
     Yes,

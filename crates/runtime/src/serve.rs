@@ -24,11 +24,11 @@ pub(crate) fn wait_for_a_run(channel: i32, header: *const Header, rewinds: bool)
             request => request,
         };
         // A run begins on the processor whose caches hold its memory, so no other processor has to be woken.
-        let together = sys::OneProcessor::stay();
+        let affinity_guard = sys::OneProcessor::stay();
         // Not through the C library: the program's fork handlers must not run now.
         // SAFETY: the only thread, which holds no lock.
         let forked = unsafe { sys::call(libc::SYS_fork, [0; 6]) } as i32;
-        drop(together);
+        drop(affinity_guard);
         match forked {
             0 => {
                 let saved_channel = match request {

@@ -454,9 +454,9 @@ impl Runtime {
 impl State {
     /// Clears the check flag when there is nothing left to handle.
     fn clear_signal_check(&mut self) {
-        let feeds = self.next_is_arrival(self.current);
+        let has_next_arrival = self.next_is_arrival(self.current);
         let me = self.me();
-        me.must_check_signals = me.cancel.asynchronous || feeds;
+        me.must_check_signals = me.cancel.asynchronous || has_next_arrival;
     }
 
     /// Returns the suspended waits for an object of threads that handle a signal.

@@ -207,8 +207,9 @@ impl Runtime {
         thread.mask = self.state.mask();
         let record: *mut Thread = &raw mut *thread;
         let is_born_here = thread_start::begin(request.attr);
-        // A kernel thread that persists would stay on the processor on which it was created.
-        let together = (backend == ThreadBackend::Fibers && !is_born_here).then(sys::OneProcessor::stay);
+        // Only for fibers: a thread that stays a kernel thread would stay pinned to this processor.
+        let affinity_guard =
+            (backend == ThreadBackend::Fibers && !is_born_here).then(sys::OneProcessor::stay);
         let paused = PauseGuard::new();
         // The allocator's other operations are not the program's.
         let muted = self.state.muted;
@@ -242,7 +243,7 @@ impl Runtime {
             return Err(error);
         }
         thread.context.wait_parked();
-        drop((together, paused));
+        drop((affinity_guard, paused));
         Ok(thread)
     }
 
@@ -316,10 +317,10 @@ impl Runtime {
         let handle = self.state.thread(thread).handle;
         let tid = self.state.log.glibc_tid(handle);
         let thread = self.state.thread(thread);
-        let together = sys::OneProcessor::stay();
+        let affinity_guard = sys::OneProcessor::stay();
         let _paused = PauseGuard::new();
         thread.context.release(tid);
-        drop(together);
+        drop(affinity_guard);
         // SAFETY: the thread has ended and was not joined; glibc frees its stack.
         unsafe { pthread_join(thread.handle, core::ptr::null_mut()) };
         thread.reaped = true;

@@ -157,9 +157,9 @@ impl Runtime {
     #[cold]
     fn take_turn_inside(&mut self) {
         let undivided = core::mem::take(&mut self.state.undivided);
-        let calls = dispatch::ResumeGuard::new();
+        let resume_guard = dispatch::ResumeGuard::new();
         self.take_turn();
-        drop(calls);
+        drop(resume_guard);
         self.state.undivided = undivided;
     }
 

@@ -1,4 +1,5 @@
-//! Has the loader call this library's constructor before those of all others: they run again after the program was reloaded.
+//! Makes the loader call this library's constructor before all others: they run again after the program was
+//! reloaded.
 
 fn main() {
     println!("cargo:rustc-cdylib-link-arg=-Wl,-soname,libunsnarl_layout.so");

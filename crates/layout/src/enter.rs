@@ -1,4 +1,4 @@
-//! The way from the first load to the second.
+//! The transition from the first load to the second.
 
 use crate::{
     Never, place,
@@ -10,13 +10,13 @@ unsafe extern "C" {
     fn dlsym(handle: *mut core::ffi::c_void, name: *const core::ffi::c_char) -> *mut core::ffi::c_void;
 }
 
-/// Takes back libc's registration of restartable sequences: the kernel would write to an area that is gone, and libc registers
-/// another one.
+/// Unregisters libc's restartable sequences: the kernel would write to an area that is gone, and libc
+/// registers another one.
 pub(crate) fn leave_restartable_sequences() {
     const UNREGISTER: usize = 1;
     const SIGNATURE: usize = 0x5305_3053;
     const LEAST: usize = 32;
-    // SAFETY: libc's own description of the area, where there is one: a pointer-sized offset from the thread pointer.
+    // SAFETY: libc's description of the area, if it exists: a pointer-sized offset from the thread pointer.
     unsafe {
         let offset = dlsym(core::ptr::null_mut(), c"__rseq_offset".as_ptr());
         if offset.is_null() {
@@ -25,21 +25,21 @@ pub(crate) fn leave_restartable_sequences() {
         let mut area: usize;
         asm!("mov {}, fs:[0x10]", out(reg) area, options(nostack, pure, readonly));
         area = area.wrapping_add(*offset.cast::<usize>());
-        // Newer versions of libc register more than the least size.
+        // Newer versions of libc register more than the minimum size.
         let _ = (LEAST..=256)
             .step_by(32)
             .any(|size| sys::call(libc::SYS_rseq, [area, size, UNREGISTER, SIGNATURE, 0, 0]) == 0);
     }
 }
 
-/// Leaves nothing of the first load and starts the loader.
+/// Removes the first load and starts the loader.
 pub(crate) fn enter(entry: usize, stack: usize) -> Result<Never, &'static str> {
     const PAGE: usize = 4096;
     const CODE: usize = 64;
     if !sys::map(place::TRAMPOLINE, PAGE, libc::PROT_READ | libc::PROT_WRITE, Place::Free) {
         return Err("cannot map a page of code");
     }
-    // SAFETY: the function is shorter, and what follows it in our code can be read.
+    // SAFETY: the function is shorter, and the code behind it is readable.
     unsafe {
         core::ptr::copy_nonoverlapping(replace_and_jump as *const u8, place::TRAMPOLINE as *mut u8, CODE);
         let executable = (libc::PROT_READ | libc::PROT_EXEC) as usize;
@@ -48,7 +48,7 @@ pub(crate) fn enter(entry: usize, stack: usize) -> Result<Never, &'static str> {
         }
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE | libc::MAP_FIXED;
-    // SAFETY: the code that was copied needs nothing of what it replaces; the loader finds the stack that it expects.
+    // SAFETY: the copied code needs nothing of what it replaces; the loader finds the stack that it expects.
     unsafe {
         asm!(
             "jmp {trampoline}",
@@ -67,7 +67,7 @@ pub(crate) fn enter(entry: usize, stack: usize) -> Result<Never, &'static str> {
     }
 }
 
-/// Makes the system call that was prepared and goes on at r13 with the stack at r12.
+/// Makes the prepared system call and jumps to r13 with the stack at r12.
 #[unsafe(naked)]
 unsafe extern "C" fn replace_and_jump() {
     naked_asm!(
@@ -76,7 +76,7 @@ unsafe extern "C" fn replace_and_jump() {
         "js 2f",
         "mov rsp, r12",
         "mov rax, r13",
-        // As after exec.
+        // Registers are cleared as after exec.
         "xor ebx, ebx",
         "xor ecx, ecx",
         "xor edx, edx",

@@ -1,4 +1,4 @@
-//! The heap that `brk` moves, and what the kernel knows of the program.
+//! The heap that `brk` moves, and the kernel's description of the program.
 
 use crate::{
     image::{Image, Loaded},
@@ -25,8 +25,9 @@ struct Description {
     executable: u32,
 }
 
-/// Puts the heap behind the program and tells the kernel where everything is, for `/proc`. False if the kernel does not allow it,
-/// because it was built without `CONFIG_CHECKPOINT_RESTORE` or a filter forbids the call.
+/// Puts the heap behind the program and describes the new layout to the kernel, for `/proc`. Returns false if
+/// the kernel does not allow it, because it was built without `CONFIG_CHECKPOINT_RESTORE` or a filter forbids
+/// the call.
 pub(crate) fn describe(program: &Image, base: usize, loaded: &Loaded, built: &Built) -> bool {
     let bounds = |flag: u32| {
         let of_kind = || program.loads().filter(move |segment| segment.p_flags & flag != 0);
@@ -59,11 +60,11 @@ pub(crate) fn describe(program: &Image, base: usize, loaded: &Loaded, built: &Bu
         0,
         0,
     ];
-    // SAFETY: the kernel reads the description; the addresses in it are those of the new load.
+    // SAFETY: the kernel reads the description; its addresses are those of the new load.
     unsafe { sys::call(libc::SYS_prctl, args) == 0 && sys::heap_end() == loaded.end }
 }
 
-/// Keeps the heap from growing where it is, at a random address: malloc then maps its memory.
+/// Keeps the heap from growing at its random address: malloc then maps its memory.
 pub(crate) fn block(end: usize) {
     sys::map(end.next_multiple_of(4096), 4096, libc::PROT_NONE, Place::Free);
 }

@@ -14,13 +14,13 @@ pub(crate) struct Image {
     segments: [libc::Elf64_Phdr; MOST_HEADERS],
 }
 
-/// Where an image was mapped.
+/// The addresses at which an image was mapped.
 pub(crate) struct Loaded {
     pub(crate) base: usize,
     pub(crate) entry: usize,
-    /// Its program headers.
+    /// The address of its program headers.
     pub(crate) headers: usize,
-    /// The first page behind it.
+    /// The address of the first page behind it.
     pub(crate) end: usize,
 }
 
@@ -30,7 +30,7 @@ impl Image {
         if header.e_ident[..4] != *b"\x7fELF" || usize::from(header.e_phnum) > MOST_HEADERS {
             return None;
         }
-        // SAFETY: plain numbers; all zeros is a header of no type.
+        // SAFETY: plain numbers; all zeros is a header without a type.
         let mut segments: [libc::Elf64_Phdr; MOST_HEADERS] = unsafe { core::mem::zeroed() };
         for (nth, segment) in segments.iter_mut().enumerate().take(header.e_phnum.into()) {
             *segment = read(fd, header.e_phoff + (nth * size_of::<libc::Elf64_Phdr>()) as u64)?;
@@ -38,12 +38,12 @@ impl Image {
         Some(Self { fd, header, segments })
     }
 
-    /// The address of the entry point in the file.
+    /// Returns the address of the entry point in the file.
     pub(crate) fn entry(&self) -> usize {
         self.header.e_entry as usize
     }
 
-    /// Whether it can be mapped anywhere.
+    /// Returns whether it can be mapped anywhere.
     pub(crate) fn is_relocatable(&self) -> bool {
         self.header.e_type == libc::ET_DYN
     }
@@ -60,20 +60,21 @@ impl Image {
         self.segment(libc::PT_GNU_STACK).is_none_or(|segment| segment.p_flags & libc::PF_X != 0)
     }
 
-    /// The pages that it takes when mapped at this base.
+    /// Returns the pages that it occupies when mapped at this base.
     pub(crate) fn range(&self, base: usize) -> Range<usize> {
         let start = self.loads().map(|segment| segment.p_vaddr as usize & !(PAGE - 1)).min().unwrap_or(0);
         let end = self.loads().map(|segment| (segment.p_vaddr + segment.p_memsz) as usize).max().unwrap_or(0);
         base.wrapping_add(start)..base.wrapping_add(end.next_multiple_of(PAGE))
     }
 
-    /// The base that comes nearest to this one from below, by the alignment of its segments; 0 for a program at fixed addresses.
+    /// Returns the nearest base at or below `wanted` that fits the alignment of its segments; 0 for a program
+    /// at fixed addresses.
     pub(crate) fn base(&self, wanted: usize) -> usize {
         let alignment = self.loads().map(|segment| segment.p_align as usize).max().unwrap_or(PAGE).max(PAGE);
         if self.is_relocatable() { wanted & !(alignment - 1) } else { 0 }
     }
 
-    /// Maps it; `None` if there is no room, or the file is not what its headers say.
+    /// Maps it; returns `None` if there is no room or the file does not match its headers.
     pub(crate) fn map(&self, base: usize) -> Option<Loaded> {
         let Range { start, end } = self.range(base);
         // A program at fixed addresses replaces its first load.
@@ -122,13 +123,13 @@ fn protection(flags: u32) -> i32 {
 /// Reads a header.
 fn read<T: Header>(fd: i32, offset: u64) -> Option<T> {
     let mut header = MaybeUninit::<T>::zeroed();
-    // SAFETY: the header's own bytes.
+    // SAFETY: the bytes of the header.
     let bytes = unsafe { core::slice::from_raw_parts_mut(header.as_mut_ptr().cast::<u8>(), size_of::<T>()) };
     // SAFETY: plain numbers, of which all values are valid.
     sys::read_at(fd, bytes, offset).then(|| unsafe { header.assume_init() })
 }
 
-/// Plain numbers without padding.
+/// A type of plain numbers without padding.
 trait Header {}
 impl Header for libc::Elf64_Ehdr {}
 impl Header for libc::Elf64_Phdr {}
@@ -151,7 +152,7 @@ impl Interpreter {
         &self.0
     }
 
-    /// The base at which it ends at or below this address.
+    /// Returns the base at which it ends at or below this address.
     pub(crate) fn base_below(&self, end: usize) -> usize {
         self.0.base(end - self.0.range(0).end)
     }

@@ -1,18 +1,20 @@
-//! Fixed addresses where the kernel insists on random ones.
+//! Fixed addresses on systems where the kernel insists on random ones.
 //!
-//! A controlled program must find the same addresses in every run. Usually the controller asks the kernel for that, by
-//! `personality(ADDR_NO_RANDOMIZE)`. Containers forbid the call. There, the controller preloads this library in front of the
-//! runtime. Its constructor runs before any other and loads the program a second time, in the same process, at addresses of its
-//! own choosing ([`place`]):
+//! A controlled program must find the same addresses in every run. Usually the controller asks the kernel for
+//! that, by `personality(ADDR_NO_RANDOMIZE)`. Containers forbid the call. There, the controller preloads this
+//! library in front of the runtime. Its constructor runs before any other and loads the program a second
+//! time, in the same process, at fixed addresses ([`place`]):
 //!
 //! 1. Map the program and its loader (`ld.so`) again, from their files ([`image`]).
-//! 2. Build the initial stack that the kernel would have built, in a mapping of our own ([`stack`]).
+//! 2. Build the initial stack that the kernel would have built, in a new mapping ([`stack`]).
 //! 3. Move the heap behind the program ([`heap`]).
-//! 4. Replace everything above [`place::TOP`] by one inaccessible mapping and jump to the loader ([`enter`]). From then on the
-//!    kernel, which looks for room from the top down, finds the first free place right below `TOP`, whatever it drew at random.
+//! 4. Replace everything above [`place::TOP`] by one inaccessible mapping and jump to the loader ([`enter`]).
+//!    From then on the kernel, which searches for room from the top down, finds the first free address right
+//!    below `TOP`, whatever it drew at random.
 //!
-//! The first load has run no code but the loader's and libc's early initialisation. The second one does not preload this library.
-//! The process is still the kernel's idea of the program: `/proc/self/exe`, the command line and the environment are right.
+//! The first load has run only code of the loader and libc's early initialisation. The second one does not
+//! preload this library. To the kernel the process is still the program: `/proc/self/exe`, the command line
+//! and the environment are right.
 
 #![no_std]
 
@@ -30,7 +32,7 @@ use stack::Start;
 #[unsafe(link_section = ".init_array")]
 static INIT: extern "C" fn(i32, *const *const u8, *const *const u8) = init;
 
-/// glibc passes its constructors what it passes to `main`.
+/// The constructor, to which glibc passes the arguments of `main`.
 extern "C" fn init(_argc: i32, argv: *const *const u8, _envp: *const *const u8) {
     // SAFETY: `argv` is the array on the initial stack, as the kernel laid it out.
     let start = unsafe { Start::at(argv.sub(1).cast()) };
@@ -50,7 +52,7 @@ extern "C" fn init(_argc: i32, argv: *const *const u8, _envp: *const *const u8) 
 
 enum Never {}
 
-/// Starts the program again; returns only if that is not possible, with what failed.
+/// Starts the program again; returns an error only if that is not possible.
 fn reload(start: &Start) -> Result<Never, &'static str> {
     let file = sys::open(b"/proc/self/exe\0")
         .or_else(|| start.open_program())
@@ -62,7 +64,7 @@ fn reload(start: &Start) -> Result<Never, &'static str> {
     if !sys::can_reserve(place::CEILING - place::TOP) {
         return Err("a limit on address space (`ulimit -v`) is too low");
     }
-    // The first load is taken apart from here on: its symbols cannot be looked up any more.
+    // The first load is dismantled from here on: its symbols can no longer be looked up.
     enter::leave_restartable_sequences();
     let stack = stack::reserve(program.wants_executable_stack()).ok_or("no room for a stack")?;
     let loader_base = interpreter.base_below(stack.start - place::GUARD);
@@ -91,6 +93,6 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     sys::exit(96)
 }
 
-/// The core library was built to be unwound through and refers to this. Nothing here unwinds.
+/// The core library was built with unwinding and refers to this symbol. Nothing here unwinds.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() {}

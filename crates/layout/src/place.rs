@@ -1,9 +1,11 @@
-//! The layout: what lies where.
+//! The layout of the address space.
 //!
-//! The race detector's shadow memory tells parts of the address space apart by two bits (`is_watched` in the runtime), and these
-//! addresses are within the parts that it knows. The runtime's own memory lies between them.
+//! The race detector's shadow memory distinguishes parts of the address space by two bits (`is_watched` in
+//! the runtime), and these addresses are within the parts that it knows. The runtime's memory lies between
+//! them.
 
-/// Position-independent programs. The kernel places them higher (`ELF_ET_DYN_BASE`), so nothing is here.
+/// The base of position-independent programs. The kernel places them higher (`ELF_ET_DYN_BASE`), so nothing
+/// is here.
 pub(crate) const PROGRAM: usize = 0x5500_0000_0000;
 
 /// The end of the stack; libraries and mappings follow below it. The kernel's search for room starts at a random address that is
@@ -13,11 +15,11 @@ pub(crate) const TOP: usize = 0x6f80_0000_0000;
 /// The end of the addresses that programs may use.
 pub(crate) const CEILING: usize = 0x7fff_ffff_f000;
 
-/// What is never accessible below the stack, so that an overflow is a crash.
+/// The inaccessible range below the stack, so that an overflow crashes.
 pub(crate) const GUARD: usize = 1 << 20;
 
 /// The page with the last instructions of the first load.
 pub(crate) const TRAMPOLINE: usize = 0x5f00_0000_0000;
 
-/// The kernel puts the heap at a random distance behind the program, at most this far.
+/// The maximum random distance at which the kernel puts the heap behind the program.
 pub(crate) const MOST_HEAP: usize = 2 << 30;

@@ -1,4 +1,4 @@
-//! The initial stack: `argc`, `argv`, the environment, the auxiliary vector, and what they point to.
+//! The initial stack: `argc`, `argv`, the environment, the auxiliary vector, and the data they point to.
 
 use crate::{
     image::Loaded,
@@ -7,7 +7,7 @@ use crate::{
 };
 use core::ops::Range;
 
-/// The stack's size where the limit cannot be had.
+/// The stack's size if the limit does not fit.
 const USUAL: usize = 8 << 20;
 const LEAST: usize = 128 << 10;
 /// Unlimited, for all practical purposes.
@@ -23,13 +23,13 @@ pub(crate) fn reserve(executable: bool) -> Option<Range<usize>> {
         let fits = sys::map(start, size, protection, Place::Free)
             && sys::map(start - place::GUARD, place::GUARD, libc::PROT_NONE, Place::Free);
         // A stack is touched page by page.
-        // SAFETY: advice about our own memory.
+        // SAFETY: advice about the new mapping.
         unsafe { sys::call(libc::SYS_madvise, [start, size, libc::MADV_NOHUGEPAGE as usize, 0, 0, 0]) };
         fits.then_some(start..place::TOP)
     })
 }
 
-/// What the kernel left for the first load.
+/// The initial stack that the kernel built for the first load.
 pub(crate) struct Start {
     argv: *const *const u8,
     envp: *const *const u8,
@@ -42,29 +42,29 @@ pub(crate) struct Built {
     pub(crate) pointer: usize,
     pub(crate) arguments: Range<usize>,
     pub(crate) environment: Range<usize>,
-    /// The auxiliary vector, its last entry included.
+    /// The auxiliary vector with its last entry.
     pub(crate) auxv: Range<usize>,
 }
 
-/// The number of entries before the one that `is_last`.
+/// Returns the number of entries before the one that `is_last`.
 unsafe fn count<T: Copy>(list: *const T, is_last: impl Fn(T) -> bool) -> usize {
-    // SAFETY: the list has such an entry, by the caller.
+    // SAFETY: the caller guarantees that the list has such an entry.
     (0..).take_while(|&nth| !is_last(unsafe { *list.add(nth) })).count()
 }
 
-/// The length of a C string with its zero byte.
+/// Returns the length of a C string with its zero byte.
 unsafe fn size(text: *const u8) -> usize {
-    // SAFETY: a C string, by the caller.
+    // SAFETY: the caller passes a C string.
     unsafe { count(text, |byte| byte == 0) + 1 }
 }
 
 impl Start {
-    /// Where `argc` is.
+    /// Reads the initial stack, which begins with `argc`.
     ///
     /// # Safety
-    /// It is the initial stack.
+    /// `argc` points to the beginning of the initial stack.
     pub(crate) unsafe fn at(argc: *const usize) -> Self {
-        // SAFETY: by the caller; each list ends with a null entry, and the next one follows.
+        // SAFETY: the caller's contract; each list ends with a null entry, and the next one follows.
         unsafe {
             let argv = argc.add(1).cast::<*const u8>();
             let envp = argv.add(*argc + 1);
@@ -88,7 +88,7 @@ impl Start {
         }
     }
 
-    /// The auxiliary vector with its last entry.
+    /// Returns the auxiliary vector with its last entry.
     fn auxiliary(&self) -> &[[usize; 2]] {
         // SAFETY: it ends with a null entry.
         unsafe {
@@ -102,25 +102,25 @@ impl Start {
         found.map_or(0, |&[_, value]| value)
     }
 
-    /// The program's entry point in the first load.
+    /// Returns the program's entry point in the first load.
     pub(crate) fn entry(&self) -> usize {
         self.value(libc::AT_ENTRY)
     }
 
-    /// Opens the program by the path that it was started with.
+    /// Opens the program by the path with which it was started.
     pub(crate) fn open_program(&self) -> Option<i32> {
         let path = self.value(libc::AT_EXECFN) as *const u8;
-        // SAFETY: a C string of the kernel's, if it is there.
+        // SAFETY: the kernel's C string, if it exists.
         sys::open((!path.is_null()).then(|| unsafe { core::slice::from_raw_parts(path, size(path)) })?)
     }
 
-    /// Builds the new one, in the order that the kernel has it: strings at the top, then what the auxiliary vector points to, then
-    /// the lists.
+    /// Builds the new stack in the kernel's order: strings at the top, then the data that the auxiliary
+    /// vector points to, then the lists.
     pub(crate) fn build(&self, stack: &Range<usize>, loaded: &Loaded, loader: &Loaded) -> Built {
         // The kernel ends the stack with an empty word.
         let mut room = Room { at: stack.end - 8 };
         let name = self.value(libc::AT_EXECFN) as *const u8;
-        // SAFETY: strings of the kernel's.
+        // SAFETY: the kernel's strings.
         unsafe {
             let name = if name.is_null() { 0 } else { room.push_bytes(name, size(name)) };
             let environment_end = room.at;
@@ -133,7 +133,8 @@ impl Start {
             let platform = self.value(libc::AT_PLATFORM) as *const u8;
             let platform = if platform.is_null() { 0 } else { room.push_bytes(platform, size(platform)) };
             room.at &= !15;
-            // The loader derives the pointer guard from these. The runtime replaces them by random bytes of the plan.
+            // The loader derives the pointer guard from these bytes. The runtime replaces them by random
+            // bytes of the plan.
             let random = room.push_bytes(b"unsnarl's layout".as_ptr(), 16);
 
             let auxiliary = self.auxiliary();
@@ -167,7 +168,7 @@ impl Start {
                     libc::AT_EXECFN => (kind, name),
                     libc::AT_PLATFORM => (kind, platform),
                     libc::AT_RANDOM => (kind, random),
-                    // The vdso goes with the first load; libc makes system calls instead.
+                    // The vdso vanishes with the first load; libc makes system calls instead.
                     libc::AT_SYSINFO_EHDR => (libc::AT_IGNORE as usize, 0),
                     _ => (kind, value),
                 };
@@ -179,9 +180,9 @@ impl Start {
     }
 }
 
-/// Copies a C string; its size.
+/// Copies a C string; returns its size.
 unsafe fn copy(text: *const u8, to: usize) -> usize {
-    // SAFETY: a C string, and there is room, by the caller.
+    // SAFETY: the caller passes a C string and guarantees room.
     unsafe {
         let len = size(text);
         core::ptr::copy_nonoverlapping(text, to as *mut u8, len);
@@ -189,11 +190,12 @@ unsafe fn copy(text: *const u8, to: usize) -> usize {
     }
 }
 
-/// The address of an environment entry from which this library was taken: `LD_PRELOAD=ours:others` becomes `LD_PRELOAD=others`.
+/// Removes this library from an environment entry and returns the entry's address: `LD_PRELOAD=ours:others`
+/// becomes `LD_PRELOAD=others`.
 unsafe fn without_layout(entry: usize, len: usize) -> usize {
     const NAME: &[u8] = b"LD_PRELOAD=";
     const OURS: &[u8] = b"/libunsnarl_layout.so:";
-    // SAFETY: a string on the new stack, by the caller.
+    // SAFETY: the caller passes a string on the new stack.
     let text = unsafe { core::slice::from_raw_parts_mut(entry as *mut u8, len) };
     if !text.starts_with(NAME) {
         return entry;
@@ -207,19 +209,19 @@ unsafe fn without_layout(entry: usize, len: usize) -> usize {
     entry + start
 }
 
-/// The part of the stack that is still free, filled from the top.
+/// The free part of the stack, filled from the top.
 struct Room {
     at: usize,
 }
 
 impl Room {
-    /// Where the bytes are.
+    /// Copies bytes to the stack and returns their address.
     ///
     /// # Safety
-    /// They can be read.
+    /// The bytes are readable.
     unsafe fn push_bytes(&mut self, bytes: *const u8, len: usize) -> usize {
         self.at -= len;
-        // SAFETY: the stack is larger than what the kernel put on the first one.
+        // SAFETY: the new stack is larger than the kernel's data on the first one.
         unsafe { core::ptr::copy_nonoverlapping(bytes, self.at as *mut u8, len) };
         self.at
     }

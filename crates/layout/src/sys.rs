@@ -1,14 +1,14 @@
-//! System calls made directly: libc's constructors have not run yet.
+//! Direct system calls: libc's constructors have not run yet.
 
 use core::arch::asm;
 
-/// A system call; negative results are errors.
+/// Makes a system call; negative results are errors.
 ///
 /// # Safety
-/// As the call itself demands.
+/// The contract of the system call.
 pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
     let result;
-    // SAFETY: the kernel clobbers rcx and r11 only; what the call does is the caller's promise.
+    // SAFETY: the kernel clobbers only rcx and r11; the caller guarantees the contract of the call.
     unsafe {
         asm!("syscall", inlateout("rax") number as isize => result,
             in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
@@ -18,7 +18,7 @@ pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
     result
 }
 
-/// Opens a file for reading; the path ends with a zero byte.
+/// Opens a file for reading; the path is zero-terminated.
 pub(crate) fn open(path: &[u8]) -> Option<i32> {
     let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
     // SAFETY: a C string.
@@ -28,17 +28,17 @@ pub(crate) fn open(path: &[u8]) -> Option<i32> {
 }
 
 pub(crate) fn close(fd: i32) {
-    // SAFETY: opened by us.
+    // SAFETY: a descriptor that this library opened.
     unsafe { call(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Fills `room` from this offset of a file; false if the file ends before.
+/// Fills `room` from this offset of a file; returns false if the file is too short.
 pub(crate) fn read_at(fd: i32, room: &mut [u8], offset: u64) -> bool {
     let mut done = 0;
     while done < room.len() {
         let rest = &mut room[done..];
         let args = [fd as usize, rest.as_mut_ptr() as usize, rest.len(), offset as usize + done, 0, 0];
-        // SAFETY: room for what is read.
+        // SAFETY: there is room for the data.
         match unsafe { call(libc::SYS_pread64, args) } {
             got @ 1.. => done += got as usize,
             _ => return false,
@@ -47,12 +47,12 @@ pub(crate) fn read_at(fd: i32, room: &mut [u8], offset: u64) -> bool {
     true
 }
 
-/// Where a mapping goes.
+/// How a mapping treats an existing one at its address.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// Only if nothing is there.
+    /// Fails if something is mapped there.
     Free,
-    /// In place of whatever is there, which belongs to the first load or to us.
+    /// Replaces the existing mapping, which belongs to the first load or to this library.
     Replace,
 }
 
@@ -70,37 +70,37 @@ pub(crate) fn map_file(at: usize, len: usize, protection: i32, fd: i32, offset: 
 fn map_with(at: usize, len: usize, protection: i32, flags: i32, place: Place, file: (i32, u64)) -> bool {
     let fixed = if place == Place::Free { libc::MAP_FIXED_NOREPLACE } else { libc::MAP_FIXED };
     let args = [at, len, protection as usize, (flags | fixed) as usize, file.0 as usize, file.1 as usize];
-    // SAFETY: what is replaced is no longer used, by the callers' choice of `place`.
+    // SAFETY: by the callers' choice of `place`, a replaced mapping is no longer used.
     unsafe { call(libc::SYS_mmap, args) == at as isize }
 }
 
 pub(crate) fn unmap(from: usize, to: usize) {
     if from < to {
-        // SAFETY: memory of the first load that nobody uses any more.
+        // SAFETY: memory of the first load that is no longer used.
         unsafe { call(libc::SYS_munmap, [from, to - from, 0, 0, 0, 0]) };
     }
 }
 
-/// Whether so much address space may be reserved.
+/// Returns whether so much address space may be reserved.
 pub(crate) fn can_reserve(len: usize) -> bool {
     let flags = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize;
-    // SAFETY: a mapping that is new, and goes at once.
+    // SAFETY: a new mapping, which is removed at once.
     unsafe {
         let at = call(libc::SYS_mmap, [0, len, libc::PROT_NONE as usize, flags, usize::MAX, 0]);
         at >= 0 && call(libc::SYS_munmap, [at as usize, len, 0, 0, 0, 0]) == 0
     }
 }
 
-/// Where the heap ends, as `brk` has it.
+/// Returns the end of the heap, according to `brk`.
 pub(crate) fn heap_end() -> usize {
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     unsafe { call(libc::SYS_brk, [0; 6]) as usize }
 }
 
-/// The soft limit of the stack's size.
+/// Returns the soft limit of the stack size.
 pub(crate) fn stack_limit() -> u64 {
     let mut limit = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: room for the answer.
+    // SAFETY: there is room for the result.
     unsafe { call(libc::SYS_prlimit64, [0, libc::RLIMIT_STACK as usize, 0, &raw mut limit as usize, 0, 0]) };
     limit.rlim_cur
 }

@@ -1,7 +1,7 @@
 //! Memory accesses of instrumented code: the `__tsan_*` functions that compilers call.
 //!
-//! The plain ones return at once unless somebody wants to know and several threads are alive: two
-//! instructions on the way. Atomic ones perform the operation, as the compiler expects.
+//! Plain accesses return at once, after two instructions, unless they are observed and several threads are
+//! alive. Atomic ones perform the operation, as the compiler expects.
 
 use crate::state::Runtime;
 use core::{
@@ -12,15 +12,15 @@ use unsnarl_model::{Flags, Op, Order, Points};
 use unsnarl_race::Access;
 use unsnarl_sched::Rng;
 
-/// Whether plain accesses are seen now.
+/// True while plain accesses are observed.
 static ON: AtomicBool = AtomicBool::new(false);
-/// Whether the plan wants them seen at all.
+/// True if the plan asks to observe them at all.
 static ENABLED: AtomicBool = AtomicBool::new(false);
-/// The plan's point set, by its number.
+/// The plan's point set, by number.
 static POINTS: AtomicU8 = AtomicU8::new(0);
-/// One in so many is a point.
+/// One access in this many is a schedule point.
 static ONE_IN: AtomicU32 = AtomicU32::new(1);
-/// What decides which one.
+/// The seed that decides which one.
 static SAMPLE_SEED: AtomicU64 = AtomicU64::new(0);
 
 pub(crate) fn configure(points: u8, one_in: u32, sample_seed: u64, watched: bool) {
@@ -30,19 +30,19 @@ pub(crate) fn configure(points: u8, one_in: u32, sample_seed: u64, watched: bool
     ENABLED.store(watched || points != Points::Sync as u8, Ordering::Relaxed);
 }
 
-/// Accesses matter only while somebody else could see them.
+/// Observes accesses only while several threads are alive.
 pub(crate) fn several_threads(several: bool) {
     ON.store(several && ENABLED.load(Ordering::Relaxed), Ordering::Relaxed);
 }
 
-/// Whether accesses are seen now.
+/// Returns whether accesses are observed now.
 #[inline]
 pub(crate) fn are_observed() -> bool {
     ON.load(Ordering::Relaxed)
 }
 
 impl Runtime {
-    /// Whether the running thread's access from there is a point.
+    /// Returns whether the running thread's access at this site is a schedule point.
     #[inline]
     pub(crate) fn is_point(&mut self, pc: u64) -> bool {
         const ALL: u8 = Points::All as u8;
@@ -55,7 +55,8 @@ impl Runtime {
         chosen && (ONE_IN.load(Ordering::Relaxed) == 1 || self.is_sampled())
     }
 
-    /// One in so many, by the thread's own count of them, so that other threads' accesses do not change which.
+    /// Samples accesses by the thread's own count, so that other threads do not influence which ones are
+    /// chosen.
     fn is_sampled(&mut self) -> bool {
         let me = self.state.me();
         me.accesses += 1;
@@ -64,7 +65,7 @@ impl Runtime {
     }
 }
 
-/// A plain access: a point, or something for the race detector alone.
+/// Handles a plain access: a schedule point, or only input to the race detector.
 #[inline]
 fn plain(op: Op, addr: usize, size: u32, pc: u64) {
     let Some(runtime) = Runtime::enter() else { return };
@@ -84,10 +85,10 @@ fn plain(op: Op, addr: usize, size: u32, pc: u64) {
     }
 }
 
-/// Up to eight bytes at an address.
+/// Reads up to eight bytes at an address.
 #[inline]
 pub(crate) unsafe fn peek(addr: usize, size: u32) -> u64 {
-    // SAFETY: by the caller; unaligned is fine.
+    // SAFETY: the caller's contract; unaligned reads are fine.
     unsafe {
         match size {
             1 => u64::from((addr as *const u8).read_unaligned()),
@@ -122,15 +123,15 @@ extern "C-unwind" fn write_range(addr: usize, size: usize, pc: u64) {
     range(Op::Write, addr, size, pc);
 }
 
-/// An access to many bytes, also on behalf of `memcpy` and its kin.
+/// Handles an access to many bytes, also for `memcpy` and similar functions.
 pub(crate) fn range(op: Op, addr: usize, size: usize, pc: u64) {
     if size > 0 && ON.load(Ordering::Relaxed) {
         plain(op, addr, u32::try_from(size).unwrap_or(u32::MAX), pc);
     }
 }
 
-/// Defines plain-access entry points: exported names, and who handles them with the return address in
-/// the next free argument register.
+/// Defines entry points of plain accesses: the exported names and the handler, which gets the return address
+/// in the next free argument register.
 macro_rules! entries {
     ($($register:literal $handler:path: $($name:ident)*;)*) => {
         $($(
@@ -177,8 +178,8 @@ extern "C-unwind" fn write_pointer(addr: usize, _new: usize, pc: u64) {
     plain(Op::Write, addr, 8, pc);
 }
 
-/// Entry points that need do nothing here: call stacks come from unwinding, and what the annotations
-/// tell TSan is modelled.
+/// Entry points that do nothing: call stacks come from unwinding, and the operations that the annotations
+/// describe to TSan are modelled.
 macro_rules! nothing {
     ($($name:ident)*) => {
         $(

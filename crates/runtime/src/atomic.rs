@@ -1,4 +1,4 @@
-//! Atomic operations of instrumented code. Each is one schedule point and performs the operation.
+//! Atomic operations of instrumented code. Each is a schedule point and performs the operation.
 
 use crate::{access::peek, state::Runtime};
 use core::{
@@ -11,22 +11,22 @@ use core::{
 };
 use unsnarl_model::{Flags, Op, Order};
 
-/// A variable whose loads are neither points nor events.
+/// A variable whose loads are neither schedule points nor events.
 static IGNORED_VARIABLE: AtomicUsize = AtomicUsize::new(0);
 
-/// Lets loads of the variable at this address be as they are: nothing depends on when they happen.
+/// Ignores loads of the variable at this address: nothing depends on when they happen.
 pub(crate) fn ignore_variable(addr: usize) {
     IGNORED_VARIABLE.store(addr, Relaxed);
 }
 
-/// Waits for the turn of an atomic operation, performs it and logs it. `perform` gives the result, the
-/// value to log, and whether it failed.
+/// Waits for the turn of an atomic operation, performs and logs it. `perform` returns the result, the value
+/// to log and whether it failed.
 #[inline(always)]
 fn atomic<T>(op: Op, access: (usize, u32, i32), pc: u64, perform: impl FnOnce() -> (T, u64, bool)) -> T {
     let Some(runtime) = Runtime::enter() else { return perform().0 };
     let (addr, size, order) = access;
     runtime.turn(op, addr, pc);
-    // SAFETY: the bytes of the variable that is operated on; none for a fence.
+    // SAFETY: the bytes of the variable; none for a fence.
     let before = unsafe { peek(addr, size) };
     let (result, value, failed) = perform();
     // SAFETY: as above.
@@ -41,7 +41,7 @@ fn atomic<T>(op: Op, access: (usize, u32, i32), pc: u64, perform: impl FnOnce() 
     result
 }
 
-/// An exported function with this many arguments, whose handler gets the return address as one more.
+/// Defines an exported function whose handler gets the return address in this register as one more argument.
 macro_rules! exported {
     ($register:literal $name:expr, $handler:path) => {
         const _: () = {
@@ -54,7 +54,7 @@ macro_rules! exported {
     };
 }
 
-/// The functions of one size over a type with the methods of the standard atomics.
+/// Defines the functions of one size over a type with the methods of the standard atomics.
 macro_rules! size {
     ($module:ident, $bits:literal, $int:ty, $atomic:ty, $load:ident $store:ident $cas:ident $rmw:ident) => {
         mod $module {
@@ -64,11 +64,11 @@ macro_rules! size {
 
             unsafe extern "C-unwind" fn $load(addr: *const $atomic, order: i32, pc: u64) -> $int {
                 if addr as usize == IGNORED_VARIABLE.load(Relaxed) {
-                    // SAFETY: the program's own atomic variable.
+                    // SAFETY: the program's atomic variable.
                     return unsafe { (*addr).load(SeqCst) };
                 }
                 atomic(Op::AtomicLoad, (addr as usize, SIZE, order), pc, || {
-                    // SAFETY: the program's own atomic variable.
+                    // SAFETY: the program's atomic variable.
                     let value = unsafe { (*addr).load(SeqCst) };
                     (value, value as u64, false)
                 })
@@ -76,7 +76,7 @@ macro_rules! size {
 
             unsafe extern "C-unwind" fn $store(addr: *const $atomic, value: $int, order: i32, pc: u64) {
                 atomic(Op::AtomicStore, (addr as usize, SIZE, order), pc, || {
-                    // SAFETY: the program's own atomic variable.
+                    // SAFETY: the program's atomic variable.
                     unsafe { (*addr).store(value, SeqCst) };
                     ((), value as u64, false)
                 })
@@ -91,7 +91,7 @@ macro_rules! size {
                 pc: u64,
             ) -> i32 {
                 atomic(Op::AtomicCas, (addr as usize, SIZE, order), pc, || {
-                    // SAFETY: the program's own atomic variable and its expectation.
+                    // SAFETY: the program's atomic variable and expected value.
                     match unsafe { (*addr).compare_exchange(*expected, value, SeqCst, SeqCst) } {
                         Ok(_) => (1, value as u64, false),
                         Err(found) => {
@@ -123,13 +123,13 @@ macro_rules! size {
             $crate::atomic::exported!("r9" concat!("__tsan_atomic", $bits, "_compare_exchange_weak"), $cas);
             $crate::atomic::exported!("r9" concat!("__tsan_atomic", $bits, "_compare_exchange_val"), cas_value);
 
-            /// Read, modify, write; the old value is returned, the new one logged.
+            /// Read-modify-write; returns the old value and logs the new one.
             macro_rules! $rmw {
                 ($name:literal, $method:ident, $new:expr) => {
                     const _: () = {
                         unsafe extern "C-unwind" fn update(addr: *const $atomic, value: $int, order: i32, pc: u64) -> $int {
                             atomic(Op::AtomicRmw, (addr as usize, SIZE, order), pc, || {
-                                // SAFETY: the program's own atomic variable.
+                                // SAFETY: the program's atomic variable.
                                 let old = unsafe { (*addr).$method(value, SeqCst) };
                                 let new: fn($int, $int) -> $int = $new;
                                 (old, new(old, value) as u64, false)
@@ -158,7 +158,7 @@ size!(atomic32, 32, u32, AtomicU32, load32 store32 cas32 rmw32);
 size!(atomic64, 64, u64, AtomicU64, load64 store64 cas64 rmw64);
 
 mod wide {
-    //! Sixteen bytes: the processor has a compare-and-exchange, the rest is made of it.
+    //! Sixteen bytes: built on the processor's compare-and-exchange.
 
     use core::{arch::asm, cell::UnsafeCell, sync::atomic::Ordering};
 
@@ -174,8 +174,8 @@ mod wide {
             _: Ordering,
         ) -> Result<u128, u128> {
             let (mut low, mut high) = (old as u64, (old >> 64) as u64);
-            // SAFETY: every processor with FS-base instructions has this one; the place is the program's own
-            // atomic variable. The compiler keeps rbx for itself, so it is put back.
+            // SAFETY: every processor with FS-base instructions has this one; the address is the program's
+            // atomic variable. The compiler reserves rbx, so it is restored.
             unsafe {
                 asm!("xchg rsi, rbx", "lock cmpxchg16b [rdi]", "mov rbx, rsi",
                     in("rdi") self.0.get(), inout("rsi") new as u64 => _, in("rcx") (new >> 64) as u64,
@@ -240,7 +240,7 @@ macro_rules! wide_entries {
         $(
             unsafe extern "C-unwind" fn $handler($place: *const AtomicU128, $($arg: $type,)* pc: u64) -> $ret {
                 atomic($op, ($place as usize, 16, 5), pc, || {
-                    // SAFETY: the program's own atomic variable.
+                    // SAFETY: the program's atomic variable.
                     let $place = unsafe { &*$place };
                     $perform
                 })
@@ -262,7 +262,7 @@ wide_entries! {
     "r8" "fetch_nand" nand128(v: u128, _order: i32) -> u128 = Op::AtomicRmw, |a| { let o = a.fetch_nand(v, SeqCst); (o, !(o & v) as u64, false) };
 }
 
-// Six registers are not enough for these: the return address is found above the frame instead.
+// Six registers are not enough here: the return address is read from above the frame instead.
 unsafe extern "C-unwind" fn cas128(
     place: *const AtomicU128,
     expected: *mut u128,
@@ -272,7 +272,7 @@ unsafe extern "C-unwind" fn cas128(
     pc: u64,
 ) -> i32 {
     atomic(Op::AtomicCas, (place as usize, 16, 5), pc, || {
-        // SAFETY: the program's own atomic variable and its expectation.
+        // SAFETY: the program's atomic variable and expected value.
         match unsafe { (*place).compare_exchange(*expected, value, SeqCst, SeqCst) } {
             Ok(_) => (1, value as u64, false),
             Err(found) => {
@@ -284,7 +284,7 @@ unsafe extern "C-unwind" fn cas128(
     })
 }
 
-/// `(place, expected, value, order, failed)` uses rdi, rsi, rdx+rcx, r8, r9: the return address goes on
+/// `(place, expected, value, order, failed)` uses rdi, rsi, rdx+rcx, r8, r9: the return address is passed on
 /// the stack as the seventh word.
 macro_rules! wide_exchange {
     ($($name:literal)*) => {
@@ -317,6 +317,6 @@ unsafe extern "C-unwind" fn thread_fence(order: i32, pc: u64) {
 }
 exported!("rsi" "__tsan_atomic_thread_fence", thread_fence);
 
-/// Orders the compiler only; it already did.
+/// Orders only the compiler, which has already complied.
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_atomic_signal_fence(_order: i32) {}

@@ -1,8 +1,8 @@
-//! What instrumented code has left in its atomic variables: code that is not instrumented gives itself away by leaving
-//! something else there.
+//! The values that instrumented code last stored in its atomic variables: a different value reveals a write
+//! by code that is not instrumented.
 //!
-//! A table of fixed size, in which a variable may push out another one: an atomic operation costs one look and one
-//! comparison, and nothing is lost but knowledge.
+//! The table has a fixed size, and a variable may replace another one: an atomic operation costs one lookup
+//! and one comparison, and a replacement only loses information.
 
 use alloc::{boxed::Box, vec};
 use core::arch::asm;
@@ -12,8 +12,8 @@ const ENTRIES: usize = 1024;
 #[derive(Debug)]
 pub(crate) struct AtomicValues {
     table: Box<[Entry]>,
-    /// Whether a standard library is part of the program that is not instrumented and shares variables with code
-    /// that is.
+    /// True if the program contains a standard library that is not instrumented and shares variables with
+    /// instrumented code.
     prebuilt: bool,
 }
 
@@ -28,10 +28,11 @@ impl AtomicValues {
         Self { table: vec![Entry::default(); ENTRIES].into(), prebuilt: has_prebuilt_library() }
     }
 
-    /// An atomic operation found one value and left another; whether somebody else may have written in between.
+    /// Records that an atomic operation found one value and stored another; returns whether other code may
+    /// have written in between.
     #[inline]
     pub(crate) fn operate(&mut self, addr: usize, found: u64, stored: u64) -> bool {
-        // The low bits of most addresses are the same.
+        // The low bits of most addresses are equal.
         let entry = &mut self.table[(addr >> 2) % ENTRIES];
         let foreign = if entry.addr == addr { entry.value != found } else { self.prebuilt };
         *entry = Entry { addr, value: stored };
@@ -39,10 +40,12 @@ impl AtomicValues {
     }
 }
 
-/// `unsnarl cargo` has the linker leave a mark: Rust's standard library comes compiled.
+/// Returns whether the program has the mark that `unsnarl cargo` sets in the linker: Rust's standard library
+/// is precompiled.
 fn has_prebuilt_library() -> bool {
     let mark: usize;
-    // SAFETY: reads the entry of a weak symbol in our own table of addresses: zero if the program has no such mark.
+    // SAFETY: reads the entry of a weak symbol in this library's address table: zero if the program has no
+    // such mark.
     unsafe {
         asm!(
             ".weak __unsnarl_prebuilt_library",

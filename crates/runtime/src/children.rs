@@ -1,7 +1,7 @@
-//! The program's child processes: the numbers by which the program knows them, and who of them ended.
+//! The program's child processes: their virtual ids, and which of them ended.
 //!
-//! The kernel's numbers differ from run to run. So the program sees other ones, which follow each other in the order in which the
-//! children were started, and functions that take a process id take these.
+//! The kernel's ids differ from run to run. So the program sees virtual ids in the order in which the
+//! children were started, and functions that take a process id accept these.
 
 use crate::{files::OpenFile, log::until_zero, stack, state::Runtime, sys};
 use alloc::vec::Vec;
@@ -11,29 +11,29 @@ use core::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// The first child's number: beyond those of the process and its threads, and of all that the kernel gives.
+/// The first child's id: above those of the process and its threads, and above all that the kernel assigns.
 const FIRST: i32 = 5_100_000;
 
-/// The kernel's numbers of the children, in the order of their start; 0 of those that are gone.
+/// The kernel's ids of the children in start order; 0 for those that are gone.
 struct Table(UnsafeCell<Vec<i32>>);
 
-// SAFETY: reached by the running thread only.
+// SAFETY: only the running thread reaches it.
 unsafe impl Sync for Table {}
 
 static STARTED: Table = Table(UnsafeCell::new(Vec::new()));
 
 fn started() -> &'static mut Vec<i32> {
-    // SAFETY: the running thread only, and nobody keeps the reference.
+    // SAFETY: only the running thread gets here, and no caller keeps the reference.
     unsafe { &mut *STARTED.0.get() }
 }
 
-/// A child was started, with this number of the kernel's; the one that the program sees.
+/// Adds a child with this kernel id; returns its virtual id.
 pub(crate) fn add(process: i32) -> i32 {
     started().push(process);
     FIRST + started().len() as i32 - 1
 }
 
-/// In the child that the next call of [`add`] would tell of: that is who we are, and under nobody's control.
+/// Turns this process into the child that the next [`add`] would register, and gives up control.
 pub(crate) fn become_child() {
     if Runtime::interrupted().is_some() {
         add(sys::process());
@@ -41,9 +41,10 @@ pub(crate) fn become_child() {
     }
 }
 
-/// Has a child under nobody's control before any of the program's own handlers of fork runs in it, whoever forks.
+/// Makes forked children uncontrolled before the program's own fork handlers run in them, however they were
+/// forked.
 pub(crate) fn expect() {
-    // SAFETY: a handler of the right kind.
+    // SAFETY: a handler with the required signature.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
 }
 
@@ -51,8 +52,8 @@ unsafe extern "C" fn forked() {
     become_child();
 }
 
-/// Lets the children do what they can do by themselves: what they have sent us then, and who ended, does not depend on how fast they
-/// are. For those that are always busy there is only so much time in a run.
+/// Waits until the children are idle: then their output and exits do not depend on their speed. The waiting
+/// per run is limited, for children that are always busy.
 pub(crate) fn settle() {
     static LEFT: AtomicU32 = AtomicU32::new(20_000);
     let mut asleep = 0;
@@ -73,14 +74,15 @@ pub(crate) fn settle() {
 
 fn nap() {
     let time = crate::clock::timespec(NAP);
-    // SAFETY: sleeps only.
+    // SAFETY: only sleeps.
     unsafe { sys::call(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// Processes that are found asleep so many times in a row are taken to be: one may wake another in the moment between two looks.
+/// The number of consecutive checks after which sleeping processes count as idle: one may wake another
+/// between two checks.
 pub(crate) const LOOKS: u32 = 3;
 
-/// The number that the program sees.
+/// Returns the virtual id of a process.
 pub(crate) fn to_virtual(process: i32) -> i32 {
     match started().iter().rposition(|&started| started == process) {
         Some(at) if process > 0 => FIRST + at as i32,
@@ -88,17 +90,17 @@ pub(crate) fn to_virtual(process: i32) -> i32 {
     }
 }
 
-/// The kernel's number.
+/// Returns the kernel's id of a process.
 pub(crate) fn to_real(number: i32) -> i32 {
     let at = usize::try_from(number.wrapping_sub(FIRST)).unwrap_or(usize::MAX);
     match started().get(at) {
-        // Of one that is gone, a number that nobody has.
+        // For a child that is gone, an id that no process has.
         Some(&process) if process > 0 => process,
         _ => number,
     }
 }
 
-/// A child was waited for: if it is no more, its number may come to mean somebody else.
+/// Forgets a child after a wait if it no longer exists: the kernel may reuse its id.
 pub(crate) fn forget_ended(process: i32) {
     stack::run_isolated(|| {
         let child = Children { kind: libc::P_PID, id: process, options: libc::WEXITED };
@@ -110,44 +112,45 @@ pub(crate) fn forget_ended(process: i32) {
     });
 }
 
-/// Some children, as `waitid` describes them, and what of them is of interest.
+/// A set of children and of state changes, as `waitid` describes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Children {
     pub(crate) kind: u32,
-    /// By the kernel's number.
+    /// The kernel's id.
     pub(crate) id: i32,
     pub(crate) options: i32,
 }
 
 impl Children {
-    /// All of them.
+    /// All children.
     const ALL: Self = Self { kind: libc::P_ALL, id: 0, options: libc::WEXITED };
 
     fn query(self, options: i32) -> Option<i32> {
-        // SAFETY: plain numbers; the kernel fills them in.
+        // SAFETY: plain numbers, which the kernel fills in.
         let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
         let options = (self.options | libc::WNOWAIT) & !libc::WNOHANG | options;
         let args = [self.kind as usize, self.id as usize, &raw mut info as usize, options as usize, 0, 0];
-        // SAFETY: asks only: whoever ended can still be waited for.
+        // SAFETY: only a query: an ended child can still be waited for.
         let error = unsafe { sys::call(libc::SYS_waitid, args) };
-        // SAFETY: of a child, or all zeros.
+        // SAFETY: the result describes a child or is all zeros.
         (error == 0).then(|| unsafe { info.si_pid() })
     }
 
-    /// Whether a wait for them would come back at once: there is one to tell of, or none to wait for.
+    /// Returns whether a wait for them would return at once: one has changed state, or none is left.
     pub(crate) fn have_news(self) -> bool {
         stack::run_isolated(|| self.query(libc::WNOHANG) != Some(0))
     }
 
-    /// Waits until there are news, or for no reason less long.
+    /// Waits until one has changed state; may return early.
     pub(crate) fn wait(self) {
         stack::run_isolated(|| {
             self.query(0);
         });
     }
 
-    /// Waits until there are news, as long as the children seem to do something: gives up when they and theirs were found asleep so
-    /// many times in a row. They may wait for what only our other threads can do.
+    /// Waits until one has changed state, as long as the children seem busy: gives up when they and their
+    /// descendants were asleep in `most` consecutive checks. They may be waiting for other threads of this
+    /// program.
     pub(crate) fn wait_while_busy(self, most: u32) {
         stack::run_isolated(|| {
             let mut asleep = 0;
@@ -167,16 +170,16 @@ impl Children {
     }
 }
 
-/// How long to wait before looking again, in nanoseconds.
+/// The time between two checks, in nanoseconds.
 const NAP: u64 = 200_000;
-/// How many generations of processes are looked at.
+/// The number of generations of processes that are checked.
 const DEPTH: u32 = 6;
 
-/// Whether a process, or one that it started, runs or is about to.
+/// Returns whether a process or one of its descendants runs or is about to.
 fn is_busy(process: i32, depth: u32) -> bool {
     each_task(process, &mut |task| {
         let mut room = [0u8; 512];
-        // After the name, which may hold anything, comes the state.
+        // The state follows the name, which may contain anything.
         let stat = read(format_args!("/proc/{process}/task/{task}/stat\0"), &mut room);
         let state = stat.iter().rposition(|&byte| byte == b')').and_then(|at| stat.get(at + 2));
         if matches!(state, Some(b'R' | b'D')) {
@@ -188,7 +191,7 @@ fn is_busy(process: i32, depth: u32) -> bool {
     })
 }
 
-/// Whether one of a process's threads is as the question asks.
+/// Returns whether the predicate holds for one of a process's threads.
 fn each_task(process: i32, question: &mut dyn FnMut(i32) -> bool) -> bool {
     let Some(directory) = path(format_args!("/proc/{process}/task\0")).and_then(|path| OpenFile::new(&path))
     else {
@@ -228,13 +231,13 @@ fn path(path: fmt::Arguments<'_>) -> Option<[u8; 64]> {
     name.write_fmt(path).ok().map(|()| name.0)
 }
 
-/// What is in a small file of the kernel's.
+/// Reads a small file of the kernel.
 fn read<'a>(name: fmt::Arguments<'_>, room: &'a mut [u8]) -> &'a [u8] {
     let read = path(name).and_then(|path| OpenFile::new(&path)).map_or(0, |file| file.read(room));
     &room[..read.max(0) as usize]
 }
 
-/// Whether a child of this process may still do something.
+/// Returns whether this process has a child that may still act.
 pub(crate) fn are_there() -> bool {
     stack::run_isolated(|| Children::ALL.query(libc::WNOHANG).is_some())
 }

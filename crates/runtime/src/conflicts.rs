@@ -1,5 +1,5 @@
-//! The search for conflicts while the program runs: every event and every access goes through the detector,
-//! and what it finds is told once for each pair of places.
+//! The conflict search while the program runs: every event and every access goes through the detector, and
+//! each pair of sites is reported once.
 
 use crate::{
     end,
@@ -12,21 +12,21 @@ use unsnarl_model::{ConflictKind, Event, Op, SiteIx};
 use unsnarl_race::{Access, Detector, FoundConflict};
 use unsnarl_wire::{RawConflict, RawEvent, SideRequest};
 
-/// What was found so far.
+/// The detector and its findings so far.
 pub(crate) struct ConflictMonitor {
     detector: Detector<Shadow>,
     reported: ReportedPairs,
     side_requests: Option<[SideRequest; 2]>,
-    /// The events whose calls are wanted, and how many of them are had.
+    /// The events whose call stacks are requested, and how many of them are captured.
     stack_requests: &'static [u64],
     captured: usize,
 }
 
-/// Pairs of places that were told about.
+/// Pairs of sites that were reported.
 #[derive(Default)]
 struct ReportedPairs {
     all: BTreeSet<Pair>,
-    /// Those that were found last, each where a hash says: the same few are found again and again.
+    /// The latest findings in a small hash table: the same few are found again and again.
     recent: [Option<Pair>; Self::RECENT],
 }
 
@@ -35,7 +35,7 @@ type Pair = (ConflictKind, u64, u64);
 impl ReportedPairs {
     const RECENT: usize = 32;
 
-    /// Whether it is told for the first time.
+    /// Adds a pair; returns whether it is new.
     #[inline]
     fn insert(&mut self, pair: Pair) -> bool {
         let (_, first, second) = pair;
@@ -60,19 +60,19 @@ impl ConflictMonitor {
         }))
     }
 
-    /// The shadow of the program's memory.
+    /// Returns the shadow memory.
     pub(crate) fn shadow(&self) -> &Shadow {
         self.detector.memory()
     }
 
-    /// An access that is about to happen.
+    /// Processes an access that is about to happen.
     #[inline]
     pub(crate) fn access(&mut self, log: &Log, access: &Access) {
         let Self { detector, reported, .. } = self;
         detector.access(access, |found| report_conflict(reported, log, &found, access));
     }
 
-    /// An operation that was logged under this number.
+    /// Processes an operation that was logged under this number.
     pub(crate) fn step(&mut self, log: &Log, raw: &RawEvent, number: u64) {
         let Some(op) = raw.op() else { return };
         let event = Event {
@@ -97,7 +97,7 @@ impl ConflictMonitor {
         detector.step(&event, number, raw.pc(), |found| report_conflict(reported, log, &found, &access));
     }
 
-    /// A block is freed: who used it and is not known to be done with it is in conflict with that.
+    /// Processes a free: it conflicts with accesses that do not happen before it.
     pub(crate) fn free(&mut self, log: &Log, access: &Access) {
         let Self { detector, reported, .. } = self;
         detector.free(access, |found| report_conflict(reported, log, &found, access));
@@ -123,7 +123,7 @@ fn report_conflict(reported: &mut ReportedPairs, log: &Log, found: &FoundConflic
 }
 
 impl State {
-    /// Lets the detector see an event that was logged under this number. Plain accesses it has seen already.
+    /// Passes the event with this number to the detector, except plain accesses, which it has already seen.
     pub(crate) fn watch_event(&mut self, event: &RawEvent, number: u64) {
         let Some(conflicts) = &mut self.conflicts else { return };
         if !event.op().is_none_or(|op| matches!(op, Op::Read | Op::Write | Op::Alloc | Op::Free)) {
@@ -133,7 +133,7 @@ impl State {
         self.capture_event_stack(number);
     }
 
-    /// Keeps the calls that led to this event, if they are wanted.
+    /// Captures the call stack of this event, if it is requested.
     fn capture_event_stack(&mut self, number: u64) {
         let Some(conflicts) = &mut self.conflicts else { return };
         if conflicts.stack_requests.get(conflicts.captured) == Some(&number) {
@@ -144,8 +144,8 @@ impl State {
         }
     }
 
-    /// Keeps the calls that led to both sides of the wanted race: of the first side each time it is met, until the
-    /// race with it is found.
+    /// Captures the call stacks of both sides of the requested race: that of the first side at each access,
+    /// until the race is found.
     pub(crate) fn capture_conflict_stack(&mut self, pc: u64) {
         let Some(conflicts) = &mut self.conflicts else { return };
         let Some([first, second]) = conflicts.side_requests else { return };
@@ -163,7 +163,7 @@ impl State {
 }
 
 impl Runtime {
-    /// Lets the detector see an access that is about to happen.
+    /// Passes an access that is about to happen to the detector.
     #[inline]
     pub(crate) fn watch(&mut self, access: &Access) {
         let State { conflicts, log, .. } = &mut self.state;

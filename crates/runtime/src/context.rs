@@ -1,53 +1,53 @@
-//! Where a thread stands while it does not run, and what threads run on.
+//! Saved thread contexts, and the thread backends.
 //!
-//! glibc makes every thread, with its stack and its thread-local storage. What becomes of it then is the backend's
-//! business, and nobody else's: as a fiber it is switched to by hand ([`crate::fiber`]); as a kernel thread it waits
-//! until it is given the token ([`crate::token`]). Either way one thread runs at a time and decides who is next, so
-//! that the same plan gives the same trace.
+//! glibc creates every thread, with its stack and its thread-local storage. Only the backend determines how
+//! it runs then: a fiber is switched to in user space ([`crate::fiber`]); a kernel thread waits until it gets
+//! the token ([`crate::token`]). Either way one thread runs at a time and decides which is next, so that the
+//! same plan gives the same trace.
 
 use crate::{debug, end, fiber, rewind::thread_start, sys, token};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-/// What threads run on.
+/// The way in which threads are executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum ThreadBackend {
     /// One kernel thread, the carrier, for all of them.
     Fibers,
-    /// One kernel thread for each, of which only the holder of the token runs: what debuggers can follow.
+    /// One kernel thread for each, of which only the token holder runs: debuggers can follow these.
     Kernel,
 }
 
-/// A thread while it does not run. Assembly knows the places of its fields.
+/// A thread that does not run. Assembly code uses the offsets of its fields.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// Where its registers are saved: control words, r15 to r12, rbx, rbp, rip.
+    /// The address of its saved registers: control words, r15 to r12, rbx, rbp, rip.
     stack_pointer: usize,
-    /// By which hooks know whose call it is.
+    /// The thread pointer, by which hooks recognise the calling thread.
     pub(crate) thread_pointer: usize,
-    /// Cleared when the thread that glibc made has parked.
+    /// Cleared when the thread that glibc created has parked.
     pub(crate) parked: AtomicU32,
     /// 1 if it may go on, see [`token`].
     pub(crate) token: AtomicU32,
-    /// Whether the kernel tells us of the system calls of this kernel thread, see [`crate::dispatch`].
+    /// True if system calls of this kernel thread are dispatched, see [`crate::dispatch`].
     pub(crate) dispatches: AtomicBool,
     backend: ThreadBackend,
-    /// The signal mask that a kernel thread had when it gave the token away.
+    /// The signal mask of a kernel thread when it passed the token on.
     mask: AtomicU64,
 }
 
-/// How many seconds the last steps of a thread may take, which take microseconds: nobody schedules them.
+/// The limit for the last steps of a thread in seconds; they take microseconds and are not scheduled.
 const EXIT_TIMEOUT_SECONDS: i64 = 10;
 
 impl Context {
-    /// The thread that is there already.
+    /// Creates the context of the existing thread.
     pub(crate) fn adopt(backend: ThreadBackend, thread_pointer: usize) -> Self {
         let (parked, token, dispatches) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
         Self { stack_pointer: 0, thread_pointer, parked, token, dispatches, backend, mask: AtomicU64::new(0) }
     }
 
-    /// A thread to be made; it calls [`Context::park`] when it is there.
+    /// Creates the context of a new thread, which calls [`Context::park`] when it starts.
     pub(crate) fn new_unstarted(backend: ThreadBackend) -> Self {
         Self { parked: AtomicU32::new(1), ..Self::adopt(backend, 0) }
     }
@@ -56,7 +56,7 @@ impl Context {
         self.backend
     }
 
-    /// The signal mask of a kernel thread without the token.
+    /// Returns the signal mask of a kernel thread without the token.
     pub(crate) fn mask(&self) -> u64 {
         self.mask.load(Ordering::Relaxed)
     }
@@ -65,10 +65,10 @@ impl Context {
         self.mask.store(mask, Ordering::Relaxed);
     }
 
-    /// On the new thread: leaves the scene and returns when it is its turn for the first time.
+    /// Parks the new thread; returns at its first turn.
     #[inline]
     pub(crate) fn park(&mut self) {
-        // SAFETY: on a fresh thread, whose stack nobody else uses; `self` outlives it.
+        // SAFETY: called on a fresh thread, whose stack no other thread uses; `self` outlives it.
         unsafe {
             match self.backend {
                 ThreadBackend::Fibers if thread_start::is_starting() => thread_start::park(self),
@@ -81,12 +81,12 @@ impl Context {
         }
     }
 
-    /// On the maker's side: waits until the new thread has parked.
+    /// Waits in the creator until the new thread has parked.
     pub(crate) fn wait_parked(&self) {
         while !sys::wait_until_cleared(self.parked.as_ptr(), EXIT_TIMEOUT_SECONDS) {}
     }
 
-    /// Leaves `self` and goes on with `to`; returns when somebody switches back.
+    /// Switches from `self` to `to`; returns when a thread switches back.
     #[inline]
     pub(crate) fn switch(&mut self, to: &Self) {
         // SAFETY: `to` has parked or switched away, does not run, and its stack is alive.
@@ -101,7 +101,7 @@ impl Context {
         }
     }
 
-    /// Lets a thread that never will be switched to again run to its end, out of control; the kernel clears `tid`
+    /// Lets a thread that is never switched to again run to its end, uncontrolled; the kernel clears `tid`
     /// then.
     pub(crate) fn release(&self, tid: *mut u32) {
         match self.backend {
@@ -124,10 +124,10 @@ impl Context {
         }
     }
 
-    /// rip, rsp, rbp, rbx, r12 to r15 of a thread that does not run.
+    /// Returns rip, rsp, rbp, rbx, r12 to r15 of a thread that does not run.
     pub(crate) fn registers(&self) -> [u64; 8] {
         let saved = self.stack_pointer as *const u64;
-        // SAFETY: both backends save them so.
+        // SAFETY: both backends save the registers this way.
         let word = |n: usize| unsafe { saved.add(n).read() };
         [word(7), self.stack_pointer as u64 + 64, word(6), word(5), word(4), word(3), word(2), word(1)]
     }

@@ -1,7 +1,7 @@
-//! Deadly signals: who, where, with what last words.
+//! Fatal signals: thread, location and last message.
 //!
-//! The runtime's own handler stays installed for them; only what the program does not handle itself (see
-//! [`crate::handlers`]) counts as a crash.
+//! The runtime's handler stays installed for them; only signals that the program does not handle itself (see
+//! [`crate::handlers`]) count as crashes.
 
 use crate::{
     end, handlers,
@@ -23,35 +23,35 @@ real! {
     fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> i32;
 }
 
-/// Signals whose default is death and that tell of a failure.
+/// Signals that indicate a failure and whose default action is fatal.
 pub(crate) const DEADLY: [i32; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGABRT, libc::SIGTRAP, libc::SIGSYS];
 
 const STACK: usize = 64 << 10;
 
-/// Where the shared stack for handlers is; 0 before there is one.
+/// The address of the shared signal stack; 0 before it exists.
 static SHARED: AtomicUsize = AtomicUsize::new(0);
 
-/// `abort` was called.
+/// True after `abort` was called.
 static ABORTING: AtomicBool = AtomicBool::new(false);
 
-/// The stack that the kernel knows: for what the runtime itself has to do in a signal.
+/// Returns the signal stack registered with the kernel, which the runtime's own handlers use.
 pub(crate) fn stack() -> Range<usize> {
     let start = SHARED.load(Ordering::Relaxed);
     start..start + STACK
 }
 
-/// The program gives up: SIGABRT follows, and nothing that a handler does keeps it from dying but a jump.
+/// Notes a call of `abort`: SIGABRT follows, and only a jump out of its handler prevents death.
 pub(crate) fn aborting() {
     ABORTING.store(true, Ordering::Relaxed);
 }
 
-/// Whether SIGABRT is `abort`'s, also when the C library itself called it, after some last words.
+/// Returns whether SIGABRT comes from `abort`, also if the C library called it after a message.
 pub(crate) fn is_aborting() -> bool {
     ABORTING.load(Ordering::Relaxed) || !abort_message().is_empty()
 }
 
-/// Installs the handlers and the stack they run on.
+/// Installs the handlers and their stack.
 pub(crate) fn install() {
     let Some(stack) = sys::map(STACK, false) else { return };
     SHARED.store(stack, Ordering::Relaxed);
@@ -60,22 +60,22 @@ pub(crate) fn install() {
     DEADLY.into_iter().for_each(handlers::watch);
 }
 
-/// Not by way of the C library, whose signal it is.
+/// Installs the handler without the C library, which reserves this signal.
 fn expect_time_is_up() {
-    /// As the kernel has it: handler, flags, where the handler returns to, mask.
+    /// The kernel's layout: handler, flags, return trampoline, mask.
     #[repr(C)]
     struct Action(usize, usize, usize, u64);
     const RETURNS: i32 = 0x0400_0000;
     let flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_NODEFER | RETURNS;
     let handler = time_is_up as *const () as usize;
-    // It does not return.
+    // The handler does not return.
     let action = Action(handler, flags as usize, handler, 0);
     let args = [TIMEOUT_SIGNAL as usize, &raw const action as usize, 0, size_of::<u64>(), 0, 0];
-    // SAFETY: the handler fits its signature.
+    // SAFETY: the handler has the required signature.
     unsafe { sys::call(libc::SYS_rt_sigaction, args) };
 }
 
-/// Has the calling kernel thread handle signals on the stack that all share: only the running one gets any.
+/// Makes the calling kernel thread handle signals on the shared stack: only the running thread gets any.
 pub(crate) fn share_stack() {
     let Range { start, .. } = stack();
     let stack = libc::stack_t { ss_sp: start as *mut c_void, ss_flags: 0, ss_size: STACK };
@@ -83,7 +83,7 @@ pub(crate) fn share_stack() {
     unsafe { sigaltstack(&raw const stack, core::ptr::null_mut()) };
 }
 
-/// Writes down what can be known, then dies of the signal for real.
+/// Records what is known of the crash, then dies of the signal.
 pub(crate) fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) {
     if let Some(runtime) = Runtime::interrupted() {
         runtime.log_unfinished();
@@ -103,7 +103,7 @@ pub(crate) fn die(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::u
         let top = state.threads[state.current.index()].stack_top;
         state.log.stack(state.current, registers, top);
     }
-    // SAFETY: the default disposition, then the signal itself.
+    // SAFETY: sets the default disposition, then sends the signal.
     unsafe {
         let default: libc::sigaction = mem::zeroed();
         sigaction(signal, &raw const default, core::ptr::null_mut());
@@ -126,9 +126,9 @@ unsafe extern "C" fn time_is_up(_: i32, _: *mut libc::siginfo_t, context: *mut l
     sys::exit(96)
 }
 
-/// rip, rsp, rbp, rbx, r12 to r15 at the interruption.
+/// Returns rip, rsp, rbp, rbx, r12 to r15 at the interruption.
 fn registers(context: *const libc::ucontext_t) -> [u64; 8] {
-    // SAFETY: what the kernel passes to a handler.
+    // SAFETY: the context that the kernel passes to a handler.
     let registers = unsafe { &(*context).uc_mcontext.gregs };
     [
         libc::REG_RIP,
@@ -143,7 +143,7 @@ fn registers(context: *const libc::ucontext_t) -> [u64; 8] {
     .map(|r| registers[r as usize] as u64)
 }
 
-/// What glibc says before it aborts by itself ("free(): invalid pointer").
+/// Returns glibc's message before it aborts by itself ("free(): invalid pointer").
 fn abort_message() -> &'static [u8] {
     static MESSAGE: Real = Real::new(c"__abort_msg");
     let Some(place) = MESSAGE.find() else { return b"" };

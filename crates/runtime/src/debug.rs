@@ -1,9 +1,9 @@
-//! What a debugger is told, and tells.
+//! The interface for debuggers.
 //!
-//! It finds [`unsnarl_debug`] and [`unsnarl_debug_stop`] by their names. The first says where the run is, and the
-//! debugger writes there where it shall stop; the second is called to stop, so that is where it keeps a breakpoint. The
-//! other side is `crates/cli/src/gdb/unsnarl.py`. Runs with a debugger are on kernel threads ([`crate::token`]); in others
-//! nothing of this is ever looked at.
+//! A debugger finds [`unsnarl_debug`] and [`unsnarl_debug_stop`] by name. The first describes the state of
+//! the run, and the debugger writes its stop conditions there. The second is called to stop, so the debugger
+//! sets a breakpoint on it. The other side is `crates/cli/src/gdb/unsnarl.py`. Runs with a debugger use
+//! kernel threads ([`crate::token`]); other runs never use this module.
 
 use crate::{state::State, sys};
 use core::{
@@ -15,66 +15,66 @@ use unsnarl_model::ThreadIx;
 use unsnarl_sched::Pick;
 use unsnarl_wire::{End, MAX_THREADS};
 
-/// To be raised with any change of the board.
+/// Must be incremented with any change of the board.
 const VERSION: u32 = 1;
 
-/// Why the run stops.
+/// The reason for a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 enum DebugStop {
     None,
-    /// It is about to begin.
+    /// The run is about to begin.
     Begin,
-    /// Another thread goes on now.
+    /// Another thread runs from now on.
     Switch,
-    /// The event is next that the debugger asked for.
+    /// The requested event is next.
     Event,
-    /// It is over, and the runtime knows how.
+    /// The run has ended, with a known outcome.
     End,
 }
 
-/// At which switches the run stops.
+/// The switches at which the run stops.
 const PREEMPTIONS: u32 = 1;
 const SWITCHES: u32 = 2;
 
-/// An ended thread that glibc did not free yet.
+/// Marks an ended thread that glibc has not freed yet.
 const ENDED: u32 = 1 << 31;
 
-/// What both sides know. The debugger reads and writes while no thread runs.
+/// The data shared with the debugger, which reads and writes it while no thread runs.
 #[repr(C)]
 struct Board {
-    /// 0 if no debugger looks on.
+    /// 0 if no debugger is attached.
     version: u32,
     reason: DebugStop,
-    /// How many events there are: the number of the next one.
+    /// The number of events, which is the number of the next one.
     events: *const AtomicU64,
-    /// Who runs, by the order of creation.
+    /// The running thread, by its index in creation order.
     current: *const ThreadIx,
-    /// The running thread's pointer. While it is 0, hooks do not take part: for calls that the debugger makes.
+    /// The running thread's pointer. While it is 0, hooks are passive: for calls that the debugger makes.
     control: *mut usize,
-    /// How the run ended, once it did.
+    /// The outcome of the run, once it has ended.
     end: *const End,
-    /// Stop where this event is next; `u64::MAX` for none.
+    /// The event before which to stop; `u64::MAX` for none.
     stop_at: u64,
     /// The last event for which a thread was picked; `u64::MAX` for none.
     picked: u64,
-    /// Where the start routine is of the thread that was picked last.
+    /// The start routine of the thread that was picked last.
     start: u64,
     /// 0, [`PREEMPTIONS`] or [`SWITCHES`].
     stop_at_switches: u32,
-    /// Who ran before a switch.
+    /// The thread that ran before a switch.
     from: u32,
-    /// 1 if that one could have gone on.
+    /// 1 if that thread could have continued.
     preempted: u32,
-    /// How many threads there are.
+    /// The number of threads.
     threads: u32,
-    /// The kernel's number of each; 0 once it is gone.
+    /// The kernel's id of each thread; 0 once it is gone.
     kernel_ids: [u32; MAX_THREADS],
 }
 
 struct BoardCell(UnsafeCell<Board>);
 
-// SAFETY: reached by the running thread only, and by a debugger while nobody runs.
+// SAFETY: only the running thread reaches it, and a debugger while no thread runs.
 unsafe impl Sync for BoardCell {}
 
 #[unsafe(no_mangle)]
@@ -96,11 +96,11 @@ static unsnarl_debug: BoardCell = BoardCell(UnsafeCell::new(Board {
     kernel_ids: [0; MAX_THREADS],
 }));
 
-/// Where debuggers have a breakpoint.
+/// The function on which debuggers set a breakpoint.
 #[unsafe(no_mangle)]
 #[inline(never)]
 extern "C" fn unsnarl_debug_stop() {
-    // SAFETY: does nothing, but may have changed the board: a debugger does.
+    // SAFETY: does nothing itself, but the debugger may have changed the board.
     unsafe { asm!("nop") };
 }
 
@@ -108,25 +108,26 @@ fn board() -> *mut Board {
     unsnarl_debug.0.get()
 }
 
-/// A debugger looks on: from now on the board is kept. Until then it is all zeros, which take no room in the library.
+/// Notes that a debugger is attached: the board is maintained from now on. Until then it is all zeros, which
+/// take no space in the library.
 pub(crate) fn attach() {
-    // SAFETY: before the program runs.
+    // SAFETY: called before the program runs.
     unsafe {
         (*board()).version = VERSION;
         ((*board()).stop_at, (*board()).picked) = (u64::MAX, u64::MAX);
     }
 }
 
-/// Whether a debugger looks on.
+/// Returns whether a debugger is attached.
 pub(crate) fn is_on() -> bool {
-    // SAFETY: the running thread's to read.
+    // SAFETY: the running thread may read the board.
     unsafe { (*board()).version != 0 }
 }
 
-/// The run is about to begin; `control` is the word by which hooks know the running thread.
+/// Stops at the beginning of the run; `control` is the word by which hooks recognise the running thread.
 pub(crate) fn begin(state: &State, control: *mut usize) {
     let header = state.log.header();
-    // SAFETY: the running thread's to write; what it points to stays where it is.
+    // SAFETY: only the running thread writes the board; what it points to does not move.
     unsafe {
         let board = board();
         (*board).events = &raw const header.events;
@@ -138,33 +139,34 @@ pub(crate) fn begin(state: &State, control: *mut usize) {
     stop(DebugStop::Begin);
 }
 
-/// A thread is there, with this number of the kernel's.
+/// Notes a new thread with this kernel id.
 pub(crate) fn born(thread: ThreadIx, kernel_id: u32) {
-    // SAFETY: the running thread's to write.
+    // SAFETY: only the running thread writes the board.
     unsafe {
         (*board()).threads = thread.0 as u32 + 1;
         (*board()).kernel_ids[thread.index()] = kernel_id;
     }
 }
 
-/// A thread has ended.
+/// Notes that a thread has ended.
 pub(crate) fn ended(thread: ThreadIx) {
-    // SAFETY: the running thread's to write.
+    // SAFETY: only the running thread writes the board.
     unsafe { (*board()).kernel_ids[thread.index()] |= ENDED };
 }
 
-/// A thread is gone.
+/// Notes that a thread is gone.
 pub(crate) fn reaped(thread: ThreadIx) {
-    // SAFETY: the running thread's to write.
+    // SAFETY: only the running thread writes the board.
     unsafe { (*board()).kernel_ids[thread.index()] = 0 };
 }
 
-/// Somebody was picked for the next event: stops here if nobody else goes on, else where that thread arrives.
+/// Notes the pick for the next event. Stops here unless it switches threads, else where the picked thread
+/// arrives.
 pub(crate) fn picked(state: &State, pick: &Pick, could_go_on: bool) {
     let Pick::Run(next) = *pick else { return };
     let event = state.log.count();
     let switches = next != state.current;
-    // SAFETY: the running thread's to write.
+    // SAFETY: only the running thread writes the board.
     unsafe {
         let board = board();
         (*board).picked = event;
@@ -187,16 +189,16 @@ pub(crate) fn picked(state: &State, pick: &Pick, could_go_on: bool) {
     }
 }
 
-/// The running thread goes on.
+/// Stops if requested, when the running thread continues.
 pub(crate) fn arrived() {
-    // SAFETY: the running thread's to read.
+    // SAFETY: the running thread may read the board.
     let reason = unsafe { (*board()).reason };
     if reason != DebugStop::None {
         stop(reason);
     }
 }
 
-/// The run is over, and its end is written down.
+/// Stops at the end of the run, when its outcome is recorded.
 pub(crate) fn end() {
     if is_on() {
         stop(DebugStop::End);
@@ -204,7 +206,7 @@ pub(crate) fn end() {
 }
 
 fn stop(reason: DebugStop) {
-    // SAFETY: the running thread's to write.
+    // SAFETY: only the running thread writes the board.
     unsafe { (*board()).reason = reason };
     core::sync::atomic::compiler_fence(Ordering::SeqCst);
     unsnarl_debug_stop();

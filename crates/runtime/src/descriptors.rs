@@ -1,24 +1,24 @@
-//! What the program's descriptors are: which of them can block, and who is at the other end.
+//! The kinds of the program's descriptors: which of them can block, and who their peer is.
 //!
-//! The kind of a descriptor is asked once and remembered. Whatever makes a descriptor that can block is a hook and
-//! overwrites what was remembered, so a number that is used again behind our back (by `fclose` and `fopen`, say) is at worst
-//! a file that is taken for a pipe, which costs an event.
+//! The kind of a descriptor is determined once and cached. Every function that creates a blocking descriptor
+//! is hooked and overwrites the cache. A number that is reused without a hook (by `fclose` and `fopen`, say)
+//! is at worst a file taken for a pipe, which costs an event.
 
 use crate::{stack, sys};
 use alloc::vec::Vec;
 use unsnarl_model::{Channel, ChannelKind};
 
-/// Descriptors that are remembered; those beyond are asked about each time.
+/// The number of cached descriptors; others are examined each time.
 const MAX_DESCRIPTORS: usize = 1 << 16;
 
-/// Who is at the other end.
+/// The process at the other end of a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Peer {
     /// This process alone.
     Own,
     /// Perhaps a child, which inherited it.
     Children,
-    /// Perhaps somebody else.
+    /// Perhaps another process.
     Environment,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Descriptor {
 #[derive(Clone, Copy, Debug)]
 enum CachedKind {
     Nothing,
-    /// A file or the like: never blocks.
+    /// A file or similar: never blocks.
     Plain,
     Blocks(Descriptor),
 }
@@ -43,17 +43,17 @@ pub(crate) struct Descriptors {
     channels: u32,
 }
 
-/// The type of an open file, as `st_mode` has it; 0 if it is not open. Devices that are memory count as files.
+/// Returns the type of an open file as in `st_mode`; 0 if it is not open. Memory devices count as files.
 fn file_type(fd: i32) -> u32 {
-    // The times of the file differ from run to run: they leave no trace on the program's stack.
+    // The file's times differ from run to run: they must leave no trace on the program's stack.
     stack::run_isolated(|| {
-        // SAFETY: plain numbers; the kernel fills them in.
+        // SAFETY: plain numbers, which the kernel fills in.
         let mut stat: libc::stat = unsafe { core::mem::zeroed() };
-        // SAFETY: room for the answer.
+        // SAFETY: there is room for the result.
         let known = unsafe { sys::call(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0]) };
         match stat.st_mode & libc::S_IFMT {
             _ if known < 0 => 0,
-            // The first devices are memory: /dev/null, /dev/zero, /dev/urandom.
+            // Devices with this major number are memory: /dev/null, /dev/zero, /dev/urandom.
             libc::S_IFCHR if libc::major(stat.st_rdev) == 1 => libc::S_IFREG,
             kind => kind,
         }
@@ -61,7 +61,7 @@ fn file_type(fd: i32) -> u32 {
 }
 
 impl Descriptors {
-    /// What the descriptor is; none if it cannot block, or is none.
+    /// Returns the descriptor's kind; `None` if it cannot block or is not open.
     #[inline]
     pub(crate) fn lookup(&mut self, fd: i32) -> Option<Descriptor> {
         match self.known.get(fd as usize) {
@@ -71,7 +71,7 @@ impl Descriptors {
         }
     }
 
-    /// Who is at the other end of a descriptor that was looked at before.
+    /// Returns the peer of a cached descriptor.
     pub(crate) fn peer(&self, fd: i32) -> Option<Peer> {
         match self.known.get(usize::try_from(fd).ok()?) {
             Some(CachedKind::Blocks(descriptor)) => Some(descriptor.peer),
@@ -99,9 +99,9 @@ impl Descriptors {
         }
     }
 
-    /// A new thing, with a descriptor of this number.
+    /// Adds a new channel with this descriptor.
     pub(crate) fn add(&mut self, fd: i32, kind: ChannelKind, peer: Peer) -> Descriptor {
-        // Who talks with whom over the network is not known: one channel for all.
+        // The peers of network sockets are not known: one channel for all.
         let number = if kind == ChannelKind::Socket { 0 } else { self.next() };
         let descriptor = Descriptor { channel: Channel { kind, number }, peer };
         self.set(fd, CachedKind::Blocks(descriptor));
@@ -113,20 +113,20 @@ impl Descriptors {
         self.channels
     }
 
-    /// A new thing with two descriptors.
+    /// Adds a new channel with two descriptors.
     pub(crate) fn add_pair(&mut self, fds: [i32; 2], kind: ChannelKind) -> Descriptor {
         let first = self.add(fds[0], kind, Peer::Own);
         self.set(fds[1], CachedKind::Blocks(first));
         first
     }
 
-    /// Another number for the same thing.
+    /// Notes another number for the same channel.
     pub(crate) fn duplicate(&mut self, from: i32, to: i32) {
         let known = self.known.get(from as usize).copied().unwrap_or(CachedKind::Nothing);
         self.set(to, known);
     }
 
-    /// The number may mean something else from now on.
+    /// Forgets a descriptor, whose number may be reused.
     pub(crate) fn forget(&mut self, fd: i32) {
         if (fd as usize) < self.known.len() {
             self.set(fd, CachedKind::Nothing);
@@ -143,7 +143,7 @@ impl Descriptors {
         }
     }
 
-    /// The set waits for this one too, and with it for whoever is at its other end.
+    /// Notes that the epoll set also waits for this descriptor, and so for its peer.
     pub(crate) fn watch(&mut self, set: i32, fd: i32) {
         if let (Some(mut waits), Some(Descriptor { peer, .. })) = (self.lookup(set), self.lookup(fd)) {
             waits.peer = if peer == Peer::Own { waits.peer } else { peer };
@@ -151,7 +151,7 @@ impl Descriptors {
         }
     }
 
-    /// A child has them all from now on.
+    /// Notes that a child inherits all descriptors.
     pub(crate) fn inherited(&mut self) {
         for known in &mut self.known {
             if let CachedKind::Blocks(Descriptor { peer: peer @ Peer::Own, .. }) = known {
@@ -161,20 +161,21 @@ impl Descriptors {
     }
 }
 
-/// Whether calls on the descriptor fail rather than block.
+/// Returns whether calls on the descriptor fail rather than block.
 pub(crate) fn is_nonblocking(fd: i32) -> bool {
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     let flags = unsafe { sys::call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
     flags >= 0 && flags as i32 & libc::O_NONBLOCK != 0
 }
 
-/// Does something during which calls on the descriptor fail rather than block. Nobody else of the program runs meanwhile.
+/// Runs a job while calls on the descriptor fail rather than block. No other thread of the program runs
+/// meanwhile.
 pub(crate) fn without_blocking<T>(fd: i32, job: impl FnOnce() -> T) -> T {
     let set = |flags: isize| {
-        // SAFETY: the descriptor's own flags.
+        // SAFETY: only changes the descriptor's flags.
         unsafe { sys::call(libc::SYS_fcntl, [fd as usize, libc::F_SETFL as usize, flags as usize, 0, 0, 0]) };
     };
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     let flags = unsafe { sys::call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
     if flags < 0 || flags as i32 & libc::O_NONBLOCK != 0 {
         return job();
@@ -185,17 +186,17 @@ pub(crate) fn without_blocking<T>(fd: i32, job: impl FnOnce() -> T) -> T {
     done
 }
 
-/// How many of these are ready now; negative for errors.
+/// Returns how many of these are ready now; negative for errors.
 pub(crate) fn ready_now(fds: &mut [libc::pollfd]) -> isize {
-    // SAFETY: as many entries as it says; no waiting.
+    // SAFETY: the count is the list's length; does not wait.
     unsafe { sys::call(libc::SYS_poll, [fds.as_mut_ptr() as usize, fds.len(), 0, 0, 0, 0]) }
 }
 
-/// A descriptor of this number, with nobody at its other end: for a connection that was there in another run.
+/// Opens a descriptor with this number and no peer: it stands for a connection of the recorded run.
 pub(crate) fn open_placeholder(number: i32, flags: i32) {
     let kind = (libc::SOCK_STREAM | flags) as usize;
     let cloexec = if flags & libc::SOCK_CLOEXEC == 0 { 0 } else { libc::O_CLOEXEC as usize };
-    // SAFETY: makes a socket and gives it its number.
+    // SAFETY: creates a socket and gives it its number.
     unsafe {
         let made = sys::call(libc::SYS_socket, [libc::AF_UNIX as usize, kind, 0, 0, 0, 0]);
         if made >= 0 && made != number as isize {

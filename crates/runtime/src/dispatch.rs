@@ -1,13 +1,15 @@
-//! System calls that no hook sees: those that libraries make by themselves.
+//! System calls that bypass the hooks: those that libraries make internally.
 //!
-//! The C library and OpenMP's wait by raw futexes, for the lock of a `FILE` or for a barrier, and the C library reads and writes. A thread that did so for real would
-//! stop the one kernel thread that is to run who it waits for. So, where it may come to that, the kernel's *syscall user
-//! dispatch* has every call from outside of the runtime's own code raise SIGSYS, and what arrives here is either modelled, as if a
-//! hook had been called, or made on the program's behalf. This takes some microseconds for each call, and is not begun before it is needed
-//! ([`begin`]).
+//! The C library and OpenMP's wait by raw futexes, for the lock of a `FILE` or at a barrier, and the C
+//! library reads and writes. Really blocking there would stop the only kernel thread, which must run the
+//! thread being waited for. So where such calls are possible, the kernel's *syscall user dispatch* makes
+//! every call from outside the runtime's code raise SIGSYS. A call that arrives here is either modelled, as
+//! if a hook had been called, or made on the program's behalf. This takes some microseconds for each call and
+//! is not enabled before it is needed ([`begin`]).
 //!
-//! A call arrives on the calling thread's own stack, below what it interrupted, so that the thread can wait there
-//! while others run. Forked and spawned processes are not affected: the kernel ends the dispatch there.
+//! A call arrives on the calling thread's stack, below the interrupted frame, so that the thread can wait
+//! there while others run. Forked and spawned processes are not affected: the kernel disables the dispatch
+//! there.
 
 use crate::{
     handlers,
@@ -23,7 +25,7 @@ use core::{
 };
 use unsnarl_model::Misuse;
 
-/// What the kernel looks at: whether a call from outside of the runtime arrives here or is just made.
+/// The selector that the kernel reads: whether a call from outside the runtime is dispatched or executed.
 static SELECTOR: AtomicU8 = AtomicU8::new(ALLOW);
 const ALLOW: u8 = 0;
 const DISPATCH: u8 = 1;
@@ -33,7 +35,7 @@ static BEGUN: AtomicBool = AtomicBool::new(false);
 /// SIGSYS in a signal mask.
 const OURS: u64 = 1 << (libc::SIGSYS - 1);
 
-/// From now on, calls arrive here; false if the kernel cannot do that (before Linux 5.11).
+/// Enables the dispatch; returns false if the kernel does not support it (before Linux 5.11).
 pub(crate) fn begin() -> bool {
     if BEGUN.load(Ordering::Relaxed) {
         return true;
@@ -45,7 +47,7 @@ pub(crate) fn begin() -> bool {
     // Neither masks nor handlers may block SIGSYS now.
     (1..=64).for_each(handlers::watch_again);
     let (how, ours) = (libc::SIG_UNBLOCK as usize, OURS);
-    // SAFETY: unblocks a signal of ours.
+    // SAFETY: unblocks a signal that the runtime handles.
     unsafe {
         sys::call(libc::SYS_rt_sigprocmask, [how, &raw const ours as usize, 0, size_of::<u64>(), 0, 0])
     };
@@ -53,20 +55,20 @@ pub(crate) fn begin() -> bool {
     true
 }
 
-/// Whether calls arrive here.
+/// Returns whether the dispatch is enabled.
 pub(crate) fn has_begun() -> bool {
     BEGUN.load(Ordering::Relaxed)
 }
 
-/// In a forked process that goes on under control: as it was in the parent.
+/// Enables the dispatch in a controlled fork as in its parent.
 pub(crate) fn begin_again() {
     if BEGUN.load(Ordering::Relaxed) {
         dispatch();
     }
 }
 
-/// To the kernel, dispatch is a matter of each thread of its own: the running one, if it remembers not to have done so,
-/// does as the others.
+/// Enables the dispatch for the running kernel thread if it has not been done: the kernel keeps this setting
+/// per thread.
 pub(crate) fn follow(dispatches: &AtomicBool) {
     if BEGUN.load(Ordering::Relaxed) && !dispatches.swap(true, Ordering::Relaxed) {
         dispatch();
@@ -83,20 +85,15 @@ fn dispatch() -> bool {
 }
 
 impl State {
-    /// A thread may come to wait inside of a library.
+    /// Prepares for threads that wait inside a library.
     pub(crate) fn expect_waits_in_libraries(&self, pc: u64) {
         if !begin() {
-            self.warn(
-                Misuse::NotModelled,
-                pc,
-                0,
-                "waits inside of libraries (no syscall user dispatch here)",
-            );
+            self.warn(Misuse::NotModelled, pc, 0, "waits inside libraries (no syscall user dispatch here)");
         }
     }
 }
 
-/// While this is there, calls are just made: for what the runtime itself has the C library do.
+/// Disables the dispatch while it is alive: for the runtime's own use of the C library.
 pub(crate) struct PauseGuard(u8);
 
 impl PauseGuard {
@@ -111,7 +108,7 @@ impl Drop for PauseGuard {
     }
 }
 
-/// While this is there, calls arrive here as ever, also inside of [`PauseGuard`]: for other threads that run meanwhile.
+/// Enables the dispatch while it is alive, also inside [`PauseGuard`]: for other threads that run meanwhile.
 pub(crate) struct ResumeGuard(u8);
 
 impl ResumeGuard {
@@ -127,12 +124,12 @@ impl Drop for ResumeGuard {
     }
 }
 
-/// A mask for the kernel.
+/// Returns the mask to set in the kernel.
 pub(crate) fn mask(mask: u64) -> u64 {
     if BEGUN.load(Ordering::Relaxed) { mask & !OURS } else { mask }
 }
 
-/// What the kernel is told of an action.
+/// Adapts an action for the kernel.
 pub(crate) fn adapt(signal: i32, action: &mut libc::sigaction) {
     if !BEGUN.load(Ordering::Relaxed) {
         return;
@@ -145,13 +142,13 @@ pub(crate) fn adapt(signal: i32, action: &mut libc::sigaction) {
     }
 }
 
-/// Where the runtime's own code begins, and its size: calls from there are never dispatched.
+/// Returns the start and size of the runtime's code: calls from there are never dispatched.
 fn own_code() -> (usize, usize) {
     unsafe extern "C" {
         static __ehdr_start: libc::Elf64_Ehdr;
     }
     let start = (&raw const __ehdr_start) as usize;
-    // SAFETY: the linker defines where we begin; the header tells where its program headers are.
+    // SAFETY: the linker defines the start of this library; the header states where its program headers are.
     let headers = unsafe {
         let first = (start + __ehdr_start.e_phoff as usize) as *const libc::Elf64_Phdr;
         core::slice::from_raw_parts(first, __ehdr_start.e_phnum as usize)
@@ -160,8 +157,8 @@ fn own_code() -> (usize, usize) {
     code.map_or((0, 0), |h| (start + h.p_vaddr as usize, h.p_memsz as usize))
 }
 
-/// SIGSYS: a dispatched call, or a plain signal. A dispatched one returns by our own way into the kernel, for the C library's
-/// would be dispatched again.
+/// The handler of SIGSYS: a dispatched call or a plain signal. A dispatched one returns through the runtime's
+/// own sigreturn, because the C library's would be dispatched again.
 #[unsafe(naked)]
 unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     naked_asm!(
@@ -177,7 +174,7 @@ unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, context: *mu
     )
 }
 
-// Whoever walks up a stack knows these instructions, and must not take them for the end of another function.
+// Unwinders recognise these instructions and must not take them for the end of another function.
 global_asm!(
     ".p2align 4",
     "nop",
@@ -187,16 +184,16 @@ global_asm!(
     "syscall",
 );
 
-/// A system call of a library's own.
+/// Handles a system call that a library made internally.
 unsafe extern "C-unwind" fn arrive(context: *mut libc::ucontext_t) {
-    // SAFETY: the kernel's description of the caller, who waits for the answer there.
+    // SAFETY: the kernel's description of the caller, which waits for the result there.
     let registers = unsafe { &mut (*context).uc_mcontext.gregs };
     let register = |which: i32| registers[which as usize] as usize;
     let number = register(libc::REG_RAX) as i64;
     let arguments = [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX, libc::REG_R10, libc::REG_R8, libc::REG_R9];
     let arguments @ [first, second, third, ..] = arguments.map(register);
     let pc = register(libc::REG_RIP) as u64;
-    // SAFETY: the program's own call, made as it wanted it or stood in for.
+    // SAFETY: the program's call, made as requested or emulated.
     let result = unsafe {
         match number {
             libc::SYS_futex => match Runtime::enter() {
@@ -209,13 +206,13 @@ unsafe extern "C-unwind" fn arrive(context: *mut libc::ucontext_t) {
                     None => sys::call(number, arguments),
                 }
             }
-            // What it returns to tells all registers, ours need not be kept.
+            // The frame it returns to restores all registers, so the runtime's need not be kept.
             libc::SYS_rt_sigreturn => return_from_signal(register(libc::REG_RSP)),
             libc::SYS_rt_sigprocmask if second != 0 => {
                 let kernel_mask = mask(*(second as *const u64));
                 sys::call(number, [first, &raw const kernel_mask as usize, third, arguments[3], 0, 0])
             }
-            // A child that shares our stack would return over our heads: it gets a copy.
+            // A child that shares the stack would return past the runtime's frames: it gets a copy.
             libc::SYS_vfork => sys::call(libc::SYS_fork, arguments),
             libc::SYS_clone if second == 0 => {
                 let flags = first & !(libc::CLONE_VM | libc::CLONE_VFORK) as usize;
@@ -231,13 +228,13 @@ unsafe extern "C-unwind" fn arrive(context: *mut libc::ucontext_t) {
     registers[libc::REG_RAX as usize] = result as i64;
 }
 
-/// Where `clone3` is told of a stack.
+/// The offset of the stack argument of `clone3`.
 const CLONE3_STACK: usize = 40;
 
 unsafe fn wait_or_wake(runtime: &mut Runtime, arguments: [usize; 6], pc: u64) -> isize {
-    // A library's innards are no place to be cancelled at.
+    // A thread must not be cancelled inside a library.
     let asynchronous = core::mem::take(&mut runtime.state.me().cancel.asynchronous);
-    // SAFETY: the program's own call.
+    // SAFETY: the program's call.
     let result = unsafe { futex::futex(runtime, arguments, pc) };
     let me = runtime.state.me();
     me.cancel.asynchronous = asynchronous;
@@ -250,10 +247,11 @@ unsafe extern "C" fn return_from_signal(stack: usize) -> ! {
     naked_asm!("mov rsp, rdi", "jmp unsnarl_return_from_signal")
 }
 
-/// Where a child with a stack of its own goes on.
+/// The address at which a child with its own stack continues.
 static CHILD: AtomicUsize = AtomicUsize::new(0);
 
-/// Clones with the caller's registers. The child, which has nothing of our stack, goes on where the caller would have.
+/// Clones with the caller's registers. The child has nothing of the runtime's stack and continues where the
+/// caller would.
 #[unsafe(naked)]
 unsafe extern "C" fn clone_onto_stack(registers: *const i64) -> isize {
     naked_asm!(

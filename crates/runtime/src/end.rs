@@ -1,4 +1,4 @@
-//! Ends of a run that the runtime brings about or sees coming.
+//! Ends of a run that the runtime causes or anticipates.
 
 use crate::{debug, gate::Gate, log, stack, state::Runtime, state::State, sys, thread::Thread};
 use core::{
@@ -9,10 +9,10 @@ use core::{
 use unsnarl_sched::Diverged;
 use unsnarl_wire::{End, EndKind};
 
-/// The status of a process that the runtime ended; the controller looks at the shared memory instead.
+/// The exit status of a process that the runtime ended; the controller reads the shared memory instead.
 const STATUS: i32 = 96;
 
-/// Nobody can go on, or some never will.
+/// Ends the run: no thread can go on, or some never will.
 #[cold]
 pub(crate) fn deadlock(state: &State, reason: &str) -> ! {
     conclude(state, EndKind::Deadlock, reason);
@@ -32,7 +32,7 @@ pub(crate) fn deadlock(state: &State, reason: &str) -> ! {
     leave()
 }
 
-/// Threads run, and nothing changes.
+/// Ends the run: threads run, but nothing changes.
 #[cold]
 pub(crate) fn livelock(state: &State) -> ! {
     conclude(state, EndKind::Livelock, "");
@@ -44,7 +44,7 @@ pub(crate) fn livelock(state: &State) -> ! {
     leave_with_stack(state)
 }
 
-/// An assertion that the program named does not hold.
+/// Ends the run: an assertion that the program named failed.
 #[cold]
 pub(crate) fn assertion(state: &State, name: &[u8]) -> ! {
     conclude(state, EndKind::Assertion, "");
@@ -52,14 +52,14 @@ pub(crate) fn assertion(state: &State, name: &[u8]) -> ! {
     leave_with_stack(state)
 }
 
-/// There is no room for another event.
+/// Ends the run: the log is full.
 #[cold]
 pub(crate) fn full(state: &State) -> ! {
     conclude(state, EndKind::Full, "");
     leave_with_stack(state)
 }
 
-/// Time is up: if that is because nothing came from outside, says who waited for it.
+/// Reports, at the time limit, which threads waited for the environment, if that is the cause.
 pub(crate) fn waits_for_environment(state: &State) {
     if state.ready.is_empty() && state.waiting.iter().any(|thread| state.waits_for_environment(thread)) {
         set_message(&mut state.log.header().end, unsnarl_wire::WAITED_OUTSIDE.as_bytes());
@@ -71,7 +71,7 @@ pub(crate) fn waits_for_environment(state: &State) {
     }
 }
 
-/// Tells what a thread waits for.
+/// Reports what a thread waits for.
 fn report_wait(state: &State, thread: &Thread) {
     let row = state.log.thread(thread.ix);
     row.blocked = u32::from(!state.ready.contains(thread.ix) && thread.pending.gate != Gate::Open);
@@ -80,7 +80,7 @@ fn report_wait(state: &State, thread: &Thread) {
     row.holder = state.holder(thread.ix).map_or(u64::MAX, |t| t.0.into());
 }
 
-/// The plan says nothing of what comes now.
+/// Ends the run: the plan does not cover what follows.
 #[cold]
 pub(crate) fn plan_end(state: &State) -> ! {
     conclude(state, EndKind::PlanEnd, "");
@@ -90,7 +90,7 @@ pub(crate) fn plan_end(state: &State) -> ! {
     leave_with_stack(state)
 }
 
-/// The program wants something from outside that the plan does not have.
+/// Ends the run: the program needs an input that the plan does not have.
 #[cold]
 pub(crate) fn lacks_input(state: &State) -> ! {
     let waits_for_input = |gate: Gate| gate == Gate::Input || gate.is_for_signals();
@@ -106,7 +106,7 @@ pub(crate) fn lacks_input(state: &State) -> ! {
     sys::exit(STATUS)
 }
 
-/// The plan cannot be followed.
+/// Ends the run: the plan cannot be followed.
 #[cold]
 pub(crate) fn diverged(state: &State, diverged: Diverged) -> ! {
     conclude(state, EndKind::Diverged, "");
@@ -121,7 +121,7 @@ pub(crate) fn diverged(state: &State, diverged: Diverged) -> ! {
     leave()
 }
 
-/// This program cannot be controlled.
+/// Ends the run: this program cannot be controlled.
 #[cold]
 pub(crate) fn refuse(reason: &str) -> ! {
     match Runtime::interrupted() {
@@ -135,7 +135,7 @@ pub(crate) fn refuse(reason: &str) -> ! {
     leave()
 }
 
-/// A function that every glibc has is not there.
+/// Ends the process: a function that every glibc has is missing.
 #[cold]
 pub(crate) fn missing(name: &CStr) -> ! {
     sys::complain(b"unsnarl: the C library lacks ");
@@ -144,7 +144,7 @@ pub(crate) fn missing(name: &CStr) -> ! {
     refuse("the C library is not a glibc of version 2.34 or later")
 }
 
-/// The runtime itself failed.
+/// Ends the process: the runtime itself failed.
 #[cold]
 pub(crate) fn internal(info: &core::panic::PanicInfo<'_>) -> ! {
     struct Stderr;
@@ -162,7 +162,7 @@ pub(crate) fn internal(info: &core::panic::PanicInfo<'_>) -> ! {
     leave()
 }
 
-/// Writes down the kind of end and a message.
+/// Records the kind of end and a message.
 pub(crate) fn conclude(state: &State, kind: EndKind, message: &str) {
     let end = &mut state.log.header().end;
     end.kind = kind;
@@ -171,7 +171,7 @@ pub(crate) fn conclude(state: &State, kind: EndKind, message: &str) {
     set_message(end, message.as_bytes());
 }
 
-/// The program's last words.
+/// Records the message of the end.
 pub(crate) fn set_message(end: &mut End, message: &[u8]) {
     log::copy(&mut end.message, message);
     end.message_len = message.len().min(end.message.len() - 1) as u32;
@@ -188,7 +188,7 @@ fn leave_with_stack(state: &State) -> ! {
     leave()
 }
 
-/// Text written into the message of the end.
+/// A writer to the message of the end.
 pub(crate) struct MessageWriter<'a>(pub(crate) &'a mut End, pub(crate) usize);
 
 impl Write for MessageWriter<'_> {
@@ -206,11 +206,11 @@ pub(crate) fn describe(mut text: MessageWriter<'_>, message: fmt::Arguments<'_>)
     let _ = text.write_fmt(message);
 }
 
-/// rip, rsp, rbp, rbx, r12 to r15, here.
+/// Returns the current rip, rsp, rbp, rbx, r12 to r15.
 #[inline(always)]
 pub(crate) fn current_registers() -> [u64; 8] {
     let mut r = [0u64; 8];
-    // SAFETY: reads registers only.
+    // SAFETY: only reads registers.
     unsafe {
         asm!("lea {0}, [rip]", "mov [{1}], {0}", "mov [{1} + 8], rsp", "mov [{1} + 16], rbp", "mov [{1} + 24], rbx",
             "mov [{1} + 32], r12", "mov [{1} + 40], r13", "mov [{1} + 48], r14", "mov [{1} + 56], r15",

@@ -1,7 +1,7 @@
-//! The world outside: when nobody can go on but by something from there, the carrier really waits for it.
+//! The environment: if threads can only go on by input from outside, the carrier really waits for it.
 //!
-//! A descriptor whose other end is in this process alone is none of the outside's business: whoever waits for it when nobody
-//! else can run waits for ever.
+//! A descriptor whose peer is this process does not depend on the environment: a thread that waits for it
+//! when no other thread can run waits for ever.
 
 use crate::{
     children::{self, Children},
@@ -15,10 +15,10 @@ use crate::{
 };
 use unsnarl_model::{Op, ThreadIx};
 
-/// How long virtual time may be waited for in real time at once, in nanoseconds, while something may come from outside.
+/// The maximum real time to wait at once for virtual time, in nanoseconds, while input may come from outside.
 const STEP: u64 = 50_000_000;
-/// Signals that people and services send to programs: whoever waits for one waits for the outside. Others are the program's own
-/// business.
+/// Signals that people and services send to programs: waiting for one is waiting for the environment. Others
+/// come from the program itself.
 const ENVIRONMENT_SIGNALS: SignalSet = only(libc::SIGHUP)
     | only(libc::SIGINT)
     | only(libc::SIGQUIT)
@@ -26,9 +26,9 @@ const ENVIRONMENT_SIGNALS: SignalSet = only(libc::SIGHUP)
     | only(libc::SIGTSTP)
     | only(libc::SIGCONT)
     | only(libc::SIGWINCH);
-/// How long to wait before looking again where the kernel tells nobody of a change, in nanoseconds.
+/// The time between two checks for changes that the kernel does not announce, in nanoseconds.
 const NAP: u64 = 2_000_000;
-/// The same for a child's end, which mostly does come.
+/// The counterpart of [`STEP`] for a child's end, which usually comes.
 const STEP_OF_CHILDREN: u64 = 1_000_000_000;
 
 fn is_for_child(gate: &Gate) -> bool {
@@ -36,8 +36,8 @@ fn is_for_child(gate: &Gate) -> bool {
 }
 
 impl State {
-    /// Nobody is ready: if somebody waits for the outside, time is given to it; if nobody waits for anything that can
-    /// come, that is a deadlock.
+    /// Waits for the environment when no thread is ready, if a thread depends on it; reports a deadlock if no
+    /// thread can ever go on.
     #[cold]
     pub(crate) fn wait_for_environment_or_deadlock(&mut self) {
         if self.by_timeout.iter().any(|thread| self.resumes_without_others(thread)) {
@@ -55,10 +55,10 @@ impl State {
         loop {
             if !self.waiting.iter().any(|thread| self.waits_for_environment(thread)) {
                 let waits_for_input = |gate: &Gate| *gate == Gate::Input;
-                let fed = self.log.replays_inputs();
-                let lacks = self.waiters(waits_for_input).next().is_some()
-                    || (fed && self.waiting.iter().any(|t| self.may_be_signalled_by_environment(t)));
-                if self.by_timeout.is_empty() && lacks {
+                let replays = self.log.replays_inputs();
+                let lacks_input = self.waiters(waits_for_input).next().is_some()
+                    || (replays && self.waiting.iter().any(|t| self.may_be_signalled_by_environment(t)));
+                if self.by_timeout.is_empty() && lacks_input {
                     end::lacks_input(self);
                 }
                 if self.by_timeout.is_empty() {
@@ -68,7 +68,7 @@ impl State {
             }
             let now = self.clock.now();
             let deadline = self.by_timeout.iter().map(|t| self.threads[t.index()].pending.deadline).min();
-            // Virtual time passes at the pace of the real one while somebody outside may be on the way.
+            // Virtual time passes at the pace of real time while input from outside may be on its way.
             let step = if self.waiters(is_for_child).next().is_some() { STEP_OF_CHILDREN } else { STEP };
             let most = deadline.filter(|&deadline| deadline != u64::MAX);
             self.wait_for_environment(most.map(|deadline| deadline.saturating_sub(now).min(step)));
@@ -83,7 +83,7 @@ impl State {
         }
     }
 
-    /// Whether something from outside may let the thread go on.
+    /// Returns whether the environment may let the thread go on.
     pub(crate) fn waits_for_environment(&self, thread: ThreadIx) -> bool {
         let thread = &self.threads[thread.index()];
         match thread.pending.gate {
@@ -103,7 +103,7 @@ impl State {
         }
     }
 
-    /// Whether the thread waits for a signal that somebody outside may send.
+    /// Returns whether the thread waits for a signal that the environment may send.
     fn may_be_signalled_by_environment(&self, thread: ThreadIx) -> bool {
         let t = &self.threads[thread.index()];
         let Gate::Signal(set) = t.pending.gate else { return false };
@@ -111,7 +111,7 @@ impl State {
         awaited & ENVIRONMENT_SIGNALS != 0 || (awaited & only(libc::SIGCHLD) != 0 && children::are_there())
     }
 
-    /// Signals that have a handler and that the thread does not block.
+    /// Returns the signals that have a handler and that the thread does not block.
     fn handled_by(&self, thread: ThreadIx) -> SignalSet {
         let open = !self.mask_of(thread);
         let handled = |signal: &i32| {
@@ -120,7 +120,7 @@ impl State {
         (1..=31).filter(handled).fold(0, |set, signal| set | only(signal))
     }
 
-    /// Whether it is for what a child may send, or take.
+    /// Returns whether the thread waits for data from or room at a child.
     pub(crate) fn waits_for_children(&self, thread: ThreadIx) -> bool {
         let thread = &self.threads[thread.index()];
         // SAFETY: only the kernel writes there, and not now.
@@ -137,8 +137,8 @@ impl State {
         }
         let mut fds = core::mem::take(&mut self.environment_fds);
         fds.clear();
-        let mut unheard = false;
-        // A signal is awaited by name, or interrupts whoever does not block it.
+        let mut needs_polling = false;
+        // A signal is awaited explicitly, or interrupts a thread that does not block it.
         let (mut awaited, mut blocked) = (0, !0);
         for thread in self.waiting.iter() {
             blocked &= self.mask_of(thread);
@@ -150,16 +150,16 @@ impl State {
                 // SAFETY: only the kernel writes there, and not now.
                 fds.extend(thread.awaited.iter().map(|fd| unsafe { *fd.get() }));
             }
-            unheard |= matches!(thread.pending.gate, Gate::FileLock(_) | Gate::Child(_));
+            needs_polling |= matches!(thread.pending.gate, Gate::FileLock(_) | Gate::Child(_));
         }
-        let most = if unheard { Some(most.unwrap_or(u64::MAX).min(NAP)) } else { most };
+        let most = if needs_polling { Some(most.unwrap_or(u64::MAX).min(NAP)) } else { most };
         let time = most.map(crate::clock::timespec);
         let time = time.as_ref().map_or(0, |time| core::ptr::from_ref(time) as usize);
         let listener = if awaited == 0 { -1 } else { listen(awaited) };
         fds.push(libc::pollfd { fd: listener, events: libc::POLLIN, revents: 0 });
         let mask = crate::dispatch::mask(crate::tracer::mask(blocked | awaited));
         let mask = &raw const mask as usize;
-        // SAFETY: as many entries as it says.
+        // SAFETY: the count is the list's length.
         unsafe {
             sys::call(
                 libc::SYS_ppoll,
@@ -167,7 +167,7 @@ impl State {
             )
         };
         if listener >= 0 {
-            // SAFETY: ours.
+            // SAFETY: the runtime's descriptor.
             unsafe { sys::call(libc::SYS_close, [listener as usize, 0, 0, 0, 0, 0]) };
             while let Some(sent) = take_from_kernel(awaited) {
                 self.send(sent, None);
@@ -176,11 +176,11 @@ impl State {
         if handlers::has_arrivals() {
             self.take_arrivals();
         }
-        self.file_locks_changed += u64::from(unheard);
+        self.file_locks_changed += u64::from(needs_polling);
         self.environment_fds = fds;
     }
 
-    /// What is waited for, if that is a child's end and nothing else.
+    /// Returns the awaited children, if nothing else is awaited.
     fn only_child_awaited(&self) -> Option<Children> {
         let mut waits = self.waiting.iter().map(|thread| self.threads[thread.index()].pending.gate);
         let is_listened =
@@ -191,12 +191,12 @@ impl State {
         }
     }
 
-    /// Whether there is somebody whose child ended.
+    /// Returns whether a child that a thread waits for has ended.
     fn look_for_ended_children(&mut self) -> bool {
         if self.waiters(is_for_child).next().is_none() {
             return false;
         }
-        // Which of two children ends first should not depend on how fast they are.
+        // Which of two children ends first must not depend on their speed.
         children::settle();
         let (mut n, mut found) = (0, false);
         while let Some(thread) = self.waiting.nth(n) {
@@ -211,14 +211,14 @@ impl State {
     }
 }
 
-/// A descriptor that is ready when one of these signals has come.
+/// Creates a descriptor that is ready when one of these signals has arrived.
 fn listen(set: SignalSet) -> i32 {
     let (none, set) = (-1isize as usize, &raw const set as usize);
-    // SAFETY: makes a descriptor.
+    // SAFETY: only creates a descriptor.
     unsafe { sys::call(libc::SYS_signalfd4, [none, set, size_of::<SignalSet>(), 0, 0, 0]) as i32 }
 }
 
-/// Takes one of these from the kernel, where it waits because everybody blocks it.
+/// Takes one of these signals from the kernel, where it is pending because every thread blocks it.
 fn take_from_kernel(set: SignalSet) -> Option<SentSignal> {
     let mut sent = SentSignal { signal: 0, info: Info([0; 32]), event: u64::MAX };
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -230,7 +230,7 @@ fn take_from_kernel(set: SignalSet) -> Option<SentSignal> {
         0,
         0,
     ];
-    // SAFETY: room for the answer; no waiting.
+    // SAFETY: there is room for the result; does not wait.
     sent.signal = unsafe { sys::call(libc::SYS_rt_sigtimedwait, arguments) } as i32;
     (sent.signal > 0).then_some(sent)
 }

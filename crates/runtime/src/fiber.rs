@@ -1,10 +1,10 @@
-//! Threads as fibers: contexts that glibc made, switched by hand on one kernel thread.
+//! Threads as fibers: contexts that glibc created, switched in user space on one kernel thread.
 //!
-//! A fiber begins as a kernel thread that glibc's `pthread_create` set up, stack and thread-local
-//! storage included. It saves its registers, has its exit notified to a word of ours instead of its
-//! descriptor, and leaves ([`park`]). From then on the carrier switches to the saved context and back.
-//! At its end the context is given a kernel thread once more ([`resume_as_thread`]), so that glibc's own
-//! epilogue frees what glibc allocated.
+//! A fiber begins as a kernel thread that glibc's `pthread_create` set up, with stack and thread-local
+//! storage. It saves its registers, redirects the kernel's exit notification from its descriptor to a word of
+//! the runtime, and exits ([`park`]). From then on the carrier switches to the saved context and back. At its
+//! end the context gets a kernel thread once more ([`resume_as_thread`]), so that glibc's epilogue frees what
+//! glibc allocated.
 
 use crate::context::Context;
 use core::arch::naked_asm;
@@ -35,7 +35,7 @@ pub(crate) unsafe extern "C" fn park(context: *mut Context) {
     )
 }
 
-/// Saves the context in `from` and goes on with that of `to`.
+/// Saves the context in `from` and continues with that of `to`.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn switch(from: *mut Context, to: *const Context) {
     naked_asm!(
@@ -48,14 +48,14 @@ pub(crate) unsafe extern "C" fn switch(from: *mut Context, to: *const Context) {
         "push 0", // room for the control words
         "stmxcsr [rsp]",
         "fnstcw [rsp + 4]",
-        // Read as they were written: one load over both would wait for the stores.
+        // Read with the sizes of the stores: one load over both would stall.
         "mov edx, [rsp]",
         "movzx ecx, word ptr [rsp + 4]",
         "mov [rdi], rsp",
         "mov rsp, [rsi]",
         "mov rax, [rsi + 8]",
         "wrfsbase rax",
-        // Loading floating-point control is slow and hardly ever needed.
+        // Loading floating-point control words is slow and rarely needed.
         "cmp edx, [rsp]",
         "jne 3f",
         "cmp cx, [rsp + 4]",
@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn switch(from: *mut Context, to: *const Context) {
     )
 }
 
-/// Starts a kernel thread in the context, as glibc would have made it; the result is the kernel's.
+/// Starts a kernel thread in the context as glibc would; returns the kernel's result.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn resume_as_thread(context: *const Context, tid: *mut u32) -> isize {
     naked_asm!(
@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn resume_as_thread(context: *const Context, tid: *
         "mov edi, 0x3d0f00",
         "mov eax, 56", // clone
         "syscall",
-        ".hidden unsnarl_resumed", // allowed also where not much else is
+        ".hidden unsnarl_resumed", // the rewind filter allows this call
         "unsnarl_resumed:",
         "test rax, rax",
         "jz 2f",

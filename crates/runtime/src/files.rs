@@ -1,17 +1,17 @@
-//! What a fork shares with its parent: open files. Each run that comes from a snapshot puts them back as they were.
+//! Open files, which a fork shares with its parent. Each run that continues from a snapshot restores them.
 //!
-//! Where a file is read or written is kept and put back; of files that may be written, also what is in them. Pipes,
-//! sockets, terminals and the kernel's other queues cannot be put back, nor can memory that is shared.
+//! File positions are saved and restored, and also the contents of files that may be written. Pipes, sockets,
+//! terminals and other kernel queues cannot be restored, nor can shared memory.
 
 use crate::{maps, sys};
 use alloc::vec::Vec;
 use core::cell::UnsafeCell;
 
-/// Bytes of a file that are kept, at most.
+/// The maximum size of a saved file.
 const MAX_FILE_BYTES: usize = 16 << 20;
 
-/// Files that were open before the program began: whatever comes through them comes from outside, and is the same
-/// for all runs, or not, whether they go on from a snapshot or not.
+/// Files that were open before the program began: their input comes from outside. Whether it is the same for
+/// all runs does not depend on snapshots.
 struct Inherited(UnsafeCell<Vec<i32>>);
 
 // SAFETY: only the carrier touches it.
@@ -19,33 +19,33 @@ unsafe impl Sync for Inherited {}
 
 static INHERITED: Inherited = Inherited(UnsafeCell::new(Vec::new()));
 
-/// Notes which files are open now, before the program begins.
+/// Notes which files are open before the program begins.
 pub(crate) fn note_inherited() {
-    // SAFETY: on the carrier, and nobody looks at it meanwhile.
+    // SAFETY: called on the carrier, and no other code reads it meanwhile.
     unsafe { *INHERITED.0.get() = open_files().unwrap_or_default() };
 }
 
-/// What was open before the program began.
+/// Returns the files that were open before the program began.
 pub(crate) fn inherited() -> &'static [i32] {
-    // SAFETY: on the carrier; nobody changes it any more.
+    // SAFETY: called on the carrier; it no longer changes.
     unsafe { &*INHERITED.0.get() }
 }
 
 /// The open files of a process.
 pub(crate) struct OpenFiles(Vec<File>);
 
-/// What cannot be put back.
+/// The reason why the files cannot be restored.
 pub(crate) struct CannotRestore(pub(crate) &'static str);
 
 struct File {
     fd: i32,
     offset: usize,
-    /// What is in it, if it may be written.
+    /// Its contents, if it may be written.
     contents: Option<Vec<u8>>,
 }
 
 impl OpenFiles {
-    /// As they are now; `channel` is ours.
+    /// Saves the current state; `channel` belongs to the runtime.
     pub(crate) fn save(channel: i32) -> Result<Self, CannotRestore> {
         if has_children() {
             return Err(CannotRestore("it has a child process"));
@@ -58,15 +58,15 @@ impl OpenFiles {
         {
             return Err(CannotRestore("it has memory that other processes can write"));
         }
-        // The standard streams are the controller's, who puts them back itself.
+        // The standard streams are the controller's, which restores them itself.
         let fds = open_files().ok_or(CannotRestore("its open files cannot be listed"))?;
-        // SAFETY: on the carrier; nobody changes it any more.
+        // SAFETY: called on the carrier; it no longer changes.
         let inherited = unsafe { &*INHERITED.0.get() };
         let fds = fds.into_iter().filter(|fd| *fd > 2 && *fd != channel && !inherited.contains(fd));
         fds.map(File::save).collect::<Result<_, _>>().map(Self)
     }
 
-    /// Whether there is nothing to put back.
+    /// Returns whether there is nothing to restore.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -78,9 +78,9 @@ impl OpenFiles {
 
 impl File {
     fn save(fd: i32) -> Result<Self, CannotRestore> {
-        // SAFETY: plain numbers; the kernel fills them in.
+        // SAFETY: plain numbers, which the kernel fills in.
         let mut stat: libc::stat = unsafe { core::mem::zeroed() };
-        // SAFETY: room for the answer.
+        // SAFETY: there is room for the result.
         let known = unsafe { sys::call(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0]) };
         let kind = stat.st_mode & libc::S_IFMT;
         let memory_device = kind == libc::S_IFCHR && libc::major(stat.st_rdev) == 1;
@@ -97,10 +97,10 @@ impl File {
                 ));
             }
         }
-        // SAFETY: asks only.
+        // SAFETY: a query without side effects.
         let offset =
             unsafe { sys::call(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0]) };
-        // SAFETY: asks only.
+        // SAFETY: a query without side effects.
         let flags = unsafe { sys::call(libc::SYS_fcntl, [fd as usize, libc::F_GETFL as usize, 0, 0, 0, 0]) };
         let written = kind == libc::S_IFREG && flags as i32 & libc::O_ACCMODE != libc::O_RDONLY;
         let contents = if !written {
@@ -116,7 +116,7 @@ impl File {
 
     fn restore(&self) {
         let fd = self.fd as usize;
-        // SAFETY: a file of the process's own; its bytes are only read.
+        // SAFETY: a file of this process; its bytes are only read.
         unsafe {
             if let Some(contents) = &self.contents {
                 sys::call(libc::SYS_ftruncate, [fd, 0, 0, 0, 0, 0]);
@@ -133,7 +133,7 @@ impl File {
     }
 }
 
-/// What is in a file that may be open for writing only.
+/// Reads the contents of a file that may be open for writing only.
 fn contents(fd: i32, size: usize) -> Option<Vec<u8>> {
     let mut path = *b"/proc/self/fd/\0\0\0\0\0\0\0\0\0\0\0\0";
     let mut digits = 1;
@@ -152,16 +152,16 @@ fn contents(fd: i32, size: usize) -> Option<Vec<u8>> {
     (at == size).then_some(bytes)
 }
 
-/// A file of ours, closed when dropped.
+/// A file of the runtime, closed when dropped.
 pub(crate) struct OpenFile(usize);
 
 impl OpenFile {
-    /// For reading; the path ends with zero.
+    /// Opens for reading; the path is zero-terminated.
     pub(crate) fn new(path: &[u8]) -> Option<Self> {
         Self::open(path, libc::O_RDONLY)
     }
 
-    /// For reading and writing; the path ends with zero.
+    /// Opens for reading and writing; the path is zero-terminated.
     pub(crate) fn for_writing(path: &[u8]) -> Option<Self> {
         Self::open(path, libc::O_RDWR)
     }
@@ -169,50 +169,50 @@ impl OpenFile {
     fn open(path: &[u8], how: i32) -> Option<Self> {
         let args =
             [libc::AT_FDCWD as usize, path.as_ptr() as usize, (how | libc::O_CLOEXEC) as usize, 0, 0, 0];
-        // SAFETY: the path ends with zero.
+        // SAFETY: the path is zero-terminated.
         let fd = unsafe { sys::call(libc::SYS_openat, args) };
         usize::try_from(fd).ok().map(Self)
     }
 
-    /// The next entries of a directory, as the kernel lists them.
+    /// Reads the next entries of a directory in the kernel's format.
     pub(crate) fn list(&self, room: &mut [u8]) -> isize {
-        // SAFETY: as much room as it says.
+        // SAFETY: there is as much room as the call says.
         unsafe { sys::call(libc::SYS_getdents64, [self.0, room.as_mut_ptr() as usize, room.len(), 0, 0, 0]) }
     }
 
-    /// Reads from there; how many bytes there are.
+    /// Reads at this offset; returns the number of bytes.
     pub(crate) fn read_at(&self, at: usize, room: &mut [u8]) -> isize {
-        // SAFETY: as much room as it says.
+        // SAFETY: there is as much room as the call says.
         unsafe { sys::call(libc::SYS_pread64, [self.0, room.as_mut_ptr() as usize, room.len(), at, 0, 0]) }
     }
 
-    /// Writes there, or not, if the system does not allow it.
+    /// Writes at this offset, if the system allows it.
     pub(crate) fn write_at(&self, at: usize, bytes: &[u8]) {
         // SAFETY: the bytes are only read.
         unsafe { sys::call(libc::SYS_pwrite64, [self.0, bytes.as_ptr() as usize, bytes.len(), at, 0, 0]) };
     }
 
     pub(crate) fn read(&self, room: &mut [u8]) -> isize {
-        // SAFETY: as much room as it says.
+        // SAFETY: there is as much room as the call says.
         unsafe { sys::call(libc::SYS_read, [self.0, room.as_mut_ptr() as usize, room.len(), 0, 0, 0]) }
     }
 }
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        // SAFETY: ours.
+        // SAFETY: the runtime's descriptor.
         unsafe { sys::call(libc::SYS_close, [self.0, 0, 0, 0, 0, 0]) };
     }
 }
 
-/// The numbers of all open files.
+/// Returns the numbers of all open files.
 fn open_files() -> Option<Vec<i32>> {
     let directory = OpenFile::new(b"/proc/self/fd\0")?;
     let mut fds = Vec::new();
     let mut room = alloc::vec![0u8; 32 << 10];
     loop {
         let args = [directory.0, room.as_mut_ptr() as usize, room.len(), 0, 0, 0];
-        // SAFETY: as much room as it says.
+        // SAFETY: there is as much room as the call says.
         let got = unsafe { sys::call(libc::SYS_getdents64, args) };
         if got <= 0 {
             return (got == 0).then_some(fds);
@@ -233,7 +233,7 @@ fn open_files() -> Option<Vec<i32>> {
 
 fn has_children() -> bool {
     let options = (libc::WEXITED | libc::WNOHANG | libc::WNOWAIT) as usize;
-    // SAFETY: asks only; nobody is waited for.
+    // SAFETY: only a query; does not wait.
     let answer = unsafe { sys::call(libc::SYS_waitid, [libc::P_ALL as usize, 0, 0, options, 0, 0]) };
     answer != -(libc::ECHILD as isize)
 }
@@ -241,7 +241,7 @@ fn has_children() -> bool {
 fn has_alarm() -> bool {
     (0..3).any(|which| {
         let mut timer = [0usize; 4];
-        // SAFETY: room for the answer: interval and what is left, seconds and microseconds.
+        // SAFETY: there is room for the result: interval and remaining time, in seconds and microseconds.
         unsafe { sys::call(libc::SYS_getitimer, [which, timer.as_mut_ptr() as usize, 0, 0, 0, 0]) };
         timer[2..] != [0, 0]
     })

@@ -1,4 +1,4 @@
-//! What a thread waits for: a condition over the state of synchronisation objects.
+//! Gates: conditions over the state of synchronisation objects that threads wait for.
 
 use crate::{
     children::Children,
@@ -11,12 +11,12 @@ use crate::{
 };
 use unsnarl_model::ThreadIx;
 
-/// What must hold for a thread's next operation to be possible.
+/// The condition under which a thread's next operation is possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// Nothing.
+    /// Always possible.
     Open,
-    /// Time must pass.
+    /// The deadline has passed.
     Sleep,
     /// The mutex is free.
     Mutex(*const Mutex),
@@ -26,45 +26,45 @@ pub(crate) enum Gate {
     Read(*const RwLock),
     /// The lock can be taken for writing.
     Write(*const RwLock),
-    /// A wake-up came, and the mutex is free.
+    /// A wake-up is available, and the mutex is free.
     Cond(usize, *const Mutex),
     /// The count is not zero.
     Semaphore(*const u32),
-    /// The thread ended.
+    /// The thread has ended.
     Join(ThreadIx),
-    /// The barrier's round is complete (the gate is opened from outside).
+    /// The barrier's round is complete (another thread opens the gate).
     Barrier(usize),
-    /// Nobody runs the routine.
+    /// No thread runs the routine.
     Once(*const i32),
-    /// Nobody runs the initialiser.
+    /// No thread runs the initialiser.
     Guard(*const u8),
-    /// A wake-up came.
+    /// A wake-up is available.
     Futex(usize, u32),
-    /// One of the descriptors that the thread waits for is ready: the kernel knows.
+    /// One of the descriptors that the thread waits for is ready, according to the kernel.
     Descriptors,
-    /// The plan has an answer from outside for the thread.
+    /// The plan has an input for the thread.
     Input,
-    /// A lock on a file was given back since this moment.
+    /// A file lock was released since this moment.
     FileLock(u64),
     /// One of these signals was sent.
     Signal(SignalSet),
-    /// A child of this description ended.
+    /// A matching child process has ended.
     Child(Children),
 }
 
-/// Whether a thread can go on.
+/// The state of a thread's next operation: enabled, enabled by a timeout, or blocked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Readiness {
-    /// Now.
+    /// It can go on now.
     Ready,
-    /// Only by time passing, or for no reason.
+    /// It can go on only by a timeout or a spurious wake-up.
     ByTimeout,
-    /// Not at all.
+    /// It cannot go on.
     Blocked,
 }
 
 impl Gate {
-    /// Whether a change of the object at `addr` can open or close the gate.
+    /// Returns whether a change of the object at `addr` can open or close the gate.
     pub(crate) fn depends_on(self, addr: usize) -> bool {
         match self {
             Self::Open | Self::Sleep | Self::Join(_) | Self::Descriptors | Self::FileLock(_) => false,
@@ -80,20 +80,20 @@ impl Gate {
         }
     }
 
-    /// Whether it opens without anybody telling: the C library ends a routine when an exception leaves it, and
-    /// descriptors are the kernel's.
+    /// Returns whether the gate opens without an event: the C library ends a once routine when an exception
+    /// leaves it, and the kernel changes descriptors.
     pub(crate) fn is_polled(self) -> bool {
         matches!(self, Self::Once(_) | Self::Guard(_) | Self::Descriptors | Self::FileLock(_))
     }
 }
 
 impl Gate {
-    /// Whether the outside opens it, or the plan in its place.
+    /// Returns whether the environment opens the gate, or the plan on its behalf.
     pub(crate) fn depends_on_environment(self) -> bool {
         matches!(self, Self::Descriptors | Self::Input | Self::Signal(_) | Self::Child(_))
     }
 
-    /// Whether the thread waits for signals, or until a handler has run.
+    /// Returns whether the thread waits for signals, or until a handler has run.
     pub(crate) fn is_for_signals(self) -> bool {
         matches!(self, Self::Signal(_))
     }
@@ -102,19 +102,20 @@ impl Gate {
 impl Thread {
     fn has_ready_descriptor(&self) -> bool {
         let fds = self.awaited.as_ptr() as usize;
-        // SAFETY: as many entries as it says; the kernel writes down what it finds in each, which nobody reads.
+        // SAFETY: the pointer and count describe the list. The kernel writes its findings into the entries,
+        // and no code reads them.
         unsafe { sys::call(libc::SYS_poll, [fds, self.awaited.len(), 0, 0, 0, 0]) != 0 }
     }
 }
 
 impl State {
-    /// Whether the thread can go on now, late, or not at all.
+    /// Returns whether the thread can go on now, later or not at all.
     pub(crate) fn readiness(&self, thread: ThreadIx) -> Readiness {
-        let called = self.threads[thread.index()].must_check_signals;
-        if called && self.may_be_due(thread) { Readiness::Ready } else { self.readiness_at_gate(thread) }
+        let must_check = self.threads[thread.index()].must_check_signals;
+        if must_check && self.may_be_due(thread) { Readiness::Ready } else { self.readiness_at_gate(thread) }
     }
 
-    /// Whether the thread's next operation is possible now, late, or not at all, whatever signals there are.
+    /// Like [`Self::readiness`], but ignores signals.
     pub(crate) fn readiness_at_gate(&self, thread: ThreadIx) -> Readiness {
         let t = &self.threads[thread.index()];
         let pending = &t.pending;
@@ -122,8 +123,8 @@ impl State {
         let by_timeout = if timed { Readiness::ByTimeout } else { Readiness::Blocked };
         let cancelled = pending.cancellable && t.cancel.is_due();
         let choose = |open: bool| if open || cancelled { Readiness::Ready } else { by_timeout };
-        // SAFETY: objects that threads wait for are alive as long as they are waited for; a program
-        // that breaks this rule breaks here as it would break in the C library.
+        // SAFETY: objects are alive as long as threads wait for them; a program that breaks this rule fails
+        // here as it would in the C library.
         unsafe {
             match pending.gate {
                 Gate::Open => Readiness::Ready,
@@ -133,7 +134,7 @@ impl State {
                 Gate::Read(lock) => choose((*lock).lets_read(self, thread)),
                 Gate::Write(lock) => choose((*lock).lets_write()),
                 Gate::Cond(cond, mutex) => {
-                    // Whatever ends the wait, the mutex must be had again.
+                    // However the wait ends, the mutex must be acquired again.
                     if !(*mutex).lets_in(t) {
                         Readiness::Blocked
                     } else if cancelled || t.granted.is_some() || self.queues.has_wake_up(cond, t.arrival) {
@@ -150,7 +151,7 @@ impl State {
                 Gate::Once(word) => choose(*word & 1 == 0),
                 Gate::Guard(guard) => choose(*guard.add(1) == 0),
                 Gate::Descriptors => choose(t.has_ready_descriptor()),
-                // A wait is a wait in a replay too, so that it is told in the same way.
+                // A wait is replayed as a wait, so that its events are the same.
                 Gate::Input => match self.has_input(thread) {
                     Some(WaitedForInput::No) => Readiness::Ready,
                     Some(WaitedForInput::Yes) => Readiness::ByTimeout,
@@ -163,8 +164,8 @@ impl State {
                     None => choose(false),
                 },
                 Gate::Signal(_) => choose(false),
-                // When a child ends is not ours to say: the thread may be let wait for it at any moment. That it ended makes no
-                // difference, or a replay, which does not know when it did, would.
+                // The scheduler does not control when a child ends, so the thread may be made to wait for it
+                // at any moment. Whether it has ended must not matter: a replay does not know when it did.
                 Gate::Child(_) if cancelled => Readiness::Ready,
                 Gate::Child(_) => Readiness::ByTimeout,
                 Gate::FileLock(moment) => choose(self.file_locks_changed != moment),
@@ -175,7 +176,7 @@ impl State {
         }
     }
 
-    /// Who would have to act for the thread to go on, where that is one thread.
+    /// Returns the thread that must act before this one can go on, if there is exactly one.
     pub(crate) fn holder(&self, thread: ThreadIx) -> Option<ThreadIx> {
         // SAFETY: as in `readiness`.
         unsafe {

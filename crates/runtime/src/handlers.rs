@@ -1,13 +1,13 @@
 //! The program's signal handlers.
 //!
-//! With fibers, the kernel knows one thread, and with it one alternate stack and one signal mask; programs have one
-//! of each per thread. So the kernel is given [`entry`] instead of the program's handler. It moves what the
-//! kernel wrote to the stack that the thread has for it and lets the handler begin there, as if the kernel
-//! had: the handler may wait for other threads, jump out, or return to the interrupted code.
+//! With fibers, the kernel knows one thread with one alternate stack and one signal mask; programs have one
+//! of each per thread. So the kernel is given [`entry`] instead of the program's handler. It moves the
+//! kernel's signal frame to the proper stack of the thread and starts the handler there, as the kernel would:
+//! the handler may wait for other threads, jump out, or return to the interrupted code.
 //!
-//! Signals that the program sends itself come here when the thread that takes them has them sent ([`raise`]). What comes from
-//! other processes comes at any moment, also in the middle of the runtime: it is only noted here, and goes the way of all other
-//! signals from the next schedule point on.
+//! Signals that the program sends to itself arrive here when the thread that takes them raises them
+//! ([`raise`]). Signals from other processes arrive at any moment, also inside the runtime: they are only
+//! noted here and are handled like other signals from the next schedule point on.
 
 use crate::{
     context::ThreadBackend,
@@ -33,45 +33,46 @@ type Action = libc::sigaction;
 
 struct Table(UnsafeCell<[Option<Action>; 65]>);
 
-// SAFETY: reached by the running thread only.
+// SAFETY: only the running thread reaches it.
 unsafe impl Sync for Table {}
 
-/// What the program asked for, of signals whose action in the kernel may be another one.
+/// The actions that the program set, for signals whose action in the kernel may differ.
 static PROGRAM_ACTIONS: Table = Table(UnsafeCell::new([None; 65]));
 
 fn program_action(signal: i32) -> &'static mut Option<Action> {
-    // SAFETY: the running thread only, and nobody keeps the reference; callers know that the number is in range.
+    // SAFETY: only the running thread gets here, and no caller keeps the reference; callers check that the
+    // number is in range.
     unsafe { &mut (*PROGRAM_ACTIONS.0.get())[signal as usize] }
 }
 
-/// Takes charge of a deadly signal, whatever its action is.
+/// Takes charge of a fatal signal, whatever its action is.
 pub(crate) fn watch(signal: i32) {
     let inherited = inherited(signal);
     *program_action(signal) = Some(inherited);
     let ours = action_of_kernel(signal, &inherited);
-    // SAFETY: the handler fits its signature.
+    // SAFETY: the handler has the required signature.
     unsafe { sigaction(signal, &raw const ours, ptr::null_mut()) };
 }
 
-/// Has the kernel told again of the action of a signal that is being watched: the tracer's turn has come.
+/// Sets the kernel's action of a watched signal again, because the tracer now takes part.
 pub(crate) fn watch_again(signal: i32) {
     if let Some(action) = *program_action(signal) {
         let ours = action_of_kernel(signal, &action);
-        // SAFETY: the handler fits its signature.
+        // SAFETY: the handler has the required signature.
         unsafe { sigaction(signal, &raw const ours, ptr::null_mut()) };
     }
 }
 
-/// The program asks for an action, or about it: `sigaction`.
+/// Sets or queries an action for the program: `sigaction`.
 ///
 /// # Safety
-/// As `sigaction`.
+/// The contract of `sigaction`.
 pub(crate) unsafe fn exchange(signal: i32, new: *const Action, old: *mut Action) -> i32 {
     if !(1..=64).contains(&signal) {
-        // SAFETY: passed on.
+        // SAFETY: passed on unchanged.
         return unsafe { sigaction(signal, new, old) };
     }
-    // SAFETY: pointers as by `sigaction`.
+    // SAFETY: the pointers satisfy the contract of `sigaction`.
     unsafe {
         let new = if new.is_null() { None } else { Some(*new) };
         let given = new.map(|new| action_of_kernel(signal, &new));
@@ -87,16 +88,16 @@ pub(crate) unsafe fn exchange(signal: i32, new: *const Action, old: *mut Action)
     }
 }
 
-/// What becomes of a signal.
+/// The effect of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disposition {
     Ignored,
-    /// The kernel's own action: death, or a stop.
+    /// The kernel's default action: death or a stop.
     Fatal,
     Handled,
 }
 
-/// What becomes of this signal.
+/// Returns the effect of this signal.
 pub(crate) fn disposition(signal: i32) -> Disposition {
     match action(signal).sa_sigaction {
         libc::SIG_IGN => Disposition::Ignored,
@@ -108,7 +109,7 @@ pub(crate) fn disposition(signal: i32) -> Disposition {
     }
 }
 
-/// Whether what this signal interrupts begins anew.
+/// Returns whether operations that this signal interrupts are restarted.
 pub(crate) fn restarts(signal: i32) -> bool {
     action(signal).sa_flags & libc::SA_RESTART != 0
 }
@@ -117,40 +118,40 @@ fn action(signal: i32) -> Action {
     *program_action(signal).get_or_insert_with(|| inherited(signal))
 }
 
-/// The action that the kernel has.
+/// Returns the kernel's action.
 fn inherited(signal: i32) -> Action {
     // SAFETY: all zeros is the default action.
     let mut inherited: Action = unsafe { mem::zeroed() };
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     unsafe { sigaction(signal, ptr::null(), &raw mut inherited) };
     without_leftovers(inherited)
 }
 
-/// The C library's masks have room for more signals than there are, and there it leaves what was on its stack: random numbers of
-/// the loader's, which differ from run to run.
+/// Clears the unused part of the mask: the C library's masks have room for more signals than exist and leave
+/// stack contents there, such as the loader's random numbers, which differ from run to run.
 fn without_leftovers(mut action: Action) -> Action {
     const WORDS: usize = size_of::<libc::sigset_t>() / size_of::<SignalSet>();
     let mask = (&raw mut action.sa_mask).cast::<[SignalSet; WORDS]>();
-    // SAFETY: as large as the mask, whose first word are all signals that there are.
+    // SAFETY: as large as the mask, whose first word holds all existing signals.
     unsafe { (&mut *mask)[1..].fill(0) };
     action
 }
 
-/// The signal that the running thread sends itself just now.
+/// The signal that the running thread is sending to itself.
 static RAISED: AtomicI32 = AtomicI32::new(0);
 
-/// The running thread, which does not block it, gets a signal; returns when its handler has.
+/// Delivers a signal to the running thread, which does not block it; returns after its handler.
 #[inline(never)]
 pub(crate) extern "C-unwind" fn raise(sent: &SentSignal) {
     let info = sent.info;
     RAISED.store(sent.signal, Ordering::Relaxed);
-    // SAFETY: a signal to ourselves; what its handler does is the program's business.
+    // SAFETY: a signal to this thread; its handler is the program's.
     unsafe { send_to_self(sent.signal, &raw const info) };
     let _ = RAISED.compare_exchange(sent.signal, 0, Ordering::Relaxed, Ordering::Relaxed);
 }
 
-/// Queues a signal for the calling thread. The kernel's numbers of process and thread, which differ from run to run, stay in
-/// registers, and [`deliver`] keeps them from the handler.
+/// Queues a signal for the calling thread. The kernel's process and thread ids, which differ from run to run,
+/// stay in registers, and [`deliver`] hides them from the handler.
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn send_to_self(signal: i32, info: *const Info) {
     core::arch::naked_asm!(
@@ -175,7 +176,7 @@ unsafe extern "C-unwind" fn send_to_self(signal: i32, info: *const Info) {
     )
 }
 
-/// As many signals from outside are kept from one schedule point to the next.
+/// The maximum number of signals from outside between two schedule points.
 const ROOM: usize = 32;
 
 struct Arrivals(UnsafeCell<[SentSignal; ROOM]>, AtomicUsize);
@@ -188,67 +189,68 @@ static ARRIVALS: Arrivals = Arrivals(
     AtomicUsize::new(0),
 );
 
-/// Whether something came from outside.
+/// Returns whether signals from outside have arrived.
 pub(crate) fn has_arrivals() -> bool {
     ARRIVALS.1.load(Ordering::Relaxed) > 0
 }
 
-/// A signal came from outside, in the middle of something.
+/// Notes a signal from outside, which may interrupt anything.
 fn arrived(runtime: &mut Runtime, signal: i32, info: *const libc::siginfo_t) {
     let count = ARRIVALS.1.load(Ordering::Relaxed);
     if count < ROOM {
-        // SAFETY: the kernel's description; we are the only one here.
+        // SAFETY: the kernel's description; handlers do not run concurrently.
         unsafe { (*ARRIVALS.0.get())[count] = SentSignal { signal, info: *info.cast(), event: u64::MAX } };
         ARRIVALS.1.store(count + 1, Ordering::Relaxed);
     }
-    // SAFETY: a word of its own, to be seen at the next schedule point.
+    // SAFETY: a separate flag, which is read at the next schedule point.
     unsafe { (&raw mut runtime.state.observed).write_volatile(true) };
 }
 
-/// Whether another process, or the kernel in its name, sent the signal.
+/// Returns whether another process, or the kernel on its behalf, sent the signal.
 fn is_from_environment(signal: i32, info: &Info) -> bool {
-    // Fault addresses, kinds of traps …: of what the thread itself did.
+    // The thread itself caused it: faults, traps and the like.
     let own = crash::DEADLY.contains(&signal) && info.code() > 0;
     let timer = matches!(signal, libc::SIGPROF | libc::SIGVTALRM);
     let by_us = info.code() <= 0 && info.process() == sys::process();
     !own && !timer && !by_us
 }
 
-/// What the kernel is told of an action that the program wants.
+/// Returns the kernel's action for an action that the program requests.
 fn action_of_kernel(signal: i32, requested: &Action) -> Action {
     let deadly = crash::DEADLY.contains(&signal);
     let mut action = *requested;
     if requested.sa_sigaction > libc::SIG_IGN {
-        // A stack may have overflown: what is to be said about that cannot be said there.
+        // The stack may have overflown, so the runtime cannot report there.
         action.sa_flags |= if deadly { libc::SA_ONSTACK } else { 0 };
     } else if deadly && (signal == libc::SIGSYS || !debug::is_on()) {
         action.sa_flags = libc::SA_ONSTACK | libc::SA_NODEFER;
     } else {
-        // A debugger stops at a deadly signal by itself; what follows should be as deadly as without us.
+        // A debugger stops at a fatal signal by itself; afterwards the signal should be fatal as without the
+        // runtime.
         return action;
     }
     action.sa_sigaction = entry as *const () as usize;
     crate::tracer::adapt(signal, &mut action);
     crate::dispatch::adapt(signal, &mut action);
-    // That it is meant for one time only is remembered here: the signal stays ours.
+    // One-shot handlers are handled by the runtime: its own handler stays installed.
     action.sa_flags = (action.sa_flags | libc::SA_SIGINFO) & !libc::SA_RESETHAND;
     action
 }
 
-/// How a signal reaches the program.
+/// The way in which a signal reaches the program.
 #[repr(C)]
 struct Delivery {
     /// The stack pointer, at the return address.
     stack: usize,
-    /// Null to go on as if nothing had been.
+    /// Null to continue without a handler.
     handler: usize,
     signal: i32,
     info: *mut libc::siginfo_t,
     context: *mut libc::ucontext_t,
 }
 
-/// What the kernel calls: goes on at the handler, on the stack where it belongs. Its return address is the
-/// way back into the kernel.
+/// The kernel's entry point: continues at the handler on the proper stack. The handler's return address leads
+/// back into the kernel.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     core::arch::naked_asm!(
@@ -270,8 +272,8 @@ pub(crate) unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, c
     )
 }
 
-/// Decides what becomes of a signal. `frame` is what the kernel wrote: the return address, the context,
-/// the information, the floating-point state.
+/// Decides how to handle a signal. `frame` is the kernel's signal frame: the return address, the context, the
+/// information, the floating-point state.
 unsafe extern "C" fn deliver(
     signal: i32,
     info: *mut libc::siginfo_t,
@@ -281,24 +283,24 @@ unsafe extern "C" fn deliver(
 ) {
     *delivery = Delivery { stack: frame, handler: 0, signal, info, context };
     let Some(action) = *program_action(signal) else { return };
-    // SAFETY: the kernel's own description.
+    // SAFETY: the kernel's description of the signal.
     let by_the_kernel = unsafe { (*info).si_code } > 0;
     let aborts = signal == libc::SIGABRT && crash::is_aborting();
     match action.sa_sigaction {
         libc::SIG_IGN if !by_the_kernel && !aborts => return,
-        // A fault cannot be ignored: it would happen again.
+        // A fault cannot be ignored: it would recur.
         libc::SIG_DFL | libc::SIG_IGN => return crash::die(signal, info, context),
         handler => delivery.handler = handler,
     }
     let raised = RAISED.compare_exchange(signal, 0, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     if raised {
-        // SAFETY: the kernel's copy of the registers in `send_to_self`, which uses these two no more.
+        // SAFETY: the kernel's copy of the registers in `send_to_self`, which no longer uses these two.
         let registers = unsafe { &mut (*context).uc_mcontext.gregs };
         for id in [libc::REG_RDI, libc::REG_RSI] {
             registers[id as usize] = 0;
         }
     }
-    // SAFETY: the kernel's own description.
+    // SAFETY: the kernel's description of the signal.
     let from_outside = !raised && !aborts && is_from_environment(signal, unsafe { &*info.cast() });
     if from_outside && let Some(runtime) = Runtime::interrupted() {
         arrived(runtime, signal, info);
@@ -308,12 +310,13 @@ unsafe extern "C" fn deliver(
     if action.sa_flags & libc::SA_RESETHAND != 0 {
         // SAFETY: all zeros is the default action.
         let default: Action = unsafe { mem::zeroed() };
-        // SAFETY: as the kernel would have done.
+        // SAFETY: what the kernel would have done.
         unsafe { exchange(signal, &raw const default, ptr::null_mut()) };
     }
     if aborts {
-        // If the handler returns, `abort` would end the program without asking anybody.
-        // SAFETY: the program installed it for this; one that takes one argument ignores the others.
+        // If the handler returned, `abort` would end the program without a report.
+        // SAFETY: the program installed the handler for this signal; one with a single parameter ignores the
+        // other arguments.
         unsafe {
             let handler: extern "C-unwind" fn(i32, *mut libc::siginfo_t, *mut libc::ucontext_t) =
                 mem::transmute(delivery.handler);
@@ -324,7 +327,7 @@ unsafe extern "C" fn deliver(
     let Some(runtime) = Runtime::interrupted() else { return };
     crate::tracer::interrupted(context);
     if by_the_kernel {
-        // A handler that jumps out of a fault does not come back to the operation.
+        // A handler that jumps out of a fault does not return to the operation.
         runtime.log_unfinished();
     }
     // The kernel blocks signals while the handler runs, for this thread and not for the others.
@@ -333,14 +336,14 @@ unsafe extern "C" fn deliver(
     if !shared.contains(&frame) {
         return;
     }
-    // SAFETY: the context is the kernel's.
+    // SAFETY: the kernel's context.
     let interrupted = unsafe { (*context).uc_mcontext.gregs[libc::REG_RSP as usize] } as usize;
     let Some(place) = runtime.state.me().place_for(&action, interrupted, frame, shared.end - frame) else {
         return crash::die(signal, info, context);
     };
     let moved = place.wrapping_sub(frame);
-    // SAFETY: the frame reaches up to the end of the shared stack, and there is room for it where the thread
-    // has its stack. The context tells where the floating-point state is; that moves too.
+    // SAFETY: the frame reaches up to the end of the shared stack, and there is room for it on the thread's
+    // stack. The context points to the floating-point state, which is moved too.
     unsafe {
         ptr::copy_nonoverlapping(frame as *const u8, place as *mut u8, shared.end - frame);
         delivery.stack = place;
@@ -354,13 +357,14 @@ unsafe extern "C" fn deliver(
 }
 
 impl Thread {
-    /// Where `size` bytes that the kernel wrote at `frame` go: to the thread's alternate stack if the handler
-    /// wants one and there is one, else below what was interrupted. None if there is no room.
+    /// Returns where the `size` bytes of the kernel's frame go: to the thread's alternate stack if the
+    /// handler asks for it and it exists, else below the interrupted frame. Returns `None` if there is no
+    /// room.
     fn place_for(&self, action: &Action, interrupted: usize, frame: usize, size: usize) -> Option<usize> {
         const RED_ZONE: usize = 128;
-        /// The floating-point state must stay as aligned as it is.
+        /// The alignment that the floating-point state must keep.
         const ALIGNMENT: usize = 64;
-        /// What a handler needs at the very least.
+        /// The minimum stack for a handler.
         const ROOM: usize = 1024;
         let own = &self.alternate_stack;
         let alternate = own.ss_sp as usize..own.ss_sp as usize + own.ss_size;
@@ -377,28 +381,28 @@ impl Thread {
     }
 }
 
-/// Bytes of a mask.
+/// The size of a mask in bytes.
 const SIZE: usize = size_of::<u64>();
 
-/// The calling kernel thread's signal mask.
+/// Returns the calling kernel thread's signal mask.
 pub(crate) fn kernel_mask() -> u64 {
     let mut mask = 0u64;
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     unsafe { sys::call(libc::SYS_rt_sigprocmask, [0, 0, &raw mut mask as usize, SIZE, 0, 0]) };
     mask
 }
 
-/// Gives it another one; the one before.
+/// Sets the calling kernel thread's mask; returns the previous one.
 fn exchange_kernel_mask(mask: u64) -> u64 {
     let mut before = 0u64;
     let (set, new, old) = (libc::SIG_SETMASK as usize, &raw const mask as usize, &raw mut before as usize);
-    // SAFETY: the calling thread's own mask.
+    // SAFETY: the calling thread's mask.
     unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, old, SIZE, 0, 0]) };
     before
 }
 
 impl State {
-    /// The running thread's signal mask.
+    /// Returns the running thread's signal mask.
     pub(crate) fn mask(&mut self) -> u64 {
         if self.masks_differ {
             self.read_mask();
@@ -406,17 +410,17 @@ impl State {
         self.me().mask
     }
 
-    /// Gives the running thread another one.
+    /// Sets the running thread's signal mask.
     pub(crate) fn set_mask(&mut self, mask: u64) {
         self.masks_differ = true;
         let mask = crate::tracer::mask(mask);
         let (set, new) = (libc::SIG_SETMASK as usize, &raw const mask as usize);
-        // SAFETY: the running thread's own.
+        // SAFETY: the running thread's mask.
         unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, 0, SIZE, 0, 0]) };
         self.me().mask = mask;
     }
 
-    /// What came from outside is on its way from now on.
+    /// Sends the signals that arrived from outside.
     #[cold]
     pub(crate) fn take_arrivals(&mut self) {
         let before = exchange_kernel_mask(!0);
@@ -427,7 +431,7 @@ impl State {
         let plan = &self.log.header().plan;
         self.observed = plan.choices > 0 || plan.debugged != 0;
         exchange_kernel_mask(before);
-        // If the plan says what comes from outside, nothing else does.
+        // If the plan supplies the inputs, real ones are ignored.
         if !self.log.replays_inputs() {
             for sent in arrivals {
                 self.send(sent, None);
@@ -435,19 +439,18 @@ impl State {
         }
     }
 
-    /// Asks the kernel for it.
+    /// Reads the mask from the kernel.
     pub(crate) fn read_mask(&mut self) {
         let place = &raw mut self.me().mask as usize;
-        // SAFETY: asks only.
+        // SAFETY: a query without side effects.
         unsafe { sys::call(libc::SYS_rt_sigprocmask, [0, 0, place, SIZE, 0, 0]) };
     }
 
-    /// The running thread has just been switched to: it takes its own mask and leaves behind that of who
-    /// ran before.
+    /// Sets the running thread's mask after a switch, and saves that of the thread that ran before.
     #[cold]
     pub(crate) fn take_mask(&mut self) {
         if self.backend() == ThreadBackend::Kernel {
-            // To the kernel, too, it is its own.
+            // The kernel keeps a mask per thread anyway.
             return;
         }
         let mine = crate::dispatch::mask(crate::tracer::mask(self.me().mask));

@@ -1,5 +1,5 @@
-//! The runtime's own memory: the target's malloc is never used, so the target's heap looks the same
-//! whatever the runtime does.
+//! The runtime's memory: the target's malloc is never used, so the target's heap does not depend on the
+//! runtime.
 
 use crate::sys;
 use core::{
@@ -10,10 +10,10 @@ use core::{
 
 const CHUNK: usize = 1 << 20;
 
-/// Hands out memory in order and takes back only the latest piece: tables here grow and stay.
+/// Allocates sequentially and frees only the latest piece: tables here grow and stay.
 ///
-/// What depends on the plan has memory of its own ([`with_plan_heap`]): a program that looks at memory or registers that it
-/// did not initialise may find addresses of ours there, and they should be the same by whatever plan it runs.
+/// Data that depends on the plan has separate memory ([`with_plan_heap`]): a program that reads uninitialised
+/// memory or registers may find addresses of the runtime there, and they should be the same under every plan.
 struct Heap {
     chunks: UnsafeCell<[Chunk; 2]>,
     for_plan: UnsafeCell<bool>,
@@ -33,9 +33,9 @@ static HEAP: Heap = Heap {
     for_plan: UnsafeCell::new(false),
 };
 
-/// Does something that takes memory as the plan has it.
+/// Runs a job that allocates memory depending on the plan.
 pub(crate) fn with_plan_heap<T>(job: impl FnOnce() -> T) -> T {
-    // SAFETY: on the carrier.
+    // SAFETY: called on the carrier.
     let before = unsafe { HEAP.for_plan.get().replace(true) };
     let done = job();
     // SAFETY: as above.
@@ -43,7 +43,7 @@ pub(crate) fn with_plan_heap<T>(job: impl FnOnce() -> T) -> T {
     done
 }
 
-// SAFETY: pieces never overlap, are aligned as asked, and stay where they are until freed.
+// SAFETY: pieces never overlap, are aligned as requested, and do not move until freed.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: no other reference exists: allocation does not call back.

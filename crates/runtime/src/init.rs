@@ -1,4 +1,4 @@
-//! Taking control when the program is loaded.
+//! Takes control when the program is loaded.
 
 use crate::{
     access, atomic,
@@ -60,7 +60,7 @@ unsafe extern "C" {
 #[unsafe(link_section = ".init_array")]
 static INIT: extern "C" fn() = init;
 
-/// Runs when the library is loaded, after the libraries it needs and before the program.
+/// Runs when the library is loaded, after its dependencies and before the program.
 extern "C" fn init() {
     if variable(WIRE_VARIABLE).is_none() {
         if let Some(name) = variable(FOLLOW_VARIABLE) {
@@ -82,24 +82,24 @@ extern "C" fn init() {
     stack::clear_more_registers();
 }
 
-/// Takes the limit away that stands for an unlimited stack, so that the program finds what it would find without us: the limit itself, and
-/// what the C library makes of it for threads.
+/// Removes the limit that stands for an unlimited stack. The program then sees the limit it would see without
+/// the runtime, and the thread stack size that the C library derives from it.
 fn unlimit_stack() {
-    /// The C library's default where the stack is unlimited.
+    /// The C library's default thread stack size if the stack is unlimited.
     const THREAD_STACK: usize = 2 << 20;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     let resource = libc::RLIMIT_STACK as usize;
-    // SAFETY: the kernel writes the limit to its place, and reads it from there.
+    // SAFETY: the kernel writes the limit to `limit` and reads it from there.
     unsafe {
         sys::call(libc::SYS_prlimit64, [0, resource, 0, &raw mut limit as usize, 0, 0]);
         if limit.rlim_cur != UNLIMITED_STACK {
             return;
         }
-        // Somebody may have set a finite limit that is higher still.
+        // The limit may have been set to a higher finite value.
         limit.rlim_cur = limit.rlim_max;
         sys::call(libc::SYS_prlimit64, [0, resource, &raw const limit as usize, 0, 0, 0]);
     }
-    // SAFETY: attributes of our own, made before they are used.
+    // SAFETY: local attributes, initialised before they are used.
     unsafe {
         let mut attributes: libc::pthread_attr_t = core::mem::zeroed();
         if libc::pthread_attr_init(&raw mut attributes) == 0 {
@@ -113,7 +113,7 @@ fn unlimit_stack() {
 /// Maps the controller's memory.
 fn attach() -> Option<*mut Header> {
     let header = sys::map_shared(DESCRIPTOR, size_of::<Header>())? as *mut Header;
-    // SAFETY: the controller wrote a header; its first words never change their places.
+    // SAFETY: the controller wrote a header; its first words never change their offsets.
     let (magic, version, total) = unsafe { ((*header).magic, (*header).version, (*header).regions.total) };
     if magic != MAGIC || version != VERSION {
         sys::complain(
@@ -121,7 +121,7 @@ fn attach() -> Option<*mut Header> {
         );
         sys::exit(96);
     }
-    // SAFETY: as above; the size of the memory is that of the run to come.
+    // SAFETY: as above; the memory has the size for the coming run.
     let total = unsafe {
         if (*header).serve == 1 {
             heap::with_plan_heap(files::note_inherited);
@@ -136,7 +136,7 @@ fn attach() -> Option<*mut Header> {
     // SAFETY: as above.
     let total = total + if unsafe { (*header).plan.snapshot } > 0 { PLAN_RESERVE } else { 0 };
     let header = sys::map_shared(DESCRIPTOR, total as usize)? as *mut Header;
-    // SAFETY: ours to close; the program should not find it.
+    // SAFETY: the descriptor belongs to the runtime; the program must not find it.
     unsafe { sys::call(libc::SYS_close, [DESCRIPTOR as usize, 0, 0, 0, 0, 0]) };
     // SAFETY: as above.
     if unsafe { (*header).serve } == 0 {
@@ -146,10 +146,10 @@ fn attach() -> Option<*mut Header> {
 }
 
 unsafe fn begin(header: *mut Header) {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's contract.
     let plan = unsafe { (*header).plan };
     let tid_offset = tid_offset();
-    // SAFETY: by the caller.
+    // SAFETY: the caller's contract.
     let log = unsafe { Log::new(header, tid_offset.unwrap_or(0)) };
     let picker = heap::with_plan_heap(|| picker(&log));
     let picker = if plan.from_checkpoint == 0 { picker } else { picker.deferred() };
@@ -164,7 +164,7 @@ unsafe fn begin(header: *mut Header) {
     let mut main =
         Thread::new(ThreadIx::MAIN, ids::PROCESS as u32, Context::adopt(backend, sys::thread_pointer()));
     main.handle = sys::thread_pointer();
-    // SAFETY: the loader's word about where main's stack begins.
+    // SAFETY: the loader stores here where the main thread's stack begins.
     main.stack_top = unsafe { __libc_stack_end };
     let running = &raw mut *main;
     let mut state = State {
@@ -226,9 +226,9 @@ unsafe fn begin(header: *mut Header) {
     if plan.ignored_variable != 0 {
         atomic::ignore_variable((state.modules.program_base() + plan.ignored_variable) as usize);
     }
-    // SAFETY: the controller reads it after our death or polls it.
+    // SAFETY: the controller reads it after this process died, or polls it.
     unsafe { (*header).attached.store(1, Ordering::Release) };
-    // SAFETY: `at_exit` is a function of the right kind.
+    // SAFETY: `at_exit` has the required signature.
     unsafe { on_exit(at_exit, core::ptr::null_mut()) };
     let runtime = Runtime { picker, state }.begin();
     if unwatched {
@@ -242,7 +242,7 @@ unsafe fn begin(header: *mut Header) {
             "the C library does not tell where it keeps thread ids; only glibc 2.34 and later is supported",
         );
     }
-    // SAFETY: asks only.
+    // SAFETY: only reads the auxiliary vector.
     if backend == ThreadBackend::Fibers && unsafe { libc::getauxval(libc::AT_HWCAP2) } & 2 == 0 {
         end::refuse(
             "this processor or kernel does not let programs set the FS base (Linux 5.9 and fsgsbase are needed); \
@@ -254,7 +254,7 @@ unsafe fn begin(header: *mut Header) {
     }
 }
 
-/// Who decides, by the plan.
+/// Returns the picker that the plan asks for.
 pub(crate) fn picker(log: &Log) -> Picker {
     let plan = &log.header().plan;
     let script = Script {
@@ -265,20 +265,21 @@ pub(crate) fn picker(log: &Log) -> Picker {
     Picker::new(script, fidelity, plan.policy(), plan.seed)
 }
 
-/// Where glibc keeps the kernel's thread id, as it tells debuggers.
+/// Returns the offset of the kernel's thread id in glibc's thread descriptor, from the symbol meant for
+/// debuggers.
 fn tid_offset() -> Option<usize> {
     static DESCRIPTION: Real = Real::new(c"_thread_db_pthread_tid");
-    // SAFETY: size in bits, count, offset in bytes.
+    // SAFETY: the description consists of size in bits, count and offset in bytes.
     DESCRIPTION.find().map(|place| unsafe { *place.cast::<u32>().add(2) } as usize)
 }
 
-/// The value of a variable of the environment.
+/// Returns the value of an environment variable.
 fn variable(name: &str) -> Option<&'static [u8]> {
     environment().find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
 }
 
 fn environment() -> impl Iterator<Item = &'static [u8]> {
-    // SAFETY: a list of C strings that ends with null; nobody changes it now.
+    // SAFETY: a null-terminated list of C strings; it does not change now.
     environment_from(unsafe { environ })
 }
 
@@ -292,14 +293,14 @@ fn environment_from(mut at: *mut *mut c_char) -> impl Iterator<Item = &'static [
         if entry.is_null() {
             return None;
         }
-        // SAFETY: not beyond the null.
+        // SAFETY: still before the terminating null.
         at = unsafe { at.add(1) };
         Some(c_bytes(entry))
     })
 }
 
-/// Removes what brought us here from the environment: the program should see its own, and its children
-/// run without us.
+/// Removes the runtime's entries from the environment: the program sees its own environment, and its children
+/// run without the runtime.
 fn restore_environment() {
     // SAFETY: entries are only moved down or shortened in place, before the program runs.
     unsafe {
@@ -332,7 +333,7 @@ fn restore_environment() {
     }
 }
 
-/// Removes the controller's word to OpenMP's library.
+/// Removes the controller's setting for the OpenMP library.
 fn remove_spin_count() {
     // SAFETY: as in `restore_environment`.
     unsafe {
@@ -348,7 +349,7 @@ fn remove_spin_count() {
     }
 }
 
-/// Whether the entry preloads this library first, and where what else it preloads begins.
+/// Returns whether the entry preloads this library first, and where the rest of its list begins.
 fn preloaded(entry: &[u8]) -> (bool, usize) {
     let Some(list) = entry.strip_prefix(b"LD_PRELOAD=") else { return (false, 0) };
     let first = list.split(|&b| b == b':').next().unwrap_or(list);
@@ -360,12 +361,12 @@ fn preloaded(entry: &[u8]) -> (bool, usize) {
 
 static RSEQ: AtomicUsize = AtomicUsize::new(0);
 
-/// Where each thread's restartable-sequence area is, relative to its thread pointer.
+/// Finds the offset of each thread's restartable-sequence area from its thread pointer.
 fn find_rseq() {
     static OFFSET: Real = Real::new(c"__rseq_offset");
     static SIZE: Real = Real::new(c"__rseq_size");
     if let (Some(offset), Some(size)) = (OFFSET.find(), SIZE.find()) {
-        // SAFETY: a pointer-sized offset and an unsigned size.
+        // SAFETY: the symbols are a pointer-sized offset and an unsigned size.
         unsafe {
             if *size.cast::<u32>() > 0 {
                 RSEQ.store(*offset.cast::<usize>(), Ordering::Relaxed);
@@ -374,8 +375,8 @@ fn find_rseq() {
     }
 }
 
-/// Ends the kernel's writing to the calling thread's area: there it notes on which processor the thread runs, and a fiber's area
-/// may be gone while its kernel thread is not.
+/// Unregisters the calling thread's rseq area, so that the kernel stops writing processor numbers to it: a
+/// fiber's area may be freed while its kernel thread still runs.
 pub(crate) fn leave_rseq() {
     const UNREGISTER: usize = 1;
     const SIGNATURE: usize = 0x5305_3053;
@@ -383,12 +384,13 @@ pub(crate) fn leave_rseq() {
     if offset != 0 {
         let area = sys::thread_pointer().wrapping_add(offset);
         if thread_start::is_starting() {
-            // The kernel knows of the carrier's alone. This one is as it leaves others: no processor, nothing else.
+            // The kernel knows only the carrier's area. This one gets the contents that the kernel leaves
+            // after unregistering: no processor and zeros.
             let none = [0, u32::MAX, 0, 0, 0, 0, 0, 0];
             // SAFETY: as below.
             return unsafe { (area as *mut [u32; 8]).write(none) };
         }
-        // SAFETY: the calling thread's own area, as glibc registered it.
+        // SAFETY: the calling thread's area, as glibc registered it.
         unsafe { sys::call(libc::SYS_rseq, [area, 32, UNREGISTER, SIGNATURE, 0, 0]) };
     }
 }
@@ -397,12 +399,12 @@ unsafe extern "C" {
     fn on_exit(handler: unsafe extern "C" fn(i32, *mut c_void), arg: *mut c_void) -> i32;
 }
 
-/// The program exits by itself.
+/// Runs when the program exits by itself.
 unsafe extern "C" fn at_exit(status: i32, _: *mut c_void) {
     exiting(status, 0);
 }
 
-/// Logs the exit; what follows are the last destructors.
+/// Logs the exit; only the last destructors follow.
 pub(crate) fn exiting(status: i32, pc: u64) {
     if let Some(runtime) = Runtime::enter() {
         let pc = if pc == 0 { MAIN.load(Ordering::Relaxed) as u64 + 1 } else { pc };
@@ -414,7 +416,7 @@ pub(crate) fn exiting(status: i32, pc: u64) {
 
 static MAIN: AtomicUsize = AtomicUsize::new(0);
 
-/// Puts ourselves between the C library and the program's main function.
+/// Inserts the runtime between the C library and the program's main function.
 #[unsafe(export_name = "__libc_start_main")]
 unsafe extern "C-unwind" fn start_main(
     main: Main,
@@ -432,13 +434,13 @@ unsafe extern "C-unwind" fn start_main(
         if runtime.state.modules.has_openmp() {
             runtime.state.expect_waits_in_libraries(0);
         }
-        // Libraries that are there have read it.
+        // The loaded libraries have already read the setting.
         remove_spin_count();
         enter_main
     } else {
         main
     };
-    // SAFETY: passed on as received.
+    // SAFETY: the arguments are passed on as received.
     unsafe { __libc_start_main(main, argc, argv, init, fini, rtld_fini, stack_end) }
 }
 
@@ -451,6 +453,6 @@ pub(crate) unsafe extern "C-unwind" fn call_main(argc: i32, argv: *mut *mut u8, 
         runtime.turn(Op::Start, 0, pc);
         runtime.log(Op::Start, Flags::NONE, pc, 0, 0);
     }
-    // SAFETY: the address that the program's entry code passed.
+    // SAFETY: the address is the one that the program's entry code passed.
     unsafe { core::mem::transmute::<usize, Main>(main)(argc, argv, envp) }
 }

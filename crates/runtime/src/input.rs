@@ -1,8 +1,8 @@
-//! What comes from outside: written down when it comes, and told again when the plan has it.
+//! Inputs from outside: recorded when they arrive, and replayed if the plan supplies them.
 //!
-//! Each operation on a descriptor whose other end may be outside is answered by the world, or, if the plan says so, by what
-//! the world answered in another run: then the world is not touched. Each thread has a sequence of answers of its own, so
-//! that another order of threads gets the same.
+//! An operation on a descriptor whose peer may be outside is performed for real or, if the plan says so, gets
+//! the result from another run: then no real I/O is performed. Each thread has a separate sequence of inputs,
+//! so that another order of threads gets the same ones.
 
 use crate::{
     descriptors::Peer,
@@ -16,16 +16,16 @@ use core::sync::atomic::Ordering;
 use unsnarl_model::{ChannelKind, Flags, Misuse, Op, ThreadIx};
 use unsnarl_wire::{INPUT_BYTES, RawInput, SERVICE, SNAPSHOTS};
 
-/// Added to the number of a descriptor that was there before the program, where that is told of as an answer.
+/// Added to the number of a descriptor that existed before the program, where it is recorded as an input.
 const INHERITED: u64 = 1 << 32;
 
-/// Where an operation leaves its answer in the program's memory.
+/// The memory of the program in which an operation stores its results.
 #[derive(Clone, Copy)]
 pub(crate) struct OutputBuffers<'a> {
-    /// As much of these, one after the other, as the result says, in units of so many bytes.
+    /// Buffers that are filled in order, as far as the result says, in units of this many bytes.
     pub(crate) counted: &'a [libc::iovec],
     pub(crate) unit: usize,
-    /// All of these: where, and how many bytes.
+    /// Buffers that are written completely: address and size.
     pub(crate) whole: &'a [(usize, usize)],
 }
 
@@ -42,7 +42,7 @@ impl OutputBuffers<'_> {
             + self.whole.iter().filter(|(at, _)| *at != 0).map(|(_, len)| len).sum::<usize>()
     }
 
-    /// Goes through the pieces of memory that an answer consists of.
+    /// Calls the job for each piece of memory that the result covers.
     unsafe fn each(&self, result: isize, mut job: impl FnMut(*mut u8, usize)) {
         let mut left = self.counted_bytes(result);
         for vector in self.counted {
@@ -56,24 +56,24 @@ impl OutputBuffers<'_> {
     }
 }
 
-/// Whether the thread had to wait for an answer in the run that the plan has it from.
+/// The behaviour of the recorded thread at an input: it had to wait for it or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitedForInput {
     Yes,
     No,
 }
 
-/// How far the sequences of the plan's threads were told.
+/// The positions up to which the plan's threads have consumed their inputs.
 #[derive(Debug, Default)]
 pub(crate) struct InputPositions(alloc::vec::Vec<u64>);
 
 impl Log {
-    /// Whether the plan says what comes from outside.
+    /// Returns whether the plan supplies the inputs from outside.
     pub(crate) fn replays_inputs(&self) -> bool {
         self.header().plan.replays_inputs != 0
     }
 
-    /// Writes down what came; false if there is no room.
+    /// Records an input; returns false if there is no room.
     unsafe fn write_input(&self, input: RawInput, places: &OutputBuffers<'_>) -> bool {
         let h = self.header();
         let used = h.inputs.load(Ordering::Relaxed);
@@ -81,7 +81,8 @@ impl Log {
             return false;
         }
         let place = self.place(h.regions.inputs + used);
-        // SAFETY: checked against the region's size; the pieces are the program's memory, just written by the kernel.
+        // SAFETY: checked against the region's size; the pieces are the program's memory, just written by the
+        // kernel.
         unsafe {
             place.cast::<RawInput>().write(input);
             let mut to = place.add(size_of::<RawInput>());
@@ -94,7 +95,7 @@ impl Log {
         true
     }
 
-    /// The next answer for a thread, from this place of the plan's sequence on: where it is.
+    /// Returns the position of the thread's next input in the plan, from this position on.
     fn next_input(&self, entry: u32, mut at: u64) -> Option<u64> {
         let h = self.header();
         while at + (size_of::<RawInput>() as u64) <= h.plan.inputs {
@@ -114,8 +115,8 @@ impl Log {
 }
 
 impl State {
-    /// Takes note of the descriptors that were there before the program: they lead outside. If the plan has what comes from
-    /// there, descriptors that lead nowhere take their numbers.
+    /// Registers the descriptors that existed before the program: their peers are outside. If the plan
+    /// supplies the inputs, placeholders without a peer take their numbers.
     pub(crate) fn take_over_descriptors(&mut self, inherited: &[i32]) {
         if self.log.replays_inputs() {
             while let Some(input) = self.next_of(self.current).map(|at| self.log.input_at(at))
@@ -123,7 +124,7 @@ impl State {
                 && let Some(fd) = input.requested.checked_sub(INHERITED)
                 && let Some(kind) = ChannelKind::from_number(input.result as u8)
             {
-                // SAFETY: no places at all.
+                // SAFETY: there are no buffers.
                 unsafe { self.replay_input(Op::FdOpen, input.requested as usize, &OutputBuffers::NONE) };
                 crate::descriptors::open_placeholder(fd as i32, 0);
                 self.descriptors.add(fd as i32, kind, Peer::Environment);
@@ -140,7 +141,7 @@ impl State {
     }
 
     fn inherits(&mut self, fd: i32, kind: ChannelKind) {
-        // SAFETY: no places at all.
+        // SAFETY: there are no buffers.
         unsafe {
             self.record(
                 Op::FdOpen,
@@ -158,7 +159,7 @@ impl State {
         self.log.next_input(entry.into(), from)
     }
 
-    /// Whether the plan has an answer for what the thread is about to do.
+    /// Returns whether the plan has an input for the thread's pending operation.
     pub(crate) fn has_input(&self, thread: ThreadIx) -> Option<WaitedForInput> {
         let op = self.threads[thread.index()].pending.op;
         let (mut found, mut blocked) = (false, false);
@@ -172,7 +173,7 @@ impl State {
         found.then_some(if blocked { WaitedForInput::Yes } else { WaitedForInput::No })
     }
 
-    /// Whether the next that the plan has for the thread is a signal to handle.
+    /// Returns whether the plan's next input for the thread is a signal to handle.
     pub(crate) fn next_is_arrival(&self, thread: ThreadIx) -> bool {
         stack::run_isolated(|| self.arrival(thread).is_some())
     }
@@ -185,12 +186,12 @@ impl State {
         (input.op == Op::SigHandle as u16).then_some(input)
     }
 
-    /// Whether the time has come for that: as many events as there were then.
+    /// Returns whether that signal is due: as many events have happened as in the recorded run.
     pub(crate) fn is_arrival_due(&self, thread: ThreadIx) -> bool {
         stack::run_isolated(|| self.arrival(thread).is_some_and(|input| input.requested <= self.log.count()))
     }
 
-    /// The running thread takes a signal that the plan has for it now.
+    /// Takes a signal that the plan has for the running thread now.
     pub(crate) fn take_arrival(&mut self) -> Option<SentSignal> {
         let waits = self.waiting.contains(self.current);
         let input =
@@ -198,7 +199,7 @@ impl State {
         self.take_signal_from_plan(Op::SigHandle, input)
     }
 
-    /// The running thread has waited for a signal, and the plan has one.
+    /// Takes the signal that the running thread has waited for from the plan.
     pub(crate) fn take_awaited(&mut self) -> Option<SentSignal> {
         let input = self.log.input_at(self.next_of(self.current)?);
         if !self.log.replays_inputs() || input.op != Op::SigWait as u16 {
@@ -211,7 +212,7 @@ impl State {
         let mut sent = SentSignal { signal: input.result as i32, info: Info([0; 32]), event: u64::MAX };
         let whole = [(&raw mut sent.info as usize, size_of::<Info>())];
         let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
-        // SAFETY: the place is ours, and as large as what is written down of a signal.
+        // SAFETY: a local buffer, as large as the record of a signal.
         unsafe {
             self.replay_input(op, input.requested as usize, &places)?;
         }
@@ -219,16 +220,16 @@ impl State {
         Some(sent)
     }
 
-    /// Writes down that the running thread takes a signal from outside.
+    /// Records that the running thread takes a signal from outside.
     pub(crate) fn record_arrival(&mut self, op: Op, sent: &SentSignal) {
         let whole = [(&raw const sent.info as usize, size_of::<Info>())];
         let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
         let now = self.log.count() as usize;
-        // SAFETY: only read.
+        // SAFETY: the buffer is only read.
         unsafe { self.record(op, false, now, sent.signal as isize, &places) };
     }
 
-    /// Whether in the plan the running thread's next answer is that time was up.
+    /// Returns whether the running thread's next input in the plan is a timeout.
     pub(crate) fn next_timed_out(&self) -> bool {
         stack::run_isolated(|| {
             let next = self.next_of(self.current);
@@ -236,10 +237,11 @@ impl State {
         })
     }
 
-    /// The plan's answer, put where it belongs; none if it has none, or one to another question.
+    /// Takes the plan's input and stores it in the buffers; returns `None` if there is none, or one for
+    /// another operation.
     ///
     /// # Safety
-    /// The places are the program's, for the kernel to write to.
+    /// The buffers are the program's, for the kernel to write to.
     pub(crate) unsafe fn replay_input(
         &mut self,
         op: Op,
@@ -263,7 +265,7 @@ impl State {
         if self.next_is_arrival(self.current) {
             self.me().must_check_signals = true;
         }
-        // SAFETY: as many bytes as the pieces have room for; the pieces by the caller.
+        // SAFETY: as many bytes as the pieces have room for; the caller passes the pieces.
         unsafe {
             let mut from =
                 self.log.place(self.log.header().regions.plan_inputs + at).add(size_of::<RawInput>());
@@ -275,10 +277,10 @@ impl State {
         Some(result)
     }
 
-    /// Writes down what came from outside.
+    /// Records an input from outside.
     ///
     /// # Safety
-    /// As `replay_input`.
+    /// The contract of `replay_input`.
     pub(crate) unsafe fn record(
         &mut self,
         op: Op,
@@ -296,13 +298,13 @@ impl State {
             result: result as i64,
             len: places.bytes(result) as u64,
         };
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         if !unsafe { self.log.write_input(input, places) } {
             self.warn(
                 Misuse::NotModelled,
                 self.threads[self.current.index()].pending.pc,
                 0,
-                "more than 64 MiB from outside: not all is kept",
+                "more than 64 MiB of input: the rest is not recorded",
             );
         }
     }

@@ -1,18 +1,19 @@
-//! The library inside the target program: every pthread under control, every visible operation an event.
+//! The library inside the target program: it controls every pthread and logs every visible operation.
 //!
-//! Preloaded, it takes the place of the pthread functions and their kin. It runs the program's
-//! threads one at a time, asks the plan's [`Picker`](unsnarl_sched::Picker) before each visible
-//! operation who goes next, and writes what happens into the memory it shares with the controller.
-//! Without that memory it is passive: every hook calls the real function.
+//! It is preloaded and replaces the pthread functions and related ones. It runs the program's threads one at
+//! a time, asks the plan's [`Picker`](unsnarl_sched::Picker) before each visible operation which thread goes
+//! next, and logs each event into the memory it shares with the controller. Without that memory it is
+//! passive: every hook calls the real function.
 //!
 //! # Safety, for the whole crate
 //!
-//! One thread runs at a time: the current fiber on the one kernel thread there is, the *carrier*, or the kernel
-//! thread that holds the token (see [`context`]). Only that thread reaches the [`Runtime`](state::Runtime): every
-//! hook first checks that the caller's thread pointer is the current thread's. There is therefore no concurrency in here, and a `&mut Runtime` obtained in a
-//! hook is the only one in use, as long as it is not kept across a switch; [`turn`] is written so that
-//! it is not. Pointers that hooks receive are the program's: they are as valid as the C interface that
-//! is being stood in for demands, and a program that breaks that crashes here as it would there.
+//! One thread runs at a time: the current fiber on the only kernel thread, the *carrier*, or the kernel
+//! thread that holds the token (see [`context`]). Only that thread reaches the [`Runtime`](state::Runtime):
+//! every hook first checks that the caller's thread pointer is the current thread's. There is therefore no
+//! concurrency in this crate, and a `&mut Runtime` obtained in a hook is the only one in use, as long as it
+//! is not kept across a context switch; [`turn`] is written so that it is not. Pointers that hooks receive
+//! belong to the program: they are as valid as the replaced C interface demands. A program that violates that
+//! contract crashes here as it would in the C library.
 
 #![no_std]
 
@@ -71,14 +72,14 @@ fn panic(info: &core::panic::PanicInfo<'_>) -> ! {
     end::internal(info)
 }
 
-/// The core library was built to be unwound through and refers to this. Nothing of ours has anything to
-/// clean up when `pthread_exit` or an exception passes: go on unwinding.
+/// The core library was built with unwinding and refers to this symbol. No frame of this crate has anything
+/// to clean up when `pthread_exit` or an exception passes, so unwinding continues.
 #[unsafe(no_mangle)]
 extern "C" fn rust_eh_personality() -> i32 {
     const CONTINUE: i32 = 8;
     CONTINUE
 }
 
-// The core libraries were built to clean up while unwinding and refer to this, but nothing of ours unwinds. Hidden: the
-// program's own must stay the program's own.
+// The core libraries were built with unwinding and refer to this symbol, but no code of this crate unwinds.
+// It is hidden so that it does not replace the program's own definition.
 core::arch::global_asm!(".globl _Unwind_Resume", ".hidden _Unwind_Resume", "_Unwind_Resume:", "ud2");

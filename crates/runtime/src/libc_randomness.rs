@@ -1,5 +1,5 @@
-//! Random numbers that the loader and the C library drew before the runtime came: the same in every run from
-//! here on. They are no one's business, but leave their traces in memory, where instrumented programs see them.
+//! Makes the random numbers that the loader and the C library drew before the runtime started the same in
+//! every run. Programs do not use them, but they leave traces in memory, which instrumented programs see.
 
 use crate::{entropy::Entropy, log::c_bytes, real::real};
 use core::{arch::asm, ffi::c_void, ops::Range};
@@ -19,31 +19,31 @@ pub(crate) fn replace(entropy: &mut Entropy) {
     }
 }
 
-/// The kernel gives every program sixteen random bytes.
+/// Returns the sixteen random bytes that the kernel gives every program.
 fn kernel_bytes() -> Option<&'static mut [u8]> {
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     let bytes = unsafe { libc::getauxval(libc::AT_RANDOM) } as *mut u8;
-    // SAFETY: sixteen bytes on the initial stack, if they are there.
+    // SAFETY: sixteen bytes on the initial stack, if they exist.
     (!bytes.is_null()).then(|| unsafe { core::slice::from_raw_parts_mut(bytes, 16) })
 }
 
-/// Replaces the value by which functions notice that their stack was overwritten; the loader took it from the
-/// kernel's bytes. Nothing that has it on the stack may be active. For its twin see [`crate::pointer_guard`].
+/// Replaces the stack protector's canary, which the loader took from the kernel's bytes. No active frame may
+/// contain it. For the pointer guard see [`crate::pointer_guard`].
 pub(crate) fn replace_stack_guard() {
     if let Some(&[_, a, b, c, d, e, f, g, ..]) = kernel_bytes().as_deref() {
-        // As the loader does it: the first byte is zero, so that no string runs over it.
+        // As in the loader: the first byte is zero, so that no string runs over it.
         let guard = u64::from_le_bytes([0, a, b, c, d, e, f, g]);
-        // SAFETY: where the compiler has it, in the thread descriptor; threads to come copy it.
+        // SAFETY: the compiler's canary in the thread descriptor; new threads copy it.
         unsafe { asm!("mov fs:[0x28], {}", in(reg) guard, options(nostack, preserves_flags)) };
     }
 }
 
-/// Where malloc keeps the number by which it marks pieces that were freed. It has no name that others can
-/// see, but there is a way to see a mark, and then to find where it comes from.
+/// Finds malloc's key that marks freed pieces. It has no exported name, so the code looks at a mark and
+/// searches for its value.
 fn malloc_key() -> Option<&'static mut u64> {
-    /// Small enough to be kept for the next who asks, and marked in its second word.
+    /// Small enough to be cached after a free, with the mark in its second word.
     const SMALL: usize = 24;
-    // SAFETY: a piece of memory just freed by the only thread there is still has its mark.
+    // SAFETY: a piece just freed by the only thread still has its mark.
     let mark = unsafe {
         let piece = __libc_malloc(SMALL);
         if piece.is_null() {
@@ -52,7 +52,7 @@ fn malloc_key() -> Option<&'static mut u64> {
         piece.cast::<u64>().add(1).write_volatile(0);
         __libc_free(piece);
         let mark = piece.cast::<u64>().add(1).read_volatile();
-        // Taken and given back once more, it would be marked anew: taken, it loses its mark.
+        // The piece stays allocated, which removes its mark; freeing it again would mark it again.
         __libc_malloc(SMALL);
         mark
     };
@@ -61,22 +61,22 @@ fn malloc_key() -> Option<&'static mut u64> {
         mark != 0 && unsafe { (place as *const u64).read_volatile() } == mark
     });
     match (places.next(), places.next()) {
-        // SAFETY: as above, and nobody else looks at it now.
+        // SAFETY: as above, and no other code accesses it now.
         (Some(place), None) => Some(unsafe { &mut *(place as *mut u64) }),
         _ => None,
     }
 }
 
-/// The C library's writable data.
+/// Returns the C library's writable data.
 fn data_of_libc() -> Range<usize> {
     unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> i32 {
-        // SAFETY: the loader's description of a module, and the range we passed.
+        // SAFETY: the loader's description of a module, and the range passed below.
         let (info, found) = unsafe { (&*info, &mut *found.cast::<Range<usize>>()) };
         if !c_bytes(info.dlpi_name).ends_with(b"/libc.so.6") {
             return 0;
         }
         for at in 0..info.dlpi_phnum.into() {
-            // SAFETY: as many program headers as the loader says.
+            // SAFETY: the loader states the number of program headers.
             let header = unsafe { &*info.dlpi_phdr.add(at) };
             if header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_W != 0 {
                 let start = (info.dlpi_addr + header.p_vaddr) as usize;
@@ -86,7 +86,7 @@ fn data_of_libc() -> Range<usize> {
         1
     }
     let mut found = 0..0;
-    // SAFETY: the callback gets what it is given here and nothing else.
+    // SAFETY: the callback receives the walk passed here.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     found
 }

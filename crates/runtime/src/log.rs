@@ -12,26 +12,26 @@ use unsnarl_wire::{
     RawSegment, RawSpan, RawStack, RawThread, RawWarning,
 };
 
-/// Events before the kernel is asked for more memory than the one page that they fill.
+/// The number of events before more than one page of memory is requested from the kernel at once.
 const FIRST_ROOM: u64 = 128;
 
-/// Our side of the wire.
+/// The runtime's side of the shared memory.
 pub(crate) struct Log {
     header: *mut Header,
     events: *mut RawEvent,
     count: u64,
-    /// Events for which memory is at hand.
+    /// The number of events for which memory is already populated.
     room: u64,
     capacity: u64,
-    /// For each thread of this run its entry in the plan.
+    /// For each thread of this run, its entry in the plan.
     in_plan: Vec<Option<u16>>,
-    /// For each thread of the plan who that is in this run.
+    /// For each thread of the plan, its index in this run.
     in_run: Vec<Option<ThreadIx>>,
-    /// Where glibc keeps the kernel's thread id in its thread descriptor.
+    /// The offset of the kernel's thread id in glibc's thread descriptor.
     tid_offset: usize,
 }
 
-/// What a run has told so far.
+/// A copy of what a run has logged so far.
 pub(crate) struct SavedLog {
     counts: [u32; 5],
     events: u64,
@@ -39,12 +39,12 @@ pub(crate) struct SavedLog {
 }
 
 impl Log {
-    /// The log in the mapped memory.
+    /// Creates the log in the mapped memory.
     ///
     /// # Safety
     /// `header` is the beginning of a mapping that the controller has laid out.
     pub(crate) unsafe fn new(header: *mut Header, tid_offset: usize) -> Self {
-        // SAFETY: by the caller's promise.
+        // SAFETY: the caller's contract.
         let (events, capacity, threads) = unsafe {
             let h = &*header;
             (header.byte_add(h.regions.events as usize).cast(), h.plan.max_events, h.plan.threads as usize)
@@ -65,15 +65,15 @@ impl Log {
         }
     }
 
-    #[allow(clippy::mut_from_ref, reason = "memory outside of ours, and one carrier")]
+    #[allow(clippy::mut_from_ref, reason = "shared memory, accessed by one carrier")]
     pub(crate) fn header(&self) -> &mut Header {
-        // SAFETY: the mapping is never undone, and only the carrier writes.
+        // SAFETY: the mapping is never removed, and only the carrier writes.
         unsafe { &mut *self.header }
     }
 
-    /// An entry of a table at this offset.
+    /// Returns a pointer to an entry of the table at this offset.
     fn entry<T>(&self, table: u64, at: usize) -> *mut T {
-        // SAFETY: tables are within the mapping; callers check their bounds.
+        // SAFETY: tables lie within the mapping; callers check the bounds.
         unsafe { self.header.byte_add(table as usize).cast::<T>().add(at) }
     }
 
@@ -82,31 +82,31 @@ impl Log {
         self.count
     }
 
-    /// Appends an event; its number, or none if there is no room.
+    /// Appends an event; returns its number, or `None` if the log is full.
     #[inline]
     pub(crate) fn append(&mut self, event: RawEvent) -> Option<u64> {
         if self.count >= self.room && !self.make_room() {
             return None;
         }
-        // SAFETY: below the capacity, for which the controller made room.
+        // SAFETY: below the capacity, for which the controller reserved memory.
         unsafe { self.events.add(self.count as usize).write(event) };
         self.count += 1;
-        // The count follows the event: whenever the process dies, what is counted is there.
+        // The count is stored after the event: if the process dies, every counted event is complete.
         self.header().events.store(self.count, Ordering::Release);
         Some(self.count - 1)
     }
 
-    /// Whether there was an event of this kind.
+    /// Returns whether an event of this kind was logged.
     pub(crate) fn has(&self, op: Op) -> bool {
-        // SAFETY: so many were written.
+        // SAFETY: `count` events were written.
         (0..self.count as usize).any(|at| unsafe { (*self.events.add(at)).op() } == Some(op))
     }
 
-    /// A copy of all that was told so far.
+    /// Copies everything logged so far.
     pub(crate) fn save(&self) -> SavedLog {
         let h = self.header();
         let table = |at: u64, bytes: usize| {
-            // SAFETY: so much was written there.
+            // SAFETY: so many bytes were written there.
             unsafe { core::slice::from_raw_parts(self.entry::<u8>(at, 0), bytes) }.to_vec()
         };
         let rows = |count: &AtomicU32, size| count.load(Ordering::Relaxed) as usize * size;
@@ -129,17 +129,17 @@ impl Log {
         }
     }
 
-    /// Memory at this offset.
+    /// Returns the memory at this offset.
     pub(crate) fn place(&self, at: u64) -> *mut u8 {
         self.entry(at, 0)
     }
 
-    /// A thread's entry in the plan, if it has one.
+    /// Returns the thread's entry in the plan, if it has one.
     pub(crate) fn entry_in_plan(&self, thread: ThreadIx) -> Option<u16> {
         self.in_plan.get(thread.index()).copied().flatten()
     }
 
-    /// Tells it all again, where the controller has laid out another plan.
+    /// Writes the saved log back, after the controller has laid out another plan.
     pub(crate) fn restore_log(&mut self, saved: &SavedLog) {
         let h = self.header();
         let regions = &h.regions;
@@ -153,11 +153,11 @@ impl Log {
             regions.inputs,
         ];
         for (at, table) in places.into_iter().zip(&saved.tables) {
-            // SAFETY: the tables are where they were, or have room for as much.
+            // SAFETY: the tables are at the same offsets, or have room for as much.
             unsafe { core::ptr::copy_nonoverlapping(table.as_ptr(), self.entry(at, 0), table.len()) };
         }
         if h.plan.choices > 0 && saved.tables[5].is_empty() {
-            // Nobody asked: there was only one.
+            // No choices were recorded: there was only one thread.
             let only = Choices { can_run: 1, yields: 0 };
             // SAFETY: there is room for as many as the log has events.
             (0..saved.events as usize)
@@ -168,7 +168,7 @@ impl Log {
         h.events.store(saved.events, Ordering::Release);
         h.inputs.store(saved.tables[6].len() as u64, Ordering::Release);
         self.count = saved.events;
-        // Memory that was at hand was at hand in another process.
+        // The memory was populated in another process.
         self.room = self.count;
         let threads = self.header().plan.threads as usize;
         self.in_plan.truncate(1);
@@ -182,11 +182,11 @@ impl Log {
         }
     }
 
-    /// Has the kernel provide memory for more events at once, which costs a fraction of a page fault for each
-    /// page; false if the log is full.
+    /// Makes the kernel populate memory for more events at once, which is much cheaper than one page fault
+    /// per page; returns false if the log is full.
     #[cold]
     fn make_room(&mut self) -> bool {
-        // When there is need of more is not the same in runs that go on from others.
+        // The moment at which more room is needed differs in runs that continue from others.
         stack::run_isolated(|| self.populate())
     }
 
@@ -197,7 +197,7 @@ impl Log {
         if rewind::has_room(self.room) {
             return more > 0;
         }
-        // SAFETY: within the log. A kernel that does not know the request leaves it to page faults.
+        // SAFETY: within the log. A kernel without this request populates by page faults.
         unsafe {
             let from = self.events.add(self.count as usize) as usize & !4095;
             let to = self.events.add((self.count + more) as usize) as usize;
@@ -209,19 +209,19 @@ impl Log {
 
     pub(crate) fn segments(&self) -> impl Iterator<Item = RawSegment> + '_ {
         let h = self.header();
-        // SAFETY: as many as the controller wrote.
+        // SAFETY: the controller wrote so many.
         (0..h.plan.segments as usize).map(move |at| unsafe { *self.entry(h.regions.plan_segments, at) })
     }
 
     pub(crate) fn actions(&self) -> impl Iterator<Item = RawAction> + '_ {
         let h = self.header();
-        // SAFETY: as many as the controller wrote.
+        // SAFETY: the controller wrote so many.
         (0..h.plan.actions as usize).map(move |at| unsafe { *self.entry(h.regions.plan_actions, at) })
     }
 
     pub(crate) fn spans(&self) -> impl Iterator<Item = RawSpan> + '_ {
         let h = self.header();
-        // SAFETY: as many as the controller wrote.
+        // SAFETY: the controller wrote so many.
         (0..h.plan.spans as usize).map(move |at| unsafe { *self.entry(h.regions.plan_spans, at) })
     }
 
@@ -229,7 +229,7 @@ impl Log {
     pub(crate) fn plan_modules(&self) -> impl Iterator<Item = &[u8]> + '_ {
         let h = self.header();
         (0..h.plan.modules as usize).map(move |at| {
-            // SAFETY: as many as the controller wrote.
+            // SAFETY: the controller wrote so many.
             let module: &RawModule = unsafe { &*self.entry(h.regions.plan_modules, at) };
             until_zero(&module.path)
         })
@@ -239,33 +239,34 @@ impl Log {
     pub(crate) fn traced_modules(&self) -> impl Iterator<Item = &[u8]> + '_ {
         let h = self.header();
         (0..h.plan.traced as usize).map(move |at| {
-            // SAFETY: as many as the controller wrote.
+            // SAFETY: the controller wrote so many.
             let module: &RawModule = unsafe { &*self.entry(h.regions.traced, at) };
             until_zero(&module.path)
         })
     }
 
-    /// Where the words of the instruction trace go, and for how many there is room.
+    /// Returns the buffer of the instruction trace and its capacity in words.
     pub(crate) fn steps(&self) -> (*mut u64, u64) {
         let h = self.header();
         (self.entry(h.regions.steps, 0), h.plan.step_words)
     }
 
-    /// For each thread after how many events it is no longer traced; none if all are traced.
+    /// Returns, for each thread, the number of events after which it is no longer traced; empty if all are
+    /// traced throughout.
     pub(crate) fn traced_until(&self) -> &'static [u64] {
         let h = self.header();
-        // SAFETY: as many as the controller wrote; the memory is never unmapped.
+        // SAFETY: the controller wrote so many; the memory is never unmapped.
         unsafe { core::slice::from_raw_parts(self.entry(h.regions.until, 0), h.plan.until as usize) }
     }
 
-    /// Functions at which the trace of a thread pauses until it unwinds.
+    /// Returns the functions at which a thread's trace pauses until it unwinds.
     pub(crate) fn trace_pauses(&self) -> &'static [u64] {
         let h = self.header();
         // SAFETY: as above.
         unsafe { core::slice::from_raw_parts(self.entry(h.regions.pauses, 0), h.plan.pauses as usize) }
     }
 
-    /// Who goes by this name in the plan.
+    /// Returns the thread of this run that corresponds to this thread of the plan.
     #[inline]
     pub(crate) fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx> {
         self.in_run.get(in_plan.index()).copied().flatten()
@@ -274,11 +275,11 @@ impl Log {
     /// A thread's row in the shared table.
     #[allow(clippy::mut_from_ref, reason = "as above")]
     pub(crate) fn thread(&self, thread: ThreadIx) -> &mut RawThread {
-        // SAFETY: there are rows for all thread numbers.
+        // SAFETY: there is a row for every thread number.
         unsafe { &mut *self.entry(self.header().regions.threads, thread.index()) }
     }
 
-    /// Tells of a new thread.
+    /// Records a new thread.
     pub(crate) fn thread_created(
         &mut self,
         ix: ThreadIx,
@@ -306,7 +307,7 @@ impl Log {
         }
     }
 
-    /// Looks who the next thread is in the plan.
+    /// Finds the new thread's entry in the plan.
     fn find_in_plan(&mut self, ix: ThreadIx, parent: ThreadIx, nth: u32) {
         let in_plan = self.in_plan[parent.index()].and_then(|parent| self.plan_entry(parent.into(), nth));
         self.in_plan.push(in_plan);
@@ -318,7 +319,7 @@ impl Log {
     fn plan_entry(&self, parent: u32, nth: u32) -> Option<u16> {
         let h = self.header();
         (1..h.plan.threads as usize)
-            // SAFETY: as many as the controller wrote.
+            // SAFETY: the controller wrote so many.
             .find(|&at| unsafe { *self.entry::<PlanThread>(h.regions.plan_threads, at) } == PlanThread { parent, nth })
             .map(|at| at as u16)
     }
@@ -327,7 +328,7 @@ impl Log {
         self.thread(ix).ended = 1;
     }
 
-    /// Somebody joined or detached it.
+    /// Records that the thread was joined or detached.
     pub(crate) fn thread_joined_or_detached(&self, ix: ThreadIx) {
         self.thread(ix).joined_or_detached = 1;
     }
@@ -336,7 +337,7 @@ impl Log {
         copy(&mut self.thread(ix).name, name);
     }
 
-    /// Tells of a module; false if there is no room.
+    /// Records a module; returns false if the table is full.
     pub(crate) fn module(&self, base: u64, start: u64, end: u64, path: &[u8]) -> bool {
         let h = self.header();
         let at = h.modules.load(Ordering::Relaxed);
@@ -351,18 +352,18 @@ impl Log {
         true
     }
 
-    /// Tells of wrong use; what comes after the table is full is dropped.
+    /// Records a misuse; it is dropped if the table is full.
     pub(crate) fn warning(&self, misuse: u8, thread: ThreadIx, pc: u64, addr: u64, detail: &[u8]) {
         let h = self.header();
         let count = h.warnings.load(Ordering::Relaxed) as usize;
-        // SAFETY: `count` of them were written.
+        // SAFETY: `count` warnings were written.
         let known = (0..count).map(|at| unsafe { &*self.entry::<RawWarning>(h.regions.warnings, at) });
         let mut known =
             known.filter(|w| w.misuse == u32::from(misuse) && w.pc == pc && w.thread == u32::from(thread.0));
         if count >= unsnarl_wire::MAX_WARNINGS || known.next().is_some() {
             return;
         }
-        // SAFETY: checked against the table's size.
+        // SAFETY: `count` was checked against the table's size.
         let warning: &mut RawWarning = unsafe { &mut *self.entry(h.regions.warnings, count) };
         *warning = RawWarning {
             misuse: misuse.into(),
@@ -376,18 +377,18 @@ impl Log {
         h.warnings.store(count as u32 + 1, Ordering::Release);
     }
 
-    /// Tells of a conflict; what comes after the table is full is dropped.
+    /// Records a conflict; it is dropped if the table is full.
     pub(crate) fn conflict(&self, conflict: RawConflict) {
         let h = self.header();
         let count = h.conflicts.load(Ordering::Relaxed);
         if (count as usize) < unsnarl_wire::MAX_CONFLICTS {
-            // SAFETY: checked against the table's size.
+            // SAFETY: `count` was checked against the table's size.
             unsafe { self.entry::<RawConflict>(h.regions.conflicts, count as usize).write(conflict) };
             h.conflicts.store(count + 1, Ordering::Release);
         }
     }
 
-    /// Tells who could run the operation of the event that comes next.
+    /// Records which threads could run at the next event.
     pub(crate) fn choices(&self, choices: Choices) {
         if self.count < self.capacity {
             let table = self.header().regions.choices;
@@ -396,16 +397,16 @@ impl Log {
         }
     }
 
-    /// Copies the stack of one side of a conflict, in place of the one copied for it before.
+    /// Copies the stack of one side of a conflict over the stack copied for that side before.
     pub(crate) fn side_stack(&self, side: u64, thread: ThreadIx, registers: [u64; 8], top: usize) {
         let at = self.header().regions.stacks_end + side * ONE_STACK_BYTES;
         self.copy_stack((at, ONE_STACK_BYTES), side + 1, thread, registers, top);
     }
 
-    /// The numbers of the events whose calls are wanted, in order.
+    /// Returns the numbers of the events whose call stacks are requested, in order.
     pub(crate) fn stack_requests(&self) -> &'static [u64] {
         let h = self.header();
-        // SAFETY: the plan's table, which the controller has laid out and nobody changes.
+        // SAFETY: the plan's table, which the controller has laid out and which does not change.
         unsafe {
             core::slice::from_raw_parts(
                 self.entry(h.regions.stack_requests, 0),
@@ -414,13 +415,13 @@ impl Log {
         }
     }
 
-    /// Copies the calls that led to an event, the `nth` of those that are wanted.
+    /// Copies the call stack of an event, the `nth` requested one.
     pub(crate) fn calls(&self, nth: usize, number: u64, thread: ThreadIx, registers: [u64; 8], top: usize) {
         let at = self.header().regions.calls + nth as u64 * CALLS_BYTES;
         self.copy_stack((at, CALLS_BYTES), number + 1, thread, registers, top);
     }
 
-    /// Copies a stack behind those copied before.
+    /// Appends a copy of a stack to those copied before.
     pub(crate) fn stack(&self, thread: ThreadIx, registers: [u64; 8], top: usize) {
         let h = self.header();
         let used = h.stacks.load(Ordering::Relaxed);
@@ -429,8 +430,8 @@ impl Log {
         h.stacks.store(used + copied, Ordering::Release);
     }
 
-    /// Copies a stack from its registers up to `top`, as much as there is room for and at most 128 KiB; how many
-    /// bytes of the room that took.
+    /// Copies a stack from its stack pointer up to `top`, limited by the room and 128 KiB; returns the number
+    /// of bytes used.
     fn copy_stack(
         &self,
         (at, room): (u64, u64),
@@ -445,14 +446,14 @@ impl Log {
         if room < head {
             return 0;
         }
-        // Below an overflown stack there is nothing to read: begin where memory begins.
+        // Memory below an overflown stack is not readable: begin at the first readable page.
         let mut base = registers[1] as usize & !7;
         while base < top && !sys::is_readable(base) {
             base = (base | 4095) + 1;
         }
         let copy_size = top.saturating_sub(base).min(MAX_BYTES).min(room - head) & !7;
         let place: *mut RawStack = self.entry(at, 0);
-        // SAFETY: within the room; the kernel copies as much as is there.
+        // SAFETY: within the room; the kernel copies only readable bytes.
         let copied = unsafe { sys::copy_memory(base, place.add(1) as usize, copy_size) } & !7;
         // SAFETY: as above.
         unsafe {
@@ -462,24 +463,24 @@ impl Log {
         (head + copied) as u64
     }
 
-    /// The kernel's thread id in glibc's descriptor of a thread.
+    /// Returns the address of the kernel's thread id in glibc's thread descriptor.
     pub(crate) fn glibc_tid(&self, handle: usize) -> *mut u32 {
         (handle + self.tid_offset) as *mut u32
     }
 
-    /// Lets glibc believe that all fibers are one thread, with the number of the process as the program sees it. The kernel's
-    /// number differs from run to run; functions that ask the kernel about a thread get it for as long as they take
-    /// (`by_kernel` in `hooks/thread.rs`). Debuggers look for it here.
+    /// Stores the virtual process id as thread id in glibc's descriptor, so that glibc takes all fibers for
+    /// one thread. The kernel's id differs from run to run; functions that ask the kernel about a thread see
+    /// it only during the call (`by_kernel` in `hooks/thread.rs`). Debuggers look for the kernel's id here.
     pub(crate) fn set_glibc_tid(&self, handle: usize) {
         stack::run_isolated(|| {
             let tid = if debug::is_on() { sys::process() } else { ids::PROCESS };
-            // SAFETY: the descriptor is alive, and parked or the caller's.
+            // SAFETY: the descriptor is alive, and its thread is parked or is the caller.
             unsafe { *self.glibc_tid(handle) = tid as u32 };
         });
     }
 }
 
-/// Copies text into a field that ends with zero.
+/// Copies text into a zero-terminated field, truncating it.
 pub(crate) fn copy(field: &mut [u8], text: &[u8]) {
     let len = text.len().min(field.len() - 1);
     field[..len].copy_from_slice(&text[..len]);
@@ -490,11 +491,11 @@ pub(crate) fn until_zero(field: &[u8]) -> &[u8] {
     &field[..field.iter().position(|&b| b == 0).unwrap_or(field.len())]
 }
 
-/// The bytes of a C string.
+/// Returns the bytes of a C string.
 pub(crate) fn c_bytes<'a>(text: *const c_char) -> &'a [u8] {
     if text.is_null() {
         return b"";
     }
-    // SAFETY: a C string, as the interface has it.
+    // SAFETY: the pointer is a C string by the interface's contract.
     unsafe { core::ffi::CStr::from_ptr(text) }.to_bytes()
 }

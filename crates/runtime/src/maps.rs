@@ -3,14 +3,14 @@
 use crate::{files::OpenFile, sys};
 use alloc::vec::Vec;
 
-/// What a line of `/proc/self/maps` tells, `from-to rw-s offset device inode path`.
+/// A line of `/proc/self/maps`: `from-to rw-s offset device inode path`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub(crate) start: usize,
     pub(crate) end: usize,
     /// `r`, `w`, `x`, and `s` for shared or `p` for private.
     pub(crate) rights: [u8; 4],
-    /// Of a file.
+    /// True if it maps a file.
     pub(crate) file: bool,
 }
 
@@ -27,28 +27,28 @@ impl Mapping {
         Some(Self { start, end, rights, file })
     }
 
-    /// Whether it may be written, and what is written is seen here alone.
+    /// Returns whether it is private and writable.
     pub(crate) fn is_own(&self) -> bool {
         self.rights[1] == b'w' && self.rights[3] == b'p'
     }
 
-    /// Whether it is memory, but for the controller's, that other processes can see change.
+    /// Returns whether it is writable memory shared with other processes, except the controller's.
     fn is_shared(self) -> bool {
         self.rights[1] == b'w' && self.rights[3] == b's' && self.start != sys::OWN
     }
 
-    /// Whether it is code or constants of a file.
+    /// Returns whether it is code or constants of a file.
     fn is_constant(&self) -> bool {
         self.file && self.rights[0] == b'r' && self.rights[1] == b'-' && self.rights[3] == b'p'
     }
 }
 
-/// What the kernel's list tells.
+/// Parses the kernel's list.
 pub(crate) fn parse(list: &[u8]) -> impl Iterator<Item = Mapping> {
     list.split(|&byte| byte == b'\n').filter_map(Mapping::parse)
 }
 
-/// All of them, if the system tells.
+/// Returns all mappings, if the system lists them.
 pub(crate) fn all() -> Option<Vec<Mapping>> {
     let maps = OpenFile::new(b"/proc/self/maps\0")?;
     let mut list = Vec::new();
@@ -59,20 +59,21 @@ pub(crate) fn all() -> Option<Vec<Mapping>> {
     Some(parse(&list).collect())
 }
 
-/// Whether there is shared memory, but for the controller's, that may be written; none if the system does not tell.
+/// Returns whether there is writable shared memory besides the controller's; `None` if the system does not
+/// list mappings.
 pub(crate) fn has_shared_memory() -> Option<bool> {
     all().map(|all| all.into_iter().any(Mapping::is_shared))
 }
 
-/// Has forks take along which pages of code and constants are at hand.
+/// Makes forks inherit the page tables of code and constants.
 ///
-/// A kernel that forks leaves the page tables of a file's mapping to page faults, unless some page of it is the
-/// process's own. So one of each becomes its own, by a byte written as it is: of the page faults of a short run two in
-/// five are gone. Where the system does not allow it, they stay.
+/// A forking kernel leaves the page tables of a file mapping to page faults, unless some page of it is
+/// private to the process. So one page of each is made private, by rewriting one byte with its value: that
+/// saves two in five page faults of a short run. If the system does not allow it, nothing changes.
 pub(crate) fn copy_page_tables_on_fork() {
     let Some(memory) = OpenFile::for_writing(b"/proc/self/mem\0") else { return };
     for Mapping { start, .. } in all().into_iter().flatten().filter(|mapping| mapping.is_constant()) {
-        // By the kernel, too: of a file that became shorter than its mapping nothing can be read.
+        // Read through the kernel as well: a mapping beyond the end of its file cannot be read.
         let mut byte = [0];
         if memory.read_at(start, &mut byte) == 1 {
             memory.write_at(start, &byte);

@@ -1,4 +1,4 @@
-//! The program's modules: where they are loaded, and which of them are the system's own innards.
+//! The program's modules: where they are loaded, and which of them are system internals.
 
 use crate::{
     heap,
@@ -11,9 +11,9 @@ use unsnarl_model::Site;
 #[derive(Debug, Default)]
 pub(crate) struct Modules {
     known: Vec<LoadedModule>,
-    /// The program's own image: most questions are about it.
+    /// The program's image, which most queries are about.
     program: (u64, u64),
-    /// For each module of the plan where it is loaded here; `u64::MAX` while it is not.
+    /// For each module of the plan its load address here; `u64::MAX` while it is not loaded.
     plan_bases: Vec<u64>,
 }
 
@@ -22,35 +22,35 @@ struct LoadedModule {
     base: u64,
     start: u64,
     end: u64,
-    /// The unwinder: it locks while exceptions pass, which is no concern of the program's.
+    /// True for the unwinder: its locks while exceptions pass are not the program's.
     is_unwinder: bool,
-    /// OpenMP's: its threads wait for each other without calling anybody.
+    /// True for OpenMP's library: its threads wait for each other without calling hooks.
     openmp: bool,
 }
 
-/// Whose code an address is in.
+/// The owner of the code at an address.
 pub(crate) enum Owner {
-    /// The program's, or one of its libraries'.
+    /// The program or one of its libraries.
     Program,
-    /// The unwinder's.
+    /// The unwinder.
     Unwinder,
-    /// Nobody's that we know of.
+    /// No known module.
     Unknown,
 }
 
 impl Modules {
-    /// Whether code at this address is the program's own image, which takes no time to tell.
+    /// Returns whether this address is in the program's image; this check is fast.
     #[inline]
     pub(crate) fn is_program(&self, pc: u64) -> bool {
         pc.wrapping_sub(self.program.0) < self.program.1
     }
 
-    /// What is to be added to addresses of the program's file.
+    /// Returns the difference between addresses here and in the program's file.
     pub(crate) fn program_base(&self) -> u64 {
         self.known.iter().find(|known| known.start == self.program.0).map_or(0, |known| known.base)
     }
 
-    /// Whose code it is.
+    /// Returns the owner of the code at an address.
     pub(crate) fn owner(&self, pc: u64) -> Owner {
         match self.known.iter().find(|k| (k.start..k.end).contains(&pc)) {
             Some(LoadedModule { is_unwinder: true, .. }) => Owner::Unwinder,
@@ -59,7 +59,7 @@ impl Modules {
         }
     }
 
-    /// Whether a return address belongs to a site of the plan.
+    /// Returns whether a return address belongs to a site of the plan.
     #[inline]
     pub(crate) fn is_at(&self, pc: u64, site: Site) -> bool {
         self.plan_bases
@@ -67,31 +67,31 @@ impl Modules {
             .is_some_and(|&base| base != u64::MAX && base.wrapping_add(site.offset) == pc.wrapping_sub(1))
     }
 
-    /// Whether threads may wait for each other by OpenMP's own means.
+    /// Returns whether threads may wait for each other inside OpenMP's library.
     pub(crate) fn has_openmp(&self) -> bool {
         self.known.iter().any(|k| k.openmp)
     }
 
-    /// Whether this is code of OpenMP's library.
+    /// Returns whether this address is in OpenMP's library.
     pub(crate) fn is_openmp(&self, pc: u64) -> bool {
         self.known.iter().any(|k| k.openmp && (k.start..k.end).contains(&pc))
     }
 
-    /// Where a module of the plan is loaded.
+    /// Returns the load address of a module of the plan.
     pub(crate) fn of_plan(&self, module: usize) -> Option<u64> {
         self.plan_bases.get(module).copied().filter(|&base| base != u64::MAX)
     }
 
-    /// Where the image that has this address begins and ends.
+    /// Returns the start and end of the image that contains this address.
     pub(crate) fn image(&self, addr: u64) -> Option<(u64, u64)> {
         let known = self.known.iter().find(|k| (k.start..k.end).contains(&addr))?;
         Some((known.start, known.end))
     }
 
-    /// Looks for modules not seen before and tells the controller.
+    /// Finds new modules and reports them to the controller.
     pub(crate) fn refresh(&mut self, log: &Log) {
         let mut walk = Walk { modules: self, log };
-        // SAFETY: the callback gets what it is given here and nothing else.
+        // SAFETY: the callback receives the walk passed here.
         unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
     }
 
@@ -124,12 +124,12 @@ struct Walk<'a> {
 }
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, walk: *mut c_void) -> i32 {
-    // SAFETY: the loader's description of a module, and the walk we passed.
+    // SAFETY: the loader's description of a module, and the walk passed to `dl_iterate_phdr`.
     let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk<'_>>()) };
     let headers = if info.dlpi_phnum == 0 {
         &[]
     } else {
-        // SAFETY: as many program headers as the loader says.
+        // SAFETY: the loader states the number of program headers.
         unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) }
     };
     let loads = || headers.iter().filter(|h| h.p_type == libc::PT_LOAD);

@@ -1,21 +1,23 @@
-//! Pauses in code that comes compiled.
+//! `pause` instructions in precompiled code.
 //!
-//! Locks of Rust's standard library look a hundred times whether they are free before they wait, and pause after each look. Under
-//! control nobody frees one meanwhile, and the pauses were a fifth of the time of runs with much contention. So the processes that serve
-//! runs have other instructions there that do nothing, of the same length.
+//! Locks of Rust's standard library check a hundred times whether they are free before they wait, and pause
+//! after each check. Under control no thread frees one meanwhile, and the pauses took a fifth of the time of
+//! runs with much contention. So the processes that serve runs replace them by other no-ops of the same
+//! length.
 
 use crate::files::OpenFile;
 use alloc::vec;
 use unsnarl_insn::iced::{Code, Decoder, DecoderOptions};
 
-/// `pause` as it is, and `xchg ax, ax`, which takes no time.
+/// `pause`, and `xchg ax, ax`, which takes no time.
 const PAUSE: [u8; 2] = [0xf3, 0x90];
 const NOTHING: [u8; 2] = [0x66, 0x90];
 
-/// No function that waits is longer.
+/// The maximum length of a function that waits.
 const LONGEST: u64 = 4096;
 
-/// Leaves the pauses out of these functions of the program, given by addresses in its file. Where the system does not allow it, they stay.
+/// Removes the pauses from these functions of the program, given by addresses in its file. If the system does
+/// not allow it, they stay.
 pub(crate) fn remove_pauses(functions: &[[u64; 2]]) {
     let Some(base) = program_base() else { return };
     let Some(memory) = OpenFile::for_writing(b"/proc/self/mem\0") else { return };
@@ -30,7 +32,7 @@ pub(crate) fn remove_pauses(functions: &[[u64; 2]]) {
     }
 }
 
-/// Where in a function's code there are pauses: the same bytes may be part of another instruction.
+/// Calls `see` for each pause in a function's code: the same bytes may be part of another instruction.
 fn each_pause(code: &[u8], mut see: impl FnMut(usize)) {
     let mut decoder = Decoder::with_ip(64, code, 0, DecoderOptions::NONE);
     while decoder.can_decode() {
@@ -42,9 +44,9 @@ fn each_pause(code: &[u8], mut see: impl FnMut(usize)) {
     }
 }
 
-/// What is to be added to addresses of the program's file.
+/// Returns the difference between addresses here and in the program's file.
 fn program_base() -> Option<usize> {
-    // SAFETY: asks only; the kernel tells where the program's headers are and how many.
+    // SAFETY: only a query; the kernel states the address and number of the program headers.
     let headers = unsafe {
         let first = libc::getauxval(libc::AT_PHDR) as *const libc::Elf64_Phdr;
         let count = libc::getauxval(libc::AT_PHNUM) as usize;

@@ -1,12 +1,13 @@
-//! The value by which the C library disguises code addresses that it keeps in writable memory (`PTR_MANGLE`): the same in every
-//! run.
+//! The value by which the C library mangles code addresses in writable memory (`PTR_MANGLE`): the same in
+//! every run.
 //!
-//! The loader draws it from the kernel's random bytes. It reaches the program's memory wherever `setjmp` was called: the loader, the
-//! unwinder and each thread's start leave disguised addresses on stacks, and name lookups and conversions leave them on the heap.
+//! The loader draws it from the kernel's random bytes. It reaches the program's memory wherever `setjmp` was
+//! called: the loader, the unwinder and each thread's start leave mangled addresses on stacks, and name
+//! lookups and conversions leave them on the heap.
 //!
-//! Libraries that were initialised before us may have registered functions for the exit of the program. So whatever is disguised
-//! already is found and disguised anew: a word that becomes the address of code or of the stack by the old value. That another
-//! word does so by chance takes a match of some forty bits.
+//! Libraries that were initialised earlier may have registered exit handlers. So every mangled word is found
+//! and mangled again: a word that the old value demangles to an address of code or of the stack. Another word
+//! does so by chance only if some forty bits match.
 
 use crate::{
     log::c_bytes,
@@ -17,22 +18,22 @@ use crate::{
 use alloc::vec::Vec;
 use core::{arch::asm, ffi::c_void, ops::Range};
 
-/// Any number will do that is no address.
+/// Any number that is no address.
 const GUARD: u64 = 0x6c62_272e_07bb_0142;
 
-/// By how much a disguised address is rotated.
+/// The number of bits by which a mangled address is rotated.
 const ROTATION: u32 = 17;
 
 const PAGE: usize = 4096;
 
-/// Replaces it, while the program has one thread and before it runs; where that is not possible it stays.
+/// Replaces the value while the program has one thread and before it runs; if that is not possible, it stays.
 pub(crate) fn replace() {
     static SINGLE: Real = Real::new(c"__libc_single_threaded");
-    // SAFETY: a byte of the C library's.
+    // SAFETY: a byte of the C library.
     let is_single = SINGLE.find().is_some_and(|place| unsafe { *place.cast::<u8>() } != 0);
     let (true, Some(mappings)) = (is_single, maps::all()) else { return };
     let old: u64;
-    // SAFETY: where the C library has it, in the thread descriptor.
+    // SAFETY: the C library's copy in the thread descriptor.
     unsafe { asm!("mov {}, fs:[0x30]", out(reg) old, options(nostack, readonly, preserves_flags)) };
     // The loader's functions use a copy, which is constant from now on.
     let Some(copy) = copy_of_loader(old) else { return };
@@ -49,7 +50,7 @@ pub(crate) fn replace() {
     for page in own.flat_map(resident_pages) {
         for place in page.step_by(size_of::<u64>()) {
             let place = place as *mut u64;
-            // SAFETY: a word of a page that is there and may be written. Nobody else runs.
+            // SAFETY: a word of a resident and writable page. No other thread runs.
             unsafe {
                 let plain = place.read_volatile().rotate_right(ROTATION) ^ old;
                 if is_address(plain) {
@@ -59,28 +60,28 @@ pub(crate) fn replace() {
         }
     }
     write_constant(copy, GUARD);
-    // SAFETY: as above; threads to come copy it.
+    // SAFETY: as above; new threads copy it.
     unsafe { asm!("mov fs:[0x30], {}", in(reg) GUARD, options(nostack, preserves_flags)) };
 }
 
-/// Where the mapping of main's stack begins.
+/// Returns the start of the mapping of the main thread's stack.
 fn main_stack(mappings: &[Mapping]) -> Option<usize> {
     unsafe extern "C" {
         static __libc_stack_end: usize;
     }
-    // SAFETY: the loader's word about where main's stack begins.
+    // SAFETY: the loader stores here where the main thread's stack begins.
     let top = unsafe { __libc_stack_end };
     mappings.iter().find(|mapping| (mapping.start..mapping.end).contains(&top)).map(|mapping| mapping.start)
 }
 
-/// Pages that nobody touched hold nothing, and looking at them would make them be there.
+/// Returns the resident pages: untouched pages are empty, and reading them would populate them.
 fn resident_pages(mapping: &Mapping) -> impl Iterator<Item = Range<usize>> + use<> {
     const PIECE: usize = 16 << 20;
     let Mapping { start, end, .. } = *mapping;
     (start..end).step_by(PIECE).flat_map(move |start| {
         let end = end.min(start + PIECE);
         let mut resident: Vec<u8> = alloc::vec![0; (end - start) / PAGE];
-        // SAFETY: room for a byte of each page.
+        // SAFETY: there is room for one byte per page.
         unsafe {
             sys::call(libc::SYS_mincore, [start, end - start, resident.as_mut_ptr() as usize, 0, 0, 0])
         };
@@ -91,16 +92,16 @@ fn resident_pages(mapping: &Mapping) -> impl Iterator<Item = Range<usize>> + use
     })
 }
 
-/// Where the loader has its copy, if there is exactly one such word.
+/// Returns the loader's copy, if there is exactly one such word.
 fn copy_of_loader(guard: u64) -> Option<*mut u64> {
     unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _: usize, found: *mut c_void) -> i32 {
-        // SAFETY: the loader's description of a module, and the range that was passed.
+        // SAFETY: the loader's description of a module, and the range passed below.
         let (info, found) = unsafe { (&*info, &mut *found.cast::<Range<usize>>()) };
         if !c_bytes(info.dlpi_name).ends_with(b"/ld-linux-x86-64.so.2") {
             return 0;
         }
         for at in 0..info.dlpi_phnum.into() {
-            // SAFETY: as many program headers as the loader says.
+            // SAFETY: the loader states the number of program headers.
             let header = unsafe { &*info.dlpi_phdr.add(at) };
             if header.p_type == libc::PT_GNU_RELRO {
                 let start = (info.dlpi_addr + header.p_vaddr) as usize;
@@ -110,7 +111,7 @@ fn copy_of_loader(guard: u64) -> Option<*mut u64> {
         1
     }
     let mut found: Range<usize> = 0..0;
-    // SAFETY: the callback gets what it is given here and nothing else.
+    // SAFETY: the callback receives the walk passed here.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut found).cast()) };
     let mut places = found.step_by(size_of::<u64>()).map(|place| place as *mut u64).filter(|place| {
         // SAFETY: within the loader's constants.
@@ -131,7 +132,7 @@ fn write_constant(place: *mut u64, value: u64) {
         }
     };
     if protect(libc::PROT_READ | libc::PROT_WRITE) == 0 {
-        // SAFETY: it may be written now, and nobody else runs.
+        // SAFETY: it is writable now, and no other thread runs.
         unsafe { place.write_volatile(value) };
         protect(libc::PROT_READ);
     }

@@ -1,11 +1,11 @@
-//! The functions that hooks stand in for.
+//! The real functions that hooks replace.
 
 use core::{
     ffi::{CStr, c_void},
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-/// The next definition of a name behind ours, looked up when first needed.
+/// The next definition of a name behind the runtime's, looked up when first needed.
 pub(crate) struct Real {
     name: &'static CStr,
     pub(crate) found: AtomicPtr<c_void>,
@@ -16,7 +16,7 @@ impl Real {
         Self { name, found: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Its address; none if the program's libraries do not have it.
+    /// Returns its address; `None` if the program's libraries do not have it.
     #[inline]
     pub(crate) fn find(&self) -> Option<*mut c_void> {
         let mut found = self.found.load(Ordering::Relaxed);
@@ -34,19 +34,19 @@ impl Real {
         (!found.is_null()).then_some(found)
     }
 
-    /// Linkers put us behind the C library. Under control we are preloaded all the same, but a program that
-    /// runs by itself finds nothing behind us, and what it means is in front.
+    /// Finds a definition in front of this library. Linkers put it behind the C library. Under control it is
+    /// preloaded, but an uncontrolled program finds nothing behind it; the real definition is in front.
     #[cold]
     fn in_front(&self) -> *mut c_void {
         unsafe extern "C" {
             static __ehdr_start: u8;
         }
-        // SAFETY: the name is a C string, the linker defines where we begin, and the answer is ours to write.
+        // SAFETY: the name is a C string, the linker defines the start of this library, and `home` is local.
         unsafe {
             let first = libc::dlsym(libc::RTLD_DEFAULT, self.name.as_ptr());
             let mut home: libc::Dl_info = core::mem::zeroed();
             let known = libc::dladdr(first, &raw mut home) != 0;
-            // Our own definition is no answer.
+            // The library's own definition does not count.
             if known && home.dli_fbase != (&raw const __ehdr_start).cast_mut().cast() {
                 first
             } else {
@@ -55,12 +55,14 @@ impl Real {
         }
     }
 
-    /// Libraries that came with a plugin are nobody's business but the plugin's: they are not behind us. Still we stand in for them.
+    /// Finds a definition in libraries that came with a plugin: they are visible only to the plugin and not
+    /// behind this library, which still replaces their functions.
     #[cold]
     fn in_plugins(&self) -> *mut c_void {
         type Open = unsafe extern "C" fn(*const core::ffi::c_char, i32) -> *mut c_void;
         const LIBRARIES: [&CStr; 3] = [c"libgcc_s.so.1", c"libstdc++.so.6", c"libgomp.so.1"];
-        // SAFETY: names are C strings; a library that is not there is not loaded, and one that is stays.
+        // SAFETY: the names are C strings; a library that is absent is not loaded, and one that is loaded
+        // stays.
         unsafe {
             let open = libc::dlsym(libc::RTLD_NEXT, c"dlopen".as_ptr());
             if open.is_null() {
@@ -75,7 +77,7 @@ impl Real {
         }
     }
 
-    /// Its address, for functions that every glibc has.
+    /// Returns its address, for functions that every glibc has.
     #[inline]
     pub(crate) fn address(&self) -> *mut c_void {
         match self.find() {
@@ -89,15 +91,15 @@ impl Real {
 macro_rules! real {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $ret:ty)?;)*) => {
         $(
-            #[allow(clippy::missing_safety_doc, non_snake_case, reason = "as the function itself demands")]
+            #[allow(clippy::missing_safety_doc, non_snake_case, reason = "the contract of the C function")]
             pub(crate) unsafe extern "C-unwind" fn $name($($arg: $type),*) $(-> $ret)? {
                 static REAL: $crate::real::Real = $crate::real::Real::new(
-                    // SAFETY: a literal with a zero added.
+                    // SAFETY: a literal with a zero appended.
                     unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) });
                 type Function = unsafe extern "C-unwind" fn($($type),*) $(-> $ret)?;
                 // SAFETY: the symbol is the function declared by the same name and signature.
                 let function = unsafe { core::mem::transmute::<*mut core::ffi::c_void, Function>(REAL.address()) };
-                // SAFETY: passed on as received.
+                // SAFETY: the arguments are passed on as received.
                 unsafe { function($($arg),*) }
             }
         )*

@@ -1,34 +1,34 @@
-//! Serving runs: the program is loaded once, and each run is a fork of it: from before main, or from where a
-//! snapshot waits. From there, a fork may make many ([`crate::rewind`]).
+//! The fork server: the program is loaded once, and each run is a fork of it, from before main or from a
+//! waiting snapshot. A fork of a snapshot may make many runs ([`crate::rewind`]).
 
 use crate::{rewind, sys};
 use alloc::vec::Vec;
 use core::sync::atomic::Ordering;
 use unsnarl_wire::{Header, Request, SERVICE, SNAPSHOTS};
 
-/// Returns for each run that is asked for at this channel, in another process than this one. Which one it is is told
-/// by the header. `rewinds`: a process may be rewound to here.
+/// Returns for each run that is requested on this channel, in a new process. The header describes the run.
+/// `rewinds`: a process may be rewound to here.
 pub(crate) fn wait_for_a_run(channel: i32, header: *const Header, rewinds: bool) {
-    // SAFETY: the controller's memory is mapped for as long as the process lives.
+    // SAFETY: the controller's memory is mapped for the process's lifetime.
     let process = unsafe { &(*header).process };
     let mut snapshots = Vec::new();
     let mut request = 0u8;
-    // SAFETY: room for one byte.
+    // SAFETY: there is room for one byte.
     while unsafe { sys::call(libc::SYS_read, [channel as usize, &raw mut request as usize, 1, 0, 0, 0]) } == 1
     {
-        // Those that were told to end are gone by now.
+        // Snapshots that were asked to end are gone by now.
         snapshots.retain(|&snapshot| wait_for(snapshot, libc::WNOHANG).is_none());
         let request = match Request::from_byte(request) {
             Request::End => break,
             Request::Rewind if !rewinds => Request::Run,
             request => request,
         };
-        // A run begins where its memory is at hand, and nobody else's processor has to be woken for it.
-        let together = sys::OneProcessor::stay();
-        // Not by way of the C library: what the program wants to be done when it forks is not wanted now.
-        // SAFETY: the one thread there is, and it holds no lock.
+        // A run begins on the processor whose caches hold its memory, so no other processor has to be woken.
+        let affinity_guard = sys::OneProcessor::stay();
+        // Not through the C library: the program's fork handlers must not run now.
+        // SAFETY: the only thread, which holds no lock.
         let forked = unsafe { sys::call(libc::SYS_fork, [0; 6]) } as i32;
-        drop(together);
+        drop(affinity_guard);
         match forked {
             0 => {
                 let saved_channel = match request {
@@ -54,11 +54,12 @@ pub(crate) fn wait_for_a_run(channel: i32, header: *const Header, rewinds: bool)
             }
             child if child > 0 => {
                 if request == Request::Run {
-                    // The controller is not woken before the run is over; if it wants to end it, it finds it here.
+                    // The controller is not woken before the run is over; it finds the pid here if it must
+                    // kill the run.
                     process.store(child as u32, Ordering::Release);
                 }
                 let status = wait_for(child, 0).unwrap_or(0);
-                // One that was rewound and is waiting has answered already.
+                // A rewound process that is waiting has answered already.
                 if request == Request::Run || process.load(Ordering::Acquire) == child as u32 {
                     answer(channel, &[child, status, 0]);
                 }
@@ -68,16 +69,16 @@ pub(crate) fn wait_for_a_run(channel: i32, header: *const Header, rewinds: bool)
             }
         }
     }
-    // The controller is gone, or needs this one no more.
+    // The controller is gone, or no longer needs this process.
     sys::exit(0)
 }
 
-/// The status of a child that is gone.
+/// Returns the status of a child that has ended.
 fn wait_for(child: i32, options: i32) -> Option<i32> {
     let mut status = 0i32;
     loop {
         let args = [child as usize, &raw mut status as usize, options as usize, 0, 0, 0];
-        // SAFETY: our own child, and room for its status.
+        // SAFETY: a child of this process, and there is room for its status.
         match unsafe { sys::call(libc::SYS_wait4, args) } {
             got if got == child as isize => return Some(status),
             interrupted if interrupted == -(libc::EINTR as isize) => {}
@@ -87,7 +88,7 @@ fn wait_for(child: i32, options: i32) -> Option<i32> {
 }
 
 fn start_run(saved_channel: Option<i32>) {
-    // SAFETY: system calls on ourselves: an end with the server's, a group of our own.
+    // SAFETY: affects only this process: it dies with the server and gets its own process group.
     unsafe {
         sys::call(libc::SYS_prctl, [libc::PR_SET_PDEATHSIG as usize, libc::SIGKILL as usize, 0, 0, 0, 0]);
         sys::call(libc::SYS_setpgid, [0; 6]);
@@ -95,26 +96,26 @@ fn start_run(saved_channel: Option<i32>) {
     SNAPSHOTS.into_iter().chain([SERVICE]).filter(|&fd| Some(fd) != saved_channel).for_each(close);
 }
 
-/// Closes a channel, if it is there.
+/// Closes a channel, if it is open.
 fn close(channel: i32) {
-    // SAFETY: ours.
+    // SAFETY: the runtime's descriptor.
     unsafe { sys::call(libc::SYS_close, [channel as usize, 0, 0, 0, 0, 0]) };
 }
 
-/// What another snapshot was told through this channel and did not live to read.
+/// Discards requests to another snapshot that it did not live to read.
 fn throw_away(channel: i32) {
     let mut byte = 0u8;
     let args = [channel as usize, &raw mut byte as usize, 1, libc::MSG_DONTWAIT as usize, 0, 0];
-    // SAFETY: room for one byte; it does not wait.
+    // SAFETY: there is room for one byte; does not wait.
     while unsafe { sys::call(libc::SYS_recvfrom, args) } > 0 {}
 }
 
-/// Where the snapshot of this number talks with the controller.
+/// Returns the channel of the snapshot with this number.
 pub(crate) fn channel(number: u8) -> Option<i32> {
     SNAPSHOTS.get(usize::from(number).checked_sub(1)?).copied()
 }
 
-/// Whether the controller got it.
+/// Sends an answer; returns whether the controller got it.
 pub(crate) fn answer(channel: i32, numbers: &[i32]) -> bool {
     let size = size_of_val(numbers);
     let args = [channel as usize, numbers.as_ptr() as usize, size, 0, 0, 0];

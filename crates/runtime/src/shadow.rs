@@ -1,45 +1,45 @@
-//! Shadow memory for the race detector: a word for each eight bytes of the program's memory, found by
-//! arithmetic alone. Reserved, not used: the kernel gives pages as they are touched.
+//! Shadow memory of the race detector: a word for each eight bytes of the program's memory, found by
+//! arithmetic. It is only reserved: the kernel provides pages as they are touched.
 
 use crate::{heap, sys};
 use alloc::{boxed::Box, vec::Vec};
 use core::ops::Range;
 use unsnarl_race::{ShadowMemory, Word};
 
-/// Where it lies.
+/// The start of the shadow memory.
 const BASE: usize = 0x1000_0000_0000;
-/// The bits of an address that tell the watched parts of the address space apart.
+/// The address bits that distinguish the watched parts of the address space.
 const BITS: u64 = (1 << 42) - 1;
-/// Eight bytes of shadow for each byte.
+/// The size: eight bytes of shadow for each byte.
 const SIZE: usize = (BITS as usize + 1) * (size_of::<Word>() / 8);
-/// Up to so many bytes are emptied one by one; beyond, pages are given back.
+/// Up to this many bytes are cleared one by one; beyond that, whole pages are discarded.
 const BY_HAND: u64 = 4096;
 
-/// All of it.
+/// The range of the shadow memory.
 pub(crate) const RANGE: Range<usize> = BASE..BASE + SIZE;
 
 /// The shadow of a run's memory.
 #[derive(Debug)]
 pub(crate) struct Shadow {
-    /// Pages that are not empty any more, for [`crate::rewind`]; some twice.
+    /// Pages that are no longer empty, for [`crate::rewind`]; some occur twice.
     used: Vec<usize>,
-    /// Those that were noted last, by the last bits of their numbers.
+    /// A cache of the pages noted last, indexed by the low bits of their numbers.
     noted: Box<[usize; NOTED]>,
 }
 
-/// How many pages are told apart before one is noted again.
+/// The size of that cache.
 const NOTED: usize = 64;
-/// So many pages are noted, and no more.
+/// The maximum number of noted pages.
 const MAX_USED: usize = 8192;
 
 impl Shadow {
-    /// Reserves it; none if the system does not allow that.
+    /// Reserves it; returns `None` if the system does not allow that.
     pub(crate) fn reserve() -> Option<Self> {
         let room = || Self { used: Vec::with_capacity(MAX_USED), noted: Box::new([0; NOTED]) };
         sys::reserve(BASE, SIZE).then(|| heap::with_plan_heap(room))
     }
 
-    /// Where the pages are that are not empty; none if there are too many.
+    /// Returns the pages that are not empty; `None` if there are too many.
     pub(crate) fn used(&self) -> Option<&[usize]> {
         (self.used.len() < MAX_USED).then_some(&self.used)
     }
@@ -49,12 +49,12 @@ impl Shadow {
     }
 }
 
-/// Programs and heaps at fixed addresses, position-independent programs with their heaps, libraries with
-/// mappings and stacks. Nothing else is there without address randomisation, unless a program insists. Who accesses the
-/// first page faults.
+/// Returns whether an address is watched: programs and heaps at fixed addresses, position-independent
+/// programs with their heaps, and libraries with mappings and stacks. Without address randomisation nothing
+/// else is mapped, unless a program asks for it. Accesses to the first page fault.
 ///
-/// Libraries, mappings and stacks are at 0x7f… or, where `crates/layout` has loaded the program, at 0x6f…, never at both; so two
-/// bits tell all parts apart.
+/// Libraries, mappings and stacks are at 0x7f… or, where `crates/layout` has loaded the program, at 0x6f…,
+/// never at both; so two bits distinguish all parts.
 #[inline]
 const fn is_watched(addr: u64) -> bool {
     matches!(addr.wrapping_sub(4096) >> 40, 0 | 0x55 | 0x56 | 0x6f | 0x7f)
@@ -66,8 +66,8 @@ impl ShadowMemory for Shadow {
         if !is_watched(addr) {
             return None;
         }
-        // SAFETY: reserved for as long as the process lives; all zero is an empty word; no other reference to it
-        // exists, by `&mut self`.
+        // SAFETY: reserved for the process's lifetime; all zeros is an empty word; `&mut self` excludes other
+        // references to it.
         Some(unsafe { &mut *Self::place(addr) })
     }
 

@@ -1,9 +1,10 @@
-//! Signals on their way: sent and not yet taken.
+//! Pending signals: sent and not yet taken.
 //!
-//! A signal to a thread waits at that thread, one to the process at the process. Whoever does not block it may take it, and
-//! the one that is scheduled first does: before it does what it is about to do, its handler runs. Who takes a signal, and where,
-//! is thereby part of the schedule, like every other choice. The kernel comes in last: the thread that takes a signal has the kernel
-//! send it to itself at that moment, so that the handler finds everything as it would by itself (see [`crate::handlers`]).
+//! A signal to a thread is pending at that thread, one to the process at the process. Every thread that does
+//! not block it may take it, and the one that is scheduled first does: its handler runs before its next
+//! operation. Which thread takes a signal, and where, is thereby part of the schedule like every other
+//! choice. The kernel is involved last: the thread that takes a signal makes the kernel send it to that
+//! thread, so that the handler finds everything as in a normal delivery (see [`crate::handlers`]).
 
 use crate::{
     context::ThreadBackend,
@@ -19,40 +20,40 @@ use alloc::vec::Vec;
 use core::mem;
 use unsnarl_model::{Flags, Op, ThreadIx};
 
-/// A set of signals, as the kernel has it.
+/// A set of signals in the kernel's format.
 pub(crate) type SignalSet = u64;
 
-/// The set of one signal.
+/// Returns the set of one signal.
 pub(crate) const fn only(signal: i32) -> SignalSet {
     1 << (signal - 1)
 }
 
-/// What the first real-time signal is to the kernel: from there on all that are sent are kept.
+/// The kernel's first real-time signal: from there on every instance is queued.
 const FIRST_QUEUED: i32 = 32;
 
-/// A signal on its way.
+/// A pending signal.
 #[derive(Clone, Copy)]
 pub(crate) struct SentSignal {
     pub(crate) signal: i32,
     pub(crate) info: Info,
-    /// The event that sent it; `u64::MAX` for who is outside.
+    /// The event that sent it; `u64::MAX` if it came from outside.
     pub(crate) event: u64,
 }
 
-/// What a handler is told of a signal: the kernel's `siginfo_t`.
+/// The information for a handler: the kernel's `siginfo_t`.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 pub(crate) struct Info(pub(crate) [u32; 32]);
 
 impl Info {
-    /// SentSignal by this process: who it is, and a value.
+    /// Creates the information of a signal that this process sends: its ids and a value.
     pub(crate) fn sent(signal: i32, code: i32, value: u64) -> Self {
-        // SAFETY: asks only.
+        // SAFETY: a query without side effects.
         let user = unsafe { sys::call(libc::SYS_getuid, [0; 6]) } as u32;
         Self::of(signal, code, [crate::hooks::ids::PROCESS as u32, user], value)
     }
 
-    /// With two words and a value, whose meaning the code tells.
+    /// Creates it with two words and a value, whose meaning depends on the code.
     pub(crate) fn of(signal: i32, code: i32, words: [u32; 2], value: u64) -> Self {
         let mut info = [0; 32];
         (info[0], info[2]) = (signal as u32, code as u32);
@@ -65,14 +66,15 @@ impl Info {
         self.0[2] as i32
     }
 
-    /// The sender's process, where the code says that there is one.
+    /// Returns the sender's process id, if the code says that there is one.
     pub(crate) const fn process(&self) -> i32 {
         self.0[4] as i32
     }
 }
 
 impl SentSignal {
-    /// Looks for one on the runtime's own stack. If there is none, nothing else comes along from there.
+    /// Looks for a signal on the runtime's separate stack. If there is none, no stray bytes are copied from
+    /// there.
     pub(crate) fn find(job: impl FnOnce() -> Option<Self>) -> Option<Self> {
         let mut sent = Self { signal: 0, info: Info([0; 32]), event: 0 };
         let is_there = stack::run_isolated(|| {
@@ -83,7 +85,7 @@ impl SentSignal {
     }
 }
 
-/// A wait that was left to run a handler: others may end it meanwhile.
+/// A wait that was left to run a handler: other threads may end it meanwhile.
 #[derive(Clone, Copy)]
 pub(crate) struct SuspendedWait {
     pub(crate) gate: Gate,
@@ -96,19 +98,19 @@ pub(crate) struct SuspendedWait {
 pub(crate) struct Queue(Vec<SentSignal>);
 
 impl Queue {
-    /// One more. Of the old signals only one of a kind is kept.
+    /// Adds a signal. Standard signals are queued only once.
     pub(crate) fn push(&mut self, sent: SentSignal) {
         if sent.signal >= FIRST_QUEUED || !self.0.iter().any(|other| other.signal == sent.signal) {
             self.0.push(sent);
         }
     }
 
-    /// All kinds that there are.
+    /// Returns the set of queued signals.
     pub(crate) fn set(&self) -> SignalSet {
         self.0.iter().fold(0, |set, sent| set | only(sent.signal))
     }
 
-    /// Takes the one of the lowest number, and of those the first.
+    /// Takes the first signal of the lowest number.
     fn take(&mut self, of: SignalSet) -> Option<SentSignal> {
         let fits = |sent: &&SentSignal| only(sent.signal) & of != 0;
         let lowest = self.0.iter().filter(fits).map(|sent| sent.signal).min()?;
@@ -116,38 +118,38 @@ impl Queue {
         Some(self.0.remove(at))
     }
 
-    /// They are ignored from now on.
+    /// Removes a signal, which is ignored from now on.
     fn forget(&mut self, signal: i32) {
         self.0.retain(|sent| sent.signal != signal);
     }
 }
 
-/// How a signal's handler affects what it interrupts.
+/// The effect of a handler on the operation it interrupts.
 enum Interruption {
-    /// Not at all.
+    /// None.
     None,
-    /// It fails, unless the handler was installed with `SA_RESTART`.
+    /// The operation fails, unless the handler was installed with `SA_RESTART`.
     MayRestart,
-    /// It fails.
+    /// The operation fails.
     Fails,
 }
 
 const fn interruption(pending: &Pending) -> Interruption {
     match pending.op {
         Op::SemWait => Interruption::MayRestart,
-        // Sockets that were told to give up after some time do not begin anew.
+        // Sockets with a timeout do not restart.
         Op::FdRead | Op::FdWrite | Op::FdAccept | Op::FdConnect if pending.deadline != u64::MAX => {
             Interruption::Fails
         }
         Op::FdRead | Op::FdWrite | Op::FdAccept | Op::FdConnect | Op::FileLock => Interruption::MayRestart,
-        // The futex begins anew by itself: its word may have changed.
+        // The futex hook restarts the wait itself, because the word may have changed.
         Op::Sleep | Op::FdWait | Op::SigWait | Op::SigPause | Op::FutexWoken => Interruption::Fails,
         _ => Interruption::None,
     }
 }
 
 impl State {
-    /// The signal mask of a thread.
+    /// Returns the signal mask of a thread.
     pub(crate) fn mask_of(&self, thread: ThreadIx) -> SignalSet {
         let t = &self.threads[thread.index()];
         if self.masks_differ && thread == self.current {
@@ -159,14 +161,14 @@ impl State {
         }
     }
 
-    /// The signals that the thread may take before it does anything else.
+    /// Returns the signals that the thread may take before its next operation.
     fn due(&self, thread: ThreadIx) -> SignalSet {
         let t = &self.threads[thread.index()];
         let sent = t.signals.set() | self.signals.set();
         if sent == 0 || t.ended || t.is_timer || t.interrupted {
             return 0;
         }
-        // What is waited for is not handled.
+        // An awaited signal is not handled.
         let awaited = match t.pending.gate {
             Gate::Signal(set) => set,
             _ => 0,
@@ -177,39 +179,39 @@ impl State {
         })
     }
 
-    /// Whether there is a signal for the thread to handle.
+    /// Returns whether there is a signal for the thread to handle.
     pub(crate) fn is_due(&self, thread: ThreadIx) -> bool {
         let t = &self.threads[thread.index()];
         t.must_check_signals && (self.due(thread) != 0 || (!t.interrupted && self.is_arrival_due(thread)))
     }
 
-    /// The same, or the plan has one for it that it may take while it waits.
+    /// Like [`Self::is_due`], but also if the plan has a signal that the thread may take while it waits.
     pub(crate) fn may_be_due(&self, thread: ThreadIx) -> bool {
         self.due(thread) != 0 || self.next_is_arrival(thread)
     }
 
-    /// Whether there is one of these for the thread.
+    /// Returns whether one of these signals is pending for the thread.
     pub(crate) fn has_signal(&self, thread: ThreadIx, of: SignalSet) -> bool {
         (self.threads[thread.index()].signals.set() | self.signals.set()) & of != 0
     }
 
-    /// All that wait for the running thread.
+    /// Returns all signals that are pending for the running thread.
     pub(crate) fn sent_to_me(&mut self) -> SignalSet {
         self.signals.set() | self.me().signals.set()
     }
 
-    /// The running thread takes one of these, its own first.
+    /// Takes one of these signals for the running thread, thread-directed ones first.
     pub(crate) fn take_signal(&mut self, of: SignalSet) -> Option<SentSignal> {
         if let Some(own) = self.me().signals.take(of) {
             return Some(own);
         }
         let taken = self.signals.take(of)?;
-        // Others may have been about to take it.
+        // Other threads may have been about to take it.
         self.reclassify_waiters();
         Some(taken)
     }
 
-    /// The running thread takes one that it has a handler for.
+    /// Takes a signal that the running thread has a handler for.
     fn take_due(&mut self) -> Option<SentSignal> {
         SentSignal::find(|| self.take_due_of_plan_or_queue())
     }
@@ -226,9 +228,9 @@ impl State {
         Some(taken)
     }
 
-    /// Who waits may go on now, or no longer, because of a signal.
+    /// Re-evaluates the waiting threads after a change of pending signals.
     fn reclassify_waiters(&mut self) {
-        // In a replay, who waits for a signal may get it from the plan.
+        // In a replay, a thread that waits for a signal may get it from the plan.
         stack::run_isolated(|| {
             let mut n = 0;
             while let Some(thread) = self.waiting.nth(n) {
@@ -242,7 +244,7 @@ impl State {
         });
     }
 
-    /// Whether a signal that is sent now would have no effect at all.
+    /// Returns whether a signal that is sent now would have no effect at all.
     fn is_dropped(&self, signal: i32, to: Option<ThreadIx>) -> bool {
         let keeps = |thread: ThreadIx| {
             let awaits = matches!(self.threads[thread.index()].pending.gate, Gate::Signal(set) if set & only(signal) != 0);
@@ -255,13 +257,13 @@ impl State {
             }
     }
 
-    /// Whether the timer's last signal is still on its way.
+    /// Returns whether the timer's last signal is still pending.
     pub(crate) fn is_pending(&self, signal: i32, to: Option<ThreadIx>, info: &Info) -> bool {
         let queue = to.map_or(&self.signals, |thread| &self.threads[thread.index()].signals);
         queue.0.iter().any(|sent| sent.signal == signal && sent.info.0 == info.0)
     }
 
-    /// Whether nobody takes the signal but who reads it from a descriptor: the kernel keeps it for them.
+    /// Returns whether the signal can only be read from a descriptor: then the kernel keeps it.
     fn goes_to_descriptor(&self, signal: i32, to: Option<ThreadIx>) -> bool {
         let one = only(signal);
         let blocks = |t: &Thread| self.mask_of(t.ix) & one != 0;
@@ -274,7 +276,7 @@ impl State {
             }
     }
 
-    /// A signal is sent to a thread, or to the process; false if it is ignored.
+    /// Sends a signal to a thread or to the process; returns false if it is ignored.
     pub(crate) fn send(&mut self, sent: SentSignal, to: Option<ThreadIx>) -> bool {
         if self.is_dropped(sent.signal, to) {
             return false;
@@ -297,7 +299,7 @@ impl State {
         true
     }
 
-    /// The program says what is to become of a signal: what is ignored from now on is gone.
+    /// Reacts to a changed action: pending signals that are now ignored are removed.
     pub(crate) fn action_changed(&mut self, signal: i32) {
         if handlers::disposition(signal) == Disposition::Ignored {
             self.signals.forget(signal);
@@ -307,21 +309,21 @@ impl State {
     }
 }
 
-/// Leaves a signal that everybody blocks to the kernel.
+/// Leaves a signal that every thread blocks to the kernel.
 fn hand_to_kernel(sent: &SentSignal) -> bool {
     let mut info = sent.info;
     if info.code() >= 0 || info.code() == libc::SI_TKILL {
-        // The kernel lets nobody but the main thread say so.
+        // Only the main thread may use these codes with the kernel.
         info.0[2] = libc::SI_QUEUE as u32;
     }
     let arguments = [sys::process() as usize, sent.signal as usize, &raw const info as usize, 0, 0, 0];
-    // SAFETY: a signal to ourselves, which waits there.
+    // SAFETY: a signal to this process, where it stays pending.
     unsafe { sys::call(libc::SYS_rt_sigqueueinfo, arguments) == 0 }
 }
 
 impl Runtime {
-    /// The running thread was picked, and is called: by a signal, or to be cancelled. Returns when it may do what it was about
-    /// to do, with a pick for that.
+    /// Handles the signals or the cancellation that the running thread was picked for. Returns when it may
+    /// perform its operation, with a pick for that.
     #[cold]
     pub(crate) extern "C-unwind" fn answer_calls(&mut self, op: Op, addr: usize, pc: u64) {
         loop {
@@ -341,7 +343,7 @@ impl Runtime {
         }
     }
 
-    /// What was unblocked, or sent to the running thread itself, is handled before the program goes on.
+    /// Handles signals that were unblocked or sent to the running thread, before the program goes on.
     #[cold]
     pub(crate) extern "C-unwind" fn handle_due(&mut self, pc: u64) {
         loop {
@@ -370,17 +372,14 @@ impl Runtime {
         }
     }
 
-    /// The running thread waits and was picked because a signal is there for it: handles it. How the wait goes on: not at all, or
-    /// at a gate that others may have opened meanwhile.
+    /// Handles a signal for which the waiting thread was picked. Returns how the wait ended, or `None` if it
+    /// goes on at a gate that may have been opened meanwhile.
     #[cold]
-    #[allow(
-        improper_ctypes_definitions,
-        reason = "called from here only; what matters is that it may unwind"
-    )]
+    #[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
     pub(crate) extern "C-unwind" fn handle_in_wait(&mut self, pending: &mut Pending) -> Option<Turn> {
         let state = &mut self.state;
         let (arrival, granted) = (state.me().arrival, state.me().granted);
-        // Who was woken by a futex was woken before the signal came.
+        // A futex wake-up counts as earlier than the signal.
         let woken = match state.me().pending.gate {
             Gate::Futex(word, _) if granted.is_none() => {
                 let woken = state.queues.take(word, arrival);
@@ -410,10 +409,10 @@ impl Runtime {
         if !fails || (matches!(gate, Gate::Futex(..)) && woken.is_some()) {
             return None;
         }
-        // Whoever was woken from its sleep does not let others go first any more.
+        // A thread that was woken from its sleep no longer yields to others.
         let op = if pending.op == Op::Sleep { Op::SigPause } else { pending.op };
         me.pending = Pending { op, gate: Gate::Open, deadline: u64::MAX, ..*pending };
-        // What comes now is handled afterwards, with the mask that the thread has then.
+        // Signals that arrive now are handled afterwards, with the mask that the thread has then.
         me.interrupted = true;
         self.take_turn();
         self.state.me().interrupted = false;
@@ -425,11 +424,8 @@ impl Runtime {
         self.handle(sent, Some(suspended)).unwrap_or(suspended)
     }
 
-    /// One pick, one event; then the handler, which may do and wait for whatever it likes, or never come back.
-    #[allow(
-        improper_ctypes_definitions,
-        reason = "called from here only; what matters is that it may unwind"
-    )]
+    /// Logs the event of the pick and runs the handler, which may wait for anything or never return.
+    #[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
     extern "C-unwind" fn handle(
         &mut self,
         sent: &SentSignal,
@@ -441,7 +437,7 @@ impl Runtime {
         me.suspended.extend(suspended);
         let restarts = handlers::restarts(sent.signal);
         self.log(Op::SigHandle, Flags::NONE, pending.pc, sent.signal as usize, sent.event);
-        // How the signal came to be taken is not the same in a replay, and the handler runs right below.
+        // The path to this point differs in a replay, and the handler runs directly below this frame.
         stack::clear_unused_stack();
         handlers::raise(sent);
         stack::clear_unused_stack();
@@ -456,14 +452,14 @@ impl Runtime {
 }
 
 impl State {
-    /// Nothing is left to do for who is called.
+    /// Clears the check flag when there is nothing left to handle.
     fn clear_signal_check(&mut self) {
-        let feeds = self.next_is_arrival(self.current);
+        let has_next_arrival = self.next_is_arrival(self.current);
         let me = self.me();
-        me.must_check_signals = me.cancel.asynchronous || feeds;
+        me.must_check_signals = me.cancel.asynchronous || has_next_arrival;
     }
 
-    /// Those whose wait for an object is suspended while they handle a signal.
+    /// Returns the suspended waits for an object of threads that handle a signal.
     pub(crate) fn suspended_at(&mut self, object: usize) -> impl Iterator<Item = &mut SuspendedWait> {
         self.threads.iter_mut().flat_map(|t| &mut t.suspended).filter(move |s| s.gate.depends_on(object))
     }

@@ -1,14 +1,15 @@
-//! The places in the code that the plan names: which accesses are points, and where the policy looks.
+//! The code sites that the plan names: which accesses are schedule points, and which sites the policy
+//! watches.
 
 use crate::{log::Log, modules::Modules};
 use alloc::vec::Vec;
 
-/// The plan's places, as addresses of this run.
+/// The plan's sites as addresses of this run.
 #[derive(Debug, Default)]
 pub(crate) struct PlanSites {
-    /// By the plan's numbers: from, to. Empty while the module is not loaded.
+    /// The sites by their numbers in the plan: from, to. Empty while the module is not loaded.
     spans: Vec<(u64, u64)>,
-    /// A bit for each address of code in an image that has places; the program's own first.
+    /// A bit for each code address in an image that has sites; the program's image first.
     images: Vec<SiteImage>,
 }
 
@@ -20,7 +21,7 @@ struct SiteImage {
 }
 
 impl PlanSites {
-    /// The places in the modules that are loaded now.
+    /// Resolves the sites in the modules that are loaded now.
     pub(crate) fn of(log: &Log, modules: &Modules) -> Self {
         let mut places = Self::default();
         for span in log.spans() {
@@ -45,7 +46,7 @@ impl PlanSites {
         &mut self.images[at]
     }
 
-    /// Whether a call that returns there is at one of the places.
+    /// Returns whether the call with this return address is at one of the sites.
     #[inline]
     pub(crate) fn contain(&self, pc: u64) -> bool {
         let site = pc.wrapping_sub(1);
@@ -55,7 +56,7 @@ impl PlanSites {
         })
     }
 
-    /// Whether a call that returns there is at this place.
+    /// Returns whether the call with this return address is at this site.
     pub(crate) fn is_at(&self, place: u16, pc: u64) -> bool {
         self.spans.get(place as usize).is_some_and(|&(from, to)| (from..to).contains(&pc.wrapping_sub(1)))
     }

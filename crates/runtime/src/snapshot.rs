@@ -1,8 +1,9 @@
-//! Snapshots: a run that came to the end of its plan waits there, and others go on from it by plans of their own.
+//! Snapshots: a run that reached the end of its plan waits there, and others continue from it with their own
+//! plans.
 //!
-//! Fibers are of one kernel thread, so a fork takes all of them along. What a fork shares with its parent
-//! instead of copying it is put back by each run before it goes on: what the run told the controller so far, and
-//! the open files ([`crate::files`]). Where that is not possible, the snapshot is refused.
+//! Fibers share one kernel thread, so a fork copies all of them. Each run first restores what a fork shares
+//! with its parent instead of copying it: the log so far, and the open files ([`crate::files`]). If that is
+//! not possible, the snapshot is refused.
 
 use crate::{
     context::ThreadBackend,
@@ -16,8 +17,8 @@ use crate::{
 };
 use unsnarl_model::Op;
 
-/// The plan is at its end: waits as a snapshot if the plan says so, and ends the run if not. Returns in another
-/// process, with a plan that goes on from here.
+/// Handles the end of the plan: waits as a snapshot if the plan says so, else ends the run. Returns in
+/// another process, with a plan that continues from here.
 pub(crate) fn wait(runtime: &mut Runtime) {
     let state = &mut runtime.state;
     let Some(channel) = serve::channel(state.log.header().plan.snapshot) else { end::plan_end(state) };
@@ -37,7 +38,7 @@ pub(crate) fn wait(runtime: &mut Runtime) {
     if !serve::answer(channel, &[1]) {
         sys::exit(0);
     }
-    // Whoever puts files back asks more of the kernel than a process that is rewound may.
+    // Restoring files needs system calls that the rewind filter forbids.
     let rewinds = files.is_empty();
     heap::with_plan_heap(|| serve::wait_for_a_run(channel, state.log.header(), rewinds));
 

@@ -1,9 +1,10 @@
-//! A stack of the runtime's own, for what depends on the plan.
+//! A separate stack for code whose execution depends on the plan.
 //!
-//! The runtime runs on the stack of the thread that called it, and what its functions leave there the program finds again, in room
-//! that it does not initialise: padding of what it copies, for one, which ends up on the heap and in what is told of accesses there.
-//! A replay goes by another plan than its recording, but what the program finds must be the same. So whatever takes another way by
-//! another plan runs here: taking control, choosing who goes next, answers from outside.
+//! The runtime runs on the stack of the thread that called it. The program can read what runtime functions
+//! left there, in memory that it does not initialise: padding of copied values, for example, ends up on the
+//! heap and in logged accesses. A replay uses another plan than its recording, but the program must find the
+//! same bytes. So all code whose path depends on the plan runs on this stack: taking control, choosing the
+//! next thread, and answers from outside.
 
 use crate::{end, sys};
 use core::{
@@ -16,27 +17,27 @@ use core::{
 };
 
 const SIZE: usize = 256 << 10;
-/// What is never there, so that an overflow is a crash.
+/// An unmapped guard page, so that an overflow crashes.
 const GUARD: usize = 4096;
-/// Where the registers of who came here are, from the end of the stack on down: rsp, rbx, r12 to r15.
+/// The size of the caller's registers saved at the top of the stack, from the top down: rsp, rbx, r12 to r15.
 const SAVED: usize = 6 * 8;
 
-/// Where the stack ends; 0 before there is one.
+/// The top of the stack; 0 before it exists.
 static TOP: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether there are registers that only AVX-512 has, which the C library copies and compares memory with.
+/// True if the AVX-512 registers exist, which the C library uses to copy and compare memory.
 static HAS_MORE_REGISTERS: AtomicBool = AtomicBool::new(false);
 
-/// Makes the stack.
+/// Maps the stack.
 pub(crate) fn lay_out() {
     HAS_MORE_REGISTERS.store(has_more_registers(), Ordering::Relaxed);
     let Some(at) = sys::map(GUARD + SIZE, true) else { end::refuse("there is no memory for a stack") };
-    // SAFETY: a part of what was just mapped.
+    // SAFETY: a part of the new mapping.
     unsafe { sys::call(libc::SYS_mprotect, [at, GUARD, libc::PROT_NONE as usize, 0, 0, 0]) };
     TOP.store(at + GUARD + SIZE, Ordering::Relaxed);
 }
 
-/// What comes back from there: every byte of it means something, so that nothing else comes along.
+/// A result type without padding, so that no stray bytes are copied out of the separate stack.
 pub(crate) trait PaddingFree {}
 impl PaddingFree for () {}
 impl PaddingFree for bool {}
@@ -44,7 +45,7 @@ impl PaddingFree for u32 {}
 impl PaddingFree for u64 {}
 impl PaddingFree for isize {}
 
-/// Does something on the runtime's own stack. It neither unwinds nor switches to another thread.
+/// Runs a job on the runtime's separate stack. The job neither unwinds nor switches to another thread.
 #[inline]
 pub(crate) fn run_on_own_stack<T: PaddingFree, J: FnOnce() -> T>(job: J) -> T {
     struct Call<T, J> {
@@ -52,7 +53,7 @@ pub(crate) fn run_on_own_stack<T: PaddingFree, J: FnOnce() -> T>(job: J) -> T {
         done: MaybeUninit<T>,
     }
     unsafe extern "C" fn run<T, J: FnOnce() -> T>(call: *mut u8) {
-        // SAFETY: the call that is passed below.
+        // SAFETY: the pointer is the call that is passed below.
         let call = unsafe { &mut *call.cast::<Call<T, J>>() };
         if let Some(job) = call.job.take() {
             call.done.write(job());
@@ -61,23 +62,24 @@ pub(crate) fn run_on_own_stack<T: PaddingFree, J: FnOnce() -> T>(job: J) -> T {
     let top = TOP.load(Ordering::Relaxed);
     let mut call = Call { job: Some(job), done: MaybeUninit::uninit() };
     if top.wrapping_sub(&raw const call as usize) <= SIZE {
-        // Here already.
-        // SAFETY: the call that it is for. The job is there, so it is done.
+        // Already on this stack.
+        // SAFETY: the pointer is this call's. The job is present, so its result is written.
         return unsafe {
             run::<T, J>((&raw mut call).cast());
             call.done.assume_init()
         };
     }
-    // SAFETY: the stack is there since control was taken, and nobody is on it: only the running thread comes here, and it comes
-    // back before another runs. The job is there, so it is done.
+    // SAFETY: the stack exists since control was taken, and it is unused: only the running thread gets here,
+    // and it returns before another one runs. The job is present, so its result is written.
     unsafe {
         call_on((&raw mut call).cast(), run::<T, J>, top);
         call.done.assume_init()
     }
 }
 
-/// The same for what copies or compares memory, which the C library does with registers that only AVX-512 has. They show in the
-/// frames of signals. It is a function of its own so that callers keep nothing of it in their registers.
+/// Like [`run_on_own_stack`], for jobs that copy or compare memory: the C library uses AVX-512 registers for
+/// that, which are visible in signal frames. It is not inlined so that callers keep nothing of the job in
+/// registers.
 #[inline(never)]
 pub(crate) fn run_isolated<T: PaddingFree, J: FnOnce() -> T>(job: J) -> T {
     let done = run_on_own_stack(job);
@@ -93,19 +95,20 @@ fn has_more_registers() -> bool {
         return false;
     }
     let enabled: u32;
-    // SAFETY: the instruction is there, as was just asked, and only tells what the kernel keeps for each thread.
+    // SAFETY: the processor has the instruction, as was just checked; it only reads which state the kernel
+    // keeps for each thread.
     unsafe { asm!("xgetbv", in("ecx") 0, out("eax") enabled, out("edx") _, options(nomem, nostack)) };
     enabled & KEPT_BY_KERNEL == KEPT_BY_KERNEL
 }
 
-/// Clears the registers that only AVX-512 has. What is chosen at a point does not get there, only what copies or compares much.
+/// Clears the AVX-512 registers. Choosing a thread does not touch them, only large copies and comparisons do.
 pub(crate) fn clear_more_registers() {
     if !HAS_MORE_REGISTERS.load(Ordering::Relaxed) {
         return;
     }
     macro_rules! clear {
         ($clear:literal: $($register:literal)*) => {
-            // SAFETY: they are there, and nobody keeps anything in them across calls.
+            // SAFETY: the registers exist, and no caller keeps values in them across calls.
             unsafe {
                 asm!($(concat!($clear, " ", $register, ", ", $register, ", ", $register)),*, options(nomem, nostack));
             }
@@ -116,8 +119,8 @@ pub(crate) fn clear_more_registers() {
     clear!("vpxorq": "zmm24" "zmm25" "zmm26" "zmm27" "zmm28" "zmm29" "zmm30" "zmm31");
 }
 
-/// Calls a function on another stack, at whose end the caller's registers are left, for whoever wants to know where it was called
-/// from. Nothing of the function stays in registers.
+/// Calls a function on another stack and clears the registers it may have used. The caller's registers are
+/// saved at the top of that stack, so that a stack walk can continue at the call site.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn call_on(data: *mut u8, function: unsafe extern "C" fn(*mut u8), top: usize) {
     naked_asm!(
@@ -135,7 +138,8 @@ pub(crate) unsafe extern "C" fn call_on(data: *mut u8, function: unsafe extern "
         "mov [rdx - 48], r15",
         "lea rsp, [rdx - {saved}]",
         "call rsi",
-        // Registers that need not be kept lead back too: the loader saves all of them on the program's stack when it looks up a function.
+        // Caller-saved registers leak too: the loader saves all of them on the program's stack when it
+        // resolves a function.
         "xor ecx, ecx",
         "xor edx, edx",
         "xor esi, esi",
@@ -170,10 +174,10 @@ pub(crate) unsafe extern "C" fn call_on(data: *mut u8, function: unsafe extern "
     )
 }
 
-/// Does something that the program asked for and that meets numbers of the kernel's, which differ from run to run: process ids,
-/// times. It may switch to other threads and unwind. When it is done, nothing of it is left on the stack and in registers. What
-/// the job captures is left.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+/// Runs a job that the program asked for and that sees kernel values which differ from run to run: process
+/// ids and times. The job may switch to other threads and unwind. Afterwards no trace of it is left on the
+/// stack or in registers, except the values that the job captures.
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 #[inline(always)]
 pub(crate) extern "C-unwind" fn run_without_residue<T, J: FnOnce() -> T>(job: J) -> T {
     #[allow(improper_ctypes_definitions, reason = "as above")]
@@ -186,10 +190,10 @@ pub(crate) extern "C-unwind" fn run_without_residue<T, J: FnOnce() -> T>(job: J)
     done
 }
 
-/// Overwrites the unused stack next to the caller's frame, and the registers that calls need not preserve: for whoever has done
-/// something that takes another way in a replay.
+/// Overwrites the unused stack below the caller's frame and the caller-saved registers, after code that takes
+/// another path in a replay.
 pub(crate) fn clear_unused_stack() {
-    // SAFETY: as much stack as any of our functions may need.
+    // SAFETY: there is as much stack as any function of this crate may need.
     unsafe { clear_below() };
     clear_more_registers();
 }
@@ -230,16 +234,18 @@ unsafe extern "C" fn clear_below() {
     )
 }
 
-/// How deep the C library's functions go that are called so: `posix_spawn`, `fork`.
+/// The stack depth of the C library functions that are called this way: `posix_spawn`, `fork`.
 const UNUSED: usize = 4096;
 
-/// Where the thread is on its own stack: rip, rsp, rbp, rbx, r12 to r15 of it, given those of the processor.
+/// Returns the thread's registers (rip, rsp, rbp, rbx, r12 to r15) on its own stack, given those of the
+/// processor.
 pub(crate) fn of_thread(registers: [u64; 8]) -> [u64; 8] {
     let top = TOP.load(Ordering::Relaxed);
     if !(top.saturating_sub(SIZE)..top).contains(&(registers[1] as usize)) {
         return registers;
     }
-    // SAFETY: whoever is on the stack left these there, and on its own stack rbp and where to return to.
+    // SAFETY: the code on the separate stack saved these registers there, and rbp and the return address on
+    // its own stack.
     unsafe {
         let saved = |nth: usize| (top as *const u64).sub(nth).read();
         let frame = saved(1) as *const u64;

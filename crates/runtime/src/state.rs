@@ -1,4 +1,4 @@
-//! Everything the runtime knows about the run.
+//! The state of the run as the runtime knows it.
 
 use crate::{
     atomic_values::AtomicValues,
@@ -26,7 +26,7 @@ use core::{cell::UnsafeCell, mem::MaybeUninit};
 use unsnarl_model::{Action, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, RunView, ThreadSet};
 
-/// The run: who decides, and what is decided about.
+/// The run: the picker that decides and the state it decides about.
 pub(crate) struct Runtime {
     pub(crate) picker: Picker,
     pub(crate) state: State,
@@ -34,47 +34,48 @@ pub(crate) struct Runtime {
 
 pub(crate) struct State {
     pub(crate) current: ThreadIx,
-    /// Who ran before.
+    /// The thread that ran before the current one.
     pub(crate) previous: ThreadIx,
-    /// The running thread's record: what nearly every operation needs.
+    /// The running thread's record, which nearly every operation needs.
     pub(crate) running: *mut Thread,
-    /// By [`ThreadIx`]; boxed because threads know their own record's place.
-    #[allow(clippy::vec_box, reason = "threads hold on to their records")]
+    /// Indexed by [`ThreadIx`]; boxed because threads keep pointers to their records.
+    #[allow(clippy::vec_box, reason = "threads keep pointers to their records")]
     pub(crate) threads: Vec<Box<Thread>>,
-    /// Threads that did not end yet.
+    /// The number of threads that have not ended yet.
     pub(crate) live: u32,
     pub(crate) ready: ThreadSet,
     pub(crate) by_timeout: ThreadSet,
-    /// The running thread, while it goes on in an undivided region: then nobody else can be chosen.
+    /// The running thread, while it is in an undivided region; then no other thread can be chosen.
     pub(crate) sole_runner: ThreadSet,
     /// Threads at a gate that may be closed.
     pub(crate) waiting: ThreadSet,
-    /// How many of those are at gates that others open behind our back.
+    /// The number of waiting threads whose gates open without an event.
     pub(crate) polled: u32,
-    /// Somebody was picked and has not logged an event yet.
+    /// True from a pick until the picked thread logs its event.
     pub(crate) picked: bool,
-    /// What the next event tells of the switch that led to it.
+    /// The flags of the next event that describe the switch before it.
     pub(crate) switch_flags: Flags,
     /// Signals that were sent to the process.
     pub(crate) signals: Queue,
-    /// Signals that some descriptor tells of (`signalfd`).
+    /// Signals that some descriptor (`signalfd`) reports.
     pub(crate) listened: SignalSet,
     pub(crate) timers: Timers,
-    /// Whether threads may have different signal masks: then each switch changes the kernel's.
+    /// True if threads may have different signal masks; then each switch changes the kernel's mask.
     pub(crate) masks_differ: bool,
-    /// The operation in progress is made by a library's innards: no choice, no event.
+    /// True if a library-internal operation is in progress: it is no schedule point and no event.
     pub(crate) muted: bool,
-    /// Depth of calls during which nobody else may run, because the C library holds a lock of its own.
+    /// Nesting depth of calls during which no other thread may run, because the C library holds one of its
+    /// locks.
     pub(crate) undivided: u32,
-    /// What instrumented code has left in atomic variables.
+    /// The values that instrumented code last stored in atomic variables.
     pub(crate) atomic_values: AtomicValues,
-    /// The operation in progress left memory as it was.
+    /// True if the operation in progress left memory unchanged.
     pub(crate) unchanged: bool,
-    /// Events in a row that changed nothing.
+    /// The number of consecutive events that changed nothing.
     pub(crate) fruitless_events: u64,
     pub(crate) max_fruitless_events: u64,
     pub(crate) spurious: bool,
-    /// Threads that ended and that nobody will join.
+    /// Threads that ended and that no thread will join.
     pub(crate) to_reap: Vec<ThreadIx>,
     pub(crate) log: Log,
     pub(crate) clock: VirtualClock,
@@ -83,45 +84,46 @@ pub(crate) struct State {
     pub(crate) keys: Keys,
     pub(crate) openmp: OpenMpLocks,
     pub(crate) descriptors: Descriptors,
-    /// What of the plan's inputs was told.
+    /// The positions up to which the plan's inputs have been consumed.
     pub(crate) input_positions: InputPositions,
-    /// Room for a list of what everybody waits for.
+    /// A reusable buffer for the descriptors that all threads wait for.
     pub(crate) environment_fds: Vec<libc::pollfd>,
-    /// How often a lock on a file may have been given back.
+    /// The number of times a file lock may have been released.
     pub(crate) file_locks_changed: u64,
     pub(crate) modules: Modules,
     pub(crate) places: PlanSites,
-    /// The search for conflicts, if there is one.
+    /// The conflict search, if it is enabled.
     pub(crate) conflicts: Option<Box<ConflictMonitor>>,
-    /// Whether somebody wants to know of each point: who could run there, or where the run is.
+    /// True if each schedule point is observed: its choices are recorded, or a debugger follows the run.
     pub(crate) observed: bool,
 }
 
 struct RuntimeCell(UnsafeCell<MaybeUninit<Runtime>>, UnsafeCell<usize>);
 
-// SAFETY: reached by the running thread only (see the crate's documentation).
+// SAFETY: only the running thread reaches it (see the crate's documentation).
 unsafe impl Sync for RuntimeCell {}
 
-/// The run, and the thread pointer of the current thread: 0 while the runtime is passive. That alone says whether there is a run: what an
-/// `Option` would look at is a part of the plan, which would be left in a register by every hook.
+/// The run, and the thread pointer of the current thread, which is 0 while the runtime is passive. The thread
+/// pointer alone says whether there is a run: an `Option` would inspect a part of the plan, and every hook
+/// would leave that part in a register.
 static RUNTIME: RuntimeCell = RuntimeCell(UnsafeCell::new(MaybeUninit::uninit()), UnsafeCell::new(0));
 
 impl Runtime {
-    /// The run, if the caller is its current thread; none for a passive runtime and for kernel threads
-    /// that are on their way in or out.
+    /// Returns the run if the caller is its current thread. Returns `None` if the runtime is passive and for
+    /// kernel threads that are just starting or ending.
     #[inline]
     pub(crate) fn enter() -> Option<&'static mut Self> {
-        // SAFETY: a word that only the running thread changes; another kernel thread sees a value that is
-        // not its own thread pointer, whatever it sees.
+        // SAFETY: only the running thread changes this word; another kernel thread sees some value that is
+        // not its own thread pointer.
         let current = unsafe { RUNTIME.1.get().read_volatile() };
         if current != sys::thread_pointer() {
             return None;
         }
-        // SAFETY: we are the running thread, so there is a run.
+        // SAFETY: the caller is the running thread, so there is a run.
         Some(unsafe { (*RUNTIME.0.get()).assume_init_mut() })
     }
 
-    /// Takes control: from now on hooks enter.
+    /// Takes control: hooks enter the runtime from now on.
     pub(crate) fn begin(self) -> &'static mut Self {
         // SAFETY: called once, before any hook can enter.
         unsafe {
@@ -130,35 +132,36 @@ impl Runtime {
         }
     }
 
-    /// Gives up control, in a forked child: hooks stay outside, and a crash is the child's own business,
-    /// not to be told in the memory that it shares with its parent and the controller.
+    /// Gives up control in a forked child: hooks no longer enter the runtime. A crash of the child is not
+    /// reported in the memory that it shares with its parent and the controller.
     pub(crate) fn abandon() {
         crate::tracer::abandon();
-        // SAFETY: we are the running thread.
+        // SAFETY: the caller is the running thread.
         unsafe { *RUNTIME.1.get() = 0 };
     }
 
-    /// The current thread is the one with this thread pointer.
+    /// Sets the thread pointer of the current thread.
     #[inline]
     pub(crate) fn set_current(thread_pointer: usize) {
-        // SAFETY: we are the running thread.
+        // SAFETY: the caller is the running thread.
         unsafe { RUNTIME.1.get().write_volatile(thread_pointer) };
     }
 
-    /// The word by which hooks know the running thread.
+    /// Returns the word by which hooks recognise the running thread.
     pub(crate) fn control() -> *mut usize {
         RUNTIME.1.get()
     }
 
-    /// For signal handlers, which interrupt the running thread, perhaps in the middle of something.
+    /// Returns the run for a signal handler, which may interrupt the running thread in the middle of an
+    /// operation.
     pub(crate) fn interrupted() -> Option<&'static mut Self> {
-        // SAFETY: the handlers that use this touch nothing that may be half done.
+        // SAFETY: the handlers that use this touch no state that may be half updated.
         unsafe { if *RUNTIME.1.get() == 0 { None } else { Some((*RUNTIME.0.get()).assume_init_mut()) } }
     }
 }
 
 impl State {
-    /// What threads run on.
+    /// Returns how threads are executed.
     pub(crate) fn backend(&self) -> ThreadBackend {
         self.threads[0].context.backend()
     }
@@ -168,27 +171,27 @@ impl State {
         &mut self.threads[thread.index()]
     }
 
-    /// The running thread.
+    /// Returns the running thread.
     #[inline]
     pub(crate) fn me(&mut self) -> &mut Thread {
-        // SAFETY: records stay where they are; set at every switch.
+        // SAFETY: records do not move; the pointer is set at every switch.
         unsafe { &mut *self.running }
     }
 
-    /// The thread with this handle, unless it is gone for good.
+    /// Returns the thread with this handle, unless it was forgotten or reaped.
     pub(crate) fn by_handle(&self, handle: usize) -> Option<ThreadIx> {
         let found = self.threads.iter().rev().find(|t| t.handle == handle && !t.forgotten && !t.reaped)?;
         Some(found.ix)
     }
 
-    /// Puts the thread where its gate says it belongs.
+    /// Updates the thread's membership in the ready and timeout sets by its gate.
     pub(crate) fn reclassify(&mut self, thread: ThreadIx) {
         let readiness = self.readiness(thread);
         self.ready.set(thread, readiness == Readiness::Ready);
         self.by_timeout.set(thread, readiness == Readiness::ByTimeout);
     }
 
-    /// Libraries may have been loaded: learns of them, and where the plan's places in them are.
+    /// Learns of newly loaded libraries and resolves the plan's sites in them.
     pub(crate) fn refresh_modules(&mut self) {
         stack::run_isolated(|| {
             self.modules.refresh(&self.log);
@@ -196,7 +199,7 @@ impl State {
         });
     }
 
-    /// Something about the object at this address changed: who waits there may go on, or no longer.
+    /// Re-evaluates the threads that wait for the object at this address, after it changed.
     #[inline]
     pub(crate) fn changed(&mut self, addr: usize) {
         if !self.waiting.is_empty() {
@@ -215,7 +218,7 @@ impl State {
         }
     }
 
-    /// Looks again at gates that are opened behind our back.
+    /// Re-evaluates the gates that open without an event.
     #[cold]
     pub(crate) fn poll(&mut self) {
         if self.waiting.iter().any(|thread| self.waits_for_children(thread)) {
@@ -230,7 +233,7 @@ impl State {
         }
     }
 
-    /// A waiter left without a wake-up: those that only it could have taken are void.
+    /// Voids wake-ups after a waiter left without one: those that only this waiter could have taken.
     pub(crate) fn forget_surplus_wake_ups(&mut self, object: usize) {
         let Self { queues, waiting, threads, .. } = self;
         queues.forget_surplus(object, |moment| {
@@ -242,7 +245,7 @@ impl State {
         });
     }
 
-    /// Those who wait at gates that `at` accepts, in the order of creation.
+    /// Returns the threads that wait at gates accepted by `at`, in creation order.
     pub(crate) fn waiters(&self, at: impl Fn(&Gate) -> bool) -> impl Iterator<Item = ThreadIx> {
         self.waiting.iter().filter(move |t| at(&self.threads[t.index()].pending.gate))
     }
@@ -305,8 +308,8 @@ impl RunView for State {
     }
 }
 
-/// Some operations are known only when they are executed: who comes first to a once control runs the
-/// routine, the others pass.
+/// Maps operations that are only known at execution to the requested one: the first thread at a once control
+/// runs the routine, the others pass.
 const fn requested_op(op: Op) -> u8 {
     match op {
         Op::OnceBegin => Op::OncePass as u8,
@@ -314,7 +317,7 @@ const fn requested_op(op: Op) -> u8 {
     }
 }
 
-/// The thread pointer of a thread about to run.
+/// Returns the thread pointer of a thread that is about to run.
 pub(crate) fn pointer_of(thread: &Thread) -> usize {
     thread.context.thread_pointer
 }

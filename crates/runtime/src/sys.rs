@@ -1,4 +1,4 @@
-//! System calls made directly: no hook sees them and errno stays as it is.
+//! Direct system calls: they bypass all hooks and leave errno unchanged.
 
 use crate::{rewind, stack};
 use core::{
@@ -7,14 +7,14 @@ use core::{
     sync::atomic::{AtomicU32, AtomicUsize, Ordering},
 };
 
-/// A system call with up to six arguments; negative results are errors.
+/// Makes a system call with up to six arguments; negative results are errors.
 ///
 /// # Safety
-/// As the call itself demands.
+/// The contract of the system call.
 #[inline]
 pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
     let result;
-    // SAFETY: the kernel clobbers rcx and r11 only; what the call does is the caller's promise.
+    // SAFETY: the kernel clobbers only rcx and r11; the caller guarantees the contract of the call.
     unsafe {
         asm!("syscall", inlateout("rax") number as isize => result,
             in("rdi") args[0], in("rsi") args[1], in("rdx") args[2],
@@ -24,48 +24,48 @@ pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
     result
 }
 
-/// Where the runtime's own memory lies: far from where programs, libraries, stacks and heaps are put, so
-/// that the program's addresses do not depend on how much of it there is.
+/// The start of the runtime's memory: far from programs, libraries, stacks and heaps, so that the program's
+/// addresses do not depend on its size.
 pub(crate) const OWN: usize = 0x6000_0000_0000;
-/// Where its heap begins, beyond any log.
+/// The start of its heap, beyond any log.
 const HEAP: usize = 0x6800_0000_0000;
-/// Where the part of its heap begins that depends on the plan.
+/// The start of the part of its heap that depends on the plan.
 const PLAN_HEAP: usize = 0x6c00_0000_0000;
 
 fn map_at(at: usize, size: usize, flags: i32, fd: i32) -> Option<usize> {
     let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
     let flags = (flags | libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE) as usize;
-    // SAFETY: a new mapping where there is none disturbs nothing.
+    // SAFETY: a new mapping at a free address.
     let got = unsafe { rewind::call(libc::SYS_mmap, [at, size, protection, flags, fd as usize, 0]) };
     (got == at as isize).then_some(at)
 }
 
-/// Where the next piece of the runtime's own memory goes.
+/// The addresses of the next pieces of the runtime's memory.
 static NEXT: [AtomicUsize; 2] = [AtomicUsize::new(HEAP), AtomicUsize::new(PLAN_HEAP)];
 
-/// Where both parts of the runtime's own memory end.
+/// Returns the ends of both parts of the runtime's memory.
 pub(crate) fn own_ends() -> [usize; 2] {
     NEXT.each_ref().map(|next| next.load(Ordering::Relaxed))
 }
 
-/// Fresh zeroed memory.
+/// Maps fresh zeroed memory.
 pub(crate) fn map(size: usize, for_plan: bool) -> Option<usize> {
     let at = NEXT[usize::from(for_plan)].fetch_add(size.next_multiple_of(4096), Ordering::Relaxed);
     map_at(at, size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1)
 }
 
-/// Maps `size` bytes of a file, shared, in place of what was mapped so before.
+/// Maps `size` bytes of a file, shared, replacing the previous mapping of this kind.
 pub(crate) fn map_shared(fd: i32, size: usize) -> Option<usize> {
-    // SAFETY: only ever a mapping of ours is there.
+    // SAFETY: only this function maps anything there.
     unsafe { call(libc::SYS_munmap, [OWN, size, 0, 0, 0, 0]) };
     map_at(OWN, size, libc::MAP_SHARED, fd)
 }
 
-/// Reserves memory at a place, for good; false if the system does not allow it.
+/// Reserves memory at an address for good; returns false if the system does not allow it.
 pub(crate) fn reserve(at: usize, size: usize) -> bool {
     let got = map_at(at, size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1).is_some();
-    // Touched here and there: a huge page for each would be zeroed in vain.
-    // SAFETY: advice about our own memory; it need not be followed.
+    // It is touched sparsely: zeroing a huge page for each touch would be wasteful.
+    // SAFETY: optional advice about the runtime's memory.
     unsafe { rewind::call(libc::SYS_madvise, [at, size, libc::MADV_NOHUGEPAGE as usize, 0, 0, 0]) };
     got
 }
@@ -73,10 +73,10 @@ pub(crate) fn reserve(at: usize, size: usize) -> bool {
 /// Makes reserved memory zero again.
 ///
 /// # Safety
-/// All of it is reserved by us, and nothing borrowed from it is alive.
+/// All of it was reserved with [`reserve`], and nothing borrowed from it is alive.
 pub(crate) unsafe fn empty(from: usize, to: usize) {
     let (first, last) = (from.next_multiple_of(4096).min(to), to & !4095);
-    // SAFETY: by the caller.
+    // SAFETY: the caller's contract.
     unsafe {
         if first < last {
             rewind::call(libc::SYS_madvise, [first, last - first, libc::MADV_DONTNEED as usize, 0, 0, 0]);
@@ -94,13 +94,13 @@ pub(crate) fn exit(status: i32) -> ! {
     }
 }
 
-/// Writes to standard error, as much as goes.
+/// Writes to standard error, as much as possible.
 pub(crate) fn complain(text: &[u8]) {
     // SAFETY: the kernel only reads the text.
     unsafe { call(libc::SYS_write, [2, text.as_ptr() as usize, text.len(), 0, 0, 0]) };
 }
 
-/// Copies memory by way of the kernel, which stops where there is none; how much was copied.
+/// Copies memory through the kernel, which stops at unreadable memory; returns the number of bytes copied.
 ///
 /// # Safety
 /// `to` has room.
@@ -108,9 +108,9 @@ pub(crate) unsafe fn copy_memory(from: usize, to: usize, len: usize) -> usize {
     let (source, destination) = (from, to);
     let (from, to) = ([from, len], [to, len]);
     let [from, to] = [from.as_ptr() as usize, to.as_ptr() as usize];
-    // SAFETY: one source, one destination with room, by the caller.
+    // SAFETY: one source and one destination, for which the caller guarantees room.
     match unsafe { call(libc::SYS_process_vm_readv, [process() as usize, to, 1, from, 1, 0]) } {
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         NOT_PERMITTED | NOT_THERE => unsafe { copy_by_pipe(source, destination, len) },
         copied => copied.max(0) as usize,
     }
@@ -119,7 +119,8 @@ pub(crate) unsafe fn copy_memory(from: usize, to: usize, len: usize) -> usize {
 const NOT_PERMITTED: isize = -(libc::EPERM as isize);
 const NOT_THERE: isize = -(libc::ENOSYS as isize);
 
-/// The same where the system does not allow it: a pipe takes what can be read, and nothing else. It is gone afterwards.
+/// Like [`copy_memory`] where the system forbids that call: a pipe accepts only readable bytes. The pipe is
+/// closed afterwards.
 ///
 /// # Safety
 /// `to` has room.
@@ -128,7 +129,7 @@ unsafe fn copy_by_pipe(from: usize, to: usize, len: usize) -> usize {
     const PAGE: usize = 4096;
     let mut ends = [0i32; 2];
     let flags = (libc::O_CLOEXEC | libc::O_NONBLOCK) as usize;
-    // SAFETY: room for two descriptors.
+    // SAFETY: there is room for two descriptors.
     if unsafe { rewind::call(libc::SYS_pipe2, [ends.as_mut_ptr() as usize, flags, 0, 0, 0, 0]) } < 0 {
         return 0;
     }
@@ -136,9 +137,9 @@ unsafe fn copy_by_pipe(from: usize, to: usize, len: usize) -> usize {
     let mut copied = 0;
     while copied < len {
         let at = from + copied;
-        // A write that comes to a page that is not there writes nothing at all.
+        // A write that reaches an unmapped page writes nothing at all.
         let part = (PAGE - at % PAGE).min(len - copied) as isize;
-        // SAFETY: the kernel checks the source; the destination has room, by the caller.
+        // SAFETY: the kernel checks the source; the caller guarantees room at the destination.
         let done = unsafe {
             rewind::call(libc::SYS_write, [input, at, part as usize, 0, 0, 0]) == part
                 && rewind::call(libc::SYS_read, [output, to + copied, part as usize, 0, 0, 0]) == part
@@ -149,20 +150,21 @@ unsafe fn copy_by_pipe(from: usize, to: usize, len: usize) -> usize {
         copied += part as usize;
     }
     for end in [output, input] {
-        // SAFETY: ours.
+        // SAFETY: the runtime's descriptor.
         unsafe { rewind::call(libc::SYS_close, [end, 0, 0, 0, 0, 0]) };
     }
     copied
 }
 
-/// Whether there is memory at an address.
+/// Returns whether there is readable memory at an address.
 pub(crate) fn is_readable(addr: usize) -> bool {
     let mut byte = 0u8;
-    // SAFETY: room for one byte.
+    // SAFETY: there is room for one byte.
     unsafe { copy_memory(addr, &raw mut byte as usize, 1) == 1 }
 }
 
-/// Whether the kernel lets this process have one more: by a child that ends at once and of which no signal tells.
+/// Returns whether the kernel allows one more process: tries with a child that ends at once and sends no
+/// signal.
 #[cold]
 pub(crate) fn can_fork() -> bool {
     let limited = -(libc::EAGAIN as isize);
@@ -181,37 +183,38 @@ pub(crate) fn can_fork() -> bool {
     }
 }
 
-/// The process's id.
+/// Returns the process's id.
 pub(crate) fn process() -> i32 {
     // SAFETY: no arguments, no effect.
     unsafe { call(libc::SYS_getpid, [0; 6]) as i32 }
 }
 
-/// The kernel's id of the calling thread; the carrier's is the process's.
+/// Returns the kernel's id of the calling thread; the carrier's is the process's.
 pub(crate) fn thread() -> i32 {
     // SAFETY: no arguments, no effect.
     unsafe { call(libc::SYS_gettid, [0; 6]) as i32 }
 }
 
-/// Sleeps while the word has this value, or for no reason less long.
+/// Sleeps while the word has this value; may return early.
 pub(crate) fn wait_while(word: &AtomicU32, value: u32) {
     let args = [word.as_ptr() as usize, libc::FUTEX_WAIT as usize, value as usize, 0, 0, 0];
     // SAFETY: a wait changes nothing.
     unsafe { call(libc::SYS_futex, args) };
 }
 
-/// Wakes who sleeps at the word.
+/// Wakes a thread that sleeps at the word.
 pub(crate) fn wake(word: &AtomicU32) {
     // SAFETY: a wake-up changes nothing.
     unsafe { call(libc::SYS_futex, [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, 1, 0, 0, 0]) };
 }
 
-/// Sleeps until the word at `addr` is 0; the kernel clears it when a thread is gone. False if nothing comes of that for `seconds`.
+/// Sleeps until the word at `addr` is 0; the kernel clears it when a thread has ended. Returns false if that
+/// takes longer than `seconds`.
 pub(crate) fn wait_until_cleared(addr: *const u32, seconds: i64) -> bool {
-    // What is seen there is the kernel's number of the thread, or nothing any more: no trace of it on the program's stack.
+    // The word is the kernel's thread id or 0: it must leave no trace on the program's stack.
     stack::run_isolated(|| {
         loop {
-            // SAFETY: the word belongs to a thread record or a thread descriptor that is still there.
+            // SAFETY: the word belongs to a thread record or a thread descriptor that still exists.
             let value = unsafe { addr.read_volatile() };
             if value == 0 {
                 return true;
@@ -228,32 +231,33 @@ pub(crate) fn wait_until_cleared(addr: *const u32, seconds: i64) -> bool {
     })
 }
 
-/// As many at once as threads are made inside of each other.
+/// The maximum nesting of thread creations.
 const PLACES: usize = 16;
 
-/// The processors that threads may run on otherwise; the first number is how many bytes of the rest are used, 0 for a free place.
+/// The saved affinity masks; the first number is the size of the mask in bytes, 0 for a free entry.
 struct Affinities(UnsafeCell<[(usize, [u8; 128]); PLACES]>);
 
-// SAFETY: reached by the running thread only.
+// SAFETY: only the running thread reaches it.
 unsafe impl Sync for Affinities {}
 
 static BEFORE: Affinities = Affinities(UnsafeCell::new([(0, [0; 128]); PLACES]));
 
-/// Keeps this thread, and those it makes meanwhile, on the processor where it is, until dropped: waiting for
-/// a thread on the same processor is a plain switch, on another one it is an interrupt there and one back.
+/// Keeps this thread, and those it creates meanwhile, on its current processor until dropped: waiting for a
+/// thread on the same processor is a plain switch, on another one it costs an interrupt in each direction.
 ///
-/// Which processor that is happens to be so. It is not kept here, on the program's stack, but at this place of [`BEFORE`].
+/// The processor differs from run to run. So the mask is not kept here, on the program's stack, but in this
+/// entry of [`BEFORE`].
 pub(crate) struct OneProcessor(u32);
 
 impl OneProcessor {
     pub(crate) fn stay() -> Self {
         Self(stack::run_isolated(|| {
-            // SAFETY: the running thread only.
+            // SAFETY: only the running thread gets here.
             let before = unsafe { &mut *BEFORE.0.get() };
             let Some(place) = before.iter().position(|(size, _)| *size == 0) else { return PLACES as u32 };
             let (size, mask) = &mut before[place];
             let mut here = 0u32;
-            // SAFETY: room for the masks; the calling thread's own settings.
+            // SAFETY: there is room for the masks; these are the calling thread's settings.
             let got = unsafe {
                 call(libc::SYS_getcpu, [&raw mut here as usize, 0, 0, 0, 0, 0]);
                 call(libc::SYS_sched_getaffinity, [0, mask.len(), mask.as_mut_ptr() as usize, 0, 0, 0])
@@ -278,10 +282,10 @@ impl OneProcessor {
 impl Drop for OneProcessor {
     fn drop(&mut self) {
         stack::run_isolated(|| {
-            // SAFETY: the running thread only.
+            // SAFETY: only the running thread gets here.
             let before = unsafe { &mut *BEFORE.0.get() };
             if let Some((size, mask)) = before.get_mut(self.0 as usize) {
-                // SAFETY: the mask that was there before.
+                // SAFETY: the mask that was set before.
                 unsafe {
                     rewind::call(libc::SYS_sched_setaffinity, [0, *size, mask.as_ptr() as usize, 0, 0, 0])
                 };
@@ -291,17 +295,17 @@ impl Drop for OneProcessor {
     }
 }
 
-/// The calling thread's own descriptor, where FS points: what `pthread_self` returns.
+/// Returns the calling thread's descriptor, to which FS points: the result of `pthread_self`.
 #[inline]
 pub(crate) fn thread_pointer() -> usize {
     let pointer;
-    // SAFETY: on x86-64 glibc keeps the thread descriptor's own address at this offset.
+    // SAFETY: on x86-64 glibc keeps the thread descriptor's address at this offset.
     unsafe { asm!("mov {}, fs:[0x10]", out(reg) pointer, options(nostack, pure, readonly, preserves_flags)) };
     pointer
 }
 
-/// The caller's errno.
+/// Sets the caller's errno.
 pub(crate) fn set_errno(error: i32) {
-    // SAFETY: glibc returns the thread's own, valid place.
+    // SAFETY: glibc returns the thread's valid errno address.
     unsafe { *libc::__errno_location() = error };
 }

@@ -1,4 +1,4 @@
-//! Threads: their records, birth and end.
+//! Threads: their records, creation and end.
 
 use crate::{
     context::{Context, ThreadBackend},
@@ -29,99 +29,101 @@ real! {
     fn exit(status: i32) -> !;
 }
 
-/// What a thread runs.
+/// A thread's start routine.
 pub(crate) type Start = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
 pub(crate) struct Thread {
     pub(crate) context: Context,
     pub(crate) ix: ThreadIx,
-    /// What `gettid` answers and what locks keep as their owner.
+    /// The id that `gettid` returns and that locks store as their owner.
     pub(crate) tid: u32,
-    /// Its `pthread_t`.
+    /// The thread's `pthread_t`.
     pub(crate) handle: usize,
     pub(crate) start: Option<Start>,
-    /// C11 threads return an int.
+    /// True for C11 threads, whose routine returns an int.
     pub(crate) returns_int: bool,
     pub(crate) arg: *mut c_void,
     pub(crate) result: *mut c_void,
     pub(crate) children: u32,
-    /// Accesses that might have been points, where only some are.
+    /// The number of accesses that could have been schedule points, if accesses are sampled.
     pub(crate) accesses: u64,
     pub(crate) ended: bool,
     pub(crate) detached: bool,
-    /// Somebody is joining it.
+    /// True while another thread is joining it.
     pub(crate) joined: bool,
-    /// It was joined, or detached after its end: its handle means nobody any more.
+    /// True if it was joined, or detached after its end: its handle is no longer valid.
     pub(crate) forgotten: bool,
-    /// Its stack is the program's own, who may free it as soon as nobody can run on it.
+    /// True if the program supplied its stack; the program may free it as soon as the thread cannot run on
+    /// it.
     own_stack: bool,
-    /// glibc has freed it; the handle may be another thread's by now.
+    /// True if glibc has freed it; its handle may belong to another thread by now.
     pub(crate) reaped: bool,
     pub(crate) pending: Pending,
-    /// Whether it could not go on when its wait began.
+    /// True if it could not go on when its wait began.
     pub(crate) blocked: bool,
-    /// When it began to wait, see [`crate::queue`].
+    /// The time at which it began to wait, see [`crate::queue`].
     pub(crate) arrival: u64,
-    /// The event that woke it by name (a broadcast).
+    /// The event that woke this thread in particular (a broadcast).
     pub(crate) granted: Option<u64>,
-    /// A child that it waits for ended.
+    /// True if a child process it waits for has ended.
     pub(crate) child_ended: bool,
     pub(crate) cancel: Cancel,
-    /// Mutexes it holds, in the order of taking.
+    /// The mutexes it holds, in acquisition order.
     pub(crate) held: Vec<Held>,
-    /// Read-write locks it holds for reading.
+    /// The read-write locks it holds for reading.
     pub(crate) read_held: Vec<usize>,
-    /// Routines of `pthread_once` that it is in.
+    /// The `pthread_once` routines it is executing.
     pub(crate) once: Vec<(unsafe extern "C-unwind" fn(), usize, *const i32)>,
     pub(crate) alternate_stack: libc::stack_t,
-    /// Depth of regions in which it wants nobody else to run.
+    /// Nesting depth of undivided regions that the program asked for.
     pub(crate) undivided: u32,
-    /// The descriptors that it waits for, see [`Gate::Descriptors`].
+    /// The descriptors it waits for, see [`Gate::Descriptors`].
     pub(crate) awaited: Vec<UnsafeCell<libc::pollfd>>,
-    /// Its signal mask, while it does not run or nobody's was ever changed.
+    /// Its signal mask; valid while it does not run, or if no mask was ever changed.
     pub(crate) mask: u64,
-    /// Signals that were sent to it.
+    /// Signals that were sent to this thread.
     pub(crate) signals: Queue,
-    /// It has to look, when it is its turn, whether a signal is there for it or it is to be cancelled at any moment.
+    /// True if it must check, at its turn, for a pending signal or an asynchronous cancellation.
     pub(crate) must_check_signals: bool,
-    /// Whether the handler that ran last lets what it interrupted begin anew.
+    /// True if the handler that ran last restarts the operation it interrupted.
     pub(crate) restarts: bool,
-    /// A handler has run, and what it interrupted is about to fail.
+    /// True if a handler has run and the operation it interrupted is about to fail.
     pub(crate) interrupted: bool,
-    /// Waits that it left to handle a signal.
+    /// Waits it left in order to handle a signal.
     pub(crate) suspended: Vec<SuspendedWait>,
-    /// It is the one that makes timers fire.
+    /// True for the thread that makes timers fire.
     pub(crate) is_timer: bool,
-    /// Where its stack begins; it grows down from here.
+    /// The highest address of its stack, which grows down.
     pub(crate) stack_top: usize,
-    /// What it did in vain of late.
+    /// Its recent fruitless operations.
     pub(crate) spin_detector: SpinDetector,
 }
 
-/// What a thread is about to do.
+/// The operation a thread is about to perform.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pending {
     pub(crate) op: Op,
     pub(crate) pc: u64,
     pub(crate) addr: u64,
     pub(crate) gate: Gate,
-    /// In virtual time; `u64::MAX` for never.
+    /// In virtual time; `u64::MAX` if there is no deadline.
     pub(crate) deadline: u64,
     pub(crate) cancellable: bool,
 }
 
-/// Where a thread stands with `pthread_cancel`.
+/// The `pthread_cancel` state of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Cancel {
     pub(crate) requested: bool,
     pub(crate) disabled: bool,
     pub(crate) asynchronous: bool,
-    /// It is on its way out: cleanup handlers and destructors are not interrupted, whatever they enable.
+    /// True while it exits: cleanup handlers and destructors are not interrupted, even if they enable
+    /// cancellation.
     pub(crate) exiting: bool,
 }
 
 impl Cancel {
-    /// Whether the thread must stop at its next cancellation point.
+    /// Returns whether the thread must stop at its next cancellation point.
     pub(crate) const fn is_due(self) -> bool {
         self.requested && !self.disabled && !self.exiting
     }
@@ -179,7 +181,7 @@ impl Thread {
     }
 }
 
-/// A request for a thread.
+/// A request to create a thread.
 pub(crate) struct ThreadRequest {
     pub(crate) handle: *mut usize,
     pub(crate) attr: *const libc::pthread_attr_t,
@@ -188,14 +190,14 @@ pub(crate) struct ThreadRequest {
     pub(crate) returns_int: bool,
 }
 
-/// The first thread that the program makes.
+/// The first thread that the program creates.
 const FIRST_MADE: ThreadIx = ThreadIx(1);
 
 impl Runtime {
-    /// Has glibc make a thread, which is nobody's until it is taken over; an error number otherwise.
+    /// Creates a thread through glibc, without scheduling it yet; returns an error number on failure.
     ///
-    /// This comes before the turn of the creation: the program's allocator, which glibc calls, may have to wait for another thread that
-    /// holds its lock, by a turn and an event of its own.
+    /// This precedes the turn of the creation: glibc calls the program's allocator, which may have to wait
+    /// for another thread that holds its lock. That wait needs a separate turn and event.
     pub(crate) fn make(&mut self, request: &ThreadRequest) -> Result<Box<Thread>, i32> {
         let backend = self.state.backend();
         let mut thread = Thread::new(ThreadIx::MAIN, 0, Context::new_unstarted(backend));
@@ -205,15 +207,16 @@ impl Runtime {
         thread.mask = self.state.mask();
         let record: *mut Thread = &raw mut *thread;
         let is_born_here = thread_start::begin(request.attr);
-        // A thread that stays a kernel thread would keep the processor that it is made on.
-        let together = (backend == ThreadBackend::Fibers && !is_born_here).then(sys::OneProcessor::stay);
+        // Only for fibers: a thread that stays a kernel thread would stay pinned to this processor.
+        let affinity_guard =
+            (backend == ThreadBackend::Fibers && !is_born_here).then(sys::OneProcessor::stay);
         let paused = PauseGuard::new();
-        // What else the allocator does is no business of the program's.
+        // The allocator's other operations are not the program's.
         let muted = self.state.muted;
         self.state.undivided += 1;
         self.reap_ended();
 
-        // SAFETY: attributes are the caller's or a copy of them; the record outlives the thread.
+        // SAFETY: the attributes are the caller's or a copy of them; the record outlives the thread.
         let error = unsafe {
             let mut attr = core::mem::MaybeUninit::<libc::pthread_attr_t>::uninit();
             let mut chosen = request.attr;
@@ -229,7 +232,7 @@ impl Runtime {
                 }
             }
             let error = pthread_create(&raw mut thread.handle, chosen, enter_thread, record.cast());
-            // A thread's descriptor lies at the end of its stack.
+            // glibc places the thread's descriptor at the end of its stack.
             thread.own_stack = error == 0 && own_stack(chosen).contains(&thread.handle);
             error
         };
@@ -240,11 +243,11 @@ impl Runtime {
             return Err(error);
         }
         thread.context.wait_parked();
-        drop((together, paused));
+        drop((affinity_guard, paused));
         Ok(thread)
     }
 
-    /// From now on it is one of those that can be scheduled.
+    /// Makes the created thread schedulable and returns its index.
     pub(crate) fn take_over(&mut self, request: &ThreadRequest, mut thread: Box<Thread>) -> ThreadIx {
         let ix = self.state.threads.len();
         if ix >= unsnarl_wire::MAX_THREADS {
@@ -253,13 +256,13 @@ impl Runtime {
         let ix = ThreadIx(ix as u16);
         thread.ix = ix;
         thread.tid = self.state.threads[0].tid + u32::from(ix.0);
-        // SAFETY: the program's own place.
+        // SAFETY: the program passed this address for the handle.
         unsafe { *request.handle = thread.handle };
         if self.state.backend() == ThreadBackend::Fibers {
             self.state.log.set_glibc_tid(thread.handle);
         }
         if debug::is_on() {
-            // SAFETY: the descriptor is there: nobody can have joined the thread yet.
+            // SAFETY: the descriptor exists: no thread can have joined this one yet.
             debug::born(ix, unsafe { *self.state.log.glibc_tid(thread.handle) });
         }
 
@@ -278,7 +281,7 @@ impl Runtime {
             state.threads[ix.index()].must_check_signals = state.next_is_arrival(ix);
         });
         if self.state.modules.is_openmp(request.start as usize as u64) {
-            // They stay for the next parallel region, and nobody ever joins them.
+            // OpenMP workers stay for the next parallel region and are never joined.
             self.state.log.thread_joined_or_detached(ix);
         }
         crate::access::several_threads(self.state.live > 1);
@@ -291,16 +294,17 @@ impl Runtime {
         ix
     }
 
-    /// A thread that ended is nobody's business any more.
+    /// Marks an ended thread as forgotten: its handle is no longer valid.
     ///
-    /// glibc gets to free it when it is next asked for a thread ([`Self::reap_ended`]), and not before: that takes a kernel
-    /// thread, and most programs end without another one. But what lies on a stack of the program's own cannot wait: the
-    /// program may free it now. A snapshot takes those that wait along as it does all fibers; a child of the program's, where the
-    /// C library reclaims them itself, is under nobody's control and reaps nobody.
+    /// glibc frees it when it is next asked for a thread ([`Self::reap_ended`]) and not earlier: freeing
+    /// takes a kernel thread, and most programs end without creating another one. Threads on a stack supplied
+    /// by the program are freed now, because the program may free that stack. A snapshot keeps threads that
+    /// are not freed yet, as it keeps all fibers. A child process of the program is not controlled and reaps
+    /// nothing; there the C library reclaims the threads itself.
     pub(crate) fn forget(&mut self, ix: ThreadIx) {
         let thread = self.state.thread(ix);
         thread.forgotten = true;
-        // Nor do debuggers have patience with kernel threads that only wait for the end of the program.
+        // Debuggers also stumble over kernel threads that only wait for the end of the program.
         if thread.own_stack || debug::is_on() {
             self.reap(ix);
         } else {
@@ -308,16 +312,16 @@ impl Runtime {
         }
     }
 
-    /// Lets glibc free a thread that ended.
+    /// Makes glibc free a thread that ended.
     fn reap(&mut self, thread: ThreadIx) {
         let handle = self.state.thread(thread).handle;
         let tid = self.state.log.glibc_tid(handle);
         let thread = self.state.thread(thread);
-        let together = sys::OneProcessor::stay();
+        let affinity_guard = sys::OneProcessor::stay();
         let _paused = PauseGuard::new();
         thread.context.release(tid);
-        drop(together);
-        // SAFETY: the thread is gone and nobody joined it; glibc frees its stack.
+        drop(affinity_guard);
+        // SAFETY: the thread has ended and was not joined; glibc frees its stack.
         unsafe { pthread_join(thread.handle, core::ptr::null_mut()) };
         thread.reaped = true;
         if debug::is_on() {
@@ -325,8 +329,8 @@ impl Runtime {
         }
     }
 
-    /// Lets glibc free threads that ended and that nobody will join, the one that was forgotten first first. While it frees, others may
-    /// come here: each takes what is there.
+    /// Makes glibc free the threads that ended and that no thread will join, in the order they were
+    /// forgotten. Another thread may enter this function meanwhile; each takes the current list.
     fn reap_ended(&mut self) {
         for thread in core::mem::take(&mut self.state.to_reap) {
             self.reap(thread);
@@ -334,25 +338,25 @@ impl Runtime {
     }
 }
 
-/// The stack that these attributes name; empty, or where nothing can lie, if they name none.
+/// Returns the stack that the attributes name; an empty or unusable range if they name none.
 ///
 /// # Safety
 ///
-/// They are attributes, or null.
+/// `attr` is null or points to initialised attributes.
 unsafe fn own_stack(attr: *const libc::pthread_attr_t) -> core::ops::Range<usize> {
     let (mut lowest, mut size) = (0, 0);
     if !attr.is_null() {
-        // SAFETY: attributes, and room for the answers.
+        // SAFETY: `attr` points to attributes, and there is room for the results.
         unsafe { pthread_attr_getstack(attr, &raw mut lowest, &raw mut size) };
     }
     lowest..lowest.saturating_add(size)
 }
 
-/// Where a thread begins that glibc made for us: parks, runs the program's routine when it is its turn, comes
-/// back here also when `pthread_exit` or a cancellation unwinds it, and ends.
+/// The entry point of a thread that glibc created: parks, runs the program's routine at its turn, and ends.
+/// `pthread_exit` and cancellation unwind back to this frame too.
 ///
-/// The registered buffer is what `pthread_cleanup_push` in C registers: glibc jumps to it when it has
-/// unwound as far as this frame.
+/// The registered buffer is the one that `pthread_cleanup_push` registers in C: glibc jumps to it when it has
+/// unwound to this frame.
 #[unsafe(naked)]
 unsafe extern "C-unwind" fn enter_thread(record: *mut c_void) -> *mut c_void {
     naked_asm!(
@@ -405,7 +409,7 @@ unsafe extern "C-unwind" fn enter_thread(record: *mut c_void) -> *mut c_void {
     )
 }
 
-/// The same for main, which is there already: `main(argc, argv, envp)` wrapped.
+/// The equivalent for the main thread, which exists already: wraps `main(argc, argv, envp)`.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C-unwind" fn enter_main(argc: i32, argv: *mut *mut u8, envp: *mut *mut u8) -> i32 {
     naked_asm!(
@@ -466,18 +470,18 @@ unsafe extern "C" {
     fn __pthread_unregister_cancel(buffer: *mut c_void);
 }
 
-/// On the thread glibc made: steps aside until first switched to.
+/// Parks a thread that glibc created until the first switch to it.
 unsafe extern "C" fn park_thread(record: *mut Thread) {
-    // SAFETY: the record is ours; its creator waits until we parked.
+    // SAFETY: the record belongs to this thread; its creator waits until it has parked.
     let thread = unsafe { &mut *record };
     crate::init::leave_rseq();
     thread.stack_top = core::ptr::from_ref(&thread) as usize + 512;
     thread.context.park();
 }
 
-/// Under control: the thread's whole life.
+/// Runs the thread's routine under control.
 unsafe extern "C-unwind" fn thread_body(record: *mut Thread) -> *mut c_void {
-    // SAFETY: the record outlives the thread, and the routine is the program's own.
+    // SAFETY: the record outlives the thread, and the routine is the program's.
     unsafe {
         if let Some(runtime) = Runtime::enter() {
             runtime.arrive();
@@ -490,7 +494,7 @@ unsafe extern "C-unwind" fn thread_body(record: *mut Thread) -> *mut c_void {
     }
 }
 
-/// The thread's routine returned, or was unwound.
+/// Ends a thread whose routine returned or was unwound.
 unsafe extern "C-unwind" fn thread_end(record: *mut Thread, value: *mut c_void, unwound: i32) -> *mut c_void {
     // SAFETY: the record outlives the thread.
     unsafe {
@@ -502,12 +506,12 @@ unsafe extern "C-unwind" fn thread_end(record: *mut Thread, value: *mut c_void, 
         if let Some(runtime) = Runtime::enter() {
             runtime.leave();
         }
-        // Only a kernel thread of its own comes here, to run glibc's epilogue.
+        // Only a thread with its own kernel thread gets here; it runs glibc's epilogue.
         (*record).result
     }
 }
 
-/// Main was unwound by `pthread_exit`: the others go on without it.
+/// Ends the main thread after `pthread_exit` unwound it; the other threads go on.
 unsafe extern "C-unwind" fn main_end() {
     // SAFETY: as in `thread_end`.
     unsafe { run_destructors() };
@@ -516,9 +520,9 @@ unsafe extern "C-unwind" fn main_end() {
     }
 }
 
-/// What glibc would do on the way out, but here, where it can be scheduled.
+/// Runs the destructors that glibc would run at thread exit, here where they can be scheduled.
 unsafe fn run_destructors() {
-    // SAFETY: the calling thread's own.
+    // SAFETY: these are the calling thread's destructors.
     unsafe {
         __call_tls_dtors();
         crate::hooks::key::run_destructors();
@@ -526,9 +530,9 @@ unsafe fn run_destructors() {
 }
 
 impl Runtime {
-    /// The current thread's last event; somebody else goes on.
+    /// Logs the current thread's last event and switches to another thread for good.
     fn leave(&mut self) {
-        // A thread's end has no line of its own: it is told of its start routine.
+        // A thread's end has no source line: its start routine is reported instead.
         let pc = self.state.log.thread(self.state.current).start + 1;
         self.turn(Op::End, 0, pc);
         let state = &mut self.state;
@@ -540,7 +544,7 @@ impl Runtime {
         let state = &mut self.state;
         state.log.thread_ended(ix);
         if state.live == 1 + u32::from(state.timers.thread.is_some()) {
-            // The last one out ends the program, as glibc does.
+            // The last thread ends the program, as in glibc.
             // SAFETY: `exit` may be called from any thread.
             unsafe { exit(0) };
         }

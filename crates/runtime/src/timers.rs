@@ -1,8 +1,8 @@
-//! Timers by virtual time.
+//! Timers in virtual time.
 //!
-//! All timers of the process are the business of one thread, which the runtime has made when the first is set: it sleeps until
-//! the earliest of them fires. So that a timer fires is a choice of the schedule like the end of every other sleep, and a program that does
-//! nothing but wait for a timer does not wait for long.
+//! One thread serves all timers of the process. The runtime creates it when the first timer is set, and it
+//! sleeps until the earliest one fires. So the firing of a timer is a choice of the schedule like the end of
+//! every other sleep, and a program that only waits for a timer does not wait for long.
 
 use crate::{
     gate::Gate,
@@ -17,16 +17,16 @@ use alloc::vec::Vec;
 use core::ffi::c_void;
 use unsnarl_model::{Flags, Op, ThreadIx};
 
-/// What a timer does when it fires.
+/// The action of a timer when it fires.
 #[derive(Clone, Copy)]
 pub(crate) enum TimerAction {
-    /// Nothing: it is only looked at.
+    /// Nothing: it is only queried.
     None,
-    /// A signal, to a thread or to the process, with what its handler is told.
+    /// Sends a signal to a thread or to the process, with this information for its handler.
     Signal { signal: i32, to: Option<ThreadIx>, info: Info },
-    /// A new thread runs a function.
+    /// Starts a thread that runs a function.
     Thread { function: Start, value: *mut c_void },
-    /// Readers of a descriptor are told how often.
+    /// Counts expirations for the readers of a descriptor.
     Count { fd: i32 },
 }
 
@@ -34,17 +34,17 @@ pub(crate) enum TimerAction {
 #[derive(Clone, Copy)]
 pub(crate) struct Timer {
     pub(crate) id: u64,
-    /// When it fires next; `u64::MAX` if it is not set.
+    /// The time at which it fires next; `u64::MAX` if it is not set.
     pub(crate) at: u64,
-    /// After how long it fires again; 0 if it does not.
+    /// Its interval; 0 if it fires once.
     pub(crate) again: u64,
     pub(crate) clock: i32,
     pub(crate) on_expiry: TimerAction,
-    /// How often it fired while its signal was still on its way.
+    /// The number of times it fired while its signal was still pending.
     pub(crate) overrun: u32,
 }
 
-/// All of them, and the thread that makes them fire.
+/// All timers, and the thread that makes them fire.
 #[derive(Default)]
 pub(crate) struct Timers {
     pub(crate) all: Vec<Timer>,
@@ -56,7 +56,7 @@ pub(crate) struct Timers {
 pub(crate) const REAL: u64 = 0;
 
 impl Timers {
-    /// A new one.
+    /// Adds a timer.
     pub(crate) fn add(&mut self, clock: i32, on_expiry: TimerAction) -> u64 {
         self.made += 1;
         self.all.push(Timer { id: self.made, at: u64::MAX, again: 0, clock, on_expiry, overrun: 0 });
@@ -82,7 +82,7 @@ impl Timers {
 const SI_KERNEL: i32 = 0x80;
 
 impl State {
-    /// A descriptor is closed: whatever gets its number is not told of a timer.
+    /// Removes the timer of a closed descriptor, whose number may be reused.
     pub(crate) fn forget_timer_of(&mut self, fd: i32) {
         let counts = |timer: &Timer| matches!(timer.on_expiry, TimerAction::Count { fd: own } if own == fd);
         if self.timers.all.iter().any(counts) {
@@ -91,10 +91,10 @@ impl State {
         }
     }
 
-    /// Timers were set or stopped: their thread sleeps until the earliest of them.
+    /// Adapts the timer thread's deadline after timers were set or stopped.
     fn timers_changed(&mut self) {
         let at = self.timers.next().map_or(u64::MAX, |next| self.timers.all[next].at);
-        // While it does not wait it finds out by itself.
+        // A thread that does not wait looks at the timers by itself.
         if let Some(thread) = self.timers.thread.filter(|thread| self.waiting.contains(*thread)) {
             self.thread(thread).pending.deadline = at;
             self.reclassify(thread);
@@ -103,8 +103,8 @@ impl State {
 }
 
 impl Runtime {
-    /// Sets a timer to fire at a moment (never for `u64::MAX`), and then again and again; what it was before. None if there
-    /// is no such timer.
+    /// Sets a timer to fire at `at` (never for `u64::MAX`) and then at each interval; returns its previous
+    /// state. Returns `None` if there is no such timer.
     pub(crate) fn set_timer(&mut self, id: u64, at: u64, again: u64, pc: u64) -> Option<Timer> {
         self.state.timers.get(id)?;
         if at != u64::MAX {
@@ -119,7 +119,7 @@ impl Runtime {
         Some(before)
     }
 
-    /// Ends a timer.
+    /// Deletes a timer.
     pub(crate) fn delete_timer(&mut self, id: u64, pc: u64) -> bool {
         let there = self.set_timer(id, u64::MAX, 0, pc).is_some();
         self.state.timers.all.retain(|timer| timer.id != id);
@@ -147,7 +147,7 @@ impl Runtime {
         state.timers.thread = Some(ix);
         state.log.thread_named(ix, b"timers");
         state.log.thread_joined_or_detached(ix);
-        // It has no line of its own: it is told of where it came to be.
+        // The timer thread has no source line: the place of its creation is reported instead.
         state.log.thread(ix).start = pc - 1;
         let thread = state.thread(ix);
         thread.is_timer = true;
@@ -155,7 +155,7 @@ impl Runtime {
         self.log(Op::Create, Flags::NONE, pc, 0, ix.0.into());
     }
 
-    /// The earliest timer fires.
+    /// Fires the earliest timer.
     fn fire(&mut self, pc: u64) {
         let state = &mut self.state;
         let Some(at) = state.timers.next() else { return };
@@ -212,7 +212,7 @@ impl Runtime {
     }
 }
 
-/// What the timers' thread does, for ever.
+/// The routine of the timer thread, which never ends.
 unsafe extern "C-unwind" fn run(_: *mut c_void) -> *mut c_void {
     loop {
         let Some(runtime) = Runtime::enter() else { return core::ptr::null_mut() };

@@ -1,17 +1,17 @@
-//! Threads as kernel threads that pass a token: who holds it runs, the others sleep in the kernel.
+//! Threads as kernel threads that pass a token: its holder runs, the others sleep in the kernel.
 //!
-//! Slower than fibers by a factor of a hundred, but every thread is one that debuggers know, with a stack, registers
-//! and a number of its own. All that the runtime knows is handed over with the token: the store that gives it releases,
+//! This is slower than fibers by a factor of a hundred, but debuggers see every thread with its own stack,
+//! registers and id. The runtime's state is handed over with the token: the store that passes it releases,
 //! the exchange that takes it acquires.
 //!
-//! A thread without the token keeps all signals blocked but those that only it can cause: whatever comes to the
-//! process interrupts the running thread, as it does with fibers.
+//! A thread without the token blocks all signals except those that only it can cause: signals to the process
+//! interrupt the running thread, as with fibers.
 
 use crate::{context::Context, crash, dispatch, sys};
 use core::{arch::naked_asm, sync::atomic::Ordering};
 
-/// Signals that a thread without the token does not block: faults (a debugger steps by SIGTRAP), and the one by
-/// which glibc tells all threads of a change of user.
+/// Signals that a thread without the token does not block: faults (a debugger steps by SIGTRAP), and the one
+/// by which glibc makes all threads change their user.
 const UNBLOCKED: u64 = {
     const SETXID: i32 = 33;
     let signals =
@@ -24,8 +24,8 @@ const UNBLOCKED: u64 = {
     mask
 };
 
-/// Saves where the calling thread stands as `fiber::switch` does, so that stacks are found in the same way, and
-/// calls a function that returns when the thread may go on. With unwind information: debuggers look through it.
+/// Saves the calling thread's context as `fiber::switch` does, so that stacks are found in the same way, and
+/// calls a function that returns when the thread may go on. It has unwind information for debuggers.
 macro_rules! save_and_call {
     ($function:path) => {
         naked_asm!(
@@ -61,13 +61,13 @@ macro_rules! save_and_call {
     };
 }
 
-/// On the thread that glibc made: tells its maker that it is there and waits for the token.
+/// Reports to the creator that the new thread has started, and waits for the token.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn park(context: *mut Context) {
     save_and_call!(wait_for_first_turn)
 }
 
-/// Gives the token to `to` and waits until it comes back to `from`.
+/// Passes the token to `to` and waits until it comes back to `from`.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn pass(from: *mut Context, to: *const Context) {
     save_and_call!(give_and_wait)
@@ -78,7 +78,7 @@ unsafe extern "C" fn wait_for_first_turn(context: *mut Context) {
     let before = block_signals();
     // SAFETY: as below.
     unsafe { (*context).set_mask(before) };
-    // SAFETY: the maker waits and looks only at the word that is cleared last.
+    // SAFETY: the creator waits and reads only the word that is cleared last.
     let context = unsafe {
         (*context).thread_pointer = sys::thread_pointer();
         &*context
@@ -91,7 +91,7 @@ unsafe extern "C" fn wait_for_first_turn(context: *mut Context) {
 
 unsafe extern "C" fn give_and_wait(from: *const Context, to: *const Context) {
     let before = block_signals();
-    // SAFETY: contexts are parts of records, which stay where they are.
+    // SAFETY: contexts are parts of records, which do not move.
     unsafe {
         (*from).set_mask(before);
         give(&*to);
@@ -100,13 +100,13 @@ unsafe extern "C" fn give_and_wait(from: *const Context, to: *const Context) {
     set_mask(before);
 }
 
-/// Lets a thread go on.
+/// Passes the token to a thread.
 pub(crate) fn give(to: &Context) {
     to.token.store(1, Ordering::Release);
     sys::wake(&to.token);
 }
 
-/// Sleeps until the calling thread is given the token.
+/// Sleeps until the calling thread gets the token.
 fn take(me: &Context) {
     while me.token.swap(0, Ordering::Acquire) == 0 {
         sys::wait_while(&me.token, 0);
@@ -114,7 +114,7 @@ fn take(me: &Context) {
     dispatch::follow(&me.dispatches);
 }
 
-/// The mask before.
+/// Blocks signals; returns the previous mask.
 fn block_signals() -> u64 {
     set_mask(!UNBLOCKED)
 }
@@ -123,7 +123,7 @@ fn set_mask(mask: u64) -> u64 {
     let mask = dispatch::mask(mask);
     let mut before = 0u64;
     let (set, new, old) = (libc::SIG_SETMASK as usize, &raw const mask as usize, &raw mut before as usize);
-    // SAFETY: the calling thread's own mask.
+    // SAFETY: the calling thread's mask.
     unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, old, size_of::<u64>(), 0, 0]) };
     before
 }

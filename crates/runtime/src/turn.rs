@@ -1,7 +1,8 @@
-//! The schedule point: where the running thread asks who goes next.
+//! The schedule point: where the running thread asks which thread goes next.
 //!
-//! Every visible operation is executed the same way: the thread says what it is about to do, waits for
-//! its turn, does it, and logs one event. One pick, one event: that is what lets a schedule be followed.
+//! Every visible operation is executed the same way: the thread announces the operation, waits for its turn,
+//! performs the operation and logs one event. Each pick yields exactly one event, which is why a schedule can
+//! be replayed.
 
 use crate::{
     debug, dispatch, end,
@@ -17,25 +18,25 @@ use unsnarl_model::{Flags, Op, Order, ThreadIx};
 use unsnarl_sched::{Diverged, Pick, RunView, changes_nothing};
 use unsnarl_wire::{Choices, RawEvent};
 
-/// How a thread's turn came.
+/// The reason why a thread's turn came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// What it waited for is there.
+    /// The condition it waited for holds.
     Go,
-    /// Its time is up.
+    /// Its deadline passed.
     TimedOut,
-    /// For no reason.
+    /// A spurious wake-up.
     Spurious,
-    /// It was cancelled.
+    /// The thread was cancelled.
     Cancelled,
-    /// A signal is there, to be handled first.
+    /// A signal is pending and must be handled first.
     Signalled,
-    /// A signal's handler has run, and what was waited for is given up.
+    /// A signal handler has run, and the wait is abandoned.
     Interrupted,
 }
 
 impl Turn {
-    /// What the event tells of it.
+    /// Returns the event flags that describe this turn.
     pub(crate) const fn flags(self) -> Flags {
         match self {
             Self::Go => Flags::NONE,
@@ -47,17 +48,17 @@ impl Turn {
     }
 }
 
-/// Why nobody was picked.
+/// The reason why no thread was picked.
 enum NoPick {
-    /// The plan says nothing of what follows.
+    /// The plan does not cover what follows.
     End,
     Diverged(Diverged),
 }
 
 impl Runtime {
-    /// The running thread is about to do something that is always possible; returns when it is its turn.
+    /// Blocks until the running thread's turn for an operation that is always possible.
     ///
-    /// A thread that is to be cancelled at any moment leaves here, unwinding.
+    /// A thread with a pending asynchronous cancellation unwinds from here.
     #[inline]
     pub(crate) extern "C-unwind" fn turn(&mut self, op: Op, addr: usize, pc: u64) {
         let state = &mut self.state;
@@ -77,11 +78,9 @@ impl Runtime {
         }
     }
 
-    /// The running thread is about to do something that may have to wait. Meanwhile it handles signals.
-    #[allow(
-        improper_ctypes_definitions,
-        reason = "called from here only; what matters is that it may unwind"
-    )]
+    /// Blocks until the running thread's turn for an operation that may have to wait. Signals are handled
+    /// during the wait.
+    #[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
     pub(crate) extern "C-unwind" fn wait_turn(&mut self, mut pending: Pending) -> Turn {
         loop {
             let turn = self.wait_once(pending);
@@ -127,7 +126,7 @@ impl Runtime {
         state.by_timeout.set(ix, false);
         state.ready.set(ix, true);
         if turn == Turn::TimedOut {
-            // Others may have set it: a timer's.
+            // Another thread may have changed the deadline: a timer's.
             let deadline = state.me().pending.deadline;
             state.clock.pass(deadline);
         }
@@ -143,7 +142,7 @@ impl Runtime {
         turn
     }
 
-    /// Runs whoever is picked; returns when that is the caller.
+    /// Runs the picked thread; returns when the caller is picked.
     #[inline]
     pub(crate) fn take_turn(&mut self) {
         let me = self.state.current;
@@ -153,21 +152,21 @@ impl Runtime {
         }
     }
 
-    /// The running thread has to wait in the middle of what nobody should divide: another thread holds the lock of the allocator that
-    /// the C library calls to make a thread. The others go on as ever.
+    /// Takes a turn inside an undivided region. This happens when the C library creates a thread and calls an
+    /// allocator whose lock another thread holds. The other threads run as usual.
     #[cold]
     fn take_turn_inside(&mut self) {
         let undivided = core::mem::take(&mut self.state.undivided);
-        let calls = dispatch::ResumeGuard::new();
+        let resume_guard = dispatch::ResumeGuard::new();
         self.take_turn();
-        drop(calls);
+        drop(resume_guard);
         self.state.undivided = undivided;
     }
 
-    /// The current thread ended: the carrier goes on with somebody else, for good.
+    /// Lets the carrier continue with another thread for good: the current thread has ended.
     pub(crate) fn switch_away(&mut self) {
         let next = self.pick();
-        // If it ever comes back from there, it is on a kernel thread of its own and under nobody's control.
+        // If the thread ever returns from here, it is on its own kernel thread and no longer controlled.
         self.leave_to(next);
     }
 
@@ -205,7 +204,7 @@ impl Runtime {
         });
         if sole_runner {
             state.sole_runner.set(me, false);
-            // Of an atomic operation the same bit says something else.
+            // The same bit has another meaning for atomic operations.
             if !state.me().pending.op.is_atomic() {
                 state.switch_flags = state.switch_flags | Flags::UNDETERMINED;
             }
@@ -217,7 +216,7 @@ impl Runtime {
             }
             Some(NoPick::End) => {
                 snapshot::wait(self);
-                // In another process, by another plan.
+                // Here the run continues in another process, with another plan.
                 self.pick_again()
             }
             Some(NoPick::Diverged(diverged)) => end::diverged(state, diverged),
@@ -245,15 +244,15 @@ impl Runtime {
         let from: *mut Thread = state.running;
         let to: *mut Thread = state.thread(to);
         state.running = to;
-        // SAFETY: records stay where they are; no reference into the state is kept across the switch
-        // but `self`, which is the one runtime there is and reached anew by every hook.
+        // SAFETY: records do not move. The only reference into the state kept across the switch is `self`:
+        // there is one runtime, and every hook obtains it again.
         unsafe {
             Self::set_current(pointer_of(&*to));
             (*from).context.switch(&(*to).context);
         }
     }
 
-    /// The running thread has just been switched to.
+    /// Completes a switch to the running thread.
     #[inline]
     pub(crate) fn arrive(&mut self) {
         if self.state.masks_differ {
@@ -261,14 +260,14 @@ impl Runtime {
         }
     }
 
-    /// Appends an event of the running thread; its number.
+    /// Appends an event of the running thread; returns its number.
     #[inline]
     pub(crate) fn log(&mut self, op: Op, flags: Flags, pc: u64, addr: usize, value: u64) -> u64 {
         let event = RawEvent::new(self.state.current, op, flags, pc, addr as u64, value);
         self.append(op, flags, event, (pc, addr as u64, value))
     }
 
-    /// Appends an access of the running thread.
+    /// Appends a memory access of the running thread.
     #[inline]
     pub(crate) fn log_access(
         &mut self,
@@ -283,14 +282,15 @@ impl Runtime {
         self.append(op, flags, event, (pc, addr as u64, value));
     }
 
-    /// The running thread dies in the middle of its operation: one pick, one event, so that a replay gets as far.
+    /// Logs the operation in which the running thread dies: each pick needs one event, so that a replay gets
+    /// equally far.
     #[cold]
     pub(crate) fn log_unfinished(&mut self) {
         let state = &mut self.state;
         if core::mem::take(&mut state.picked) {
             let Pending { op, pc, addr, .. } = state.me().pending;
             let event = RawEvent::new(state.current, op, Flags::FAILED, pc, addr, 0);
-            // Without room for it, the replay ends an event earlier.
+            // If there is no room for it, the replay ends one event earlier.
             let _ = state.log.append(event.with(state.switch_flags));
         }
     }
@@ -305,7 +305,7 @@ impl Runtime {
         let unchanged = core::mem::take(&mut state.unchanged);
         let fruitless = changes_nothing(op, flags) || unchanged;
         state.fruitless_events = if fruitless { state.fruitless_events + 1 } else { 0 };
-        // A point in a waiting loop neither gets the thread on nor makes the loop another one.
+        // A schedule point in a waiting loop is neither progress nor a change of the loop.
         if op != Op::Point {
             state.me().spin_detector.note(fruitless, operation);
         }
@@ -325,7 +325,7 @@ impl Runtime {
 }
 
 impl crate::state::State {
-    /// Looks at what opens behind our back; if nobody can go on, gives time to the outside.
+    /// Polls the gates that open without an event; if no thread can run, waits for the environment.
     #[cold]
     fn poll_environment(&mut self) {
         if self.polled > 0 {
@@ -336,7 +336,7 @@ impl crate::state::State {
         }
     }
 
-    /// Somebody wants to know who could run now. `waits`: the policy did not begin yet.
+    /// Records which threads could run now, for observed runs. `waits`: the policy has not begun yet.
     #[cold]
     fn before_pick(&mut self, waits: bool) {
         if handlers::has_arrivals() {
@@ -347,7 +347,7 @@ impl crate::state::State {
         }
     }
 
-    /// Somebody wants to know who runs now.
+    /// Reports which thread runs now, for observed runs.
     #[cold]
     fn after_pick(&mut self, waits: bool, pick: &Pick) {
         if self.log.header().plan.choices > 0 && waits {
@@ -358,12 +358,12 @@ impl crate::state::State {
         }
     }
 
-    /// Whether taking the processor from the running thread is a preemption.
+    /// Returns whether taking the processor from the running thread is a preemption.
     #[inline]
     fn could_continue(&self) -> bool {
         // SAFETY: as in `me`.
         let me = unsafe { &*self.running };
-        // What came from outside since its wait began is not told in a trace: in a replay it waits.
+        // A trace does not record when input arrived during a wait, so a replay still waits there.
         let goes_on = if me.pending.gate.depends_on_environment() {
             !me.blocked
         } else {
@@ -372,8 +372,8 @@ impl crate::state::State {
         goes_on && !me.pending.op.yields()
     }
 
-    /// Whether the thread is ready for another reason than a signal to handle. When a signal from outside came is not told in a trace,
-    /// only when it was handled: nothing that is told may depend on it.
+    /// Returns whether the thread is ready for a reason other than a signal to handle. A trace records when a
+    /// signal from outside was handled, not when it arrived, so no recorded fact may depend on the arrival.
     #[inline]
     fn is_ready_without_signal(&self, thread: ThreadIx) -> bool {
         self.ready.contains(thread)
@@ -381,7 +381,7 @@ impl crate::state::State {
                 || self.readiness_at_gate(thread) == Readiness::Ready)
     }
 
-    /// Tells who could run now.
+    /// Records which threads could run now.
     fn record_choices(&mut self) {
         let mut choices = Choices::default();
         for thread in self.ready().iter().chain(self.by_timeout().iter()).filter(|thread| thread.index() < 64)
@@ -394,7 +394,7 @@ impl crate::state::State {
         self.log.choices(choices);
     }
 
-    /// Before the checkpoint there is nothing to choose.
+    /// Records the only choice: before the checkpoint there is no alternative.
     fn record_single_choice(&mut self, pick: &Pick) {
         if let Pick::Run(thread) = pick {
             let can_run = if thread.index() < 64 { 1 << thread.index() } else { 0 };
@@ -402,7 +402,7 @@ impl crate::state::State {
         }
     }
 
-    /// Whether an operation from this place is a library's own business: no choice is offered there.
+    /// Returns whether an operation at this site is internal to a library: it is no schedule point.
     #[inline]
     pub(crate) fn is_quiet(&mut self, pc: u64) -> bool {
         self.undivided > 0 || (!self.modules.is_program(pc) && self.is_unwinder(pc))
@@ -410,13 +410,13 @@ impl crate::state::State {
 
     fn is_unwinder(&mut self, pc: u64) -> bool {
         if matches!(self.modules.owner(pc), Owner::Unknown) {
-            // The C library loads the unwinder by itself when it first needs it.
+            // The C library loads the unwinder lazily.
             self.refresh_modules();
         }
         matches!(self.modules.owner(pc), Owner::Unwinder)
     }
 
-    /// Whether the thread waited for what comes by itself, when the plan has it.
+    /// Returns whether the thread waited for an event from outside that the plan supplies.
     pub(crate) fn resumes_without_others(&self, thread: ThreadIx) -> bool {
         match self.threads[thread.index()].pending.gate {
             Gate::Input => self.has_input(thread).is_some(),
@@ -427,7 +427,7 @@ impl crate::state::State {
         }
     }
 
-    /// In which way the thread can go on.
+    /// Returns the way in which the thread can go on.
     fn turn_of(&self, thread: ThreadIx) -> Turn {
         if self.threads[thread.index()].must_check_signals {
             return self.turn_with_signals(thread);
@@ -458,8 +458,8 @@ impl crate::state::State {
         }
     }
 
-    /// A thread is about to block: if it closes a circle of threads that wait for each other's locks,
-    /// that is a deadlock, whatever the other threads do.
+    /// Ends the run if the thread, which is about to block, closes a cycle of threads that wait for each
+    /// other's locks. That is a deadlock regardless of what other threads do.
     #[cold]
     fn check_for_deadlock_cycle(&self, thread: ThreadIx) {
         let mut at = thread;

@@ -1,11 +1,15 @@
-//! The watchdog: a thread that waits for a plain variable in code without schedule points keeps everybody from ever changing it.
+//! The watchdog for waiting loops without schedule points: a thread that waits for a plain variable there
+//! keeps all others from changing it.
 //!
-//! The controller sees that no event comes while the program runs, and sends a signal every few milliseconds. Each looks at the
-//! registers: in a loop that only waits, the same ones come back again and again, at the same instruction, and nothing on the way back
-//! changes anything else; what computes has others, or writes. A thread that is seen to wait so gives way, by an event like that of
-//! `sched_yield`, from inside a handler on its own stack. In a replay it waits in the same loop, for nobody else runs, until it is seen again.
+//! The controller notices that the program runs without events, and sends a signal every few milliseconds.
+//! Each signal samples the registers. In a loop that only waits, the same values recur at the same
+//! instruction, and nothing in the loop changes anything else; a computation has changing values, or writes.
+//! A thread that is found waiting yields, by an event like that of `sched_yield`, from inside a handler on
+//! its own stack. In a replay it waits in the same loop, because no other thread runs, until it is found
+//! again.
 //!
-//! Only the program's own code is interrupted so, never the C library, which may hold a lock that no model knows of.
+//! Only the program's code is interrupted this way, never the C library, which may hold a lock that is not
+//! modelled.
 
 use crate::{context::ThreadBackend, state::Runtime, sys};
 use core::{arch::naked_asm, cell::UnsafeCell};
@@ -16,12 +20,12 @@ use unsnarl_insn::{
 use unsnarl_model::{Flags, Misuse, Op};
 use unsnarl_wire::SPIN_CHECK_SIGNAL;
 
-/// How often the same registers are seen in a loop that waits.
+/// The number of equal samples by which a waiting loop is recognised.
 const OFTEN: usize = 3;
-/// How many of them are remembered.
+/// The number of remembered samples.
 const SAMPLES: usize = 256;
 
-/// What was seen since the last event.
+/// The samples since the last event.
 struct SampleHistory {
     event: u64,
     count: usize,
@@ -30,19 +34,21 @@ struct SampleHistory {
 
 struct HistoryCell(UnsafeCell<SampleHistory>);
 
-// SAFETY: reached by the running thread only, in a handler that does not come while it is at work there.
+// SAFETY: only the running thread reaches it, in a handler that does not interrupt itself.
 unsafe impl Sync for HistoryCell {}
 
 static HISTORY: HistoryCell =
     HistoryCell(UnsafeCell::new(SampleHistory { event: 0, count: 0, registers: [0; SAMPLES] }));
 
-/// Whatever the kernel puts on a stack for a handler, and what we do there.
+/// The stack needed for the kernel's signal frame and the handler.
 const ROOM: usize = 32 << 10;
 
-/// Expects the controller's signal, which the C library takes for itself when it makes its first thread. Before that nobody is
-/// waited for. It is looked at on the stack for signals: the thread's own may be used up.
+/// Installs the handler of the controller's signal, which the C library reserves when it creates its first
+/// thread; before that no thread waits for another. The handler runs on the signal stack: the thread's may be
+/// exhausted.
 pub(crate) fn expect() {
-    // Nobody else looks meanwhile: the limit on time tells where the program is, and not that it is looked at.
+    // All signals are blocked meanwhile, so that the time-limit signal reports the program's location and not
+    // this handler's.
     install_handler(check_trampoline, libc::SA_ONSTACK, !0);
 }
 
@@ -50,7 +56,7 @@ fn install_handler(entry: unsafe extern "C" fn(), more: i32, mask: u64) {
     unsafe extern "C" {
         fn unsnarl_return_from_signal();
     }
-    /// As the kernel has it: handler, flags, where the handler returns to, mask.
+    /// The kernel's layout: handler, flags, return trampoline, mask.
     #[repr(C)]
     struct Action(usize, usize, usize, u64);
     const RETURNS: i32 = 0x0400_0000;
@@ -62,7 +68,8 @@ fn install_handler(entry: unsafe extern "C" fn(), more: i32, mask: u64) {
         mask,
     );
     let args = [SPIN_CHECK_SIGNAL as usize, &raw const action as usize, 0, size_of::<u64>(), 0, 0];
-    // SAFETY: the handler fits its signature, and returns by a way of our own, which is never dispatched.
+    // SAFETY: the handler has the required signature and returns through the runtime's sigreturn, which is
+    // never dispatched.
     unsafe { sys::call(libc::SYS_rt_sigaction, args) };
 }
 
@@ -76,11 +83,11 @@ unsafe extern "C" fn yield_trampoline() {
     naked_asm!("mov rdi, rdx", "jmp {}", sym yield_to_others)
 }
 
-/// Looks where the running thread is. If it waits for others, it gets the signal once more, on its own stack, where it can stay while
-/// they run: as soon as this handler has returned, before its next instruction.
+/// Samples the running thread. If it waits for others, it gets the signal once more, on its own stack, where
+/// it can stay while they run: as soon as this handler has returned, before its next instruction.
 unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
     let Some(runtime) = Runtime::enter() else { return };
-    // SAFETY: the kernel's description of what was interrupted.
+    // SAFETY: the kernel's description of the interrupted context.
     let registers = unsafe { &(*context).uc_mcontext.gregs };
     let [pc, sp] = [libc::REG_RIP, libc::REG_RSP].map(|register| registers[register as usize] as u64);
     let state = &mut runtime.state;
@@ -96,29 +103,29 @@ unsafe extern "C" fn check_for_spin(context: *mut libc::ucontext_t) {
         .fold(0u64, |hash, &value| (hash.rotate_left(5) ^ value as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let waits = was_seen_often(state.log.count(), hash) && wait_loop_at(pc, instruction).is_some();
     if waits && sys::is_readable((sp as usize).saturating_sub(ROOM)) {
-        // The controller's next may have come meanwhile: it is not to make the thread give way twice.
+        // The controller's next signal may be pending: it must not make the thread yield twice.
         install_handler(yield_trampoline, 0, 0);
         let [process, thread] = [libc::SYS_getpid, libc::SYS_gettid].map(|number| {
             // SAFETY: no arguments, no effect.
             unsafe { sys::call(number, [0; 6]) as usize }
         });
-        // SAFETY: to ourselves; it waits until this handler returns.
+        // SAFETY: a signal to this thread; it is pending until this handler returns.
         unsafe { sys::call(libc::SYS_tgkill, [process, thread, SPIN_CHECK_SIGNAL as usize, 0, 0, 0]) };
     }
 }
 
-/// Lets others run.
+/// Yields to other threads.
 unsafe extern "C-unwind" fn yield_to_others(context: *mut libc::ucontext_t) {
     expect();
     let check_signal = 1u64 << (SPIN_CHECK_SIGNAL - 1);
     let args = [libc::SIG_UNBLOCK as usize, &raw const check_signal as usize, 0, size_of::<u64>(), 0, 0];
-    // SAFETY: the others are looked at while this one stays here; the handler for that is in place.
+    // SAFETY: the other threads are sampled while this one stays here; the handler for that is installed.
     unsafe { sys::call(libc::SYS_rt_sigprocmask, args) };
     let Some(runtime) = Runtime::enter() else { return };
-    // SAFETY: the kernel's description of what was interrupted.
+    // SAFETY: the kernel's description of the interrupted context.
     let pc = unsafe { (*context).uc_mcontext.gregs[libc::REG_RIP as usize] } as u64;
     let state = &mut runtime.state;
-    // Where in the loop it was is another place each time.
+    // The interrupted instruction differs each time, so the loop's start is reported.
     let begins = wait_loop_at(pc, instruction).unwrap_or(pc);
     state.warn(
         Misuse::NotModelled,
@@ -126,17 +133,17 @@ unsafe extern "C-unwind" fn yield_to_others(context: *mut libc::ucontext_t) {
         0,
         "spins without a schedule point; preempted by the watchdog",
     );
-    // And so the event is told at the thread's last operation.
+    // For the same reason the event is logged at the thread's last operation.
     let last = state.me().pending.pc;
     runtime.turn(Op::Yield, 0, last);
     runtime.log(Op::Yield, Flags::NONE, last, 0, 0);
 }
 
-/// The instruction at an address, if there is one.
+/// Decodes the instruction at an address, if it is readable.
 fn instruction(pc: u64) -> Option<Instruction> {
     const LONGEST: usize = 15;
     let mut bytes = [0u8; LONGEST];
-    // SAFETY: room for as many bytes; what cannot be read is not.
+    // SAFETY: there is room for so many bytes; unreadable ones are not copied.
     let read = unsafe { sys::copy_memory(pc as usize, bytes.as_mut_ptr() as usize, LONGEST) };
     let bytes = bytes.get(..read).filter(|bytes| !bytes.is_empty())?;
     Some(Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode())

@@ -1,14 +1,14 @@
-//! Without preemptions, and fair: the tail of simplified schedules (Tinertia, section 4.2.1, after
+//! Non-preemptive and fair scheduling: the tail of simplified schedules (Tinertia, section 4.2.1, after
 //! Musuvathi and Qadeer's fair scheduling) and the order of a plain recording.
 //!
-//! A thread runs until it cannot, or until it gives way: it yields, sleeps or spins. Then the next
-//! in the order of creation goes on. Whoever runs very long without doing any of that is made to
-//! give way once, since polling loops over several operations look like progress.
+//! A thread runs until it blocks, yields, sleeps or spins. Then the next thread in creation order goes on. A
+//! thread that runs very long without doing any of that is made to yield once, since polling loops over
+//! several operations look like progress.
 
 use crate::{RunView, ThreadSet};
 use unsnarl_model::ThreadIx;
 
-/// So many points in a row, and a thread must let the others go first.
+/// The number of consecutive schedule points after which a thread must yield to the others.
 const MAX_CONSECUTIVE: u32 = 10_000;
 
 #[derive(Debug, Default)]
@@ -28,9 +28,9 @@ impl Fair {
     }
 }
 
-/// Who goes on when the current thread cannot or should not: first those with work to do; then, in turn,
-/// those who give way and those for whom time must pass, so that a spinning thread and a sleeping one both
-/// get on.
+/// Picks the thread that goes on when the current one cannot or should not: first those with work to do;
+/// then, in turn, those that yield and those that wait for a timeout, so that a spinning thread and a
+/// sleeping one both progress.
 fn next_in_turn(world: &impl RunView) -> ThreadIx {
     let current = world.current();
     let (ready, by_timeout) = (world.ready(), world.by_timeout());
@@ -60,7 +60,7 @@ fn next_in_turn(world: &impl RunView) -> ThreadIx {
     }
 }
 
-/// How far behind `current` a thread's turn is.
+/// Returns how far behind `current` a thread's turn is.
 const fn turn(current: ThreadIx, thread: ThreadIx) -> u16 {
     thread.0.wrapping_sub(current.0).wrapping_sub(1)
 }

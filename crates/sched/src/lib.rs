@@ -1,8 +1,8 @@
-//! Who runs next inside a run.
+//! The choice of the next thread inside a run.
 //!
-//! A [`Picker`] is asked before each visible operation and answers with a thread. It sees the run
-//! through [`RunView`] only, does no I/O, never allocates after it was made, and its answers depend
-//! on nothing but the plan and what it was shown: that is what makes a plan repeatable.
+//! A [`Picker`] is asked before each visible operation and answers with a thread. It sees the run through
+//! [`RunView`] only, does no I/O and never allocates after its creation. Its answers depend only on the plan
+//! and the observed run: that makes a plan repeatable.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -30,33 +30,33 @@ pub use toy::Toy;
 use alloc::boxed::Box;
 use unsnarl_model::{Action, Fidelity, Policy, ThreadIx};
 
-/// What a picker may know about the run.
+/// The state of the run that a picker may see.
 pub trait RunView {
-    /// Who ran last.
+    /// Returns the thread that ran last.
     fn current(&self) -> ThreadIx;
-    /// Who can go on now.
+    /// Returns the threads that can go on now.
     fn ready(&self) -> &ThreadSet;
-    /// Who can go on only because its time is up, or for no reason: sleepers and timed waits.
+    /// Returns the threads that can go on only by a timeout or a spurious wake-up: sleeps and timed waits.
     fn by_timeout(&self) -> &ThreadSet;
-    /// Who of the late ones has the earliest deadline.
+    /// Returns the thread with the earliest deadline, among those that wait for a timeout.
     fn earliest_timeout(&self) -> Option<ThreadIx>;
-    /// Whether the thread lets others go first: it is about to yield or sleep, or it spins.
+    /// Returns whether the thread yields to others: it is about to yield or sleep, or it spins.
     fn yields(&self, thread: ThreadIx) -> bool;
-    /// Whether who ran last can go on and does not give way.
+    /// Returns whether the thread that ran last can go on and does not yield.
     #[inline]
     fn current_can_continue(&self) -> bool {
         self.ready().contains(self.current()) && !self.yields(self.current())
     }
-    /// Whether the thread's next operation is this one; sites are of the plan's modules.
+    /// Returns whether the thread's next operation is this one; sites refer to the plan's modules.
     fn is_about_to(&self, thread: ThreadIx, action: &Action) -> bool;
-    /// Whether the order of these two threads' next operations can matter: the same object, and not only
-    /// read.
+    /// Returns whether the order of these two threads' next operations can matter: the same object, and at
+    /// least one write.
     fn conflict(&self, a: ThreadIx, b: ThreadIx) -> bool;
-    /// Whether the thread's next operation is at this one of the plan's places.
+    /// Returns whether the thread's next operation is at this site of the plan.
     fn is_at(&self, _thread: ThreadIx, _place: u16) -> bool {
         false
     }
-    /// The thread that goes by this name in the plan, once it was created.
+    /// Returns the thread of this run that corresponds to this thread of the plan, once it was created.
     fn resolve_thread(&self, in_plan: ThreadIx) -> Option<ThreadIx>;
 }
 
@@ -65,22 +65,22 @@ pub trait RunView {
 pub enum Pick {
     /// This thread runs its next operation.
     Run(ThreadIx),
-    /// The plan ends here and says nothing of what follows.
+    /// The plan ends here and does not cover what follows.
     End,
     /// The plan cannot be followed.
     Diverged(Diverged),
 }
 
-/// Why an exact prefix could not be followed.
+/// The reason why an exact prefix could not be followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Diverged {
-    /// At which point of the prefix.
+    /// The schedule point of the prefix.
     pub point: u64,
-    /// Who should have run, by the plan's numbering.
+    /// The thread that should have run, by the plan's numbering.
     pub expected: ThreadIx,
-    /// Who that is in this run; none if it was never created.
+    /// That thread's index in this run; `None` if it was never created.
     pub thread: Option<ThreadIx>,
-    /// Whether it could have run: then it was about to do something else.
+    /// True if it could have run: then it was about to do something else.
     pub runnable: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Diverged {
 #[derive(Debug)]
 pub struct Picker {
     script: Option<PrefixFollower>,
-    /// Who decides before the policy begins.
+    /// The scheduler that decides before the policy begins.
     before: Option<fair::Fair>,
     tail: Tail,
 }
@@ -110,7 +110,7 @@ enum Tail {
 }
 
 impl Picker {
-    /// A picker for a plan's prefix and what comes after it.
+    /// Creates a picker for a plan's prefix and the policy after it.
     #[must_use]
     pub fn new(script: Script, fidelity: Fidelity, tail: Policy, seed: u64) -> Self {
         let script = (!script.segments.is_empty()).then(|| match fidelity {
@@ -128,27 +128,27 @@ impl Picker {
         Self { script, before: None, tail }
     }
 
-    /// The same, but the policy waits until it is told to [`begin`](Self::begin): until then threads run without
-    /// preemptions, and neither random numbers nor steps are used up. A plan that ends with its prefix has no
-    /// policy to wait.
+    /// Defers the policy until [`begin`](Self::begin) is called: until then threads run without preemptions,
+    /// and neither random numbers nor steps are consumed. A plan that ends with its prefix has no policy to
+    /// defer.
     #[must_use]
     pub fn deferred(self) -> Self {
         let before = (!matches!(self.tail, Tail::Stop)).then(fair::Fair::default);
         Self { before, ..self }
     }
 
-    /// From now on the policy decides, where the prefix does not.
+    /// Lets the policy decide from now on, where the prefix does not.
     pub fn begin(&mut self) {
         self.before = None;
     }
 
-    /// Whether the policy still waits.
+    /// Returns whether the policy is still deferred.
     #[must_use]
     pub const fn is_deferred(&self) -> bool {
         self.before.is_some()
     }
 
-    /// Who runs next; some thread must be ready or late.
+    /// Picks the next thread; some thread must be ready or waiting for a timeout.
     #[inline]
     pub fn pick(&mut self, world: &impl RunView) -> Pick {
         if let Some(follow) = &mut self.script {
@@ -175,7 +175,8 @@ impl Picker {
     }
 }
 
-/// Not inlined: it takes pages of stack on the way to the heap, and who wants another policy should not touch them.
+/// Not inlined: the value passes through pages of stack on its way to the heap, which other policies should
+/// not touch.
 #[inline(never)]
 fn race_directed(first: u16, second: u16, seed: u64) -> Box<race::RaceDirected> {
     Box::new(race::RaceDirected::new(first, second, seed))

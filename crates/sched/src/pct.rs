@@ -1,13 +1,14 @@
 //! Probabilistic concurrency testing: Burckhardt, Kothari, Musuvathi and Nagarakatte, "A Randomized
 //! Scheduler with Probabilistic Guarantees of Finding Bugs", ASPLOS 2010, section 3.
 //!
-//! Every thread has a random priority and the highest one that can runs. At `depth - 1` points, chosen at
-//! random among the first `steps`, the running thread drops below all initial priorities. A bug that needs
-//! `depth` ordering constraints is found with a chance of at least 1/(n·k^(depth-1)) in each run.
+//! Every thread has a random priority, and the enabled thread with the highest one runs. At `depth - 1`
+//! schedule points, chosen at random among the first `steps`, the running thread drops below all initial
+//! priorities. A bug that needs `depth` ordering constraints is found with a probability of at least
+//! 1/(n·k^(depth-1)) in each run.
 //!
-//! Where this deviates: threads get their priority when they are first seen, as their number is not known
-//! beforehand; and a thread that gives way (yields, sleeps, spins) or runs for very long drops below everybody,
-//! because the guarantee assumes that every thread terminates and a strict priority would starve whom it waits
+//! Deviations: threads get their priority when they are first seen, because their number is not known
+//! beforehand. A thread that yields, sleeps, spins or runs for very long drops below all others, because the
+//! guarantee assumes that every thread terminates, and a strict priority would starve the threads it waits
 //! for.
 
 use crate::{RunView, rng::Rng};
@@ -17,9 +18,9 @@ use unsnarl_model::ThreadIx;
 #[derive(Debug)]
 pub(crate) struct Pct {
     rng: Rng,
-    /// By thread; higher goes first. Drops are below [`INITIAL`].
+    /// The priorities by thread; higher goes first. Dropped ones are below [`INITIAL`].
     priorities: Vec<u64>,
-    /// Points at which the running thread drops, in order, the next one last.
+    /// The schedule points at which the running thread drops, in descending order.
     drops: Vec<u64>,
     /// The lowest priority given out so far.
     lowest: u64,
@@ -27,10 +28,10 @@ pub(crate) struct Pct {
     in_a_row: u32,
 }
 
-/// So many points in a row, and a thread must let the others go first.
+/// The number of consecutive schedule points after which a thread must yield to the others.
 const MAX_CONSECUTIVE: u32 = 10_000;
 
-/// Initial priorities are from here up, later ones below, each lower than the one before.
+/// The lowest initial priority; later ones are below, each lower than the one before.
 const INITIAL: u64 = 1 << 63;
 
 impl Pct {
@@ -53,7 +54,8 @@ impl Pct {
         }
         self.point += 1;
         let mut chosen = self.highest(world);
-        // Who gives way lets all the others pass, once each; the bound is for when nobody has work to do.
+        // A thread that yields lets all the others pass, once each; the bound is for when no thread has work
+        // to do.
         let mut attempts = world.ready().len() + world.by_timeout().len();
         while attempts > 1 && world.yields(chosen) {
             self.lower(chosen);

@@ -1,10 +1,10 @@
 //! Partial order sampling: Yuan, Yang and Gu, "Partial Order Aware Concurrency Sampling", CAV 2018,
 //! algorithm 1.
 //!
-//! Every thread's next operation has a random priority, and the highest one that is possible is executed.
-//! The thread's following operation gets a new priority, and so do the next operations of others that
-//! conflict with the one executed: so each order of two conflicting operations is as likely as the other,
-//! however many independent operations lie in between.
+//! Every thread's next operation has a random priority, and the enabled one with the highest priority is
+//! executed. The thread's following operation gets a new priority, and so do the next operations of other
+//! threads that conflict with the executed one. So both orders of two conflicting operations are equally
+//! likely, however many independent operations lie in between.
 
 use crate::{RunView, rng::Rng};
 use alloc::vec::Vec;
@@ -13,7 +13,7 @@ use unsnarl_model::ThreadIx;
 #[derive(Debug)]
 pub(crate) struct Pos {
     rng: Rng,
-    /// Of each thread's next operation; 0 for none yet.
+    /// The priority of each thread's next operation; 0 for none yet.
     priorities: Vec<u64>,
 }
 
@@ -51,8 +51,8 @@ mod tests {
     use crate::Toy;
     use unsnarl_model::Op;
 
-    /// Thread 0 does `steps` independent writes, then one to place 1; thread 1 one write to place 1.
-    /// Whether thread 1 came first.
+    /// Thread 0 makes `steps` independent writes, then one at site 1; thread 1 makes one write at site 1.
+    /// Returns whether thread 1 came first.
     fn second_first(seed: u64, steps: u64) -> bool {
         let mut toy = Toy::new(2);
         let mut pos = Pos::new(seed);

@@ -1,26 +1,26 @@
-//! Following a schedule to the point.
+//! Following a schedule exactly.
 
 use crate::{Diverged, Pick, RunView};
 use alloc::vec::Vec;
 use unsnarl_model::{Action, Segment};
 
-/// A schedule to follow, with what is expected at each of its points.
+/// A schedule to follow, with the expected action at each of its points.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
-    /// Who runs for how many points, by the plan's numbering of threads.
+    /// The threads and their numbers of schedule points, by the plan's numbering of threads.
     pub segments: Vec<Segment>,
-    /// What is expected; as many as points, or none.
+    /// The expected actions; one for each schedule point, or none at all.
     pub actions: Vec<Action>,
 }
 
-/// Exact: the thread of the schedule runs and does what is expected, or the run has diverged.
+/// Exact replay: the thread of the schedule runs and does what is expected, or the run has diverged.
 #[derive(Debug)]
 pub(crate) struct Exact {
     script: Script,
     segment: usize,
-    /// Points of the current segment that are done.
+    /// The number of schedule points of the current segment that are done.
     done: u32,
-    /// Points done in all.
+    /// The total number of schedule points that are done.
     point: u64,
 }
 
@@ -29,7 +29,7 @@ impl Exact {
         Self { script, segment: 0, done: 0, point: 0 }
     }
 
-    /// None at the end of the schedule.
+    /// Picks the next thread; returns `None` at the end of the schedule.
     #[inline]
     pub(crate) fn pick(&mut self, world: &impl RunView) -> Option<Pick> {
         let mut segment = self.script.segments.get(self.segment)?;

@@ -1,23 +1,23 @@
 //! Race-directed random testing: Sen, "Race Directed Random Testing of Concurrent Programs", PLDI 2008,
 //! algorithm 1; over contended locks as in the Tinertia paper, section 5.5.
 //!
-//! A random walk, but a thread that comes to one of two places is held there. When another comes to the other
-//! place, on the same object, the two are about to do what the pair is about: the one at the first place goes
-//! first, then the other. If everybody who can run is held, one of them is let go.
+//! A random walk in which a thread that reaches one of two sites is held there. When another thread reaches
+//! the other site, on the same object, the two are about to conflict: the one at the first site goes first,
+//! then the other. If all threads that can run are held, one of them is released.
 //!
-//! Where this deviates: which of the two goes first is the plan's choice and not chance's, so that a search can
-//! try the order that it has not seen; the running thread is changed now and then rather than at each point,
-//! because what matters happens at the two places, and how often is drawn for each run; and who is let go is not
-//! held again at the same operation, so that nobody is held for ever.
+//! Deviations: the plan, not chance, decides which of the two goes first, so that a search can try the order
+//! that it has not seen. The running thread is changed at a rate drawn for each run instead of at each
+//! schedule point, because only the two sites matter. A released thread is not held again at the same
+//! operation, so that no thread is held for ever.
 
 use crate::{RunView, ThreadSet, rng::Rng};
 use unsnarl_model::ThreadIx;
 
-/// The running thread is changed at one in so many points: one of these for each run.
+/// The running thread is changed at one in this many schedule points; one rate is drawn for each run.
 const SWITCH_RATES: [u32; 4] = [2, 4, 16, 64];
 
-/// For so many points in a row those who are not held may do nothing but wait, or whatever they like: then somebody
-/// is let go, since it may be the one that they wait for.
+/// The numbers of consecutive schedule points at which the other threads only wait, or do anything at all,
+/// before a held thread is released: they may be waiting for it.
 const STALL_LIMITS: StallLimits = StallLimits { waiting: 32, working: 1000 };
 
 #[derive(Clone, Copy, Debug)]
@@ -32,9 +32,9 @@ pub(crate) struct RaceDirected {
     switch_rate: u32,
     places: [u16; 2],
     held: ThreadSet,
-    /// Let go, and not past its operation yet.
+    /// Threads that were released and have not executed their operation yet.
     released: ThreadSet,
-    /// Who goes next, because the one before it was waited for.
+    /// The thread that goes next, after the first of a conflicting pair.
     next: Option<ThreadIx>,
     stalls: StallLimits,
 }
@@ -76,7 +76,7 @@ impl RaceDirected {
                 self.stalls = STALL_LIMITS;
                 continue;
             };
-            // Where both are at both places, either may be the first.
+            // If both are at both sites, either may be the first.
             let goes_first = at[0] && (!at[1] || self.rng.below(2) == 0);
             let (first, second) = if goes_first { (thread, partner) } else { (partner, thread) };
             self.held.set(partner, false);
@@ -94,7 +94,7 @@ impl RaceDirected {
         self.stalls.waiting == 0 || self.stalls.working == 0
     }
 
-    /// Somebody who is not held: mostly who ran last.
+    /// Returns a thread that is not held: mostly the one that ran last.
     fn candidate(&mut self, world: &impl RunView) -> Option<ThreadIx> {
         let current = world.current();
         if world.current_can_continue()
@@ -112,7 +112,7 @@ impl RaceDirected {
         all().filter(|&thread| !self.held.contains(thread)).nth(nth)
     }
 
-    /// A held thread that is at the other place, about to do something in conflict with the thread's own.
+    /// Returns a held thread at the other site whose operation conflicts with the thread's.
     fn partner(&self, world: &impl RunView, thread: ThreadIx, at: [bool; 2]) -> Option<ThreadIx> {
         let [first, second] = self.places;
         let opposite =
@@ -121,7 +121,7 @@ impl RaceDirected {
         self.held.iter().find(|&other| can_run(other) && opposite(other) && world.conflict(thread, other))
     }
 
-    /// One of the held, at random, is not any more; anyone if none of them can run.
+    /// Releases one of the held threads at random; returns any thread if none of them can run.
     fn release(&mut self, world: &impl RunView) -> ThreadIx {
         self.stalls = STALL_LIMITS;
         let all = || world.ready().iter().chain(world.by_timeout().iter());
@@ -141,8 +141,8 @@ mod tests {
     use crate::Toy;
     use unsnarl_model::Op;
 
-    /// Thread 0 does `steps` steps and then writes place 7; thread 1 writes place 7 at once.
-    /// Who came first there.
+    /// Thread 0 makes `steps` steps and then writes at site 7; thread 1 writes at site 7 at once. Returns the
+    /// thread that came first there.
     fn first_there(places: [u16; 2], seed: u64, steps: u64) -> ThreadIx {
         let mut toy = Toy::new(2);
         let mut race = RaceDirected::new(places[0], places[1], seed);
@@ -196,7 +196,7 @@ mod tests {
             toy.next(thread, Op::Write, 100 + u64::from(thread.0));
             toy.put(thread, 0);
         }
-        // Both at the place, but on different objects.
+        // Both are at the site, but on different objects.
         let first = race.pick(&toy);
         toy.run(first);
         assert!(race.held.len() <= 2);

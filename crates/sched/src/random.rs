@@ -1,4 +1,4 @@
-//! A uniform random walk: at each point anyone who can go on, each with the same chance.
+//! A uniform random walk: at each schedule point every thread that can go on has the same chance.
 
 use crate::{RunView, rng::Rng};
 use unsnarl_model::ThreadIx;
@@ -18,7 +18,7 @@ impl Random {
         let (ready, by_timeout) = (world.ready(), world.by_timeout());
         let choices = ready.len() + by_timeout.len();
         if choices == 1 {
-            // A single choice takes no randomness: runs with equal seeds stay alike for longer.
+            // A single choice consumes no randomness: runs with equal seeds stay alike for longer.
             return ready.nth(0).or_else(|| by_timeout.nth(0)).unwrap_or(ThreadIx::MAIN);
         }
         let n = self.rng.below(choices as u32) as usize;

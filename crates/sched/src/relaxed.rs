@@ -1,37 +1,37 @@
-//! Following a schedule as far as it makes sense: the rules of Tinertia (Jalbert and Sen, FSE 2010),
-//! section 4.2.1, all in this file.
+//! Following a schedule as far as it makes sense: the rules of Tinertia (Jalbert and Sen, FSE 2010), section
+//! 4.2.1, all in this file.
 //!
-//! Segments are executed in the order in which they appear. What can differ, and what is done:
+//! Segments are executed in order. The possible deviations and their handling:
 //!
-//! - *Disabled threads.* A thread may block, or have ended, or not exist yet, before its whole
-//!   segment was executed: go on with the next segment.
-//! - *Control flow changes.* A thread may be about to do something else than expected: it runs on
-//!   until it rejoins the expected path, then completes what is left of the segment. If it blocks or
-//!   spins without rejoining, go on with the next segment.
-//! - *Condition variables.* A signal that was missed may now find a waiter. Which waiter goes on is
-//!   decided by who is scheduled first, so the schedule itself covers this case.
+//! - *Disabled threads.* A thread may block, or have ended, or not exist yet, before its whole segment was
+//!   executed: go on with the next segment.
+//! - *Control flow changes.* A thread may be about to do something else than expected: it runs on until it
+//!   rejoins the expected path, then completes the rest of the segment. If it blocks or spins without
+//!   rejoining, go on with the next segment.
+//! - *Condition variables.* A signal that was missed may now find a waiter. The waiter that is scheduled
+//!   first goes on, so the schedule itself covers this case.
 //! - *No bug.* After the last segment the plan's tail takes over: non-preemptive and fair.
 //!
-//! The paper leaves open what "rejoins" means. Here: the thread's next operation is one that is still
-//! expected in this segment (what was skipped counts as done), or the first one of the thread's next
-//! segment (then this segment is over: the thread took a shorter way and must not run into what the
-//! schedule has for later).
+//! The paper leaves open what "rejoins" means. Here it means that the thread's next operation is still
+//! expected in this segment (skipped operations count as done), or that it is the first one of the thread's
+//! next segment. In the latter case this segment is over: the thread took a shorter path and must not execute
+//! what the schedule has for later.
 
 use crate::{Pick, RunView, Script};
 use unsnarl_model::ThreadIx;
 
-/// Operations off the expected path before a thread counts as lost.
+/// The number of operations off the expected path after which a thread counts as lost.
 const MAX_OFF_PATH: u32 = 10_000;
 
 #[derive(Debug)]
 pub(crate) struct Relaxed {
     script: Script,
     segment: usize,
-    /// Points of the current segment that are done or were skipped.
+    /// The number of schedule points of the current segment that are done or were skipped.
     done: u32,
-    /// Where the current segment's actions begin.
+    /// The index of the current segment's first action.
     first_action: usize,
-    /// Operations off the expected path in the current segment.
+    /// The number of operations off the expected path in the current segment.
     off_path: u32,
 }
 
@@ -40,7 +40,7 @@ impl Relaxed {
         Self { script, segment: 0, done: 0, first_action: 0, off_path: 0 }
     }
 
-    /// None at the end of the schedule.
+    /// Picks the next thread; returns `None` at the end of the schedule.
     pub(crate) fn pick(&mut self, world: &impl RunView) -> Option<Pick> {
         loop {
             let segment = *self.script.segments.get(self.segment)?;
@@ -58,7 +58,7 @@ impl Relaxed {
         }
     }
 
-    /// Whether the thread's next operation still belongs to the current segment; counts it if so.
+    /// Returns whether the thread's next operation still belongs to the current segment; counts it if so.
     fn continues_segment(&mut self, world: &impl RunView, thread: ThreadIx) -> bool {
         let segment = self.script.segments[self.segment];
         if self.script.actions.is_empty() {
@@ -79,7 +79,7 @@ impl Relaxed {
         self.off_path < MAX_OFF_PATH && !(self.off_path > 1 && world.yields(thread))
     }
 
-    /// Whether the thread is where its next segment has it begin.
+    /// Returns whether the thread is at the beginning of its next segment.
     fn next_segment_begins(&self, world: &impl RunView, thread: ThreadIx) -> bool {
         let here = self.script.segments[self.segment];
         let mut at = self.first_action + here.points as usize;
@@ -100,7 +100,7 @@ mod tests {
     use alloc::vec::Vec;
     use unsnarl_model::{Action, ModuleIx, Op, Segment, Site};
 
-    /// A script from (thread, sites of its segment).
+    /// Creates a script from (thread, sites of its segment).
     fn script(parts: &[(u16, &[u64])]) -> Relaxed {
         let at = |&offset: &u64| Action { op: Op::Write, site: Site { module: ModuleIx(0), offset } };
         Relaxed::new(Script {
@@ -112,7 +112,7 @@ mod tests {
         })
     }
 
-    /// Runs threads along their own lists of sites under the script; what was executed.
+    /// Runs threads along their lists of sites under the script; returns what was executed.
     fn execute(relaxed: &mut Relaxed, threads: &[&[u64]]) -> Vec<(u16, u64)> {
         let mut toy = Toy::new(threads.len() as u16);
         let mut at = alloc::vec![0; threads.len()];

@@ -7,13 +7,13 @@ pub struct Rng {
 }
 
 impl Rng {
-    /// A generator whose every number follows from the seed.
+    /// Creates a generator whose numbers all follow from the seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self { state: seed }
     }
 
-    /// The next number.
+    /// Returns the next number.
     #[inline]
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -23,7 +23,8 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`, scaled by multiplication. The bias is below 2⁻³² and of no consequence here.
+    /// Returns a number below `bound`, scaled by multiplication. The bias is below 2⁻³² and of no consequence
+    /// here.
     #[inline]
     pub fn below(&mut self, bound: u32) -> u32 {
         (((self.next_u64() >> 32) * u64::from(bound)) >> 32) as u32

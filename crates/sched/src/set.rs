@@ -4,10 +4,11 @@ use unsnarl_model::ThreadIx;
 
 const WORDS: usize = (u16::MAX as usize + 1) / 64;
 
-/// A set of threads, as bits. Counting, adding and removing take no time worth telling; finding
-/// the nth looks only at words up to the highest thread ever added.
+/// A set of threads, as bits. Counting, adding and removing take negligible time; finding the nth member
+/// inspects only words up to the highest thread ever added.
 ///
-/// What is looked at lies together, at the beginning: the rest is pages that a run of few threads never touches.
+/// The inspected words lie together, at the beginning: the remaining pages are never touched by a run of few
+/// threads.
 #[repr(C)]
 pub struct ThreadSet {
     used: usize,
@@ -28,27 +29,27 @@ impl Default for ThreadSet {
 }
 
 impl ThreadSet {
-    /// Nobody.
+    /// Returns the empty set.
     #[must_use]
     pub const fn new() -> Self {
         Self { used: 0, len: 0, words: [0; WORDS] }
     }
 
-    /// How many.
+    /// Returns the number of members.
     #[must_use]
     #[inline]
     pub const fn len(&self) -> usize {
         self.len as usize
     }
 
-    /// Whether nobody is in it.
+    /// Returns whether the set is empty.
     #[must_use]
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Whether the thread is in it.
+    /// Returns whether the thread is a member.
     #[must_use]
     #[inline]
     pub const fn contains(&self, thread: ThreadIx) -> bool {
@@ -71,12 +72,12 @@ impl ThreadSet {
         }
     }
 
-    /// The member that `n` members precede, in the order of creation.
+    /// Returns the member that `n` members precede, in creation order.
     #[must_use]
     #[inline]
     pub fn nth(&self, n: usize) -> Option<ThreadIx> {
         if self.used == 1 {
-            // Most often: without counting, for which not all processors have an instruction.
+            // The usual case: without a population count, which not all processors have.
             let word = (0..n).fold(self.words[0], |word, _| word & word.wrapping_sub(1));
             return (word != 0).then(|| ThreadIx(word.trailing_zeros() as u16));
         }
@@ -95,7 +96,7 @@ impl ThreadSet {
         None
     }
 
-    /// The members, in the order of creation.
+    /// Returns the members in creation order.
     pub fn iter(&self) -> impl Iterator<Item = ThreadIx> + '_ {
         self.words[..self.used]
             .iter()
@@ -104,8 +105,8 @@ impl ThreadSet {
             .map(|ix| ThreadIx(ix as u16))
     }
 
-    /// The member whose turn is next after `thread`, in the order of creation, from the first again after the
-    /// last; `thread` itself only if there is nobody else.
+    /// Returns the member after `thread` in creation order, wrapping around; `thread` itself only if it is
+    /// the only member.
     #[must_use]
     #[inline]
     pub fn next_after(&self, thread: ThreadIx) -> Option<ThreadIx> {

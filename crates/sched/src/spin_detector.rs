@@ -1,22 +1,22 @@
-//! Who waits by looking again and again.
+//! Detects threads that wait by polling.
 
 use unsnarl_model::{Flags, Op};
 
-/// What a thread did in vain of late.
+/// The recent fruitless operations of a thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SpinDetector {
-    /// How many operations in a row were in vain.
+    /// The number of consecutive fruitless operations.
     in_a_row: u32,
-    /// One of them.
+    /// The reference operation.
     last: (u64, u64, u64),
-    /// How often that came again.
+    /// The number of times the reference operation was repeated.
     repeats: u32,
 }
 
 impl SpinDetector {
-    /// The thread did something, in vain or not: at a place, to an object, with a value. It may do other things in
-    /// vain in between: to find the period of a loop, what is waited for changes after 1, 2, 4 … operations (Brent's
-    /// method).
+    /// Notes an operation of the thread: a site, an object and a value. The loop may contain other fruitless
+    /// operations: to find its period, the reference operation is replaced after 1, 2, 4 … operations
+    /// (Brent's method).
     #[inline]
     pub fn note(&mut self, fruitless: bool, operation: (u64, u64, u64)) {
         if !fruitless {
@@ -32,7 +32,7 @@ impl SpinDetector {
         }
     }
 
-    /// Whether it does the same thing in vain over and over.
+    /// Returns whether the thread repeats the same fruitless operation over and over.
     #[must_use]
     #[inline]
     pub const fn is_spinning(&self) -> bool {
@@ -40,7 +40,7 @@ impl SpinDetector {
     }
 }
 
-/// Operations after which the world is as it was.
+/// Returns whether the operation leaves the state unchanged.
 #[must_use]
 #[inline]
 pub const fn changes_nothing(op: Op, flags: Flags) -> bool {
@@ -60,7 +60,7 @@ pub const fn changes_nothing(op: Op, flags: Flags) -> bool {
         | Op::FileLock
         | Op::ChildWait => flags.has(Flags::FAILED),
         Op::FutexWake | Op::Point => true,
-        // By itself: what the handler does is told by its own operations.
+        // The operation alone: the handler's effects are separate operations.
         Op::SigHandle | Op::TimerFire => true,
         Op::FdWait => !flags.has(Flags::TIMED_OUT),
         _ => false,

@@ -1,10 +1,10 @@
-//! A run in memory, for tests of pickers here and of algorithms built on them.
+//! A simulated run, for tests of pickers here and of algorithms built on them.
 
 use crate::{RunView, ThreadSet};
 use alloc::{vec, vec::Vec};
 use unsnarl_model::{Action, ModuleIx, Op, Site, ThreadIx};
 
-/// Threads that are ready, late or blocked, and what each is about to do.
+/// Threads that are ready, waiting for a timeout or blocked, and their next operations.
 #[derive(Debug)]
 pub struct Toy {
     current: ThreadIx,
@@ -13,12 +13,12 @@ pub struct Toy {
     yields: Vec<bool>,
     next: Vec<Action>,
     at: Vec<Option<u16>>,
-    /// Who of the late ones has the earliest deadline.
+    /// The thread with the earliest deadline, among those waiting for a timeout.
     pub earliest_timeout: Option<ThreadIx>,
 }
 
 impl Toy {
-    /// So many threads, all of them ready; main ran last.
+    /// Creates so many threads, all of them ready; main ran last.
     #[must_use]
     pub fn new(threads: u16) -> Self {
         let mut ready = ThreadSet::new();
@@ -35,37 +35,37 @@ impl Toy {
         }
     }
 
-    /// The thread ran last.
+    /// Makes the thread the one that ran last.
     pub fn run(&mut self, thread: ThreadIx) {
         self.current = thread;
     }
 
-    /// The thread cannot go on.
+    /// Blocks the thread.
     pub fn block(&mut self, thread: ThreadIx) {
         self.ready.set(thread, false);
         self.by_timeout.set(thread, false);
     }
 
-    /// The thread goes on only if its time is up.
+    /// Lets the thread go on only by a timeout.
     pub fn set_by_timeout(&mut self, thread: ThreadIx) {
         self.ready.set(thread, false);
         self.by_timeout.set(thread, true);
         self.earliest_timeout = self.earliest_timeout.or(Some(thread));
     }
 
-    /// Whether the thread lets others go first.
+    /// Sets whether the thread yields to others.
     pub fn set_yields(&mut self, thread: ThreadIx, yields: bool) {
         self.yields[thread.index()] = yields;
     }
 
-    /// What the thread is about to do, and that it can.
+    /// Sets the thread's next operation and makes the thread ready.
     pub fn next(&mut self, thread: ThreadIx, op: Op, offset: u64) {
         self.ready.set(thread, true);
         self.next[thread.index()] = Action { op, site: Site { module: ModuleIx(0), offset } };
         self.at[thread.index()] = None;
     }
 
-    /// What the thread is about to do is at this place.
+    /// Puts the thread's next operation at this site of the plan.
     pub fn put(&mut self, thread: ThreadIx, place: u16) {
         self.at[thread.index()] = Some(place);
     }

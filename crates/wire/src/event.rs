@@ -2,8 +2,8 @@
 
 use unsnarl_model::{Flags, Op, Order, ThreadIx};
 
-/// One executed operation. Code and data are raw addresses here; the controller turns them into
-/// modules and offsets afterwards, off the target's hot path.
+/// One executed operation. Code and data addresses are raw here; the controller converts them to modules and
+/// offsets later, off the target's hot path.
 #[repr(C, align(32))]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawEvent {
@@ -11,7 +11,7 @@ pub struct RawEvent {
     op_bits: u64,
     /// Thread (16 bits), memory order (8), size (32, from bit 32).
     thread_bits: u64,
-    /// On what.
+    /// The object.
     pub addr: u64,
     /// See [`Op`].
     pub value: u64,
@@ -32,51 +32,51 @@ impl RawEvent {
         }
     }
 
-    /// The same, of an access to so many bytes with this memory order.
+    /// Adds the size and memory order of an access.
     #[must_use]
     #[inline]
     pub const fn access(self, size: u32, order: Order) -> Self {
         Self { thread_bits: self.thread_bits | (order as u64) << 16 | (size as u64) << 32, ..self }
     }
 
-    /// The same with these facts added.
+    /// Adds these flags.
     #[must_use]
     #[inline]
     pub const fn with(self, flags: Flags) -> Self {
         Self { op_bits: self.op_bits | (flags.0 as u64) << 56, ..self }
     }
 
-    /// The return address of the call that asked for the operation.
+    /// Returns the return address of the call that requested the operation.
     #[must_use]
     pub const fn pc(&self) -> u64 {
         self.op_bits & PC
     }
 
-    /// The operation; none if the memory was damaged.
+    /// Returns the operation; `None` if the memory was damaged.
     #[must_use]
     pub fn op(&self) -> Option<Op> {
         Op::from_number((self.op_bits >> 48) as u8)
     }
 
-    /// How it went.
+    /// Returns the flags.
     #[must_use]
     pub const fn flags(&self) -> Flags {
         Flags((self.op_bits >> 56) as u8)
     }
 
-    /// Who.
+    /// Returns the thread.
     #[must_use]
     pub const fn thread(&self) -> ThreadIx {
         ThreadIx(self.thread_bits as u16)
     }
 
-    /// The memory order.
+    /// Returns the memory order.
     #[must_use]
     pub fn order(&self) -> Order {
         Order::from_number((self.thread_bits >> 16) as u8).unwrap_or(Order::SeqCst)
     }
 
-    /// Bytes accessed.
+    /// Returns the number of bytes accessed.
     #[must_use]
     pub const fn size(&self) -> u32 {
         (self.thread_bits >> 32) as u32

@@ -1,30 +1,30 @@
-//! What stands at the beginning of the memory, and the tables behind it.
+//! The header of the shared memory, and the tables behind it.
 
 use crate::{MAGIC, PlanThread, PlanWords, RawAction, RawEvent, RawSegment, RawSpan, TracerWords, VERSION};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Threads that a run may create.
+/// The maximum number of threads that a run may create.
 pub const MAX_THREADS: usize = 1 << 16;
-/// Modules that a run may load.
+/// The maximum number of modules that a run may load.
 pub const MAX_MODULES: usize = 512;
-/// Warnings that are kept.
+/// The maximum number of recorded warnings.
 pub const MAX_WARNINGS: usize = 256;
-/// Conflicts that are kept.
+/// The maximum number of recorded conflicts.
 pub const MAX_CONFLICTS: usize = 4096;
-/// Bytes of a module's path.
+/// The size of a module's path in bytes.
 pub const MAX_PATH: usize = 488;
-/// Bytes of a message about the end.
+/// The size of the message about the end in bytes.
 pub const MAX_MESSAGE: usize = 2000;
-/// Bytes of what came from outside that are kept.
+/// The size of the recorded inputs in bytes.
 pub const INPUT_BYTES: u64 = 64 << 20;
-/// Bytes for copies of stacks.
+/// The size of the stack copies in bytes.
 const STACK_BYTES: u64 = 4 << 20;
-/// Bytes for a copy of one stack with its head, at most.
+/// The maximum size of one stack copy with its head.
 pub const ONE_STACK_BYTES: u64 = (128 << 10) + 4096;
-/// Bytes for a copy of the calls that led to one event, with its head: the innermost, up to the user's own code.
+/// The size of the call stack of one event with its head: the innermost frames, up to the user's code.
 pub const CALLS_BYTES: u64 = 16 << 10;
 
-/// The beginning of the memory.
+/// The header of the shared memory.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Header {
@@ -34,35 +34,35 @@ pub struct Header {
     pub version: u32,
     /// 1 once the runtime has taken control.
     pub attached: AtomicU32,
-    /// 1 if the target shall wait before main and run once for each request at [`crate::SERVICE`].
+    /// 1 if the target shall wait before main and run once for each request on [`crate::SERVICE`].
     pub serve: u32,
-    /// The process that makes the run, told by who forked it.
+    /// The process that makes the run, stored by its parent.
     pub process: AtomicU32,
-    /// Where everything is.
+    /// The offsets of the tables.
     pub regions: Regions,
-    /// The plan's single figures.
+    /// The scalar values of the plan.
     pub plan: PlanWords,
-    /// Events written.
+    /// The number of events written.
     pub events: AtomicU64,
-    /// Threads created, main included.
+    /// The number of threads created, main included.
     pub threads: AtomicU32,
-    /// Modules seen.
+    /// The number of modules seen.
     pub modules: AtomicU32,
-    /// Warnings written.
+    /// The number of warnings written.
     pub warnings: AtomicU32,
-    /// Whether a Rust panic was seen, and by whom (thread + 1).
+    /// The thread of a Rust panic + 1; 0 if there was none.
     pub panicked: AtomicU32,
-    /// Conflicts written.
+    /// The number of conflicts written.
     pub conflicts: AtomicU32,
-    /// Pages of memory that the process has only because it is rewound.
+    /// The number of pages that the process has only because it is rewound.
     pub saved_pages: AtomicU32,
-    /// Bytes of inputs written.
+    /// The number of bytes of inputs written.
     pub inputs: AtomicU64,
-    /// Bytes of stacks written.
+    /// The number of bytes of stacks written.
     pub stacks: AtomicU64,
-    /// Where the instruction trace is written.
+    /// The words of the instruction tracer.
     pub tracer: TracerWords,
-    /// How the run ended, if the runtime knows.
+    /// The outcome of the run, if the runtime knows it.
     pub end: End,
 }
 
@@ -78,16 +78,16 @@ pub struct Regions {
     pub warnings: u64,
     /// [`RawConflict`]s.
     pub conflicts: u64,
-    /// [`RawInput`]s, each followed by its bytes: what came from outside.
+    /// [`RawInput`]s, each followed by its bytes: the recorded inputs.
     pub inputs: u64,
     /// [`RawStack`]s, each followed by its bytes.
     pub stacks: u64,
-    /// Where `stacks` ends, and the [`RawStack`]s of the two sides of a wanted conflict begin, each with room for
-    /// [`ONE_STACK_BYTES`].
+    /// The end of `stacks`, and the start of the [`RawStack`]s of the two sides of a requested conflict, each
+    /// with room for [`ONE_STACK_BYTES`].
     pub stacks_end: u64,
     /// [`RawEvent`]s.
     pub events: u64,
-    /// For each event, if the plan asks for it: [`Choices`].
+    /// [`Choices`] for each event, if the plan asks for them.
     pub choices: u64,
     /// [`PlanThread`]s.
     pub plan_threads: u64,
@@ -99,26 +99,26 @@ pub struct Regions {
     pub plan_actions: u64,
     /// [`RawSpan`]s.
     pub plan_spans: u64,
-    /// [`RawModule`]s, only their paths: whose instructions are traced.
+    /// [`RawModule`]s, only their paths: the modules whose instructions are traced.
     pub traced: u64,
-    /// For each thread: after how many events it is no longer traced. Words.
+    /// For each thread, the number of events after which it is no longer traced. Words.
     pub until: u64,
-    /// Addresses of functions at which the trace of a thread pauses until it unwinds. Words.
+    /// The addresses of functions at which a thread's trace pauses until it unwinds. Words.
     pub pauses: u64,
-    /// [`RawInput`]s: what is to come from outside.
+    /// [`RawInput`]s: the inputs to replay.
     pub plan_inputs: u64,
-    /// Words: the numbers of the events whose calls are wanted, in order.
+    /// The numbers of the events whose call stacks are requested, in order. Words.
     pub stack_requests: u64,
     /// For each of these a [`RawStack`] with room for [`CALLS_BYTES`].
     pub calls: u64,
-    /// The instruction trace: words.
+    /// The instruction trace. Words.
     pub steps: u64,
-    /// The memory's size.
+    /// The size of the memory.
     pub total: u64,
 }
 
 impl Regions {
-    /// Room for a plan of this size and so many events.
+    /// Lays out a plan of this size and so many events.
     #[must_use]
     pub const fn new(plan: &PlanWords, events: u64) -> Self {
         const fn up(at: u64) -> u64 {
@@ -133,7 +133,7 @@ impl Regions {
         let stacks_end = up(stacks + STACK_BYTES);
         let log = up(stacks_end + 2 * ONE_STACK_BYTES);
         let choices = up(log + events * size_of::<RawEvent>() as u64);
-        // The plan comes last: where all the rest is does not depend on its size.
+        // The plan comes last, so that the other offsets do not depend on its size.
         let plan_threads = up(choices + events * plan.choices as u64 * size_of::<Choices>() as u64);
         let plan_modules = up(plan_threads + plan.threads * size_of::<PlanThread>() as u64);
         let plan_segments = up(plan_modules + plan.modules * size_of::<RawModule>() as u64);
@@ -175,7 +175,7 @@ impl Regions {
 }
 
 impl Header {
-    /// The beginning of a run.
+    /// Creates the header for a new run.
     #[must_use]
     pub const fn new(regions: Regions, plan: PlanWords, serve: bool) -> Self {
         Self {
@@ -212,67 +212,67 @@ impl Header {
     }
 }
 
-/// A thread, as the runtime tells it.
+/// A thread as the runtime records it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawThread {
-    /// Who created it.
+    /// The thread that created it.
     pub parent: u32,
-    /// The how-manieth child of its creator, from 1; 0 for main.
+    /// Its ordinal among its creator's children, from 1; 0 for main.
     pub nth: u32,
     /// The address of its start routine.
     pub start: u64,
-    /// 1 once it ended.
+    /// 1 once it has ended.
     pub ended: u32,
-    /// 1 if it cannot go on: at the end of a run, the deadlock's cast.
+    /// 1 if it is blocked; at the end of a run, these are the deadlocked threads.
     pub blocked: u32,
-    /// What it is about to do: an operation's number.
+    /// The number of its pending operation.
     pub op: u32,
     /// 1 if it was joined or detached.
     pub joined_or_detached: u32,
-    /// From where.
+    /// The site of the operation.
     pub pc: u64,
-    /// On what.
+    /// The object of the operation.
     pub addr: u64,
-    /// Who would have to act, where that is one thread; else `u64::MAX`.
+    /// The thread that must act before it can go on, if there is exactly one; else `u64::MAX`.
     pub holder: u64,
-    /// Its name, ended by zero.
+    /// Its name, zero-terminated.
     pub name: [u8; 16],
 }
 
-/// A module, as the runtime found it.
+/// A module as the runtime found it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawModule {
-    /// What to subtract from an address to get the file's own.
+    /// The difference between its addresses here and in the file.
     pub base: u64,
-    /// Where its image begins.
+    /// The start of its image.
     pub start: u64,
-    /// Where its image ends.
+    /// The end of its image.
     pub end: u64,
-    /// Its path, ended by zero; empty for the program itself.
+    /// Its path, zero-terminated; empty for the program itself.
     pub path: [u8; MAX_PATH],
 }
 
-/// Wrong use of something, as the runtime tells it.
+/// A misuse as the runtime records it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawWarning {
     /// The [`unsnarl_model::Misuse`]'s number.
     pub misuse: u32,
-    /// Whose doing.
+    /// The thread.
     pub thread: u32,
-    /// From where.
+    /// The site.
     pub pc: u64,
-    /// On what.
+    /// The object.
     pub addr: u64,
-    /// After how many events.
+    /// The number of events before it.
     pub at: u64,
-    /// More about it, ended by zero.
+    /// A detail, zero-terminated.
     pub detail: [u8; 64],
 }
 
-/// Two operations in conflict, as the runtime tells them.
+/// Two conflicting operations as the runtime records them.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawConflict {
@@ -280,109 +280,109 @@ pub struct RawConflict {
     pub kind: u8,
     /// The operations' numbers.
     pub ops: [u8; 2],
-    /// Nothing; keeps what follows aligned.
+    /// Padding for alignment.
     pub padding: u8,
-    /// Who.
+    /// The threads.
     pub threads: [u16; 2],
     /// Return addresses.
     pub pcs: [u64; 2],
-    /// On what.
+    /// The object.
     pub addr: u64,
 }
 
-/// The head of something that came from outside. Its bytes follow, up to a multiple of eight.
+/// The head of a recorded input. Its bytes follow, padded to a multiple of eight.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RawInput {
-    /// Who asked: the thread's number in the run, or its entry in the plan.
+    /// The thread that received it: its index in the run, or its entry in the plan.
     pub thread: u32,
     /// The operation's number.
     pub op: u16,
-    /// 1 if time was up, and 2 if the thread had to wait.
+    /// A combination of [`Self::TIMED_OUT`] and [`Self::BLOCKED`].
     pub flags: u16,
-    /// For how much.
+    /// The requested amount.
     pub requested: u64,
-    /// The answer.
+    /// The result.
     pub result: i64,
-    /// How many bytes follow.
+    /// The number of bytes that follow.
     pub len: u64,
 }
 
 impl RawInput {
-    /// Time was up.
+    /// The wait timed out.
     pub const TIMED_OUT: u16 = 1;
     /// The thread had to wait.
     pub const BLOCKED: u16 = 2;
 
-    /// How far the next one is.
+    /// Returns the distance to the next input.
     #[must_use]
     pub const fn size(&self) -> u64 {
         size_of::<Self>() as u64 + self.len.next_multiple_of(8)
     }
 }
 
-/// Who of the first 64 threads, a bit for each, could have run the event's operation in its place.
+/// The threads that could have run instead of the event's: a bit for each of the first 64.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Choices {
-    /// All of them.
+    /// All threads that could run.
     pub can_run: u64,
-    /// Those who would rather not: they yield or spin, or their time would have to be up.
+    /// Those that yield or spin, or that could go on only by a timeout.
     pub yields: u64,
 }
 
-/// The head of a copy of a stack.
+/// The head of a stack copy.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct RawStack {
-    /// Whose.
+    /// The thread.
     pub thread: u64,
-    /// 1 or 2 for the calls that led to a side of a wanted conflict; else 0. For an event whose calls were wanted: 1 + its
-    /// number.
+    /// 1 or 2 for the call stack of a side of a requested conflict, or 1 + the event's number for a requested
+    /// event; else 0.
     pub side: u64,
     /// rip, rsp, rbp, rbx, r12, r13, r14, r15.
     pub registers: [u64; 8],
-    /// Where the copied bytes were.
+    /// The original address of the copied bytes.
     pub base: u64,
-    /// How many follow.
+    /// The number of bytes that follow.
     pub len: u64,
 }
 
-/// How the run ended, as far as the runtime could tell.
+/// The outcome of the run, as far as the runtime knows it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct End {
-    /// In which way.
+    /// The kind of the end.
     pub kind: EndKind,
     /// The signal's number.
     pub signal: i32,
-    /// Whose doing.
+    /// The responsible thread.
     pub thread: u32,
-    /// Bytes of the message.
+    /// The length of the message in bytes.
     pub message_len: u32,
     /// The address at fault.
     pub addr: u64,
-    /// Where in the code.
+    /// The code address.
     pub pc: u64,
-    /// At which point the plan was left.
+    /// The schedule point at which the run left the plan.
     pub diverged_point: u64,
-    /// Who should have run, by the plan's numbering.
+    /// The thread that should have run, by the plan's numbering.
     pub diverged_thread: u32,
-    /// 1 + what it was about to do instead; 0 if it could not run.
+    /// 1 + the number of its pending operation instead; 0 if it could not run.
     pub diverged_op: u32,
-    /// The program's last words, or the runtime's.
+    /// The last message of the program or of the runtime.
     pub message: [u8; MAX_MESSAGE],
 }
 
-/// In which way a run ended.
+/// The way in which a run ended.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EndKind {
     /// The runtime did not see it: an ordinary exit, or SIGKILL.
     Unknown,
-    /// The program exits.
+    /// The program exited.
     Exit,
-    /// Nobody can go on.
+    /// No thread can go on.
     Deadlock,
     /// A signal.
     Signal,
@@ -390,7 +390,7 @@ pub enum EndKind {
     Assertion,
     /// Nothing changes any more.
     Livelock,
-    /// The controller said that time is up.
+    /// The controller's time limit expired.
     Timeout,
     /// The event log is full.
     Full,

@@ -2,19 +2,19 @@
 
 use unsnarl_model::{Action, ModuleIx, Op, Policy, Segment, Site, ThreadIx};
 
-/// The single figures of a plan.
+/// The scalar values of a plan.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlanWords {
-    /// For the policy's choices.
+    /// The seed of the policy's choices.
     pub seed: u64,
-    /// For the program's random numbers.
+    /// The seed of the program's random numbers.
     pub entropy: u64,
-    /// Virtual time at the start.
+    /// The virtual time at the start.
     pub epoch: u64,
-    /// Events after which the log is full.
+    /// The maximum number of events.
     pub max_events: u64,
-    /// Points without change after which it is a livelock.
+    /// The number of consecutive fruitless events that counts as a livelock.
     pub max_spins: u64,
     /// The number of the policy, see [`PlanWords::policy`].
     pub tail: u8,
@@ -22,35 +22,37 @@ pub struct PlanWords {
     pub fidelity: u8,
     /// The number of the point set.
     pub points: u8,
-    /// 1 if waits may end for no reason.
+    /// 1 if waits may end by spurious wake-ups.
     pub spurious: u8,
-    /// 1 to look for conflicts.
+    /// 1 to search for conflicts.
     pub conflicts: u8,
-    /// 1 to tell each point's choices.
+    /// 1 to record the choices at each schedule point.
     pub choices: u8,
     /// 1 if the policy begins at the first checkpoint.
     pub from_checkpoint: u8,
-    /// Where the plan ends, the program becomes the snapshot of this number, see [`crate::SNAPSHOTS`]; 0 for none.
+    /// The snapshot that the program becomes at the end of the plan, see [`crate::SNAPSHOTS`]; 0 for none.
     pub snapshot: u8,
     /// The number of the [`Tracing`](crate::Tracing).
     pub tracing: u8,
-    /// 1 to let threads be kernel threads that pass a token; 0 for fibers.
+    /// 1 for kernel threads that pass a token; 0 for fibers.
     pub kernel_threads: u8,
-    /// 1 if a debugger looks on: the runtime tells it where the run is, see `unsnarl_debug` in the runtime.
+    /// 1 if a debugger is attached: the runtime reports the state of the run, see `unsnarl_debug` in the
+    /// runtime.
     pub debugged: u8,
-    /// 1 if what comes from outside is the plan's to say.
+    /// 1 if the plan supplies the inputs.
     pub replays_inputs: u8,
-    /// 1 if there are processors to spare: who waits for the next plan looks for it a while before it sleeps.
+    /// 1 if there are idle processors: a process that waits for the next plan polls for a while before it
+    /// sleeps.
     pub busy_waits: u8,
-    /// Nothing; keeps what follows aligned.
+    /// Padding for alignment.
     pub padding: [u8; 3],
-    /// One access in so many is a point.
+    /// One access in this many is a schedule point.
     pub one_in: u32,
-    /// The policy's first figure, where it has one.
+    /// The policy's first parameter, if it has one.
     pub depth: u32,
-    /// The policy's second figure, where it has one.
+    /// The policy's second parameter, if it has one.
     pub steps: u64,
-    /// Entries in the plan's tables.
+    /// The number of entries in the plan's table.
     pub threads: u64,
     /// See `threads`.
     pub modules: u64,
@@ -60,40 +62,42 @@ pub struct PlanWords {
     pub actions: u64,
     /// See `threads`.
     pub spans: u64,
-    /// How many points were done before the plan begins: by the snapshot that the run comes from.
+    /// The number of schedule points before the plan begins, executed by the snapshot that the run continues
+    /// from.
     pub resumed: u64,
-    /// Words of instruction trace after which there is no room.
+    /// The maximum number of words in the instruction trace.
     pub step_words: u64,
-    /// How many modules are to be traced.
+    /// The number of modules to be traced.
     pub traced: u64,
-    /// For how many threads it is said until when they are traced; 0 if all are, for as long as they run.
+    /// The number of threads with a limit on their tracing; 0 if all are traced throughout.
     pub until: u64,
-    /// At how many functions the trace of a thread pauses until it unwinds.
+    /// The number of functions at which a thread's trace pauses until it unwinds.
     pub pauses: u64,
-    /// How many bytes of what is to come from outside there are.
+    /// The number of bytes of inputs to replay.
     pub inputs: u64,
-    /// Of how many events the calls are wanted.
+    /// The number of events whose call stacks are requested.
     pub stack_requests: u64,
-    /// An operation whose calls are wanted, twice.
+    /// The two operations of a conflict whose call stacks are requested.
     pub side_requests: [SideRequest; 2],
-    /// Where, in the addresses of the program's file, a variable is whose loads are none of the program's business; 0 for none.
+    /// The address, in the program's file, of a variable whose loads are ignored; 0 for none.
     pub ignored_variable: u64,
-    /// Where, in the same addresses, compiled code is whose loops would pause: first and last, both 0 for none.
+    /// The address ranges, in the program's file, of precompiled code whose loops would pause: first and
+    /// last, both 0 for none.
     pub spin_functions: [[u64; 2]; 4],
 }
 
-/// An operation whose calls are wanted: the last one of this kind before the conflict is found.
+/// An operation whose call stack is requested: the last one of this kind before the conflict is found.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SideRequest {
-    /// Its return address; 0 if none is wanted.
+    /// Its return address; 0 if none is requested.
     pub pc: u64,
-    /// Of which thread.
+    /// Its thread.
     pub thread: u64,
 }
 
 impl PlanWords {
-    /// Writes the policy down.
+    /// Stores the policy.
     #[must_use]
     pub const fn with_policy(mut self, policy: Policy) -> Self {
         self.tail = match policy {
@@ -113,7 +117,7 @@ impl PlanWords {
         self
     }
 
-    /// The policy.
+    /// Returns the policy.
     #[must_use]
     pub const fn policy(&self) -> Policy {
         match self.tail {
@@ -133,7 +137,7 @@ impl PlanWords {
 pub struct PlanThread {
     /// Its creator's entry.
     pub parent: u32,
-    /// The how-manieth child, from 1; 0 for main.
+    /// Its ordinal among its creator's children, from 1; 0 for main.
     pub nth: u32,
 }
 
@@ -143,7 +147,7 @@ pub struct PlanThread {
 pub struct RawSegment {
     /// The thread's entry.
     pub thread: u32,
-    /// For how many points.
+    /// The number of schedule points.
     pub points: u32,
 }
 
@@ -153,9 +157,9 @@ pub struct RawSegment {
 pub struct RawSpan {
     /// The module's entry.
     pub module: u64,
-    /// Where it begins.
+    /// The start offset.
     pub start: u64,
-    /// Where it ends.
+    /// The end offset.
     pub end: u64,
 }
 
@@ -184,7 +188,7 @@ impl From<Action> for RawAction {
 }
 
 impl RawAction {
-    /// The action; none if the memory was damaged.
+    /// Returns the action; `None` if the memory was damaged.
     #[must_use]
     pub fn unpack(self) -> Option<Action> {
         let site = Site { module: ModuleIx((self.0 >> 40) as u16), offset: self.0 & ((1 << 40) - 1) };

@@ -1,4 +1,4 @@
-//! The instruction trace as the runtime writes it: words of 64 bits, in the order of execution.
+//! The instruction trace as the runtime writes it: 64-bit words in execution order.
 //!
 //! ```text
 //! block  the address of its first instruction, how many there are, then the samples that
@@ -9,11 +9,11 @@
 //! signal the latest block was interrupted at this address for a signal handler; then SIGNAL_WORDS
 //! ```
 //!
-//! Threads are switched only in code that is not traced, so who runs is told on entering.
+//! Threads are switched only in untraced code, so the `enter` record names the running thread.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// What a record is about.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum StepKind {
@@ -25,7 +25,7 @@ pub enum StepKind {
     Enter,
     /// An instruction faulted.
     Fault,
-    /// A signal's handler comes in between.
+    /// A signal handler interrupts.
     Signal,
 }
 
@@ -42,28 +42,28 @@ pub const SIGNAL_WORDS: usize = 1;
 pub struct StepWord(pub u64);
 
 impl StepWord {
-    /// A record about this address; `count` instructions if it is a block.
+    /// Creates a record about this address; `count` is the number of instructions of a block.
     #[must_use]
     #[inline]
     pub const fn new(kind: StepKind, pc: u64, count: u8) -> Self {
         Self((pc & ((1 << 48) - 1)) | (count as u64) << 48 | (kind as u64) << 56)
     }
 
-    /// The address.
+    /// Returns the address.
     #[must_use]
     #[inline]
     pub const fn pc(self) -> u64 {
         self.0 & ((1 << 48) - 1)
     }
 
-    /// How many instructions.
+    /// Returns the number of instructions.
     #[must_use]
     #[inline]
     pub const fn count(self) -> u8 {
         (self.0 >> 48) as u8
     }
 
-    /// What it is; none if the memory was damaged.
+    /// Returns the kind; `None` if the memory was damaged.
     #[must_use]
     #[inline]
     pub const fn kind(self) -> Option<StepKind> {
@@ -78,23 +78,23 @@ impl StepWord {
     }
 }
 
-/// Words of a trace that are compressed together.
+/// The number of words that are compressed together.
 pub const CHUNK_WORDS: usize = 1 << 17;
 
-/// Words of the next chunk that are kept with a chunk: no record is longer, so that one that begins in a chunk is in
-/// it as a whole, with the head of the one after it.
+/// The number of words of the next chunk that are kept with a chunk. No record is longer, so a record that
+/// begins in a chunk is completely in it, with the head of the next one.
 pub const OVERLAP_WORDS: usize = 1 << 10;
 
-/// Words of a trace that the program may be ahead of who takes them away: so much memory is used again and again. It is
-/// a multiple of [`CHUNK_WORDS`], and small enough to stay in a processor's cache.
+/// The number of words by which the program may be ahead of the controller: this much memory is reused again
+/// and again. It is a multiple of [`CHUNK_WORDS`], and small enough to stay in a processor's cache.
 pub const RING_WORDS: usize = CHUNK_WORDS << 4;
 
-/// What a run is refused with whose trace does not fit.
+/// The message for a run whose trace does not fit.
 pub const TRACE_FULL: &str =
     "the instruction trace is full; give it more room by --max-trace MIB, or slice a shorter run";
 
-/// What translated code works with: it reaches these words through the GS segment. They are shared, so that what was
-/// traced is known however the target dies.
+/// The words of translated code, which it reaches through the GS segment. They are shared, so that the trace
+/// is known however the target dies.
 #[repr(C)]
 #[derive(Debug)]
 pub struct TracerWords {
@@ -102,26 +102,28 @@ pub struct TracerWords {
     pub next: AtomicU64,
     /// rax and rcx, while they are used for writing the trace.
     pub saved: [u64; 2],
-    /// Where a jump by address goes.
+    /// The target of an indirect jump.
     pub target: u64,
     /// 1 while control is in the traced code.
     pub inside: u64,
     /// The address, in the target, of the first word of the trace.
     pub first: u64,
-    /// Where on the stack an address of translated code stands for a return address; 0 if nowhere.
+    /// The address of the stack word that holds a return address in translated code; 0 if there is none.
     pub slot: u64,
-    /// The original return address that an address of translated code stands for, where no call of ours pushed it.
+    /// The original return address of a tail call, whose return address in translated code was not pushed by
+    /// a translated call.
     pub tail: u64,
-    /// Who runs, as `enter` tells it: the thread with the number of events, and the thread pointer.
+    /// The running thread as in an `enter` record: the thread with the number of events, and the thread
+    /// pointer.
     pub running: [u64; 2],
-    /// How many words the controller has taken away: their memory may be used again.
+    /// The number of words that the controller has consumed: their memory may be reused.
     pub consumed: AtomicU64,
-    /// 1 when the controller does not want any more.
+    /// 1 when the controller accepts no more words.
     pub stopped: AtomicU64,
 }
 
 impl TracerWords {
-    /// Nothing traced.
+    /// Creates the words of an empty trace.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -138,7 +140,7 @@ impl TracerWords {
         }
     }
 
-    /// How many words were written.
+    /// Returns the number of words written.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.next.load(Ordering::Acquire).saturating_sub(self.first) / 8
@@ -151,11 +153,11 @@ impl Default for TracerWords {
     }
 }
 
-/// How the instructions of a run are traced.
+/// The method by which a run's instructions are traced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Tracing {
-    /// Not at all.
+    /// Not traced.
     #[default]
     Off,
     /// By the processor's trap flag, one by one: the slow reference.
@@ -165,7 +167,7 @@ pub enum Tracing {
 }
 
 impl Tracing {
-    /// By its number; off if there is none of this number.
+    /// Returns the method of this number; off if there is none.
     #[must_use]
     pub const fn from_number(number: u8) -> Self {
         match number {

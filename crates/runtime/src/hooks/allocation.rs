@@ -1,5 +1,6 @@
-//! Memory given and taken by instrumented programs, whose calls `--wrap` leads here. Where accesses are points,
-//! so are these: a block that is freed and used again is other memory, and who frees it too early is seen.
+//! Allocation functions of instrumented programs, redirected here by `--wrap`. Where accesses are schedule
+//! points, so are these calls: a freed and reallocated block counts as new memory, and a premature free is
+//! detected.
 
 use crate::{
     access,
@@ -30,13 +31,13 @@ real! {
     fn _ZdaPvm(block: Block, size: usize);
 }
 
-/// The run, if accesses are seen now.
+/// Returns the run if accesses are observed now.
 fn watched() -> Option<&'static mut Runtime> {
     if access::are_observed() { Runtime::enter() } else { None }
 }
 
 impl Runtime {
-    /// Allocates, at a point if it is one; `allocate` says where the block is and whether that went well.
+    /// Allocates, at a schedule point if the site is one; `allocate` returns its result and the block.
     fn allocate<T>(&mut self, size: usize, pc: u64, allocate: impl FnOnce() -> (T, Block)) -> T {
         let is_point = self.is_point(pc);
         if is_point {
@@ -59,12 +60,12 @@ fn size_of_event(size: usize) -> u32 {
     u32::try_from(size).unwrap_or(u32::MAX)
 }
 
-/// An allocation: a point, the call, the event.
+/// Defines an allocation wrapper: a schedule point, the call and the event.
 macro_rules! giving {
     ($($wrapper:literal $register:literal $function:ident($($arg:ident: $type:ty),*), $size:expr;)*) => {
         $(const _: () = {
             unsafe extern "C-unwind" fn wrapper($($arg: $type,)* pc: u64) -> Block {
-                // SAFETY: the program's own call, passed on.
+                // SAFETY: the program's call, passed on unchanged.
                 unsafe {
                     let Some(runtime) = watched() else { return $function($($arg),*) };
                     runtime.allocate($size, pc, || {
@@ -87,7 +88,7 @@ giving! {
     "__wrap__Znam" "rsi" _Znam(size: usize), size;
 }
 
-/// Tells that a block is about to be freed.
+/// Logs that a block is about to be freed.
 unsafe fn note_free(block: Block, pc: u64) {
     if block.is_null() {
         return;
@@ -97,7 +98,7 @@ unsafe fn note_free(block: Block, pc: u64) {
         if is_point {
             runtime.turn(Op::Free, block as usize, pc);
         }
-        // SAFETY: a block of the program's that is still allocated, or its mistake.
+        // SAFETY: the block is allocated, unless the program is in error.
         let size = size_of_event(unsafe { malloc_usable_size(block) });
         let State { conflicts, log, current, .. } = &mut runtime.state;
         if let Some(conflicts) = conflicts {
@@ -114,7 +115,7 @@ macro_rules! note_free {
     ($($wrapper:literal $register:literal $function:ident(block: Block $(, $arg:ident: $type:ty)*);)*) => {
         $(const _: () = {
             unsafe extern "C-unwind" fn wrapper(block: Block, $($arg: $type,)* pc: u64) {
-                // SAFETY: the program's own call, passed on.
+                // SAFETY: the program's call, passed on unchanged.
                 unsafe {
                     note_free(block, pc);
                     $function(block $(, $arg)*);
@@ -133,9 +134,9 @@ note_free! {
     "__wrap__ZdaPvm" "rdx" _ZdaPvm(block: Block, size: usize);
 }
 
-/// Frees one block and gives another, perhaps at the same place.
+/// Frees one block and allocates another, perhaps at the same address.
 unsafe extern "C-unwind" fn resize(block: Block, size: usize, pc: u64) -> Block {
-    // SAFETY: the program's own call, passed on.
+    // SAFETY: the program's call, passed on unchanged.
     unsafe {
         let Some(runtime) = watched() else { return realloc(block, size) };
         runtime.allocate(size, pc, || {
@@ -147,7 +148,7 @@ unsafe extern "C-unwind" fn resize(block: Block, size: usize, pc: u64) -> Block 
 exported!("rdx" "__wrap_realloc", resize);
 
 unsafe extern "C-unwind" fn place_aligned(place: *mut Block, alignment: usize, size: usize, pc: u64) -> i32 {
-    // SAFETY: the program's own call, passed on.
+    // SAFETY: the program's call, passed on unchanged.
     unsafe {
         let Some(runtime) = watched() else { return posix_memalign(place, alignment, size) };
         runtime.allocate(size, pc, || {

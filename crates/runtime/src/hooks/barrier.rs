@@ -3,7 +3,7 @@
 use crate::{gate::Gate, thread::Pending};
 use unsnarl_model::{Flags, Misuse, Op};
 
-/// glibc's layout, as far as it goes.
+/// The part of glibc's layout that is used.
 #[repr(C)]
 #[derive(Debug)]
 pub(super) struct Barrier {
@@ -42,7 +42,7 @@ hooks! {
         if last {
             b.arrived = 0;
             b.round = b.round.wrapping_add(1);
-            // From here on nobody needs the barrier's memory to leave: it may be destroyed at once.
+            // From here on no waiter needs the barrier's memory: it may be destroyed at once.
             let state = &mut runtime.state;
             let mut n = 0;
             while let Some(waiter) = state.waiting.nth(n) {

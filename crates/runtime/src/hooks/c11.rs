@@ -1,5 +1,5 @@
-//! C11 threads. glibc implements them over its own functions without passing by ours, so each is led to
-//! its pthread twin here.
+//! C11 threads. glibc implements them over its internal functions and bypasses the hooks, so each function is
+//! forwarded to its pthread equivalent here.
 
 use super::{
     cancel::exit_cancelled,

@@ -1,6 +1,6 @@
-//! Cancellation. A request takes effect at the thread's next cancellation point, where it leaves by the
-//! real `pthread_exit`, which runs the cleanup handlers. Asynchronous cancellation takes effect at the
-//! next visible operation of any kind.
+//! Cancellation. A request takes effect at the thread's next cancellation point. There the thread calls the
+//! real `pthread_exit`, which runs the cleanup handlers. Asynchronous cancellation takes effect at the next
+//! visible operation of any kind.
 
 use crate::{real::real, state::Runtime};
 use core::ffi::c_void;
@@ -16,21 +16,21 @@ const PTHREAD_CANCEL_DISABLE: i32 = 1;
 const PTHREAD_CANCEL_DEFERRED: i32 = 0;
 const PTHREAD_CANCEL_ASYNCHRONOUS: i32 = 1;
 
-/// What a cancelled thread's join gets.
+/// The result that joining a cancelled thread returns.
 const CANCELED: *mut c_void = usize::MAX as *mut c_void;
 
-/// The running thread leaves, unwinding its stack.
+/// Ends the running thread and unwinds its stack.
 pub(crate) extern "C-unwind" fn exit_cancelled() -> ! {
     if let Some(runtime) = Runtime::enter() {
         let me = runtime.state.me();
         me.result = CANCELED;
         me.cancel.exiting = true;
     }
-    // SAFETY: called from hooks, on the thread's own stack.
+    // SAFETY: called from hooks, on the thread's stack.
     unsafe { next::pthread_exit(CANCELED) }
 }
 
-/// Acts on a request that is due, by an event of its own.
+/// Acts on a due cancellation request, as a separate event.
 pub(super) extern "C-unwind" fn test(runtime: &'static mut Runtime, pc: u64) {
     if runtime.state.me().cancel.is_due() {
         runtime.turn(Op::Cancelled, 0, pc);

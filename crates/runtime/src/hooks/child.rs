@@ -1,8 +1,8 @@
-//! Child processes: `fork` and its kin, `posix_spawn`, and the waits for their end.
+//! Child processes: `fork` and its variants, `posix_spawn`, and waits for their end.
 //!
-//! A child runs without control, at its own pace. That it ends, and how, comes from outside: a thread that waits for it does not hold up
-//! the others, and what it is told is kept in the trace. In a replay the children are started again, for what they do to files, but
-//! what is told of them comes from the trace.
+//! A child runs uncontrolled, at its own pace. Its end and exit status come from outside: a thread that waits
+//! for it does not hold up other threads, and the results are kept in the trace. A replay starts the children
+//! again because of their effects on files, but takes their results from the trace.
 
 use super::{
     cancel::exit_cancelled,
@@ -25,23 +25,23 @@ use crate::{
 use core::ffi::{c_char, c_void};
 use unsnarl_model::{Channel, ChannelKind, Flags, Misuse, Op};
 
-/// All children are one thing.
+/// All children are one object.
 const CHILDREN: Descriptor =
     Descriptor { channel: Channel { kind: ChannelKind::Children, number: 0 }, peer: Peer::Environment };
 const ADDR: usize = CHILDREN.channel.as_addr() as usize;
 
 const FORK: &str = "fork: the child runs without control";
-const EXEC: &str = "exec: the program that takes this one's place runs without control";
+const EXEC: &str = "exec: the new program runs without control";
 
-/// How often a replay looks at a child that is asleep and had ended in the recording. It may never end: what it was sent then, it is perhaps not
-/// sent now.
+/// The number of times a replay checks on a sleeping child that had ended in the recording. It may never end:
+/// perhaps it is not sent now what it was sent then.
 const MAX_REPLAY_LOOKS: u32 = 20_000;
 
 type Status = *mut i32;
 type Usage = *mut libc::rusage;
 
-/// Starts a child. The job gives the kernel's number of it, and 0 in the child itself, or a negative error.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+/// Starts a child. The job returns the kernel's process id, 0 in the child itself, or a negative error.
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 pub(super) extern "C-unwind" fn start(runtime: &mut Runtime, pc: u64, job: impl FnOnce() -> isize) -> isize {
     runtime.turn(Op::ChildStart, ADDR, pc);
     let result = make(runtime, job);
@@ -51,7 +51,7 @@ pub(super) extern "C-unwind" fn start(runtime: &mut Runtime, pc: u64, job: impl 
     result
 }
 
-/// The child's number as the program sees it.
+/// Runs the job and returns the child's id as the program sees it.
 fn make(runtime: &mut Runtime, job: impl FnOnce() -> isize) -> isize {
     runtime.state.descriptors.inherited();
     stack::run_without_residue(|| match job() {
@@ -69,21 +69,22 @@ fn log_start(runtime: &mut Runtime, pc: u64, result: isize) {
     runtime.log(Op::ChildStart, flags, pc, ADDR, result.unsigned_abs() as u64);
 }
 
-/// From C's errors to the kernel's.
+/// Converts a C result to the kernel's convention for errors.
 fn or_errno(result: i32) -> isize {
     // SAFETY: the caller's own errno.
     if result < 0 { -unsafe { *libc::__errno_location() } as isize } else { result as isize }
 }
 
-/// The C library's `fork`, or one that is like it.
+/// Calls the C library's `fork`, or a variant of it.
 extern "C-unwind" fn fork_by(
     runtime: &mut Runtime,
     pc: u64,
     real: unsafe extern "C-unwind" fn() -> i32,
 ) -> i32 {
     runtime.state.warn(Misuse::NotModelled, pc, 0, FORK);
-    // The program's handlers, which may wait for their turn, run in here: it is an event when it is done.
-    // SAFETY: the program's wish; nothing of ours is half done.
+    // The program's handlers run in here and may wait for their turn, so the event follows when the fork is
+    // done.
+    // SAFETY: the program asked for it; no runtime state is half updated.
     let result = make(runtime, || or_errno(unsafe { real() }));
     if result != 0 {
         runtime.turn(Op::ChildStart, ADDR, pc);
@@ -92,8 +93,8 @@ extern "C-unwind" fn fork_by(
     finish(Ok(result)) as i32
 }
 
-/// `vfork`: a child that its parent waits for until it is another program or gone. One that borrows its parent's memory would borrow
-/// the runtime with it, and return over the heads of our functions: it gets a copy, with or without control.
+/// `vfork`: a child whose parent waits until it calls exec or exits. Sharing the parent's memory would share
+/// the runtime too and return past its frames, so the child gets a copy, with or without control.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn vfork() -> i32 {
@@ -102,7 +103,8 @@ unsafe extern "C-unwind" fn vfork() -> i32 {
 
 unsafe extern "C-unwind" fn vfork_by_copy(pc: u64) -> i32 {
     const PLAIN: i32 = libc::CLONE_VFORK | libc::SIGCHLD;
-    // SAFETY: a copy of ourselves, with the calling thread's number where glibc looks for it, if we know where.
+    // SAFETY: creates a copy of this process. It stores the calling thread's id where glibc looks for it, if
+    // that address is known.
     let clone = |flags: i32, tid| unsafe { sys::call(libc::SYS_clone, [flags as usize, 0, 0, tid, 0, 0]) };
     let result = match Runtime::enter() {
         None => clone(PLAIN, 0),
@@ -115,16 +117,16 @@ unsafe extern "C-unwind" fn vfork_by_copy(pc: u64) -> i32 {
     finish(Ok(result)) as i32
 }
 
-/// What a wait asks for.
+/// The arguments of a wait.
 struct ChildWait {
     children: Children,
-    /// As the program put it.
+    /// The arguments as the program passed them.
     requested: usize,
     pc: u64,
 }
 
 impl ChildWait {
-    /// `waitpid` and its kin.
+    /// Creates the wait of `waitpid` and its variants.
     fn new(id: i32, options: i32, pc: u64) -> Self {
         let (kind, process) = match id {
             -1 => (libc::P_ALL, 0),
@@ -135,14 +137,14 @@ impl ChildWait {
         Self::of(Children { kind, id: process, options: options | libc::WEXITED }, id, pc)
     }
 
-    /// The program's word for them is `id`.
+    /// Creates a wait for the children that the program calls `id`.
     fn of(children: Children, id: i32, pc: u64) -> Self {
         let requested = u64::from(id as u32) | u64::from(children.options as u32 & 0xff) << 32;
         let requested = requested | u64::from(children.kind) << 40;
         Self { children, requested: requested as usize, pc }
     }
 
-    /// Waits as the program asked to. The job does it without waiting; its result is a process, or 0, or an error.
+    /// Waits as the program asked. The job polls without blocking; it returns a process id, 0 or an error.
     unsafe fn wait(
         &self,
         runtime: &mut Runtime,
@@ -171,7 +173,7 @@ impl ChildWait {
                     result => result,
                 }
             };
-            // SAFETY: by the caller.
+            // SAFETY: the caller's contract.
             let result = unsafe {
                 runtime.answer((Op::ChildWait, CHILDREN, Turn::Go), self.requested, places, attempt)
             };
@@ -197,13 +199,14 @@ impl ChildWait {
         let turn = runtime.wait_turn(Pending { op, pc, addr, gate, deadline: u64::MAX, cancellable: true });
         let me = runtime.state.me();
         me.child_ended = false;
-        // The kernel's number of the child would stay there, behind what is written next, and be copied with it.
+        // Otherwise the child's kernel id would remain there behind the next gate and be copied along with
+        // it.
         me.pending.gate = Gate::Child(Children { kind: 0, id: 0, options: 0 });
         turn
     }
 }
 
-/// In a replay, waits for the child itself: what it does to files is done then.
+/// Waits for the real child in a replay, so that its effects on files are complete.
 fn reap_for_real(child: i32) {
     let id = ids::to_real(child);
     if id == child {
@@ -211,12 +214,12 @@ fn reap_for_real(child: i32) {
     }
     let child = Children { kind: libc::P_PID, id, options: libc::WEXITED };
     child.wait_while_busy(MAX_REPLAY_LOOKS);
-    // SAFETY: our own child; nobody asks how it ended.
+    // SAFETY: a child of this process; its status is not needed.
     unsafe { sys::call(libc::SYS_wait4, [id as usize, 0, libc::WNOHANG as usize, 0, 0, 0]) };
     children::forget_ended(id);
 }
 
-/// `wait4`, of which all other waits but `waitid` are cases.
+/// `wait4`, of which all other waits except `waitid` are special cases.
 pub(super) unsafe fn wait_for(
     runtime: &mut Runtime,
     id: i32,
@@ -236,12 +239,12 @@ pub(super) unsafe fn wait_for(
         let args = [to_real as usize, status as usize, options as usize, usage as usize, 0, 0];
         let whole = [(status as usize, size_of::<i32>()), (usage as usize, size_of::<libc::rusage>())];
         let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
-        // SAFETY: the program's places.
+        // SAFETY: the program passed these addresses for the results.
         unsafe { wait.wait(runtime, &places, || sys::call(libc::SYS_wait4, args)) }
     })
 }
 
-/// `waitid`, as the C function: the system call has one argument more.
+/// `waitid` as the C function: the system call has one more argument.
 unsafe fn waitid_by(
     runtime: &mut Runtime,
     (kind, id): (u32, u32),
@@ -251,18 +254,18 @@ unsafe fn waitid_by(
     pc: u64,
 ) -> Answer {
     stack::run_without_residue(|| {
-        // A descriptor of a process is none of ours: whoever it is may be waited for without any word from us.
+        // The descriptor of a process needs no translation: any process may be waited for through it.
         let to_real =
             if kind == libc::P_PID || kind == libc::P_PGID { ids::to_real(id as i32) } else { id as i32 };
         let wait = ChildWait::of(Children { kind, id: to_real, options }, id as i32, pc);
-        // SAFETY: all zeros is an answer about nobody.
+        // SAFETY: all zeros is a valid result that names no child.
         let mut answer: libc::siginfo_t = unsafe { core::mem::zeroed() };
         let place = &raw mut answer;
         let options = (options | libc::WNOHANG) as usize;
         let args = [kind as usize, to_real as usize, place as usize, options, usage as usize, 0];
         let whole = [(place as usize, size_of_val(&answer)), (usage as usize, size_of::<libc::rusage>())];
         let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
-        // SAFETY: places of the program's and of ours; the kernel's answer is about a child, or about nobody.
+        // SAFETY: the addresses are the program's and local ones; the kernel's result names a child or none.
         unsafe {
             let result = wait.wait(runtime, &places, || match sys::call(libc::SYS_waitid, args) {
                 0 => {
@@ -281,15 +284,15 @@ unsafe fn waitid_by(
     })
 }
 
-/// Who an answer of `waitid` is about.
+/// Sets the process id in a result of `waitid`.
 unsafe fn set_process(info: *mut libc::siginfo_t, process: i32) {
-    /// Behind three numbers and what aligns the rest.
+    /// The offset of the process id: behind three integers and padding.
     const PROCESS: usize = 16;
-    // SAFETY: the kernel's layout, by the caller.
+    // SAFETY: the caller passes the kernel's layout.
     unsafe { info.byte_add(PROCESS).cast::<i32>().write(process) };
 }
 
-/// Programs that take this one's place. What they are told has any number of arguments: it is left as it is.
+/// Functions that replace the program. They are variadic, so their arguments are passed on untouched.
 macro_rules! exec {
     ($($name:ident)*) => {
         $(
@@ -297,7 +300,7 @@ macro_rules! exec {
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name() {
                 static REAL: Real = Real::new(
-                    // SAFETY: a literal with a zero added.
+                    // SAFETY: a literal with a zero appended.
                     unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) });
                 core::arch::naked_asm!(
                     ".cfi_startproc",
@@ -344,7 +347,7 @@ pub(super) mod next {
 macro_rules! spawn {
     ($($name:ident by $real:path;)*) => {
         $(
-            #[allow(clippy::too_many_arguments, reason = "the C function's")]
+            #[allow(clippy::too_many_arguments, reason = "the signature of the C function")]
             unsafe extern "C-unwind" fn $name(
                 process: *mut i32,
                 path: *const c_char,
@@ -368,7 +371,7 @@ spawn! {
 
 type Operation = (*const c_char, *const c_void, *const c_void, *const *mut c_char, *const *mut c_char);
 
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 unsafe extern "C-unwind" fn spawn_by(
     real: Spawn,
     process: *mut i32,
@@ -381,7 +384,7 @@ unsafe extern "C-unwind" fn spawn_by(
     };
     let job = || {
         let mut started = 0;
-        // SAFETY: the program's call, but for where the number goes.
+        // SAFETY: the program's call, except for the address of the process id.
         match unsafe { real(&raw mut started, path, actions, attributes, args, env) } {
             0 => started as isize,
             error => -error as isize,
@@ -391,7 +394,7 @@ unsafe extern "C-unwind" fn spawn_by(
         error @ ..0 => -error as i32,
         number => {
             if !process.is_null() {
-                // SAFETY: the program's place.
+                // SAFETY: the program passed this address for the result.
                 unsafe { *process = number as i32 };
             }
             0
@@ -419,7 +422,7 @@ hooks! {
     }
 
     fn daemon(keep_directory: i32, keep_streams: i32) -> i32, |runtime, pc| {
-        // The parent ends, and with it the run.
+        // The parent ends, and the run with it.
         runtime.state.warn(Misuse::NotModelled, pc, 0, "daemon: the program goes on without control");
         let child = make(runtime, || or_errno(next::fork()));
         if child > 0 {
@@ -450,8 +453,8 @@ hooks! {
     }
 }
 
-/// A wait that ends the thread if it is cancelled.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+/// Waits for a child; ends the thread if it is cancelled.
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 pub(super) extern "C-unwind" fn status_of(runtime: &mut Runtime, child: i32, pc: u64) -> Result<i32, isize> {
     let mut status = 0;
     // SAFETY: room for the status.

@@ -1,4 +1,4 @@
-//! Condition variables. Who is woken by a signal is decided by who is scheduled; see [`crate::queue`].
+//! Condition variables. The scheduled waiter takes the wake-up of a signal; see [`crate::queue`].
 
 use super::{
     cancel::exit_cancelled,
@@ -7,7 +7,8 @@ use super::{
 use crate::{gate::Gate, state::Runtime, thread::Pending, turn::Turn};
 use unsnarl_model::{Flags, Misuse, Op};
 
-/// Our own use of glibc's 48 bytes; all zeros is a fresh one, and the clock is where `init` puts it.
+/// The runtime's use of glibc's 48 bytes; all zeros is a fresh variable, and the clock is where `init` stores
+/// it.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Cond {
@@ -24,7 +25,8 @@ impl Cond {
     }
 }
 
-/// Releases the mutex, waits, takes the mutex again. The second figure: whether the thread was cancelled.
+/// Releases the mutex, waits and reacquires the mutex. Returns an error number and whether the thread was
+/// cancelled.
 unsafe fn wait(
     runtime: &mut Runtime,
     cond: *mut Cond,
@@ -74,16 +76,16 @@ unsafe fn wait(
     if turn == Turn::Cancelled {
         state.forget_surplus_wake_ups(object);
     }
-    // Others may have counted on the wake-up that was taken.
+    // Other waiters may have relied on the wake-up that was taken.
     state.changed(object);
-    // SAFETY: the gate let us in.
+    // SAFETY: the gate is open, so the mutex is free for this thread.
     let error = unsafe { mutex::reacquire(state, mutex) };
     runtime.log(Op::CondWake, turn.flags(), pc, object, waker.unwrap_or(u64::MAX));
     let result = if error == 0 && turn == Turn::TimedOut { libc::ETIMEDOUT } else { error };
     (result, turn == Turn::Cancelled)
 }
 
-/// Lets one or all of the waiters go on.
+/// Wakes one waiter or all of them.
 unsafe fn wake(runtime: &mut Runtime, cond: *mut Cond, pc: u64, all: bool) -> i32 {
     let object = cond as usize;
     let op = if all { Op::Broadcast } else { Op::Signal };
@@ -114,7 +116,7 @@ unsafe fn wake(runtime: &mut Runtime, cond: *mut Cond, pc: u64, all: bool) -> i3
         }
     }
     let woken = if all {
-        // Everyone has a wake-up of their own now.
+        // Each waiter now has its own wake-up.
         while state.queues.take(object, 0).is_some() {}
         waiters_without_wake_up
     } else if waiters_without_wake_up > state.queues.pending(object) as u64 {
@@ -143,7 +145,7 @@ hooks! {
         runtime.turn(Op::CondDestroy, cond as usize, pc);
         let state = &mut runtime.state;
         let object = cond as usize;
-        // Those who were woken may still be on their way out: that is allowed.
+        // Woken waiters may still be returning: that is allowed.
         let mut waiters = state.waiters(|gate| matches!(gate, Gate::Cond(other, _) if *other == object));
         let busy = waiters.any(|w| {
             let waiter = &state.threads[w.index()];

@@ -1,7 +1,8 @@
-//! Who the process is to the system: user and group ids.
+//! User and group ids of the process.
 //!
-//! The kernel keeps them for each of its threads, so the C library has every thread change its own, by a signal, and waits
-//! for all of them. Fibers have no kernel threads that could answer: there the one call for the carrier is all.
+//! The kernel keeps them for each kernel thread. So the C library makes every thread change its own, by a
+//! signal, and waits for all of them. Fibers have no kernel threads that could respond: there one call for
+//! the carrier suffices.
 
 use crate::{context::ThreadBackend, state::Runtime, sys};
 use alloc::vec::Vec;
@@ -11,10 +12,10 @@ unsafe extern "C" {
     fn getgrouplist(user: *const c_char, group: u32, groups: *mut u32, count: *mut i32) -> i32;
 }
 
-/// The call for the carrier alone, with the C library's way of telling of errors.
+/// Makes the call for the carrier only, and reports errors as the C library does.
 fn sole_runner(number: i64, args: [usize; 3]) -> i32 {
     let [a, b, c] = args;
-    // SAFETY: as the program asked; a list of groups is only read.
+    // SAFETY: the program's call; a list of groups is only read.
     let result = unsafe { sys::call(number, [a, b, c, 0, 0, 0]) };
     if result < 0 {
         sys::set_errno(-result as i32);
@@ -27,14 +28,15 @@ fn on_fibers(runtime: &Runtime) -> bool {
     runtime.state.backend() == ThreadBackend::Fibers
 }
 
-/// The groups that the system's files name for this user, with this one; at most as many as the kernel takes.
+/// Returns the groups that the system's files list for this user, and `group`; at most as many as the kernel
+/// accepts.
 unsafe fn groups_of(user: *const c_char, group: u32) -> Vec<u32> {
     const MAX_GROUPS: i32 = 1 << 16;
     let mut count = 64;
     loop {
         let room = count;
         let mut groups = alloc::vec![0; room as usize];
-        // SAFETY: a C string by the caller; as much room as it says.
+        // SAFETY: the caller passes a C string; the buffer has as much room as `count` says.
         let fits = unsafe { getgrouplist(user, group, groups.as_mut_ptr(), &raw mut count) } >= 0;
         if fits || room >= MAX_GROUPS {
             groups.truncate(count.clamp(0, room) as usize);
@@ -44,7 +46,7 @@ unsafe fn groups_of(user: *const c_char, group: u32) -> Vec<u32> {
     }
 }
 
-/// An id that stays as it is.
+/// An id that does not change.
 const SAME: usize = u32::MAX as usize;
 
 macro_rules! credentials {

@@ -1,4 +1,4 @@
-//! Descriptors come and go: what they are is kept in [`crate::descriptors`].
+//! Creation and closing of descriptors; [`crate::descriptors`] keeps their kinds.
 
 use super::{
     io::{Answer, Io, finish},
@@ -14,7 +14,7 @@ use crate::{
 use core::ffi::c_char;
 use unsnarl_model::{ChannelKind, Flags, Op, Order};
 
-/// A system call that makes one descriptor.
+/// Makes a system call that creates one descriptor.
 unsafe fn make(
     runtime: &mut Runtime,
     kind: ChannelKind,
@@ -24,22 +24,22 @@ unsafe fn make(
     args: [usize; 6],
 ) -> i32 {
     runtime.turn(Op::FdOpen, 0, pc);
-    // SAFETY: as the call.
+    // SAFETY: the contract of the system call.
     let result = unsafe { sys::call(call, args) };
     let made = (result >= 0).then(|| runtime.state.descriptors.add(result as i32, kind, peer));
     log_opened(runtime, made, result, 0, pc);
     finish(Ok(result)) as i32
 }
 
-/// What a timer counts by: readers wait for it and take all.
+/// Creates the counter of a timer descriptor: readers wait for it and reset it.
 pub(super) fn make_counter(runtime: &mut Runtime, flags: i32, pc: u64) -> i32 {
-    // The flags for descriptors have the same numbers here and there.
+    // The flags have the same values for both kinds of descriptors.
     let args = [0, flags as usize, 0, 0, 0, 0];
-    // SAFETY: makes a descriptor.
+    // SAFETY: only creates a descriptor.
     unsafe { make(runtime, ChannelKind::Event, Peer::Own, pc, libc::SYS_eventfd2, args) }
 }
 
-/// A system call that makes two descriptors at once.
+/// Makes a system call that creates two descriptors.
 unsafe fn make_pair(
     runtime: &mut Runtime,
     kind: ChannelKind,
@@ -49,9 +49,9 @@ unsafe fn make_pair(
     args: [usize; 6],
 ) -> i32 {
     runtime.turn(Op::FdOpen, 0, pc);
-    // SAFETY: as the call.
+    // SAFETY: the contract of the system call.
     let result = unsafe { sys::call(call, args) };
-    // SAFETY: the kernel has filled them in.
+    // SAFETY: the kernel has written both.
     let pair = if result == 0 { unsafe { *fds } } else { [0; 2] };
     let made = (result == 0).then(|| runtime.state.descriptors.add_pair(pair, kind));
     log_opened(runtime, made, if result == 0 { pair[0] as isize } else { result }, pair[1], pc);
@@ -69,7 +69,7 @@ fn log_opened(runtime: &mut Runtime, made: Option<Descriptor>, result: isize, se
     runtime.log_access(Op::FdOpen, flags, pc, (addr, fd, Order::Relaxed), value);
 }
 
-/// Closes a descriptor, or does something else to it that others notice.
+/// Closes a descriptor, or makes another call that its peer notices.
 unsafe fn end(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 6]) -> isize {
     let io = Io { op: Op::FdClose, fd, events: 0, at_once: true, pc };
     let known = runtime.state.descriptors.lookup(fd);
@@ -77,12 +77,12 @@ unsafe fn end(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 
         runtime.turn(Op::FdClose, on.channel.as_addr() as usize, pc);
     }
     let result = match known {
-        // SAFETY: nothing is written to the program's memory.
+        // SAFETY: the call writes nothing to the program's memory.
         Some(on) if call == libc::SYS_shutdown => unsafe {
             runtime
                 .answer((Op::FdClose, on, Turn::Go), args[1], &OutputBuffers::NONE, || sys::call(call, args))
         },
-        // SAFETY: as the call.
+        // SAFETY: the contract of the system call.
         _ => unsafe { sys::call(call, args) },
     };
     if call == libc::SYS_close {
@@ -96,13 +96,13 @@ unsafe fn end(runtime: &mut Runtime, fd: i32, pc: u64, call: i64, args: [usize; 
     result
 }
 
-/// The C library closes a descriptor by itself.
+/// Closes a descriptor on behalf of the C library.
 pub(super) unsafe fn close_for_library(runtime: &mut Runtime, fd: i32, pc: u64) -> isize {
-    // SAFETY: as the call.
+    // SAFETY: the contract of the system call.
     unsafe { end(runtime, fd, pc, libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) }
 }
 
-/// A descriptor that may be anything: to be found out about when it is used.
+/// Forgets what is known of a descriptor: its kind is determined when it is used.
 fn fresh(runtime: &mut Runtime, fd: i32) -> i32 {
     if fd >= 0 {
         runtime.state.descriptors.forget(fd);
@@ -110,7 +110,7 @@ fn fresh(runtime: &mut Runtime, fd: i32) -> i32 {
     fd
 }
 
-/// `fcntl`, as the system call.
+/// `fcntl` as the system call.
 pub(super) unsafe fn control(
     runtime: &mut Runtime,
     fd: i32,
@@ -118,7 +118,7 @@ pub(super) unsafe fn control(
     argument: usize,
     pc: u64,
 ) -> Answer {
-    // SAFETY: as the call.
+    // SAFETY: the contract of the system call.
     let call = || unsafe { sys::call(libc::SYS_fcntl, [fd as usize, command as usize, argument, 0, 0, 0]) };
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {

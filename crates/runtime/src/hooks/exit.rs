@@ -1,4 +1,4 @@
-//! The end of the program: by itself, or by a failed assertion.
+//! The end of the program: by itself or by a failed assertion.
 
 use crate::{crash, end, init, log::c_bytes, state::Runtime};
 use core::ffi::c_char;
@@ -50,7 +50,7 @@ hooks! {
     }
 
     fn dlclose(handle: *mut core::ffi::c_void) -> i32, |runtime, pc| {
-        // As in `dlopen`, for destructors.
+        // As in `dlopen`, because of destructors.
         runtime.state.undivided += 1;
         let error = real::dlclose(handle);
         runtime.state.undivided -= 1;
@@ -58,7 +58,7 @@ hooks! {
     }
 
     fn dlopen(path: *const c_char, flags: i32) -> *mut core::ffi::c_void, |runtime, pc| {
-        // The loader holds a lock of its own while constructors run: nobody else may run meanwhile.
+        // The loader holds a lock while constructors run: no other thread may run meanwhile.
         runtime.state.undivided += 1;
         let handle = real::dlopen(path, flags);
         runtime.state.undivided -= 1;

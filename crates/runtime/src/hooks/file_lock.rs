@@ -1,7 +1,7 @@
-//! Locks on files: `flock`, `fcntl`, `lockf`.
+//! File locks: `flock`, `fcntl`, `lockf`.
 //!
-//! The kernel says whether a lock can be had only by giving it, so a thread that waits for one tries, and tries again after
-//! somebody may have given one back.
+//! The kernel says whether a lock is free only by granting it. So a waiting thread tries, and tries again
+//! whenever a lock may have been released.
 
 use super::io::{Answer, Cancelled, Io, finish};
 use crate::{
@@ -14,11 +14,11 @@ use crate::{
 };
 use unsnarl_model::{Channel, ChannelKind, Flags, Op};
 
-/// All files' locks are one thing: which file it is, only the kernel knows.
+/// All file locks are one object: only the kernel knows which file is meant.
 const LOCKS: Descriptor =
     Descriptor { channel: Channel { kind: ChannelKind::File, number: 0 }, peer: Peer::Environment };
 
-/// Does it, and if the lock is taken waits until it may be free, if that is wanted.
+/// Tries to take the lock. If it is held and `waits` is set, waits until it may be free.
 unsafe fn attempt(runtime: &mut Runtime, fd: i32, pc: u64, waits: bool, job: impl Fn() -> isize) -> Answer {
     let io = Io { op: Op::FileLock, fd, events: 0, at_once: !waits, pc };
     let addr = LOCKS.channel.as_addr();
@@ -27,7 +27,7 @@ unsafe fn attempt(runtime: &mut Runtime, fd: i32, pc: u64, waits: bool, job: imp
         let result = job();
         let taken = matches!(-result as i32, libc::EAGAIN | libc::EACCES) && result < 0;
         if result == 0 {
-            // Whatever was done, others may find the lock free now.
+            // Whatever the call did, other threads may find the lock free now.
             runtime.state.file_locks_changed += 1;
         }
         runtime.log_io(&io, LOCKS, Flags::NONE, result);
@@ -51,16 +51,16 @@ unsafe fn attempt(runtime: &mut Runtime, fd: i32, pc: u64, waits: bool, job: imp
 }
 
 /// # Safety
-/// As `fcntl`.
+/// The contract of `fcntl`.
 pub(super) unsafe fn by_fcntl(runtime: &mut Runtime, fd: i32, command: i32, lock: usize, pc: u64) -> Answer {
     let (at_once, waits) = match command {
         libc::F_SETLKW => (libc::F_SETLK, true),
         libc::F_OFD_SETLKW => (libc::F_OFD_SETLK, true),
         command => (command, false),
     };
-    // SAFETY: by the caller.
+    // SAFETY: the caller's contract.
     let job = || unsafe { sys::call(libc::SYS_fcntl, [fd as usize, at_once as usize, lock, 0, 0, 0]) };
-    // SAFETY: by the caller.
+    // SAFETY: the caller's contract.
     unsafe { attempt(runtime, fd, pc, waits, job) }
 }
 
@@ -86,7 +86,7 @@ unsafe extern "C-unwind" fn by_lockf(
     len: i64,
     pc: u64,
 ) -> i32 {
-    // SAFETY: all zeros is a lock on everything, for reading.
+    // SAFETY: all zeros is a read lock on the whole file.
     let mut lock: libc::flock = unsafe { core::mem::zeroed() };
     lock.l_whence = libc::SEEK_CUR as i16;
     lock.l_len = len;
@@ -97,12 +97,12 @@ unsafe extern "C-unwind" fn by_lockf(
         _ => {
             lock.l_type = libc::F_RDLCK as i16;
             let args = [fd as usize, libc::F_GETLK as usize, &raw mut lock as usize, 0, 0, 0];
-            // SAFETY: our own description.
+            // SAFETY: a local description of the lock.
             let result = unsafe { sys::call(libc::SYS_fcntl, args) };
             let free = result < 0 || lock.l_type == libc::F_UNLCK as i16;
             return finish(Ok(if free { result } else { -libc::EACCES as isize })) as i32;
         }
     };
-    // SAFETY: our own description.
+    // SAFETY: a local description of the lock.
     finish(unsafe { by_fcntl(runtime, fd, command, &raw mut lock as usize, pc) }) as i32
 }

@@ -1,4 +1,4 @@
-//! `syscall`: futexes (which Rust's standard library and C++'s atomic waits are made of) and the few other
+//! `syscall`: futexes, on which Rust's standard library and C++'s atomic waits are built, and the few other
 //! calls that must not reach the kernel.
 
 use super::{ids, kill};
@@ -14,8 +14,8 @@ use alloc::vec::Vec;
 use core::arch::naked_asm;
 use unsnarl_model::{Flags, Misuse, Op, ThreadIx};
 
-/// `long syscall(long number, ...)`: the number and up to six arguments, the last on the stack. The
-/// return address becomes one more, behind it.
+/// `long syscall(long number, ...)`: the number and up to six arguments, the last on the stack. The return
+/// address is passed as one more argument behind them.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn syscall() {
@@ -36,7 +36,7 @@ unsafe extern "C-unwind" fn syscall() {
     )
 }
 
-#[allow(clippy::too_many_arguments, reason = "the C function's")]
+#[allow(clippy::too_many_arguments, reason = "the signature of the C function")]
 unsafe extern "C-unwind" fn call(
     number: i64,
     a: usize,
@@ -48,7 +48,7 @@ unsafe extern "C-unwind" fn call(
     pc: u64,
 ) -> isize {
     let arguments = [a, b, c, d, e, f];
-    // SAFETY: the program's call, passed on or stood in for.
+    // SAFETY: the program's call, passed on or emulated.
     let result = unsafe {
         match Runtime::enter() {
             None => sys::call(number, arguments),
@@ -107,7 +107,7 @@ unsafe extern "C-unwind" fn call(
 
 const ANY: u32 = u32::MAX;
 
-/// The kernel's answer: negative for errors.
+/// Emulates the futex call; returns the kernel's result, negative for errors.
 pub(crate) unsafe fn futex(
     runtime: &mut Runtime,
     [word, op, value, timeout, second, third]: [usize; 6],
@@ -119,7 +119,7 @@ pub(crate) unsafe fn futex(
     if word % align_of::<u32>() != 0 {
         return invalid;
     }
-    // These come as an `int`, whatever stands in the register's upper half.
+    // The kernel takes these as an `int` and ignores the register's upper half.
     let count = |argument: usize| usize::try_from(argument as i32).unwrap_or(0);
     // SAFETY: the program's words and times.
     unsafe {
@@ -190,7 +190,7 @@ unsafe fn wait(
     let turn = runtime.wait_turn(pending);
     let state = &mut runtime.state;
     let me = state.me();
-    // A requeue may have moved the wait.
+    // A requeue may have moved the waiter.
     let Gate::Futex(word, _) = me.pending.gate else { return 0 };
     let arrival = me.arrival;
     let restarts = me.restarts && deadline == u64::MAX;
@@ -203,29 +203,28 @@ unsafe fn wait(
     runtime.log(Op::FutexWoken, turn.flags(), pc, word, waker.unwrap_or(u64::MAX));
     match turn {
         Turn::TimedOut => -libc::ETIMEDOUT as isize,
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         Turn::Interrupted if restarts => unsafe { wait(runtime, word, expected, bits, deadline, pc) },
         Turn::Interrupted => -libc::EINTR as isize,
         _ => 0,
     }
 }
 
-/// Threads that wait at the word without a wake-up of their own, in the order of creation.
+/// Returns the threads that wait at the word without a granted wake-up, in creation order.
 fn waiters_without_wake_up(state: &State, word: usize) -> impl Iterator<Item = ThreadIx> {
     state
         .waiters(move |gate| matches!(gate, Gate::Futex(other, _) if *other == word))
         .filter(|w| state.threads[w.index()].granted.is_none())
 }
 
-/// The same, who waits longest first.
+/// Returns the same threads, the longest waiting first.
 fn waiters(state: &State, word: usize) -> Vec<ThreadIx> {
     let mut found: Vec<_> = waiters_without_wake_up(state, word).collect();
     found.sort_by_key(|w| state.threads[w.index()].arrival);
     found
 }
 
-/// Gives the wake-ups that are on their way to those who wait longest: what follows must know who still
-/// waits.
+/// Grants pending wake-ups to the longest waiting threads: the caller must know which threads still wait.
 fn settle(state: &mut State, word: usize) {
     while let Some(event) = state.queues.take(word, 0) {
         let longest = waiters_without_wake_up(state, word).min_by_key(|w| state.threads[w.index()].arrival);
@@ -235,7 +234,7 @@ fn settle(state: &mut State, word: usize) {
     }
 }
 
-/// The bits that a wait is for.
+/// Returns the bit mask of a wait.
 fn wait_bits(state: &State, thread: ThreadIx) -> u32 {
     match state.threads[thread.index()].pending.gate {
         Gate::Futex(_, wait_bits) => wait_bits,
@@ -243,7 +242,7 @@ fn wait_bits(state: &State, thread: ThreadIx) -> u32 {
     }
 }
 
-/// Lets up to `count` waiters go on. Any of them may be the ones, unless bits tell them apart.
+/// Wakes up to `count` waiters. The scheduler chooses which, unless bit masks distinguish them.
 unsafe fn wake(runtime: &mut Runtime, word: usize, count: usize, bits: u32, pc: u64) -> isize {
     runtime.turn(Op::FutexWake, word, pc);
     let state = &mut runtime.state;
@@ -278,7 +277,7 @@ fn wake_by_bits(state: &mut State, word: usize, count: usize, bits: u32, event: 
     chosen.len()
 }
 
-/// Wakes some, moves others to another word.
+/// Wakes some waiters and moves others to another word.
 unsafe fn requeue(
     runtime: &mut Runtime,
     word: usize,
@@ -317,7 +316,7 @@ unsafe fn requeue(
     affected
 }
 
-/// The modification that a wake-op asks for; the old value.
+/// Performs the modification of a wake-op; returns the old value.
 unsafe fn modify(word: *mut u32, code: u32) -> u32 {
     // SAFETY: the program's word.
     let old = unsafe { *word };
@@ -336,7 +335,7 @@ unsafe fn modify(word: *mut u32, code: u32) -> u32 {
     old
 }
 
-/// The comparison that a wake-op asks for.
+/// Evaluates the comparison of a wake-op.
 const fn compare(old: u32, code: u32) -> bool {
     let (old, argument) = (old as i32, (code as i32) << 20 >> 20);
     match code >> 24 & 15 {

@@ -1,4 +1,4 @@
-//! Guards of C++ function-level statics: a once control that the compiler writes.
+//! Guards of C++ function-level statics: once controls that the compiler emits.
 
 use crate::{gate::Gate, thread::Pending};
 use unsnarl_model::{Flags, Op};

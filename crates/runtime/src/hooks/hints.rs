@@ -1,11 +1,11 @@
-//! What programs tell us by `unsnarl.h` and the crate `unsnarl-hints`. These functions stand in for nobody: a
-//! program finds them only where this library is, and they do nothing unless there is a run to control.
+//! The functions of `unsnarl.h` and the crate `unsnarl-hints`. They replace no other function: a program
+//! finds them only if this library is loaded, and they do nothing without a controlled run.
 
 use crate::{atomic::exported, end, log::c_bytes, state::Runtime};
 use core::ffi::c_char;
 use unsnarl_model::{Flags, Op};
 
-/// A schedule point of the program's own.
+/// A schedule point set by the program.
 unsafe extern "C-unwind" fn point(name: *const c_char, pc: u64) {
     if let Some(runtime) = Runtime::enter() {
         runtime.turn(Op::Point, 0, pc);
@@ -14,7 +14,7 @@ unsafe extern "C-unwind" fn point(name: *const c_char, pc: u64) {
 }
 exported!("rsi" "__unsnarl_point", point);
 
-/// The search begins here.
+/// The point at which the search begins.
 unsafe extern "C-unwind" fn checkpoint(pc: u64) {
     if let Some(runtime) = Runtime::enter() {
         runtime.turn(Op::Checkpoint, 0, pc);
@@ -24,13 +24,13 @@ unsafe extern "C-unwind" fn checkpoint(pc: u64) {
 }
 exported!("rdi" "__unsnarl_checkpoint", checkpoint);
 
-/// Whether there is a run to control.
+/// Returns whether the run is controlled.
 unsafe extern "C-unwind" fn controls(_pc: u64) -> i32 {
     i32::from(Runtime::enter().is_some())
 }
 exported!("rdi" "__unsnarl_controls", controls);
 
-/// An assertion of the program's own does not hold.
+/// Reports a failed assertion of the program.
 unsafe extern "C-unwind" fn fail(name: *const c_char, _pc: u64) {
     if let Some(runtime) = Runtime::enter() {
         end::assertion(&runtime.state, c_bytes(name));
@@ -38,7 +38,7 @@ unsafe extern "C-unwind" fn fail(name: *const c_char, _pc: u64) {
 }
 exported!("rsi" "__unsnarl_fail", fail);
 
-/// The thread enters a region in which nobody else may run (1), or leaves it (-1).
+/// Enters (1) or leaves (-1) a region in which no other thread may run.
 unsafe extern "C-unwind" fn undivided(change: i32, _pc: u64) {
     if let Some(runtime) = Runtime::enter() {
         let me = runtime.state.me();

@@ -1,8 +1,9 @@
-//! Process and thread ids: the same in every run. The kernel's own differ from run to run, and programs seed
-//! random numbers and name things by them.
+//! Process and thread ids that are the same in every run. The kernel's ids differ from run to run, and
+//! programs use ids as random seeds and in names.
 //!
-//! The program under control and its children see it as process [`PROCESS`], its threads as the numbers that
-//! follow; functions that take an id take these. Under `/proc` it has the kernel's number: `/proc/self` works.
+//! The program under control and its children see it as process [`PROCESS`] and its threads as the ids that
+//! follow. Functions that take an id accept these. Under `/proc` the process has its kernel id: `/proc/self`
+//! works.
 
 use crate::{children, real::real};
 use core::{
@@ -10,27 +11,27 @@ use core::{
     sync::atomic::{AtomicI32, Ordering},
 };
 
-/// Above what the kernel ever gives to a process: nobody else is meant by mistake.
+/// Above every id that the kernel assigns, so that it names no other process by mistake.
 pub(crate) const PROCESS: i32 = 5_000_000;
 
-/// Whoever started it. Nobody goes by this number: a program has no business with the controller.
+/// The id of the parent process. It names no process: the program must not reach the controller.
 const PARENT: i32 = PROCESS - 1;
 
-/// The kernel's number of the process under control; 0 while there is none. A forked child keeps it: it is
-/// its parent's.
+/// The kernel's id of the process under control; 0 while there is none. A forked child keeps its parent's.
 static REAL_PROCESS: AtomicI32 = AtomicI32::new(0);
 
-/// From now on the process goes by its number.
+/// Enables the virtual ids for this process.
 pub(crate) fn begin(process: i32) {
     REAL_PROCESS.store(process, Ordering::Relaxed);
 }
 
-/// The id that the program sees.
+/// Returns the id that the program sees.
 pub(super) fn to_virtual(id: i32) -> i32 {
     if id > 0 && id == REAL_PROCESS.load(Ordering::Relaxed) { PROCESS } else { children::to_virtual(id) }
 }
 
-/// The id that the program means; all its threads are one to the kernel. A negative one is a group.
+/// Returns the kernel's id for the id that the program passed; all its threads are one to the kernel. A
+/// negative id is a process group.
 pub(super) fn to_real(id: i32) -> i32 {
     let process = REAL_PROCESS.load(Ordering::Relaxed);
     let ours = |id: i32| process > 0 && (PROCESS..=PROCESS + i32::from(u16::MAX)).contains(&id);
@@ -42,7 +43,7 @@ pub(super) fn to_real(id: i32) -> i32 {
     }
 }
 
-/// Whether the program means itself by this process id.
+/// Returns whether this process id is the program's own.
 pub(super) fn is_own(id: i32) -> bool {
     id == PROCESS || (id > 0 && id == REAL_PROCESS.load(Ordering::Relaxed))
 }
@@ -58,23 +59,23 @@ mod next {
 
 #[unsafe(no_mangle)]
 extern "C" fn getpid() -> i32 {
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     to_virtual(unsafe { next::getpid() })
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn getppid() -> i32 {
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     if getpid() == PROCESS { PARENT } else { to_virtual(unsafe { next::getppid() }) }
 }
 
 #[unsafe(no_mangle)]
 extern "C" fn getpgrp() -> i32 {
-    // SAFETY: asks only.
+    // SAFETY: a query without side effects.
     to_virtual(unsafe { next::getpgrp() })
 }
 
-/// Functions of one or more ids: which of the arguments are ids, and whether the result is one.
+/// Functions of one or more ids: lists which arguments are ids and whether the result is one.
 macro_rules! take_ids {
     ($(fn $name:ident($($arg:ident: $type:ty),*) -> $ret:ty, $answer:ident, ids($($id:ident)*);)*) => {
         mod taking {
@@ -85,7 +86,7 @@ macro_rules! take_ids {
             #[unsafe(no_mangle)]
             unsafe extern "C-unwind" fn $name($($arg: $type),*) -> $ret {
                 $(let $id = to_real($id as i32) as _;)*
-                // SAFETY: passed on as received but for the ids.
+                // SAFETY: passed on as received, except for the ids.
                 $answer(unsafe { taking::$name($($arg),*) })
             }
         )*

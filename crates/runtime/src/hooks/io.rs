@@ -1,7 +1,7 @@
-//! Reading and writing where it can block: pipes, sockets, event counters, terminals.
+//! Reads and writes that can block: pipes, sockets, event counters, terminals.
 //!
-//! The gate of such an operation asks the kernel whether it would block, and the real call is made when it would not. Files
-//! never do: their calls go straight to the kernel and are no events.
+//! The gate of such an operation asks the kernel whether it would block; the real call is made when it would
+//! not. Operations on files never block: they go straight to the kernel and are no events.
 
 use super::cancel::exit_cancelled;
 use crate::{
@@ -27,9 +27,9 @@ type Vector = libc::iovec;
 pub(super) struct Io {
     pub(super) op: Op,
     pub(super) fd: i32,
-    /// What `poll` says when it is possible.
+    /// The events that `poll` reports when the operation is possible.
     pub(super) events: i16,
-    /// It is to fail rather than wait.
+    /// True if the operation fails instead of waiting.
     pub(super) at_once: bool,
     pub(super) pc: u64,
 }
@@ -37,11 +37,11 @@ pub(super) struct Io {
 /// The thread was cancelled while it waited.
 pub(super) struct Cancelled;
 
-/// What the C function returns.
+/// The result of the C function.
 pub(super) type Answer = Result<isize, Cancelled>;
 
-/// From what the kernel answers to what C functions do.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+/// Converts a kernel result to the convention of C functions.
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 pub(super) extern "C-unwind" fn finish(answer: Answer) -> isize {
     match answer {
         Ok(result @ -4095..0) => {
@@ -54,14 +54,14 @@ pub(super) extern "C-unwind" fn finish(answer: Answer) -> isize {
 }
 
 impl Runtime {
-    /// Tells of what came of an operation.
+    /// Logs the result of an operation.
     pub(super) fn log_io(&mut self, io: &Io, on: Descriptor, flags: Flags, result: isize) {
         let failed = if result < 0 { Flags::FAILED } else { Flags::NONE };
         let access = (on.channel.as_addr() as usize, io.fd as u32, Order::Relaxed);
         self.log_access(io.op, flags | failed, io.pc, access, result.unsigned_abs() as u64);
     }
 
-    /// Waits until the operation is possible, or does not if it is to fail instead.
+    /// Waits until the operation is possible, unless it must fail instead.
     pub(super) fn wait_for_io(&mut self, io: &Io, on: Descriptor) -> Turn {
         if io.at_once || is_nonblocking(io.fd) {
             self.turn(io.op, on.channel.as_addr() as usize, io.pc);
@@ -73,7 +73,7 @@ impl Runtime {
         self.await_descriptors(io.op, on, io.pc, deadline, &[(io.fd, io.events)])
     }
 
-    /// Waits until one of these is ready.
+    /// Waits until one of these descriptors is ready.
     pub(super) fn await_descriptors(
         &mut self,
         op: Op,
@@ -89,7 +89,7 @@ impl Runtime {
         self.await_listed(op, on, pc, deadline)
     }
 
-    /// Waits until one of those that the thread's list has is ready.
+    /// Waits until one of the descriptors in the thread's list is ready.
     pub(super) fn await_listed(&mut self, op: Op, on: Descriptor, pc: u64, deadline: u64) -> Turn {
         let gate = if self.replays_inputs(on) { Gate::Input } else { Gate::Descriptors };
         if gate == Gate::Descriptors && on.peer == Peer::Children {
@@ -99,20 +99,22 @@ impl Runtime {
         self.wait_turn(Pending { op, pc, addr, gate, deadline, cancellable: true })
     }
 
-    /// Whether the plan answers for this descriptor.
+    /// Returns whether the plan supplies the results for this descriptor.
     pub(super) fn replays_inputs(&self, on: Descriptor) -> bool {
         on.peer != Peer::Own && self.state.log.replays_inputs()
     }
 
-    /// In another run the time may have been up: then it is again, whatever the socket was told.
+    /// Returns the time limit of a replayed wait: if the recorded wait timed out, this one does too, whatever
+    /// the socket's timeout is.
     fn replayed_wait_limit(&self) -> u64 {
         if self.state.next_timed_out() { self.state.clock.now() + 1 } else { u64::MAX }
     }
 
-    /// The answer to an operation: by what it does, or, if it is about the outside and the plan has it, by the plan.
+    /// Performs an operation or, for operations on the environment, takes the result from the plan if the run
+    /// replays its inputs.
     ///
     /// # Safety
-    /// As the job; the places are what it writes to.
+    /// The contract of the job; `places` describes the memory it writes to.
     #[inline(never)]
     pub(super) unsafe fn answer(
         &mut self,
@@ -124,7 +126,7 @@ impl Runtime {
         if on.peer == Peer::Own {
             return job();
         }
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         stack::run_isolated(|| unsafe {
             let result = if self.state.log.replays_inputs() {
                 self.state
@@ -138,7 +140,7 @@ impl Runtime {
         })
     }
 
-    /// Sockets may have been told to give up waiting after some time.
+    /// Returns when a wait gives up, by the socket's timeout.
     fn wait_limit(&self, io: &Io, on: Descriptor) -> u64 {
         let sockets = matches!(on.channel.kind, ChannelKind::Socket | ChannelKind::Pair);
         let mut fds = [libc::pollfd { fd: io.fd, events: io.events, revents: 0 }];
@@ -150,7 +152,7 @@ impl Runtime {
         let mut size = size_of_val(&time);
         let (level, option) = (libc::SOL_SOCKET as usize, option as usize);
         let place = &raw mut time as usize;
-        // SAFETY: room for the answer, and for its size.
+        // SAFETY: there is room for the result and for its size.
         unsafe {
             sys::call(libc::SYS_getsockopt, [io.fd as usize, level, option, place, &raw mut size as usize, 0])
         };
@@ -160,10 +162,10 @@ impl Runtime {
         }
     }
 
-    /// An operation that is done at once when it is possible.
+    /// Performs an operation that is complete in one call when it is possible.
     ///
     /// # Safety
-    /// As the call.
+    /// The contract of the system call.
     pub(super) unsafe fn io(
         &mut self,
         io: Io,
@@ -172,13 +174,13 @@ impl Runtime {
         places: &OutputBuffers<'_>,
     ) -> Answer {
         let Some(on) = self.state.descriptors.lookup(io.fd) else {
-            // SAFETY: by the caller.
+            // SAFETY: the caller's contract.
             return Ok(unsafe { sys::call(call, args) });
         };
         let turn = self.wait_for_io(&io, on);
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         let job = || match turn {
-            // SAFETY: by the caller.
+            // SAFETY: the caller's contract.
             Turn::Go => unsafe { sys::call(call, args) },
             _ => -libc::EAGAIN as isize,
         };
@@ -186,22 +188,23 @@ impl Runtime {
         let result = if matches!(turn, Turn::Cancelled | Turn::Interrupted) {
             -libc::EINTR as isize
         } else {
-            // SAFETY: by the caller.
+            // SAFETY: the caller's contract.
             unsafe { self.answer((io.op, on, turn), requested, places, job) }
         };
         self.log_io(&io, on, turn.flags(), result);
         if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
     }
 
-    /// Writes all of it, in as many parts as it takes: a blocking write returns when everything is written.
+    /// Writes the whole message, in several parts if necessary: a blocking write returns when everything is
+    /// written.
     ///
     /// # Safety
-    /// As `sendmsg`; for what is no socket only the message's vectors count.
+    /// The contract of `sendmsg`; for descriptors that are no sockets only the message's vectors count.
     pub(super) unsafe fn write(&mut self, mut io: Io, message: &libc::msghdr, flags: i32) -> Answer {
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         let mut left = unsafe { Remaining::of(message) };
         let Some(on) = self.state.descriptors.lookup(io.fd) else {
-            // SAFETY: by the caller.
+            // SAFETY: the caller's contract.
             return Ok(unsafe { left.write_plain(io.fd) });
         };
         io.at_once |= is_nonblocking(io.fd);
@@ -209,26 +212,26 @@ impl Runtime {
         loop {
             let turn = self.wait_for_io(&io, on);
             let requested = left.bytes();
-            // SAFETY: by the caller.
+            // SAFETY: the caller's contract.
             let job = || match turn {
-                // SAFETY: by the caller.
+                // SAFETY: the caller's contract.
                 Turn::Go => unsafe { left.write(&io, on.channel.kind, message, flags) },
                 _ => -libc::EAGAIN as isize,
             };
             let result = match turn {
                 Turn::Cancelled | Turn::Interrupted => -libc::EINTR as isize,
-                // SAFETY: by the caller.
+                // SAFETY: the caller's contract.
                 _ => unsafe { self.answer((io.op, on, turn), requested, &OutputBuffers::NONE, job) },
             };
             if self.replays_inputs(on) {
                 let replayed = result.max(0) as usize;
                 if on.peer == Peer::Children {
-                    // SAFETY: by the caller.
+                    // SAFETY: the caller's contract.
                     unsafe { left.write_some(&io, replayed) };
                 }
                 left.skip(replayed);
             }
-            // The kernel may know better than `poll`.
+            // The call may still return `EAGAIN` after `poll` reported the descriptor ready.
             let again = result == -libc::EAGAIN as isize && turn == Turn::Go && !io.at_once;
             let result = if again { 0 } else { result };
             self.log_io(&io, on, turn.flags(), result);
@@ -243,16 +246,16 @@ impl Runtime {
     }
 }
 
-/// What is left of a message.
+/// The part of a message that is not written yet.
 struct Remaining {
     vectors: *const Vector,
     count: usize,
-    /// Bytes of the first vector that are written.
+    /// The bytes of the first vector that are written.
     done: usize,
     whole: bool,
 }
 
-/// A pipe that is ready takes so many at once, and all of them.
+/// The number of bytes that a ready pipe accepts at once and completely.
 const ATOMIC: usize = libc::PIPE_BUF;
 
 impl Remaining {
@@ -267,14 +270,14 @@ impl Remaining {
     }
 
     fn bytes(&self) -> usize {
-        // SAFETY: `count` of them are left.
+        // SAFETY: `count` vectors are left.
         (0..self.count).map(|at| unsafe { (*self.vectors.add(at)).iov_len }).sum::<usize>() - self.done
     }
 
-    /// So many bytes are written.
+    /// Counts so many bytes as written.
     fn skip(&mut self, mut bytes: usize) {
         while self.count > 0 {
-            // SAFETY: `count` of them are left.
+            // SAFETY: `count` vectors are left.
             let len = unsafe { (*self.vectors).iov_len } - self.done;
             if bytes < len {
                 self.done += bytes;
@@ -287,12 +290,12 @@ impl Remaining {
         }
     }
 
-    /// The next vectors, of at most so many bytes.
+    /// Returns the next vectors, limited to so many bytes.
     fn next(&self, most: usize) -> ([Vector; 8], usize) {
         let mut next = [Vector { iov_base: core::ptr::null_mut(), iov_len: 0 }; 8];
         let (mut count, mut room) = (0, most);
         while count < next.len().min(self.count) && room > 0 {
-            // SAFETY: `count` of them are left.
+            // SAFETY: `count` vectors are left.
             let vector = unsafe { *self.vectors.add(count) };
             let done = if count == 0 { self.done } else { 0 };
             let len = (vector.iov_len - done).min(room);
@@ -303,8 +306,8 @@ impl Remaining {
         (next, count)
     }
 
-    /// Writes so many bytes, or what of them goes without waiting, and counts nothing of it as done: in a replay, a child that was sent
-    /// them should get them again.
+    /// Writes up to so many bytes without blocking and does not count them as written. In a replay, a child
+    /// gets again what it was sent.
     unsafe fn write_some(&self, io: &Io, bytes: usize) {
         let mut fds = [libc::pollfd { fd: io.fd, events: io.events, revents: 0 }];
         if ready_now(&mut fds) != 1 || fds[0].revents & (libc::POLLERR | libc::POLLHUP) != 0 {
@@ -312,19 +315,19 @@ impl Remaining {
         }
         let (vectors, count) = self.next(bytes);
         let args = [io.fd as usize, vectors.as_ptr() as usize, count, 0, 0, 0];
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         without_blocking(io.fd, || unsafe { sys::call(libc::SYS_writev, args) });
     }
 
     unsafe fn write_plain(&self, fd: i32) -> isize {
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         unsafe { sys::call(libc::SYS_writev, [fd as usize, self.vectors as usize, self.count, 0, 0, 0]) }
     }
 
-    /// Writes as much as goes without waiting.
+    /// Writes as much as possible without blocking.
     unsafe fn write(&mut self, io: &Io, kind: ChannelKind, message: &libc::msghdr, flags: i32) -> isize {
         if matches!(kind, ChannelKind::Socket | ChannelKind::Pair) {
-            // SAFETY: by the caller.
+            // SAFETY: the caller's contract.
             return unsafe { self.send(io.fd, message, flags) };
         }
         let mut written = 0;
@@ -340,7 +343,7 @@ impl Remaining {
             } else {
                 (vectors.as_ptr() as usize, count)
             };
-            // SAFETY: by the caller.
+            // SAFETY: the caller's contract.
             let write = || unsafe { sys::call(libc::SYS_writev, [io.fd as usize, place, count, 0, 0, 0]) };
             let result = if kind == ChannelKind::Pipe { write() } else { without_blocking(io.fd, write) };
             if result < 0 {
@@ -364,7 +367,7 @@ impl Remaining {
             (part.msg_control, part.msg_controllen) = (core::ptr::null_mut(), 0);
         }
         let flags = (flags | libc::MSG_DONTWAIT) as usize;
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         let sent =
             unsafe { sys::call(libc::SYS_sendmsg, [fd as usize, &raw const part as usize, flags, 0, 0, 0]) };
         if sent >= 0 {
@@ -376,25 +379,25 @@ impl Remaining {
     }
 }
 
-/// A message that consists of these vectors.
+/// Returns a message that consists of these vectors.
 pub(super) fn message(vectors: *const Vector, count: usize) -> libc::msghdr {
-    // SAFETY: all zeros is a message without anything.
+    // SAFETY: all zeros is an empty message.
     let mut message: libc::msghdr = unsafe { core::mem::zeroed() };
     (message.msg_iov, message.msg_iovlen) = (vectors.cast_mut(), count);
     message
 }
 
-/// What reads from this descriptor.
+/// Returns a read operation on this descriptor.
 pub(super) const fn reading(fd: i32, pc: u64) -> Io {
     Io { op: Op::FdRead, fd, events: libc::POLLIN, at_once: false, pc }
 }
 
-/// What writes to it.
+/// Returns a write operation on this descriptor.
 pub(super) const fn writing(fd: i32, pc: u64) -> Io {
     Io { op: Op::FdWrite, fd, events: libc::POLLOUT, at_once: false, pc }
 }
 
-/// `read`, as the system call.
+/// `read` as the system call.
 pub(super) unsafe fn read_bytes(
     runtime: &mut Runtime,
     fd: i32,
@@ -411,7 +414,7 @@ pub(super) unsafe fn read_bytes(
     }
 }
 
-/// `write`, as the system call.
+/// `write` as the system call.
 pub(super) unsafe fn write_bytes(
     runtime: &mut Runtime,
     fd: i32,

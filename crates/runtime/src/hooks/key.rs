@@ -1,4 +1,4 @@
-//! Thread-specific data. Values stay with glibc; destructors are ours to call, where they can be
+//! Thread-specific data. glibc keeps the values; the runtime calls the destructors, where they can be
 //! scheduled.
 
 use crate::{real::real, state::Runtime};
@@ -7,7 +7,7 @@ use core::ffi::c_void;
 
 pub(super) type Destructor = unsafe extern "C-unwind" fn(*mut c_void);
 
-/// The destructor of each key that has one, by key: glibc calls them in that order.
+/// The destructor of each key that has one, sorted by key: glibc calls them in that order.
 #[derive(Default)]
 pub(crate) struct Keys(Vec<(u32, Destructor)>);
 
@@ -16,7 +16,7 @@ impl Keys {
         self.0.binary_search_by_key(&key, |&(known, _)| known)
     }
 
-    /// The first one from `key` on.
+    /// Returns the first destructor from `key` on.
     fn from(&self, key: u32) -> Option<(u32, Destructor)> {
         let at = self.place(key).unwrap_or_else(|at| at);
         self.0.get(at).copied()
@@ -44,7 +44,7 @@ mod next {
     }
 }
 
-/// As many rounds as glibc makes while destructors set new values.
+/// The number of rounds that glibc makes while destructors set new values.
 const ROUNDS: usize = 4;
 
 /// Calls the destructors of the running thread's values.
@@ -52,10 +52,10 @@ pub(crate) unsafe extern "C-unwind" fn run_destructors() {
     for _ in 0..ROUNDS {
         let mut any = false;
         let mut next = 0;
-        // Destructors may make and delete keys: the table is looked at anew each time.
+        // Destructors may create and delete keys, so the table is searched each time.
         while let Some((key, destructor)) = Runtime::enter().and_then(|r| r.state.keys.from(next)) {
             next = key + 1;
-            // SAFETY: a key that exists, and the program's destructor for it.
+            // SAFETY: an existing key, and the program's destructor for it.
             unsafe {
                 let value = next::pthread_getspecific(key);
                 if !value.is_null() {
@@ -85,7 +85,7 @@ hooks! {
     }
 }
 
-/// Also for C11.
+/// Creates a key; also used for C11.
 pub(super) unsafe fn create(runtime: &mut Runtime, key: *mut u32, destructor: Option<Destructor>) -> i32 {
     // SAFETY: the program's key.
     unsafe {
@@ -97,7 +97,7 @@ pub(super) unsafe fn create(runtime: &mut Runtime, key: *mut u32, destructor: Op
     }
 }
 
-/// Also for C11.
+/// Deletes a key; also used for C11.
 pub(super) unsafe fn delete(runtime: &mut Runtime, key: u32) -> i32 {
     runtime.state.keys.remove(key);
     // SAFETY: glibc checks the key.

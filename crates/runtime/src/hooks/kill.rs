@@ -1,4 +1,4 @@
-//! Sending signals: to a thread, or to the process. Those to other processes are the kernel's business.
+//! Sending signals to a thread or to the process. Signals to other processes go to the kernel.
 
 use super::ids;
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 };
 use unsnarl_model::{Flags, Op, ThreadIx};
 
-/// Sends a signal to a thread, or to the process; the error number.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+/// Sends a signal to a thread or to the process; returns the error number.
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 pub(super) extern "C-unwind" fn send(
     runtime: &mut Runtime,
     (signal, code, value): (i32, i32, u64),
@@ -18,10 +18,10 @@ pub(super) extern "C-unwind" fn send(
 ) -> i32 {
     match signal {
         0 => return 0,
-        // Nobody can do anything about these.
+        // These cannot be blocked, handled or ignored.
         libc::SIGKILL | libc::SIGSTOP => {
             let process = sys::process() as usize;
-            // SAFETY: what the program wants.
+            // SAFETY: the program asked for it.
             return -unsafe { sys::call(libc::SYS_kill, [process, signal as usize, 0, 0, 0, 0]) } as i32;
         }
         1..=64 => {}
@@ -38,7 +38,7 @@ pub(super) extern "C-unwind" fn send(
     0
 }
 
-/// To the thread with this number.
+/// Sends a signal to the thread with this id.
 pub(super) extern "C-unwind" fn send_to_number(
     runtime: &mut Runtime,
     thread: i32,
@@ -50,7 +50,7 @@ pub(super) extern "C-unwind" fn send_to_number(
     send(runtime, (signal, libc::SI_TKILL, 0), Some(target), pc)
 }
 
-/// What C functions return for an error number.
+/// Converts an error number to the result of C functions.
 fn result(error: i32) -> i32 {
     if error == 0 {
         return 0;

@@ -1,11 +1,12 @@
-//! Looking up functions by name. A library that asks for what is behind itself gets past us: jemalloc finds the function that starts
-//! its background threads this way, so as not to meet wrappers of the program's. A thread started there would be under nobody's
-//! control.
+//! Looking up functions by name. A library that asks for the next definition behind itself would bypass the
+//! runtime: jemalloc finds the function that starts its background threads this way, to avoid wrappers in the
+//! program. A thread started through it would not be controlled.
 //!
-//! Only this one question is answered otherwise. A library that stands in for the function as well is called by us, as the next one
-//! behind us, and what is behind it is the C library: as long as there is such a library, whoever asks gets the loader's own answer, so
-//! that nobody is met twice. The program itself is in front of us and finds us anyway. Sanitizers in it ask before anything was initialised:
-//! nothing here needs that, and nothing calls the functions of the C library that they stand in for.
+//! Only this one lookup is answered differently. Another library may interpose the same function: the runtime
+//! calls it as the next definition, and behind it is the C library. If such a library exists, every lookup
+//! gets the loader's answer, so that no interposer is called twice. The program precedes the runtime in the
+//! search order and finds the runtime anyway. Sanitizers in the program look functions up before anything is
+//! initialised: this code needs no initialisation and calls no C library function that they interpose.
 
 use crate::log::c_bytes;
 use core::{
@@ -21,7 +22,7 @@ unsafe extern "C" {
 
 const STARTS_THREADS: &CStr = c"pthread_create";
 
-/// The C library looks at who called it, so it is jumped to.
+/// The C library inspects its caller's address, so it is reached by a jump.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlsym(_: *mut c_void, _: *const c_char) -> *mut c_void {
@@ -43,22 +44,23 @@ unsafe extern "C" fn dlsym(_: *mut c_void, _: *const c_char) -> *mut c_void {
     )
 }
 
-/// Where the question is answered.
+/// Returns the function that answers the lookup.
 unsafe extern "C" fn resolver(handle: *mut c_void, name: *const c_char, caller: *mut c_void) -> usize {
-    // SAFETY: the name is a C string, as the caller says.
+    // SAFETY: the caller passes a C string.
     if handle == libc::RTLD_NEXT && unsafe { starts_threads(name) } && is_lookup_beyond_runtime(caller) {
         return ours as *const () as usize;
     }
     real()
 }
 
-/// Whether this is the name in question. `strcmp` may be somebody's who is not ready yet.
+/// Returns whether this is the function that starts threads. `strcmp` may be interposed by a library that is
+/// not initialised yet.
 ///
 /// # Safety
 ///
-/// It is a C string.
+/// `name` is a C string.
 unsafe fn starts_threads(name: *const c_char) -> bool {
-    // SAFETY: not beyond the first byte that differs, and so not beyond the zero.
+    // SAFETY: reads no further than the first differing byte, and so not beyond the terminating zero.
     STARTS_THREADS
         .to_bytes_with_nul()
         .iter()
@@ -70,10 +72,10 @@ unsafe extern "C" fn ours() -> usize {
     super::thread::start_thread as *const () as usize
 }
 
-/// Whether somebody else asks, and what is behind us is the C library's: others that stand in for it would find us behind
-/// themselves, and we call them.
+/// Returns whether another library looks up the function and the definition behind the runtime is the C
+/// library's. Other interposers would find the runtime behind themselves, and the runtime calls them.
 fn is_lookup_beyond_runtime(caller: *mut c_void) -> bool {
-    // SAFETY: the function at this address, which is called with what it takes.
+    // SAFETY: the address is the real `dlsym`, called with its arguments.
     let behind_us = unsafe {
         let look: unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void = mem::transmute(real());
         look(libc::RTLD_NEXT, STARTS_THREADS.as_ptr())
@@ -84,22 +86,23 @@ fn is_lookup_beyond_runtime(caller: *mut c_void) -> bool {
         && (file.starts_with(b"libc.so") || file.starts_with(b"libpthread.so"))
 }
 
-/// The module that has this address.
+/// Returns the module that contains this address.
 fn module_of(addr: *mut c_void) -> Option<libc::Dl_info> {
-    // SAFETY: plain numbers; the loader fills them in.
+    // SAFETY: plain numbers, which the loader fills in.
     unsafe {
         let mut module_of = mem::zeroed();
         (libc::dladdr(addr, &raw mut module_of) != 0).then_some(module_of)
     }
 }
 
-/// The C library's, behind us, or in front where we were linked and are not preloaded.
+/// Returns the C library's definition: behind the runtime, or before it if the runtime was linked and not
+/// preloaded.
 fn real() -> usize {
     static REAL: AtomicUsize = AtomicUsize::new(0);
     match REAL.load(Ordering::Relaxed) {
         0 => {
             let look = |handle| {
-                // SAFETY: names are C strings.
+                // SAFETY: the names are C strings.
                 unsafe { dlvsym(handle, c"dlsym".as_ptr(), c"GLIBC_2.2.5".as_ptr()) as usize }
             };
             let found = match look(libc::RTLD_NEXT) {

@@ -1,5 +1,5 @@
-//! Memory and string functions of instrumented programs. `unsnarl cc` links with `--wrap`, so only the
-//! instrumented code's own calls come here; rustc and newer clang call the `__tsan_` ones.
+//! Memory and string functions of instrumented programs. `unsnarl cc` links with `--wrap`, so only calls from
+//! instrumented code get here; rustc and newer clang call the `__tsan_` functions.
 
 use crate::access::range;
 use core::ffi::{c_char, c_int, c_void};
@@ -25,13 +25,13 @@ unsafe extern "C" {
     fn strnlen(text: *const c_char, size: usize) -> usize;
 }
 
-/// Defines wrappers: what they read and write, then the function itself.
+/// Defines wrappers: the accesses they make, then the call of the function.
 macro_rules! wrappers {
     ($($name:literal $register:literal $function:ident($($arg:ident: $type:ty),*) -> $ret:ty { $($op:ident $place:expr, $size:expr;)* })*) => {
         $(const _: () = {
             unsafe extern "C-unwind" fn wrapper($($arg: $type,)* pc: u64) -> $ret {
-                // SAFETY: the program keeps the contract of the function that it called; lengths are taken
-                // when it is the thread's turn.
+                // SAFETY: the program keeps the contract of the function it called; lengths are computed at
+                // the thread's turn.
                 unsafe {
                     $(range($op, $place as usize, $size, pc);)*
                     $function($($arg),*)

@@ -1,6 +1,5 @@
-//! The functions that programs call, one file per kind of object. Every hook reads the same way:
-//! guard (is the caller under control?), model (wait for the turn, change the state), real call where
-//! there is one, event.
+//! The functions that programs call, one file per kind of object. Every hook reads the same way: guard (is
+//! the caller under control?), model (wait for the turn, change the state), real call if there is one, event.
 
 macro_rules! register_after {
     () => {
@@ -47,7 +46,7 @@ macro_rules! hooks {
         }
 
         pub(super) mod controlled {
-            #[allow(unused_imports, reason = "what the bodies use")]
+            #[allow(unused_imports, reason = "not every body uses them")]
             use super::*;
             $(
                 #[allow(unused_variables, unused_unsafe, non_snake_case, reason = "not every hook needs everything")]
@@ -65,8 +64,8 @@ macro_rules! hooks {
     };
 }
 
-/// Defines a function of six arguments, which leave no register for the return address: it becomes a seventh of the
-/// function that is called.
+/// Defines a function of six arguments, which leave no register for the return address: it is passed as a
+/// seventh argument to the inner function.
 macro_rules! six_arguments {
     ($name:ident, $inner:ident) => {
         #[unsafe(naked)]
@@ -87,8 +86,8 @@ macro_rules! six_arguments {
     };
 }
 
-/// For functions of any number of arguments, which are left as they are: has `find` say where `real` is, told of it and of who calls,
-/// and goes on there as if it had been called itself.
+/// Forwards a variadic function with its arguments untouched: calls `find` with `real` and the caller's
+/// address, then jumps to the address that `find` returns.
 macro_rules! find_and_jump {
     () => {
         concat!(

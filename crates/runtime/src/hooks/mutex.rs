@@ -1,7 +1,7 @@
 //! Mutexes: normal, recursive, error-checking, robust.
 //!
-//! The state is kept where glibc keeps it, in the program's own object: a static initialiser works, a
-//! debugger sees what it knows, and there is nothing to look up.
+//! The state is kept where glibc keeps it, in the program's object: static initialisers work, debuggers find
+//! what they expect, and no lookup is needed.
 
 use crate::{
     clock::{VirtualClock, waits_by},
@@ -21,7 +21,7 @@ pub(crate) struct Mutex {
     owner: u32,
     users: u32,
     kind: i32,
-    /// glibc counts spins here, which nobody does under control: the health of a robust mutex.
+    /// The health of a robust mutex, stored where glibc counts spins; no thread spins under control.
     health: i16,
 }
 
@@ -31,11 +31,11 @@ const TYPE: i32 = 3;
 const ROBUST: i32 = 16;
 const DESTROYED: i32 = -1;
 
-/// A robust mutex's owner ended, and nobody has locked it since.
+/// The owner of a robust mutex ended, and no thread has locked it since.
 const ORPHANED: i16 = 1;
-/// Somebody has locked it since and must repair what it guards.
+/// A thread has locked it since and must repair the data it guards.
 const INCONSISTENT: i16 = 2;
-/// Nobody did; it is lost.
+/// The data was not repaired; the mutex is unusable.
 const LOST: i16 = 3;
 
 impl Mutex {
@@ -43,18 +43,18 @@ impl Mutex {
         if self.locked == 0 { 0 } else { self.owner }
     }
 
-    /// Whether a thread that asks for it now gets an answer.
+    /// Returns whether a lock by this thread would return now.
     pub(crate) fn lets_in(&self, thread: &Thread) -> bool {
         self.locked == 0 || self.kind == DESTROYED || (self.owner == thread.tid && self.knows_its_owner())
     }
 
-    /// Whether a second lock by the owner gets an answer: of the four types, normal and adaptive do not
-    /// look.
+    /// Returns whether a second lock by the owner returns: of the four types, normal and adaptive do not
+    /// check the owner.
     fn knows_its_owner(&self) -> bool {
         matches!(self.kind & TYPE, RECURSIVE | ERROR_CHECKING)
     }
 
-    /// Whether only the owner can unlock it.
+    /// Returns whether only the owner can unlock it.
     pub(crate) fn checks_owner(&self) -> bool {
         self.knows_its_owner() || self.is_robust()
     }
@@ -68,11 +68,11 @@ impl Mutex {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Held {
     mutex: *mut Mutex,
-    /// What is needed of it when the thread ends: other mutexes' memory may be gone by then.
+    /// True if it is robust; kept here because the memory of other mutexes may be gone when the thread ends.
     robust: bool,
 }
 
-/// Locks the mutex for the running thread, which has its turn; the error number.
+/// Locks the mutex for the running thread at its turn; returns the error number.
 pub(crate) unsafe fn acquire(state: &mut State, mutex: *mut Mutex) -> i32 {
     let me = state.me();
     // SAFETY: the program's mutex.
@@ -106,7 +106,7 @@ pub(crate) unsafe fn release(state: &mut State, mutex: *mut Mutex) {
 }
 
 impl Thread {
-    /// The thread no longer holds the mutex.
+    /// Removes the mutex from those the thread holds.
     fn forget_held(&mut self, mutex: *mut Mutex) {
         if let Some(at) = self.held.iter().rposition(|held| held.mutex == mutex) {
             self.held.remove(at);
@@ -114,8 +114,8 @@ impl Thread {
     }
 }
 
-/// Unlocks the mutex for a wait on a condition variable. As in glibc, of a recursive one only the latest
-/// lock: held more than once, it stays locked during the wait.
+/// Unlocks the mutex for a wait on a condition variable. As in glibc, only the latest lock of a recursive
+/// mutex is released: if it is held more than once, it stays locked during the wait.
 pub(crate) unsafe fn release_for_wait(state: &mut State, mutex: *mut Mutex) {
     // SAFETY: the program's mutex.
     let m = unsafe { &mut *mutex };
@@ -127,7 +127,7 @@ pub(crate) unsafe fn release_for_wait(state: &mut State, mutex: *mut Mutex) {
     }
 }
 
-/// Locks the mutex after such a wait, when it lets the running thread in; the error number.
+/// Locks the mutex after such a wait, when it is free for the running thread; returns the error number.
 pub(crate) unsafe fn reacquire(state: &mut State, mutex: *mut Mutex) -> i32 {
     // SAFETY: the program's mutex.
     let m = unsafe { &mut *mutex };
@@ -138,15 +138,16 @@ pub(crate) unsafe fn reacquire(state: &mut State, mutex: *mut Mutex) -> i32 {
     if m.is_robust() && m.health == LOST {
         return libc::ENOTRECOVERABLE;
     }
-    // SAFETY: free, and it is our turn.
+    // SAFETY: the lock is free, and it is the running thread's turn.
     unsafe { acquire(state, mutex) }
 }
 
-/// The running thread ends: robust mutexes it holds go to the next who asks, others are lost.
+/// Orphans the mutexes of the running thread, which ends: robust ones go to the next thread that locks them,
+/// others stay locked for ever.
 pub(crate) fn orphan(state: &mut State) {
     while let Some(Held { mutex, robust }) = state.me().held.pop() {
         if robust {
-            // SAFETY: glibc keeps robust mutexes in a list that the kernel walks: they must be there.
+            // SAFETY: glibc keeps robust mutexes in a list that the kernel walks, so their memory must exist.
             let m = unsafe { &mut *mutex };
             (m.locked, m.owner, m.depth, m.users) = (0, 0, 0, 0);
             m.health = if m.health == INCONSISTENT { LOST } else { ORPHANED };
@@ -162,8 +163,8 @@ pub(crate) fn orphan(state: &mut State) {
     }
 }
 
-/// Waits for the mutex. A time that is not a proper one (none) matters only to who has to wait: it is
-/// treated as one that has passed.
+/// Waits for the mutex. An invalid deadline (`None`) matters only if the thread has to wait: it counts as
+/// passed.
 unsafe fn lock(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, deadline: Option<u64>) -> i32 {
     // SAFETY: the program's mutex.
     let m = unsafe { &mut *mutex };
@@ -186,7 +187,7 @@ unsafe fn lock(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, deadline: Opti
     if turn == Turn::TimedOut && deadline.is_none() { libc::EINVAL } else { error }
 }
 
-/// It is the thread's turn at the mutex: what comes of it.
+/// Completes a lock operation at the thread's turn; returns the error number.
 unsafe fn locked(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, op: Op, turn: Turn) -> i32 {
     // SAFETY: the program's mutex.
     let m = unsafe { &mut *mutex };
@@ -213,7 +214,7 @@ unsafe fn locked(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, op: Op, turn
     } else if m.is_robust() && m.health == LOST {
         libc::ENOTRECOVERABLE
     } else {
-        // SAFETY: free, and it is our turn.
+        // SAFETY: the lock is free, and it is the running thread's turn.
         let result = unsafe { acquire(state, mutex) };
         runtime.log(op, Flags::NONE, pc, addr, 1);
         return result;
@@ -222,7 +223,7 @@ unsafe fn locked(runtime: &mut Runtime, mutex: *mut Mutex, pc: u64, op: Op, turn
     failure
 }
 
-/// The deadline of a timed wait; none if the time is not a proper one or the clock none to wait by.
+/// Returns the deadline of a timed wait; `None` if the time is invalid or the clock cannot be waited by.
 pub(crate) unsafe fn deadline(clock: &VirtualClock, id: i32, at: *const libc::timespec) -> Option<u64> {
     // SAFETY: the program's time.
     clock.deadline(id, unsafe { &*at })
@@ -288,7 +289,7 @@ hooks! {
         } else if !mine && m.kind & TYPE != ERROR_CHECKING {
             state.warn(Misuse::UnlockNotHeld, pc, mutex as usize, "");
         }
-        // A plain mutex does not check: whoever unlocks it, it is unlocked.
+        // A plain mutex does not check its owner: any thread can unlock it.
         let checks = m.checks_owner();
         if m.kind == DESTROYED || (!mine && (checks || m.locked == 0)) {
             runtime.log(Op::Unlock, Flags::FAILED, pc, mutex as usize, 0);

@@ -1,5 +1,5 @@
-//! `pthread_once`. The real one runs the routine, because it knows what to do when an exception or a
-//! cancellation leaves it; nobody else is let in meanwhile.
+//! `pthread_once`. The real function runs the routine, because it handles an exception or a cancellation that
+//! leaves the routine; no other thread enters meanwhile.
 
 use crate::{gate::Gate, state::Runtime, thread::Pending};
 use unsnarl_model::{Flags, Op};
@@ -8,7 +8,7 @@ const DONE: i32 = 2;
 
 type Routine = unsafe extern "C-unwind" fn();
 
-/// Runs the program's routine and tells its end while the control still says that it runs.
+/// Runs the program's routine and logs its end while the control is still marked as running.
 unsafe extern "C-unwind" fn run() {
     let Some((routine, pc, control)) = Runtime::enter().and_then(|r| r.state.me().once.last().copied())
     else {
@@ -28,7 +28,7 @@ hooks! {
     }
 }
 
-/// Also for C11's `call_once`.
+/// Runs the routine once; also used for C11's `call_once`.
 pub(super) unsafe extern "C-unwind" fn once(
     runtime: &'static mut Runtime,
     control: *mut i32,
@@ -46,7 +46,7 @@ pub(super) unsafe extern "C-unwind" fn once(
     }
     runtime.log(Op::OnceBegin, Flags::NONE, pc, control as usize, 0);
     runtime.state.me().once.push((routine, pc as usize, control));
-    // SAFETY: the control is free, so this runs the routine and waits for nobody.
+    // SAFETY: the control is free, so the real function runs the routine without waiting.
     let error = unsafe { real::pthread_once(control, run) };
     if let Some(runtime) = Runtime::enter() {
         runtime.state.me().once.pop();

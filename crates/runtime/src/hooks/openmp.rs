@@ -1,5 +1,6 @@
-//! OpenMP's critical sections and locks, as gcc's library has them. It takes them by atomic operations of its own, which nobody sees: without
-//! these hooks there would be no choice of who enters first. All else of the library, its barriers and tasks, waits by raw futexes
+//! OpenMP's critical sections and locks, as implemented by gcc's library. The library takes them by internal
+//! atomic operations that the runtime does not see: without these hooks the scheduler could not choose which
+//! thread enters first. The rest of the library, such as barriers and tasks, waits by raw futexes
 //! ([`crate::dispatch`]).
 
 use crate::{gate::Gate, state::Runtime, thread::Pending};
@@ -7,18 +8,19 @@ use alloc::{boxed::Box, vec::Vec};
 use core::ffi::c_void;
 use unsnarl_model::{Flags, Op};
 
-/// The locks that were ever taken.
+/// All locks that were ever taken.
 #[derive(Debug, Default)]
 pub(crate) struct OpenMpLocks(Vec<OpenMpLock>);
 
 #[derive(Debug)]
 struct OpenMpLock {
-    /// The program's name for it: an address.
+    /// The program's address for it.
     object: usize,
-    /// As of a spin lock: [`FREE`], or the negated id of its holder. Boxed because waiters know its place.
-    #[allow(clippy::vec_box, reason = "waiters hold on to it")]
+    /// The same encoding as a spin lock: [`FREE`], or the negated id of its holder. Boxed because waiters
+    /// keep its address.
+    #[allow(clippy::vec_box, reason = "waiters keep its address")]
     word: Box<i32>,
-    /// How often its holder has taken it.
+    /// The number of times its holder has taken it.
     depth: u32,
 }
 
@@ -35,7 +37,8 @@ impl OpenMpLocks {
     }
 }
 
-/// The section without a name, and the one for atomic updates that the processor cannot make at once.
+/// Stands for the section without a name; [`ATOMIC`] stands for the one around atomic updates that the
+/// processor cannot make at once.
 static UNNAMED: u8 = 0;
 static ATOMIC: u8 = 0;
 
@@ -43,7 +46,7 @@ fn object(of: &'static u8) -> usize {
     core::ptr::from_ref(of) as usize
 }
 
-/// Waits for the lock. That the real one is free then, the caller can rely on.
+/// Waits for the lock and takes it. The caller can rely on the real lock being free then.
 fn take(runtime: &mut Runtime, object: usize, nested: bool, pc: u64) {
     let me = -(runtime.state.me().tid as i32);
     let lock = runtime.state.openmp.at(object);
@@ -70,7 +73,7 @@ fn taken(runtime: &mut Runtime, object: usize, op: Op, pc: u64) {
     runtime.log(op, Flags::NONE, pc, object, 1);
 }
 
-/// Takes the lock if it is free: 0 if not, else how often it is held now.
+/// Tries to take the lock; returns 0 if it is held, else the new nesting depth.
 fn try_to_take(runtime: &mut Runtime, object: usize, nested: bool, pc: u64) -> i32 {
     runtime.turn(Op::TryLock, object, pc);
     let me = -(runtime.state.me().tid as i32);
@@ -89,7 +92,7 @@ fn try_to_take(runtime: &mut Runtime, object: usize, nested: bool, pc: u64) -> i
     }
 }
 
-/// Gives the lock back, the real one by `real`.
+/// Releases the lock, and the real one by `real`.
 unsafe fn give(runtime: &mut Runtime, object: usize, pc: u64, real: impl FnOnce()) {
     let last = runtime.state.openmp.at(object).depth <= 1;
     let op = if last { Op::Unlock } else { Op::Point };

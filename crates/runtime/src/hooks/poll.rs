@@ -1,5 +1,5 @@
-//! `poll`, `select`, `epoll_wait` and their kin. Their time is virtual like all other time; the kernel is asked without
-//! waiting.
+//! `poll`, `select`, `epoll_wait` and their variants. Their timeouts are in virtual time; the kernel is
+//! polled without waiting.
 
 use super::io::{Answer, Cancelled, finish};
 use crate::{
@@ -20,7 +20,7 @@ type Time = libc::timespec;
 type Mask = libc::sigset_t;
 type EpollEvent = libc::epoll_event;
 
-/// How long to wait.
+/// The time limit of a wait.
 #[derive(Clone, Copy)]
 enum WaitLimit {
     None,
@@ -36,7 +36,7 @@ impl WaitLimit {
         }
     }
 
-    /// An error for a time that is none.
+    /// Converts a duration; returns an error if it is invalid.
     unsafe fn of_time(runtime: &Runtime, time: *const Time) -> Result<Self, isize> {
         // SAFETY: the program's time.
         let Some(time) = (unsafe { time.as_ref() }) else { return Ok(Self::Until(u64::MAX)) };
@@ -48,7 +48,7 @@ impl WaitLimit {
     }
 }
 
-/// Waits for what the thread's list has; then asks the kernel.
+/// Waits for the descriptors in the thread's list, then polls the kernel.
 unsafe fn wait(
     runtime: &mut Runtime,
     first: i32,
@@ -72,7 +72,7 @@ unsafe fn wait(
     } else if turn == Turn::Interrupted {
         -libc::EINTR as isize
     } else {
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         unsafe { runtime.answer((Op::FdWait, on, turn), requested, places, query) }
     };
     let failed = if result < 0 { Flags::FAILED } else { Flags::NONE };
@@ -81,7 +81,7 @@ unsafe fn wait(
     if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
 }
 
-/// What a list of descriptors is told of as: the only one, or several.
+/// Returns the descriptor under which a wait is logged: the only one in the list, or a stand-in for several.
 fn describe_set(runtime: &mut Runtime, fds: &[UnsafeCell<Fd>]) -> (i32, Descriptor) {
     // SAFETY: only the kernel writes there, and not now.
     let mut real = fds.iter().map(|fd| unsafe { *fd.get() }.fd).filter(|&fd| fd >= 0);
@@ -95,7 +95,7 @@ fn describe_set(runtime: &mut Runtime, fds: &[UnsafeCell<Fd>]) -> (i32, Descript
     (first.unwrap_or(0), known.unwrap_or(Descriptor { channel: several, peer }))
 }
 
-/// `poll`, as the system call.
+/// `poll` as the system call.
 unsafe fn poll_all(
     runtime: &mut Runtime,
     fds: *mut Fd,
@@ -117,7 +117,7 @@ unsafe fn poll_all(
     unsafe { wait(runtime, first, on, wait_limit, pc, &places, query) }
 }
 
-/// `select`, as the system call.
+/// `select` as the system call.
 unsafe fn select_all(
     runtime: &mut Runtime,
     count: i32,
@@ -155,7 +155,7 @@ unsafe fn select_all(
     unsafe { wait(runtime, first, on, wait_limit, pc, &places, query) }
 }
 
-/// `epoll_wait`, as the system call.
+/// `epoll_wait` as the system call.
 unsafe fn wait_for_set(
     runtime: &mut Runtime,
     set: i32,
@@ -169,7 +169,7 @@ unsafe fn wait_for_set(
     awaited.push(UnsafeCell::new(Fd { fd: set, events: libc::POLLIN, revents: 0 }));
     let other = Channel { kind: ChannelKind::Set, number: 0 };
     let on = runtime.state.descriptors.lookup(set).unwrap_or(Descriptor { channel: other, peer: Peer::Own });
-    // SAFETY: the program's room for events.
+    // SAFETY: the program's buffer for events.
     let query = || unsafe {
         sys::call(libc::SYS_epoll_wait, [set as usize, events as usize, most as usize, 0, 0, 0])
     };
@@ -208,7 +208,7 @@ hooks! {
             Err(error) => Ok(error),
         };
         if let (Some(time), Some(given)) = (time.as_mut(), given) {
-            // What is left, as Linux tells.
+            // The remaining time, as Linux reports it.
             let span = duration(&given).unwrap_or(0);
             let left = crate::clock::timespec(span.saturating_sub(runtime.state.clock.now() - before));
             *time = libc::timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1_000 };
@@ -244,7 +244,7 @@ mod next {
 
 six_arguments!(pselect, select_by_time);
 
-#[allow(clippy::too_many_arguments, reason = "the C function's")]
+#[allow(clippy::too_many_arguments, reason = "the signature of the C function")]
 unsafe extern "C-unwind" fn select_by_time(
     count: i32,
     read: *mut FdSet,
@@ -270,7 +270,7 @@ unsafe extern "C-unwind" fn select_by_time(
     }
 }
 
-/// Does something with another signal mask.
+/// Runs a job under another signal mask.
 unsafe fn with_mask(
     runtime: &mut Runtime,
     mask: *const Mask,
@@ -280,7 +280,7 @@ unsafe fn with_mask(
         return job(runtime);
     }
     let before = runtime.state.mask();
-    // SAFETY: the program's mask; the kernel's is one word.
+    // SAFETY: the program's mask; the kernel's mask is one word.
     let during = unsafe { *mask.cast::<u64>() };
     runtime.state.set_mask(during);
     let answer = job(runtime);

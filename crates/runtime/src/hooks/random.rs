@@ -7,10 +7,10 @@ use core::{
 };
 use unsnarl_model::Misuse;
 
-/// What there is to read of a random device.
+/// The number of bytes that can be read from a random device.
 const DEVICE_BYTES: usize = 1 << 20;
 
-/// Instead of a random device a file of numbers from the plan, opened in its place; none for other paths.
+/// Opens a file of numbers from the plan instead of a random device; returns `None` for other paths.
 pub(super) fn device(runtime: &mut Runtime, pc: u64, path: *const c_char, flags: i32) -> Option<i32> {
     if path.is_null() || !matches!(c_bytes(path), b"/dev/urandom" | b"/dev/random") {
         return None;
@@ -33,11 +33,11 @@ pub(super) fn device(runtime: &mut Runtime, pc: u64, path: *const c_char, flags:
     i32::try_from(file).ok()
 }
 
-/// A file in memory, or else in a directory for temporary files, that goes away when it is closed.
+/// Creates a file in memory, or else in a directory for temporary files; it vanishes when it is closed.
 fn unnamed_file(close_on_exec: bool) -> Option<usize> {
     let (in_memory, elsewhere) = if close_on_exec { (libc::MFD_CLOEXEC, libc::O_CLOEXEC) } else { (0, 0) };
     let name = c"random".as_ptr() as usize;
-    // SAFETY: makes a file of our own.
+    // SAFETY: creates a file that only the runtime knows.
     let file = unsafe { sys::call(libc::SYS_memfd_create, [name, in_memory as usize, 0, 0, 0, 0]) };
     if let Ok(file) = usize::try_from(file) {
         return Some(file);
@@ -66,7 +66,7 @@ hooks! {
     }
 
     fn _ZNSt13random_device9_M_getvalEv(device: *mut c_void) -> u32, |runtime, pc| {
-        // C++'s `std::random_device` asks the processor, which nobody else can be made to answer for.
+        // C++'s `std::random_device` asks the processor, which cannot be intercepted otherwise.
         runtime.state.entropy.next() as u32
     }
 

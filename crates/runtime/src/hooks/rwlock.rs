@@ -9,7 +9,8 @@ use crate::{
 };
 use unsnarl_model::{Flags, Misuse, Op, ThreadIx};
 
-/// Our own use of glibc's 56 bytes; all zeros is a free lock, and the kind is where initialisers put it.
+/// The runtime's use of glibc's 56 bytes; all zeros is a free lock, and the kind is where initialisers store
+/// it.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct RwLock {
@@ -27,8 +28,8 @@ impl RwLock {
         self.writer
     }
 
-    /// Free for readers; a lock that prefers writers makes readers wait behind a waiting writer, also those
-    /// who have it already.
+    /// Returns whether a reader can enter. A lock that prefers writers makes readers wait behind a waiting
+    /// writer, even if they hold it already.
     pub(crate) fn lets_read(&self, state: &State, reader: ThreadIx) -> bool {
         let free = self.writer == 0 || self.destroyed != 0;
         let here: *const Self = self;
@@ -58,17 +59,17 @@ unsafe fn lock(runtime: &mut Runtime, lock: *mut RwLock, pc: u64, write: bool, d
     }
     let gate = if write { Gate::Write(lock) } else { Gate::Read(lock) };
     let turn = runtime.wait_turn(Pending { op, pc, addr: lock as u64, gate, deadline, cancellable: false });
-    // A waiting writer may keep readers out: they can look again now.
+    // A waiting writer may have kept readers out: re-evaluate them now.
     runtime.state.changed(lock as usize);
     if turn == Turn::TimedOut {
         runtime.log(op, Flags::TIMED_OUT, pc, lock as usize, 0);
         return libc::ETIMEDOUT;
     }
-    // SAFETY: the program's lock, and it is our turn.
+    // SAFETY: the program's lock, and it is the running thread's turn.
     unsafe { taken(runtime, lock, pc, op, write) }
 }
 
-/// It is the thread's turn and the lock is free for it.
+/// Takes the lock at the thread's turn, when it is free for the thread.
 unsafe fn taken(runtime: &mut Runtime, lock: *mut RwLock, pc: u64, op: Op, write: bool) -> i32 {
     // SAFETY: the program's lock.
     let l = unsafe { &mut *lock };
@@ -89,7 +90,7 @@ unsafe fn taken(runtime: &mut Runtime, lock: *mut RwLock, pc: u64, op: Op, write
     0
 }
 
-/// A try: the lock, or an error at once.
+/// Tries to take the lock; returns an error at once if it is held.
 unsafe fn attempt(runtime: &mut Runtime, lock: *mut RwLock, pc: u64, write: bool) -> i32 {
     let op = if write { Op::TryWriteLock } else { Op::TryReadLock };
     runtime.turn(op, lock as usize, pc);
@@ -97,7 +98,7 @@ unsafe fn attempt(runtime: &mut Runtime, lock: *mut RwLock, pc: u64, write: bool
     let l = unsafe { &mut *lock };
     let me = runtime.state.current;
     if if write { l.lets_write() } else { l.lets_read(&runtime.state, me) } {
-        // SAFETY: free, and it is our turn.
+        // SAFETY: the lock is free, and it is the running thread's turn.
         return unsafe { taken(runtime, lock, pc, op, write) };
     }
     runtime.log(op, Flags::FAILED, pc, lock as usize, 0);
@@ -192,7 +193,7 @@ hooks! {
             l.writer = 0;
         } else {
             l.readers = l.readers.saturating_sub(1);
-            // Whoever read has been relieved of it.
+            // The caller released another thread's read lock: remove it there.
             let mut threads = state.threads.iter_mut();
             let found = threads.find_map(|t| Some((t.read_held.iter().rposition(|&h| h == lock as usize)?, t)));
             if let Some((at, reader)) = found {

@@ -1,4 +1,4 @@
-//! Semaphores, unnamed and named. The count is where glibc has it, in the first word.
+//! Semaphores, unnamed and named. The count is where glibc keeps it, in the first word.
 
 use super::{cancel::exit_cancelled, mutex::deadline};
 use crate::{gate::Gate, log::c_bytes, state::Runtime, sys, thread::Pending, turn::Turn};
@@ -9,7 +9,7 @@ use unsnarl_model::{Flags, Misuse, Op};
 type Semaphore = u32;
 type Time = libc::timespec;
 
-/// The error number (0 for none), and whether the thread was cancelled.
+/// Waits for the semaphore; returns the error number (0 for none) and whether the thread was cancelled.
 unsafe fn wait(runtime: &mut Runtime, semaphore: *mut Semaphore, pc: u64, deadline: u64) -> (i32, bool) {
     let gate = Gate::Semaphore(semaphore);
     let pending = Pending { op: Op::SemWait, pc, addr: semaphore as u64, gate, deadline, cancellable: true };
@@ -19,7 +19,7 @@ unsafe fn wait(runtime: &mut Runtime, semaphore: *mut Semaphore, pc: u64, deadli
         let error = if turn == Turn::Interrupted { libc::EINTR } else { libc::ETIMEDOUT };
         return (error, turn == Turn::Cancelled);
     }
-    // SAFETY: the program's semaphore, and the gate let us through.
+    // SAFETY: the program's semaphore; the gate is open, so the count is positive.
     let count = unsafe {
         *semaphore -= 1;
         *semaphore
@@ -125,8 +125,8 @@ hooks! {
                 core::ptr::null_mut()
             }
             None if flags & libc::O_CREAT != 0 => {
-                // A fresh one of our own: one left in the system by another run would make this run differ.
-                // On the program's heap, because it is the program's.
+                // A fresh one that belongs to this run: one left in the system by another run would make this
+                // run differ. It is the program's, so it is on the program's heap.
                 let place: *mut Semaphore = libc::calloc(1, size_of::<libc::sem_t>()).cast();
                 *place = count;
                 runtime.turn(Op::SemInit, place as usize, pc);
@@ -162,7 +162,7 @@ hooks! {
     }
 }
 
-/// A named semaphore of this run. Its memory stays for good: handles may outlive the name.
+/// A named semaphore of this run. Its memory is never freed, because handles may outlive the name.
 struct NamedSemaphore {
     name: Vec<u8>,
     place: *mut Semaphore,
@@ -172,11 +172,11 @@ struct NamedSemaphore {
 
 struct NamedSemaphores(UnsafeCell<Vec<NamedSemaphore>>);
 
-// SAFETY: reached under control only, hence by the carrier only.
+// SAFETY: reached under control only, and so only by the carrier.
 unsafe impl Sync for NamedSemaphores {}
 
 fn named() -> &'static mut Vec<NamedSemaphore> {
     static NAMES: NamedSemaphores = NamedSemaphores(UnsafeCell::new(Vec::new()));
-    // SAFETY: as above; callers do not hold on to it.
+    // SAFETY: as above; callers do not keep the reference.
     unsafe { &mut *NAMES.0.get() }
 }

@@ -1,4 +1,5 @@
-//! Commands: `system`, `popen`, `pclose`. The C library's own would start and await the shell where no hook sees it.
+//! Commands: `system`, `popen`, `pclose`. The C library's functions would start and await the shell without
+//! passing any hook.
 
 use super::{
     child::{next, start, status_of},
@@ -28,25 +29,26 @@ mod close {
     crate::real::real! { fn fclose(file: *mut File) -> c_int; }
 }
 
-/// What the commands that are being waited for have changed.
+/// The state that running commands have changed.
 struct Shells {
-    /// Commands of `system` that run.
+    /// The number of `system` commands that are running.
     running: u32,
-    /// What SIGINT and SIGQUIT did before.
+    /// The previous actions of SIGINT and SIGQUIT.
     before: [libc::sigaction; 2],
-    /// Streams of `popen` and whose they are.
+    /// The streams of `popen` and the children behind them.
     streams: Vec<(usize, i32)>,
 }
 
 struct ShellsCell(UnsafeCell<Option<Shells>>);
 
-// SAFETY: reached by the running thread only.
+// SAFETY: only the running thread reaches it.
 unsafe impl Sync for ShellsCell {}
 
 static SHELLS: ShellsCell = ShellsCell(UnsafeCell::new(None));
 
 fn shells() -> &'static mut Shells {
-    // SAFETY: the running thread only, and nobody keeps the reference across a switch; all zeros is a default action.
+    // SAFETY: only the running thread gets here and keeps no reference across a switch; all zeros is a
+    // default action.
     unsafe {
         (*SHELLS.0.get()).get_or_insert_with(|| Shells {
             running: 0,
@@ -58,13 +60,13 @@ fn shells() -> &'static mut Shells {
 
 const INTERRUPTS: [i32; 2] = [libc::SIGINT, libc::SIGQUIT];
 
-/// Whoever waits for a command leaves interrupts to it.
+/// Ignores interrupts while a command runs: they are meant for the command.
 fn ignore_interrupts() {
     let shells = shells();
     shells.running += 1;
     if shells.running == 1 {
         for (signal, before) in INTERRUPTS.into_iter().zip(&mut shells.before) {
-            // SAFETY: all zeros but for the action; room for the one before.
+            // SAFETY: all zeros except for the action; there is room for the previous one.
             unsafe {
                 let mut ignore: libc::sigaction = mem::zeroed();
                 ignore.sa_sigaction = libc::SIG_IGN;
@@ -79,7 +81,7 @@ fn restore_interrupts() {
     shells.running -= 1;
     if shells.running == 0 {
         for (signal, before) in INTERRUPTS.into_iter().zip(&shells.before) {
-            // SAFETY: as it was.
+            // SAFETY: the action that was saved before.
             unsafe { handlers::exchange(signal, before, ptr::null_mut()) };
         }
     }
@@ -96,7 +98,8 @@ unsafe extern "C-unwind" fn start_shell(
     let args = [c"sh".as_ptr(), c"-c".as_ptr(), command, ptr::null()];
     let job = || {
         let mut started = 0;
-        // SAFETY: strings that end with zero, in lists that end with null; what the shell begins with by the caller.
+        // SAFETY: zero-terminated strings in null-terminated lists; the caller passes the attributes and
+        // actions.
         let error = unsafe {
             next::posix_spawn(
                 &raw mut started,
@@ -117,9 +120,9 @@ unsafe extern "C-unwind" fn run(runtime: &mut Runtime, command: *const c_char, p
     const CHILD_ENDED: u64 = 1 << (libc::SIGCHLD - 1);
     let mask = runtime.state.mask();
     ignore_interrupts();
-    // Whoever handles the end of children should leave this one to us.
+    // A handler for ended children must not reap this one.
     runtime.state.set_mask(mask | CHILD_ENDED);
-    // SAFETY: attributes of our own; the masks are of the kernel's size, the first word of the C library's.
+    // SAFETY: local attributes; the masks have the kernel's size, which is the first word of the C library's.
     let child = unsafe {
         let mut attributes: libc::posix_spawnattr_t = mem::zeroed();
         libc::posix_spawnattr_init(&raw mut attributes);
@@ -143,8 +146,8 @@ unsafe extern "C-unwind" fn run(runtime: &mut Runtime, command: *const c_char, p
     status.unwrap_or_else(|error| finish(Ok(error)) as i32)
 }
 
-/// `popen`: the stream, or an error.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+/// `popen`: returns the stream or an error.
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 unsafe extern "C-unwind" fn open_stream(
     runtime: &mut Runtime,
     command: *const c_char,
@@ -152,7 +155,7 @@ unsafe extern "C-unwind" fn open_stream(
     pc: u64,
 ) -> Result<*mut File, isize> {
     let (mut reads, mut writes, mut closes) = (false, false, false);
-    // SAFETY: a string.
+    // SAFETY: the mode is a C string.
     for &letter in unsafe { CStr::from_ptr(mode) }.to_bytes() {
         match letter {
             b'r' => reads = true,
@@ -166,19 +169,19 @@ unsafe extern "C-unwind" fn open_stream(
     }
     let mut ends = [0i32; 2];
     let args = [ends.as_mut_ptr() as usize, libc::O_CLOEXEC as usize, 0, 0, 0, 0];
-    // SAFETY: room for two descriptors.
+    // SAFETY: there is room for two descriptors.
     let error = unsafe { sys::call(libc::SYS_pipe2, args) };
     if error < 0 {
         return Err(error);
     }
     let (ours, theirs, stream) = if reads { (ends[0], ends[1], 1) } else { (ends[1], ends[0], 0) };
     runtime.state.descriptors.add_pair(ends, ChannelKind::Pipe);
-    // SAFETY: descriptors and lists of our own; streams of ours are open.
+    // SAFETY: local descriptors and lists; the recorded streams are open.
     unsafe {
         let mut actions: libc::posix_spawn_file_actions_t = mem::zeroed();
         libc::posix_spawn_file_actions_init(&raw mut actions);
         libc::posix_spawn_file_actions_adddup2(&raw mut actions, theirs, stream);
-        // Streams of earlier commands are none of this one's.
+        // The command must not inherit the streams of earlier commands.
         for &(file, _) in &shells().streams {
             let fd = fileno(file as *mut File);
             if fd != stream {

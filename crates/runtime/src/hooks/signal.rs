@@ -1,4 +1,4 @@
-//! Signals: actions, masks, and the stack that handlers run on.
+//! Signals: actions, masks and the alternate stack of handlers.
 
 use crate::{handlers, state::Runtime, sys, tracer};
 use core::{ffi::c_void, mem};
@@ -7,7 +7,7 @@ use unsnarl_model::{Flags, Op};
 type Action = libc::sigaction;
 type Mask = libc::sigset_t;
 
-/// `sigaction`: who asks only is no event.
+/// `sigaction`: a mere query is no event.
 unsafe extern "C-unwind" fn set_action(
     runtime: &mut Runtime,
     signal: i32,
@@ -31,7 +31,7 @@ unsafe extern "C-unwind" fn set_action(
     }
 }
 
-/// The running thread has another mask: what it no longer blocks is handled before it goes on.
+/// Logs the running thread's new mask and handles the signals that it no longer blocks.
 extern "C-unwind" fn mask_changed(runtime: &mut Runtime, done: bool, pc: u64) {
     runtime.state.masks_differ = true;
     let mask = runtime.state.mask();
@@ -40,7 +40,7 @@ extern "C-unwind" fn mask_changed(runtime: &mut Runtime, done: bool, pc: u64) {
     runtime.handle_due(pc);
 }
 
-/// A jump may bring an earlier mask back, and leave a handler.
+/// Prepares for a jump, which may restore an earlier mask and leave a handler.
 fn jumps(runtime: &mut Runtime) {
     runtime.state.masks_differ = true;
     runtime.state.me().must_check_signals = true;
@@ -99,7 +99,7 @@ hooks! {
     }
 
     fn sigaltstack(new: *const libc::stack_t, old: *mut libc::stack_t) -> i32, |runtime, pc| {
-        // The kernel knows of one stack, the runtime's; handlers are moved to the thread's own.
+        // The kernel knows only the runtime's alternate stack; handlers are moved to the thread's own.
         let mine = &mut runtime.state.me().alternate_stack;
         if !old.is_null() { *old = *mine }
         if !new.is_null() {

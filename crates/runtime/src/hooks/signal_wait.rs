@@ -1,4 +1,4 @@
-//! Waiting for signals: `sigwait` and its kin, `pause` and `sigsuspend`.
+//! Waits for signals: `sigwait` and its variants, `pause` and `sigsuspend`.
 
 use super::cancel::exit_cancelled;
 use crate::{
@@ -15,14 +15,14 @@ use unsnarl_model::{Flags, Op};
 type Mask = libc::sigset_t;
 type Time = libc::timespec;
 
-/// How long to wait.
+/// The time limit of a wait.
 enum WaitLimit {
     None,
     Until(u64),
 }
 
-/// Takes one of these signals, or tells why not by an error number.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+/// Waits for and takes one of these signals; returns an error number otherwise.
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 extern "C-unwind" fn take(
     runtime: &mut Runtime,
     set: SignalSet,
@@ -65,7 +65,7 @@ extern "C-unwind" fn take(
 }
 
 /// Waits until a handler has run.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 extern "C-unwind" fn pause_until_handled(runtime: &mut Runtime, pc: u64) -> Turn {
     let gate = Gate::Signal(0);
     let pending = Pending { op: Op::SigPause, pc, addr: 0, gate, deadline: u64::MAX, cancellable: true };
@@ -75,12 +75,12 @@ extern "C-unwind" fn pause_until_handled(runtime: &mut Runtime, pc: u64) -> Turn
     turn
 }
 
-/// What the C functions return: the signal, or an error.
+/// Converts the outcome to the result of the C functions: the signal or an error.
 unsafe fn return_signal(taken: Result<SentSignal, i32>, place: *mut Info) -> i32 {
     match taken {
         Ok(sent) => {
             if !place.is_null() {
-                // SAFETY: the program's place.
+                // SAFETY: the program passed this address for the result.
                 unsafe { *place = sent.info };
             }
             sent.signal
@@ -96,7 +96,7 @@ hooks! {
     fn sigwait(set: *const Mask, place: *mut i32) -> i32, |runtime, pc| {
         let set = *set.cast::<SignalSet>();
         loop {
-            // Handlers of other signals do not end it.
+            // Handlers of other signals do not end the wait.
             match take(runtime, set, WaitLimit::Until(u64::MAX), pc) {
                 Ok(sent) => {
                     *place = sent.signal;

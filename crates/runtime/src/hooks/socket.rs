@@ -1,4 +1,4 @@
-//! Sockets: receiving, sending, accepting, connecting. Making them is in [`super::descriptor`].
+//! Sockets: receiving, sending, accepting, connecting. Their creation is in [`super::descriptor`].
 
 use super::io::{Answer, Cancelled, Io, finish, message, reading, writing};
 use crate::{
@@ -18,7 +18,7 @@ type Message = libc::msghdr;
 type Messages = libc::mmsghdr;
 
 const fn receiving(fd: i32, flags: i32, pc: u64) -> Io {
-    // What waits at a socket as an error is there, whatever there is to read.
+    // A read of the error queue waits for a queued error, regardless of readable data.
     let events = if flags & libc::MSG_ERRQUEUE != 0 { libc::POLLERR } else { libc::POLLIN };
     Io { events, at_once: flags & libc::MSG_DONTWAIT != 0, ..reading(fd, pc) }
 }
@@ -27,14 +27,14 @@ const fn sending(fd: i32, flags: i32, pc: u64) -> Io {
     Io { at_once: flags & libc::MSG_DONTWAIT != 0, ..writing(fd, pc) }
 }
 
-/// Where an address goes: the room for it, and its length.
+/// Returns the memory of an address result: the buffer and the length.
 unsafe fn address_places(address: usize, len: *const u32) -> [(usize, usize); 2] {
     // SAFETY: the program's length.
     let room = if address == 0 || len.is_null() { 0 } else { (unsafe { *len }) as usize };
     [(address, room), (if address == 0 { 0 } else { len as usize }, size_of::<u32>())]
 }
 
-/// Receives bytes: all that were asked for, if that was asked for.
+/// Receives bytes; with `MSG_WAITALL`, waits until the buffer is full.
 unsafe fn receive(runtime: &mut Runtime, io: Io, [place, size, flags, from, len]: [usize; 5]) -> Answer {
     let all = flags as i32 & libc::MSG_WAITALL != 0 && flags as i32 & libc::MSG_PEEK == 0 && !io.at_once;
     let flags = flags & !(libc::MSG_WAITALL as usize);
@@ -42,7 +42,7 @@ unsafe fn receive(runtime: &mut Runtime, io: Io, [place, size, flags, from, len]
     loop {
         let (at, room) = (place + got as usize, size - got as usize);
         let vector = [libc::iovec { iov_base: at as Buffer, iov_len: room }];
-        // SAFETY: the program's places.
+        // SAFETY: the program passed these addresses for the results.
         let whole = unsafe { address_places(from, len as *const u32) };
         let places = OutputBuffers { counted: &vector, unit: 1, whole: &whole };
         let args = [io.fd as usize, at, room, flags, from, len];
@@ -76,7 +76,7 @@ unsafe fn accept_one(
         return if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(error) };
     }
     let args = [fd as usize, address as usize, len as usize, flags as usize, 0, 0];
-    // SAFETY: the program's places.
+    // SAFETY: the program passed these addresses for the results.
     let accepted = unsafe {
         let whole = address_places(address as usize, len);
         let places = OutputBuffers { whole: &whole, ..OutputBuffers::NONE };
@@ -92,7 +92,7 @@ unsafe fn accept_one(
     Ok(accepted)
 }
 
-/// Connects: begins at once, and waits until it is done.
+/// Connects: starts the connection without blocking and waits until it is made.
 unsafe fn make_connection(
     runtime: &mut Runtime,
     fd: i32,
@@ -126,7 +126,7 @@ unsafe fn make_connection(
         return Ok(result);
     }
     if full {
-        // A local socket whose queue is full: nobody tells when there is room.
+        // A local socket whose queue is full: there is no notification when it has room.
         while result == -libc::EAGAIN as isize {
             runtime.log_io(&io, on, Flags::NONE, result);
             runtime.turn(Op::FdConnect, on.channel.as_addr() as usize, pc);
@@ -138,7 +138,7 @@ unsafe fn make_connection(
     runtime.log_io(&io, on, Flags::NONE, 0);
     let turn = runtime.wait_for_io(&io, on);
     if turn == Turn::Interrupted {
-        // The connection is made all the same, as the program may find out by `poll`.
+        // The connection is still made; the program may learn of it by `poll`.
         runtime.log_io(&io, on, turn.flags(), -libc::EINTR as isize);
         return Ok(-libc::EINTR as isize);
     }
@@ -149,7 +149,8 @@ unsafe fn make_connection(
     if turn == Turn::Cancelled { Err(Cancelled) } else { Ok(result) }
 }
 
-/// What a socket or its peer is called. No event, but an answer from outside: the kernel draws the numbers of ports.
+/// Returns the name of a socket or its peer. It is no event, but an input from outside: the kernel chooses
+/// port numbers.
 unsafe extern "C-unwind" fn name_of(
     runtime: &mut Runtime,
     call: i64,
@@ -158,7 +159,7 @@ unsafe extern "C-unwind" fn name_of(
     len: *mut u32,
 ) -> i32 {
     let args = [fd as usize, address as usize, len as usize, 0, 0, 0];
-    // SAFETY: the program's places.
+    // SAFETY: the program passed these addresses for the results.
     unsafe {
         let job = || sys::call(call, args);
         let Some(on) = runtime.state.descriptors.lookup(fd) else { return finish(Ok(job())) as i32 };
@@ -168,12 +169,12 @@ unsafe extern "C-unwind" fn name_of(
     }
 }
 
-/// The error that waits at a socket.
+/// Returns the pending error of a socket.
 fn socket_error(fd: i32) -> i32 {
     let (mut error, mut size) = (0i32, size_of::<i32>());
     let (level, option) = (libc::SOL_SOCKET as usize, libc::SO_ERROR as usize);
     let args = [fd as usize, level, option, &raw mut error as usize, &raw mut size as usize, 0];
-    // SAFETY: room for the answer and its size.
+    // SAFETY: there is room for the result and its size.
     unsafe { sys::call(libc::SYS_getsockopt, args) };
     error
 }
@@ -202,13 +203,13 @@ hooks! {
 
     fn recvmmsg(fd: i32, messages: *mut Messages, count: u32, flags: i32, time: *const libc::timespec) -> i32, |runtime, pc| {
         if runtime.state.descriptors.lookup(fd).is_some_and(|on| on.peer != Peer::Own) {
-            // One at a time, which is allowed: what came is written down for each.
+            // One message at a time, which is allowed: the input is recorded for each.
             if count == 0 { return 0 }
             let got = recvmsg(fd, &raw mut (*messages).msg_hdr, flags & !libc::MSG_WAITFORONE, pc);
             if got >= 0 { (*messages).msg_len = got as u32 }
             return if got < 0 { -1 } else { 1 };
         }
-        // Those that are there when the first one is.
+        // Returns the messages that are there when the first one is.
         let flags = flags | libc::MSG_WAITFORONE;
         let args = [fd as usize, messages as usize, count as usize, flags as usize, 0, 0];
         finish(runtime.io(receiving(fd, flags, pc), libc::SYS_recvmmsg, args, &OutputBuffers::NONE)) as i32
@@ -267,7 +268,7 @@ mod next {
 six_arguments!(recvfrom, receive_from);
 six_arguments!(sendto, send_to);
 
-#[allow(clippy::too_many_arguments, reason = "the C function's")]
+#[allow(clippy::too_many_arguments, reason = "the signature of the C function")]
 unsafe extern "C-unwind" fn receive_from(
     fd: i32,
     place: Buffer,
@@ -287,7 +288,7 @@ unsafe extern "C-unwind" fn receive_from(
     }
 }
 
-#[allow(clippy::too_many_arguments, reason = "the C function's")]
+#[allow(clippy::too_many_arguments, reason = "the signature of the C function")]
 unsafe extern "C-unwind" fn send_to(
     fd: i32,
     bytes: Bytes,

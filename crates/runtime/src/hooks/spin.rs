@@ -1,4 +1,4 @@
-//! Spin locks. glibc has 1 for free; a held one keeps its owner, negated.
+//! Spin locks. glibc stores 1 for a free lock; a held one stores its owner, negated.
 
 use crate::{gate::Gate, thread::Pending};
 use unsnarl_model::{Flags, Misuse, Op};

@@ -1,9 +1,9 @@
-//! A `FILE`: its lock, and what it reads and writes where that can block.
+//! `FILE` streams: their locks, and their reads and writes that can block.
 //!
-//! The C library takes the lock by itself in every function on it, and reads and writes by itself: no hook sees either. That a program
-//! holds the lock over several functions, so that others have to wait inside of the library, or that a `FILE` is made of a pipe, a
-//! socket or a terminal, is where it is told to expect that ([`crate::dispatch`]). From then on the library's own system
-//! calls arrive at [`call`].
+//! The C library takes the lock internally in every stream function, and reads and writes internally: no hook
+//! sees either. A program may hold the lock across several functions, so that other threads wait inside the
+//! library, or it may open a `FILE` on a pipe, a socket or a terminal. Both cases enable system call dispatch
+//! ([`crate::dispatch`]). From then on the library's system calls arrive at [`call`].
 
 use super::{
     descriptor,
@@ -24,10 +24,10 @@ use core::{
 
 type File = c_void;
 
-/// How many such locks the program has taken and not given back.
+/// The number of stream locks that the program has taken and not released.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether there is one.
+/// Returns whether the program holds a stream lock.
 pub(crate) fn is_held() -> bool {
     HELD.load(Ordering::Relaxed) > 0
 }
@@ -37,9 +37,9 @@ unsafe extern "C" {
 }
 
 impl State {
-    /// A `FILE` was made.
+    /// Registers a new `FILE`: enables dispatch if its operations can block.
     unsafe fn opened(&mut self, file: *mut File, pc: u64) -> *mut File {
-        // SAFETY: an open one, or none.
+        // SAFETY: null or an open stream.
         if !file.is_null() && self.descriptors.lookup(unsafe { fileno(file) }).is_some() {
             self.expect_waits_in_libraries(pc);
         }
@@ -47,10 +47,11 @@ impl State {
     }
 }
 
-/// What `FILE`s are made of is done by the library itself: as if it had called the function of that name.
+/// Handles a system call that the library made for a `FILE`, as if the library had called the hooked
+/// function.
 ///
 /// # Safety
-/// As the system call.
+/// The contract of the system call.
 pub(crate) unsafe fn call(
     runtime: &mut Runtime,
     number: i64,
@@ -60,15 +61,15 @@ pub(crate) unsafe fn call(
     let [fd, place, size, ..] = args;
     let fd = fd as i32;
     if runtime.state.descriptors.lookup(fd).is_none() && number != libc::SYS_close {
-        // SAFETY: by the caller.
+        // SAFETY: the caller's contract.
         return unsafe { sys::call(number, args) };
     }
     let call_site = caller(stack);
     let noted_at = LAST_CALL.place.load(Ordering::Relaxed);
     let pc = call_site.unwrap_or(pc);
-    // The innards of a library are no place to be cancelled at.
+    // A thread must not be cancelled inside the library.
     let disabled = core::mem::replace(&mut runtime.state.me().cancel.disabled, true);
-    // SAFETY: by the caller.
+    // SAFETY: the caller's contract.
     let answer: Answer = unsafe {
         match number {
             libc::SYS_read => read_bytes(runtime, fd, place as *mut c_void, size, pc),
@@ -87,14 +88,14 @@ pub(crate) unsafe fn call(
     };
     runtime.state.me().cancel.disabled = disabled;
     if call_site.is_some() {
-        // Others may have called meanwhile, and this one goes on.
+        // Other threads may have called meanwhile, and this call continues.
         LAST_CALL.pc.store(pc as usize, Ordering::Relaxed);
         LAST_CALL.place.store(noted_at, Ordering::Relaxed);
     }
     answer.unwrap_or(-libc::EINTR as isize)
 }
 
-/// Where the program last called one of the functions below, and the place on its stack that says so.
+/// The program's last call of one of the functions below, and the stack slot with its return address.
 #[repr(C)]
 struct CallSite {
     pc: AtomicUsize,
@@ -103,16 +104,16 @@ struct CallSite {
 
 static LAST_CALL: CallSite = CallSite { pc: AtomicUsize::new(0), place: AtomicUsize::new(0) };
 
-/// Who called the function that the running thread is in, if it is one of those below.
+/// Returns the call site of the stream function that the running thread is in, if it is one of those below.
 fn caller(stack: usize) -> Option<u64> {
     const MAX: usize = 64 << 10;
     let (pc, place) = (LAST_CALL.pc.load(Ordering::Relaxed), LAST_CALL.place.load(Ordering::Relaxed));
     let is_above = place.checked_sub(stack).is_some_and(|distance| distance < MAX);
-    // SAFETY: on the running thread's stack, above where it is.
+    // SAFETY: on the running thread's stack, above its stack pointer.
     (is_above && unsafe { *(place as *const usize) } == pc).then_some(pc as u64)
 }
 
-/// Does something on a `FILE` as if the program had called it there.
+/// Runs a job on a `FILE` as if the program had called it at `pc`.
 pub(super) fn with_call_site<T>(pc: u64, job: impl FnOnce() -> T) -> T {
     let place = pc as usize;
     LAST_CALL.pc.store(place, Ordering::Relaxed);
@@ -122,12 +123,12 @@ pub(super) fn with_call_site<T>(pc: u64, job: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Functions that may read or write: passed on as they are called, with any number of arguments, but for a note of who did.
+/// Functions that may read or write: the call site is noted, and all arguments are passed on untouched.
 macro_rules! noted {
     ($($name:ident)*) => {
         $(const _: () = {
             static REAL: Real = Real::new(
-                // SAFETY: a literal with a zero added.
+                // SAFETY: a literal with a zero appended.
                 unsafe { CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) });
             #[unsafe(naked)]
             #[unsafe(no_mangle)]

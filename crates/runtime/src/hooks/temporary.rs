@@ -1,6 +1,7 @@
-//! Temporary files, with names from the plan: the C library would draw them at random.
+//! Temporary files with names from the plan: the C library would choose them at random.
 //!
-//! The names of one call follow from one random number, so that what is drawn next does not depend on which files are there.
+//! All names of one call derive from one random number, so that the next number does not depend on which
+//! files exist.
 
 use super::io::finish;
 use crate::{log::c_bytes, state::Runtime, sys};
@@ -8,12 +9,12 @@ use core::{ffi::c_char, slice};
 use unsnarl_sched::Rng;
 
 const LETTERS: &[u8; 62] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-/// What a template has for letters to come.
+/// The part of a template that is replaced by letters.
 const PLACEHOLDER: &[u8] = b"XXXXXX";
-/// As many names as the C library tries.
+/// The number of names that the C library tries.
 const ATTEMPTS: usize = 62 * 62 * 62;
 
-/// Replaces the letters of a template until `make` gives anything but `EEXIST`; that is the result, as the kernel has it.
+/// Fills in the template until `make` returns anything but `EEXIST`; returns that kernel result.
 unsafe fn try_names(
     runtime: &mut Runtime,
     template: *mut c_char,
@@ -25,7 +26,7 @@ unsafe fn try_names(
     let Some(start) = end.and_then(|end| end.checked_sub(PLACEHOLDER.len())) else {
         return -libc::EINVAL as isize;
     };
-    // SAFETY: the program's string, which it may change.
+    // SAFETY: the program's string, which the function may change.
     let letters = unsafe { slice::from_raw_parts_mut(template.add(start).cast::<u8>(), PLACEHOLDER.len()) };
     if letters != PLACEHOLDER {
         return -libc::EINVAL as isize;

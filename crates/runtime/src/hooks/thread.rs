@@ -19,7 +19,7 @@ use unsnarl_model::{Flags, Misuse, Op, ThreadIx};
 type Attr = libc::pthread_attr_t;
 type Time = libc::timespec;
 
-/// Creates a thread; also for C11.
+/// Creates a thread; also used for C11.
 pub(crate) fn create(runtime: &mut Runtime, request: &ThreadRequest, pc: u64) -> i32 {
     let made = runtime.make(request);
     runtime.turn(Op::Create, 0, pc);
@@ -31,7 +31,8 @@ pub(crate) fn create(runtime: &mut Runtime, request: &ThreadRequest, pc: u64) ->
         }
         Err(error) => {
             if error == libc::EAGAIN && !sys::can_fork() {
-                // The limit is shared with unsnarl's own processes: without them the program might have got its thread.
+                // The limit is shared with unsnarl's processes: without them the program might have got its
+                // thread.
                 end::refuse("the kernel refused a thread (is a limit on processes reached? see `ulimit -u`)");
             }
             runtime.log(Op::Create, Flags::FAILED, pc, 0, error as u64);
@@ -40,15 +41,15 @@ pub(crate) fn create(runtime: &mut Runtime, request: &ThreadRequest, pc: u64) ->
     }
 }
 
-/// How long a join may wait.
+/// The time limit of a join.
 pub(super) enum WaitLimit {
-    /// Not at all.
+    /// Does not wait.
     None,
-    /// Until then; `u64::MAX` for ever.
+    /// Waits until this time; `u64::MAX` for ever.
     Until(u64),
 }
 
-/// Joins a thread: the error number, its result, and whether the caller was cancelled.
+/// Joins a thread; returns the error number, the thread's result and whether the caller was cancelled.
 pub(super) fn join(
     runtime: &mut Runtime,
     handle: usize,
@@ -101,7 +102,7 @@ pub(super) fn join(
     (0, result, false)
 }
 
-/// Detaches a thread; also for C11.
+/// Detaches a thread; also used for C11.
 pub(crate) fn detach(runtime: &mut Runtime, handle: usize, pc: u64) -> i32 {
     runtime.turn(Op::Detach, 0, pc);
     let state = &mut runtime.state;
@@ -125,12 +126,13 @@ pub(crate) fn detach(runtime: &mut Runtime, handle: usize, pc: u64) -> i32 {
 
 unsafe fn give(place: *mut *mut c_void, result: *mut c_void) {
     if !place.is_null() {
-        // SAFETY: the program's own place.
+        // SAFETY: the program passed this address for the result.
         unsafe { *place = result };
     }
 }
 
-/// Our function that starts threads, whoever else has one of that name: by the name itself the loader finds the program's.
+/// Jumps to the runtime's `pthread_create`. By its name the loader would find the program's definition, if
+/// there is one.
 #[unsafe(naked)]
 pub(super) unsafe extern "C-unwind" fn start_thread(
     _: *mut usize,
@@ -141,7 +143,8 @@ pub(super) unsafe extern "C-unwind" fn start_thread(
     core::arch::naked_asm!("mov r8, [rsp]", "jmp {}", sym controlled::pthread_create)
 }
 
-/// A function of the C library that asks the kernel about a thread, by the number in its descriptor: all fibers are the carrier.
+/// Calls a C library function that asks the kernel about a thread by the id in its descriptor: all fibers are
+/// the carrier.
 fn by_kernel(runtime: &mut Runtime, handle: usize, job: impl FnOnce() -> i32) -> i32 {
     if runtime.state.by_handle(handle).is_none() {
         return libc::ESRCH;
@@ -151,7 +154,7 @@ fn by_kernel(runtime: &mut Runtime, handle: usize, job: impl FnOnce() -> i32) ->
             return job();
         }
         let tid = runtime.state.log.glibc_tid(handle);
-        // SAFETY: the descriptor is alive: nobody has joined the thread.
+        // SAFETY: the descriptor is alive, because the thread was not joined.
         unsafe { *tid = sys::process() as u32 };
         let answer = job();
         runtime.state.log.set_glibc_tid(handle);
@@ -249,12 +252,12 @@ hooks! {
     }
 
     fn pthread_setaffinity_np(handle: usize, size: usize, set: *const c_void) -> i32, |runtime, pc| {
-        // One kernel thread carries all: where it runs is not the program's to say.
+        // One kernel thread carries all fibers: the program cannot choose its processor.
         0
     }
 }
 
-/// Offers the processor to others; also for C11.
+/// Offers the processor to other threads; also used for C11.
 pub(super) fn yield_processor(runtime: &mut Runtime, pc: u64) -> i32 {
     runtime.turn(Op::Yield, 0, pc);
     runtime.log(Op::Yield, Flags::NONE, pc, 0, 0);
@@ -272,7 +275,7 @@ unsafe extern "C-unwind" fn timed_join(
     // SAFETY: the program's time.
     let at = unsafe { at.as_ref() };
     let deadline = at.map_or(Some(NEVER), |at| runtime.state.clock.deadline(clock, at));
-    // An improper time matters only to who has to wait.
+    // An invalid time matters only if the thread has to wait.
     let (error, value, cancelled) = join(runtime, handle, WaitLimit::Until(deadline.unwrap_or(0)), pc);
     if cancelled {
         exit_cancelled()
@@ -281,7 +284,7 @@ unsafe extern "C-unwind" fn timed_join(
         return libc::EINVAL;
     }
     if error == 0 {
-        // SAFETY: the program's place.
+        // SAFETY: the program passed this address for the result.
         unsafe { give(result, value) }
     }
     error

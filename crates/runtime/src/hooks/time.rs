@@ -1,5 +1,5 @@
-//! Clocks and sleeps, in virtual time. Whoever sleeps can be chosen to wake at any point; then time has
-//! passed.
+//! Clocks and sleeps in virtual time. A sleeping thread can be chosen to wake at any schedule point; time
+//! advances then.
 
 use super::cancel::exit_cancelled;
 use crate::{
@@ -17,8 +17,8 @@ type Time = libc::timespec;
 
 const TIME_UTC: i32 = 1;
 
-/// Sleeps until then; what is left if a signal's handler ended it.
-#[allow(improper_ctypes_definitions, reason = "called from here only; what matters is that it may unwind")]
+/// Sleeps until the deadline; returns the remaining time if a signal handler ended the sleep.
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
 extern "C-unwind" fn sleep_until(runtime: &mut Runtime, deadline: u64, pc: u64) -> Result<(), u64> {
     let turn = runtime.wait_turn(Pending {
         op: Op::Sleep,
@@ -43,12 +43,12 @@ extern "C-unwind" fn sleep_until(runtime: &mut Runtime, deadline: u64, pc: u64) 
 
 unsafe fn store_remaining(left: u64, place: *mut Time) {
     if !place.is_null() {
-        // SAFETY: the program's place.
+        // SAFETY: the program passed this address for the result.
         unsafe { *place = timespec(left) };
     }
 }
 
-/// As the system call: 0 or a negative error.
+/// Sleeps like the system call; returns 0 or a negative error.
 pub(super) unsafe extern "C-unwind" fn sleep_for(
     runtime: &'static mut Runtime,
     span: *const Time,
@@ -61,14 +61,14 @@ pub(super) unsafe extern "C-unwind" fn sleep_for(
     match sleep_until(runtime, deadline, pc) {
         Ok(()) => 0,
         Err(rest) => {
-            // SAFETY: the program's place.
+            // SAFETY: the program passed this address for the result.
             unsafe { store_remaining(rest, left) };
             -libc::EINTR
         }
     }
 }
 
-/// The error number.
+/// Sleeps by a clock; returns the error number.
 pub(super) unsafe extern "C-unwind" fn sleep_by(
     runtime: &'static mut Runtime,
     clock: i32,
@@ -97,7 +97,7 @@ pub(super) unsafe extern "C-unwind" fn sleep_by(
         Ok(()) => 0,
         Err(rest) => {
             if flags & libc::TIMER_ABSTIME == 0 {
-                // SAFETY: the program's place.
+                // SAFETY: the program passed this address for the result.
                 unsafe { store_remaining(rest, left) };
             }
             libc::EINTR

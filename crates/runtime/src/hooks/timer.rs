@@ -1,4 +1,4 @@
-//! `alarm`, `setitimer`, POSIX timers and `timerfd`, by virtual time; see [`crate::timers`].
+//! `alarm`, `setitimer`, POSIX timers and `timerfd`, in virtual time; see [`crate::timers`].
 
 use super::io::finish;
 use crate::{
@@ -18,13 +18,13 @@ type Micros = libc::itimerval;
 
 const SI_TIMER: i32 = -2;
 
-/// What the program asks for by `struct sigevent`.
+/// The layout of `struct sigevent`.
 #[repr(C)]
 pub(super) struct SigEvent {
     value: u64,
     signal: i32,
     kind: i32,
-    /// Or the thread's number, in the lower half.
+    /// The function, or the thread's id in the lower half.
     function: usize,
     attributes: usize,
 }
@@ -34,14 +34,14 @@ fn fail(error: i32) -> i32 {
     -1
 }
 
-/// How long until a timer fires, and after how long again.
+/// Returns the time until a timer fires, and its interval.
 fn left(runtime: &Runtime, timer: &Timer) -> Times {
     let now = runtime.state.clock.now();
     let left = if timer.at == u64::MAX { 0 } else { timer.at.saturating_sub(now).max(1) };
     Times { it_interval: timespec(timer.again), it_value: timespec(left) }
 }
 
-/// Sets a timer as `timer_settime` and `timerfd_settime` do.
+/// Sets a timer, as `timer_settime` and `timerfd_settime` do.
 unsafe fn set(
     runtime: &mut Runtime,
     id: u64,
@@ -63,7 +63,7 @@ unsafe fn set(
     let Some(before) = runtime.set_timer(id, at, again, pc) else { return fail(libc::EINVAL) };
     if !old.is_null() {
         let left = left(runtime, &before);
-        // SAFETY: the program's place.
+        // SAFETY: the program passed this address for the result.
         unsafe { *old = left };
     }
     0
@@ -77,7 +77,7 @@ fn nanos(time: &libc::timeval) -> libc::timespec {
     libc::timespec { tv_sec: time.tv_sec, tv_nsec: time.tv_usec.saturating_mul(1_000) }
 }
 
-/// The process's own timer; what was left of it.
+/// Sets the process's real-time timer; returns its previous setting.
 unsafe fn set_real(
     runtime: &mut Runtime,
     value: libc::timespec,
@@ -86,19 +86,19 @@ unsafe fn set_real(
 ) -> Option<Times> {
     let new = Times { it_interval: again, it_value: value };
     let mut old = Times { it_interval: timespec(0), it_value: timespec(0) };
-    // SAFETY: times of ours.
+    // SAFETY: local times.
     (unsafe { set(runtime, REAL, 0, &raw const new, &raw mut old, pc) } == 0).then_some(old)
 }
 
-/// In seconds, to the nearest, but never none if there are some.
+/// Returns the time in seconds, rounded to the nearest, but at least 1 if it is not zero.
 fn seconds(left: &libc::timespec) -> u32 {
     let rounded = left.tv_sec as u32 + u32::from(left.tv_nsec >= 500_000_000);
     if left.tv_sec == 0 && left.tv_nsec == 0 { 0 } else { rounded.max(1) }
 }
 
-/// What a POSIX timer is to do.
+/// Returns the action of a POSIX timer when it expires.
 unsafe fn on_expiry(runtime: &Runtime, event: *const SigEvent, pc: u64) -> Result<(TimerAction, bool), i32> {
-    // SAFETY: the program's wish.
+    // SAFETY: the program's event description, or null.
     let Some(event) = (unsafe { event.as_ref() }) else {
         let info = Info::of(libc::SIGALRM, SI_TIMER, [0, 0], 0);
         return Ok((TimerAction::Signal { signal: libc::SIGALRM, to: None, info }, true));
@@ -117,7 +117,7 @@ unsafe fn on_expiry(runtime: &Runtime, event: *const SigEvent, pc: u64) -> Resul
             if event.attributes != 0 {
                 runtime.state.warn(Misuse::NotModelled, pc, 0, "attributes of a timer's threads");
             }
-            // SAFETY: a function of one argument of a word's size, whose result nobody looks at.
+            // SAFETY: a function of one word-sized argument, whose result is ignored.
             let function = unsafe { core::mem::transmute::<usize, Start>(event.function) };
             Ok((TimerAction::Thread { function, value: event.value as *mut c_void }, false))
         }
@@ -125,12 +125,12 @@ unsafe fn on_expiry(runtime: &Runtime, event: *const SigEvent, pc: u64) -> Resul
     }
 }
 
-/// Whether timers can go by this clock.
+/// Returns whether timers can use this clock.
 const fn can_time(clock: i32) -> bool {
     waits_by(clock) || matches!(clock, libc::CLOCK_BOOTTIME | libc::CLOCK_TAI)
 }
 
-/// Timers of the program have numbers that no pointer of the C library's has.
+/// The ids of the program's timers differ from all pointers of the C library.
 const FIRST: u64 = 0x7472_0000;
 
 hooks! {
@@ -147,7 +147,7 @@ hooks! {
 
     fn setitimer(which: i32, new: *const Micros, old: *mut Micros) -> i32, |runtime, pc| {
         if which != libc::ITIMER_REAL {
-            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer by processor time");
+            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer on a processor-time clock");
             return real::setitimer(which, new, old);
         }
         let (value, again) = if new.is_null() {
@@ -174,7 +174,7 @@ hooks! {
 
     fn timer_create(clock: i32, event: *const SigEvent, place: *mut u64) -> i32, |runtime, pc| {
         if !can_time(clock) {
-            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer by processor time");
+            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer on a processor-time clock");
             return real::timer_create(clock, event, place);
         }
         match on_expiry(runtime, event, pc) {
@@ -227,10 +227,10 @@ hooks! {
 
     fn timerfd_create(clock: i32, flags: i32) -> i32, |runtime, pc| {
         if !can_time(clock) {
-            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer by a clock that wakes the machine");
+            runtime.state.warn(Misuse::NotModelled, pc, 0, "a timer on a clock that wakes the machine");
             return real::timerfd_create(clock, flags);
         }
-        // A counter that readers wait for and find how often: all that a timer's descriptor is. Time is ours.
+        // A timer's descriptor is a counter that readers wait for. The runtime controls the time.
         let fd = crate::hooks::descriptor::make_counter(runtime, flags, pc);
         if fd >= 0 {
             runtime.state.timers.all.retain(|timer| !matches!(timer.on_expiry, TimerAction::Count { fd: old } if old == fd));
@@ -277,11 +277,11 @@ fn by_descriptor(runtime: &Runtime, fd: i32) -> Option<u64> {
         .map(|timer| timer.id)
 }
 
-/// Nobody has to be told of how often it fired before.
+/// Discards the expirations counted before.
 fn empty(fd: i32) {
     let mut count = 0u64;
     let read = || {
-        // SAFETY: room for a count.
+        // SAFETY: there is room for a count.
         unsafe {
             sys::call(libc::SYS_read, [fd as usize, &raw mut count as usize, size_of::<u64>(), 0, 0, 0])
         }

@@ -1,13 +1,13 @@
-//! Rust panics: seen when they begin to unwind. The panic's own stack is gone by the time the program
-//! ends, so it is copied here.
+//! Rust panics, observed when they begin to unwind. The panic's stack is gone by the time the program ends,
+//! so it is copied here.
 
 use crate::{real::Real, state::Runtime, tracer};
 use core::{arch::naked_asm, ffi::c_void, sync::atomic::Ordering};
 
-/// How Rust's exceptions are marked; older toolchains wrote the bytes the other way round.
+/// The exception classes of Rust; older toolchains wrote the bytes in reverse order.
 const RUST: [u64; 2] = [u64::from_le_bytes(*b"MOZ\0RUST"), u64::from_be_bytes(*b"MOZ\0RUST")];
 
-/// `_Unwind_RaiseException(exception)`: looks, then goes on as if nothing had been in between.
+/// `_Unwind_RaiseException(exception)`: inspects the exception, then jumps to the real function.
 #[unsafe(naked)]
 #[unsafe(no_mangle)]
 unsafe extern "C-unwind" fn _Unwind_RaiseException() {
@@ -33,8 +33,8 @@ unsafe extern "C-unwind" fn _Unwind_RaiseException() {
     )
 }
 
-/// Notes a panic; the address of the real function. `saved` are rdi, r15 to r12, rbx, rbp and the return
-/// address.
+/// Records a panic; returns the address of the real function. `saved` holds rdi, r15 to r12, rbx, rbp and the
+/// return address.
 unsafe extern "C" fn look(exception: *const u64, saved: *const u64) -> *mut c_void {
     static REAL: Real = Real::new(c"_Unwind_RaiseException");
     // SAFETY: an exception begins with its class; the words were just pushed.

@@ -1,10 +1,9 @@
-//! What processors a program used, and for how long: one processor, in virtual time. What the kernel would tell differs from run
-//! to run.
+//! Processor count and time: one processor, in virtual time. The kernel's values differ from run to run.
 
 use super::ids;
 use crate::{clock::timespec, sys};
 
-/// Ticks of `times`, in nanoseconds.
+/// The length of a tick of `times`, in nanoseconds.
 const TICK: u64 = 10_000_000;
 
 hooks! {
@@ -45,7 +44,7 @@ hooks! {
     }
 
     fn pthread_getcpuclockid(thread: usize, clock: *mut i32) -> i32, |runtime, pc| {
-        // The clock's number has the kernel's number of the thread in it. All processor time is one here.
+        // The clock's id contains the kernel's thread id. All processor time is one clock here.
         *clock = if thread == sys::thread_pointer() {
             libc::CLOCK_THREAD_CPUTIME_ID
         } else if runtime.state.by_handle(thread).is_some() {

@@ -1,15 +1,17 @@
-//! What a process that is to be rewound may ask of the kernel.
+//! The system calls that a rewound process may make.
 //!
-//! Memory is put back, the signal mask and the end of the heap. Whatever would change more of the kernel's state is not allowed: the kernel ends
-//! the process there and then, before it came to pass, and the run is made once more by a process that is not rewound. What is allowed is
-//! listed here, by what the kernel sees of it ([seccomp](https://docs.kernel.org/userspace-api/seccomp_filter.html)). Calls that map memory
-//! arrive at [`super::layout`], and those that make threads at [`super::thread_start`], which make them by ways of their own.
+//! A rewind restores memory, the signal mask and the end of the heap. Calls that would change more of the
+//! kernel's state are forbidden: the kernel kills the process before such a call takes effect, and a process
+//! that is not rewound repeats the run. The allowed calls are listed here, by the values that the kernel
+//! passes to a filter ([seccomp](https://docs.kernel.org/userspace-api/seccomp_filter.html)). Calls that map
+//! memory are redirected to [`super::layout`], and calls that create threads to [`super::thread_start`]; both
+//! make the real calls from exempted places.
 
 use super::call;
 use crate::sys;
 use libc::{BPF_ABS, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, sock_filter};
 
-/// Places in what the kernel lays before a filter.
+/// Offsets in the data that the kernel passes to a filter.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
 const POINTER: u32 = 8;
@@ -19,23 +21,23 @@ const fn argument(nth: u32) -> u32 {
 
 const X86_64: u32 = 0xc000_003e;
 
-/// When a call is allowed.
+/// The condition under which a call is allowed.
 #[derive(Clone, Copy)]
 enum AllowRule {
     Always,
     /// Its nth argument is at most this.
     AtMost(u32, u32),
-    /// Its nth argument is this process.
+    /// Its nth argument is the id of this process.
     Own(u32),
     /// Its nth argument is null.
     Null(u32),
-    /// It is not made, and this is its error: `ENOSYS` where there is an older call whose arguments can be looked at, none where only a
-    /// new thread tells of itself, which is no kernel thread.
+    /// The call is not made and returns this error: `ENOSYS` if there is an older call whose arguments can be
+    /// inspected, and 0 for registrations of a new thread, which is no kernel thread.
     Never(i32),
 }
 use AllowRule::{Always, AtMost, Never, Null, Own};
 
-/// Standard output and standard error, which the controller empties.
+/// The highest descriptor that may be used: the standard streams, whose output the controller drains.
 const LAST_STREAM: u32 = 2;
 
 const CALLS: [(i64, AllowRule); 35] = [
@@ -76,7 +78,7 @@ const CALLS: [(i64, AllowRule); 35] = [
     (libc::SYS_newfstatat, Always),
 ];
 
-/// The filter while it is written.
+/// The filter under construction.
 struct FilterProgram {
     steps: [sock_filter; 512],
     len: usize,
@@ -98,12 +100,12 @@ impl FilterProgram {
         self.add(BPF_RET | BPF_K, how, 0, 0);
     }
 
-    /// Goes on with the next step if what was loaded is this, and so many further on if not.
+    /// Continues with the next instruction if the loaded value equals `value`, else skips so many.
     fn unless_equal(&mut self, value: u32, skip: u8) {
         self.add(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip);
     }
 
-    /// What a rule says of a call that is its own.
+    /// Emits the instructions that apply a rule to its call.
     fn emit_rule(&mut self, when: AllowRule) {
         const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
         const KILL: u32 = libc::SECCOMP_RET_KILL_PROCESS;
@@ -132,7 +134,8 @@ impl FilterProgram {
     }
 }
 
-/// From now on, nothing else may be asked, but from [places](super::after_calls) of ours; false if the system cannot do that.
+/// Installs the filter: afterwards all other calls are forbidden except from [exempted
+/// places](super::after_calls). Returns false if the system does not support it.
 pub(super) fn install() -> bool {
     const NOTHING: sock_filter = sock_filter { code: 0, jt: 0, jf: 0, k: 0 };
     let mut program = FilterProgram { steps: [NOTHING; 512], len: 0 };
@@ -156,7 +159,7 @@ pub(super) fn install() -> bool {
     }
     program.end(libc::SECCOMP_RET_KILL_PROCESS);
     let program_header = libc::sock_fprog { len: program.len as u16, filter: program.steps.as_mut_ptr() };
-    // SAFETY: the kernel reads the filter; no privileges are to be had in here, for no other program is executed.
+    // SAFETY: the kernel reads the filter. Privileges are not needed, because no other program is executed.
     unsafe {
         call(libc::SYS_prctl, [libc::PR_SET_NO_NEW_PRIVS as usize, 1, 0, 0, 0, 0]) == 0
             && call(

@@ -1,24 +1,27 @@
-//! Mappings that runs make: what one leaves behind, the next finds.
+//! Mappings of runs, which stay mapped for the next run.
 //!
-//! Stacks of threads, signal stacks and arenas come and go in every run, at the same places. To unmap them, map them again and have the
-//! kernel find pages for them would cost more than all else in a short run. So they stay. Each run sees its own calls succeed as the
-//! kernel would have it. It takes the highest place where there is room, so *where* that is depends only on what is mapped from there on up,
-//! and it is remembered from the first time it was asked. What is not known yet is asked: after all that this run has not mapped is given
-//! back, so that the answer is the right one.
+//! Thread stacks, signal stacks and arenas are mapped and unmapped in every run, at the same addresses. To
+//! unmap them, map them again and fault in their pages would cost more than the rest of a short run. So they
+//! stay mapped, and each run sees its calls succeed as the kernel would make them. The kernel chooses the
+//! highest address with enough room, so the address depends only on the mappings from there on up. Each
+//! placement is remembered from the first time the kernel chose it. For an unknown one, all pieces that this
+//! run has not mapped are unmapped first, so that the kernel's answer is right.
 //!
-//! Pieces that this run has not mapped yet, and small ones and stacks that it has unmapped, are there all the same: a stray access finds
-//! zeros, or what was there, where a process of its own would have crashed. Larger pieces are really unmapped when they are.
+//! Pieces that this run has not mapped yet, and small ones and stacks that it has unmapped, are still
+//! accessible: a stray access finds zeros or old contents where a fresh process would crash. Larger pieces
+//! are really unmapped.
 //!
-//! All calls that are not of the usual kind are just made, after the same giving back; then mappings are put back by comparison.
+//! All unusual calls are passed to the kernel after the same unmapping; then the mappings are restored by
+//! comparison.
 
 use super::{call, memory::PAGE, state};
 use crate::{real::Real, stack, sys};
 
 const MAX_PIECES: usize = 512;
 const MAX_KNOWN: usize = 1024;
-/// What is at least as large may be aligned to as much, if there is room below.
+/// Mappings at least this large may be aligned to this size, if there is room below.
 const HUGE: usize = 2 << 20;
-/// What is no larger, or a stack, is not really unmapped.
+/// Pieces up to this size, and stacks, are not really unmapped.
 const SMALL: usize = 64 << 10;
 
 const NOTHING: usize = libc::PROT_NONE as usize;
@@ -29,16 +32,16 @@ const BOTH: usize = (libc::PROT_READ | libc::PROT_WRITE) as usize;
 pub(super) struct MappedPiece {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// [`NOTHING`] or [`BOTH`], as the kernel has it.
+    /// [`NOTHING`] or [`BOTH`], as in the kernel.
     protection: usize,
-    /// Whether this run may write it.
+    /// True if this run may write it.
     is_open: bool,
-    /// Whether this run has mapped it.
+    /// True if this run has mapped it.
     is_mapped: bool,
-    /// Whether this run has unmapped it: what it holds is no longer there.
+    /// True if this run has unmapped it: its contents are void.
     is_stale: bool,
     is_stack: bool,
-    /// How it was protected before the run, if it was there.
+    /// Its protection before the run, if it existed.
     older: Option<usize>,
 }
 
@@ -48,31 +51,31 @@ impl MappedPiece {
     }
 }
 
-/// Where the kernel maps something.
+/// An address at which the kernel placed a mapping.
 #[derive(Clone, Copy)]
 struct KnownPlacement {
-    /// A hash of what was asked for.
+    /// A hash of the request.
     request: u64,
     at: usize,
-    /// A hash of what the run had mapped and unmapped where it matters.
+    /// A hash of the run's relevant changes to mappings.
     within: u64,
 }
 
-/// All of it; begins as zeros.
+/// The mappings of the runs; initially zeros.
 #[repr(C)]
 pub(super) struct MappingLayout {
-    /// In the order of their addresses.
+    /// Sorted by address.
     pieces: [MappedPiece; MAX_PIECES],
     count: usize,
     known: [KnownPlacement; MAX_KNOWN],
     known_count: usize,
-    /// In this run, calls are just made from now on.
+    /// True if calls are passed to the kernel for the rest of this run.
     is_over: bool,
-    /// Memory may have been given back that was there before the run, and nobody faulted.
+    /// True if memory from before the run may have been discarded without a page fault.
     pub(super) is_emptied: bool,
 }
 
-/// The calls that arrive here.
+/// The redirected calls.
 #[derive(Clone, Copy)]
 enum MappingRequest {
     Map { flags: usize, file: usize, offset: usize },
@@ -87,12 +90,13 @@ impl MappingLayout {
         &self.pieces[..self.count]
     }
 
-    /// From now on, calls are just made.
+    /// Passes all further calls to the kernel.
     pub(super) fn disable(&mut self) {
         self.is_over = true;
     }
 
-    /// The run is over; true if all mappings are accounted for. Tells which pieces stay no longer.
+    /// Prepares for the next run; returns true if all mappings are accounted for. Reports the pieces that are
+    /// removed to `gone`.
     pub(super) fn reset(&mut self, mut gone: impl FnMut(usize, usize)) -> bool {
         let is_known = !self.is_over;
         (self.is_over, self.is_emptied) = (false, false);
@@ -105,7 +109,7 @@ impl MappingLayout {
             let piece = &mut self.pieces[at];
             if let Some(protection) = piece.older {
                 if protection == NOTHING && (piece.is_writable() || piece.is_stale) {
-                    // What nobody could write held nothing.
+                    // Memory that could not be written was empty.
                     advise(piece.start, piece.end - piece.start, libc::MADV_DONTNEED as usize);
                 }
                 if piece.protection != protection {
@@ -126,7 +130,7 @@ impl MappingLayout {
         true
     }
 
-    /// Stands in for a call that the program, or its library, makes.
+    /// Emulates a call that the program or a library makes.
     fn make(&mut self, request: MappingRequest, addr: usize, size: usize, how: usize) -> isize {
         let whole = size.wrapping_add(PAGE - 1) & !(PAGE - 1);
         let end = addr.wrapping_add(whole);
@@ -151,7 +155,7 @@ impl MappingLayout {
             self.is_over = true;
         }
         let own = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS) as usize;
-        // SAFETY: of this thread alone.
+        // SAFETY: only this thread accesses it.
         let memory = unsafe { &(*state()).memory };
         let can_be_undone = match request {
             MappingRequest::Map { flags, .. } => flags & own == own && flags & libc::MAP_FIXED as usize == 0,
@@ -173,11 +177,11 @@ impl MappingLayout {
                 (libc::SYS_mremap, [addr, size, new, flags, to, 0])
             }
         };
-        // SAFETY: the program's own call.
+        // SAFETY: the program's call.
         unsafe { call(number, args) }
     }
 
-    /// `hint`: where, if there is room.
+    /// Maps memory, at `hint` if there is room.
     fn map(&mut self, hint: usize, size: usize, protection: usize, flags: usize) -> Option<isize> {
         const OWN: i32 = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         const HOW: i32 = libc::MAP_STACK | libc::MAP_NORESERVE;
@@ -195,7 +199,7 @@ impl MappingLayout {
             return Some(at as isize);
         }
         self.give_back();
-        // SAFETY: new memory, where there is none.
+        // SAFETY: a new mapping at a free address.
         let at = unsafe { call(libc::SYS_mmap, [hint, size, protection, flags, usize::MAX, 0]) };
         if at >= 0 {
             let start = at as usize;
@@ -209,7 +213,7 @@ impl MappingLayout {
         Some(at)
     }
 
-    /// Where the kernel would map that now, if it has been asked in the same situation.
+    /// Returns where the kernel would place this mapping now, if it placed one in the same situation before.
     fn known(&self, request: u64, hint: usize, size: usize) -> Option<usize> {
         let mut alike = self.known[..self.known_count].iter().filter(|known| known.request == request);
         let is_here = |known: &&KnownPlacement| {
@@ -228,13 +232,13 @@ impl MappingLayout {
         self.known_count += 1;
     }
 
-    /// What is not as it was before the run: mapped, or unmapped.
+    /// Returns the ranges that this run has mapped or unmapped.
     fn changes(&self) -> impl Iterator<Item = (usize, usize)> {
         let changed = |piece: &&MappedPiece| piece.is_mapped != piece.older.is_some();
         self.pieces().iter().filter(changed).map(|piece| (piece.start, piece.end))
     }
 
-    /// A hash of what is not as it was before the run, between two places: of all places where that begins or ends.
+    /// Returns a hash of the bounds of all changes between two addresses.
     fn within(&self, from: usize, to: usize) -> u64 {
         self.changes()
             .filter(|&(start, end)| start < to && from < end)
@@ -257,7 +261,7 @@ impl MappingLayout {
                 } else {
                     let piece = *piece;
                     unmap(piece.start, piece.end);
-                    // SAFETY: of this thread alone.
+                    // SAFETY: only this thread accesses it.
                     unsafe { (*state()).memory.forget(piece.start, piece.end) };
                     self.remove(at);
                 }
@@ -270,7 +274,7 @@ impl MappingLayout {
         }
         let (mut parts, mut count, mut from) = ([EMPTY; 4], 0, start);
         while from < end {
-            // SAFETY: of this thread alone.
+            // SAFETY: only this thread accesses it.
             let (until, is_writable) = unsafe { (*state()).memory.part(from, end)? };
             let protection = if is_writable { BOTH } else { NOTHING };
             let older = Some(protection);
@@ -289,7 +293,7 @@ impl MappingLayout {
         let (first, last) = self.mapped(start, end)?;
         self.pieces[first..last].iter_mut().for_each(|piece| set_protection(piece, protection));
         if protection == BOTH {
-            // What the run leaves closed beside it is a guard, and an earlier run may have opened it.
+            // A closed neighbour is a guard of this run, which an earlier run may have opened.
             for nth in [first.wrapping_sub(1), last].into_iter().filter(|&nth| nth < self.count) {
                 let piece = &mut self.pieces[nth];
                 if piece.is_mapped && !piece.is_open && (piece.end == start || piece.start == end) {
@@ -300,7 +304,7 @@ impl MappingLayout {
         Some(0)
     }
 
-    /// Maps these bytes, with what is left of other runs there.
+    /// Maps these bytes, reusing the pieces of other runs there.
     fn claim(&mut self, start: usize, end: usize, protection: usize, is_stack: bool) -> Option<()> {
         self.split(start);
         self.split(end);
@@ -324,7 +328,7 @@ impl MappingLayout {
                     if piece.is_stale {
                         empty(piece);
                         if !piece.is_writable() {
-                            // SAFETY: of this thread alone.
+                            // SAFETY: only this thread accesses it.
                             unsafe { (*state()).memory.forget(piece.start, piece.end) };
                         }
                     }
@@ -339,7 +343,7 @@ impl MappingLayout {
                         | libc::MAP_NORESERVE
                         | libc::MAP_FIXED_NOREPLACE;
                     let args = [from, until - from, protection, flags as usize, usize::MAX, 0];
-                    // SAFETY: new memory, where there is none.
+                    // SAFETY: a new mapping at a free address.
                     if unsafe { call(libc::SYS_mmap, args) } != from as isize {
                         return None;
                     }
@@ -353,7 +357,7 @@ impl MappingLayout {
         Some(())
     }
 
-    /// Gives back what this run has not mapped, or has unmapped.
+    /// Unmaps the pieces that this run has not mapped, or has unmapped.
     fn give_back(&mut self) {
         let mut at = 0;
         while at < self.count {
@@ -367,14 +371,14 @@ impl MappingLayout {
                 // It has to be mapped again after the run.
                 self.is_over = true;
             } else {
-                // SAFETY: of this thread alone.
+                // SAFETY: only this thread accesses it.
                 unsafe { (*state()).memory.forget(piece.start, piece.end) };
             }
             self.remove(at);
         }
     }
 
-    /// The pieces that these bytes are, if this run has mapped all of them.
+    /// Returns the pieces that make up these bytes, if this run has mapped all of them.
     fn mapped(&mut self, start: usize, end: usize) -> Option<(usize, usize)> {
         let first = self.pieces().iter().position(|piece| piece.end > start)?;
         let mut until = start;
@@ -394,7 +398,7 @@ impl MappingLayout {
         Some((first, last))
     }
 
-    /// Has a piece end here.
+    /// Splits the piece that contains this address.
     fn split(&mut self, at: usize) {
         let Some(nth) = self.pieces().iter().position(|piece| piece.start < at && at < piece.end) else {
             return;
@@ -424,8 +428,8 @@ impl MappingLayout {
     }
 }
 
-/// From where to where it matters for this answer what is mapped: who looks for room begins at the top. What is wanted somewhere, and is
-/// mapped there, needs room there and nothing else.
+/// Returns the range whose mappings determine this placement: the kernel searches for room from the top. A
+/// mapping that was placed at its hint depends only on the room there.
 fn matters(at: usize, hint: usize, size: usize) -> (usize, usize) {
     if at == hint {
         return (at, at + size);
@@ -451,21 +455,21 @@ fn mix(value: u64) -> u64 {
 }
 
 fn unmap(start: usize, end: usize) {
-    // SAFETY: nobody uses it any more.
+    // SAFETY: it is no longer used.
     unsafe { call(libc::SYS_munmap, [start, end - start, 0, 0, 0, 0]) };
 }
 
 fn protect(start: usize, end: usize, protection: usize) {
-    // SAFETY: as the program wants it.
+    // SAFETY: the program asked for it.
     unsafe { call(libc::SYS_mprotect, [start, end - start, protection, 0, 0, 0]) };
 }
 
 fn advise(addr: usize, size: usize, advice: usize) -> isize {
-    // SAFETY: as the program wants it.
+    // SAFETY: the program asked for it.
     unsafe { call(libc::SYS_madvise, [addr, size, advice, 0, 0, 0]) }
 }
 
-/// Whether this advice, once followed, is done with: it leaves nothing to the kernel to do later, or to do in another way.
+/// Returns whether this advice takes effect at once and changes no later behaviour of the kernel.
 fn is_forgotten_at_once(advice: usize) -> bool {
     const KNOWN: [i32; 4] =
         [libc::MADV_DONTNEED, libc::MADV_WILLNEED, libc::MADV_POPULATE_READ, libc::MADV_POPULATE_WRITE];
@@ -477,12 +481,12 @@ fn set_protection(piece: &mut MappedPiece, protection: usize) {
     if piece.protection != protection {
         protect(piece.start, piece.end, protection);
         piece.protection = protection;
-        // SAFETY: of this thread alone. What it may hold by now cannot be emptied any more.
+        // SAFETY: only this thread accesses it. Its contents, if any, cannot be discarded any more.
         piece.is_stale = protection == NOTHING && unsafe { (*state()).memory.holds(piece.start, piece.end) };
     }
 }
 
-/// Empties a piece.
+/// Clears a piece.
 fn empty(piece: &MappedPiece) {
     if !piece.is_writable() || piece.end - piece.start > SMALL {
         advise(piece.start, piece.end - piece.start, libc::MADV_DONTNEED as usize);
@@ -491,7 +495,7 @@ fn empty(piece: &MappedPiece) {
     }
 }
 
-/// Has the C library's functions lead here; false if that is not possible.
+/// Redirects the C library's functions to this module; returns false if that is not possible.
 pub(super) fn install_redirects(lead: impl Fn(&Real, usize) -> bool) -> bool {
     static MMAP: Real = Real::new(c"mmap");
     static MUNMAP: Real = Real::new(c"munmap");
@@ -505,18 +509,18 @@ pub(super) fn install_redirects(lead: impl Fn(&Real, usize) -> bool) -> bool {
         && lead(&MREMAP, mremap as *const () as usize)
 }
 
-/// On a stack that is not the program's, which finds its own as the kernel would have left it.
+/// Emulates the call on another stack: the program finds its own as the kernel would leave it.
 fn arrive(request: MappingRequest, addr: usize, size: usize, how: usize) -> isize {
     struct Call(MappingRequest, [usize; 3], isize);
     unsafe extern "C" fn make(call: *mut u8) {
-        // SAFETY: the call that is passed below; what is kept is of the one thread that runs.
+        // SAFETY: the pointer is the call passed below; only the running thread accesses the state.
         unsafe {
             let Call(request, [addr, size, how], result) = &mut *call.cast::<Call>();
             *result = (*state()).layout.make(*request, *addr, *size, *how);
         }
     }
     let mut call = Call(request, [addr, size, how], 0);
-    // SAFETY: nobody else is on that stack.
+    // SAFETY: no other code uses that stack.
     unsafe { stack::call_on((&raw mut call).cast(), make, super::TOP) };
     if call.2 < 0 {
         sys::set_errno(-call.2 as i32);

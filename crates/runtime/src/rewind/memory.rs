@@ -1,9 +1,9 @@
-//! Memory as it was, and how it is put back.
+//! The saved memory and how it is restored.
 //!
-//! What a page held is copied once. Which pages a run has written the kernel knows: a fork shares its pages with who forked it, until one
-//! of them writes, and `/proc/self/pagemap` tells which ones are its own alone. Those are put back after each run from then on, for most runs
-//! write the same ones. Mappings are compared with those that were there, and what is new, gone or protected in another way is
-//! undone.
+//! The contents of each page are copied once. The kernel knows which pages a run has written: a fork shares
+//! its pages with its parent until one of them writes, and `/proc/self/pagemap` shows which pages are
+//! exclusive. Those pages are restored after each run from then on, because most runs write the same ones.
+//! Mappings are compared with the saved ones: new, removed and reprotected ones are undone.
 
 use super::{call, layout::MappingLayout};
 use crate::{
@@ -13,15 +13,15 @@ use crate::{
 use core::{arch::asm, mem::MaybeUninit};
 
 pub(super) const PAGE: usize = 4096;
-/// No more memory than that is kept.
+/// The maximum number of saved pages.
 const MAX_PAGES: usize = 16 << 10;
-/// A run that writes more is better made by a fork.
+/// The maximum number of written pages; a run that writes more is better made by a fork.
 const MAX_WRITTEN: usize = 4 << 10;
 const PLACES: usize = 4 * MAX_WRITTEN;
 const MAX_MAPPINGS: usize = 1024;
 const LIST: usize = 256 << 10;
 
-/// One mapping as it was.
+/// A mapping as it was saved.
 #[derive(Clone, Copy)]
 struct SavedMapping {
     mapping: Mapping,
@@ -30,11 +30,11 @@ struct SavedMapping {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Contents {
-    /// They cannot change, or are not the run's business.
+    /// Cannot change, or does not belong to the run.
     Constant,
-    /// There are none: nothing was written yet.
+    /// Empty: nothing was written yet.
     Nothing,
-    /// Its pages are known, from this one on.
+    /// Its pages are saved, from this index on.
     Pages(u32),
 }
 
@@ -42,34 +42,34 @@ enum Contents {
 #[derive(Clone, Copy)]
 struct WrittenPage {
     at: usize,
-    /// What was there; 0 for zeros.
+    /// The address of its saved copy; 0 for zeros.
     copy: usize,
 }
 
-/// All of it; begins as zeros.
+/// The saved memory; initially zeros.
 #[repr(C)]
 pub(super) struct SavedMemory {
     maps: usize,
     pagemap: usize,
     is_saved: bool,
-    /// Where the heap ended.
+    /// The saved end of the heap.
     heap_end: usize,
-    /// Where the first thread's stack began, and how far it may have grown down from there.
+    /// The lowest address of the first thread's stack, and how far it may have grown down from there.
     stack: [usize; 2],
     mappings: [SavedMapping; MAX_MAPPINGS],
     mapping_count: usize,
-    /// For each page the number of its copy, from 1, and whether it was not the file's any more.
+    /// For each page the number of its copy, from 1, and whether it differed from the file.
     pages: [u32; MAX_PAGES],
     page_count: usize,
     written: [WrittenPage; MAX_WRITTEN],
     written_count: usize,
-    /// Where they are, by a hash.
+    /// A hash table of the written pages.
     written_at: [usize; PLACES],
-    /// Page faults up to the end of the last run.
+    /// The number of page faults up to the end of the last run.
     faults: usize,
-    /// Where the runtime's own memory ended.
+    /// The ends of the runtime's heaps.
     own_ends: [usize; 2],
-    /// Of the race detector's shadow, which has pages of its own.
+    /// Saved pages of the race detector's shadow memory, which are kept separately.
     shadow: [WrittenPage; MAX_WRITTEN],
     shadow_count: usize,
     list: [u8; LIST],
@@ -79,7 +79,7 @@ pub(super) struct SavedMemory {
 
 const CHANGED: u32 = 1 << 31;
 
-/// What the kernel tells of a page.
+/// A page's entry in `/proc/self/pagemap`.
 #[derive(Clone, Copy)]
 struct Page(u64);
 
@@ -88,7 +88,8 @@ impl Page {
         self.0 >> 63 != 0
     }
 
-    /// A guard, which newer kernels can put where there is no page, looks as if it were.
+    /// Returns whether the page is swapped out. A guard, which newer kernels can place where there is no page,
+    /// looks like a swapped page and is excluded.
     const fn is_swapped(self) -> bool {
         self.0 >> 62 & 1 != 0 && self.0 >> 58 & 1 == 0
     }
@@ -97,28 +98,28 @@ impl Page {
         self.0 >> 61 & 1 != 0
     }
 
-    /// Whether nobody shares it.
+    /// Returns whether no other process shares it.
     const fn is_exclusive(self) -> bool {
         self.0 >> 56 & 1 != 0
     }
 
-    /// Whether it holds something that is in no file.
+    /// Returns whether it holds data that is in no file.
     const fn is_changed(self) -> bool {
         self.is_swapped() || self.is_present() && !self.is_of_file()
     }
 
-    /// Whether it was written since the fork.
+    /// Returns whether it was written since the fork.
     const fn is_written(self) -> bool {
         self.is_swapped() || self.is_present() && !self.is_of_file() && self.is_exclusive()
     }
 }
 
 impl SavedMemory {
-    /// Opens what is needed later; false if the system does not allow it.
+    /// Opens the files needed later; returns false if the system does not allow it.
     pub(super) fn prepare(&mut self) -> bool {
         let open = |path: &[u8]| {
             let args = [libc::AT_FDCWD as usize, path.as_ptr() as usize, libc::O_CLOEXEC as usize, 0, 0, 0];
-            // SAFETY: the path ends with zero.
+            // SAFETY: the path is zero-terminated.
             unsafe { sys::call(libc::SYS_openat, args) }
         };
         let (maps, pagemap) = (open(b"/proc/self/maps\0"), open(b"/proc/self/pagemap\0"));
@@ -130,13 +131,14 @@ impl SavedMemory {
         self.is_saved
     }
 
-    /// Keeps all that is there now; `stack` is a place in the first thread's.
+    /// Saves the current memory; `stack` is an address in the first thread's stack.
     pub(super) fn save(&mut self, shadow: &[usize], stack: usize) {
         self.is_saved =
             self.save_mappings().is_some() && self.save_shadow(shadow).is_some() && self.detects_writes();
         self.heap_end = heap_end(0);
         self.own_ends = sys::own_ends();
-        /// No more is free below it for sure; and it may not grow further, unless somebody allowed it.
+        /// No more is certainly free below the stack; it may not grow further either, unless its limit was
+        /// raised.
         const GROWS: usize = 64 << 20;
         let mut below = 0;
         for SavedMapping { mapping, .. } in &self.mappings[..self.mapping_count] {
@@ -148,19 +150,20 @@ impl SavedMemory {
         }
     }
 
-    /// How many pages there are because of this.
+    /// Returns the number of pages that saving costs.
     pub(super) fn pages(&self) -> usize {
         self.copy_count + self.written_count
     }
 
-    /// Whether some of these bytes cannot be put back.
+    /// Returns whether some of these bytes cannot be restored.
     pub(super) fn is_constant(&self, start: usize, end: usize) -> bool {
         self.mappings[..self.mapping_count].iter().any(|SavedMapping { mapping, contents }| {
             *contents == Contents::Constant && start < mapping.end && mapping.start < end
         })
     }
 
-    /// The next part of these bytes that was there, and whether it could be written; none if they were not the process's own.
+    /// Returns the end of the next part of these bytes that was mapped, and whether it was writable; `None`
+    /// if it was not private memory.
     pub(super) fn part(&self, start: usize, end: usize) -> Option<(usize, bool)> {
         let mappings = &self.mappings[..self.mapping_count];
         let SavedMapping { mapping, contents } = mappings.iter().find(|saved| start < saved.mapping.end)?;
@@ -168,7 +171,7 @@ impl SavedMemory {
         is_own.then_some((mapping.end.min(end), *contents != Contents::Nothing))
     }
 
-    /// Whether there may be something in these bytes.
+    /// Returns whether these bytes may have contents.
     pub(super) fn holds(&self, start: usize, end: usize) -> bool {
         const MAX_PAGES_CHECKED: usize = 16;
         let mapping = Mapping { start, end, rights: *b"---p", file: false };
@@ -176,12 +179,12 @@ impl SavedMemory {
         (end - start) / PAGE > MAX_PAGES_CHECKED || is_known || !self.is_empty(&mapping)
     }
 
-    /// These bytes are gone.
+    /// Forgets written pages in these bytes, which are unmapped.
     pub(super) fn forget(&mut self, start: usize, end: usize) {
         self.retain_written(|_, at| !(start..end).contains(&at));
     }
 
-    /// All that was not there is gone.
+    /// Forgets written pages outside the saved mappings, which are unmapped.
     fn forget_all_new(&mut self) {
         self.retain_written(|saved, at| {
             saved.iter().any(|saved| (saved.mapping.start..saved.mapping.end).contains(&at))
@@ -266,7 +269,8 @@ impl SavedMemory {
         Some(())
     }
 
-    /// Whether the kernel tells pages that were written from others: what was just written here is, what nobody writes is not.
+    /// Returns whether the kernel distinguishes written pages: a page written just now must be exclusive, and
+    /// some unwritten page must not.
     fn detects_writes(&self) -> bool {
         let page_of = |at: usize| {
             let mapping = Mapping {
@@ -295,7 +299,7 @@ impl SavedMemory {
         here && shared
     }
 
-    /// Puts all of it back; false if that is not possible.
+    /// Restores the memory; returns false if that is not possible.
     pub(super) fn restore(&mut self, layout: &mut MappingLayout, shadow: &[usize]) -> bool {
         let faulted = faults() != self.faults;
         for &page in shadow {
@@ -311,7 +315,7 @@ impl SavedMemory {
         }
         let [stack, grown] = self.stack;
         if faulted && grown < stack {
-            // SAFETY: nobody is there any more, as far as there is anything.
+            // SAFETY: nothing uses the stack's growth any more, if there is any.
             unsafe { call(libc::SYS_madvise, [grown, stack - grown, libc::MADV_DONTNEED as usize, 0, 0, 0]) };
         }
         let has_grown = heap_end(0) != self.heap_end;
@@ -326,7 +330,7 @@ impl SavedMemory {
             }
             self.forget_all_new();
         }
-        // Who writes a page for the first time faults.
+        // The first write to a page faults.
         if (faulted || is_emptied || has_grown || !is_accounted_for) && self.find_written(layout).is_none() {
             return false;
         }
@@ -337,7 +341,7 @@ impl SavedMemory {
         true
     }
 
-    /// Looks for pages that were written for the first time, or given back.
+    /// Finds pages that were written for the first time, or discarded.
     fn find_written(&mut self, layout: &MappingLayout) -> Option<()> {
         let Self {
             mappings, mapping_count, pages, written, written_count, written_at, copies, pagemap, ..
@@ -375,12 +379,12 @@ impl SavedMemory {
         Some(())
     }
 
-    /// Undoes what became of mappings.
+    /// Undoes changes to mappings.
     fn restore_mappings(&mut self) -> Option<()> {
         let list = read_list(self.maps, &mut self.list)?;
         let mut now = maps::parse(&self.list[..list]).peekable();
         let mut previous = self.mappings[..self.mapping_count].iter().peekable();
-        // What is new, up to the next that was there.
+        // The new mappings up to the next saved one.
         let mut new: Option<(usize, usize)> = None;
         let mut at = 0;
         loop {
@@ -422,7 +426,7 @@ impl SavedMemory {
     }
 }
 
-/// Notes a page; false if it was noted before.
+/// Adds a page to the hash table; returns false if it was there.
 fn note(noted: &mut [usize; PLACES], page: usize) -> bool {
     let mut place = (page / PAGE).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
     loop {
@@ -437,10 +441,10 @@ fn note(noted: &mut [usize; PLACES], page: usize) -> bool {
     }
 }
 
-/// How often the process has faulted so far.
+/// Returns the number of page faults of the process so far.
 fn faults() -> usize {
     let mut info = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: room for the answer.
+    // SAFETY: there is room for the result.
     unsafe {
         call(libc::SYS_getrusage, [libc::RUSAGE_SELF as usize, info.as_mut_ptr() as usize, 0, 0, 0, 0]);
         let info = info.assume_init_ref();
@@ -448,13 +452,13 @@ fn faults() -> usize {
     }
 }
 
-/// What has its own way of being kept, or is not to be.
+/// Returns whether a mapping is saved separately or not at all.
 fn is_saved_elsewhere(mapping: &Mapping) -> bool {
     shadow::RANGE.contains(&mapping.start) || mapping.start == super::PLACE
 }
 
 fn unmap(from: usize, to: usize) {
-    // SAFETY: it came after all that is still used.
+    // SAFETY: it was mapped after everything that is still used.
     unsafe { call(libc::SYS_munmap, [from, to - from, 0, 0, 0, 0]) };
 }
 
@@ -469,7 +473,7 @@ fn map_again(saved: &SavedMapping, from: usize, to: usize) -> Option<()> {
     }
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     let args = [from, to - from, protection(saved.mapping.rights), flags as usize, usize::MAX, 0];
-    // SAFETY: there is nothing any more.
+    // SAFETY: nothing is mapped there any more.
     (unsafe { call(libc::SYS_mmap, args) } == from as isize).then_some(())
 }
 
@@ -482,7 +486,7 @@ fn protect_again(saved: &SavedMapping, now: &Mapping, from: usize, to: usize) ->
     {
         return None;
     }
-    // SAFETY: as it was; what was written where nothing was is forgotten.
+    // SAFETY: restores the saved protection, and discards what was written to an empty mapping.
     unsafe {
         if saved.contents == Contents::Nothing {
             call(libc::SYS_madvise, [from, to - from, libc::MADV_DONTNEED as usize, 0, 0, 0]);
@@ -491,18 +495,18 @@ fn protect_again(saved: &SavedMapping, now: &Mapping, from: usize, to: usize) ->
     }
 }
 
-/// Where the heap ends; moves it there, if that is not 0.
+/// Returns the end of the heap; moves it to `to` first, unless that is 0.
 fn heap_end(to: usize) -> usize {
-    // SAFETY: what lies beyond came after all that is still used.
+    // SAFETY: memory beyond it was allocated after everything that is still used.
     unsafe { call(libc::SYS_brk, [to, 0, 0, 0, 0, 0]) as usize }
 }
 
-/// The kernel's list of mappings; its length.
+/// Reads the kernel's list of mappings; returns its length.
 fn read_list(maps: usize, list: &mut [u8]) -> Option<usize> {
     let mut len = 0;
     loop {
         let room = list.get_mut(len..).filter(|room| !room.is_empty())?;
-        // SAFETY: as much room as it says.
+        // SAFETY: there is as much room as the call says.
         match unsafe { call(libc::SYS_pread64, [maps, room.as_mut_ptr() as usize, room.len(), len, 0, 0]) } {
             0 => return Some(len),
             got @ 1.. => len += got as usize,
@@ -511,7 +515,7 @@ fn read_list(maps: usize, list: &mut [u8]) -> Option<usize> {
     }
 }
 
-/// Tells each page of a mapping, with its number there and its address, until somebody has had enough.
+/// Calls `see` for each page of a mapping with its index and address, until it returns `None`.
 fn each_page(
     pagemap: usize,
     mapping: &Mapping,
@@ -524,14 +528,14 @@ fn each_page(
     while nth < count {
         let size = (count - nth).min(AT_A_TIME) * size_of::<Page>();
         let offset = (mapping.start / PAGE + nth) * size_of::<Page>();
-        // SAFETY: as much room as it says.
+        // SAFETY: there is as much room as the call says.
         let got =
             unsafe { call(libc::SYS_pread64, [pagemap, info.as_mut_ptr() as usize, size, offset, 0, 0]) };
         if got != size as isize {
             return None;
         }
         for page in &info[..size / size_of::<Page>()] {
-            // SAFETY: the kernel told so many.
+            // SAFETY: the kernel wrote so many entries.
             see(nth, mapping.start + nth * PAGE, unsafe { page.assume_init() })?;
             nth += 1;
         }
@@ -539,25 +543,25 @@ fn each_page(
     Some(())
 }
 
-/// Reads a page by way of the kernel; false if there is none.
+/// Reads a page through the kernel; returns false if there is none.
 fn read_page(at: usize, copy: &mut [u8; PAGE]) -> bool {
-    // SAFETY: room for a page.
+    // SAFETY: there is room for a page.
     unsafe { sys::copy_memory(at, copy.as_mut_ptr() as usize, PAGE) == PAGE }
 }
 
-/// A copy of that page, or zeros.
+/// Fills a page from its copy, or with zeros.
 pub(super) fn fill_page(at: usize, copy: usize) {
     if copy != 0 {
         return copy_page(copy, at);
     }
-    // SAFETY: a page that may be written. By hand: the C library's own memory may be just what is put back.
+    // SAFETY: a writable page. In assembly, because the C library's memory may be what is being restored.
     unsafe {
         asm!("rep stosq", inout("rdi") at => _, inout("rcx") PAGE / 8 => _, in("rax") 0, options(nostack))
     };
 }
 
 fn copy_page(from: usize, to: usize) {
-    // SAFETY: pages that may be read and written. By hand, as above.
+    // SAFETY: readable and writable pages. In assembly, as above.
     unsafe {
         asm!("rep movsq", inout("rsi") from => _, inout("rdi") to => _, inout("rcx") PAGE / 8 => _, options(nostack));
     }

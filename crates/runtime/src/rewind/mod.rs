@@ -1,11 +1,13 @@
-//! Rewinding: a process that made a run comes back to where it began, for the next one.
+//! Rewinding: a process that made a run returns to its start for the next one.
 //!
-//! To make a process for each run costs hundreds of microseconds, most of them the kernel's, and a short run is over in ten. But a run
-//! of fibers is the memory of one kernel thread: if that is put back ([`memory`]), the next run finds everything as the first one did,
-//! as a fork would. Whatever else a run could leave behind is not allowed to it ([`filter`]): a program that wants more is run by
-//! forks. Nothing of this concerns a run that ends in another way than by an exit, for its process ends with it.
+//! Creating a process for each run costs hundreds of microseconds, most of them in the kernel, and a short
+//! run takes ten. But a run of fibers is the memory of one kernel thread: if that is restored ([`memory`]),
+//! the next run finds everything as the first one did, as after a fork. Everything else that a run could
+//! leave behind is forbidden ([`filter`]): a program that needs more is run by forks. Rewinding happens only
+//! after runs that end by an exit; otherwise the process ends with the run.
 //!
-//! Whoever rewinds does so on a stack of its own, in memory that is not put back, and calls nobody who keeps anything elsewhere.
+//! The code that rewinds uses a separate stack, in memory that is not restored, and calls no function that
+//! keeps state elsewhere.
 
 mod filter;
 mod layout;
@@ -25,29 +27,29 @@ use layout::MappingLayout;
 use memory::SavedMemory;
 use unsnarl_wire::{EndKind, Header, Request};
 
-/// Where all that is not put back is kept.
+/// The address of the state that is not restored.
 const PLACE: usize = 0x6e00_0000_0000;
-/// Registers that programs may have: x87, SSE, AVX and AVX-512.
+/// Registers that programs may use: x87, SSE, AVX and AVX-512.
 const REGISTERS: u32 = 0xe7;
 const REGISTER_BYTES: usize = 4096;
 const STACK: usize = 128 << 10;
 
-/// What is not put back. All of it begins as zeros.
+/// The state that is not restored. It initially consists of zeros.
 #[repr(C, align(4096))]
 struct RewindState {
-    /// Vector registers where the process stands.
+    /// Vector registers at the checkpoint.
     registers: [u8; REGISTER_BYTES],
     stack: [u8; STACK],
-    /// Where it stands.
+    /// The stack pointer at the checkpoint.
     stack_pointer: usize,
     thread_pointer: usize,
-    /// Where it is asked for runs.
+    /// The channel on which runs are requested.
     channel: i32,
     process: i32,
-    /// The signals that it blocks there.
+    /// The signals that are blocked at the checkpoint.
     mask: u64,
     header: *const Header,
-    /// Events for which the kernel has provided memory.
+    /// The number of events for which the kernel has provided memory.
     room: u64,
     memory: SavedMemory,
     layout: MappingLayout,
@@ -57,19 +59,19 @@ fn state() -> *mut RewindState {
     PLACE as *mut RewindState
 }
 
-/// Whether this process is one that is rewound.
+/// True if this process is rewound.
 static IS_ON: AtomicBool = AtomicBool::new(false);
 
-/// Where the stack for rewinding ends.
+/// The top of the stack for rewinding.
 const TOP: usize = PLACE + offset_of!(RewindState, stack) + STACK;
 
-/// Returns once for each run that this process makes, the first of which is begun. False if it cannot be rewound: then there is only one, and the
-/// channel is not its business.
+/// Returns once for each run that this process makes; the first one has begun. Returns false if the process
+/// cannot be rewound: then there is only one run, and the process must not use the channel.
 pub(crate) fn enter_checkpoint(channel: i32, header: *const Header) -> bool {
     if !has_registers() || dispatch::has_begun() || !sys::reserve(PLACE, size_of::<RewindState>()) {
         return false;
     }
-    // SAFETY: just made, and of this thread alone.
+    // SAFETY: just created, and only this thread accesses it.
     unsafe {
         let state = state();
         (*state).channel = channel;
@@ -84,35 +86,36 @@ pub(crate) fn enter_checkpoint(channel: i32, header: *const Header) -> bool {
         }
         IS_ON.store(true, Ordering::Relaxed);
         checkpoint();
-        // Signals come when the thread is its own again.
+        // Signals are delivered only when the thread is restored.
         set_mask(&(*state).mask);
     }
     true
 }
 
-/// The kernel is about to provide memory for so many events; true if it has done so before.
+/// Returns whether the kernel has already provided memory for so many events; otherwise notes that it is
+/// about to.
 pub(crate) fn has_room(events: u64) -> bool {
     if !IS_ON.load(Ordering::Relaxed) {
         return false;
     }
-    // SAFETY: of this thread alone.
+    // SAFETY: only this thread accesses it.
     let room = unsafe { &mut (*state()).room };
     let has = *room >= events;
     *room = events.max(*room);
     has
 }
 
-/// Whether the processor saves registers in the way that is used here, and they have room.
+/// Returns whether the processor can save registers with `xsave`, and whether there is room for them.
 fn has_registers() -> bool {
     const XSAVE_IS_ON: u32 = 1 << 27;
-    // Those of AVX-512 are the last of ours.
+    // AVX-512's registers are the last ones used.
     let end = |part: u32| __cpuid_count(0xd, part).eax + __cpuid_count(0xd, part).ebx;
     __cpuid(0).eax >= 0xd
         && __cpuid(1).ecx & XSAVE_IS_ON != 0
         && [2, 5, 6, 7].into_iter().all(|part| end(part) as usize <= REGISTER_BYTES)
 }
 
-/// Has functions of the C library's, its way out among them, which every exit takes, lead here.
+/// Redirects functions of the C library, among them the one that every exit calls.
 fn install_redirects() -> bool {
     static EXIT: Real = Real::new(c"_exit");
     let Some(memory) = OpenFile::for_writing(b"/proc/self/mem\0") else { return false };
@@ -122,7 +125,7 @@ fn install_redirects() -> bool {
         let mut code = *b"\x48\xb8\0\0\0\0\0\0\0\0\xff\xe0";
         code[2..10].copy_from_slice(&to.to_le_bytes());
         memory.write_at(from as usize, &code);
-        // SAFETY: code of the C library's, longer than that.
+        // SAFETY: a function of the C library that is longer than the jump.
         unsafe { (from as *const [u8; 12]).read_volatile() == code }
     };
     lead(&EXIT, ended as *const () as usize)
@@ -130,7 +133,7 @@ fn install_redirects() -> bool {
         && thread_start::install_redirects(lead)
 }
 
-/// Saves where the caller stands, keeps the memory, and returns, as often as there are runs to make.
+/// Saves the caller's context and the memory, and returns once for each run.
 #[unsafe(naked)]
 unsafe extern "C" fn checkpoint() {
     naked_asm!(
@@ -160,7 +163,7 @@ unsafe extern "C" fn checkpoint() {
     )
 }
 
-/// The program exits: this process goes back, or ends.
+/// Handles the program's exit: rewinds the process or ends it.
 #[unsafe(naked)]
 unsafe extern "C" fn ended(status: i32) {
     naked_asm!(
@@ -173,7 +176,7 @@ unsafe extern "C" fn ended(status: i32) {
     )
 }
 
-/// Goes on where the process stands.
+/// Resumes at the checkpoint.
 #[unsafe(naked)]
 unsafe extern "C" fn go_on() {
     naked_asm!(
@@ -199,9 +202,9 @@ unsafe extern "C" fn go_on() {
 }
 
 unsafe extern "C" fn save_memory() {
-    // SAFETY: of this thread alone.
+    // SAFETY: only this thread accesses it.
     let state = unsafe { &mut *state() };
-    // A process that cannot be rewound makes this run, and ends with it.
+    // A process that cannot be rewound makes this run and ends with it.
     let stack = Runtime::interrupted().map_or(0, |runtime| runtime.state.threads[0].stack_top);
     state.memory.save(used_shadow().unwrap_or(&[]), stack);
     if state.memory.is_saved() {
@@ -211,11 +214,11 @@ unsafe extern "C" fn save_memory() {
 }
 
 unsafe extern "C" fn rewind(status: i32) {
-    // SAFETY: of this thread alone.
+    // SAFETY: only this thread accesses it.
     let state = unsafe { &mut *state() };
     let all_signals = !0u64;
     set_mask(&all_signals);
-    // SAFETY: the controller's memory, mapped for as long as the process lives.
+    // SAFETY: the controller's memory, mapped for the process's lifetime.
     let header = unsafe { &*state.header };
     let (Some(shadow), EndKind::Exit, false) = (used_shadow(), header.end.kind, dispatch::has_begun()) else {
         sys::exit(status)
@@ -224,7 +227,7 @@ unsafe extern "C" fn rewind(status: i32) {
         sys::exit(status);
     }
     let busy_waits = header.plan.busy_waits != 0;
-    // From here on the shared memory is the controller's.
+    // From here on the shared memory belongs to the controller.
     header.process.store(0, Ordering::Release);
     answer(state, status);
     if !state.memory.restore(&mut state.layout, shadow) {
@@ -234,7 +237,7 @@ unsafe extern "C" fn rewind(status: i32) {
     publish_process(state);
 }
 
-/// Pages of the race detector's that are in use; none if there are too many.
+/// Returns the pages of the race detector's shadow memory in use; `None` if there are too many.
 fn used_shadow() -> Option<&'static [usize]> {
     match Runtime::interrupted().and_then(|runtime| runtime.state.conflicts.as_ref()) {
         Some(conflicts) => conflicts.shadow().used(),
@@ -242,7 +245,7 @@ fn used_shadow() -> Option<&'static [usize]> {
     }
 }
 
-/// If the controller wants to end this run, it finds the process here.
+/// Publishes the pid: the controller finds it here if it must kill the run.
 fn publish_process(state: &RewindState) {
     // SAFETY: as above.
     let header = unsafe { &*state.header };
@@ -252,11 +255,11 @@ fn publish_process(state: &RewindState) {
 
 fn set_mask(mask: &u64) {
     let args = [libc::SIG_SETMASK as usize, core::ptr::from_ref(mask) as usize, 0, size_of::<u64>(), 0, 0];
-    // SAFETY: the mask of the one thread there is.
+    // SAFETY: the mask of the only thread.
     unsafe { call(libc::SYS_rt_sigprocmask, args) };
 }
 
-/// Tells the controller that the run is over, and that the process stays.
+/// Reports to the controller that the run is over and the process stays.
 fn answer(state: &RewindState, status: i32) {
     const STAYS: i32 = 1;
     let numbers = [state.process, (status & 0xff) << 8, STAYS];
@@ -267,15 +270,15 @@ fn answer(state: &RewindState, status: i32) {
     }
 }
 
-/// Waits until there is a run for this process to make. Other requests are not for it: it ends, and who forked it reads them.
+/// Waits until a run is requested of this process. On other requests it exits, and its parent reads them.
 fn wait_for_a_run(state: &RewindState, busy_waits: bool) {
-    /// About a tenth of a millisecond.
+    /// About a tenth of a millisecond of polling.
     const LOOKS: usize = 300;
     const PAUSES: usize = 8;
     let receive = |flags: i32| {
         let mut byte = 0u8;
         let args = [state.channel as usize, &raw mut byte as usize, 1, flags as usize, 0, 0];
-        // SAFETY: room for one byte.
+        // SAFETY: there is room for one byte.
         match unsafe { call(libc::SYS_recvfrom, args) } {
             1 => Some(Request::from_byte(byte)),
             error if error == -(libc::EAGAIN as isize) || error == -(libc::EINTR as isize) => None,
@@ -301,19 +304,19 @@ fn wait_for_a_run(state: &RewindState, busy_waits: bool) {
     receive(0);
 }
 
-/// Something is not as it should be: the run is made once more by another process.
+/// Ends the process after an unexpected condition: another process repeats the run.
 fn abort_rewind() -> ! {
-    // SAFETY: it asks only, but is not allowed.
+    // SAFETY: a mere query, which the filter forbids.
     unsafe { sys::call(libc::SYS_personality, [usize::MAX, 0, 0, 0, 0, 0]) };
     sys::exit(128 + libc::SIGSYS)
 }
 
-/// A system call that is always allowed.
+/// Makes a system call that the filter always allows.
 ///
 /// # Safety
-/// As the call itself demands.
+/// The contract of the system call.
 pub(crate) unsafe fn call(number: i64, args: [usize; 6]) -> isize {
-    // SAFETY: by the caller.
+    // SAFETY: the caller's contract.
     unsafe { make_call(number as usize, args.as_ptr()) }
 }
 
@@ -335,7 +338,8 @@ unsafe extern "C" fn make_call(number: usize, args: *const usize) -> isize {
     )
 }
 
-/// Where [`call`], and who makes a kernel thread, goes on after the kernel's answer: by that the filter knows them.
+/// Returns the return addresses of [`call`] and of the code that creates kernel threads, by which the filter
+/// recognises them.
 fn after_calls() -> [usize; 3] {
     unsafe extern "C" {
         static unsnarl_called: u8;

@@ -1,9 +1,10 @@
-//! Threads without a kernel thread: a fiber needs none, not even to be born.
+//! Threads without a kernel thread: a fiber needs none, not even to start.
 //!
-//! The C library's `clone` is led here. A thread that the runtime has made, to become a fiber, begins at once on the carrier, with the stack
-//! and the thread-local storage that the C library gave it, and goes on until it parks; then its maker goes on. It saves the
-//! kernel's work for a thread that is gone some instructions later. What the C library tells the kernel of the new
-//! thread on the way is told of the carrier, and is taken back.
+//! The C library's `clone` is redirected here. A thread that the runtime creates as a fiber begins at once on
+//! the carrier, with the stack and the thread-local storage that the C library gave it, and runs until it
+//! parks; then its creator continues. That saves the kernel's work for a thread that would end some
+//! instructions later. The C library's registrations of the new thread with the kernel affect the carrier and
+//! are undone.
 
 use crate::{context::Context, fiber, real::Real, stack, sys};
 use core::{
@@ -18,27 +19,28 @@ struct ContextCell(UnsafeCell<MaybeUninit<Context>>);
 // SAFETY: only the carrier touches it.
 unsafe impl Sync for ContextCell {}
 
-/// The maker of a thread, until that has parked.
+/// The context of a thread's creator, until the thread has parked.
 static MAKER: ContextCell = ContextCell(UnsafeCell::new(MaybeUninit::uninit()));
-/// Whose next thread is born here, by its thread pointer; 0 for nobody's. Meanwhile it may have to wait for others, who make threads too.
+/// The thread pointer of the creator whose next thread starts here; 0 if there is none. The creator may have
+/// to wait for other threads meanwhile, which may create threads too.
 static MAKER_THREAD: AtomicUsize = AtomicUsize::new(0);
-/// A thread is being born, and has not parked yet.
+/// True while a thread is starting and has not parked yet.
 static IS_STARTING: AtomicBool = AtomicBool::new(false);
-/// The kernel's number for all of them.
+/// The kernel's thread id that all fibers share.
 static NUMBER: AtomicI32 = AtomicI32::new(0);
-/// Whether threads can be born here.
+/// True if threads can start here.
 static IS_ON: AtomicBool = AtomicBool::new(false);
-/// Where the carrier's list of robust locks is, as the kernel knows it.
+/// The address of the carrier's robust list, as registered with the kernel.
 static ROBUST: AtomicUsize = AtomicUsize::new(0);
 
 const LIST_BYTES: usize = 24;
 
-/// From now on, threads can be born here; false if they cannot.
+/// Enables starting threads here; returns false if that is not possible.
 pub(super) fn install_redirects(lead: impl Fn(&Real, usize) -> bool) -> bool {
     static CLONE: Real = Real::new(c"clone");
     let (mut list, mut size) = (0usize, 0usize);
     let args = [0, &raw mut list as usize, &raw mut size as usize, 0, 0, 0];
-    // SAFETY: room for both answers.
+    // SAFETY: there is room for both results.
     let status = unsafe { sys::call(libc::SYS_get_robust_list, args) };
     NUMBER.store(sys::process(), Ordering::Relaxed);
     ROBUST.store(list, Ordering::Relaxed);
@@ -47,44 +49,45 @@ pub(super) fn install_redirects(lead: impl Fn(&Real, usize) -> bool) -> bool {
     is_on
 }
 
-/// From now on, threads are born as ever.
+/// Makes threads start through the kernel again.
 pub(super) fn disable() {
     IS_ON.store(false, Ordering::Relaxed);
 }
 
-/// Whether the thread that is made now, with these attributes, can be born here.
+/// Returns whether the thread that is being created with these attributes can start here.
 pub(crate) fn begin(attributes: *const libc::pthread_attr_t) -> bool {
-    // What is found there leaves no trace on the program's stack.
+    // The query leaves no trace on the program's stack.
     let can = IS_ON.load(Ordering::Relaxed) && stack::run_isolated(|| has_default_scheduling(attributes));
     MAKER_THREAD.store(if can { sys::thread_pointer() } else { 0 }, Ordering::Relaxed);
     can
 }
 
-/// The thread is made, or not.
+/// Ends a thread's creation, successful or not.
 pub(crate) fn end() {
     if MAKER_THREAD.swap(0, Ordering::Relaxed) != 0 {
-        // SAFETY: the carrier's own list, as the C library told the kernel.
+        // SAFETY: the carrier's list, as the C library registered it.
         unsafe {
             sys::call(libc::SYS_set_robust_list, [ROBUST.load(Ordering::Relaxed), LIST_BYTES, 0, 0, 0, 0])
         };
     }
 }
 
-/// Whether a thread is being born here.
+/// Returns whether a thread is starting here.
 pub(crate) fn is_starting() -> bool {
     IS_STARTING.load(Ordering::Relaxed)
 }
 
-/// On the new thread: its maker goes on; returns when somebody switches here.
+/// Parks the new thread: its creator continues; returns at the next switch to the thread.
 pub(crate) fn park(context: &mut Context) {
     context.thread_pointer = sys::thread_pointer();
     context.parked.store(0, Ordering::Relaxed);
     IS_STARTING.store(false, Ordering::Relaxed);
-    // SAFETY: the maker waits in `clone`.
+    // SAFETY: the creator waits in `clone`.
     unsafe { fiber::switch(context, (*MAKER.0.get()).as_ptr()) };
 }
 
-/// A thread with a priority or processors of its own waits until its maker has told the kernel.
+/// Returns whether the attributes set no priority and no processors: a thread with either waits until its
+/// creator has configured it in the kernel.
 fn has_default_scheduling(attributes: *const libc::pthread_attr_t) -> bool {
     unsafe extern "C" {
         fn pthread_getattr_default_np(attributes: *mut libc::pthread_attr_t) -> i32;
@@ -92,10 +95,10 @@ fn has_default_scheduling(attributes: *const libc::pthread_attr_t) -> bool {
     }
     const INHERITS: i32 = 0;
     let mut inherits = 1;
-    // Where none are named, all there is room for are; of those that are named, no more than there are.
+    // If the attributes name no processors, glibc fills the whole set; otherwise it sets no more than exist.
     let mut processors = [0u8; 1024];
     let mut default = MaybeUninit::<libc::pthread_attr_t>::uninit();
-    // SAFETY: attributes, and room for the answers.
+    // SAFETY: `attributes` is null or points to attributes, and there is room for the results.
     unsafe {
         let is_default = attributes.is_null();
         if is_default && pthread_getattr_default_np(default.as_mut_ptr()) != 0 {
@@ -111,7 +114,7 @@ fn has_default_scheduling(attributes: *const libc::pthread_attr_t) -> bool {
     inherits == INHERITS && processors.iter().all(|&byte| byte == 0xff)
 }
 
-/// `clone(function, stack, flags, argument, parent's number, thread pointer, child's number)`
+/// `clone(function, stack, flags, argument, parent_tid, thread_pointer, child_tid)`
 #[unsafe(naked)]
 unsafe extern "C" fn clone() {
     naked_asm!(
@@ -132,7 +135,7 @@ unsafe extern "C" fn clone() {
         ".cfi_def_cfa_offset 8",
         "mov eax, [rip + {number}]",
         "ret",
-        // As ever.
+        // The ordinary call.
         "2:",
         "mov r10, [rsp + 8]",
         "and rsi, -16",
@@ -178,7 +181,8 @@ unsafe extern "C" fn failed(error: isize) -> i32 {
     -1
 }
 
-/// Saves the maker's context as [`fiber::switch`] does, and calls the thread's function on its own stack.
+/// Saves the creator's context as [`fiber::switch`] does, and calls the thread's function on the thread's
+/// stack.
 #[unsafe(naked)]
 unsafe extern "C" fn begin_thread() {
     naked_asm!(

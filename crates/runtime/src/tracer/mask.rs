@@ -1,35 +1,35 @@
-//! Signal masks: a program may block all signals, but a fault while its signal is blocked is the end of a
-//! process. The signals by which we trace are therefore never blocked.
+//! Signal masks. A program may block all signals, but a fault whose signal is blocked kills the process. The
+//! tracer's signals are therefore never blocked.
 
 use super::tracer;
 
 const OURS: u64 = 1 << (libc::SIGSEGV - 1) | 1 << (libc::SIGTRAP - 1);
 
-/// A mask for the kernel.
+/// Returns the mask to set in the kernel.
 pub(crate) fn mask(mask: u64) -> u64 {
     if tracer().is_some() { mask & !OURS } else { mask }
 }
 
-/// A mask as an event tells it: the same whether we trace or not.
+/// Returns the mask as it is logged: the same with and without tracing.
 pub(crate) const fn logged_mask(mask: u64) -> u64 {
     mask & !OURS
 }
 
-/// What the program wants to be blocked.
+/// The signals that the program wants to block.
 pub(crate) struct Mask {
     given: *const libc::sigset_t,
     changed: Option<libc::sigset_t>,
 }
 
 impl Mask {
-    /// The program's set but for the signals by which we trace.
+    /// Returns the program's set without the tracer's signals.
     ///
     /// # Safety
     /// `set` is null or a signal set.
     pub(crate) unsafe fn without_ours(set: *const libc::sigset_t) -> Self {
         let mut changed = None;
         if tracer().is_some() && !set.is_null() {
-            // SAFETY: by the caller.
+            // SAFETY: the caller's contract.
             let mut copy = unsafe { *set };
             Self::strip(&mut copy);
             changed = Some(copy);
@@ -37,7 +37,7 @@ impl Mask {
         Self { given: set, changed }
     }
 
-    /// Takes them out.
+    /// Removes the tracer's signals.
     pub(crate) fn strip(set: &mut libc::sigset_t) {
         // SAFETY: a signal set and valid numbers.
         unsafe {
@@ -46,7 +46,7 @@ impl Mask {
         }
     }
 
-    /// To be passed on.
+    /// Returns the set to pass on.
     pub(crate) fn pointer(&self) -> *const libc::sigset_t {
         self.changed.as_ref().map_or(self.given, |set| &raw const *set)
     }

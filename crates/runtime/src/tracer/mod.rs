@@ -1,12 +1,13 @@
-//! The instruction trace: which instructions of the program were executed, on which addresses.
+//! The instruction trace: the executed instructions of the program and the addresses they used.
 //!
-//! Only the code of chosen modules is traced: the program's own and what the user names. All other code runs
-//! as it is. The traced code is kept from being executed, so that whoever goes there faults, be it by a call,
-//! a callback, the landing pad of an exception, a jump out of a signal handler or a new thread's beginning:
-//! the fault is where tracing begins ([`Tracer::entered`]); leaving is seen by whoever traces.
+//! Only the code of chosen modules is traced: the program's and those the user names. All other code runs
+//! unmodified. The traced code is made non-executable, so that entering it faults, be it by a call, a
+//! callback, the landing pad of an exception, a jump out of a signal handler or the start of a thread. The
+//! fault is where tracing begins ([`Tracer::entered`]); the tracing method detects when control leaves.
 //!
-//! There are two ways to trace, with the same words in the log (`unsnarl_wire::StepWord`): translated code
-//! ([`shadow`]), and the processor's trap flag ([`stepper`]), slow and simple, to compare with.
+//! There are two methods, which write the same words to the log (`unsnarl_wire::StepWord`): translated code
+//! ([`shadow`]), and the processor's trap flag ([`stepper`]), which is slow and simple and serves as a
+//! reference.
 
 mod mask;
 mod safe;
@@ -32,15 +33,16 @@ struct Tracer {
     text: TracedText,
     words: Words,
     method: TracingMethod,
-    /// For each thread after how many events it runs as it is; none if all are traced.
+    /// For each thread, the number of events after which it runs untraced; empty if all are traced
+    /// throughout.
     until: &'static [u64],
     /// Threads whose trace pauses until they unwind.
     paused: Vec<ThreadIx>,
-    /// Whether the running thread is traced.
+    /// True if the running thread is traced.
     tracing: bool,
 }
 
-/// How instructions are traced.
+/// The method by which instructions are traced.
 enum TracingMethod {
     Stepping(Stepper),
     Translated(Shadows),
@@ -48,19 +50,19 @@ enum TracingMethod {
 
 struct TracerCell(UnsafeCell<Option<Tracer>>);
 
-// SAFETY: reached by the carrier only (see the crate's documentation).
+// SAFETY: only the carrier reaches it (see the crate's documentation).
 unsafe impl Sync for TracerCell {}
 
 static TRACER: TracerCell = TracerCell(UnsafeCell::new(None));
 
-/// The tracer, if there is one.
+/// Returns the tracer, if there is one.
 fn tracer() -> Option<&'static mut Tracer> {
-    // SAFETY: only the carrier, and nobody keeps the reference: those who ask are signal handlers and hooks, and
-    // the traced code that the former interrupt is not the runtime's.
+    // SAFETY: only the carrier gets here, and no caller keeps the reference: the callers are signal handlers
+    // and hooks, and the traced code that a handler interrupts is not the runtime's.
     unsafe { (*TRACER.0.get()).as_mut() }
 }
 
-/// Begins to trace, if the plan says so: before the program's own code runs.
+/// Begins to trace if the plan asks for it, before the program's code runs.
 pub(crate) fn begin(state: &State) {
     let how = Tracing::from_number(state.log.header().plan.tracing);
     if how == Tracing::Off {
@@ -82,7 +84,7 @@ pub(crate) fn begin(state: &State) {
     };
     text.forbid();
     let until = state.log.traced_until();
-    // SAFETY: on the carrier; nothing is traced yet.
+    // SAFETY: called on the carrier, before anything is traced.
     unsafe {
         *TRACER.0.get() = Some(Tracer { text, words, method, until, paused: Vec::new(), tracing: true })
     };
@@ -91,9 +93,9 @@ pub(crate) fn begin(state: &State) {
     }
 }
 
-/// A thread is about to be switched to, after so many events. Threads are switched in hooks only, where no traced code
-/// is under way and all return addresses on the stacks are original ones: whether the code can be executed is all
-/// that makes the difference.
+/// Adapts to a switch to a thread after so many events. Switches happen only in hooks, where no traced code
+/// is executing and all return addresses on the stacks are original ones: only the executability of the code
+/// has to change.
 #[inline]
 pub(crate) fn switching(to: ThreadIx, events: u64) {
     if let Some(tracer) = tracer()
@@ -103,7 +105,7 @@ pub(crate) fn switching(to: ThreadIx, events: u64) {
     }
 }
 
-/// A thread is about to unwind: if its trace paused, it goes on.
+/// Resumes a paused trace when its thread is about to unwind.
 pub(crate) fn unwinding(thread: ThreadIx, events: u64) {
     if let Some(tracer) = tracer()
         && tracer.paused.contains(&thread)
@@ -113,28 +115,28 @@ pub(crate) fn unwinding(thread: ThreadIx, events: u64) {
     }
 }
 
-/// In a forked child: its code runs as it is.
+/// Stops tracing in a forked child: its code runs unmodified.
 pub(crate) fn abandon() {
     if let Some(tracer) = tracer() {
         tracer.text.allow();
-        // SAFETY: on the carrier.
+        // SAFETY: called on the carrier.
         unsafe { *TRACER.0.get() = None };
     }
 }
 
-/// The program is about to be looked at from outside of the handlers: with its own addresses.
+/// Restores original addresses in the context and on the stack, before the program's state is inspected.
 pub(crate) fn show_originals(context: *mut libc::ucontext_t) {
     if let Some(tracer) = tracer() {
         tracer.settle();
         if let TracingMethod::Translated(shadows) = &tracer.method {
-            // SAFETY: the kernel's description of what was interrupted.
+            // SAFETY: the kernel's description of the interrupted context.
             let registers = unsafe { &mut (*context).uc_mcontext.gregs };
             shadow::restore(shadows, registers, tracer.words.saved());
         }
     }
 }
 
-/// Lets the signals by which we trace come to us first.
+/// Makes the tracer receive its signals first.
 pub(crate) fn adapt(signal: i32, action: &mut libc::sigaction) {
     if tracer().is_none() {
         return;
@@ -146,10 +148,10 @@ pub(crate) fn adapt(signal: i32, action: &mut libc::sigaction) {
     Mask::strip(&mut action.sa_mask);
 }
 
-/// A handler of the program's is about to be called: that is entered like any other code.
+/// Logs that a handler of the program is about to be called; the handler is entered like any other code.
 pub(crate) fn interrupted(context: *const libc::ucontext_t) {
     if let Some(tracer) = tracer().filter(|tracer| tracer.words.inside()) {
-        // SAFETY: the kernel's description of what was interrupted.
+        // SAFETY: the kernel's description of the interrupted context.
         let registers = unsafe { &(*context).uc_mcontext.gregs };
         let word = |r: i32| registers[r as usize] as u64;
         let record = [StepWord::new(StepKind::Signal, word(libc::REG_RIP), 0).0, word(libc::REG_RSP)];
@@ -158,7 +160,8 @@ pub(crate) fn interrupted(context: *const libc::ucontext_t) {
     }
 }
 
-/// What the kernel calls for a signal while instructions are traced: those that are not ours go on as always.
+/// The kernel's entry point for signals during tracing: signals that are not the tracer's are passed on as
+/// usual.
 #[unsafe(naked)]
 unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, context: *mut c_void) {
     core::arch::naked_asm!(
@@ -179,12 +182,12 @@ unsafe extern "C" fn entry(signal: i32, info: *mut libc::siginfo_t, context: *mu
     )
 }
 
-/// Whether the signal was ours; then tracing has gone on.
+/// Returns whether the signal was the tracer's; then tracing continues.
 unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *mut libc::ucontext_t) -> i32 {
     const NOT_ALLOWED: i32 = 2;
     const FAULTS: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP];
     let (Some(tracer), Some(runtime)) = (tracer(), Runtime::interrupted()) else { return 0 };
-    // SAFETY: what the kernel passes to a handler.
+    // SAFETY: the arguments that the kernel passes to a handler.
     let (code, addr, registers) =
         unsafe { ((*info).si_code, (*info).si_addr() as u64, &mut (*context).uc_mcontext.gregs) };
     let pc = registers[libc::REG_RIP as usize] as u64;
@@ -228,10 +231,11 @@ unsafe extern "C" fn filter(signal: i32, info: *mut libc::siginfo_t, context: *m
 }
 
 impl Tracer {
-    /// Whether a trap with this code is one that the stepper asked for.
+    /// Returns whether a trap with this code was requested by the stepper.
     fn is_step(&self, code: i32) -> bool {
         const SINGLE_STEP: i32 = 2;
-        // The kernel's word for a debug trap that says nothing of its cause. Some virtual machines lose that now and then.
+        // The kernel's code for a debug trap without a cause. Some virtual machines lose the cause now and
+        // then.
         const UNSPECIFIED: i32 = 1;
         match &self.method {
             TracingMethod::Stepping(stepper) => {
@@ -251,14 +255,14 @@ impl Tracer {
         }
     }
 
-    /// Until it unwinds the thread runs as it is: it has come to code that only tells the user of a failure.
+    /// Lets the thread run untraced until it unwinds: it has reached code that only reports a failure.
     fn pause(&mut self, thread: ThreadIx) {
         self.paused.push(thread);
         self.tracing = false;
         self.text.allow();
     }
 
-    /// Control has come to the traced code.
+    /// Logs that control has entered the traced code.
     fn entered(&mut self, state: &State, registers: &Registers) {
         let word = |r: i32| registers[r as usize] as u64;
         let running = u64::from(state.current.0) | state.log.count() << 16;
@@ -279,7 +283,7 @@ impl Tracer {
         }
     }
 
-    /// Control is at traced code and goes on there, traced.
+    /// Continues in the traced code under tracing.
     fn go_on(&mut self, registers: &mut Registers) {
         match &mut self.method {
             TracingMethod::Stepping(stepper) => stepper.step(registers, &mut self.words),
@@ -293,7 +297,7 @@ impl Tracer {
         }
     }
 
-    /// An instruction was executed; control is before the next one.
+    /// Handles the trap after an executed instruction, before the next one.
     fn stepped(&mut self, registers: &mut Registers, thread: ThreadIx) {
         let pc = registers[libc::REG_RIP as usize] as u64;
         let pauses = self.text.pauses_at(pc);
@@ -308,7 +312,7 @@ impl Tracer {
         }
     }
 
-    /// Control is at code that is not traced.
+    /// Logs that control has left for code that is not traced.
     fn left(&mut self, registers: &Registers) {
         let word = |r: i32| registers[r as usize] as u64;
         self.words.append(&[
@@ -325,7 +329,7 @@ impl Tracer {
         self.note_exit();
     }
 
-    /// The stack is about to be looked at: it shall hold original addresses only.
+    /// Restores the original return address before the stack is inspected.
     fn settle(&mut self) {
         if let (TracingMethod::Translated(shadows), Some(slot)) = (&self.method, self.words.take_slot()) {
             shadow::settle(shadows, slot, self.words.tail());
@@ -342,10 +346,10 @@ impl Tracer {
     }
 }
 
-/// The general registers as the kernel keeps them for a handler.
+/// The general registers as the kernel passes them to a handler.
 type Registers = [libc::greg_t; 23];
 
-/// There is no more room in the trace.
+/// Ends the run: the trace is full.
 #[cold]
 fn full() -> ! {
     end::refuse(unsnarl_wire::TRACE_FULL)

@@ -1,14 +1,14 @@
-//! Functions of libraries from which control can come back to translated code directly.
+//! Library functions that can return directly to translated code.
 //!
-//! Usually a call of code that is not traced leaves the original return address on the stack, and coming back costs
-//! a fault. Functions that neither unwind nor call back nor wait nor ask who called them may be given an address
-//! of translated code to return to.
+//! Usually a call of untraced code leaves the original return address on the stack, and returning costs a
+//! fault. Functions that neither unwind nor call back nor wait nor inspect their caller may get a return
+//! address in translated code.
 
 use crate::log::{Log, c_bytes};
 use alloc::vec::Vec;
 use core::ffi::c_void;
 
-/// Their names. None of them is a hook of ours.
+/// The names of these functions. None of them is hooked.
 const NAMES: &[&[u8]] = &[
     b"malloc",
     b"calloc",
@@ -107,10 +107,10 @@ const NAMES: &[&[u8]] = &[
     b"__ctype_toupper_loc",
 ];
 
-/// The words through which traced modules call them.
+/// Returns the addresses of the words through which traced modules call these functions.
 pub(super) fn slots(log: &Log) -> Vec<u64> {
     let mut walk = Walk { log, slots: Vec::new() };
-    // SAFETY: the callback gets what it is given here and nothing else.
+    // SAFETY: the callback receives the walk passed here.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
     walk.slots.sort_unstable();
     walk.slots
@@ -129,16 +129,16 @@ struct Relocation {
 }
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, walk: *mut c_void) -> i32 {
-    // SAFETY: the loader's description of a module, and the walk we passed.
+    // SAFETY: the loader's description of a module, and the walk passed to `dl_iterate_phdr`.
     let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk<'_>>()) };
     let path = c_bytes(info.dlpi_name);
     if info.dlpi_phnum == 0 || !walk.log.traced_modules().any(|traced| traced == path) {
         return 0;
     }
-    // SAFETY: as many program headers as the loader says.
+    // SAFETY: the loader states the number of program headers.
     let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
     for header in headers.iter().filter(|header| header.p_type == libc::PT_DYNAMIC) {
-        // SAFETY: the module's own dynamic section, which ends with a zero.
+        // SAFETY: the module's dynamic section, which ends with a zero.
         unsafe {
             read((info.dlpi_addr + header.p_vaddr) as *const [u64; 2], info.dlpi_addr, &mut walk.slots)
         };
@@ -154,15 +154,15 @@ unsafe fn read(mut entry: *const [u64; 2], base: u64, slots: &mut Vec<u64>) {
     const STUBS: u64 = 23;
     const STUBS_SIZE: u64 = 2;
     let mut found = [0; 24];
-    // SAFETY: by the caller.
+    // SAFETY: the caller's contract.
     while let [tag @ 1..=u64::MAX, value] = unsafe { *entry } {
         if let Some(place) = found.get_mut(tag as usize) {
             *place = value;
         }
-        // SAFETY: not beyond the zero.
+        // SAFETY: still before the terminating zero.
         entry = unsafe { entry.add(1) };
     }
-    // Some loaders leave addresses as they are in the file.
+    // Some loaders do not relocate these addresses.
     let at = |tag: u64| {
         let value = found[tag as usize];
         if value < base { value + base } else { value }
@@ -172,11 +172,11 @@ unsafe fn read(mut entry: *const [u64; 2], base: u64, slots: &mut Vec<u64>) {
             continue;
         }
         for number in 0..found[size as usize] as usize / size_of::<Relocation>() {
-            // SAFETY: as many as the section says.
+            // SAFETY: the section states the number of entries.
             let Relocation { offset, info, .. } = unsafe { &*(at(table) as *const Relocation).add(number) };
             let symbol = info >> 32;
             if symbol != 0 {
-                // SAFETY: symbols of 24 bytes begin with the place of their name.
+                // SAFETY: symbols have 24 bytes and begin with the offset of their name.
                 let name = unsafe { *((at(SYMBOLS) + 24 * symbol) as *const u32) };
                 if NAMES.contains(&c_bytes((at(STRINGS) + u64::from(name)) as *const _)) {
                     slots.push(base + offset);

@@ -1,16 +1,15 @@
 //! Tracing by translated code: the shadow text.
 //!
-//! When control comes to traced code that was not executed before, the instructions up to the next choice of where
-//! to go on (a conditional jump, a return, a jump by address) are copied to a place of their own, with moves in
-//! between that write the trace; control goes on there. Jumps within translated code lead to translated code directly,
-//! once their target is translated; returns and jumps by address look their target up. The original code stays as it
-//! is but cannot be executed: whoever goes there faults, which is how code gets translated and how control comes back
-//! from libraries.
+//! When control reaches traced code for the first time, the basic block (up to a conditional jump, a return
+//! or an indirect jump) is copied elsewhere, with inserted moves that write the trace; control continues
+//! there. Jumps within translated code lead directly to translated code once their target is translated;
+//! returns and indirect jumps look their target up. The original code stays in place but cannot be executed:
+//! entering it faults, which triggers translation and catches returns from libraries.
 //!
-//! The stack holds original return addresses, so that unwinding and whoever looks at the caller works. The
-//! moves that write the trace touch neither flags nor stack: they go through the GS segment, which Linux
-//! programs on x86-64 leave alone. Looking up the target of a return changes flags, which no calling convention
-//! preserves.
+//! The stack holds original return addresses, so that unwinding and functions that inspect their caller work.
+//! The moves that write the trace change neither flags nor stack: they use the GS segment, which Linux
+//! programs on x86-64 leave alone. Looking up the target of a return changes flags, which no calling
+//! convention preserves.
 
 use super::{Registers, text::TracedText};
 use crate::sys;
@@ -35,30 +34,30 @@ const SLOT: u32 = offset_of!(TracerWords, slot) as u32;
 const TAIL: u32 = offset_of!(TracerWords, tail) as u32;
 const RUNNING: u32 = offset_of!(TracerWords, running) as u32;
 
-/// Instructions of a block at most.
+/// The maximum number of instructions in a block.
 const LONGEST: usize = 64;
 
-/// How far from the code its translation is: near enough for 32-bit displacements on both sides.
+/// The distance of the translation from its code: near enough for 32-bit displacements on both sides.
 const DISTANCE: u64 = 1 << 30;
 
 /// The translations of one segment.
 struct Shadow {
     text: Range<u64>,
     code: Emitter,
-    /// The end of the room for them.
+    /// The end of the memory for translations.
     end: u64,
     /// For each byte of the text the translation of the code there, or 0; reached through GS at this offset.
     table: *mut u64,
     table_offset: u32,
-    /// Goes on where rax says.
+    /// The routine that continues at the target in rax.
     look_up: u64,
-    /// Where functions return to that were jumped to and not called.
+    /// The return address of functions that were reached by a tail call.
     tail_back: u64,
-    /// Jumps to code that is not translated yet, by its address.
+    /// Jumps to code that is not translated yet, by target address.
     waiting: BTreeMap<u64, Vec<u64>>,
-    /// Beginnings of translated instructions, with the originals' addresses; ascending.
+    /// The starts of translated instructions with their original addresses; ascending.
     origins: Vec<(u64, u64)>,
-    /// Functions that are never translated: the fault there is for us.
+    /// Functions that are never translated: the tracer handles the fault there.
     pauses: &'static [u64],
 }
 
@@ -66,15 +65,15 @@ pub(super) struct Shadows {
     segments: Vec<Shadow>,
     factory: InstructionInfoFactory,
     encoder: Encoder,
-    /// Words through which functions are called that may return to translated code; ascending.
+    /// The words through which functions are called that may return to translated code; ascending.
     safe: Vec<u64>,
 }
 
 impl Shadows {
-    /// Room for translations of this code; none if the system does not give it.
+    /// Reserves memory for translations of this code; returns `None` if the system has none.
     pub(super) fn new(text: &TracedText, words: *const TracerWords, safe: Vec<u64>) -> Option<Self> {
         let mut segments = Vec::new();
-        // Tables lie below the shared memory, where GS reaches them.
+        // The tables lie below the shared memory, within GS's reach.
         let mut table_end = (words as u64 & !0xffff) - (16 << 20);
         for segment in text.segments() {
             let size = segment.end - segment.start;
@@ -103,7 +102,7 @@ impl Shadows {
         Some(Self { segments, factory: InstructionInfoFactory::new(), encoder: Encoder::new(64), safe })
     }
 
-    /// The translation of the code at an address of the text.
+    /// Returns the translation of the code at this address, translating it if needed.
     pub(super) fn translation(&mut self, pc: u64) -> Option<u64> {
         let Self { segments, factory, encoder, safe } = self;
         let shadow = segments.iter_mut().find(|shadow| shadow.text.contains(&pc))?;
@@ -113,8 +112,8 @@ impl Shadows {
         }
     }
 
-    /// Where the translation of the instruction begins that this is part of, and where the original is; none if it is
-    /// no translated code.
+    /// Returns the start of the translated instruction that contains `pc`, and its original address; `None`
+    /// outside translated code.
     fn origin(&self, pc: u64) -> Option<(u64, u64)> {
         let shadow = self.segments.iter().find(|s| (s.look_up..s.code.at).contains(&pc))?;
         let at = shadow.origins.partition_point(|(start, _)| *start <= pc);
@@ -122,26 +121,26 @@ impl Shadows {
     }
 }
 
-/// Memory for translations, near the code.
+/// Maps memory for translations near the code.
 fn place(text: &Range<u64>, room: u64) -> Option<u64> {
     let below = text.start.checked_sub(DISTANCE).filter(|at| *at > 1 << 20);
     let at = (below.unwrap_or(text.end + DISTANCE)) & !4095;
     let protection = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE | libc::MAP_NORESERVE;
     let args = [at as usize, room as usize, protection as usize, flags as usize, usize::MAX, 0];
-    // SAFETY: a new mapping where there is none disturbs nothing.
+    // SAFETY: a new mapping at a free address.
     let got = unsafe { sys::call(libc::SYS_mmap, args) };
     (got as u64 == at).then_some(at)
 }
 
-/// Writes machine code.
+/// A writer of machine code.
 struct Emitter {
     at: u64,
 }
 
 impl Emitter {
     fn bytes(&mut self, bytes: &[u8]) {
-        // SAFETY: callers see to it that there is room.
+        // SAFETY: callers ensure that there is room.
         unsafe { (self.at as *mut u8).copy_from_nonoverlapping(bytes.as_ptr(), bytes.len()) };
         self.at += bytes.len() as u64;
     }
@@ -150,13 +149,13 @@ impl Emitter {
         self.bytes(&number.to_le_bytes());
     }
 
-    /// An opcode with a displacement or an immediate behind it.
+    /// Emits an opcode followed by a displacement or an immediate.
     fn with(&mut self, opcode: &[u8], number: u32) {
         self.bytes(opcode);
         self.number(number);
     }
 
-    /// A jump, or with another opcode a conditional one; where its displacement is.
+    /// Emits a jump, conditional with another opcode; returns the address of its displacement.
     fn jump(&mut self, opcode: &[u8], to: u64) -> u64 {
         self.bytes(opcode);
         let place = self.at;
@@ -180,7 +179,7 @@ impl Emitter {
         self.with(&[0x65, 0x48, 0x8b, 0x0c, 0x25], SAVED_RCX);
     }
 
-    /// rcx is where the next word goes.
+    /// Loads the address of the next trace word into rcx.
     fn load_next(&mut self) {
         self.with(&[0x65, 0x48, 0x8b, 0x0c, 0x25], NEXT);
     }
@@ -208,14 +207,14 @@ impl Emitter {
         self.with(&[0x48, 0x8d, 0x89], bytes as u32);
     }
 
-    /// Pushes an address, without a register.
+    /// Pushes an address without using a register.
     fn push(&mut self, address: u64) {
         self.bytes(&[0x48, 0x8d, 0x64, 0x24, 0xf8]);
         self.with(&[0xc7, 0x04, 0x24], address as u32);
         self.with(&[0xc7, 0x44, 0x24, 0x04], (address >> 32) as u32);
     }
 
-    /// The rest of the record of entering, of which rcx is the place; uses rax.
+    /// Emits the rest of an entry record at rcx; clobbers rax.
     fn entered(&mut self) {
         self.store(Register::RSP, 8);
         self.store(Register::RAX, 16);
@@ -232,7 +231,7 @@ impl Emitter {
         }
     }
 
-    /// Compares how far rax is from the beginning of a segment, which goes to rcx, with its size.
+    /// Compares rax's offset in a segment, which goes to rcx, with the segment's size.
     fn compare_rax(&mut self, segment: &Range<u64>) {
         self.bytes(&[0x48, 0xb9]);
         self.bytes(&segment.start.wrapping_neg().to_le_bytes());
@@ -240,7 +239,7 @@ impl Emitter {
         self.with(&[0x48, 0x81, 0xf9], (segment.end - segment.start) as u32);
     }
 
-    /// Encodes an instruction for where it comes to be; false if it cannot be there.
+    /// Encodes an instruction for its new address; returns false if it cannot be encoded there.
     fn instruction(&mut self, instruction: &Instruction, encoder: &mut Encoder) -> bool {
         let encoded = encoder.encode(instruction, self.at).is_ok();
         let buffer = encoder.take_buffer();
@@ -265,8 +264,8 @@ impl Shadow {
         unsafe { *self.entry(pc) }
     }
 
-    /// What all translated code shares: looking up a target, and leaving for code that is not traced. On entry
-    /// rax is the target, and what rax and rcx were is saved.
+    /// Emits the shared routines: looking up a target, and leaving for untraced code. On entry rax holds the
+    /// target, and the previous rax and rcx are saved.
     fn routines(&mut self, text: &TracedText) {
         let code = &mut self.code;
         self.look_up = code.at;
@@ -282,7 +281,7 @@ impl Shadow {
             code.with(&[0x65, 0xff, 0x24, 0x25], TARGET);
         };
         go(code);
-        // Traced but not translated: the fault there is for us.
+        // Traced but not translated: the tracer handles the fault there.
         let fault = code.at;
         code.with(&[0x65, 0x48, 0x89, 0x04, 0x25], TARGET);
         go(code);
@@ -292,7 +291,7 @@ impl Shadow {
             code.compare_rax(other);
             code.jump(&[0x0f, 0x82], fault);
         }
-        // Leaving: the record, and nobody is inside any more.
+        // Leaving: writes the record and clears the inside flag.
         code.with(&[0x65, 0x48, 0x89, 0x04, 0x25], TARGET);
         code.load_next();
         code.store(Register::RAX, 0);
@@ -313,7 +312,7 @@ impl Shadow {
         code.number(0);
         code.restore_rcx();
         code.with(&[0x65, 0xff, 0x24, 0x25], TARGET);
-        // Coming back from a function that was jumped to.
+        // Return from a tail call.
         self.tail_back = code.at;
         code.save_rcx();
         code.save_rax();
@@ -349,7 +348,7 @@ impl Shadow {
                 self.origins.push((self.code.at, instruction.ip()));
                 self.samples(&layout, at);
             }
-            // What faults is the instruction itself.
+            // A fault belongs to the instruction itself.
             self.origins.push((self.code.at, instruction.ip()));
             if at + 1 < block.len() {
                 self.pass(instruction, encoder)?;
@@ -369,20 +368,20 @@ impl Shadow {
         Some(start)
     }
 
-    /// The instructions of a block: up to the first choice of where to go on, across jumps and calls that leave none.
+    /// Decodes a block: up to the first conditional or indirect branch, across direct jumps and calls.
     fn decode(&self, mut pc: u64) -> Option<Vec<Instruction>> {
         let mut decoder = self.decoder(pc);
         let mut block: Vec<Instruction> = Vec::new();
         while block.len() < LONGEST && block.iter().all(|known| known.ip() != pc) {
             let instruction = decoder.decode();
             if instruction.is_invalid() {
-                // It faults as the original does, if it comes to that.
+                // It faults as the original does, if it is executed.
                 break;
             }
             block.push(instruction);
             let Some(next) = static_successor(&instruction) else { break };
             if next != instruction.next_ip() {
-                // Through a stub control leaves, and comes back in a way of its own.
+                // Control leaves through a stub and returns by a separate path.
                 if !self.text.contains(&next) || self.slot_of_stub(next).is_some() {
                     break;
                 }
@@ -398,12 +397,12 @@ impl Shadow {
 
     fn decoder(&self, pc: u64) -> Decoder<'static> {
         let left = (self.text.end - pc) as usize;
-        // SAFETY: the rest of the segment, which can be read and stays.
+        // SAFETY: the rest of the segment, which stays readable.
         let bytes = unsafe { core::slice::from_raw_parts(pc as *const u8, left) };
         Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE)
     }
 
-    /// Writes the block's record and the samples that are taken at its beginning.
+    /// Emits the block's record and the samples taken at its start.
     fn begin(&mut self, pc: u64, block: &[Instruction], layout: &BlockLayout) {
         let bytes = 8 * (1 + layout.words() as i32);
         let code = &mut self.code;
@@ -424,7 +423,7 @@ impl Shadow {
         code.restore_rcx();
     }
 
-    /// Takes the samples that are due before an instruction, into the record that was written already.
+    /// Emits the samples due before an instruction, into the record that was already written.
     fn samples(&mut self, layout: &BlockLayout, at: usize) {
         let due = || layout.samples.iter().enumerate().filter(|(_, sample)| usize::from(sample.at) == at);
         if due().next().is_none() {
@@ -450,7 +449,7 @@ impl Shadow {
             return;
         }
         if address.index == Register::None {
-            // It is rcx.
+            // The base is rcx.
             code.with(&[0x65, 0x48, 0x8b, 0x04, 0x25], SAVED_RCX);
             code.store(Register::RAX, offset);
             code.restore_rax();
@@ -475,23 +474,23 @@ impl Shadow {
             code.load_next();
         }
         code.store(Register::RAX, offset);
-        // Another sample may be of rax.
+        // Another sample may use rax.
         code.restore_rax();
     }
 
-    /// An instruction within a block.
+    /// Emits an instruction within a block.
     fn pass(&mut self, instruction: &Instruction, encoder: &mut Encoder) -> Option<()> {
         if is_plain(instruction) {
             return self.copy(instruction, encoder);
         }
-        // What it goes to comes next.
+        // The target's code follows directly.
         if instruction.mnemonic() == Mnemonic::Call {
             self.code.push(instruction.next_ip());
         }
         Some(())
     }
 
-    /// An instruction as it is, but for what it says relative to its own place.
+    /// Copies an instruction, adapting only displacements relative to its address.
     fn copy(&mut self, instruction: &Instruction, encoder: &mut Encoder) -> Option<()> {
         if instruction.is_ip_rel_memory_operand() {
             return self.code.instruction(instruction, encoder).then_some(());
@@ -502,7 +501,7 @@ impl Shadow {
         Some(())
     }
 
-    /// A jump to code of the text.
+    /// Emits a jump to code of the text.
     fn jump(&mut self, opcode: &[u8], to: u64) {
         let known = if self.text.contains(&to) { self.known(to) } else { 0 };
         let place = self.code.jump(opcode, if known == 0 { to } else { known });
@@ -511,7 +510,7 @@ impl Shadow {
         }
     }
 
-    /// The instruction that ends a block.
+    /// Emits the instruction that ends a block.
     fn end(
         &mut self,
         instruction: &Instruction,
@@ -520,7 +519,7 @@ impl Shadow {
         safe: &[u64],
     ) -> Option<()> {
         let target = instruction.near_branch_target();
-        // A call of a function that may return to translated code; where its return address is to be written.
+        // The place for the return address, if the called function may return to translated code.
         let mut returns = None;
         match instruction.flow_control() {
             FlowControl::UnconditionalBranch => {
@@ -557,7 +556,7 @@ impl Shadow {
                 code.jump(&[0xe9], self.look_up);
             }
             FlowControl::IndirectBranch | FlowControl::IndirectCall => {
-                // A stub comes here too, but by a call that has seen to it.
+                // A stub gets here too, but its call has already set the return address.
                 if !is_stub
                     && instruction.mnemonic() == Mnemonic::Jmp
                     && instruction.is_ip_rel_memory_operand()
@@ -589,7 +588,7 @@ impl Shadow {
         Some(())
     }
 
-    /// Pushes a return address: the original one, or one that is to be written yet.
+    /// Pushes a return address: the original one, or a placeholder to be filled in.
     fn call(&mut self, call: &Instruction, safe: &[u64]) -> Option<Pushed> {
         let slot = if call.is_ip_rel_memory_operand() {
             Some(call.ip_rel_memory_address())
@@ -606,8 +605,9 @@ impl Shadow {
         Some(pushed)
     }
 
-    /// A function that may return to translated code is about to be jumped to: the return address on the stack becomes
-    /// one of translated code, if it is of the traced code at all. Changes flags, which no calling convention preserves.
+    /// Prepares a tail call of a function that may return to translated code: if the return address on the
+    /// stack is in traced code, replaces it by one in translated code. Changes flags, which no calling
+    /// convention preserves.
     fn tail_call(&mut self) {
         let code = &mut self.code;
         code.save_rcx();
@@ -625,7 +625,7 @@ impl Shadow {
         code.restore_rcx();
     }
 
-    /// The word that a stub jumps through, if it is a stub.
+    /// Returns the address of the word that a stub jumps through, if `pc` is a stub.
     fn slot_of_stub(&self, pc: u64) -> Option<u64> {
         let mut decoder = self.text.contains(&pc).then(|| self.decoder(pc))?;
         let mut instruction = decoder.decode();
@@ -636,7 +636,7 @@ impl Shadow {
         (jumps && instruction.is_ip_rel_memory_operand()).then(|| instruction.ip_rel_memory_address())
     }
 
-    /// Control is back from a function: the record of entering, and on.
+    /// Emits the return path of a call: the entry record and a jump.
     fn come_back(&mut self, pc: u64) {
         self.origins.push((self.code.at, pc));
         let code = &mut self.code;
@@ -650,11 +650,11 @@ impl Shadow {
         self.jump(&[0xe9], pc);
     }
 
-    /// `loop` and `jrcxz` reach only a little way: over a jump.
+    /// `loop` and `jrcxz` have a short range: they branch over a jump.
     fn looping(&mut self, instruction: &Instruction, encoder: &mut Encoder) -> Option<()> {
         let mut over = *instruction;
         let start = self.code.at;
-        // Its own two bytes, at most one prefix, and the jump that is not taken.
+        // Two bytes for the instruction, at most one prefix, and the jump that is not taken.
         over.set_near_branch64(start + 32);
         let mut probe = Emitter { at: start };
         if !probe.instruction(&over, encoder) {
@@ -672,20 +672,20 @@ impl Shadow {
     }
 }
 
-/// Where the push of a return address was written.
+/// The address of an emitted push of a return address.
 struct Pushed(u64);
 
 impl Pushed {
-    /// Writes the address into it.
+    /// Fills in the address.
     fn write(&self, address: u64) {
         let mut emitter = Emitter { at: self.0 };
         emitter.push(address);
     }
 }
 
-/// Puts the original return address where one of translated code stands.
+/// Replaces a return address in translated code on the stack by the original one.
 pub(super) fn settle(shadows: &Shadows, slot: *mut u64, tail: u64) {
-    // SAFETY: a word of the stack that a call wrote and that was not returned through yet.
+    // SAFETY: a stack word that a call wrote and that has not been returned through yet.
     unsafe {
         if shadows.segments.iter().any(|shadow| shadow.tail_back == *slot) {
             *slot = tail;
@@ -697,19 +697,19 @@ pub(super) fn settle(shadows: &Shadows, slot: *mut u64, tail: u64) {
     }
 }
 
-/// Whether an instruction leads nowhere else than to the next one.
+/// Returns whether an instruction always continues at the next one.
 fn is_plain(instruction: &Instruction) -> bool {
     instruction.flow_control() != FlowControl::UnconditionalBranch
         && instruction.mnemonic() != Mnemonic::Call
         && static_successor(instruction).is_some()
 }
 
-/// Whether an address can only be stored by way of another register than rcx.
+/// Returns whether storing an address needs another register besides rcx.
 fn needs_scratch(address: Address) -> bool {
     address.index != Register::None || address.base == Register::RCX
 }
 
-/// The memory operand of an instruction.
+/// Returns the memory operand of an instruction.
 fn memory(instruction: &Instruction) -> MemoryOperand {
     MemoryOperand::new(
         instruction.memory_base(),
@@ -722,14 +722,14 @@ fn memory(instruction: &Instruction) -> MemoryOperand {
     )
 }
 
-/// Leads a jump elsewhere.
+/// Redirects a jump.
 fn patch(place: u64, to: u64) {
     let relative = to.wrapping_sub(place + 4) as u32;
-    // SAFETY: a displacement that we wrote; the only processor that executes it is this one.
+    // SAFETY: a displacement that this module wrote; only this processor executes it.
     unsafe { (place as *mut u32).write_unaligned(relative) };
 }
 
-/// Lets translated code find its words.
+/// Sets GS so that translated code finds its words.
 pub(super) fn set_gs(words: *const TracerWords) {
     // SAFETY: nothing else uses GS.
     unsafe {
@@ -737,14 +737,15 @@ pub(super) fn set_gs(words: *const TracerWords) {
     };
 }
 
-/// Gives an interrupted program its own address and registers back; false if it was not in translated code.
+/// Restores the original address and registers of an interrupted program; returns false if it was not in
+/// translated code.
 pub(super) fn restore(shadows: &Shadows, registers: &mut Registers, saved: [u64; 2]) -> bool {
-    /// How long the moves are that save a register.
+    /// The length of a move that saves a register.
     const SAVE: u64 = 9;
     let pc = registers[libc::REG_RIP as usize] as u64;
     let Some((start, origin)) = shadows.origin(pc) else { return false };
     registers[libc::REG_RIP as usize] = origin as i64;
-    // SAFETY: translated code, which can be read.
+    // SAFETY: translated code is readable.
     let begins =
         |at: u64, with: &[u8]| unsafe { core::slice::from_raw_parts(at as *const u8, with.len()) == with };
     let is_save = |at: u64, register: u8, place: u32| {

@@ -1,5 +1,5 @@
-//! Tracing by the trap flag: the processor traps after each instruction, and before the next one its address
-//! and what it will need are written down. Slow, but there is nothing to get wrong: the reference.
+//! Tracing by the trap flag: the processor traps after each instruction. Before the next one, its address and
+//! operands' addresses are logged. Slow but simple: the reference.
 
 use super::{Registers, text::TracedText, words::Words};
 use alloc::{vec, vec::Vec};
@@ -11,28 +11,28 @@ use unsnarl_wire::{StepKind, StepWord};
 
 const TRAP_FLAG: i64 = 1 << 8;
 
-/// What is remembered of an instruction.
+/// A decoded instruction.
 #[derive(Clone)]
 struct DecodedInstruction {
     samples: Vec<Address>,
-    /// It traps after each repetition.
+    /// True if it traps after each repetition.
     repeats: bool,
-    /// It loads or stores the flags, the trap flag among them.
+    /// The mnemonic if it loads or stores the flags, and with them the trap flag.
     flags: Option<Mnemonic>,
 }
 
 pub(super) struct Stepper {
-    /// For each byte of the text: 1 + the number of the instruction there, if it is known.
+    /// For each byte of the text: 1 + the index of the instruction there, if it is known; else 0.
     segments: Vec<(u64, Vec<u32>)>,
     known: Vec<DecodedInstruction>,
     factory: InstructionInfoFactory,
-    /// The latest instruction: where, and whether it may be repeated.
+    /// The address of the latest instruction, and whether it may be repeated.
     last: (u64, bool),
-    /// The stack pointer before a `pushf`, whose copy of the trap flag is to be cleared.
+    /// True after a `pushf`, whose copy of the trap flag must be cleared.
     pushed_flags: bool,
 }
 
-/// Lets the code go on by itself.
+/// Stops single-stepping.
 pub(super) fn stop(registers: &mut Registers) {
     registers[libc::REG_EFL as usize] &= !TRAP_FLAG;
 }
@@ -51,21 +51,21 @@ impl Stepper {
         }
     }
 
-    /// Control comes from elsewhere.
+    /// Begins after control entered from elsewhere.
     pub(super) fn begin(&mut self) {
         self.last = (0, false);
         self.pushed_flags = false;
     }
 
-    /// Whether the latest instruction is the program's own debug trap (`icebp`).
+    /// Returns whether the latest instruction is a debug trap of the program (`icebp`).
     pub(super) fn is_at_debug_trap(&self) -> bool {
         const DEBUG_TRAP: u8 = 0xf1;
         let (pc, _) = self.last;
-        // SAFETY: where an instruction was read.
+        // SAFETY: an instruction was read from there.
         pc != 0 && unsafe { *(pc as *const u8) } == DEBUG_TRAP
     }
 
-    /// Writes down the instruction that is about to be executed, and has it trap.
+    /// Logs the instruction that is about to be executed, and makes it trap.
     pub(super) fn step(&mut self, registers: &mut Registers, words: &mut Words) {
         registers[libc::REG_EFL as usize] |= TRAP_FLAG;
         let pc = registers[libc::REG_RIP as usize] as u64;
@@ -98,7 +98,7 @@ impl Stepper {
         let Some((start, table)) =
             segments.iter_mut().find(|(start, table)| pc.wrapping_sub(*start) < table.len() as u64)
         else {
-            // Not asked about such.
+            // Not called for such addresses.
             return 0;
         };
         let table_end = *start + table.len() as u64;
@@ -113,7 +113,7 @@ impl Stepper {
 }
 
 fn decode(pc: u64, left: usize, factory: &mut InstructionInfoFactory) -> DecodedInstruction {
-    // SAFETY: within the segment, which can be read.
+    // SAFETY: within the segment, which is readable.
     let bytes = unsafe { core::slice::from_raw_parts(pc as *const u8, left) };
     let instruction = Decoder::with_ip(64, bytes, pc, DecoderOptions::NONE).decode();
     let layout = BlockLayout::of(&[instruction], factory);
@@ -125,7 +125,7 @@ fn decode(pc: u64, left: usize, factory: &mut InstructionInfoFactory) -> Decoded
     }
 }
 
-/// A general register's value.
+/// Returns the value of a general register.
 fn value(registers: &Registers, register: Register) -> u64 {
     let at = match register {
         Register::RAX => libc::REG_RAX,

@@ -1,4 +1,4 @@
-//! The traced code: where it is, and whether it may be executed.
+//! The traced code: its location and whether it may be executed.
 
 use crate::{
     log::{Log, c_bytes},
@@ -10,15 +10,15 @@ use core::{ffi::c_void, ops::Range};
 /// The executable segments of the traced modules.
 pub(super) struct TracedText {
     segments: Vec<Range<u64>>,
-    /// Functions at which the trace of a thread pauses.
+    /// Functions at which a thread's trace pauses.
     pauses: &'static [u64],
 }
 
 impl TracedText {
-    /// Those of the modules that the plan names and that are loaded now.
+    /// Finds the segments of the loaded modules that the plan names.
     pub(super) fn of(log: &Log) -> Self {
         let mut walk = Walk { log, segments: Vec::new() };
-        // SAFETY: the callback gets what it is given here and nothing else.
+        // SAFETY: the callback receives the walk passed here.
         unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut walk).cast()) };
         Self { segments: walk.segments, pauses: log.trace_pauses() }
     }
@@ -41,12 +41,12 @@ impl TracedText {
         &self.segments
     }
 
-    /// Lets it be executed.
+    /// Makes the code executable.
     pub(super) fn allow(&self) {
         self.protect(libc::PROT_READ | libc::PROT_EXEC);
     }
 
-    /// Lets it fault.
+    /// Makes execution of the code fault.
     pub(super) fn forbid(&self) {
         self.protect(libc::PROT_READ);
     }
@@ -54,8 +54,8 @@ impl TracedText {
     fn protect(&self, protection: i32) {
         for segment in &self.segments {
             let size = (segment.end - segment.start) as usize;
-            // SAFETY: the program's code, which stays readable; who executes it is either allowed to or comes
-            // to our handler.
+            // SAFETY: the program's code stays readable; executing it is either allowed or reaches the
+            // tracer's handler.
             unsafe {
                 sys::call(libc::SYS_mprotect, [segment.start as usize, size, protection as usize, 0, 0, 0])
             };
@@ -69,13 +69,13 @@ struct Walk<'a> {
 }
 
 unsafe extern "C" fn visit(info: *mut libc::dl_phdr_info, _size: usize, walk: *mut c_void) -> i32 {
-    // SAFETY: the loader's description of a module, and the walk we passed.
+    // SAFETY: the loader's description of a module, and the walk passed to `dl_iterate_phdr`.
     let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk<'_>>()) };
     let path = c_bytes(info.dlpi_name);
     if info.dlpi_phnum == 0 || !walk.log.traced_modules().any(|traced| traced == path) {
         return 0;
     }
-    // SAFETY: as many program headers as the loader says.
+    // SAFETY: the loader states the number of program headers.
     let headers = unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) };
     for header in headers.iter().filter(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0) {
         let start = info.dlpi_addr + header.p_vaddr;

@@ -1,9 +1,8 @@
-//! The words of the trace in the shared memory.
+//! The words of the trace in shared memory.
 //!
-//! Their addresses go on and on, but the memory behind them is used again: a piece that the controller has taken away
-//! is moved to the front of what is being written, with the processor's page tables, so that nothing is cleared or
-//! faulted in anew. Behind the latest piece nothing can be written; translated code does not ask for room, it faults
-//! there.
+//! Their addresses always increase, but the memory is reused: a piece that the controller has consumed is
+//! remapped to the front of the written range, so that nothing is cleared or faulted in again. The memory
+//! beyond the latest piece is not writable; translated code does not check for room, it faults there.
 
 use crate::{end, log::Log, sys};
 use core::sync::atomic::Ordering;
@@ -13,11 +12,11 @@ pub(super) struct Words {
     shared: *mut TracerWords,
     first: u64,
     end: u64,
-    /// Who writes here or beyond has to wait until there is room.
+    /// Writes from this address on must wait for room.
     limit: u64,
 }
 
-/// Bytes that are moved at once.
+/// The number of bytes that are remapped at once.
 const PIECE: u64 = 8 * CHUNK_WORDS as u64;
 const RING: u64 = 8 * RING_WORDS as u64;
 
@@ -26,7 +25,7 @@ impl Words {
         let (words, capacity) = log.steps();
         let shared = &raw mut log.header().tracer;
         let (first, end) = (words as u64, words as u64 + 8 * capacity / PIECE * PIECE);
-        // SAFETY: memory of ours, and nothing is there yet.
+        // SAFETY: the runtime's memory, with nothing in it yet.
         unsafe {
             (*shared).first = first;
             (*shared).next.store(first, Ordering::Release);
@@ -36,8 +35,8 @@ impl Words {
         Self { shared, first, end, limit: first }
     }
 
-    /// Lets the program write a piece more, as soon as the controller has caught up; false if there is no more room at
-    /// all.
+    /// Makes another piece writable, as soon as the controller has caught up; returns false if the trace is
+    /// full or stopped.
     pub(super) fn make_room(&mut self) -> bool {
         let tick = libc::timespec { tv_sec: 0, tv_nsec: 50_000 };
         // SAFETY: the header is never unmapped.
@@ -50,8 +49,8 @@ impl Words {
                 self.another_piece();
                 return true;
             }
-            // In real time: it is the controller that is waited for.
-            // SAFETY: a pointer to a time, and no interest in what is left of it.
+            // In real time, because this waits for the controller.
+            // SAFETY: a pointer to a time; the remaining time is not requested.
             unsafe { sys::call(libc::SYS_nanosleep, [&raw const tick as usize, 0, 0, 0, 0, 0]) };
         }
         false
@@ -60,13 +59,13 @@ impl Words {
     fn another_piece(&mut self) {
         const POPULATE_WRITE: usize = 23;
         let [limit, piece] = [self.limit, PIECE].map(|n| n as usize);
-        // SAFETY: memory of ours: either nothing is written there yet, or it was taken away.
+        // SAFETY: the runtime's memory: nothing is written there yet, or it was consumed.
         let failed = unsafe {
             if self.limit < self.first + RING {
                 let protection = (libc::PROT_READ | libc::PROT_WRITE) as usize;
                 let failed = sys::call(libc::SYS_mprotect, [limit, piece, protection, 0, 0, 0]) < 0;
                 if self.limit > self.first {
-                    // A long run: one call in place of a fault for each page. An older kernel does without.
+                    // A long run: one call instead of a fault for each page. Older kernels ignore it.
                     sys::call(libc::SYS_madvise, [limit, piece, POPULATE_WRITE, 0, 0, 0]);
                 }
                 failed
@@ -76,22 +75,22 @@ impl Words {
             }
         };
         if failed {
-            end::refuse("the system gives no memory for the instruction trace");
+            end::refuse("there is no memory for the instruction trace");
         }
         self.limit += PIECE;
     }
 
-    /// What translated code works with.
+    /// Returns the words that translated code uses.
     pub(super) fn shared(&self) -> *const TracerWords {
         self.shared
     }
 
-    /// Whether that is where nothing can be written yet.
+    /// Returns whether this address is in the part that is not writable yet.
     pub(super) fn is_guard(&self, addr: u64) -> bool {
         (self.limit..self.end).contains(&addr)
     }
 
-    /// Whether control is in the traced code.
+    /// Returns whether control is in the traced code.
     pub(super) fn inside(&self) -> bool {
         // SAFETY: the header is never unmapped.
         unsafe { (&raw const (*self.shared).inside).read_volatile() == 1 }
@@ -102,19 +101,20 @@ impl Words {
         unsafe { (&raw mut (*self.shared).inside).write_volatile(inside.into()) };
     }
 
-    /// What rax and rcx were when translated code began to use them.
+    /// Returns the values of rax and rcx from before translated code used them.
     pub(super) fn saved(&self) -> [u64; 2] {
         // SAFETY: as above.
         unsafe { (&raw const (*self.shared).saved).read_volatile() }
     }
 
-    /// Who runs from now on.
+    /// Sets the running thread.
     pub(super) fn set_running(&mut self, running: [u64; 2]) {
         // SAFETY: as above.
         unsafe { (&raw mut (*self.shared).running).write_volatile(running) };
     }
 
-    /// Where an address of translated code stands on the stack, which from now on is as it was.
+    /// Takes the address of the stack word that holds a return address in translated code; it counts as
+    /// restored.
     pub(super) fn take_slot(&mut self) -> Option<*mut u64> {
         // SAFETY: as above.
         let slot = unsafe {
@@ -126,7 +126,7 @@ impl Words {
         (slot != 0).then_some(slot as *mut u64)
     }
 
-    /// What an address of translated code on the stack may stand for.
+    /// Returns the original address that a return address in translated code may stand for.
     pub(super) fn tail(&self) -> u64 {
         // SAFETY: as above.
         unsafe { (&raw const (*self.shared).tail).read_volatile() }

@@ -218,8 +218,8 @@ fn simplify(csv: &Csv, path: &Path) -> Result<()> {
         }
     }
     rows.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    let all = csv.rows.iter().find(|row| row[0] == "all").context("no row for all programs")?;
-    rows.push((0.0, "mean of all programs", all));
+    let all = csv.rows.iter().find(|row| row[0] == "all").context("no row for all traces")?;
+    rows.push((0.0, "mean of all traces", all));
     let height = rows.len() as i32 * ROW + 130;
     let root =
         canvas(path, height as u32, "Context switches and preemptions, before and after simplification")?;

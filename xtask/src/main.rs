@@ -4,6 +4,7 @@
 
 mod bench;
 mod demo;
+mod plots;
 mod test;
 mod tools;
 mod validate;
@@ -17,6 +18,7 @@ usage: cargo xtask COMMAND
   demo                     build unsnarl, find a bug in a small program, replay it, show it
   test                     formatting, lints, all tests
   validate                 reports of every kind of failure, held against the published schemas of their formats
+  plots [--into DIR]       draw the plots of docs/results.md from the CSV files in docs/results/data
   bench runtime [--quick]  what control costs, as ratios measured side by side
   bench simplify [--quick] what is left of failing schedules, at what price, against the papers' algorithms
                            (or one part of it: programs, start, static, minimum)
@@ -40,6 +42,8 @@ fn main() -> ExitCode {
         ["demo"] => demo::demo(),
         ["test"] => test::test(),
         ["validate"] => validate::validate(),
+        ["plots"] => plots::draw_all(None),
+        ["plots", "--into", directory] => plots::draw_all(Some(directory)),
         ["bench", "runtime"] => bench::runtime::bench(bench::BenchEffort::Full),
         ["bench", "runtime", "--quick"] => bench::runtime::bench(bench::BenchEffort::Quick),
         ["bench", "simplify"] => bench::simplify::bench(bench::BenchEffort::Full, None),

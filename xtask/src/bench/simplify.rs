@@ -1,5 +1,5 @@
 //! `cargo xtask bench simplify`: what is left of failing schedules, at what price, against the papers' algorithms.
-//! The tables are printed in Markdown: `docs/results.md` has them.
+//! The tables are printed in Markdown: `docs/results/simplify.md` has them.
 
 use super::BenchEffort;
 use crate::tools;

@@ -11,7 +11,7 @@ fn looked_at(text: &str) -> (Imported, Prediction) {
     (imported, prediction)
 }
 
-/// The locations of the accesses that race on what was injected.
+/// Returns the locations of the accesses that race on the injected variable.
 fn injected(imported: &Imported, prediction: &Prediction) -> Vec<[u64; 2]> {
     let races = prediction.races.iter().filter(|race| imported.names.of(race.addr) == "BUGGY_ADDR");
     races.map(|race| race.sides.map(|side| imported.trace.site(&side).offset)).collect()

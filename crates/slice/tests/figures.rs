@@ -78,7 +78,7 @@ fn figure_3_closure_and_its_race_neighbours() {
     assert_eq!(places(&all), [2, 4, 5, 6, 8, 9, 10, 11]);
     use RaceKind::{WriteAfterRead, WriteAfterWrite};
     assert_eq!(edges(&all), [(WriteAfterWrite, 5, 8), (WriteAfterWrite, 6, 8), (WriteAfterRead, 8, 9)]);
-    // Nothing is followed from there: 1, 3 and 7 are not in.
+    // Nothing is followed from there: 1, 3 and 7 are not included.
 }
 
 #[test]

@@ -8,7 +8,7 @@ use unsnarl_model::{Flags, ThreadIx, Trace};
 pub struct MissedPreemption {
     /// The number of the recorded preempting event.
     pub event: usize,
-    /// What prevents it.
+    /// The obstacle.
     pub reason: MissReason,
 }
 

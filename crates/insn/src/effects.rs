@@ -7,7 +7,7 @@ use crate::{
 use alloc::vec::Vec;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
-/// Whether an instruction is a pure copy: its consumers depend on its inputs, not on this instruction.
+/// The kinds of pure copies: the consumers of a copy depend on its inputs, not on the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyKind {
     /// No copy.
@@ -25,7 +25,7 @@ pub struct Effects {
     pub uses: Vec<RegisterPart>,
     /// The registers written.
     pub defs: Vec<RegisterPart>,
-    /// Whether it is a pure copy.
+    /// The kind of copy, if it is one.
     pub copy: CopyKind,
 }
 

@@ -53,14 +53,14 @@ pub struct MemoryAccess {
     pub sample: Option<u8>,
     /// The offset from that sample, or the address.
     pub offset: u64,
-    /// Whether it is relative to the thread's own storage.
+    /// True if it is relative to the thread's own storage.
     pub thread_local: bool,
     /// The number of bytes.
     pub size: u32,
     pub read: bool,
-    /// Whether it is written, or may be.
+    /// True if it is written, or may be.
     pub write: bool,
-    /// Whether it is certainly written.
+    /// True if it is certainly written.
     pub certain: bool,
     /// The sample with the number of repetitions.
     pub repeated: Option<u8>,

@@ -20,14 +20,14 @@ pub struct Plan {
     /// Only one in `one_in` of the accesses selected by `points` becomes a schedule point, drawn by
     /// `entropy`.
     pub one_in: u32,
-    /// Whether to look for conflicts: races, and operations that compete for the same object.
+    /// Look for conflicts: races, and operations that compete for the same object.
     pub conflicts: bool,
-    /// Whether to record at each point which of the first 64 threads were enabled.
+    /// Record at each point which of the first 64 threads were enabled.
     pub choices: bool,
     /// Whether the policy starts at the program's first checkpoint; before it, threads run without
     /// preemptions.
     pub from_checkpoint: bool,
-    /// Whether waits on condition variables may wake spuriously.
+    /// True if waits on condition variables may wake spuriously.
     pub spurious: bool,
     /// The seed of the program's own random numbers.
     pub entropy: u64,

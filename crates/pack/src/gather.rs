@@ -17,7 +17,7 @@ pub struct PackOptions {
     pub inputs: Vec<PathBuf>,
     /// The certificate of the trace.
     pub proof: Option<PathBuf>,
-    /// Whether to drop the environment except for variables that locate programs and determine the locale.
+    /// Drop the environment except for variables that locate programs and determine the locale.
     pub bare: bool,
     /// The name of unsnarl's own library, which every installation provides itself.
     pub runtime: &'static str,

@@ -17,7 +17,7 @@ pub struct UnpackedPack {
     pub trace: Trace,
     /// The included certificate.
     pub proof: Option<PathBuf>,
-    /// Whether the pack's own libraries are used, because this machine's are missing or differ.
+    /// True if the pack's own libraries are used, because this machine's are missing or differ.
     pub own_libraries: bool,
 }
 

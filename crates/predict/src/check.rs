@@ -25,7 +25,7 @@ pub enum Illegal {
     NotEnabled {
         /// The event.
         event: u64,
-        /// What blocks it.
+        /// The obstacle.
         reason: &'static str,
     },
     /// A read sees another write than in the trace.
@@ -136,7 +136,7 @@ impl<'a> Checker<'a> {
                 op if op.names_its_cause() => {
                     let signal = event.value.checked_sub(self.first).and_then(|at| u32::try_from(at).ok());
                     if let Some(signal) = signal.filter(|&signal| signal < number) {
-                        need(signal, "nobody has woken it");
+                        need(signal, "it has not been woken");
                     }
                 }
                 _ => {}
@@ -230,7 +230,7 @@ impl<'a> Checker<'a> {
             match waits.target {
                 WaitTarget::Done(done) => {
                     if !self.waits_until(&replay, number, next.thread, done) {
-                        return wrong("somebody does not wait for what the next one is to do");
+                        return wrong("a thread does not wait for an event of the next one");
                     }
                     continue;
                 }
@@ -256,12 +256,12 @@ impl<'a> Checker<'a> {
                     Some(&(mutex, _, _)) => mutex,
                     None => return wrong("a wait ends that has not begun"),
                 },
-                _ => return wrong("somebody does not wait"),
+                _ => return wrong("a thread does not wait"),
             };
             let held = replay.locks.get(&lock).into_iter().flatten().any(|holder| holder.0 == next.thread);
             let token = event.op == Op::SemWait && replay.tokens.get(&lock) == Some(&next.thread);
             if event.thread != waits.thread || next.thread == waits.thread || !(held || token) {
-                return wrong("somebody does not wait for the next");
+                return wrong("a thread does not wait for the next one");
             }
         }
         Ok(())

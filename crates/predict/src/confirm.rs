@@ -22,7 +22,7 @@ pub trait WitnessRunner {
 pub struct ConfirmationRun {
     /// The executed trace.
     pub trace: Trace,
-    /// Where it left the plan.
+    /// The point where it left the plan.
     pub divergence: Option<Divergence>,
 }
 

@@ -39,11 +39,11 @@ pub struct WaitingThread {
     pub site: SiteIx,
     /// The addresses of the locks that it holds.
     pub holds: Vec<u64>,
-    /// What it waits for.
+    /// The target of the wait.
     pub target: WaitTarget,
 }
 
-/// What a thread waits for.
+/// The target of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitTarget {
     /// The lock at this address, which the next thread holds.

@@ -15,7 +15,7 @@ pub struct Witness {
     pub before: u64,
     /// The events that come next: the accesses that race, or the operations that wait for each other.
     pub meet: Vec<u64>,
-    /// What its reads see.
+    /// The writes that its reads may see.
     pub reads: Reads,
     runs: WitnessOrder,
 }

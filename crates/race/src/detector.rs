@@ -31,7 +31,7 @@ pub struct Access {
     pub addr: u64,
     /// The number of bytes.
     pub size: u32,
-    /// Whether they are on the thread's own stack.
+    /// True if they are on the thread's own stack.
     pub own_stack: bool,
     /// The site in the caller's encoding; 48 bits.
     pub tag: u64,

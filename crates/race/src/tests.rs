@@ -279,13 +279,13 @@ fn accesses_possibly_ordered_by_uninstrumented_code_do_not_race() {
     // Once others are known to write there, they may also write back the old value.
     let cas = |t| atomic(t, Op::AtomicCas, Order::Acquire);
     let relaxed = foreign(1, Op::AtomicLoad, Order::Relaxed);
-    assert_eq!(around(&[relaxed, cas(2)]), 1, "perhaps it was only the first time");
+    assert_eq!(around(&[relaxed, cas(2)]), 1, "a first unexpected value proves nothing");
     assert_eq!(around(&[relaxed, relaxed, cas(2)]), 0);
     // A thread that returns from a futex has executed other code in between.
     let failed = Event { flags: Flags::FAILED, ..event(2, Op::FutexWait, M, 0) };
     assert_eq!(around(&[event(2, Op::FutexWake, M, 0)]), 0);
     assert_eq!(around(&[failed]), 0);
-    assert_eq!(around(&[event(1, Op::FutexWake, M, 0)]), 1, "the other one learns nothing by that");
+    assert_eq!(around(&[event(1, Op::FutexWake, M, 0)]), 1, "the other thread is not ordered by that");
 }
 
 #[test]

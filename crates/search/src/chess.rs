@@ -41,7 +41,7 @@ pub struct Chess {
     schedules: u64,
     /// The level up to which everything was explored, and the number of runs that took.
     done: Option<(u32, u64)>,
-    /// Whether backtrack points were dropped because of the bound.
+    /// True if backtrack points were dropped because of the bound.
     bound_reached: bool,
     /// Why no stronger claim is possible.
     incomplete_reason: Option<IncompleteReason>,

@@ -97,7 +97,7 @@ pub struct RunSteps {
     pub events: Vec<Event>,
     /// The enabled threads at each event.
     pub choices: Vec<Choice>,
-    /// Whether the run ended by itself.
+    /// True if the run ended by itself.
     pub ended: bool,
 }
 

@@ -15,7 +15,7 @@ pub struct PreemptionTest {
     pub thread: ThreadIx,
     /// The outcome of a run in which the thread continues until it blocks.
     pub outcome_without: Outcome,
-    /// Whether that is the same failure: then this preemption does not matter.
+    /// True if that is the same failure: then this preemption does not matter.
     pub still_fails: bool,
 }
 

@@ -26,7 +26,7 @@ fn random() -> impl Strategy<Value = Program> {
 
 fn is_the_same_run(program: &Program, reordered: &Trace) -> Result<(), TestCaseError> {
     let mut actual = replay(program, reordered);
-    // Without running it, nobody can know whether a thread without further events was enabled.
+    // Only a run shows whether a thread without further events was enabled.
     for at in 1..actual.events.len().min(reordered.events.len()) {
         let left = actual.events[at - 1].thread;
         if actual.events[at..].iter().all(|event| event.thread != left) {

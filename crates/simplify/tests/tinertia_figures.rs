@@ -100,7 +100,7 @@ fn paper_example_simplifies_from_figure_2_to_5() {
     assert_eq!(
         Operation::ALL.map(removed),
         [2, 2, 0, 1, 0, 0],
-        "switches removed by each operation, as the paper tells"
+        "switches removed by each operation, as in the paper"
     );
     assert_eq!(found.tally.rounds, 2, "the second round finds nothing");
 }

@@ -27,7 +27,7 @@ pub struct OrderingInput<'a> {
     /// Whether an address is on the thread's own stack: two threads whose stacks used the same memory one
     /// after the other do not share it.
     pub own_stack: &'a dyn Fn(ThreadIx, u64) -> bool,
-    /// Whether to report also edges that only a lock orders.
+    /// Report also edges that only a lock orders.
     pub lock_order: bool,
 }
 

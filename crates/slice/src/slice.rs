@@ -86,7 +86,7 @@ pub struct RaceEdge {
     pub to: (InstructionIx, ThreadIx),
     /// The address of the first occurrence.
     pub addr: u64,
-    /// Whether only a lock orders them, whose critical sections could occur in another order.
+    /// True if only a lock orders them, whose critical sections could occur in another order.
     pub by_lock: bool,
 }
 

@@ -88,7 +88,7 @@ pub struct Step<'a> {
     pub writes: &'a [ByteSpan],
     /// Memory that may have been written.
     pub may_write: &'a [ByteSpan],
-    /// Whether `may_write` is a guess, because nothing is known about the called function.
+    /// True if `may_write` is a guess, because nothing is known about the called function.
     pub guessed: bool,
     /// Newly allocated memory: its previous contents are gone.
     pub fresh: Option<ByteSpan>,

@@ -168,7 +168,7 @@ fn slices_distinguish_bytes() {
 fn table_2_irrelevant_threads_and_segments_are_removed() {
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[1]);
-    toy.step(2, 2, &[], &[2]); // nobody reads it
+    toy.step(2, 2, &[], &[2]); // never read
     toy.step(1, 3, &[1], &[3]);
     toy.step(3, 4, &[3], &[4]);
     let end = toy.step(3, 5, &[4], &[]);

@@ -169,7 +169,7 @@ proptest! {
         while threads.iter().any(|steps| !steps.is_empty()) {
             let chosen = turns.next().unwrap_or(0) % threads.len();
             let turn = (chosen..threads.len()).chain(0..chosen).find(|&t| !threads[t].is_empty());
-            let turn = turn.expect("somebody is left");
+            let turn = turn.expect("a thread has steps left");
             let Some((_, mut step)) = threads[turn].pop_front() else { continue };
             step.parent = step.parent.map(|parent| numbers[turn][parent as usize]);
             numbers[turn].push(toy.steps.len() as u64);

@@ -61,22 +61,22 @@ pub struct Binary {
     pub imports: Vec<String>,
     /// The linker's build id; empty if it has none.
     pub build_id: Vec<u8>,
-    /// Whether it contains debug information (there may also be a separate debug file).
+    /// True if it contains debug information (there may also be a separate debug file).
     pub debug_info: bool,
-    /// Whether it was compiled with `-fsanitize=thread`: it calls `__tsan_…` functions.
+    /// True if it was compiled with `-fsanitize=thread`: it calls `__tsan_…` functions.
     pub instrumented: bool,
-    /// Whether TSan's own runtime is linked into it, so that ours cannot replace it.
+    /// True if TSan's own runtime is linked into it, so that ours cannot replace it.
     pub contains_tsan: bool,
-    /// Whether MemorySanitizer's runtime is linked into it.
+    /// True if MemorySanitizer's runtime is linked into it.
     pub contains_msan: bool,
-    /// Whether it has a checkpoint for unsnarl: it refers to `__unsnarl_checkpoint`.
+    /// True if it has a checkpoint for unsnarl: it refers to `__unsnarl_checkpoint`.
     pub checkpoint: bool,
     /// The address in the file of the panic count of Rust's standard library.
     pub panic_count: Option<u64>,
     /// The address ranges in the file of functions in which Rust's standard library spins before it waits for
     /// a lock.
     pub spin_functions: Vec<Range<u64>>,
-    /// Whether it is a Go program, with a scheduler of its own.
+    /// True if it is a Go program, with a scheduler of its own.
     pub is_go: bool,
 }
 
@@ -249,9 +249,9 @@ fn is_path(symbol: &[u8], path: &[u8]) -> bool {
 struct Linking {
     interpreter: Option<String>,
     needed: Vec<String>,
-    /// Whether the file names itself as a library.
+    /// True if the file names itself as a library.
     soname: bool,
-    /// Whether the linker marked it as a position-independent program.
+    /// True if the linker marked it as a position-independent program.
     pie: bool,
 }
 

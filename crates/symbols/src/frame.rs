@@ -14,7 +14,7 @@ pub struct Frame {
     pub line: Option<u32>,
     /// The column in it, from 1.
     pub column: Option<u32>,
-    /// Whether it is the language's or the system's code rather than the user's.
+    /// True if it is the language's or the system's code rather than the user's.
     pub system: bool,
 }
 

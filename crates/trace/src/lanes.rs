@@ -174,13 +174,13 @@ mod tests {
         for at_once in [MIN_SPILL, 1000, MAX_SPILL, 1 << 20] {
             let mut lanes = Lanes::new(Cursor::new(Vec::new()), 3).expect("memory");
             lanes.at_once = at_once;
-            events.iter().for_each(|&event| lanes.put(event).expect("memory takes it"));
+            events.iter().for_each(|&event| lanes.put(event).expect("memory is writable"));
             for thread in (0..3).rev().map(ThreadIx) {
                 for &event in events.iter().filter(|event| event.thread == thread) {
-                    assert_eq!(lanes.peek(thread).expect("it is there"), Some(event));
-                    assert_eq!(lanes.take(thread).expect("it is there"), Some(event));
+                    assert_eq!(lanes.peek(thread).expect("memory is readable"), Some(event));
+                    assert_eq!(lanes.take(thread).expect("memory is readable"), Some(event));
                 }
-                assert_eq!(lanes.take(thread).expect("it is there"), None);
+                assert_eq!(lanes.take(thread).expect("memory is readable"), None);
             }
         }
         assert!(Lanes::new(Cursor::new(Vec::new()), 0).expect("memory").put(events[0]).is_err());

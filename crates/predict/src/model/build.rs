@@ -85,7 +85,7 @@ struct ModelBuilder {
 struct Meaning {
     needs: Vec<u32>,
     action: StepAction,
-    /// Whether the thread waits until the steps it needs are done.
+    /// True if the thread waits until the steps it needs are done.
     waits: bool,
 }
 

@@ -34,7 +34,7 @@ pub use state::{Holding, SyncState};
 use cells::Cells;
 use unsnarl_model::{SiteIx, ThreadIx};
 
-/// What reads must see in a legal reordering.
+/// The writes that reads must see in a legal reordering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Reads {
     /// The same write as in the trace. Then every thread behaves the same, and no run is needed.
@@ -120,7 +120,7 @@ pub(crate) struct Model {
     pub(crate) wake_ups: Vec<WakeUp>,
     /// By thread: its lockset after its last step.
     pub(crate) held_at_end: Vec<u32>,
-    /// What reads must see.
+    /// The writes that reads must see.
     pub(crate) reads: Reads,
     /// The number of steps that synchronise threads.
     pub(crate) synchronising: u64,

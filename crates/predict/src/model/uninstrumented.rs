@@ -12,7 +12,7 @@ use unsnarl_model::{Event, Flags, Op, Order};
 pub(super) struct UninstrumentedOrder {
     /// Variables that had an unexpected value, and how often.
     foreign: BTreeMap<u64, u32>,
-    /// Whether the last event may have been ordered in this way.
+    /// True if the last event may have been ordered in this way.
     pub(super) orders: bool,
 }
 

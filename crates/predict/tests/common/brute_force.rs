@@ -36,12 +36,12 @@ pub(crate) struct BruteForce<'a> {
     place: Vec<usize>,
     /// By read: the writer that it sees.
     sees: Vec<u8>,
-    /// Whether reads may see anything.
+    /// True if reads may see anything.
     free: bool,
     met: HashSet<u64>,
     pub(crate) races: BTreeSet<[usize; 2]>,
     pub(crate) deadlocks: BTreeSet<Vec<usize>>,
-    /// Whether a state is reachable in which no thread is enabled although not all are done.
+    /// True if a state is reachable in which no thread is enabled although not all are done.
     pub(crate) stuck: bool,
 }
 

@@ -12,7 +12,7 @@ use unsnarl_predict::{PredictOptions, Predictor};
 /// Parses STD text.
 pub(crate) fn std(text: &str) -> Trace {
     let text: String = text.lines().map(|line| format!("{}\n", line.trim())).collect();
-    unsnarl_trace::std_format::import(text.as_bytes()).expect("it is STD").trace
+    unsnarl_trace::std_format::import(text.as_bytes()).expect("valid STD text").trace
 }
 
 /// Deterministic pseudo-random numbers.

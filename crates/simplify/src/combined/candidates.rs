@@ -27,7 +27,7 @@ pub(super) struct Candidate {
     pub(super) run_on: Vec<usize>,
     /// The operation that produced the candidate.
     pub(super) operation: Operation,
-    /// Whether the order is feasible as it stands, if nothing else changes.
+    /// True if the order is feasible as it stands, provided nothing else changes.
     possible: bool,
     /// The number of dependences it breaks.
     broken: usize,

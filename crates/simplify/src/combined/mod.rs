@@ -62,7 +62,7 @@ pub struct SimplifyOptions {
     /// alone from the start, so that the result is certainly not worse than Tinertia's. 2 and more: also all
     /// cheaper schedules, with [`SEARCH`] runs for each further step of effort.
     pub effort: u32,
-    /// Whether to continue until the result is proved minimal, as far as the runs allow.
+    /// Continue until the result is proved minimal, as far as the runs allow.
     pub prove: bool,
 }
 

@@ -24,7 +24,7 @@ pub(super) struct Simulator<'a, R> {
     events: usize,
 }
 
-/// What is known about a plan.
+/// Knowledge about a plan.
 pub(super) enum PlanKnowledge {
     /// The trace of an earlier run.
     Executed(Trace),

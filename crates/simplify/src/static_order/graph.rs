@@ -39,7 +39,7 @@ pub enum Granularity {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) thread: ThreadIx,
-    /// Whether some other thread must run between the thread's previous node and this one.
+    /// True if some other thread must run between the thread's previous node and this one.
     pub(super) forced: bool,
     /// The number of preceding nodes of its thread.
     pub(super) rank: u32,
@@ -179,7 +179,7 @@ pub struct Builder {
     graph: Graph,
     grain: Granularity,
     end: bool,
-    /// Whether every event is a node of its own.
+    /// True if every event is a node of its own.
     apart: bool,
     relation: Relation,
     ledger: Ledger,

@@ -56,7 +56,7 @@ pub enum SharedObject {
     Life(ThreadIx),
     /// The numbering of threads.
     Threads,
-    /// Whether there is more than one thread: creations write it, and ends that it may depend on read it.
+    /// The state "more than one thread exists": creations write it, and ends that it may depend on read it.
     Concurrency,
     /// The state that determines the addresses of allocated memory.
     Addresses,
@@ -105,9 +105,9 @@ pub struct Rules {
     /// and stacks, the passing of time, and which statics of libraries are initialised already. Few programs
     /// care, and preserving it takes context switches.
     pub environment: bool,
-    /// Whether accesses of a thread that is alone are no events.
+    /// True if accesses of a thread that is alone are no events.
     pub hides_sole_accesses: bool,
-    /// Whether the last event stays last, and the program's exit keeps its position.
+    /// True if the last event stays last, and the program's exit keeps its position.
     pub end: bool,
 }
 
@@ -192,7 +192,7 @@ impl Relation {
             }
             Op::LockInit | Op::LockDestroy => on(SharedObject::Lock(addr), Writes),
             Op::RwInit | Op::RwDestroy => on(SharedObject::RwLock(addr), Writes),
-            // Whether it succeeds or not, no reader may begin or end meanwhile.
+            // No reader may begin or end meanwhile, even if it fails.
             Op::WriteLock | Op::TryWriteLock => on(SharedObject::RwLock(addr), Writes),
             Op::ReadLock | Op::TryReadLock => on(SharedObject::RwLock(addr), Reads),
             Op::RwUnlock if done && value == 0 => on(SharedObject::RwLock(addr), Reads),

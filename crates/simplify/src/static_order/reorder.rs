@@ -14,7 +14,7 @@ pub struct Reordering {
     pub after: u64,
     /// A lower bound on the context switches of any order that keeps all dependences.
     pub least: u64,
-    /// Whether no order that keeps all dependences has fewer context switches than the new one.
+    /// True if no order that keeps all dependences has fewer context switches than the new one.
     pub minimal: bool,
 }
 

@@ -55,7 +55,7 @@ pub(super) struct ThreadRun {
 #[derive(Clone, Debug)]
 pub(super) struct RunOrder {
     pub(super) runs: Vec<ThreadRun>,
-    /// Whether no order has fewer runs.
+    /// True if no order has fewer runs.
     pub(super) minimal: bool,
 }
 

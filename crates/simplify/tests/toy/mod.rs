@@ -56,9 +56,9 @@ pub(crate) enum Ins {
 pub(crate) struct Program {
     /// The instructions of each thread; the first is main.
     pub threads: Vec<Vec<Ins>>,
-    /// Whether all threads exist from the start, without events for their starts and ends.
+    /// True if all threads exist from the start, without events for their starts and ends.
     pub bare: bool,
-    /// Whether plain accesses of a thread that is alone are events too; in a real run they are not.
+    /// True if plain accesses of a thread that is alone are events too; in a real run they are not.
     pub simulated_count: bool,
     /// The initial count of semaphores.
     pub count: u64,

@@ -50,7 +50,7 @@ impl std::fmt::Debug for Cfg<'_> {
 /// The successors of an instruction.
 struct CfgNode {
     next: Vec<u64>,
-    /// Whether control can leave the function here.
+    /// True if control can leave the function here.
     leaves: bool,
 }
 

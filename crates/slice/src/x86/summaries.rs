@@ -23,7 +23,7 @@ pub struct Summary {
     pub quality: SummaryQuality,
     /// The number of arguments; more may follow if it is variadic.
     pub arguments: u8,
-    /// Whether more arguments may follow.
+    /// True if more arguments may follow.
     pub variadic: bool,
     /// The number of arguments in vector registers.
     pub vectors: u8,

@@ -25,7 +25,7 @@ pub struct Witness {
 enum WitnessOrder {
     /// By thread: the number of its events, in the order of the trace.
     TraceOrder(Vec<u32>),
-    /// Thread by thread: the thread, and its last event.
+    /// Thread by thread: the thread, and the event before which it stops.
     ThreadByThread(Vec<(ThreadIx, u32)>),
 }
 

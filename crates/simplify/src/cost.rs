@@ -2,7 +2,7 @@
 
 use unsnarl_model::{Event, Stats};
 
-/// Compares context switches first, then preemptions.
+/// The cost of a schedule, compared by context switches first, then by preemptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost {
     /// Adjacent events of different threads.

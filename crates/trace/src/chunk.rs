@@ -1,9 +1,9 @@
 //! Events as bytes: one chunk at a time, one column per field, each value encoded relative to a prediction.
 //!
 //! A thread in a loop passes the same sites again and again. So the predicted next site of a thread is the
-//! one that followed last time, and the predicted operation is the last one at that site. After an unknown
-//! site, the next new site (sites are numbered as they appear) and an address near the last one are
-//! predicted. A column holds the prediction errors: mostly zeros, which compress to almost nothing.
+//! one that followed last time, and the predicted operation is the last one at that site. Before anything is
+//! known, the prediction is the next new site (sites are numbered as they appear) and an address near the
+//! last one. A column holds the prediction errors: mostly zeros, which compress to almost nothing.
 //! Predictions start afresh with each chunk.
 
 use crate::bytes::{ByteCursor, Malformed, put_length, put_varint, put_zigzag};

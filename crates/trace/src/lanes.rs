@@ -1,4 +1,4 @@
-//! The events of each thread in a temporary file of their own sequence.
+//! One sequence of events per thread, in a temporary file.
 //!
 //! An order of events that keeps each thread's program order takes the next event of some thread at each
 //! step. For a trace that is too long for memory, the events of each thread are therefore stored separately

@@ -12,8 +12,8 @@
 //! 3. An executed trace is improved statically as well before it is judged. So a candidate need not be good
 //!    itself to lead to an improvement.
 //! 4. When no candidate has fewer context switches, those with fewer preemptions are tried.
-//! 5. With effort 1, Tinertia also runs by itself from the start, which sometimes gets further; so the result
-//!    is never worse than Tinertia's.
+//! 5. With effort 1 or more, Tinertia also runs by itself from the start, which sometimes gets further; so
+//!    the result is never worse than Tinertia's.
 //! 6. With more effort, all cheaper schedules are searched ([`crate::prove`]).
 //!
 //! If possible, the result of a schedule is predicted from earlier runs ([`crate::simulation`]); then it is

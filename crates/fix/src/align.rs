@@ -1,14 +1,14 @@
-//! Which event of one run is which of another, of another build.
+//! Aligns the events of two runs of different builds.
 
 use similar::{Algorithm, DiffOp, capture_diff_slices};
 use std::collections::{HashMap, VecDeque};
 use unsnarl_model::{ThreadId, Trace};
 
-/// Events that differ, of both runs together, up to which the best alignment is looked for.
+/// The maximum number of differing events, of both runs together, for which the best alignment is computed.
 const MAX_DIFFERING_EVENTS: usize = 20_000;
 
-/// For each event of `old` the event of `new` that does the same: a longest common subsequence of what each thread did.
-/// A thread is the same if it was created in the same way.
+/// Returns, for each event of `old`, the equivalent event of `new`: a longest common subsequence of each
+/// thread's events. Threads are identified by how they were created.
 #[must_use]
 pub fn align(old: &Trace, old_labels: &[u64], new: &Trace, new_labels: &[u64]) -> Vec<Option<usize>> {
     let mut matched = vec![None; old.events.len()];
@@ -25,7 +25,7 @@ pub fn align(old: &Trace, old_labels: &[u64], new: &Trace, new_labels: &[u64]) -
     matched
 }
 
-/// The numbers of each thread's events.
+/// Returns the numbers of each thread's events.
 fn by_thread(trace: &Trace) -> HashMap<ThreadId, Vec<usize>> {
     let mut numbers: HashMap<ThreadId, Vec<usize>> = HashMap::new();
     for (number, event) in trace.events.iter().enumerate() {
@@ -34,7 +34,7 @@ fn by_thread(trace: &Trace) -> HashMap<ThreadId, Vec<usize>> {
     numbers
 }
 
-/// Pairs of places with the same label, in order.
+/// Returns pairs of indices with the same label, in order.
 fn common(a: &[u64], b: &[u64]) -> Vec<(usize, usize)> {
     let start = a.iter().zip(b).take_while(|(a, b)| a == b).count();
     let end = a[start..].iter().rev().zip(b[start..].iter().rev()).take_while(|(a, b)| a == b).count();
@@ -59,7 +59,7 @@ fn longest(a: &[u64], b: &[u64]) -> Vec<(usize, usize)> {
     stretches.flat_map(|(x, y, len)| (0..len).map(move |at| (x + at, y + at))).collect()
 }
 
-/// The first that comes, which takes no time.
+/// Takes the first match greedily, which costs little.
 fn greedy(a: &[u64], b: &[u64]) -> Vec<(usize, usize)> {
     let mut places: HashMap<u64, VecDeque<usize>> = HashMap::new();
     b.iter().enumerate().for_each(|(at, label)| places.entry(*label).or_default().push_back(at));
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The length of a longest common subsequence, by the definition.
+    /// Returns the length of a longest common subsequence, by the definition.
     fn brute_force_length(a: &[u64], b: &[u64]) -> usize {
         match (a, b) {
             ([x, a @ ..], [y, b @ ..]) if x == y => 1 + brute_force_length(a, b),

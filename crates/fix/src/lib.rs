@@ -1,17 +1,17 @@
-//! The schedule of a failure, tried on another build of the program: is it fixed?
+//! Tries the schedule of a failure on another build of the program: is it fixed?
 //!
-//! A schedule names places by their offsets, and those of another build are others. So the new build is run once by
-//! itself; what its threads did is laid beside what the recorded ones did ([`align`]), and the schedule is told again in
-//! the new build's places ([`transfer_schedule`]) and followed as far as it makes sense. What that run did is laid beside the
-//! recording once more, until nothing new is learnt.
+//! A schedule identifies sites by offsets, which differ in another build. So the new build is run once
+//! without a schedule. Its events are aligned with the recorded ones ([`align`]), and the schedule is
+//! translated to the new build's sites ([`transfer_schedule`]) and followed with relaxed fidelity. The events
+//! of that run are aligned with the recording again, until nothing changes.
 //!
-//! Where the new build does more between two recorded operations, a thread that was stopped between them can be stopped at
-//! several places, and all of them are tried.
+//! If the new build does more between two recorded operations, a thread that was preempted between them can
+//! be stopped at several points, and all of them are tried.
 //!
-//! What can be said then ([`FixVerdict`]) is about this one schedule. *Fixed* is said only if every preemption of the recording
-//! was made again, at the same operations, and the program ended well ([`missed_preemption`]). If the new build does not let a
-//! preemption happen, say because there is a lock now, the schedule is *unreachable*. Neither says that no other schedule
-//! fails.
+//! The verdict ([`FixVerdict`]) concerns this one schedule. It is *fixed* only if every preemption of the
+//! recording occurred again, at the same operations, and the program ended normally ([`missed_preemption`]).
+//! If the new build prevents a preemption, for example by a new lock, the schedule is *unreachable*. Neither
+//! verdict implies that no other schedule fails.
 
 #![forbid(unsafe_code)]
 
@@ -27,50 +27,49 @@ use unsnarl_model::{Fidelity, Plan, Policy, Trace};
 
 /// Runs another build of a program.
 pub trait Build {
-    /// What keeps it from running.
+    /// Why it cannot be run.
     type Error;
 
-    /// One run by this plan.
+    /// Runs this plan.
     ///
-    /// # Errors
-    /// If there can be no run.
+    /// # Errors If the run is not possible.
     fn run(&mut self, plan: &Plan) -> Result<Trace, Self::Error>;
 
-    /// What each event of a trace of this build is called: the same number for the same operation of the same function
-    /// on the same variable, in whichever build.
+    /// Returns a label for each event of a trace of this build: the same number for the same operation of the
+    /// same function on the same variable, in every build.
     fn labels(&mut self, trace: &Trace) -> Vec<u64>;
 }
 
-/// What came of it.
+/// The verdict on a build.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FixVerdict {
-    /// It fails.
+    /// The program fails.
     Failing,
-    /// Every preemption was made again, and it ended well.
+    /// Every preemption occurred again, and the program ended normally.
     Fixed,
-    /// It ended well, but this preemption of the recording cannot be made.
+    /// The program ended normally, but this preemption of the recording cannot occur.
     Unreachable(MissedPreemption),
 }
 
-/// The last run, and what it says.
+/// The verdict and the last run.
 #[derive(Clone, Debug)]
 pub struct FixCheck {
-    /// What came of it.
     pub verdict: FixVerdict,
-    /// The run that says so.
+    /// The run that the verdict is based on.
     pub trace: Trace,
-    /// How many runs were made.
+    /// The number of runs.
     pub runs: u32,
 }
 
-/// Runs until what is known of the other build does not change any more: mostly the second knows all.
+/// The maximum number of runs until the alignment does not change any more: usually the second is final.
 const ROUNDS: u32 = 6;
 
-/// Places tried for one stop, and runs for all of them.
+/// The maximum number of points tried for one preemption, and of runs for all of them.
 const MAX_STOPS: usize = 40;
 const MAX_RUNS: u32 = 400;
 
-/// Tries the schedule of a recorded failure on another build. `plan` says how that build is run apart from its schedule.
+/// Tries the schedule of a recorded failure on another build. `plan` determines how that build is run apart
+/// from its schedule.
 ///
 /// # Errors
 /// Those of the build's runs.
@@ -84,7 +83,7 @@ pub fn check<B: Build>(
     let mut trace = build.run(&free_run)?;
     let mut runs = 1;
     let mut stops = Stops::new();
-    // What stood against a preemption where the recording has it; later stops tell less.
+    // The obstacle to a preemption at the recorded point; the obstacles at later points are less informative.
     let mut first: Option<MissedPreemption> = None;
     loop {
         let mut rounds = 0;
@@ -108,7 +107,7 @@ pub fn check<B: Build>(
         };
         let verdict_text = first.filter(|first| first.event == left.event).unwrap_or(left);
         first = Some(verdict_text);
-        // It may still be possible a little later, before the thread does what it did next in the recording.
+        // The preemption may be possible a little later, before the thread's next recorded operation.
         let stop = stops.entry(left.event).or_insert(0);
         *stop += 1;
         let most =
@@ -124,7 +123,7 @@ mod tests {
     use super::*;
     use unsnarl_model::{Outcome, Output, Program};
 
-    /// A trace in which nothing happens.
+    /// Builds a trace without events.
     pub(crate) fn nothing() -> Trace {
         Trace {
             program: Program::default(),

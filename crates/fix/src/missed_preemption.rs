@@ -1,32 +1,33 @@
-//! Whether a run of another build was preempted where the recording was.
+//! Checks whether a run of another build was preempted where the recording was.
 
 use crate::{Stops, transfer_schedule::detour};
 use unsnarl_model::{Flags, ThreadIx, Trace};
 
-/// A preemption of the recording that the other run does not have.
+/// A preemption of the recording that did not occur in the other run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissedPreemption {
-    /// The number of the recorded event that preempts.
+    /// The number of the recorded preempting event.
     pub event: usize,
-    /// What stands against it.
+    /// The obstacle.
     pub reason: MissReason,
 }
 
-/// Why a preemption was not made.
+/// Why a preemption did not occur.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissReason {
-    /// The other build does not do what this recorded event did.
+    /// The other build has no counterpart of this recorded event.
     Gone(usize),
-    /// The stopped thread had to go on before the others had done what they did in the recording. This event of the
-    /// other run is what one of them had to wait for; none if it had nothing more to do.
+    /// The preempted thread had to continue before the others had done everything that they did in the
+    /// recording. This event of the other run is what one of them had to wait for; `None` if that thread had
+    /// no more events.
     Waits(Option<usize>),
 }
 
-/// The first preemption of `old` that was not made in `new`; none if all of them were.
+/// Returns the first preemption of `old` that did not occur in `new`; `None` if all of them did.
 ///
-/// One was made if the thread that it stops did what it had done before, and then nothing until the others had done all
-/// that they did in the recording while it was stopped; and if it would go on with the same. Where it is stopped among what
-/// is new in between, `stops` says.
+/// A preemption occurred if the preempted thread executed its earlier events, and then nothing until the
+/// others had executed everything that they did in the recording while it was preempted; and if its next
+/// event is the same. `stops` determines where it is stopped among the new events in between.
 #[must_use]
 pub fn missed_preemption(
     old: &Trace,
@@ -58,12 +59,13 @@ fn miss_reason(
         return Some(MissReason::Gone(resumed));
     }
     let meanwhile = event..resumed.unwrap_or(old.events.len());
-    // What a failure kept from happening is no part of the schedule, and what the first of them does is.
+    // The preempting event must have occurred; later events that the failure prevented are no part of the
+    // schedule.
     let Some(_) = matched[event] else { return Some(MissReason::Gone(event)) };
     let last = meanwhile.clone().filter_map(|at| matched[at]).max()?;
     let goes_on = |at: &usize| new.thread_id(new.events[*at].thread) == old.thread_id(stopped);
     let early = (before + 1..last).find(goes_on)?;
-    // The first operation of the others that was still to come when the stopped thread went on.
+    // The first operation of the others that had not occurred yet when the preempted thread continued.
     let missed = meanwhile.filter_map(|at| matched[at]).filter(|&at| at > early).min()?;
     let waits = |thread: ThreadIx| (early..=missed).find(|&at| new.events[at].thread == thread);
     Some(MissReason::Waits(waits(new.events[missed].thread)))
@@ -74,7 +76,8 @@ mod tests {
     use super::*;
     use unsnarl_model::{Event, Op, Order, SiteIx, Thread, ThreadId};
 
-    /// A trace of (thread, label), preempted before the events of these numbers, with its labels.
+    /// Builds a trace of (thread, label) with preemptions before the events with these numbers, and its
+    /// labels.
     fn trace(steps: &[(u16, u64)], preempted: &[usize]) -> (Trace, Vec<u64>) {
         let threads = (0..2).map(|n| Thread { id: ThreadId::from_path(vec![n]), ..Thread::default() });
         let event = |(number, &(thread, label)): (usize, &(u16, u64))| Event {
@@ -110,7 +113,7 @@ mod tests {
         missed_preemption(&old, &new, &matched, &stops).map(|missed_preemption| missed_preemption.reason)
     }
 
-    /// Thread 0 reads (1) and writes (2); 1 does the same (11, 12) in between.
+    /// Thread 0 reads (1) and writes (2); thread 1 does the same (11, 12) in between.
     const LOST_UPDATE: (&[(u16, u64)], &[usize]) = (&[(0, 1), (1, 11), (1, 12), (0, 2)], &[1]);
 
     #[test]
@@ -143,10 +146,10 @@ mod tests {
 
     #[test]
     fn permanently_stopped_thread_stays_stopped() {
-        // Thread 0 takes lock 1, thread 1 takes lock 12: each waits for the other's.
+        // Thread 0 acquires lock 1, thread 1 acquires lock 12: each waits for the other's.
         let deadlock: (&[(u16, u64)], &[usize]) = (&[(0, 1), (1, 12)], &[1]);
         assert_eq!(reason(deadlock, &[(0, 1), (1, 12), (0, 2)]), None);
-        // In the same order everywhere: thread 1 takes lock 11 first.
+        // With the same order everywhere: thread 1 acquires lock 11 first.
         assert_eq!(reason(deadlock, &[(0, 1), (0, 2), (1, 11), (1, 12)]), Some(MissReason::Waits(Some(2))));
     }
 }

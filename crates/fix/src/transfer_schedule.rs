@@ -1,14 +1,14 @@
-//! A schedule in the places of another build.
+//! Translates a schedule to the sites of another build.
 
 use std::collections::BTreeMap;
 use unsnarl_model::{Fidelity, Prefix, Schedule, Trace};
 
-/// How far a thread still goes before it is stopped: for the number of a recorded event that preempts, how many of the
-/// events that the new build has there beside the recorded ones.
+/// How far a thread runs on before it is preempted: by the number of the recorded preempting event, the
+/// number of additional events of the new build there.
 pub type Stops = BTreeMap<usize, usize>;
 
-/// The schedule of `old` with what each of its events is called in the build of `new`. What the new build does not do
-/// is left out; what it does beside it is a detour, which the relaxed rules allow.
+/// Returns the schedule of `old` with the corresponding events of `new`. Events without a counterpart in the
+/// new build are left out; its additional events are detours, which relaxed fidelity permits.
 #[must_use]
 pub fn transfer_schedule(
     old: &Trace,
@@ -36,8 +36,8 @@ pub fn transfer_schedule(
     }
 }
 
-/// What the thread of this recorded event does in `new` after it and before the next thing that is recorded of it; nothing
-/// where nothing more is recorded, since it may have been about to do any of it.
+/// Returns the events in `new` between this recorded event and the thread's next recorded event. Empty if
+/// there is no next one, because the thread may have been about to execute any of them.
 pub(crate) fn detour<'a>(
     old: &'a Trace,
     new: &'a Trace,

@@ -1,9 +1,9 @@
-//! How far a block of instructions goes.
+//! The extent of a block of instructions.
 
 use iced_x86::{FlowControl, Instruction, Mnemonic};
 
-/// Where control is after an instruction, if the code alone tells: the next one, or the target of a jump or call. A
-/// block may go on there; it ends where there is a choice.
+/// Returns the successor of an instruction if the code alone determines it: the next one, or the target of a
+/// jump or call. A block may continue there; it ends where there is a choice.
 #[must_use]
 pub fn static_successor(instruction: &Instruction) -> Option<u64> {
     match instruction.flow_control() {
@@ -11,7 +11,7 @@ pub fn static_successor(instruction: &Instruction) -> Option<u64> {
         | FlowControl::Interrupt
         | FlowControl::Exception
         | FlowControl::XbeginXabortXend => Some(instruction.next_ip()),
-        // `syscall` is a call to the decoder.
+        // The decoder classifies `syscall` as a call.
         FlowControl::Call if instruction.mnemonic() != Mnemonic::Call => Some(instruction.next_ip()),
         FlowControl::Call | FlowControl::UnconditionalBranch => {
             Some(instruction.near_branch_target()).filter(|target| *target != 0)

@@ -1,4 +1,4 @@
-//! What an instruction reads and writes among the registers.
+//! The registers that an instruction reads and writes.
 
 use crate::{
     layout::writes,
@@ -7,31 +7,30 @@ use crate::{
 use alloc::vec::Vec;
 use iced_x86::{Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register};
 
-/// Whether an instruction only moves a value about, so that who wants the value wants what was moved and
-/// not the move.
+/// The kinds of pure copies: the consumers of a copy depend on its inputs, not on the copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CopyKind {
-    /// It does something.
+    /// No copy.
     No,
-    /// It saves a register on the stack or restores it: the value is whoever's it was.
+    /// Saves a register on the stack or restores it: the value belongs to its original writer.
     Saves,
-    /// It sets up a frame pointer: of interest to nobody.
+    /// Sets up a frame pointer, which has no consumers.
     Frame,
 }
 
-/// What an instruction does to registers.
+/// The effects of an instruction on registers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Effects {
-    /// What it reads, address registers included.
+    /// The registers read, including address registers.
     pub uses: Vec<RegisterPart>,
-    /// What it writes.
+    /// The registers written.
     pub defs: Vec<RegisterPart>,
-    /// Whether it is a mere move.
+    /// The kind of copy, if it is one.
     pub copy: CopyKind,
 }
 
 impl Effects {
-    /// Of this instruction.
+    /// Computes the effects of this instruction.
     #[must_use]
     pub fn of(instruction: &Instruction, factory: &mut InstructionInfoFactory) -> Self {
         let mut effects = Self { uses: Vec::new(), defs: Vec::new(), copy: copy(instruction) };
@@ -45,7 +44,7 @@ impl Effects {
             if writes(used.access()) {
                 effects.defs.extend(part(used.register(), true));
             }
-            // Where a write may not happen, what was there before shows through.
+            // If the write may not happen, the previous contents remain visible.
             if reads(used.access()) && !clears || conditional {
                 effects.uses.extend(part(used.register(), conditional));
             }
@@ -82,7 +81,7 @@ fn copy(instruction: &Instruction) -> CopyKind {
     }
 }
 
-/// `xor eax, eax` and its kin: the result does not depend on what was there.
+/// Returns whether the result does not depend on the previous contents, as for `xor eax, eax`.
 fn clears(instruction: &Instruction) -> bool {
     let same = |a: u32, b: u32| {
         instruction.op_kind(a) == OpKind::Register

@@ -1,14 +1,15 @@
-//! The words that a block of instructions leaves in a trace.
+//! The words that a block of instructions writes to an instruction trace.
 //!
-//! One word for each distinct pair of address registers, as long as nothing writes them: `[rbx+8]` and
-//! `[rbx+16]` need one. Pushes, pops and additions move the stack pointer by amounts that the code tells.
+//! There is one word for each distinct pair of address registers, as long as nothing writes them: `[rbx+8]`
+//! and `[rbx+16]` share one. Pushes, pops and additions move the stack pointer by amounts known from the
+//! code.
 
 use alloc::vec::Vec;
 use iced_x86::{
     Instruction, InstructionInfoFactory, Mnemonic, OpAccess, OpKind, Register, UsedMemory, UsedRegister,
 };
 
-/// What is sampled: `base + index * scale`.
+/// A sampled value: `base + index * scale`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     /// A full general register, or none.
@@ -28,7 +29,7 @@ impl Address {
         register != Register::None && (self.base == register || self.index == register)
     }
 
-    /// The value, given the registers'.
+    /// Computes the value from the registers.
     pub fn value(self, mut register: impl FnMut(Register) -> u64) -> u64 {
         let base = if self.base == Register::None { 0 } else { register(self.base) };
         let index = if self.index == Register::None { 0 } else { register(self.index) };
@@ -39,46 +40,45 @@ impl Address {
 /// A word of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// Taken before this instruction of the block.
+    /// The instruction of the block before which it is taken.
     pub at: u8,
-    /// What.
+    /// The sampled value.
     pub address: Address,
 }
 
 /// A memory operand, explicit or not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryAccess {
-    /// The word that its address is reckoned from; none if the code itself tells it.
+    /// The sample that the address is relative to; `None` if the code itself determines the address.
     pub sample: Option<u8>,
-    /// What to add to that word, or the address.
+    /// The offset from that sample, or the address.
     pub offset: u64,
-    /// Relative to the thread's own storage.
+    /// True if it is relative to the thread's own storage.
     pub thread_local: bool,
-    /// How many bytes.
+    /// The number of bytes.
     pub size: u32,
-    /// Whether it is read.
     pub read: bool,
-    /// Whether it is written, or may be.
+    /// True if it is written, or may be.
     pub write: bool,
-    /// Whether it is written for certain.
+    /// True if it is certainly written.
     pub certain: bool,
-    /// The word that says how often it is repeated.
+    /// The sample with the number of repetitions.
     pub repeated: Option<u8>,
 }
 
-/// The words of one block, and where they are needed.
+/// The words of one block, and their uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BlockLayout {
     /// In the order in which they are taken.
     pub samples: Vec<Sample>,
-    /// For each instruction its memory operands.
+    /// The memory operands of each instruction.
     pub memories: Vec<Vec<MemoryAccess>>,
-    /// For each instruction that calls: the word of the stack pointer before the call, and what to add.
+    /// For each calling instruction: the sample of the stack pointer before the call, and the offset from it.
     pub stack: Vec<Option<(u8, u64)>>,
 }
 
 impl BlockLayout {
-    /// The layout of a block.
+    /// Computes the layout of a block.
     #[must_use]
     pub fn of(block: &[Instruction], factory: &mut InstructionInfoFactory) -> Self {
         let mut layout = Self::default();
@@ -110,7 +110,7 @@ impl BlockLayout {
         layout
     }
 
-    /// How many words follow the block's own.
+    /// Returns the number of words after the block's head.
     #[must_use]
     pub fn words(&self) -> usize {
         self.samples.len()
@@ -149,7 +149,8 @@ impl BlockLayout {
         }
     }
 
-    /// The word for an address, taken anew only if there is none; and what its registers moved since.
+    /// Returns the sample of an address, taking a new one only if there is none; also the movement of its
+    /// registers since.
     fn sample(&mut self, live: &mut LiveSamples, at: usize, address: Address) -> (u8, u64) {
         if let Some(live) = live.samples.iter().find(|live| live.address == address) {
             return (live.sample, live.moved);
@@ -161,7 +162,7 @@ impl BlockLayout {
     }
 }
 
-/// Words whose registers still have the value that was sampled, or are a known step away from it.
+/// Samples whose registers still have the sampled value, or differ from it by a known amount.
 #[derive(Default)]
 struct LiveSamples {
     samples: Vec<LiveSample>,
@@ -190,7 +191,7 @@ impl LiveSamples {
     }
 }
 
-/// By how much an instruction moves the stack pointer, where the code tells.
+/// Returns how far an instruction moves the stack pointer, if the code determines it.
 fn stack_step(instruction: &Instruction) -> Option<u64> {
     let to_rsp = instruction.op0_kind() == OpKind::Register && instruction.op0_register() == Register::RSP;
     match instruction.mnemonic() {
@@ -215,13 +216,13 @@ fn is_immediate(kind: OpKind) -> bool {
     matches!(kind, OpKind::Immediate8to64 | OpKind::Immediate32to64)
 }
 
-/// Whether a string instruction is repeated by the count in `rcx`.
+/// Returns whether a string instruction is repeated by the count in `rcx`.
 pub(crate) fn is_repeated(instruction: &Instruction) -> bool {
     instruction.is_string_instruction() && (instruction.has_rep_prefix() || instruction.has_repne_prefix())
 }
 
 fn is_access(used: &UsedMemory) -> bool {
-    // Gathers and scatters have an address for each lane: not followed.
+    // Gathers and scatters have an address for each lane and are not followed.
     used.vsib_size() == 0 && !matches!(used.access(), OpAccess::NoMemAccess | OpAccess::None)
 }
 

@@ -1,11 +1,12 @@
-//! What one machine instruction reads and writes, and which register values tell where.
+//! The registers and memory that a machine instruction reads and writes, and the values needed to compute its
+//! addresses.
 //!
-//! An instruction trace holds no operands: it holds the addresses of the instructions executed and, for a
-//! memory operand whose address is not in the code itself, the value of its address registers. Who writes
-//! the trace (inside the target) and who reads it must agree to the word on which values those are: both
-//! ask [`BlockLayout::of`].
+//! An instruction trace holds no operands: it holds the addresses of the executed instructions and, for a
+//! memory operand whose address is not in the code itself, the value of its address registers. The writer of
+//! the trace (inside the target) and its readers must agree exactly on these values: both use
+//! [`BlockLayout::of`].
 //!
-//! No I/O, no std: the same code runs inside the target.
+//! The crate has no I/O and no std, because the same code runs inside the target.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -25,5 +26,5 @@ pub use layout::{Address, BlockLayout, MemoryAccess, Sample};
 pub use registers::{FLAGS, REGISTERS, RegisterPart, gpr, part};
 pub use wait_loops::wait_loop_at;
 
-/// Instructions that a block may have at most: their number shares a word with its address.
+/// The maximum number of instructions of a block: it shares a word with the block's address.
 pub const MAX_BLOCK: usize = 255;

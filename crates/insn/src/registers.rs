@@ -1,14 +1,14 @@
-//! Registers as bytes: all of a thread's registers are one small memory, so that one mechanism finds who
-//! wrote a byte, be it of `al`, of an `xmm` or of the heap. The flags are a byte each.
+//! Registers as bytes: all of a thread's registers form one small memory, so that one mechanism finds the
+//! writer of a byte, whether of `al`, of an `xmm` or of the heap. Each flag is one byte.
 
 use iced_x86::Register;
 
-/// Eight bytes of a thread's registers, and which of them.
+/// Some of eight bytes of a thread's registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RegisterPart {
-    /// Which eight bytes.
+    /// The group of eight bytes.
     pub granule: u16,
-    /// Which of them, a bit for each.
+    /// The bytes of the group, as bits.
     pub mask: u8,
 }
 
@@ -19,16 +19,16 @@ const X87: u16 = VECTORS + 32 * 8;
 /// A bit for each flag, as iced numbers them: overflow, sign, zero, auxiliary, carry, parity, direction.
 pub const FLAGS: u16 = X87 + 1;
 const MASKS: u16 = FLAGS + 1;
-/// How many granules the registers of a thread are.
+/// The number of granules of a thread's registers.
 pub const REGISTERS: u16 = MASKS + 8;
 
-/// All of the general register of this number (`rax` is 0, `rdi` is 7).
+/// Returns all bytes of the general register with this number (`rax` is 0, `rdi` is 7).
 #[must_use]
 pub const fn gpr(number: u16) -> RegisterPart {
     RegisterPart { granule: number, mask: 0xff }
 }
 
-/// The bytes of a register, granule by granule. Nothing for those that a slice does not follow: the stack
+/// Returns the bytes of a register, by granule. Empty for registers that a slice does not follow: the stack
 /// pointer, segments, the instruction pointer.
 pub fn part(register: Register, written: bool) -> impl Iterator<Item = RegisterPart> {
     let (first, bytes, mask) = place(register, written);

@@ -3,15 +3,16 @@
 use alloc::{vec, vec::Vec};
 use iced_x86::{FlowControl, Instruction, InstructionInfoFactory, OpAccess};
 
-/// Instructions that a loop may have; one that waits has a handful.
+/// The maximum number of instructions of a loop; a wait loop has a handful.
 const MAX_LOOP_LENGTH: usize = 64;
 
-/// Where a loop begins in which control at an address waits: it can come back by instructions that change nothing but general registers
-/// and flags, write no memory, call nobody and ask nothing of the kernel, and one of which reads memory. Where those registers are the
-/// same each time, such a loop goes on until somebody else writes what it reads.
+/// Returns the start of the wait loop at an address: control can return there by instructions that change
+/// only general registers and flags, write no memory, and make no calls or system calls; at least one of them
+/// reads memory. If the registers are the same each time, such a loop runs until another thread writes what
+/// it reads.
 pub fn wait_loop_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>) -> Option<u64> {
     let mut factory = InstructionInfoFactory::new();
-    // Instructions, whether they read memory, and after which of them each was met.
+    // Instructions, whether they read memory, and the predecessor by which each was reached.
     let mut seen: Vec<(u64, bool, usize)> = Vec::new();
     let mut ahead = vec![(pc, 0)];
     while let Some((at, before)) = ahead.pop() {
@@ -39,7 +40,7 @@ pub fn wait_loop_at(pc: u64, mut decode: impl FnMut(u64) -> Option<Instruction>)
     None
 }
 
-/// The lowest address of the loop that ends with this instruction, if it reads memory.
+/// Returns the lowest address of the loop that ends with this instruction, if it reads memory.
 fn loop_start(seen: &[(u64, bool, usize)], last: usize) -> Option<u64> {
     let (mut lowest, mut reads, mut at) = (u64::MAX, false, last);
     loop {
@@ -68,7 +69,7 @@ mod tests {
     use super::*;
     use iced_x86::{Decoder, DecoderOptions};
 
-    /// At the beginning of this code.
+    /// Returns whether there is a wait loop at the beginning of this code.
     fn wait_loops(code: &[u8]) -> bool {
         begins(code, 0x1000).is_some()
     }

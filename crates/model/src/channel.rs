@@ -1,9 +1,9 @@
-//! What descriptors lead to.
+//! Channels: the objects behind file descriptors.
 
 use crate::op::numbered;
 
 numbered! {
-    /// What kind of thing a descriptor is.
+    /// The kind of object behind a descriptor.
     ChannelKind {
         /// A pipe or a FIFO.
         Pipe = "pipe",
@@ -25,20 +25,20 @@ numbered! {
         File = "file",
         /// Something else that can block: inotify, a process …
         Other = "descriptor",
-        /// Several at once.
+        /// Several channels at once.
         Several = "descriptors",
         /// The program's child processes.
         Children = "child process",
     }
 }
 
-/// A thing that descriptors lead to: both ends of a pipe are one, and so is what was duplicated. It goes by a number that
-/// no address in memory has, so that it can stand where addresses do.
+/// The object behind descriptors: both ends of a pipe are one channel, and so are duplicated descriptors. Its
+/// number differs from every memory address, so it can be used in place of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Channel {
-    /// What it is.
+    /// The kind of object.
     pub kind: ChannelKind,
-    /// The how-manieth channel of the run, from 1; 0 for all that are not told apart.
+    /// The ordinal of the channel in the run, from 1; 0 if not distinguished.
     pub number: u32,
 }
 
@@ -46,13 +46,13 @@ pub struct Channel {
 const MARK: u64 = 0xfd << 56;
 
 impl Channel {
-    /// As it stands in the place of an address.
+    /// Encodes the channel in place of an address.
     #[must_use]
     pub const fn as_addr(self) -> u64 {
         MARK | (self.kind as u64) << 32 | self.number as u64
     }
 
-    /// The other way round; none for addresses in memory.
+    /// Decodes a channel; returns `None` for addresses in memory.
     #[must_use]
     pub fn from_addr(addr: u64) -> Option<Self> {
         let kind = ChannelKind::from_number((addr >> 32) as u8)?;

@@ -1,34 +1,34 @@
-//! Operations of different threads whose order matters and is left open.
+//! Conflicts: operations of different threads whose order matters and is not determined.
 
 use crate::{Op, Site, ThreadIx};
 
-/// Two operations of different threads on the same thing, not both of them reading only, whose order the
-/// program does not fix.
+/// Two operations of different threads on the same object, at least one of them not a pure read, whose order
+/// the program does not determine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conflict {
-    /// What they are to each other.
+    /// The kind of conflict.
     pub kind: ConflictKind,
-    /// On what: the first byte that both touch, or the lock.
+    /// The first byte that both access, or the address of the lock.
     pub addr: u64,
-    /// In the order of execution.
+    /// The two operations in the order of execution.
     pub sides: [Side; 2],
 }
 
-/// What two operations are to each other.
+/// The kinds of conflict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum ConflictKind {
-    /// Accesses, not both atomic, that nothing orders: a data race.
+    /// Unordered accesses, not both atomic: a data race.
     Race,
-    /// The same, but in this run the order of critical sections happened to order them, and no lock protects
-    /// them both: a race in another order.
+    /// Like a race, but in this run the order of critical sections ordered the accesses, and no common lock
+    /// protects them. It may be a race in another order.
     Hidden,
-    /// Two atomic operations, or two operations that take the same lock: either may come first.
+    /// Two atomic operations, or two operations that acquire the same lock: either may come first.
     Contention,
 }
 
 impl ConflictKind {
-    /// The kind with this number.
+    /// Returns the kind with this number.
     #[must_use]
     pub const fn from_number(number: u8) -> Option<Self> {
         Some(match number {
@@ -40,13 +40,10 @@ impl ConflictKind {
     }
 }
 
-/// One of two operations.
+/// One of two conflicting operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side {
-    /// Who.
     pub thread: ThreadIx,
-    /// What.
     pub op: Op,
-    /// From where.
     pub site: Site,
 }

@@ -1,23 +1,24 @@
-//! Where two runs part.
+//! The first difference between two runs.
 
 use crate::{Action, Event, Flags, ThreadId, Trace};
 use alloc::string::String;
 
-/// Where a run left its plan, or the run it was to repeat.
+/// The point where a run left its plan, or the run that it was to repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Divergence {
-    /// At which point of the run, counted from 0.
+    /// The point of the run, from 0.
     pub point: u64,
-    /// Who was expected to run, and did (if anybody could).
+    /// The thread that was expected to run, and did if it could.
     pub thread: ThreadId,
-    /// What was expected, with the path of its module; none if the run should have ended.
+    /// The expected action with the path of its module; `None` if the run should have ended.
     pub expected: Option<(Action, String)>,
-    /// What happened instead; none if the thread could not run or the run ended.
+    /// The actual action; `None` if the thread could not run or the run ended.
     pub actual: Option<(Action, String)>,
 }
 
 impl Trace {
-    /// Whether the program and its libraries are at the same addresses in both runs. A library that was loaded twice is there twice.
+    /// Returns whether the program and its libraries are at the same addresses in both runs. A library that was loaded twice
+    /// is listed twice.
     #[must_use]
     pub fn has_layout_of(&self, other: &Self) -> bool {
         self.modules.iter().all(|module| {
@@ -26,8 +27,9 @@ impl Trace {
         })
     }
 
-    /// The first event at which another run of the same program differs: another thread, operation, site,
-    /// object or value, or no event at all. Addresses are not compared if the program is loaded at other addresses.
+    /// Returns the first event at which another run of the same program differs: another thread, operation,
+    /// site, object or value, or no event at all. Addresses are not compared if the program is loaded at
+    /// other addresses.
     #[must_use]
     pub fn first_difference(&self, other: &Self) -> Option<Divergence> {
         let longest = self.events.len().max(other.events.len());
@@ -61,14 +63,14 @@ impl Trace {
     }
 }
 
-/// The first event's value, unless it means nothing: then the other's.
+/// Returns the first event's value, or the second's if the first's is meaningless.
 fn comparable(a: &Event, b: &Event) -> u64 {
     if a.flags.has(Flags::OWN_STACK) { b.value } else { a.value }
 }
 
-/// The first event with the other's addresses, where both have one.
+/// Returns the first event with the second's addresses wherever both have one.
 fn without_addresses(a: &Event, b: &Event) -> Event {
-    // Where position-independent programs, their heaps, libraries, mappings and stacks are.
+    // The range of position-independent programs, their heaps, libraries, mappings and stacks.
     const ADDRESSES: core::ops::Range<u64> = 0x5500_0000_0000..0x8000_0000_0000;
     let choose = |a: u64, b: u64| if ADDRESSES.contains(&a) && ADDRESSES.contains(&b) { b } else { a };
     Event { addr: choose(a.addr, b.addr), value: choose(a.value, b.value), ..*a }

@@ -1,4 +1,4 @@
-//! What happened: one executed operation.
+//! Events: the executed operations.
 
 use crate::{Op, Order, SiteIx, ThreadIx};
 use core::ops::BitOr;
@@ -6,21 +6,21 @@ use core::ops::BitOr;
 /// One visible operation that a thread executed. A trace is a sequence of these.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Who.
+    /// The executing thread.
     pub thread: ThreadIx,
-    /// What.
+    /// The operation.
     pub op: Op,
-    /// How it went.
+    /// How the operation went.
     pub flags: Flags,
     /// The memory order of an atomic operation.
     pub order: Order,
-    /// From where in the code.
+    /// The site in the code.
     pub site: SiteIx,
-    /// How many bytes an access touched; 0 for everything else.
+    /// The number of bytes accessed; 0 for other operations.
     pub size: u32,
-    /// On what: the address of the lock, the variable …; 0 where there is none.
+    /// The address of the object: the lock, the variable …; 0 if there is none.
     pub addr: u64,
-    /// The operation's own figure: see [`Op`].
+    /// A value whose meaning depends on the operation: see [`Op`].
     pub value: u64,
 }
 
@@ -29,35 +29,35 @@ pub struct Event {
 pub struct Flags(pub u8);
 
 impl Flags {
-    /// Nothing to remark.
+    /// No flag set.
     pub const NONE: Self = Self(0);
-    /// The switch to this event took the processor from a thread that could have gone on.
+    /// The switch to this event preempted a thread that could have continued.
     pub const PREEMPTS: Self = Self(1);
-    /// The wait ended because its time was up.
+    /// The wait timed out.
     pub const TIMED_OUT: Self = Self(2);
-    /// The operation did not do what it is for (a try that found the lock taken, a failed
-    /// compare-and-exchange, an error); what it changed, if anything, is in the value.
+    /// The operation failed: a try found the lock taken, a compare-and-exchange failed, or there was an
+    /// error. The value shows what it changed, if anything.
     pub const FAILED: Self = Self(4);
-    /// The wait ended for no reason, as condition variables may.
+    /// The wait ended spuriously, as condition variables permit.
     pub const SPURIOUS: Self = Self(8);
-    /// A signal's handler ended the wait: both of these.
+    /// A signal handler interrupted the wait: failed and spurious.
     pub const INTERRUPTED: Self = Self(Self::FAILED.0 | Self::SPURIOUS.0);
     /// The thread was cancelled here.
     pub const CANCELLED: Self = Self(16);
-    /// The waiter before this operation had to block.
+    /// The thread had to block before this operation.
     pub const BLOCKED: Self = Self(32);
 
-    /// The access is to the thread's own stack. What stood there may be left over from calls long gone, the
-    /// runtime's own among them, so its value is not part of what makes two runs the same.
+    /// The access is to the thread's own stack. The old contents may be left over from earlier calls,
+    /// including the runtime's own, so the value is ignored when two runs are compared.
     pub const OWN_STACK: Self = Self(64);
-    /// The atomic operation did not find what instrumented code had left in its variable, or nothing is known of
-    /// that: code that is not instrumented may have written there, and ordered threads by it.
+    /// The atomic operation did not find the value that instrumented code had stored last, or that value is
+    /// unknown. Uninstrumented code may have written the variable and thereby ordered threads.
     pub const FOREIGN: Self = Self(128);
-    /// Of any other operation: what else could have happened hangs on more than events tell, for the wait has a
-    /// deadline, or the thread is in a region of its own in which nobody else may run.
+    /// For any other operation: the alternatives depend on more than the events show, because the wait has a
+    /// deadline or the thread is in an exclusive region in which no other thread may run.
     pub const UNDETERMINED: Self = Self(128);
 
-    /// Whether all of `other`'s facts hold.
+    /// Returns whether all flags of `other` are set.
     #[must_use]
     pub const fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0

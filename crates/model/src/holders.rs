@@ -1,18 +1,18 @@
-//! Who holds what.
+//! Lock holders.
 
 use crate::{Event, Flags, Op, ThreadIx};
 use alloc::{collections::BTreeMap, vec::Vec};
 
-/// Who holds which lock, as events tell it one after the other.
+/// The holders of each lock, tracked event by event.
 #[derive(Clone, Debug, Default)]
 pub struct Holders {
     held: BTreeMap<u64, Vec<ThreadIx>>,
-    /// The mutex that a thread gave up for a wait on a condition variable.
+    /// The mutex that a thread released for a wait on a condition variable.
     waiting: BTreeMap<ThreadIx, u64>,
 }
 
 impl Holders {
-    /// Who holds what after all these events.
+    /// Returns the holders after all these events.
     #[must_use]
     pub fn after(events: &[Event]) -> Self {
         let mut holders = Self::default();
@@ -20,7 +20,7 @@ impl Holders {
         holders
     }
 
-    /// One more event.
+    /// Processes one more event.
     pub fn step(&mut self, event: &Event) {
         let failed = event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT);
         match event.op {
@@ -34,7 +34,7 @@ impl Holders {
                 self.waiting.insert(event.thread, event.value);
                 self.release(event.value, event.thread);
             }
-            // However the wait ended, the mutex is held again.
+            // The mutex is held again however the wait ended.
             Op::CondWake => {
                 if let Some(mutex) = self.waiting.remove(&event.thread) {
                     self.take(mutex, event.thread);
@@ -44,7 +44,8 @@ impl Holders {
         }
     }
 
-    /// Who holds the lock at this address, in the order of taking; a recursive holder repeatedly.
+    /// Returns the holders of the lock at this address in the order of acquisition; a recursive holder
+    /// appears repeatedly.
     #[must_use]
     pub fn of(&self, lock: u64) -> &[ThreadIx] {
         self.held.get(&lock).map_or(&[], Vec::as_slice)

@@ -1,26 +1,26 @@
-//! What came from outside.
+//! Inputs from outside the program.
 
 use crate::{Op, ThreadId};
 use alloc::{sync::Arc, vec::Vec};
 
-/// One answer of the world outside: what an operation on a descriptor gave, whose other end is not in the program.
+/// The result of one I/O operation whose peer is outside the program.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Input {
-    /// Who asked.
+    /// The thread that performed the operation.
     pub thread: ThreadId,
-    /// By what operation.
+    /// The operation.
     pub op: Op,
-    /// It came because time was up.
+    /// The operation returned because of a timeout.
     pub timed_out: bool,
-    /// The thread had to wait for it.
+    /// The thread had to wait.
     pub blocked: bool,
-    /// For how much: another length would have got another answer.
+    /// The requested length: another length would have got another result.
     pub requested: u64,
-    /// What the call returned; an error number if negative.
+    /// The call's result; an error number if negative.
     pub result: i64,
-    /// What it wrote into the program's memory.
+    /// The bytes written into the program's memory.
     pub bytes: Vec<u8>,
 }
 
-/// All that came from outside, in the order of arrival; none if the world itself is to be asked.
+/// All inputs in the order of arrival; `None`: perform real I/O.
 pub type Inputs = Option<Arc<Vec<Input>>>;

@@ -1,7 +1,8 @@
-//! The nouns of unsnarl, shared by all its parts: who (threads), where (sites), what (operations,
-//! events), in which order (schedules), as ordered (plans) and how it ended (outcomes).
+//! The data types that all parts of unsnarl share: threads, sites in the code, operations and events,
+//! schedules, plans and outcomes.
 //!
-//! No dependencies and no I/O: the runtime inside the target uses the same types as the analyses.
+//! The crate has no dependencies and does no I/O, because the runtime inside the target uses the same types
+//! as the analyses.
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -1,6 +1,6 @@
-//! What a thread can do that others can see.
+//! The visible operations: what a thread does that other threads can observe.
 
-/// Declares a `u8` enum together with the way back from the number and its printed word.
+/// Declares a `u8` enum with its conversion from the number and its printed name.
 macro_rules! numbered {
     ($(#[$meta:meta])* $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)* }) => {
         $(#[$meta])*
@@ -9,16 +9,16 @@ macro_rules! numbered {
         pub enum $name { $($(#[$doc])* $variant,)* }
 
         impl $name {
-            /// All of them, in the order of their numbers.
+            /// All variants, in the order of their numbers.
             pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
 
-            /// The one with this number.
+            /// Returns the variant with this number.
             #[must_use]
             pub fn from_number(number: u8) -> Option<Self> {
                 Self::ALL.get(number as usize).copied()
             }
 
-            /// How it is written for people and in traces of other tools.
+            /// Returns the name as printed for people and in traces of other tools.
             #[must_use]
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $word,)* }
@@ -29,11 +29,11 @@ macro_rules! numbered {
 pub(crate) use numbered;
 
 numbered! {
-    /// A visible operation. `value` means [`crate::Event::value`], `addr` its address.
+    /// A visible operation. `value` is [`crate::Event::value`] and `addr` is [`crate::Event::addr`].
     Op {
-        /// A thread's first event. `value`: who created it.
+        /// A thread's first event. `value`: the thread that created it.
         Start = "start",
-        /// A thread's last event. `value`: what it gives back to who joins it.
+        /// A thread's last event. `value`: the result that a join returns.
         End = "end",
         /// The program ends by `exit` or a return from main. `value`: the status.
         Exit = "exit",
@@ -43,50 +43,50 @@ numbered! {
         Join = "join",
         /// `value`: the thread detached.
         Detach = "detach",
-        /// `value`: the thread asked to stop.
+        /// `value`: the thread whose cancellation is requested.
         Cancel = "cancel",
-        /// A thread acts on a request to stop.
+        /// A thread acts on a cancellation request.
         Cancelled = "cancelled",
-        /// A mutex or spin lock comes into being.
+        /// A mutex or spin lock is initialised.
         LockInit = "lock init",
-        /// A mutex or spin lock ends.
+        /// A mutex or spin lock is destroyed.
         LockDestroy = "lock destroy",
-        /// A mutex or spin lock is taken. `value`: depth of recursion, from 1.
+        /// A mutex or spin lock is acquired. `value`: the recursion depth, from 1.
         Lock = "lock",
-        /// Like `Lock` if it succeeded.
+        /// An attempt to acquire; like `Lock` if it succeeded.
         TryLock = "try lock",
-        /// `value`: depth of recursion left.
+        /// `value`: the remaining recursion depth.
         Unlock = "unlock",
-        /// A read-write lock comes into being.
+        /// A read-write lock is initialised.
         RwInit = "rwlock init",
-        /// A read-write lock ends.
+        /// A read-write lock is destroyed.
         RwDestroy = "rwlock destroy",
-        /// Taken for reading.
+        /// Acquired for reading.
         ReadLock = "read lock",
-        /// Taken for reading if it succeeded.
+        /// An attempt to acquire for reading.
         TryReadLock = "try read lock",
-        /// Taken for writing.
+        /// Acquired for writing.
         WriteLock = "write lock",
-        /// Taken for writing if it succeeded.
+        /// An attempt to acquire for writing.
         TryWriteLock = "try write lock",
-        /// Given back. `value`: 1 if it was held for writing.
+        /// Released. `value`: 1 if it was held for writing.
         RwUnlock = "rwlock unlock",
-        /// A condition variable comes into being.
+        /// A condition variable is initialised.
         CondInit = "cond init",
-        /// A condition variable ends.
+        /// A condition variable is destroyed.
         CondDestroy = "cond destroy",
         /// The mutex is released and the wait begins. `value`: the mutex's address.
         CondWait = "cond wait",
-        /// The wait is over and the mutex taken again. `value`: the number of the event that
-        /// woke it, or `u64::MAX` if none did.
+        /// The wait is over and the mutex is held again. `value`: the number of the event that woke the
+        /// thread, or `u64::MAX` if none did.
         CondWake = "cond wake",
-        /// `value`: how many waiters may now go on (0: the signal was lost).
+        /// `value`: the number of waiters woken (0: the signal was lost).
         Signal = "signal",
-        /// `value`: how many waiters may now go on.
+        /// `value`: the number of waiters woken.
         Broadcast = "broadcast",
-        /// A semaphore comes into being. `value`: its count.
+        /// A semaphore is initialised. `value`: its count.
         SemInit = "sem init",
-        /// A semaphore ends.
+        /// A semaphore is destroyed.
         SemDestroy = "sem destroy",
         /// `value`: the count afterwards.
         SemWait = "sem wait",
@@ -96,93 +96,100 @@ numbered! {
         SemPost = "sem post",
         /// `value`: the count.
         SemGet = "sem value",
-        /// A barrier comes into being. `value`: how many it waits for.
+        /// A barrier is initialised. `value`: the number of threads it waits for.
         BarrierInit = "barrier init",
-        /// A barrier ends.
+        /// A barrier is destroyed.
         BarrierDestroy = "barrier destroy",
         /// A thread arrives. `value`: the round, from 0.
         BarrierArrive = "barrier arrive",
-        /// A thread goes on. `value`: the round it arrived in.
+        /// A thread continues. `value`: the round it arrived in.
         BarrierLeave = "barrier leave",
         /// A once routine or static initialiser begins.
         OnceBegin = "once begin",
-        /// It is done.
+        /// A once routine or static initialiser is done.
         OnceEnd = "once end",
-        /// A thread found it done, perhaps after waiting.
+        /// A thread found the initialisation done, perhaps after waiting.
         OncePass = "once pass",
-        /// A futex wait begins (or fails at once: the word had another value). `value`: the word.
+        /// A futex wait begins, or fails at once because the word had another value. `value`: the word.
         FutexWait = "futex wait",
-        /// The wait is over. `value`: the number of the event that woke it, or `u64::MAX`.
+        /// The wait is over. `value`: the number of the event that woke the thread, or `u64::MAX`.
         FutexWoken = "futex woken",
-        /// `value`: how many waiters may now go on.
+        /// `value`: the number of waiters woken.
         FutexWake = "futex wake",
-        /// `value`: how many waiters may now go on or were moved.
+        /// `value`: the number of waiters woken or moved.
         FutexRequeue = "futex requeue",
-        /// `value`: what was read.
+        /// `value`: the value read.
         AtomicLoad = "atomic load",
-        /// `value`: what was written.
+        /// `value`: the value written.
         AtomicStore = "atomic store",
-        /// Read, modify, write. `value`: what was written.
+        /// Read-modify-write. `value`: the value written.
         AtomicRmw = "atomic update",
-        /// Compare and exchange. `value`: what is there afterwards.
+        /// Compare-and-exchange. `value`: the variable's value afterwards.
         AtomicCas = "atomic compare-exchange",
         /// A fence.
         Fence = "fence",
-        /// A plain read. `value`: what was read (up to 8 bytes).
+        /// A plain read. `value`: the value read (up to 8 bytes).
         Read = "read",
-        /// A plain write. `value`: what was there before (up to 8 bytes).
+        /// A plain write. `value`: the previous contents (up to 8 bytes).
         Write = "write",
         /// The thread offers the processor to others.
         Yield = "yield",
-        /// A sleep is over. `value`: until when it slept, in virtual nanoseconds.
+        /// A sleep is over. `value`: its end in virtual nanoseconds.
         Sleep = "sleep",
-        /// Memory is allocated: what was at its address before is other memory.
+        /// Memory is allocated: earlier accesses to its addresses were to other memory.
         Alloc = "allocate",
-        /// Memory is freed: nobody may access it any more.
+        /// Memory is freed: no thread may access it any more.
         Free = "free",
-        /// A place that the program itself made a schedule point. `value`: the address of its name.
+        /// A schedule point that the program itself declared. `value`: the address of its name.
         Point = "point",
-        /// The program says that the search should begin here.
+        /// The program marks where the search should begin.
         Checkpoint = "checkpoint",
-        /// Descriptors come into being: a pipe, a socket, an eventfd … For this and all that follows on descriptors, `addr`
-        /// is the [`crate::Channel`] and `size` the descriptor's number. `value`: of a pair, the second number.
+        /// Descriptors are created: a pipe, a socket, an eventfd … For this and all following operations on
+        /// descriptors, `addr` is the [`crate::Channel`] and `size` the descriptor's number. `value`: the
+        /// second descriptor of a pair.
         FdOpen = "fd open",
-        /// A descriptor is closed, or one direction of a socket shut down.
+        /// A descriptor is closed, or one direction of a socket is shut down.
         FdClose = "fd close",
-        /// Something is read or received. `value`: how many bytes, or the error number if it failed.
+        /// Data is read or received. `value`: the number of bytes, or the error number if it failed.
         FdRead = "fd read",
-        /// Something is written or sent. `value`: how many bytes, or the error number if it failed.
+        /// Data is written or sent. `value`: the number of bytes, or the error number if it failed.
         FdWrite = "fd write",
-        /// `poll`, `select` and their kin. `value`: how many descriptors are ready, or the error number if it failed.
+        /// `poll`, `select` and similar calls. `value`: the number of ready descriptors, or the error number
+        /// if it failed.
         FdWait = "fd wait",
         /// A connection is accepted. `value`: its descriptor, or the error number if it failed.
         FdAccept = "fd accept",
-        /// A connection is made. `value`: the error number if it failed.
+        /// A connection is established. `value`: the error number if it failed.
         FdConnect = "fd connect",
-        /// A lock on a file is taken, given back or asked for. `value`: the error number if it failed.
+        /// A file lock is acquired, released or queried. `value`: the error number if it failed.
         FileLock = "file lock",
-        /// What is to become of a signal is said. For this and all that follows on signals, `addr` is the signal's number.
+        /// A signal's action is set. For this and all following operations on signals, `addr` is the signal's
+        /// number.
         SigAction = "signal action",
-        /// A thread changes its signal mask. `value`: the mask that it has then.
+        /// A thread changes its signal mask. `value`: the new mask.
         SigMask = "signal mask",
-        /// A signal is sent. `value`: to which thread, or `u64::MAX` if to the process. Failed: it is ignored.
+        /// A signal is sent. `value`: the receiving thread, or `u64::MAX` for the process. Failed: the signal
+        /// is ignored.
         SigSend = "send signal",
-        /// A thread takes a signal: its handler begins. `value`: the number of the event that sent it, or `u64::MAX`.
-        /// Failed: another thread has taken it.
+        /// A thread takes a signal and its handler begins. `value`: the number of the event that sent it, or
+        /// `u64::MAX`. Failed: another thread has taken it.
         SigHandle = "handle signal",
-        /// A wait for signals is over (`sigwait` and its kin). `value`: as of `SigHandle`.
+        /// A wait for signals is over (`sigwait` and similar calls). `value`: as for `SigHandle`.
         SigWait = "wait for signal",
-        /// A wait until a handler has run is over (`pause`, `sigsuspend`, or a sleep that a handler ended).
+        /// A wait until a handler has run is over (`pause`, `sigsuspend`, or a sleep that a handler
+        /// interrupted).
         SigPause = "pause",
-        /// A timer is set or stopped. `value`: when it will fire, in virtual nanoseconds; 0 if it is stopped.
+        /// A timer is armed or disarmed. `value`: its expiry in virtual nanoseconds; 0 if it is disarmed.
         TimerSet = "set timer",
-        /// A timer fires. `addr` is the signal that it sends, if it does. `value`: when, in virtual nanoseconds.
+        /// A timer expires. `addr`: the signal that it sends, if any. `value`: the time in virtual
+        /// nanoseconds.
         TimerFire = "timer fires",
-        /// A child process is started. For this and for `ChildWait`, `addr` is a [`crate::Channel`] of its own kind. `value`: the
-        /// child's process id as the program sees it, or the error number if it failed.
-        ChildStart = "child start",
-        /// A child process is waited for. `value`: its process id as the program sees it, 0 for none, or the error number if it
+        /// A child process is started. For this and for `ChildWait`, `addr` is a [`crate::Channel`] of kind
+        /// `Children`. `value`: the child's process id as the program sees it, or the error number if it
         /// failed.
+        ChildStart = "child start",
+        /// A child process is waited for. `value`: its process id as the program sees it, 0 for none, or the
+        /// error number if it failed.
         ChildWait = "child wait",
     }
 }
@@ -190,23 +197,23 @@ numbered! {
 numbered! {
     /// The memory order of an atomic operation, numbered as in C.
     Order {
-        /// No order at all; also what a plain access has.
+        /// No ordering; also the order of a plain access.
         Relaxed = "relaxed",
-        /// Ordered after what it depends on.
+        /// Ordered before operations that depend on the value.
         Consume = "consume",
-        /// What follows stays behind.
+        /// Later operations are not reordered before it.
         Acquire = "acquire",
-        /// What precedes stays before.
+        /// Earlier operations are not reordered after it.
         Release = "release",
-        /// Both.
+        /// Acquire and release.
         AcqRel = "acq_rel",
-        /// Both, and one order for all.
+        /// Acquire and release, in one total order of all such operations.
         SeqCst = "seq_cst",
     }
 }
 
 numbered! {
-    /// What kind of thing an operation is on.
+    /// The kind of object that an operation acts on.
     ObjectKind {
         /// A thread.
         Thread = "thread",
@@ -224,9 +231,9 @@ numbered! {
         Once = "once",
         /// A futex word.
         Futex = "futex",
-        /// Memory that is read and written.
+        /// Memory accessed by reads and writes.
         Memory = "memory",
-        /// What descriptors lead to: a pipe, a socket …
+        /// The object behind descriptors: a pipe, a socket …
         Channel = "descriptor",
         /// A signal, by its number.
         Signal = "signal",
@@ -234,7 +241,7 @@ numbered! {
 }
 
 impl Op {
-    /// What kind of thing the operation is on; none for those on no thing (sleep, fence …).
+    /// Returns the kind of object that the operation acts on; `None` if it has none (sleep, fence …).
     #[must_use]
     pub const fn object_kind(self) -> Option<ObjectKind> {
         use ObjectKind as K;
@@ -296,32 +303,32 @@ impl Op {
         })
     }
 
-    /// A plain access: a schedule point only if the plan says so.
+    /// Returns whether this is a plain access, which is a schedule point only if the plan says so.
     #[must_use]
     pub const fn is_plain_access(self) -> bool {
         matches!(self, Self::Read | Self::Write)
     }
 
-    /// An atomic operation on memory.
+    /// Returns whether this is an atomic operation on memory.
     #[must_use]
     pub const fn is_atomic(self) -> bool {
         matches!(self, Self::AtomicLoad | Self::AtomicStore | Self::AtomicRmw | Self::AtomicCas)
     }
 
-    /// Whether the thing comes into being with this operation: what was at its address before is
-    /// another thing.
+    /// Returns whether this operation initialises its object, so that the address stood for another object
+    /// before.
     #[must_use]
     pub const fn is_init(self) -> bool {
         matches!(self, Self::LockInit | Self::RwInit | Self::CondInit | Self::SemInit | Self::BarrierInit)
     }
 
-    /// A read that changes nothing: two of them commute.
+    /// Returns whether this only reads: two such operations commute.
     #[must_use]
     pub const fn only_reads(self) -> bool {
         matches!(self, Self::Read | Self::AtomicLoad | Self::SemGet)
     }
 
-    /// Whether it has to do with signals: who gets which, and when.
+    /// Returns whether this operation concerns signals: sending, delivery, masks, handlers.
     #[must_use]
     pub const fn is_signalling(self) -> bool {
         matches!(
@@ -337,13 +344,14 @@ impl Op {
         )
     }
 
-    /// Whether its value is the number of the event that brought it about: a wake-up, a signal sent.
+    /// Returns whether `value` is the number of the event that caused this one: a wake-up or a sent signal.
     #[must_use]
     pub const fn names_its_cause(self) -> bool {
         matches!(self, Self::CondWake | Self::FutexWoken | Self::SigHandle | Self::SigWait)
     }
 
-    /// The thread offers the processor by this operation; a switch away before it is no preemption.
+    /// Returns whether the thread offers the processor by this operation; a switch away before it is no
+    /// preemption.
     #[must_use]
     pub const fn yields(self) -> bool {
         matches!(self, Self::Yield | Self::Sleep)

@@ -1,56 +1,56 @@
-//! How a run ended.
+//! Outcomes: how a run ended.
 
 use crate::{Op, Site, ThreadIx};
 use alloc::{string::String, vec::Vec};
 
-/// How a run ended, with what is needed to tell the user where and why.
+/// How a run ended, with everything needed to explain where and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// In which way.
+    /// The kind of outcome.
     pub kind: OutcomeKind,
-    /// Whose doing it was, where it was one thread's.
+    /// The thread that caused it, if it was one thread.
     pub thread: Option<ThreadIx>,
-    /// Where in the user's own code: the innermost frame outside the system's libraries.
+    /// The site in user code: the innermost frame outside the system's libraries.
     pub site: Option<Site>,
-    /// The program's last words: the failed assertion, the panic's message, `what()` …; or ours.
+    /// The program's last message (the failed assertion, the panic message, `what()` …), or our own.
     pub message: String,
-    /// Where threads were when it ended: the failing one's stack, or all of them in a deadlock.
+    /// Stacks at the end: of the failing thread, or of all threads in a deadlock.
     pub backtraces: Vec<Backtrace>,
-    /// Who could not go on, and why.
+    /// The blocked threads, and what they wait for.
     pub waits: Vec<Wait>,
 }
 
-/// In which way a run ended.
+/// The ways in which a run can end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum OutcomeKind {
-    /// The program ended by itself with this status.
+    /// The program exited with this status.
     Exit(i32),
-    /// Nobody could go on, or some threads wait for each other in a circle.
+    /// No thread could continue, or some threads wait for each other in a cycle.
     Deadlock,
-    /// A signal of this number ended it.
+    /// A signal with this number killed the program.
     Signal(i32),
     /// A failed `assert`.
     Assertion,
-    /// `abort`, not by a failed assertion.
+    /// `abort` without a failed assertion.
     Abort,
     /// An uncaught C++ exception.
     Exception,
-    /// A Rust panic that ended the program.
+    /// A Rust panic that terminated the program.
     Panic,
-    /// Threads run but nobody gets anywhere.
+    /// Threads run without making progress.
     Livelock,
     /// A limit on time or events was reached.
     Timeout,
-    /// Two unordered accesses, where that counts as a failure.
+    /// A data race, if races count as failures.
     Race,
-    /// Wrong use of a synchronisation object, where that counts as a failure.
+    /// Misuse of a synchronisation object, if misuse counts as a failure.
     Misuse,
-    /// A check of the user's own failed.
+    /// A user-defined check failed.
     Check,
 }
 
 impl OutcomeKind {
-    /// The name in the JSON output.
+    /// Returns the name in the JSON output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -70,7 +70,7 @@ impl OutcomeKind {
     }
 }
 
-/// The name of a signal, like `SIGSEGV`.
+/// Returns the name of a signal, like `SIGSEGV`.
 #[must_use]
 pub const fn signal_name(signal: i32) -> &'static str {
     match signal {
@@ -109,38 +109,38 @@ pub const fn signal_name(signal: i32) -> &'static str {
 /// A thread's stack, innermost frame first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Backtrace {
-    /// Whose.
+    /// The thread.
     pub thread: ThreadIx,
-    /// The first is where it was; the others are calls.
+    /// The first is the current position; the others are call sites.
     pub frames: Vec<Site>,
 }
 
-/// A thread that cannot go on.
+/// A thread that cannot continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// Who waits.
+    /// The waiting thread.
     pub thread: ThreadIx,
-    /// For what operation to become possible.
+    /// The operation that it waits to execute.
     pub op: Op,
-    /// On what.
+    /// The address of the object.
     pub addr: u64,
-    /// From where.
+    /// The site of the operation.
     pub site: Site,
-    /// Who would have to act: holders of the lock, the thread to be joined.
+    /// The threads that could end the wait: holders of the lock, the thread to be joined.
     pub holders: Vec<ThreadIx>,
 }
 
-/// Wrong use of a synchronisation object.
+/// Misuse of a synchronisation object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Misuse {
     /// Unlock by a thread that does not hold the lock.
     UnlockNotHeld,
-    /// Destruction of something that is locked or waited for.
+    /// Destruction of an object that is locked or waited for.
     DestroyBusy,
-    /// Use of something destroyed.
+    /// Use of a destroyed object.
     UseDestroyed,
-    /// A thread locks what it holds already, for ever.
+    /// A thread locks a lock that it already holds, and so blocks for ever.
     Relock,
     /// A thread that was neither joined nor detached when the program ended.
     LeakedThread,
@@ -150,12 +150,12 @@ pub enum Misuse {
     WaitUnlocked,
     /// A lock held by a thread that ended.
     EndedHolding,
-    /// The program did something that unsnarl does not control.
+    /// The program did something outside unsnarl's control.
     NotModelled,
 }
 
 impl Misuse {
-    /// All of them, in the order of their numbers.
+    /// All variants, in the order of their numbers.
     pub const ALL: &'static [Self] = &[
         Self::UnlockNotHeld,
         Self::DestroyBusy,
@@ -168,13 +168,13 @@ impl Misuse {
         Self::NotModelled,
     ];
 
-    /// The one with this number.
+    /// Returns the variant with this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(number as usize).copied()
     }
 
-    /// What happened, as the middle of a sentence.
+    /// Returns a description that fits in the middle of a sentence.
     #[must_use]
     pub const fn description(self) -> &'static str {
         match self {
@@ -191,36 +191,36 @@ impl Misuse {
     }
 }
 
-/// Something wrong that did not end the run.
+/// A problem that did not end the run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning {
-    /// What.
+    /// The kind of misuse.
     pub misuse: Misuse,
-    /// Whose doing.
+    /// The thread at fault.
     pub thread: ThreadIx,
-    /// From where.
+    /// The site of the operation.
     pub site: Site,
-    /// With what object.
+    /// The address of the object.
     pub addr: u64,
-    /// After how many events.
+    /// The number of events before it.
     pub at: u64,
-    /// More about it; often empty.
+    /// Further details; often empty.
     pub detail: String,
 }
 
-/// What makes two failures the same bug: not the thread's number, not addresses.
+/// The properties by which two failures count as the same bug; thread numbers and addresses are not among
+/// them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Signature {
-    /// The kind's name; for exits and signals with the number.
+    /// The kind, including the number for exits and signals.
     pub kind: OutcomeKind,
     /// The module's path and the offset in it.
     pub place: Option<(String, u64)>,
-    /// The message.
     pub message: String,
 }
 
 impl Outcome {
-    /// An ordinary end with this status.
+    /// Builds the outcome of an ordinary exit with this status.
     #[must_use]
     pub const fn exit(status: i32) -> Self {
         Self {
@@ -233,7 +233,7 @@ impl Outcome {
         }
     }
 
-    /// Whether something went wrong: everything but an exit with status 0.
+    /// Returns whether the run failed: anything but an exit with status 0.
     #[must_use]
     pub const fn is_failure(&self) -> bool {
         !matches!(self.kind, OutcomeKind::Exit(0))

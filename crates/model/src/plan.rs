@@ -1,39 +1,41 @@
-//! How a run shall be scheduled.
+//! Plans: how a run is to be scheduled.
 
 use crate::{Inputs, ModuleIx, Op, Segment, Site, ThreadId};
 use alloc::{string::String, vec::Vec};
 
-/// Everything that decides a run apart from the program and its inputs. The same plan gives the
-/// same trace.
+/// Everything that determines a run apart from the program and its inputs. The same plan yields the same
+/// trace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Plan {
-    /// What to follow first.
+    /// The schedule to follow first.
     pub prefix: Prefix,
-    /// Who runs where the prefix says nothing.
+    /// The policy that chooses threads after the prefix.
     pub tail: Policy,
-    /// For the policy's choices.
+    /// The seed of the policy's choices.
     pub seed: u64,
-    /// Which accesses are schedule points.
+    /// Which memory accesses are schedule points.
     pub points: Points,
-    /// The code that `points` and `tail` speak of.
+    /// The code locations that `points` and `tail` refer to.
     pub places: Places,
-    /// Of the accesses that are points by `points`, one in so many is one; drawn by `entropy`.
+    /// Only one in `one_in` of the accesses selected by `points` becomes a schedule point, drawn by
+    /// `entropy`.
     pub one_in: u32,
-    /// Whether to look for conflicts: races, and operations that compete for the same thing.
+    /// Look for conflicts: races, and operations that compete for the same object.
     pub conflicts: bool,
-    /// Whether to tell at each point which of the first 64 threads could have run.
+    /// Record at each point which of the first 64 threads were enabled.
     pub choices: bool,
-    /// Whether the policy begins at the program's first checkpoint; before it, threads run without preemptions.
+    /// Whether the policy starts at the program's first checkpoint; before it, threads run without
+    /// preemptions.
     pub from_checkpoint: bool,
-    /// Whether waits on condition variables may end for no reason.
+    /// True if waits on condition variables may wake spuriously.
     pub spurious: bool,
-    /// What the program's own random numbers are drawn from.
+    /// The seed of the program's own random numbers.
     pub entropy: u64,
     /// The virtual time at the start, in nanoseconds since 1970.
     pub epoch: u64,
-    /// Where the run is cut off.
+    /// Limits at which the run is stopped.
     pub limits: RunLimits,
-    /// What comes from outside. In the plan of a trace: what came.
+    /// Inputs to feed to the program. In the plan of a trace: the inputs it received.
     pub inputs: Inputs,
 }
 
@@ -51,7 +53,7 @@ impl Default for Plan {
             from_checkpoint: false,
             spurious: false,
             entropy: 0x5eed,
-            // 2026-01-01 00:00:00 UTC: a fixed date, so that a seed alone says what a run does.
+            // 2026-01-01 00:00:00 UTC, a fixed date, so that the seed alone determines a run.
             epoch: 1_767_225_600_000_000_000,
             limits: RunLimits::default(),
             inputs: None,
@@ -62,26 +64,27 @@ impl Default for Plan {
 /// A schedule to follow: segments over the plan's own list of threads.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Prefix {
-    /// The threads that `segments` index by their [`crate::ThreadIx`].
+    /// The threads that `segments` index by [`crate::ThreadIx`].
     pub threads: Vec<ThreadId>,
-    /// The modules that the sites of `actions` are in, by path.
+    /// Paths of the modules that the sites of `actions` are in.
     pub modules: Vec<String>,
-    /// Who runs for how many points.
+    /// The threads to run, each for a number of points.
     pub segments: Vec<Segment>,
-    /// What is expected at each point; as many as the segments have points, or none at all.
+    /// The action expected at each point: one for each point of the segments, or none at all.
     pub actions: Vec<Action>,
-    /// How closely to follow.
+    /// How closely to follow the schedule.
     pub fidelity: Fidelity,
 }
 
 impl Prefix {
-    /// Who runs at each point, and what is expected of it.
+    /// Iterates over the points: the thread to run and the action expected of it.
     pub fn steps(&self) -> impl Iterator<Item = (&ThreadId, Option<&Action>)> {
         let threads = self.segments.iter().flat_map(|s| core::iter::repeat_n(s.thread, s.points as usize));
         threads.enumerate().map(|(at, thread)| (&self.threads[thread.index()], self.actions.get(at)))
     }
 
-    /// For how many points two schedules are the same; where one of them expects nothing in particular, they are.
+    /// Returns the length of the common prefix of two schedules, in points. If one of them has no expected
+    /// actions, only threads are compared.
     #[must_use]
     pub fn common_points(&self, other: &Self) -> usize {
         let both_expect = !self.actions.is_empty() && !other.actions.is_empty();
@@ -95,12 +98,12 @@ impl Prefix {
     }
 }
 
-/// What a thread does at a point, told without addresses.
+/// An operation and its site, without addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Action {
     /// The operation.
     pub op: Op,
-    /// From where.
+    /// The site of the operation.
     pub site: Site,
 }
 
@@ -108,46 +111,46 @@ pub struct Action {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 #[repr(u8)]
 pub enum Fidelity {
-    /// To the point: anything else that happens is a divergence and ends the run.
+    /// Exactly: any deviation is a divergence and ends the run.
     #[default]
     Exact,
-    /// As the Tinertia paper, section 4.2.1: tolerate what a changed order changes.
+    /// As in the Tinertia paper, section 4.2.1: tolerates differences caused by a changed order.
     Relaxed,
 }
 
-/// Who runs next where nothing is prescribed.
+/// Chooses the next thread after the prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Policy {
-    /// Nobody: the run ends with the prefix.
+    /// No thread: the run ends with the prefix.
     Stop,
-    /// Without preemptions, and fair: who gives way or spins lets the others go first.
+    /// Without preemptions, and fair: a thread that yields or spins lets the others go first.
     #[default]
     Fair,
-    /// Anyone, each with the same chance at each point.
+    /// Each enabled thread with the same probability at each point.
     Random,
-    /// Whoever has the highest random priority; at `depth - 1` random points of the first `steps`, the
+    /// The thread with the highest random priority; at `depth - 1` random points among the first `steps`, the
     /// running thread's priority drops.
     Pct {
-        /// How many ordering constraints the bug may need.
+        /// The number of ordering constraints that the bug may need.
         depth: u32,
-        /// How many points a run is expected to have.
+        /// The expected number of points of a run.
         steps: u64,
     },
-    /// Whoever's next operation has the highest random priority; operations that conflict with the one
-    /// executed get new ones.
+    /// The thread whose next operation has the highest random priority; operations that conflict with the
+    /// executed one get new priorities.
     Pos,
-    /// Anyone, but who comes to one of two places, given by their numbers in [`Places::spans`], is held
-    /// there until somebody comes to the other on the same object.
+    /// Random, but a thread that reaches one of two places (indices into [`Places::spans`]) is held there
+    /// until another thread reaches the other place on the same object.
     Race {
-        /// Who is here goes first.
+        /// The thread at this place goes first.
         first: u16,
-        /// Who is here goes second; may be the same place.
+        /// The thread at this place goes second; may be the same place.
         second: u16,
     },
 }
 
 impl Policy {
-    /// Its name on the command line, with its figures: `pct:3:240`.
+    /// Returns the name on the command line, with its parameters: `pct:3:240`.
     #[must_use]
     pub fn name(&self) -> String {
         match self {
@@ -161,41 +164,40 @@ impl Policy {
     }
 }
 
-/// Which memory accesses are schedule points, beside all synchronisation and atomic operations.
+/// Which memory accesses are schedule points, in addition to all synchronisation and atomic operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 #[repr(u8)]
 pub enum Points {
     /// None.
     Sync,
-    /// Every instrumented access made while more than one thread is alive.
+    /// Every instrumented access while more than one thread is alive.
     #[default]
     All,
-    /// Those of [`Plan::places`].
+    /// Accesses at [`Plan::places`].
     Places,
 }
 
-/// Places in the code of a program, told without addresses.
+/// Places in the code of a program, given without addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Hash)]
 pub struct Places {
-    /// The modules that `spans` are in, by path.
+    /// Paths of the modules that `spans` are in.
     pub modules: Vec<String>,
-    /// The places.
     pub spans: Vec<Span>,
 }
 
-/// A stretch of code: a call, a function, a part of a file.
+/// A range of code: a call, a function, a part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// In which of [`Places::modules`].
+    /// The index into [`Places::modules`].
     pub module: ModuleIx,
-    /// Where it begins.
+    /// The first offset.
     pub start: u64,
-    /// Where it ends.
+    /// The end offset.
     pub end: u64,
 }
 
 impl Places {
-    /// The number of the module with this path, which is added if it is new.
+    /// Returns the index of the module with this path, adding it if it is new.
     pub fn module(&mut self, path: &str) -> ModuleIx {
         let known = self.modules.iter().position(|known| known == path);
         ModuleIx(known.unwrap_or_else(|| {
@@ -204,7 +206,7 @@ impl Places {
         }) as u16)
     }
 
-    /// The number of a span, which is added if it is new.
+    /// Returns the index of a span, adding it if it is new.
     pub fn add(&mut self, span: Span) -> u16 {
         let known = self.spans.iter().position(|&known| known == span);
         known.unwrap_or_else(|| {
@@ -214,12 +216,12 @@ impl Places {
     }
 }
 
-/// Where a run is cut off.
+/// Limits at which a run is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RunLimits {
-    /// Events in all.
+    /// The number of events.
     pub events: u64,
-    /// Events in a row, of whatever threads, that changed nothing: then it is a livelock.
+    /// Consecutive events, of any threads, that changed nothing; beyond that the run counts as a livelock.
     pub spins: u32,
     /// Real time, in milliseconds.
     pub millis: u64,

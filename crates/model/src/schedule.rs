@@ -1,26 +1,26 @@
-//! In which order threads ran.
+//! Schedules: the order in which threads ran.
 
 use crate::{Event, Flags, ThreadIx};
 use alloc::vec::Vec;
 
-/// A maximal run of points by one thread; the papers' thread execution interval.
+/// A maximal sequence of points of one thread; the papers' thread execution interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Segment {
-    /// Who runs.
+    /// The running thread.
     pub thread: ThreadIx,
-    /// For how many points.
+    /// The number of points.
     pub points: u32,
 }
 
-/// Who ran, and for how long, from the first point to the last.
+/// The order in which threads ran, from the first point to the last.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Schedule {
-    /// In order; neighbours are of different threads.
+    /// In order; adjacent segments belong to different threads.
     pub segments: Vec<Segment>,
 }
 
 impl Schedule {
-    /// The schedule that these events were executed by.
+    /// Returns the schedule of these events.
     #[must_use]
     pub fn of(events: &[Event]) -> Self {
         let mut schedule = Self::default();
@@ -28,7 +28,7 @@ impl Schedule {
         schedule
     }
 
-    /// One more point by `thread`.
+    /// Appends one point of `thread`.
     pub fn push(&mut self, thread: ThreadIx) {
         match self.segments.last_mut() {
             Some(last) if last.thread == thread && last.points < u32::MAX => last.points += 1,
@@ -36,23 +36,23 @@ impl Schedule {
         }
     }
 
-    /// How many points it has.
+    /// Returns the number of points.
     #[must_use]
     pub fn points(&self) -> u64 {
         self.segments.iter().map(|s| u64::from(s.points)).sum()
     }
 }
 
-/// How large and how tangled a trace is.
+/// The size of a trace and its context switches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stats {
-    /// Events in all.
+    /// The number of events.
     pub events: u64,
     /// Threads that executed an event.
     pub threads: u64,
-    /// Neighbouring events of different threads.
+    /// Adjacent events of different threads.
     pub context_switches: u64,
-    /// Context switches away from a thread that could have gone on.
+    /// Context switches away from a thread that could have continued.
     pub preemptive: u64,
 }
 
@@ -65,24 +65,24 @@ impl Stats {
         count.stats
     }
 
-    /// Context switches away from a thread that could not go on.
+    /// Returns the number of context switches away from a thread that could not continue.
     #[must_use]
     pub const fn non_preemptive(&self) -> u64 {
         self.context_switches - self.preemptive
     }
 }
 
-/// Counts events that come one after the other.
+/// Counts events one by one.
 #[derive(Clone, Debug, Default)]
 pub struct StatsCounter {
-    /// So far.
+    /// The counts so far.
     pub stats: Stats,
     seen: Vec<bool>,
     last: Option<ThreadIx>,
 }
 
 impl StatsCounter {
-    /// One more event.
+    /// Counts one more event.
     pub fn add(&mut self, event: &Event) {
         let ix = event.thread.index();
         if self.seen.len() <= ix {

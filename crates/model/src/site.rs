@@ -1,18 +1,18 @@
-//! Places in code.
+//! Sites: places in code.
 
 /// A module of one trace: the program or one of its libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ModuleIx(pub u16);
 
-/// A place in code: module and offset, so that it outlives address randomisation.
+/// A place in code as module and offset, so that it is independent of address randomisation.
 ///
-/// For an operation the offset is inside the call instruction that asked for it, which is where
-/// the debug information has the right line.
+/// For an operation the offset is inside the call instruction that requested it, because the debug
+/// information has the right line there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Site {
-    /// In which module.
+    /// The module.
     pub module: ModuleIx,
-    /// How far from where the module is loaded.
+    /// The offset from the module's load address.
     pub offset: u64,
 }
 
@@ -21,7 +21,7 @@ pub struct Site {
 pub struct SiteIx(pub u32);
 
 impl SiteIx {
-    /// The index into tables of sites.
+    /// Returns the index into tables of sites.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize

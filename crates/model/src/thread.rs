@@ -1,40 +1,40 @@
-//! Threads, by number within one run and by name across runs.
+//! Threads: by number within one run, by identity across runs.
 
 use alloc::vec::Vec;
 use core::{fmt, str::FromStr};
 
 /// A thread of one run, numbered in the order of creation; main is 0.
 ///
-/// Dense, so it indexes tables. It means nothing in another run, where the order of creation may
-/// differ: there, threads go by their [`ThreadId`].
+/// The numbers are dense, so they index tables. They are meaningless in another run, where threads may be
+/// created in another order; across runs a thread is identified by its [`ThreadId`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ThreadIx(pub u16);
 
 impl ThreadIx {
-    /// The thread that the program starts with.
+    /// The initial thread.
     pub const MAIN: Self = Self(0);
 
-    /// The index into tables of threads.
+    /// Returns the index into tables of threads.
     #[must_use]
     pub const fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// A thread's name: the path of its creation. Main is `0`, main's second child is `0.2`.
+/// A thread's identity: the path of its creation. Main is `0`, main's second child is `0.2`.
 ///
-/// A thread keeps its name when the order of execution changes.
+/// A thread keeps its identity when the order of execution changes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ThreadId(Vec<u32>);
 
 impl ThreadId {
-    /// The name of the thread that the program starts with.
+    /// Returns the identity of the initial thread.
     #[must_use]
     pub const fn main() -> Self {
         Self(Vec::new())
     }
 
-    /// The name of this thread's `nth` child, counted from 1.
+    /// Returns the identity of this thread's `nth` child, counted from 1.
     #[must_use]
     pub fn child(&self, nth: u32) -> Self {
         let mut path = self.0.clone();
@@ -42,20 +42,20 @@ impl ThreadId {
         Self(path)
     }
 
-    /// The name of the thread that created this one, and the how-manieth of its children this is.
+    /// Returns the identity of the creating thread, and this thread's ordinal among its children.
     #[must_use]
     pub fn parent(&self) -> Option<(Self, u32)> {
         let (&nth, path) = self.0.split_last()?;
         Some((Self(path.to_vec()), nth))
     }
 
-    /// Child numbers from main down.
+    /// Returns the child numbers from main down.
     #[must_use]
     pub fn path(&self) -> &[u32] {
         &self.0
     }
 
-    /// The thread with these child numbers from main down.
+    /// Builds the identity from the child numbers from main down.
     #[must_use]
     pub const fn from_path(path: Vec<u32>) -> Self {
         Self(path)

@@ -1,4 +1,4 @@
-//! What a run leaves behind.
+//! The record of one run.
 
 use crate::{
     Action, Conflict, Event, Fidelity, ObjectKind, Outcome, OutcomeKind, Plan, Policy, Prefix, Schedule,
@@ -6,51 +6,51 @@ use crate::{
 };
 use alloc::{collections::BTreeMap, string::String, vec::Vec};
 
-/// One run: what was started, how it was scheduled, what happened, how it ended.
+/// One run: the program, its schedule, its events and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// What was run.
+    /// The program that was run, with its inputs.
     pub program: Program,
     /// The program's own file and its libraries.
     pub modules: Vec<Module>,
-    /// What decided the run.
+    /// The plan that determined the run.
     pub plan: Plan,
-    /// By [`ThreadIx`].
+    /// Indexed by [`ThreadIx`].
     pub threads: Vec<Thread>,
-    /// By [`crate::SiteIx`].
+    /// Indexed by [`crate::SiteIx`].
     pub sites: Vec<Site>,
-    /// By [`SiteIx`], where it was looked for: the call in the user's own code that led to the site, for sites in
-    /// what came with the language; for others the site itself. A site that different calls led to is there once
-    /// for each.
+    /// Indexed by [`SiteIx`], if callers were determined. For a site in the language's own libraries, the
+    /// call in user code that led to it; for any other site, the site itself. A site that was reached by
+    /// different calls has one entry for each.
     pub callers: Vec<Site>,
     /// In the order of execution.
     pub events: Vec<Event>,
-    /// How it ended.
+    /// How the run ended.
     pub outcome: Outcome,
-    /// What went wrong without ending it.
+    /// Problems that did not end the run.
     pub warnings: Vec<Warning>,
-    /// Accesses that nothing orders, where they were looked for.
+    /// Data races, if the run looked for them.
     pub races: Vec<Conflict>,
-    /// What the preemptions are for, where that was found out.
+    /// The effect of each preemption, if it was determined.
     pub counterfactuals: Vec<Counterfactual>,
-    /// What another tool called the things at these addresses; empty for a program of our own.
+    /// Another tool's names for the objects at these addresses; empty for a trace of our own.
     pub names: Vec<(u64, String)>,
-    /// What the program wrote.
+    /// The program's output.
     pub output: Output,
 }
 
-/// What a preemption is for: how the program ends without it.
+/// The effect of a preemption: how the program ends without it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Counterfactual {
-    /// The number of the event that preempts.
+    /// The number of the preempting event.
     pub event: u64,
-    /// How it ends if the thread is left alone there.
+    /// The outcome if the thread is not preempted there.
     pub outcome_without: OutcomeKind,
-    /// What is said about that.
+    /// The message of that outcome.
     pub message: String,
 }
 
-/// What is needed to start the program again.
+/// Everything needed to start the program again.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Program {
     /// The executable's absolute path; empty in a trace imported from another tool.
@@ -59,37 +59,37 @@ pub struct Program {
     pub args: Vec<Vec<u8>>,
     /// `NAME=value`, as the program saw it.
     pub env: Vec<Vec<u8>>,
-    /// Where it ran.
+    /// The working directory.
     pub cwd: String,
     /// All of its standard input.
     pub stdin: Vec<u8>,
 }
 
-/// The program's file or a library that was loaded.
+/// The program's file or a loaded library.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Module {
-    /// Its absolute path.
+    /// The absolute path.
     pub path: String,
     /// The linker's build id; empty if it has none.
     pub build_id: Vec<u8>,
-    /// Where it was loaded.
+    /// The load address.
     pub base: u64,
-    /// How far its image reaches from there.
+    /// The size of the loaded image.
     pub size: u64,
 }
 
 /// A thread of the run.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Thread {
-    /// Its name across runs.
+    /// The thread's identity across runs.
     pub id: ThreadId,
     /// The name the program gave it; may be empty.
     pub name: String,
-    /// The function it runs; for main, where the program is entered.
+    /// The function it runs; for main, the program's entry point.
     pub start: Site,
 }
 
-/// What the program wrote.
+/// The program's output.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Output {
     /// To standard output.
@@ -99,37 +99,37 @@ pub struct Output {
 }
 
 impl Trace {
-    /// The schedule that was executed.
+    /// Returns the executed schedule.
     #[must_use]
     pub fn schedule(&self) -> Schedule {
         Schedule::of(&self.events)
     }
 
-    /// Size and switches.
+    /// Returns the number of events, threads and context switches.
     #[must_use]
     pub fn stats(&self) -> Stats {
         Stats::of(&self.events)
     }
 
-    /// The name of a thread of this trace.
+    /// Returns the identity of a thread of this trace.
     #[must_use]
     pub fn thread_id(&self, thread: ThreadIx) -> &ThreadId {
         &self.threads[thread.index()].id
     }
 
-    /// Where an event came from.
+    /// Returns the site of an event.
     #[must_use]
     pub fn site(&self, event: &Event) -> Site {
         self.sites[event.site.index()]
     }
 
-    /// Where in the user's own code an event came from, where that is known; else as [`site`](Self::site).
+    /// Returns the site of an event in user code if it is known; otherwise the same as [`site`](Self::site).
     #[must_use]
     pub fn user_site(&self, event: &Event) -> Site {
         self.callers.get(event.site.index()).copied().unwrap_or_else(|| self.site(event))
     }
 
-    /// Puts down which calls in the user's own code led to the events of these numbers.
+    /// Records, for events given by number, the calls in user code that led to them.
     pub fn add_callers(&mut self, callers: impl IntoIterator<Item = (usize, Site)>) {
         let mut known: BTreeMap<(SiteIx, Site), SiteIx> = BTreeMap::new();
         self.callers.clone_from(&self.sites);
@@ -144,16 +144,16 @@ impl Trace {
         }
     }
 
-    /// What an event did, without addresses.
+    /// Returns the operation and site of an event, without addresses.
     #[must_use]
     pub fn action(&self, event: &Event) -> Action {
         Action { op: event.op, site: self.site(event) }
     }
 
-    /// What makes another failure the same as this one.
+    /// Returns the signature by which another failure is recognised as the same.
     #[must_use]
     pub fn signature(&self) -> Signature {
-        // Where a run was when its time was up is chance, and so is what it was doing: only which limit it was counts.
+        // The place where a run was stopped by a limit is arbitrary, so only the limit itself counts.
         let timed_out = self.outcome.kind == OutcomeKind::Timeout;
         let limit = |message: &str| message.split(", ").next().unwrap_or_default().into();
         let Outcome { message, .. } = &self.outcome;
@@ -167,7 +167,7 @@ impl Trace {
         }
     }
 
-    /// This trace's whole schedule, to be followed again.
+    /// Returns this trace's whole schedule as a prefix to follow.
     #[must_use]
     pub fn as_prefix(&self, fidelity: Fidelity) -> Prefix {
         Prefix {
@@ -179,13 +179,13 @@ impl Trace {
         }
     }
 
-    /// The plan that repeats this run and accepts nothing else.
+    /// Returns the plan that repeats this run and accepts no deviation.
     #[must_use]
     pub fn replay_plan(&self) -> Plan {
         Plan { prefix: self.as_prefix(Fidelity::Exact), tail: Policy::Stop, ..self.plan.clone() }
     }
 
-    /// The synchronisation objects of this trace.
+    /// Returns the synchronisation objects of this trace.
     #[must_use]
     pub fn objects(&self) -> Objects {
         Objects::of(&self.events)
@@ -196,21 +196,21 @@ impl Trace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectIx(pub u32);
 
-/// A thing that threads synchronise through.
+/// An object that threads synchronise through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// What it is.
+    /// The kind of object.
     pub kind: ObjectKind,
-    /// Where in memory.
+    /// The address in memory.
     pub addr: u64,
-    /// The how-manieth of its kind to appear, from 1.
+    /// The ordinal among the objects of its kind, by first appearance, from 1.
     pub nth: u32,
 }
 
-/// All synchronisation objects of a trace, told apart also when memory is used again.
+/// All synchronisation objects of a trace; objects that reuse an address are distinguished.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
-    /// By [`ObjectIx`].
+    /// Indexed by [`ObjectIx`].
     pub all: Vec<Object>,
     at_event: Vec<Option<ObjectIx>>,
 }
@@ -240,13 +240,13 @@ impl Objects {
         objects
     }
 
-    /// The object that the event of this number was on.
+    /// Returns the object that the event with this number operated on.
     #[must_use]
     pub fn at(&self, event: usize) -> Option<ObjectIx> {
         self.at_event.get(event).copied().flatten()
     }
 
-    /// The object itself.
+    /// Returns the object itself.
     #[must_use]
     pub fn get(&self, ix: ObjectIx) -> &Object {
         &self.all[ix.0 as usize]

@@ -1,4 +1,4 @@
-//! A pack as bytes.
+//! The encoding of a pack.
 
 use crate::{Error, PackEntry, Role, manifest};
 use std::{
@@ -9,20 +9,20 @@ use std::{
 };
 use unsnarl_model::Trace;
 
-/// The first bytes of everything that zstd compressed.
+/// The first bytes of all zstd data.
 const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 
-/// Libraries compress well enough at this level, and quickly.
+/// A level at which libraries compress well enough, and fast.
 const LEVEL: i32 = 9;
 
-/// A trace with all that its replay needs.
+/// A trace with everything that its replay needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pack {
-    /// Its files; one of them is the trace.
+    /// The files; one of them is the trace.
     pub entries: Vec<PackEntry>,
 }
 
-/// Whether a file is a pack rather than a trace, by its first bytes.
+/// Returns whether a file is a pack rather than a trace, by its first bytes.
 #[must_use]
 pub fn is_pack(path: &Path) -> bool {
     let mut start = [0; 4];
@@ -30,17 +30,16 @@ pub fn is_pack(path: &Path) -> bool {
 }
 
 impl Pack {
-    /// The trace.
+    /// Returns the trace.
     ///
-    /// # Errors
-    /// If there is none, or not one that can be read.
+    /// # Errors If it is missing or cannot be read.
     pub fn trace(&self) -> Result<Trace, Error> {
         let entry = self.entries.iter().find(|entry| entry.role == Role::Trace);
         let entry = entry.ok_or_else(|| Error::Damaged("the pack has no trace".into()))?;
         unsnarl_trace::decode(&entry.bytes).map_err(Error::Trace)
     }
 
-    /// As the bytes of a file: the same pack gives the same bytes.
+    /// Encodes the pack as the bytes of a file; the same pack yields the same bytes.
     ///
     /// # Errors
     /// If there is no memory for it.
@@ -64,7 +63,7 @@ impl Pack {
         Ok(out)
     }
 
-    /// Reads the bytes of a file; every file that the manifest names is there, and as it was.
+    /// Decodes the bytes of a file and checks every file in the manifest.
     ///
     /// # Errors
     /// If anything is missing or changed.
@@ -79,14 +78,14 @@ impl Pack {
             file.read_to_end(&mut bytes).map_err(damaged)?;
             contents.insert(name, bytes);
         }
-        // The checksum is the last of all.
+        // The checksum comes last.
         std::io::copy(&mut tar.into_inner(), &mut std::io::sink()).map_err(damaged)?;
         let manifest = contents.remove(manifest::NAME);
         let manifest = manifest.ok_or_else(|| Error::Damaged("this is not a pack of unsnarl's".into()))?;
         let mut entries = Vec::new();
         for (mut entry, crc) in manifest::read(&manifest)? {
             let name = &entry.name;
-            // A pack may come from anybody: it writes inside of its own directory only.
+            // A pack may come from anywhere, so it may write only inside its own directory.
             let normal = |part| matches!(part, Component::Normal(_));
             if name.is_empty() || !Path::new(name).components().all(normal) {
                 return Err(Error::Damaged(format!(
@@ -138,14 +137,14 @@ mod tests {
         for at in 0..bytes.len() {
             let mut changed = bytes.clone();
             changed[at] ^= 0x10;
-            // Some bits mean nothing to the decompressor; then nothing has changed.
+            // Some bits are ignored by the decompressor; then nothing has changed.
             assert!(Pack::decode(&changed).map_or(true, |read| read == pack("cwd/input")), "byte {at}");
         }
     }
 
     #[test]
     fn file_outside_directory_is_rejected() {
-        // The archive itself does not let such a name in; a manifest may claim it.
+        // The archive library rejects such a name; a manifest may contain it.
         for name in ["../outside", "/etc/passwd", "cwd/../../outside", ""] {
             let manifest = manifest::write(&pack(name).entries);
             let mut out = tar::Builder::new(zstd::Encoder::new(Vec::new(), 1).expect("an encoder"));

@@ -1,4 +1,4 @@
-//! What a replay needs.
+//! Gathers the files that a replay needs.
 
 use crate::{Error, Pack, PackEntry, Role};
 use std::{
@@ -10,26 +10,25 @@ use std::{
 use unsnarl_model::Trace;
 use unsnarl_symbols::Symbols;
 
-/// What goes into a pack beside what the trace names.
+/// The contents of a pack beyond what the trace names.
 #[derive(Clone, Debug, Default)]
 pub struct PackOptions {
     /// Files and directories that the program reads.
     pub inputs: Vec<PathBuf>,
     /// The certificate of the trace.
     pub proof: Option<PathBuf>,
-    /// Leave out all of the environment but what says how programs are found and how texts are written.
+    /// Drop the environment except for variables that locate programs and determine the locale.
     pub bare: bool,
-    /// The name of unsnarl's own library, which every unsnarl brings itself.
+    /// The name of unsnarl's own library, which every installation provides itself.
     pub runtime: &'static str,
 }
 
-/// Variables that stay in a bare environment.
+/// Variables kept in a bare environment.
 const KEPT_VARIABLES: [&[u8]; 4] = [b"PATH=", b"LANG=", b"LC_", b"TZ="];
 
-/// Gathers all that the replay of a trace needs: the program and its libraries as they are now.
+/// Gathers everything that the replay of a trace needs: the program and its libraries as they are now.
 ///
-/// # Errors
-/// If something cannot be read, or lies where a pack cannot have it.
+/// # Errors If a file cannot be read, or is at a place that a pack cannot reproduce.
 pub fn gather(trace: &Trace, options: &PackOptions) -> Result<Pack, Error> {
     let mut trace = trace.clone();
     if options.bare {
@@ -45,7 +44,7 @@ pub fn gather(trace: &Trace, options: &PackOptions) -> Result<Pack, Error> {
     files.read(Role::Program, format!("program/{}", file_name(program)), program)?;
     for module in trace.modules.iter().filter(|module| module.path != trace.program.path) {
         let path = Path::new(&module.path);
-        // The kernel's own library and code from nowhere have no file.
+        // The vDSO and anonymous code have no file.
         if path.is_absolute() && file_name(path) != options.runtime {
             files.read(Role::Library, format!("lib/{}", file_name(path)), path)?;
         }
@@ -54,7 +53,7 @@ pub fn gather(trace: &Trace, options: &PackOptions) -> Result<Pack, Error> {
         files.input(&input, &trace.program.cwd)?;
     }
     for source in sources(&trace) {
-        // What cannot be read cannot be shown here either.
+        // A source that cannot be read could not be shown here either.
         let _ = files.read(Role::Source, format!("src{source}"), Path::new(&source));
     }
     Ok(Pack { entries: files.entries })
@@ -79,7 +78,7 @@ impl PackFiles {
         Ok(())
     }
 
-    /// A file or a directory, seen from where the program runs.
+    /// Adds a file or directory, relative to the program's working directory.
     fn input(&mut self, path: &Path, cwd: &str) -> Result<(), Error> {
         let outside = || Error::Outside { path: path.into(), cwd: cwd.to_owned() };
         let inside = path.strip_prefix(cwd).map_err(|_| outside())?;
@@ -97,11 +96,11 @@ impl PackFiles {
     }
 }
 
-/// The files that the user names, and those that the program's arguments do.
+/// Returns the files named by the user and by the program's arguments.
 fn inputs(trace: &Trace, options: &PackOptions) -> Vec<PathBuf> {
     let cwd = Path::new(&trace.program.cwd);
     let arguments = trace.program.args.iter().skip(1).map(|arg| Path::new(std::ffi::OsStr::from_bytes(arg)));
-    // By an absolute path the program would look for it outside of the pack.
+    // The program would look for an absolute path outside of the pack.
     let named =
         arguments.filter(|path| path.is_relative() && !path.starts_with("..") && cwd.join(path).is_file());
     let named = named.map(|path| cwd.join(path.strip_prefix(".").unwrap_or(path)));
@@ -110,7 +109,7 @@ fn inputs(trace: &Trace, options: &PackOptions) -> Vec<PathBuf> {
     named.chain(requested).collect()
 }
 
-/// The user's source files that the trace leads to.
+/// Returns the user's source files that the trace refers to.
 fn sources(trace: &Trace) -> BTreeSet<String> {
     let mut symbols = Symbols::new();
     let calls = trace.outcome.backtraces.iter().flat_map(|backtrace| &backtrace.frames);

@@ -1,7 +1,9 @@
-//! A trace with all that its replay needs, in one file: the program, its libraries, the loader, its inputs, the sources.
+//! Packs: a trace with everything that its replay needs in one file: the program, its libraries, the loader,
+//! its inputs, the sources.
 //!
-//! A pack is a tar archive, compressed by zstd, so that everybody can look into it. `MANIFEST.json` says where each
-//! file came from. What is unpacked is checked against it; nothing that is not in it is written anywhere.
+//! A pack is a tar archive, compressed by zstd, so that standard tools can inspect it. `MANIFEST.json`
+//! records the origin of each file. Unpacked files are checked against it; nothing that is not in it is
+//! written anywhere.
 
 #![forbid(unsafe_code)]
 
@@ -22,37 +24,37 @@ use std::{io, path::PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Something that belongs into the pack cannot be read.
+    /// A file for the pack cannot be read.
     #[error("cannot read {}: {reason}", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         reason: io::Error,
     },
     /// The system refused to write.
     #[error("cannot write {}: {reason}", path.display())]
     Write {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         reason: io::Error,
     },
-    /// A file that cannot be where the program looks for it.
+    /// A file that cannot be placed where the program looks for it.
     #[error("{} lies outside of {cwd}, where the program runs; a pack can only have files inside of it", path.display())]
     Outside {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Where the program ran.
+        /// The program's working directory.
         cwd: String,
     },
-    /// Another kind of file, or one that was cut short or changed.
+    /// Another kind of file, or a truncated or changed one.
     #[error("{0}; copy it again, or pack it again")]
     Damaged(String),
-    /// A format that this version does not know.
+    /// A format newer than this version supports.
     #[error("the pack was written by a newer unsnarl (format {0}, this one reads {current}); update unsnarl", current = manifest::FORMAT)]
     Newer(u64),
-    /// The trace inside of the pack.
+    /// The trace inside the pack cannot be read.
     #[error("the pack's trace {0}")]
     Trace(unsnarl_trace::DecodeError),
 }

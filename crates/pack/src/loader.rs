@@ -1,12 +1,13 @@
-//! Which loader a program asks the kernel for.
+//! Replaces the loader that a program requests from the kernel.
 //!
-//! A C library works with the loader of its own build only. A program whose libraries come from a pack must therefore be
-//! loaded by the pack's loader, whose path is written into a copy of the program: at its end, since there is no room for a
-//! longer path where the old one is. The kernel reads it there; offsets, addresses and the build id stay as they are.
+//! A C library works only with the loader of its own build. A program whose libraries come from a pack must
+//! therefore be loaded by the pack's loader, whose path is written into a copy of the program: at its end,
+//! because there is no room for a longer path at the old place. The kernel reads it there; offsets, addresses
+//! and the build id do not change.
 
 const PT_INTERP: u32 = 3;
 
-/// The program with another loader; none if it is not a 64-bit ELF file with a loader.
+/// Returns the program with another loader; `None` if it is not a 64-bit ELF file with a loader.
 pub(crate) fn with_loader(program: &[u8], loader: &str) -> Option<Vec<u8>> {
     let header = interpreter(program)?;
     let mut out = program.to_vec();
@@ -19,7 +20,7 @@ pub(crate) fn with_loader(program: &[u8], loader: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// Where the program header is that names the loader.
+/// Returns the offset of the program header that names the loader.
 fn interpreter(file: &[u8]) -> Option<usize> {
     let number = |at: usize, bytes: usize| {
         let bytes = file.get(at..at.checked_add(bytes)?)?;

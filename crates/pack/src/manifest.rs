@@ -1,20 +1,20 @@
-//! What is in a pack, and where it came from.
+//! The manifest: the files of a pack and their origin.
 
 use crate::Error;
 use serde_json::{Value, json};
 
-/// The format of packs; a newer one is refused.
+/// The format of packs; newer ones are rejected.
 pub(crate) const FORMAT: u64 = 1;
 
 /// The manifest's name in the archive.
 pub(crate) const NAME: &str = "MANIFEST.json";
 
-/// What a file is for.
+/// The purpose of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     /// The trace itself.
     Trace,
-    /// The proof that it cannot be simplified further.
+    /// The proof that the trace is minimal.
     Proof,
     /// The program.
     Program,
@@ -22,7 +22,7 @@ pub enum Role {
     Library,
     /// A file that the program reads.
     Input,
-    /// Source code, to show.
+    /// Source code, for display.
     Source,
 }
 
@@ -30,7 +30,7 @@ impl Role {
     const ALL: [Self; 6] =
         [Self::Trace, Self::Proof, Self::Program, Self::Library, Self::Input, Self::Source];
 
-    /// Its name in the manifest.
+    /// Returns the name in the manifest.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -47,19 +47,17 @@ impl Role {
 /// One file of a pack.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PackEntry {
-    /// What it is for.
     pub role: Role,
     /// Its name in the archive: a relative path without `..`.
     pub name: String,
-    /// Where it was.
+    /// The original path.
     pub origin: String,
-    /// Whether it can be executed.
     pub executable: bool,
-    /// What is in it.
+    /// The contents.
     pub bytes: Vec<u8>,
 }
 
-/// The manifest of these files.
+/// Writes the manifest of these files.
 pub(crate) fn write(entries: &[PackEntry]) -> String {
     let files: Vec<Value> = entries
         .iter()
@@ -74,7 +72,7 @@ pub(crate) fn write(entries: &[PackEntry]) -> String {
     format!("{:#}\n", json!({ "unsnarl_pack": FORMAT, "files": files }))
 }
 
-/// The files that a manifest promises, still empty, each with its checksum.
+/// Reads the files listed in a manifest, without contents, each with its checksum.
 pub(crate) fn read(text: &[u8]) -> Result<Vec<(PackEntry, u32)>, Error> {
     let wrong = |field: &str| Error::Damaged(format!("the pack's manifest has no {field}"));
     let value: Value = serde_json::from_slice(text).map_err(|_| wrong("meaning"))?;

@@ -1,4 +1,4 @@
-//! A pack laid down in a directory, and its trace as of that directory.
+//! Unpacks a pack into a directory, and relocates its trace to that directory.
 
 use crate::{Error, Pack, Role, loader};
 use std::{
@@ -10,19 +10,20 @@ use std::{
 use unsnarl_model::Trace;
 use unsnarl_symbols::{build_id, is_system};
 
-/// A pack that can be run.
+/// An unpacked pack that can be run.
 #[derive(Clone, Debug)]
 pub struct UnpackedPack {
-    /// Its trace, whose paths are those of this machine.
+    /// The trace, with the paths of this machine.
     pub trace: Trace,
-    /// The certificate that came with it.
+    /// The included certificate.
     pub proof: Option<PathBuf>,
-    /// Whether libraries are missing on this machine or other ones, so that the pack's own are used.
+    /// True if the pack's own libraries are used, because this machine's are missing or differ.
     pub own_libraries: bool,
 }
 
-/// Lays a pack down in a directory of its own. The program always comes from the pack; the libraries are this machine's if
-/// they are the same and all of the system's, and otherwise all of them are the pack's, with its loader.
+/// Unpacks a pack into a directory of its own. The program always comes from the pack. The libraries are this
+/// machine's if they are identical and all system libraries; otherwise all of them are the pack's, with its
+/// loader.
 ///
 /// `runtime` is unsnarl's own library on this machine.
 ///
@@ -63,7 +64,7 @@ pub fn unpack(pack: &Pack, directory: &Path, runtime: &Path) -> Result<UnpackedP
         moved.extend(ours.map(|module| (module.path.clone(), text(runtime.to_path_buf()))));
     }
     relocate(&mut trace, &moved);
-    // Whichever runtime is here: it says itself whether it fits.
+    // Any runtime is accepted here: it checks itself whether it fits.
     for module in trace.modules.iter_mut().filter(|module| Path::new(&module.path) == runtime) {
         module.build_id = build_id(runtime);
     }
@@ -75,8 +76,8 @@ pub fn unpack(pack: &Pack, directory: &Path, runtime: &Path) -> Result<UnpackedP
     Ok(UnpackedPack { trace, proof, own_libraries })
 }
 
-/// Whether this machine has the same libraries, where every program finds them: one that was found beside the program
-/// is not found beside the pack's.
+/// Returns whether this machine has the same libraries at system paths: a library that was found beside the
+/// program is not found beside the pack's.
 fn same_libraries(pack: &Pack, trace: &Trace) -> bool {
     pack.entries.iter().filter(|entry| entry.role == Role::Library).all(|entry| {
         let path = Path::new(&entry.origin);
@@ -91,7 +92,7 @@ fn same_libraries(pack: &Pack, trace: &Trace) -> bool {
     })
 }
 
-/// The program with the pack's loader instead of its own, if the pack has one.
+/// Returns the program with the pack's loader instead of its own, if the pack has one.
 fn own_loader(pack: &Pack, directory: &Path, program: &[u8]) -> Option<Vec<u8>> {
     let entry = pack.entries.iter().find(|entry| {
         let name = Path::new(&entry.origin).file_name().unwrap_or_default().to_string_lossy();
@@ -100,7 +101,7 @@ fn own_loader(pack: &Pack, directory: &Path, program: &[u8]) -> Option<Vec<u8>> 
     loader::with_loader(program, directory.join(&entry.name).to_str()?)
 }
 
-/// Has the loader look for libraries in this directory first.
+/// Makes the loader look for libraries in this directory first.
 fn library_path(env: &mut Vec<Vec<u8>>, directory: &str) {
     const NAME: &[u8] = b"LD_LIBRARY_PATH=";
     match env.iter_mut().find(|entry| entry.starts_with(NAME)) {
@@ -114,7 +115,7 @@ fn library_path(env: &mut Vec<Vec<u8>>, directory: &str) {
     }
 }
 
-/// Puts other paths into the place of those of the machine that the trace is from.
+/// Replaces the paths of the machine that recorded the trace.
 fn relocate(trace: &mut Trace, moved: &HashMap<String, String>) {
     let modules = trace.modules.iter_mut().map(|module| &mut module.path);
     let plan = &mut trace.plan;
@@ -125,14 +126,14 @@ fn relocate(trace: &mut Trace, moved: &HashMap<String, String>) {
     }
 }
 
-/// Writes a file unless it is there already.
+/// Writes a file unless it already has these contents.
 fn write_file(path: &Path, bytes: &[u8], executable: bool) -> Result<(), Error> {
     if fs::read(path).is_ok_and(|there| there == bytes) {
         return Ok(());
     }
     let write = || {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;
-        // Renamed into place: another unsnarl may be running what was there before.
+        // Renamed into place, because another unsnarl may be running the old file.
         let mut draft = path.as_os_str().to_owned();
         draft.push(format!(".{}.draft", std::process::id()));
         let draft = PathBuf::from(draft);

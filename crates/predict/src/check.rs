@@ -1,7 +1,8 @@
-//! The independent checker: is a witness a legal interleaving of the trace, and does it show what it claims?
+//! The independent checker: is a witness a legal interleaving of the trace, and does it show the claimed
+//! error?
 //!
-//! It works on the events themselves, byte by byte, and shares neither the model nor the search with those who make
-//! witnesses.
+//! It works on the events themselves, byte by byte, and shares neither the model nor the search with the code
+//! that produces witnesses.
 
 use crate::{
     deadlocks::{PredictedDeadlock, WaitTarget},
@@ -13,27 +14,27 @@ use crate::{
 use std::collections::BTreeMap;
 use unsnarl_model::{Event, Flags, Op, ThreadIx};
 
-/// What is wrong with a witness.
+/// Why a witness is illegal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Illegal {
-    /// An event is not of the window, or comes twice, or not after those before it in its thread.
+    /// An event is not in the window, occurs twice, or violates program order.
     #[error("event {0} is out of its thread's order")]
     ThreadOrder(u64),
-    /// An event was done that cannot be done then.
+    /// An event occurs where it is not enabled.
     #[error("event {event} cannot be done then: {reason}")]
     NotEnabled {
-        /// Which.
+        /// The event.
         event: u64,
-        /// What is in its way.
+        /// The obstacle.
         reason: &'static str,
     },
     /// A read sees another write than in the trace.
     #[error("event {0} sees another write than in the trace")]
     ReadsOtherWrite(u64),
-    /// What should come next does not.
+    /// The event that should come next does not.
     #[error("event {0} does not come next in its thread")]
     NotNext(u64),
-    /// The events that meet are no error.
+    /// The meeting events are no error.
     #[error("what meets is not what is claimed: {0}")]
     NotAnError(&'static str),
 }
@@ -41,32 +42,32 @@ pub enum Illegal {
 /// No event.
 const NONE: u32 = u32::MAX;
 
-/// What is known of a window before any witness is looked at.
+/// Facts about a window that hold for every witness.
 #[derive(Debug)]
 pub struct Checker<'a> {
     window: &'a [Event],
     first: u64,
     reads: Reads,
-    /// By event: how many of its thread come before it.
+    /// By event: the number of earlier events of its thread.
     places: Vec<u32>,
-    /// By thread: the event that created it, if it is before all of the thread's own.
+    /// By thread: the event that created it, if it precedes all events of the thread.
     creations: Vec<u32>,
-    /// By event: what must have been done, and why.
+    /// By event: the events that must have occurred, and why.
     needs: Map<u32, Vec<(u32, &'static str)>>,
-    /// By event: where its bytes are in `bytes`.
+    /// By event: the range of its bytes in `bytes`.
     ranges: Vec<(u32, u32)>,
-    /// The bytes that accesses touch, numbered, with the event that they were written by in the trace.
+    /// The bytes of each access, numbered, with the event that wrote them in the trace.
     bytes: Vec<(u32, u32)>,
     byte_count: usize,
     locks: BTreeMap<u64, Vec<(ThreadIx, u32, bool)>>,
-    /// With which mutex, held how often, and since which event.
+    /// By waiting thread: the mutex, how many times it was held, and the event since which it waits.
     waiting: BTreeMap<ThreadIx, (u64, u32, u32)>,
     tokens: BTreeMap<u64, ThreadIx>,
     counts: BTreeMap<u64, u64>,
 }
 
 impl<'a> Checker<'a> {
-    /// For witnesses over the events that follow this state, by the same meaning of reads.
+    /// Builds a checker for witnesses over the events that follow this state, with the same meaning of reads.
     #[must_use]
     pub fn new(window: &'a [Event], start: &SyncState, reads: Reads) -> Self {
         let mut locks: BTreeMap<u64, Vec<(ThreadIx, u32, bool)>> = BTreeMap::new();
@@ -93,7 +94,8 @@ impl<'a> Checker<'a> {
         checker
     }
 
-    /// What must come before what, whatever the order: by creation, joining, waking, barriers and once controls.
+    /// Determines the order that holds in every interleaving: by creation, joining, waking, barriers and once
+    /// controls.
     fn orders(&mut self) {
         let threads = self.window.iter().map(|event| event.thread.index() + 1).max().unwrap_or(0);
         let mut last = vec![NONE; threads];
@@ -134,7 +136,7 @@ impl<'a> Checker<'a> {
                 op if op.names_its_cause() => {
                     let signal = event.value.checked_sub(self.first).and_then(|at| u32::try_from(at).ok());
                     if let Some(signal) = signal.filter(|&signal| signal < number) {
-                        need(signal, "nobody has woken it");
+                        need(signal, "it has not been woken");
                     }
                 }
                 _ => {}
@@ -143,7 +145,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Which bytes accesses touch, and whose writing is there then.
+    /// Determines the bytes of each access, and the write seen there.
     fn memory(&mut self) {
         let mut numbers: Map<(u64, u64), u32> = Map::default();
         let mut writers: Vec<u32> = Vec::new();
@@ -153,7 +155,7 @@ impl<'a> Checker<'a> {
             let from = self.bytes.len() as u32;
             let end = event.addr.saturating_add(u64::from(event.size.max(1)));
             if matches!(event.op, Op::Alloc | Op::Free) && ok(event) {
-                // Memory that is given out or taken back is other memory from then on.
+                // Allocation and release turn the bytes into new memory.
                 generations += 1;
                 let touched = blocks.range(..end).rev().take_while(|(_, block)| block.0 > event.addr);
                 let touched: Vec<u64> = touched.map(|(&at, _)| at).collect();
@@ -181,7 +183,7 @@ impl<'a> Checker<'a> {
         self.byte_count = writers.len();
     }
 
-    /// Checks that a witness leads to where its events meet, whatever that is.
+    /// Checks that a witness leads to the point where its events meet, whatever they are.
     ///
     /// # Errors
     /// If it does not.
@@ -228,7 +230,7 @@ impl<'a> Checker<'a> {
             match waits.target {
                 WaitTarget::Done(done) => {
                     if !self.waits_until(&replay, number, next.thread, done) {
-                        return wrong("somebody does not wait for what the next one is to do");
+                        return wrong("a thread does not wait for an event of the next one");
                     }
                     continue;
                 }
@@ -254,12 +256,12 @@ impl<'a> Checker<'a> {
                     Some(&(mutex, _, _)) => mutex,
                     None => return wrong("a wait ends that has not begun"),
                 },
-                _ => return wrong("somebody does not wait"),
+                _ => return wrong("a thread does not wait"),
             };
             let held = replay.locks.get(&lock).into_iter().flatten().any(|holder| holder.0 == next.thread);
             let token = event.op == Op::SemWait && replay.tokens.get(&lock) == Some(&next.thread);
             if event.thread != waits.thread || next.thread == waits.thread || !(held || token) {
-                return wrong("somebody does not wait for the next");
+                return wrong("a thread does not wait for the next one");
             }
         }
         Ok(())
@@ -267,29 +269,29 @@ impl<'a> Checker<'a> {
 }
 
 impl Checker<'_> {
-    /// Whether an event of the trace waited until another thread had done another one, which it has not.
+    /// Returns whether an event of the trace waited for another thread's event that has not occurred.
     fn waits_until(&self, replay: &WitnessReplay<'_>, number: u32, other: ThreadIx, done: u64) -> bool {
         let Some(done) = done.checked_sub(self.first).and_then(|at| u32::try_from(at).ok()) else {
             return false;
         };
         let (event, awaited) = (&self.window[number as usize], &self.window[done as usize]);
         let needs = self.needs.get(&number).into_iter().flatten().any(|&(needed, _)| needed == done);
-        // Another token may be there: only a run can tell.
+        // There may be another token: only a run can decide.
         let posts = event.op == Op::SemWait && awaited.op == Op::SemPost && awaited.addr == event.addr;
         awaited.thread == other && event.thread != other && (needs || posts) && !replay.is_done(done)
     }
 }
 
-/// A witness being executed.
+/// A witness during its execution.
 struct WitnessReplay<'c> {
     checker: &'c Checker<'c>,
-    /// By thread: how many of its events are done.
+    /// By thread: the number of executed events.
     done: Vec<u32>,
-    /// By event that woke somebody: when it was done; and when waits began.
+    /// By waking event: when it was executed. By thread: when its wait began.
     signalled: Map<u32, u64>,
     began: BTreeMap<ThreadIx, u64>,
     time: u64,
-    /// By byte: who wrote it.
+    /// By byte: the event that wrote it.
     writers: Vec<u32>,
     locks: BTreeMap<u64, Vec<(ThreadIx, u32, bool)>>,
     waiting: BTreeMap<ThreadIx, (u64, u32, u32)>,
@@ -298,7 +300,7 @@ struct WitnessReplay<'c> {
 }
 
 impl<'c> WitnessReplay<'c> {
-    /// Executes a witness; where it leaves everybody.
+    /// Executes a witness and returns the state it leads to.
     fn of(checker: &'c Checker<'c>, witness: &Witness) -> Result<Self, Illegal> {
         let mut replay = Self {
             checker,
@@ -332,7 +334,7 @@ impl<'c> WitnessReplay<'c> {
         Ok(replay)
     }
 
-    /// The event of the window with this number, if it is its thread's next.
+    /// Returns the index in the window of the event with this number, if it is its thread's next.
     fn next(&self, number: u64) -> Option<u32> {
         let at = u32::try_from(number.checked_sub(self.checker.first)?).ok()?;
         let event = self.checker.window.get(at as usize)?;
@@ -393,7 +395,7 @@ impl<'c> WitnessReplay<'c> {
         }
     }
 
-    /// Reads and writes; false if a read sees what it did not see in the trace.
+    /// Executes an access; returns false if a read sees another write than in the trace.
     fn access(&mut self, at: u32) -> bool {
         let event = &self.checker.window[at as usize];
         let (from, to) = self.checker.ranges[at as usize];
@@ -466,7 +468,7 @@ impl<'c> WitnessReplay<'c> {
     }
 }
 
-/// How many tokens each semaphore has at the start, by the first thing that is said of it.
+/// Returns the initial count of each semaphore, derived from its first event.
 fn initial_counts(window: &[Event]) -> BTreeMap<u64, u64> {
     let mut counts = BTreeMap::new();
     for event in window {

@@ -1,48 +1,46 @@
-//! Section 2.3: a witness is followed by the program itself, with a happens-before detector looking on.
+//! Section 2.3: the program itself follows a witness, observed by a happens-before detector.
 //!
-//! Where this deviates from the paper: all events are ordered, not only those that synchronise, and the run has ended in
-//! the witness's own words where it cannot be followed. Where reads saw other writes and a thread took another way,
-//! the schedule is followed once more as far as it makes sense: the error may be there all the same.
+//! Deviations from the paper: all events are ordered, not only synchronisation, and the run ends where the
+//! witness cannot be followed. If reads saw other writes and a thread took another path, the schedule is
+//! followed once more with relaxed fidelity: the error may occur all the same.
 
 use crate::{deadlocks::PredictedDeadlock, races::PredictedRace};
 use unsnarl_model::{Conflict, ConflictKind, Divergence, Fidelity, OutcomeKind, Plan, Site, ThreadIx, Trace};
 
 /// Runs the program by a plan.
 pub trait WitnessRunner {
-    /// Why it cannot be run, or should not be any more.
+    /// Why the program cannot be run, or must not be any more.
     type Error;
 
-    /// One run.
+    /// Runs the plan.
     ///
-    /// # Errors
-    /// If there is none.
+    /// # Errors If the run is not possible.
     fn run(&mut self, plan: &Plan) -> Result<ConfirmationRun, Self::Error>;
 }
 
-/// A run.
 #[derive(Clone, Debug)]
 pub struct ConfirmationRun {
-    /// What happened.
+    /// The executed trace.
     pub trace: Trace,
-    /// Where it left the plan.
+    /// The point where it left the plan.
     pub divergence: Option<Divergence>,
 }
 
-/// What the program says of a prediction.
+/// The verdict of the program on a prediction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfirmationVerdict {
-    /// The error is there.
+    /// The error occurred.
     Confirmed,
-    /// The witness cannot be followed: somebody who should run cannot.
+    /// The witness cannot be followed: a thread that should run is not enabled.
     Infeasible(Divergence),
-    /// A thread took another way than in the trace.
+    /// A thread took another path than in the trace.
     Diverged(Divergence),
-    /// The witness was followed, and there was no such error.
+    /// The witness was followed, and the error did not occur.
     NotReproduced,
 }
 
 impl ConfirmationVerdict {
-    /// One word for it.
+    /// Returns the verdict as one word.
     #[must_use]
     pub const fn name(&self) -> &'static str {
         match self {
@@ -54,18 +52,17 @@ impl ConfirmationVerdict {
     }
 }
 
-/// A verdict, with the run that it is founded on.
+/// A verdict with the run that it is based on.
 #[derive(Clone, Debug)]
 pub struct ConfirmationResult {
-    /// What the program says.
     pub verdict: ConfirmationVerdict,
-    /// The run with the error, if there is one.
+    /// The run with the error, if it occurred.
     pub trace: Option<Trace>,
-    /// How many runs it took.
+    /// The number of runs.
     pub runs: u32,
 }
 
-/// Tries a race out.
+/// Tests a predicted race.
 ///
 /// # Errors
 /// Those of the runner.
@@ -83,14 +80,14 @@ pub fn confirm_race<R: WitnessRunner>(
         }
         let other = confirm(&|fidelity| witness.plan(trace, fidelity), runner, &shows)?;
         let runs = confirmed.runs + other.runs;
-        // What is told of a race that is not there is what came of its first witness.
+        // For a race that is not confirmed, the verdict of its first witness is reported.
         confirmed = if other.verdict == ConfirmationVerdict::Confirmed { other } else { confirmed };
         confirmed.runs = runs;
     }
     Ok(confirmed)
 }
 
-/// Tries a deadlock out.
+/// Tests a predicted deadlock.
 ///
 /// # Errors
 /// Those of the runner.
@@ -131,7 +128,7 @@ fn confirm<R: WitnessRunner>(
     Ok(ConfirmationResult { verdict, trace: None, runs: 2 })
 }
 
-/// Whether a race of a run is the one that was predicted from another trace: at the same two places.
+/// Returns whether a race of a run is the one predicted from another trace: it has the same two sites.
 #[must_use]
 pub fn is_same_race(trace: &Trace, race: &PredictedRace, run: &Trace, found: &Conflict) -> bool {
     is_at(trace, run, race.sides.map(|side| trace.site(&side)), found)
@@ -143,7 +140,7 @@ fn is_at(trace: &Trace, run: &Trace, sites: [Site; 2], found: &Conflict) -> bool
         && ordered_pair(found.sides.map(|side| place(run, side.site))) == expected
 }
 
-/// Whether a run ended with these threads waiting for each other.
+/// Returns whether a run ended with these threads waiting for each other.
 fn has_deadlock(trace: &Trace, run: &Trace, threads: &[ThreadIx]) -> bool {
     let waits = |thread: &ThreadIx| {
         let id = trace.thread_id(*thread);

@@ -1,4 +1,4 @@
-//! Who takes which lock when: the critical sections of a model, by lock and thread.
+//! The critical sections of a model, by lock and thread.
 
 use crate::model::{Model, StepAction};
 use unsnarl_model::ThreadIx;
@@ -6,15 +6,15 @@ use unsnarl_model::ThreadIx;
 /// All critical sections.
 #[derive(Debug)]
 pub(crate) struct CriticalSections {
-    /// By lock.
+    /// Indexed by lock.
     locks: Vec<Vec<LockUses>>,
-    /// By thread: where it takes which lock, in order.
+    /// By thread: its acquisitions in order, each with the lock.
     pub(crate) of_thread: Vec<Vec<(u32, u32)>>,
-    /// By step that takes a lock: the step that gives it back.
+    /// By acquiring step: the releasing step.
     gives_back: Vec<u32>,
 }
 
-/// How one thread takes one lock, in order.
+/// The acquisitions of one lock by one thread, in order.
 #[derive(Debug)]
 pub(crate) struct LockUses {
     pub(crate) thread: ThreadIx,
@@ -56,18 +56,18 @@ impl CriticalSections {
         critical_sections
     }
 
-    /// Who takes this lock.
+    /// Returns the threads that acquire this lock.
     pub(crate) fn of_lock(&self, lock: u32) -> &[LockUses] {
         &self.locks[lock as usize]
     }
 
-    /// The step that gives back what this step takes, if there is one.
+    /// Returns the step that releases what this step acquires, if any.
     pub(crate) fn gives_back(&self, taking: u32) -> Option<u32> {
         Some(self.gives_back[taking as usize]).filter(|&step| step != crate::model::NONE)
     }
 }
 
-/// The last of these steps of one thread that is among its first `done` ones.
+/// Returns the last of these steps of one thread that is among its first `done` ones.
 pub(crate) fn last_within(model: &Model, steps: &[u32], done: u32) -> Option<u32> {
     let count = steps.partition_point(|&number| model.step(number).at < done);
     count.checked_sub(1).map(|last| steps[last])

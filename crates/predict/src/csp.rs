@@ -1,10 +1,10 @@
-//! The model of a window as CSPm text (sections 2.2 and 3 of the paper, figures 1 to 3), for people who have a refinement
-//! checker such as FDR.
+//! The model of a window as CSPm text (sections 2.2 and 3 of the paper, figures 1 to 3), for use with a
+//! refinement checker such as FDR.
 //!
-//! Where this deviates from the paper: what orders two steps otherwise than a lock is one process for each pair, be it of a
-//! barrier with many threads, and has the name of what it is. Each shared object has its assertion in one text, rather than a
-//! text of its own. Deadlocks: the paper's `PROGRAM; LIVE` needs locks that come to an end, and its own go on for ever, so
-//! that every program would fail; here it is the threads that are followed by `LIVE`.
+//! Deviations from the paper: an order between two steps that is not caused by a lock is one process for each
+//! pair, even for a barrier with many threads, and is named after its cause. Each shared object has its
+//! assertion in one text, rather than a text of its own. Deadlocks: the paper's `PROGRAM; LIVE` needs locks
+//! that terminate, but its own never do, so every program would fail; here `LIVE` follows the threads.
 
 use crate::{
     flaw::Flaw,
@@ -16,11 +16,12 @@ use std::{
 };
 use unsnarl_model::{Event, Op, ThreadIx};
 
-/// The model of the events that follow this state. `name` tells what locks and memory are called.
+/// Exports the model of the events that follow this state. `name` returns the names of locks and memory.
 ///
-/// Every thread is a process, every lock is one, and so is everything else that a step needs of another thread: its creation,
-/// the end of the thread that it joins, a signal, an arrival at a barrier, a post. For each shared object there is an assertion
-/// that fails if there is a race on it, and one that fails if there is a deadlock.
+/// Every thread is a process, every lock is one, and so is every other dependence of a step on another
+/// thread: its creation, the end of the thread that it joins, a signal, an arrival at a barrier, a post. For
+/// each shared object there is an assertion that fails if there is a race on it, and one that fails if there
+/// is a deadlock.
 ///
 /// # Errors
 /// If the events contradict each other.
@@ -34,12 +35,12 @@ pub fn export(
     Ok(CspText { model: &model, events, dependencies }.whole(name))
 }
 
-/// A step that needs another one: the words of the two, between which there is a process.
+/// A step that needs another one: a process between the events of the two.
 struct Dependency {
     earlier: u32,
     later: u32,
     process: &'static str,
-    /// What the earlier one says when it is done, and the later one before it begins.
+    /// The CSP event after the earlier step, and the one before the later step.
     words: [String; 2],
 }
 
@@ -143,7 +144,7 @@ impl CspText<'_> {
         text
     }
 
-    /// The shared objects, each with an address of it.
+    /// Returns the shared objects, each with one of its addresses.
     fn objects(&self) -> BTreeMap<u32, u64> {
         let mut objects = BTreeMap::new();
         for step in &self.model.steps {

@@ -1,13 +1,13 @@
-//! Deadlocks: threads in a circle, each of which waits for what the next one has or is to do.
+//! Deadlocks: cycles of threads, each of which waits for something that the next one holds or has yet to do.
 //!
-//! Candidates are circles in the graph of who asks for what while holding what (section 2.2.2 of the paper, with the
-//! abstract patterns of Tunç et al., PLDI 2023): each thread asks for a lock that the next one holds, or joins
-//! the next one; all threads are different, and no two of them hold a lock that keeps the other out (a gate).
-//! Whether they can all come to that point is for the search to say.
+//! Candidates are cycles in the graph of lock requests (section 2.2.2 of the paper, with the abstract
+//! patterns of Tunç et al., PLDI 2023): each thread requests a lock that the next one holds, or joins the
+//! next one; all threads are different, and no two of them hold a common lock that excludes the other (a
+//! gate). Whether they can all reach that point is decided by the search.
 //!
-//! Where a run will decide, a thread may also wait for something that the next one is still to do: its signal, its
-//! post, its arrival at a barrier, the end of its once routine. Somebody else may do the same, which the trace does not
-//! tell, so these are never told without a run.
+//! If a run will decide, a thread may also wait for something that the next one has yet to do: its signal,
+//! its post, its arrival at a barrier, the end of its once routine. Another thread may do the same, which the
+//! trace does not show, so these are never reported without a run.
 
 use crate::{
     findings::{ErrorSites, Findings},
@@ -20,44 +20,43 @@ use crate::{
 };
 use unsnarl_model::{SiteIx, ThreadIx};
 
-/// A circle of threads that wait for each other.
+/// A cycle of threads that wait for each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PredictedDeadlock {
     /// The threads, each waiting for the next, the last for the first.
     pub circle: Vec<WaitingThread>,
-    /// How to get there.
+    /// The reordering that leads there.
     pub witness: Witness,
 }
 
-/// A thread that waits, holding something.
+/// A thread that waits while holding locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaitingThread {
-    /// Who.
     pub thread: ThreadIx,
-    /// By which event of the trace: it took a lock there, or joined a thread.
+    /// The event of the trace by which it acquired a lock or joined a thread.
     pub event: u64,
-    /// From where.
+    /// The site of the operation.
     pub site: SiteIx,
     /// The addresses of the locks that it holds.
     pub holds: Vec<u64>,
-    /// What it waits for.
+    /// The target of the wait.
     pub target: WaitTarget,
 }
 
-/// What a thread waits for.
+/// The target of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitTarget {
-    /// The lock at this address, which the next one holds.
+    /// The lock at this address, which the next thread holds.
     Lock(u64),
-    /// The next one's end.
+    /// The end of the next thread.
     End,
-    /// That the next one does this event.
+    /// The execution of this event by the next thread.
     Done(u64),
-    /// A signal that was given by this event, before anybody waited for it.
+    /// A signal that was sent by this event before any thread waited for it.
     Lost(u64),
 }
 
-/// Requests of a thread for the same thing at the same place with the same locks held.
+/// Requests of a thread for the same target from the same site with the same locks held.
 #[derive(Debug)]
 struct WaitRequest {
     thread: ThreadIx,
@@ -75,13 +74,14 @@ enum RequestTarget {
     Done(u32),
 }
 
-/// The longest circle that is looked for.
+/// The maximum length of a cycle.
 const LONGEST: usize = 16;
 
-/// Circles that are followed up in a window at most; more are told as undecided.
+/// The maximum number of cycles examined in a window; further ones are reported as undecided.
 const MAX_CYCLES: u64 = 100_000;
 
-/// Looks for deadlocks in a window; if a run will decide, also for those in which somebody waits for a signal or its like.
+/// Searches a window for deadlocks; if a run will decide, also for those in which a thread waits for a signal
+/// or similar.
 pub(crate) fn deadlocks(
     search: &Searcher<'_>,
     window: &Window<'_>,
@@ -123,7 +123,8 @@ fn requests(model: &Model, run_decides: bool) -> Vec<WaitRequest> {
             &[]
         };
         for target in target.into_iter().chain(awaited.iter().map(|&other| RequestTarget::Done(other))) {
-            // Who holds nothing is only waited for by who joins it, or waits for something that it is to do.
+            // A thread without locks is waited for only by a join, or by a wait for something that it has yet
+            // to do.
             let key = (u64::from(step.thread.0), u64::from(step.site.0) << 32 | u64::from(step.held), target);
             let request = *numbers.entry(key).or_insert_with(|| {
                 let (thread, site, held) = (step.thread, step.site, step.held);
@@ -136,7 +137,7 @@ fn requests(model: &Model, run_decides: bool) -> Vec<WaitRequest> {
     requests
 }
 
-/// By request: whom it may wait for.
+/// Returns, for each request, the requests that it may wait for.
 fn successors(model: &Model, requests: &[WaitRequest]) -> Vec<Vec<usize>> {
     let mut holders: Map<u32, Vec<(usize, bool)>> = Map::default();
     let mut of_thread: Map<u16, Vec<usize>> = Map::default();
@@ -167,7 +168,7 @@ fn successors(model: &Model, requests: &[WaitRequest]) -> Vec<Vec<usize>> {
         .collect()
 }
 
-/// Whether a thread that is at its step has another one of its steps still to do.
+/// Returns whether a thread that is at one of its steps has another one still to do.
 fn is_before(model: &Model, at: u32, other: u32) -> bool {
     model.step(at).at <= model.step(other).at
 }
@@ -183,7 +184,7 @@ struct CycleSearch<'a> {
 }
 
 impl CycleSearch<'_> {
-    /// Circles whose smallest request is the path's first.
+    /// Extends to cycles whose smallest request is the path's first.
     fn extend(&mut self, first: usize, findings: &mut Findings) {
         let Some(&last) = self.path.last() else { return };
         for &next in &self.next[last] {
@@ -200,7 +201,7 @@ impl CycleSearch<'_> {
         }
     }
 
-    /// Another thread, whose locks nobody else in the path holds.
+    /// Returns whether this is another thread whose locks are compatible with those of the path.
     fn fits(&self, next: usize) -> bool {
         let new = &self.requests[next];
         self.path.iter().all(|&at| {
@@ -239,7 +240,7 @@ impl CycleSearch<'_> {
         }
     }
 
-    /// Tries every choice of one step from each list. What is found ends with the choice.
+    /// Tries every choice of one step from each list. Stops at the first success.
     fn choose(&self, lists: &[&[u32]], chosen: &mut Vec<u32>, left: &mut u64) -> SearchResult {
         const LEAST: u64 = 50;
         let Some((list, others)) = lists.split_first() else {
@@ -273,7 +274,7 @@ impl CycleSearch<'_> {
         SearchResult::Impossible
     }
 
-    /// Whether nobody waits for what the next one has done already.
+    /// Returns whether no thread waits for something that the next one has already done.
     fn all_wait(&self, targets: &[u32]) -> bool {
         let nexts = targets.iter().cycle().skip(1);
         self.path.iter().zip(nexts).all(|(&at, &next)| match self.requests[at].target {

@@ -1,10 +1,10 @@
-//! What was found, what is settled, and what it took.
+//! The findings, the settled sites, and the statistics.
 
 use crate::{deadlocks::PredictedDeadlock, model::Reads, races::PredictedRace};
 use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::SiteIx;
 
-/// Where in the code an error is: the places of its operations, in order.
+/// The sites of an error's operations, in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ErrorSites(Vec<SiteIx>);
 
@@ -14,50 +14,50 @@ impl ErrorSites {
         Self(sites)
     }
 
-    /// The places.
+    /// Returns the sites.
     #[must_use]
     pub fn sites(&self) -> &[SiteIx] {
         &self.0
     }
 }
 
-/// How far the work on a window is.
+/// The progress within a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowProgress {
-    /// The shared object that is looked at, from 1.
+    /// The current shared object, from 1.
     pub object: u32,
-    /// How many there are.
+    /// The number of shared objects.
     pub objects: u32,
     /// Races found so far.
     pub races: usize,
 }
 
-/// What it took.
+/// Statistics of the analysis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// Events of the trace.
+    /// The number of events of the trace.
     pub events: u64,
-    /// Those left after reduction.
+    /// The number of events left after reduction.
     pub reduced: u64,
-    /// Those that synchronise.
+    /// The number of synchronisation events.
     pub synchronising: u64,
-    /// Windows.
+    /// The number of windows.
     pub windows: u64,
-    /// Shared objects.
+    /// The number of shared objects.
     pub objects: u64,
-    /// Those that the filter leaves.
+    /// The number of shared objects that pass the filter.
     pub suspect_objects: u64,
-    /// Pairs of places that the filter leaves.
+    /// The number of pairs of sites that pass the filter.
     pub candidates: u64,
-    /// Circles of requests.
+    /// The number of cycles of requests.
     pub circles: u64,
-    /// Witnesses that keep the order of critical sections.
+    /// The number of witnesses that keep the order of critical sections.
     pub sync_preserving: u64,
-    /// Witnesses that took a search.
+    /// The number of witnesses that needed a search.
     pub searched: u64,
 }
 
-/// What was found so far.
+/// The findings so far.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
     pub(crate) races: Vec<PredictedRace>,
@@ -86,7 +86,7 @@ impl Findings {
         }
     }
 
-    /// What may still be spent on these places.
+    /// Returns the remaining budget for these sites.
     pub(crate) fn budget(&self, places: &ErrorSites, reads: Reads, whole: u64) -> u64 {
         match self.open.get(&(places.clone(), reads)) {
             Some(&SearchBudget::Left(left)) => left,
@@ -113,7 +113,7 @@ impl Findings {
         self.deadlocks.push(deadlock);
     }
 
-    /// Places whose budget was used up, and that nothing was found for.
+    /// Returns the sites whose budget was exhausted without a finding.
     pub(crate) fn undecided_sites(&self, reads_mode: Reads) -> Vec<ErrorSites> {
         let open = self.open.iter().filter(|((places, reads), budget)| {
             matches!(budget, SearchBudget::UsedUp) && *reads == reads_mode && !self.settled.contains(places)

@@ -1,41 +1,39 @@
-//! What makes a trace unfit for prediction: it contradicts the meaning of its own operations.
+//! Flaws: traces that contradict the semantics of their own operations are unfit for prediction.
 
 use unsnarl_model::ThreadIx;
 
 /// An event that cannot have happened after those before it.
 ///
-/// From such a trace anything would follow, so there is no answer rather than a wrong one.
+/// Anything would follow from such a trace, so no answer is given rather than a wrong one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flaw {
-    /// Which, from 0.
+    /// The number of the event, from 0.
     pub event: u64,
-    /// Whose.
     pub thread: ThreadIx,
-    /// What is wrong with it.
     pub contradiction: Contradiction,
 }
 
-/// What is wrong with an event.
+/// The ways in which an event can contradict the earlier ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Contradiction {
-    /// A lock is given back by somebody who has not got it.
+    /// A lock is released by a thread that does not hold it.
     NotHeld(u64),
-    /// A lock is taken that somebody else holds.
+    /// A lock is acquired that another thread holds.
     HeldByAnother {
-        /// Which.
+        /// The lock.
         lock: u64,
-        /// By whom.
+        /// The thread that holds it.
         holder: ThreadIx,
     },
     /// A wait on a condition without its mutex.
     WaitWithoutLock(u64),
     /// A wait ends that never began.
     NotWaiting,
-    /// A thread is joined that nobody ever created and that never ran.
+    /// A thread is joined that was never created and never ran.
     JoinOfUnknownThread(u64),
     /// A thread joins itself.
     SelfJoin,
-    /// A thread is created that is there already.
+    /// A thread is created that already exists.
     DuplicateCreation(ThreadIx),
     /// A thread runs after it was joined.
     EventAfterJoin,
@@ -46,7 +44,7 @@ pub enum Contradiction {
 }
 
 impl Flaw {
-    /// The same in words, with the names that the reader knows; without what follows from it.
+    /// Describes the flaw with the given names, but not its consequences.
     #[must_use]
     pub fn describe(&self, lock: &dyn Fn(u64) -> String, thread: &dyn Fn(ThreadIx) -> String) -> String {
         let thread_name = thread(self.thread);

@@ -1,4 +1,4 @@
-//! A quick hash for numbers that nobody chose to collide.
+//! A fast hash for numbers that are not chosen to collide.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -46,7 +46,7 @@ impl Hasher for Mix {
     }
 }
 
-/// A number of 128 bits that stands for two smaller ones; the parts of a state are summed up by exclusive or.
+/// Returns a 128-bit hash of two smaller numbers; the parts of a state are combined by exclusive or.
 pub(crate) const fn spread(a: u64, b: u64) -> u128 {
     const fn stir(mut x: u64) -> u64 {
         x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,17 +1,17 @@
-//! Races and deadlocks in interleavings that did not happen, each with a witness.
+//! Prediction of races and deadlocks in interleavings that did not happen, each with a witness.
 //!
-//! From one run, find reorderings of its events that its synchronisation allows and that show an error: two
-//! accesses side by side that nothing orders, or threads that wait for each other in a circle. After
+//! From one run, the analysis finds reorderings of its events that its synchronisation permits and that show
+//! an error: two adjacent unordered accesses, or a cycle of threads that wait for each other. After
 //! "Interleaving inference" (text: a trace model in CSP, a filter, a model checker, and replay to confirm).
 //!
 //! - `model/`: a window of the trace as threads of steps (section 2.1)
-//! - `order.rs`, `races.rs`, `deadlocks.rs`: the filter (section 3) and what is left of it
-//! - `lost_signals.rs`: signals that come before anybody waits for them
-//! - `sync_preserving.rs`: witnesses in near-linear time, where the order of critical sections can stay
-//! - `search/`: witnesses by search, where it cannot
-//! - `check.rs`: every witness is looked at by a checker that shares no code with the above
+//! - `order.rs`, `races.rs`, `deadlocks.rs`: the filter (section 3) and the remaining candidates
+//! - `lost_signals.rs`: signals that are sent before any thread waits for them
+//! - `sync_preserving.rs`: witnesses in near-linear time that keep the order of critical sections
+//! - `search/`: witnesses by search that change it
+//! - `check.rs`: a checker of all witnesses that shares no code with the above
 //! - `csp.rs`: the same model as text for a refinement checker
-//! - `confirm.rs`: what a run of the witness says of it (section 2.3)
+//! - `confirm.rs`: confirmation of a witness by a run (section 2.3)
 //!
 //! Nothing here does I/O or starts a process: confirmation takes a [`WitnessRunner`].
 

@@ -1,10 +1,10 @@
-//! Signals that come too early: given before the thread waits that was woken by them in the trace, they wake nobody, and it
-//! waits for ever.
+//! Lost signals: a signal that is sent before the thread waits that it woke in the trace wakes no thread, and
+//! that thread waits for ever.
 //!
-//! The paper's model cannot show this, because there a signal is kept until somebody waits. Here the candidates are the
-//! pairs of a wait and the signal that ended it, where what the thread looked at under its mutex before it waited is not
-//! what the other one changed before it signalled: who looks first does not wait. Whether the thread waits
-//! nevertheless, and whether nobody else signals, only a run can tell.
+//! The paper's model cannot show this, because there a signal is kept until a thread waits. Here the
+//! candidates are the pairs of a wait and the signal that ended it, unless the waiting thread reads something
+//! under its mutex that the other one changes before it signals: then the thread would see the change and not
+//! wait. Whether the thread waits nevertheless, and whether no other thread signals, only a run can decide.
 
 use crate::{
     deadlocks::{PredictedDeadlock, WaitTarget, WaitingThread},
@@ -17,7 +17,7 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// Looks for signals of a window that can be lost.
+/// Searches a window for signals that can be lost.
 pub(crate) fn signals(
     search: &Searcher<'_>,
     window: &Window<'_>,
@@ -56,7 +56,7 @@ pub(crate) fn signals(
             }
         };
         let number = |event: u32| window.first + u64::from(event);
-        // Its mutex is given back while it waits.
+        // The mutex is released during the wait.
         let stays_held =
             |lock: u32| !matches!(wait.action, StepAction::Gives { lock: mutex, .. } if mutex == lock);
         let held = model.locksets.of(wait.held).iter().filter(|&&(lock, _)| stays_held(lock));
@@ -71,7 +71,7 @@ pub(crate) fn signals(
     }
 }
 
-/// The signal's part of the trace, as it was, without the wait.
+/// Returns the signal's causal past in the order of the trace, without the wait.
 fn sync_preserving(search: &Searcher<'_>, wake_up: &WakeUp) -> Option<Vec<u32>> {
     let Searcher { model, order, critical_sections, .. } = *search;
     let mut closure = Closure::new(model, order, critical_sections);
@@ -80,8 +80,8 @@ fn sync_preserving(search: &Searcher<'_>, wake_up: &WakeUp) -> Option<Vec<u32>> 
     (!closure.stuck && !closure.has(wake_up.wait)).then_some(closure.ideal)
 }
 
-/// Whether the thread, since it took its mutex, has looked at something that the other one changed after that and before
-/// it signalled.
+/// Returns whether the thread, since it acquired its mutex, accessed something that the other thread changed
+/// after that and before it signalled.
 fn read_before_wait(model: &Model, wake_up: &WakeUp) -> bool {
     let (wait, signal) = (model.step(wake_up.wait), model.step(wake_up.signal));
     let StepAction::Gives { lock: mutex, .. } = wait.action else { return true };

@@ -1,22 +1,22 @@
-//! What must come before what in every reordering: a clock for each step.
+//! The order that holds in every reordering: a vector clock for each step.
 //!
-//! A step's clock says how many steps of each thread it cannot do without: those before it in its own thread,
-//! what it needs, the writes that it sees, and what all these cannot do without. Locks play no part: which
-//! critical section comes first is open. This is the weakened happens-before of section 3, and for
+//! A step's clock is the number of steps of each thread that it depends on: those before it in its own
+//! thread, its needs, the writes that it sees, and everything that these depend on. Locks play no part: the
+//! order of critical sections is open. This is the weakened happens-before of section 3, and for
 //! [`Reads::Same`](crate::Reads::Same) the order of Mathur et al. (POPL 2021) that their closure starts from.
 
 use crate::model::{INITIAL, Model, ModelStep, NONE};
 
-/// How many steps of each thread.
+/// The number of steps of each thread.
 pub(crate) type Ideal = Vec<u32>;
 
 /// The clocks of all steps.
 #[derive(Debug)]
 pub(crate) struct MustHappenBefore {
     threads: usize,
-    /// Clocks one after the other.
+    /// The concatenated clocks.
     pool: Vec<u32>,
-    /// By step: which clock. A thread's own entry there is of no meaning.
+    /// By step: its clock. The entry of the step's own thread is meaningless.
     clocks: Vec<u32>,
 }
 
@@ -25,7 +25,7 @@ impl MustHappenBefore {
         let threads = model.threads.len();
         let mut order =
             Self { threads, pool: vec![0; threads], clocks: Vec::with_capacity(model.steps.len()) };
-        // Steps given at the start are done anyway.
+        // Steps given at the start are already done.
         order.pool.copy_from_slice(&model.given);
         let mut current = vec![0_u32; threads];
         for step in &model.steps {
@@ -42,8 +42,8 @@ impl MustHappenBefore {
         order
     }
 
-    /// Joins what a step cannot do without, and the step itself, to a clock; to a new one if it is still shared
-    /// with the step before.
+    /// Joins a step and its dependences into a clock; into a new one if the clock is still shared with the
+    /// previous step.
     fn join(&mut self, clock: &mut u32, shared: u32, me: usize, step: &ModelStep, number: u32) {
         let (other, at) = (step.thread.index(), step.at);
         let width = self.threads;
@@ -66,13 +66,13 @@ impl MustHappenBefore {
         self.pool[to + other] = at + 1;
     }
 
-    /// What a step cannot do without, its own thread apart.
+    /// Returns the dependences of a step, without its own thread.
     pub(crate) fn clock(&self, number: u32) -> &[u32] {
         let from = self.clocks[number as usize] as usize * self.threads;
         &self.pool[from..from + self.threads]
     }
 
-    /// Raises an ideal so that it has the step and all that it cannot do without.
+    /// Extends an ideal by the step and all its dependences.
     pub(crate) fn include(&self, model: &Model, ideal: &mut Ideal, number: u32) -> bool {
         let step = model.step(number);
         let me = step.thread.index();
@@ -84,8 +84,8 @@ impl MustHappenBefore {
         true
     }
 
-    /// Raises an ideal so that the step comes next in its thread and could be done: all before it, and what it
-    /// needs; but what it sees is open.
+    /// Extends an ideal so that the step comes next in its thread and is enabled: with everything before it
+    /// and its needs; the writes that it sees are open.
     pub(crate) fn bring_to(&self, model: &Model, ideal: &mut Ideal, number: u32) {
         let step = model.step(number);
         let me = step.thread.index();
@@ -97,7 +97,7 @@ impl MustHappenBefore {
         }
     }
 
-    /// Whether the second cannot be brought to its place without doing the first.
+    /// Returns whether the second step cannot come next without the first being done.
     pub(crate) fn behind(&self, model: &Model, first: u32, second: u32) -> bool {
         let (first, second) = (model.step(first), model.step(second));
         let me = second.thread.index();
@@ -110,7 +110,7 @@ impl MustHappenBefore {
         by_thread || model.needs_to_come_next(second).iter().any(by_need)
     }
 
-    /// Whether one of the two cannot be brought to its place without doing the other.
+    /// Returns whether one of the two steps cannot come next without the other being done.
     pub(crate) fn ordered(&self, model: &Model, a: u32, b: u32) -> bool {
         self.behind(model, a, b) || self.behind(model, b, a)
     }

@@ -1,4 +1,4 @@
-//! Window by window: model, filter, witnesses.
+//! The analysis, window by window: model, filter, witnesses.
 
 use crate::{
     check::{Checker, Illegal},
@@ -15,17 +15,17 @@ use crate::{
 };
 use unsnarl_model::{Event, Trace};
 
-/// What to look for, and how hard.
+/// Options of the prediction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PredictOptions {
-    /// How many events are looked at together; none for all of them.
+    /// The number of events analysed together; `None` for all of them.
     pub window: Option<usize>,
-    /// How many steps a search may take for one pair of places.
+    /// The maximum number of search steps for one pair of sites.
     pub budget: u64,
-    /// Whether to look also for what only a run can confirm: reorderings in which reads see other writes, and deadlocks in
-    /// which somebody waits for a signal or its like.
+    /// Whether to search also for errors that only a run can confirm: reorderings in which reads see other
+    /// writes, and deadlocks in which a thread waits for a signal or similar.
     pub free_reads: bool,
-    /// Accesses below this address are none: they fault.
+    /// Accesses below this address are ignored: they fault.
     pub lowest: u64,
 }
 
@@ -35,20 +35,20 @@ impl Default for PredictOptions {
     }
 }
 
-/// What can go wrong in other orders.
+/// The errors predicted for other orders.
 #[derive(Debug)]
 pub struct Prediction {
-    /// Races, one for each pair of places.
+    /// Races, one for each pair of sites.
     pub races: Vec<PredictedRace>,
-    /// Deadlocks, one for each set of places.
+    /// Deadlocks, one for each set of sites.
     pub deadlocks: Vec<PredictedDeadlock>,
-    /// Places of which the budget did not suffice to tell.
+    /// Sites for which the budget did not suffice.
     pub undecided: Vec<ErrorSites>,
-    /// What it took.
+    /// Statistics of the analysis.
     pub figures: Statistics,
 }
 
-/// Takes events as they come and looks at them window by window.
+/// Takes events as they come and analyses them window by window.
 #[derive(Debug)]
 pub struct Predictor {
     options: PredictOptions,
@@ -58,13 +58,13 @@ pub struct Predictor {
 }
 
 impl Predictor {
-    /// Before the first event.
+    /// Creates a predictor before the first event.
     #[must_use]
     pub fn new(options: PredictOptions) -> Self {
         Self { options, state: SyncState::default(), pending: Vec::new(), findings: Findings::default() }
     }
 
-    /// More events. `watch` is told of each object that is looked at.
+    /// Adds events. `watch` is called for each object analysed.
     ///
     /// # Errors
     /// If they contradict those before them.
@@ -88,7 +88,7 @@ impl Predictor {
         Ok(())
     }
 
-    /// No more events: what was found.
+    /// Ends the events and returns the findings.
     ///
     /// # Errors
     /// If the last ones contradict those before them.
@@ -142,7 +142,7 @@ impl Predictor {
         if self.options.free_reads {
             lost_signals::signals(&search, window, &self.options, &mut self.findings);
         }
-        // Nothing is told that an eye that knows nothing of models and searches has not approved.
+        // Nothing is reported that the independent checker has not approved.
         let Findings { races, deadlocks, .. } = &mut self.findings;
         if races.len() > old_races || deadlocks.len() > old_deadlocks {
             let checker = Checker::new(window.events, &self.state, reads);
@@ -168,7 +168,7 @@ fn keep_approved<T>(all: &mut Vec<T>, old: usize, check: impl Fn(&T) -> Result<(
     }
 }
 
-/// What a whole trace at hand tells.
+/// Analyses a whole trace in memory.
 ///
 /// # Errors
 /// If the trace contradicts itself.

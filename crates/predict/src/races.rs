@@ -1,8 +1,8 @@
-//! Races: the filter of section 3, then a witness for what is left.
+//! Races: the filter of section 3, then a witness for each remaining candidate.
 //!
-//! A pair of accesses is a candidate if neither must come before the other (happens-before without locks) and no
-//! lock protects both. Candidates are looked at per object, and in it per pair of places in the code: one witness for a
-//! pair of places is enough.
+//! A pair of accesses is a candidate if neither must come before the other (happens-before without locks) and
+//! no common lock protects them. Candidates are examined per object, and there per pair of sites: one witness
+//! for a pair of sites is enough.
 
 use crate::{
     findings::{ErrorSites, Findings, WindowProgress},
@@ -14,23 +14,23 @@ use crate::{
 };
 use unsnarl_model::{Event, SiteIx, ThreadIx};
 
-/// A race that a reordering shows.
+/// A race shown by a reordering.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PredictedRace {
     /// The first byte that both accesses touch.
     pub addr: u64,
     /// The two accesses, by the numbers of their events; the earlier one first.
     pub accesses: [u64; 2],
-    /// What they are.
+    /// The events of the accesses.
     pub sides: [Event; 2],
-    /// How to get there.
+    /// The reordering that leads there.
     pub witness: Witness,
-    /// Other ways to a race at the same places, for where the program does not follow the first: only where reads may
-    /// see anything.
+    /// Other witnesses of a race at the same sites, in case the program does not follow the first: only with
+    /// free reads.
     pub others: Vec<Witness>,
 }
 
-/// Accesses of a thread to a cell from one place, with the same locks held.
+/// Accesses of a thread to a cell from one site, with the same locks held.
 #[derive(Debug)]
 struct Group {
     thread: ThreadIx,
@@ -42,10 +42,10 @@ struct Group {
     steps: Vec<u32>,
 }
 
-/// A search among many pairs costs at least this much for each.
+/// The minimum budget for each of many pairs.
 const LEAST: u64 = 50;
 
-/// Looks for races in a window.
+/// Searches a window for races.
 pub(crate) fn races(
     search: &Searcher<'_>,
     window: &Window<'_>,
@@ -95,7 +95,7 @@ pub(crate) fn races(
     }
 }
 
-/// The steps that touch each shared cell, in order.
+/// Returns the steps that touch each shared cell, in order.
 fn by_cell(model: &Model) -> Vec<(u32, Vec<u32>)> {
     let mut all: Vec<(u32, u32)> = Vec::new();
     for (step, number) in model.steps.iter().zip(0..) {
@@ -125,7 +125,7 @@ fn groups(model: &Model, steps: &[u32]) -> Vec<Group> {
     groups
 }
 
-/// Whether two accesses of these groups would be a race, and no lock forbids it.
+/// Returns whether two accesses of these groups would be a race that no lock prevents.
 fn suspicious(model: &Model, a: &Group, b: &Group) -> bool {
     a.thread != b.thread
         && (a.writes || b.writes)
@@ -134,7 +134,7 @@ fn suspicious(model: &Model, a: &Group, b: &Group) -> bool {
         && model.locksets.compatible(a.held, b.held)
 }
 
-/// Whether there are two accesses that nothing orders.
+/// Returns whether there are two unordered accesses.
 fn meets(search: &Searcher<'_>, a: &Group, b: &Group) -> bool {
     let (mut i, mut j) = (0, 0);
     while let (Some(&x), Some(&y)) = (a.steps.get(i), b.steps.get(j)) {
@@ -149,7 +149,8 @@ fn meets(search: &Searcher<'_>, a: &Group, b: &Group) -> bool {
     false
 }
 
-/// Witnesses for later accesses of the two groups: which of them the program follows depends on what was read before.
+/// Returns witnesses for later accesses of the two groups: which of them the program follows depends on
+/// earlier reads.
 fn others(search: &Searcher<'_>, window: &Window<'_>, [a, b]: [&Group; 2], first: &Witness) -> Vec<Witness> {
     let Searcher { model, order, critical_sections, .. } = *search;
     let (m, n) = (a.steps.len(), b.steps.len());

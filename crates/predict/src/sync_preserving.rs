@@ -1,11 +1,12 @@
-//! Reorderings that leave the order of critical sections as it was: decided in near-linear time.
+//! Reorderings that keep the order of critical sections: decided in near-linear time.
 //!
-//! Mathur, Pavlogiannis and Viswanathan, "Optimal prediction of synchronization-preserving races" (POPL 2021),
-//! and for deadlocks Tunç, Mathur, Pavlogiannis and Viswanathan (PLDI 2023): take the steps that the wanted ones
-//! cannot do without; of two critical sections of a lock in that set, the earlier one must be whole; repeat. If
-//! the wanted steps are not among them in the end, then the set, in the order of the trace, leads to them.
+//! Mathur, Pavlogiannis and Viswanathan, "Optimal prediction of synchronization-preserving races" (POPL
+//! 2021), and for deadlocks Tunç, Mathur, Pavlogiannis and Viswanathan (PLDI 2023): take the dependences of
+//! the target steps; of two critical sections of a lock in that set, the earlier one must be complete;
+//! repeat. If the target steps are not in the set in the end, then the set, in the order of the trace, leads
+//! to them.
 //!
-//! The set only grows with the wanted steps, so lists of them are gone through with one finger on each.
+//! The set is monotonic in the target steps, so lists of them are scanned with one cursor each.
 
 use crate::{
     critical_sections::{CriticalSections, LockUses, last_within},
@@ -19,15 +20,15 @@ pub(crate) struct Closure<'m> {
     model: &'m Model,
     order: &'m MustHappenBefore,
     critical_sections: &'m CriticalSections,
-    /// So far.
+    /// The closure so far.
     pub(crate) ideal: Ideal,
-    /// By thread: how many of its takings are within.
+    /// By thread: the number of its acquisitions in the closure.
     takings: Vec<usize>,
-    /// Locks that more takings of have come within.
+    /// Locks with new acquisitions in the closure.
     dirty_locks: Vec<u32>,
-    /// By lock: it is in that list.
+    /// By lock: whether it is in that list.
     is_dirty: Vec<bool>,
-    /// A section would have to be whole that never ends.
+    /// A critical section that never ends would have to be complete.
     pub(crate) stuck: bool,
 }
 
@@ -51,19 +52,19 @@ impl<'m> Closure<'m> {
         closure
     }
 
-    /// Makes a step the next of its thread.
+    /// Adds everything needed for a step to come next in its thread.
     pub(crate) fn bring_to(&mut self, number: u32) {
         self.order.bring_to(self.model, &mut self.ideal, number);
         self.settle();
     }
 
-    /// Has a step done.
+    /// Adds a step.
     pub(crate) fn include(&mut self, number: u32) {
         self.order.include(self.model, &mut self.ideal, number);
         self.settle();
     }
 
-    /// Whether the step had to be done.
+    /// Returns whether the step is in the closure.
     pub(crate) fn has(&self, number: u32) -> bool {
         let step = self.model.step(number);
         self.ideal[step.thread.index()] > step.at
@@ -91,13 +92,13 @@ impl<'m> Closure<'m> {
         }
     }
 
-    /// All critical sections of a lock but the last must be whole.
+    /// Completes all critical sections of a lock but the last.
     fn complete(&mut self, lock: u32) {
         let model = self.model;
         let within =
             |ideal: &Ideal, by: &LockUses, list: &[u32]| last_within(model, list, ideal[by.thread.index()]);
         let all = self.critical_sections.of_lock(lock);
-        // The latest two, of different threads: of all takings, and of those that exclude readers too.
+        // The latest two of different threads: of all acquisitions, and of the exclusive ones.
         let mut any = Latest::default();
         let mut latest_exclusive = Latest::default();
         for (user, by) in all.iter().enumerate() {
@@ -122,7 +123,7 @@ impl<'m> Closure<'m> {
     }
 }
 
-/// The latest step, and the latest of somebody else's.
+/// The latest step, and the latest of another thread.
 #[derive(Default)]
 struct Latest {
     first: Option<(u32, usize)>,
@@ -149,8 +150,8 @@ impl Latest {
     }
 }
 
-/// The first choice of one step from each list, all of different threads, that can be brought together, and what
-/// leads to it. The lists are in order.
+/// Returns the first choice of one step from each list, all of different threads, that can be brought
+/// together, with the closure that leads to it. The lists are in order.
 pub(crate) fn first_meeting(
     model: &Model,
     order: &MustHappenBefore,
@@ -170,7 +171,7 @@ pub(crate) fn first_meeting(
         }
         let passed = chosen.iter().position(|&step| closure.has(step));
         match passed {
-            // No later choice of the others does without it.
+            // Every later choice of the others depends on it too.
             Some(list) => at[list] += 1,
             None => return Some((chosen, closure.ideal)),
         }

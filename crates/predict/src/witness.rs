@@ -1,4 +1,4 @@
-//! A reordering of a window's events that leads to an error.
+//! Witnesses: reorderings of a window's events that lead to an error.
 
 use crate::{
     model::{Model, NONE, Reads},
@@ -6,35 +6,35 @@ use crate::{
 };
 use unsnarl_model::{Event, Fidelity, Op, Plan, Policy, Prefix, Schedule, ThreadIx, Trace};
 
-/// The order of events after which some events come next, each in its own thread.
+/// An order of events after which given events come next, each in its own thread.
 ///
-/// A trace can have thousands of witnesses, so they are kept small: the order is worked out when it is asked for.
+/// A trace can have thousands of witnesses, so they are kept small: the order is computed on request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Witness {
-    /// How many events of the trace come first, in their own order: those before the window.
+    /// The number of events before the window, which come first in their original order.
     pub before: u64,
-    /// And then these could be done: the accesses that race, or the operations that wait for each other.
+    /// The events that come next: the accesses that race, or the operations that wait for each other.
     pub meet: Vec<u64>,
-    /// What the reads in it see.
+    /// The writes that its reads may see.
     pub reads: Reads,
     runs: WitnessOrder,
 }
 
-/// Who runs how far in the window.
+/// How far each thread runs in the window, and in which order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum WitnessOrder {
-    /// So many events of each thread, in the order of the trace.
+    /// By thread: the number of its events, in the order of the trace.
     TraceOrder(Vec<u32>),
-    /// Thread by thread: who, and up to which event of theirs.
+    /// Thread by thread: the thread, and the event before which it stops.
     ThreadByThread(Vec<(ThreadIx, u32)>),
 }
 
 impl Witness {
-    /// All of an ideal, in the order of the trace, up to the targets.
+    /// Builds the witness of an ideal in the order of the trace, up to the targets.
     pub(crate) fn in_trace_order(model: &Model, window: &Window<'_>, ideal: &Ideal, targets: &[u32]) -> Self {
         let mut counts = vec![0; window.by_thread.len()];
         for (thread, events) in window.by_thread.iter().enumerate() {
-            // Up to the thread's next step: what is between is nobody's business.
+            // Up to the thread's next step: the events in between do not matter to other threads.
             let until = match ideal[thread].checked_sub(1).filter(|_| ideal[thread] > model.given[thread]) {
                 Some(last) => end_of(model, thread, last),
                 None => 0,
@@ -44,7 +44,7 @@ impl Witness {
         Self::to(model, window, WitnessOrder::TraceOrder(counts), targets)
     }
 
-    /// These steps, in this order, up to the targets.
+    /// Builds the witness of these steps in this order, up to the targets.
     pub(crate) fn thread_by_thread(
         model: &Model,
         window: &Window<'_>,
@@ -68,8 +68,9 @@ impl Witness {
         Self { before: window.first, meet, reads: model.reads, runs }
     }
 
-    /// The events of the window in the order of this witness, by their numbers in the trace; `window` are the events
-    /// from the first one after [`before`](Self::before) on, and at least up to the end of the window.
+    /// Returns the events of the window in the order of this witness, by their numbers in the trace. `window`
+    /// has the events from the first one after [`before`](Self::before) on, and at least up to the end of the
+    /// window.
     #[must_use]
     pub fn order(&self, window: &[Event]) -> Vec<u64> {
         let number = |at: u32| self.before + u64::from(at);
@@ -89,7 +90,7 @@ impl Witness {
                     let Some(left) = counts else { continue };
                     *left -= 1;
                     all -= 1;
-                    // What stands between the last step and the target comes with it; the target does not.
+                    // Events between the last step and the target are included; the target is not.
                     if !stops.iter().any(|&(stopped, stop)| stopped == thread && at >= stop) {
                         order.push(number(at));
                     }
@@ -113,7 +114,7 @@ impl Witness {
         }
     }
 
-    /// The same as a schedule: who runs for how many events, after those before the window.
+    /// Returns the witness as a schedule after the events before the window.
     #[must_use]
     pub fn schedule(&self, window: &[Event]) -> Schedule {
         let mut schedule = Schedule::default();
@@ -123,8 +124,8 @@ impl Witness {
         schedule
     }
 
-    /// The plan that follows this witness, with an eye on races. At the end the accesses that race are made, one
-    /// right after the other; who waits for each other needs no telling.
+    /// Returns the plan that follows this witness and looks for races. At the end the racing accesses are
+    /// executed, one right after the other; a deadlock needs no further steps.
     #[must_use]
     pub fn plan(&self, trace: &Trace, fidelity: Fidelity) -> Plan {
         let accesses = self.meet.iter().filter(|&&number| {
@@ -145,7 +146,7 @@ impl Witness {
     }
 }
 
-/// The window's number of the event where the thread's next step begins.
+/// Returns the window's number of the event where the thread's next step begins.
 fn end_of(model: &Model, thread: usize, at: u32) -> u32 {
     let event = model.of_thread(thread, at).map_or(NONE, |step| step.event);
     let mut next = at + 1;
@@ -161,7 +162,7 @@ fn end_of(model: &Model, thread: usize, at: u32) -> u32 {
 /// The events of a window.
 #[derive(Debug)]
 pub(crate) struct Window<'a> {
-    /// How many come before it.
+    /// The number of events before it.
     pub(crate) first: u64,
     pub(crate) events: &'a [Event],
     /// By thread: the numbers of its events, up to where it ends the program.

@@ -1,4 +1,4 @@
-//! Against all interleavings: what the predictor finds is what there is, on traces drawn at random.
+//! Comparison with all interleavings: the predictor finds exactly the existing errors, on random traces.
 
 mod common;
 

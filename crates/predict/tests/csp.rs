@@ -1,5 +1,5 @@
-//! The text for refinement checkers means what it should: its processes are read and run through here, which is no
-//! refinement checker, and the answers compared with brute force.
+//! The text for refinement checkers has the right meaning: its processes are parsed and enumerated here,
+//! without a refinement checker, and the results compared with brute force.
 
 mod common;
 
@@ -11,7 +11,7 @@ use unsnarl_predict::{SyncState, export};
 #[derive(Default)]
 struct Processes {
     threads: Vec<Vec<String>>,
-    /// By the word that is waited for: the one that must have come.
+    /// By awaited CSP event: the event that must have occurred.
     dependencies: BTreeMap<String, String>,
     met: HashSet<Vec<usize>>,
     /// Objects with a race.
@@ -39,7 +39,7 @@ impl Processes {
         processes
     }
 
-    /// How the thread holds the lock: to itself, with others.
+    /// Returns how the thread holds the lock: exclusively, and shared.
     fn holds(&self, at: &[usize], thread: usize, lock: &str) -> (bool, bool) {
         let mut held = (false, false);
         for word in &self.threads[thread][..at[thread]] {
@@ -101,7 +101,7 @@ impl Processes {
 fn csp_model_has_exactly_the_real_errors() {
     let (mut races, mut deadlocks) = (0, 0);
     for seed in 0..1500 {
-        // One variable: neighbours are one object to the paper.
+        // One variable: adjacent ones are one object in the paper.
         let events = random(seed, 3, 11, 1, 2);
         let all = BruteForce::free(&events);
         let text = export(&events, &SyncState::default(), &mut |addr| addr.to_string()).expect("in order");

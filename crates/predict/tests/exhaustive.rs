@@ -1,9 +1,9 @@
-//! Against all interleavings, on every trace there is, up to a length.
+//! Comparison with all interleavings, on every trace up to a given length.
 //!
-//! What can happen instead of a trace depends on what each thread does and on which write each read sees, and not on the
-//! order in which the trace has it. So one trace is enough for all that agree in these, and names of threads, locks
-//! and variables make no difference either: that leaves one in some thousand. `UNSNARL_EVENTS=10 cargo test --release -p
-//! unsnarl-predict --test every -- --nocapture` goes as far as one has time for.
+//! The alternatives to a trace depend on the operations of each thread and on the write that each read sees,
+//! but not on the order of the trace. So one trace represents all that agree in these, and names of threads,
+//! locks and variables make no difference either: that leaves one in some thousand. `UNSNARL_EVENTS=10 cargo
+//! test --release -p unsnarl-predict --test exhaustive -- --nocapture` tests longer traces.
 
 mod common;
 
@@ -11,12 +11,12 @@ use common::{LOCKS, agree, event};
 use std::collections::HashSet;
 use unsnarl_model::{Event, Op};
 
-/// What a thread does.
+/// An operation of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Operation {
     Read(u8),
     Write(u8),
-    /// Takes a lock, or gives it back if the thread has it.
+    /// Acquires a lock, or releases it if the thread holds it.
     Turns(u8),
     /// Creates the thread with this number.
     Creates(u8),
@@ -27,10 +27,10 @@ use Operation::{Creates, Joins, Read, Turns, Write};
 
 const THREADS: usize = 3;
 
-/// What the threads do.
+/// The operations of each thread.
 type Program = [Vec<Operation>; THREADS];
 
-/// All programs of a length, one of those that differ only in names.
+/// Enumerates all programs of a length, one of those that differ only in names.
 struct Programs<'a> {
     words: &'a [Operation],
     sizes: [usize; THREADS],
@@ -63,7 +63,7 @@ impl Programs<'_> {
             return self.go(thread + 1);
         }
         for &word in self.words {
-            // Variables and locks are called in the order in which they come.
+            // Variables and locks are named in the order of appearance.
             let unknown = |number: u8, is: fn(&Operation) -> Option<u8>| {
                 number > 0 && !self.program.iter().flatten().filter_map(is).any(|known| known + 1 >= number)
             };
@@ -89,7 +89,7 @@ fn lock(operation: &Operation) -> Option<u8> {
     if let Turns(number) = *operation { Some(number) } else { None }
 }
 
-/// Whether no other names make a smaller program, with as many events in each place.
+/// Returns whether no renaming yields a smaller program with as many events in each thread.
 fn is_smallest(program: &Program) -> bool {
     const ORDERS: [[usize; THREADS]; 5] = [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
     ORDERS.iter().all(|order| {
@@ -98,7 +98,7 @@ fn is_smallest(program: &Program) -> bool {
     })
 }
 
-/// The program with its threads in this order, and all called in the order in which they come.
+/// Returns the program with its threads in this order, and everything named in the order of appearance.
 fn renamed(program: &Program, order: [usize; THREADS]) -> Program {
     let mut names: [Vec<u8>; 2] = Default::default();
     let mut name = |of: usize, number: u8| {
@@ -121,7 +121,7 @@ fn renamed(program: &Program, order: [usize; THREADS]) -> Program {
     })
 }
 
-/// Whether threads are created and joined at most once, and not by themselves.
+/// Returns whether threads are created and joined at most once, and not by themselves.
 fn is_possible(program: &Program) -> bool {
     (0..THREADS as u8).all(|thread| {
         let count = |requested_length: Operation| {
@@ -129,13 +129,14 @@ fn is_possible(program: &Program) -> bool {
         };
         let own = &program[usize::from(thread)];
         let by_itself = own.contains(&Creates(thread)) || own.contains(&Joins(thread));
-        // A thread that does nothing is no thread.
+        // A thread without operations is no thread.
         let nothing = own.is_empty() && count(Creates(thread)) + count(Joins(thread)) > 0;
         count(Creates(thread)) <= 1 && count(Joins(thread)) <= 1 && !by_itself && !nothing
     })
 }
 
-/// How far a run of a program is: four bits for each thread, each variable's last write, and what each read has seen.
+/// The state of a run: four bits for each thread, each variable's last write, and the writes that reads have
+/// seen.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 struct State {
     at: [u8; THREADS],
@@ -143,7 +144,7 @@ struct State {
     seen: u64,
 }
 
-/// The runs of a program, one for each way in which reads can see writes.
+/// Enumerates the runs of a program, one for each way in which reads can see writes.
 struct Runs<'a> {
     program: &'a Program,
     /// By thread: the number of its first event.
@@ -246,8 +247,8 @@ impl Runs<'_> {
     }
 }
 
-/// Holds that every trace up to a length is predicted as by brute force. How many there were in all, and how many races
-/// and deadlocks they had.
+/// Asserts that the predictions for every trace up to a length match brute force. Returns the number of
+/// traces, races and deadlocks.
 fn every(words: &[Operation], length: usize) -> [usize; 3] {
     let mut sums = [0; 3];
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -281,7 +282,7 @@ fn every(words: &[Operation], length: usize) -> [usize; 3] {
     sums
 }
 
-/// How long the traces are: what takes seconds, or what somebody who has time wants.
+/// Returns the maximum length: what takes seconds, or what `UNSNARL_EVENTS` requests.
 fn up_to(unoptimised: usize, optimised: usize) -> usize {
     let requested_length = std::env::var("UNSNARL_EVENTS").ok().and_then(|length| length.parse().ok());
     requested_length.unwrap_or(if cfg!(debug_assertions) { unoptimised } else { optimised })
@@ -302,7 +303,7 @@ fn all_traces_with_one_variable_and_two_locks_match_brute_force() {
 #[test]
 fn all_traces_with_two_variables_and_two_locks_match_brute_force() {
     let words = [Read(0), Write(0), Read(1), Write(1), Turns(0), Turns(1)];
-    // Too short for a deadlock, which the other tests have.
+    // Too short for a deadlock, which the other tests cover.
     let [traces, races, _] = every(&words, up_to(5, 6));
     assert!(traces > 1_000 && races > 1_000, "{traces} traces, {races} races");
 }

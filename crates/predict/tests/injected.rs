@@ -5,13 +5,13 @@ use unsnarl_predict::{PredictOptions, Prediction, predict};
 use unsnarl_trace::std_format::{Imported, import};
 
 fn looked_at(text: &str) -> (Imported, Prediction) {
-    let imported = import(text.as_bytes()).expect("it is STD");
+    let imported = import(text.as_bytes()).expect("valid STD text");
     let options = PredictOptions { window: None, ..PredictOptions::default() };
-    let prediction = predict(&imported.trace, &options, &mut |_| {}).expect("it is in order");
+    let prediction = predict(&imported.trace, &options, &mut |_| {}).expect("a consistent trace");
     (imported, prediction)
 }
 
-/// The locations of the accesses that race on what was injected.
+/// Returns the locations of the accesses that race on the injected variable.
 fn injected(imported: &Imported, prediction: &Prediction) -> Vec<[u64; 2]> {
     let races = prediction.races.iter().filter(|race| imported.names.of(race.addr) == "BUGGY_ADDR");
     races.map(|race| race.sides.map(|side| imported.trace.site(&side).offset)).collect()
@@ -34,5 +34,5 @@ fn race_missed_by_happens_before_is_found() {
 fn race_behind_critical_section_reversal_is_found() {
     let (imported, prediction) = looked_at(include_str!("data/syncp_missed_treeset_1.std"));
     assert_eq!(injected(&imported, &prediction), [[9999, 10000]]);
-    assert_eq!(prediction.figures.searched, 1, "it took the search");
+    assert_eq!(prediction.figures.searched, 1, "only the search finds it");
 }

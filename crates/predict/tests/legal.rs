@@ -1,4 +1,5 @@
-//! Every witness is a legal interleaving: on random traces with all that the model knows, in windows and as a whole.
+//! Every witness is a legal interleaving: on random traces with all modelled operations, in windows and as a
+//! whole.
 
 mod common;
 
@@ -12,15 +13,15 @@ const BARRIER: u64 = 400;
 const ATOMICS: u64 = 500;
 const THREADS: usize = 4;
 
-/// A run in the making.
+/// A run under construction.
 struct Run {
     dice: Rng,
     events: Vec<Event>,
     held: Vec<Vec<u64>>,
     tokens: [u64; 2],
-    /// By thread: the mutex of the wait that it is in, and the event that ended it.
+    /// By thread: the mutex of its current wait, and the event that ended it.
     waiting: Vec<Option<(u64, Option<u64>)>>,
-    /// Who has arrived at the barrier's present round, and who may leave which round.
+    /// The threads that have arrived at the barrier's current round; by thread, the round that it may leave.
     arrived: Vec<usize>,
     leaving: Vec<Option<u64>>,
     round: u64,
@@ -49,7 +50,7 @@ impl Run {
     }
 
     fn push(&mut self, thread: usize, op: Op, addr: u64, value: u64) {
-        // Few places in the code, so that some are met again.
+        // Few sites, so that some recur.
         let site = (op as usize) * 8 + addr as usize % 8;
         let size = u32::from(op.is_plain_access() || op.is_atomic());
         self.events.push(Event { size, ..event(thread as u16, op, addr, value, site) });
@@ -144,7 +145,7 @@ fn predicted(events: &[Event], window: Option<usize>) -> Prediction {
     predictor.finish(&mut |_| {}).expect("the trace is in order")
 }
 
-/// Checks all witnesses; how many there are.
+/// Checks all witnesses and returns their numbers.
 fn check(events: &[Event], window: Option<usize>) -> (usize, usize, usize) {
     let prediction = predicted(events, window);
     let end = |first: u64| window.map_or(events.len(), |size| events.len().min(first as usize + size));

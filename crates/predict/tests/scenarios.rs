@@ -1,4 +1,4 @@
-//! Small stories, each with what can go wrong in it and what cannot.
+//! Small scenarios with possible and impossible errors.
 
 mod common;
 
@@ -14,7 +14,7 @@ fn look(trace: &Trace, options: PredictOptions) -> Prediction {
     predict(trace, &options, &mut |_| {}).expect("the trace is in order")
 }
 
-/// The locations of each race, in order.
+/// Returns the locations of each race, in order.
 fn races(trace: &Trace, prediction: &Prediction) -> Vec<[u64; 2]> {
     let location = |number: u64| trace.site(&trace.events[number as usize]).offset;
     let mut all: Vec<[u64; 2]> = prediction.races.iter().map(|race| race.accesses.map(location)).collect();
@@ -108,7 +108,7 @@ fn accesses_ordered_by_create_and_join_do_not_race() {
 
 #[test]
 fn later_loop_access_can_race_when_first_does_not() {
-    // What the other thread reads is written between the two.
+    // The value that the other thread reads is written between the two.
     let trace = std("T1|fork(T2)|1
         T1|w(x)|2
         T1|w(z)|3
@@ -121,8 +121,8 @@ fn later_loop_access_can_race_when_first_does_not() {
 
 #[test]
 fn search_finds_critical_section_reversal() {
-    // To have both writes of y side by side, the section of the second thread must come first, and whole, for the first
-    // thread is in its own then.
+    // To make both writes of y adjacent, the second thread's critical section must come first, and complete,
+    // because the first thread is in its own section then.
     let trace = std("T1|fork(T2)|1
         T1|acq(m)|2
         T1|w(y)|3
@@ -285,7 +285,7 @@ fn checker_rejects_invalid_witnesses() {
     assert!(matches!(checker.race(&wrong), Err(Illegal::NotAnError(_))));
 }
 
-/// Where a run decides.
+/// Predicts with free reads, to be confirmed by runs.
 fn to_be_run(text: &str) -> Prediction {
     look(&std(text), PredictOptions { window: None, free_reads: true, ..PredictOptions::default() })
 }
@@ -314,7 +314,7 @@ fn predicate_check_before_wait_prevents_lost_signal() {
     let looks =
         SIGNAL.replace("T1|wait", "T1|r(x)|20\nT1|wait").replace("T2|notify", "T2|w(x)|40\nT2|notify");
     assert_eq!(to_be_run(&looks).deadlocks, []);
-    // What is looked at without the lock may change before it is taken.
+    // A value that is read without the lock may change before the lock is acquired.
     let early = SIGNAL.replace("T1|acq", "T1|r(x)|20\nT1|acq").replace("T2|notify", "T2|w(x)|40\nT2|notify");
     assert_eq!(to_be_run(&early).deadlocks.len(), 1);
 }

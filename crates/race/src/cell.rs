@@ -1,23 +1,23 @@
-//! A remembered operation in two words, and eight bytes of memory with the operations that matter there.
+//! Shadow cells: one remembered operation in two machine words, and the shadow of eight bytes of memory.
 
 use crate::Epoch;
 use unsnarl_model::{Op, ThreadIx};
 
 /// An access to some of the eight bytes of a word, or an operation on a lock.
 ///
-/// Two words, so that a repeated access is told by two comparisons, and all zero for none, so that fresh
-/// memory of the kernel's is a shadow without accesses.
+/// It has two words, so that a repeated access is recognised by two comparisons. An empty cell is all zero,
+/// so that fresh memory from the kernel is a shadow without accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct ShadowCell {
-    /// From where (48 bits), which bytes (8), which operation (5), whether it writes, whether it is plain, and whether it is on the
-    /// thread's own stack (1 each).
+    /// The tag of the site (48 bits), the bytes accessed (8), the operation (5), and one bit each for:
+    /// writes, is plain, is on the thread's own stack.
     access_bits: u64,
     /// When, and with which locks held.
     pub(crate) when: Moment,
 }
 
-/// A thread's moment and the locks that it held: thread (16 bits), lockset (16), time (32).
+/// A thread's time and the locks it held: thread (16 bits), lockset (16), time (32).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(transparent)]
 pub struct Moment(u64);
@@ -27,7 +27,7 @@ impl Moment {
         Self((thread.0 as u64) << 48 | (lockset as u64) << 32 | time as u64)
     }
 
-    /// Whose.
+    /// Returns the thread.
     #[must_use]
     #[inline]
     pub const fn thread(self) -> ThreadIx {
@@ -50,10 +50,10 @@ const OP: u32 = 56;
 const WRITES: u64 = 1 << 61;
 const PLAIN: u64 = 1 << 62;
 const OWN_STACK: u64 = 1 << 63;
-/// What makes an access one that others are more likely in conflict with: bytes, writing, not being atomic.
+/// The properties that make conflicts with later accesses more likely: bytes, writing, not being atomic.
 const WEIGHT: u64 = 0xff << MASK | WRITES | PLAIN;
 
-/// The operations that are remembered.
+/// The operations that cells can hold.
 const REMEMBERED_OPS: [Op; 27] = [
     Op::Read,
     Op::Write,
@@ -84,7 +84,7 @@ const REMEMBERED_OPS: [Op; 27] = [
     Op::ChildWait,
 ];
 
-/// What a cell has of each operation, by its number.
+/// The bits of each operation in a cell, indexed by its number.
 const BITS: [u64; Op::ALL.len()] = {
     let mut bits = [0; Op::ALL.len()];
     let mut at = 0;
@@ -99,7 +99,8 @@ const BITS: [u64; Op::ALL.len()] = {
 };
 
 impl ShadowCell {
-    /// An operation on the bytes of `mask`. `tag` says from where, in the caller's own way.
+    /// Builds a cell for an operation on the bytes of `mask`. `tag` identifies the site in the caller's
+    /// encoding.
     #[inline]
     pub(crate) const fn new(op: Op, mask: u8, own_stack: bool, tag: u64, when: Moment) -> Self {
         let own_stack = if own_stack { OWN_STACK } else { 0 };
@@ -111,27 +112,27 @@ impl ShadowCell {
         self.access_bits == 0
     }
 
-    /// From where.
+    /// Returns the tag of the site.
     #[must_use]
     pub const fn tag(&self) -> u64 {
         self.access_bits & TAG
     }
 
-    /// Whose.
+    /// Returns the thread.
     #[must_use]
     #[inline]
     pub const fn thread(&self) -> ThreadIx {
         self.when.thread()
     }
 
-    /// Which of the eight bytes.
+    /// Returns the mask of accessed bytes.
     #[must_use]
     #[inline]
     pub const fn mask(&self) -> u8 {
         (self.access_bits >> MASK) as u8
     }
 
-    /// What it did. A compare-and-exchange that failed is an atomic load here.
+    /// Returns the operation. A failed compare-and-exchange appears as an atomic load.
     #[must_use]
     pub const fn op(&self) -> Op {
         let at = (self.access_bits >> OP) as usize & 31;
@@ -142,25 +143,25 @@ impl ShadowCell {
         self.access_bits & PLAIN == 0
     }
 
-    /// Whether the order of two accesses can matter.
+    /// Returns whether the order of two accesses can matter.
     #[inline]
     pub(crate) const fn conflicts(&self, later: &Self) -> bool {
         self.mask() & later.mask() != 0
             && self.thread().0 != later.thread().0
             && (self.access_bits | later.access_bits) & WRITES != 0
-            // Two threads cannot both own a stack: the memory was given to the later one anew.
+            // Two threads cannot own the same stack, so the memory was reused for the later thread.
             && self.access_bits & later.access_bits & OWN_STACK == 0
     }
 
-    /// Whether the access touches no byte that `other` does not, and is no stronger.
+    /// Returns whether the access touches no byte that `other` does not, and is no stronger.
     #[inline]
     pub(crate) const fn within(&self, other: &Self) -> bool {
         self.access_bits & !other.access_bits & WEIGHT == 0
     }
 }
 
-/// Eight bytes of memory: up to four accesses that a later one may be in conflict with. What does not fit
-/// is kept elsewhere (see [`crate::Detector`]).
+/// The shadow of eight bytes of memory: up to four accesses that a later access may conflict with. Accesses
+/// that do not fit are kept elsewhere (see [`crate::Detector`]).
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C, align(64))]
 pub struct Word(pub(crate) [ShadowCell; 4]);

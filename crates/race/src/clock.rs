@@ -1,26 +1,26 @@
-//! Vector clocks, each of two relations at once.
+//! Vector clocks; each covers two relations at once.
 
 use alloc::vec::Vec;
 use unsnarl_model::ThreadIx;
 
-/// A moment of one thread.
+/// A point in one thread's time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Epoch {
-    /// Whose.
     pub thread: ThreadIx,
-    /// Its own count, from 1.
+    /// The thread's own count, from 1.
     pub time: u32,
 }
 
-/// How many threads' times lie in the clock itself. Most programs have no more, and their clocks no memory to follow.
+/// The number of threads whose times are stored inline. Most programs have no more, so their clocks need no
+/// heap memory.
 const NEAR: usize = 8;
 
-/// By all edges, and without those of locks.
+/// Happens-before by all edges, and without the edges of locks.
 const ALL: usize = 0;
 const WITHOUT_LOCKS: usize = 1;
 
-/// How much of each thread's past is known: by all edges, and without those of locks. What is known in the second way is known in the
-/// first. One who learns or tells does both with the same few instructions.
+/// For each thread, how much of its past is known: by all edges, and without those of locks. The second is
+/// never ahead of the first. Joining and publishing update both with the same few instructions.
 #[derive(Debug, Default)]
 pub(crate) struct VectorClock {
     near: [[u32; NEAR]; 2],
@@ -32,7 +32,7 @@ impl Clone for VectorClock {
         Self { near: self.near, far: self.far.clone() }
     }
 
-    /// In the memory that is there.
+    /// Reuses the memory already allocated.
     #[inline]
     fn clone_from(&mut self, other: &Self) {
         self.near = other.near;
@@ -43,13 +43,13 @@ impl Clone for VectorClock {
 }
 
 impl VectorClock {
-    /// Whether that moment is past.
+    /// Returns whether the epoch is in the past.
     #[inline]
     pub(crate) fn includes(&self, epoch: Epoch) -> bool {
         self.of(ALL, epoch.thread) >= epoch.time
     }
 
-    /// Whether it is past without the edges of locks.
+    /// Returns whether the epoch is in the past without the edges of locks.
     #[inline]
     pub(crate) fn includes_without_locks(&self, epoch: Epoch) -> bool {
         self.of(WITHOUT_LOCKS, epoch.thread) >= epoch.time
@@ -63,7 +63,7 @@ impl VectorClock {
         }
     }
 
-    /// That moment is past from now on, and all before it.
+    /// Puts the epoch and everything before it into the past.
     #[inline]
     pub(crate) fn set(&mut self, epoch: Epoch) {
         let ix = epoch.thread.index();
@@ -81,7 +81,7 @@ impl VectorClock {
         self.far[ix] = [time; 2];
     }
 
-    /// The same by a lock.
+    /// Like [`Self::set`], but by an edge of a lock.
     #[inline]
     pub(crate) fn set_by_lock(&mut self, epoch: Epoch) {
         let ix = epoch.thread.index();
@@ -93,7 +93,7 @@ impl VectorClock {
         }
     }
 
-    /// Knows from now on what the other knows.
+    /// Joins the other clock into this one.
     #[inline]
     pub(crate) fn join(&mut self, other: &Self) {
         raise(&mut self.near[ALL], &other.near[ALL]);
@@ -103,7 +103,7 @@ impl VectorClock {
         }
     }
 
-    /// The same by a lock.
+    /// Like [`Self::join`], but by an edge of a lock.
     #[inline]
     pub(crate) fn join_by_lock(&mut self, other: &Self) {
         raise(&mut self.near[ALL], &other.near[ALL]);
@@ -120,7 +120,7 @@ impl VectorClock {
         }
     }
 
-    /// Everything up to now is past, though not without the edges of locks.
+    /// Puts everything up to now into the past, but only by edges that include those of locks.
     #[inline]
     pub(crate) fn join_all(&mut self, now: &ThreadTimes) {
         raise(&mut self.near[ALL], &now.near);
@@ -142,7 +142,7 @@ fn raise(mine: &mut [u32; NEAR], theirs: &[u32; NEAR]) {
     mine.iter_mut().zip(theirs).for_each(|(mine, theirs)| *mine = (*mine).max(*theirs));
 }
 
-/// The present: each thread's own time, which no clock is ahead of.
+/// Each thread's current time, which no clock is ahead of.
 #[derive(Debug)]
 pub(crate) struct ThreadTimes {
     near: [u32; NEAR],
@@ -156,13 +156,13 @@ impl Default for ThreadTimes {
 }
 
 impl ThreadTimes {
-    /// The thread's present moment. Its time begins with the first that is asked about it.
+    /// Returns the thread's current epoch. A thread's time starts with the first query about it.
     #[inline]
     pub(crate) fn of(&mut self, thread: ThreadIx) -> Epoch {
         Epoch { thread, time: *self.at(thread) }
     }
 
-    /// The thread's time goes on.
+    /// Advances the thread's time.
     #[inline]
     pub(crate) fn advance(&mut self, thread: ThreadIx) {
         *self.at(thread) += 1;
@@ -184,7 +184,7 @@ impl ThreadTimes {
         &mut self.far[ix]
     }
 
-    /// Everybody's time goes on.
+    /// Advances the time of every thread.
     #[inline]
     pub(crate) fn advance_all(&mut self) {
         self.near.iter_mut().chain(&mut self.far).for_each(|time| *time += 1);

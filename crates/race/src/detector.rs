@@ -1,4 +1,4 @@
-//! The detector: one event after the other, and the conflicts that each is the second part of.
+//! The detector: processes events one by one and reports the conflicts that each completes.
 
 use crate::{
     Edges, HappensBefore, Moment, ShadowCell, ShadowMemory, cell::Word, clock::VectorClock,
@@ -9,48 +9,47 @@ use unsnarl_model::{ConflictKind, Event, Flags, ObjectKind, Op, ThreadIx};
 
 /// Finds the conflicts of one run.
 ///
-/// The memory's shadow is the caller's: a map for traces, address arithmetic inside a program.
+/// The caller provides the shadow memory: a map for traces, address arithmetic inside a program.
 #[derive(Debug, Default)]
 pub struct Detector<M> {
     order: HappensBefore,
     locksets: Locksets,
     memory: M,
-    /// Accesses that found no room in their word, by its address; none while there is room.
+    /// Accesses that found no room in their word, by its address; a word with room has none.
     overflow: BTreeMap<u64, Vec<ShadowCell>>,
-    /// Who took what, by the address of the lock, condition, semaphore …
+    /// Acquisitions of each object, by the address of the lock, condition, semaphore …
     objects: BTreeMap<u64, Vec<ShadowCell>>,
 }
 
 /// An access to memory that is about to happen.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
-    /// Whose.
     pub thread: ThreadIx,
-    /// What it does.
+    /// The operation.
     pub op: Op,
-    /// Where the first byte is.
+    /// The address of the first byte.
     pub addr: u64,
-    /// How many there are.
+    /// The number of bytes.
     pub size: u32,
-    /// Whether they are on the thread's own stack.
+    /// True if they are on the thread's own stack.
     pub own_stack: bool,
-    /// From where, in the caller's own way; 48 bits.
+    /// The site in the caller's encoding; 48 bits.
     pub tag: u64,
 }
 
-/// An earlier operation that is in conflict with a later one.
+/// An earlier operation that conflicts with a later one.
 #[derive(Clone, Copy, Debug)]
 pub struct FoundConflict {
-    /// What they are to each other.
+    /// The kind of conflict.
     pub kind: ConflictKind,
     /// The earlier operation.
     pub first: ShadowCell,
-    /// The first byte that both touch, or the lock.
+    /// The first byte that both access, or the lock.
     pub addr: u64,
 }
 
 impl<M: ShadowMemory> Detector<M> {
-    /// Before the first event.
+    /// Builds a detector before the first event.
     #[must_use]
     pub fn new(memory: M) -> Self {
         Self {
@@ -62,22 +61,23 @@ impl<M: ShadowMemory> Detector<M> {
         }
     }
 
-    /// The memory's shadow.
+    /// Returns the shadow memory.
     pub fn memory(&self) -> &M {
         &self.memory
     }
 
-    /// One more event, with its number and from where it came.
+    /// Processes one more event, given its number and its site.
     pub fn step(&mut self, event: &Event, number: u64, tag: u64, mut found: impl FnMut(FoundConflict)) {
         match event.op {
-            // What is freed counts as forgotten rather than written: the order that makes it safe is often kept
-            // by a reference count in library code that is not instrumented, and a false alarm is worse.
+            // Freed memory counts as forgotten rather than written. The order that makes the release safe is
+            // often established by a reference count in uninstrumented library code, and a false alarm is
+            // worse.
             Op::Alloc => return self.forget(event.addr, event.size),
             Op::Free => return self.free(&access_of(event, tag), found),
             Op::Read | Op::Write => return self.access(&access_of(event, tag), found),
             _ => {}
         }
-        // An atomic operation reads or writes its variable before it orders anything after it.
+        // An atomic operation accesses its variable before it orders later operations.
         if event.op.object_kind() == Some(ObjectKind::Memory) {
             self.access(&access_of(event, tag), &mut found);
         } else {
@@ -89,7 +89,7 @@ impl<M: ShadowMemory> Detector<M> {
         self.order.step(event, number);
     }
 
-    /// An access alone.
+    /// Processes a memory access without other effects.
     #[inline]
     pub fn access(&mut self, access: &Access, mut found: impl FnMut(FoundConflict)) {
         let when = self.moment(access.thread);
@@ -111,7 +111,7 @@ impl<M: ShadowMemory> Detector<M> {
     #[inline]
     fn touch(&mut self, word: u64, new: ShadowCell, found: &mut impl FnMut(FoundConflict)) {
         let Some(Word(cells)) = self.memory.word(word) else { return };
-        // The very same again: what it may find has been found.
+        // An identical access can find nothing new.
         if cells[0] == new || cells[1] == new {
             return;
         }
@@ -125,8 +125,8 @@ impl<M: ShadowMemory> Detector<M> {
         }
     }
 
-    /// A block is about to be freed: accesses of others that nothing orders before that are in conflict with it.
-    /// It may be none of the program's fault (see [`Self::step`]), so it is told as a hidden race.
+    /// Reports accesses of other threads that are not ordered before the release of this block. The program
+    /// may be correct (see [`Self::step`]), so each is reported as a hidden race.
     pub fn free(&mut self, block: &Access, mut found: impl FnMut(FoundConflict)) {
         const MAX: u32 = 512;
         let watched = Access { op: Op::Write, size: block.size.min(MAX), ..*block };
@@ -138,7 +138,7 @@ impl<M: ShadowMemory> Detector<M> {
         self.forget(block.addr, block.size);
     }
 
-    /// The bytes are new memory: what was done to them before was done to something else.
+    /// Treats the bytes as new memory: earlier accesses were to another object.
     pub fn forget(&mut self, addr: u64, size: u32) {
         let end = addr.saturating_add(u64::from(size));
         self.memory.forget(addr & !7, end);
@@ -153,7 +153,7 @@ impl<M: ShadowMemory> Detector<M> {
         Moment::new(thread, self.locksets.of(thread), self.order.now(thread).time)
     }
 
-    /// Compares an access with those before it, and puts it among them.
+    /// Compares an access with earlier ones and remembers it.
     #[inline(never)]
     fn look(&mut self, word: u64, new: ShadowCell, found: &mut impl FnMut(FoundConflict)) {
         let Self { order, locksets, memory, overflow, .. } = self;
@@ -192,7 +192,7 @@ impl<M: ShadowMemory> Detector<M> {
         }
     }
 
-    /// Compares an operation on a lock or its like with those before it.
+    /// Compares an operation on a lock or similar object with earlier ones.
     fn compete(&mut self, event: &Event, tag: u64, mut found: impl FnMut(FoundConflict)) {
         let when = self.moment(event.thread);
         let new = ShadowCell::new(event.op, 1, false, tag, when);
@@ -211,17 +211,18 @@ impl<M: ShadowMemory> Detector<M> {
     }
 }
 
-/// What earlier accesses are to the one that is made now.
+/// The relation of earlier accesses to the current one.
 struct AccessRules<'a> {
     new: ShadowCell,
-    /// What its thread knows.
+    /// The vector clock of its thread.
     past: Option<&'a VectorClock>,
     locksets: &'a Locksets,
 }
 
 impl AccessRules<'_> {
-    /// Puts the new access in front of those before it that stay, if there is nothing to tell of them and room for all: most often. The
-    /// newest is at the front, where a repetition is looked for; behind the last one there is nothing.
+    /// Puts the new access in front of the earlier ones that stay, if none of them needs to be reported and
+    /// all fit. This is the common case. The newest is at the front, where repetitions are looked for; all
+    /// cells after the last are empty.
     #[inline]
     fn put(&self, cells: &mut [ShadowCell; 4]) -> bool {
         let [first, second, third, fourth] = *cells;
@@ -239,7 +240,7 @@ impl AccessRules<'_> {
             count += 1;
             *stays = !self.replaces(cell);
         }
-        // In place: an array that was just written in pieces could not be read as a whole without waiting.
+        // Update in place: reading an array as a whole right after writing it in pieces would stall.
         let mut next = 1;
         for (cell, stays) in [first, second, third].into_iter().zip(stay) {
             if stays {
@@ -255,14 +256,15 @@ impl AccessRules<'_> {
         true
     }
 
-    /// Whether the earlier one comes first in any case.
+    /// Returns whether the earlier access comes first in every order.
     #[inline]
     fn comes_after(&self, earlier: &ShadowCell) -> bool {
         earlier.thread() == self.new.thread()
             || self.past.is_some_and(|past| past.includes_without_locks(earlier.when.epoch()))
     }
 
-    /// What an earlier one that came first by chance, or by a lock, is to the new one; none if they can come in any order.
+    /// Classifies the conflict with an earlier access that came first by chance or by a lock; `None` if their
+    /// order does not matter.
     fn classify(&self, earlier: &ShadowCell) -> Option<ConflictKind> {
         if !earlier.conflicts(&self.new) {
             None
@@ -277,8 +279,9 @@ impl AccessRules<'_> {
         }
     }
 
-    /// Whether whatever conflicts later on with an earlier access that comes first in any case also conflicts with the new one, so that
-    /// the earlier one can be forgotten: it touched no other bytes, was no stronger, and was under no fewer locks.
+    /// Returns whether the new access conflicts with everything that an earlier, ordered access would
+    /// conflict with, so that the earlier one can be forgotten: it touched no other bytes, was no stronger,
+    /// and was under no fewer locks.
     #[inline]
     fn replaces(&self, earlier: &ShadowCell) -> bool {
         earlier.within(&self.new) && self.locksets.within(self.new.when.lockset(), earlier.when.lockset())
@@ -297,7 +300,7 @@ fn access_of(event: &Event, tag: u64) -> Access {
     }
 }
 
-/// Operations on objects whose order can matter.
+/// Returns whether the order of such operations on an object can matter.
 const fn competes(op: Op) -> bool {
     matches!(
         op,
@@ -325,7 +328,7 @@ const fn competes(op: Op) -> bool {
     )
 }
 
-/// Whether it matters which of the two comes first.
+/// Returns whether the order of the two operations matters.
 const fn compete(a: Op, b: Op) -> bool {
     const fn reads(op: Op) -> bool {
         matches!(op, Op::ReadLock | Op::TryReadLock)

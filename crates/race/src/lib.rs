@@ -1,23 +1,23 @@
 //! Happens-before, and the operations that it does not order.
 //!
-//! [`Detector`] takes events one after the other and tells of *conflicts*: operations of different threads on
-//! the same thing whose order the program leaves open.
+//! [`Detector`] processes events one by one and reports *conflicts*: operations of different threads on the
+//! same object whose order the program leaves open.
 //!
 //! - A **race**: two accesses to a common byte, at least one a write, not both atomic, and neither happening
-//!   before the other. Threads' moments are told apart by epochs as in FastTrack (Flanagan and Freund, PLDI
-//!   2009); what orders them are all the modelled operations, each in one place: `order.rs`.
-//! - A **hidden race**: the same, but in this run the order of critical sections happened to order the two, and
-//!   no common lock protects them: they are not ordered by happens-before without the edges of locks, and
-//!   their locksets are disjoint (the hybrid of O'Callahan and Choi, PPoPP 2003; also the filter of
-//!   `interleaving inference`, section 3). It may be a race in another order,
-//!   and may be none: it says where to look and is never told as a race.
+//!   before the other. Epochs distinguish the moments of threads as in FastTrack (Flanagan and Freund, PLDI 2009);
+//!   the ordering edges of all modelled operations are in one place: `order.rs`.
+//! - A **hidden race**: the same, but in this run the order of critical sections ordered the two, and no
+//!   common lock protects them. They are not ordered by happens-before without the edges of locks, and their
+//!   locksets are disjoint (the hybrid of O'Callahan and Choi, PPoPP 2003; also the filter of `interleaving
+//!   inference`, section 3). In another order it may or may not be a race: it suggests where to look and is
+//!   never reported as a race.
 //! - A **contention**: two atomic operations on a variable, or two operations that take the same lock.
 //!
-//! Where this deviates from FastTrack: accesses of all threads that may still take part in a hidden race are
-//! remembered, not only the last ones, and each with the place that it came from, because places are what a
-//! search is told.
+//! Deviations from FastTrack: the detector remembers the accesses of all threads that may still take part in
+//! a hidden race, not only the last ones. Each is remembered with its site, because sites are what a search
+//! needs.
 //!
-//! Execution is serialised and the events come in its order, so the detector needs no lock of its own.
+//! Execution is serialised and events arrive in its order, so the detector needs no locking.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -44,10 +44,10 @@ pub use order::{Edges, HappensBefore};
 use alloc::{collections::BTreeSet, vec::Vec};
 use unsnarl_model::{ConflictKind, Event, Flags, SiteIx, Trace};
 
-/// Two operations in conflict, by the numbers of their events.
+/// Two conflicting operations, by the numbers of their events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConflictPair {
-    /// What they are to each other.
+    /// The kind of conflict.
     pub kind: ConflictKind,
     /// The earlier one.
     pub first: u64,
@@ -55,14 +55,14 @@ pub struct ConflictPair {
     pub second: u64,
 }
 
-/// The conflicts of some events, every pair that is met.
+/// Returns every conflicting pair found among these events.
 pub fn pairs(events: &[Event]) -> Vec<ConflictPair> {
     let mut detector = Detector::new(SparseShadow::default());
     let mut pairs = Vec::new();
     for (event, second) in events.iter().zip(0..) {
         detector.step(event, second, second, |found| {
             let pair = ConflictPair { kind: found.kind, first: found.first.tag(), second };
-            // A wide access conflicts with another once, not once a word.
+            // A wide access conflicts with another once, not once per word.
             if pairs.last() != Some(&pair) {
                 pairs.push(pair);
             }
@@ -71,7 +71,7 @@ pub fn pairs(events: &[Event]) -> Vec<ConflictPair> {
     pairs
 }
 
-/// The races of a trace, one for each pair of sites: the first that shows it.
+/// Returns the races of a trace: the first one for each pair of sites.
 #[must_use]
 pub fn races(trace: &Trace) -> Vec<ConflictPair> {
     let mut seen: BTreeSet<(SiteIx, SiteIx)> = BTreeSet::new();
@@ -83,7 +83,7 @@ pub fn races(trace: &Trace) -> Vec<ConflictPair> {
     races
 }
 
-/// Whether an operation did what it is for.
+/// Returns whether an operation succeeded.
 const fn succeeded(event: &Event) -> bool {
     !event.flags.has(Flags::FAILED) && !event.flags.has(Flags::TIMED_OUT)
 }

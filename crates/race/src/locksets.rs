@@ -1,4 +1,4 @@
-//! Which locks threads hold. Sets of locks are numbered, so that an access remembers its own in 16 bits.
+//! The locksets of threads. Locksets are numbered, so that an access stores its own in 16 bits.
 
 use crate::succeeded;
 use alloc::{collections::BTreeMap, vec, vec::Vec};
@@ -8,14 +8,14 @@ use unsnarl_model::{Event, Op, ThreadIx};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Held {
     lock: u64,
-    /// Not for reading only.
+    /// Not held for reading only.
     exclusive: bool,
 }
 
-/// The sets of locks that threads hold and held.
+/// All locksets that threads hold or have held.
 #[derive(Debug)]
 pub(crate) struct Locksets {
-    /// By number; 0 is the empty set.
+    /// Indexed by number; 0 is the empty set.
     sets: Vec<Vec<Held>>,
     numbers: BTreeMap<Vec<Held>, u16>,
     threads: Vec<Holder>,
@@ -25,7 +25,7 @@ pub(crate) struct Locksets {
 struct Holder {
     held: Vec<Held>,
     number: u16,
-    /// The mutex that it gave up to wait for a condition.
+    /// The mutex that the thread released to wait for a condition.
     waits_with: Option<u64>,
 }
 
@@ -36,18 +36,19 @@ impl Default for Locksets {
 }
 
 impl Locksets {
-    /// The number of the set that the thread holds.
+    /// Returns the number of the thread's lockset.
     pub(crate) fn of(&self, thread: ThreadIx) -> u16 {
         self.threads.get(thread.index()).map_or(0, |holder| holder.number)
     }
 
-    /// Whether no lock of one set, held so that it keeps the other's holder out, is in the other.
+    /// Returns whether the two sets share no lock that excludes the other's holder.
     pub(crate) fn disjoint(&self, a: u16, b: u16) -> bool {
         let (a, b) = (&self.sets[a as usize], &self.sets[b as usize]);
         !a.iter().any(|x| b.iter().any(|y| x.lock == y.lock && (x.exclusive || y.exclusive)))
     }
 
-    /// Whether whatever protects an access with `outer` held protects one with `inner` held.
+    /// Returns whether every lock of `inner` is in `outer`, so that protection of `inner` implies protection
+    /// of `outer`.
     pub(crate) fn within(&self, inner: u16, outer: u16) -> bool {
         inner == outer || inner == 0 || {
             let outer = &self.sets[outer as usize];
@@ -55,7 +56,7 @@ impl Locksets {
         }
     }
 
-    /// One more event.
+    /// Processes one more event.
     pub(crate) fn step(&mut self, event: &Event) {
         let (thread, lock) = (event.thread, event.addr);
         match event.op {
@@ -112,7 +113,7 @@ impl Locksets {
             numbers.insert(holder.held.clone(), number);
             number
         } else {
-            // Out of numbers: as if nothing were held, which makes more conflicts and loses none.
+            // Out of numbers: act as if no lock were held, which adds conflicts and loses none.
             0
         };
     }

@@ -1,23 +1,22 @@
-//! Where the accesses to memory are remembered.
+//! Shadow memory: where accesses are remembered.
 
 use crate::Word;
 use alloc::{collections::BTreeMap, vec::Vec};
 
-/// A word of shadow for each eight bytes of memory.
+/// One shadow word for each eight bytes of memory.
 pub trait ShadowMemory {
-    /// The word of these eight bytes, all empty if it is asked for the first time; none for memory that is not
-    /// watched.
+    /// Returns the shadow word of these eight bytes, initially empty; `None` for memory that is not watched.
     fn word(&mut self, addr: u64) -> Option<&mut Word>;
 
-    /// Empties the words of these bytes.
+    /// Clears the shadow words of these bytes.
     fn forget(&mut self, start: u64, end: u64);
 
-    /// The word of these eight bytes was empty and is not any more.
+    /// Called when the shadow word of these eight bytes is used for the first time.
     #[inline]
     fn first_use(&mut self, _addr: u64) {}
 }
 
-/// Shadow for what a trace tells of, wherever it is.
+/// Sparse shadow for the addresses that appear in a trace.
 #[derive(Debug, Default)]
 pub struct SparseShadow(BTreeMap<u64, Word>);
 

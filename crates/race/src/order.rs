@@ -1,18 +1,18 @@
-//! What happens before what: the edges of every modelled operation.
+//! Happens-before: the edges of every modelled operation.
 //!
-//! A release makes what the thread knows known at an object; an acquire learns what is known there. Locks,
-//! threads, semaphores, barriers, once controls and atomics are objects. Wake-ups of conditions and futexes go
-//! from the event that sent them to the wait that they ended.
+//! A release publishes the thread's clock at an object; an acquire joins the object's clock. Locks, threads,
+//! semaphores, barriers, once controls and atomics are objects. Wake-ups of conditions and futexes are edges
+//! from the waking event to the wait that it ended.
 //!
-//! Code that is not instrumented, such as Rust's standard library, which comes compiled, orders threads unseen: the
-//! slow path of a mutex, or the mutex inside of a wait on a condition. It gives itself away by its futexes, and by
-//! atomic variables that hold something else than instrumented code has left there ([`Flags::FOREIGN`]). Whatever
-//! it may have ordered counts as ordered ([`Edges::Possible`]): a thread that has been there comes after all that was done
-//! up to then. That hides a race only if the thread goes there between the two accesses. A search or a
-//! witness that puts them side by side finds it all the same.
+//! Uninstrumented code, such as Rust's precompiled standard library, orders threads invisibly: the slow path
+//! of a mutex, or the mutex inside a wait on a condition. It is recognised by its futexes, and by atomic
+//! variables whose value differs from the last one that instrumented code stored ([`Flags::FOREIGN`]). Every
+//! edge that it may have made counts ([`Edges::Possible`]): a thread that executed such code comes after
+//! everything done up to then. That hides a race only if the thread executes such code between the two
+//! accesses. A search or a witness that makes them adjacent still finds the race.
 //!
 //! Atomics follow C11: a release store begins a release sequence, read-modify-write operations continue it, a
-//! relaxed store of whatever thread ends it; fences make the relaxed operations around them synchronise.
+//! relaxed store of any thread ends it; fences make the relaxed operations around them synchronise.
 
 use crate::{
     Epoch,
@@ -24,33 +24,33 @@ use alloc::{collections::BTreeMap, vec::Vec};
 use core::mem;
 use unsnarl_model::{Event, Flags, Op, Order, ThreadIx};
 
-/// Which edges the relation has.
+/// The edges that the relation includes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Edges {
-    /// All that operations tell of.
+    /// The edges of observed operations.
     #[default]
     Observed,
-    /// And all that code that is not instrumented may have made.
+    /// In addition, all edges that uninstrumented code may have made.
     Possible,
 }
 
-/// The happens-before relation of a run so far, and the same without the edges from the release of a lock to its next taking: which
-/// critical section came first is chance.
+/// The happens-before relation of a run so far, and the same without the edges from the release of a lock to
+/// its next acquisition, because the order of critical sections is arbitrary.
 #[derive(Debug, Default)]
 pub struct HappensBefore {
     edges: Edges,
     now: ThreadTimes,
     threads: ThreadClocks,
-    /// What is known at locks of all kinds, semaphores, once controls.
+    /// The clocks of locks of all kinds, semaphores and once controls.
     objects: KeyTable<VectorClock>,
-    /// What readers of a read-write lock released: writers learn it, other readers do not.
+    /// The clocks released by readers of a read-write lock: writers acquire them, other readers do not.
     readers: KeyTable<VectorClock>,
-    /// What is known at a barrier in its rounds.
+    /// The clocks of barriers by round.
     rounds: BTreeMap<(u64, u64), VectorClock>,
-    /// What is known at a thread's birth, and at its end.
+    /// The clocks of threads at creation and at their end.
     lives: KeyTable<VectorClock>,
     variables: KeyTable<AtomicVariable, 64>,
-    /// The mutex that a waiting thread gave up.
+    /// The mutex that a waiting thread released.
     mutexes: BTreeMap<ThreadIx, u64>,
     wake_ups: WakeUps,
 }
@@ -58,34 +58,36 @@ pub struct HappensBefore {
 /// An atomic variable.
 #[derive(Debug, Default)]
 struct AtomicVariable {
-    /// What whoever acquires it learns.
+    /// The clock that an acquire of the variable joins.
     known: VectorClock,
-    /// How often it did not hold what was left there.
+    /// The number of times that the variable had an unexpected value.
     foreign: u32,
 }
 
-/// Whatever descriptors lead to. Odd, so that it is no address of a lock.
+/// Stands for every channel behind descriptors. It is odd, so it is no address of a lock.
 const ANY_CHANNEL: u64 = u64::MAX;
 
-/// All timers. No object is there.
+/// Stands for all timers. No object has this address.
 const TIMERS: u64 = u64::MAX - 1;
 
 #[derive(Debug, Default)]
 struct ThreadClock {
-    /// What of the others' past it knows; its own time in there is that of when it last told.
+    /// The thread's clock; its own time in there is that of its last release.
     clock: VectorClock,
-    /// What relaxed loads have seen: known after the next acquire fence.
+    /// Clocks seen by relaxed loads: they take effect at the next acquire fence.
     seen: VectorClock,
-    /// What relaxed stores publish: what was known at the last release fence.
+    /// The clock that relaxed stores publish: that of the last release fence.
     fenced: VectorClock,
-    /// A relaxed load has seen a variable that others write unseen: it counts from the next acquire fence on.
+    /// A relaxed load has seen a variable that uninstrumented code writes; takes effect at the next acquire
+    /// fence.
     saw_foreign: bool,
 }
 
 impl ThreadClock {
-    /// What it knows, and this moment of its own, is known there.
+    /// Publishes the thread's clock and its current epoch.
     ///
-    /// The moment comes last: a clock of which a single time was just written could not be read without waiting for that.
+    /// The epoch is set last: reading a clock as a whole right after a single time in it was written would
+    /// stall.
     #[inline]
     fn publish(&mut self, now: Epoch, known: &mut VectorClock) {
         known.join(&self.clock);
@@ -93,7 +95,7 @@ impl ThreadClock {
         self.clock.set(now);
     }
 
-    /// The same by a lock.
+    /// Like [`Self::publish`], but by an edge of a lock.
     #[inline]
     fn publish_by_lock(&mut self, now: Epoch, known: &mut VectorClock) {
         known.join_by_lock(&self.clock);
@@ -101,7 +103,7 @@ impl ThreadClock {
         self.clock.set(now);
     }
 
-    /// The same, and nothing else is known there.
+    /// Like [`Self::publish`], but replaces the contents of `known`.
     #[inline]
     fn publish_only(&mut self, now: Epoch, known: &mut VectorClock) {
         known.clone_from(&self.clock);
@@ -122,7 +124,7 @@ impl ThreadClocks {
         &mut self.0[thread.index()]
     }
 
-    /// The thread knows what is known there, if anything is.
+    /// Joins `known`, if there is one, into the thread's clock.
     #[inline]
     fn absorb(&mut self, thread: ThreadIx, known: Option<&mut VectorClock>) {
         if let Some(known) = known {
@@ -130,7 +132,7 @@ impl ThreadClocks {
         }
     }
 
-    /// The same by a lock.
+    /// Like [`Self::absorb`], but by an edge of a lock.
     #[inline]
     fn absorb_by_lock(&mut self, thread: ThreadIx, known: Option<&mut VectorClock>) {
         if let Some(known) = known {
@@ -138,14 +140,14 @@ impl ThreadClocks {
         }
     }
 
-    /// What the thread knows is known there; its time goes on.
+    /// Publishes the thread's clock and advances its time.
     #[inline]
     fn publish_and_advance(&mut self, thread: ThreadIx, now: &mut ThreadTimes, known: &mut VectorClock) {
         self.at(thread).publish(now.of(thread), known);
         now.advance(thread);
     }
 
-    /// The same by a lock.
+    /// Like [`Self::publish_and_advance`], but by an edge of a lock.
     #[inline]
     fn publish_by_lock_and_advance(
         &mut self,
@@ -163,29 +165,28 @@ impl ThreadClocks {
     }
 }
 
-/// Wake-ups that somebody may still wake from.
+/// Wake-ups that may still have waiters to wake.
 #[derive(Debug, Default)]
 struct WakeUps {
-    /// For so many threads, and until they have woken: never more than there are.
+    /// Wake-ups for a known number of threads, until these have woken; never more than there are threads.
     counted: Vec<WakeUp>,
-    /// What the senders of others knew, by the event.
+    /// The clocks of the senders of all other wake-ups, by event.
     others: BTreeMap<u64, VectorClock>,
-    /// Clocks of those that are over: the next ones need no memory.
+    /// Clocks of completed wake-ups, reused to avoid allocation.
     spare: Vec<VectorClock>,
 }
 
 #[derive(Debug)]
 struct WakeUp {
-    /// The event that sent it.
     event: u64,
-    /// What its sender knew.
+    /// The clock of the sender.
     known: VectorClock,
-    /// How many it is still for.
+    /// The number of threads still to wake.
     left: u64,
 }
 
 impl WakeUps {
-    /// One of this thread's for so many; if that is not told, for as many as say so.
+    /// Records a wake-up of this thread for `to` waiters; if unknown, for every waiter that names the event.
     fn send(&mut self, event: u64, from: &mut ThreadClock, now: Epoch, to: Option<u64>) {
         match to {
             Some(0) => {}
@@ -215,40 +216,40 @@ impl WakeUps {
 }
 
 impl HappensBefore {
-    /// The relation with these edges, before the first event.
+    /// Builds the relation with these edges, before the first event.
     #[must_use]
     pub fn new(edges: Edges) -> Self {
         Self { edges, ..Self::default() }
     }
 
-    /// The thread's present moment.
+    /// Returns the thread's current epoch.
     #[must_use]
     #[inline]
     pub fn now(&mut self, thread: ThreadIx) -> Epoch {
         self.now.of(thread)
     }
 
-    /// Whether that moment happened before the thread's present one.
+    /// Returns whether that epoch happened before the thread's current one.
     #[must_use]
     #[inline]
     pub fn before(&self, epoch: Epoch, thread: ThreadIx) -> bool {
         epoch.thread == thread || self.clock_of(thread).is_some_and(|past| past.includes(epoch))
     }
 
-    /// The same without the edges of locks.
+    /// Like [`Self::before`], without the edges of locks.
     #[must_use]
     #[inline]
     pub fn before_without_locks(&self, epoch: Epoch, thread: ThreadIx) -> bool {
         epoch.thread == thread || self.clock_of(thread).is_some_and(|past| past.includes_without_locks(epoch))
     }
 
-    /// What the thread knows of others; none if it knows nothing.
+    /// Returns the thread's clock; `None` if it has not synchronised yet.
     #[inline]
     pub(crate) fn clock_of(&self, thread: ThreadIx) -> Option<&VectorClock> {
         self.threads.0.get(thread.index()).map(|thread| &thread.clock)
     }
 
-    /// One more event, with its number.
+    /// Processes one more event, given its number.
     #[inline]
     pub fn step(&mut self, event: &Event, number: u64) {
         let may_be_ordered = match event.op {
@@ -263,7 +264,7 @@ impl HappensBefore {
         }
     }
 
-    /// Whether an event tells that its thread may have been ordered after others by code that is not seen.
+    /// Returns whether uninstrumented code may have ordered the event's thread after others.
     fn may_order_uninstrumented(&mut self, event: &Event) -> bool {
         match event.op {
             Op::FutexWake | Op::FutexRequeue | Op::FutexWoken => true,
@@ -273,7 +274,8 @@ impl HappensBefore {
         }
     }
 
-    /// The edges of an atomic operation on a variable, and whether code that is not seen may have ordered its thread after others.
+    /// Applies the edges of an atomic operation; returns whether uninstrumented code may have ordered its
+    /// thread after others.
     fn operate(&mut self, event: &Event) -> bool {
         let (thread, order) = (event.thread, event.order);
         let me = self.threads.at(thread);
@@ -286,7 +288,7 @@ impl HappensBefore {
         if matches!(event.op, Op::AtomicStore | Op::AtomicRmw)
             || event.op == Op::AtomicCas && succeeded(event)
         {
-            // What also loads keeps a release sequence going.
+            // A read-modify-write continues the release sequence.
             match (releases(order), loads) {
                 (true, true) => me.publish(self.now.of(thread), &mut variable.known),
                 (true, false) => me.publish_only(self.now.of(thread), &mut variable.known),
@@ -299,14 +301,14 @@ impl HappensBefore {
         }
         let found = event.flags.has(Flags::FOREIGN);
         variable.foreign += u32::from(found);
-        // Where nothing was known of the variable, once is nothing yet. Where others write, they may also write what was
-        // there before.
+        // A first unexpected value proves nothing if the variable was unknown before. Uninstrumented code
+        // that writes the variable may also write back the old value.
         let foreign = found || variable.foreign > 1;
         me.saw_foreign |= foreign;
         foreign && loads && acquires(order)
     }
 
-    /// Everything that was done up to now is past for the thread. What anybody does from now on is not.
+    /// Orders everything done up to now before the thread, but nothing that is done later.
     #[inline]
     fn order_after_all(&mut self, thread: ThreadIx) {
         if self.edges == Edges::Possible {
@@ -315,7 +317,7 @@ impl HappensBefore {
         self.now.advance_all();
     }
 
-    /// The edges of an operation that is seen.
+    /// Applies the edges of an observed operation.
     fn apply_observed(&mut self, event: &Event, number: u64) {
         let (thread, addr) = (event.thread, event.addr);
         match event.op {
@@ -352,14 +354,14 @@ impl HappensBefore {
             Op::FutexWait if succeeded(event) => self.release(thread, addr),
             Op::FutexWake | Op::FutexRequeue => {
                 self.acquire(thread, addr);
-                // Of those that are only moved, somebody else's event may be the one that wakes them.
+                // Threads that were only moved may be woken by another thread's event.
                 let woken = (event.op == Op::FutexWake || event.value == 0).then_some(event.value);
                 self.wake(thread, number, woken);
             }
             Op::Signal | Op::Broadcast => self.wake(thread, number, Some(event.value)),
             Op::SemPost | Op::SemInit => self.release(thread, addr),
             Op::OnceEnd => {
-                // Compilers look at the guard of a static by an atomic load before they call anybody.
+                // Compilers check the guard of a static by an atomic load before they call the runtime.
                 self.threads.publish_and_advance(thread, &mut self.now, &mut self.variables.at(addr).known);
                 self.release(thread, addr);
             }
@@ -372,12 +374,12 @@ impl HappensBefore {
             }
             Op::BarrierLeave => self.threads.absorb(thread, self.rounds.get_mut(&(addr, event.value))),
             Op::Fence => self.fence(event),
-            // What is written was done before it is read. A wait may have been for anything that was written anywhere.
+            // A write happens before the read of its data. A wait may be for data written to any channel.
             Op::FdWrite | Op::FdClose | Op::FdConnect => {
                 self.release(thread, addr);
                 self.release(thread, ANY_CHANNEL);
             }
-            // Whoever starts a child did all that before somebody learns of its end.
+            // Everything before the start of a child happens before the wait that learns of its end.
             Op::FdRead | Op::FdAccept | Op::FileLock | Op::ChildStart | Op::ChildWait => {
                 self.acquire(thread, addr);
                 if matches!(event.op, Op::FileLock | Op::ChildStart) {
@@ -385,7 +387,7 @@ impl HappensBefore {
                 }
             }
             Op::FdWait => self.acquire(thread, ANY_CHANNEL),
-            // A handler comes after it was installed and after its signal was sent.
+            // A handler runs after its installation and after its signal was sent.
             Op::SigAction => self.release(thread, addr),
             Op::SigSend => self.wake(thread, number, None),
             Op::SigHandle | Op::SigWait => {
@@ -417,7 +419,7 @@ impl HappensBefore {
         self.threads.publish_and_advance(thread, &mut self.now, self.objects.at(object));
     }
 
-    /// Wakes so many; if that is not told, as many as say so.
+    /// Wakes `to` waiters; if unknown, every waiter that names the event.
     fn wake(&mut self, thread: ThreadIx, number: u64, to: Option<u64>) {
         self.wake_ups.send(number, self.threads.at(thread), self.now.of(thread), to);
         self.now.advance(thread);

@@ -1,17 +1,17 @@
-//! What is kept by address. The same few addresses come again and again: those are found by one comparison.
+//! A table keyed by address. The same few addresses are looked up again and again: those take one comparison.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
-/// Where nothing is.
+/// Marks an unused slot.
 const NOWHERE: usize = usize::MAX;
 
-/// A value for each key that was ever asked for. Of the last ones, up to `RECENT` are found at once.
+/// A value for each key ever looked up. Up to `RECENT` recent keys are found at once.
 #[derive(Debug)]
 pub(crate) struct KeyTable<V, const RECENT: usize = 16> {
     values: Vec<V>,
-    /// Where each key's value is.
+    /// The index of each key's value.
     places: BTreeMap<u64, usize>,
-    /// The same of keys that were asked for lately, each where its low bits say.
+    /// The same for recent keys, in the slot given by their low bits.
     recent: [(u64, usize); RECENT],
 }
 
@@ -22,14 +22,14 @@ impl<V, const RECENT: usize> Default for KeyTable<V, RECENT> {
 }
 
 impl<V: Default, const RECENT: usize> KeyTable<V, RECENT> {
-    /// The value of this key; none if nobody gave it one.
+    /// Returns the value of this key; `None` if it has none.
     #[inline]
     pub(crate) fn get(&mut self, key: u64) -> Option<&mut V> {
         let place = self.known(key).or_else(|| self.look_up(key))?;
         self.values.get_mut(place)
     }
 
-    /// The value of this key, the default at first.
+    /// Returns the value of this key, initially the default.
     #[inline]
     pub(crate) fn at(&mut self, key: u64) -> &mut V {
         let place = match self.known(key) {
@@ -52,7 +52,7 @@ impl<V: Default, const RECENT: usize> KeyTable<V, RECENT> {
         Some(place)
     }
 
-    /// Variables and locks are four bytes and more apart.
+    /// Variables and locks are at least four bytes apart.
     #[inline]
     const fn slot(key: u64) -> usize {
         (key >> 2 ^ key >> 8) as usize % RECENT

@@ -1,4 +1,4 @@
-//! The detector on small runs, and against a brute-force twin on random ones.
+//! The detector on small runs, and compared with a brute-force version on random ones.
 
 use crate::pairs;
 use alloc::{collections::BTreeSet, vec, vec::Vec};
@@ -268,7 +268,7 @@ fn accesses_possibly_ordered_by_uninstrumented_code_do_not_race() {
         let events = [&[event(1, Op::Write, X, 0)], between, &[event(2, Op::Write, X, 0)]].concat();
         races(&with(&events)).len()
     };
-    // The mutex inside of a wait on a condition: its word is not as instrumented code has left it.
+    // The mutex inside a wait on a condition: its word differs from what instrumented code stored.
     assert_eq!(around(&[foreign(2, Op::AtomicCas, Order::Acquire)]), 0);
     assert_eq!(around(&[foreign(2, Op::AtomicCas, Order::Relaxed)]), 1, "it acquires nothing");
     let fence = Event { size: 0, ..event(2, Op::Fence, 0, 0) };
@@ -276,16 +276,16 @@ fn accesses_possibly_ordered_by_uninstrumented_code_do_not_race() {
     assert_eq!(around(&[foreign(2, Op::AtomicLoad, Order::Relaxed), fence]), 0);
     assert_eq!(around(&[fence]), 1);
     assert_eq!(around(&[foreign(2, Op::AtomicStore, Order::SeqCst)]), 1, "a store learns nothing");
-    // Once it is known that others write there, they may also write what was there before.
+    // Once others are known to write there, they may also write back the old value.
     let cas = |t| atomic(t, Op::AtomicCas, Order::Acquire);
     let relaxed = foreign(1, Op::AtomicLoad, Order::Relaxed);
-    assert_eq!(around(&[relaxed, cas(2)]), 1, "perhaps it was only the first time");
+    assert_eq!(around(&[relaxed, cas(2)]), 1, "a first unexpected value proves nothing");
     assert_eq!(around(&[relaxed, relaxed, cas(2)]), 0);
-    // Who comes back from a futex has done something in between.
+    // A thread that returns from a futex has executed other code in between.
     let failed = Event { flags: Flags::FAILED, ..event(2, Op::FutexWait, M, 0) };
     assert_eq!(around(&[event(2, Op::FutexWake, M, 0)]), 0);
     assert_eq!(around(&[failed]), 0);
-    assert_eq!(around(&[event(1, Op::FutexWake, M, 0)]), 1, "the other one learns nothing by that");
+    assert_eq!(around(&[event(1, Op::FutexWake, M, 0)]), 1, "the other thread is not ordered by that");
 }
 
 #[test]
@@ -295,8 +295,8 @@ fn adjacent_accesses_race_despite_earlier_uninstrumented_code() {
     assert_eq!(races(&events), [(6, 7)]);
 }
 
-/// Random runs of three threads over two locks and two variables, lock operations well formed; sometimes a futex, by which
-/// a thread may have been ordered after all others.
+/// Random runs of three threads over two locks and two variables, with well-formed lock operations; sometimes
+/// a futex, by which a thread may have been ordered after all others.
 fn runs() -> impl Strategy<Value = Vec<Event>> {
     proptest::collection::vec((0u16..3, 0u8..16, 0u64..2), 1..40).prop_map(|steps| {
         let mut events = two_threads();
@@ -323,8 +323,8 @@ fn runs() -> impl Strategy<Value = Vec<Event>> {
     })
 }
 
-/// The definition, with happens-before as reachability over program order, creation and, if `locks`, unlock
-/// to lock and anything to a futex; without them, of accesses that no common lock protects.
+/// The definition: happens-before is reachability over program order, creation and, if `locks`, unlock to
+/// lock and anything to a futex. Accesses protected by a common lock do not race.
 fn racing_variables_by_definition(events: &[Event], locks: bool) -> BTreeSet<u64> {
     let n = events.len();
     let mut before = vec![vec![false; n]; n];
@@ -371,8 +371,8 @@ fn racing_variables_by_definition(events: &[Event], locks: bool) -> BTreeSet<u64
 }
 
 proptest! {
-    /// Forgetting accesses loses pairs but never a racing variable, and every pair told is a race, also of threads that clocks have
-    /// no room for in themselves.
+    /// Forgetting accesses loses pairs but never a racing variable, and every reported pair is a race. This
+    /// includes threads whose times are not stored inline in the clocks.
     #[test]
     fn detector_agrees_with_definition(mut events in runs(), far in any::<bool>()) {
         let number = |thread: u64| if far && thread == 2 { 9 } else { thread };

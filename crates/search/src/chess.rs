@@ -1,14 +1,14 @@
 //! CHESS: all schedules with no preemption, then all with one, and so on up to a bound. Musuvathi and Qadeer,
 //! "Iterative Context Bounding for Systematic Testing of Multithreaded Programs", PLDI 2007, algorithm 1.
 //!
-//! A run follows a prefix and goes on without preemptions. Wherever it could have gone another way, that way is
-//! put down: for the same bound if the running thread could not go on anyway, for the next one if it was
-//! preempted. States that were seen before, with no more preemptions, are not left in the same direction again
-//! (`state.rs`); loops that wait are left by fair scheduling (`fairness.rs`).
+//! A run follows a prefix and continues without preemptions. At every point where another thread was enabled,
+//! a backtrack point is added: for the same bound if the running thread could not continue anyway, for the
+//! next bound if it is preempted. A state that was reached before, with no more preemptions, is not left in
+//! the same direction again (`state.rs`); waiting loops are left by fair scheduling (`fairness.rs`).
 //!
-//! "All schedules" is about the points that the plan has. With points learnt from races, the search begins
-//! anew whenever a run shows a place that was no point before, so that in the end the claim holds for all of
-//! them.
+//! "All schedules" refers to the schedule points of the plan. With points derived from races, the search
+//! restarts whenever a run shows a place that was no point before, so that in the end the claim holds for all
+//! of them.
 
 use crate::{
     Choice, CompleteSearch, IncompleteReason, Knowledge, RunSteps, RunSummary, Strategy,
@@ -25,29 +25,29 @@ use unsnarl_model::{Fidelity, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx
 #[derive(Debug)]
 pub struct Chess {
     plan: Plan,
-    /// Preemptions at most.
+    /// The maximum number of preemptions.
     bound: u32,
-    /// The places that this pass was begun with.
+    /// The number of places when this pass began.
     places: Option<usize>,
-    /// Ways not gone yet, by the number of preemptions; the last is next.
+    /// Unexplored backtrack points, by the number of preemptions; the last is next.
     backtrack_points: Vec<Vec<BacktrackPoint>>,
-    /// Which level is being worked on.
+    /// The current number of preemptions.
     level: usize,
     /// Directions in which states were left.
     explored_edges: HashSet<u64>,
-    /// Ways that are being gone, in the order they were given out.
+    /// Backtrack points being run, in the order in which they were handed out.
     in_flight: VecDeque<BacktrackPoint>,
-    /// Runs of this pass.
+    /// The runs of this pass.
     schedules: u64,
-    /// The level up to which all ways were gone, and how many runs that took.
+    /// The level up to which everything was explored, and the number of runs that took.
     done: Option<(u32, u64)>,
-    /// Whether ways were left out because of the bound.
+    /// True if backtrack points were dropped because of the bound.
     bound_reached: bool,
-    /// Why nothing more can be claimed.
+    /// Why no stronger claim is possible.
     incomplete_reason: Option<IncompleteReason>,
 }
 
-/// A way to go: what a run did up to a point, and who goes on there.
+/// A backtrack point: a run up to a point, and the thread that continues there.
 #[derive(Clone, Debug)]
 struct BacktrackPoint {
     run: Option<Rc<RecordedRun>>,
@@ -56,7 +56,7 @@ struct BacktrackPoint {
     pass: u64,
 }
 
-/// Who did the steps of a run.
+/// The thread of each step of a run.
 #[derive(Debug)]
 struct RecordedRun {
     threads: Vec<ThreadId>,
@@ -64,7 +64,7 @@ struct RecordedRun {
 }
 
 impl Chess {
-    /// With at most so many preemptions.
+    /// Builds a search with at most `bound` preemptions.
     #[must_use]
     pub fn new(plan: Plan, bound: u32) -> Self {
         Self {
@@ -82,7 +82,7 @@ impl Chess {
         }
     }
 
-    /// Begins anew: the points are other ones.
+    /// Restarts, because the schedule points have changed.
     fn begin(&mut self, places: usize) {
         self.places = Some(places);
         self.backtrack_points = vec![Vec::new(); self.bound as usize + 1];
@@ -93,7 +93,7 @@ impl Chess {
         self.backtrack_points[0].push(BacktrackPoint { run: None, at: 0, thread: ThreadIx::MAIN, pass });
     }
 
-    /// Puts down the ways that a run could have gone after it came to the end of its own.
+    /// Adds the backtrack points of a run after its own branching point.
     fn add_backtrack_points(&mut self, steps: &RunSteps, backtrack_point: &BacktrackPoint) {
         let run = Rc::new(RecordedRun {
             threads: steps.threads.clone(),
@@ -106,10 +106,10 @@ impl Chess {
         for (at, (event, &choice)) in steps.events.iter().zip(&steps.choices).enumerate() {
             let before = at.checked_sub(1).map(|before| steps.events[before].thread);
             let allowed = fairness.allowed(choice.can_run);
-            // Up to its own choice, the run it branched off from has told all there is.
+            // The run that this one branched off from covers everything up to the branching point.
             if at > backtrack_point.at || backtrack_point.run.is_none() {
                 let direction = |thread| key(&state, before, thread);
-                // From here on the run went where another one went before: all ways are down already.
+                // From here on the run repeats an explored one, so its backtrack points are known.
                 if !self.explored_edges.insert(direction(event.thread)) {
                     break;
                 }
@@ -129,7 +129,7 @@ impl Chess {
                         });
                     }
                 }
-                // The tail takes the processor from nobody but a thread that has run for very long.
+                // The tail preempts only a thread that has run for very long.
                 level += usize::from(preempts(choice, before, event.thread));
             }
             let after = steps.choices.get(at + 1).map_or(0, |next| next.can_run);
@@ -144,7 +144,7 @@ fn key(state: &StateHash, before: Option<ThreadIx>, thread: ThreadIx) -> u64 {
     mix(mix(state.number(), before), u64::from(thread.0) + 1)
 }
 
-/// Whether it takes the processor from a thread that could have gone on.
+/// Returns whether this preempts a thread that could have continued.
 fn preempts(choice: Choice, before: Option<ThreadIx>, thread: ThreadIx) -> bool {
     before.is_some_and(|before| {
         before != thread && (choice.can_run & !choice.yields) >> before.index() & 1 == 1
@@ -164,7 +164,7 @@ impl Strategy for Chess {
         if self.places != Some(places) {
             self.begin(places);
         }
-        // A level is begun when all ways of the one below are gone to their ends.
+        // A level starts when the one below is completely explored.
         while self.backtrack_points[self.level].is_empty() {
             if !self.in_flight.is_empty() {
                 return None;
@@ -196,7 +196,7 @@ impl Strategy for Chess {
             return;
         }
         if !steps.ended {
-            // What comes after the cut was not seen; the ways that branch off before it are still worth going.
+            // Nothing is known beyond the cut, but backtrack points before it are still worth exploring.
             self.incomplete_reason.get_or_insert(IncompleteReason::CutOff);
         }
         self.add_backtrack_points(steps, &backtrack_point);
@@ -234,7 +234,7 @@ mod tests {
     use std::collections::BTreeSet;
     use unsnarl_model::{Event, Flags, Op, Order, SiteIx};
 
-    /// What each thread does, one after the other: operations on things.
+    /// The operations of each thread in order, with their objects.
     type Program = Vec<Vec<(Op, u64)>>;
 
     fn event(program: &Program, done: &[usize], thread: usize) -> Event {
@@ -255,7 +255,7 @@ mod tests {
         (0..program.len()).filter(|&t| done[t] < program[t].len()).fold(0, |set, thread| set | 1 << thread)
     }
 
-    /// A run by the prefix, then without preemptions.
+    /// Runs the prefix, then continues without preemptions.
     fn run(program: &Program, prefix: &Prefix) -> RunSteps {
         let mut script: VecDeque<usize> = prefix
             .segments
@@ -281,7 +281,7 @@ mod tests {
         }
     }
 
-    /// All that the search runs, as the states they end in, and what it claims.
+    /// Returns the final states of all runs of the search, and its claim.
     fn search(program: &Program, bound: u32) -> (BTreeSet<u64>, Option<CompleteSearch>) {
         let mut chess = Chess::new(Plan::default(), bound);
         let mut ends = BTreeSet::new();
@@ -295,7 +295,7 @@ mod tests {
         (ends, chess.completeness())
     }
 
-    /// The same by trying every order of steps there is.
+    /// Returns the same by trying every order of steps.
     fn brute_force(program: &Program, bound: u32) -> BTreeSet<u64> {
         fn go(
             program: &Program,

@@ -1,21 +1,21 @@
 //! Fair scheduling for a systematic search: Musuvathi and Qadeer, "Fair Stateless Model Checking", PLDI 2008,
 //! algorithm 1.
 //!
-//! A thread that yields lets those go first who could have run since it last yielded and were not scheduled. A
-//! loop that waits for another thread is thereby left after finitely many rounds, and no schedule in which every
-//! thread gets its turn is lost.
+//! A thread that yields gives priority to the threads that were enabled since its last yield but not
+//! scheduled. A loop that waits for another thread therefore ends after finitely many rounds, and no schedule
+//! in which every thread gets its turn is lost.
 
 use crate::Choice;
 
-/// Threads as bits.
+/// A set of threads as bits.
 type ThreadBits = u64;
 
 /// The state of the algorithm after some steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Fairness {
-    /// For each thread who has to go first.
+    /// For each thread, the threads that have priority over it.
     after: [ThreadBits; 64],
-    /// Since a thread's last yield: who was always enabled, whom it disabled, who was scheduled.
+    /// Since a thread's last yield: the threads continuously enabled, disabled by it, and scheduled.
     enabled: [ThreadBits; 64],
     disabled: [ThreadBits; 64],
     scheduled: [ThreadBits; 64],
@@ -26,14 +26,14 @@ impl Fairness {
         Self { after: [0; 64], enabled: [0; 64], disabled: [0; 64], scheduled: [ThreadBits::MAX; 64] }
     }
 
-    /// Who of those who can run may be chosen.
+    /// Returns the enabled threads that may be chosen.
     pub(crate) fn allowed(&self, can_run: ThreadBits) -> ThreadBits {
         let waits = |thread: &usize| self.after[*thread] & can_run != 0;
         let held: ThreadBits = bits(can_run).filter(waits).fold(0, |held, thread| held | 1 << thread);
         if can_run & !held == 0 { can_run } else { can_run & !held }
     }
 
-    /// The thread did a step, with this choice before it and those who could run after it.
+    /// Records a step of the thread, with the choice before it and the threads enabled after it.
     pub(crate) fn step(&mut self, thread: usize, before: Choice, after: ThreadBits) {
         let bit = 1 << thread;
         for other in 0..64 {
@@ -52,7 +52,7 @@ impl Fairness {
     }
 }
 
-/// The threads of a set.
+/// Iterates over the threads of a set.
 pub(crate) fn bits(set: ThreadBits) -> impl Iterator<Item = usize> {
     let mut left = set;
     std::iter::from_fn(move || {

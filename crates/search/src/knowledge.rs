@@ -1,4 +1,4 @@
-//! What all runs of a search have shown: where threads conflict, and how long runs are.
+//! The results of all runs of a search: where threads conflict, and how long runs are.
 
 use crate::RunSummary;
 use std::collections::HashSet;
@@ -6,50 +6,53 @@ use unsnarl_model::{
     Conflict, ConflictKind, ModuleIx, Op, Places, Prefix, Segment, Side, Site, Span, ThreadId, ThreadIx,
 };
 
-/// Where threads conflict.
+/// The places where threads conflict.
 #[derive(Clone, Debug, Default)]
 pub struct Knowledge {
     places: Places,
     pairs: Vec<SitePair>,
     known: HashSet<SitePair>,
     longest: u64,
-    /// How many points a run has before there is a second thread: the least that was seen.
+    /// The smallest number of points that a run had before its second thread.
     single_thread_points: Option<u64>,
-    /// The first so many places were given: accesses elsewhere are of no interest. 0 if none were.
+    /// The number of places given by the user, which come first: accesses elsewhere are ignored. 0 if none
+    /// were given.
     given_count: usize,
 }
 
-/// Two places whose operations conflict, by their numbers in [`Knowledge::places`], in the order of execution.
+/// Two places with conflicting operations, by their numbers in [`Knowledge::places`], in the order of
+/// execution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct SitePair {
-    /// What they are to each other.
+    /// The kind of conflict.
     pub kind: ConflictKind,
-    /// Where the earlier one was.
+    /// The place of the earlier operation.
     pub first: u16,
-    /// Where the later one was; may be the same place.
+    /// The place of the later operation; may be the same.
     pub second: u16,
 }
 
 impl Knowledge {
-    /// Nothing is known but the places that are of interest; none for all of them.
+    /// Builds the initial knowledge for the places of interest; empty for all places.
     #[must_use]
     pub fn new(given_count: Places) -> Self {
         Self { given_count: given_count.spans.len(), places: given_count, ..Self::default() }
     }
 
-    /// The places where conflicts were found, in the order of their discovery. Both places of a pair are there.
+    /// Returns the places where conflicts were found, in the order of discovery. Both places of each pair are
+    /// included.
     #[must_use]
     pub fn places(&self) -> &Places {
         &self.places
     }
 
-    /// The conflicts, in the order of their discovery.
+    /// Returns the conflicts in the order of discovery.
     #[must_use]
     pub fn pairs(&self) -> &[SitePair] {
         &self.pairs
     }
 
-    /// How many races were found, whichever side came first.
+    /// Returns the number of races, counting both orders of a pair as one.
     #[must_use]
     pub fn races(&self) -> usize {
         let races = self.pairs.iter().filter(|pair| pair.kind == ConflictKind::Race);
@@ -57,13 +60,14 @@ impl Knowledge {
         races.map(either_way).collect::<HashSet<_>>().len()
     }
 
-    /// How many points the longest run had.
+    /// Returns the number of points of the longest run.
     #[must_use]
     pub fn longest(&self) -> u64 {
         self.longest
     }
 
-    /// The schedule of a run before there is a second thread, which is the same in all; empty if it is not known.
+    /// Returns the schedule before the second thread exists, which is the same in all runs; empty if it is
+    /// unknown.
     #[must_use]
     pub fn single_thread_prefix(&self) -> Prefix {
         let points = u32::try_from(self.single_thread_points.unwrap_or(0)).unwrap_or(0);
@@ -97,7 +101,7 @@ impl Knowledge {
     }
 
     fn add(&mut self, conflict: &Conflict, summary: &RunSummary<'_>) {
-        // Places have numbers of 16 bits, and no search gets through that many pairs.
+        // Places have 16-bit numbers, and no search gets through that many pairs.
         const MAX_SITES: usize = u16::MAX as usize - 2;
         if self.places.spans.len() >= MAX_SITES
             || !conflict.sides.iter().all(|side| self.is_in_given_places(side, summary))

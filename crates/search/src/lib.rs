@@ -1,9 +1,9 @@
-//! Which plan to run next.
+//! Search strategies: which plan to run next.
 //!
-//! A [`Strategy`] decides *between* runs; inside a run the plan's policy does. [`Search`] is a strategy together
-//! with what all runs have shown so far ([`Knowledge`]): where threads conflict, which is where the schedule
-//! points of later runs are. Nothing here starts a process: whoever drives it runs the plans and tells what
-//! came of them.
+//! A [`Strategy`] decides *between* runs; inside a run the plan's policy does. [`Search`] is a strategy
+//! together with the results of all runs so far ([`Knowledge`]): the places where threads conflict become the
+//! schedule points of later runs. Nothing here starts a process: the caller runs the plans and reports their
+//! results.
 
 #![forbid(unsafe_code)]
 
@@ -29,81 +29,83 @@ use unsnarl_model::{Conflict, Event, Module, Places, Plan, Site, SiteIx, ThreadI
 
 /// An order in which to try plans.
 ///
-/// The lifecycle: [`next`](Self::next) is asked for a plan, or for several; they are run;
-/// [`learn`](Self::learn) is told of each in the order they were given, and so on until a run fails, the budget
-/// is used up, or there is nothing left to try: no plan although nothing is being run.
+/// The lifecycle: [`next`](Self::next) returns a plan, and may be called several times; the plans are run;
+/// [`learn`](Self::learn) receives the results in the order in which the plans were returned. This repeats
+/// until a run fails, the budget is used up, or there is nothing left to try: no plan is returned although
+/// none is running.
 pub trait Strategy: std::fmt::Debug {
-    /// Its name on the command line.
+    /// Returns the name on the command line.
     fn name(&self) -> String;
 
-    /// The next plan; none if there is none before more is learnt, or none at all.
+    /// Returns the next plan; `None` if it needs the results of running plans first, or if there is none
+    /// left.
     fn next(&mut self, known: &Knowledge) -> Option<Plan>;
 
-    /// What came of a plan of its own.
+    /// Receives the result of one of its own plans.
     fn learn(&mut self, _plan: &Plan, _seen: &RunSummary<'_>) {}
 
-    /// What can be said for certain if no run failed.
+    /// Returns what is proven if no run failed.
     fn completeness(&self) -> Option<CompleteSearch> {
         None
     }
 
-    /// Why a strategy that means to go through all schedules cannot claim that it did.
+    /// Returns why a systematic strategy cannot claim to have covered all schedules.
     fn incomplete_reason(&self) -> Option<IncompleteReason> {
         None
     }
 }
 
-/// What keeps a search from claiming that it went through all schedules.
+/// Why a search cannot claim to have covered all schedules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IncompleteReason {
-    /// So many threads, more than are told apart ([`Choice::THREADS`]): nothing more was tried.
+    /// There were this many threads, more than can be distinguished ([`Choice::THREADS`]): the search
+    /// stopped.
     Threads(usize),
-    /// Runs were ended before their time.
+    /// Runs were cut off early.
     CutOff,
 }
 
-/// All schedules of some kind were run.
+/// All schedules of some class were run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompleteSearch {
-    /// Those with at most so many preemptions; none for all schedules whatever.
+    /// The maximum number of preemptions of the class; `None` for all schedules.
     pub preemptions: Option<u32>,
-    /// How many that were.
+    /// The number of schedules run.
     pub schedules: u64,
 }
 
-/// What a strategy gets to know of a run.
+/// The result of a run as reported to a strategy.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunSummary<'a> {
-    /// How many points it had.
+    /// The number of points.
     pub points: u64,
-    /// How many of them before there was a second thread.
+    /// The number of points before the second thread existed.
     pub single_thread_points: u64,
-    /// The conflicts that were found.
+    /// The conflicts found.
     pub conflicts: &'a [Conflict],
-    /// The modules that those are in.
+    /// The modules that the conflicts are in.
     pub modules: &'a [Module],
-    /// Its steps, where the plan asked for choices.
+    /// The steps, if the plan asked for choices.
     pub steps: Option<&'a RunSteps>,
 }
 
-/// A run, step by step.
 #[derive(Clone, Debug, Default)]
 pub struct RunSteps {
-    /// The names of its threads.
+    /// The identities of the threads.
     pub threads: Vec<ThreadId>,
-    /// What was done. Sites are numbers that mean the same in every run.
+    /// The events. Site numbers mean the same in every run.
     pub events: Vec<Event>,
-    /// Who could have done something else, for each event.
+    /// The enabled threads at each event.
     pub choices: Vec<Choice>,
-    /// Whether it came to an end of its own.
+    /// True if the run ended by itself.
     pub ended: bool,
 }
 
 impl RunSteps {
-    /// The steps of a trace.
+    /// Returns the steps of a trace.
     #[must_use]
     pub fn of(trace: &Trace, choices: Vec<Choice>, ended: bool) -> Self {
-        // A trace numbers its sites in the order of their appearance.
+        // A trace numbers its sites in the order of appearance, so those numbers differ between runs.
         let number = |site: Site| SiteIx(site.offset as u32 ^ u32::from(site.module.0) << 24);
         let events = trace.events.iter().map(|event| Event { site: number(trace.site(event)), ..*event });
         Self {
@@ -115,21 +117,21 @@ impl RunSteps {
     }
 }
 
-/// Who could run, as bits of threads.
+/// The enabled threads at a point, as bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Choice {
-    /// All of them.
+    /// All enabled threads.
     pub can_run: u64,
-    /// Those who would rather not.
+    /// Those that yield.
     pub yields: u64,
 }
 
 impl Choice {
-    /// How many threads are told apart.
+    /// The number of threads that can be distinguished.
     pub const THREADS: usize = u64::BITS as usize;
 }
 
-/// A strategy and what it has come to know.
+/// A strategy and its knowledge.
 #[derive(Debug)]
 pub struct Search {
     strategy: Box<dyn Strategy>,
@@ -137,47 +139,48 @@ pub struct Search {
 }
 
 impl Search {
-    /// By this strategy; conflicts of accesses outside the `given` places, if there are any, are passed over.
+    /// Builds a search by this strategy. Conflicts outside the `given` places are ignored, unless none are
+    /// given.
     #[must_use]
     pub fn new(strategy: Box<dyn Strategy>, given: Places) -> Self {
         Self { strategy, known: Knowledge::new(given) }
     }
 
-    /// The strategy's name.
+    /// Returns the strategy's name.
     #[must_use]
     pub fn name(&self) -> String {
         self.strategy.name()
     }
 
-    /// What is known so far.
+    /// Returns the knowledge so far.
     #[must_use]
     pub fn known(&self) -> &Knowledge {
         &self.known
     }
 
-    /// What the strategy can say for certain if no run failed.
+    /// Returns what the strategy has proven if no run failed.
     #[must_use]
     pub fn completeness(&self) -> Option<CompleteSearch> {
         self.strategy.completeness()
     }
 
-    /// Why nothing can be said for certain, if that was the aim.
+    /// Returns why a systematic strategy has proven nothing.
     #[must_use]
     pub fn incomplete_reason(&self) -> Option<IncompleteReason> {
         self.strategy.incomplete_reason()
     }
 
-    /// The next plan.
+    /// Returns the next plan.
     pub fn plan(&mut self) -> Option<Plan> {
         let plan = self.strategy.next(&self.known)?;
-        // While there is one thread there is nothing to choose. That this is told by the plan lets runs go on from
-        // where the second one is created.
+        // A single thread leaves no choice. Stating its schedule in the plan lets runs be resumed where the
+        // second thread is created.
         let prefix =
             if plan.prefix.segments.is_empty() { self.known.single_thread_prefix() } else { plan.prefix };
         Some(Plan { places: self.known.places().clone(), prefix, ..plan })
     }
 
-    /// What came of a plan.
+    /// Receives the result of a plan.
     pub fn learn(&mut self, plan: &Plan, summary: &RunSummary<'_>) {
         self.known.learn(summary);
         self.strategy.learn(plan, summary);

@@ -1,27 +1,27 @@
-//! Novelty search: go back to where something new was seen, and on from there at random.
+//! Novelty search: return to a state that was new, and continue from there at random.
 //!
-//! Random schedules of a long run nearly all go through the same few states, and a failure that takes five or
-//! six switches at the right places is never met. Fuzzers solve this for inputs by keeping what led to something
-//! new and changing that (reads-from fuzzing does it for schedules: Wolff, Shi, Duck, Mathur and Roychoudhury,
-//! "Greybox Fuzzing for Concurrency Testing", ASPLOS 2024); games are explored so as well (Ecoffet and others,
-//! "First return, then explore", Nature 2021).
+//! Random schedules of a long run nearly all pass through the same few states, so they never meet a failure
+//! that takes five or six switches at the right places. Fuzzers solve this for inputs by keeping and mutating
+//! inputs that led to something new. Reads-from fuzzing does it for schedules (Wolff, Shi, Duck, Mathur and
+//! Roychoudhury, "Greybox Fuzzing for Concurrency Testing", ASPLOS 2024); games are explored that way as well
+//! (Ecoffet and others, "First return, then explore", Nature 2021).
 //!
-//! Here a *state* is what can be seen of the program: the values of the variables that were accessed, and where
-//! each thread is, with what it saw in its last few operations. Every state that no run was in before is put
-//! down with the way to it. A run follows such a way exactly and goes on at random; of some ways drawn at random,
-//! the one to the state that was met least often since.
+//! Here a *state* is the observable state of the program: the values of the accessed variables, and the
+//! position of each thread with the results of its last few operations. Every state that no earlier run
+//! visited is recorded with the prefix that leads to it. A run follows such a prefix exactly and continues at
+//! random. Of several randomly drawn prefixes, it takes the one whose state was visited least often.
 
 use crate::{Knowledge, RunSummary, Strategy, state::mix};
 use std::{collections::HashMap, rc::Rc};
 use unsnarl_model::{Event, Fidelity, Flags, Op, Plan, Policy, Prefix, Schedule, ThreadId, ThreadIx};
 
-/// Ways to new states, gone on from at random.
+/// Prefixes that lead to new states, continued at random.
 #[derive(Debug)]
 pub struct Novelty {
     plan: Plan,
-    /// How often each state was met.
+    /// The number of visits of each state.
     visits: HashMap<u64, u32>,
-    /// Ways to states that were new, each to be tried a few times.
+    /// Prefixes to new states, each to be tried a few times.
     prefixes: Vec<NovelPrefix>,
     places: usize,
     draw: u64,
@@ -42,15 +42,15 @@ struct RecordedRun {
     steps: Vec<ThreadIx>,
 }
 
-/// How often the search goes on from a state.
+/// The number of runs continued from a state.
 const TRIES: u32 = 3;
-/// Of so many ways the one to the rarest state is gone.
+/// The number of prefixes drawn, of which the one to the rarest state is taken.
 const CANDIDATES: usize = 8;
-/// As many ways are kept; beyond, others make room.
+/// The maximum number of prefixes; beyond it, new ones replace old ones.
 const MAX_PREFIXES: usize = 1 << 18;
 
 impl Novelty {
-    /// Runs from the plan's seed on.
+    /// Builds the strategy; runs use seeds from the plan's on.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         let draw = plan.seed;
@@ -63,13 +63,13 @@ impl Novelty {
         }
     }
 
-    /// A number below `bound`.
+    /// Draws a number below `bound`.
     fn draw(&mut self, bound: usize) -> usize {
         self.draw = self.draw.wrapping_add(0x9e37_79b9_7f4a_7c15);
         (mix(mix(self.draw, 1), 2) >> 16) as usize % bound
     }
 
-    /// A way to a state that was met rarely.
+    /// Picks a prefix to a rarely visited state.
     fn pick_prefix(&mut self) -> Option<Prefix> {
         if self.prefixes.is_empty() {
             return None;
@@ -102,7 +102,7 @@ impl Strategy for Novelty {
     fn next(&mut self, known: &Knowledge) -> Option<Plan> {
         let places = known.places().spans.len();
         if self.places != places {
-            // Other points: the ways lead elsewhere now.
+            // The schedule points have changed, so the prefixes lead elsewhere.
             self.places = places;
             self.prefixes.clear();
         }
@@ -119,7 +119,8 @@ impl Strategy for Novelty {
         let mut state = ObservedState::default();
         for (at, event) in steps.events.iter().enumerate() {
             let number = state.step(event);
-            // On the way there a run meets nothing: else the beginnings of ways would seem the best known.
+            // Steps of the followed prefix do not count as visits: otherwise the beginnings of prefixes would
+            // seem the best known.
             if at < followed {
                 continue;
             }
@@ -143,7 +144,7 @@ impl Strategy for Novelty {
     }
 }
 
-/// What can be seen of the program.
+/// The observable state of the program.
 #[derive(Debug, Default)]
 struct ObservedState {
     values: HashMap<u64, u64>,
@@ -151,12 +152,13 @@ struct ObservedState {
     sum: u64,
 }
 
-/// So many of a thread's last operations stand for where it is and what it knows. With more there are more states than a
-/// search gets around to: of the lock-free stack that takes seven preemptions, two mean four times the runs of one.
+/// The number of a thread's last operations that represent its position and knowledge. With more there are
+/// more states than a search can cover: for the lock-free stack that takes seven preemptions, two need four
+/// times the runs of one.
 const WINDOW: usize = 1;
 
 impl ObservedState {
-    /// One more event; the number of the state that it leads to.
+    /// Applies one more event and returns the number of the resulting state.
     fn step(&mut self, event: &Event) -> u64 {
         let cell = |addr: u64, value: u64| mix(mix(0x5157, addr), value);
         let thread = |ix: ThreadIx, window: &[u64; WINDOW]| {
@@ -167,7 +169,7 @@ impl ObservedState {
         let mut operation = mix(u64::from(event.site.0) + 1, facts.into());
         if event.op.object_kind().is_some() {
             operation = mix(operation, before.map_or(0, |value| value.wrapping_add(1)));
-            // A plain write tells what was there, not what is written.
+            // A plain write records the old value, not the new one.
             let after = if event.op == Op::Write { mix(event.value, operation) } else { event.value };
             if let Some(before) = before {
                 self.sum = self.sum.wrapping_sub(cell(event.addr, before));

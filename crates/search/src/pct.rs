@@ -1,5 +1,5 @@
 //! Probabilistic concurrency testing between runs: the length of a run, which the policy needs to place its
-//! priority changes, is learnt from the runs before.
+//! priority changes, is learnt from earlier runs.
 
 use crate::{Knowledge, Strategy};
 use unsnarl_model::{Plan, Policy};
@@ -11,11 +11,11 @@ pub struct Pct {
     depth: u32,
 }
 
-/// A guess at a run's length before there was one.
+/// The assumed length of the first run.
 const GUESS: u64 = 32;
 
 impl Pct {
-    /// Runs of this depth from the plan's seed on.
+    /// Builds the strategy; runs of this depth use seeds from the plan's on.
     #[must_use]
     pub const fn new(plan: Plan, depth: u32) -> Self {
         Self { plan, depth }

@@ -4,37 +4,37 @@ use crate::{Chess, CompleteSearch, Knowledge, Novelty, Pct, RaceDirected, RunSum
 use std::collections::VecDeque;
 use unsnarl_model::{Plan, Policy};
 
-/// Takes turns. What one's runs show of conflicts, all know of.
+/// Runs its strategies in turn. All of them learn of the conflicts that any run shows.
 #[derive(Debug)]
 pub struct Portfolio {
     strategies: Vec<Box<dyn Strategy>>,
     turn: usize,
-    /// Whose plans are being run, in their order.
+    /// The strategies whose plans are being run, in order.
     running: VecDeque<usize>,
 }
 
-/// The systematic search's bound: what it comes to depends on the time there is.
+/// The bound of the systematic search; how far it gets depends on the available time.
 const BOUND: u32 = 3;
 
-/// Whose turn it is, by numbers of strategies, over and over. At first many runs are about a conflict, since
-/// most bugs are; the rest is shared out among those who need not know of one.
+/// The sequence of turns, by strategy number, repeated. At first many runs target a conflict, since most bugs
+/// are conflicts; the rest is shared among the strategies that need no known conflict.
 const TURNS: &[usize] =
     &[0, 1, 1, 1, 2, 2, 2, 1, 2, 2, 2, 1, 2, 2, 3, 2, 1, 2, 2, 4, 2, 1, 2, 2, 5, 2, 1, 2, 2, 6];
 
-/// Runs of at most so many points leave few choices: directed and systematic search get through them before chance
-/// does.
+/// Runs with at most this many points leave few choices: directed and systematic search exhaust them before
+/// random search does.
 const SHORT: u64 = 32;
 const SHORT_TURNS: &[usize] =
     &[0, 1, 1, 1, 0, 1, 1, 2, 1, 0, 1, 1, 3, 1, 0, 1, 1, 4, 1, 0, 1, 1, 6, 1, 0, 1, 1, 5, 1];
 
-/// After so many turns the bug is one of the other kind: it takes many switches, and those that learn from each run
-/// have the better chance.
+/// After this many turns the bug probably needs many switches, so strategies that learn from each run have
+/// the better chance.
 const LATE: usize = 2000;
 const LATE_TURNS: &[usize] = &[6, 1, 6, 0, 6, 4, 6, 2, 6, 3];
 
 impl Portfolio {
-    /// The systematic search, race-directed testing, the uniform walk, priorities with two drops, partial order
-    /// sampling, priorities with one drop, and the search for new states.
+    /// Builds the portfolio: systematic search, race-directed testing, random walk, PCT with two priority
+    /// changes, partial order sampling, PCT with one priority change, and novelty search.
     #[must_use]
     pub fn new(plan: &Plan) -> Self {
         Self {

@@ -1,36 +1,36 @@
-//! Race-directed random testing between runs (Sen, PLDI 2008): each run is about one pair of places at which
+//! Race-directed random testing between runs (Sen, PLDI 2008): each run targets one pair of places at which
 //! conflicts were found. Inside a run, `sched/race.rs` brings the two together.
 //!
-//! A conflict was found in one order of its two operations; the other order is tried first, since it may not have
-//! happened yet. Then all orders of all pairs in turn.
+//! A conflict was found in one order of its two operations. The other order is tried first, since it may not
+//! have happened yet; then all orders of all pairs in turn.
 
 use crate::{Knowledge, Strategy};
 use std::collections::HashMap;
 use unsnarl_model::{Plan, Policy};
 
-/// Each order of each pair in turn; a random walk while none is known.
+/// Targets each order of each pair in turn; a random walk while none is known.
 #[derive(Debug)]
 pub struct RaceDirected {
     plan: Plan,
-    /// What each order's runs have cost it so far: who paid least is next.
+    /// The cost of each order's runs so far: the cheapest is next.
     spent: HashMap<PairOrder, u64>,
 }
 
-/// Who shall go first, who second.
+/// The order in which the two places are to be executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct PairOrder {
     first: u16,
     second: u16,
 }
 
-/// What a run about an order costs that was not seen yet, one that was, and one of two operations at the same
-/// place, where turning them round changes least.
+/// The cost of a run that targets an order not yet seen, one that was seen, and one of two operations at the
+/// same place, where swapping them changes least.
 const NEW: u64 = 1;
 const SEEN: u64 = 2;
 const SAME_PLACE: u64 = 4;
 
 impl RaceDirected {
-    /// Runs from the plan's seed on.
+    /// Builds the strategy; runs use seeds from the plan's on.
     #[must_use]
     pub fn new(plan: Plan) -> Self {
         Self { plan, spent: HashMap::new() }
@@ -38,7 +38,7 @@ impl RaceDirected {
 
     fn order(&mut self, known: &Knowledge) -> Option<PairOrder> {
         let prices = prices(known);
-        // An order that is found late does not get all the runs that the others had before.
+        // An order that is found late does not catch up with all the runs of the others.
         let least = self.spent.values().min().copied().unwrap_or(0);
         for (order, _) in &prices {
             self.spent.entry(*order).or_insert(least);
@@ -49,7 +49,7 @@ impl RaceDirected {
     }
 }
 
-/// All orders of all pairs, with what a run about each costs, in the order of their discovery.
+/// Returns all orders of all pairs with the cost of a run, in the order of discovery.
 fn prices(known: &Knowledge) -> Vec<(PairOrder, u64)> {
     let mut prices: Vec<(PairOrder, u64)> = Vec::new();
     let mut at: HashMap<PairOrder, usize> = HashMap::new();

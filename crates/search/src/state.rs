@@ -1,15 +1,15 @@
-//! The state that some steps of a run led to, as a number: steps that differ only in the order of independent
-//! operations lead to the same state.
+//! A hash of the state after some steps of a run. Sequences that differ only in the order of independent
+//! operations have the same hash.
 //!
 //! As in CHESS (Musuvathi and Qadeer, "Iterative Context Bounding for Systematic Testing of Multithreaded
-//! Programs", PLDI 2007, section 4.3), the happens-before graph stands for the state. Every event gets a hash of
-//! what it is, of its thread's event before it, and of the events before it on the same thing that its order
-//! matters to; the sum over all events does not depend on the order in which independent ones came.
+//! Programs", PLDI 2007, section 4.3), the happens-before graph represents the state. The hash of an event
+//! covers its operation, its thread's previous event, and the earlier dependent events on the same object.
+//! The sum over all events does not depend on the order of independent events.
 
 use std::collections::HashMap;
 use unsnarl_model::{Event, Flags, ObjectKind, Op};
 
-/// The graph of the events so far.
+/// The happens-before graph of the events so far.
 #[derive(Debug, Default)]
 pub(crate) struct StateHash {
     sum: u64,
@@ -17,7 +17,7 @@ pub(crate) struct StateHash {
     resources: HashMap<Resource, LastAccesses>,
 }
 
-/// What the order of events can matter to.
+/// A resource through which events can depend on each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Resource {
     /// Eight bytes of memory, by their address.
@@ -29,7 +29,7 @@ enum Resource {
     Environment,
 }
 
-/// The last event that changed a thing, and those that have looked at it since.
+/// The last event that changed a resource, and the reads since.
 #[derive(Clone, Copy, Debug, Default)]
 struct LastAccesses {
     write: u64,
@@ -37,15 +37,16 @@ struct LastAccesses {
 }
 
 impl StateHash {
-    /// The number.
+    /// Returns the hash.
     pub(crate) fn number(&self) -> u64 {
         self.sum
     }
 
-    /// One more event.
+    /// Processes one more event.
     pub(crate) fn step(&mut self, event: &Event) {
         let mut hash = self.threads.get(&event.thread.0).copied().unwrap_or(u64::from(event.thread.0) + 1);
-        // Values and addresses follow from what came before; who was woken is part of the order itself.
+        // Values and addresses follow from the earlier events; the woken threads are part of the order
+        // itself.
         let facts = event.flags.0 & !(Flags::PREEMPTS | Flags::BLOCKED | Flags::FOREIGN).0;
         hash = mix(hash, u64::from(event.op as u8) | u64::from(facts) << 8 | u64::from(event.site.0) << 16);
         let looks_only =
@@ -78,9 +79,9 @@ fn resources_of(event: &Event, resources: &mut Vec<Resource>) {
         Op::Create | Op::Join | Op::Detach | Op::Cancel => resources.push(Resource::Thread(event.value)),
         Op::CondWait => resources.extend([Resource::Object(event.addr), Resource::Object(event.value)]),
         Op::Sleep | Op::Exit | Op::Alloc | Op::Free => resources.push(Resource::Environment),
-        // Which descriptors a wait looks at, and which numbers are free, is told by no event.
+        // No event shows which descriptors a wait covers, or which descriptor numbers are free.
         op if op.object_kind() == Some(ObjectKind::Channel) => resources.push(Resource::Environment),
-        // So is who may take a signal.
+        // Nor which threads may take a signal.
         op if op.is_signalling() => resources.push(Resource::Environment),
         Op::Yield | Op::Fence | Op::Cancelled => {}
         op if op.object_kind() == Some(ObjectKind::Memory) => {

@@ -1,17 +1,17 @@
-//! Runs that differ in their seed alone: the random walk and partial order sampling.
+//! Strategies whose runs differ only in their seed: the random walk and partial order sampling.
 
 use crate::{Knowledge, Strategy};
 use unsnarl_model::{Plan, Policy};
 
-/// The same policy over and over, each run with the next seed. The plan of a run depends on its seed alone,
-/// so a single run can be repeated by it.
+/// Repeats one policy, each run with the next seed. A run's plan depends only on its seed, so the seed is
+/// enough to repeat it.
 #[derive(Debug)]
 pub struct SeedSweep {
     plan: Plan,
 }
 
 impl SeedSweep {
-    /// Runs of this policy from the plan's seed on.
+    /// Builds the strategy; runs of this policy use seeds from the plan's on.
     #[must_use]
     pub fn new(plan: Plan, policy: Policy) -> Self {
         Self { plan: Plan { tail: policy, ..plan } }

@@ -1,18 +1,18 @@
-//! What a trace costs its reader.
+//! The cost of a trace to its reader.
 
 use unsnarl_model::{Event, Stats};
 
-/// Context switches first, preemptions among them second.
+/// The cost of a schedule, compared by context switches first, then by preemptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cost {
-    /// Neighbouring events of different threads.
+    /// Adjacent events of different threads.
     pub switches: u64,
-    /// Those that take the processor from a thread that could have gone on.
+    /// Context switches away from a thread that could have continued.
     pub preemptions: u64,
 }
 
 impl Cost {
-    /// The cost of these events.
+    /// Returns the cost of these events.
     #[must_use]
     pub fn of(events: &[Event]) -> Self {
         let stats = Stats::of(events);

@@ -1,13 +1,13 @@
-//! The fewest context switches that still fail.
+//! Trace simplification: the fewest context switches that still fail.
 //!
 //! A failing trace with hundreds of context switches becomes one with the two or three that matter.
-//! [`static_order`] changes the order of its events without running anything; [`dynamic`] changes the schedule and
-//! runs it; [`combined`] does the one and then the other;
-//! [`simulation`] tells what comes of a schedule without running it;
-//! [`prove`] tells whether there is anything better, and [`test_preemptions`] what the preemptions that are left are for.
+//! [`static_order`] reorders its events without running anything; [`dynamic`] changes the schedule and runs
+//! it; [`combined`] does both in turn. [`simulation`] predicts the result of a schedule without running it;
+//! [`prove`] determines whether there is anything better; [`test_preemptions`] determines the effect of each
+//! remaining preemption.
 //!
-//! Nothing here does I/O or starts a process: what needs to run a plan takes a [`Runner`], so that every
-//! algorithm is tested on programs in memory as well as on real ones.
+//! Nothing here does I/O or starts a process. Algorithms that run plans take a [`Runner`], so each of them is
+//! tested on programs in memory as well as on real ones.
 
 #![forbid(unsafe_code)]
 

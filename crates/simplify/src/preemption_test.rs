@@ -1,4 +1,4 @@
-//! Why a preemption is needed: what happens without it.
+//! Tests of preemptions: why one is needed, shown by a run without it.
 
 use crate::{
     Runner,
@@ -6,23 +6,22 @@ use crate::{
 };
 use unsnarl_model::{Action, Flags, Outcome, Plan, Policy, ThreadIx, Trace};
 
-/// A preemption of a trace, and how the program ends if the thread is left alone there.
+/// A preemption of a trace, and the outcome if the thread is not preempted there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PreemptionTest {
-    /// The number of the event that preempts.
+    /// The number of the preempting event.
     pub event: usize,
-    /// Who is preempted.
+    /// The preempted thread.
     pub thread: ThreadIx,
-    /// How a run ends in which it runs on until it has to wait.
+    /// The outcome of a run in which the thread continues until it blocks.
     pub outcome_without: Outcome,
-    /// Whether that is the same failure: then the preemption is not what matters.
+    /// True if that is the same failure: then this preemption does not matter.
     pub still_fails: bool,
 }
 
-/// Runs the program once for each preemption of a trace, without it.
+/// Runs the program once for each preemption of a trace, without that preemption.
 ///
-/// # Errors
-/// If a run is not possible.
+/// # Errors If a run fails.
 pub fn test_preemptions<R: Runner>(trace: &Trace, runner: &mut R) -> Result<Vec<PreemptionTest>, R::Error> {
     let preempts = |&at: &usize| trace.events[at].flags.has(Flags::PREEMPTS);
     let mut tests = Vec::new();
@@ -35,8 +34,8 @@ pub fn test_preemptions<R: Runner>(trace: &Trace, runner: &mut R) -> Result<Vec<
     Ok(tests)
 }
 
-/// The trace's schedule, but the thread that is preempted by this event runs on until it has to wait: by what it does
-/// later, and beyond. What is left of the others follows.
+/// Returns the trace's schedule, except that the thread preempted by this event continues until it blocks:
+/// through its later events, and beyond. The remaining events of the other threads follow.
 fn plan_without_preemption(trace: &Trace, event: usize) -> Plan {
     let thread = trace.events[event - 1].thread;
     let (before, after) = trace.events.split_at(event);

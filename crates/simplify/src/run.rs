@@ -1,30 +1,30 @@
-//! Running plans: what everything that executes a program anew is generic over.
+//! Running plans: the interface of everything that runs the program again.
 
 use crate::simulation::EarlyStop;
 use unsnarl_model::{Plan, Trace};
 
-/// Who of the first 64 threads, a bit for each, could go on at a point of a run.
+/// The enabled threads at a point of a run, as bits for the first 64 threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Choice {
-    /// All of them.
+    /// All enabled threads.
     pub can_run: u64,
-    /// Those who would rather not: they yield or spin, or their time would have to be up.
+    /// Those that yield or spin, or that can continue only by a timeout.
     pub yields: u64,
 }
 
-/// Runs a program by a plan, again and again. The same plan gives the same trace.
+/// Runs a program by plans. The same plan yields the same trace.
 pub trait Runner {
-    /// Why a plan could not be run, or why it should not be: that ends the work, and the best so far is kept.
+    /// Why a plan could not be run, or why work must stop: it ends the work, and the best result so far is
+    /// kept.
     type Error;
 
-    /// One run.
+    /// Runs the plan.
     ///
-    /// # Errors
-    /// If the program cannot be run, or the work is to end.
+    /// # Errors If the program cannot be run, or the work must stop.
     fn run(&mut self, plan: &Plan) -> Result<Trace, Self::Error>;
 
-    /// One run, of which only so much matters: if it has more context switches than are [`EarlyStop`], what comes back
-    /// may end early.
+    /// Runs the plan, but the returned trace may end early if it has more context switches than [`EarlyStop`]
+    /// permits.
     ///
     /// # Errors
     /// As for [`run`](Self::run).
@@ -32,27 +32,26 @@ pub trait Runner {
         self.run(plan)
     }
 
-    /// Whether the work may go on: what takes long without a run asks this now and then.
+    /// Checks whether the work may continue; long computations without runs call this now and then.
     ///
-    /// # Errors
-    /// If the work is to end.
+    /// # Errors If the work must stop.
     fn check_interrupt(&self) -> Result<(), Self::Error> {
         Ok(())
     }
 
-    /// Who could go on before each event of the runs that came back last, a list for each of them; or nothing.
+    /// Returns the enabled threads before each event of the latest runs, one list per run; or nothing.
     fn choices(&mut self) -> Vec<Vec<Choice>> {
         Vec::new()
     }
 
-    /// These plans, or some of them, are run next.
+    /// Announces plans, some or all of which are run next.
     fn announce_plans(&mut self, _: &[Plan]) {}
 
-    /// Runs these plans in order until `accept` says yes to the trace of one. What comes back are the traces up to
-    /// and with that one, or all of them.
+    /// Runs these plans in order until `accept` returns true for a trace. Returns the traces up to and
+    /// including that one, or all of them.
     ///
-    /// A runner may run several at once; but `accept` must be asked in the order of the plans, and what was run
-    /// beyond the accepted one is thrown away. So the result does not depend on how many run at once.
+    /// A runner may run several at once; but `accept` must be called in the order of the plans, and runs
+    /// beyond the accepted one are discarded. So the result does not depend on how many run at once.
     ///
     /// # Errors
     /// As for [`run`](Self::run).

@@ -1,4 +1,4 @@
-//! What static and dynamic simplification together promise.
+//! Properties of static and dynamic simplification together.
 
 mod toy;
 
@@ -12,7 +12,8 @@ use unsnarl_simplify::{
     dynamic, test_preemptions,
 };
 
-/// Runs all plans of a batch before it asks which one is accepted, the last one first: as many workers would.
+/// Runs all plans of a batch, the last one first, before it asks which one is accepted, as many workers
+/// would.
 struct Eager<'p> {
     runner: InMemory<'p>,
     choices: Vec<Vec<Choice>>,
@@ -50,7 +51,7 @@ impl Runner for Eager<'_> {
     }
 }
 
-/// Says after so many questions that the work is to end.
+/// Reports an interruption after a number of requests.
 struct Impatient<'p> {
     runner: InMemory<'p>,
     left: Cell<u64>,

@@ -1,4 +1,4 @@
-//! What simplification by running promises, on programs made at random.
+//! Properties of dynamic simplification, tested on random programs.
 
 mod toy;
 
@@ -42,7 +42,7 @@ fn vertex_cover_construction_simplifies_to_a_cover() {
     }
 }
 
-/// Runs a few plans and then says that it is enough.
+/// Runs a few plans and then reports an interruption.
 struct Impatient<'p>(InMemory<'p>, u64);
 
 impl Runner for Impatient<'_> {

@@ -1,4 +1,4 @@
-//! What the search for something better proves is true: it is compared with all schedules there are.
+//! Proofs of minimality are correct: they are compared with all schedules.
 
 mod toy;
 
@@ -28,7 +28,7 @@ fn follow(program: &Program, picks: &[ThreadId]) -> Trace {
     program.run(&Plan { prefix, tail: Policy::Stop, ..Plan::default() })
 }
 
-/// The least cost of all schedules that fail in this way; none if there are too many schedules.
+/// Returns the least cost of all schedules with this failure; `None` if there are too many schedules.
 fn least(program: &Program, signature: &Signature, most: usize) -> Option<Cost> {
     let mut best: Option<Cost> = None;
     let mut open: Vec<Vec<ThreadId>> = vec![Vec::new()];
@@ -38,7 +38,7 @@ fn least(program: &Program, signature: &Signature, most: usize) -> Option<Cost> 
         if runs > most {
             return None;
         }
-        // With no picks nothing is prescribed, so the first is main's in any case.
+        // Without picks nothing is prescribed, so the first pick is always main.
         let picks = if picks.is_empty() && !program.bare { vec![ThreadId::main()] } else { picks };
         let trace = if picks.is_empty() { None } else { Some(follow(program, &picks)) };
         let known: Vec<ThreadId> = match &trace {
@@ -64,7 +64,7 @@ fn least(program: &Program, signature: &Signature, most: usize) -> Option<Cost> 
     best
 }
 
-/// Improves a trace until there is nothing better.
+/// Improves a trace until nothing better is found.
 fn minimum(program: &Program, trace: &Trace) -> Option<Trace> {
     let mut best = trace.clone();
     loop {

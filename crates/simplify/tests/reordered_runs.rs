@@ -1,4 +1,4 @@
-//! A trace in its new order can be executed, event by event, and ends as it did.
+//! A reordered trace can be executed event by event, and has the same outcome.
 
 mod toy;
 
@@ -7,26 +7,26 @@ use toy::{MAX_EVENTS, Program, programs, record};
 use unsnarl_model::{Event, Fidelity, Plan, Policy, Prefix, Trace};
 use unsnarl_simplify::static_order::{self, Effort, Granularity, Graph, OrderStrategy, Rules};
 
-/// The trace's schedule, to the point.
+/// Replays the trace's schedule exactly.
 fn replay(program: &Program, trace: &Trace) -> Trace {
     let prefix: Prefix = trace.as_prefix(Fidelity::Exact);
     program.run(&Plan { prefix, tail: Policy::Stop, limits: trace.plan.limits, ..Plan::default() })
 }
 
-/// Events that compare across runs, whose sites may have other numbers.
+/// Returns events that are comparable across runs, whose sites may have other numbers.
 fn simulated(trace: &Trace) -> Vec<(Event, u64)> {
     let site = |event: &Event| trace.site(event).offset;
     trace.events.iter().map(|e| (Event { site: Default::default(), ..*e }, site(e))).collect()
 }
 
-/// In another order others are alone, so there would be other events.
+/// In another order other threads would be alone, so there would be other events.
 fn random() -> impl Strategy<Value = Program> {
     programs::random().prop_map(|program| Program { simulated_count: true, ..program })
 }
 
 fn is_the_same_run(program: &Program, reordered: &Trace) -> Result<(), TestCaseError> {
     let mut actual = replay(program, reordered);
-    // Whether a thread could have gone on that never does is not to be known without running it.
+    // Only a run shows whether a thread without further events was enabled.
     for at in 1..actual.events.len().min(reordered.events.len()) {
         let left = actual.events[at - 1].thread;
         if actual.events[at..].iter().all(|event| event.thread != left) {

@@ -1,4 +1,4 @@
-//! What is told of a run in advance is what happens.
+//! Predicted runs equal real runs.
 
 mod toy;
 
@@ -12,7 +12,7 @@ use unsnarl_simplify::{
     simulation::{EarlyStop, Simulation},
 };
 
-/// A changed schedule of a trace: some of its segments left out, others put elsewhere.
+/// Changes the schedule of a trace: some segments are left out, others moved.
 fn changed(trace: &Trace, changes: &[(usize, usize, bool)]) -> Plan {
     let prefix = trace.as_prefix(Fidelity::Relaxed);
     let mut at = 0;
@@ -42,7 +42,7 @@ fn changed(trace: &Trace, changes: &[(usize, usize, bool)]) -> Plan {
     Plan { prefix, tail: Policy::Fair, ..trace.plan.clone() }
 }
 
-/// What a run did, in a few words.
+/// Summarises a run in a few words.
 fn brief(trace: &Trace) -> String {
     let event = |event: &unsnarl_model::Event| {
         format!(
@@ -58,8 +58,8 @@ fn brief(trace: &Trace) -> String {
     format!("{} → {:?} {}", events.join(", "), trace.outcome.kind, trace.outcome.message)
 }
 
-/// Tells what comes of each plan, compares it with what does come of it, and learns from that if it was not told.
-/// How many were told.
+/// Predicts the result of each plan, compares it with the real result, and learns from plans that were not
+/// predicted. Returns the number of predictions.
 fn simulate_and_compare(program: &Program, start: &Trace, plans: &[Plan]) -> Result<usize, TestCaseError> {
     let mut simulation = Simulation::of(start);
     let mut predicted = 0;
@@ -70,7 +70,7 @@ fn simulate_and_compare(program: &Program, start: &Trace, plans: &[Plan]) -> Res
                 predicted += 1;
                 prop_assert!(
                     Simulation::is_right(&simulated, &actual),
-                    "told: {}\nhappened: {}",
+                    "predicted: {}\nactual: {}",
                     brief(&simulated),
                     brief(&actual)
                 );
@@ -90,7 +90,7 @@ fn simulate_and_compare(program: &Program, start: &Trace, plans: &[Plan]) -> Res
                     });
                     prop_assert!(
                         same && part.events.len() <= actual.events.len(),
-                        "told: {}\nhappened: {}",
+                        "predicted: {}\nactual: {}",
                         brief(&part),
                         brief(&actual)
                     );
@@ -123,7 +123,7 @@ proptest! {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(600))]
 
-    /// Whatever threads do to each other without an event.
+    /// This holds even if threads influence each other without an event.
     #[test]
     fn visited_runs_are_known_without_simulation(
         program in programs::random(),
@@ -138,7 +138,7 @@ proptest! {
             let (actual, choices) = program.run_and_simulate(&plan);
             match simulation.simulate(&plan, None) {
                 Some(predicted) => {
-                    prop_assert!(predicted.first_difference(&actual).is_none(), "told: {}\nhappened: {}", brief(&predicted), brief(&actual));
+                    prop_assert!(predicted.first_difference(&actual).is_none(), "predicted: {}\nactual: {}", brief(&predicted), brief(&actual));
                     prop_assert_eq!(predicted.signature(), actual.signature());
                 }
                 None => simulation.learn(&actual, &choices),
@@ -185,7 +185,7 @@ fn foreign_atomic_values_do_not_prevent_simulation() {
     };
     let start = foreign(record(&program, 1));
     let plan = Plan { tail: Policy::Fair, prefix: start.as_prefix(Fidelity::Relaxed), ..start.plan.clone() };
-    let predicted = Simulation::of(&start).simulate(&plan, None).expect("all of it was seen");
+    let predicted = Simulation::of(&start).simulate(&plan, None).expect("everything was observed");
     assert!(Simulation::is_right(&predicted, &start), "{}", brief(&predicted));
 }
 
@@ -198,11 +198,12 @@ fn most_schedules_of_a_small_program_are_simulated() {
     let start = record(&program, 1);
     let plans: Vec<Plan> =
         (0..100).map(|n| changed(&start, &[(n, n / 7, n % 3 == 0), (n * 5, n / 3, false)])).collect();
-    let predicted = simulate_and_compare(&program, &start, &plans).expect("all that is told is right");
+    let predicted = simulate_and_compare(&program, &start, &plans).expect("all predictions are right");
     assert!(predicted >= 70, "{predicted} of 100");
 }
 
-/// Others may end while main is anywhere in what it does. From then on it is alone, and nothing is told of its accesses.
+/// Other threads may end while main is anywhere in its code. From then on it is alone, and its accesses are
+/// no events.
 #[test]
 fn sole_runner_behaves_as_with_other_threads() {
     let adds = vec![Ins::Add(0, 1), Ins::Add(1, 1), Ins::Add(2, 1)];
@@ -242,7 +243,7 @@ fn sole_runner_behaves_as_with_other_threads() {
     assert!(predicted >= 17, "{predicted} of 19");
 }
 
-/// A run of main and one thread that does this: who, what, where, to what, how large and with which value.
+/// Builds a run of main and one thread by hand: thread, operation, site, address, size and value.
 fn recorded_by_hand(events: &[(u16, Op, u64, u64, u32, u64)]) -> Trace {
     let program = Program { threads: vec![vec![Ins::Create(1)], Vec::new()], ..Program::default() };
     let site = |offset| Site { offset, ..Site::default() };
@@ -278,10 +279,10 @@ fn double_free_is_simulated() {
     let one = recorded_by_hand(&[CREATE, START, free(true, 1), free(false, 0), EXIT]);
     let other = recorded_by_hand(&[CREATE, START, free(true, 0), free(false, 1), EXIT]);
     let mut simulation = Simulation::of(&one);
-    assert!(simulation.simulate(&plan_of(&other), None).is_none(), "nobody has seen what comes of it");
+    assert!(simulation.simulate(&plan_of(&other), None).is_none(), "this order was never observed");
     simulation.learn(&other, &[]);
     for run in [&one, &other] {
-        let predicted = simulation.simulate(&plan_of(run), None).expect("it was seen");
+        let predicted = simulation.simulate(&plan_of(run), None).expect("this order was observed");
         assert!(Simulation::is_right(&predicted, run), "{}", brief(&predicted));
         let sizes = |trace: &Trace| -> Vec<u32> { trace.events.iter().map(|event| event.size).collect() };
         assert_eq!(sizes(&predicted), sizes(run));
@@ -289,8 +290,8 @@ fn double_free_is_simulated() {
     assert!(!simulation.is_disabled());
 }
 
-/// A lock of code that is not instrumented: who gives it back wakes somebody if others wait, and where they are otherwise
-/// does not matter.
+/// A lock in uninstrumented code: its release wakes a thread if others wait, and nothing else about them
+/// matters.
 #[test]
 fn hidden_dependence_on_waiters_is_learnt() {
     const FUTEX: u64 = 0x6000;
@@ -310,9 +311,9 @@ fn hidden_dependence_on_waiters_is_learnt() {
     ]));
     simulation.learn(&recorded_by_hand(&[CREATE, START, gives_back, EXIT]), &[]);
     let between = recorded_by_hand(&[CREATE, START, goes(20), gives_back, EXIT]);
-    let predicted = simulation.simulate(&plan_of(&between), None).expect("nobody waits");
+    let predicted = simulation.simulate(&plan_of(&between), None).expect("no thread waits");
     assert!(Simulation::is_right(&predicted, &between), "{}", brief(&predicted));
     let about_to_wait = recorded_by_hand(&[CREATE, START, goes(20), goes(21), gives_back, EXIT]);
-    assert!(simulation.simulate(&plan_of(&about_to_wait), None).is_none(), "somebody is about to");
+    assert!(simulation.simulate(&plan_of(&about_to_wait), None).is_none(), "a thread is about to wait");
     assert!(!simulation.is_disabled());
 }

@@ -9,7 +9,7 @@ use unsnarl_simplify::{
     dynamic::{self, Operation},
 };
 
-/// The figures' words for what was executed; thread 1 is main here, thread 2 its child.
+/// Renders the executed actions in the figures' words; thread 1 is main here, thread 2 its child.
 fn simulated(trace: &Trace) -> Vec<String> {
     let render = |event: &Event| {
         let thread = if event.thread == ThreadIx::MAIN { "T1" } else { "T2" };
@@ -100,7 +100,7 @@ fn paper_example_simplifies_from_figure_2_to_5() {
     assert_eq!(
         Operation::ALL.map(removed),
         [2, 2, 0, 1, 0, 0],
-        "switches removed by each operation, as the paper tells"
+        "switches removed by each operation, as in the paper"
     );
     assert_eq!(found.tally.rounds, 2, "the second round finds nothing");
 }
@@ -108,8 +108,8 @@ fn paper_example_simplifies_from_figure_2_to_5() {
 #[test]
 fn second_consolidate_up_stage_trades_preemption_for_block() {
     use toy::Ins::{Add, Create, Fail, Join, Lock, Read, SemPost, SemWait, Unless, Unlock, Write};
-    // The child goes on only if main has added to 2 while it holds the lock, and it must be stopped before its
-    // last write. Main can as well add to 1 before it has to wait for the lock.
+    // The child continues only if main has added to 2 while it holds the lock, and it must be stopped before
+    // its last write. Main can also add to 1 before it has to wait for the lock.
     let main = vec![
         Create(1),
         SemWait(0),

@@ -1,16 +1,17 @@
 //! The closure over read-after-write and control dependences: the paper's figure 2, `Slice_Orig`.
 //!
 //! The dependence graph is never stored. All dependences point back in time, so one walk from the criterion
-//! back to the beginning finds them in the order in which they are needed: bytes that are wanted
-//! ([`crate::pending_uses`]) are found at their latest writer, which then wants what it read.
+//! back to the beginning finds them in the order in which they are needed: pending uses
+//! ([`crate::pending_uses`]) are resolved by the latest writer, whose own reads become pending in turn.
 //!
-//! Control dependence (not spelt out in the paper) is Ferrante's, made dynamic as by Xin and Zhang (ISSTA 2007):
-//! an instruction depends on the latest branch before it, in the same activation of its function, that decides
-//! about its block; if there is none, on the call that began the activation. Walking backwards, a return
+//! Control dependence (not spelt out in the paper) is Ferrante's, made dynamic as by Xin and Zhang (ISSTA
+//! 2007): an instruction depends on the latest earlier branch, in the same activation of its function, that
+//! controls its block; if there is none, on the call that began the activation. Walking backwards, a return
 //! enters an activation and a call leaves it.
 //!
-//! A branch also counts if it kept a wanted register from being written (Gyimóthy's relevant slices, for registers
-//! only): optimising compilers turn `if (c) x = 1; else x = 2;` into a move and a branch around another one.
+//! A branch also counts if it prevented a write to a pending register (Gyimóthy's relevant slices, for
+//! registers only): optimising compilers turn `if (c) x = 1; else x = 2;` into a move and a branch around
+//! another one.
 
 use crate::{
     ByteSpan, Consumer, Control, DataPath, Flow, History, InstructionIx, Step,
@@ -21,19 +22,19 @@ use crate::{
 use std::collections::BTreeMap;
 use unsnarl_insn::RegisterPart;
 
-/// What to explain.
+/// The slicing criterion: what to explain.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Criterion {
-    /// Steps: what they read, and that they were executed.
+    /// Steps: the values they read, and the fact that they were executed.
     pub steps: Vec<u64>,
-    /// Bytes of memory as they were after a step.
+    /// Bytes of memory after a step.
     pub bytes: Vec<(u64, ByteSpan)>,
-    /// Registers as they were after a step of a thread.
+    /// Registers of a thread after a step.
     pub registers: Vec<(u64, RegisterPart)>,
 }
 
 impl Criterion {
-    /// All steps that it speaks of.
+    /// Returns all steps of the criterion.
     #[must_use]
     pub fn all_steps(&self) -> Vec<u64> {
         let bytes = self.bytes.iter().map(|(step, _)| *step);
@@ -41,7 +42,7 @@ impl Criterion {
         self.steps.iter().copied().chain(bytes).chain(registers).collect()
     }
 
-    /// The same of other steps, given in the order of [`all_steps`](Self::all_steps).
+    /// Returns the same criterion for other steps, given in the order of [`all_steps`](Self::all_steps).
     #[must_use]
     pub fn moved_to(&self, steps: &[u64]) -> Self {
         let (own, rest) = steps.split_at(self.steps.len());
@@ -57,7 +58,7 @@ impl Criterion {
         }
     }
 
-    /// The latest step that it speaks of.
+    /// Returns the latest step of the criterion.
     #[must_use]
     pub fn latest(&self) -> Option<u64> {
         self.all_steps().into_iter().max()
@@ -67,11 +68,11 @@ impl Criterion {
 /// An activation of a function.
 #[derive(Debug, Default)]
 struct Level {
-    /// Blocks that were executed: who decided that is looked for.
+    /// Executed blocks whose controlling branch is still to be found.
     demands: Vec<Demand>,
     /// The instruction that was executed next.
     next: Option<InstructionIx>,
-    /// Functions that did not return: all whose stack is below this.
+    /// Functions that did not return: all with a stack below this address.
     unwound: Option<u64>,
 }
 
@@ -87,9 +88,9 @@ struct BackwardWalk<'a> {
     pending_uses: PendingUses,
     /// By thread, innermost last.
     levels: Hashed<u16, Vec<Level>>,
-    /// Steps that are in for certain, with the reason.
+    /// Steps that are certainly in the slice, with the reason.
     awaited: BTreeMap<u64, Vec<Reason>>,
-    /// Bytes to be wanted from a step on.
+    /// Uses that become pending at a step.
     later: BTreeMap<u64, Vec<PendingLocation>>,
     slice: Slice,
     found: Vec<(Consumer, DataPath)>,
@@ -101,7 +102,7 @@ enum PendingLocation {
     Register(RegisterPart),
 }
 
-/// The slice over read-after-write and control dependences.
+/// Computes the slice over read-after-write and control dependences.
 pub fn closure(history: &dyn History, control: &mut dyn Control, criterion: &Criterion) -> Slice {
     let Some(latest) = criterion.latest() else { return Slice::default() };
     let mut walk = BackwardWalk {
@@ -124,7 +125,7 @@ pub fn closure(history: &dyn History, control: &mut dyn Control, criterion: &Cri
 }
 
 impl BackwardWalk<'_> {
-    /// Whether there is anything left to look for.
+    /// Visits a step; returns whether anything is still pending.
     fn visit(&mut self, step: &Step<'_>) -> bool {
         if let Some(locations) = self.later.remove(&step.number) {
             let consumer = Consumer { place: step.place, thread: step.thread, step: step.number };
@@ -149,13 +150,13 @@ impl BackwardWalk<'_> {
             && self.levels.values().flatten().all(|level| level.demands.is_empty()))
     }
 
-    /// Follows activations, and finds what the step decided.
+    /// Tracks activations, and finds the steps that this step controls.
     fn control(&mut self, step: &Step<'_>, reasons: &mut Vec<Reason>) {
         let levels = self.levels.entry(step.thread.0).or_insert_with(|| vec![Level::default()]);
         match step.flow {
             Flow::Return => levels.push(Level::default()),
             Flow::Unwound { stack, by } => {
-                // What follows was executed because somebody threw, whatever else decides about it.
+                // Everything that follows depends on the throw, in addition to its other control dependences.
                 let demands = levels.last().map_or(&[][..], |level| &level.demands);
                 if let Some(by) = by.filter(|_| !demands.is_empty()) {
                     let because = demands.iter().map(|demand| Reason::Decides(demand.consumer));
@@ -170,10 +171,10 @@ impl BackwardWalk<'_> {
                 let mut level = levels.pop().unwrap_or_default();
                 if let Some(limit) = level.unwound {
                     if stack < limit {
-                        // A call by one of those that did not return.
+                        // A call by one of the functions that did not return.
                         levels.push(Level { unwound: Some(limit), ..Level::default() });
                     } else if stack > limit {
-                        // The call of the function itself that control came back to.
+                        // The call of the very function that control returned to.
                         level.demands.extend(levels.pop().unwrap_or_default().demands);
                     }
                 }
@@ -212,7 +213,7 @@ impl BackwardWalk<'_> {
         let function = self.control.function(step.place);
         let control = &mut *self.control;
         level.demands.retain(|demand| {
-            // A jump into another function stands for a call of it.
+            // A jump into another function counts as a call of it.
             let decides = if demand.function != function {
                 true
             } else {
@@ -225,7 +226,7 @@ impl BackwardWalk<'_> {
         });
     }
 
-    /// Finds who wanted what the step wrote.
+    /// Resolves the pending uses that the step writes.
     fn data(&mut self, step: &Step<'_>, reasons: &mut Vec<Reason>) {
         let mut found = std::mem::take(&mut self.found);
         found.clear();

@@ -1,4 +1,4 @@
-//! Maps from numbers, made for speed: nobody chooses the keys to harm us.
+//! Maps from numbers, optimised for speed, because the keys are not adversarial.
 
 use std::{
     collections::HashMap,

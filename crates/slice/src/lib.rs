@@ -1,10 +1,11 @@
 //! The dynamic slice of a failure, across threads.
 //!
 //! After "Dynamic slicing of multithreaded programs for race detection": the backward closure over
-//! read-after-write and control dependences ([`closure`]), and the neighbours by write-after-write and
-//! write-after-read dependences between threads that nothing orders ([`races`]).
+//! read-after-write and control dependences ([`closure`]), and the unordered write-after-write and
+//! write-after-read dependences between threads ([`races`]).
 //!
-//! The algorithms know [`Step`]s only; [`x86`] makes steps of an instruction trace. No I/O.
+//! The algorithms operate only on [`Step`]s; [`x86`] derives steps from an instruction trace. The crate does
+//! no I/O.
 
 #![forbid(unsafe_code)]
 

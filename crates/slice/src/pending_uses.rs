@@ -1,4 +1,4 @@
-//! The bytes whose writers are being looked for, and for whom.
+//! Pending uses: the bytes whose writers are still to be found, with their consumers.
 
 use crate::{ByteSpan, Reason, hash::Hashed};
 use unsnarl_insn::{REGISTERS, RegisterPart};
@@ -6,32 +6,31 @@ use unsnarl_model::ThreadIx;
 
 use crate::InstructionIx;
 
-/// Who wants a value, or is decided about: an instruction and who executed it.
+/// An execution of an instruction that consumes a value or is controlled by a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Consumer {
     /// The instruction.
     pub place: InstructionIx,
-    /// Who executed it.
+    /// The executing thread.
     pub thread: ThreadIx,
-    /// Its step.
     pub step: u64,
 }
 
-/// Through what a value came.
+/// How a value was passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DataPath {
     /// A register.
     Register,
-    /// Memory, or a cell of ours.
+    /// Memory, or a pseudo-cell.
     Memory(u64),
 }
 
 type PendingUse = Vec<(u8, Consumer, DataPath)>;
 
-/// The bytes wanted.
+/// All pending uses.
 #[derive(Debug, Default)]
 pub(crate) struct PendingUses {
-    /// For each thread which bytes of its registers: tells quickly that an instruction is of no interest.
+    /// For each thread, the pending bytes of its registers: a fast check that an instruction is irrelevant.
     masks: Vec<Box<[u8]>>,
     registers: Hashed<(u16, u16), PendingUse>,
     memory: Hashed<u64, PendingUse>,
@@ -42,7 +41,7 @@ impl PendingUses {
         self.registers.is_empty() && self.memory.is_empty()
     }
 
-    /// Whether any of these is wanted.
+    /// Returns whether any of these registers is pending.
     #[inline]
     pub(crate) fn has_registers(&self, thread: ThreadIx, parts: &[RegisterPart]) -> bool {
         let Some(masks) = self.masks.get(thread.index()) else { return false };
@@ -73,7 +72,7 @@ impl PendingUses {
         add(self.memory.entry(granule).or_default(), mask, consumer, path);
     }
 
-    /// Found: nobody looks further for these bytes. Who wanted them.
+    /// Resolves these bytes and adds their consumers to `found`.
     pub(crate) fn take_register(
         &mut self,
         thread: ThreadIx,
@@ -95,7 +94,7 @@ impl PendingUses {
         }
     }
 
-    /// Who wants some of these bytes, which a branch kept from being written.
+    /// Adds the consumers of these bytes, whose write a branch prevented.
     pub(crate) fn peek_register(&self, thread: ThreadIx, part: RegisterPart, reasons: &mut Vec<Reason>) {
         if !self.has_registers(thread, &[part]) {
             return;
@@ -106,7 +105,7 @@ impl PendingUses {
         );
     }
 
-    /// The same for memory.
+    /// Like [`Self::take_register`], for memory.
     pub(crate) fn take_memory(&mut self, span: ByteSpan, found: &mut Vec<(Consumer, DataPath)>) {
         self.each_granule(span, |memory, granule, mask| {
             if let Some(list) = memory.get_mut(&granule) {
@@ -118,7 +117,7 @@ impl PendingUses {
         });
     }
 
-    /// Who wants some of these bytes, which others may have written too.
+    /// Adds the consumers of these bytes, which other steps may have written too.
     pub(crate) fn peek_memory(&mut self, span: ByteSpan, found: &mut Vec<(Consumer, DataPath)>) {
         self.each_granule(span, |memory, granule, mask| {
             if let Some(list) = memory.get(&granule) {
@@ -134,7 +133,7 @@ impl PendingUses {
             span.granules().for_each(|(granule, mask)| f(&mut self.memory, granule, mask));
             return;
         }
-        // A large block: it is quicker to look at what is wanted.
+        // For a large block it is faster to iterate over the pending uses.
         let (first, last) = (span.addr / 8, (span.addr + span.len - 1) / 8);
         let inside: Vec<u64> = self.memory.keys().copied().filter(|g| (first..=last).contains(g)).collect();
         for granule in inside {
@@ -147,7 +146,7 @@ impl PendingUses {
         }
     }
 
-    /// What was found wanted is now looked for elsewhere, by the same.
+    /// Makes the resolved uses pending again at other locations, for the same consumers.
     pub(crate) fn forward(
         &mut self,
         found: &[(Consumer, DataPath)],
@@ -165,7 +164,7 @@ impl PendingUses {
 }
 
 fn add(list: &mut PendingUse, mask: u8, consumer: Consumer, path: DataPath) {
-    // One instruction in a loop may want the same byte again and again: the latest is as good as all.
+    // An instruction in a loop may use the same byte again and again: the latest use represents all.
     match list
         .iter_mut()
         .find(|(_, known, _)| known.place == consumer.place && known.thread == consumer.thread)

@@ -1,15 +1,15 @@
-//! Dependences between threads at places that nothing orders: the paper's figure 2, `Slice_Race`, and the
-//! reductions of sections 3.1 and 3.2.
+//! Unordered dependences between threads: the paper's figure 2, `Slice_Race`, and the reductions of sections
+//! 3.1 and 3.2.
 //!
-//! For each step of the closure: who of another thread wrote before it what it wrote (WAW), and who of another
-//! thread wrote after it what it read (WAR). The closure is not continued from there: the failing value could
-//! have been another one by these, but it was not computed from them.
+//! For each step of the closure: the earlier write of another thread to what it wrote (WAW), and the later
+//! write of another thread to what it read (WAR). The closure is not continued from there: these accesses
+//! could have changed the failing value, but it was not computed from them.
 //!
 //! Of each other thread only the nearest write counts (the paper's transitivity, with the edges to further
-//! threads restored as its section 3.1 asks), and only if happens-before does not order the two. The paper
-//! orders by intervals of global time; here it is the vector clocks of `unsnarl_race`, which order less by
-//! accident. Two critical sections of one lock are ordered by it, yet could have come the other way round:
-//! such edges are told on request, and told apart.
+//! threads restored as its section 3.1 requires), and only if happens-before does not order the two. The
+//! paper orders by intervals of global time; here it is the vector clocks of `unsnarl_race`, which have fewer
+//! accidental orders. Two critical sections of one lock are ordered by it, yet could have occurred in the
+//! other order: such edges are reported on request, and marked.
 
 use crate::{
     ByteSpan, Consumer, History, RaceEdge, RaceKind, Reason, Slice, Step,
@@ -19,15 +19,15 @@ use std::collections::HashSet;
 use unsnarl_model::{Event, ThreadIx};
 use unsnarl_race::{Epoch, HappensBefore};
 
-/// What orders the steps of a run.
+/// The input that orders the steps of a run.
 #[derive(Clone, Copy)]
 pub struct OrderingInput<'a> {
-    /// The events of the schedule, whose numbers steps refer to.
+    /// The events of the schedule, which steps refer to by number.
     pub events: &'a [Event],
-    /// Whether an address is on the thread's own stack: two threads whose stacks were at the same place, one
-    /// after the other, do not share it.
+    /// Whether an address is on the thread's own stack: two threads whose stacks used the same memory one
+    /// after the other do not share it.
     pub own_stack: &'a dyn Fn(ThreadIx, u64) -> bool,
-    /// Whether to tell also of edges that only a lock orders.
+    /// Report also edges that only a lock orders.
     pub lock_order: bool,
 }
 
@@ -66,7 +66,7 @@ impl<'a> Clocks<'a> {
         }
     }
 
-    /// The thread's time.
+    /// Returns the thread's current epoch.
     pub(crate) fn now(&mut self, thread: ThreadIx) -> Epoch {
         self.order.now(thread)
     }
@@ -81,7 +81,7 @@ impl<'a> Clocks<'a> {
         }
     }
 
-    /// Whether two threads mean different things by this address.
+    /// Returns whether the address denotes different memory for the two threads.
     pub(crate) fn are_different_stacks(&self, addr: u64, a: ThreadIx, b: ThreadIx) -> bool {
         (self.ordering.own_stack)(a, addr) && (self.ordering.own_stack)(b, addr)
     }
@@ -95,16 +95,16 @@ struct GranuleAccess {
     consumer: Consumer,
 }
 
-/// What is known of a granule that the closure touches.
+/// The accesses to a granule that the closure touches.
 #[derive(Default)]
 struct GranuleAccesses {
     /// The latest write of each thread.
     writes: Vec<GranuleAccess>,
-    /// Reads by steps of the closure, the latest of each instruction and thread.
+    /// Reads by steps of the closure: the latest of each instruction and thread.
     reads: Vec<GranuleAccess>,
 }
 
-/// Adds to a closure the neighbours of its steps in other threads.
+/// Adds to a closure the unordered accesses of other threads.
 pub fn races(history: &dyn History, ordering: OrderingInput<'_>, slice: &mut Slice) {
     let touched = touched(history, slice);
     if touched.is_empty() {
@@ -123,7 +123,7 @@ pub fn races(history: &dyn History, ordering: OrderingInput<'_>, slice: &mut Sli
         }
         let now = clocks.now(step.thread);
         let consumer = Consumer { place: step.place, thread: step.thread, step: step.number };
-        // Nobody is accused of a race by a guess.
+        // No race is reported based on a guess.
         let may_write = if step.guessed { &[] } else { step.may_write };
         for (granule, mask) in step.writes.iter().chain(may_write).flat_map(|span| span.granules()) {
             let Some(touched) = memory.get_mut(&granule) else { continue };
@@ -210,7 +210,7 @@ impl GranuleAccesses {
             }
         }
         for earlier in self.reads.iter().filter(others) {
-            // Only the first write of a thread after the read.
+            // Only the first write of a thread after the read counts.
             if own_last.is_none_or(|step| step < earlier.consumer.step) {
                 include_edge(RaceKind::WriteAfterRead, earlier, write.consumer, earlier.consumer);
             }
@@ -225,7 +225,7 @@ impl GranuleAccesses {
     }
 }
 
-/// The granules of memory that steps of the closure read or write; none if there was only one thread.
+/// Returns the granules of memory that steps of the closure access; empty if there was only one thread.
 fn touched(history: &dyn History, slice: &Slice) -> HashSet<u64, Hashing> {
     let mut granules = HashSet::default();
     if history.threads() < 2 {
@@ -240,7 +240,7 @@ fn touched(history: &dyn History, slice: &Slice) -> HashSet<u64, Hashing> {
     granules
 }
 
-/// Memory that is allocated anew is other memory.
+/// Forgets accesses to reallocated memory, which is other memory.
 fn forget(step: &Step<'_>, memory: &mut Hashed<u64, GranuleAccesses>) {
     if let Some(ByteSpan { addr, len }) = step.fresh {
         for granule in addr / 8..(addr + len).div_ceil(8) {
@@ -251,14 +251,14 @@ fn forget(step: &Step<'_>, memory: &mut Hashed<u64, GranuleAccesses>) {
     }
 }
 
-/// How many dependences there are, before and after each reduction: the paper's tables 2 and 3.
+/// The number of dependences before and after each reduction: the paper's tables 2 and 3.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Steps.
+    /// The number of steps.
     pub steps: u64,
-    /// Reads of what the same thread wrote.
+    /// Reads of values written by the same thread.
     pub raw_within: u64,
-    /// Reads of what another thread wrote.
+    /// Reads of values written by another thread.
     pub raw_between: u64,
     /// Writes after writes and reads of other threads: all pairs.
     pub before: u64,

@@ -1,17 +1,18 @@
-//! Execution reduction: which threads and segments of a run can have had a part in the failure at all, so that the
-//! run can be traced again without the rest.
+//! Execution reduction: determines which threads and segments of a run can have influenced the failure, so
+//! that the run can be traced again without the rest.
 //!
-//! After section 3.3 of the paper (and the execution reduction that it builds on): a graph of segments, the paper's
-//! thread execution intervals, with an edge where one reads memory that another wrote, where one goes on where
-//! another of the same thread stopped, and where one started or joined the other's thread. What cannot be reached
-//! from the criterion's segment had no part in it. Segments of other threads that raced with those that are left are
-//! kept too, as the slice tells of them; from these nothing is followed.
+//! After section 3.3 of the paper (and the execution reduction that it builds on): a graph of segments, the
+//! paper's thread execution intervals. There is an edge if one segment reads memory that another wrote,
+//! continues an earlier segment of the same thread, or started or joined the other's thread. Segments that
+//! cannot be reached from the criterion's segment had no influence. Segments of other threads that raced with
+//! the remaining ones are kept too, because the slice reports them; nothing is followed from these.
 //!
-//! Since a segment needs all earlier ones of its thread, of each thread a beginning is left: tracing is off from some
-//! point on and never begins again.
+//! Since a segment needs all earlier ones of its thread, a prefix of each thread remains: tracing is switched
+//! off at some point and never resumes.
 //!
-//! Where this deviates: the graph is taken from an instruction trace of the whole run, not from a lighter one. Locks,
-//! conditions and the like order segments but pass no values: replay keeps the order, so they are no edges.
+//! Deviations: the graph is computed from an instruction trace of the whole run, not from a lighter one.
+//! Locks, conditions and similar objects order segments but pass no values: replay keeps the order, so they
+//! are no edges.
 
 use crate::{
     ByteSpan, Flow, History, OrderingInput, Step,
@@ -22,34 +23,34 @@ use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::ThreadIx;
 use unsnarl_race::Epoch;
 
-/// How large a run is, or a part of it: a row of the paper's table 2.
+/// The size of a run, or of a part of it: a row of the paper's table 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// Threads.
+    /// The number of threads.
     pub threads: u64,
-    /// Segments.
+    /// The number of segments.
     pub segments: u64,
-    /// Steps.
+    /// The number of steps.
     pub steps: u64,
 }
 
-/// The whole run, and what of it can have had a part.
+/// The whole run, and the part that can have influenced the criterion.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reduction {
-    /// All of it.
+    /// The size of the whole run.
     pub before: Extent,
-    /// What is left.
+    /// The size of the remaining part.
     pub after: Extent,
-    /// The threads of which something is left.
+    /// The remaining threads.
     pub until: BTreeMap<ThreadIx, ThreadExtent>,
 }
 
-/// How much of a thread is left.
+/// The remaining part of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ThreadExtent {
-    /// So many of its steps.
+    /// The number of its steps.
     pub steps: u64,
-    /// At the last of them there were so many events of the schedule.
+    /// The number of schedule events at the last of them.
     pub events: u64,
 }
 
@@ -58,13 +59,13 @@ struct StepSegment {
     thread: ThreadIx,
     first: u64,
     steps: u64,
-    /// How many events there were at its last step.
+    /// The number of events at its last step.
     events: u64,
     needs: BTreeSet<u32>,
     previous: Option<u32>,
 }
 
-/// What of a run can have had a part in the steps of this criterion.
+/// Returns the part of a run that can have influenced the steps of this criterion.
 pub fn reduce(history: &dyn History, ordering: OrderingInput<'_>, criterion: &[u64]) -> Reduction {
     let segments = segments(history);
     let mut worklist: Vec<u32> = Vec::new();
@@ -107,12 +108,12 @@ pub fn reduce(history: &dyn History, ordering: OrderingInput<'_>, criterion: &[u
     Reduction { before, after, until }
 }
 
-/// What a step touches, but for what is too large to be meant.
+/// Returns the granules of these spans, except for implausibly large ones.
 fn granules<'a>(spans: impl Iterator<Item = &'a ByteSpan>) -> impl Iterator<Item = u64> {
     spans.filter(|span| span.len <= 1 << 28).flat_map(|span| span.granules()).map(|(granule, _)| granule)
 }
 
-/// Counts segments while steps go by.
+/// Counts segments while steps are processed.
 #[derive(Default)]
 struct SegmentCounter {
     thread: Option<ThreadIx>,
@@ -120,7 +121,7 @@ struct SegmentCounter {
 }
 
 impl SegmentCounter {
-    /// The number of the step's segment, and whether it begins there.
+    /// Returns the number of the step's segment, and whether it begins there.
     fn of(&mut self, step: &Step<'_>) -> (u32, bool) {
         let begins = self.thread != Some(step.thread);
         if begins && self.thread.is_some() {
@@ -131,7 +132,7 @@ impl SegmentCounter {
     }
 }
 
-/// The segments of a run, each with those that it needs.
+/// Returns the segments of a run, each with those that it needs.
 fn segments(history: &dyn History) -> Vec<StepSegment> {
     let mut segments: Vec<StepSegment> = Vec::new();
     let mut latest: BTreeMap<ThreadIx, u32> = BTreeMap::new();
@@ -168,12 +169,12 @@ struct Accesses {
     thread: ThreadIx,
     /// The segment and the thread's own time.
     wrote: Option<(u32, u32)>,
-    /// By a segment that is left.
+    /// By a remaining segment.
     read: Option<u32>,
 }
 
-/// The segments with accesses that nothing orders with those of the ones that are left: writes before their writes,
-/// and after their reads.
+/// Returns the segments with accesses that are unordered with those of the remaining ones: writes before
+/// their writes, and after their reads.
 fn racing_segments(
     history: &dyn History,
     ordering: OrderingInput<'_>,
@@ -186,7 +187,7 @@ fn racing_segments(
     let mut memory: Hashed<u64, (Accesses, Vec<Accesses>)> = Hashed::default();
     let mut clocks = Clocks::new(ordering);
     let mut count = SegmentCounter::default();
-    // Looked up once for each segment.
+    // Looked up once per segment.
     let mut is_left = false;
     history.forwards(&mut |step| {
         let (number, begins) = count.of(step);
@@ -230,7 +231,7 @@ fn racing_segments(
     racing_segments
 }
 
-/// The thread's own accesses.
+/// Returns the thread's own accesses.
 fn own_accesses<'a>(
     first: &'a mut Accesses,
     others: &'a mut Vec<Accesses>,
@@ -246,8 +247,8 @@ fn own_accesses<'a>(
     &mut others[at]
 }
 
-/// Where steps are in their threads: the thread, and how many of its steps come before. Other than the numbers of
-/// steps this is the same in a trace of which something was left out.
+/// Returns the position of steps in their threads: the thread, and the number of its earlier steps. Unlike
+/// step numbers, this is the same in a reduced trace.
 #[must_use]
 pub fn ranks(history: &dyn History, steps: &[u64]) -> Vec<(ThreadIx, u64)> {
     let mut ranks = vec![(ThreadIx::MAIN, 0); steps.len()];
@@ -259,7 +260,7 @@ pub fn ranks(history: &dyn History, steps: &[u64]) -> Vec<(ThreadIx, u64)> {
     ranks
 }
 
-/// The steps that are there in their threads; none if one of them is missing.
+/// Returns the steps at these positions; `None` if one of them is missing.
 #[must_use]
 pub fn resolve_ranks(history: &dyn History, ranks: &[(ThreadIx, u64)]) -> Option<Vec<u64>> {
     let mut steps = vec![None; ranks.len()];

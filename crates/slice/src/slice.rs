@@ -1,4 +1,4 @@
-//! What a slice consists of.
+//! The contents of a slice.
 
 use crate::{Consumer, DataPath, InstructionIx, Step, StepSet};
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,22 +7,22 @@ use unsnarl_model::ThreadIx;
 /// Why a step is in a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// It is what is to be explained.
+    /// It is the criterion.
     Criterion,
-    /// It wrote what this one read (RAW).
+    /// It wrote a value that this one read (RAW).
     Writes(Consumer, DataPath),
-    /// It decided that this one was executed.
+    /// It is a branch that controls this one.
     Decides(Consumer),
-    /// It called the function that this one is in, or started its thread.
+    /// It called the function of this one, or started its thread.
     Calls(Consumer),
-    /// It wrote before this one of another thread did, and nothing orders them (WAW); at this address.
+    /// It wrote before this one of another thread did, unordered (WAW); at this address.
     WroteBefore(Consumer, u64),
-    /// It wrote after this one of another thread had read, and nothing orders them (WAR); at this address.
+    /// It wrote after this one of another thread had read, unordered (WAR); at this address.
     WroteAfter(Consumer, u64),
 }
 
 impl Reason {
-    /// The step that it is about.
+    /// Returns the consumer that the reason refers to.
     #[must_use]
     pub const fn about(&self) -> Option<Consumer> {
         match self {
@@ -35,7 +35,7 @@ impl Reason {
         }
     }
 
-    /// The same reason for another step of the same instruction.
+    /// Returns whether this is the same reason for another step of the same instruction.
     fn is_like(&self, other: &Self) -> bool {
         std::mem::discriminant(self) == std::mem::discriminant(other)
             && self.about().map(|consumer| (consumer.place, consumer.thread))
@@ -46,28 +46,28 @@ impl Reason {
 /// An instruction in a slice.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SliceNode {
-    /// Who executed it.
+    /// The threads that executed it.
     pub threads: BTreeSet<ThreadIx>,
-    /// How many of its executions are in.
+    /// The number of its executions in the slice.
     pub instances: u64,
     /// The latest of them.
     pub newest: u64,
-    /// Why: one reason of each kind for each instruction that it is about.
+    /// One reason of each kind for each instruction that it refers to.
     pub reasons: Vec<Reason>,
 }
 
-/// A part of the dynamic dependence graph, gathered by instructions.
+/// A part of the dynamic dependence graph, grouped by instruction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slice {
     /// The instructions.
     pub nodes: BTreeMap<InstructionIx, SliceNode>,
     /// All steps of the closure.
     pub steps: StepSet,
-    /// Edges between threads at places that nothing orders.
+    /// Unordered dependences between threads.
     pub races: BTreeSet<RaceEdge>,
 }
 
-/// In which way two accesses of different threads depend on each other.
+/// The kind of dependence between two accesses of different threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RaceKind {
     /// A write after a write.
@@ -76,18 +76,17 @@ pub enum RaceKind {
     WriteAfterRead,
 }
 
-/// Two accesses of different threads that nothing orders.
+/// Two unordered accesses of different threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RaceEdge {
-    /// In which way.
     pub kind: RaceKind,
-    /// The earlier one.
+    /// The earlier access.
     pub from: (InstructionIx, ThreadIx),
-    /// The later one.
+    /// The later access.
     pub to: (InstructionIx, ThreadIx),
-    /// Where in memory, the first time.
+    /// The address of the first occurrence.
     pub addr: u64,
-    /// Whether only a lock orders them, whose critical sections could come in another order.
+    /// True if only a lock orders them, whose critical sections could occur in another order.
     pub by_lock: bool,
 }
 
@@ -98,7 +97,7 @@ impl Slice {
         self.add_node(step.place, step.thread, step.number, reasons);
     }
 
-    /// Adds an instruction that is not followed further.
+    /// Adds an instruction whose own dependences are not followed.
     pub(crate) fn add_node(
         &mut self,
         place: InstructionIx,

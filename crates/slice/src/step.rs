@@ -1,7 +1,7 @@
-//! Steps: what was executed, one instruction after the other, as far as dependences go.
+//! Steps: the executed instructions with the information needed for dependences.
 //!
-//! The paper's s⟨t, T⟩: a statement (here a machine instruction, [`InstructionIx`]) executed at a time (the step's
-//! number) by a thread. All threads run on one processor, so the numbers order all steps.
+//! The paper's s⟨t, T⟩: a statement (here a machine instruction, [`InstructionIx`]) executed at a time (the
+//! step's number) by a thread. All threads run on one processor, so the numbers order all steps.
 
 use unsnarl_insn::RegisterPart;
 use unsnarl_model::ThreadIx;
@@ -10,27 +10,27 @@ use unsnarl_model::ThreadIx;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct InstructionIx(pub u32);
 
-/// Some bytes of memory. Addresses beyond those of programs are cells of our own: the result of a call that
-/// is under way, what a thread was started with, what a file contains.
+/// A range of memory. Addresses beyond those of programs are pseudo-cells: the result of a call in progress,
+/// the argument of a new thread, the contents of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ByteSpan {
-    /// Where.
+    /// The first address.
     pub addr: u64,
-    /// How many.
+    /// The number of bytes.
     pub len: u64,
 }
 
-/// Above this there is no memory but our own cells.
+/// Addresses from here on are pseudo-cells.
 pub const CELLS: u64 = 1 << 63;
 
 impl ByteSpan {
-    /// Some bytes.
+    /// Builds a range.
     #[must_use]
     pub const fn new(addr: u64, len: u64) -> Self {
         Self { addr, len }
     }
 
-    /// The groups of eight bytes that it touches, and which bytes of each.
+    /// Iterates over the groups of eight bytes that it touches, with a mask of the bytes in each.
     pub fn granules(self) -> impl Iterator<Item = (u64, u8)> {
         let end = self.addr.saturating_add(self.len);
         let last = if self.len == 0 { 0 } else { (end - 1) / 8 + 1 };
@@ -42,21 +42,21 @@ impl ByteSpan {
     }
 }
 
-/// How control passes at a step.
+/// The control flow at a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flow {
-    /// To the next instruction, or to where the code says.
+    /// To the next instruction, or to a target determined by the code.
     Next,
-    /// To one of several places.
+    /// To one of several targets.
     Branch,
-    /// Into a function; the stack pointer before it.
+    /// Into a function, with the stack pointer before the call.
     Call(u64),
     /// Out of a function.
     Return,
-    /// A function is entered from code that is not traced: a callback or a thread's routine. The step that
-    /// called that code, if any did.
+    /// A function is entered from untraced code: a callback or a thread's routine. Holds the step that called
+    /// that code, if any.
     Begin(Option<u64>),
-    /// Control is where no branch led: an exception was caught, or somebody jumped out.
+    /// Control arrived without a branch: an exception was caught, or a long jump was made.
     Unwound {
         /// The stack pointer, if there are callees that did not return.
         stack: Option<u64>,
@@ -68,17 +68,15 @@ pub enum Flow {
 /// One executed instruction.
 #[derive(Clone, Copy, Debug)]
 pub struct Step<'a> {
-    /// Its number.
     pub number: u64,
-    /// Who.
+    /// The executing thread.
     pub thread: ThreadIx,
-    /// What.
+    /// The instruction.
     pub place: InstructionIx,
-    /// How many events of the schedule came before.
+    /// The number of earlier schedule events.
     pub events: u64,
-    /// How control passes.
     pub flow: Flow,
-    /// Whether it only moves values: then who wants what it writes wants what it reads, and not itself.
+    /// A pure copy: its consumers depend on its inputs, not on this step.
     pub copy: bool,
     /// Registers read.
     pub uses: &'a [RegisterPart],
@@ -90,14 +88,14 @@ pub struct Step<'a> {
     pub writes: &'a [ByteSpan],
     /// Memory that may have been written.
     pub may_write: &'a [ByteSpan],
-    /// Whether that is a guess: nothing is known of what was called.
+    /// True if `may_write` is a guess, because nothing is known about the called function.
     pub guessed: bool,
-    /// Memory that was just allocated: what was there before is gone.
+    /// Newly allocated memory: its previous contents are gone.
     pub fresh: Option<ByteSpan>,
 }
 
 impl Step<'_> {
-    /// Nothing, at this place.
+    /// Builds a step without effects at this instruction.
     #[must_use]
     pub const fn new(number: u64, thread: ThreadIx, place: InstructionIx) -> Self {
         Self {
@@ -120,33 +118,34 @@ impl Step<'_> {
 
 /// All steps of a run.
 pub trait History {
-    /// How many.
+    /// Returns the number of steps.
     fn len(&self) -> u64;
 
-    /// Whether there are none.
+    /// Returns whether there are no steps.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many threads executed any.
+    /// Returns the number of threads that executed any step.
     fn threads(&self) -> u64;
 
-    /// Shows the steps in the order of execution.
+    /// Visits the steps in the order of execution.
     fn forwards(&self, show: &mut dyn FnMut(&Step<'_>));
 
-    /// Shows the steps up to and including `from`, latest first, for as long as `show` wants more.
+    /// Visits the steps up to and including `from`, latest first, while `show` returns true.
     fn backwards(&self, from: u64, show: &mut dyn FnMut(&Step<'_>) -> bool);
 }
 
-/// Which branches decide whether an instruction is executed, within its function: static control dependence.
+/// Static control dependence: the branches that control an instruction within its function.
 pub trait Control {
-    /// A number for the instruction's basic block: instructions of one block depend on the same branches.
+    /// Returns the number of the instruction's basic block: instructions of one block depend on the same
+    /// branches.
     fn block(&mut self, place: InstructionIx) -> u32;
-    /// The function that it is in.
+    /// Returns the function of the instruction.
     fn function(&mut self, place: InstructionIx) -> u32;
-    /// The branches that decide whether the block is executed.
+    /// Returns the branches that control the block.
     fn controlling_branches(&mut self, block: u32) -> &[InstructionIx];
-    /// The registers that would have been written if the branch had not gone to `next`.
+    /// Returns the registers that would have been written if the branch had not gone to `next`.
     fn skipped(&mut self, branch: InstructionIx, next: InstructionIx) -> Vec<RegisterPart> {
         let _ = (branch, next);
         Vec::new()

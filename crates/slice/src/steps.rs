@@ -1,4 +1,4 @@
-//! A set of steps. A slice may have most of a hundred million of them: a bit for each.
+//! A set of steps as a bit set, because a slice may have most of a hundred million steps.
 
 /// Some steps of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -7,7 +7,7 @@ pub struct StepSet {
 }
 
 impl StepSet {
-    /// Adds one.
+    /// Adds a step.
     pub fn insert(&mut self, step: u64) {
         let at = (step / 64) as usize;
         if self.bits.len() <= at {
@@ -16,14 +16,14 @@ impl StepSet {
         self.bits[at] |= 1 << (step % 64);
     }
 
-    /// Whether it is one of them.
+    /// Returns whether the step is in the set.
     #[inline]
     #[must_use]
     pub fn contains(&self, step: u64) -> bool {
         self.bits.get((step / 64) as usize).is_some_and(|bits| bits >> (step % 64) & 1 == 1)
     }
 
-    /// All of them, earliest first.
+    /// Iterates over the steps, earliest first.
     pub fn iter(&self) -> impl Iterator<Item = u64> + '_ {
         (0..).step_by(64).zip(&self.bits).flat_map(|(first, &bits)| {
             let some = |bits: u64| (bits != 0).then_some(bits);

@@ -78,7 +78,7 @@ fn figure_3_closure_and_its_race_neighbours() {
     assert_eq!(places(&all), [2, 4, 5, 6, 8, 9, 10, 11]);
     use RaceKind::{WriteAfterRead, WriteAfterWrite};
     assert_eq!(edges(&all), [(WriteAfterWrite, 5, 8), (WriteAfterWrite, 6, 8), (WriteAfterRead, 8, 9)]);
-    // Nothing is followed from there: 1, 3 and 7 are not in.
+    // Nothing is followed from there: 1, 3 and 7 are not included.
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn slices_distinguish_bytes() {
 fn table_2_irrelevant_threads_and_segments_are_removed() {
     let mut toy = Toy::default();
     toy.step(1, 1, &[], &[1]);
-    toy.step(2, 2, &[], &[2]); // nobody reads it
+    toy.step(2, 2, &[], &[2]); // never read
     toy.step(1, 3, &[1], &[3]);
     toy.step(3, 4, &[3], &[4]);
     let end = toy.step(3, 5, &[4], &[]);

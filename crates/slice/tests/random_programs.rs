@@ -1,5 +1,5 @@
-//! Random programs with branches, loops, calls and threads: the walk backwards finds the same slice as carrying
-//! all of each value's past forwards.
+//! Random programs with branches, loops, calls and threads: the backward walk finds the same slice as
+//! propagating the whole past of each value forwards.
 
 mod toy;
 
@@ -36,7 +36,7 @@ fn block(depth: u32) -> BoxedStrategy<Vec<Statement>> {
     prop::collection::vec(prop_oneof![4 => assign, 1 => call, 2 => nested, 1 => looping], 0..4).boxed()
 }
 
-/// A statement with its number, as the interpreter wants it.
+/// A statement with its number, as the interpreter needs it.
 struct Compiled {
     place: u32,
     statement: Kind,
@@ -73,11 +73,11 @@ fn compile(block: &[Statement], function: u32, enclosing: Option<u32>, table: &m
     compiled
 }
 
-/// Runs a thread by itself; what it does is interleaved afterwards.
+/// Runs a thread by itself; its steps are interleaved afterwards.
 struct Interpreter<'a> {
     functions: &'a [(Vec<Compiled>, u32)],
     thread: u16,
-    /// Parents are numbers within the thread.
+    /// Parents are step numbers within the thread.
     steps: Vec<ToyStep>,
     coins: u32,
 }
@@ -162,14 +162,14 @@ proptest! {
             run.run(&main, None, 0);
             threads.push((0..).zip(run.steps).collect());
         }
-        // Interleaved at random; parents become numbers of the whole.
+        // Interleaved at random; parents become step numbers of the whole run.
         let mut toy = Toy::default();
         let mut numbers = vec![Vec::new(); threads.len()];
         let mut turns = turns.into_iter();
         while threads.iter().any(|steps| !steps.is_empty()) {
             let chosen = turns.next().unwrap_or(0) % threads.len();
             let turn = (chosen..threads.len()).chain(0..chosen).find(|&t| !threads[t].is_empty());
-            let turn = turn.expect("somebody is left");
+            let turn = turn.expect("a thread has steps left");
             let Some((_, mut step)) = threads[turn].pop_front() else { continue };
             step.parent = step.parent.map(|parent| numbers[turn][parent as usize]);
             numbers[turn].push(toy.steps.len() as u64);
@@ -181,7 +181,7 @@ proptest! {
         let found: BTreeSet<u64> = slice.steps.iter().collect();
         prop_assert_eq!(found, toy.brute(criterion));
 
-        // What a reduction leaves has the same slice, races included.
+        // The reduced run has the same slice, including races.
         let ordering = OrderingInput { events: &[], own_stack: &|_, _| false, lock_order: false };
         let reduced = reduce(&toy, ordering, &[criterion]);
         let rank = ranks(&toy, &[criterion]);

@@ -1,4 +1,4 @@
-//! What a file is, before it is run: whether unsnarl can run it, and how much it will see.
+//! Inspects a file before it is run: whether unsnarl can run it, and how much it will observe.
 
 use object::{
     BinaryFormat, Endianness, Object, ObjectSection, ReadCache, ReadRef,
@@ -14,87 +14,87 @@ use std::{
 };
 use thiserror::Error;
 
-/// What a file is, as far as running it goes.
+/// The kind of a file with respect to running it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ElfKind {
-    /// A program that a dynamic linker loads: what unsnarl runs.
+    /// A program with a dynamic linker, which unsnarl can run.
     DynamicExecutable,
-    /// A program without a dynamic linker: nothing can be loaded into it.
+    /// A program without a dynamic linker: no library can be loaded into it.
     StaticExecutable,
     /// A library.
     SharedLibrary,
-    /// The compiler's output, not linked yet.
+    /// A compiled object file, not linked yet.
     Relocatable,
-    /// A memory image of a crash.
+    /// A core dump.
     Core,
     /// For 32-bit machines.
     Bits32,
-    /// For another processor than x86-64; its number in the file.
+    /// For a processor other than x86-64, with its number in the file.
     WrongMachine(u16),
-    /// A script, with what runs it.
+    /// A script, with its interpreter.
     Script(String),
     /// Neither ELF nor a script, or damaged.
     NotElf,
 }
 
-/// Whose C library a program is linked against.
+/// The C library that a program is linked against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Libc {
-    /// The GNU C library: what unsnarl knows.
+    /// The GNU C library, which unsnarl supports.
     Glibc,
-    /// The one of Alpine Linux and others.
+    /// The C library of Alpine Linux and others.
     Musl,
     /// Another one, or none.
     Unknown,
 }
 
-/// What a file is and what is in it.
+/// The kind of a file and its properties.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binary {
-    /// What it is; everything else is empty unless it is ELF for x86-64.
+    /// The kind; all other fields are empty unless it is ELF for x86-64.
     pub kind: ElfKind,
-    /// The dynamic linker that it asks for.
+    /// The requested dynamic linker.
     pub interpreter: Option<String>,
-    /// The libraries that it asks for.
+    /// The required libraries.
     pub needed: Vec<String>,
-    /// The functions and variables of others that it uses.
+    /// The imported functions and variables.
     pub imports: Vec<String>,
     /// The linker's build id; empty if it has none.
     pub build_id: Vec<u8>,
-    /// Whether it has debug information itself (there may be a separate file with it).
+    /// True if it contains debug information (there may also be a separate debug file).
     pub debug_info: bool,
-    /// Whether it was compiled with `-fsanitize=thread`: it calls `__tsan_…` functions.
+    /// True if it was compiled with `-fsanitize=thread`: it calls `__tsan_…` functions.
     pub instrumented: bool,
-    /// Whether TSan's own runtime is linked into it, so that ours cannot take its place.
+    /// True if TSan's own runtime is linked into it, so that ours cannot replace it.
     pub contains_tsan: bool,
-    /// Whether MemorySanitizer's runtime is linked into it.
+    /// True if MemorySanitizer's runtime is linked into it.
     pub contains_msan: bool,
-    /// Whether it has a checkpoint for unsnarl: it refers to `__unsnarl_checkpoint`.
+    /// True if it has a checkpoint for unsnarl: it refers to `__unsnarl_checkpoint`.
     pub checkpoint: bool,
-    /// Where, in the file's own addresses, Rust's standard library counts the threads that panic.
+    /// The address in the file of the panic count of Rust's standard library.
     pub panic_count: Option<u64>,
-    /// The functions, in the file's own addresses, in which Rust's standard library loops before it waits for a lock.
+    /// The address ranges in the file of functions in which Rust's standard library spins before it waits for
+    /// a lock.
     pub spin_functions: Vec<Range<u64>>,
-    /// Whether it is a Go program, with a scheduler of its own.
+    /// True if it is a Go program, with a scheduler of its own.
     pub is_go: bool,
 }
 
-/// Why a file could not be looked at.
+/// Why a file could not be inspected.
 #[derive(Debug, Error)]
 #[error("cannot read {path}: {cause}")]
 pub struct ReadError {
-    /// Which file.
+    /// The file.
     pub path: PathBuf,
-    /// What the system said.
+    /// The system's error.
     #[source]
     pub cause: io::Error,
 }
 
 impl Binary {
-    /// Looks at a file. Reads only the parts needed, so large programs cost no more than small.
+    /// Inspects a file. Only the necessary parts are read, so large programs cost no more than small ones.
     ///
-    /// # Errors
-    /// If the file cannot be read. A file that is no program is a [`ElfKind`], not an error.
+    /// # Errors If the file cannot be read. A file that is no program is a [`ElfKind`], not an error.
     pub fn read(path: &Path) -> Result<Self, ReadError> {
         let cannot = |cause| ReadError { path: path.to_owned(), cause };
         let mut file = File::open(path).map_err(cannot)?;
@@ -118,7 +118,7 @@ impl Binary {
         })
     }
 
-    /// Whose C library it is linked against.
+    /// Returns the C library that it is linked against.
     #[must_use]
     pub fn libc(&self) -> Libc {
         let named = |part: &str| {
@@ -133,11 +133,11 @@ impl Binary {
         }
     }
 
-    /// What the symbol tells of the file.
+    /// Records what a symbol reveals about the file.
     fn inspect_symbol(&mut self, symbol: Symbol<'_>) {
         let defines = |name: &[u8]| symbol.address.is_some() && symbol.name == name;
         self.instrumented |= symbol.name.starts_with(b"__tsan_");
-        // A program can define single functions (`__tsan_on_report`); the runtime has this one.
+        // A program can define single functions (`__tsan_on_report`); only the runtime defines this one.
         self.contains_tsan |= defines(b"__tsan_init");
         self.contains_msan |= defines(b"__msan_init");
         self.checkpoint |= symbol.name == b"__unsnarl_checkpoint";
@@ -199,12 +199,13 @@ impl Binary {
 #[derive(Clone, Copy)]
 struct Symbol<'a> {
     name: &'a [u8],
-    /// None if it is another file's.
+    /// `None` if it is imported.
     address: Option<u64>,
     size: u64,
 }
 
-/// The symbols of a table. It and its names are read at once: a look at the file for each name takes as long as many runs.
+/// Iterates over the symbols of a table. The table and its names are read at once, because a file access for
+/// each name takes as long as many runs.
 fn each_symbol<'data, R: ReadRef<'data>>(
     file: &object::File<'data, R>,
     endian: Endianness,
@@ -224,33 +225,33 @@ fn each_symbol<'data, R: ReadRef<'data>>(
     }
 }
 
-/// Whether a symbol is that of `std::panicking::panic_count::GLOBAL_PANIC_COUNT`, mangled in one way or the other.
+/// Returns whether a symbol is `std::panicking::panic_count::GLOBAL_PANIC_COUNT`, in either mangling.
 fn is_panic_count(symbol: &[u8]) -> bool {
     is_path(symbol, b"3std9panicking11panic_count18GLOBAL_PANIC_COUNT")
 }
 
-/// Whether a symbol is that of the slow path of `std::sync::Mutex` or `RwLock`.
+/// Returns whether a symbol is the slow path of `std::sync::Mutex` or `RwLock`.
 fn is_lock_slow_path(symbol: &[u8]) -> bool {
     let of_library = || symbol.windows(8).any(|part| part == b"3std3sys");
     let contended: [&[u8]; 3] = [b"14lock_contended", b"14read_contended", b"15write_contended"];
     contended.iter().any(|path| is_path(symbol, path)) && of_library()
 }
 
-/// Whether a symbol of Rust's ends with this path, mangled in one way or the other.
+/// Returns whether a Rust symbol ends with this path, in either mangling.
 fn is_path(symbol: &[u8], path: &[u8]) -> bool {
-    // The older way has a hash behind it: `17h`, sixteen digits, `E`.
+    // The older mangling ends with a hash: `17h`, sixteen digits, `E`.
     let older = symbol.len().checked_sub(20).map(|end| &symbol[..end]);
     symbol.ends_with(path) || older.is_some_and(|older| older.ends_with(path))
 }
 
-/// What the dynamic linker is told about a file.
+/// The dynamic linking information of a file.
 #[derive(Default)]
 struct Linking {
     interpreter: Option<String>,
     needed: Vec<String>,
-    /// A library's name for itself.
+    /// True if the file names itself as a library.
     soname: bool,
-    /// The linker says that it is a program, though one that can be loaded anywhere.
+    /// True if the linker marked it as a position-independent program.
     pie: bool,
 }
 
@@ -292,7 +293,7 @@ impl Linking {
         match file_type {
             elf::ET_REL => ElfKind::Relocatable,
             elf::ET_CORE => ElfKind::Core,
-            // libc.so.6 can be run, and so has an interpreter; it is a library all the same.
+            // libc.so.6 can be run, and so has an interpreter, but it is a library nevertheless.
             elf::ET_DYN if self.soname && !self.pie => ElfKind::SharedLibrary,
             elf::ET_EXEC | elf::ET_DYN if self.interpreter.is_some() => ElfKind::DynamicExecutable,
             elf::ET_EXEC => ElfKind::StaticExecutable,
@@ -303,25 +304,25 @@ impl Linking {
     }
 }
 
-/// The linker's build id of a file; empty if there is none, or no such file.
+/// Returns the linker's build id of a file; empty if it has none or does not exist.
 #[must_use]
 pub fn build_id(path: &Path) -> Vec<u8> {
     Binary::read(path).map(|binary| binary.build_id).unwrap_or_default()
 }
 
-/// Whether a file has debug information.
+/// Returns whether a file has debug information.
 #[must_use]
 pub fn has_debug_info(path: &Path) -> bool {
     Binary::read(path).is_ok_and(|binary| binary.debug_info)
 }
 
-/// Whether a file was compiled with `-fsanitize=thread`.
+/// Returns whether a file was compiled with `-fsanitize=thread`.
 #[must_use]
 pub fn is_instrumented(path: &Path) -> bool {
     Binary::read(path).is_ok_and(|binary| binary.instrumented)
 }
 
-/// What a file is, as far as running it goes.
+/// Returns the kind of a file with respect to running it.
 ///
 /// # Errors
 /// If it cannot be read.

@@ -6,22 +6,23 @@ use std::{fs, ops::Range, path::Path};
 /// A module's code, at the addresses of the file.
 #[derive(Clone, Debug, Default)]
 pub struct ModuleCode {
-    /// Executable bytes, with where they begin.
+    /// Executable bytes with their start address.
     pub segments: Vec<(u64, Vec<u8>)>,
-    /// Functions with their symbols, by beginning.
+    /// Functions with their symbols, sorted by start address.
     pub functions: Vec<(Range<u64>, String)>,
-    /// Stubs through which other modules' functions are called.
+    /// Stubs by which functions of other modules are called.
     pub stubs: Vec<Range<u64>>,
     /// Words that the loader fills with the address of a symbol.
     pub slots: Vec<(u64, String)>,
-    /// Words that the loader fills with the address of a function of this module, and that stay so, with that address.
+    /// Words that the loader fills permanently with the address of a function of this module, with that
+    /// address.
     pub own: Vec<(u64, u64)>,
     /// Global and static variables with their symbols.
     pub variables: Vec<(Range<u64>, String)>,
 }
 
 impl ModuleCode {
-    /// Reads a file; none if it cannot be read or is no ELF file.
+    /// Reads a file; returns `None` if it cannot be read or is no ELF file.
     #[must_use]
     pub fn read(path: &Path) -> Option<Self> {
         let bytes = fs::read(path).ok()?;
@@ -76,7 +77,7 @@ fn functions(file: &object::File<'_>) -> Vec<(Range<u64>, String)> {
         .collect();
     functions.sort_by_key(|(range, _)| (range.start, range.end));
     functions.dedup();
-    // Hand-written code may not say how long it is.
+    // Hand-written code may lack sizes.
     for at in 0..functions.len() {
         if functions[at].0.is_empty() {
             let start = functions[at].0.start;

@@ -1,4 +1,4 @@
-//! Where distributions keep the debug information of what they install.
+//! Finds separate debug files where distributions install them.
 
 use object::Object;
 use std::{
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The bytes of the separate debug file of a module, if one is installed and belongs to it.
+/// Reads the separate debug file of a module, if one is installed and belongs to it.
 pub(crate) fn read(path: &Path, file: &object::File<'_>) -> Option<Vec<u8>> {
     let build_id = file.build_id().ok().flatten().unwrap_or_default();
     by_build_id(build_id).or_else(|| by_link(path, file, build_id))
@@ -28,7 +28,7 @@ fn by_link(path: &Path, file: &object::File<'_>, build_id: &[u8]) -> Option<Vec<
     [folder.to_path_buf(), folder.join(".debug"), installed]
         .into_iter()
         .map(|folder| folder.join(name))
-        // A module may link to its own name; that leads nowhere else.
+        // A module may link to its own name; it is skipped.
         .filter(|candidate| *candidate != path)
         .filter_map(|candidate| fs::read(candidate).ok())
         .find(|bytes| if build_id.is_empty() { crc32(bytes) == checksum } else { belongs(bytes, build_id) })
@@ -38,7 +38,7 @@ fn belongs(bytes: &[u8], build_id: &[u8]) -> bool {
     object::File::parse(bytes).is_ok_and(|file| file.build_id().ok().flatten() == Some(build_id))
 }
 
-/// The checksum in a `.gnu_debuglink` section.
+/// Computes the checksum of a `.gnu_debuglink` section.
 fn crc32(bytes: &[u8]) -> u32 {
     const TABLE: [u32; 256] = {
         let mut table = [0; 256];

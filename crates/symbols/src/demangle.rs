@@ -1,12 +1,12 @@
-//! Names as they were written in the source.
+//! Demangling of names.
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// The name as the programmer wrote it: without hash, parameters and return type, which are long
-/// and which the source line next to it shows anyway.
+/// Returns the name as written in the source, without hash, parameters and return type. Those are long, and
+/// the source line beside it shows them anyway.
 #[must_use]
 pub fn demangle(name: &str) -> String {
-    // Rust's old names look like C++, with a hash at the end that tells them apart: Rust goes first.
+    // Rust's old names look like C++, except for a hash at the end, so Rust is tried first.
     if let Ok(rust) = rustc_demangle::try_demangle(name) {
         return format!("{rust:#}");
     }

@@ -1,4 +1,4 @@
-//! One module's file, opened.
+//! The opened file of one module.
 
 use crate::{Frame, debug_file, demangle, names::SymbolTable, system};
 use addr2line::Context;
@@ -8,13 +8,13 @@ use std::{borrow::Cow, cell::OnceCell, fs, path::Path, sync::Arc};
 
 pub(crate) type Reader = EndianArcSlice<LittleEndian>;
 
-/// Far above any real section: a damaged header must not make us ask for all memory.
+/// Far above any real section, so that a damaged header cannot make us allocate all memory.
 const LARGEST_SECTION: u64 = 1 << 31;
 
-/// Longer names are no names.
+/// Longer texts are no names.
 const LONGEST_TEXT: usize = 200;
 
-/// A module's file with all that can be asked of it. Addresses are those in the file.
+/// A module's file with everything that can be looked up in it. Addresses are those of the file.
 pub(crate) struct Image {
     bytes: Arc<[u8]>,
     /// The separate debug file.
@@ -26,7 +26,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// Opens a file; none if it cannot be read or is no ELF file.
+    /// Opens a file; returns `None` if it cannot be read or is no ELF file.
     pub(crate) fn open(path: &Path) -> Option<Self> {
         let bytes: Arc<[u8]> = fs::read(path).ok()?.into();
         let file = object::File::parse(&*bytes).ok()?;
@@ -50,10 +50,10 @@ impl Image {
         &self.build_id
     }
 
-    /// The functions at an address, innermost first: several where calls were inlined.
+    /// Returns the functions at an address, innermost first; several if calls were inlined.
     pub(crate) fn frames(&self, address: u64) -> Vec<Frame> {
         let mut frames = self.debug_frames(address).unwrap_or_default();
-        // Line tables alone (-g1, assembly) name no function; the symbol table may.
+        // Line tables alone (-g1, assembly) name no function, but the symbol table may.
         if let Some(outermost) = frames.last_mut()
             && outermost.function.is_none()
         {
@@ -72,15 +72,15 @@ impl Image {
         frames
     }
 
-    /// The name of the variable at an address, like `lock` or `table+16`.
+    /// Returns the name of the variable at an address, like `lock` or `table+16`.
     pub(crate) fn variable(&self, address: u64) -> Option<String> {
         let variables = self.variables.get_or_init(|| SymbolTable::read(&self.files(), SymbolKind::Data));
         let (name, offset) = variables.at(address)?;
         Some(with_offset(demangle(without_number(name)), offset, false))
     }
 
-    /// The code of a function (`push`, inlined copies included), a file (`queue.c`) or a line (`queue.c:42`):
-    /// from, to.
+    /// Returns the address ranges of a function (`push`, including inlined copies), a file (`queue.c`) or a
+    /// line (`queue.c:42`).
     pub(crate) fn ranges(&self, name: &str) -> Vec<(u64, u64)> {
         let Some(lines) = self.lines.get_or_init(|| self.read_lines()).as_ref() else { return Vec::new() };
         let (file, line) = match name.rsplit_once(':').map(|(file, line)| (file, line.parse::<u32>())) {
@@ -105,7 +105,7 @@ impl Image {
         ranges
     }
 
-    /// The C string at an address.
+    /// Returns the C string at an address.
     pub(crate) fn text(&self, address: u64) -> Option<String> {
         let file = object::File::parse(&*self.bytes).ok()?;
         file.segments().find_map(|segment| {
@@ -133,7 +133,7 @@ impl Image {
                 system: system::is_system_code(file.as_deref(), function.as_deref()),
                 function,
                 file,
-                // The compiler says 0 where no line is to blame.
+                // The compiler writes 0 if no line is responsible.
                 line: location.as_ref().and_then(|l| l.line).filter(|&line| line > 0),
                 column: location.as_ref().and_then(|l| l.column).filter(|&column| column > 0),
             });
@@ -146,7 +146,7 @@ impl Image {
         Context::from_dwarf(self.dwarf()?).ok()
     }
 
-    /// The debug information.
+    /// Returns the debug information.
     pub(crate) fn dwarf(&self) -> Option<gimli::Dwarf<Reader>> {
         let bytes = self.debug.as_ref().unwrap_or(&self.bytes);
         let file = object::File::parse(&**bytes).ok()?;
@@ -157,7 +157,7 @@ impl Image {
         gimli::Dwarf::load(load).ok()
     }
 
-    /// The parsed files, to read symbols from.
+    /// Returns the parsed files that contain symbols.
     fn files(&self) -> Vec<object::File<'_>> {
         [Some(&self.bytes), self.debug.as_ref()]
             .into_iter()
@@ -171,7 +171,7 @@ fn reader(bytes: Arc<[u8]>) -> Reader {
     EndianArcSlice::new(bytes, LittleEndian)
 }
 
-/// A section's contents: a window on the file, or a copy where it is compressed.
+/// Returns a section's contents: a view of the file, or a copy if it is compressed.
 fn section(bytes: &Arc<[u8]>, file: &object::File<'_>, name: &str) -> Option<Reader> {
     let section = file.section_by_name(name)?;
     let data = section.compressed_data().ok()?;
@@ -197,13 +197,13 @@ fn with_offset(name: String, offset: u64, hexadecimal: bool) -> String {
     }
 }
 
-/// Whether a function is called so, with or without its namespaces, its arguments and its `::<…>`.
+/// Returns whether a function has this name, with or without its namespaces, its arguments and its `::<…>`.
 fn names_function(function: &str, name: &str) -> bool {
     let plain = function.split(['(', '<']).next().unwrap_or(function).trim_end_matches(':');
     [function, plain].iter().any(|f| *f == name || f.strip_suffix(name).is_some_and(|ns| ns.ends_with("::")))
 }
 
-/// `counter.0` is what gcc calls a `static` inside a function.
+/// Removes the number from `counter.0`, gcc's name of a `static` inside a function.
 fn without_number(name: &str) -> &str {
     match name.rsplit_once('.') {
         Some((stem, number)) if !stem.is_empty() && number.bytes().all(|b| b.is_ascii_digit()) => stem,
@@ -211,7 +211,7 @@ fn without_number(name: &str) -> &str {
     }
 }
 
-/// `/home/me/./src/../a.c` is `/home/me/a.c`: as the user would write it.
+/// Normalises a path as the user would write it: `/home/me/./src/../a.c` is `/home/me/a.c`.
 fn tidy(file: &str) -> String {
     if !file.contains("/.") {
         return file.to_owned();

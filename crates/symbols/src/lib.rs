@@ -1,10 +1,9 @@
-//! Addresses in words: [`Symbols`] turns places in code into functions, files and lines and
-//! addresses of globals into the names of variables; [`Unwinder`] turns the registers and the
-//! stack of a dead program into the calls that were active; [`Binary`] says what a file is before
-//! it is run.
+//! Symbolization: [`Symbols`] maps code addresses to functions, files and lines, and addresses of globals to
+//! variable names; [`Unwinder`] computes the active calls of a dead program from its registers and stack;
+//! [`Binary`] inspects a file before it is run.
 //!
-//! Everything is read from files that may be missing, stripped, damaged or rebuilt since: what is
-//! not known is left out, and nothing here panics or guesses.
+//! Everything is read from files that may be missing, stripped, damaged or rebuilt since: unknown information
+//! is omitted, and nothing here panics or guesses.
 
 #![forbid(unsafe_code)]
 
@@ -31,9 +30,10 @@ pub use unwind::{Registers, StackCopy, Unwinder};
 
 use unsnarl_model::{Module, ModuleIx, Site};
 
-/// The site of an address: the module whose image it lies in, and how far from its load address.
+/// Returns the site of an address: the module that contains it, and the offset from the module's load
+/// address.
 ///
-/// Where images overlap (a program at fixed addresses is loaded at 0) the nearest one counts.
+/// If images overlap (a program at fixed addresses is loaded at 0), the nearest one counts.
 #[must_use]
 pub fn site_of(modules: &[Module], addr: u64) -> Option<Site> {
     modules

@@ -1,4 +1,4 @@
-//! Where a local variable is kept while the code at an address is executed.
+//! Finds the location of a local variable at a code address.
 
 use crate::{
     image::{Image, Reader},
@@ -11,43 +11,41 @@ use gimli::{
 };
 use std::path::Path;
 
-/// Where a variable is, and how many bytes it has.
+/// The location of a variable and its size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LocalVariable {
-    /// Where.
     pub location: VariableLocation,
-    /// How many bytes.
+    /// The number of bytes.
     pub size: u64,
 }
 
-/// Where a variable is kept.
+/// The location of a variable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VariableLocation {
-    /// On the stack: so far from the frame's address, which is the stack pointer before the call.
+    /// On the stack: the offset from the frame address, which is the stack pointer before the call.
     Frame(i64),
-    /// In the register of this DWARF number.
+    /// In the register with this DWARF number.
     Register(u16),
     /// At an address of the file.
     Static(u64),
 }
 
-/// Why it is not known where a variable is.
+/// Why a variable has no known location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoLocation {
-    /// No variable of this name can be seen from there.
+    /// No variable of this name is visible from there.
     Unknown,
-    /// The compiler keeps it nowhere at this place.
+    /// The compiler does not keep it anywhere at this place.
     Nowhere,
     /// It is a constant.
     Constant,
-    /// Only a computation tells.
+    /// Its location must be computed.
     Computed,
 }
 
-/// The variable of this name that can be seen at an address of the file, innermost first.
+/// Returns the variable of this name that is visible at an address of the file, innermost first.
 ///
-/// # Errors
-/// If there is none, or it is nowhere.
+/// # Errors If there is none, or it has no location.
 pub fn local(path: &Path, address: u64, name: &str) -> Result<LocalVariable, NoLocation> {
     let image = Image::open(path).ok_or(NoLocation::Unknown)?;
     let dwarf = image.dwarf().ok_or(NoLocation::Unknown)?;
@@ -78,7 +76,7 @@ fn contains(ranges: gimli::Result<gimli::RangeIter<Reader>>, address: u64) -> bo
 
 type Entry = gimli::DebuggingInformationEntry<Reader>;
 
-/// What can be seen from an address.
+/// The names visible from an address.
 struct Scope<'a> {
     unit: UnitRef<'a, Reader>,
     address: u64,
@@ -91,7 +89,7 @@ impl Scope<'_> {
         let mut entries = self.unit.entries();
         let mut found = None;
         let mut base = None;
-        // Below an entry of this depth nothing is of interest.
+        // The depth of an entry whose descendants are skipped.
         let mut outside: Option<isize> = None;
         while let Ok(Some(entry)) = entries.next_dfs() {
             if outside.is_some_and(|depth| entry.depth() > depth) {
@@ -121,7 +119,7 @@ impl Scope<'_> {
         found
     }
 
-    /// An attribute of an entry or of what it is a copy of.
+    /// Returns an attribute of an entry or of its abstract origin.
     fn inherited(&self, entry: &Entry, attribute: gimli::DwAt) -> Option<AttributeValue<Reader>> {
         entry.attr_value(attribute).or_else(|| {
             let AttributeValue::UnitRef(origin) = entry.attr_value(DW_AT_abstract_origin)? else {
@@ -165,7 +163,7 @@ impl Scope<'_> {
         }
     }
 
-    /// The expression that holds at the address.
+    /// Returns the expression that is valid at the address.
     fn expression(&self, value: AttributeValue<Reader>) -> Option<Expression<Reader>> {
         if let AttributeValue::Exprloc(expression) = value {
             return Some(expression);
@@ -185,7 +183,7 @@ impl Scope<'_> {
         operations.next().ok()?.is_none().then_some(first)
     }
 
-    /// What is so far from where a register points, reckoned from the frame's address.
+    /// Converts an offset from a register to an offset from the frame address.
     fn by_register(&self, register: Register, offset: i64) -> Result<VariableLocation, NoLocation> {
         let cfi = Cfi::open(self.path).ok_or(NoLocation::Computed)?;
         match cfi.frame_address(self.address) {
@@ -194,7 +192,7 @@ impl Scope<'_> {
         }
     }
 
-    /// How many bytes a type has.
+    /// Returns the size of a type in bytes.
     fn size(&self, kind: &AttributeValue<Reader>, depth: u32) -> Option<u64> {
         const MAX_DEPTH: u32 = 16;
         let AttributeValue::UnitRef(offset) = *kind else { return None };
@@ -213,7 +211,7 @@ impl Scope<'_> {
         }
     }
 
-    /// How many elements an array has.
+    /// Returns the number of elements of an array.
     fn count(&self, array: UnitOffset) -> Option<u64> {
         let mut tree = self.unit.entries_tree(Some(array)).ok()?;
         let mut children = tree.root().ok()?.children();

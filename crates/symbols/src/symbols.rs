@@ -8,33 +8,34 @@ use std::{
 };
 use unsnarl_model::{Module, Site};
 
-/// Names of code and data. Opens a module's file when it is first asked about, and keeps it.
+/// Looks up names of code and data. Opens a module's file on first use, and keeps it open.
 #[derive(Default)]
 pub struct Symbols {
-    /// By path; none where the file is missing or damaged.
+    /// By path; `None` if the file is missing or damaged.
     images: HashMap<String, Option<Image>>,
     stale: Vec<String>,
-    /// Where files that were rebuilt since may be found as they were, by their build ids.
+    /// A directory with the original versions of files that were rebuilt since, by build id.
     build_archive: Option<PathBuf>,
 }
 
 impl Symbols {
-    /// Nothing opened yet.
+    /// Creates an empty lookup without open files.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same, with files that were rebuilt since taken from this directory, where they are named by their build ids.
+    /// Creates a lookup that takes files that were rebuilt since from this directory, where they are named by
+    /// build id.
     #[must_use]
     pub fn with_builds(directory: PathBuf) -> Self {
         Self { build_archive: Some(directory), ..Self::default() }
     }
 
-    /// The functions at a site, innermost first: several where calls were inlined, never none.
+    /// Returns the functions at a site, innermost first; several if calls were inlined, but at least one.
     ///
-    /// Without debug information it is the symbol and an offset (`visit+0x1c`), without symbols
-    /// the module and an offset (`libz.so.1+0x1234`).
+    /// Without debug information it is the symbol and an offset (`visit+0x1c`), without symbols the module
+    /// and an offset (`libz.so.1+0x1234`).
     pub fn lookup(&mut self, modules: &[Module], site: Site) -> Vec<Frame> {
         let Some(module) = modules.get(usize::from(site.module.0)) else {
             return vec![unknown("?", site.offset, false)];
@@ -49,29 +50,29 @@ impl Symbols {
         frames
     }
 
-    /// The name of the global variable at an address, like `lock` or `table+16`.
+    /// Returns the name of the global variable at an address, like `lock` or `table+16`.
     pub fn data_symbol(&mut self, modules: &[Module], addr: u64) -> Option<String> {
         let site = site_of(modules, addr)?;
         self.image(modules.get(usize::from(site.module.0))?)?.variable(site.offset)
     }
 
-    /// The code of a function, a file or a line (`push`, `queue.c`, `queue.c:42`) of the module at this path, by
-    /// the debug information: offsets from, to. Empty if there is none of that name.
+    /// Returns the code ranges of a function, a file or a line (`push`, `queue.c`, `queue.c:42`) of the
+    /// module at this path, as offsets from the debug information. Empty if there is none of that name.
     pub fn ranges(&mut self, path: &str, name: &str) -> Vec<(u64, u64)> {
         let module = Module { path: path.to_owned(), ..Module::default() };
         self.image(&module).map(|image| image.ranges(name)).unwrap_or_default()
     }
 
-    /// The C string at an address of a module's constant data.
+    /// Returns the C string at an address of a module's constant data.
     pub fn text(&mut self, modules: &[Module], addr: u64) -> Option<String> {
         let site = site_of(modules, addr)?;
         self.image(modules.get(usize::from(site.module.0))?)?.text(site.offset)
     }
 
-    /// The innermost of these frames (innermost first) in the user's own code: outside the
-    /// system's libraries, and outside what the language put into the user's module.
+    /// Returns the innermost of these frames (innermost first) in user code: outside the system's libraries,
+    /// and outside code that the language put into the user's module.
     ///
-    /// Where everything in the user's module came with the language, its innermost frame.
+    /// If everything in the user's module came with the language, it is that module's innermost frame.
     pub fn user_frame(&mut self, modules: &[Module], frames: &[Site]) -> Option<Site> {
         let in_user_module = |site: &&Site| {
             modules.get(usize::from(site.module.0)).is_some_and(|module| !is_system(&module.path))
@@ -84,8 +85,8 @@ impl Symbols {
             .copied()
     }
 
-    /// The files that were rebuilt since the trace was made, of those asked about so far: they are
-    /// treated as missing, since their lines would be wrong.
+    /// Returns the files looked up so far that were rebuilt since the trace was recorded: they are treated as
+    /// missing, because their lines would be wrong.
     #[must_use]
     pub fn stale(&self) -> &[String] {
         &self.stale
@@ -122,7 +123,7 @@ impl fmt::Debug for Symbols {
     }
 }
 
-/// A build id as it is written.
+/// Formats a build id.
 #[must_use]
 pub fn hex(build_id: &[u8]) -> String {
     build_id.iter().map(|byte| format!("{byte:02x}")).collect()

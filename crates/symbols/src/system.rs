@@ -1,6 +1,6 @@
-//! What is the user's own code and what is the language's or the system's.
+//! Distinguishes user code from code of the language or the system.
 
-/// Libraries by the start of their file name, which a version or `.so` follows.
+/// Prefixes of library file names, followed by a version or `.so`.
 const LIBRARIES: &[&str] = &[
     "libc",
     "ld",
@@ -24,10 +24,10 @@ const LIBRARIES: &[&str] = &[
     "libunwind",
 ];
 
-/// Where compilers find the headers and sources that come with them.
+/// Directories of the headers and sources that come with compilers.
 const SOURCES: &[&str] = &["/usr/include/", "/usr/lib/gcc/", "/usr/lib/llvm", "/rustc/"];
 
-/// Whether a module belongs to the system or to unsnarl rather than to the user's program.
+/// Returns whether a module belongs to the system or to unsnarl rather than to the user's program.
 #[must_use]
 pub fn is_system(path: &str) -> bool {
     let name = path.rsplit('/').next().unwrap_or(path);
@@ -47,9 +47,9 @@ pub fn is_system(path: &str) -> bool {
         })
 }
 
-/// Whether code in the user's own module came with the language: the standard library's generics,
-/// inlined functions and start-up code. The file decides where it is known, since a user may well
-/// implement `std::hash` or `Drop`.
+/// Returns whether code in the user's own module came with the language: the standard library's generics,
+/// inlined functions and start-up code. If the file is known it decides, because a user may implement
+/// `std::hash` or `Drop`.
 pub(crate) fn is_system_code(file: Option<&str>, function: Option<&str>) -> bool {
     match (file, function) {
         (Some(file), _) => is_system_source(file),
@@ -62,9 +62,9 @@ fn is_system_source(file: &str) -> bool {
     SOURCES.iter().any(|source| file.starts_with(source))
         || file.contains("/rustlib/src/rust/library/")
         || file.contains("/rust/library/")
-        // What Rust's library itself is made of.
+        // The dependencies of Rust's standard library.
         || file.starts_with("/rust/deps/")
-        // Where clang and other gccs keep their headers.
+        // The header directories of clang and other gccs.
         || file.contains("/include/c++/")
 }
 
@@ -77,8 +77,8 @@ fn is_system_function(function: &str) -> bool {
     if starts(START) || starts(RUST) || starts(CPP) {
         return true;
     }
-    // `<Type as Trait>::method` belongs to whom the type does; only calls through a closure's
-    // shim are the language's whatever the type.
+    // `<Type as Trait>::method` belongs to the owner of the type; only calls through a closure's shim belong
+    // to the language whatever the type.
     let owner = function.trim_start_matches(['<', '&', '*', '(', '[']).trim_start_matches("mut ");
     let of_language = ["std::", "core::", "alloc::"].iter().any(|library| owner.starts_with(library));
     of_language || function.contains(" as core::ops::function::Fn")

@@ -1,9 +1,9 @@
-//! The calls that were active when a program died, from its registers and a copy of its stack.
+//! Computes the calls that were active when a program died, from its registers and a copy of its stack.
 //!
-//! The call frame information in the modules' files (`.eh_frame`, `.debug_frame`) says for each
-//! instruction where the caller's registers are. It is evaluated here with gimli for all registers
-//! that calls preserve and with access to the stack's memory, since both are needed to get through
-//! a signal's frame; where there is none, frame pointers have to do.
+//! The call frame information in the modules' files (`.eh_frame`, `.debug_frame`) describes for each
+//! instruction where the caller's registers are. It is evaluated here with gimli for all registers that calls
+//! preserve and with access to the stack's memory, because both are needed to unwind through a signal frame.
+//! Without such information, frame pointers are used.
 
 mod cfi;
 mod step;
@@ -14,12 +14,12 @@ use std::{collections::HashMap, fmt, path::Path};
 use step::{FrameRegisters, UnwindStep};
 use unsnarl_model::{Module, Site};
 
-/// The registers that matter for finding callers.
+/// The registers needed to find callers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Registers {
-    /// Where the thread was.
+    /// The instruction pointer.
     pub rip: u64,
-    /// The top of its stack.
+    /// The stack pointer.
     pub rsp: u64,
     /// The frame pointer, in code that has one.
     pub rbp: u64,
@@ -35,12 +35,12 @@ pub struct Registers {
     pub r15: u64,
 }
 
-/// A piece of a thread's stack, copied from the stack pointer upwards.
+/// A part of a thread's stack, copied from the stack pointer upwards.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct StackCopy {
     /// The address of the first byte.
     pub base: u64,
-    /// What was there.
+    /// The contents.
     pub bytes: Vec<u8>,
 }
 
@@ -52,23 +52,23 @@ impl StackCopy {
     }
 }
 
-/// Finds callers. Keeps what it has read of modules' files.
+/// Finds callers. Caches the data of modules' files.
 #[derive(Default)]
 pub struct Unwinder {
-    /// By path; none where there is no call frame information.
+    /// By path; `None` if there is no call frame information.
     cfi: HashMap<String, Option<Cfi>>,
 }
 
 impl Unwinder {
-    /// Nothing read yet.
+    /// Creates an unwinder with an empty cache.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The places of at most `max` active calls, innermost first. The first is where the thread
-    /// was; of the others the offset is inside the call instruction, where the debug information
-    /// has the right line. Code outside all modules is left out.
+    /// Returns the sites of at most `max` active calls, innermost first. The first is the thread's position;
+    /// for the others the offset is inside the call instruction, where the debug information has the right
+    /// line. Code outside all modules is left out.
     pub fn backtrace(
         &mut self,
         modules: &[Module],
@@ -78,9 +78,9 @@ impl Unwinder {
     ) -> Vec<Site> {
         let mut sites = Vec::new();
         let mut registers = FrameRegisters::new(regs);
-        // The instruction itself, where the thread was interrupted; after a call the one before.
+        // For an interrupted thread, the instruction itself; after a call, the one before.
         let mut interrupted = true;
-        // Code outside modules adds no site; the count of steps still ends a circle.
+        // Code outside modules adds no site, but the limit on steps still ends a cycle.
         for step in 0..max.saturating_mul(2) {
             let at = if interrupted { registers.rip() } else { registers.rip().wrapping_sub(1) };
             let site = site_of(modules, at);
@@ -93,7 +93,7 @@ impl Unwinder {
                 self.cfi(module)?.step(&registers, site.offset, stack)
             });
             let next = known.unwrap_or_else(|| {
-                // A call of a wild pointer has left nothing but the return address.
+                // A call of a wild pointer left only the return address.
                 let pushed = (step == 0 && site.is_none()).then(|| registers.pop(stack)).flatten();
                 let caller = pushed.filter(|caller| site_of(modules, caller.rip().wrapping_sub(1)).is_some());
                 match caller.or_else(|| registers.by_frame_pointer(stack)) {

@@ -1,4 +1,4 @@
-//! What files are.
+//! Inspection of files.
 
 mod common;
 

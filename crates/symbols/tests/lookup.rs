@@ -1,4 +1,4 @@
-//! Places and variables of real programs.
+//! Lookups of sites and variables in real programs.
 
 mod common;
 
@@ -7,7 +7,7 @@ use object::{Object, ObjectSymbol};
 use std::{fs, path::Path, process::Command};
 use unsnarl_symbols::{Frame, Symbols, demangle};
 
-/// Prints from where `here` was called: an offset from where the program is loaded.
+/// Prints the call site of `here`, as an offset from the program's load address.
 const C: &str = r#"
 #include <stdio.h>
 extern char __executable_start;
@@ -106,7 +106,7 @@ fn separate_debug_file_is_found() {
         assert_eq!(functions(&look(&program, at)), ["step", "visit"], "{flags}");
         let (table, _) = symbol(&folder.join("program.debug"), "table");
         assert_eq!(Symbols::new().data_symbol(&[module(&program, 0)], table).as_deref(), Some("table"));
-        // Another build's debug file would tell wrong lines.
+        // Another build's debug file would have wrong lines.
         fs::copy("/proc/self/exe", folder.join("program.debug")).unwrap();
         assert_eq!(functions(&look(&program, at)), [format!("program+{at:#x}")], "{flags}");
     }
@@ -187,7 +187,7 @@ fn main() { bump(); }
     assert_eq!(frames[0].function.as_deref(), Some("demo::bump"));
     assert_eq!(frames[0].line, Some(5));
     assert_eq!(symbols.data_symbol(&modules, find("demo::HITS")).as_deref(), Some("demo::HITS"));
-    // The mutex's code is in the user's file, but not the user's.
+    // The mutex's code is in the user's file, but is not user code.
     let lock = find("<std::sync::poison::mutex::Mutex");
     assert!(symbols.lookup(&modules, site(lock)).iter().all(|frame| frame.system));
     assert_eq!(symbols.user_frame(&modules, &[site(lock), site(bump)]), Some(site(bump)));
@@ -230,7 +230,7 @@ fn missing_and_damaged_files_are_tolerated() {
         if round % 5 == 0 {
             bytes.truncate(next(good.len()));
         }
-        // Headers, at both ends, are where damage hurts most.
+        // Damage to the headers, at both ends, hurts most.
         for _ in 0..1 + round % 40 {
             let len = bytes.len().max(1);
             let spot = [next(len), next(len.min(1024)), len - 1 - next(len.min(4096))][round % 3];

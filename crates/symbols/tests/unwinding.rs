@@ -1,4 +1,4 @@
-//! Stacks of dead programs.
+//! Unwinding the stacks of dead programs.
 
 mod common;
 
@@ -7,8 +7,8 @@ use std::{fs, path::Path, process::Command};
 use unsnarl_model::Module;
 use unsnarl_symbols::{Registers, StackCopy, Symbols, Unwinder};
 
-/// Crashes three calls deep in a thread and writes registers, modules and stack to a file: those
-/// at the crash, or with `IN_HANDLER` those inside the signal handler.
+/// Crashes three calls deep in a thread and writes registers, modules and stack to a file: those at the
+/// crash, or with `IN_HANDLER` those inside the signal handler.
 const CRASH: &str = r#"
 #define _GNU_SOURCE
 #include <link.h>
@@ -123,7 +123,7 @@ fn dead(dump: &Path) -> (Registers, Vec<Module>, StackCopy) {
     (regs, modules, stack)
 }
 
-/// `function:line` of each frame of the dead program, or `function` for the system's.
+/// Returns `function:line` for each frame of the dead program, or `function` for the system's.
 fn backtrace(flags: &str) -> Vec<String> {
     let program = compile("gcc", "crash.c", CRASH, &format!("-pthread -fno-inline {flags}"));
     let dump = program.with_file_name("dump");
@@ -161,7 +161,7 @@ fn optimised_code_unwinds_by_call_frame_info() {
         "-O1 -g -fomit-frame-pointer",
         "-O2 -g",
         "-O2 -g -no-pie -fno-pie",
-        // Only .debug_frame is left.
+        // Only .debug_frame remains.
         "-O1 -g -fomit-frame-pointer -fno-asynchronous-unwind-tables -fno-unwind-tables",
     ] {
         let found = backtrace(flags);

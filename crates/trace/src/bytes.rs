@@ -1,27 +1,27 @@
 //! Values as bytes and back.
 //!
-//! Reading trusts nothing: every length is held against the bytes that are left, by the least size
-//! of what is counted, before anything is allocated.
+//! Reading trusts nothing: every length is compared with the remaining bytes, using the minimum size of an
+//! element, before anything is allocated.
 
-/// Why bytes are not what they should be.
+/// Why bytes are malformed.
 pub(crate) type Malformed = &'static str;
 
 const ENDS_EARLY: Malformed = "it ends too early";
 
 /// A type that is written to a trace file.
 pub(crate) trait Codec: Sized {
-    /// The fewest bytes that a value takes. It bounds what a length can make a reader allocate.
+    /// The minimum number of bytes of a value. It bounds what a length can make a reader allocate.
     const LEAST: usize;
 
     fn put(&self, out: &mut Vec<u8>);
     fn take(from: &mut ByteCursor<'_>) -> Result<Self, Malformed>;
 
-    /// Many in a row; a type whose values are their own bytes does better than one by one.
+    /// Writes many values; a type whose values are their own bytes can do better than one by one.
     fn put_all(all: &[Self], out: &mut Vec<u8>) {
         all.iter().for_each(|one| one.put(out));
     }
 
-    /// `count` has been held against what is left.
+    /// Reads `count` values; `count` has been compared with the remaining bytes.
     fn take_all(count: usize, from: &mut ByteCursor<'_>) -> Result<Vec<Self>, Malformed> {
         let mut all = Vec::with_capacity(count);
         for _ in 0..count {
@@ -58,7 +58,7 @@ impl<'a> ByteCursor<'a> {
         self.array().map(|[byte]| byte)
     }
 
-    /// Seven bits a byte, the lowest first; the eighth says that more follow.
+    /// Reads seven bits per byte, the lowest first; the eighth bit says that more follow.
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -79,7 +79,7 @@ impl<'a> ByteCursor<'a> {
         self.varint().map(|code| (code >> 1).cast_signed() ^ -(code & 1).cast_signed())
     }
 
-    /// How many things of at least `least` bytes follow.
+    /// Reads the number of elements that follow, each of at least `least` bytes.
     pub(crate) fn length(&mut self, least: usize) -> Result<usize, Malformed> {
         let length = u64::from_le_bytes(self.array()?);
         usize::try_from(length)
@@ -88,7 +88,7 @@ impl<'a> ByteCursor<'a> {
             .ok_or("a length goes beyond its end")
     }
 
-    /// Nothing may be left over.
+    /// Checks that nothing is left over.
     pub(crate) fn finish(self) -> Result<(), Malformed> {
         if self.left.is_empty() { Ok(()) } else { Err("it goes on after its end") }
     }
@@ -106,7 +106,7 @@ pub(crate) fn put_zigzag(value: i64, out: &mut Vec<u8>) {
     put_varint((value << 1 ^ value >> 63).cast_unsigned(), out);
 }
 
-/// Fixed in size: a list of empty lists then still takes a third of what it takes in memory.
+/// Has a fixed size, so that a list of empty lists still takes a third of its size in memory.
 pub(crate) fn put_length(length: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&(length as u64).to_le_bytes());
 }

@@ -1,24 +1,24 @@
-//! Whether the parts of a trace fit together, so that nobody who indexes with them panics.
+//! Checks that the parts of a trace are consistent, so that indexing with them never panics.
 //!
-//! Not checked: figures in events (`value`, `addr`) and warnings that may be anything in a run
-//! that went wrong, such as a join of a thread that does not exist.
+//! Not checked: numbers in events (`value`, `addr`) and warnings, which may be anything in a run that went
+//! wrong, such as a join of a thread that does not exist.
 
 use crate::Section;
 use unsnarl_model::{Outcome, Places, Plan, Policy, Prefix, Site, ThreadId, ThreadIx, Trace};
 
-/// Two parts of a trace do not fit together.
+/// Two parts of a trace are inconsistent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason} (in its {section})")]
 pub struct Inconsistent {
-    /// Where.
+    /// The section with the problem.
     pub section: Section,
-    /// What.
+    /// The problem.
     pub reason: &'static str,
 }
 
 type CheckResult = Result<(), &'static str>;
 
-/// Everything but the events.
+/// Checks everything but the events.
 pub(crate) fn metadata(trace: &Trace) -> Result<(), Inconsistent> {
     let parts = [
         (Section::Plan, check_prefix(&trace.plan.prefix)),

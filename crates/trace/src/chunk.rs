@@ -1,31 +1,31 @@
-//! Events as bytes: a chunk at a time, a column for each field, each told by what was expected.
+//! Events as bytes: one chunk at a time, one column per field, each value encoded relative to a prediction.
 //!
-//! A thread that is in a loop passes the same sites again and again. So a site is expected to be
-//! followed, in its thread, by the one that followed it last time, and an operation is expected to
-//! be what it was the last time at its site. What has not been seen yet is expected at the next new
-//! site (they are numbered as they appear) and near the last address. A column holds how far off
-//! that was, mostly zeros, which compress to almost nothing. Expectations start afresh with each
-//! chunk.
+//! A thread in a loop passes the same sites again and again. So the predicted next site of a thread is the
+//! one that followed last time, and the predicted operation is the last one at that site. Before anything is
+//! known, the prediction is the next new site (sites are numbered as they appear) and an address near the
+//! last one. A column holds the prediction errors: mostly zeros, which compress to almost nothing.
+//! Predictions start afresh with each chunk.
 
 use crate::bytes::{ByteCursor, Malformed, put_length, put_varint, put_zigzag};
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
 
-/// How many events a chunk has; only the last one has fewer.
+/// The number of events per chunk; only the last chunk has fewer.
 pub const CHUNK: usize = 1 << 16;
 
 /// Thread, site, op, flags, order, size, addr, value.
 const COLUMNS: usize = 8;
 
-/// The fewest bytes of an event: one in each column.
+/// The minimum number of bytes of an event: one in each column.
 pub(crate) const LEAST: usize = COLUMNS;
 
-/// The most bytes of an event: thread 3, site 5, op 1, flags 1, order 1, size 5, addr 10, value 10.
+/// The maximum number of bytes of an event: thread 3, site 5, op 1, flags 1, order 1, size 5, addr 10, value
+/// 10.
 const MAX_EVENT_BYTES: usize = 36;
 
-/// The most bytes of a chunk.
+/// The maximum number of bytes of a chunk.
 pub(crate) const MAX_IN_CHUNK: usize = COLUMNS * size_of::<u64>() + MAX_EVENT_BYTES * CHUNK;
 
-/// What the last event at a site was like.
+/// The last event at a site.
 #[derive(Clone, Copy, Default)]
 struct LastAtSite {
     seen: bool,
@@ -36,23 +36,23 @@ struct LastAtSite {
     value: u64,
 }
 
-/// What comes next, judging by what came before in this chunk.
+/// Predicts the next event from the earlier events of this chunk.
 struct EventPredictor {
-    /// By thread: where it was.
+    /// By thread: its last site.
     at: Vec<u32>,
-    /// By site: where its thread went from there.
+    /// By site: the site that followed it in its thread.
     after: Vec<Option<u32>>,
     /// By site.
     last: Vec<LastAtSite>,
-    /// Beyond all sites so far.
+    /// One more than the highest site so far.
     new_site: u32,
-    /// Of the event before, whoever's it was.
+    /// The address of the previous event, of any thread.
     addr: u64,
 }
 
 impl EventPredictor {
-    /// Sites share places beyond this many, which costs bytes but is not wrong. It makes the
-    /// tables small enough for the processor's cache, and independent of what a file claims.
+    /// Beyond this many, sites share entries, which costs bytes but is not wrong. The limit keeps the tables
+    /// small enough for the processor's cache, and independent of what a file claims.
     const SITES: usize = 1 << 14;
 
     fn new() -> Self {
@@ -74,7 +74,7 @@ impl EventPredictor {
         if last.seen { last } else { LastAtSite { addr: self.addr, ..last } }
     }
 
-    /// This is how it was.
+    /// Records the actual event.
     fn learn(&mut self, thread: ThreadIx, site: u32, event: LastAtSite) {
         let at = &mut self.at[thread.index()];
         self.after[*at as usize % Self::SITES] = Some(site);
@@ -117,7 +117,7 @@ pub(crate) fn put(events: &[Event], out: &mut Vec<u8>) {
     }
 }
 
-/// Appends `count` events, whose threads and sites are below these.
+/// Appends `count` events whose threads and sites are below these limits.
 pub(crate) fn take(
     count: usize,
     threads: usize,

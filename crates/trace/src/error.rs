@@ -1,19 +1,19 @@
-//! What can go wrong with a trace file, and what to do about it.
+//! Errors of trace files, each with what to do about it.
 
 use crate::{Inconsistent, Section};
 use std::{io, path::PathBuf};
 
-/// Why bytes are not a trace. The messages go on from the name of the file.
+/// Why bytes are not a trace. Each message continues a sentence that starts with the name of the file.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DecodeError {
-    /// Something else altogether.
+    /// Not a trace file.
     #[error("is not an unsnarl trace; `unsnarl record` and `unsnarl explore` make traces")]
     NotATrace,
-    /// Whatever it is, packed by gzip.
+    /// Compressed by gzip.
     #[error("is compressed; unpack it first: gunzip")]
     Compressed,
-    /// A format that this version does not know.
+    /// A format newer than this version supports.
     #[error("was written by a newer unsnarl (format {found}, this one reads up to {newest}); update unsnarl")]
     Newer {
         /// The file's format.
@@ -21,7 +21,7 @@ pub enum DecodeError {
         /// The newest format that can be read.
         newest: u32,
     },
-    /// A format that is no longer read.
+    /// A format that is no longer supported.
     #[error(
         "was written by an older unsnarl (format {found}, this one reads from {oldest}); record it again"
     )]
@@ -31,21 +31,21 @@ pub enum DecodeError {
         /// The oldest format that can be read.
         oldest: u32,
     },
-    /// Its end is missing.
+    /// The end of the file is missing.
     #[error("is cut short in its {section}; copy it again, or record it again")]
     Truncated {
-        /// Where it ends.
+        /// The section in which it ends.
         section: Section,
     },
-    /// Not what was written.
+    /// Damaged contents.
     #[error("is damaged in its {section}: {reason}; copy it again, or record it again")]
     Corrupt {
-        /// Where.
+        /// The damaged section.
         section: Section,
-        /// What does not fit.
+        /// The damage.
         reason: &'static str,
     },
-    /// The bytes could not be had.
+    /// The bytes could not be read.
     #[error("cannot be read: {0}")]
     Io(#[source] io::Error),
 }
@@ -57,17 +57,17 @@ pub enum LoadError {
     /// No such file, no permission …
     #[error("cannot open {}: {reason}; check the path", path.display())]
     Open {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         reason: io::Error,
     },
-    /// It is there, but it is not a trace that can be used.
+    /// The file exists but is not a usable trace.
     #[error("{} {reason}", path.display())]
     Decode {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         reason: DecodeError,
     },
 }
@@ -82,20 +82,20 @@ pub enum SaveError {
         /// The path.
         path: PathBuf,
     },
-    /// The file would be refused when it is loaded.
+    /// The trace is inconsistent, so the file would be refused when it is loaded.
     #[error("not saving {}: {reason}; this is a mistake in unsnarl, please report it", path.display())]
     Inconsistent {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What does not fit.
+        /// The inconsistency.
         reason: Inconsistent,
     },
-    /// The system refused.
+    /// The system reported an error.
     #[error("cannot write {}: {reason}; check its directory and the space left", path.display())]
     Write {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// The system's words.
+        /// The system's error.
         reason: io::Error,
     },
 }

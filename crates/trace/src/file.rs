@@ -28,7 +28,7 @@ fn open_file(path: &Path) -> Result<File, LoadError> {
     File::open(path).map_err(|reason| LoadError::Open { path: path.into(), reason })
 }
 
-/// Saves a trace. What was there before stays until all of the new file is written.
+/// Saves a trace. An existing file is replaced only after the new one is completely written.
 pub fn save(trace: &Trace, path: &Path) -> Result<(), SaveError> {
     check::metadata(trace)
         .and_then(|()| check::events(trace))
@@ -40,10 +40,10 @@ pub fn save(trace: &Trace, path: &Path) -> Result<(), SaveError> {
         .map_err(|reason| SaveError::Write { path: path.into(), reason })
 }
 
-/// Writes a file, all of it or nothing. What is there and is no file, like a pipe or `/dev/null`, stays and is written to.
+/// Writes a file completely or not at all. An existing special file, like a pipe or `/dev/null`, is written
+/// to directly.
 ///
-/// # Errors
-/// If it cannot be written; then what was there before still is.
+/// # Errors If it cannot be written; an existing file is then left unchanged.
 pub fn write_atomically(
     path: &Path,
     content: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>,
@@ -61,12 +61,11 @@ pub fn write_atomically(
     draft.map_or(Ok(()), |draft| draft.publish(path))
 }
 
-/// A file without a name, for the time being, where there is room for this one: it is gone when it is closed.
+/// Creates a nameless temporary file on the file system of `beside`; it vanishes when it is closed.
 ///
-/// # Errors
-/// If there cannot be one.
+/// # Errors If it cannot be created.
 pub fn scratch(beside: &Path) -> io::Result<File> {
-    // Beside a pipe or `/dev/null` there is no place for files.
+    // The directory of a pipe or of `/dev/null` is no place for files.
     let is_special = fs::metadata(beside).is_ok_and(|there| !there.is_file());
     let elsewhere = std::env::temp_dir().join("unsnarl");
     let path = Draft::name(if is_special { &elsewhere } else { beside });
@@ -75,21 +74,21 @@ pub fn scratch(beside: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// A file that is not finished. It goes away unless it is published.
+/// An unfinished file, which is removed unless it is published.
 struct Draft {
     path: PathBuf,
     published: bool,
 }
 
 impl Draft {
-    /// Beside the file to be: only within one file system is a renaming all or nothing.
+    /// Creates the draft in the target's directory, because renaming is atomic only within one file system.
     fn create(target: &Path) -> io::Result<(Self, File)> {
         let path = Self::name(target);
         let file = File::create(&path)?;
         Ok((Self { path, published: false }, file))
     }
 
-    /// A name that nobody else uses.
+    /// Returns a unique name.
     fn name(target: &Path) -> PathBuf {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let mut name = std::ffi::OsString::from(".");
@@ -108,7 +107,7 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.published {
-            // A draft that cannot be removed stays: the error that came first is the one to report.
+            // A draft that cannot be removed stays: the earlier error is the one to report.
             let _ = fs::remove_file(&self.path);
         }
     }

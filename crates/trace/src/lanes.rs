@@ -1,8 +1,8 @@
-//! The events of each thread by themselves, in a file for the time being.
+//! One sequence of events per thread, in a temporary file.
 //!
-//! An order of events that keeps each thread's own order takes from each thread what comes next. So of a trace that is
-//! too long to be held in memory, the events of each thread are laid down by themselves, and taken from there one after
-//! the other.
+//! An order of events that keeps each thread's program order takes the next event of some thread at each
+//! step. For a trace that is too long for memory, the events of each thread are therefore stored separately
+//! and read back one by one.
 
 use std::{
     collections::VecDeque,
@@ -11,22 +11,22 @@ use std::{
 };
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
 
-/// Events that are held in memory, over all threads; the same once more when they are taken.
+/// The number of events buffered in memory over all threads; the same again while they are read back.
 const MAX_BUFFERED: usize = 1 << 20;
 
-/// Events that are laid down at once, at most and at least.
+/// The maximum and minimum number of events written at once.
 const MAX_SPILL: usize = 1 << 16;
 const MIN_SPILL: usize = 16;
 
-/// The bytes of an event, whose thread is known.
+/// The size of an event whose thread is known, in bytes.
 const EVENT: usize = 27;
 
-/// Events by thread, taken in the order in which they were put.
+/// Events by thread, returned in the order in which they were added.
 pub struct Lanes<F> {
     file: F,
     end: u64,
     lanes: Vec<Lane>,
-    /// So many events of a thread are laid down at once.
+    /// The number of events of a thread that are written at once.
     at_once: usize,
     packer: zstd::bulk::Compressor<'static>,
     unpacker: zstd::bulk::Decompressor<'static>,
@@ -35,11 +35,11 @@ pub struct Lanes<F> {
 
 #[derive(Default)]
 struct Lane {
-    /// What was laid down: where, how many bytes, how many events.
+    /// The written blocks: position, number of bytes, number of events.
     spill: VecDeque<(u64, usize, usize)>,
-    /// What was put after that.
+    /// Events added since the last block.
     rest: Vec<Event>,
-    /// What is taken next, from this place on.
+    /// The events to return next, from index `taken` on.
     next: Vec<Event>,
     taken: usize,
 }
@@ -51,10 +51,9 @@ impl<F> fmt::Debug for Lanes<F> {
 }
 
 impl<F: Read + Write + Seek> Lanes<F> {
-    /// For so many threads, in an empty file.
+    /// Creates lanes for `threads` threads in an empty file.
     ///
-    /// # Errors
-    /// If there is no memory for what packs events.
+    /// # Errors If there is no memory for the compressor.
     pub fn new(file: F, threads: usize) -> io::Result<Self> {
         Ok(Self {
             file,
@@ -67,7 +66,7 @@ impl<F: Read + Write + Seek> Lanes<F> {
         })
     }
 
-    /// One more event of its thread.
+    /// Appends an event to its thread.
     ///
     /// # Errors
     /// If the file cannot be written, or there is no such thread.
@@ -80,7 +79,7 @@ impl<F: Read + Write + Seek> Lanes<F> {
         self.bytes.clear();
         lane.rest.iter().for_each(|event| put(event, &mut self.bytes));
         let packed = self.packer.compress(&self.bytes)?;
-        // Nothing is taken before all is put, so this is where the file ends.
+        // Nothing is taken before everything is put, so the file ends here.
         self.file.write_all(&packed)?;
         lane.spill.push_back((self.end, packed.len(), lane.rest.len()));
         lane.rest.clear();
@@ -88,7 +87,7 @@ impl<F: Read + Write + Seek> Lanes<F> {
         Ok(())
     }
 
-    /// The next event of a thread, which stays there; none after the last.
+    /// Returns the next event of a thread without removing it; `None` after the last.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -115,7 +114,7 @@ impl<F: Read + Write + Seek> Lanes<F> {
         Ok(lane.next.get(lane.taken).copied())
     }
 
-    /// Takes the next event of a thread; none after the last.
+    /// Removes and returns the next event of a thread; `None` after the last.
     ///
     /// # Errors
     /// If the file cannot be read.
@@ -175,13 +174,13 @@ mod tests {
         for at_once in [MIN_SPILL, 1000, MAX_SPILL, 1 << 20] {
             let mut lanes = Lanes::new(Cursor::new(Vec::new()), 3).expect("memory");
             lanes.at_once = at_once;
-            events.iter().for_each(|&event| lanes.put(event).expect("memory takes it"));
+            events.iter().for_each(|&event| lanes.put(event).expect("memory is writable"));
             for thread in (0..3).rev().map(ThreadIx) {
                 for &event in events.iter().filter(|event| event.thread == thread) {
-                    assert_eq!(lanes.peek(thread).expect("it is there"), Some(event));
-                    assert_eq!(lanes.take(thread).expect("it is there"), Some(event));
+                    assert_eq!(lanes.peek(thread).expect("memory is readable"), Some(event));
+                    assert_eq!(lanes.take(thread).expect("memory is readable"), Some(event));
                 }
-                assert_eq!(lanes.take(thread).expect("it is there"), None);
+                assert_eq!(lanes.take(thread).expect("memory is readable"), None);
             }
         }
         assert!(Lanes::new(Cursor::new(Vec::new()), 0).expect("memory").put(events[0]).is_err());

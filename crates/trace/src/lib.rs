@@ -1,9 +1,8 @@
 //! The trace file, and the formats of other tools.
 //!
-//! A `.snarl` file holds one whole [`Trace`](unsnarl_model::Trace). It can be read while it is
-//! being copied, cut short, damaged or made up: reading gives a trace whose parts fit together or
-//! an error that says what to do, and never takes memory out of proportion to the file (see
-//! `section::UnpackBudget`).
+//! A `.snarl` file holds one whole [`Trace`](unsnarl_model::Trace). A file may be incomplete, truncated,
+//! damaged or forged: reading it yields a consistent trace or an error that says what to do, and memory use
+//! stays in proportion to the file (see `section::UnpackBudget`).
 //!
 //! ```text
 //! file    = "unsnarl\0"  format: u32  section*
@@ -11,9 +10,9 @@
 //!           packed bytes (zstd)
 //! ```
 //!
-//! All numbers are little-endian. Sections come in a fixed order: program, plan, threads, outcome,
-//! output, then events in chunks of [`CHUNK`], then the end; padding may stand before any of them.
-//! Everything but the events comes first, so that [`EventReader`] can show it before it reads on.
+//! All numbers are little-endian. Sections come in a fixed order: program, plan, threads, outcome, output,
+//! then events in chunks of [`CHUNK`], then the end; padding may precede any of them. Everything but the
+//! events comes first, so that [`EventReader`] can show it before it reads on.
 
 #![forbid(unsafe_code)]
 
@@ -40,17 +39,17 @@ pub use write::{EventWriter, encode, write};
 
 /// The first bytes of every trace file.
 const MAGIC: [u8; 8] = *b"unsnarl\0";
-/// What files begin with that gzip has packed.
+/// The first bytes of files compressed by gzip.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The format that this version writes, and the newest that it reads.
 ///
-/// Bump it whenever what is written changes, also by a change of the numbers of the model's enums.
+/// Bump it whenever the written bytes change, also by a change of the numbers of the model's enums.
 pub const FORMAT: u32 = 7;
 
-/// The first format with what came from outside.
+/// The first format with inputs from outside the program.
 const INPUTS: u32 = 6;
-/// The first format with the calls that led to sites in libraries.
+/// The first format with the callers of sites in libraries.
 const CALLERS: u32 = 7;
 
 /// The oldest format that this version reads.

@@ -1,4 +1,4 @@
-//! Everything of a trace but its events, as bytes: which fields, in which order.
+//! The encoding of everything but the events: the fields and their order.
 
 use crate::bytes::{ByteCursor, Codec, Malformed, put_length, put_zigzag};
 use unsnarl_model::{
@@ -7,7 +7,7 @@ use unsnarl_model::{
     Site, Span, Thread, ThreadId, ThreadIx, Wait, Warning,
 };
 
-/// A struct is its fields one after the other.
+/// Encodes a struct as its fields in order.
 macro_rules! fields {
     ($($name:ident { $($field:ident: $type:ty),* $(,)? $(; $elsewhere:ident)? })*) => {$(
         impl Codec for $name {
@@ -92,7 +92,7 @@ impl Codec for Site {
         Ok(Self { module: ModuleIx::take(from)?, offset: u64::take(from)? })
     }
 
-    /// Sites in a row are often near each other.
+    /// Consecutive sites are often close to each other.
     fn put_all(all: &[Self], out: &mut Vec<u8>) {
         let mut before = 0;
         for site in all {
@@ -114,7 +114,7 @@ impl Codec for Site {
     }
 }
 
-/// A closed set is numbered; a number that is not given is refused.
+/// Encodes a closed set by numbers; unknown numbers are rejected.
 macro_rules! numbers {
     ($($name:ident { $($variant:ident = $number:literal),* })*) => {$(
         impl Codec for $name {
@@ -285,7 +285,7 @@ impl Codec for OutcomeKind {
 mod tests {
     use super::*;
 
-    /// What memory a byte of a section can turn into; `section::UnpackBudget` counts on it.
+    /// The memory growth per byte of a section; `section::UnpackBudget` relies on it.
     #[test]
     fn decoded_values_grow_at_most_sixfold() {
         fn growth<T: Codec>() -> usize {
@@ -312,7 +312,7 @@ mod tests {
         assert!(all.iter().all(|&times| times <= 6), "{all:?}");
     }
 
-    /// Operations and orders go to the file by the model's numbers.
+    /// Operations and orders are written as the model's numbers.
     #[test]
     fn operation_numbers_match_the_format() {
         let words = Op::ALL.iter().map(|op| op.name()).collect::<Vec<_>>().join(",");

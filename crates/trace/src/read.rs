@@ -1,4 +1,4 @@
-//! From the bytes of a file back to its trace, all at once or chunk by chunk.
+//! Reading: from the bytes of a file to its trace, all at once or chunk by chunk.
 
 use crate::{
     CALLERS, CHUNK, DecodeError, FORMAT, GZIP, INPUTS, MAGIC, OLDEST, Section,
@@ -9,12 +9,12 @@ use crate::{
 use std::{io::Read, sync::Arc};
 use unsnarl_model::{Event, Input, Plan, Trace};
 
-/// The trace of a file's bytes.
+/// Decodes the bytes of a trace file.
 pub fn decode(bytes: &[u8]) -> Result<Trace, DecodeError> {
     EventReader::new(bytes)?.into_trace(bytes.len() as u64)
 }
 
-/// Reads a trace file front to back: all but the events at once, then the events a chunk at a time.
+/// Reads a trace file front to back: everything but the events at once, then the events chunk by chunk.
 ///
 /// ```
 /// # fn count(file: &[u8]) -> Result<u64, unsnarl_trace::DecodeError> {
@@ -38,7 +38,7 @@ pub struct EventReader<R> {
 }
 
 impl<R: Read> EventReader<R> {
-    /// Reads everything up to the events. Hand it something buffered.
+    /// Reads everything up to the events. The input should be buffered.
     pub fn new(mut input: R) -> Result<Self, DecodeError> {
         let format = first_bytes(&mut input)?;
         let mut sections = SectionReader::new(input)?;
@@ -75,17 +75,17 @@ impl<R: Read> EventReader<R> {
         Ok(Self { sections, header, events: count, left: count, ended: false, chunk: Vec::new() })
     }
 
-    /// The trace without its events.
+    /// Returns the trace without its events.
     pub const fn header(&self) -> &Trace {
         &self.header
     }
 
-    /// How many events the file says it has. If it has another number, reading them fails.
+    /// Returns the number of events that the file declares. If it has another number, reading them fails.
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// The next events; none after the last, when the end of the file has been checked as well.
+    /// Returns the next events; `None` after the last, once the end of the file has been checked as well.
     pub fn next_chunk(&mut self) -> Result<Option<&[Event]>, DecodeError> {
         let mut chunk = std::mem::take(&mut self.chunk);
         chunk.clear();
@@ -94,8 +94,8 @@ impl<R: Read> EventReader<R> {
         Ok(more.then_some(&self.chunk))
     }
 
-    /// The whole trace, if no chunk has been read yet. `size` is the file's, or any upper bound:
-    /// it limits what is set aside for the events at once.
+    /// Returns the whole trace, if no chunk has been read yet. `size` is the file's size or any upper bound:
+    /// it limits the initial allocation for the events.
     pub(crate) fn into_trace(mut self, size: u64) -> Result<Trace, DecodeError> {
         let most = most_in(size, chunk::LEAST as u64).min(self.events);
         let mut events = Vec::with_capacity(usize::try_from(most).unwrap_or(0));
@@ -129,7 +129,7 @@ impl<R: Read> EventReader<R> {
     }
 }
 
-/// The format.
+/// Returns the file's format.
 fn first_bytes(input: &mut impl Read) -> Result<u32, DecodeError> {
     let mut start = Vec::new();
     let length = MAGIC.len() + size_of::<u32>();
@@ -152,7 +152,7 @@ fn first_bytes(input: &mut impl Read) -> Result<u32, DecodeError> {
     }
 }
 
-/// A section that holds one value and nothing else.
+/// Reads a section that holds exactly one value.
 fn section<T: Codec>(sections: &mut SectionReader<impl Read>, section: Section) -> Result<T, DecodeError> {
     let mut cursor = ByteCursor::new(sections.read(section)?);
     T::take(&mut cursor)

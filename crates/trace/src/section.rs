@@ -1,4 +1,4 @@
-//! The parts of the file: framed, checksummed, compressed.
+//! The sections of the file: framed, checksummed, compressed.
 
 use crate::DecodeError;
 use std::{
@@ -11,25 +11,25 @@ use std::{
 pub enum Section {
     /// The first bytes: magic and format.
     Start,
-    /// What was run, and its modules.
+    /// The program that was run, and its modules.
     Program,
-    /// What decided the run.
+    /// The plan of the run.
     Plan,
-    /// Threads, sites, and how many events there are.
+    /// Threads, sites, and the number of events.
     Threads,
-    /// How it ended, and warnings.
+    /// The outcome and warnings.
     Outcome,
-    /// What the program wrote.
+    /// The program's output.
     Output,
-    /// What came from outside; not in format 5.
+    /// Inputs from outside the program; not in format 5.
     Inputs,
-    /// The calls that led to sites in libraries; not before format 7.
+    /// The callers of sites in libraries; not before format 7.
     Callers,
     /// A chunk of events.
     Events,
-    /// Says that nothing is missing.
+    /// Marks that nothing is missing.
     End,
-    /// Bytes without meaning, so that the file is not too small for what it unpacks to.
+    /// Meaningless bytes, so that the file is not too small for its unpacked size.
     Padding,
 }
 
@@ -69,17 +69,17 @@ impl Section {
     }
 }
 
-/// How much a file may unpack to.
+/// The limit on the unpacked size of a file.
 ///
-/// Loops compress by factors of thousands, so a small file could ask for any amount of memory. The
-/// format forbids it: all sections so far unpack to at most `FREE + RATIO ×` their packed bytes.
-/// A writer that compresses better than that adds padding: nothing up to half a million events, then
-/// as much as it takes to come to half a byte or so for each event of the dullest loop.
+/// Loops compress by factors of thousands, so a small file could demand any amount of memory. The format
+/// forbids it: all sections so far unpack to at most `FREE + RATIO ×` their packed bytes. A writer that
+/// compresses better than that adds padding: none up to half a million events, then enough for about half a
+/// byte per event of the most repetitive loop.
 ///
-/// In memory, an unpacked byte turns into six at most (see the test in `meta`), while one section's
-/// bytes are at hand. So a file of n bytes never makes a reader allocate more than 32 MiB + 128 n,
-/// which `tests/memory.rs` holds it to. Not in that count is zstd's own state, of constant size:
-/// a section is unpacked in one go into its buffer, without a window.
+/// In memory, an unpacked byte becomes six at most (see the test in `meta`), while one section's bytes are
+/// buffered. So a file of n bytes never makes a reader allocate more than 32 MiB + 128 n, which
+/// `tests/memory.rs` verifies. That does not include zstd's own state, which has constant size: a section is
+/// unpacked at once into its buffer, without a window.
 #[derive(Debug, Default)]
 struct UnpackBudget {
     unpacked: u64,
@@ -90,7 +90,7 @@ impl UnpackBudget {
     const FREE: u64 = 4 << 20;
     const RATIO: u64 = 16;
 
-    /// The padding that is needed before a section of these sizes.
+    /// Returns the padding needed before a section of these sizes.
     const fn missing(&self, unpacked: u64, packed: u64) -> u64 {
         let all = self.unpacked.saturating_add(unpacked);
         all.saturating_sub(Self::FREE)
@@ -104,14 +104,14 @@ impl UnpackBudget {
     }
 }
 
-/// How many events a file of this size can hold at most, if each takes `least` unpacked bytes.
+/// Returns the maximum number of events in a file of this size, if each takes `least` unpacked bytes.
 pub(crate) const fn most_in(file: u64, least: u64) -> u64 {
     UnpackBudget::FREE.saturating_add(file.saturating_mul(UnpackBudget::RATIO)) / least
 }
 
 const HEADER: usize = 28;
 
-/// What stands before the packed bytes.
+/// The header before the packed bytes.
 struct SectionHeader {
     tag: [u8; 4],
     unpacked: u64,
@@ -131,7 +131,7 @@ impl SectionHeader {
         bytes
     }
 
-    /// None if its own checksum does not fit.
+    /// Returns `None` if the header's own checksum is wrong.
     fn parse(bytes: [u8; HEADER]) -> Option<Self> {
         let mut cursor = crate::bytes::ByteCursor::new(&bytes);
         let header = Self {
@@ -144,7 +144,7 @@ impl SectionHeader {
     }
 }
 
-/// Writes sections one after the other.
+/// Writes sections in sequence.
 pub(crate) struct SectionWriter<W> {
     out: W,
     budget: UnpackBudget,
@@ -152,7 +152,7 @@ pub(crate) struct SectionWriter<W> {
 }
 
 impl<W: Write> SectionWriter<W> {
-    /// Fast, and on columns of events hardly larger than the slower levels.
+    /// A fast level; on columns of events the slower levels save hardly anything.
     const LEVEL: i32 = 3;
 
     pub(crate) fn new(out: W) -> io::Result<Self> {
@@ -185,7 +185,7 @@ impl<W: Write> SectionWriter<W> {
     }
 }
 
-/// Reads sections one after the other.
+/// Reads sections in sequence.
 pub(crate) struct SectionReader<R> {
     input: R,
     budget: UnpackBudget,
@@ -212,7 +212,7 @@ impl<R: Read> SectionReader<R> {
         })
     }
 
-    /// The next section's bytes, which must be this one.
+    /// Returns the bytes of the next section, which must be `section`.
     pub(crate) fn read(&mut self, section: Section) -> Result<&[u8], DecodeError> {
         let corrupt = |reason| DecodeError::Corrupt { section, reason };
         loop {
@@ -227,7 +227,7 @@ impl<R: Read> SectionReader<R> {
             if padding && header.unpacked != 0 || self.budget.missing(header.unpacked, header.packed) > 0 {
                 return Err(corrupt("it claims to unpack to more than it can"));
             }
-            // Grows with what is really there, whatever the header says.
+            // The buffer grows with the bytes actually read, whatever the header says.
             self.packed.clear();
             (&mut self.input).take(header.packed).read_to_end(&mut self.packed).map_err(DecodeError::Io)?;
             if (self.packed.len() as u64) < header.packed {
@@ -250,7 +250,7 @@ impl<R: Read> SectionReader<R> {
         }
     }
 
-    /// Nothing may follow the last section.
+    /// Checks that nothing follows the last section.
     pub(crate) fn finish(&mut self) -> Result<(), DecodeError> {
         let mut more = [0];
         loop {

@@ -1,4 +1,4 @@
-//! From a trace to the bytes of its file.
+//! Writing: from a trace to the bytes of its file.
 
 use crate::{
     CHUNK, FORMAT, MAGIC, Section,
@@ -12,10 +12,9 @@ use std::{
 };
 use unsnarl_model::{Event, Trace};
 
-/// The bytes of a trace's file.
+/// Encodes a trace as the bytes of its file.
 ///
-/// A trace whose parts do not fit together is written all the same, and refused by
-/// [`decode`](crate::decode).
+/// An inconsistent trace is written as well, and rejected by [`decode`](crate::decode).
 #[must_use]
 pub fn encode(trace: &Trace) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -32,7 +31,7 @@ pub fn write(trace: &Trace, out: impl Write) -> io::Result<()> {
     writer.finish()
 }
 
-/// Writes a trace file front to back: all but the events at once, then one event after the other.
+/// Writes a trace file front to back: everything but the events at once, then the events one by one.
 pub struct EventWriter<W> {
     sections: SectionWriter<W>,
     events: u64,
@@ -48,8 +47,7 @@ impl<W> fmt::Debug for EventWriter<W> {
 }
 
 impl<W: Write> EventWriter<W> {
-    /// Writes everything up to the events, of which there will be so many; those that the trace itself has are not
-    /// looked at.
+    /// Writes everything up to the events and declares their number; the trace's own events are ignored.
     pub fn new(trace: &Trace, events: u64, mut out: W) -> io::Result<Self> {
         out.write_all(&MAGIC)?;
         out.write_all(&FORMAT.to_le_bytes())?;
@@ -96,16 +94,15 @@ impl<W: Write> EventWriter<W> {
         Ok(Self { sections, events, written: 0, chunk: Vec::new(), bytes })
     }
 
-    /// The next event.
+    /// Appends an event.
     pub fn push(&mut self, event: Event) -> io::Result<()> {
         self.chunk.push(event);
         if self.chunk.len() == CHUNK { self.write_buffered() } else { Ok(()) }
     }
 
-    /// All events are written.
+    /// Finishes the file.
     ///
-    /// # Errors
-    /// If they are not as many as there should be, or cannot be written.
+    /// # Errors If the number of events is not the declared one, or writing fails.
     pub fn finish(mut self) -> io::Result<()> {
         if !self.chunk.is_empty() {
             self.write_buffered()?;
@@ -127,7 +124,7 @@ impl<W: Write> EventWriter<W> {
         Ok(())
     }
 
-    /// As many events as a chunk has, or the last ones.
+    /// Writes one full chunk, or the last events.
     fn write_chunk(&mut self, events: &[Event]) -> io::Result<()> {
         self.bytes.clear();
         chunk::put(events, &mut self.bytes);

@@ -1,4 +1,4 @@
-//! Files that are not what was written: each gives its own error, none a panic.
+//! Damaged files: each yields its own error, and none a panic.
 
 mod arbitrary;
 mod looping;
@@ -14,7 +14,7 @@ fn message(bytes: &[u8]) -> String {
     decode(bytes).unwrap_err().to_string()
 }
 
-/// Where sections begin: tag, unpacked, packed, two checksums, then the packed bytes.
+/// Returns the start of each section: tag, unpacked, packed, two checksums, then the packed bytes.
 fn sections(file: &[u8]) -> Vec<(String, usize)> {
     let mut at = 12;
     let mut all = Vec::new();
@@ -186,7 +186,7 @@ fn read_chunks(bytes: &[u8]) -> Result<u64, DecodeError> {
     Ok(events)
 }
 
-/// Puts right the checksums, so that what lies behind them is reached.
+/// Corrects the checksums, so that the code behind them is reached.
 fn with_checksums(mut file: Vec<u8>) -> Vec<u8> {
     let mut at = 12;
     while let Some(header) = file.get(at..at + 28) {
@@ -204,7 +204,7 @@ fn with_checksums(mut file: Vec<u8>) -> Vec<u8> {
     file
 }
 
-/// Changes what a section unpacks to.
+/// Changes the unpacked contents of a section.
 fn repacked(file: &[u8], section: usize, change: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     let starts: Vec<_> = sections(file).into_iter().map(|(_, at)| at).chain([file.len()]).collect();
     let (start, end) = (starts[section], starts[section + 1]);
@@ -217,7 +217,7 @@ fn repacked(file: &[u8], section: usize, change: impl FnOnce(&mut Vec<u8>)) -> V
     with_checksums([&file[..start], &header, &packed, &file[end..]].concat())
 }
 
-/// What passes is a trace, and the same one by either way of reading.
+/// Whatever is accepted is a trace, and both ways of reading yield the same one.
 fn both_readers_agree(file: &[u8]) -> Result<(), TestCaseError> {
     match decode(file) {
         Ok(trace) => {

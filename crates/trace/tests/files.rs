@@ -5,7 +5,7 @@ mod looping;
 use std::{fs, path::PathBuf};
 use unsnarl_trace::{load, open, save};
 
-/// A new directory for one test.
+/// Creates a new directory for one test.
 fn directory(test: &str) -> PathBuf {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
     fs::create_dir_all(&path).unwrap();
@@ -35,7 +35,7 @@ fn saved_trace_loads_and_replaces_old_file() {
 fn failed_save_leaves_no_file() {
     let directory = directory("refuse");
     let trace = looping::trace(9);
-    // A directory is in the way of the renaming.
+    // A directory prevents the renaming.
     let path = directory.join("taken.snarl");
     fs::create_dir(&path).unwrap();
     let error = save(&trace, &path).unwrap_err().to_string();

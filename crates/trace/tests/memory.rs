@@ -9,7 +9,7 @@ use std::{
 use unsnarl_model::{Action, ModuleIx, Op, Segment, Site, ThreadIx};
 use unsnarl_trace::{EventReader, decode, encode};
 
-/// Counts what the current thread holds, and the most that it ever held.
+/// Counts the memory held by the current thread, and its peak.
 struct Counting;
 
 thread_local! {
@@ -22,11 +22,11 @@ fn count(more: usize, less: usize) {
     PEAK.set(PEAK.get().max(HELD.get()));
 }
 
-// SAFETY: every call goes on to the system's allocator as it came; counting does not allocate.
+// SAFETY: every call is forwarded unchanged to the system's allocator; counting does not allocate.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size(), 0);
-        // SAFETY: the caller keeps to the contract of this very function.
+        // SAFETY: the caller upholds the contract of this same function.
         unsafe { System.alloc(layout) }
     }
 
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // Old and new may both be there for a moment.
+        // Old and new may exist at the same time.
         count(size, 0);
         count(0, layout.size());
         // SAFETY: as above.
@@ -48,7 +48,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// The most that is held while this runs, beyond what is held before.
+/// Returns the peak of memory held while this runs, beyond what was held before.
 fn most_held<T>(run: impl FnOnce() -> T) -> usize {
     let before = HELD.get();
     PEAK.set(before);
@@ -88,7 +88,7 @@ fn false_lengths_are_rejected() {
             assert!(decode(&file).is_err());
             check("a lie", &file);
         }
-        // A list that says it is that long, in a section that fits.
+        // A list that claims this length, in a section that fits.
         let content = zstd::bulk::compress(&length.to_le_bytes().repeat(8), 3).unwrap();
         let file = [START, &header(b"prog", 64, content.len() as u64, &content), &content].concat();
         assert!(decode(&file).is_err());

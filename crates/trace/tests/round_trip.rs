@@ -1,4 +1,4 @@
-//! What was written comes back.
+//! Traces survive writing and reading.
 
 mod arbitrary;
 mod looping;

@@ -1,4 +1,4 @@
-//! Traces of other tools: read, and written.
+//! Import and export of other tools' traces.
 
 mod arbitrary;
 mod looping;
@@ -216,7 +216,8 @@ T1|join(T2)|8
     );
     let preempts: Vec<_> =
         imported.trace.events.iter().map(|event| event.flags.has(Flags::PREEMPTS)).collect();
-    // T1 is stopped before it takes M; T2 in its lock; T1 is not when it wants L, or T2 to have ended.
+    // T1 is preempted before it acquires M, and T2 in its critical section; T1 is not when it waits for L or
+    // for T2's end.
     assert_eq!(preempts, [false, true, true, false, false, true, false, false]);
 }
 
@@ -312,8 +313,8 @@ proptest! {
     #[test]
     fn exported_trace_imports_unchanged(trace in arbitrary::trace()) {
         let text = written(&trace);
-        // Locks may be in disorder in such a trace, and only outermost levels are written. What
-        // was written once has no inner levels any more.
+        // Locks may be in disorder in such a trace, and only outermost levels are written. Text that was
+        // exported once has no inner levels any more.
         if !text.is_empty() {
             let imported = read(&text);
             prop_assert_eq!(written_with_names(&imported), text);
@@ -330,7 +331,7 @@ proptest! {
     ) {
         let text = lines.into_iter().chain(junk).collect::<Vec<_>>().join("\n");
         let imported = import(text.as_bytes());
-        // Without holding the events it comes to the same, byte for byte.
+        // The streaming import yields the same, byte for byte.
         let long = import_streaming(|| Ok(text.as_bytes()), Cursor::new(Vec::new()));
         match (&imported, long) {
             (Ok(imported), Ok(long)) => {

@@ -1,4 +1,4 @@
-//! From the events of a window to its model.
+//! Builds the model of a window from its events.
 
 use super::{
     CellTouch, INITIAL, Model, ModelStep, NONE, Reads, StepAction, WakeUp,
@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use unsnarl_model::{Event, Flags, ObjectKind, Op, SiteIx, ThreadIx};
 
 impl Model {
-    /// The model of a window that begins in this state.
+    /// Builds the model of a window that begins in this state.
     ///
     /// # Errors
     /// If the events contradict each other.
@@ -30,7 +30,7 @@ impl Model {
         for (event, number) in events.iter().zip(0..) {
             let mut effects = Vec::new();
             state.step_with(event, &mut |effect| effects.push(effect))?;
-            // Where reads are free, a run decides, and the detector that looks on knows of it.
+            // With free reads, a run decides, and the detector observing it accounts for uninstrumented code.
             let uninstrumented = reads == Reads::Same && state.may_be_ordered_by_uninstrumented();
             build.event(event, number, &effects, uninstrumented);
         }
@@ -41,51 +41,51 @@ impl Model {
 
 struct ModelBuilder {
     model: Model,
-    /// By thread: the set of locks that it holds.
+    /// By thread: its current lockset.
     held: Vec<u32>,
-    /// By thread: the window's number of its last event.
+    /// By thread: the index of its last event in the window.
     last_events: Vec<u32>,
-    /// By thread: it has ended the program.
+    /// By thread: whether it has ended the program.
     exited: Vec<bool>,
     /// By thread: the step that created it.
     created: Vec<u32>,
     lock_numbers: Map<u64, u32>,
-    /// By lock: who took it last, and the step that made it.
+    /// By lock: the step that acquired it last, and the step that initialised it.
     taken_by: Map<u32, u32>,
     made_by: Map<u32, u32>,
-    /// By cell: what it holds.
+    /// By cell: its contents.
     contents: Vec<u32>,
     nth_access: usize,
     blocks: Blocks,
-    /// By generation of a block: the step that gave it out, and who touched it last in each thread.
+    /// By generation of a block: the step that allocated it, and the last access of each thread.
     touched: BTreeMap<u32, (u32, BTreeMap<ThreadIx, u32>)>,
     mutexes: BTreeSet<u64>,
     tokens: BTreeMap<u64, Tokens>,
     waits: BTreeMap<ThreadIx, u32>,
-    /// By the window's number of an event that woke somebody: its step.
+    /// By the window's number of a waking event: its step.
     signals: BTreeMap<u64, u32>,
     rounds: BTreeMap<(u64, u64), Vec<u32>>,
     once: BTreeMap<u64, u32>,
     futexes: BTreeMap<u64, u32>,
-    /// The last step that did something to a descriptor.
+    /// The last step that operated on a descriptor.
     channels: Option<u32>,
-    /// The last step that had to do with signals.
+    /// The last step that concerned signals.
     signalling: Option<u32>,
     cancels: BTreeMap<u64, u32>,
     sections: SignallingSections,
-    /// By step that writes: its section. Only where reads are free.
+    /// By writing step: its section. Only with free reads.
     wrote_in: Map<u32, u32>,
-    /// What each thread has accessed in its present segment. Only where reads are free.
+    /// The accesses of each thread in its current segment. Only with free reads.
     accessed: Vec<Map<(u32, u64, u32, u8), u32>>,
-    /// How many events there were before the window.
+    /// The number of events before the window.
     before: u64,
 }
 
-/// What an event means to others, apart from what it does to locks.
+/// The meaning of an event to other threads, apart from its effect on locks.
 struct Meaning {
     needs: Vec<u32>,
     action: StepAction,
-    /// Whether the thread waits until what it needs is done.
+    /// True if the thread waits until the steps it needs are done.
     waits: bool,
 }
 
@@ -144,7 +144,7 @@ impl ModelBuilder {
         build
     }
 
-    /// What was taken before the window was taken by steps that are done.
+    /// Adds completed steps for locks that were acquired before the window.
     fn given(&mut self, start: &SyncState) {
         let locks: Vec<_> = start.holdings().map(|(lock, h)| (lock, h.thread, h.shared)).collect();
         let tokens = start.tokens.iter().filter(|(lock, _)| self.mutexes.contains(lock));
@@ -159,7 +159,7 @@ impl ModelBuilder {
         }
     }
 
-    /// `uninstrumented`: whatever is before it stays before it.
+    /// Adds an event. `uninstrumented`: everything before it stays before it.
     fn event(&mut self, event: &Event, number: u32, effects: &[LockEffect], uninstrumented: bool) {
         let thread = event.thread.index();
         if self.exited[thread] {
@@ -169,7 +169,7 @@ impl ModelBuilder {
             return self.access(event, number, uninstrumented);
         }
         if event.op == Op::Exit {
-            // Whatever is reordered happens before the program ends.
+            // Reordering concerns only what happens before the program ends.
             self.exited[thread] = true;
             return;
         }
@@ -206,7 +206,7 @@ impl ModelBuilder {
         self.remember(event, number, step);
     }
 
-    /// What an event does to locks, semaphores that are used as such among them.
+    /// Returns the effects of an event on locks, including semaphores used as locks.
     fn with_semaphores(&self, event: &Event, effects: &[LockEffect]) -> Vec<LockEffect> {
         let lock = event.addr;
         match event.op {
@@ -223,7 +223,8 @@ impl ModelBuilder {
         }
     }
 
-    /// A lock must have been made, and who is refused it must find it taken.
+    /// Returns the needs of a step on a lock: a lock must have been initialised, and a refused thread must
+    /// find it held.
     fn needs_of_lock(&self, action: StepAction) -> Vec<u32> {
         match action {
             StepAction::Takes { lock, .. } | StepAction::Gives { lock, .. } => {
@@ -236,7 +237,7 @@ impl ModelBuilder {
         .collect()
     }
 
-    /// What an event needs, and what it is if it has nothing to do with locks.
+    /// Returns the needs of an event, and its action if that does not concern locks.
     fn meaning(&mut self, event: &Event) -> Meaning {
         let (thread, addr) = (event.thread, event.addr);
         let mut needs = Vec::new();
@@ -265,7 +266,7 @@ impl ModelBuilder {
                     action = StepAction::Joins(child);
                 }
             }
-            // What is destroyed, or made anew, is not in use any more.
+            // An object that is destroyed or initialised again is no longer in use.
             Op::LockInit | Op::LockDestroy | Op::RwInit | Op::RwDestroy => {
                 let lock = self.lock_numbers.get(&addr).copied();
                 let critical_sections = |number: &&u32| {
@@ -284,22 +285,23 @@ impl ModelBuilder {
             }
             _ => {}
         }
-        // The order of what futexes do is kept: the lock around them may be invisible.
+        // The order of futex operations is kept, because the lock around them may be invisible.
         if matches!(event.op, Op::FutexWait | Op::FutexWoken | Op::FutexWake | Op::FutexRequeue) {
             needs.extend(self.futexes.get(&addr));
         }
-        // So is that of what is done to descriptors: what is read is what was written before.
+        // So is the order of operations on descriptors, because a read returns what was written before.
         if event.op.object_kind() == Some(ObjectKind::Channel) {
             needs.extend(self.channels);
         }
-        // And that of signals: who may take one hangs on what all threads have done with signals before.
+        // And that of signals, because which thread may take one depends on what all threads have done with
+        // signals before.
         if event.op.is_signalling() {
             needs.extend(self.signalling);
         }
         Meaning { needs, action, waits }
     }
 
-    /// What later events will want to know of this one.
+    /// Records what later events need to know about this one.
     fn remember(&mut self, event: &Event, number: u32, step: u32) {
         let (thread, addr) = (event.thread, event.addr);
         if event.op.object_kind() == Some(ObjectKind::Channel) {
@@ -312,7 +314,7 @@ impl ModelBuilder {
             Op::SigSend | Op::TimerFire => drop(self.signals.insert(number.into(), step)),
             Op::Create if succeeded(event) => {
                 let child = usize::try_from(event.value).unwrap_or(usize::MAX);
-                // Who runs already was created by somebody else, whatever this event says.
+                // A thread that already runs was created by another event, whatever this event says.
                 if self
                     .model
                     .threads
@@ -394,8 +396,8 @@ impl ModelBuilder {
             return;
         }
         if self.model.reads == Reads::Free && !event.op.is_atomic() && !bound {
-            // The paper: in a segment, one access to a place says it all. But the program may not follow where the
-            // first of them leads, so there are a few to choose from.
+            // The paper: in a segment, one access to a place is enough. But the program may not follow to the
+            // first of them, so a few are kept as alternatives.
             const SOME: u32 = 4;
             let key = (event.site.0, event.addr, event.size, event.op as u8);
             let count = self.accessed[thread.index()].entry(key).or_default();
@@ -446,7 +448,7 @@ impl ModelBuilder {
         }
     }
 
-    /// What each thread did last.
+    /// Returns the last step of each thread.
     fn all_before(&self) -> impl Iterator<Item = u32> + '_ {
         self.model.threads.iter().filter_map(|steps| steps.last().copied())
     }
@@ -455,7 +457,7 @@ impl ModelBuilder {
         self.model.threads[thread.index()].len() as u32 == self.model.given[thread.index()]
     }
 
-    /// Whether a read must see what it saw.
+    /// Returns whether a read must see the same write as in the trace.
     fn must_see(&self, event: &Event, content: u32) -> bool {
         match (self.model.reads, event.op) {
             (Reads::Same, _) => true,
@@ -466,14 +468,14 @@ impl ModelBuilder {
         }
     }
 
-    /// Whether the writer told others by a condition, under a lock that the reader holds too.
+    /// Returns whether the writer signalled a condition under a lock that the reader holds too.
     fn is_handed_over(&self, reader: ThreadIx, writer: u32) -> bool {
         let step = self.model.step(writer);
         let emit = self.wrote_in.get(&writer).is_some_and(|&section| self.sections.signalled(section));
         step.thread != reader && emit && !self.model.locksets.compatible(step.held, self.held[reader.index()])
     }
 
-    /// Whether a read says what the step before it in its thread has said.
+    /// Returns whether a read adds nothing to its thread's previous step.
     fn is_repeated(&self, event: &Event, first: usize) -> bool {
         if writes(event) || self.model.reads == Reads::Free {
             return false;
@@ -501,7 +503,7 @@ impl ModelBuilder {
         self.push_waiting(thread, event, site, action, (&[], needs))
     }
 
-    /// One more step, with what it waits for and what else it needs.
+    /// Adds a step with the steps it waits for and its other needs.
     fn push_waiting(
         &mut self,
         thread: ThreadIx,

@@ -1,10 +1,11 @@
-//! Bytes of memory as few things as possible.
+//! Divides memory into as few objects as possible.
 //!
-//! Section 3 of the paper: each run of consecutive shared bytes is one object. That is enough to name what a
-//! race is on. To know which write a read sees one must look closer, so an object consists of *cells*: bytes
-//! between whose neighbours no access begins or ends, so that whoever touches one of them touches them all.
+//! Section 3 of the paper: each run of consecutive shared bytes is one object. That is enough to name the
+//! object of a race. To know which write a read sees takes more detail, so an object consists of *cells*:
+//! consecutive bytes between which no access begins or ends, so that an access touches all bytes of a cell or
+//! none.
 //!
-//! Memory that is given out anew is other memory: cells belong to a *generation*.
+//! Reallocated memory is other memory: cells belong to a *generation*.
 
 use crate::{hash::Map, model::state::succeeded};
 use std::collections::BTreeMap;
@@ -13,25 +14,25 @@ use unsnarl_model::{Event, Op, ThreadIx};
 /// The cells of a window.
 #[derive(Debug, Default)]
 pub(crate) struct Cells {
-    /// Where each cell begins, with its generation; in order. A cell ends where the next begins.
+    /// The start of each cell with its generation, in order. A cell ends where the next begins.
     begins: Vec<(u32, u64)>,
-    /// By extent: its first cell and the one after its last.
+    /// By extent: its first cell and one past its last.
     ranges: Vec<(u32, u32)>,
-    /// By access of the window, in order: which extent.
+    /// By access of the window, in order: its extent.
     accesses: Vec<u32>,
-    /// By access: whose generation of memory.
+    /// By cell: whether several threads access it, one of them writing.
     shared: Vec<bool>,
-    /// By cell: which object, if it is shared.
+    /// By cell: its object, if it is shared.
     objects: Vec<u32>,
-    /// How many objects there are.
+    /// The number of objects.
     pub(crate) object_count: u32,
 }
 
-/// An access of a window: the numbers of the cells that it touches.
+/// The cells that an access touches.
 pub(crate) type Range = std::ops::Range<u32>;
 
 impl Cells {
-    /// Looks through the events of a window.
+    /// Computes the cells of a window.
     pub(crate) fn of(events: &[Event]) -> Self {
         let mut extents = Extents::default();
         let mut accesses = Vec::new();
@@ -58,28 +59,28 @@ impl Cells {
         cells
     }
 
-    /// The cells of the window's `nth` access; none of them need be shared.
+    /// Returns the cells of the window's `nth` access; they need not be shared.
     pub(crate) fn range(&self, nth: usize) -> Range {
         let (first, end) = self.ranges[self.accesses[nth] as usize];
         first..end
     }
 
-    /// Whether several threads access it, one of them writing.
+    /// Returns whether several threads access the cell, one of them writing.
     pub(crate) fn is_shared(&self, cell: u32) -> bool {
         self.shared[cell as usize]
     }
 
-    /// How many there are.
+    /// Returns the number of cells.
     pub(crate) fn count(&self) -> usize {
         self.begins.len()
     }
 
-    /// The object that a shared cell is part of.
+    /// Returns the object that contains a shared cell.
     pub(crate) fn object(&self, cell: u32) -> u32 {
         self.objects[cell as usize]
     }
 
-    /// Where a cell is.
+    /// Returns the address of a cell.
     pub(crate) fn address(&self, cell: u32) -> u64 {
         self.begins[cell as usize].1
     }
@@ -90,7 +91,7 @@ impl Cells {
             if !self.shared[cell] {
                 continue;
             }
-            // Cells lie side by side in the list if and only if they do in memory, gaps being cells too.
+            // Cells are adjacent in the list if and only if they are in memory, because gaps are cells too.
             let joins = cell > 0 && self.shared[cell - 1] && self.begins[cell - 1].0 == self.begins[cell].0;
             if !joins {
                 self.object_count += 1;
@@ -100,17 +101,17 @@ impl Cells {
     }
 }
 
-/// Whether the event reads or writes memory.
+/// Returns whether the event reads or writes memory.
 pub(crate) const fn is_access(event: &Event) -> bool {
     event.op.is_plain_access() || event.op.is_atomic()
 }
 
-/// Whether the event is about a block of memory as a whole.
+/// Returns whether the event concerns a block of memory as a whole.
 pub(crate) const fn is_block(event: &Event) -> bool {
     matches!(event.op, Op::Alloc | Op::Free) && succeeded(event)
 }
 
-/// Whether the access changes what is there.
+/// Returns whether the access changes the memory.
 pub(crate) const fn writes(event: &Event) -> bool {
     match event.op {
         Op::Write | Op::AtomicStore | Op::AtomicRmw => true,
@@ -119,7 +120,7 @@ pub(crate) const fn writes(event: &Event) -> bool {
     }
 }
 
-/// Whether the access depends on what is there.
+/// Returns whether the access depends on the memory's contents.
 pub(crate) const fn reads(event: &Event) -> bool {
     matches!(event.op, Op::Read | Op::AtomicLoad | Op::AtomicRmw | Op::AtomicCas)
 }
@@ -143,7 +144,7 @@ fn sharing(events: &[Event], accesses: &[u32], ranges: &[(u32, u32)], cells: usi
     critical_sections.iter().map(|seen| seen.several && seen.written).collect()
 }
 
-/// The different stretches of memory that are accessed.
+/// The distinct ranges of memory accessed.
 #[derive(Default)]
 struct Extents {
     all: Vec<(u32, u64, u32)>,
@@ -172,16 +173,16 @@ impl Extents {
     }
 }
 
-/// Blocks of memory that were given out or taken back in this window.
+/// Blocks of memory allocated or freed in this window.
 #[derive(Debug, Default)]
 pub(crate) struct Blocks {
-    /// By the first address: the end and the generation.
+    /// By first address: the end and the generation.
     blocks: BTreeMap<u64, (u64, u32)>,
     generations: u32,
 }
 
 impl Blocks {
-    /// Which generation of memory is at this address: 0 where nothing happened.
+    /// Returns the generation of the memory at this address; 0 if it was neither allocated nor freed.
     pub(crate) fn generation(&self, addr: u64) -> u32 {
         if self.blocks.is_empty() {
             return 0;
@@ -190,7 +191,7 @@ impl Blocks {
         block.map_or(0, |(_, &(end, generation))| if addr < end { generation } else { 0 })
     }
 
-    /// From now on it is other memory; says which.
+    /// Starts a new generation of this memory and returns it.
     pub(crate) fn renew(&mut self, addr: u64, size: u32) -> u32 {
         let end = addr.saturating_add(u64::from(size.max(1)));
         let overlapped: Vec<u64> = self

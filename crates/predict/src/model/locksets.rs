@@ -1,11 +1,11 @@
-//! Sets of locks, numbered.
+//! Numbered locksets.
 
 use crate::hash::Map;
 
-/// A lock that is held, and whether together with others.
+/// A held lock, and whether it is held in shared mode.
 pub(crate) type Held = (u32, bool);
 
-/// Every set of locks that a thread holds at some time. Number 0 is the empty one.
+/// Every lockset that a thread holds at some time. Number 0 is the empty one.
 #[derive(Debug)]
 pub(crate) struct Locksets {
     sets: Vec<Vec<Held>>,
@@ -19,12 +19,12 @@ impl Default for Locksets {
 }
 
 impl Locksets {
-    /// The locks of a set.
+    /// Returns the locks of a set.
     pub(crate) fn of(&self, number: u32) -> &[Held] {
         &self.sets[number as usize]
     }
 
-    /// The set with one more lock.
+    /// Returns the set with one more lock.
     pub(crate) fn with(&mut self, number: u32, held: Held) -> u32 {
         let mut set = self.sets[number as usize].clone();
         if let Err(at) = set.binary_search(&held) {
@@ -33,14 +33,14 @@ impl Locksets {
         self.number(set)
     }
 
-    /// The set without a lock.
+    /// Returns the set without a lock.
     pub(crate) fn without(&mut self, number: u32, lock: u32) -> u32 {
         let mut set = self.sets[number as usize].clone();
         set.retain(|&(held, _)| held != lock);
         self.number(set)
     }
 
-    /// Whether two threads can hold these sets at the same time.
+    /// Returns whether two threads can hold these sets at the same time.
     pub(crate) fn compatible(&self, a: u32, b: u32) -> bool {
         let (a, b) = (self.of(a), self.of(b));
         !a.iter().any(|&(x, shares)| b.iter().any(|&(y, too)| x == y && !(shares && too)))

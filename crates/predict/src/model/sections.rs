@@ -1,16 +1,16 @@
-//! Which critical sections gave a signal: by them, threads wait for each other (section 3 of the paper: wait loops
-//! whose wait never ran).
+//! The critical sections that sent a signal: threads wait for each other by them (section 3 of the paper:
+//! wait loops whose wait never ran).
 
 use crate::hash::Set;
 use unsnarl_model::ThreadIx;
 
-/// A stretch of a thread from its taking a lock while it held none to its giving back the last one.
+/// The part of a thread from acquiring its first lock to releasing its last one.
 pub(super) type SectionId = u32;
 
 #[derive(Debug, Default)]
 pub(super) struct SignallingSections {
     count: SectionId,
-    /// By thread: the section that it is in, or was in just before, with no synchronisation since.
+    /// By thread: its current section, or its last one if it has not synchronised since.
     now: Vec<Option<SectionId>>,
     signalled: Set<SectionId>,
 }
@@ -23,30 +23,30 @@ impl SignallingSections {
         &mut self.now[thread.index()]
     }
 
-    /// The thread takes its first lock.
+    /// Records that the thread acquires its first lock.
     pub(super) fn enter(&mut self, thread: ThreadIx) {
         self.count += 1;
         *self.slot(thread) = Some(self.count);
     }
 
-    /// The thread signals a condition, in its section or right after it.
+    /// Records that the thread signals a condition, in its section or right after it.
     pub(super) fn signal(&mut self, thread: ThreadIx) {
         if let Some(section) = *self.slot(thread) {
             self.signalled.insert(section);
         }
     }
 
-    /// The thread, outside of any section, synchronises otherwise.
+    /// Records that the thread synchronises otherwise, outside of any section.
     pub(super) fn part(&mut self, thread: ThreadIx) {
         *self.slot(thread) = None;
     }
 
-    /// The section that the thread is in.
+    /// Returns the thread's section.
     pub(super) fn of(&mut self, thread: ThreadIx) -> Option<SectionId> {
         *self.slot(thread)
     }
 
-    /// Whether a signal came with it.
+    /// Returns whether the section sent a signal.
     pub(super) fn signalled(&self, section: SectionId) -> bool {
         self.signalled.contains(&section)
     }

@@ -1,10 +1,10 @@
-//! Semaphores: as locks where they are used as such, and otherwise by tokens.
+//! Semaphores: treated as locks if they are used as such, and otherwise by tokens.
 
 use crate::model::state::{SyncState, succeeded};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use unsnarl_model::{Event, Op, ThreadIx};
 
-/// The semaphores that are mutexes in this window: there is one token, and who took it puts it back.
+/// Returns the semaphores that are mutexes in this window: there is one token, and its taker puts it back.
 pub(super) fn used_as_mutexes(events: &[Event], start: &SyncState) -> BTreeSet<u64> {
     let mut holders: BTreeMap<u64, Option<ThreadIx>> = BTreeMap::new();
     let mut others: BTreeSet<u64> = BTreeSet::new();
@@ -36,8 +36,8 @@ pub(super) fn used_as_mutexes(events: &[Event], start: &SyncState) -> BTreeSet<u
     holders.into_keys().filter(|semaphore| !others.contains(semaphore)).collect()
 }
 
-/// The tokens of a semaphore that is no mutex, by the steps that posted them. A wait needs the post whose token it
-/// takes: with one post for each wait the count is never below zero, in whatever order.
+/// The tokens of a semaphore that is no mutex, by the steps that posted them. A wait needs the post whose
+/// token it takes: with one post for each wait the count is never negative, in any order.
 #[derive(Debug, Default)]
 pub(super) struct Tokens(VecDeque<(ThreadIx, u32)>);
 
@@ -46,8 +46,8 @@ impl Tokens {
         self.0.push_back((thread, step));
     }
 
-    /// The post whose token is taken: one of the thread's own, because that costs nothing, or the oldest. None if it
-    /// was there from the start.
+    /// Returns the post whose token is taken: one of the thread's own, because that adds no constraint, or
+    /// the oldest. `None` if the token was there from the start.
     pub(super) fn take(&mut self, thread: ThreadIx, left: u64) -> Option<u32> {
         // As long as more are left than were posted, this one was there before.
         if left >= self.0.len() as u64 {

@@ -1,4 +1,4 @@
-//! Who holds what between two events: the state that a window begins with, and what each event does to it.
+//! Lock holders between two events: the initial state of a window, and the effect of each event on it.
 
 use super::uninstrumented::UninstrumentedOrder;
 use crate::flaw::{Contradiction, Flaw};
@@ -7,18 +7,18 @@ use unsnarl_model::{Event, Flags, Op, ThreadIx};
 
 /// The locks, waits and threads of a run so far.
 ///
-/// It is the only place that knows how events take and give back locks, and the place where a trace that
-/// contradicts itself is found out.
+/// Only this type knows how events acquire and release locks, and it detects traces that contradict
+/// themselves.
 #[derive(Clone, Debug, Default)]
 pub struct SyncState {
     held: BTreeMap<u64, Vec<Holding>>,
-    /// Who waits on a condition: with which mutex, taken how often.
+    /// By thread that waits on a condition: the mutex, and how many times it was acquired.
     waiting: BTreeMap<ThreadIx, (u64, u32)>,
     lifecycles: Vec<ThreadLifecycle>,
-    /// Who took the last token of each semaphore.
+    /// The thread that took the last token of each semaphore.
     pub(super) tokens: BTreeMap<u64, ThreadIx>,
     uninstrumented: UninstrumentedOrder,
-    /// The program is ending: what its last thread does then is no thread's any more.
+    /// The program is exiting: later events of its last thread belong to no thread.
     exiting: bool,
     events: u64,
 }
@@ -26,9 +26,8 @@ pub struct SyncState {
 /// A lock that a thread holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holding {
-    /// Who.
     pub thread: ThreadIx,
-    /// Together with others, for reading.
+    /// Held in shared mode, for reading.
     pub shared: bool,
     depth: u32,
 }
@@ -41,19 +40,19 @@ struct ThreadLifecycle {
     joined: bool,
 }
 
-/// What an event does to a lock.
+/// The effect of an event on a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockEffect {
-    /// It is taken; `blocks` if the thread waits for it where it is not free.
+    /// It is acquired; `blocks` if the thread waits while it is not free.
     Takes { lock: u64, shared: bool, blocks: bool },
-    /// It is given back.
+    /// It is released.
     Gives { lock: u64, shared: bool },
-    /// It was not to be had at this moment.
+    /// It was not available at this moment.
     Refused { lock: u64, shared: bool },
 }
 
 impl Holding {
-    /// How often it was taken without being given back.
+    /// Returns the number of acquisitions without release.
     #[must_use]
     pub const fn depth(&self) -> u32 {
         self.depth
@@ -61,33 +60,33 @@ impl Holding {
 }
 
 impl SyncState {
-    /// How many events there were.
+    /// Returns the number of events.
     #[must_use]
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// Every lock that is held, and by whom.
+    /// Iterates over all held locks with their holders.
     pub fn holdings(&self) -> impl Iterator<Item = (u64, Holding)> + '_ {
         self.held.iter().flat_map(|(&lock, holdings)| holdings.iter().map(move |&holding| (lock, holding)))
     }
 
-    /// Who waits on a condition, with which mutex, which it held how often.
+    /// Iterates over the threads that wait on a condition, with the mutex and how many times it was held.
     pub fn waits(&self) -> impl Iterator<Item = (ThreadIx, u64, u32)> + '_ {
         self.waiting.iter().map(|(&thread, &(mutex, depth))| (thread, mutex, depth))
     }
 
-    /// Who took the last token of each semaphore that nobody has posted to since.
+    /// Iterates over semaphores without a later post, with the thread that took the last token.
     pub fn semaphore_takers(&self) -> impl Iterator<Item = (u64, ThreadIx)> + '_ {
         self.tokens.iter().map(|(&semaphore, &thread)| (semaphore, thread))
     }
 
-    /// Whether the last event's thread may have been ordered after all others by code that is not seen.
+    /// Returns whether uninstrumented code may have ordered the last event's thread after all others.
     pub(crate) const fn may_be_ordered_by_uninstrumented(&self) -> bool {
         self.uninstrumented.orders
     }
 
-    /// One more event.
+    /// Processes one more event.
     ///
     /// # Errors
     /// If it cannot have happened now.
@@ -95,7 +94,7 @@ impl SyncState {
         self.step_with(event, &mut |_| {})
     }
 
-    /// One more event, and what it does to locks.
+    /// Processes one more event and emits its effects on locks.
     pub(crate) fn step_with(&mut self, event: &Event, emit: &mut dyn FnMut(LockEffect)) -> Result<(), Flaw> {
         let number = self.events;
         self.events += 1;
@@ -142,7 +141,7 @@ impl SyncState {
                 self.waiting.insert(thread, (mutex, depth));
                 emit(LockEffect::Gives { lock: mutex, shared: false });
             }
-            // However the wait ended, the mutex is held again.
+            // The mutex is held again however the wait ended.
             Op::CondWake => {
                 let (mutex, depth) = self.waiting.remove(&thread).ok_or(Contradiction::NotWaiting)?;
                 if let Some(holder) = self.blocking_holder(mutex, thread, false) {
@@ -163,7 +162,7 @@ impl SyncState {
             Op::Create if done => {
                 if let Ok(child) = u16::try_from(event.value).map(ThreadIx) {
                     let lifecycle = self.lifecycle(child);
-                    // Some tools say it twice, before the thread runs.
+                    // Some tools record the creation twice, before the thread runs.
                     if lifecycle.ran {
                         return Err(Contradiction::DuplicateCreation(child));
                     }
@@ -173,7 +172,7 @@ impl SyncState {
             Op::Join if done => self.join(event)?,
             Op::End => {
                 self.lifecycle(thread).ended = true;
-                // A robust mutex is free again; of another, nobody will hear any more.
+                // A robust mutex is free again; any other is never used again.
                 for (lock, shared) in self.release_all(thread) {
                     emit(LockEffect::Gives { lock, shared });
                 }
@@ -219,7 +218,7 @@ impl SyncState {
     ) -> Result<(), Contradiction> {
         let thread = event.thread;
         if !succeeded(event) {
-            // An error of another kind than a lock that is taken says nothing about the lock.
+            // Any error other than a held lock reveals nothing about the lock.
             if self.blocking_holder(lock, thread, shared).is_some() {
                 emit(LockEffect::Refused { lock, shared });
             }
@@ -275,7 +274,7 @@ impl SyncState {
     }
 }
 
-/// Whether an operation did what it is for.
+/// Returns whether an operation succeeded.
 pub(crate) const fn succeeded(event: &Event) -> bool {
     !event.flags.has(Flags::FAILED)
         && !event.flags.has(Flags::TIMED_OUT)

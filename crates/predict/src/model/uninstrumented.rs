@@ -1,28 +1,28 @@
-//! Where threads may be ordered by code that is not instrumented: what it does with locks and atomics is no event.
+//! Ordering by uninstrumented code, whose operations on locks and atomics are no events.
 //!
-//! It gives itself away by its futexes, and by variables that do not hold what instrumented code has left there. A
-//! thread that may have been there comes after all that was done up to then; by the same rules as in the race
-//! detector, so that what is told without a run is what a run would show.
+//! It is recognised by its futexes, and by variables with an unexpected value. A thread that may have
+//! executed such code comes after everything done up to then. The rules are the same as in the race detector,
+//! so that a report without a run equals what a run would show.
 
 use std::collections::BTreeMap;
 use unsnarl_model::{Event, Flags, Op, Order};
 
-/// What is known of it so far.
+/// The observations so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UninstrumentedOrder {
-    /// Variables that did not hold what was left there, and how often.
+    /// Variables that had an unexpected value, and how often.
     foreign: BTreeMap<u64, u32>,
-    /// Whether the last event may have been ordered so.
+    /// True if the last event may have been ordered in this way.
     pub(super) orders: bool,
 }
 
 impl UninstrumentedOrder {
-    /// One more event.
+    /// Processes one more event.
     pub(super) fn step(&mut self, event: &Event) {
         self.orders = match event.op {
             Op::FutexWake | Op::FutexRequeue | Op::FutexWoken => true,
             Op::FutexWait => event.flags.has(Flags::FAILED),
-            // Fences come after relaxed loads: to be on the safe side those count too.
+            // Fences follow relaxed loads, so to be safe those count too.
             Op::AtomicLoad | Op::AtomicRmw | Op::AtomicCas | Op::AtomicStore => {
                 let found = event.flags.has(Flags::FOREIGN);
                 if found {

@@ -1,23 +1,23 @@
-//! Which steps a reordering must have, and which it may have use for.
+//! The steps that a reordering must contain, and those that can be useful.
 //!
-//! It must have what the wanted steps cannot do without. Who is at a wanted step stays there, with the locks that
-//! it holds; so everybody else's sections of these locks must be whole. Beyond that, a thread is only of use to others by
-//! giving back locks: it need go no further than to where it holds none.
+//! It must contain all dependences of the target steps. A thread at a target step stays there, with the locks
+//! that it holds; so all critical sections of other threads on these locks must be complete. Beyond that, a
+//! thread is useful to others only by releasing locks: it need not go further than to where it holds none.
 
 use super::Searcher;
 use crate::{critical_sections::last_within, order::Ideal};
 
-/// From here to there.
+/// The lower and upper bound of a reordering.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    /// By thread: steps that are done in any case.
+    /// By thread: the number of steps that must be done.
     pub(super) must: Ideal,
-    /// By thread: steps that may be done.
+    /// By thread: the number of steps that may be done.
     pub(super) may: Ideal,
 }
 
 impl Bounds {
-    /// None if there is no such reordering.
+    /// Computes the bounds; `None` if there is no such reordering.
     pub(super) fn of(search: &Searcher<'_>, done: &[u32], targets: &[u32]) -> Option<Self> {
         let Searcher { model, order, .. } = search;
         let mut must = model.given.clone();
@@ -52,7 +52,7 @@ impl BoundsContext<'_> {
         })
     }
 
-    /// Whether a step can be had without doing one of the targets.
+    /// Returns whether a step can be reached without executing one of the targets.
     fn possible(&self, number: u32) -> bool {
         let Searcher { model, order, .. } = self.search;
         let (step, clock) = (model.step(number), order.clock(number));
@@ -66,8 +66,8 @@ impl BoundsContext<'_> {
         })
     }
 
-    /// Completes the sections of others of locks that are held at the targets. Says whether there were any; none if
-    /// one cannot be completed.
+    /// Completes other threads' critical sections on locks that are held at the targets. Returns whether
+    /// there were any; `None` if one cannot be completed.
     fn make_room(&self, must: &mut Ideal) -> Option<bool> {
         let Searcher { model, order, critical_sections, .. } = self.search;
         let mut more = false;
@@ -87,7 +87,7 @@ impl BoundsContext<'_> {
         Some(more)
     }
 
-    /// How far each thread may be of use.
+    /// Returns how far each thread may be useful.
     fn useful(&self, must: &Ideal) -> Ideal {
         let Searcher { model, order, .. } = self.search;
         let mut may = must.clone();

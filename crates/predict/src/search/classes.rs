@@ -1,23 +1,23 @@
-//! What cells can hold and somebody wants to see there, numbered.
+//! Numbers the contents of cells that some read must see.
 
 use crate::{
     hash::Map,
     model::{Model, NONE},
 };
 
-/// A cell with the content that some read sees.
+/// A cell with contents that some read sees.
 pub(super) type Class = u32;
 
-/// For each touch of each step, the class that it sees and the class that it makes.
+/// For each touch of each step, the class that it sees and the class that it writes.
 #[derive(Debug)]
 pub(crate) struct Classes {
-    /// By step: where its entries begin.
+    /// By step: the index of its first entry.
     starts: Vec<u32>,
     entries: Vec<ClassEntry>,
-    /// By cell: the class of what is there at first.
+    /// By cell: the class of its initial contents.
     pub(super) initial: Vec<Class>,
     pub(super) count: usize,
-    /// By step that signals: the steps that must have begun to wait, with those that then wake.
+    /// By signalling step: the steps that must have begun to wait, with those that then wake.
     pub(super) waits: Map<u32, Vec<(u32, u32)>>,
 }
 
@@ -25,11 +25,10 @@ pub(crate) struct Classes {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClassEntry {
     pub(super) cell: u32,
-    /// What must be there, or [`NONE`].
+    /// The contents that must be there, or [`NONE`].
     pub(super) sees: Class,
-    /// Whether it writes.
     pub(super) writes: bool,
-    /// What is there then; [`NONE`] if nobody wants to see it.
+    /// The contents afterwards; [`NONE`] if no read must see them.
     pub(super) makes: Class,
 }
 

@@ -1,17 +1,17 @@
-//! Going through the orders, depth first.
+//! Depth-first exploration of the orders.
 
 use super::{SearchResult, Searcher, bounds::Bounds, machine::Machine};
 use crate::hash::Set;
 
-/// A state with several ways to go on.
+/// A state with several enabled steps.
 struct ChoicePoint {
-    /// How many steps were done there.
+    /// The number of steps done at that point.
     done: usize,
-    /// What else can be done, the most promising last.
+    /// The other enabled steps, the most promising last.
     alternatives: Vec<u32>,
 }
 
-/// Looks for an order of the steps within the bounds that does all those that must be done.
+/// Searches for an order of the steps within the bounds that contains all required ones.
 pub(super) fn explore(search: &Searcher<'_>, bounds: &Bounds, budget: &mut u64) -> SearchResult {
     let mut machine = Machine::new(search, bounds);
     let mut met: Set<u128> = Set::default();
@@ -39,7 +39,7 @@ pub(super) fn explore(search: &Searcher<'_>, bounds: &Bounds, budget: &mut u64) 
     }
 }
 
-/// Does what is in nobody's way, until there is no more of it. False if the budget is used up.
+/// Executes safe steps until there are none left. Returns false if the budget is exhausted.
 fn run_safely(machine: &mut Machine<'_>, budget: &mut u64) -> bool {
     loop {
         let mut moved = false;
@@ -57,15 +57,15 @@ fn run_safely(machine: &mut Machine<'_>, budget: &mut u64) -> bool {
             }
         }
         if machine.is_complete() || !moved {
-            // Every choice costs something, also where nothing is safe.
+            // Every choice costs something, even if nothing is safe.
             *budget = budget.saturating_sub(1);
             return *budget > 0 || machine.is_complete();
         }
     }
 }
 
-/// What can be done, the most promising last: who must go on before who may, and then by the order of the trace,
-/// which is known to work.
+/// Returns the enabled steps, the most promising last: threads that must continue are preferred to those that
+/// may, and then the order of the trace, which is known to work.
 fn choices(machine: &Machine<'_>) -> Vec<u32> {
     let mut choices: Vec<(bool, u32)> = (0..machine.at.len())
         .filter_map(|thread| {

@@ -1,4 +1,4 @@
-//! The state of a reordering so far: which step can be done, which is in nobody's way, doing and undoing.
+//! The state of a partial reordering: which steps are enabled, which are safe, execution and undo.
 
 use super::{
     Searcher,
@@ -10,36 +10,36 @@ use crate::{
     model::{ModelStep, NONE, StepAction},
 };
 
-/// Where all threads are, what memory holds, who has which lock.
+/// The positions of all threads, the contents of memory, and the holders of locks.
 #[derive(Debug)]
 pub(super) struct Machine<'a> {
     search: &'a Searcher<'a>,
     bounds: &'a Bounds,
-    /// By thread: steps done.
+    /// By thread: the number of steps done.
     pub(super) at: Vec<u32>,
-    /// By cell: the class of what it holds.
+    /// By cell: the class of its contents.
     memory: Vec<Class>,
     locks: Vec<LockState>,
-    /// By class: reads that must, and that may, still be done and see it.
+    /// By class: the number of pending reads that must, and that may, see it.
     must_see: Vec<u32>,
     may_see: Vec<u32>,
-    /// By cell: writes that may still be done.
+    /// By cell: the number of writes that may still occur.
     writes_left: Vec<u32>,
-    /// What was done, and what it overwrote.
+    /// The executed steps, and the contents that they overwrote.
     pub(super) done: Vec<u32>,
     overwritten: Vec<Class>,
-    /// Stands for the state.
+    /// A hash of the state.
     pub(super) fingerprint: u128,
-    /// Threads that are not yet where they must be.
+    /// The number of threads that are not yet where they must be.
     missing: usize,
 }
 
 #[derive(Clone, Debug, Default)]
 struct LockState {
-    /// Who has it alone, plus one.
+    /// The exclusive holder, plus one.
     owner: u32,
     readers: u32,
-    /// Takings that must, and that may, still be done: alone and in all.
+    /// The number of pending acquisitions that must, and that may, occur: exclusive ones and all.
     must_exclusive: u32,
     must_any: u32,
     may_exclusive: u32,
@@ -78,7 +78,7 @@ impl<'a> Machine<'a> {
         machine
     }
 
-    /// Counts what a step will do.
+    /// Counts the accesses and acquisitions of a pending step.
     fn expect(&mut self, number: u32, step: &ModelStep, must: bool) {
         for entry in self.search.classes.entries(number) {
             if entry.sees != NONE {
@@ -97,12 +97,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Whether everybody is where they must be.
+    /// Returns whether all threads are where they must be.
     pub(super) fn is_complete(&self) -> bool {
         self.missing == 0
     }
 
-    /// The step that a thread would do next.
+    /// Returns the next step of a thread.
     pub(super) fn next(&self, thread: usize) -> Option<u32> {
         if self.at[thread] >= self.bounds.may[thread] {
             return None;
@@ -110,12 +110,12 @@ impl<'a> Machine<'a> {
         self.search.model.threads[thread].get(self.at[thread] as usize).copied()
     }
 
-    /// Whether the thread must still go on.
+    /// Returns whether the thread must still continue.
     pub(super) fn must(&self, thread: usize) -> bool {
         self.at[thread] < self.bounds.must[thread]
     }
 
-    /// Whether a thread's next step can be done now.
+    /// Returns whether a thread's next step is enabled.
     pub(super) fn is_enabled(&self, number: u32) -> bool {
         let Searcher { model, classes, .. } = *self.search;
         let step = model.step(number);
@@ -138,7 +138,7 @@ impl<'a> Machine<'a> {
                 other || (!shared && lock.readers > 0)
             }
             StepAction::Gives { .. } | StepAction::Joins(_) => true,
-            // A signal that somebody's waking needs must find them waiting.
+            // A signal that a wake-up needs must find the thread waiting.
             StepAction::Other => classes.waits.get(&number).is_none_or(|waits| {
                 waits.iter().all(|&(wait, wake)| {
                     let wake = model.step(wake);
@@ -151,7 +151,7 @@ impl<'a> Machine<'a> {
     fn can_touch(&self, entry: &ClassEntry, must: bool) -> bool {
         let there = self.memory[entry.cell as usize];
         let sees = entry.sees == NONE || entry.sees == there;
-        // Who must see what is there has to do so before it is overwritten.
+        // Reads that must see the current contents have to occur before they are overwritten.
         let own = u32::from(must && entry.sees == there);
         sees && (!entry.writes || there == NONE || self.must_see[there as usize] <= own)
     }
@@ -161,7 +161,7 @@ impl<'a> Machine<'a> {
         if owner != 0 || (!shared && readers > 0) {
             return false;
         }
-        // Who never gives it back comes last.
+        // A thread that never releases the lock must be the last to acquire it.
         let gives =
             self.search.critical_sections.gives_back(number).map(|giving| self.search.model.step(giving).at);
         let keeps = gives.is_none_or(|at| at >= self.bounds.may[step.thread.index()]);
@@ -169,7 +169,7 @@ impl<'a> Machine<'a> {
         !keeps || if shared { must_exclusive == 0 } else { must_any == own }
     }
 
-    /// Whether a step that can be done is in nobody's way, now or later.
+    /// Returns whether an enabled step is safe: it disables no other step, now or later.
     pub(super) fn is_safe(&self, number: u32) -> bool {
         let Searcher { model, classes, .. } = *self.search;
         match model.step(number).action {
@@ -189,7 +189,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Does a thread's next step.
+    /// Executes a thread's next step.
     pub(super) fn execute(&mut self, number: u32) {
         let Searcher { model, classes, .. } = *self.search;
         let step = model.step(number);
@@ -220,7 +220,7 @@ impl<'a> Machine<'a> {
         self.done.push(number);
     }
 
-    /// Takes the last step back.
+    /// Undoes the last step.
     pub(super) fn undo(&mut self) {
         let Some(number) = self.done.pop() else { return };
         let Searcher { model, classes, .. } = *self.search;
@@ -281,7 +281,7 @@ impl<'a> Machine<'a> {
         self.fingerprint ^= spread(thread as u64, from.into()) ^ spread(thread as u64, to.into());
     }
 
-    /// Puts something into a cell; what was there.
+    /// Sets the contents of a cell; returns the previous contents.
     fn set(&mut self, cell: u32, class: Class) -> Class {
         let before = std::mem::replace(&mut self.memory[cell as usize], class);
         let name = |class: Class| spread(u64::from(cell) | 1 << 40, class.into());

@@ -1,13 +1,13 @@
-//! The search for a reordering after which some steps come next, one in each of several threads: two accesses
-//! that race, or the takings of locks that wait for each other in a circle.
+//! The search for a reordering after which given steps of different threads come next: two accesses that
+//! race, or acquisitions of locks that wait for each other in a cycle.
 //!
-//! The paper asks a refinement checker for CSP. Here it is a search over the same semantics, with explicit states:
+//! The paper uses a refinement checker for CSP. Here it is an explicit-state search over the same semantics:
 //!
-//! 1. `bounds.rs` works out which steps every such reordering has, and which others it can have use for. Often
-//!    that settles it.
-//! 2. `machine.rs` executes steps and takes them back.
-//! 3. `explore.rs` goes through the orders. A step that cannot be in anybody's way is done at once, so that
-//!    only contended locks and writes that others see are choices; states that were met before are left.
+//! 1. `bounds.rs` determines the steps that every such reordering contains, and those that can be useful.
+//!    Often that settles the question.
+//! 2. `machine.rs` executes and undoes steps.
+//! 3. `explore.rs` enumerates the orders. A safe step is executed at once, so that only contended locks and
+//!    writes that others see are choices; states that were visited before are pruned.
 
 mod bounds;
 mod classes;
@@ -19,18 +19,18 @@ pub(crate) use classes::Classes;
 use crate::{critical_sections::CriticalSections, model::Model, order::MustHappenBefore};
 use bounds::Bounds;
 
-/// What came of a search.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SearchResult {
-    /// These steps, in this order.
+    /// A reordering, as steps in order.
     Found(Vec<u32>),
     /// There is no such reordering.
     Impossible,
-    /// The budget was used up.
+    /// The budget is exhausted.
     Undecided,
 }
 
-/// What searches in one model share.
+/// The data shared by all searches in one model.
 #[derive(Debug)]
 pub(crate) struct Searcher<'m> {
     pub(crate) model: &'m Model,
@@ -40,13 +40,13 @@ pub(crate) struct Searcher<'m> {
 }
 
 impl Searcher<'_> {
-    /// Looks for a reordering after which all these steps, of different threads, come next. Takes from the budget as
-    /// many steps as it executes.
+    /// Searches for a reordering after which all these steps, of different threads, come next. Every executed
+    /// step reduces the budget.
     pub(crate) fn reach(&self, targets: &[u32], budget: &mut u64) -> SearchResult {
         self.reach_after(&[], targets, budget)
     }
 
-    /// The same, with some other steps done by then.
+    /// Like [`Self::reach`], with some other steps done by then.
     pub(crate) fn reach_after(&self, done: &[u32], targets: &[u32], budget: &mut u64) -> SearchResult {
         let bounds = Bounds::of(self, done, targets);
         *budget = budget.saturating_sub(1);

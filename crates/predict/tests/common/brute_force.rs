@@ -1,13 +1,14 @@
-//! Every way to run the threads of a trace so that each read sees what it saw. Simple, and of its own mind: what the
-//! predictor is compared with.
+//! Independent exhaustive enumeration of all interleavings in which each read sees the same write, used as an
+//! oracle for the predictor.
 
 use std::collections::{BTreeSet, HashSet};
 use unsnarl_model::{Event, Op};
 
-/// How many threads and variables there may be, so that a state is a number.
+/// The maximum number of threads and variables, so that a state fits into a number.
 const MAX: usize = 4;
 
-/// How far each thread is, and by variable who wrote what is there: an event's number and one, or nobody.
+/// The progress of each thread, and the last writer of each variable: an event's number plus one, or 0 for
+/// none.
 #[derive(Clone, Copy, Default)]
 struct State {
     at: [u8; MAX],
@@ -20,38 +21,37 @@ impl State {
     }
 }
 
-/// What a thread has at a moment: locks to itself, and locks with others, a bit for each.
+/// The locks held by a thread, exclusive and shared, as bits.
 type Held = (u32, u32);
 
-/// What can happen.
 pub(crate) struct BruteForce<'a> {
     events: &'a [Event],
     /// By thread: its events.
     lines: Vec<Vec<usize>>,
-    /// By thread, and by how many events it has done.
+    /// By thread and number of executed events.
     held: Vec<Vec<Held>>,
-    /// By thread: by whom and with how many events it is created, if it is.
+    /// By thread: its creator and the creator's number of events, if it is created.
     creation: Vec<Option<(usize, usize)>>,
     /// By event: its variable or lock.
     place: Vec<usize>,
-    /// By read: who wrote what it sees.
+    /// By read: the writer that it sees.
     sees: Vec<u8>,
-    /// Reads may see anything.
+    /// True if reads may see anything.
     free: bool,
     met: HashSet<u64>,
     pub(crate) races: BTreeSet<[usize; 2]>,
     pub(crate) deadlocks: BTreeSet<Vec<usize>>,
-    /// Nobody may be able to go on, although not all are done.
+    /// True if a state is reachable in which no thread is enabled although not all are done.
     pub(crate) stuck: bool,
 }
 
 impl<'a> BruteForce<'a> {
-    /// With reads that see what they saw.
+    /// Enumerates with reads that see the same writes.
     pub(crate) fn of(events: &'a [Event]) -> Self {
         Self::with(events, false)
     }
 
-    /// With reads that see anything.
+    /// Enumerates with reads that see anything.
     pub(crate) fn free(events: &'a [Event]) -> Self {
         Self::with(events, true)
     }
@@ -95,7 +95,7 @@ impl<'a> BruteForce<'a> {
                 Op::Write => writers[place] = number as u8 + 1,
                 Op::Create => {
                     let child = event.value as usize;
-                    // Who runs before its creation was there all along.
+                    // A thread that runs before its creation existed all along.
                     if child < threads && all.lines[child].is_empty() {
                         all.creation[child] = Some((thread, all.lines[thread].len()));
                     }
@@ -107,13 +107,13 @@ impl<'a> BruteForce<'a> {
         all
     }
 
-    /// What a thread does next, if it is there to do it.
+    /// Returns a thread's next event, if the thread exists.
     fn next(&self, state: State, thread: usize) -> Option<usize> {
         let is_there = self.creation[thread].is_none_or(|(by, events)| usize::from(state.at[by]) >= events);
         self.lines[thread].get(usize::from(state.at[thread])).copied().filter(|_| is_there)
     }
 
-    /// Who is in the way of a thread's next event.
+    /// Returns the threads that block a thread's next event.
     fn blockers(&self, state: State, thread: usize, number: usize) -> impl Iterator<Item = usize> {
         let event = &self.events[number];
         let bit = 1_u32 << self.place[number];
@@ -172,7 +172,7 @@ impl<'a> BruteForce<'a> {
         }
     }
 
-    /// Ways from thread to thread, each of which waits for the next, back to the first.
+    /// Finds cycles of threads that wait for each other.
     fn circles(&mut self, state: State, next: &[Option<usize>; MAX], path: &mut Vec<usize>) {
         let last = path[path.len() - 1];
         let Some(number) = next[last] else { return };

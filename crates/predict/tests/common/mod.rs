@@ -1,4 +1,4 @@
-//! Small traces for tests: written down, or drawn at random.
+//! Small traces for tests: handwritten or random.
 
 #![allow(dead_code)]
 
@@ -9,13 +9,13 @@ use std::collections::BTreeSet;
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Trace};
 use unsnarl_predict::{PredictOptions, Predictor};
 
-/// The trace of STD text.
+/// Parses STD text.
 pub(crate) fn std(text: &str) -> Trace {
     let text: String = text.lines().map(|line| format!("{}\n", line.trim())).collect();
-    unsnarl_trace::std_format::import(text.as_bytes()).expect("it is STD").trace
+    unsnarl_trace::std_format::import(text.as_bytes()).expect("valid STD text").trace
 }
 
-/// Numbers that look random and are the same every time.
+/// Deterministic pseudo-random numbers.
 pub(crate) struct Rng(u64);
 
 impl Rng {
@@ -46,8 +46,8 @@ pub(crate) fn event(thread: u16, op: Op, addr: u64, value: u64, number: usize) -
 
 pub(crate) const LOCKS: u64 = 100;
 
-/// A legal run of some threads with locks, read-write locks, memory, creation and joining, drawn at random. Every
-/// event is a place of its own.
+/// Returns a random legal run of some threads with locks, read-write locks, memory, creation and joining.
+/// Every event has a site of its own.
 pub(crate) fn random(seed: u64, threads: u16, length: usize, memory: u64, locks: u64) -> Vec<Event> {
     let mut dice = Rng::new(seed);
     let mut events: Vec<Event> = Vec::new();
@@ -59,7 +59,7 @@ pub(crate) fn random(seed: u64, threads: u16, length: usize, memory: u64, locks:
         let thread = dice.below(threads.into()) as u16;
         let me = usize::from(thread);
         if !created[me] || joined[me] {
-            // Somebody creates who is not there yet.
+            // Another thread creates the one that does not exist yet.
             let other = dice.below(threads.into()) as usize;
             if !created[me] && created[other] && !joined[other] && dice.below(2) == 0 {
                 created[me] = true;
@@ -121,7 +121,8 @@ pub(crate) fn random(seed: u64, threads: u16, length: usize, memory: u64, locks:
     events
 }
 
-/// What is predicted from a trace as a whole: pairs of events that race, and sets of events that wait for each other.
+/// Returns the predictions from a whole trace: pairs of racing events, and sets of events that wait for each
+/// other.
 pub(crate) fn predicted(events: &[Event]) -> (BTreeSet<[usize; 2]>, BTreeSet<Vec<usize>>) {
     let mut predictor = Predictor::new(PredictOptions { window: None, ..PredictOptions::default() });
     predictor.push(events, &mut |_| {}).expect("the trace is in order");
@@ -136,7 +137,7 @@ pub(crate) fn predicted(events: &[Event]) -> (BTreeSet<[usize; 2]>, BTreeSet<Vec
     (races, deadlocks.collect())
 }
 
-/// Holds that a trace is predicted as by brute force; how many races and deadlocks there are.
+/// Asserts that the predictions for a trace match brute force; returns the number of races and deadlocks.
 pub(crate) fn agree(events: &[Event], which: &str) -> (usize, usize) {
     let all = BruteForce::of(events);
     let (races, deadlocks) = predicted(events);

@@ -1,4 +1,4 @@
-//! Schedules that are worth a run.
+//! Candidates: schedules that are worth a run.
 
 use crate::{
     Cost,
@@ -19,32 +19,32 @@ use unsnarl_model::{Flags, Op, ThreadId, ThreadIx, Trace};
 /// An order of some of a trace's events.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
-    /// What it changes, told so that it can be recognised in other traces.
+    /// The change to the schedule, in a form that is recognised in other traces.
     pub(super) change: Change,
-    /// Their numbers in the trace.
+    /// The events, by their numbers in the trace.
     pub(super) order: Vec<usize>,
-    /// After which of them, by their places in the order, the thread runs on until it has to wait.
+    /// Positions in the order after which the thread continues until it blocks.
     pub(super) run_on: Vec<usize>,
-    /// What it was made by.
+    /// The operation that produced the candidate.
     pub(super) operation: Operation,
-    /// Whether it can happen as it stands, if nothing else changes.
+    /// True if the order is feasible as it stands, provided nothing else changes.
     possible: bool,
-    /// How many dependences it breaks.
+    /// The number of dependences it breaks.
     broken: usize,
 }
 
-/// A change of a schedule: by which operation, of which thread, at which of its events.
+/// A change of a schedule: the operation, the thread and the event of that thread.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Change {
     operation: Operation,
     thread: ThreadId,
     nth: usize,
-    /// How many events are moved, where that makes a difference.
+    /// The number of events moved, if it makes a difference.
     count: usize,
 }
 
-/// Candidates that ask for fewer context switches than the trace has, the most promising first. `check_interrupt` is asked on the
-/// way.
+/// Returns candidates that request fewer context switches than the trace has, the most promising first. It
+/// calls `check_interrupt` now and then.
 pub(super) fn fewer_switches<E>(
     trace: &Trace,
     suffix: Option<usize>,
@@ -59,7 +59,8 @@ pub(super) fn fewer_switches<E>(
         let order = candidate.order();
         let reordered = moved_events(trace, &order);
         let impossible = first_impossible(&reordered, &trace.events).map(|at| reordered[at].op);
-        // Somebody else may send what a thread waits for; but nobody else ends, or gives back a lock, in its place.
+        // Another thread may send the wake-up in its place, but no other thread ends or releases a lock in
+        // its place.
         let others_may_help = operation == Operation::RemoveLast
             && matches!(impossible, Some(Op::SemWait | Op::CondWake | Op::FutexWoken | Op::BarrierLeave));
         if impossible.is_none() || others_may_help {
@@ -77,7 +78,7 @@ pub(super) fn fewer_switches<E>(
     for at in first_piece(&script, suffix)..script.pieces.len() {
         check_interrupt()?;
         add(script.remove_thread(at), Operation::RemoveLast, at);
-        // Without the very last segment the run goes on with the one before it: that saves no switch.
+        // Without the very last segment the run continues with the one before it, which saves no switch.
         if at != last {
             add(script.remove_last(at), Operation::RemoveLast, at);
         }
@@ -86,12 +87,13 @@ pub(super) fn fewer_switches<E>(
             add(script.move_down(next), Operation::ConsolidateDown, next);
         }
     }
-    // What breaks least is most likely to leave the failure as it is; where the trace begins, it is farthest.
+    // A candidate that breaks few dependences is most likely to keep the failure. At the beginning of the
+    // trace, the failure is farthest away.
     candidates.sort_by_key(|candidate| (!candidate.possible, candidate.broken));
     Ok(candidates)
 }
 
-/// Candidates that ask for as many context switches and for fewer preemptions.
+/// Returns candidates that request as many context switches and fewer preemptions.
 pub(super) fn fewer_preemptions<E>(
     trace: &Trace,
     suffix: Option<usize>,
@@ -102,7 +104,7 @@ pub(super) fn fewer_preemptions<E>(
     let conflicts = ConflictPairs::of(trace);
     let mut candidates = Vec::new();
     let operation = Operation::ConsolidateUpActions;
-    // Threads that were left for good where they could have gone on: they run on until they cannot.
+    // Threads that were preempted and never resumed: let them run until they block.
     let left: Vec<usize> = (first_piece(&script, suffix)..script.pieces.len().saturating_sub(1))
         .filter(|&at| script.next(at).is_none())
         .filter(|&at| trace.events[script.pieces[at].to].flags.has(Flags::PREEMPTS))
@@ -121,7 +123,7 @@ pub(super) fn fewer_preemptions<E>(
     candidates.extend(left.iter().map(|&at| run_on(&[at])));
     for at in first_piece(&script, suffix)..script.pieces.len() {
         let Some(next) = script.next(at) else { continue };
-        // The second stage of Consolidate Up: the thread runs on until it has to wait.
+        // The second stage of Consolidate Up: the thread runs until it blocks.
         for count in 1..script.pieces[next].len() {
             check_interrupt()?;
             let Some(candidate) = script.move_up_actions(at, count) else { break };
@@ -146,32 +148,32 @@ pub(super) fn fewer_preemptions<E>(
     Ok(candidates)
 }
 
-/// A change at an event of the trace.
+/// Describes a change at an event of the trace.
 fn change(trace: &Trace, operation: Operation, event: usize, count: usize) -> Change {
     let thread = trace.events[event].thread;
     let nth = trace.events[..event].iter().filter(|earlier| earlier.thread == thread).count();
     Change { operation, thread: trace.thread_id(thread).clone(), nth, count }
 }
 
-/// Events that are looked at to make candidates: each candidate takes a look at all of them.
+/// A limit on the events examined to make candidates: each candidate examines all events.
 const MAX_WORK: usize = 20_000_000;
 
-/// Where the segments begin that may be changed.
+/// Returns the first segment that may be changed.
 fn first_piece(script: &SegmentScript, suffix: Option<usize>) -> usize {
     let events: usize = script.pieces.iter().map(Piece::len).sum();
     let suffix = suffix.unwrap_or(MAX_WORK / events.max(1));
     script.pieces.len().saturating_sub(suffix)
 }
 
-/// Which events of a trace conflict with which later ones.
+/// The conflicting pairs of events of a trace.
 struct ConflictPairs {
     /// Pairs of events of different threads, the earlier one first.
     pairs: Vec<(usize, usize)>,
-    /// How many events there are.
+    /// The number of events.
     events: usize,
 }
 
-/// Who touched something, and when. By thread, so that it takes no time to leave out what a thread did itself.
+/// The accesses to a resource, by thread, so that a thread's own accesses are skipped at no cost.
 #[derive(Default)]
 struct ResourceAccesses {
     reads: HashMap<ThreadIx, Vec<usize>>,
@@ -184,7 +186,7 @@ impl ResourceAccesses {
         of_its_kind.entry(thread).or_default().push(at);
     }
 
-    /// What others did that does not go together with this.
+    /// Returns the accesses of other threads that conflict with this one.
     fn conflicting(&self, thread: ThreadIx, how: AccessMode) -> impl Iterator<Item = usize> + '_ {
         let reads = (how == AccessMode::Writes).then_some(&self.reads);
         let all = reads.into_iter().chain([&self.writes]).flatten();
@@ -192,7 +194,7 @@ impl ResourceAccesses {
     }
 }
 
-/// Pairs that are looked at; more do not tell more.
+/// The maximum number of pairs; more give no better estimate.
 const MAX_PAIRS: usize = 100_000;
 
 impl ConflictPairs {
@@ -217,7 +219,7 @@ impl ConflictPairs {
         Self { pairs, events: trace.events.len() }
     }
 
-    /// How many pairs change places in this order, or lose their first part.
+    /// Returns the number of pairs that this order reverses or whose first event it drops.
     fn broken_by(&self, order: &[usize]) -> usize {
         const NOWHERE: usize = usize::MAX;
         let mut place = vec![NOWHERE; self.events];
@@ -233,7 +235,7 @@ enum Resource {
     Word(u64),
 }
 
-/// What a touch is about, memory by words: this is an estimate.
+/// Returns the resources of a touch; memory is counted by words, because this is an estimate.
 fn resources(touch: &Touch) -> Vec<(Resource, AccessMode)> {
     match *touch {
         Touch::SharedObject(object, how) => vec![(Resource::SharedObject(object), how)],

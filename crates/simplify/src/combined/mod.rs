@@ -1,27 +1,27 @@
-//! Static first, dynamic after it: what users get.
+//! Static simplification first, then dynamic: the algorithm that users get.
 //!
-//! Both papers together do more with fewer runs than either:
+//! The two papers combined achieve more with fewer runs than either alone:
 //!
-//! 1. The order of events is improved without running anything, and what the failure does not depend on is left
-//!    out ([`crate::static_order`]). One run confirms it; if it does not, something is not seen by the events, and
-//!    stricter rules get a try.
-//! 2. Tinertia's operations, on what is left. Each is a *candidate*: an order of the trace's events that breaks
-//!    some dependence, since those that break none are behind us. A candidate that cannot happen as it stands is
-//!    left out, and so is one that means the same as one that was run before (`static_order/fingerprint.rs`).
-//!    Those that break the fewest dependences come first.
-//! 3. What is executed is improved statically as well before it is judged. So a candidate need not be good itself
-//!    to lead somewhere.
+//! 1. The order of events is improved without running anything, and events that the failure does not depend
+//!    on are left out ([`crate::static_order`]). One run confirms the result; if it does not, the events do
+//!    not show everything that matters, and stricter rules are tried.
+//! 2. Tinertia's operations are applied to the rest. Each yields a *candidate*: an order of the trace's
+//!    events that breaks some dependence, since the orders that break none are already covered. A candidate
+//!    that is infeasible as it stands is skipped, and so is one that is equivalent to an executed one
+//!    (`static_order/fingerprint.rs`). Those that break the fewest dependences come first.
+//! 3. An executed trace is improved statically as well before it is judged. So a candidate need not be good
+//!    itself to lead to an improvement.
 //! 4. When no candidate has fewer context switches, those with fewer preemptions are tried.
-//! 5. With effort, Tinertia goes its own way from the start, which now and then leads further; so the result is
-//!    never worse than its.
-//! 6. With more effort, all schedules are gone through that ask for less ([`crate::prove`]).
+//! 5. With effort 1 or more, Tinertia also runs by itself from the start, which sometimes gets further; so
+//!    the result is never worse than Tinertia's.
+//! 6. With more effort, all cheaper schedules are searched ([`crate::prove`]).
 //!
-//! What comes of a schedule is told from what was learned before, where that is possible ([`crate::simulation`]): then it is
-//! only run if it leads somewhere.
+//! If possible, the result of a schedule is predicted from earlier runs ([`crate::simulation`]); then it is
+//! run only if it is an improvement.
 //!
-//! Every trace that is kept was executed, and each is better than the one before: fewer context switches, then
-//! fewer preemptions, then fewer events. Candidates are run in batches, in an order that does not depend on how
-//! many are run at once; so the result does not either.
+//! Every trace that is kept was executed, and each is better than the one before: fewer context switches,
+//! then fewer preemptions, then fewer events. Candidates are run in batches, in an order that does not depend
+//! on how many run at once; so the result does not either.
 
 mod candidates;
 mod simulator;
@@ -40,28 +40,29 @@ use std::{
 };
 use unsnarl_model::{Plan, Signature, Trace};
 
-/// How many of the next candidates the runner is told of in advance.
+/// The number of next candidates announced to the runner in advance.
 const AHEAD: usize = 16;
 
-/// Runs of a systematic search for each step of effort.
+/// The number of runs of the systematic search for each step of effort.
 pub const SEARCH: u64 = 500;
 
-/// How to go about it.
+/// Options of the simplification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SimplifyOptions {
-    /// How many candidates are handed to the runner at once: as many as it runs at a time. More are run in vain.
+    /// The number of candidates handed to the runner at once: as many as it runs in parallel. Additional ones
+    /// are run in vain.
     pub batch: usize,
-    /// Only the last so many segments are changed by running (Tinertia, section 5.4). That bounds the runs for long
-    /// traces; none for as many as can be looked at in reasonable time, which is all of them unless the trace is
-    /// very long.
+    /// Only the last `suffix` segments are changed by running (Tinertia, section 5.4), which bounds the runs
+    /// for long traces. `None` for as many as can be examined in reasonable time: all of them unless the
+    /// trace is very long.
     pub suffix: Option<usize>,
-    /// No more runs than this.
+    /// The maximum number of runs.
     pub executions: u64,
-    /// How hard to look for the last bit. 0: only changes that are likely to work, each once. 1 and more: also from
-    /// the start by Tinertia alone, so that the result is certainly not worse than its. 2 and more: also all schedules
-    /// that ask for less, with [`SEARCH`] runs for each further step of effort.
+    /// How hard to search. 0: only changes that are likely to work, each once. 1 and more: also Tinertia
+    /// alone from the start, so that the result is certainly not worse than Tinertia's. 2 and more: also all
+    /// cheaper schedules, with [`SEARCH`] runs for each further step of effort.
     pub effort: u32,
-    /// Whether to go on until it is proved that there is nothing better, as far as the runs allow.
+    /// Continue until the result is proved minimal, as far as the runs allow.
     pub prove: bool,
 }
 
@@ -71,7 +72,7 @@ impl Default for SimplifyOptions {
     }
 }
 
-/// Simplifies a failing trace. `watch` is told of each step.
+/// Simplifies a failing trace. `watch` is called for each improvement.
 pub fn simplify<R: Runner>(
     trace: &Trace,
     runner: &mut R,
@@ -104,7 +105,7 @@ pub fn simplify<R: Runner>(
     }
 }
 
-/// The best of what several traces of the same failure are simplified to.
+/// Simplifies several traces of the same failure and returns the best result.
 pub fn simplify_best<R: Runner>(
     traces: &[Trace],
     runner: &mut R,
@@ -132,24 +133,24 @@ pub fn simplify_best<R: Runner>(
     best
 }
 
-/// What is compared: the lower the better.
+/// Returns the value to compare: the lower the better.
 fn worth(trace: &Trace) -> (Cost, usize) {
     (Cost::of(&trace.events), trace.events.len())
 }
 
-/// What is looked for.
+/// The goal of the simplification.
 struct Goal {
     signature: Signature,
     best: Trace,
 }
 
 impl Goal {
-    /// Whether it is the same failure and better than the best.
+    /// Returns whether the trace has the same failure and is better than the best.
     fn is_met(&self, actual: &Trace) -> bool {
         actual.signature() == self.signature && worth(actual) < worth(&self.best)
     }
 
-    /// The same, or it can be made so without running.
+    /// Returns whether the trace meets the goal, or can be made to without running.
     fn is_near(&self, actual: &Trace) -> bool {
         actual.signature() == self.signature
             && (worth(actual) < worth(&self.best)
@@ -157,8 +158,8 @@ impl Goal {
     }
 }
 
-/// The trace in orders that keep its dependences: first without what the failure does not depend on, and first by
-/// the usual rules.
+/// Returns orders of the trace that keep its dependences: first without events that the failure does not
+/// depend on, and first by the usual rules.
 fn static_orders(trace: &Trace) -> impl Iterator<Item = Trace> + '_ {
     let usual = Rules::of(trace);
     [usual, Rules { environment: true, ..usual }].into_iter().flat_map(move |rules| {
@@ -169,10 +170,10 @@ fn static_orders(trace: &Trace) -> impl Iterator<Item = Trace> + '_ {
     })
 }
 
-/// What makes candidates of a trace, and asks whether it may go on.
+/// A function that makes candidates of a trace; it is passed a check for interruption.
 type Make<E> = fn(&Trace, Option<usize>, &dyn Fn() -> Result<(), E>) -> Result<Vec<Candidate>, E>;
 
-/// A number for an order of a trace's events.
+/// Returns a hash of an order of events.
 fn fingerprint_of_order(order: &[usize]) -> u64 {
     let mut hasher = DefaultHasher::new();
     order.hash(&mut hasher);
@@ -185,15 +186,15 @@ struct Simplifier<'a, R: Runner> {
     options: &'a SimplifyOptions,
     watch: &'a mut dyn FnMut(Improvement<'_>),
     tally: Tally,
-    /// Fingerprints of all that was run.
+    /// Fingerprints of all executed orders.
     known: HashSet<u64>,
-    /// Changes that led nowhere.
+    /// Changes that led to no improvement.
     failed: HashSet<Change>,
     certificate: Option<Certificate>,
-    /// It is proved that so many context switches are not enough.
+    /// The number of context switches that is proved insufficient.
     switches_ruled_out: Option<u64>,
-    /// Whether the events tell all that matters, as far as can be seen: no order that keeps their dependences led
-    /// elsewhere. If not, orders that mean the same by the events are not the same.
+    /// Whether the events seem to show everything that matters: so far no order that keeps their dependences
+    /// had another result. Otherwise orders with the same dependences are not equivalent.
     events_are_complete: bool,
 }
 
@@ -211,7 +212,7 @@ impl<R: Runner> Simplifier<'_, R> {
         Ok(())
     }
 
-    /// Tries one thing after the other until nothing makes the best trace better.
+    /// Tries all operations in turn until none improves the best trace.
     fn descend(&mut self) -> Result<(), R::Error> {
         loop {
             self.tally.rounds += 1;
@@ -223,7 +224,7 @@ impl<R: Runner> Simplifier<'_, R> {
         }
     }
 
-    /// Goes another way, by Tinertia alone. Most of what it would run is known by now.
+    /// Simplifies the original trace by Tinertia alone. Most of its runs are known by now.
     fn restart_with_tinertia(&mut self, start: &Trace) -> Result<(), R::Error> {
         let mispredictions = self.runner.mispredictions();
         let mut tinertia_only = dynamic::simplify(start, &mut self.runner, &mut |_| {});
@@ -233,11 +234,11 @@ impl<R: Runner> Simplifier<'_, R> {
             return Err(stopped);
         }
         if self.runner.mispredictions() > mispredictions {
-            // Something that was told on the way may be wrong.
+            // A prediction on the way may have been wrong.
             return self.restart_with_tinertia(start);
         }
         if self.goal.is_met(&tinertia_only.trace) {
-            // It may be only known what would come of it: then it is run now.
+            // The result may only have been predicted, so it is run now.
             let order: Vec<usize> = (0..tinertia_only.trace.events.len()).collect();
             let actual = self.runner.run(&relaxed_plan(&tinertia_only.trace, &order, &[]))?;
             self.count();
@@ -253,8 +254,7 @@ impl<R: Runner> Simplifier<'_, R> {
         self.descend()
     }
 
-    /// Looks through all schedules that ask for less, as far as the budget goes. It takes states for the same that
-    /// are the same by their events.
+    /// Searches all cheaper schedules, as far as the budget goes. States with the same events count as equal.
     fn search(&mut self) -> Result<(), R::Error> {
         if !self.events_are_complete {
             return Ok(());
@@ -296,12 +296,13 @@ impl<R: Runner> Simplifier<'_, R> {
         (self.tally.executions, self.tally.simulated) = (self.runner.runs, self.runner.simulated);
     }
 
-    /// How many more runs there may be.
+    /// Returns the number of runs left.
     fn room(&self) -> usize {
         usize::try_from(self.options.executions.saturating_sub(self.tally.executions)).unwrap_or(usize::MAX)
     }
 
-    /// Tries orders of this trace's events that keep its dependences; whether one is better than the best.
+    /// Tries orders of this trace's events that keep its dependences; returns whether one is better than the
+    /// best.
     fn improve_statically(&mut self, trace: &Trace) -> Result<bool, R::Error> {
         self.runner.check_interrupt()?;
         for candidate in static_orders(trace) {
@@ -331,7 +332,7 @@ impl<R: Runner> Simplifier<'_, R> {
         Ok(false)
     }
 
-    /// Something that matters is not among the events: what was ruled out by them is not ruled out.
+    /// The events do not show everything that matters, so nothing that they ruled out is ruled out.
     fn distrust(&mut self) {
         if std::mem::take(&mut self.events_are_complete) {
             self.known.clear();
@@ -347,7 +348,7 @@ impl<R: Runner> Simplifier<'_, R> {
         (self.watch)(Improvement { operation, trace: &self.goal.best, tally: &self.tally });
     }
 
-    /// Runs candidates made of the best trace until one of them is better; whether one was.
+    /// Runs candidates made of the best trace until one of them is better; returns whether one was.
     fn try_candidates(&mut self, make: Make<R::Error>) -> Result<bool, R::Error> {
         let base = self.goal.best.clone();
         let rules = Rules::of(&base);
@@ -374,7 +375,7 @@ impl<R: Runner> Simplifier<'_, R> {
         let plan_of = |candidate: &Candidate| relaxed_plan(&base, &candidate.order, &candidate.run_on);
         let mut at = 0;
         while at < candidates.len() && self.room() > 0 {
-            // What leads nowhere for certain needs no run.
+            // Candidates that are certainly no improvement need no run.
             let mut batch: Vec<(usize, Plan)> = Vec::new();
             let most = self.options.batch.max(1).min(self.room());
             let mut next = at;
@@ -400,7 +401,8 @@ impl<R: Runner> Simplifier<'_, R> {
                 let candidate = &candidates[candidate];
                 let choices = choices.next().unwrap_or_default();
                 self.mark_tried(candidate, prints[at - 1]);
-                // By what the runs before it have shown: then it was run in vain, as what follows a success is.
+                // Earlier runs of this batch show that this one was run in vain, as is any run after a
+                // success.
                 if self.is_known_useless(&plan) {
                     continue;
                 }
@@ -420,13 +422,13 @@ impl<R: Runner> Simplifier<'_, R> {
         Ok(false)
     }
 
-    /// A candidate need not be tried again.
+    /// Records that a candidate need not be tried again.
     fn mark_tried(&mut self, candidate: &Candidate, print: u64) {
         self.known.insert(print);
         self.failed.insert(candidate.change.clone());
     }
 
-    /// Whether it is known what comes of a plan, and that it is nothing better.
+    /// Returns whether the result of a plan is known, and is no improvement.
     fn is_known_useless(&mut self, plan: &Plan) -> bool {
         let nowhere = match self.runner.lookup(plan, None) {
             PlanKnowledge::Executed(trace) | PlanKnowledge::Simulated(trace) => !self.goal.is_near(&trace),

@@ -1,4 +1,5 @@
-//! Running only what is not known: the same plan gives the same trace, and what comes of many others can be told.
+//! Runs only plans with unknown results: the same plan yields the same trace, and many other results can be
+//! predicted.
 
 use crate::{
     Choice, Runner,
@@ -7,32 +8,33 @@ use crate::{
 use std::collections::HashMap;
 use unsnarl_model::{Plan, Trace};
 
-/// Events that are remembered in all. Long traces are few: there the same plan hardly comes again.
+/// The number of events remembered in all. Only few long traces fit, but there the same plan hardly ever
+/// recurs.
 const MAX_EVENTS: usize = 2_000_000;
 
 /// A runner that learns from all runs.
 pub(super) struct Simulator<'a, R> {
     pub(super) runner: &'a mut R,
-    /// How often the program was really run.
+    /// The number of real runs.
     pub(super) runs: u64,
-    /// Of how many plans it was known what comes of them.
+    /// The number of plans whose result was known without a run.
     pub(super) simulated: u64,
     simulation: Simulation,
     known: HashMap<Plan, Trace>,
     events: usize,
 }
 
-/// What is known of a plan.
+/// Knowledge about a plan.
 pub(super) enum PlanKnowledge {
-    /// It was run.
+    /// The trace of an earlier run.
     Executed(Trace),
-    /// This would come of it.
+    /// The predicted trace.
     Simulated(Trace),
     Unknown,
 }
 
 impl<'a, R: Runner> Simulator<'a, R> {
-    /// For runs like this one.
+    /// Builds a simulator for runs of this program.
     pub(super) fn new(trace: &Trace, runner: &'a mut R) -> Self {
         Self {
             runner,
@@ -44,17 +46,17 @@ impl<'a, R: Runner> Simulator<'a, R> {
         }
     }
 
-    /// Nothing is told any more of what was not run.
+    /// Disables predictions.
     pub(super) fn disable_simulation(&mut self) {
         self.simulation.disable();
     }
 
-    /// How often something that was told may have been wrong.
+    /// Returns the number of predictions that may have been wrong.
     pub(super) const fn mispredictions(&self) -> u32 {
         self.simulation.mispredictions()
     }
 
-    /// What is known of a plan; with `early_stop`, perhaps only the beginning.
+    /// Returns what is known about a plan; with `early_stop`, perhaps only a prefix of the run.
     pub(super) fn lookup(&self, plan: &Plan, early_stop: Option<EarlyStop>) -> PlanKnowledge {
         match self.known.get(plan) {
             Some(trace) => PlanKnowledge::Executed(trace.clone()),
@@ -65,12 +67,12 @@ impl<'a, R: Runner> Simulator<'a, R> {
         }
     }
 
-    /// Who could go on in the latest runs, if that is told of each of them.
+    /// Returns the enabled threads of the latest runs, if they are known for each of them.
     pub(super) fn choices(&mut self, runs: usize) -> Vec<Vec<Choice>> {
         Some(self.runner.choices()).filter(|choices| choices.len() == runs).unwrap_or_default()
     }
 
-    /// This came of a plan. What was told of it must be the same.
+    /// Records the result of a plan. A prediction must agree with it.
     pub(super) fn learn(&mut self, plan: &Plan, trace: &Trace, choices: &[Choice]) {
         self.runs += 1;
         let predicted = self.simulation.simulate(plan, None);
@@ -85,7 +87,7 @@ impl<'a, R: Runner> Simulator<'a, R> {
     }
 }
 
-/// Runs only what is not known.
+/// Runs only plans with unknown results.
 impl<R: Runner> Runner for Simulator<'_, R> {
     type Error = R::Error;
 

@@ -1,9 +1,9 @@
-//! Fewer context switches by running the program anew.
+//! Fewer context switches by running the program again.
 //!
-//! Tinertia (Jalbert and Sen, "A Trace Simplification Technique for Effective Debugging of Concurrent Programs",
-//! FSE 2010): change the schedule, run it as far as it makes sense, and keep what happened if it is the same
-//! failure at no higher cost. The rules for running a schedule that no longer fits are those of relaxed replay
-//! (`unsnarl-sched`, `relaxed.rs`).
+//! Tinertia (Jalbert and Sen, "A Trace Simplification Technique for Effective Debugging of Concurrent
+//! Programs", FSE 2010): change the schedule, run it as far as possible, and keep the executed trace if it
+//! has the same failure at no higher cost. The rules for running a schedule that no longer fits are those of
+//! relaxed replay (`unsnarl-sched`, `relaxed.rs`).
 //!
 //! This is algorithm 1 of the paper as it is printed.
 
@@ -16,36 +16,35 @@ use crate::{Cost, Runner, prove::Certificate, simulation::EarlyStop};
 use script::{Piece, SegmentScript};
 use unsnarl_model::{Signature, Trace};
 
-/// The best trace that was found, and how.
+/// The best trace found, and how it was found.
 #[derive(Clone, Debug)]
 pub struct Simplified<E> {
-    /// The trace; the one that was given if there is no better.
+    /// The trace; the given one if there is no better.
     pub trace: Trace,
-    /// What it took.
+    /// The work it took.
     pub tally: Tally,
-    /// That there is nothing better, if that was looked for and shown.
+    /// A proof that there is no better schedule, if it was requested and found.
     pub certificate: Option<Certificate>,
-    /// How far that got: no schedule with at most so many context switches fails in this way.
+    /// The progress of the proof: no schedule with at most this many context switches has this failure.
     pub switches_ruled_out: Option<u64>,
-    /// Something that matters is not among the events of the trace: an order that keeps their dependences led
-    /// elsewhere. Then nothing can be proved.
+    /// The failure depends on something that is not an event: an order that keeps all dependences had another
+    /// result. Then nothing can be proved.
     pub has_hidden_dependence: bool,
-    /// What ended the work early.
+    /// The error that ended the work early.
     pub stopped: Option<E>,
 }
 
-/// A better trace was found.
+/// A better trace.
 #[derive(Clone, Copy, Debug)]
 pub struct Improvement<'a> {
-    /// By what.
+    /// The operation that found it.
     pub operation: Operation,
-    /// The trace.
     pub trace: &'a Trace,
-    /// What it took so far.
+    /// The work so far.
     pub tally: &'a Tally,
 }
 
-/// Simplifies a failing trace by the paper's algorithm 1. `watch` is told of each step.
+/// Simplifies a failing trace by the paper's algorithm 1. `watch` is called for each improvement.
 pub fn simplify<R: Runner>(
     trace: &Trace,
     runner: &mut R,
@@ -110,7 +109,7 @@ impl<R: Runner> Tinertia<'_, R> {
             if let Some(actual) =
                 self.is_variant(&candidate, Operation::ConsolidateUpTei, moved_to(&script, piece))?
             {
-                // The longest prefix that can be moved is taken to be the one that was executed just now.
+                // The longest movable prefix is assumed to be the one that was just executed.
                 let executed = executed_of_next(&self.current, &script, piece, &actual);
                 let Some(candidate) = script.move_up_actions(piece, executed) else { continue };
                 if self.is_variant(&candidate, Operation::ConsolidateUpActions, 0)?.is_some() {
@@ -126,7 +125,7 @@ impl<R: Runner> Tinertia<'_, R> {
         self.backwards(SegmentScript::move_down, Operation::ConsolidateDown)
     }
 
-    /// Changes the segments, the last one first, wherever the trace was changed in between.
+    /// Changes the segments from last to first, continuing in the changed trace.
     fn backwards(
         &mut self,
         change: fn(&SegmentScript, usize) -> Option<SegmentScript>,
@@ -145,8 +144,8 @@ impl<R: Runner> Tinertia<'_, R> {
         Ok(())
     }
 
-    /// Runs a candidate. If it is a variant-trace (section 4.2.1), what happened is the current trace from now on;
-    /// if not, it is given back, or at least so many events of it.
+    /// Runs a candidate. If it is a variant-trace (section 4.2.1), the executed trace becomes the current
+    /// one; otherwise it is returned, or at least its first `events` events.
     fn is_variant(
         &mut self,
         candidate: &SegmentScript,
@@ -168,14 +167,14 @@ impl<R: Runner> Tinertia<'_, R> {
     }
 }
 
-/// Where the piece after this one of its thread ends if it is moved up to behind this one.
+/// Returns where the thread's next piece ends if it is moved up to right after this one.
 fn moved_to(script: &SegmentScript, piece: usize) -> usize {
     let before: usize = script.pieces[..=piece].iter().map(script::Piece::len).sum();
     before + script.next(piece).map_or(0, |next| script.pieces[next].len())
 }
 
-/// How many events of the piece after this one of its thread were executed when it was moved up to behind this
-/// one. Up to there the run is the trace itself.
+/// Returns how many events of the thread's next piece were executed when it was moved up to right after this
+/// one. Up to there the run equals the trace.
 pub(crate) fn executed_of_next(trace: &Trace, script: &SegmentScript, piece: usize, actual: &Trace) -> usize {
     let Some(next) = script.next(piece) else { return 0 };
     let start = script.pieces[..=piece].iter().map(script::Piece::len).sum::<usize>();

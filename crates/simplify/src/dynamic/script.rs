@@ -1,17 +1,17 @@
-//! A trace taken apart into its segments, and put together in another way.
+//! A trace as a sequence of segments that can be rearranged.
 //!
-//! The composite operations of Tinertia, section 3.3: what they move are segments, the paper's thread execution
-//! intervals.
+//! These are the composite operations of Tinertia, section 3.3, which move segments, the paper's thread
+//! execution intervals.
 
 use unsnarl_model::{
     Action, Event, Fidelity, ModuleIx, Op, Plan, Policy, Prefix, Schedule, Site, ThreadIx, Trace,
 };
 
-/// Some events in a row of one thread.
+/// Consecutive events of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Piece {
     pub(crate) thread: ThreadIx,
-    /// The numbers of its events in the trace: from, and behind the last.
+    /// The numbers of its events in the trace: the first, and one past the last.
     pub(crate) from: usize,
     pub(crate) to: usize,
 }
@@ -25,12 +25,12 @@ impl Piece {
 /// A schedule made of pieces of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct SegmentScript {
-    /// In order; neighbours may be of one thread.
+    /// In order; adjacent pieces may belong to one thread.
     pub(crate) pieces: Vec<Piece>,
 }
 
 impl SegmentScript {
-    /// The trace as it is: a piece for each segment.
+    /// Splits the trace into a piece for each segment.
     pub(crate) fn of(events: &[Event]) -> Self {
         let mut pieces: Vec<Piece> = Vec::new();
         for (at, event) in events.iter().enumerate() {
@@ -42,22 +42,22 @@ impl SegmentScript {
         Self { pieces }
     }
 
-    /// How many context switches it asks for.
+    /// Returns the number of context switches it requests.
     pub(crate) fn switches(&self) -> u64 {
         self.pieces.windows(2).filter(|pair| pair[0].thread != pair[1].thread).count() as u64
     }
 
-    /// The piece before this one that is of the same thread.
+    /// Returns the previous piece of the same thread.
     pub(crate) fn previous(&self, at: usize) -> Option<usize> {
         (0..at).rev().find(|&other| self.pieces[other].thread == self.pieces[at].thread)
     }
 
-    /// The piece after this one that is of the same thread.
+    /// Returns the next piece of the same thread.
     pub(crate) fn next(&self, at: usize) -> Option<usize> {
         (at + 1..self.pieces.len()).find(|&other| self.pieces[other].thread == self.pieces[at].thread)
     }
 
-    /// Without the last segment of its thread, which this one must be.
+    /// Removes the segment, which must be the last of its thread.
     pub(crate) fn remove_last(&self, at: usize) -> Option<Self> {
         if self.next(at).is_some() || self.pieces.len() < 2 {
             return None;
@@ -67,7 +67,7 @@ impl SegmentScript {
         Some(script)
     }
 
-    /// Without all segments of the thread, which this one must be the first of.
+    /// Removes all segments of the thread; this one must be its first.
     pub(crate) fn remove_thread(&self, at: usize) -> Option<Self> {
         if self.previous(at).is_some() || self.next(at).is_none() {
             return None;
@@ -77,7 +77,7 @@ impl SegmentScript {
         (!pieces.is_empty()).then_some(Self { pieces })
     }
 
-    /// The thread's next segment right after this one.
+    /// Moves the thread's next segment to right after this one.
     pub(crate) fn move_up(&self, at: usize) -> Option<Self> {
         let next = self.next(at)?;
         let mut script = self.clone();
@@ -86,7 +86,7 @@ impl SegmentScript {
         Some(script)
     }
 
-    /// The first so many events of the thread's next segment right after this one.
+    /// Moves the first `count` events of the thread's next segment to right after this one.
     pub(crate) fn move_up_actions(&self, at: usize, count: usize) -> Option<Self> {
         let next = self.next(at)?;
         let piece = self.pieces[next];
@@ -100,7 +100,7 @@ impl SegmentScript {
         Some(script)
     }
 
-    /// The thread's segment before this one right before it.
+    /// Moves the thread's previous segment to right before this one.
     pub(crate) fn move_down(&self, at: usize) -> Option<Self> {
         let previous = self.previous(at)?;
         let mut script = self.clone();
@@ -109,19 +109,19 @@ impl SegmentScript {
         Some(script)
     }
 
-    /// The numbers of its events in the trace.
+    /// Returns the numbers of its events in the trace.
     pub(crate) fn order(&self) -> Vec<usize> {
         self.pieces.iter().flat_map(|piece| piece.from..piece.to).collect()
     }
 
-    /// The plan that executes it as far as it makes sense (section 4.2.1).
+    /// Returns the plan that executes it as far as possible (section 4.2.1).
     pub(crate) fn plan(&self, trace: &Trace) -> Plan {
         relaxed_plan(trace, &self.order(), &[])
     }
 }
 
-/// The plan that executes these events of a trace in this order, as far as it makes sense, and goes on without
-/// preemptions. After the places of `run_on` a thread goes on until it has to wait.
+/// Returns the plan that executes these events of a trace in this order as far as possible, and continues
+/// without preemptions. After the positions of `run_on` a thread continues until it blocks.
 pub(crate) fn relaxed_plan(trace: &Trace, order: &[usize], run_on: &[usize]) -> Plan {
     let mut steps = Vec::with_capacity(order.len() + 1);
     for (place, &at) in order.iter().enumerate() {
@@ -135,7 +135,7 @@ pub(crate) fn relaxed_plan(trace: &Trace, order: &[usize], run_on: &[usize]) -> 
     Plan { prefix: prefix_of(trace, steps), tail: Policy::Fair, ..trace.plan.clone() }
 }
 
-/// These steps of a trace's threads, to be followed as far as it makes sense.
+/// Returns a relaxed prefix of these steps of a trace's threads.
 pub(crate) fn prefix_of(trace: &Trace, steps: Vec<(ThreadIx, Action)>) -> Prefix {
     let mut schedule = Schedule::default();
     steps.iter().for_each(|(thread, _)| schedule.push(*thread));
@@ -148,12 +148,12 @@ pub(crate) fn prefix_of(trace: &Trace, steps: Vec<(ThreadIx, Action)>) -> Prefix
     }
 }
 
-/// What nobody ever does: a thread that is expected to do it goes on with whatever it does.
+/// An action that no thread ever executes: a thread that is expected to execute it runs until it blocks.
 pub(crate) const RUN_UNTIL_BLOCKED: Action =
     Action { op: Op::Exit, site: Site { module: ModuleIx(0), offset: u64::MAX } };
 
-/// Who failed in the middle of an operation that therefore is no event, if another thread's event was the last:
-/// it must have the processor in the end.
+/// Returns the thread that failed inside an operation, which therefore is no event, if another thread had the
+/// last event: the failing thread must run last.
 fn failing_thread_without_event(trace: &Trace) -> Option<ThreadIx> {
     let last = trace.events.last()?.thread;
     trace.outcome.thread.filter(|&failed| failed != last && trace.outcome.is_failure())

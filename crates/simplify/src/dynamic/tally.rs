@@ -1,26 +1,26 @@
-//! What each operation contributed (Tinertia, section 5.2).
+//! The contribution of each operation (Tinertia, section 5.2).
 
 use std::fmt;
 
-/// A way of making a schedule simpler.
+/// A way to simplify a schedule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// The last segment of a thread is left out.
+    /// Removes the last segment of a thread.
     RemoveLast,
-    /// A thread's next segment is moved up as a whole.
+    /// Moves up a thread's next segment as a whole.
     ConsolidateUpTei,
-    /// As much of it as was executed is.
+    /// Moves up the executed part of a thread's next segment.
     ConsolidateUpActions,
-    /// A thread's segment is moved down to its next one.
+    /// Moves down a thread's segment to its next one.
     ConsolidateDown,
-    /// Events change places that do not depend on each other.
+    /// Reorders independent events.
     Static,
-    /// A search through all schedules found it.
+    /// Searches all schedules.
     Search,
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 6] = [
         Self::RemoveLast,
         Self::ConsolidateUpTei,
@@ -30,7 +30,7 @@ impl Operation {
         Self::Search,
     ];
 
-    /// Its name in the JSON output.
+    /// Returns the name in the JSON output.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -50,26 +50,26 @@ impl fmt::Display for Operation {
     }
 }
 
-/// What was done, and what came of it.
+/// The work done and its results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Tally {
-    /// How often the program was run.
+    /// The number of runs.
     pub executions: u64,
-    /// Of how many schedules it was known without a run what comes of them.
+    /// The number of schedules whose result was known without a run.
     pub simulated: u64,
-    /// How often all operations were tried in turn.
+    /// The number of rounds over all operations.
     pub rounds: u64,
     removed: [u64; Operation::ALL.len()],
 }
 
 impl Tally {
-    /// How many context switches an operation removed.
+    /// Returns the number of context switches that an operation removed.
     #[must_use]
     pub const fn removed_by(&self, operation: Operation) -> u64 {
         self.removed[operation as usize]
     }
 
-    /// What one operation alone did, without running anything.
+    /// Returns the tally of a single operation without runs.
     #[must_use]
     pub fn of(operation: Operation, before: u64, after: u64) -> Self {
         let mut tally = Self::default();
@@ -77,14 +77,14 @@ impl Tally {
         tally
     }
 
-    /// Counts the runs of other work, which led to something else.
+    /// Adds the runs of other work whose result is not used.
     pub(crate) fn add_runs(&mut self, other: &Self) {
         self.executions += other.executions;
         self.simulated += other.simulated;
         self.rounds += other.rounds;
     }
 
-    /// The result is that of other work: so are the contributions.
+    /// Takes over the contributions of other work, whose result is used.
     pub(crate) fn take_contributions(&mut self, other: &Self) {
         self.removed = other.removed;
     }

@@ -1,30 +1,30 @@
-//! That a trace is minimal, in a form that can be checked again.
+//! Certificates of minimality that can be checked again.
 
 use super::{ProofLimits, ProofVerdict, prove};
 use crate::{Cost, Runner};
 use unsnarl_model::{Segment, Signature, Trace};
 
-/// No schedule fails in this way with fewer context switches, or with as many and fewer preemptions.
+/// No schedule has this failure with fewer context switches, or with as many and fewer preemptions.
 ///
-/// It does not hold the search, but what the search came to: who checks it searches again and must come to the
-/// same.
+/// The certificate contains the result of the search, not the search itself: checking it repeats the search,
+/// which must have the same result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// What failure.
+    /// The failure.
     pub signature: Signature,
-    /// What the trace costs.
+    /// The cost of the trace.
     pub cost: Cost,
-    /// Its schedule, by the trace's own numbers of threads.
+    /// The schedule, by the trace's own thread numbers.
     pub schedule: Vec<Segment>,
-    /// How long a thread was expected to run at a stretch.
+    /// The maximum number of consecutive points of a thread that was considered.
     pub in_a_row: u32,
-    /// In how many rounds an idle loop was interrupted.
+    /// The number of rounds in which an idle loop was interrupted.
     pub rounds: u32,
-    /// How often the program was run.
+    /// The number of runs.
     pub executions: u64,
-    /// How many states were gone through.
+    /// The number of states visited.
     pub states: u64,
-    /// A sum over all of them.
+    /// A checksum over all states.
     pub digest: u64,
 }
 
@@ -52,10 +52,10 @@ impl Certificate {
 /// Why a certificate does not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Mismatch<E> {
-    /// It is of something else.
+    /// It belongs to another trace.
     #[error("the certificate is of another trace: prove this one again")]
     OtherTrace,
-    /// The schedule does not fail in this way, or at another cost.
+    /// The schedule does not have this failure, or has it at another cost.
     #[error(
         "the schedule does not lead to the failure any more: the program or its surroundings have changed"
     )]
@@ -63,25 +63,24 @@ pub enum Mismatch<E> {
     /// There is a better schedule.
     #[error("there is a schedule with {} context switches and {} preemptions: simplify again", .0.switches, .0.preemptions)]
     Better(Cost),
-    /// The search went another way.
+    /// The search visited other states.
     #[error(
         "the search went through {actual} states and not {expected}: the program or its surroundings have changed"
     )]
     OtherStates {
-        /// As the certificate says.
+        /// As in the certificate.
         expected: u64,
-        /// As it turned out.
+        /// As found now.
         actual: u64,
     },
-    /// It could not be checked.
+    /// The check was interrupted.
     #[error("the check did not come to its end")]
     Stopped(E),
 }
 
-/// Searches again: whether the certificate holds for the trace.
+/// Checks by a new search that the certificate holds for the trace.
 ///
-/// # Errors
-/// If it does not, with the reason.
+/// # Errors If it does not, with the reason.
 pub fn check<R: Runner>(
     certificate: &Certificate,
     trace: &Trace,

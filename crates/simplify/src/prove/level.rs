@@ -18,17 +18,17 @@ use unsnarl_model::{
     Event, Fidelity, Flags, Op, Plan, Policy, Prefix, Segment, Signature, ThreadId, ThreadIx, Trace,
 };
 
-/// Events of runs that are held at a time.
+/// The maximum number of events of runs held at a time.
 const MAX_EVENTS: usize = 2_000_000;
 
-/// What a schedule may cost.
+/// The maximum cost of a schedule.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     pub(super) switches: u64,
     pub(super) preemptions: u64,
 }
 
-/// What came of it.
+/// The result of the search.
 pub(super) enum SearchOutcome {
     Better(Box<Trace>),
     Nothing,
@@ -37,23 +37,23 @@ pub(super) enum SearchOutcome {
 
 pub(super) struct LevelSearch<'a> {
     base: &'a Plan,
-    /// Who is there at the start.
+    /// The initial threads.
     first: Vec<ThreadId>,
     signature: Signature,
     cost: Cost,
     bound: Bound,
     limits: &'a ProofLimits,
-    /// How many runs are made before they are looked at.
+    /// The number of runs made before they are examined.
     batch: usize,
     rules: Rules,
     pub(super) executions: u64,
     pub(super) states: u64,
-    /// Of all states, in whatever order they came.
+    /// A checksum over all states, independent of their order.
     pub(super) digest: u64,
     pub(super) switches_ruled_out: Option<u64>,
-    /// How states were reached: more cheaply is worth looking at again.
+    /// How each state was reached: it is visited again if it is reached at a lower cost.
     visited: HashMap<u64, Vec<Visit>>,
-    /// What a thread does next after having done what has this fingerprint.
+    /// The next operation of a thread, by the fingerprint of its history.
     next: HashMap<u64, NextOperation>,
 }
 
@@ -61,7 +61,7 @@ pub(super) struct LevelSearch<'a> {
 #[derive(Clone)]
 struct NextOperation {
     event: Event,
-    /// Whose end it waits for.
+    /// The thread whose end it waits for.
     target: Option<ThreadId>,
 }
 
@@ -73,9 +73,9 @@ struct Visit {
     pending_conflicts: Vec<PendingConflict>,
 }
 
-/// A thread is to run as far as it can after a schedule was followed.
+/// A schedule after which a thread is to run as far as it can.
 struct Branch {
-    /// Who runs for how many points before that.
+    /// The schedule up to there: threads, each with its number of points.
     schedule: Vec<(ThreadId, u32)>,
     thread: ThreadId,
     switches: u64,
@@ -84,7 +84,7 @@ struct Branch {
 }
 
 impl Branch {
-    /// The thread begins.
+    /// Builds the branch in which the thread runs first.
     const fn first(thread: ThreadId) -> Self {
         Self { schedule: Vec::new(), thread, switches: 0, preemptions: 0, pending_conflicts: Vec::new() }
     }
@@ -148,7 +148,8 @@ impl<'a> LevelSearch<'a> {
         Cost::of(&trace.events) < self.cost && trace.signature() == self.signature
     }
 
-    /// The plan that follows the branch's schedule, has its thread run as far as it can, and goes on somehow.
+    /// Returns the plan that follows the branch's schedule, runs its thread as far as it can, and continues
+    /// arbitrarily.
     fn plan(&self, branch: &Branch) -> Plan {
         let mut threads: Vec<ThreadId> = Vec::new();
         let mut segments = Vec::new();
@@ -165,7 +166,7 @@ impl<'a> LevelSearch<'a> {
         Plan { prefix, tail: Policy::Fair, ..self.base.clone() }
     }
 
-    /// Goes through the states that the branch's thread came by, and adds where one can go from there.
+    /// Visits the states that the branch's thread passed, and adds the branches from there.
     fn visit_states<R: Runner>(
         &mut self,
         branch: &Branch,
@@ -209,7 +210,7 @@ impl<'a> LevelSearch<'a> {
         Ok(())
     }
 
-    /// What each thread does next, for when it is known that it could not.
+    /// Records each thread's next operation, so that later the thread is known to be blocked.
     fn record_next_operations(&mut self, analysed: &AnalysedRun<'_>) {
         let mut latest: HashMap<ThreadIx, u64> = HashMap::new();
         for (at, event) in analysed.trace.events.iter().enumerate() {
@@ -223,7 +224,8 @@ impl<'a> LevelSearch<'a> {
         }
     }
 
-    /// Adds the branches from a state: after `done` events, where the thread's run goes from `start` to `end`.
+    /// Adds the branches from a state: after `done` events, where the thread's run goes from `start` to
+    /// `end`.
     fn branch_from(
         &mut self,
         branch: &Branch,
@@ -254,7 +256,7 @@ impl<'a> LevelSearch<'a> {
         let mut schedule = branch.schedule.clone();
         schedule.push((branch.thread.clone(), (done - start) as u32));
         let mut all_pending_conflicts = pending_conflicts.to_vec();
-        // Only where switches are all that counts.
+        // This holds only if preemptions are not counted.
         if let Some(event) = interrupted.filter(|_| self.bound.preemptions == u64::MAX) {
             all_pending_conflicts.push(PendingConflict::new(
                 branch.thread.clone(),
@@ -277,7 +279,7 @@ impl<'a> LevelSearch<'a> {
         }
     }
 
-    /// Whether a thread's next operation is known, and is not possible after so many events.
+    /// Returns whether a thread's next operation is known, and is blocked after this many events.
     fn is_known_to_wait(&self, analysed: &AnalysedRun<'_>, done: usize, thread: &ThreadId) -> bool {
         let trace = analysed.trace;
         let events = &trace.events[..done];
@@ -305,9 +307,10 @@ impl<'a> LevelSearch<'a> {
 }
 
 impl Visit {
-    /// Whether everything that follows from the other follows from this one at no higher cost.
+    /// Returns whether everything that follows from the other visit follows from this one at no higher cost.
     fn is_no_worse_than(&self, other: &Self) -> bool {
-        // Who ran last may go on for nothing; for another thread to go on takes a switch, and may be a preemption.
+        // The last thread may continue for free; continuing another thread takes a switch, which may be a
+        // preemption.
         let more = u64::from(self.thread != other.thread);
         self.switches + more <= other.switches
             && self.preemptions + more <= other.preemptions
@@ -318,7 +321,7 @@ impl Visit {
     }
 }
 
-/// A run, and what its events mean.
+/// A run with its analysis.
 struct AnalysedRun<'t> {
     trace: &'t Trace,
     fingerprints: Fingerprints,
@@ -345,15 +348,15 @@ impl<'t> AnalysedRun<'t> {
     }
 }
 
-/// Whether a thread could go on only because time passed, or for no reason.
+/// Returns whether a thread could continue only because of a timeout, or spuriously.
 fn by_time(event: &Event) -> bool {
     event.flags.has(Flags::TIMED_OUT) || event.flags.has(Flags::SPURIOUS)
 }
 
-/// From where to where in a run its threads live.
+/// The lifetimes of a run's threads.
 struct Lifetimes<'t> {
     trace: &'t Trace,
-    /// By thread: after how many events it is there, and after how many no more.
+    /// By thread: the number of events before its creation and before its end.
     spans: Vec<(usize, usize)>,
 }
 
@@ -374,7 +377,7 @@ impl<'t> Lifetimes<'t> {
         Self { trace, spans }
     }
 
-    /// Who was created and has not ended after so many events.
+    /// Returns the threads that are alive after this many events.
     fn alive(&self, done: usize) -> Vec<ThreadId> {
         let there = self.spans.iter().zip(&self.trace.threads);
         let there = there.filter(|((begin, end), _)| (*begin..*end).contains(&done));
@@ -382,7 +385,7 @@ impl<'t> Lifetimes<'t> {
     }
 }
 
-/// The fingerprint of a thread that has done nothing yet.
+/// Returns the fingerprint of a thread without events.
 fn unstarted(thread: &ThreadId) -> u64 {
     let mut hasher = DefaultHasher::new();
     thread.path().hash(&mut hasher);

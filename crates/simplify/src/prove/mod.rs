@@ -1,26 +1,26 @@
-//! Whether there is a better schedule at all: a search through all that ask for less.
+//! Proof of minimality: a search through all cheaper schedules.
 //!
-//! [`prove`] goes through the schedules with fewer context switches than a failing trace has, and then through
-//! those with as many and fewer preemptions, at the same schedule points. Either it finds one that fails in the
-//! same way; or there is none, and the trace is *proved minimal* within these points; or it runs out of its
-//! budget, and says how far it got.
+//! [`prove`] searches the schedules with fewer context switches than a failing trace has, and then those with
+//! as many and fewer preemptions, at the same schedule points. Either it finds one that fails in the same
+//! way; or there is none, and the trace is *proved minimal* within these points; or it exhausts its budget
+//! and reports how far it got.
 //!
-//! The search is level by level, by the number of context switches. A state is what a schedule leads to. From a
-//! state, each thread that can runs as far as it can, by one run of the program, and everywhere on its way it may
-//! be interrupted: each of these is a state of the same level, and switching away from it leads to the next level.
-//! Three things keep it small:
+//! The search proceeds level by level, by the number of context switches. A state is the result of a
+//! schedule. From a state, each enabled thread runs as far as it can, in one run of the program, and may be
+//! interrupted at every point of that run: each such point is a state of the same level, and switching away
+//! from it leads to the next level. Three facts keep the search small:
 //!
-//! - Schedules that differ only in the order of events that do not depend on each other lead to the same state,
-//!   and it is gone into once (`static_order/fingerprint.rs`).
-//! - Who is interrupted need not go on before somebody has done something that its next operation depends on:
-//!   otherwise it might as well have done that operation before it was interrupted, at no more switches
-//!   (`pending_conflicts.rs`). That holds for context switches; where preemptions are counted it is not used.
-//! - Of threads that are seen to wait for a lock, a count or another thread's end, it is known that they cannot
-//!   run.
+//! - Schedules that differ only in the order of independent events lead to the same state, which is visited
+//!   once (`static_order/fingerprint.rs`).
+//! - An interrupted thread need not continue before another thread has done something that its next operation
+//!   depends on: otherwise it might as well have executed that operation before the interruption, with no
+//!   more switches (`pending_conflicts.rs`). That holds for context switches; it is not used when preemptions
+//!   are counted.
+//! - A thread that is seen to wait for a lock, a semaphore or another thread's end is known to be blocked.
 //!
-//! What is proved is proved as far as the events tell the whole story (see [`crate::static_order::relation`] on what they
-//! do not tell), for threads that run no longer than [`ProofLimits::in_a_row`] points at a stretch, and for loops that
-//! wait for something in vain no more often than [`ProofLimits::rounds`].
+//! The proof holds as far as the events show everything (see [`crate::static_order::relation`] for what they
+//! do not show), for threads that run for at most [`ProofLimits::in_a_row`] consecutive points, and for loops
+//! that wait in vain for at most [`ProofLimits::rounds`] rounds.
 
 mod certificate;
 mod level;
@@ -32,16 +32,16 @@ use crate::{Cost, Runner};
 use level::{Bound, LevelSearch};
 use unsnarl_model::Trace;
 
-/// How far to go.
+/// Limits of the search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProofLimits {
-    /// No more runs than this.
+    /// The maximum number of runs.
     pub executions: u64,
-    /// No thread is expected to run for longer than so many points without being interrupted.
+    /// The maximum number of consecutive points of a thread.
     pub in_a_row: u32,
-    /// A loop that finds the same thing over and over is interrupted in its first so many rounds only.
+    /// The number of first rounds in which a loop that finds the same state again and again is interrupted.
     pub rounds: u32,
-    /// How many schedules are handed to the runner at once.
+    /// The number of schedules handed to the runner at once.
     pub batch: usize,
 }
 
@@ -51,32 +51,32 @@ impl Default for ProofLimits {
     }
 }
 
-/// What came of a search.
+/// The verdict of a search.
 #[derive(Clone, Debug)]
 pub enum ProofVerdict {
     /// There is no better schedule.
     Minimal(Certificate),
-    /// Here is one.
+    /// A better schedule.
     Better(Box<Trace>),
-    /// The budget was used up.
+    /// The budget is exhausted.
     Unfinished,
 }
 
 /// A search, and how far it got.
 #[derive(Clone, Debug)]
 pub struct Proof<E> {
-    /// What came of it.
+    /// The verdict.
     pub verdict: ProofVerdict,
-    /// How often the program was run.
+    /// The number of runs.
     pub executions: u64,
-    /// No schedule with at most so many context switches fails in this way, if any number is proved.
+    /// No schedule with at most this many context switches has this failure; `None` if nothing is proved.
     pub switches_ruled_out: Option<u64>,
-    /// What ended the work early.
+    /// The error that ended the work early.
     pub stopped: Option<E>,
 }
 
-/// Looks for a schedule that fails as the trace does at a lower cost. `watch` is told how many runs there were, and
-/// how many context switches are being tried.
+/// Searches for a schedule with the trace's failure at a lower cost. `watch` receives the number of runs and
+/// the number of context switches being tried.
 pub fn prove<R: Runner>(
     trace: &Trace,
     runner: &mut R,

@@ -1,14 +1,14 @@
-//! What must happen before a thread that was interrupted goes on.
+//! Conflicts that must occur before an interrupted thread continues.
 
 use crate::static_order::relation::{AccessMode, Touch};
 use unsnarl_model::{Event, Op, ThreadId};
 
-/// A thread that was interrupted before this operation, although it could have done it: somebody must first do
+/// A thread that was interrupted before this operation, although it was enabled: another thread must first do
 /// something that the operation depends on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PendingConflict {
     pub(super) thread: ThreadId,
-    /// What the operation touches; whatever it may write, it is taken to write.
+    /// The touches of the operation; everything that it may write counts as written.
     touches: Vec<Touch>,
 }
 
@@ -27,13 +27,13 @@ impl PendingConflict {
         Self { thread, touches }
     }
 
-    /// Whether what an event touches settles it.
+    /// Returns whether an event with these touches resolves the conflict.
     pub(super) fn is_resolved_by(&self, thread: &ThreadId, touches: &[Touch]) -> bool {
         *thread != self.thread && touches.iter().any(|b| self.touches.iter().any(|a| conflict(a, b)))
     }
 }
 
-/// Whether two operations that touch these depend on each other. When in doubt, they do.
+/// Returns whether two operations with these touches depend on each other. When in doubt, they do.
 fn conflict(a: &Touch, b: &Touch) -> bool {
     let one_writes = |a, b| a == AccessMode::Writes || b == AccessMode::Writes;
     match (*a, *b) {

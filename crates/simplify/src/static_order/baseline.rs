@@ -1,12 +1,12 @@
 //! SimTrace as the paper prints it: algorithms 1 and 2, to compare with.
 //!
-//! Two things are mended. Algorithm 1 loses edges: as printed, a thread's first action gets none from other
-//! threads, and an action that directly follows one of its own thread gets none either; theorem 1 needs them, so
-//! here each action with a remote incoming dependence begins a node and has its edges. And the relation is that
-//! of [`super::relation`], which knows more operations than the paper.
+//! Two things are corrected. Algorithm 1 loses edges: as printed, a thread's first action gets none from
+//! other threads, and an action that directly follows one of its own thread gets none either. Theorem 1 needs
+//! them, so here each action with a remote incoming dependence begins a node and has its edges. And the
+//! relation is that of [`super::relation`], which covers more operations than the paper.
 //!
-//! Everything else is taken literally: all events and their dependences in memory, a search through the graph
-//! for each local edge, the edges in the order of the trace.
+//! Everything else is taken literally: all events and their dependences in memory, a graph search for each
+//! local edge, the edges in the order of the trace.
 
 use super::{
     Reordering, Rules,
@@ -40,7 +40,7 @@ pub fn simplify(events: &[Event], rules: Rules) -> Reordering {
     Reordering { schedule, before, after, least: 0, minimal: false }
 }
 
-/// Who touched a variable last.
+/// The last accesses to a variable.
 #[derive(Default)]
 struct VariableAccesses {
     write: Option<usize>,
@@ -53,7 +53,7 @@ enum VariableName {
     Byte(u64),
 }
 
-/// For each event those of other threads that it directly depends on.
+/// Returns, for each event, the events of other threads that it directly depends on.
 fn dependences(events: &[Event], rules: Rules) -> Vec<Vec<usize>> {
     let mut relation = Relation::new(rules);
     let mut variables: HashMap<VariableName, VariableAccesses> = HashMap::new();
@@ -123,11 +123,11 @@ fn touch_variable(variable: &mut VariableAccesses, how: AccessMode, at: usize, b
     }
 }
 
-/// The paper's graph; merged nodes go by their first part.
+/// The paper's graph; a merged node is identified by its first part.
 struct Graph {
     /// The events of each node.
     nodes: Vec<Vec<usize>>,
-    /// Where edges lead, local ones included.
+    /// The successors of each node, including local edges.
     edges: Vec<Vec<usize>>,
     /// Local edges, in the order of the trace.
     local: Vec<(usize, usize)>,
@@ -181,7 +181,7 @@ impl Graph {
         }
     }
 
-    /// The merged node that a node is in.
+    /// Returns the merged node that contains a node.
     fn whole(&self, mut node: usize) -> usize {
         while self.merged_into[node] != node {
             node = self.merged_into[node];
@@ -207,7 +207,7 @@ impl Graph {
         false
     }
 
-    /// The events in an order that keeps all edges.
+    /// Returns the events in a topological order.
     fn sorted(&self) -> Vec<usize> {
         let wholes: Vec<usize> = (0..self.nodes.len()).filter(|&n| self.merged_into[n] == n).collect();
         let leads = |node: usize| {

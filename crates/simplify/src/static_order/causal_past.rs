@@ -1,18 +1,19 @@
-//! What a failure depends on, without the rest.
+//! The causal past of a failure: the events it depends on.
 //!
-//! A crash, a failed assertion or an exit is one thread's doing: it follows that thread's last event, whatever the
-//! others do after what it depends on. So the events that no path of the dependence graph leads from can be left
-//! out, and the failure follows all the same. That is Tinertia's *Remove Last* for all threads at once and
-//! without a run.
+//! A crash, a failed assertion or an exit is caused by one thread: it follows that thread's last event,
+//! whatever the other threads do beyond the events that it depends on. So events without a path in the
+//! dependence graph to the failure can be left out without changing it. That is Tinertia's *Remove Last* for
+//! all threads at once and without a run.
 
 use super::{Granularity, Graph, Rules, reorder::reordered};
 use unsnarl_model::{OutcomeKind, ThreadIx, Trace, Wait};
 
-/// The trace without the events that its failure does not depend on; none if all of them may matter.
+/// Returns the trace without the events that its failure does not depend on; `None` if all of them may
+/// matter.
 #[must_use]
 pub fn causal_past(trace: &Trace, rules: Rules) -> Option<Trace> {
     let roots = roots(trace)?;
-    // What comes last does so by time only, not because it needs the others.
+    // The last event is last only in time, not because it depends on the others.
     let graph = Graph::of_trace(&trace.events, Rules { end: false, ..rules }, Granularity::Event);
     let needed = graph.events_before(&roots);
     let mut seen = vec![0; needed.len()];
@@ -26,7 +27,7 @@ pub fn causal_past(trace: &Trace, rules: Rules) -> Option<Trace> {
     (order.len() < trace.events.len()).then(|| reordered(trace, &order))
 }
 
-/// The threads whose last events the failure follows; none if it is everybody's doing.
+/// Returns the threads whose last events the failure follows; `None` if all threads are involved.
 fn roots(trace: &Trace) -> Option<Vec<ThreadIx>> {
     let last = trace.events.last()?.thread;
     match trace.outcome.kind {
@@ -45,7 +46,7 @@ fn roots(trace: &Trace) -> Option<Vec<ThreadIx>> {
     }
 }
 
-/// The threads that wait for each other, the one that came last among them.
+/// Returns the cycle of threads that wait for each other, starting with the last one to block.
 fn circle(waits: &[Wait], last: ThreadIx) -> Option<Vec<ThreadIx>> {
     let mut members = vec![last];
     loop {

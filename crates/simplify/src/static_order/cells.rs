@@ -1,31 +1,31 @@
-//! Who touched a thing last: the few accesses that stand for all of them.
+//! The last accesses of a resource: the few accesses that represent all of them.
 //!
-//! Of everything that touched a thing, the next reader depends directly on the last write, and the next writer
-//! on the reads since then, of which the latest of each thread is enough. All other dependences follow from
-//! these. Hence a cell is small, and an access takes constant time on average: each read is looked at by one
+//! Of all accesses to a resource, the next reader depends directly on the last write, and the next writer on
+//! the reads since then, of which the latest of each thread is enough. All other dependences follow from
+//! these. Hence a cell is small, and an access takes constant amortised time: each read is examined by one
 //! write.
 
-/// A node of the dependence graph; what a cell remembers of an access.
+/// A node of the dependence graph, which represents its accesses in cells.
 pub(super) type NodeIx = u32;
 
 /// No node, no cell.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// The last accesses of one thing.
+/// The last accesses to one resource.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cell {
     pub(super) write: NodeIx,
-    /// A read since then.
+    /// A read since the last write.
     read: NodeIx,
-    /// Further reads, by their list's number.
+    /// Further reads, by the number of their list.
     more: u32,
     /// The next cell of the same word of memory.
     pub(super) next: u32,
-    /// Which bytes of the word; not used for objects.
+    /// The bytes of the word; unused for objects.
     pub(super) mask: u8,
 }
 
-/// All cells, found by their numbers.
+/// All cells, by number.
 #[derive(Debug, Default)]
 pub(super) struct Cells {
     cells: Vec<Cell>,
@@ -35,7 +35,7 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// A cell that `write` wrote last, if anybody did.
+    /// Adds a cell with `write` as its last write, if any.
     pub(super) fn add(&mut self, write: NodeIx, mask: u8, next: u32) -> u32 {
         let cell = Cell { write, read: NONE, more: NONE, next, mask };
         match self.free.pop() {
@@ -58,7 +58,7 @@ impl Cells {
         &mut self.cells[at as usize]
     }
 
-    /// A second cell with the same accesses, for a part of the bytes.
+    /// Adds a second cell with the same accesses, for a part of the bytes.
     pub(super) fn split(&mut self, at: u32, mask: u8) -> u32 {
         let original = *self.get(at);
         let new = self.add(original.write, mask, original.next);
@@ -76,13 +76,13 @@ impl Cells {
         new
     }
 
-    /// Gives the cell up.
+    /// Frees the cell.
     pub(super) fn remove(&mut self, at: u32) {
         self.forget_reads(at);
         self.free.push(at);
     }
 
-    /// What a reader depends on.
+    /// Collects the dependences of a read.
     pub(super) fn before_read(&self, at: u32, deps: &mut Vec<NodeIx>) {
         let write = self.get(at).write;
         if write != NONE {
@@ -90,20 +90,20 @@ impl Cells {
         }
     }
 
-    /// What a writer depends on.
+    /// Collects the dependences of a write.
     pub(super) fn before_write(&self, at: u32, deps: &mut Vec<NodeIx>) {
         let cell = self.get(at);
         if cell.read == NONE {
             return self.before_read(at, deps);
         }
-        // Each reader comes after the last write: no need to tell of that.
+        // Each read follows the last write, so the write need not be added.
         deps.push(cell.read);
         if cell.more != NONE {
             deps.extend_from_slice(&self.lists[cell.more as usize]);
         }
     }
 
-    /// A read by this node; `same_thread` tells whether another node is of the same thread.
+    /// Records a read by this node; `same_thread` says whether another node belongs to the same thread.
     pub(super) fn read(&mut self, at: u32, node: NodeIx, same_thread: impl Fn(NodeIx) -> bool) {
         let Cell { read, more, .. } = *self.get(at);
         if read == node {
@@ -125,7 +125,7 @@ impl Cells {
         }
     }
 
-    /// A write by this node.
+    /// Records a write by this node.
     pub(super) fn write(&mut self, at: u32, node: NodeIx) {
         self.forget_reads(at);
         self.get_mut(at).write = node;

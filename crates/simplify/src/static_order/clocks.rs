@@ -1,42 +1,42 @@
-//! Clocks over nodes: of each thread, the latest node that comes before.
+//! Vector clocks over nodes: for each thread, the latest preceding node.
 //!
-//! The nodes of a thread are a chain, so what comes before a node is told by one number for each thread, and
-//! whether one node reaches another is one comparison. SimTrace searches the graph for each local edge instead,
-//! which makes it quadratic.
+//! The nodes of a thread form a chain, so one number for each thread describes everything that precedes a
+//! node, and reachability is one comparison. SimTrace searches the graph for each local edge instead, which
+//! makes it quadratic.
 
 use super::cells::NodeIx;
 use unsnarl_model::ThreadIx;
 
-/// So many numbers are kept of past nodes. Beyond that, threads learn of a node only itself and no longer what
-/// it comes after: more edges are kept than needed, and none is lost.
+/// The maximum number of clock entries kept for past nodes. Beyond that, a join adds only the node itself and
+/// not its past: redundant edges are kept, and none is lost.
 const MAX_CLOCK_ENTRIES: usize = 1 << 26;
 
-/// What each thread's latest node comes after, and what each node came after.
+/// The clock of each thread's latest node, and of each past node.
 ///
-/// Numbers are those of nodes plus one: 0 stands for none.
+/// Entries are node numbers plus one: 0 stands for none.
 #[derive(Debug, Default)]
 pub(super) struct Clocks {
-    /// By thread.
+    /// Indexed by thread.
     now: Vec<Vec<u32>>,
-    /// The clocks of past nodes, one behind the other.
+    /// The concatenated clocks of past nodes.
     saved: Vec<u32>,
-    /// Where each node's begins; one more than there are nodes.
+    /// The start of each node's clock; one more entry than there are nodes.
     starts: Vec<u32>,
 }
 
 impl Clocks {
-    /// Whether the thread's latest node comes after this one of another thread.
+    /// Returns whether this node of another thread precedes the thread's latest node.
     pub(super) fn includes(&self, thread: ThreadIx, other: ThreadIx, node: NodeIx) -> bool {
         let known = self.now.get(thread.index()).and_then(|clock| clock.get(other.index()));
         known.is_some_and(|&known| known > node)
     }
 
-    /// The latest node of a thread that a past node came after, plus one; 0 if none or not known.
+    /// Returns the latest node of a thread that precedes a past node, plus one; 0 if none or unknown.
     pub(super) fn of(&self, node: NodeIx, thread: ThreadIx) -> u32 {
         self.saved[range(&self.starts, node)].get(thread.index()).copied().unwrap_or(0)
     }
 
-    /// The thread's latest node comes after that node of another thread, and all that one came after.
+    /// Puts a node of another thread, and everything that precedes it, before the thread's latest node.
     pub(super) fn join(&mut self, thread: ThreadIx, other: ThreadIx, node: NodeIx) {
         let Self { now, saved, starts } = self;
         if now.len() <= thread.index() {
@@ -52,7 +52,7 @@ impl Clocks {
         clock[other.index()] = clock[other.index()].max(node + 1);
     }
 
-    /// Keeps the thread's clock as that of its latest node, which is the latest of all.
+    /// Saves the thread's clock as that of its latest node, which is the latest of all nodes.
     pub(super) fn keep(&mut self, thread: ThreadIx, node: NodeIx) {
         if self.starts.is_empty() {
             self.starts.push(0);

@@ -1,8 +1,8 @@
-//! Telling orders of events apart by what they mean.
+//! Fingerprints that are equal for equivalent orders of events.
 //!
-//! Two orders that differ only in events that do not depend on each other lead to the same end. They have the same
-//! fingerprint: each event is hashed with what it directly depends on, and the order in which the hashes are added
-//! up does not matter. CHESS caches visited states in the same way.
+//! Two orders that differ only in the order of independent events have the same result. They have the same
+//! fingerprint: each event is hashed with its direct dependences, and the sum of the hashes does not depend
+//! on their order. CHESS caches visited states in the same way.
 
 use super::{Rules, graph::Builder};
 use std::{
@@ -14,15 +14,15 @@ use unsnarl_model::{Event, Flags, ThreadIx, Trace};
 /// The fingerprints of an order of events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Fingerprints {
-    /// Of each event with all that it depends on.
+    /// Of each event with everything it depends on.
     pub(crate) events: Vec<u64>,
-    /// Of all that was done, after each event.
+    /// Of the state after each event.
     pub(crate) states: Vec<u64>,
 }
 
-/// The fingerprints if a trace's events come in this order.
+/// Returns the fingerprints of a trace's events in this order.
 pub(crate) fn fingerprints(trace: &Trace, order: &[usize], rules: Rules) -> Fingerprints {
-    // That an event is the last of an order does not make it another one.
+    // Being the last of an order does not change an event's identity.
     let mut builder = Builder::apart(Rules { end: false, ..rules });
     order.iter().for_each(|&at| builder.push(trace.events[at]));
     let graph = builder.finish();
@@ -45,7 +45,7 @@ pub(crate) fn fingerprints(trace: &Trace, order: &[usize], rules: Rules) -> Fing
     prints
 }
 
-/// What is the same about an event in every run: not the thread's number, not addresses.
+/// Returns the properties of an event that are the same in every run: no thread number, no addresses.
 fn identity<'t>(trace: &'t Trace, event: &Event) -> (&'t [u32], u8, u8, u16, u64) {
     let site = trace.site(event);
     let went = event.flags.0 & (Flags::FAILED | Flags::TIMED_OUT | Flags::CANCELLED).0;

@@ -1,22 +1,21 @@
 //! The dependence graph: events that can stay together are one node.
 //!
-//! After SimTrace, section 3.3, algorithm 1. A node is a run of events of one thread in that thread's order. An
-//! event that depends on nothing of other threads but what its thread knows already joins the node of the event
-//! before it: wherever a schedule has it, it can be moved up to there without adding a context switch. So
-//! nothing is lost by that.
+//! After SimTrace, section 3.3, algorithm 1. A node is a sequence of consecutive events of one thread. An
+//! event without new dependences on other threads joins the node of the thread's previous event: in any
+//! schedule, it can be moved up to there without adding a context switch. So nothing is lost.
 //!
-//! As printed, algorithm 1 loses edges: a thread's first action gets none from other threads, and neither does
-//! an action that directly follows one of its own thread. Here no edge is lost but those that follow from
-//! others.
+//! As printed, algorithm 1 loses edges: a thread's first action gets none from other threads, and neither
+//! does an action that directly follows one of its own thread. Here the only edges omitted are those implied
+//! by others.
 //!
-//! A thread *knows* a node if its own node comes after that one: see `clocks.rs`. Knowledge
-//! keeps edges few, and tells at once which breaks between two nodes of a thread are *forced* (another path
-//! leads from the one to the other, so that some other thread must run in between).
+//! A thread *knows* a node if that node precedes its own current node: see `clocks.rs`. This keeps edges few,
+//! and shows at once which breaks between two nodes of a thread are *forced*: another path leads from one to
+//! the other, so some other thread must run in between.
 //!
-//! Nodes are numbered so that edges lead from lower to higher numbers. With [`Granularity::Event`] that is clear: a
-//! node gets its edges with its first event, and they come from events before it. With [`Granularity::Segment`] it
-//! gets edges also while the segment of the trace lasts in which it began; segments do not overlap, so the edges
-//! come from nodes that began in earlier ones.
+//! Nodes are numbered so that edges lead from lower to higher numbers. With [`Granularity::Event`] that is
+//! obvious: a node gets its edges with its first event, and they come from earlier events. With
+//! [`Granularity::Segment`] it also gets edges during the rest of the trace's segment in which it began;
+//! segments do not overlap, so the edges come from nodes that began in earlier ones.
 
 use super::{
     cells::{NONE, NodeIx},
@@ -26,25 +25,25 @@ use super::{
 };
 use unsnarl_model::{Event, ObjectKind, Schedule, ThreadIx};
 
-/// How finely a trace is cut into nodes.
+/// How finely a trace is split into nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Granularity {
-    /// At every event that depends on something new. The finest cut that matters: no schedule is excluded.
+    /// At every event with a new dependence. This is the finest split that matters: no schedule is excluded.
     #[default]
     Event,
     /// At the first such event of each segment, so that there are no more nodes than segments.
     Segment,
 }
 
-/// A run of events of one thread.
+/// Consecutive events of one thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Node {
     pub(super) thread: ThreadIx,
-    /// Whether some other thread must run between the thread's node before this one and this one.
+    /// True if some other thread must run between the thread's previous node and this one.
     pub(super) forced: bool,
-    /// How many nodes of its thread come before it.
+    /// The number of preceding nodes of its thread.
     pub(super) rank: u32,
-    /// How many events it has.
+    /// The number of events.
     pub(super) events: u32,
     first_edge: u32,
 }
@@ -53,26 +52,27 @@ pub(super) struct Node {
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     pub(super) nodes: Vec<Node>,
-    /// Where edges come from, in the order of the nodes that they lead to.
+    /// The sources of edges, ordered by their targets.
     edges: Vec<NodeIx>,
     /// The nodes of each thread.
     pub(super) threads: Vec<Vec<NodeIx>>,
-    /// The trace as it was.
+    /// The schedule of the original trace.
     schedule: Schedule,
     switches: u64,
     events: u64,
 }
 
 impl Graph {
-    /// The graph of these events.
+    /// Builds the graph of these events.
     pub fn of(events: impl IntoIterator<Item = Event>, rules: Rules, grain: Granularity) -> Self {
         let mut builder = Builder::new(rules, grain);
         events.into_iter().for_each(|event| builder.push(event));
         builder.finish()
     }
 
-    /// The graph of a whole trace. Where surroundings matter it knows more than [`Graph::of`]: what a thread does
-    /// right before it waits for a futex or wakes one is the doing of library code, whose accesses are no events.
+    /// Builds the graph of a whole trace. If the environment matters it has more dependences than
+    /// [`Graph::of`]: a thread's event right before a futex wait or wake-up belongs to library code, whose
+    /// accesses are no events.
     #[must_use]
     pub fn of_trace(events: &[Event], rules: Rules, grain: Granularity) -> Self {
         if !rules.environment {
@@ -92,44 +92,44 @@ impl Graph {
         builder.finish()
     }
 
-    /// How many nodes it has.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Whether it is the graph of no events.
+    /// Returns whether the graph is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// How many edges between nodes of different threads it has.
+    /// Returns the number of edges between nodes of different threads.
     #[must_use]
     pub fn edges(&self) -> usize {
         self.edges.len()
     }
 
-    /// How many events it has.
+    /// Returns the number of events.
     #[must_use]
     pub const fn events(&self) -> u64 {
         self.events
     }
 
-    /// The schedule of the trace that it was made of.
+    /// Returns the schedule of the original trace.
     #[must_use]
     pub const fn schedule(&self) -> &Schedule {
         &self.schedule
     }
 
-    /// The context switches of the trace that it was made of.
+    /// Returns the number of context switches of the original trace.
     #[must_use]
     pub const fn switches(&self) -> u64 {
         self.switches
     }
 
-    /// No schedule that keeps the dependences has fewer context switches than this: each thread runs at least
-    /// once, and once more for each forced break.
+    /// Returns a lower bound on the context switches of any schedule that keeps the dependences: each thread
+    /// runs at least once, and once more for each forced break.
     #[must_use]
     pub fn least_switches(&self) -> u64 {
         let running = self.threads.iter().filter(|nodes| !nodes.is_empty()).count();
@@ -137,7 +137,8 @@ impl Graph {
         (running + forced).saturating_sub(1) as u64
     }
 
-    /// How many events of each thread come before the last ones of these threads, those included.
+    /// Returns, for each thread, the number of events in the causal past of the last events of these threads,
+    /// inclusive.
     pub(super) fn events_before(&self, threads: &[ThreadIx]) -> Vec<u64> {
         let mut needed = vec![false; self.len()];
         for thread in threads {
@@ -160,7 +161,7 @@ impl Graph {
         events
     }
 
-    /// The nodes of other threads that a node directly depends on.
+    /// Returns the nodes of other threads that a node directly depends on.
     pub(super) fn before(&self, node: NodeIx) -> &[NodeIx] {
         let from = self.nodes[node as usize].first_edge as usize;
         let to = self.nodes.get(node as usize + 1).map_or(self.edges.len(), |next| next.first_edge as usize);
@@ -172,41 +173,41 @@ fn on_futex(event: &Event) -> bool {
     event.op.object_kind() == Some(ObjectKind::Futex)
 }
 
-/// Makes the graph of events that come one after the other. It keeps none of them.
+/// Builds the graph event by event, without keeping the events.
 #[derive(Debug)]
 pub struct Builder {
     graph: Graph,
     grain: Granularity,
     end: bool,
-    /// Whether every event is a node of its own.
+    /// True if every event is a node of its own.
     apart: bool,
     relation: Relation,
     ledger: Ledger,
     clocks: Clocks,
     cursors: Vec<ThreadCursor>,
-    /// The latest node that everything later comes after.
+    /// The latest node that precedes everything later.
     fence: NodeIx,
-    /// The event that came last is held back: the last of all is special.
+    /// The latest event is held back, because the last of all is special.
     held_back: Option<(Event, bool)>,
-    /// Counts segments of the trace.
+    /// The number of the trace's current segment.
     segment: u64,
     current: Option<ThreadIx>,
     touches: Vec<Touch>,
     deps: Vec<NodeIx>,
 }
 
-/// A thread on its way.
+/// The current position of a thread.
 #[derive(Debug)]
 struct ThreadCursor {
     node: NodeIx,
     /// The segment of the trace in which the node began.
     began: u64,
-    /// What its next event comes after.
+    /// Nodes that precede its next event.
     after: Vec<NodeIx>,
 }
 
 impl Builder {
-    /// A graph under these rules.
+    /// Creates a builder with these rules.
     #[must_use]
     pub fn new(rules: Rules, grain: Granularity) -> Self {
         Self {
@@ -227,24 +228,24 @@ impl Builder {
         }
     }
 
-    /// A graph with a node for each event.
+    /// Creates a builder with a node for each event.
     pub(super) fn apart(rules: Rules) -> Self {
         Self { apart: true, ..Self::new(rules, Granularity::Event) }
     }
 
-    /// One more event.
+    /// Adds one more event.
     pub fn push(&mut self, event: Event) {
         self.push_in_place(event, false);
     }
 
-    /// One more event; `stays` if it keeps its place among all events.
+    /// Adds one more event; `stays` if it keeps its position among all events.
     fn push_in_place(&mut self, event: Event, stays: bool) {
         if let Some((earlier, stays)) = self.held_back.replace((event, stays)) {
             self.add(&earlier, stays);
         }
     }
 
-    /// The graph, when there are no more events. What the trace ended with follows its last event, so that one
+    /// Returns the graph when there are no more events. The outcome follows the last event, so that event
     /// stays last.
     #[must_use]
     pub fn finish(mut self) -> Graph {
@@ -266,7 +267,7 @@ impl Builder {
         }
         self.touches.clear();
         self.relation.touches(event, &mut self.touches);
-        // Of bytes that an event both reads and writes, the ledger wants to hear of the reads first.
+        // For bytes that an event both reads and writes, the ledger needs the reads first.
         if self.touches.len() > 1 {
             self.touches.sort_by_key(|touch| matches!(touch, Touch::Bytes(_, _, AccessMode::Writes)));
         }
@@ -290,7 +291,7 @@ impl Builder {
         &mut self.cursors[thread.index()]
     }
 
-    /// What the event at hand depends on and its thread does not know yet, the latest first.
+    /// Collects the dependences of the current event that its thread does not know yet, the latest first.
     fn find_dependences(&mut self, thread: ThreadIx) {
         self.deps.clear();
         for at in 0..self.touches.len() {
@@ -314,7 +315,7 @@ impl Builder {
         self.deps.sort_unstable_by(|a, b| b.cmp(a));
     }
 
-    /// The node that the event at hand belongs to, with its edges.
+    /// Returns the node of the current event, with its edges.
     fn place(&mut self, thread: ThreadIx, separate: bool) -> NodeIx {
         let ThreadCursor { node: previous, began, .. } = self.cursors[thread.index()];
         let first = previous == NONE;
@@ -328,7 +329,7 @@ impl Builder {
         for at in 0..self.deps.len() {
             let dep = self.deps[at];
             let other = self.graph.nodes[dep as usize].thread;
-            // What comes earlier may follow from what came later.
+            // An earlier dependence may be implied by a later one.
             if self.clocks.includes(thread, other, dep) {
                 continue;
             }
@@ -358,7 +359,7 @@ impl Builder {
         node
     }
 
-    /// Has later events of other threads come after the event at hand where they must.
+    /// Orders later events of other threads after the current event where necessary.
     fn order_later_events(&mut self, thread: ThreadIx, node: NodeIx) {
         for at in 0..self.touches.len() {
             match self.touches[at] {

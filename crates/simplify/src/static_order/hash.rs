@@ -1,9 +1,9 @@
-//! A hash for addresses and small keys: quick, and the same in every run.
+//! A hash for addresses and small keys: fast, and the same in every run.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map whose keys are hashed by multiplication. Nobody picks keys to make it slow but a program that wants
-/// its own trace to be slow to simplify.
+/// A map with multiplicative hashing. Only a program that wants its own trace to be slow to simplify could
+/// choose bad keys.
 pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, BuildHasherDefault<Multiply>>;
 
 /// Multiplies and folds.

@@ -1,4 +1,4 @@
-//! The direct dependences of each event, from who touched what last.
+//! Computes the direct dependences of each event from the last accesses.
 
 use super::{
     cells::{Cells, NONE, NodeIx},
@@ -7,26 +7,25 @@ use super::{
     relation::{AccessMode, SharedObject, Touch},
 };
 
-/// Who touched what last.
+/// The last accesses to everything.
 ///
-/// An event is entered in two steps: [`find`](Self::find) tells what it depends on, which decides the node of
-/// the graph that it belongs to; [`enter`](Self::enter) remembers it as that node's doing.
+/// An event is processed in two steps: [`find`](Self::find) returns its dependences, which determine its node
+/// of the graph; [`enter`](Self::enter) records its accesses for that node.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     cells: Cells,
     objects: HashMap<SharedObject, u32>,
     memory: MemoryCells,
-    /// Cells of the event at hand, and how they are touched.
+    /// Cells of the current event, and how it accesses them.
     found: Vec<u32>,
     found_how: Vec<(u32, AccessMode)>,
-    /// Stretches that it writes at once.
+    /// Ranges that the event writes as a whole.
     long: Vec<(u64, u64)>,
 }
 
 impl Ledger {
-    /// Adds the nodes that a touch makes the event at hand depend on. Bytes that are read come before bytes that
-    /// are written: a cell may be divided by what is found later, and the parts of one that is written would be
-    /// missed.
+    /// Adds the nodes on which a touch makes the current event depend. Reads of bytes must come before
+    /// writes: a later lookup may split a cell, and the parts of a written one would be missed.
     pub(super) fn find(&mut self, touch: Touch, deps: &mut Vec<NodeIx>) {
         match touch {
             Touch::SharedObject(object, how) => {
@@ -58,9 +57,10 @@ impl Ledger {
         }
     }
 
-    /// The event at hand belongs to this node; `same_thread` tells whether another one is of the same thread.
+    /// Records the current event for this node; `same_thread` says whether another node belongs to the same
+    /// thread.
     pub(super) fn enter(&mut self, node: NodeIx, same_thread: impl Fn(NodeIx) -> bool) {
-        // A thing that is both read and written is written: the order of the two does not matter then.
+        // A resource that is both read and written counts as written, in either order.
         for &(cell, _) in self.found_how.iter().filter(|(_, how)| *how == AccessMode::Writes) {
             self.cells.write(cell, node);
         }
@@ -75,7 +75,7 @@ impl Ledger {
         }
     }
 
-    /// Nobody will touch the object any more.
+    /// Forgets an object that is not touched any more.
     pub(super) fn forget(&mut self, object: SharedObject) {
         if let Some(cell) = self.objects.remove(&object) {
             self.cells.remove(cell);

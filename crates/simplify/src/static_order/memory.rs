@@ -1,9 +1,9 @@
-//! Memory, byte by byte: which cell remembers a byte's last accesses.
+//! Memory by byte: the cell that holds each byte's last accesses.
 //!
-//! Memory is in words of eight bytes. A word has no cell until it is touched, then one, and more only if its
-//! bytes are touched in different groups. A write to many bytes, an allocation and a release make all of them
-//! alike: their cells are given up, and one *stretch* remembers who wrote them last. So memory that is given
-//! out, used and given back over and over takes no more room than what is in use.
+//! Memory is divided into words of eight bytes. A word has no cell until it is touched, then one, and more
+//! only if its bytes are touched in different groups. A write to many bytes, an allocation and a release
+//! treat all of them alike: their cells are freed, and one *stretch* records the last writer. So memory that
+//! is allocated, used and freed over and over takes no more room than the memory in use.
 
 use super::{
     cells::{Cells, NONE, NodeIx},
@@ -11,10 +11,10 @@ use super::{
 };
 use std::{collections::BTreeMap, ops::Range};
 
-/// Words of a page.
+/// The number of words of a page.
 const WORDS: u64 = 64;
 
-/// From this many bytes on a write makes a stretch.
+/// The minimum number of bytes of a write that makes a stretch.
 const LONG: u64 = 128;
 
 #[derive(Debug, Default)]
@@ -23,27 +23,27 @@ pub(super) struct MemoryCells {
     /// The first cell of each word, page by page.
     heads: Vec<u32>,
     free: Vec<u32>,
-    /// The page that was looked up last: accesses keep together.
+    /// The page that was looked up last, because accesses have locality.
     latest: Option<(u64, u32)>,
-    /// Words that were written at once and have no cells: first word → (behind the last, writer).
+    /// Words that were written as a whole and have no cells: first word → (one past the last, writer).
     stretches: BTreeMap<u64, (u64, NodeIx)>,
 }
 
 impl MemoryCells {
-    /// The cells of these bytes, made where there are none.
+    /// Returns the cells of these bytes, creating missing ones.
     pub(super) fn touch(&mut self, first: u64, len: u64, cells: &mut Cells, found: &mut Vec<u32>) {
         for (word, mask) in words(first, len) {
             self.touch_word(word, mask, cells, found);
         }
     }
 
-    /// Whether a write to so many bytes should make a stretch.
+    /// Returns whether a write to this many bytes should make a stretch.
     pub(super) const fn is_long(len: u64) -> bool {
         len >= LONG
     }
 
-    /// What a write to all of the bytes depends on, and the cells of the ragged ends. The whole words in the
-    /// middle are [`stretched`](Self::stretch) afterwards.
+    /// Collects the dependences of a write to all of the bytes, and the cells of the partial words at both
+    /// ends. The whole words in between are [`stretched`](Self::stretch) afterwards.
     pub(super) fn survey(
         &mut self,
         first: u64,
@@ -70,7 +70,7 @@ impl MemoryCells {
         deps.extend(self.stretches_in(middle).map(|(_, (_, writer))| writer));
     }
 
-    /// The whole words among the bytes were written by this node.
+    /// Records that this node wrote the whole words among the bytes.
     pub(super) fn stretch(&mut self, first: u64, len: u64, cells: &mut Cells, writer: NodeIx) {
         let middle = whole_words(first, len);
         if middle.is_empty() {
@@ -111,7 +111,8 @@ impl MemoryCells {
         }
     }
 
-    /// Who wrote a word that has no cell for some byte; nobody if that byte was never touched.
+    /// Returns the last writer of a word that lacks a cell for some byte; `NONE` if that byte was never
+    /// touched.
     fn stretch_at(&self, word: u64) -> NodeIx {
         match self.stretches.range(..=word).next_back() {
             Some((_, &(end, writer))) if word < end => writer,
@@ -143,7 +144,7 @@ impl MemoryCells {
         page
     }
 
-    /// The pages that these words are on, as far as there are any.
+    /// Returns the existing pages of these words.
     fn pages_in(&self, words: Range<u64>) -> Vec<PagePart> {
         let numbers = words.start / WORDS..words.end.div_ceil(WORDS);
         let part = |(number, page): (u64, u32)| {
@@ -152,7 +153,7 @@ impl MemoryCells {
             let to = words.end.min(start + WORDS) - start;
             PagePart { number, page, words: from as usize..to as usize }
         };
-        // Large blocks are mostly not touched at all: look at what there is rather than at all there could be.
+        // Large blocks are mostly untouched, so iterate over the existing pages instead of all possible ones.
         if numbers.end - numbers.start > self.pages.len() as u64 {
             let mut there: Vec<_> =
                 self.pages.iter().map(|(&n, &p)| (n, p)).filter(|(n, _)| numbers.contains(n)).collect();
@@ -163,7 +164,7 @@ impl MemoryCells {
         }
     }
 
-    /// Gives up the cells of these words, and pages that have no others.
+    /// Frees the cells of these words, and pages without other cells.
     fn drop_cells(&mut self, words: Range<u64>, cells: &mut Cells) {
         for part in self.pages_in(words) {
             for head in &mut self.heads[part.heads()] {
@@ -183,7 +184,7 @@ impl MemoryCells {
     }
 }
 
-/// Some words of a page.
+/// A range of words of a page.
 struct PagePart {
     number: u64,
     page: u32,
@@ -197,12 +198,12 @@ impl PagePart {
     }
 }
 
-/// Where a page begins.
+/// Returns the index of a page's first head.
 const fn first_head(page: u32) -> usize {
     page as usize * WORDS as usize
 }
 
-/// The words of a stretch of bytes, each with the bytes that are meant.
+/// Iterates over the words of a byte range, each with a mask of its bytes.
 fn words(first: u64, len: u64) -> impl Iterator<Item = (u64, u8)> {
     let end = first.saturating_add(len);
     (first / 8..end.div_ceil(8)).map(move |word| {
@@ -213,7 +214,7 @@ fn words(first: u64, len: u64) -> impl Iterator<Item = (u64, u8)> {
     })
 }
 
-/// The words that lie in a stretch of bytes wholly.
+/// Returns the words that lie entirely in a byte range.
 fn whole_words(first: u64, len: u64) -> Range<u64> {
     let (start, end) = (first.div_ceil(8), first.saturating_add(len) / 8);
     start..end.max(start)

@@ -1,32 +1,32 @@
 //! Merging nodes, in any order of evaluation.
 //!
-//! After SimTrace, section 3.3, algorithm 2: two neighbouring nodes of a thread become one if the edge between
-//! them is the only path from the one to the other. The paper takes the local edges in an arbitrary order, and
-//! its result depends on it (figure 1). The paper searches the graph for each edge; here clocks tell. A merge
-//! makes everything that comes after the first node come after what the second one comes after, so the clocks of
-//! those nodes are raised, as far as that is news to them.
+//! After SimTrace, section 3.3, algorithm 2: two adjacent nodes of a thread are merged if the edge between
+//! them is the only path from one to the other. The paper takes the local edges in an arbitrary order, and
+//! its result depends on it (figure 1). The paper searches the graph for each edge; here vector clocks answer
+//! the question. A merge puts everything that precedes the second node before everything that follows the
+//! first one, so the clocks of those nodes are updated where necessary.
 //!
-//! A path once there stays, so each local edge needs to be looked at once, and no two nodes of the result could
-//! be merged.
+//! An existing path never disappears, so each local edge is examined once, and no two nodes of the result
+//! could be merged.
 
 use super::{Graph, cells::NodeIx, runs::ThreadRun};
 use std::collections::{BinaryHeap, VecDeque};
 use unsnarl_sched::Rng;
 
-/// The graph while its nodes are being merged. A merged node goes by its first part.
+/// The graph while its nodes are being merged. A merged node is identified by its first part, the leader.
 struct Merging<'g> {
     graph: &'g Graph,
-    /// By node: the first part of the merged node that it is in.
+    /// By node: the leader of the merged node that contains it.
     leader: Vec<NodeIx>,
-    /// By leader: how many parts it has.
+    /// By leader: the number of its parts.
     parts: Vec<u32>,
-    /// By leader: of each thread, the latest node before it, plus one.
+    /// By leader: for each thread, the latest preceding node, plus one.
     clocks: Vec<u32>,
     after: Vec<NodeIx>,
     after_start: Vec<u32>,
 }
 
-/// An order of the nodes after merging all that can be, the local edges taken as the seed says.
+/// Returns an order of the nodes after all possible merges, with the local edges shuffled by the seed.
 pub(super) fn order(graph: &Graph, seed: u64) -> Vec<ThreadRun> {
     let mut edges: Vec<NodeIx> =
         (0..graph.len() as NodeIx).filter(|&n| graph.nodes[n as usize].rank > 0).collect();
@@ -53,7 +53,7 @@ impl<'g> Merging<'g> {
             after,
             after_start,
         };
-        // Numbers are such that what comes before a node has a lower one.
+        // Preceding nodes have lower numbers.
         for node in 0..nodes as NodeIx {
             if let Some(previous) = merging.previous(node) {
                 merging.join(node, previous);
@@ -69,7 +69,7 @@ impl<'g> Merging<'g> {
         self.graph.threads.len()
     }
 
-    /// The node's neighbour of its thread.
+    /// Returns the previous node of the same thread.
     fn previous(&self, node: NodeIx) -> Option<NodeIx> {
         let node = &self.graph.nodes[node as usize];
         Some(self.graph.threads[node.thread.index()][node.rank.checked_sub(1)? as usize])
@@ -79,7 +79,7 @@ impl<'g> Merging<'g> {
         self.clocks[self.leader[node as usize] as usize * self.width() + thread]
     }
 
-    /// A node comes after another and all that it comes after; whether that was news.
+    /// Puts `before` and everything that precedes it before a node; returns whether that changed anything.
     fn join(&mut self, node: NodeIx, before: NodeIx) -> bool {
         let width = self.width();
         let (to, from) = (self.leader[node as usize] as usize, self.leader[before as usize] as usize);
@@ -97,7 +97,8 @@ impl<'g> Merging<'g> {
         news
     }
 
-    /// Merges the node's merged node with its neighbour before it, if no path but the edge joins them.
+    /// Merges the node's merged node with the previous one of its thread, if no path but the edge connects
+    /// them.
     fn try_merge(&mut self, node: NodeIx) {
         let Some(previous) = self.previous(node) else { return };
         let first = self.leader[previous as usize];
@@ -123,7 +124,7 @@ impl<'g> Merging<'g> {
         }
     }
 
-    /// Everything after a merged node learns what it has learnt.
+    /// Propagates the updated clock of a merged node to everything after it.
     fn propagate(&mut self, leader: NodeIx) {
         let mut queue = VecDeque::from([leader]);
         while let Some(leader) = queue.pop_front() {
@@ -147,7 +148,7 @@ impl<'g> Merging<'g> {
         }
     }
 
-    /// The merged nodes in an order that keeps all edges.
+    /// Returns the merged nodes in a topological order.
     fn sorted(&self) -> Vec<ThreadRun> {
         let mut missing = vec![0u32; self.graph.len()];
         for node in 0..self.graph.len() as NodeIx {
@@ -183,7 +184,7 @@ impl<'g> Merging<'g> {
     }
 }
 
-/// The edges the other way round: where each node's begin, and where they lead.
+/// Returns the reversed edges: where each node's begin, and their targets.
 fn successors(graph: &Graph) -> (Vec<u32>, Vec<NodeIx>) {
     let mut start = vec![0u32; graph.len() + 1];
     for node in 0..graph.len() as NodeIx {

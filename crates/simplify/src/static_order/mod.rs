@@ -1,22 +1,22 @@
 //! Fewer context switches without running anything.
 //!
 //! SimTrace (Huang and Zhang, "An Efficient Static Trace Simplification Technique for Debugging Concurrent
-//! Programs", SAS 2011): events that do not depend on each other may change places, and any order that keeps the
-//! dependences leads to the same end (theorem 1). So look for one in which threads run long.
+//! Programs", SAS 2011): independent events may be swapped, and any order that keeps the dependences has the
+//! same outcome (theorem 1). So search for one in which threads run long.
 //!
 //! | step | file | in the paper |
 //! | --- | --- | --- |
 //! | which events depend on each other | [`relation`] | definition 4 |
 //! | found in linear time | `ledger`, `cells`, `memory` | |
 //! | events that stay together are one node | [`graph`], `clocks` | algorithm 1 |
-//! | an order in few runs | `runs` | |
+//! | an order with few thread runs | `runs` | |
 //! | or by merging, in an arbitrary order | `merge` | algorithm 2 |
 //! | with few preemptions | `reduce_preemptions` | |
 //! | the trace in that order | [`mod@reorder`], `preemption` | |
-//! | the same without holding all of it | [`rebuild_schedule`] | |
-//! | what the failure depends on, without the rest | [`causal_past`] | |
+//! | the same without holding the whole trace | [`rebuild_schedule`] | |
+//! | only the events that the failure depends on | [`causal_past`] | |
 //!
-//! [`baseline`] has the paper's algorithms as they are printed, for comparison.
+//! [`baseline`] has the paper's algorithms as printed, for comparison.
 
 pub mod baseline;
 pub mod causal_past;
@@ -44,31 +44,31 @@ pub use runs::Effort;
 
 use unsnarl_model::{Event, Schedule, Segment, Stats, Trace};
 
-/// Which of the orders that keep the dependences is looked for.
+/// How to choose among the orders that keep the dependences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OrderStrategy {
-    /// Few runs, by a search.
+    /// Few thread runs, by a search.
     Runs(Effort),
-    /// The paper's: merge neighbours in an arbitrary order, here one that follows from the seed.
+    /// As in the paper: merge adjacent nodes in an arbitrary order, here determined by the seed.
     Arbitrary(u64),
 }
 
 impl Rules {
-    /// What must be kept of this trace for it to be executed again.
+    /// Returns the rules that this trace needs to be executed again.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
-        // Traces of other tools have no program, and their accesses are all there.
+        // Traces of other tools have no program, and contain all accesses.
         let recorded = !trace.program.path.is_empty();
         let accesses = trace.events.iter().any(|event| event.op.is_plain_access());
         Self { hides_sole_accesses: recorded && accesses, ..Self::default() }
     }
 }
 
-/// A new order of this trace's events with few context switches. None is better that this would find: what it
-/// gives for the trace in the new order is that same order.
+/// Returns a new order of this trace's events with few context switches. The result is a fixed point:
+/// simplifying the trace in the new order yields that same order.
 ///
-/// To be sure of that it looks at least twice. For traces that are too long for that, or to be held in memory, make
-/// a [`Graph`] of their events and [`reorder`] it.
+/// To ensure that, it iterates at least twice. For traces that are too long for that, or for memory, build a
+/// [`Graph`] of their events and [`reorder`] it.
 #[must_use]
 pub fn simplify(trace: &Trace, rules: Rules) -> Reordering {
     let mut order: Vec<usize> = (0..trace.events.len()).collect();
@@ -89,7 +89,7 @@ pub fn simplify(trace: &Trace, rules: Rules) -> Reordering {
     }
 }
 
-/// A new order of a graph's events.
+/// Returns a new order of a graph's events.
 #[must_use]
 pub fn reorder(graph: &Graph, order: OrderStrategy) -> Reordering {
     let (runs, minimal) = match order {
@@ -117,7 +117,7 @@ pub fn reorder(graph: &Graph, order: OrderStrategy) -> Reordering {
     Reordering { schedule, before, after, least, minimal: minimal || after == least }
 }
 
-/// One more segment behind the others.
+/// Appends a segment to the schedule.
 fn add(schedule: &mut Schedule, segment: Segment) {
     match schedule.segments.last_mut() {
         Some(last) if last.thread == segment.thread => match last.points.checked_add(segment.points) {

@@ -1,15 +1,15 @@
-//! Which context switches take the processor from a thread that could have gone on, told from the events.
+//! Determines from the events which context switches are preemptions.
 //!
-//! A run tells that itself (`Flags::PREEMPTS`). For an order of events that nobody has executed yet it follows
-//! from what each thread does next: whether that was possible when somebody else went on. Of a thread that does
-//! nothing more, what it waits for in the end tells; if it does not wait, all that is known is whether it was
-//! preempted in the order that was executed.
+//! A run records that itself (`Flags::PREEMPTS`). For an order of events that has not been executed yet, it
+//! follows from each thread's next operation: whether that was enabled when another thread continued. For a
+//! thread without further events, its final wait decides; if it does not wait, all that is known is whether
+//! it was preempted in the executed order.
 
 use std::collections::{HashMap, HashSet};
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx, Wait};
 
-/// Marks each event that preempts, in the order in which they are. `executed` has them in the order in which they
-/// were executed, and `waits` who waited in the end.
+/// Marks each preempting event in the given order. `executed` has the events in the order of execution, and
+/// `waits` has the threads that were blocked at the end.
 pub(super) fn mark(events: &mut [Event], executed: &[Event], waits: &[Wait]) {
     let next = next_of_same_thread(events);
     let (mut before, mut future) = (ExecutionFacts::default(), FutureEvents::default());
@@ -22,18 +22,18 @@ pub(super) fn mark(events: &mut [Event], executed: &[Event], waits: &[Wait]) {
     }
 }
 
-/// What the order in which events were executed tells of every other order.
+/// Facts from the executed order that hold for every other order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExecutionFacts {
-    /// What each semaphore has before the first thing that is done to it.
+    /// The count of each semaphore before its first operation.
     counts: HashMap<u64, u64>,
-    /// For each thread whether it was preempted after the last thing it did.
+    /// For each thread, whether it was preempted after its last event.
     preempted: HashMap<ThreadIx, bool>,
     last: Option<ThreadIx>,
 }
 
 impl ExecutionFacts {
-    /// One more event.
+    /// Processes one more event.
     pub(super) fn note(&mut self, event: &Event) {
         note_count(&mut self.counts, event);
         if let Some(last) = self.last.replace(event.thread)
@@ -44,17 +44,17 @@ impl ExecutionFacts {
     }
 }
 
-/// What is still to happen in an order of events.
+/// The events still to come in an order of events.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FutureEvents {
-    /// How many events each thread has.
+    /// The number of events of each thread.
     pub(super) events: Vec<u64>,
-    /// How many arrive at a barrier, by its round.
+    /// The number of arrivals at a barrier, by round.
     arrivals: HashMap<(u64, u64), u64>,
 }
 
 impl FutureEvents {
-    /// One more event.
+    /// Processes one more event.
     pub(super) fn note(&mut self, event: &Event) {
         let thread = event.thread.index();
         if self.events.len() <= thread {
@@ -76,7 +76,7 @@ impl FutureEvents {
     }
 }
 
-/// Tells which events preempt, one event after the other.
+/// Determines which events preempt, event by event.
 #[derive(Debug)]
 pub(super) struct Marker<'w> {
     world: SyncState,
@@ -85,7 +85,7 @@ pub(super) struct Marker<'w> {
     waits: &'w [Wait],
     ended: HashSet<ThreadIx>,
     last: Option<ThreadIx>,
-    /// How many events there were so far.
+    /// The number of events so far.
     at: u64,
 }
 
@@ -102,7 +102,8 @@ impl<'w> Marker<'w> {
         }
     }
 
-    /// The next event, marked if it preempts. `upcoming` is what the thread that ran before does next, if anything.
+    /// Returns the next event, marked if it preempts. `upcoming` is the next event of the thread that ran
+    /// before, if any.
     pub(super) fn marked(&mut self, event: Event, upcoming: Option<&Event>) -> Event {
         let left = self.last.replace(event.thread).filter(|&last| last != event.thread);
         let preempts = left.is_some_and(|thread| {
@@ -122,17 +123,18 @@ impl<'w> Marker<'w> {
         Event { flags: if preempts { others | Flags::PREEMPTS } else { others }, ..event }
     }
 
-    /// Whether an event is possible by now, as far as that is the doing of others that are not in the world: a thread's
-    /// end, a wake-up, the last arrival at a barrier. Never, for what goes on because time passes.
+    /// Returns whether an event is enabled as far as other threads decide: a thread's end, a wake-up, the
+    /// last arrival at a barrier. Locks and counts are checked by [`SyncState`]. Never for events caused by
+    /// the passing of time.
     fn is_enabled(&self, event: &Event) -> bool {
         match event.op {
             _ if event.flags.has(Flags::TIMED_OUT) || event.op.yields() => false,
-            // Traces of other tools have no ends: a thread's last event is as good.
+            // Traces of other tools have no end events: a thread's last event counts as its end.
             Op::Join if !event.flags.has(Flags::FAILED) => {
                 let target = usize::try_from(event.value).ok();
                 target.and_then(|target| self.future.events.get(target)).is_none_or(|&left| left == 0)
             }
-            // None is the largest there is.
+            // `u64::MAX` stands for no cause.
             op if op.names_its_cause() => event.value < self.at,
             Op::BarrierLeave => {
                 self.future.arrivals.get(&(event.addr, event.value)).is_none_or(|&missing| missing == 0)
@@ -142,8 +144,9 @@ impl<'w> Marker<'w> {
     }
 }
 
-/// The first of these events, in the order in which they are, that cannot happen where it is: its thread would have
-/// to wait, or is not there yet. `executed` has them, and perhaps more, in the order in which they were executed.
+/// Returns the first of these events, in the given order, that is not enabled at its position: its thread
+/// would have to wait, or does not exist yet. `executed` has them, and perhaps more, in the order of
+/// execution.
 pub(crate) fn first_impossible(events: &[Event], executed: &[Event]) -> Option<usize> {
     let mut world = SyncState::before(executed);
     let created =
@@ -181,7 +184,7 @@ pub(crate) fn first_impossible(events: &[Event], executed: &[Event]) -> Option<u
     None
 }
 
-/// What each semaphore has before the first thing that is done to it.
+/// Returns the count of each semaphore before its first operation.
 fn counts_before(events: &[Event]) -> HashMap<u64, u64> {
     let mut counts = HashMap::new();
     events.iter().for_each(|event| note_count(&mut counts, event));
@@ -200,7 +203,7 @@ fn note_count(counts: &mut HashMap<u64, u64>, event: &Event) {
     counts.entry(event.addr).or_insert(before);
 }
 
-/// For each event the next one of its thread.
+/// Returns, for each event, the next one of its thread.
 fn next_of_same_thread(events: &[Event]) -> Vec<Option<usize>> {
     let mut upcoming = HashMap::new();
     let mut next: Vec<_> =
@@ -209,7 +212,7 @@ fn next_of_same_thread(events: &[Event]) -> Vec<Option<usize>> {
     next
 }
 
-/// Locks, semaphores and once controls.
+/// The state of locks, semaphores and once controls.
 #[derive(Debug, Default)]
 pub(crate) struct SyncState {
     holders: HashMap<u64, (ThreadIx, u32)>,
@@ -221,12 +224,12 @@ pub(crate) struct SyncState {
 }
 
 impl SyncState {
-    /// The world before these events were executed.
+    /// Returns the state before these events were executed.
     pub(crate) fn before(executed: &[Event]) -> Self {
         Self { counts: counts_before(executed), ..Self::default() }
     }
 
-    /// Whether a thread that waits in the end would not have had to wait yet.
+    /// Returns whether a thread that is blocked at the end would not be blocked yet.
     fn permits_waiter(&self, wait: &Wait, ended: &HashSet<ThreadIx>) -> bool {
         match wait.op {
             Op::Join => wait.holders.iter().all(|target| ended.contains(target)),
@@ -244,7 +247,7 @@ impl SyncState {
         }
     }
 
-    /// Whether nothing here keeps the event from happening.
+    /// Returns whether nothing in this state blocks the event.
     pub(crate) fn permits(&self, event: &Event) -> bool {
         let is_free = |lock: u64| self.holders.get(&lock).is_none_or(|(holder, _)| *holder == event.thread);
         let failed = event.flags.has(Flags::FAILED);
@@ -265,7 +268,7 @@ impl SyncState {
         }
     }
 
-    /// One more event.
+    /// Processes one more event.
     pub(crate) fn step(&mut self, event: &Event) {
         let Event { thread, addr, value, .. } = *event;
         if let Op::CondWake = event.op {

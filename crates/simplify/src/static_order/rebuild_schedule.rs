@@ -1,34 +1,35 @@
-//! A trace in another order, told event by event: of traces that are too long to be held in memory.
+//! Writes a trace in another order event by event, for traces that are too long for memory.
 //!
-//! What an event in a new order is like depends on little of the whole trace: the new number of the event that woke
-//! it, and whether the thread that ran before could have gone on. A [`Survey`] of all events gathers that; what it
-//! keeps grows with wake-ups, rounds of barriers and semaphores, not with events. [`ScheduleRebuilder`] then takes the events
-//! in their new order.
+//! An event in a new order depends on little of the whole trace: the new number of the event that woke it,
+//! and whether the thread that ran before could have continued. A [`Survey`] of all events collects that; its
+//! size grows with wake-ups, barrier rounds and semaphores, not with events. [`ScheduleRebuilder`] then
+//! processes the events in their new order.
 
 use super::preemption::{ExecutionFacts, FutureEvents, Marker};
 use std::collections::{HashMap, VecDeque};
 use unsnarl_model::{Event, Schedule, Stats, StatsCounter, ThreadIx, Wait, Warning};
 
-/// What must be known of all events before they are told in another order. It looks at each of them twice.
+/// Facts about all events that are needed before they are written in another order. It looks at each event
+/// twice.
 #[derive(Debug, Default)]
 pub struct Survey {
     executed: ExecutionFacts,
     future: FutureEvents,
     count: StatsCounter,
-    /// The numbers of events that others name.
+    /// The numbers of events that others refer to.
     named: Vec<u64>,
-    /// Where they are: who, after how many events of its own.
+    /// Their positions: the thread, and the number of its earlier events.
     places: Vec<(ThreadIx, u64)>,
-    /// How many events of each thread were seen at the second look.
+    /// The number of events of each thread seen by the second look.
     again: Vec<u64>,
     looked: u64,
-    /// The warnings in the order in which they were given, and how many events their threads had had by then.
+    /// The warnings in order, and how many events their threads had executed by then.
     warnings: VecDeque<(u64, ThreadIx, usize)>,
     warned: Vec<(usize, u64)>,
 }
 
 impl Survey {
-    /// Of events that these warnings are about.
+    /// Creates a survey of events with these warnings.
     #[must_use]
     pub fn new(warnings: &[Warning]) -> Self {
         let mut queue: Vec<_> =
@@ -37,7 +38,7 @@ impl Survey {
         Self { warnings: queue.into(), ..Self::default() }
     }
 
-    /// The first look at the next event.
+    /// Takes the first look at the next event.
     pub fn look(&mut self, event: &Event) {
         while self.warnings.front().is_some_and(|&(at, ..)| at <= self.count.stats.events) {
             self.place_warnings();
@@ -56,19 +57,19 @@ impl Survey {
         }
     }
 
-    /// How many events there are, and how tangled they are.
+    /// Returns the number of events, threads and context switches.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.count.stats
     }
 
-    /// How many events each thread has.
+    /// Returns the number of events of each thread.
     #[must_use]
     pub fn of_threads(&self) -> &[u64] {
         &self.future.events
     }
 
-    /// The first look at all events is over.
+    /// Ends the first look at all events.
     pub fn end_first_look(&mut self) {
         while !self.warnings.is_empty() {
             self.place_warnings();
@@ -78,7 +79,7 @@ impl Survey {
         self.again = vec![0; self.future.events.len()];
     }
 
-    /// The second look at the next event.
+    /// Takes the second look at the next event.
     pub fn second_look(&mut self, event: &Event) {
         let own = &mut self.again[event.thread.index()];
         if self.named.get(self.places.len()) == Some(&self.looked) {
@@ -88,7 +89,8 @@ impl Survey {
         self.looked += 1;
     }
 
-    /// Both looks are over: the events in the new order can be told. The warnings are put where they belong there.
+    /// Ends the survey and returns a rebuilder for the new order. The warnings are moved to their new
+    /// positions.
     #[must_use]
     pub fn schedule_rebuilder<'w>(
         self,
@@ -107,7 +109,7 @@ impl Survey {
     }
 }
 
-/// Where these events of threads are in a schedule; the largest number there is for those that are not in it.
+/// Returns the positions of these events in a schedule; `u64::MAX` for events that are not in it.
 fn moved(schedule: &Schedule, threads: usize, places: &[(ThreadIx, u64)]) -> Vec<u64> {
     let mut tracked: Vec<Vec<(u64, usize)>> = vec![Vec::new(); threads];
     for (at, &(thread, own)) in places.iter().enumerate() {
@@ -115,7 +117,7 @@ fn moved(schedule: &Schedule, threads: usize, places: &[(ThreadIx, u64)]) -> Vec
             tracked.push((own, at));
         }
     }
-    // Taken from behind.
+    // Sorted in descending order, because elements are taken from the end.
     tracked.iter_mut().for_each(|tracked| tracked.sort_unstable_by(|a, b| b.cmp(a)));
     let mut done = vec![0; threads];
     let mut found = vec![u64::MAX; places.len()];
@@ -133,17 +135,17 @@ fn moved(schedule: &Schedule, threads: usize, places: &[(ThreadIx, u64)]) -> Vec
     found
 }
 
-/// Tells events in a new order.
+/// Writes events in a new order.
 #[derive(Debug)]
 pub struct ScheduleRebuilder<'w> {
-    /// The new numbers of events that others name.
+    /// The new numbers of events that others refer to.
     new: HashMap<u64, u64>,
     marker: Marker<'w>,
 }
 
 impl ScheduleRebuilder<'_> {
-    /// The next event in the new order, as it is there. `upcoming` is what the thread that ran before does next, if
-    /// anything.
+    /// Adapts the next event to the new order. `upcoming` is the next event of the thread that ran before, if
+    /// any.
     pub fn rebuild(&mut self, event: Event, upcoming: Option<Event>) -> Event {
         let event = self.renumbered(event);
         let upcoming = upcoming.map(|event| self.renumbered(event));

@@ -1,19 +1,19 @@
-//! Among orders with as many context switches, one with fewer preemptions.
+//! Searches among orders with the same number of context switches for one with fewer preemptions.
 //!
-//! Whether a switch is a preemption depends on what the other threads did before: who asks for a lock that is
-//! taken has to wait anyway. So the order of segments that do not depend on each other matters after all. Segments
-//! change places with neighbours that they do not depend on, as long as that leads to something better; a segment
-//! that comes to stand beside one of its own thread even saves a switch.
+//! Whether a switch is a preemption depends on what the other threads did before: a thread that requests a
+//! held lock has to wait anyway. So the order of independent segments matters after all. Segments are swapped
+//! with independent neighbours as long as that is an improvement; a segment that becomes adjacent to one of
+//! its own thread even saves a switch.
 
 use super::{Rules, graph::Builder, reorder::moved_events};
 use crate::Cost;
 use unsnarl_model::{ThreadIx, Trace};
 
-/// Larger orders are left alone: the work grows with the square of the segments.
+/// Larger orders are left alone: the work is quadratic in the number of segments.
 const MAX_SEGMENTS: usize = 64;
 const MAX_EVENTS: usize = 20_000;
 
-/// A better order than this one of the trace's events.
+/// Returns a better order of the trace's events than this one.
 pub(super) fn reduce_preemptions(trace: &Trace, order: &[usize], rules: Rules) -> Option<Vec<usize>> {
     if order.len() > MAX_EVENTS {
         return None;
@@ -37,14 +37,14 @@ pub(super) fn reduce_preemptions(trace: &Trace, order: &[usize], rules: Rules) -
     (cost < start).then(|| segments.order())
 }
 
-/// Segments of a trace in some order.
+/// The segments of a trace in some order.
 #[derive(Clone)]
 struct Segments {
-    /// Who, and which events.
+    /// The thread and the events.
     all: Vec<(ThreadIx, Vec<usize>)>,
-    /// By the numbers that the segments had at first: whether one directly depends on another.
+    /// By the original numbers of the segments: whether one directly depends on another.
     depends: Vec<Vec<bool>>,
-    /// The numbers that they had at first.
+    /// The original numbers of the segments.
     names: Vec<usize>,
 }
 
@@ -79,7 +79,7 @@ impl Segments {
         self.all.iter().flat_map(|(_, events)| events).copied().collect()
     }
 
-    /// All orders in which one segment is somewhere else.
+    /// Iterates over all orders in which one segment is at another position.
     fn neighbours(&self) -> impl Iterator<Item = Self> + '_ {
         (0..self.all.len()).flat_map(move |at| {
             let up = (0..at).rev().take_while(move |&other| self.may_pass(other, at));
@@ -94,7 +94,7 @@ impl Segments {
         })
     }
 
-    /// Whether two segments, the first of which is before the second, may change their order.
+    /// Returns whether two segments, the first of which precedes the second, may be swapped.
     fn may_pass(&self, first: usize, second: usize) -> bool {
         self.all[first].0 != self.all[second].0 && !self.depends[self.names[second]][self.names[first]]
     }

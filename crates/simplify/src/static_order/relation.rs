@@ -1,40 +1,42 @@
-//! The dependence relation: which events of a trace cannot change places.
+//! The dependence relation: which events of a trace must keep their order.
 //!
-//! After SimTrace (Huang and Zhang, SAS 2011), section 3.1, definition 4. The paper names the orders of a few
-//! operations (unlock → lock, fork → start, exit → join, notify → wait, and the conflicts of reads and writes).
-//! Here every operation is told as what it *touches* and whether it reads or writes that; two events of
-//! different threads depend on each other if they touch a common thing and one of them writes it. All the
-//! orders of the paper follow, and those of the operations it does not have. The relation is the transitive
-//! closure of that and the order within each thread, so its size does not matter: see `ledger.rs` for how
-//! a few edges stand for all.
+//! After SimTrace (Huang and Zhang, SAS 2011), section 3.1, definition 4. The paper lists the orders of a few
+//! operations (unlock → lock, fork → start, exit → join, notify → wait, and the conflicts of reads and
+//! writes). Here every operation is described by what it *touches* and whether it reads or writes that; two
+//! events of different threads depend on each other if they touch a common resource and one of them writes
+//! it. All the orders of the paper follow, and those of the operations that the paper does not cover. The
+//! relation is the transitive closure of that and of program order, so its size does not matter: `ledger.rs`
+//! shows how a few edges represent it.
 //!
-//! A reordered schedule must also be one that the runtime can execute, with the same events and the same end.
+//! A reordered schedule must also be executable by the runtime, with the same events and the same outcome.
 //! That takes a few dependences which are not conflicts of the program's own:
 //!
-//! - What fails depends on what made it fail: a failed try reads the lock, a wait that timed out reads what
-//!   did not come, a lost signal reads the condition (and changes nothing).
-//! - A cancellation may act at any operation of its target: it keeps its place among them ([`Touch::Pin`]).
-//! - While a thread is alone its accesses are no events, so it must be alone at the same places as before. The
-//!   end that leaves a thread alone keeps its place among that thread's events and comes after all other ends;
-//!   and no end passes a creation if it could be the one that leaves nobody there in between ([`SharedObject::Concurrency`]).
-//! - `memcpy` and its kin are told as events of one site and executed after the last of them: that one touches
-//!   what all of them do.
+//! - A failing operation depends on the cause of its failure: a failed try reads the lock, a timed-out wait
+//!   reads the object that was not signalled, a lost signal reads the condition (and changes nothing).
+//! - A cancellation may act at any operation of its target: it keeps its position among them
+//!   ([`Touch::Pin`]).
+//! - While a thread is alone its accesses are no events, so it must be alone at the same points as before.
+//!   The end that leaves a thread alone keeps its position among that thread's events and comes after all
+//!   other ends; and an end does not pass a creation if that could leave a thread alone in between
+//!   ([`SharedObject::Concurrency`]).
+//! - `memcpy` and similar functions are recorded as events of one site and executed after the last of them:
+//!   the last one touches what all of them do.
 //! - The program's end comes last, and creations keep their order, so that threads keep their numbers.
-//! - The last event stays last ([`super::graph::Builder::finish`]): the failure follows it.
+//! - The last event stays last ([`super::graph::Builder::finish`]), because the failure follows it.
 //!
-//! What no event tells cannot be kept: accesses of code that is not instrumented, looks at the clock, writers that
-//! a lock prefers while they wait, the old block of a `realloc`. One replay shows whether that mattered. If it
-//! did, stricter rules may help ([`Rules::environment`]).
+//! Dependences without an event cannot be kept: accesses of uninstrumented code, reads of the clock, writers
+//! that a lock prefers while they wait, the old block of a `realloc`. One replay shows whether that mattered.
+//! If it did, stricter rules may help ([`Rules::environment`]).
 
 use std::collections::HashMap;
 use unsnarl_model::{Event, Flags, Op, SiteIx, ThreadIx};
 
-/// A thing that events touch, other than bytes of memory.
+/// A resource that events touch, other than bytes of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum SharedObject {
     /// A mutex or spin lock, by its address.
     Lock(u64),
-    /// A read-write lock; who takes it for reading reads it.
+    /// A read-write lock; acquiring it for reading reads it.
     RwLock(u64),
     /// A condition variable's waiters and wake-ups.
     Cond(u64),
@@ -42,70 +44,70 @@ pub enum SharedObject {
     Semaphore(u64),
     /// A barrier's arrivals.
     Barrier(u64),
-    /// One round of a barrier: who arrives writes it, who leaves reads it.
+    /// One round of a barrier: arriving writes it, leaving reads it.
     Round(u64, u64),
     /// A once control or the guard of a static.
     Once(u64),
     /// The waiters and wake-ups of a futex.
     Futex(u64),
-    /// Which futex waiters wait at; only a requeue writes it.
+    /// The assignment of waiters to futexes; only a requeue writes it.
     Futexes,
-    /// A thread's life.
+    /// A thread's lifetime.
     Life(ThreadIx),
     /// The numbering of threads.
     Threads,
-    /// Whether there is more than one thread: creations write it, and the ends read it that it may hang on.
+    /// The state "more than one thread exists": creations write it, and ends that it may depend on read it.
     Concurrency,
-    /// What decides the addresses of memory given out.
+    /// The state that determines the addresses of allocated memory.
     Addresses,
-    /// What a descriptor leads to.
+    /// The object behind a descriptor.
     Channel(u64),
-    /// All that descriptors lead to, and their numbers.
+    /// All channels, and the descriptor numbers.
     Channels,
-    /// What threads do with signals and timers.
+    /// Signals and timers of all threads.
     Signals,
     /// Virtual time, as far as it jumps.
     Time,
 }
 
-/// How a thing is touched.
+/// How a resource is touched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessMode {
-    /// Two of these commute.
+    /// Two reads commute.
     Reads,
-    /// This commutes with nothing.
+    /// A write commutes with nothing.
     Writes,
 }
 
-/// What an event depends by.
+/// A reason for an event to depend on others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Touch {
-    /// It touches an object.
+    /// Touches an object.
     SharedObject(SharedObject, AccessMode),
-    /// It touches bytes of memory: the first, and how many.
+    /// Touches bytes of memory: the first address and the number of bytes.
     Bytes(u64, u64, AccessMode),
-    /// It comes after everything that the thread did so far.
+    /// Comes after everything that the thread has done so far.
     After(ThreadIx),
-    /// It comes before everything that the thread does from now on.
+    /// Comes before everything that the thread does from now on.
     Before(ThreadIx),
-    /// Both.
+    /// Both `After` and `Before`.
     Pin(ThreadIx),
-    /// It keeps its place among all events.
+    /// Keeps its position among all events.
     Fence,
-    /// Nobody will touch the object any more.
+    /// No event will touch the object any more.
     Forget(SharedObject),
 }
 
-/// What is kept in place beside the program's own dependences.
+/// Order to preserve beyond the program's own dependences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rules {
-    /// Whether also what the program may see of its surroundings stays the same: the addresses that it is given
-    /// for its memory and stacks, the passing of time, and which statics of libraries are there already. Few
-    /// programs care, and it takes context switches to keep.
+    /// Whether to preserve also what the program may observe of its environment: the addresses of its memory
+    /// and stacks, the passing of time, and which statics of libraries are initialised already. Few programs
+    /// care, and preserving it takes context switches.
     pub environment: bool,
-    /// Whether accesses of a thread that is alone are no events.
+    /// True if accesses of a thread that is alone are no events.
     pub hides_sole_accesses: bool,
-    /// Whether the last event stays last, and the program's exit in its place.
+    /// True if the last event stays last, and the program's exit keeps its position.
     pub end: bool,
 }
 
@@ -115,33 +117,33 @@ impl Default for Rules {
     }
 }
 
-/// Tells of events, one after the other, what they touch.
+/// Computes the touches of events, one by one.
 #[derive(Debug)]
 pub struct Relation {
     rules: Rules,
     threads: Vec<ThreadState>,
     /// Threads that were created and have not ended.
     live: u32,
-    /// Threads that ended since one was alone.
+    /// Threads that ended since a thread was last alone.
     ended: Vec<ThreadIx>,
-    /// Who runs the routine of a once control.
+    /// The thread that runs the routine of a once control.
     once: HashMap<u64, ThreadIx>,
-    /// How many of a barrier's round have not left yet.
+    /// The number of threads that have not left a barrier's round yet.
     rounds: HashMap<(u64, u64), u32>,
 }
 
 #[derive(Debug, Default)]
 struct ThreadState {
     alive: bool,
-    /// Locks it holds: a robust one is released by its end.
+    /// Locks it holds: its end releases a robust one.
     held: Vec<u64>,
-    /// The mutex that it gave up for a wait.
+    /// The mutex that it released for a wait.
     waiting: u64,
-    /// The latest reads in a row from one site, which may be executed together with what follows.
+    /// The latest consecutive reads from one site, which may be executed together with the next event.
     pending_reads: PendingReads,
 }
 
-/// No function of `memcpy`'s kin reads more than two places.
+/// `memcpy` and similar functions read at most two ranges.
 #[derive(Clone, Copy, Debug, Default)]
 struct PendingReads {
     site: SiteIx,
@@ -150,7 +152,7 @@ struct PendingReads {
 }
 
 impl Relation {
-    /// The relation under these rules.
+    /// Creates the relation with these rules.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         let mut relation = Self {
@@ -165,7 +167,7 @@ impl Relation {
         relation
     }
 
-    /// Adds what the next event of the trace touches.
+    /// Adds the touches of the trace's next event.
     pub fn touches(&mut self, event: &Event, out: &mut Vec<Touch>) {
         use AccessMode::{Reads, Writes};
         let Event { thread, addr, value, .. } = *event;
@@ -190,7 +192,7 @@ impl Relation {
             }
             Op::LockInit | Op::LockDestroy => on(SharedObject::Lock(addr), Writes),
             Op::RwInit | Op::RwDestroy => on(SharedObject::RwLock(addr), Writes),
-            // Whatever comes of it, no reader may begin or end meanwhile.
+            // No reader may begin or end meanwhile, even if it fails.
             Op::WriteLock | Op::TryWriteLock => on(SharedObject::RwLock(addr), Writes),
             Op::ReadLock | Op::TryReadLock => on(SharedObject::RwLock(addr), Reads),
             Op::RwUnlock if done && value == 0 => on(SharedObject::RwLock(addr), Reads),
@@ -203,7 +205,7 @@ impl Relation {
                 self.thread(thread).waiting = value;
             }
             Op::CondWait => on(SharedObject::Lock(value), Reads),
-            // However the wait ended: the thread no longer waits, and has the mutex again.
+            // The thread no longer waits and holds the mutex again, however the wait ended.
             Op::CondWake => {
                 let mutex = self.thread(thread).waiting;
                 on(SharedObject::Cond(addr), Writes);
@@ -222,24 +224,24 @@ impl Relation {
                 on(SharedObject::Round(addr, value), Writes);
                 *self.rounds.entry((addr, value)).or_default() += 1;
             }
-            // Not a touch of the barrier: others may arrive for the next round, or destroy it.
+            // This does not touch the barrier: others may arrive for the next round, or destroy it.
             Op::BarrierLeave => {
                 on(SharedObject::Round(addr, value), Reads);
                 self.left(addr, value, out);
             }
             Op::OnceBegin => {
                 on(SharedObject::Once(addr), Writes);
-                // The routine before was left by an exception, which is no event: it came by now.
+                // The previous routine was left by an exception, which is no event but has occurred by now.
                 if let Some(thrown) = self.once.insert(addr, thread) {
                     out.push(Touch::After(thrown));
                 }
             }
             Op::OnceEnd => {
                 on(SharedObject::Once(addr), Writes);
-                // Compilers look at the guard of a static by a load of their own.
+                // Compilers check the guard of a static by their own load.
                 out.push(Touch::Bytes(addr, 4, Writes));
                 self.once.remove(&addr);
-                // In code that is not instrumented that load is no event.
+                // In uninstrumented code that load is no event.
                 if self.rules.environment {
                     out.push(Touch::Fence);
                 }
@@ -262,7 +264,7 @@ impl Relation {
             }
             Op::FutexRequeue => {
                 if done {
-                    // The event does not say to where.
+                    // The event does not record the target futex.
                     on(SharedObject::Futexes, Writes);
                     on(SharedObject::Futex(addr), Writes);
                 }
@@ -285,12 +287,12 @@ impl Relation {
                 }
             }
             Op::Create | Op::Join | Op::Detach | Op::Cancel => self.on_thread(event, done, out),
-            // What is in a pipe or a socket is changed by both its ends.
+            // Both ends change the contents of a pipe or socket.
             Op::FdRead | Op::FdWrite => {
                 on(SharedObject::Channels, Reads);
                 on(SharedObject::Channel(addr), Writes);
             }
-            // These look at several of them, or decide about the numbers of what is opened.
+            // These access several channels, or determine the descriptor numbers of later opens.
             Op::FdOpen
             | Op::FdClose
             | Op::FdWait
@@ -301,7 +303,7 @@ impl Relation {
             | Op::ChildWait => {
                 on(SharedObject::Channels, Writes);
             }
-            // Who may take a signal hangs on what all threads have done with signals.
+            // Which thread may take a signal depends on what all threads have done with signals.
             Op::SigAction
             | Op::SigMask
             | Op::SigSend
@@ -326,7 +328,7 @@ impl Relation {
         &mut self.threads[thread.index()]
     }
 
-    /// An access to memory, with those that are executed together with it.
+    /// Adds the touches of a memory access, with the accesses executed together with it.
     fn access(&mut self, event: &Event, done: bool, out: &mut Vec<Touch>) {
         let writes = match event.op {
             Op::Write | Op::AtomicStore | Op::AtomicRmw => !event.flags.has(Flags::CANCELLED),
@@ -339,7 +341,8 @@ impl Relation {
         if pending_reads.len > 0 && pending_reads.site != event.site {
             pending_reads.len = 0;
         }
-        // Loads of a loop come from one site as well; the sizes tell them from functions over ranges.
+        // Loads of a loop come from one site as well; their sizes distinguish them from functions over
+        // ranges.
         let over_range = event.op == Op::Write || !matches!(event.size, 1 | 2 | 4 | 8 | 16);
         if over_range {
             let reads = &pending_reads.reads[..pending_reads.len];
@@ -358,7 +361,7 @@ impl Relation {
         }
     }
 
-    /// The lock is free again, whoever held it.
+    /// Removes the lock from its holder, whichever thread that is.
     fn released(&mut self, by: ThreadIx, lock: u64) {
         let held = &mut self.thread(by).held;
         if let Some(at) = held.iter().rposition(|&held| held == lock) {
@@ -376,7 +379,7 @@ impl Relation {
         }
     }
 
-    /// One thread fewer in a round of a barrier.
+    /// Records that a thread left a round of a barrier.
     fn left(&mut self, barrier: u64, round: u64, out: &mut Vec<Touch>) {
         if let Some(inside) = self.rounds.get_mut(&(barrier, round)) {
             *inside -= 1;
@@ -398,7 +401,7 @@ impl Relation {
         if !self.rules.hides_sole_accesses || !was_alive {
             return;
         }
-        // Who creates threads is one of two older ones at most: the other keeps it company.
+        // At most one of two older threads creates threads, so the other one prevents it from being alone.
         let older = self.threads[..thread.index()].iter().filter(|t| t.alive).take(2).count();
         if older < 2 {
             out.push(Touch::SharedObject(SharedObject::Concurrency, AccessMode::Reads));
@@ -412,7 +415,7 @@ impl Relation {
         }
     }
 
-    /// Operations on threads.
+    /// Adds the touches of operations on threads.
     fn on_thread(&mut self, event: &Event, done: bool, out: &mut Vec<Touch>) {
         use AccessMode::{Reads, Writes};
         let target = u16::try_from(event.value).ok().map(ThreadIx).filter(|&t| t != event.thread);
@@ -431,7 +434,7 @@ impl Relation {
             return;
         }
         let Some(target) = target else {
-            // Wrong use: of a thread that is gone, it depends on who let it go.
+            // Misuse: on a thread that is gone, the result depends on the thread that joined or detached it.
             if !done {
                 out.push(Touch::Fence);
             }
@@ -440,7 +443,7 @@ impl Relation {
         match event.op {
             Op::Join if done => {
                 out.push(Touch::SharedObject(SharedObject::Life(target), Writes));
-                // In traces of other tools a thread need not have an end.
+                // In traces of other tools a thread may have no end event.
                 out.push(Touch::After(target));
                 self.addresses(out);
             }
@@ -451,7 +454,7 @@ impl Relation {
     }
 }
 
-/// Whether an operation did what it is for.
+/// Returns whether an operation succeeded.
 fn succeeded(event: &Event) -> bool {
     [Flags::FAILED, Flags::TIMED_OUT, Flags::CANCELLED].iter().all(|&flag| !event.flags.has(flag))
 }

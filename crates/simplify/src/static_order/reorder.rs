@@ -1,4 +1,4 @@
-//! A trace in another order.
+//! Puts a trace into another order.
 
 use super::preemption;
 use unsnarl_model::{Event, Schedule, Segment, Trace};
@@ -6,23 +6,22 @@ use unsnarl_model::{Event, Schedule, Segment, Trace};
 /// A new order of a trace's events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reordering {
-    /// Who runs, and for how many events.
+    /// The new schedule.
     pub schedule: Schedule,
-    /// Context switches of the trace as it was.
+    /// The context switches of the original trace.
     pub before: u64,
-    /// Context switches of the new order.
+    /// The context switches of the new order.
     pub after: u64,
-    /// No order that keeps all dependences has fewer than this.
+    /// A lower bound on the context switches of any order that keeps all dependences.
     pub least: u64,
-    /// Whether no order that keeps all dependences has fewer than the new one.
+    /// True if no order that keeps all dependences has fewer context switches than the new one.
     pub minimal: bool,
 }
 
 impl Reordering {
-    /// The numbers that the events have now, in the new order.
+    /// Returns the original numbers of the events, in the new order.
     ///
-    /// # Panics
-    /// If these are not the events that the order was made for.
+    /// # Panics If these are not the events that the order was made for.
     #[must_use]
     pub fn permutation(&self, events: &[Event]) -> Vec<usize> {
         let mut of_thread: Vec<Vec<usize>> = Vec::new();
@@ -43,7 +42,7 @@ impl Reordering {
         order
     }
 
-    /// The trace in the new order. How it ended stays as it was, which one replay can confirm.
+    /// Returns the trace in the new order. The outcome is kept, which one replay can confirm.
     ///
     /// # Panics
     /// If this is not the trace that the order was made for.
@@ -53,7 +52,7 @@ impl Reordering {
     }
 }
 
-/// The trace with only these of its events, in this order.
+/// Returns the trace with only these of its events, in this order.
 pub(crate) fn reordered(trace: &Trace, order: &[usize]) -> Trace {
     let place = places(trace.events.len(), order);
     let mut warnings = trace.warnings.clone();
@@ -65,7 +64,7 @@ pub(crate) fn reordered(trace: &Trace, order: &[usize]) -> Trace {
     Trace { events: moved_events(trace, order), warnings, ..trace.clone() }
 }
 
-/// These of the trace's events in this order.
+/// Returns these of the trace's events in this order.
 pub(crate) fn moved_events(trace: &Trace, order: &[usize]) -> Vec<Event> {
     let events = &trace.events;
     let place = places(events.len(), order);
@@ -81,7 +80,7 @@ pub(crate) fn moved_events(trace: &Trace, order: &[usize]) -> Vec<Event> {
     moved
 }
 
-/// The new number of each event; none is the largest there is.
+/// Returns a map from each event's old number to its new one; `u64::MAX` if it has none.
 fn places(events: usize, order: &[usize]) -> impl Fn(u64) -> u64 {
     let mut place = vec![u64::MAX; events];
     order.iter().enumerate().for_each(|(new, &old)| place[old] = new as u64);

@@ -1,36 +1,36 @@
-//! An order of the nodes in few runs: which thread goes on, and how far.
+//! An order of the nodes in few thread runs: which thread continues, and how far.
 //!
-//! SimTrace merges nodes in an arbitrary order and sorts what is left (see [`super::merge`]). Here the order is
-//! built from front to back instead, and three facts make that quick and often exact:
+//! SimTrace merges nodes in an arbitrary order and sorts the result (see [`super::merge`]). Here the order is
+//! built from front to back instead, and three facts make that fast and often exact:
 //!
-//! - A thread should always run as far as it can. Whatever is possible now can be moved up from later on to the
-//!   end of this run, and no context switch is added by that. So the only choice is who runs next.
+//! - A thread should always run as far as it can. Everything that is enabled now can be moved up from later
+//!   on to the end of this run, without adding a context switch. So the only choice is which thread runs
+//!   next.
 //! - A run that ends at a forced break, or with its thread, is *perfect*: every schedule has a run that ends
-//!   there, and having it now takes nothing away from anybody. So it should always be taken. Runs that end
-//!   elsewhere are *wasted*: the number of context switches is [`Graph::least_switches`] and one more for each
-//!   wasted run.
-//! - Of two states after the same number of wasted runs, one in which every thread has come at least as far is
-//!   at least as good.
+//!   there, and executing it now disables nothing. So it should always be taken. Runs that end elsewhere are
+//!   *wasted*: the number of context switches is [`Graph::least_switches`] and one more for each wasted run.
+//! - Of two states after the same number of wasted runs, one in which every thread is at least as far is at
+//!   least as good.
 //!
-//! What is left is a search for few wasted runs, level by level. If no state has to be dropped, the result is a
-//! minimum, which for two threads is certain. Otherwise the states that came farthest are kept: a beam, whose
-//! work is linear in the number of nodes.
+//! What remains is a search for few wasted runs, level by level. If no state has to be dropped, the result is
+//! a minimum, which is certain for two threads. Otherwise the states that got farthest are kept: a beam
+//! search, whose work is linear in the number of nodes.
 //!
-//! Ties are broken by the numbers of threads, never by the order of the trace: what comes out depends on the
-//! dependences alone, and so simplifying once more changes nothing.
+//! Ties are broken by thread numbers, never by the order of the trace: the result depends only on the
+//! dependences, so simplifying again changes nothing.
 
 use super::{Graph, cells::NodeIx, hash::HashMap};
 use unsnarl_model::ThreadIx;
 
-/// How hard to look: how many states are kept on each level.
+/// The search effort: the number of states kept on each level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effort(pub usize);
 
 impl Effort {
-    /// All of them: the result is a minimum. Only for small graphs.
+    /// Keeps all states: the result is a minimum. Only for small graphs.
     pub const EXACT: Self = Self(usize::MAX);
 
-    /// What a trace of so many events is worth.
+    /// Returns the appropriate effort for a trace of this many events.
     #[must_use]
     pub const fn for_events(events: u64) -> Self {
         match events {
@@ -42,11 +42,11 @@ impl Effort {
     }
 }
 
-/// Some nodes in a row of one thread.
+/// Consecutive nodes of one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ThreadRun {
     pub(super) thread: ThreadIx,
-    /// The ranks of its nodes: from, and behind the last.
+    /// The ranks of its nodes: the first, and one past the last.
     pub(super) from: u32,
     pub(super) to: u32,
 }
@@ -55,40 +55,40 @@ pub(super) struct ThreadRun {
 #[derive(Clone, Debug)]
 pub(super) struct RunOrder {
     pub(super) runs: Vec<ThreadRun>,
-    /// Whether no order has fewer runs.
+    /// True if no order has fewer runs.
     pub(super) minimal: bool,
 }
 
-/// How far each thread has come.
+/// The progress of each thread.
 #[derive(Clone, Debug)]
 struct OrderState {
-    /// By thread: how many of its nodes are done.
+    /// By thread: the number of completed nodes.
     done: Vec<u32>,
-    /// By thread: how many could be if it ran now.
+    /// By thread: the number that would be completed if it ran now.
     reach: Vec<u32>,
-    /// By thread: who keeps it from going farther.
+    /// By thread: the thread that blocks further progress.
     blocker: Vec<u16>,
-    /// How many events are done.
+    /// The number of completed events.
     events: u64,
-    /// The last run, by its place in the history.
+    /// The last run, by its index in the history.
     last: u32,
 }
 
 struct OrderSearch<'g> {
     graph: &'g Graph,
-    /// Runs with the one before each.
+    /// Runs, each with the index of its predecessor.
     history: Vec<(ThreadRun, u32)>,
-    /// When that has become too long.
+    /// The history length at which it is pruned.
     tidy_at: usize,
 }
 
 const NO_BLOCKER: u16 = u16::MAX;
 const START: u32 = u32::MAX;
 
-/// So many runs are remembered at least before those are given up that led nowhere.
+/// The minimum number of runs remembered before dead ends are pruned.
 const TIDY: usize = 1 << 20;
 
-/// An order of the graph's nodes in few runs.
+/// Returns an order of the graph's nodes in few runs.
 pub(super) fn order(graph: &Graph, effort: Effort) -> RunOrder {
     let mut search = OrderSearch { graph, history: Vec::new(), tidy_at: TIDY };
     let mut start = search.start();
@@ -113,7 +113,7 @@ pub(super) fn order(graph: &Graph, effort: Effort) -> RunOrder {
     }
 }
 
-/// The states that are worth going on from.
+/// Returns the states worth continuing from.
 fn best(mut states: Vec<OrderState>, width: usize, minimal: &mut bool) -> Vec<OrderState> {
     states.sort_by(|a, b| b.events.cmp(&a.events).then_with(|| b.done.cmp(&a.done)));
     let mut survivors: Vec<OrderState> = Vec::new();
@@ -136,7 +136,7 @@ fn best(mut states: Vec<OrderState>, width: usize, minimal: &mut bool) -> Vec<Or
 }
 
 impl OrderState {
-    /// Who can run.
+    /// Returns the enabled threads.
     fn ready(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.done.len()).filter(|&t| self.reach[t] > self.done[t])
     }
@@ -156,7 +156,7 @@ impl OrderSearch<'_> {
         state
     }
 
-    /// How far the thread could go now.
+    /// Computes how far the thread could run now.
     fn look(&self, state: &mut OrderState, thread: usize) {
         let nodes = &self.graph.threads[thread];
         while let Some(&node) = nodes.get(state.reach[thread] as usize) {
@@ -169,7 +169,7 @@ impl OrderSearch<'_> {
         state.blocker[thread] = NO_BLOCKER;
     }
 
-    /// Who must run before the node can be done.
+    /// Returns a thread that must run before the node can.
     fn blocker(&self, state: &OrderState, node: NodeIx) -> Option<u16> {
         self.graph.before(node).iter().find_map(|&before| {
             let before = &self.graph.nodes[before as usize];
@@ -192,7 +192,7 @@ impl OrderSearch<'_> {
         }
     }
 
-    /// Whether the thread's run would end where some run must end.
+    /// Returns whether the thread's run would end where some run must end.
     fn is_perfect(&self, state: &OrderState, thread: usize) -> bool {
         let end = self.graph.threads[thread].get(state.reach[thread] as usize);
         state.reach[thread] > state.done[thread]
@@ -205,7 +205,7 @@ impl OrderSearch<'_> {
         }
     }
 
-    /// Forgets runs that led to none of these states.
+    /// Removes runs that led to none of these states.
     fn tidy(&mut self, level: &mut [OrderState]) {
         if self.history.len() < self.tidy_at {
             return;
@@ -235,7 +235,7 @@ impl OrderSearch<'_> {
         }
     }
 
-    /// The runs that led to this one.
+    /// Returns the runs that led to this one.
     fn path(&self, last: u32) -> Vec<ThreadRun> {
         let mut runs = Vec::new();
         let mut at = last;

@@ -9,7 +9,7 @@ use unsnarl_model::{
 use unsnarl_sched::{Pick, Picker, RunView, Script, SpinDetector, ThreadSet, changes_nothing};
 use unsnarl_simplify::Choice;
 
-/// Looks in vain before a thread of the papers' examples counts as spinning.
+/// Fruitless reads before a thread of the papers' examples counts as spinning.
 const SPINS: u32 = 2;
 
 pub(super) struct Machine<'p> {
@@ -31,7 +31,7 @@ pub(super) struct Machine<'p> {
     wake_ups: Vec<WakeUp>,
     clock: u64,
     outcome: Option<Outcome>,
-    /// Who could go on before each event.
+    /// The enabled threads before each event.
     choices: Vec<Choice>,
 }
 
@@ -51,11 +51,11 @@ struct Thread {
     arrival: u64,
     granted: Option<u64>,
     spin_detector: SpinDetector,
-    /// The latest look at a variable, what was found, and how often in a row.
+    /// The latest variable read, its value, and the number of consecutive such reads.
     fruitless: (usize, i64, u32),
 }
 
-/// Where in an instruction, or in its life, a thread is.
+/// The position of a thread within an instruction or its lifetime.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Start,
@@ -120,7 +120,7 @@ impl<'p> Machine<'p> {
         });
     }
 
-    /// The run, and who could go on before each event.
+    /// Returns the run, and the enabled threads before each event.
     pub(super) fn run(mut self) -> (Trace, Vec<Choice>) {
         let script =
             Script { segments: self.plan.prefix.segments.clone(), actions: self.plan.prefix.actions.clone() };
@@ -160,7 +160,7 @@ impl<'p> Machine<'p> {
         (self.trace(), choices)
     }
 
-    /// Who can go on now.
+    /// Returns the threads enabled now.
     fn choice(&self) -> Choice {
         let mut choice = Choice::default();
         for thread in (0..self.threads.len()).map(|ix| ThreadIx(ix as u16)) {
@@ -178,13 +178,13 @@ impl<'p> Machine<'p> {
         self.program.threads[t.list].get(t.pc).copied()
     }
 
-    /// Whether nothing is told of the thread's plain accesses, since nobody else is there.
+    /// Returns whether the thread's plain accesses are no events, because it is alone.
     fn is_unseen(&self, thread: usize) -> bool {
         let mut others = self.threads.iter().enumerate().filter(|&(ix, _)| ix != thread);
         !self.program.simulated_count && others.all(|(_, other)| other.stage == Stage::Ended)
     }
 
-    /// Does what is no event, up to the next thing that is one.
+    /// Executes instructions without events, up to the next one that is an event.
     fn check_interrupt(&mut self, thread: usize) {
         if self.threads[thread].stage != Stage::Ready {
             return;
@@ -251,7 +251,7 @@ impl<'p> Machine<'p> {
         !self.locks.contains_key(&lock)
     }
 
-    /// Whether the thread can go on now, and whether by time passing.
+    /// Returns whether the thread is enabled now, and whether only by a timeout.
     fn readiness(&self, thread: usize) -> (bool, bool) {
         let t = &self.threads[thread];
         match (t.stage, self.ins(thread)) {
@@ -313,7 +313,7 @@ impl<'p> Machine<'p> {
         });
     }
 
-    /// One event.
+    /// Executes one event.
     fn step(&mut self, thread: usize, by_timeout: bool) {
         let stage = self.threads[thread].stage;
         match (stage, self.ins(thread)) {
@@ -499,7 +499,7 @@ impl<'p> Machine<'p> {
         self.next(thread);
     }
 
-    /// Who waits on a condition without a wake-up of its own.
+    /// Returns the threads that wait on a condition without a wake-up of their own.
     fn unserved(&self, cond: u8) -> Vec<usize> {
         let here =
             |t: usize| matches!(self.ins(t), Some(Ins::Wait(c, _) | Ins::TimedWait(c, _)) if c == cond);
@@ -511,7 +511,8 @@ impl<'p> Machine<'p> {
         self.wake_ups.iter().filter(|w| w.cond == cond).count()
     }
 
-    /// A thread that has to wait for a lock may close a circle: then some never go on, whatever the others do.
+    /// A thread that has to wait for a lock may close a cycle: then some threads never continue, whatever the
+    /// others do.
     fn look_for_circle(&mut self, thread: usize) {
         let mut at = thread;
         for _ in 0..self.threads.len() {
@@ -557,7 +558,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// What a thread that is stuck waits at, and for whom.
+    /// Returns the object that a blocked thread waits for, and its holders.
     fn waits_for(&self, thread: usize) -> (u64, Vec<ThreadIx>) {
         let owner = |t: usize| vec![ThreadIx(t as u16)];
         match self.ins(thread) {

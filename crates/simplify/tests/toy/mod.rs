@@ -1,5 +1,5 @@
-//! Programs in memory: threads as lists of instructions, scheduled by the real picker, with the runtime's rules
-//! for who can go on, what is an event and how a run ends.
+//! Programs in memory: threads as lists of instructions, scheduled by the real picker. The rules for enabled
+//! threads, events and outcomes are those of the runtime.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -11,26 +11,26 @@ use std::convert::Infallible;
 use unsnarl_model::{Plan, Policy, RunLimits, Trace};
 use unsnarl_simplify::{Choice, Runner};
 
-/// One step of a thread. A register keeps what was read last, or whether a try succeeded.
+/// One step of a thread. A register holds the last value read, or whether a try succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ins {
     /// Reads a variable into the register.
     Read(u8),
     /// Writes a variable.
     Write(u8, i64),
-    /// Adds to a variable at once; the register has the new value.
+    /// Adds to a variable atomically; the register has the new value.
     Add(u8, i64),
     Lock(u8),
     Unlock(u8),
-    /// The register has 1 if it succeeded.
+    /// The register is 1 if it succeeded.
     TryLock(u8),
     ReadLock(u8),
     WriteLock(u8),
     TryWriteLock(u8),
     RwUnlock(u8),
-    /// Waits on a condition, giving up a lock.
+    /// Waits on a condition, releasing a lock.
     Wait(u8, u8),
-    /// The same until time has passed; the register has 1 if that was so.
+    /// The same with a timeout; the register is 1 if it expired.
     TimedWait(u8, u8),
     Signal(u8),
     Broadcast(u8),
@@ -44,41 +44,40 @@ pub(crate) enum Ins {
     Join(u8),
     Yield,
     Sleep,
-    /// Goes elsewhere; no event.
+    /// Jumps; no event.
     Goto(u8),
-    /// Goes elsewhere unless the register has this value; no event.
+    /// Jumps unless the register has this value; no event.
     Unless(i64, u8),
     /// The program fails here; no event.
     Fail(&'static str),
 }
 
-/// A program.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Program {
     /// The instructions of each thread; the first is main.
     pub threads: Vec<Vec<Ins>>,
-    /// Whether all threads are there from the start, without events for their starts and ends.
+    /// True if all threads exist from the start, without events for their starts and ends.
     pub bare: bool,
-    /// Whether plain accesses are events also of a thread that is alone; in a real run they are not.
+    /// True if plain accesses of a thread that is alone are events too; in a real run they are not.
     pub simulated_count: bool,
-    /// What semaphores have at the start.
+    /// The initial count of semaphores.
     pub count: u64,
-    /// How many a barrier waits for.
+    /// The number of threads a barrier waits for.
     pub barrier: u64,
 }
 
 impl Program {
-    /// Threads that are there from the start, as the papers have them.
+    /// Builds a program whose threads exist from the start, as in the papers.
     pub(crate) fn bare(threads: Vec<Vec<Ins>>) -> Self {
         Self { threads, bare: true, simulated_count: true, ..Self::default() }
     }
 
-    /// One run.
+    /// Runs the program.
     pub(crate) fn run(&self, plan: &Plan) -> Trace {
         self.run_and_simulate(plan).0
     }
 
-    /// One run, and who could go on before each event.
+    /// Runs the program; also returns the enabled threads before each event.
     pub(crate) fn run_and_simulate(&self, plan: &Plan) -> (Trace, Vec<Choice>) {
         Machine::new(self, plan).run()
     }
@@ -87,13 +86,13 @@ impl Program {
 /// More events than any of the programs needs.
 pub(crate) const MAX_EVENTS: u64 = 400;
 
-/// A run by chance.
+/// Runs the program with a random schedule.
 pub(crate) fn record(program: &Program, seed: u64) -> Trace {
     let limits = RunLimits { events: MAX_EVENTS, ..RunLimits::default() };
     program.run(&Plan { tail: Policy::Random, seed, limits, ..Plan::default() })
 }
 
-/// The first run by chance that fails.
+/// Returns the first failing random run.
 pub(crate) fn failing(program: &Program, seeds: impl IntoIterator<Item = u64>) -> Option<Trace> {
     let runs = seeds.into_iter().map(|seed| record(program, seed));
     runs.into_iter().find(|trace| trace.outcome.is_failure() && trace.events.len() < MAX_EVENTS as usize)
@@ -102,7 +101,7 @@ pub(crate) fn failing(program: &Program, seeds: impl IntoIterator<Item = u64>) -
 /// Runs a program in memory.
 pub(crate) struct InMemory<'p> {
     program: &'p Program,
-    /// How often it was run.
+    /// The number of runs.
     pub(crate) runs: u64,
     choices: Vec<Choice>,
 }

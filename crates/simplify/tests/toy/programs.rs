@@ -4,7 +4,7 @@ use super::{Ins, Program};
 use proptest::prelude::*;
 
 /// The program of Tinertia's figure 1: thread 1 (here main) sets a flag, then x, and fails if it finds thread
-/// 2's value there. `sleep()` gives way; `error()` is an action of its own, told as a write.
+/// 2's value there. `sleep()` yields; `error()` is an action of its own, recorded as a write.
 pub(crate) fn figure_1() -> Program {
     const FLAG: u8 = 0;
     const X: u8 = 1;
@@ -49,7 +49,7 @@ pub(crate) fn vertex_cover(vertices: u8, edges: &[(u8, u8)]) -> Program {
     Program::bare((0..vertices).map(thread).collect())
 }
 
-/// The least number of vertices that touch every edge.
+/// Returns the size of a minimum vertex cover.
 pub(crate) fn least_cover(vertices: u8, edges: &[(u8, u8)]) -> u32 {
     let covers = |set: u32| edges.iter().all(|&(a, b)| set & (1 << a | 1 << b) != 0);
     (0..1u32 << vertices).filter(|&set| covers(set)).map(u32::count_ones).min().unwrap_or(0)
@@ -65,7 +65,7 @@ pub(crate) fn random() -> impl Strategy<Value = Program> {
         append(&mut main, bodies.0);
         if joins {
             main.extend(lists.map(Ins::Join));
-            // Here main is alone, and perhaps it was before.
+            // Here main is alone, and perhaps was before.
             bodies.1.into_iter().for_each(|body| append(&mut main, body));
         }
         let mut threads = vec![main];
@@ -78,12 +78,12 @@ pub(crate) fn random() -> impl Strategy<Value = Program> {
     })
 }
 
-/// Some pieces, each of which stands alone.
+/// A few independent pieces.
 fn body() -> impl Strategy<Value = Vec<Vec<Ins>>> {
     prop::collection::vec(piece(), 1..5)
 }
 
-/// Puts a piece behind the others; jumps in it are relative to where it begins.
+/// Appends pieces; jumps in a piece are relative to its start.
 fn append(list: &mut Vec<Ins>, pieces: Vec<Vec<Ins>>) {
     for piece in pieces {
         let start = list.len() as u8;

@@ -1,22 +1,21 @@
-//! Calls of code that is not traced: what passes through them, told by summaries and by cells of our own.
+//! Calls of untraced code: the values passed through them, described by summaries and pseudo-cells.
 
 use super::{Recording, SummaryQuality, summaries::TouchedBytes};
 use crate::{ByteSpan, CELLS, Flow, InstructionIx, Step};
 use unsnarl_insn::{RegisterPart, gpr};
 use unsnarl_model::ThreadIx;
 
-/// A call of code that is not traced.
+/// A call of untraced code.
 #[derive(Clone, Debug)]
 pub struct Call {
-    /// Its step.
     pub step: u64,
-    /// Who called.
+    /// The calling thread.
     pub thread: ThreadIx,
-    /// The instruction that called.
+    /// The calling instruction.
     pub place: InstructionIx,
-    /// The first six arguments, of as many as there are.
+    /// The first six arguments, as far as they exist.
     pub arguments: [u64; 6],
-    /// What it returned, if it did.
+    /// The result, if the call returned.
     pub result: Option<u64>,
     /// The thread that it created.
     pub created: Option<ThreadIx>,
@@ -25,23 +24,23 @@ pub struct Call {
     pub(super) name: u32,
     pub(super) stack: u64,
     pub(super) returns_to: u64,
-    /// Control left by a jump: the caller's caller is returned to.
+    /// Control left by a jump, so the call returns to the caller's caller.
     pub(super) tail: bool,
-    /// How many calls were under way.
+    /// The number of calls in progress.
     pub(super) depth: u16,
-    /// Which argument registers were set for it.
+    /// The argument registers that were set for the call.
     pub(super) set: u8,
-    /// Vector registers with arguments.
+    /// The number of vector registers with arguments.
     pub(super) vectors: u8,
-    /// The caller was itself called from outside and left by a jump: the result goes there.
+    /// The cell for the result, if the caller itself was called from untraced code and left by a jump.
     pub(super) ends: Option<u64>,
 }
 
-/// How control left.
+/// How control left the traced code.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ExitRecord {
     Call(u32),
-    /// A function that was called from outside returned: what it returned goes there.
+    /// A function called from untraced code returned; its result goes to this cell.
     Return(u64),
 }
 
@@ -49,20 +48,20 @@ pub(super) enum ExitRecord {
 pub(super) struct EntryRecord {
     pub(super) pc: u64,
     pub(super) flow: Flow,
-    /// The call that it is the return of.
+    /// The call that returns here.
     pub(super) resumes: Option<u32>,
-    /// Where the arguments come from.
+    /// The cell that the arguments come from.
     pub(super) arguments: Option<u64>,
 }
 
 /// rdi, rsi, rdx, rcx, r8, r9.
 pub(super) const ARGUMENTS: [RegisterPart; 6] = [gpr(7), gpr(6), gpr(2), gpr(1), gpr(8), gpr(9)];
 
-/// rax, rdx and the first vector register: what a function returns.
+/// rax, rdx and the first vector register: the result of a function.
 pub(super) static RESULT: [RegisterPart; 4] =
     [gpr(0), gpr(2), RegisterPart { granule: 16, mask: 0xff }, RegisterPart { granule: 17, mask: 0xff }];
 
-/// All that may hold arguments.
+/// All registers that may hold arguments.
 static ALL_ARGUMENTS: [RegisterPart; 8] = [
     gpr(7),
     gpr(6),
@@ -77,18 +76,18 @@ static ALL_ARGUMENTS: [RegisterPart; 8] = [
 pub(super) const fn cell(kind: u64, thread: ThreadIx, depth: u16) -> u64 {
     CELLS | kind << 56 | (thread.0 as u64) << 32 | (depth as u64) << 4
 }
-/// What a call is given.
+/// The arguments of a call.
 pub(super) const CALL_ARGUMENTS: u64 = 1;
-/// What is passed to a callback.
+/// The arguments of a callback.
 pub(super) const CALLBACK_ARGUMENTS: u64 = 2;
-/// What a thread is started with.
+/// The argument of a new thread.
 pub(super) const THREAD_ARGUMENT: u64 = 3;
-/// What a thread returned.
+/// The result of a thread.
 pub(super) const THREAD_RESULT: u64 = 4;
-/// What a callback returned.
+/// The result of a callback.
 pub(super) const CALLBACK_RESULT: u64 = 5;
 
-/// Room for what a step touches, used again and again.
+/// Reusable buffers for the locations that a step touches.
 #[derive(Default)]
 pub(super) struct Scratch {
     pub(super) touched: TouchedBytes,
@@ -96,8 +95,8 @@ pub(super) struct Scratch {
 }
 
 impl Recording<'_> {
-    /// A call of code that is not traced. What it does to memory it does when it is about to return: it may have had to
-    /// wait for other threads before.
+    /// Describes a call of untraced code. Its effects on memory take place when it returns, because it may
+    /// have waited for other threads before.
     pub(super) fn call(&self, call: &Call, step: &mut Step<'_>, scratch: &mut Scratch) {
         step.place = call.place;
         let summary = &self.names[call.name as usize].1;
@@ -128,15 +127,15 @@ impl Recording<'_> {
         }
     }
 
-    /// What a call did to memory.
+    /// Computes the effects of a call on memory.
     fn effects(&self, call: &Call, scratch: &mut Scratch) {
         let summary = &self.names[call.name as usize].1;
         scratch.touched = summary.touched(call.arguments, call.result);
         scratch.touched.guessed = summary.quality == SummaryQuality::Unknown;
         if scratch.touched.guessed {
-            // It may write where it was pointed to.
+            // It may write through its pointer arguments.
             for n in (0..6).filter(|n| call.set >> n & 1 == 1) {
-                // What points to the runtime's own memory is left over from there.
+                // A pointer to the runtime's own memory is a leftover from there.
                 let own = 0x6000_0000_0000..0x7000_0000_0000;
                 if (0x1_0000..1 << 47).contains(&call.arguments[n]) && !own.contains(&call.arguments[n]) {
                     scratch.touched.may_write.push(ByteSpan::new(call.arguments[n], 64));
@@ -145,7 +144,7 @@ impl Recording<'_> {
         }
     }
 
-    /// Control came back, or came from elsewhere: values arrive in registers.
+    /// Describes how control enters the traced code: values arrive in registers.
     pub(super) fn enter(&self, entered: &EntryRecord, step: &mut Step<'_>, scratch: &mut Scratch) {
         step.flow = entered.flow;
         step.place = self.place(entered.pc).unwrap_or(InstructionIx(0));
@@ -158,7 +157,7 @@ impl Recording<'_> {
             self.effects(call, scratch);
             scratch.touched.reads.push(ByteSpan::new(cell(CALL_ARGUMENTS, call.thread, call.depth), 8));
             scratch.touched.reads.push(ByteSpan::new(cell(CALLBACK_RESULT, call.thread, call.depth), 8));
-            // Who does not ask for it does not get what the thread returned.
+            // The thread's result is passed only if the caller asked for it.
             if let Some(joined) = call.joined.filter(|_| call.arguments[1] >= 4096) {
                 scratch.touched.reads.push(ByteSpan::new(cell(THREAD_RESULT, joined, 0), 8));
                 if self.callee(call).starts_with("pthread_") {

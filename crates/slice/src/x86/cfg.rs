@@ -1,13 +1,13 @@
-//! Which branches decide about which instructions: control-flow graphs recovered from the code, one for each
-//! function that a slice comes to.
+//! Control dependence from control-flow graphs recovered from the code, one for each function that a slice
+//! reaches.
 //!
-//! A graph is what can be reached from the function's beginning without calling: the part that a compiler split
-//! off as unlikely is reached by a jump like any other, and so is in. Jumps by address (switches) go where they
-//! went in this run.
+//! A graph contains the instructions reachable from the function's beginning without calls: the cold part
+//! that a compiler split off is reached by a jump like any other, and so is included. The targets of indirect
+//! jumps (switches) are those of this run.
 //!
-//! A branch to code from which nobody returns (a failed check that aborts or panics) and that was not taken
-//! decides nothing that a reader wants to know: otherwise all that follows a check would depend on it. The paper
-//! does not speak of this. Such branches are left out unless they were taken.
+//! A branch to code that never returns (a failed check that aborts or panics) and that was not taken controls
+//! nothing of interest: otherwise everything after a check would depend on it. The paper does not address
+//! this. Such branches are ignored unless they were taken.
 
 use super::{Code, Recording, postdominators};
 use crate::{Control, InstructionIx, hash::Hashed};
@@ -17,7 +17,7 @@ use unsnarl_insn::{
     iced::{FlowControl, Instruction, InstructionInfoFactory, Mnemonic},
 };
 
-/// Functions of libraries that do not return.
+/// Library functions that do not return.
 const NO_RETURN: &str = "abort exit _exit _Exit quick_exit __assert_fail __assert_perror_fail __assert \
     __stack_chk_fail __fortify_fail __chk_fail pthread_exit thrd_exit longjmp _longjmp siglongjmp __longjmp_chk \
     _Unwind_Resume __cxa_throw __cxa_rethrow __cxa_bad_cast __cxa_throw_bad_array_new_length \
@@ -27,15 +27,15 @@ const NO_RETURN: &str = "abort exit _exit _Exit quick_exit __assert_fail __asser
 pub struct Cfg<'a> {
     code: &'a Code,
     recording: &'a Recording<'a>,
-    /// Beginnings of functions that no symbol tells of.
+    /// Beginnings of functions without a symbol.
     begins: BTreeSet<u64>,
     /// By the beginning of the function: its number.
     functions: HashMap<u64, u32>,
     places: Hashed<u32, (u32, u32)>,
     controlling_branches: Vec<Vec<InstructionIx>>,
-    /// For a branch and the address that it did not go to: the registers that would have been written there.
+    /// By branch and untaken target: the registers that would have been written there.
     skipped: HashMap<(InstructionIx, u64), Vec<RegisterPart>>,
-    /// For each branch the addresses that it may go to.
+    /// By branch: its possible targets.
     branch_regions: HashMap<InstructionIx, Vec<u64>>,
     factory: InstructionInfoFactory,
     returns: HashMap<u64, bool>,
@@ -47,15 +47,15 @@ impl std::fmt::Debug for Cfg<'_> {
     }
 }
 
-/// Where control may go after an instruction.
+/// The successors of an instruction.
 struct CfgNode {
     next: Vec<u64>,
-    /// Out of the function.
+    /// True if control can leave the function here.
     leaves: bool,
 }
 
 impl<'a> Cfg<'a> {
-    /// For this trace of this code.
+    /// Creates the analysis for this trace of this code.
     #[must_use]
     pub fn new(code: &'a Code, recording: &'a Recording<'a>) -> Self {
         let mut begins = BTreeSet::new();
@@ -77,7 +77,7 @@ impl<'a> Cfg<'a> {
         }
     }
 
-    /// Where the function at an address begins.
+    /// Returns the beginning of the function at an address.
     fn beginning(&self, pc: u64) -> u64 {
         let known = self.code.function(pc).map(|function| function.start);
         known.or_else(|| self.begins.range(..=pc).next_back().copied()).unwrap_or(pc)
@@ -91,12 +91,12 @@ impl<'a> Cfg<'a> {
         }
     }
 
-    /// Whether control comes back from a function.
+    /// Returns whether a function can return.
     fn returns(&mut self, beginning: u64) -> bool {
         if let Some(&known) = self.returns.get(&beginning) {
             return known;
         }
-        // Until the contrary is found, and for functions that call themselves.
+        // Assumed until disproved, and for recursive functions.
         self.returns.insert(beginning, true);
         let nodes = self.nodes(beginning, &[]);
         let never_returning = never_returning(&nodes);
@@ -115,7 +115,7 @@ impl<'a> Cfg<'a> {
         self.code.is_stub(target) || self.code.decode(target).is_none() || self.returns(target)
     }
 
-    /// The instructions that can be reached from a function's beginning, and from these.
+    /// Returns the instructions that are reachable from a function's beginning and from `more`.
     fn nodes(&mut self, beginning: u64, more: &[u64]) -> BTreeMap<u64, CfgNode> {
         let mut nodes = BTreeMap::new();
         let mut todo: Vec<u64> = more.iter().copied().chain([beginning]).collect();
@@ -179,13 +179,13 @@ impl<'a> Cfg<'a> {
         CfgNode { next, leaves }
     }
 
-    /// Analyses the function that a place is in.
+    /// Analyses the function that contains an instruction.
     fn analyse(&mut self, place: InstructionIx) {
         let pc = self.recording.insn(place).pc;
         let beginning = self.beginning(pc);
         let mut nodes = self.nodes(beginning, &[]);
         if !nodes.contains_key(&pc) {
-            // Nobody jumps to a landing pad; it is as if the function began there too.
+            // No jump leads to a landing pad, so it counts as another entry of the function.
             let strays: Vec<u64> = self
                 .recording
                 .places()
@@ -199,7 +199,7 @@ impl<'a> Cfg<'a> {
         self.number(&nodes, beginning);
     }
 
-    /// Leaves out branches to where nobody returns from, if they were not taken.
+    /// Removes branches to code that never returns, if they were not taken.
     fn remove_untaken_checks(&self, nodes: &mut BTreeMap<u64, CfgNode>) {
         let never_returning = never_returning(nodes);
         for node in nodes.values_mut().filter(|node| node.next.len() > 1) {
@@ -210,7 +210,7 @@ impl<'a> Cfg<'a> {
         }
     }
 
-    /// Cuts the instructions into blocks and finds who decides about each.
+    /// Divides the instructions into blocks and determines the branches that control each.
     fn number(&mut self, nodes: &BTreeMap<u64, CfgNode>, beginning: u64) {
         let mut arrows: HashMap<u64, u32> = HashMap::new();
         for node in nodes.values() {
@@ -273,7 +273,7 @@ impl<'a> Cfg<'a> {
         }
     }
 
-    /// The registers that an instruction writes, but for the flags.
+    /// Collects the registers that an instruction writes, except for the flags.
     fn writes(&mut self, pc: u64, written: &mut BTreeSet<RegisterPart>) {
         let Some(instruction) = self.code.decode(pc) else { return };
         if instruction.mnemonic() == Mnemonic::Call {
@@ -294,7 +294,7 @@ impl<'a> Cfg<'a> {
     }
 }
 
-/// Gives every node a way to the exit: loops without end have none.
+/// Gives every node a path to the exit, because infinite loops have none.
 fn connect_to_exit(successors: &mut [Vec<usize>], exit: usize) {
     let mut predecessors = vec![Vec::new(); successors.len()];
     for (from, targets) in successors.iter().enumerate() {
@@ -312,7 +312,7 @@ fn connect_to_exit(successors: &mut [Vec<usize>], exit: usize) {
     }
 }
 
-/// Instructions after which, whatever happens, the function is not left by a return.
+/// Returns the instructions after which the function certainly does not return.
 fn never_returning(nodes: &BTreeMap<u64, CfgNode>) -> BTreeSet<u64> {
     let mut predecessors: HashMap<u64, Vec<u64>> = HashMap::new();
     let mut alive: HashMap<u64, usize> = HashMap::new();

@@ -1,45 +1,43 @@
-//! The traced code, as it is in the program's files.
+//! The traced code from the program's files.
 
 use std::{collections::HashMap, ops::Range};
 use unsnarl_insn::iced::{Decoder, DecoderOptions, Instruction};
 
-/// Code that was traced, at the addresses of the run.
+/// The traced code, at the addresses of the run.
 #[derive(Clone, Debug, Default)]
 pub struct Code {
     /// Executable bytes.
     pub segments: Vec<CodeSegment>,
-    /// Functions by the symbol table, by beginning.
+    /// Functions of the symbol table, sorted by start address.
     pub functions: Vec<Function>,
-    /// Stubs through which other modules' functions are called.
+    /// Stubs by which functions of other modules are called.
     pub stubs: Vec<Range<u64>>,
-    /// Words that the loader fills with the address of another module's function, by their address.
+    /// Words that the loader fills with the address of a function of another module, by address.
     pub slots: HashMap<u64, String>,
-    /// Words that the loader fills with the address of a function of the same module, by their address.
+    /// Words that the loader fills with the address of a function of the same module, by address.
     pub own: HashMap<u64, u64>,
 }
 
 /// Executable bytes.
 #[derive(Clone, Debug)]
 pub struct CodeSegment {
-    /// Where they were loaded.
+    /// The load address.
     pub start: u64,
-    /// The bytes.
     pub bytes: Vec<u8>,
 }
 
-/// A function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Function {
-    /// Where it begins.
+    /// The start address.
     pub start: u64,
-    /// Where it ends.
+    /// The end address.
     pub end: u64,
-    /// Its symbol.
+    /// The symbol.
     pub name: String,
 }
 
 impl Code {
-    /// The instruction at an address.
+    /// Decodes the instruction at an address.
     #[must_use]
     pub fn decode(&self, pc: u64) -> Option<Instruction> {
         let segment = self.segments.iter().find(|s| pc.wrapping_sub(s.start) < s.bytes.len() as u64)?;
@@ -49,13 +47,13 @@ impl Code {
         (!instruction.is_invalid()).then_some(instruction)
     }
 
-    /// Whether it is in a stub.
+    /// Returns whether the address is in a stub.
     #[must_use]
     pub fn is_stub(&self, pc: u64) -> bool {
         self.stubs.iter().any(|range| range.contains(&pc))
     }
 
-    /// The function at an address. What the compiler split off as unlikely belongs to where it came from.
+    /// Returns the function at an address. A split-off cold part belongs to its original function.
     #[must_use]
     pub fn function(&self, pc: u64) -> Option<&Function> {
         let at = self.functions.partition_point(|function| function.start <= pc);
@@ -67,14 +65,15 @@ impl Code {
         }
     }
 
-    /// Whether a function begins there, and not merely a part of one.
+    /// Returns whether a function begins there, and not merely a part of one.
     #[must_use]
     pub fn begins_function(&self, pc: u64) -> bool {
         let at = self.functions.partition_point(|function| function.start < pc);
         self.functions[at..].iter().take_while(|f| f.start == pc).any(|f| !f.name.contains(".cold"))
     }
 
-    /// Where a jump or call goes to within its module, if that is certain: directly, or through a word that the loader fills.
+    /// Returns the target of a jump or call within its module, if it is certain: direct, or through a word
+    /// that the loader fills.
     #[must_use]
     pub fn goes_to(&self, instruction: &Instruction) -> Option<u64> {
         if instruction.is_ip_rel_memory_operand() {
@@ -83,8 +82,8 @@ impl Code {
         Some(instruction.near_branch_target()).filter(|&target| target != 0)
     }
 
-    /// The name of the function of another module that a jump or call goes to: through a stub, or directly through
-    /// the word that the loader fills.
+    /// Returns the name of the other module's function that a jump or call leads to: through a stub, or
+    /// directly through the word that the loader fills.
     #[must_use]
     pub fn imported(&self, instruction: &Instruction) -> Option<&str> {
         if instruction.is_ip_rel_memory_operand() {

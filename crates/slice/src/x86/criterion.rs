@@ -1,12 +1,12 @@
-//! What to explain: by default the failure, as the run ended with it.
+//! The slicing criterion: by default the failure that ended the run.
 
 use super::Recording;
 use crate::{Criterion, History, InstructionIx};
 use unsnarl_model::{Op, OutcomeKind, ThreadIx, Trace};
 
 impl Recording<'_> {
-    /// The failure that the trace ended with, and the threads that are in it: the crash, the call that gave up, the
-    /// operations that block each other, the exit status. Nothing if the threads concerned executed nothing.
+    /// Returns the failure that ended the trace, with the threads involved: the crash, the call that gave up,
+    /// the operations that block each other, the exit status. Empty if the threads involved executed nothing.
     #[must_use]
     pub fn failure(&self, trace: &Trace) -> Criterion {
         let outcome = &trace.outcome;
@@ -45,7 +45,7 @@ impl Recording<'_> {
         criterion
     }
 
-    /// The call by which a thread took the lock at this address.
+    /// Returns the call by which a thread acquired the lock at this address.
     fn acquiring_call(&self, thread: ThreadIx, lock: u64) -> Option<u64> {
         let takes = |call: &&super::Call| {
             let name = self.callee(call);
@@ -56,7 +56,7 @@ impl Recording<'_> {
         self.calls().iter().rev().filter(|call| call.result.is_some()).find(takes).map(|call| call.step)
     }
 
-    /// The status that a thread ended the program with: the argument of `exit`, or what main returned.
+    /// Adds the status with which a thread ended the program: the argument of `exit`, or the result of main.
     fn exit(&self, thread: ThreadIx, main: u64, criterion: &mut Criterion) {
         let exits = |name: &str| matches!(name, "exit" | "_exit" | "_Exit" | "quick_exit");
         let call = self.calls().iter().rev().find(|call| call.thread == thread && exits(self.callee(call)));
@@ -67,7 +67,7 @@ impl Recording<'_> {
         }
     }
 
-    /// The latest step of a thread at the instruction that has this address.
+    /// Returns the latest step of a thread at the instruction that contains this address.
     #[must_use]
     pub fn latest_at(&self, thread: ThreadIx, pc: u64) -> Option<u64> {
         let is_there = |place: InstructionIx| {
@@ -84,8 +84,8 @@ impl Recording<'_> {
         found
     }
 
-    /// The steps of one execution of a line, given as the instructions that belong to it: the one of this number,
-    /// counted from 1, or the latest. Also how many executions there were.
+    /// Returns the steps of one execution of a line, given by its instructions: the one with this number,
+    /// from 1, or the latest. Also returns the number of executions.
     #[must_use]
     pub fn visit(&self, line: &dyn Fn(InstructionIx) -> bool, instance: Option<u64>) -> (Vec<u64>, u64) {
         // A new execution begins with the instruction that began the first one.

@@ -1,4 +1,5 @@
-//! The first reading of an instruction trace: which code there is, which calls left it, and how control came back.
+//! The first pass over an instruction trace: finds the executed code, the calls that left it, and how control
+//! returned.
 
 use super::{
     Call, Code, Damaged, Recording, Summary,
@@ -15,7 +16,7 @@ use unsnarl_insn::iced::InstructionInfoFactory;
 use unsnarl_model::{Event, Flags, Op, ThreadIx};
 use unsnarl_wire::{CHUNK_WORDS, ENTER_WORDS, LEAVE_WORDS, SIGNAL_WORDS, StepKind, StepWord};
 
-/// Functions that do not return but go elsewhere.
+/// Functions that do not return but transfer control elsewhere.
 const THROWS: &[&str] = &[
     "__cxa_throw",
     "__cxa_rethrow",
@@ -34,7 +35,7 @@ pub(super) struct FirstPass<'a, 'b> {
     name: &'b mut dyn FnMut(u64) -> Option<String>,
     factory: InstructionInfoFactory,
     known_names: HashMap<String, u32>,
-    /// A jump by address whose target is the next block.
+    /// An indirect jump whose target is the next block.
     jumped: Option<u64>,
 }
 
@@ -56,7 +57,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
         }
     }
 
-    /// What is known in the end.
+    /// Runs the pass and returns the recording.
     pub(super) fn all(mut self) -> Result<Recording<'a>, Damaged> {
         let (words, end) = (self.recording.words, self.recording.end);
         let mut at = WordCursor::START;
@@ -80,7 +81,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
         Ok(self.recording)
     }
 
-    /// Reads a record and goes on to the next one; false if the target died in the middle of it.
+    /// Reads a record and moves to the next one; returns false if the target died in the middle of it.
     fn record(&mut self, at: &mut WordCursor, window: &WordWindow) -> Result<bool, Damaged> {
         let words = window.from(at.word);
         let damaged = Damaged { word: at.word };
@@ -139,7 +140,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
         self.recording.by_thread.entry(thread).or_default()
     }
 
-    /// Some instructions were executed; the address of the last one if it jumped by address.
+    /// Records executed instructions; returns the address of the last one if it was an indirect jump.
     fn executed(&mut self, at: &WordCursor, block: u32, steps: u64) -> Option<u64> {
         let Recording { insns, by_thread, instructions, .. } = &mut self.recording;
         let block = insns.block(block);
@@ -226,7 +227,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
         self.recording.calls.push(Call { name, ends, ..call });
     }
 
-    /// The number of the name of what was called.
+    /// Returns the number of the called function's name.
     fn name_of(&mut self, insn: u32, target: u64) -> u32 {
         let pc = self.recording.insns.insn(insn).pc;
         let instruction = self.code.decode(pc);
@@ -239,7 +240,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
         })
     }
 
-    /// Events of the schedule that came while control was elsewhere.
+    /// Records the schedule events that occurred while control was elsewhere.
     fn record_events(&mut self, from: u64, to: u64) {
         for event in self.events.iter().skip(from as usize).take(to.saturating_sub(from) as usize) {
             if event.flags.has(Flags::FAILED) || !matches!(event.op, Op::Create | Op::Join) {
@@ -268,17 +269,17 @@ impl<'a, 'b> FirstPass<'a, 'b> {
             Some(&mut OpenFrame::Call(call)) => {
                 let called = &mut calls[call as usize];
                 let returned = stack == called.stack + 8;
-                // Who catches may be right behind who throws.
+                // The catching code may directly follow the throwing call.
                 let throws = THROWS.contains(&names[called.name as usize].0.as_str());
                 if returned && !throws && (called.tail || pc == called.returns_to) {
                     called.result = Some(result);
                     new.flow = if called.tail { Flow::Return } else { Flow::Next };
                     new.resumes = Some(call);
                     of.open.pop();
-                    // What the callee left in them is nobody's argument.
+                    // Values that the callee left in argument registers are no arguments.
                     of.arguments_set = 0;
                 } else if returned {
-                    // Caught in the very function that threw.
+                    // Caught in the same function that threw.
                     new.flow = Flow::Unwound { stack: None, by: Some(called.step) };
                     of.open.pop();
                 } else if stack > called.stack {
@@ -295,7 +296,7 @@ impl<'a, 'b> FirstPass<'a, 'b> {
                     new.flow = Flow::Next;
                     of.open.pop();
                 } else if *begun {
-                    // The handler did not come back: it jumped out.
+                    // The handler did not return but jumped out.
                     new.flow = Flow::Unwound { stack: Some(stack), by: None };
                     of.open.pop();
                     of.unwind(stack, calls);

@@ -1,13 +1,13 @@
-//! Frames and registers by the names that debug information has for them.
+//! Frames and registers as named by debug information.
 
 use super::{Recording, words::WordWindow};
 use crate::{Flow, History};
 use unsnarl_insn::{RegisterPart, gpr, part};
 
-/// The register of a DWARF number; none for those whose values are not followed.
+/// Returns the register with a DWARF number; `None` for registers that are not followed.
 #[must_use]
 pub fn register(number: u16) -> Option<RegisterPart> {
-    /// As DWARF counts them: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp.
+    /// In DWARF order: rax, rdx, rcx, rbx, rsi, rdi, rbp, rsp.
     const FIRST: [u16; 8] = [0, 2, 1, 3, 6, 7, 5, 4];
     const XMM0: u16 = 17;
     const XMM15: u16 = XMM0 + 15;
@@ -23,13 +23,13 @@ pub fn register(number: u16) -> Option<RegisterPart> {
 }
 
 impl Recording<'_> {
-    /// The address of the frame that a step was executed in: the stack pointer before the call.
+    /// Returns the frame address of a step: the stack pointer before the call.
     #[must_use]
     pub fn frame(&self, step: u64) -> Option<u64> {
         let mut thread = None;
         // Functions that were called since and have returned.
         let mut depth = 0_u32;
-        // Those whose stack is below this were called since and never returned.
+        // Functions with a stack below this were called since and never returned.
         let mut unwound = 0;
         let (mut frame, mut begun) = (None, None);
         self.backwards(step, &mut |at| {
@@ -55,7 +55,7 @@ impl Recording<'_> {
         frame.or_else(|| self.entered_with(begun?)?.checked_add(8))
     }
 
-    /// The stack pointer with which the traced code was entered at a step.
+    /// Returns the stack pointer with which the traced code was entered at a step.
     fn entered_with(&self, step: u64) -> Option<u64> {
         let (mut window, mut records) = (WordWindow::default(), Vec::new());
         let chunk = self.chunks.partition_point(|chunk| chunk.step <= step).checked_sub(1)?;

@@ -1,4 +1,4 @@
-//! The instructions that were executed, and the blocks in which the tracer writes them down.
+//! The executed instructions, and the blocks in which the tracer records them.
 
 use super::{Code, calls::ARGUMENTS};
 use crate::{InstructionIx, hash::Hashed};
@@ -9,7 +9,7 @@ use unsnarl_insn::{
 };
 use unsnarl_wire::StepWord;
 
-/// How an instruction passes control.
+/// How an instruction transfers control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ControlTransfer {
     Next,
@@ -20,16 +20,16 @@ pub(super) enum ControlTransfer {
     Return,
 }
 
-/// An instruction that was executed.
+/// An executed instruction.
 #[derive(Clone, Debug)]
 pub struct Insn {
-    /// Where it is.
+    /// The address.
     pub pc: u64,
-    /// How many bytes it has.
+    /// The number of bytes.
     pub len: u8,
     pub(super) effects: Effects,
     pub(super) transfer: ControlTransfer,
-    /// Part of a stub, through which other modules are called: of interest to nobody.
+    /// Part of a stub by which other modules are called: irrelevant to a slice.
     pub(super) stub: bool,
     /// A call of a stub.
     pub(super) calls_stub: bool,
@@ -40,11 +40,11 @@ pub struct Insn {
 pub(super) struct Block {
     pub(super) insns: Vec<u32>,
     pub(super) layout: BlockLayout,
-    /// Which argument registers it writes, a bit for each.
+    /// The argument registers that it writes, as bits.
     pub(super) sets_arguments: u8,
 }
 
-/// All of them.
+/// All executed instructions and blocks.
 #[derive(Debug, Default)]
 pub(super) struct Insns {
     insns: Vec<Insn>,
@@ -54,7 +54,7 @@ pub(super) struct Insns {
 }
 
 impl Insns {
-    /// How many instructions there are.
+    /// Returns the number of instructions.
     pub(super) fn len(&self) -> u32 {
         self.insns.len() as u32
     }
@@ -64,7 +64,7 @@ impl Insns {
         &self.insns[number as usize]
     }
 
-    /// The place of an instruction that was executed.
+    /// Returns the number of an executed instruction.
     pub(super) fn place(&self, pc: u64) -> Option<InstructionIx> {
         self.by_pc.get(&pc).map(|&number| InstructionIx(number))
     }
@@ -74,13 +74,13 @@ impl Insns {
         &self.blocks[number as usize]
     }
 
-    /// The block that a head tells of, if it is known.
+    /// Returns the block of a head word, if it is known.
     #[inline]
     pub(super) fn known(&self, head: StepWord) -> Option<u32> {
         self.by_head.get(&head.0).copied()
     }
 
-    /// The block that a head tells of; none if there is no such code.
+    /// Returns the block of a head word, decoding it if necessary; `None` if there is no such code.
     pub(super) fn learn(
         &mut self,
         head: StepWord,

@@ -1,4 +1,4 @@
-//! Steps from an instruction trace of x86-64 code.
+//! Derives steps from an instruction trace of x86-64 code.
 
 mod calls;
 mod cfg;

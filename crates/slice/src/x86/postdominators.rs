@@ -3,15 +3,15 @@
 //! Cooper, Harvey and Kennedy, "A simple, fast dominance algorithm", on the reversed graph; control dependence
 //! as Ferrante, Ottenstein and Warren define it.
 
-/// A way out of a node that has several, and the nodes that are executed because it is taken.
+/// An edge from a node with several successors, and the nodes that are executed because the edge is taken.
 pub(super) struct BranchRegion {
     pub(super) from: usize,
     pub(super) to: usize,
     pub(super) nodes: Vec<usize>,
 }
 
-/// The ways out of all nodes that have several. `exit` is a node without successors; from every node there must be a
-/// way to it.
+/// Returns the edges of all nodes with several successors. `exit` is a node without successors; it must be
+/// reachable from every node.
 pub(super) fn branch_regions(successors: &[Vec<usize>], exit: usize) -> Vec<BranchRegion> {
     let nearest = immediate(successors, exit);
     let mut branch_regions = Vec::new();
@@ -32,7 +32,7 @@ pub(super) fn branch_regions(successors: &[Vec<usize>], exit: usize) -> Vec<Bran
     branch_regions
 }
 
-/// For each of so many nodes the nodes that decide whether it is executed.
+/// Returns, for each of `nodes` nodes, the nodes that control it.
 pub(super) fn controlling_branches(branch_regions: &[BranchRegion], nodes: usize) -> Vec<Vec<usize>> {
     let mut controlling_branches = vec![Vec::new(); nodes];
     for branch_region in branch_regions {
@@ -45,7 +45,7 @@ pub(super) fn controlling_branches(branch_regions: &[BranchRegion], nodes: usize
     controlling_branches
 }
 
-/// For each node its nearest post-dominator.
+/// Returns the immediate post-dominator of each node.
 fn immediate(successors: &[Vec<usize>], exit: usize) -> Vec<Option<usize>> {
     let mut predecessors = vec![Vec::new(); successors.len()];
     for (from, targets) in successors.iter().enumerate() {

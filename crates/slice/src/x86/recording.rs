@@ -1,7 +1,7 @@
 //! The words of an instruction trace as steps.
 //!
-//! The words are read several times: once to learn which code there is, which calls left it and how control came
-//! back ([`FirstPass`]), and then forwards or backwards as often as somebody asks. Nothing is stored for a step: memory
+//! The words are read several times: once to find the code, the calls that left it and how control returned
+//! ([`FirstPass`]), and then forwards or backwards as often as needed. Nothing is stored for a step: memory
 //! is needed for the words, for each call that left the traced code, and for each instruction of the program.
 
 use super::{
@@ -18,10 +18,10 @@ use unsnarl_insn::{BlockLayout, CopyKind};
 use unsnarl_model::{Event, ThreadIx};
 use unsnarl_wire::{ENTER_WORDS, LEAVE_WORDS, SIGNAL_WORDS, StepKind, StepWord};
 
-/// The words make no sense: the trace was damaged, or it is of other code.
+/// The words are invalid: the trace is damaged, or belongs to other code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Damaged {
-    /// At which word.
+    /// The number of the word.
     pub word: u64,
 }
 
@@ -29,28 +29,27 @@ pub struct Damaged {
 #[derive(Debug)]
 pub struct Recording<'a> {
     pub(super) words: &'a dyn WordSource,
-    /// As many of them as make whole records.
+    /// The number of words in complete records.
     pub(super) end: u64,
     pub(super) insns: Insns,
     pub(super) calls: Vec<Call>,
     pub(super) left: Vec<ExitRecord>,
     pub(super) entered: Vec<EntryRecord>,
     pub(super) names: Vec<(String, Summary)>,
-    /// Where the first record of each chunk is.
+    /// The first record of each chunk.
     pub(super) chunks: Vec<WordCursor>,
     pub(super) steps: u64,
     pub(super) instructions: u64,
     pub(super) by_thread: BTreeMap<ThreadIx, ThreadRecord>,
     pub(super) jumps: HashMap<u64, BTreeSet<u64>>,
-    /// Returns from what no traced code called: their steps, who, and where that began.
+    /// Returns from functions that no traced code called: step, thread, and the function's address.
     pub(super) returns: Vec<(u64, ThreadIx, u64)>,
 }
 
 impl<'a> Recording<'a> {
-    /// Reads a trace of this code; `name` tells the names of functions elsewhere by their addresses.
+    /// Reads a trace of this code; `name` returns the names of functions elsewhere by address.
     ///
-    /// # Errors
-    /// If the words make no sense.
+    /// # Errors If the words are invalid.
     pub fn new(
         words: &'a dyn WordSource,
         code: &Code,
@@ -75,64 +74,64 @@ impl<'a> Recording<'a> {
         FirstPass::new(recording, code, events, name).all()
     }
 
-    /// The instruction at a place.
+    /// Returns an instruction by its number.
     #[must_use]
     pub fn insn(&self, place: InstructionIx) -> &Insn {
         self.insns.insn(place.0)
     }
 
-    /// The place of an instruction that was executed.
+    /// Returns the number of an executed instruction.
     #[must_use]
     pub fn place(&self, pc: u64) -> Option<InstructionIx> {
         self.insns.place(pc)
     }
 
-    /// All instructions that were executed.
+    /// Iterates over all executed instructions.
     pub fn places(&self) -> impl Iterator<Item = InstructionIx> + '_ {
         (0..self.insns.len()).map(InstructionIx)
     }
 
-    /// How many instructions were executed.
+    /// Returns the number of executed instructions.
     #[must_use]
     pub fn instructions(&self) -> u64 {
         self.instructions
     }
 
-    /// The threads that executed any, each with how many.
+    /// Iterates over the threads that executed instructions, with the number of instructions.
     pub fn threads(&self) -> impl Iterator<Item = (ThreadIx, u64)> + '_ {
         self.by_thread.iter().map(|(thread, of)| (*thread, of.instructions))
     }
 
-    /// The thread's latest step.
+    /// Returns the thread's latest step.
     #[must_use]
     pub fn last_step(&self, thread: ThreadIx) -> Option<u64> {
         self.by_thread.get(&thread).filter(|of| of.instructions > 0).map(|of| of.last_step)
     }
 
-    /// The calls that left the traced code.
+    /// Returns the calls that left the traced code.
     #[must_use]
     pub fn calls(&self) -> &[Call] {
         &self.calls
     }
 
-    /// The name of the function that was called; empty if there is none.
+    /// Returns the name of the called function; empty if it has none.
     #[must_use]
     pub fn callee(&self, call: &Call) -> &str {
         &self.names[call.name as usize].0
     }
 
-    /// Functions of which nothing is known, by what was called.
+    /// Returns whether nothing is known about the called function.
     pub fn unknown(&self, call: &Call) -> bool {
         self.names[call.name as usize].1.quality == SummaryQuality::Unknown
     }
 
-    /// Where jumps by address went.
+    /// Returns the targets of indirect jumps.
     #[must_use]
     pub fn jumps(&self) -> &HashMap<u64, BTreeSet<u64>> {
         &self.jumps
     }
 
-    /// Whether an address is on the thread's own stack, roughly.
+    /// Returns whether an address is on the thread's own stack, approximately.
     #[must_use]
     pub fn own_stack(&self, thread: ThreadIx, addr: u64) -> bool {
         const BELOW: u64 = 256 << 10;
@@ -143,14 +142,14 @@ impl<'a> Recording<'a> {
             .is_some_and(|(low, high)| (low.saturating_sub(BELOW)..high + ABOVE).contains(&addr))
     }
 
-    /// The latest return of a thread from the function at this address.
+    /// Returns a thread's latest return from the function at this address.
     pub(super) fn returned(&self, thread: ThreadIx, function: u64) -> Option<u64> {
         let from_it =
             |(_, thread_ix, begun): &&(u64, ThreadIx, u64)| (*thread_ix, *begun) == (thread, function);
         self.returns.iter().rev().find(from_it).map(|(step, ..)| *step)
     }
 
-    /// The records of a chunk; false if nobody wants to know.
+    /// Reads the records of a chunk; returns false if the work was cancelled.
     pub(super) fn records(
         &self,
         chunk: usize,
@@ -194,8 +193,8 @@ impl<'a> Recording<'a> {
         true
     }
 
-    /// How many words a block's record has, how many of its instructions were executed, and whether control left
-    /// after it.
+    /// Returns the number of words of a block's record, the number of its executed instructions, and whether
+    /// control left the traced code after it.
     pub(super) fn extent(&self, words: &[u64], block: u32) -> (u64, u64, bool) {
         let block = self.insns.block(block);
         let next = 1 + block.layout.words();
@@ -205,13 +204,13 @@ impl<'a> Recording<'a> {
         if let (Some(kind @ (StepKind::Fault | StepKind::Signal)), Some(following)) = (kind, following)
             && let Some(at) = block.insns.iter().position(|&insn| self.insns.insn(insn).pc == following.pc())
         {
-            // What faults was begun; what a signal came before was not.
+            // A faulting instruction was begun; an instruction interrupted by a signal was not.
             steps = at as u64 + u64::from(kind == StepKind::Fault);
         }
         (next as u64, steps, kind == Some(StepKind::Leave))
     }
 
-    /// Shows one step of a record.
+    /// Visits one step of a record.
     fn show<R>(
         &self,
         record: &TraceRecord,

@@ -1,31 +1,31 @@
-//! What functions outside of the traced code read and write, told by their names: the slice passes through them
-//! without seeing their instructions.
+//! Summaries of functions outside of the traced code, by name: what they read and write. The slice passes
+//! through them without seeing their instructions.
 //!
-//! A summary that says too little cuts a slice short; so functions without one are told to the user by name.
+//! An incomplete summary cuts a slice short, so functions without one are reported to the user by name.
 
 use crate::{ByteSpan, CELLS};
 
 /// How well a function is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SummaryQuality {
-    /// All that it does to the program's memory is told.
+    /// All its effects on the program's memory are known.
     Known,
-    /// The program calls it only because it is instrumented, or to synchronise: no data passes.
+    /// It is called only for instrumentation or synchronisation: no data passes.
     NoData,
     /// Nothing is known of it.
     Unknown,
 }
 
-/// What a function does.
+/// The effects of a function.
 #[derive(Clone, Debug)]
 pub struct Summary {
-    /// How much of this can be relied on.
+    /// How reliable the summary is.
     pub quality: SummaryQuality,
-    /// How many arguments it takes; more may follow if it is variadic.
+    /// The number of arguments; more may follow if it is variadic.
     pub arguments: u8,
-    /// Whether more arguments may follow.
+    /// True if more arguments may follow.
     pub variadic: bool,
-    /// Arguments in vector registers.
+    /// The number of arguments in vector registers.
     pub vectors: u8,
     effects: Vec<SummaryEffect>,
 }
@@ -49,7 +49,7 @@ struct SummaryEffect {
 enum EffectTarget {
     Argument(u8),
     Result,
-    /// What a stream or a file descriptor stands for.
+    /// The contents of a stream or file descriptor.
     Stream(u8),
     Descriptor(u8),
     /// Standard output.
@@ -62,9 +62,9 @@ enum EffectLength {
     Constant(u64),
     Product(u8, u8),
     Result,
-    /// As many as the result says, and a zero.
+    /// As many bytes as the result says, and a zero.
     ResultAndZero,
-    /// Up to a zero that nobody wrote down where.
+    /// Up to a zero at an unknown position.
     Text,
 }
 
@@ -78,16 +78,16 @@ pub(super) struct TouchedBytes {
     pub(super) guessed: bool,
 }
 
-/// As far as a text of unknown length is thought to reach.
+/// The assumed maximum length of a text of unknown length.
 const TEXT: u64 = 4096;
 
 impl Summary {
-    /// The summary of a function by its symbol.
+    /// Returns the summary of a function by its symbol.
     #[must_use]
     pub fn of(symbol: &str) -> Self {
         let name = symbol.split('@').next().unwrap_or(symbol);
         let name = name.strip_prefix("__wrap_").unwrap_or(name);
-        // The C library's own way to name what it also calls itself, where it has debug information.
+        // The C library's names for functions that it also calls itself, where it has debug information.
         let name = name.strip_prefix("__GI_").unwrap_or(name);
         if let Some(atomic) = name.strip_prefix("__tsan_atomic").and_then(atomic) {
             return atomic;
@@ -104,7 +104,7 @@ impl Summary {
                 return Self::new(SummaryQuality::Known, *arguments, effects);
             }
         }
-        // Names by which the C library calls the same functions inside.
+        // The C library's internal names for the same functions.
         let inside = name.strip_prefix("__libc_").or_else(|| name.strip_prefix("__"));
         if let Some(known) = inside.map(Self::of).filter(|of| of.quality != SummaryQuality::Unknown) {
             return known;
@@ -127,9 +127,10 @@ impl Summary {
         }
     }
 
-    /// `effects`: `r` read, `w` written, `m` may be written, `f` fresh; at an argument's number, `R` the result,
-    /// `sN` a stream, `dN` a descriptor, `o` standard output; then after a colon the length: `aN` an argument,
-    /// `cN` bytes, `pNM` the product of two arguments, `R` the result, `Z` the result and a zero, `t` a text.
+    /// Parses effects. `effects`: `r` read, `w` written, `m` may be written, `f` fresh; at an argument's
+    /// number, `R` the result, `sN` a stream, `dN` a descriptor, `o` standard output; then after a colon the
+    /// length: `aN` an argument, `cN` bytes, `pNM` the product of two arguments, `R` the result, `Z` the
+    /// result and a zero, `t` a text.
     fn new(quality: SummaryQuality, arguments: u8, effects: &str) -> Self {
         let mut summary = Self { quality, arguments, variadic: false, vectors: 0, effects: Vec::new() };
         for effect in effects.split_whitespace() {
@@ -142,7 +143,7 @@ impl Summary {
         summary
     }
 
-    /// What a call with these arguments and this result touched.
+    /// Returns the bytes that a call with these arguments and this result touched.
     pub(super) fn touched(&self, arguments: [u64; 6], result: Option<u64>) -> TouchedBytes {
         let mut touched = TouchedBytes::default();
         for effect in &self.effects {
@@ -172,7 +173,7 @@ impl Summary {
             }
             let span = ByteSpan::new(addr, len);
             match effect.kind {
-                // What is not there to be read was not: a text ends somewhere.
+                // A text of unknown length is assumed to be short when read.
                 EffectKind::Read if !certain => touched.reads.push(ByteSpan::new(addr, 64)),
                 EffectKind::Read => touched.reads.push(span),
                 EffectKind::Write if certain => touched.writes.push(span),
@@ -211,7 +212,7 @@ fn parse(effect: &str) -> Option<SummaryEffect> {
     Some(SummaryEffect { kind, at, len })
 }
 
-/// `32_fetch_add` and the like: what instrumented programs call in the place of atomic instructions.
+/// Parses `32_fetch_add` and similar names, which instrumented programs call instead of atomic instructions.
 fn atomic(name: &str) -> Option<Summary> {
     let Some((bits, operation)) = name.split_once('_') else {
         return Some(Summary::new(SummaryQuality::NoData, 0, ""));
@@ -232,7 +233,7 @@ fn atomic(name: &str) -> Option<Summary> {
 const MATHS: &str = "sin cos tan asin acos atan atan2 exp exp2 log log2 log10 pow sqrt cbrt fabs floor ceil \
     round trunc fmod sinf cosf tanf expf logf powf sqrtf fabsf floorf ceilf roundf truncf fmodf lround llround";
 
-/// Names, how many arguments, effects.
+/// Names, number of arguments, effects.
 const TABLE: &[(&str, u8, &str)] = &[
     ("memcpy memmove __memcpy_chk __memmove_chk mempcpy", 3, "r1:a2 w0:a2"),
     ("memset __memset_chk", 3, "w0:a2"),

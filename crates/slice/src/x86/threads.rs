@@ -1,22 +1,21 @@
-//! What is known of a thread: its stack, and the calls that are under way in it.
+//! The state of a thread: its stack and the calls in progress.
 
 use super::Call;
 
-/// What is known of a thread.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThreadRecord {
     pub(super) open: Vec<OpenFrame>,
     pub(super) arguments_set: u8,
     pub(super) last: Option<u32>,
-    /// What stubs have pushed since: the loader looks a function up when it is first called.
+    /// Bytes pushed by stubs since: the loader resolves a function on its first call.
     pub(super) pushed: u64,
     pub(super) last_step: u64,
     pub(super) instructions: u64,
     pub(super) stack: Option<(u64, u64)>,
     pub(super) creator: Option<u32>,
-    /// The stack pointers with which functions were entered from outside.
+    /// The stack pointers with which functions were entered from untraced code.
     pub(super) begins: Vec<u64>,
-    /// Where it was last entered from code that nobody traced had called.
+    /// The function by which it was last entered from code that no traced code had called.
     pub(super) begun: u64,
 }
 
@@ -35,7 +34,7 @@ impl ThreadRecord {
         }
     }
 
-    /// Calls whose stack is gone are no longer under way.
+    /// Removes calls whose stack is gone.
     pub(super) fn unwind(&mut self, stack: u64, calls: &[Call]) {
         while let Some(&OpenFrame::Call(call)) = self.open.last()
             && calls[call as usize].stack < stack

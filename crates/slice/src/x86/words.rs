@@ -1,22 +1,21 @@
-//! The words of an instruction trace, a chunk at a time: they are kept compressed, and nobody needs all of them at
-//! once.
+//! The words of an instruction trace by chunk: they are kept compressed, and are never needed all at once.
 
 use unsnarl_model::ThreadIx;
 use unsnarl_wire::{CHUNK_WORDS, OVERLAP_WORDS};
 
-/// Where the words of an instruction trace come from.
+/// The source of the words of an instruction trace.
 pub trait WordSource: std::fmt::Debug {
-    /// How many there are.
+    /// Returns the number of words.
     fn len(&self) -> u64;
 
-    /// Whether there are none.
+    /// Returns whether there are no words.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Puts the words of a chunk of [`CHUNK_WORDS`] there, and after them as many of the next as
-    /// [`OVERLAP_WORDS`] says, as far as there are so many. False if what is being worked out is no longer wanted: then
-    /// nothing further is read, and what comes of it is worth nothing.
+    /// Reads the words of a chunk of [`CHUNK_WORDS`] into `into`, followed by up to [`OVERLAP_WORDS`] words
+    /// of the next chunk. Returns false if the work was cancelled: then nothing further is read, and the
+    /// result is meaningless.
     fn read(&self, chunk: usize, into: &mut Vec<u64>) -> bool;
 }
 
@@ -34,7 +33,7 @@ impl WordSource for Vec<u64> {
     }
 }
 
-/// A chunk that is being looked at.
+/// The current chunk.
 #[derive(Debug, Default)]
 pub(super) struct WordWindow {
     first: u64,
@@ -42,20 +41,20 @@ pub(super) struct WordWindow {
 }
 
 impl WordWindow {
-    /// Goes to another chunk; false if nobody wants to know.
+    /// Moves to another chunk; returns false if the work was cancelled.
     pub(super) fn move_to(&mut self, words: &dyn WordSource, chunk: usize) -> bool {
         self.first = (chunk * CHUNK_WORDS) as u64;
         words.read(chunk, &mut self.words)
     }
 
-    /// The words from here on.
+    /// Returns the words from this one on.
     #[inline]
     pub(super) fn from(&self, word: u64) -> &[u64] {
         self.words.get((word - self.first) as usize..).unwrap_or_default()
     }
 }
 
-/// Where one is in the words.
+/// A position in the words.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WordCursor {
     pub(super) word: u64,
@@ -72,7 +71,7 @@ impl WordCursor {
     pub(super) const START: Self =
         Self { word: 0, step: 0, left: 0, entered: 0, thread: ThreadIx::MAIN, thread_pointer: 0, events: 0 };
 
-    /// Who runs from an entering record on.
+    /// Updates the running thread from an entry record.
     pub(super) fn enter(&mut self, record: &[u64]) {
         self.thread = ThreadIx(record[4] as u16);
         self.events = record[4] >> 16;
@@ -80,7 +79,7 @@ impl WordCursor {
     }
 }
 
-/// A record of the trace, with all that its steps have in common.
+/// A record of the trace, with the common properties of its steps.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TraceRecord {
     pub(super) at: WordCursor,
@@ -90,7 +89,7 @@ pub(super) struct TraceRecord {
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum RecordKind {
-    /// A block; whether control left the traced code after it.
+    /// A block, and whether control left the traced code after it.
     Block(u32, bool),
     ExitRecord(u32),
     EntryRecord(u32),

@@ -1,4 +1,4 @@
-//! Histories written down by hand, and their slices by brute force.
+//! Handwritten histories, and their slices by brute force.
 
 #![allow(dead_code, reason = "each test uses a part")]
 
@@ -14,9 +14,9 @@ pub(crate) struct ToyStep {
     pub(crate) reads: Vec<ByteSpan>,
     pub(crate) writes: Vec<ByteSpan>,
     pub(crate) flow: Flow,
-    /// How many events came before.
+    /// The number of earlier events.
     pub(crate) events: u64,
-    /// The step that decided about it, as the toy's own interpreter knows.
+    /// The step that controls it, as known by the toy's own interpreter.
     pub(crate) parent: Option<u64>,
 }
 
@@ -42,7 +42,7 @@ pub(crate) struct Toy {
 }
 
 impl Toy {
-    /// The next step; its number.
+    /// Appends a step and returns its number.
     pub(crate) fn step(&mut self, thread: u16, place: u32, reads: &[u64], writes: &[u64]) -> u64 {
         let mut step = ToyStep::new(thread, place, reads, writes);
         step.events = self.events.len() as u64;
@@ -50,7 +50,7 @@ impl Toy {
         self.steps.len() as u64 - 1
     }
 
-    /// A lock is taken or given back.
+    /// Appends the acquisition or release of a lock.
     pub(crate) fn event(&mut self, thread: u16, op: Op) {
         self.events.push(Event {
             thread: ThreadIx(thread),
@@ -74,7 +74,8 @@ impl Toy {
         show(&step)
     }
 
-    /// The slice of a step by brute force: forwards, each byte carries all steps that it was computed from.
+    /// Computes the slice of a step by brute force: forwards, each byte carries all steps that it was
+    /// computed from.
     pub(crate) fn brute(&self, criterion: u64) -> BTreeSet<u64> {
         let mut bytes: BTreeMap<u64, BTreeSet<u64>> = BTreeMap::new();
         let mut slices: Vec<BTreeSet<u64>> = Vec::new();
@@ -118,7 +119,7 @@ impl History for Toy {
     }
 }
 
-/// Control dependence as a table: for each place its function and the branches that decide about it.
+/// Control dependence as a table: for each place its function and its controlling branches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Table {
     pub(crate) functions: Vec<u32>,
@@ -139,7 +140,7 @@ impl Control for Table {
     }
 }
 
-/// The places of a slice.
+/// Returns the places of a slice.
 pub(crate) fn places(slice: &Slice) -> Vec<u32> {
     slice.nodes.keys().map(|place| place.0).collect()
 }

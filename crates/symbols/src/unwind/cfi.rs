@@ -1,4 +1,4 @@
-//! One module's call frame information.
+//! The call frame information of one module.
 
 use super::{
     StackCopy,
@@ -14,26 +14,26 @@ use std::{fs, ops::Range, path::Path};
 
 type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
-/// `mov $15, %rax; syscall`: how a signal handler's return goes back to the kernel.
+/// `mov $15, %rax; syscall`: the code by which a signal handler returns to the kernel.
 const SIGRETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
 
-/// An expression longer than this is damaged.
+/// An expression with more steps is damaged.
 const EVALUATION_STEPS: u32 = 1000;
 
-/// A module's call frame information and what is needed to read it.
+/// A module's call frame information and the data needed to read it.
 pub(crate) struct Cfi {
     bytes: Vec<u8>,
     eh_frame: Range<usize>,
-    /// An index of `eh_frame`, for searching.
+    /// A search index of `eh_frame`.
     eh_frame_hdr: Range<usize>,
     debug_frame: Range<usize>,
     bases: BaseAddresses,
-    /// Addresses and where in the file they are loaded from.
+    /// Address ranges with their offsets in the file.
     segments: Vec<(Range<u64>, usize)>,
 }
 
 impl Cfi {
-    /// Reads a file's; none if it cannot be read or is no ELF file.
+    /// Reads the information of a file; returns `None` if it cannot be read or is no ELF file.
     pub(crate) fn open(path: &Path) -> Option<Self> {
         let bytes = fs::read(path).ok()?;
         let file = object::File::parse(&*bytes).ok()?;
@@ -62,7 +62,7 @@ impl Cfi {
         })
     }
 
-    /// The step from a frame at this address of the file; none if nothing is known about it.
+    /// Returns the step from a frame at this address of the file; `None` if nothing is known about it.
     pub(super) fn step(
         &self,
         registers: &FrameRegisters,
@@ -72,7 +72,7 @@ impl Cfi {
         self.by_eh_frame(registers, address, stack)
             .or_else(|| self.by_debug_frame(registers, address, stack))
             .or_else(|| {
-                // A handler returns to the start of this code; its address is one less by now.
+                // A handler returns to the start of this code; `address` is one less by now.
                 let code = self.code_from(address.wrapping_add(1))?;
                 code.starts_with(&SIGRETURN)
                     .then(|| registers.by_signal_frame(stack))
@@ -81,8 +81,8 @@ impl Cfi {
             })
     }
 
-    /// The register that the frame's address is reckoned from while the code at this address is executed, and how far
-    /// above it is.
+    /// Returns the register that the frame address is relative to at this code address, and the offset from
+    /// it.
     pub(crate) fn frame_address(&self, address: u64) -> Option<(Register, i64)> {
         let mut section = EhFrame::new(&self.bytes[self.eh_frame.clone()], LittleEndian);
         section.set_address_size(8);
@@ -95,7 +95,7 @@ impl Cfi {
         }
     }
 
-    /// What the file holds from this address on.
+    /// Returns the file's contents from this address on.
     fn code_from(&self, address: u64) -> Option<&[u8]> {
         let (range, start) = self.segments.iter().find(|(range, _)| range.contains(&address))?;
         self.bytes.get(start.checked_add(usize::try_from(address - range.start).ok()?)?..)
@@ -108,7 +108,7 @@ impl Cfi {
             EhFrameHdr::new(&self.bytes[self.eh_frame_hdr.clone()], LittleEndian).parse(&self.bases, 8).ok();
         let entry = match header.as_ref().and_then(|header| header.table()) {
             Some(table) => {
-                // Not gimli's own short cut, which overflows on a damaged index.
+                // Not gimli's own shortcut, which overflows on a damaged index.
                 let entry = table.lookup(address, &self.bases).ok()?.direct().ok()?;
                 let offset = entry.checked_sub(self.bases.eh_frame.section?)?;
                 let offset = EhFrameOffset(usize::try_from(offset).ok()?);
@@ -150,12 +150,12 @@ impl Cfi {
         if entry.is_signal_trampoline() {
             return Some(UnwindStep::Interrupted(caller));
         }
-        // A call has pushed something; a stack that does not shrink is a damaged one.
+        // A call has pushed something, so a stack that does not shrink is damaged.
         (caller.get(X86_64::RSP) > registers.get(X86_64::RSP)).then_some(UnwindStep::Caller(caller))
     }
 }
 
-/// A frame whose caller is looked for.
+/// A frame whose caller is to be found.
 struct Frame<'f, S> {
     section: &'f S,
     encoding: Encoding,
@@ -173,7 +173,7 @@ impl<'a, S: UnwindSection<Slice<'a>>> Frame<'_, S> {
         };
         let mut caller = *self.registers;
         caller.set(X86_64::RSP, Some(cfa));
-        // Without a rule there is no way back.
+        // Without a rule for the return address the caller is unknown.
         caller.set(X86_64::RA, None);
         for register in FrameRegisters::registers() {
             if let Some(rule) = row.register(register) {
@@ -196,7 +196,7 @@ impl<'a, S: UnwindSection<Slice<'a>>> Frame<'_, S> {
         }
     }
 
-    /// Evaluates an expression, on top of the canonical frame address for registers' rules.
+    /// Evaluates an expression; for register rules the canonical frame address is on the stack.
     fn evaluate(&self, expression: UnwindExpression<usize>, cfa: Option<u64>) -> Option<u64> {
         let mut evaluation: Evaluation<Slice<'a>> =
             expression.get(self.section).ok()?.evaluation(self.encoding);

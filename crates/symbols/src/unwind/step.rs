@@ -1,19 +1,19 @@
-//! From one frame to the one that called it.
+//! One unwinding step, from a frame to its caller.
 
 use super::{Registers, StackCopy};
 use gimli::{Register, X86_64};
 
-/// Where one step led.
+/// The result of one step.
 pub(super) enum UnwindStep {
-    /// To the caller, about to go on after its call.
+    /// The caller, about to continue after its call.
     Caller(FrameRegisters),
-    /// To what a signal interrupted, right at that instruction.
+    /// The code that a signal interrupted, exactly at that instruction.
     Interrupted(FrameRegisters),
-    /// Out: this frame has no caller.
+    /// This frame has no caller.
     End,
 }
 
-/// The registers of one frame, by DWARF number; none where a value was lost.
+/// The registers of one frame, by DWARF number; `None` if a value was lost.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FrameRegisters([Option<u64>; 17]);
 
@@ -35,7 +35,7 @@ impl FrameRegisters {
         registers
     }
 
-    /// All registers, as their numbers.
+    /// Iterates over all register numbers.
     pub(super) fn registers() -> impl Iterator<Item = Register> {
         (0..17).map(Register)
     }
@@ -50,12 +50,12 @@ impl FrameRegisters {
         }
     }
 
-    /// Where the thread was in this frame; 0 if that is not known.
+    /// Returns the instruction pointer in this frame; 0 if it is unknown.
     pub(super) fn rip(&self) -> u64 {
         self.get(X86_64::RA).unwrap_or(0)
     }
 
-    /// The caller of code that has pushed nothing: its address is on top of the stack.
+    /// Returns the caller of code that has pushed nothing: the return address is on top of the stack.
     pub(super) fn pop(&self, stack: &StackCopy) -> Option<Self> {
         let rsp = self.get(X86_64::RSP)?;
         let mut caller = *self;
@@ -64,10 +64,10 @@ impl FrameRegisters {
         Some(caller)
     }
 
-    /// The caller of code that has set up a frame pointer.
+    /// Returns the caller of code that has set up a frame pointer.
     pub(super) fn by_frame_pointer(&self, stack: &StackCopy) -> Option<Self> {
         let rbp = self.get(X86_64::RBP)?;
-        // The stack grows down: a caller's frame is above. Anything else is no frame pointer.
+        // The stack grows down, so a caller's frame is above. Anything else is no frame pointer.
         if rbp < self.get(X86_64::RSP)? || rbp % 8 != 0 {
             return None;
         }
@@ -78,8 +78,8 @@ impl FrameRegisters {
         Some(caller)
     }
 
-    /// What a signal interrupted, where the frame is the kernel's: a `ucontext` on top of the
-    /// stack, its registers in the order of `<sys/ucontext.h>`.
+    /// Returns the code that a signal interrupted, if this is the kernel's frame: a `ucontext` on top of the
+    /// stack, with its registers in the order of `<sys/ucontext.h>`.
     pub(super) fn by_signal_frame(&self, stack: &StackCopy) -> Option<Self> {
         const GREGS: u64 = 40;
         const SAVED: [Register; 17] = [

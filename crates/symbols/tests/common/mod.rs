@@ -1,4 +1,4 @@
-//! Programs to look at, compiled on the spot.
+//! Programs to inspect, compiled on the spot.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -12,7 +12,7 @@ use std::{
 };
 use unsnarl_model::{Module, ModuleIx, Site};
 
-/// A folder of this test's own, the same in every run so that nothing piles up.
+/// Returns a folder for this test, the same in every run so that nothing accumulates.
 pub(crate) fn folder() -> PathBuf {
     thread_local!(static COUNT: Cell<u32> = const { Cell::new(0) });
     let nth = COUNT.replace(COUNT.get() + 1);
@@ -44,7 +44,7 @@ pub(crate) fn run(program: &Path, args: &[&str]) -> String {
     String::from_utf8(run.stdout).unwrap()
 }
 
-/// The module of a file, loaded at `base`.
+/// Returns the module of a file, loaded at `base`.
 pub(crate) fn module(path: &Path, base: u64) -> Module {
     Module { path: path.to_str().unwrap().to_owned(), build_id: Vec::new(), base, size: 1 << 24 }
 }
@@ -53,7 +53,7 @@ pub(crate) fn site(offset: u64) -> Site {
     Site { module: ModuleIx(0), offset }
 }
 
-/// The address and size of a symbol in a file.
+/// Returns the address and size of a symbol in a file.
 pub(crate) fn symbol(path: &Path, name: &str) -> (u64, u64) {
     let bytes = fs::read(path).unwrap();
     let file = object::File::parse(&*bytes).unwrap();
@@ -61,7 +61,7 @@ pub(crate) fn symbol(path: &Path, name: &str) -> (u64, u64) {
     (found.address(), found.size())
 }
 
-/// The line of the source with this text in it.
+/// Returns the line of the source that contains this text.
 pub(crate) fn line_of(source: &str, text: &str) -> u32 {
     1 + source.lines().position(|line| line.contains(text)).unwrap_or_else(|| panic!("no {text}")) as u32
 }

@@ -1,4 +1,4 @@
-//! From a trace to STD text.
+//! Export: from a trace to STD text.
 
 use super::{
     StdNames, is_imported,
@@ -11,26 +11,25 @@ use std::{
 };
 use unsnarl_model::{Event, Flags, Op, ThreadIx, Trace};
 
-/// What was written.
+/// The result of an export.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exported {
-    /// Lines, one for each event that STD has a word for.
+    /// The number of lines, one for each event that STD can express.
     pub lines: u64,
-    /// How many events were left out, by operation: STD has no word for them, they failed, or they are
-    /// inner levels of recursive locks.
+    /// The number of skipped events by operation: STD has no word for them, they failed, or they are inner
+    /// levels of recursive locks.
     pub skipped: BTreeMap<Op, u64>,
 }
 
-/// Writes a trace as STD text, operands as numbers or by the names that the trace keeps.
+/// Writes a trace as STD text, with operands as numbers or by the names in the trace.
 ///
-/// Locations are indices into the trace's `sites`, or what they were in the text that it was
-/// imported from. Threads are `T0`, `T1` …, or called as in that text. The writer should be
-/// buffered.
+/// Locations are indices into the trace's `sites`, or the locations of the text that it was imported from.
+/// Threads are `T0`, `T1` …, or named as in that text. The writer should be buffered.
 pub fn export(trace: &Trace, out: impl Write) -> io::Result<Exported> {
     export_with_names(trace, &StdNames::from_trace(trace), out)
 }
 
-/// Writes an imported trace with operands called as in the text that it came from.
+/// Writes an imported trace with operands named as in the original text.
 pub fn export_with_names(trace: &Trace, names: &StdNames, mut out: impl Write) -> io::Result<Exported> {
     let imported = is_imported(trace);
     let threads = thread_names(trace, imported);
@@ -64,18 +63,18 @@ pub fn export_with_names(trace: &Trace, names: &StdNames, mut out: impl Write) -
     Ok(exported)
 }
 
-/// What an operation is on.
+/// The operand of an operation.
 enum Operand {
     Address(u64),
     Thread(ThreadIx),
 }
 
-/// The event in the words of STD, if it has any for it.
+/// Translates the event to STD, if STD can express it.
 fn std_operation(event: &Event, imported: bool, locks: &mut LockDepths) -> Option<(StdOp, Operand)> {
     let failed = event.flags.has(Flags::FAILED) || event.flags.has(Flags::TIMED_OUT);
     let address = Operand::Address(event.addr);
     match event.op {
-        // Unlike a wait for a lock, one on a condition variable ends with the mutex held in any case.
+        // Unlike a wait for a lock, a wait on a condition variable always ends with the mutex held.
         Op::CondWait => {
             locks.waiting.insert(event.thread, event.value);
             let outermost = locks.release(event.thread, event.value);
@@ -85,7 +84,7 @@ fn std_operation(event: &Event, imported: bool, locks: &mut LockDepths) -> Optio
             let mutex = locks.waiting.remove(&event.thread)?;
             locks.take(event.thread, mutex).then_some((StdOp::Acquire, Operand::Address(mutex)))
         }
-        // A compare-and-exchange that failed has read.
+        // A failed compare-and-exchange is a read.
         Op::AtomicCas if failed => Some((StdOp::Read, address)),
         _ if failed => None,
         Op::Lock | Op::TryLock | Op::ReadLock | Op::TryReadLock | Op::WriteLock | Op::TryWriteLock => {
@@ -98,7 +97,7 @@ fn std_operation(event: &Event, imported: bool, locks: &mut LockDepths) -> Optio
         Op::Join => Some((StdOp::Join, Operand::Thread(thread(event.value)?))),
         Op::Read | Op::AtomicLoad => Some((StdOp::Read, address)),
         Op::Write | Op::AtomicStore | Op::AtomicRmw | Op::AtomicCas => Some((StdOp::Write, address)),
-        // For RAPID these mark transactions, which a thread of a program is not.
+        // For RAPID these mark transactions, and a thread of a program is not a transaction.
         Op::Start if imported => Some((StdOp::Begin, address)),
         Op::End if imported => Some((StdOp::End, address)),
         _ => None,
@@ -109,23 +108,23 @@ fn thread(value: u64) -> Option<ThreadIx> {
     u16::try_from(value).ok().map(ThreadIx)
 }
 
-/// How often each thread holds each lock.
+/// How many times each thread holds each lock.
 #[derive(Default)]
 struct LockDepths {
     depths: HashMap<(ThreadIx, u64), u64>,
-    /// The mutex that a thread gave up for a wait on a condition variable.
+    /// The mutex that a thread released for a wait on a condition variable.
     waiting: HashMap<ThreadIx, u64>,
 }
 
 impl LockDepths {
-    /// Says whether this is the outermost level.
+    /// Returns whether this is the outermost level.
     fn take(&mut self, thread: ThreadIx, lock: u64) -> bool {
         let depth = self.depths.entry((thread, lock)).or_default();
         *depth += 1;
         *depth == 1
     }
 
-    /// Says whether this was the outermost level.
+    /// Returns whether this was the outermost level.
     fn release(&mut self, thread: ThreadIx, lock: u64) -> bool {
         let depth = self.depths.entry((thread, lock)).or_default();
         *depth = depth.saturating_sub(1);
@@ -133,7 +132,7 @@ impl LockDepths {
     }
 }
 
-/// The names of imported threads; other programs may give several threads the same, or none.
+/// Returns the names of imported threads; in other programs several threads may have the same name, or none.
 fn thread_names(trace: &Trace, imported: bool) -> Vec<Cow<'_, str>> {
     let own = trace.threads.iter().map(|thread| thread.name.as_str());
     let mut seen = HashSet::new();

@@ -1,4 +1,4 @@
-//! From STD text to a trace.
+//! Import: from STD text to a trace.
 
 use super::{
     MODULE, Note, Oddity, StdNames,
@@ -15,18 +15,18 @@ use unsnarl_model::{
     ThreadId, ThreadIx, Trace,
 };
 
-/// A trace of another tool.
+/// A trace imported from another tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// It has no program, and ended well for all we know.
+    /// The trace; it has no program and is assumed to have ended normally.
     pub trace: Trace,
-    /// What the text calls locks and variables.
+    /// The names of locks and variables in the text.
     pub names: StdNames,
-    /// What was odd and has been kept as it is.
+    /// Irregularities, which were kept as they are.
     pub notes: Vec<Note>,
-    /// How many lines were left out, by operation.
+    /// The number of skipped lines by operation.
     pub skipped: BTreeMap<&'static str, u64>,
-    /// By event: the line that it is from, counted from 1.
+    /// By event: its line, from 1.
     pub lines: Vec<u64>,
 }
 
@@ -34,37 +34,37 @@ pub struct Imported {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StdError {
-    /// A line is not of the form.
+    /// A malformed line.
     #[error("line {line} {reason}; correct or remove it")]
     StdLine {
-        /// Which, from 1.
+        /// The line, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The problem.
         reason: &'static str,
     },
-    /// Packed by gzip.
+    /// Compressed by gzip.
     #[error("is compressed; unpack it first: gunzip")]
     Compressed,
     /// There are no events.
     #[error("has no events; an STD trace has lines like T1|w(x)|42")]
     Empty,
-    /// The text could not be had.
+    /// The text could not be read.
     #[error("cannot be read after line {line}: {reason}")]
     Io {
-        /// The last line that was read.
+        /// The last line read.
         line: u64,
-        /// The system's words.
+        /// The system's error.
         reason: io::Error,
     },
-    /// The text is read twice, and was not the same.
+    /// The text is read twice, and differed the second time.
     #[error("has other lines than a moment ago; import it when nobody writes to it any more")]
     Changed,
-    /// Events could not be laid down.
+    /// Events could not be written to the temporary file.
     #[error("has events that cannot be laid down on disk: {0}; make room there")]
     SpillFile(io::Error),
 }
 
-/// Reads a trace. See the [module's documentation](super) for what becomes of it.
+/// Reads a trace. The [module's documentation](super) describes the translation.
 pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
     let (mut words, mut entries) = (StdText::default(), Vec::new());
     each_line(text, |line, parsed| {
@@ -82,13 +82,13 @@ pub fn import(text: impl BufRead) -> Result<Imported, StdError> {
     Ok(Imported { trace, names, notes, skipped, lines })
 }
 
-/// Where events go.
+/// The destination of events.
 pub(super) trait Sink {
-    /// The next event, and the line that it is from.
+    /// Adds the next event, with its line.
     fn put(&mut self, event: Event, line: u64) -> io::Result<()>;
 }
 
-/// All of them in memory.
+/// Keeps all events in memory.
 #[derive(Default)]
 struct InMemory {
     events: Vec<Event>,
@@ -103,35 +103,35 @@ impl Sink for InMemory {
     }
 }
 
-/// What all lines came to.
+/// The result of all lines.
 pub(super) struct ImportOutcome<S> {
-    /// Without its events.
+    /// The trace without its events.
     pub(super) trace: Trace,
     pub(super) names: StdNames,
     pub(super) notes: Vec<Note>,
-    /// How many notes there are, whether they were kept or not.
+    /// The number of notes, including those that were not kept.
     pub(super) odd: u64,
     pub(super) skipped: BTreeMap<&'static str, u64>,
     pub(super) count: u64,
     pub(super) events: S,
 }
 
-/// How many generations of threads there may be. A thread's name is as long as its line of ancestors, so that a
-/// long chain of forks would take memory by the square of its length.
+/// The maximum number of generations of threads. A thread's identity is as long as its line of ancestors, so
+/// a long chain of forks would take memory quadratic in its length.
 const MAX_DEPTH: usize = 1024;
 
-/// A trace in the making.
+/// A trace under construction.
 pub(super) struct Importer<'a, S> {
     text: &'a StdText,
     names: StdNames,
     notes: Vec<Note>,
-    /// How many notes there are, and how many are kept.
+    /// The number of notes, and how many are kept.
     odd: u64,
     most_notes: usize,
     skipped: BTreeMap<&'static str, u64>,
     threads: Vec<Thread>,
     numbers: HashMap<String, ThreadIx>,
-    /// By thread: how many it has forked.
+    /// By thread: the number of threads it has forked.
     children: Vec<u32>,
     parents: Vec<ThreadIx>,
     sites: Vec<Site>,
@@ -140,7 +140,7 @@ pub(super) struct Importer<'a, S> {
     count: u64,
     holders: Holders,
     waiting: HashMap<ThreadIx, OpenWait>,
-    /// By condition, those whom no notification has reached yet.
+    /// By condition: the waiting threads that no notification has reached yet.
     queues: HashMap<u64, VecDeque<ThreadIx>>,
 }
 
@@ -174,7 +174,7 @@ impl<'a, S: Sink> Importer<'a, S> {
         }
     }
 
-    /// The entry of this number.
+    /// Processes the entry with this number.
     pub(super) fn entry(&mut self, index: u64, entry: &LineEntry) -> Result<(), StdError> {
         let text = self.text;
         let thread = self.thread(text.word(entry.thread), None, entry.line)?;
@@ -248,7 +248,8 @@ impl<'a, S: Sink> Importer<'a, S> {
         self.events.put(event, line).map_err(StdError::SpillFile)
     }
 
-    /// The thread of this name; if it is new, a child of `parent`, or of main if nobody forked it.
+    /// Returns the thread of this name; a new one becomes a child of `parent`, or of main if it was not
+    /// forked.
     fn thread(&mut self, name: &str, parent: Option<ThreadIx>, line: u64) -> Result<ThreadIx, StdError> {
         if let Some(&thread) = self.numbers.get(name) {
             return Ok(thread);
@@ -323,7 +324,7 @@ impl<'a, S: Sink> Importer<'a, S> {
         }
     }
 
-    /// As many as `most` waiters may now go on; says how many they are.
+    /// Wakes up to `most` waiters and returns their number.
     fn notify(&mut self, condition: u64, most: usize) -> u64 {
         let Some(queue) = self.queues.get_mut(&condition) else { return 0 };
         let woken = most.min(queue.len());
@@ -335,7 +336,7 @@ impl<'a, S: Sink> Importer<'a, S> {
         woken as u64
     }
 
-    /// A thread that has a line again does not wait any more.
+    /// Ends a thread's wait: a thread that has another line no longer waits.
     fn wake(&mut self, thread: ThreadIx, line: u64) -> Result<(), StdError> {
         let Some(OpenWait { on, site, woken_by }) = self.waiting.remove(&thread) else { return Ok(()) };
         if let Some(queue) = self.queues.get_mut(&on) {

@@ -1,6 +1,6 @@
 //! One line of STD text.
 
-/// What a line says that the thread did.
+/// The operation of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StdOp {
     Read,
@@ -87,7 +87,7 @@ impl<'a> StdLine<'a> {
     }
 }
 
-/// Whether this can stand as a thread or an operand.
+/// Returns whether this is a valid thread or operand.
 pub(super) fn is_name(text: &str) -> bool {
     !text.is_empty() && !text.contains(|c: char| c == '|' || c.is_whitespace())
 }

@@ -1,4 +1,4 @@
-//! What operands are called in the text, where the trace has only addresses.
+//! The names of operands in the text; the trace has only addresses.
 
 use std::{
     borrow::Cow,
@@ -11,22 +11,22 @@ use unsnarl_model::{ThreadIx, Trace};
 pub struct StdNames {
     names: Vec<String>,
     numbers: HashMap<String, u64>,
-    /// Threads that forks and joins call otherwise than their own lines do.
+    /// Threads whose name in forks and joins differs from that in their own lines.
     pub(super) threads: BTreeMap<ThreadIx, String>,
 }
 
-/// Addresses from here up stand for names; numbers below are their own addresses.
+/// Addresses from here up stand for names; smaller numbers are their own addresses.
 const FIRST: u64 = 1 << 63;
 
 impl StdNames {
-    /// What the text calls the lock or variable at this address.
+    /// Returns the name of the lock or variable at this address in the text.
     #[must_use]
     pub fn of(&self, addr: u64) -> Cow<'_, str> {
         let name = addr.checked_sub(FIRST).and_then(|nth| self.names.get(usize::try_from(nth).ok()?));
         name.map_or_else(|| addr.to_string().into(), |name| name.as_str().into())
     }
 
-    /// Those that a trace keeps.
+    /// Reads the names kept in a trace.
     pub(super) fn from_trace(trace: &Trace) -> Self {
         let in_place = |(nth, (addr, _)): (usize, &(u64, String))| *addr == FIRST + nth as u64;
         if !trace.names.iter().enumerate().all(in_place) {
@@ -37,14 +37,14 @@ impl StdNames {
         Self { names, numbers, threads: BTreeMap::new() }
     }
 
-    /// All of them, for the trace to keep.
+    /// Returns all names, to be kept in the trace.
     pub(super) fn all(&self) -> Vec<(u64, String)> {
         (FIRST..).zip(self.names.iter().cloned()).collect()
     }
 
-    /// The address of what the text calls so.
+    /// Returns the address for this name.
     pub(super) fn address(&mut self, name: &str) -> u64 {
-        // Only what is written back the same is its own address (not 007), and 0 means no address.
+        // A number is its own address only if it is written back the same (not 007); 0 means no address.
         let number = name.parse().ok().filter(|number| (1..FIRST).contains(number));
         if let Some(number) = number.filter(|number| number.to_string() == name) {
             return number;

@@ -1,42 +1,42 @@
-//! What was odd about a line, and taken all the same.
+//! Irregular lines, which are accepted.
 
 use std::fmt;
 
 /// A line that a well-formed trace would not have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Note {
-    /// Which line, from 1.
+    /// The line, from 1.
     pub line: u64,
-    /// Whose.
+    /// The thread.
     pub thread: String,
-    /// What is odd.
+    /// The irregularity.
     pub oddity: Oddity,
 }
 
-/// What is odd about a line.
+/// The irregularities of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Oddity {
-    /// The thread takes a lock that it holds.
+    /// The thread acquires a lock that it holds.
     TakenAgain {
-        /// Which lock.
+        /// The lock.
         lock: String,
     },
-    /// The thread takes a lock that another one holds.
+    /// The thread acquires a lock that another thread holds.
     TakenFromAnother {
-        /// Which lock.
+        /// The lock.
         lock: String,
-        /// Who holds it.
+        /// The thread that holds it.
         holder: String,
     },
-    /// The thread gives back or waits on a lock that it does not hold.
+    /// The thread releases or waits on a lock that it does not hold.
     NotHeld {
-        /// Which lock.
+        /// The lock.
         lock: String,
     },
-    /// The thread forks one that there is already.
+    /// The thread forks a thread that already exists.
     ForkedAlready {
-        /// Which thread.
+        /// The existing thread.
         child: String,
     },
 }

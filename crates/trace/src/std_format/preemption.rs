@@ -1,13 +1,12 @@
-//! Which context switches took the processor from a thread that could have gone on.
+//! Determines which context switches preempted a thread that could have continued.
 //!
-//! STD does not say. A thread could have gone on if it went on later, and what it did then was
-//! possible already at the switch: the lock was free, the thread to join had ended, the signal
-//! had come.
+//! STD does not say. A thread could have continued if it ran again later and its next operation was already
+//! enabled at the switch: the lock was free, the thread to join had ended, the signal had come.
 
 use std::collections::HashMap;
 use unsnarl_model::{Event, Flags, Holders, Op, ThreadIx};
 
-/// Marks the switches among these events.
+/// Marks the preemptions among these events.
 pub(super) fn mark(events: &mut [Event]) {
     let next = next_of_same_thread(events);
     let last = events.iter().enumerate().map(|(i, event)| (event.thread, i as u64)).collect();
@@ -18,7 +17,7 @@ pub(super) fn mark(events: &mut [Event]) {
     }
 }
 
-/// For each event the next one of its thread.
+/// Returns, for each event, the next one of its thread.
 fn next_of_same_thread(events: &[Event]) -> Vec<Option<usize>> {
     let mut upcoming = HashMap::new();
     let mut next: Vec<_> =
@@ -27,13 +26,13 @@ fn next_of_same_thread(events: &[Event]) -> Vec<Option<usize>> {
     next
 }
 
-/// Marks the switches among events that come one by one.
+/// Marks preemptions in a stream of events.
 pub(super) struct PreemptionMarker {
     holders: Holders,
     waiting: HashMap<ThreadIx, u64>,
     /// By thread: the number of its last event.
     last: HashMap<ThreadIx, u64>,
-    /// How many events there were.
+    /// The number of events so far.
     now: u64,
     running: Option<ThreadIx>,
 }
@@ -44,7 +43,7 @@ impl PreemptionMarker {
         Self { holders, waiting, last, now: 0, running: None }
     }
 
-    /// The next event, and what the thread that ran before it does next.
+    /// Processes the next event, given the next operation of the thread that ran before it.
     pub(super) fn mark(&mut self, event: &mut Event, upcoming: Option<Event>) {
         let is_switch = self.running.is_some_and(|running| running != event.thread);
         if is_switch && upcoming.is_some_and(|upcoming| self.could_run(&upcoming)) {
@@ -58,7 +57,7 @@ impl PreemptionMarker {
         self.now += 1;
     }
 
-    /// Whether the event is possible now.
+    /// Returns whether the event is enabled now.
     fn could_run(&self, event: &Event) -> bool {
         let free = |lock| self.holders.of(lock).iter().all(|&holder| holder == event.thread);
         match event.op {

@@ -1,4 +1,5 @@
-//! STD text that is too long to be held in memory: read twice, its events laid down by thread in between.
+//! Import of STD text that is too long for memory: it is read twice, and its events are stored by thread in a
+//! temporary file.
 
 use super::{
     Note, StdError,
@@ -14,16 +15,16 @@ use std::{
 };
 use unsnarl_model::{Event, Schedule, Stats, StatsCounter, ThreadIx, Trace};
 
-/// Notes that are kept.
+/// The maximum number of notes kept.
 const MAX_NOTES: usize = 1000;
 
-/// A trace of another tool whose events are not held in memory.
+/// An imported trace whose events are not held in memory.
 pub struct StreamedImport<F> {
     /// The trace without its events.
     pub trace: Trace,
-    /// What was odd and has been kept as it is: the first notes.
+    /// The first irregularities, which were kept as they are.
     pub notes: Vec<Note>,
-    /// How many notes there are.
+    /// The number of notes.
     pub odd: u64,
     spill: SpillFile<F>,
     events: u64,
@@ -35,7 +36,7 @@ impl<F> fmt::Debug for StreamedImport<F> {
     }
 }
 
-/// Events by thread, and in which order the threads come.
+/// Events by thread, and the order of the threads.
 struct SpillFile<F> {
     lanes: Lanes<F>,
     schedule: Schedule,
@@ -52,8 +53,8 @@ impl<F: Read + Write + Seek> Sink for SpillFile<F> {
     }
 }
 
-/// Reads a trace as [`import`](super::import) does, of which only the context switches are held in memory. `open` is
-/// called twice and must give the same text; `scratch` is an empty file for the time being.
+/// Reads a trace like [`import`](super::import), but keeps only the context switches in memory. `open` is
+/// called twice and must return the same text; `scratch` is an empty temporary file.
 pub fn import_streaming<R: BufRead, F: Read + Write + Seek>(
     open: impl Fn() -> io::Result<R>,
     scratch: F,
@@ -81,10 +82,9 @@ pub fn import_streaming<R: BufRead, F: Read + Write + Seek>(
 }
 
 impl<F: Read + Write + Seek> StreamedImport<F> {
-    /// Writes the trace's file; how tangled it is.
+    /// Writes the trace's file and returns its statistics.
     ///
-    /// # Errors
-    /// If it cannot be written, or what was laid down cannot be read.
+    /// # Errors If it cannot be written, or the temporary file cannot be read.
     pub fn write(self, out: impl Write) -> io::Result<Stats> {
         let SpillFile { mut lanes, schedule, last, .. } = self.spill;
         let mut writer = EventWriter::new(&self.trace, self.events, out)?;

@@ -19,7 +19,7 @@ pub(super) struct LineEntry {
     pub(super) location: i64,
 }
 
-/// A word of the text, by the order of appearance.
+/// A word of the text, numbered in the order of appearance.
 pub(super) type WordNumber = u32;
 
 /// The lines of a thread.
@@ -28,12 +28,12 @@ pub(super) struct ThreadLines {
     /// The numbers of its first and last entry.
     pub(super) first: u64,
     pub(super) last: u64,
-    /// Where it began.
+    /// The location of its first line.
     pub(super) location: i64,
 }
 
-/// What must be known of all lines before one of them is understood: whether an `end` is the last line of its thread,
-/// and which threads there are.
+/// Facts about all lines that are needed to interpret a single one: whether an `end` is the last line of its
+/// thread, and which threads exist.
 #[derive(Default)]
 pub(super) struct StdText {
     words: Vec<String>,
@@ -45,7 +45,7 @@ pub(super) struct StdText {
     entries: u64,
 }
 
-/// Reads lines, one after the other.
+/// Reads the lines in order.
 pub(super) fn each_line(
     mut input: impl BufRead,
     mut take: impl FnMut(u64, &StdLine<'_>) -> Result<(), StdError>,
@@ -70,7 +70,7 @@ pub(super) fn each_line(
 }
 
 impl StdText {
-    /// Takes note of one more line.
+    /// Records one more line.
     pub(super) fn note(&mut self, line: u64, parsed: &StdLine<'_>) -> LineEntry {
         let entry = LineEntry {
             line,
@@ -90,7 +90,7 @@ impl StdText {
         entry
     }
 
-    /// A line of which note was taken before; none if that is not so.
+    /// Returns the entry of a line that was recorded before; `None` if it was not.
     pub(super) fn find_entry(&self, line: u64, parsed: &StdLine<'_>) -> Option<LineEntry> {
         Some(LineEntry {
             line,
@@ -101,12 +101,12 @@ impl StdText {
         })
     }
 
-    /// How many entries there are.
+    /// Returns the number of entries.
     pub(super) const fn entries(&self) -> u64 {
         self.entries
     }
 
-    /// How many threads there are at most.
+    /// Returns an upper bound on the number of threads.
     pub(super) fn most_threads(&self) -> usize {
         self.mentioned.len()
     }
@@ -125,7 +125,7 @@ impl StdText {
         &self.words[number as usize]
     }
 
-    /// The name of the thread that a fork or join calls so: `7` may be short for `T7`.
+    /// Returns the name of the thread that a fork or join refers to: `7` may be short for `T7`.
     pub(super) fn thread_name(&self, operand: WordNumber) -> String {
         let word = self.word(operand);
         let streaming = format!("T{word}");

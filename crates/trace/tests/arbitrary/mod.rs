@@ -1,4 +1,4 @@
-//! Any trace whose parts fit together.
+//! Strategies for arbitrary consistent traces.
 
 use std::sync::Arc;
 
@@ -120,7 +120,7 @@ fn policy() -> impl Strategy<Value = Policy> {
     select([Policy::Stop, Policy::Fair, Policy::Random, pct, Policy::Pos, race].to_vec())
 }
 
-/// At least the two that a policy may be about.
+/// Has at least the two places that a policy may refer to.
 fn places() -> impl Strategy<Value = Places> {
     let span = any::<(u64, u64)>().prop_map(|(start, end)| Span { module: ModuleIx(0), start, end });
     (text(), vec(span, 2..5)).prop_map(|(module, spans)| Places { modules: [module].to_vec(), spans })
@@ -209,7 +209,7 @@ fn event(threads: u16, sites: u32) -> impl Strategy<Value = Event> {
         })
 }
 
-/// Of up to a hundred events.
+/// Traces of up to a hundred events.
 pub(crate) fn trace() -> impl Strategy<Value = Trace> {
     (1..4_u16, 1..5_u16).prop_flat_map(|(modules, threads)| {
         let thread =

@@ -1,4 +1,4 @@
-//! A program in loops, as large as wanted: four threads that take one lock and walk an array each.
+//! A looping program of any size: four threads that acquire one lock and walk an array each.
 
 use unsnarl_model::{
     Event, Flags, Module, ModuleIx, Op, Order, Outcome, Output, Plan, Program, Site, SiteIx, Thread,

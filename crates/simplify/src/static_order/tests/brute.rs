@@ -4,7 +4,7 @@ use crate::static_order::relation::{AccessMode, Relation, Rules, SharedObject, T
 use std::collections::HashMap;
 use unsnarl_model::{Event, ThreadIx};
 
-/// Which events come before which: `before[j][i]` if event `i` must come before event `j`.
+/// Returns which events precede which: `before[j][i]` if event `i` must come before event `j`.
 pub(super) fn closure(events: &[Event], rules: Rules) -> Vec<Vec<bool>> {
     let counted = touches(events, rules);
     let mut before = vec![vec![false; events.len()]; events.len()];
@@ -27,7 +27,7 @@ pub(super) fn closure(events: &[Event], rules: Rules) -> Vec<Vec<bool>> {
 
 type CountedTouches = Vec<(Touch, u32)>;
 
-/// What each event touches; objects with the number of times that they were forgotten before.
+/// Returns the touches of each event; objects with the number of times they were forgotten before.
 fn touches(events: &[Event], rules: Rules) -> Vec<CountedTouches> {
     let mut relation = Relation::new(rules);
     let mut forgotten: HashMap<SharedObject, u32> = HashMap::new();
@@ -52,7 +52,7 @@ fn touches(events: &[Event], rules: Rules) -> Vec<CountedTouches> {
     counted
 }
 
-/// Whether the later event depends on the earlier one by what they touch.
+/// Returns whether the later event depends on the earlier one by their touches.
 fn depend(
     (first, earlier): (ThreadIx, &CountedTouches),
     (second, later): (ThreadIx, &CountedTouches),
@@ -81,14 +81,14 @@ fn conflict((a, a_times): &(Touch, u32), (b, b_times): &(Touch, u32)) -> bool {
     }
 }
 
-/// The fewest context switches of any order that keeps the relation, by trying all of them.
+/// Returns the fewest context switches of any order that keeps the relation, by trying all of them.
 pub(super) fn least_switches(events: &[Event], rules: Rules) -> u64 {
     let before = closure(events, rules);
     let threads = events.iter().map(|e| e.thread.index() + 1).max().unwrap_or(0);
     let of_thread: Vec<Vec<usize>> = (0..threads)
         .map(|t| (0..events.len()).filter(|&i| events[i].thread.index() == t).collect())
         .collect();
-    // States: how far each thread is, and who ran last, with the fewest switches to get there.
+    // States: the progress of each thread and the last thread, with the fewest switches to get there.
     let mut states: HashMap<(Vec<usize>, usize), u64> = HashMap::from([((vec![0; threads], threads), 0)]);
     for _ in 0..events.len() {
         let mut next: HashMap<(Vec<usize>, usize), u64> = HashMap::new();

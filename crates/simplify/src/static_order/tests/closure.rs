@@ -1,4 +1,4 @@
-//! No dependence is lost, and none is made up.
+//! No dependence is lost, and none is invented.
 
 use super::{brute, random};
 use crate::static_order::{
@@ -7,7 +7,7 @@ use crate::static_order::{
 use proptest::prelude::*;
 use unsnarl_model::{Event, ObjectKind, Op, Stats};
 
-/// Which nodes come before which, from the graph's edges.
+/// Returns which nodes precede which, from the graph's edges.
 fn closure_of(graph: &Graph) -> Vec<Vec<bool>> {
     let mut before = vec![vec![false; graph.len()]; graph.len()];
     for node in 0..graph.len() {
@@ -22,7 +22,7 @@ fn closure_of(graph: &Graph) -> Vec<Vec<bool>> {
     before
 }
 
-/// Whether the order keeps everything that must come before something else there.
+/// Returns whether the order keeps all dependences.
 pub(super) fn keeps(events: &[Event], rules: Rules, order: &[usize]) -> bool {
     let before = brute::closure(events, rules);
     let mut place = vec![0; events.len()];
@@ -107,7 +107,7 @@ proptest! {
             let found = reorder(&graph, OrderStrategy::Runs(effort));
             in_order(events, &found.permutation(events))
         };
-        // Nobody creates a thread that runs already, or joins one that goes on: then order would matter.
+        // No thread is created that already runs, and none is joined that continues: then order would matter.
         let on_thread = |op: Op| op.object_kind() == Some(ObjectKind::Thread);
         let events: Vec<Event> = events.into_iter().filter(|event| !on_thread(event.op)).collect();
         let once = again(&events);

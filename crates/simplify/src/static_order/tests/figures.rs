@@ -1,4 +1,4 @@
-//! What the papers show.
+//! The figures and constructions of the papers.
 
 use super::{brute, closure::keeps};
 use crate::static_order::{Effort, Granularity, Graph, OrderStrategy, Rules, reorder};
@@ -50,7 +50,8 @@ fn vertex_cover(vertices: u16, edges: &[(u16, u16)]) -> Vec<Event> {
             () if b == v => Some(a),
             () => None,
         });
-        // Several reads in a row are one action to the graph: nothing else of the thread comes in between.
+        // Several consecutive reads are one action in the graph, because no other event of the thread lies
+        // between them.
         events.extend(neighbours.map(|n| access(v, Op::Read, n.into(), 1)));
     }
     events
@@ -84,8 +85,8 @@ fn minimal_switches_equal_minimal_vertex_cover() {
 
 #[test]
 fn first_action_and_inner_dependences_are_kept() {
-    // What the paper's algorithm 1 as printed loses: the reads of thread 1, one its first event, one behind
-    // another event of its own.
+    // The dependences that the paper's algorithm 1 as printed loses: the reads of thread 1, one as its first
+    // event, one after another event of its own.
     let events = vec![
         access(0, Op::Write, 0, 1),
         access(1, Op::Read, 0, 1),

@@ -1,4 +1,4 @@
-//! How near to the fewest context switches that are possible.
+//! How close the result is to the minimum number of context switches.
 
 use super::{brute, random};
 use crate::static_order::{Effort, Granularity, Graph, OrderStrategy, reorder};

@@ -1,4 +1,4 @@
-//! What the static simplification promises, on traces made at random.
+//! Properties of the static simplification, tested on random traces.
 
 mod brute;
 mod closure;

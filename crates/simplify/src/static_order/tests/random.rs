@@ -1,9 +1,9 @@
-//! Random events: of all kinds, on few objects, so that they meet.
+//! Random events of all kinds, on few objects, so that they conflict.
 
 use proptest::prelude::*;
 use unsnarl_model::{Event, Flags, Op, Order, SiteIx, ThreadIx};
 
-/// So many events of so many threads. They need not be what any program does.
+/// Up to `most` events of this many threads. They need not be the events of any program.
 pub(super) fn events(threads: u16, most: usize) -> impl Strategy<Value = Vec<Event>> {
     prop::collection::vec(event(threads), 1..=most)
 }
@@ -40,7 +40,7 @@ fn event(threads: u16) -> impl Strategy<Value = Event> {
     )
 }
 
-/// Any of the rules.
+/// Any combination of rules.
 pub(super) fn rules() -> impl Strategy<Value = crate::static_order::Rules> {
     (any::<bool>(), any::<bool>(), any::<bool>()).prop_map(|(environment, hides_sole_accesses, end)| {
         crate::static_order::Rules { environment, hides_sole_accesses, end }

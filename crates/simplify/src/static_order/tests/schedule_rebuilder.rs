@@ -1,4 +1,4 @@
-//! A trace told event by event in a new order is the trace in that order.
+//! A trace rebuilt event by event equals the reordered trace.
 
 use super::random;
 use crate::static_order::{
@@ -10,7 +10,7 @@ use unsnarl_model::{
     Event, Misuse, Op, Outcome, Output, Plan, Program, Site, ThreadIx, Trace, Wait, Warning,
 };
 
-/// The new order, told from the events of each thread.
+/// Rebuilds the new order from the events of each thread.
 fn rebuilt(trace: &Trace, order: &Reordering) -> Trace {
     let mut survey = Survey::new(&trace.warnings);
     trace.events.iter().for_each(|event| survey.look(event));
@@ -79,7 +79,7 @@ proptest! {
         waits in prop::collection::vec((0..4u16, 0..3u64), 0..3),
         seed in any::<u64>(),
     ) {
-        // Only what comes before wakes somebody.
+        // Only earlier events wake a thread.
         let events: Vec<Event> = events.into_iter().enumerate().map(|(at, event)| match event.op {
             op if op.names_its_cause() && at > 0 && event.value < 3 => {
                 Event { value: seed.rotate_left(at as u32) % at as u64, ..event }

@@ -27,7 +27,9 @@ fn files(directory: &Path) -> Vec<PathBuf> {
     while let Some(path) = left.pop() {
         if path.is_dir() {
             let entries = fs::read_dir(&path).expect("a directory");
-            left.extend(entries.map(|entry| entry.expect("an entry").path()).filter(|path| !path.ends_with("target")));
+            left.extend(
+                entries.map(|entry| entry.expect("an entry").path()).filter(|path| !path.ends_with("target")),
+            );
         } else if path.extension().is_some_and(|extension| extension == "rs" || extension == "md") {
             found.push(path);
         }
@@ -38,15 +40,17 @@ fn files(directory: &Path) -> Vec<PathBuf> {
 /// Words and openings in each crate, in xtask and in the documents.
 fn counts() -> BTreeMap<String, (usize, usize)> {
     let (words, opening) = (Regex::new(WORDS).expect("a pattern"), Regex::new(OPENING).expect("a pattern"));
-    let crates = fs::read_dir(root().join("crates")).expect("crates").map(|entry| entry.expect("an entry").path());
+    let crates =
+        fs::read_dir(root().join("crates")).expect("crates").map(|entry| entry.expect("an entry").path());
     let parts = crates.chain(["xtask", "docs", "programs"].map(|part| root().join(part)));
     parts
         .map(|part| {
             let name = part.file_name().expect("a name").to_string_lossy().into_owned();
             let texts = files(&part).into_iter().filter(|file| !file.ends_with("tests/language.rs"));
-            let count = texts.map(|file| fs::read_to_string(file).expect("text")).fold((0, 0), |sum, text| {
-                (sum.0 + words.find_iter(&text).count(), sum.1 + opening.find_iter(&text).count())
-            });
+            let count =
+                texts.map(|file| fs::read_to_string(file).expect("text")).fold((0, 0), |sum, text| {
+                    (sum.0 + words.find_iter(&text).count(), sum.1 + opening.find_iter(&text).count())
+                });
             (name, count)
         })
         .collect()

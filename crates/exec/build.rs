@@ -1,5 +1,5 @@
-//! Builds the libraries that are loaded into programs, so that they can be part of the `unsnarl` binary: `cargo install` alone is
-//! enough.
+//! Builds the libraries that are preloaded into programs, so that they can be embedded in the `unsnarl` binary: `cargo
+//! install` alone is enough.
 
 use std::{env, path::PathBuf, process::Command};
 

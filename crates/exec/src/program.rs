@@ -1,4 +1,4 @@
-//! What can be run under control, and what cannot.
+//! Decides which programs can be run under control.
 
 use crate::Error;
 use std::{
@@ -10,7 +10,7 @@ use std::{
 };
 use unsnarl_symbols::{Binary, ElfKind, Libc};
 
-/// The executable that a shell would run for this name, as an absolute path.
+/// Returns the absolute path of the executable that a shell would run for this name.
 ///
 /// # Errors
 /// If there is none.
@@ -29,7 +29,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Error> {
     std::path::absolute(found).map_err(|_| missing())
 }
 
-/// Looks into a program's file; what it tells.
+/// Reads a program's file and checks that the program can be controlled.
 ///
 /// # Errors
 /// If the program cannot be controlled, with the reason and what to do.
@@ -75,7 +75,8 @@ pub fn check(program: &Path) -> Result<Binary, Error> {
     }
 }
 
-/// What to type for the first line of a script: `env` only looks for the interpreter, and would replace itself by it.
+/// Returns the command for the first line of a script, without `env`, which only looks up the interpreter and executes
+/// it.
 fn started_by(line: &str) -> &str {
     let by_env = line
         .strip_prefix("/usr/bin/env ")

@@ -19,7 +19,7 @@ RUNTIME = "libunsnarl_rt.so"
 NO_STOP, BEGIN, SWITCH, EVENT, END = range(5)
 LEVELS = {"none": 0, "preemptions": 1, "switches": 2}
 DEADLY = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGKILL")
-# By unsnarl_wire::EndKind.
+# In the order of unsnarl_wire::EndKind.
 ENDS = ("", "exit", "deadlock", "signal", "assertion", "livelock", "timeout", "full", "plan end", "diverged", "refused",
         "internal")
 
@@ -34,7 +34,7 @@ class Board:
         if not gdb.selected_inferior().pid:
             raise gdb.GdbError("the program does not run: `unsnarl start` starts it")
         try:
-            # Whatever the language of the program.
+            # Works in any language of the program.
             self.at = int(gdb.execute("with language c -- output/d (unsigned long)&unsnarl_debug", to_string=True))
             fields = self.HEAD.unpack(self.memory(self.at, self.HEAD.size))
         except gdb.error:
@@ -103,10 +103,10 @@ class Session:
         self.trace = json.loads(info.stdout)
         self.events = self.trace["events"]
         self.output = None
-        # What the run is asked for when it begins.
+        # The first stop that is requested when the run begins.
         self.first_stop = NEVER
         self.first_level = None
-        # While a command of ours runs: what it wants to say is said at its end.
+        # While one of our commands runs, messages are collected and printed at its end.
         self.said = None
         self.told_end = False
         wrapper = " ".join(shlex.quote(word) for word in (unsnarl, "debuggee", trace))
@@ -114,7 +114,7 @@ class Session:
                         "breakpoint pending on", "print thread-events off",
                         "detach-on-fork on", "follow-fork-mode parent"):
             gdb.execute("set " + setting, to_string=True)
-        # Libraries' system calls may arrive as signals at the runtime.
+        # System calls of libraries may arrive at the runtime as signals.
         gdb.execute("handle SIGSYS nostop noprint pass", to_string=True)
         if not gdb.current_progspace().filename:
             gdb.execute("file " + shlex.quote(self.trace["program"]), to_string=True)
@@ -122,7 +122,7 @@ class Session:
         gdb.events.new_objfile.connect(self.loaded)
         gdb.events.stop.connect(self.stopped)
         gdb.events.exited.connect(self.exited)
-        # A call that gdb makes: whose control was taken away meanwhile, by the place and the word that was there.
+        # During a function call by gdb: the address of the control word that was overwritten, and its old value.
         self.call = None
         gdb.events.inferior_call.connect(self.called)
         gdb.events.cont.connect(self.goes_on)
@@ -166,7 +166,7 @@ class Session:
                 if thread.ptid[1] == kernel & ~Board.ENDED:
                     thread.name = self.thread(number) + ended
 
-    # What gdb tells
+    # gdb events
 
     def loaded(self, event):
         if self.stop is None and os.path.basename(event.new_objfile.filename) == RUNTIME:
@@ -286,7 +286,7 @@ class Session:
         if self.call is not None and gdb.newest_frame().pc() == self.call[0]:
             self.call_is_over()
 
-    # What the commands do
+    # Implementation of the commands
 
     def go(self, how, stop_at, level):
         """Goes on until there; all that is to say is said at the end."""
@@ -319,7 +319,7 @@ class Stop(gdb.Breakpoint):
 
     def __init__(self):
         super().__init__("unsnarl_debug_stop", internal=True)
-        # A front end wants to be told of every stop; a person, only where the program is.
+        # A front end needs a report of every stop; a person, only the program's position.
         self.silent = not SESSION.front_end
 
     def stop(self):
@@ -482,14 +482,14 @@ class LeaveRuntime(gdb.Command):
         if SESSION is None or thread is None or not thread.is_valid() or not is_ours(gdb.newest_frame()):
             return
         frame = first_frame(is_program)
-        # A thread that is about to start has no frame of the program's yet.
+        # A thread that is about to start has no frame of the program yet.
         if frame is None:
             pc = Board().start
         else:
             pc = frame.pc()
             after = gdb.find_pc_line(pc)
             if after.pc == pc and after.line != frame.find_sal().line:
-                # Nothing is left of the line: the way out of the callee is the step.
+                # The line is finished: the step goes to the return from the callee.
                 pc = frame.newer().pc()
         back = gdb.Breakpoint("*%#x" % pc, internal=True)
         back.silent = True

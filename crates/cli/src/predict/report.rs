@@ -1,4 +1,4 @@
-//! What was predicted, in words and as JSON.
+//! The predictions as text and as JSON.
 
 use super::{confirm::CheckedPrediction, source::Source};
 use crate::output;
@@ -16,24 +16,24 @@ use unsnarl_predict::{
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 
-/// Everything there is to tell.
+/// The data of a report.
 pub(super) struct PredictionReport<'a> {
     pub(super) source: &'a Source,
     pub(super) prediction: &'a Prediction,
-    /// Races that were there without any reordering and that no prediction is about.
+    /// Races that occur without any reordering and that no prediction covers.
     pub(super) observed: Vec<Conflict>,
     /// The trace that shows them.
     pub(super) observed_in: Option<PathBuf>,
-    /// Of each race what came of it; empty if none was tried.
+    /// Result of each race; empty if none was tried.
     pub(super) races: Vec<CheckedPrediction>,
     pub(super) deadlocks: Vec<CheckedPrediction>,
-    /// Whether witnesses were tried out.
+    /// Witnesses were tried.
     pub(super) tried: bool,
     pub(super) executions: u64,
     pub(super) elapsed: Duration,
 }
 
-/// Findings that are printed of each sort at most.
+/// Maximum number of findings of each kind that are printed.
 const MAX: usize = 40;
 
 impl PredictionReport<'_> {
@@ -48,7 +48,8 @@ impl PredictionReport<'_> {
         }
     }
 
-    /// What is to be told as found, and what only apart: with runs, what they have not confirmed.
+    /// Returns whether a prediction counts as found. If witnesses were tried, only a confirmed one does; the others are
+    /// listed separately.
     fn is_found(&self, checked: Option<&CheckedPrediction>) -> bool {
         !self.tried || checked.is_some_and(CheckedPrediction::is_confirmed)
     }
@@ -150,7 +151,7 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Texts one after the other, each once.
+/// Paragraphs without duplicates.
 #[derive(Default)]
 struct Paragraphs {
     seen: BTreeSet<String>,
@@ -175,7 +176,7 @@ impl Paragraphs {
     }
 }
 
-/// What places, variables and threads are called.
+/// Names of sites, variables and threads.
 struct Describer<'a> {
     source: &'a Source,
     names: ProgramNames<'a>,
@@ -194,7 +195,7 @@ impl Describer<'_> {
         self.source.header().sites[site.index()]
     }
 
-    /// The file and the line.
+    /// Returns the file and the line.
     fn file_line(&mut self, site: Site) -> (String, i64) {
         let header = self.source.header();
         if header.program.path.is_empty() {
@@ -228,7 +229,7 @@ impl Describer<'_> {
         all.join(" and ")
     }
 
-    /// The sides of a race.
+    /// Returns the sides of a race.
     fn sides(&self, events: &[Event; 2]) -> [Side; 2] {
         events.map(|event| Side { thread: event.thread, op: event.op, site: self.site(event.site) })
     }
@@ -279,7 +280,8 @@ impl Describer<'_> {
         self.source.events_from(number).and_then(|events| events.first().copied())
     }
 
-    /// What a thread waits for that another one is to do, or has done too early.
+    /// Returns the object that a thread waits for, and the operation of the other thread that is still to come or came
+    /// too early.
     fn awaited_operation(&mut self, number: u64, too_early: bool) -> (String, String) {
         let Some(event) = self.event(number) else { return ("another thread".into(), String::new()) };
         let (thread, place) = (self.source.thread(event.thread), self.place(event.site));
@@ -308,7 +310,7 @@ impl Describer<'_> {
         object.insert("verdict".into(), "confirmed".into());
         object.insert("reads".into(), "same".into());
         object.insert("trace".into(), trace.map(Path::to_string_lossy).into());
-        // No other order is needed than the recorded one.
+        // The recorded order itself shows the race.
         object.insert("witness".into(), json!({ "before": self.source.count(), "segments": [] }));
         object.into()
     }

@@ -1,4 +1,4 @@
-//! What a developer does with this repository, as commands: `cargo xtask demo|test|bench`.
+//! Developer commands of this repository: `cargo xtask demo|test|bench`.
 
 #![forbid(unsafe_code)]
 

@@ -1,12 +1,12 @@
-//! Launchers are followed to the program that they start.
+//! `--follow` finds the program that a launcher starts.
 
 mod common;
 
 use common::{Place, printed};
 use std::fs;
 
-/// A place with a program, `lost`, that loses an update by some schedules and prints its argument, a variable of the environment and
-/// a line of its standard input.
+/// Creates a place with a program, `lost`, that loses an update under some schedules and prints its argument, an
+/// environment variable and a line of its standard input.
 #[track_caller]
 fn built(name: &str) -> Place {
     let place = Place::new(name);

@@ -268,7 +268,7 @@ const USES: [(&str, &[&str], &str); 6] = [
             "select",
             "epoll_wait",
         ],
-        "talks with others, see docs/limits.md for what is recorded",
+        "communicates with other processes, see docs/limits.md for what is recorded",
     ),
     (
         "signals",
@@ -285,9 +285,9 @@ const USES: [(&str, &[&str], &str); 6] = [
             "setitimer",
             "alarm",
         ],
-        "signals and timers are part of the schedule, those from outside are kept; see docs/limits.md",
+        "signals and timers are part of the schedule, and those from outside are recorded; see docs/limits.md",
     ),
-    ("plugins", &["dlopen", "dlmopen"], "loads libraries while it runs, which are seen when they are loaded"),
+    ("plugins", &["dlopen", "dlmopen"], "loads libraries while it runs, which are controlled from then on"),
     (
         "shared",
         &["shm_open", "shmget", "mq_open", "semop"],

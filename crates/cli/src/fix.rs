@@ -27,7 +27,7 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
         ));
     }
     if !recorded.outcome.is_failure() {
-        bail!(UsageError("the recorded run did not fail: there is nothing to be fixed".into()));
+        bail!(UsageError("the recorded run did not fail: there is nothing to fix".into()));
     }
     if recorded.outcome.kind == OutcomeKind::Check {
         bail!(UsageError(
@@ -40,7 +40,7 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
     let mut names = ProgramNames::new(&recorded.modules, &mut old);
     if !knows_functions(recorded, &mut names) {
         bail!(Error::NotThisBuild(format!(
-            "{} was built again since, and how it was is not kept: what its schedule was about cannot be told; \
+            "{} was rebuilt since, and the old build was not kept, so its schedule cannot be compared; \
              pack a trace to keep all of it",
             recorded.program.path
         )));

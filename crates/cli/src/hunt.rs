@@ -137,7 +137,7 @@ impl Hunt {
             Ok(None) => (
                 false,
                 format!(
-                    "no slice within {:?}, which --slice-time limits: `unsnarl slice {}` takes its time\n",
+                    "no slice within {:?} (--slice-time): `unsnarl slice {}` has no time limit\n",
                     self.slice_time,
                     path.display()
                 ),

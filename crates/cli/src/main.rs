@@ -89,7 +89,7 @@ enum Command {
     Man(manual::Man),
     /// Run by cargo in place of a test binary: prints how the binary would have been started
     #[command(hide = true, disable_help_flag = true)]
-    TellTestBinary(Arguments),
+    DescribeTestBinary(Arguments),
     /// Run by gdb in place of the program: becomes the program, scheduled by a trace
     #[command(hide = true)]
     Debuggee(gdb::Debuggee),
@@ -176,7 +176,7 @@ fn execute(command: Command) -> anyhow::Result<Verdict> {
         Command::Cc(a) => compile(wrap::Language::C, &a.args),
         Command::Cxx(a) => compile(wrap::Language::Cxx, &a.args),
         Command::Cargo(command) => command.run(),
-        Command::TellTestBinary(a) => suite::tell_test_binary(&a.args),
+        Command::DescribeTestBinary(a) => suite::describe_test_binary(&a.args),
         Command::Hunt(command) => command.run(),
         Command::Explore(command) => command.run(),
         Command::Record(command) => command.run(),

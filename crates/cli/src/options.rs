@@ -119,7 +119,7 @@ impl FromStr for PointSet {
             "sync" => Self::Sync,
             "all" => Self::All,
             "races" => Self::Races,
-            "" => return Err("say races, all, sync, or names of functions and files".into()),
+            "" => return Err("expected races, all, sync, or names of functions and files".into()),
             names => Self::Named(names.split(',').map(|name| name.trim().to_owned()).collect()),
         })
     }
@@ -189,9 +189,9 @@ pub(crate) fn duration(text: &str) -> std::result::Result<Duration, String> {
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err("a time is written like 90s, 500ms, 5m or 2h".into()),
+        _ => return Err("expected a time like 90s, 500ms, 5m or 2h".into()),
     };
-    let number: f64 = number.parse().map_err(|_| "a time is written like 90s, 500ms, 5m or 2h".to_owned())?;
+    let number: f64 = number.parse().map_err(|_| "expected a time like 90s, 500ms, 5m or 2h".to_owned())?;
     Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
 }
 

@@ -60,7 +60,7 @@ impl PackCommand {
                 output::json(&json!({ "pack": null, "reproduced": false }));
             } else {
                 output::print(
-                    "not packed: away from its own place the program does not end as it was recorded.\n\
+                    "not packed: outside its directory the program does not reproduce the recorded outcome.\n\
                      Does it read a file? Name it: --with PATH\n",
                 );
             }
@@ -103,7 +103,7 @@ impl PackCommand {
         let environment = if bare {
             "without your environment"
         } else {
-            "WITH all of your environment variables, which the failure needs: look before you share it"
+            "WITH all of your environment variables, which the failure needs: check them before you share it"
         };
         output::print(&format!(
             "pack     {quoted} ({} files, {:.1} MiB, {environment}; tried: it replays)\n\

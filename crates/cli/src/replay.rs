@@ -140,7 +140,7 @@ impl Replay {
             }
             (None, false) => {
                 eprint!("{}", output::outcome(&replayed.trace));
-                eprintln!("not reproduced; the recording ended so:");
+                eprintln!("not reproduced; the recording ended like this:");
                 eprint!("{}", output::outcome(recorded));
             }
         }

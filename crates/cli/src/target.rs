@@ -33,7 +33,7 @@ fn with_environment(target: &Target, path: PathBuf) -> Result<Program> {
         path: text("the program's path", path)?,
         args: target.program.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
         env: environment(),
-        cwd: text("the directory", env::current_dir().context("cannot tell the current directory")?)?,
+        cwd: text("the directory", env::current_dir().context("cannot determine the current directory")?)?,
         stdin: standard_input(target)?,
     })
 }

@@ -141,7 +141,8 @@ fn documented_lines_must_be_printed() {
 /// Returns the error messages in a source file, without its tests.
 fn messages(source: &str) -> Vec<String> {
     let source = source.split("mod tests").next().unwrap_or_default();
-    let head = r"(?:#\[error\(|bail!\(|anyhow!\(|(?:WrongUsage|NotThisBuild|Contradicted)\((?:format!\()?)";
+    let head =
+        r"(?:#\[error\(|bail!\(|anyhow!\(|(?:UsageError|NotThisBuild|InconsistentTrace)\((?:format!\()?)";
     let message = Regex::new(&format!(r#"{head}\s*"((?:[^"\\]|\\.|\\\n)*)""#)).expect("a pattern");
     message.captures_iter(source).map(|found| found[1].to_owned()).collect()
 }

@@ -100,7 +100,7 @@ impl Outcome {
     }
 }
 
-/// What the tests need to set up an environment.
+/// Privileges that are needed to set up an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Nothing,

@@ -134,7 +134,8 @@ fn check_sarif(log: &Value) {
     }
 }
 
-/// Checks JUnit XML by the Ant task's schema and Jenkins's; returns the names of the test cases.
+/// Checks JUnit XML by the Ant task's schema and Jenkins's; returns the name and result of each
+/// test case.
 fn check_junit(xml: &str) -> Vec<String> {
     let document = roxmltree::Document::parse(xml).unwrap_or_else(|error| panic!("{error}:\n{xml}"));
     let allowed: BTreeMap<&str, (&[&str], &[&str])> = [

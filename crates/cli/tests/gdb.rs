@@ -342,6 +342,6 @@ fn vscode_configuration_works_and_never_overwrites() {
     fs::write(&file, "mine").expect("a file");
     let (again, warned) = place.exits(0, &["replay", "failing.snarl", "--vscode"]);
     assert_eq!(serde_json::from_str::<Value>(&again).expect("JSON"), written);
-    assert!(warned.contains("is there already and was left as it is"), "{warned}");
+    assert!(warned.contains("exists and was left unchanged"), "{warned}");
     assert_eq!(fs::read(&file).expect("a file"), b"mine");
 }

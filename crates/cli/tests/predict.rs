@@ -144,7 +144,7 @@ int main(void) {
     assert_eq!(lines(apart), [[5, 15]]);
     assert_eq!(apart[0]["verdict"], "diverged");
     let (text, _) = place.exits(0, &["predict", "good.snarl", "--confirm"]);
-    assert!(text.contains("takes another way"), "{text}");
+    assert!(text.contains("diverges at event"), "{text}");
 }
 
 #[test]

@@ -205,7 +205,7 @@ fn hidden_dependence_is_detected() {
     place.json(100, &search);
     let (_, output_text) = place.exits(0, &["simplify", "--static", "bug.snarl"]);
     assert!(
-        output_text.contains("an unobserved dependence") && output_text.contains("ended normally"),
+        output_text.contains("a hidden dependence") && output_text.contains("ended normally"),
         "{output_text}"
     );
     let report = place.json(0, &["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);

@@ -229,7 +229,7 @@ fn test_failing_without_panic_reports_its_error() {
 #[test]
 fn only_tests_that_build_are_explored() {
     let files = [("Cargo.toml", MANIFEST), ("src/main.rs", "fn main() { println!(\"hello\"); }")];
-    let place = Place::new("wishes", &files);
+    let place = Place::new("cargo_run", &files);
     let (stdout, _) = place.exits(0, &["cargo", "run", "--quiet", "--offline"]);
     assert_eq!(stdout, "hello\n");
     let (stdout, _) = place.exits(0, &["cargo", "test", "--offline", "--", "--list"]);

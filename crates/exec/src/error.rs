@@ -32,7 +32,7 @@ pub enum Error {
         output: String,
     },
     /// The program ended while it was being loaded.
-    #[error("the program ended before it began: see what it says without unsnarl")]
+    #[error("the program ended before main: run it without unsnarl to see why")]
     NotServing,
     /// The program's working directory no longer exists.
     #[error("cannot start the program in {directory}: {cause}")]

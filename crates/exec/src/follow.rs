@@ -60,7 +60,7 @@ pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launch
                 let is_launcher = found.is(launcher_runs.child.id(), &image);
                 if !is_launcher && found.matches(name) {
                     answer(&mut stream, FollowAnswer::Wait);
-                    let program = found.program(&socket).map_err(refused("cannot look at the program"))?;
+                    let program = found.program(&socket).map_err(refused("cannot inspect the program"))?;
                     launcher_runs._held = Some(stream);
                     return Ok((program, launcher_runs));
                 }
@@ -80,8 +80,8 @@ pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launch
 
 fn not_found(name: Option<&str>, status: &str, mut seen: Vec<String>) -> Error {
     let expected = match name {
-        Some(name) => format!("no program named {name}"),
-        None => "no program that makes threads".to_owned(),
+        Some(name) => format!("a program named {name}"),
+        None => "a program that creates threads".to_owned(),
     };
     seen.dedup();
     let most = seen.len().min(12);
@@ -89,10 +89,10 @@ fn not_found(name: Option<&str>, status: &str, mut seen: Vec<String>) -> Error {
         if seen.is_empty() { "none that is dynamically linked".to_owned() } else { seen[..most].join(", ") };
     let more = if seen.len() > most { ", …" } else { "" };
     Error::Unusable {
-        program: "what the command starts".into(),
+        program: "the program to follow".into(),
         reason: format!(
-            "it ended ({status}) and had started {expected}; it started {list}{more}: name the program by --follow=NAME, or run it \
-             directly"
+            "the command ended ({status}) without starting {expected}; it started {list}{more}: name the program with \
+             --follow=NAME, or run it directly"
         ),
     }
 }

@@ -26,7 +26,7 @@ pub(crate) fn memory_file(name: &std::ffi::CStr) -> Result<File, Error> {
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         let cause = io::Error::last_os_error();
-        return file_instead(&cause).ok_or(Error::System { action: "cannot make a memory file", cause });
+        return file_instead(&cause).ok_or(Error::System { action: "cannot create a memory file", cause });
     }
     // SAFETY: the descriptor was just created and has no other owner.
     Ok(unsafe { File::from_raw_fd(fd) })

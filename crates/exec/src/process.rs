@@ -128,7 +128,7 @@ impl<'a> Process<'a> {
         let handle = open_process_handle(child.id() as i32).map_err(|cause| {
             let _ = child.kill();
             let _ = child.wait();
-            Error::System { action: "cannot end_source the program", cause }
+            Error::System { action: "cannot watch the program", cause }
         })?;
         Ok(Self { end_source: EndSource::Child(child, handle), ended: false, awaits_next_run: false })
     }
@@ -293,7 +293,7 @@ impl Server {
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
         for fd in std::iter::once(SERVICE).chain(SNAPSHOTS) {
-            let failed = |cause| Error::System { action: "cannot talk with the program", cause };
+            let failed = |cause| Error::System { action: "cannot communicate with the program", cause };
             let (our, their) = UnixStream::pair().map_err(failed)?;
             ours.push(ServerChannel(our));
             theirs.push((their, fd));
@@ -680,7 +680,7 @@ fn command(launch: Launch<'_>, layout: Layout) -> Result<Command, Error> {
         stream
             .try_clone()
             .map(Stdio::from)
-            .map_err(|cause| Error::System { action: "cannot pass a stream on", cause })
+            .map_err(|cause| Error::System { action: "cannot pass a stream to the program", cause })
     };
     command
         .stdin(duplicate(&streams.stdin)?)

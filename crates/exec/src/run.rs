@@ -217,7 +217,7 @@ impl Executor {
             self.drop_snapshots_from(1);
         }
         let Some((number, channel)) = self.server.as_mut().and_then(|server| server.free.pop()) else {
-            return Ok(Err("the program is started anew for each run".into()));
+            return Ok(Err("the program is restarted for each run".into()));
         };
         let from_root = self.snapshots.first().is_some_and(|root| root.points() < points);
         let resumed = if from_root { self.snapshots[0].points() } else { 0 };
@@ -233,7 +233,7 @@ impl Executor {
         let started = match SnapshotProcess::start(attempts, (number, channel), most) {
             Err(Error::NotServing) if from_root => {
                 self.discard_snapshot(0);
-                return Ok(Err("somebody ended the process that waited there".into()));
+                return Ok(Err("the process of the snapshot was killed".into()));
             }
             started => started.map_err(|error| not_attached(error, &mut server.child, streams))?,
         };
@@ -250,7 +250,11 @@ impl Executor {
             Err(free) => {
                 server.free.push(free);
                 let message = collect::message(&self.memory.header().end);
-                Ok(Err(if message.is_empty() { "the run does not come that far".into() } else { message }))
+                Ok(Err(if message.is_empty() {
+                    "the run ended before the snapshot point".into()
+                } else {
+                    message
+                }))
             }
         }
     }
@@ -539,7 +543,7 @@ pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
 /// Creates a program's streams and writes its standard input.
 fn streams(program: &Program) -> Result<Streams, Error> {
     let mut stdin = memory_file(c"standard input")?;
-    let failed = |cause| Error::System { action: "cannot keep the standard input", cause };
+    let failed = |cause| Error::System { action: "cannot store the standard input", cause };
     stdin.write_all(&program.stdin).map_err(failed)?;
     Ok(Streams {
         stdin,

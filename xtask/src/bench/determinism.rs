@@ -156,10 +156,10 @@ impl Bench {
             let recorded = self.record(mode, seed)?;
             outcome.probes = recorded.len();
             for _ in 0..replays.div_ceil(SEEDS) {
-                let told = self.replay(mode)?;
-                ensure!(told["reproduced"] == true, "not reproduced: {told}");
+                let report = self.replay(mode)?;
+                ensure!(report["reproduced"] == true, "not reproduced: {report}");
                 outcome.replays += 1;
-                outcome.identical += usize::from(told["identical"] == true);
+                outcome.identical += usize::from(report["identical"] == true);
                 for probe in differences(&recorded, &self.probes()?) {
                     *outcome.different.entry(probe).or_default() += 1;
                 }
@@ -193,8 +193,8 @@ impl Bench {
             let said = String::from_utf8_lossy(&made.stderr);
             ensure!(made.status.success(), "the recording failed: {said}");
         } else {
-            let told: Value = serde_json::from_slice(&made.stdout).context("explore prints JSON")?;
-            let trace = told["failures"][0]["trace"].as_str().context("a search that finds the failure")?;
+            let report: Value = serde_json::from_slice(&made.stdout).context("explore prints JSON")?;
+            let trace = report["failures"][0]["trace"].as_str().context("a search that finds the failure")?;
             fs::copy(self.directory.join(trace), self.directory.join("t.snarl"))?;
         }
         self.probes()

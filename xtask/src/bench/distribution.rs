@@ -11,8 +11,8 @@ use std::process::{Command, Stdio};
 pub(super) struct Package {
     /// The name of its source package.
     pub(super) name: &'static str,
-    /// A shell script in the source directory, with `CC` and `CXX` set, and `SAN` to the linker's flags. It leaves the
-    /// program at the path below.
+    /// A shell script in the source directory, with `CC` and `CXX` set, and `SAN` to the linker's flags. It leaves its
+    /// result at `program`.
     build: &'static str,
     program: &'static str,
     /// The arguments, with a file named `input`.

@@ -470,7 +470,7 @@ impl Explore {
         let mut hint = match search.incomplete_reason {
             Some(IncompleteReason::Threads(threads)) => {
                 return format!(
-                    "not all  this strategy tells {} threads apart and the program has {threads}: nothing more was tried\n\
+                    "not all  this strategy supports at most {} threads and the program has {threads}: the search stopped\n\
                      next     another --strategy, such as portfolio\n",
                     Choice::THREADS
                 );

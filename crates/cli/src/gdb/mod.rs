@@ -47,7 +47,7 @@ impl Session {
     pub(crate) fn new(trace: &Path, recorded: &Trace, client: GdbClient) -> Result<Self> {
         replay::check(recorded)?;
         let script = unsnarl_exec::install_file("gdb.py", SCRIPT.as_bytes())?;
-        let unsnarl = env::current_exe().context("cannot tell where unsnarl is")?;
+        let unsnarl = env::current_exe().context("cannot find the path of unsnarl itself")?;
         let trace = traces::find(trace);
         let trace = trace.canonicalize().with_context(|| format!("cannot find {}", trace.display()))?;
         let front_end = if client == GdbClient::FrontEnd { ", front_end=True" } else { "" };

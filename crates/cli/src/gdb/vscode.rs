@@ -20,7 +20,7 @@ pub(crate) fn launch_json(trace: &Path, recorded: &Trace) -> Result<()> {
         }
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             crate::output::print(&text);
-            eprintln!("{FILE} is there already and was left as it is: add the configuration above to it");
+            eprintln!("{FILE} exists and was left unchanged: add the configuration above to it");
         }
         Err(error) => return Err(error).with_context(|| format!("cannot write {FILE}")),
     }

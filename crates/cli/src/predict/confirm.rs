@@ -94,7 +94,7 @@ fn try_all(
 ) -> Result<()> {
     let all = prediction.races.len() + prediction.deadlocks.len();
     let update_progress = |tried: usize| {
-        bar.set_message(format!("witness {} of {all} tried out", tried + 1));
+        bar.set_message(format!("trying witness {} of {all}", tried + 1));
         bar.tick();
     };
     // A run with a race often has several. The first run repeats the recording with race detection: some races need no

@@ -100,15 +100,14 @@ impl PredictionReport<'_> {
         }
         let mut text = found.text();
         if unconfirmed.count > 0 {
-            text +=
-                &format!("\nnot confirmed by the program, and so perhaps nothing:\n{}", unconfirmed.text());
+            text += &format!("\nnot confirmed by the program, possibly false:\n{}", unconfirmed.text());
         }
         let mut open = Paragraphs::default();
         for places in undecided {
             open.add(format!("undecided {}\n", describer.places(places)));
         }
         if open.count > 0 {
-            text += &format!("\n{}          (a larger --budget may tell)\n", open.text());
+            text += &format!("\n{}          (a larger --budget may decide it)\n", open.text());
         }
         let word = if self.tried { "confirmed" } else { "predicted" };
         let is_confirmed = |checked: &&CheckedPrediction| checked.is_confirmed();
@@ -141,7 +140,7 @@ impl PredictionReport<'_> {
         text += &format!("took      {windows}, {runs}{:.2} s\n", self.elapsed.as_secs_f64());
         let program = !self.source.header().program.path.is_empty();
         if program && !self.tried && races + deadlocks > 0 {
-            text += "next      the same with --confirm has the program itself show them\n";
+            text += "next      --confirm runs the program to confirm them\n";
         }
         text
     }
@@ -290,7 +289,7 @@ impl Describer<'_> {
             Op::Signal | Op::Broadcast => "signals",
             Op::SemPost => "posts",
             Op::BarrierArrive => "arrives",
-            _ => "is done with the routine that it calls",
+            _ => "finishes the routine that it calls",
         };
         let until = if too_early { "; " } else { ", until " };
         (self.object(event.addr), format!("{until}{thread} {awaited_operation} at {place}"))
@@ -381,7 +380,7 @@ fn verdict_text(checked: Option<&CheckedPrediction>) -> String {
             format!(": thread {} cannot run at event {} of the witness", at.thread, at.point + 1)
         }
         ConfirmationVerdict::Diverged(at) => {
-            format!(": thread {} takes another way at event {} of the witness", at.thread, at.point + 1)
+            format!(": thread {} diverges at event {} of the witness", at.thread, at.point + 1)
         }
         ConfirmationVerdict::NotReproduced => {
             ": the witness was followed, and there was no such error".into()

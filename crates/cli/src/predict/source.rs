@@ -126,9 +126,9 @@ impl Source {
             (None, Some(event)) if !self.trace.program.path.is_empty() => {
                 let place = names.borrow_mut().place(self.trace.site(event));
                 let place = place.place().unwrap_or_else(|| place.to_string());
-                format!("event {}: {report}, at {place}; {because}: mend it, and record it anew", flaw.event)
+                format!("event {}: {report}, at {place}; {because}: fix it, and record again", flaw.event)
             }
-            _ => format!("event {}: {report}; {because}: record it anew", flaw.event),
+            _ => format!("event {}: {report}; {because}: record again", flaw.event),
         };
         anyhow::Error::new(InconsistentTrace(report)).context(self.path.display().to_string())
     }

@@ -139,7 +139,7 @@ impl Verify {
             let libraries =
                 if unpacked.own_libraries { "the pack's own" } else { "this machine's, the same" };
             let replays = if reproduced { "it replays here" } else { "it does NOT replay here" };
-            output::print(&format!("the pack is whole, and {replays} (libraries: {libraries})\n"));
+            output::print(&format!("the pack is complete, and {replays} (libraries: {libraries})\n"));
         }
         match proof {
             _ if !reproduced => Ok(Verdict::NotReproduced),

@@ -24,7 +24,7 @@ pub(crate) struct SimplificationReport {
     pub(crate) after: Trace,
     pub(crate) figures: Stats,
     pub(crate) saved: Option<PathBuf>,
-    /// Whether the simplified trace fails in the same way; `None` if there is no program to run.
+    /// The simplified trace fails in the same way; `None` if there is no program to run.
     pub(crate) preserved: Option<bool>,
     pub(crate) tally: Tally,
     pub(crate) certificate: Option<Certificate>,
@@ -138,7 +138,7 @@ impl SimplificationReport {
         let Tally { executions, simulated, rounds, .. } = self.tally;
         let simulated = match simulated {
             0 => String::new(),
-            n => format!(", {n} foreseen without a run"),
+            n => format!(", {n} simulated without a run"),
         };
         let _ = writeln!(
             text,

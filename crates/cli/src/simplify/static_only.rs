@@ -130,10 +130,9 @@ pub(super) fn with_one_run(
 fn hidden_dependence_warning(expected: &Trace, actual: &Trace) -> String {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&expected.modules, &mut symbols);
-    let mut text =
-        "unsnarl: an unobserved dependence: the reordered schedule goes another way, so some dependence \
-                    is not among the trace's events (record with --points all to have them all)\n"
-            .to_owned();
+    let mut text = "unsnarl: a hidden dependence: the reordered schedule diverges, so some dependence \
+                    is not among the trace's events (record with --points all to include every access)\n"
+        .to_owned();
     match expected.first_difference(actual) {
         Some(divergence) => text += &divergence_text(&divergence, expected, &mut names),
         None => text += &format!("  all {} events are the same, and then:\n", expected.events.len()),

@@ -87,9 +87,9 @@ pub(super) fn find(
              {}:{}",
             match reason {
                 NoLocation::Constant => "is a constant",
-                NoLocation::Computed => "is kept in a way that is not followed there",
+                NoLocation::Computed => "has a location there that unsnarl cannot follow",
                 NoLocation::Unknown | NoLocation::Nowhere =>
-                    "is kept nowhere there: the compiler did without it",
+                    "has no location there: the compiler optimised it out",
             },
             at.file,
             at.line
@@ -98,7 +98,7 @@ pub(super) fn find(
     let spans = code::variables(recorded, modules, variable);
     if spans.is_empty() {
         bail!(UsageError(format!(
-            "--at: no variable `{variable}` can be seen from {}:{}, nor is there a global one; for what the line uses, \
+            "--at: no variable `{variable}` is visible at {}:{}, and there is no global one; for what the line uses, \
              give it alone: {}:{}",
             at.file, at.line, at.file, at.line
         )));

@@ -191,7 +191,7 @@ impl Slice {
                 Ok(Verdict::NotReproduced)
             }
             Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
-                eprintln!("unsnarl: interrupted; there is no slice of a part");
+                eprintln!("unsnarl: interrupted; there is no partial slice");
                 Ok(Verdict::Interrupted)
             }
             Err(error) => Err(error),
@@ -240,7 +240,7 @@ impl Slice {
         let code = code::code(recorded, modules);
         let pauses = code::panics(&code);
         progress.now(if partial_run.is_some() {
-            "tracing again what can have had a part"
+            "tracing again what may have contributed"
         } else {
             "tracing"
         });
@@ -258,7 +258,7 @@ impl Slice {
         let trace = traced.schedule_trace();
         if !reproduced(recorded, &trace, &traced) {
             let mut reason =
-                "unsnarl: with its instructions traced the program did not run as it was recorded\n"
+                "unsnarl: the program diverged from its recording while its instructions were traced\n"
                     .to_owned();
             if let Some(difference) = recorded.first_difference(&trace) {
                 let mut symbols = Symbols::new();
@@ -282,7 +282,7 @@ impl Slice {
         };
         let words = TraceWords { trace: &traced, progress, interrupt: work.interrupt };
         let recording = Recording::new(&words, &code, &trace.events, &mut elsewhere)
-            .map_err(|damaged| anyhow!("the instruction trace makes no sense at word {}", damaged.word))?;
+            .map_err(|damaged| anyhow!("the instruction trace is corrupt at word {}", damaged.word))?;
         work.end("read")?;
         if self.dump && (partial_run.is_some() || self.reduce != Reduce::Always) {
             dump(&recording);
@@ -303,7 +303,7 @@ impl Slice {
         let reduction = match partial_run {
             Some(partial_run) => partial_run.reduction.clone(),
             None => {
-                progress.now("looking for what can have had a part");
+                progress.now("reducing the run to what may have contributed");
                 let reduction = reduce(&recording, orders, &criterion.all_steps());
                 work.end("reduce")?;
                 if self.reduce.is_worth_it(&reduction) {
@@ -322,7 +322,7 @@ impl Slice {
         progress.now("following dependences");
         let mut slice = closure(&recording, &mut Cfg::new(&code, &recording), &criterion);
         work.end("closure")?;
-        progress.now("looking for races on the way");
+        progress.now("looking for races");
         races(&recording, orders, &mut slice);
         work.end("races")?;
         let counted = (self.json || self.all).then(|| {

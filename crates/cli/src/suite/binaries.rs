@@ -59,7 +59,7 @@ pub(super) fn build(call: &CargoCall<'_>) -> Result<Result<Built, i32>> {
         .context("cannot run cargo")?;
     let stderr = String::from_utf8_lossy(&answer.stderr);
     if !answer.status.success() {
-        bail!("cargo does not tell its test binaries:\n{}", stderr.trim_end());
+        bail!("cargo did not report its test binaries:\n{}", stderr.trim_end());
     }
     let binaries = read(&answer.stdout)?;
     Ok(Ok(Built { binaries, doc_tests: stderr.contains("Doc-tests ") }))
@@ -67,15 +67,15 @@ pub(super) fn build(call: &CargoCall<'_>) -> Result<Result<Built, i32>> {
 
 /// Returns the cargo setting that makes this program the runner of tests.
 fn runner() -> Result<String> {
-    let own = env::current_exe().context("cannot tell where unsnarl is")?;
+    let own = env::current_exe().context("cannot find the path of unsnarl itself")?;
     let own = own.to_str().context("the path of unsnarl is not UTF-8")?;
     // JSON strings are valid TOML strings.
-    Ok(format!("target.{}.runner={}", crate::wrap::cargo::TARGET, json!([own, "tell-test-binary"])))
+    Ok(format!("target.{}.runner={}", crate::wrap::cargo::TARGET, json!([own, "describe-test-binary"])))
 }
 
 /// Runs in place of a test binary and prints how cargo started it.
-pub(crate) fn tell_test_binary(args: &[OsString]) -> Result<Verdict> {
-    let directory = env::current_dir().context("cannot tell the current directory")?;
+pub(crate) fn describe_test_binary(args: &[OsString]) -> Result<Verdict> {
+    let directory = env::current_dir().context("cannot determine the current directory")?;
     let path = std::path::absolute(args.first().context("no test binary")?)?;
     let text = |path: &Path| path.to_str().map(str::to_owned).context("the path of a test is not UTF-8");
     let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();

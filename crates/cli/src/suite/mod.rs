@@ -7,7 +7,7 @@ mod binaries;
 mod listing;
 mod summary;
 
-pub(crate) use binaries::tell_test_binary;
+pub(crate) use binaries::describe_test_binary;
 
 use crate::{
     explore::{SearchOptions, SearchReport, interrupt, progress},

@@ -86,7 +86,7 @@ impl Compiler {
         let variable = language.variable();
         if let Some(named) = std::env::var_os(variable).filter(|v| !v.is_empty()) {
             return Self::identify(split_words(&named))?.with_context(|| {
-                format!("{variable} names {}, which is not there", named.to_string_lossy())
+                format!("{variable} names {}, which does not exist", named.to_string_lossy())
             });
         }
         for candidate in language.candidates() {
@@ -183,7 +183,7 @@ fn gcc_specs(major: u32, runtime_dir: &Path) -> Result<Vec<u8>> {
 }
 
 fn sanitizer_refused(sanitizer: &str) -> String {
-    format!("-fsanitize={sanitizer} brings a runtime of its own that cannot share a program with unsnarl")
+    format!("-fsanitize={sanitizer} has its own runtime, which cannot be combined with unsnarl")
 }
 
 fn quote_for_specs(path: &Path) -> Result<Vec<u8>> {

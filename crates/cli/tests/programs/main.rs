@@ -48,8 +48,8 @@ fn main() {
                 let program = build::build(&case.source, &case.expected);
                 threads::check(&program, &case.expected)?;
                 check::check(&program, &case.expected)?;
-                // Without instrumentation of the prebuilt standard library, what it orders must not be reported as a
-                // race.
+                // The prebuilt standard library is not instrumented; accesses that it orders must not be reported as
+                // races.
                 if let Some(instrumented) = build::instrumented_too(&case.source, &case.expected) {
                     check::has_no_race(&instrumented, &case.expected)?;
                 }

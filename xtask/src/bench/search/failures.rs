@@ -6,7 +6,7 @@ use anyhow::Result;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Maximum number of runs of a search; this also limits the systematic one, which has no seeds.
+/// Maximum numbers of runs of a search, and of the systematic one, which has no seeds.
 const MAX_RUNS: u64 = 2_000;
 const MAX_SYSTEMATIC: u64 = 5_000;
 /// Runs that a strategy other than the portfolio gets for a program. If they are used up before all seeds were tried,

@@ -1,11 +1,11 @@
-/* unsnarl.h: hints for unsnarl, a concurrency debugger, in programs that want to help it.
+/* unsnarl.h: hints in a program for unsnarl, a concurrency debugger.
  *
  * Header only, for C and C++. There is nothing to link with: the functions below are weak and belong to
- * unsnarl's runtime, so in a program that runs by itself each hint costs a test of an address and does
- * nothing. Where there is no unsnarl (another system, another compiler) the hints are empty.
+ * unsnarl's runtime. In a program that runs without unsnarl each hint costs a test of an address and does
+ * nothing. On systems or compilers that unsnarl does not support the hints are empty.
  *
- * A program that is not compiled by `unsnarl cc` must be position-independent (the default of today's
- * compilers) for its hints to be seen.
+ * A program that is not compiled by `unsnarl cc` must be position-independent (the default of current
+ * compilers), or its hints have no effect.
  */
 #ifndef UNSNARL_H
 #define UNSNARL_H
@@ -26,18 +26,19 @@ __attribute__((weak)) void __unsnarl_undivided(int change);
 }
 #endif
 
-/* Another thread may run here. The name, a literal, is shown in the interleaving. */
+/* A schedule point: another thread may run here. The name, a literal, is shown in the interleaving. */
 #define UNSNARL_POINT(name) (__unsnarl_point ? __unsnarl_point("" name) : (void)0)
 
-/* Under unsnarl: if the condition does not hold, the run fails as an assertion of this name, a literal. By
- * itself a program does not even evaluate the condition. */
+/* Under unsnarl, fails the run with an assertion of this name, a literal, if the condition does not hold.
+ * Without unsnarl, the condition is not evaluated. */
 #define UNSNARL_ASSERT(condition, name)                                                                      \
     (__unsnarl_controls && __unsnarl_controls() && !(condition) ? __unsnarl_fail("" name) : (void)0)
 
 /* The search begins here: up to the first checkpoint, threads run without preemptions. */
 #define UNSNARL_CHECKPOINT() (__unsnarl_checkpoint ? __unsnarl_checkpoint() : (void)0)
 
-/* Nobody else runs between these two, unless the thread has to wait or gives way. They nest. */
+/* A region without preemption: no other thread runs between these two, unless this one blocks or yields.
+ * Regions nest. */
 #define UNSNARL_UNDIVIDED_BEGIN() (__unsnarl_undivided ? __unsnarl_undivided(1) : (void)0)
 #define UNSNARL_UNDIVIDED_END() (__unsnarl_undivided ? __unsnarl_undivided(-1) : (void)0)
 
@@ -53,7 +54,7 @@ __attribute__((weak)) void __unsnarl_undivided(int change);
 
 #ifdef __cplusplus
 namespace unsnarl {
-/* Nobody else runs while it lives, unless the thread has to wait or gives way. */
+/* A region without preemption: no other thread runs while this lives, unless this one blocks or yields. */
 class undivided {
 public:
     undivided() { UNSNARL_UNDIVIDED_BEGIN(); }

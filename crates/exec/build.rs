@@ -1,5 +1,5 @@
-//! Builds the libraries that are loaded into programs, so that they can be part of the `unsnarl` binary: `cargo install` alone is
-//! enough.
+//! Builds the libraries that are preloaded into programs, so that they can be embedded in the `unsnarl` binary: `cargo
+//! install` alone is enough.
 
 use std::{env, path::PathBuf, process::Command};
 
@@ -11,7 +11,7 @@ fn main() {
     }
     println!("cargo:rerun-if-changed=build.rs");
 
-    // A build of its own, in a directory of its own: other settings, other panic strategy, no std.
+    // A separate build in its own directory: it has other settings, another panic strategy and no std.
     let target = out.join("runtime");
     let status = Command::new(env::var_os("CARGO").expect("cargo sets it"))
         .args(["build", "--package", "unsnarl-runtime", "--package", "unsnarl-layout"])
@@ -19,7 +19,7 @@ fn main() {
         .arg(&target)
         .arg("--manifest-path")
         .arg(crates.join("runtime/Cargo.toml"))
-        // What was set for the outer build (coverage, sanitizers, a wrapper) is not for this one.
+        // Settings of the outer build (coverage, sanitizers, a wrapper) must not apply to this one.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTC_WORKSPACE_WRAPPER")

@@ -25,7 +25,7 @@ static void *player(void *argument) {
 int main(int argc, char **argv) {
   if (argc != 3) return 2;
   rounds = atol(argv[2]);
-  /* On one processor a hand-over is at its cheapest. */
+  /* A hand-over is cheapest on one processor. */
   cpu_set_t one;
   CPU_ZERO(&one);
   CPU_SET(sched_getcpu(), &one);

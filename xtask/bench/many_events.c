@@ -1,4 +1,4 @@
-/* Four threads move values between slots of a table, each slot under a lock of its own: as many rounds as asked. */
+/* Four threads move values between slots of a table, each slot under its own lock; the argument is the number of rounds. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

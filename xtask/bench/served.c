@@ -1,4 +1,4 @@
-/* Workers that serve requests of their own, and two that share a log without its lock. served N: so many rounds each. */
+/* Workers that serve their own requests, and two that share a log without its lock. served N: N rounds each. */
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* Three threads, a mutex, a condition, nothing wrong: what a small test looks like. */
+/* Three threads, a mutex and a condition variable, without a bug: like a small test. */
 #include <pthread.h>
 
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-/* Time that nobody can virtualise: the processor's own counter. */
+/* Time that cannot be virtualised: the processor's counter. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <x86intrin.h>
@@ -10,7 +10,7 @@ static inline unsigned long long ticks(void) {
   return now;
 }
 
-/* To a file, for a controlled program's output is kept in its trace. */
+/* Written to a file, because a controlled program's output goes to its trace. */
 static inline void report(const char *path, double value) {
   FILE *file = fopen(path, "w");
   if (!file || fprintf(file, "%.3f\n", value) < 0 || fclose(file) != 0) {

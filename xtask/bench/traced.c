@@ -1,5 +1,5 @@
 /* Work to be traced, and a failure at its end to be sliced.
- * traced own N: a hash table of its own, no library. traced library N: malloc, snprintf, memcpy, strlen, free.
+ * traced own N: its own hash table, no library. traced library N: malloc, snprintf, memcpy, strlen, free.
  * N is in thousands of rounds. */
 #include <stdint.h>
 #include <stdio.h>
@@ -63,5 +63,5 @@ int main(int argc, char **argv)
     uint64_t sum = 0;
     for (unsigned i = 0; i < SLOTS; i++)
         sum += counts[i];
-    return sum > 0 ? 3 : 4; /* a failure in any case: there is something to slice */
+    return sum > 0 ? 3 : 4; /* always a failure, so that there is something to slice */
 }

@@ -1,4 +1,4 @@
-/* yield OUT N: two threads give way to each other N times each; ticks for each time.
+/* yield OUT N: two threads yield to each other N times each; ticks per yield.
    Under a fair scheduler every sched_yield is a switch. */
 #include "ticks.h"
 #include <pthread.h>

@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: from a program that hardly ever fails to the interleaving that breaks it.
+//! `cargo xtask demo`: from a program that hardly ever fails to the interleaving that makes it fail.
 
 use crate::tools;
 use crate::workspace::Workspace;
@@ -6,13 +6,13 @@ use anyhow::{Context, Result, ensure};
 use std::path::Path;
 use std::process::Command;
 
-/// A failure was found, or reproduced.
+/// Exit status: a failure was found or reproduced.
 const FAILED: i32 = 100;
 
-/// A schedule cannot be followed any more.
+/// Exit status: a schedule is no longer reachable.
 const UNREACHABLE: i32 = 103;
 
-/// How often the program is run by itself.
+/// Number of runs without unsnarl.
 const BY_ITSELF: usize = 200;
 
 pub(crate) fn demo() -> Result<()> {
@@ -68,7 +68,7 @@ impl Demo<'_> {
         println!("\n{text}");
     }
 
-    /// The lines of a function, up to the brace that closes it.
+    /// Prints the lines of a function, up to its closing brace.
     fn print_function(&self, file: &str, head: &str) -> Result<()> {
         let source = std::fs::read_to_string(self.directory.join(file))?;
         let lines = source.lines().skip_while(|line| !line.starts_with(head));

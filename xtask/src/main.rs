@@ -1,4 +1,4 @@
-//! What a developer does with this repository, as commands: `cargo xtask demo|test|bench`.
+//! Developer commands of this repository: `cargo xtask demo|test|bench`.
 
 #![forbid(unsafe_code)]
 
@@ -17,23 +17,23 @@ usage: cargo xtask COMMAND
 
   demo                     build unsnarl, find a bug in a small program, replay it, show it
   test                     formatting, lints, all tests
-  validate                 reports of every kind of failure, held against the published schemas of their formats
+  validate                 check reports of every kind of failure against the published schemas of their formats
   plots [--into DIR]       draw the plots of docs/results.md from the CSV files in docs/results/data
-  bench runtime [--quick]  what control costs, as ratios measured side by side
-  bench simplify [--quick] what is left of failing schedules, at what price, against the papers' algorithms
+  bench runtime [--quick]  the cost of control, as ratios measured side by side
+  bench simplify [--quick] results and cost of simplification, compared with the papers' algorithms
                            (or one part of it: programs, start, static, minimum)
-  bench predict [--quick]  what one run tells of other orders, against ThreadSanitizer; events a second
+  bench predict [--quick]  findings from one run, compared with ThreadSanitizer; events per second
                            (or one table of it: scenarios, programs, distribution, injected, speed)
-  bench slice [--quick]    what an instruction trace costs against native, stepping and lackey; slices of it
+  bench slice [--quick]    cost of an instruction trace, compared with native, stepping and lackey; slices of it
                            (or one part of it: native, stepping, lackey, slices, reductions)
-  bench real [--quick] [PROGRAM…]  programs that others wrote: right results, identical replays, what control costs
-  bench determinism [--runs N]  replays of a program that hashes memory which it did not initialise
-  bench soak [--quick]     ten thousand runs: memory flat, no zombie, every failing trace replays
-  bench search [--quick]   schedules to the first failure, runs a second, clean programs stay clean
+  bench real [--quick] [PROGRAM…]  third-party programs: right results, identical replays, the cost of control
+  bench determinism [--runs N]  replays of a program that hashes uninitialised memory
+  bench soak [--quick]     ten thousand runs: memory stays flat, no zombies, every failing trace replays
+  bench search [--quick]   schedules to the first failure, runs per second, no false failures
                            (or one part of it: failures, hard, clean, memory, speed)
 
-All of them install what is missing (compilers, gdb, …) when run as root on Debian and its kin,
-and name the command that does it otherwise.";
+All of them install what is missing (compilers, gdb, …) when run as root on Debian or a derivative,
+and otherwise print the command that installs it.";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -9,15 +9,15 @@ use std::{
     time::Instant,
 };
 
-/// In order of how soon they fail. The tests are built with overflow checks and debug assertions; the runtime inside the targets is
-/// built as it is shipped.
+/// The steps; those that fail fastest come first. The tests are built with overflow checks and debug assertions; the
+/// runtime inside the targets is built as it is shipped.
 const STEPS: &[(&str, &[&str])] = &[
     ("formatting", &["fmt", "--all", "--check"]),
     ("lints", &["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"]),
     ("tests", &["test", "--quiet", "--workspace", "--no-fail-fast"]),
 ];
 
-/// Runs all steps, also after one has failed, and ends with a list of what failed.
+/// Runs all steps, also after one has failed, and ends with a list of failures.
 pub(crate) fn test() -> Result<()> {
     let workspace = Workspace::find()?;
     tools::require(tools::TESTS)?;

@@ -1,4 +1,4 @@
-//! The programs that the repository needs beside Rust: there, or installed, or named.
+//! The programs that the repository needs besides Rust: checks for them, installs them, or names them.
 
 use crate::workspace::run;
 use anyhow::{Result, bail};
@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// A program and the Debian package that has it.
+/// A program and its Debian package.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tool {
     program: &'static str,
@@ -17,16 +17,16 @@ const fn tool(program: &'static str, package: &'static str) -> Tool {
     Tool { program, package }
 }
 
-/// For compiling the C programs of the demonstration and the benchmarks. `g++` brings libc's headers.
+/// For compiling the C programs of the demonstration and the benchmarks. `g++` depends on libc's headers.
 pub(crate) const COMPILERS: &[Tool] = &[tool("gcc", "gcc"), tool("g++", "g++")];
 
-/// A large program in C++.
+/// A large C++ program.
 pub(crate) const CLANG: &[Tool] = &[tool("clang", "clang")];
 
-/// What searches are compared with.
+/// Searches are compared with it.
 pub(crate) const VALGRIND: &[Tool] = &[tool("valgrind", "valgrind")];
 
-/// Programs with threads of the distribution.
+/// Multi-threaded programs of the distribution.
 pub(crate) const REAL: &[Tool] = &[
     tool("xz", "xz-utils"),
     tool("zstd", "zstd"),
@@ -68,13 +68,13 @@ pub(crate) const TESTS: &[Tool] = &[
     tool("cmake", "cmake"),
     tool("autoconf", "autoconf"),
     tool("automake", "automake"),
-    // A library is found by its whole path.
+    // A library is found by its full path.
     tool("/usr/include/gtest/gtest.h", "libgtest-dev"),
-    // Reports are looked at in a real browser.
+    // Reports are tested in a real browser.
     tool("chromium", "chromium"),
 ];
 
-/// Makes sure that these programs are there. Silent when they are.
+/// Makes sure that these programs exist. Silent if they do.
 pub(crate) fn require(tools: &[Tool]) -> Result<()> {
     let missing: Vec<&str> = tools.iter().filter(|t| !is_on_path(t.program)).map(|t| t.package).collect();
     if missing.is_empty() {
@@ -118,7 +118,7 @@ pub(crate) fn require_components(cargo: impl Fn() -> Command) -> Result<()> {
 
 fn apt_get() -> Command {
     let mut command = Command::new("apt-get");
-    // The progress of packages is nobody's result.
+    // The package manager's progress is not a result.
     command.arg("-qq").env("DEBIAN_FRONTEND", "noninteractive").stdin(Stdio::null()).stdout(Stdio::null());
     command
 }

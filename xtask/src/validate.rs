@@ -1,8 +1,7 @@
-//! `cargo xtask validate`: what `unsnarl report` writes, held against the schemas that others published.
+//! `cargo xtask validate`: checks the output of `unsnarl report` against published schemas.
 //!
-//! The schemas and the checker of pages are not ours and are not kept here; they come from packages that carry them, in the
-//! versions named below. That takes a network, so it is no part of `cargo xtask test`: the tests check what the formats ask for
-//! by themselves.
+//! The schemas and the HTML checker are third-party and not kept here; they come from packages, in the versions named
+//! below. That needs a network, so it is not part of `cargo xtask test`: the tests check the formats by themselves.
 
 use crate::tools;
 use crate::workspace::{Workspace, output};
@@ -11,10 +10,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A failure was found.
+/// Exit status: a failure was found.
 const FAILED: i32 = 100;
 
-/// A program of each kind of failure, and how it is hunted.
+/// A program for each kind of failure, and the options of its hunt.
 const FAILURES: &[(&str, &[&str])] = &[
     ("c/account.c", &[]),
     ("c/account.c", &["--fail-on", "race"]),
@@ -31,7 +30,7 @@ const FAILURES: &[(&str, &[&str])] = &[
     ("rust/index_out_of_bounds.rs", &[]),
 ];
 
-/// What a file and an argument may be called.
+/// Awkward names for a file and an argument.
 const AWKWARD: [&str; 2] = ["<&\"'> account.c", "<&\"]]>"];
 
 pub(crate) fn validate() -> Result<()> {
@@ -60,7 +59,7 @@ pub(crate) fn validate() -> Result<()> {
     Ok(())
 }
 
-/// What others published.
+/// The published schemas and checkers.
 struct Published {
     sarif: PathBuf,
     junit: PathBuf,
@@ -68,7 +67,7 @@ struct Published {
 }
 
 impl Published {
-    /// Fetches it, unless it is there.
+    /// Fetches them, unless they exist.
     fn fetch(into: &Path, workspace: &Workspace) -> Result<Self> {
         let crates = into.join("crates");
         let published = Self {
@@ -117,7 +116,7 @@ impl Published {
         self.run_check("html", files, check.args(files))
     }
 
-    /// Runs a check, which prints what is wrong.
+    /// Runs a check, which prints the errors.
     fn run_check(&self, what: &str, files: &[PathBuf], check: &mut Command) -> Result<()> {
         ensure!(!files.is_empty(), "there is nothing to check as {what}");
         output(check, what)?;
@@ -176,7 +175,7 @@ impl ReportFiles {
         Ok(())
     }
 
-    /// All files of a kind.
+    /// Returns all files of a kind.
     fn all(&self, extension: &str) -> Result<Vec<PathBuf>> {
         let mut files = Vec::new();
         for number in 1..=self.count {

@@ -1,4 +1,4 @@
-//! Where things are in this repository, and how its programs are run.
+//! The paths of this repository, and helpers to run programs.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -24,7 +24,7 @@ impl Workspace {
         Ok(Self { root, target: target.into() })
     }
 
-    /// Cargo, in the repository's root.
+    /// Returns cargo in the repository's root.
     pub(crate) fn cargo(&self) -> Command {
         cargo(&self.root)
     }
@@ -35,14 +35,14 @@ impl Workspace {
         Ok(self.target.join("release/unsnarl"))
     }
 
-    /// A directory under `target/` with what was fetched.
+    /// Returns a directory for downloads under `target/`, kept between runs.
     pub(crate) fn download_dir(&self, name: &str) -> Result<PathBuf> {
         let path = self.target.join(name);
         std::fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
         Ok(path)
     }
 
-    /// An empty directory under `target/`.
+    /// Creates an empty directory under `target/`.
     pub(crate) fn scratch(&self, name: &str) -> Result<PathBuf> {
         let path = self.target.join(name);
         if path.exists() {
@@ -59,14 +59,14 @@ fn cargo(root: &Path) -> Command {
     command
 }
 
-/// Runs the command, its output going where ours goes.
+/// Runs the command with our standard output.
 pub(crate) fn run(command: &mut Command, name: &str) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot run {name}"))?;
     ensure!(status.success(), "{name} failed ({status})");
     Ok(())
 }
 
-/// Runs the command and returns what it printed.
+/// Runs the command and returns its output.
 pub(crate) fn output(command: &mut Command, name: &str) -> Result<Output> {
     let output = command.output().with_context(|| format!("cannot run {name}"))?;
     let (status, stderr) = (output.status, String::from_utf8_lossy(&output.stderr));

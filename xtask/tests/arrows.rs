@@ -1,11 +1,11 @@
-//! Dependencies point one way: model ← wire, sched, trace ← runtime, exec ← the analyses; symbols and
-//! report beside them; the command line on top.
+//! Dependencies point one way: model ← wire, sched, trace ← runtime, exec ← the analyses; symbols and report beside
+//! them; the command line on top.
 
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::process::Command;
 
-/// What each package may use of the others.
+/// The workspace packages that each package may depend on.
 const ARROWS: &[(&str, &[&str])] = &[
     ("unsnarl-model", &[]),
     ("unsnarl-hints", &[]),
@@ -49,7 +49,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 const ANALYSIS: &[&str] = &["unsnarl-model", "unsnarl-sched", "unsnarl-trace", "unsnarl-exec"];
 
-/// Each package of the workspace with what it needs to be built, tests apart.
+/// Returns each package of the workspace with its dependencies, except those of tests.
 fn dependencies() -> BTreeMap<String, Vec<String>> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

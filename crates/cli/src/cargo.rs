@@ -1,4 +1,4 @@
-//! `unsnarl cargo build|run|test`: cargo with instrumentation; `test` explores each test by itself.
+//! `unsnarl cargo build|run|test`: cargo with instrumentation; `test` explores each test separately.
 
 use crate::{
     explore::SearchOptions,
@@ -11,20 +11,20 @@ use std::ffi::OsString;
 
 /// Build, run or test Rust with instrumentation; `test` explores each test
 ///
-/// `unsnarl cargo build` and `run` are cargo's own, instrumented. `unsnarl cargo test` builds the tests so and
-/// searches for a failing schedule of each of them, as `unsnarl explore` does.
+/// `unsnarl cargo build` and `run` do the same as cargo's, with instrumentation. `unsnarl cargo test` builds the tests
+/// with instrumentation and searches for a failing schedule of each of them, as `unsnarl explore` does.
 ///
-/// Options of the search stand before `test` and hold for each test; what follows is cargo's, and what
-/// follows `--` the tests': unsnarl cargo --runs 200 test -p mycrate -- queue::
+/// Options of the search come before `test` and apply to each test. What follows `test` is for cargo, and what follows
+/// `--` for the tests: unsnarl cargo --runs 200 test -p mycrate -- queue::
 ///
-/// `unsnarl cargo test --no-run` only builds, and `unsnarl cargo test -- --list` lists.
+/// `unsnarl cargo test --no-run` only builds, and `unsnarl cargo test -- --list` lists the tests.
 #[derive(clap::Args)]
 #[command(override_usage = "unsnarl cargo [+TOOLCHAIN] build|run [ARGS]...\n       \
     unsnarl cargo [OPTIONS] [+TOOLCHAIN] test [ARGS]... [-- [ARGS]...]")]
 pub(crate) struct Cargo {
     #[command(flatten)]
     options: SearchOptions,
-    /// What would be written after `cargo`
+    /// Arguments as for `cargo`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     args: Vec<OsString>,
 }
@@ -39,7 +39,7 @@ impl Cargo {
             && !given(own, &["--no-run", "--help", "-h"])
             && !given(tests, &["--list", "--help", "-h"]);
         if !explores {
-            // Whoever asks for a search should not take an ordinary run for one.
+            // A user who gives search options must not mistake an ordinary run for a search.
             if std::env::args_os().nth(2).as_ref() != self.args.first() {
                 let reason = "options before cargo's own are those of a search, which only `test` makes; \
                            `unsnarl explore -- PROG` searches in a program";

@@ -1,10 +1,10 @@
-//! Whether a program says where its search should begin.
+//! Checkpoints: a program can say where its search should begin.
 
 use anyhow::Result;
 use unsnarl_exec::{Executor, Settings};
 use unsnarl_model::{Op, Plan, Policy, Program};
 
-/// The plan, but from the program's checkpoint on, if one is reached when nobody is preempted. Most programs have
+/// Returns the plan, starting at the program's checkpoint if a run without preemptions reaches one. Most programs have
 /// none, and for them nothing is run.
 pub(crate) fn respect(plan: Plan, program: &Program, settings: &Settings) -> Result<Plan> {
     if plan.tail == Policy::Fair || !unsnarl_exec::check(program.path.as_ref())?.checkpoint {

@@ -1,4 +1,4 @@
-//! `unsnarl export` and `unsnarl import`: traces of other tools.
+//! `unsnarl export` and `unsnarl import`: converts traces to and from other tools' formats.
 
 use crate::{output, traces, verdict::Verdict};
 use anyhow::{Context, Result};
@@ -69,7 +69,7 @@ impl Import {
         Ok(Verdict::Fine)
     }
 
-    /// Text whose events are not held in memory.
+    /// Imports text without holding its events in memory.
     fn long(&self) -> Result<Verdict> {
         let path = traces::place(self.output.as_deref(), "trace")?;
         let unwritable = || format!("cannot write {}", path.display());
@@ -89,7 +89,7 @@ impl Import {
         Ok(Verdict::Fine)
     }
 
-    /// Says what was odd.
+    /// Prints notes about irregular input.
     fn print_notes(&self, notes: &[Note], odd: u64) {
         const MAX: usize = 5;
         for note in notes.iter().take(MAX) {

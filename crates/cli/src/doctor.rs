@@ -1,4 +1,4 @@
-//! `unsnarl doctor`: what this machine and a program support.
+//! `unsnarl doctor`: checks what this machine and a program support.
 
 use crate::{output, verdict::Verdict};
 use anyhow::Result;
@@ -6,24 +6,24 @@ use std::{ffi::OsString, fs, path::Path, process::Command};
 use unsnarl_exec::{Executor, Settings};
 use unsnarl_model::{Plan, Program};
 
-/// What this machine and a program support
+/// Check what this machine and a program support
 #[derive(clap::Args)]
 pub(crate) struct Doctor {
-    /// A program to look at
+    /// A program to check
     program: Option<OsString>,
 }
 
-/// How a finding is to be taken.
+/// Severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Well,
-    /// All works, but in another way than elsewhere.
+    /// Everything works, but a fallback is used.
     Differs,
     /// Something does not work.
     Problem,
 }
 
-/// A finding: what was looked at, whether it is well, and what to say of it.
+/// A finding: its subject, its severity, and a message.
 struct Finding {
     subject: &'static str,
     level: Level,
@@ -35,7 +35,7 @@ impl Finding {
         Self { subject, level: if well { Level::Well } else { Level::Problem }, message: message.into() }
     }
 
-    /// Something that is done in another way here.
+    /// Creates a finding for a fallback.
     fn differs(subject: &'static str, message: impl Into<String>) -> Self {
         Self { subject, level: Level::Differs, message: message.into() }
     }
@@ -63,14 +63,14 @@ impl Doctor {
                 Level::Problem => "PROBLEM ",
             };
             output::print(&format!("{mark} {subject:<11} {message}\n"));
-            // What only some programs need.
+            // Only some programs need these.
             usable &= level != Level::Problem || ["compiler", "libraries", "races"].contains(&subject);
         }
         Ok(if usable { Verdict::Fine } else { Verdict::Unusable })
     }
 }
 
-/// The kernel's name for its version, and the first two numbers of it.
+/// Returns the kernel's release name and its first two numbers.
 fn release() -> (String, (u32, u32)) {
     let release = unsnarl_exec::kernel_release();
     let mut numbers = release.split(['.', '-']).map_while(|part| part.parse::<u32>().ok());
@@ -78,8 +78,8 @@ fn release() -> (String, (u32, u32)) {
     (release, version)
 }
 
-/// What a container, a sandbox or a limit forbids, and what follows from it; nothing for most machines. Each restriction is one
-/// finding here.
+/// Returns what a container, a sandbox or a limit forbids, and the consequences; empty on most machines. Each
+/// restriction is one finding.
 fn restrictions() -> Vec<Finding> {
     let mut found = Vec::new();
     if let Err(error) = unsnarl_exec::check_threads() {
@@ -103,7 +103,7 @@ fn restrictions() -> Vec<Finding> {
             "/proc is not mounted: searches and simplify make every run from the start, which takes longer";
         found.push(Finding::differs("proc", message));
     }
-    // What is done in another way says so itself.
+    // Fallbacks report themselves as notes.
     found.extend(unsnarl_exec::take_notes().into_iter().map(|note| Finding::differs("fallback", note)));
     found
 }
@@ -111,7 +111,7 @@ fn restrictions() -> Vec<Finding> {
 /// Descriptors that a controlled program needs, at fixed numbers.
 const DESCRIPTORS: u64 = 256;
 
-/// Whether threads that wait inside of libraries can be seen.
+/// Checks whether blocking calls inside libraries can be observed.
 fn libraries() -> Finding {
     let well = unsnarl_exec::has_syscall_user_dispatch();
     let message = if well {
@@ -124,7 +124,7 @@ fn libraries() -> Finding {
     Finding::new("libraries", well, message)
 }
 
-/// Whether there is room for the race detector's shadow memory.
+/// Checks whether there is room for the race detector's shadow memory.
 fn races() -> Finding {
     let overcommit = fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default();
     let limited = unsnarl_exec::address_space_limit().is_some();
@@ -146,7 +146,7 @@ fn kernel() -> Finding {
     Finding::new("kernel", well, message)
 }
 
-/// How programs get the same addresses in every run.
+/// Checks how programs get the same addresses in every run.
 fn addresses() -> Finding {
     match unsnarl_exec::layout() {
         unsnarl_exec::Layout::Kernel => {
@@ -176,7 +176,7 @@ fn runtime() -> Finding {
     }
 }
 
-/// The proof of the pudding: a program of the system, run under control.
+/// Runs a program of the system under control.
 fn controlled_run() -> Finding {
     let run = || -> Result<u64> {
         let path = unsnarl_exec::find("true".as_ref())?;
@@ -247,7 +247,7 @@ fn inspect_program(name: &OsString) -> Vec<Finding> {
     findings
 }
 
-/// What a program's own imports tell of its ways, and what becomes of that; `docs/limits.md` has the rest.
+/// Features that a program's imports reveal, and how unsnarl treats them; `docs/limits.md` has the details.
 const USES: [(&str, &[&str], &str); 6] = [
     (
         "processes",
@@ -268,7 +268,7 @@ const USES: [(&str, &[&str], &str); 6] = [
             "select",
             "epoll_wait",
         ],
-        "talks with others, see docs/limits.md for what is recorded",
+        "communicates with other processes, see docs/limits.md for what is recorded",
     ),
     (
         "signals",
@@ -285,9 +285,9 @@ const USES: [(&str, &[&str], &str); 6] = [
             "setitimer",
             "alarm",
         ],
-        "signals and timers are part of the schedule, those from outside are kept; see docs/limits.md",
+        "signals and timers are part of the schedule, and those from outside are recorded; see docs/limits.md",
     ),
-    ("plugins", &["dlopen", "dlmopen"], "loads libraries while it runs, which are seen when they are loaded"),
+    ("plugins", &["dlopen", "dlmopen"], "loads libraries while it runs, which are controlled from then on"),
     (
         "shared",
         &["shm_open", "shmget", "mq_open", "semop"],

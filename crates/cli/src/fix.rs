@@ -1,4 +1,4 @@
-//! `unsnarl replay --program`: the schedule of a failure, tried on another build of the program.
+//! `unsnarl replay --program`: tries the schedule of a failure on another build of the program.
 
 use crate::{
     judge, output,
@@ -27,7 +27,7 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
         ));
     }
     if !recorded.outcome.is_failure() {
-        bail!(UsageError("the recorded run did not fail: there is nothing to be fixed".into()));
+        bail!(UsageError("the recorded run did not fail: there is nothing to fix".into()));
     }
     if recorded.outcome.kind == OutcomeKind::Check {
         bail!(UsageError(
@@ -40,7 +40,7 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
     let mut names = ProgramNames::new(&recorded.modules, &mut old);
     if !knows_functions(recorded, &mut names) {
         bail!(Error::NotThisBuild(format!(
-            "{} was built again since, and how it was is not kept: what its schedule was about cannot be told; \
+            "{} was rebuilt since, and the old build was not kept, so its schedule cannot be compared; \
              pack a trace to keep all of it",
             recorded.program.path
         )));
@@ -81,7 +81,7 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
     })
 }
 
-/// The other build, started as the recorded one was.
+/// Returns the other build, with the recorded arguments and environment.
 fn program(recorded: &Trace, path: &Path) -> Result<Program> {
     let found = unsnarl_exec::find(path.as_os_str())?;
     unsnarl_exec::check(&found)?;
@@ -93,7 +93,7 @@ fn program(recorded: &Trace, path: &Path) -> Result<Program> {
     Ok(program)
 }
 
-/// How the other build is run: with the same points, as far as they can be found there.
+/// Returns the plan for the other build, with the same schedule points as far as they can be found there.
 fn plan(recorded: &Trace, program: &Program, names: &mut ProgramNames<'_>) -> Plan {
     let plan = recorded.plan.clone();
     if plan.points != Points::Places {
@@ -105,12 +105,12 @@ fn plan(recorded: &Trace, program: &Program, names: &mut ProgramNames<'_>) -> Pl
     let functions: Vec<String> = functions.into_iter().collect();
     match sites::resolve(program, &functions) {
         Ok(places) => Plan { places, ..plan },
-        // Renamed, say: then wherever it is.
+        // The functions may have been renamed: make every access a schedule point.
         Err(_) => Plan { points: Points::All, places: Places::default(), ..plan },
     }
 }
 
-/// The other build, as what runs schedules.
+/// The other build as a runner of schedules.
 struct Rebuilt<'a> {
     recorded: &'a Trace,
     executor: Executor,
@@ -131,7 +131,7 @@ impl Build for Rebuilt<'_> {
     }
 }
 
-/// What each event is called in any build: its operation, its function, and the variable that it is on.
+/// Returns a label for each event that is comparable across builds: its operation, function and variable.
 fn labels(trace: &Trace, names: &mut ProgramNames<'_>) -> Vec<u64> {
     let mut known = HashMap::new();
     let mut label = |event: &unsnarl_model::Event| {
@@ -147,13 +147,13 @@ fn labels(trace: &Trace, names: &mut ProgramNames<'_>) -> Vec<u64> {
     trace.events.iter().map(&mut label).collect()
 }
 
-/// A number for these texts: FNV-1a.
+/// Returns the FNV-1a hash of these texts.
 fn fingerprint(texts: &[&str]) -> u64 {
     let bytes = texts.iter().flat_map(|text| text.bytes().chain([0]));
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Whether the names of the functions that the recording is about are known.
+/// Returns whether the functions at the recording's sites have known names.
 fn knows_functions(recorded: &Trace, names: &mut ProgramNames<'_>) -> bool {
     let mut own = recorded.sites.iter().filter(|site| site.module.0 == 0).peekable();
     own.peek().is_none()
@@ -176,7 +176,7 @@ impl FixReport<'_> {
         }
     }
 
-    /// Whether it fails as it did: places are others, so the words decide, or the function.
+    /// Returns whether it fails in the same way. Sites differ between builds, so the message or the function decides.
     fn is_same(&mut self) -> bool {
         let (old_outcome, new_outcome) = (&self.recorded.outcome, &self.checked.trace.outcome);
         let mut symbols = Symbols::new();
@@ -188,7 +188,7 @@ impl FixReport<'_> {
                 || (old_function.is_some() && old_function == new_function))
     }
 
-    /// What stands against the schedule.
+    /// Describes why the schedule is not reachable.
     fn miss_text(&mut self) -> Option<String> {
         let FixVerdict::Unreachable(MissedPreemption { event, reason }) = self.checked.verdict else {
             return None;

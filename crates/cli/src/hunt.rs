@@ -1,4 +1,4 @@
-//! `unsnarl hunt`: from a program that fails once in a while to why, in one command.
+//! `unsnarl hunt`: explains a failure that occurs once in a while, in one command.
 
 use crate::{
     explore::{self, Explore, SearchOptions, SearchReport},
@@ -26,22 +26,22 @@ use unsnarl_report::{
 use unsnarl_simplify::combined;
 use unsnarl_symbols::Symbols;
 
-/// Find a failing schedule, simplify it, and show why it fails, with the lines that matter
+/// Find a failing schedule, simplify it, and explain the failure with the lines that matter
 #[derive(clap::Args)]
 pub(crate) struct Hunt {
-    /// Build first, by this shell command, with `unsnarl cc` and `unsnarl c++` as CC and CXX
+    /// Build first with this shell command, with `unsnarl cc` and `unsnarl c++` as CC and CXX
     #[arg(long, value_name = "CMD")]
     build: Option<String>,
-    /// How hard to simplify: see `unsnarl simplify --help`
+    /// Simplification effort: see `unsnarl simplify --help`
     #[arg(long, value_name = "N", default_value_t = 2)]
     effort: u32,
-    /// Simplify for this long at most; what is there then is shown
+    /// Time limit for the simplification; the best result so far is shown
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = duration)]
     simplify_time: Duration,
-    /// Look for the lines that made it fail for this long at most
+    /// Time limit for the slice
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
     slice_time: Duration,
-    /// Also write a page about it: one file that needs no other
+    /// Also write a self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     #[command(flatten)]
@@ -52,14 +52,14 @@ pub(crate) struct Hunt {
     target: Target,
 }
 
-/// What was found and what is left of it.
+/// The failure that was found, and its simplified trace.
 struct HuntResult {
-    /// As it was found, and where that trace is.
+    /// The trace as it was found, and its path.
     found: Trace,
     original: PathBuf,
     simplification: SimplificationReport,
     path: PathBuf,
-    /// The lines that made it fail, or why they are not known.
+    /// The slice as text, or why there is none.
     slice: String,
     sliced: bool,
 }
@@ -99,11 +99,11 @@ impl Hunt {
         Ok(Verdict::Failure)
     }
 
-    /// Simplifies the first failure, and saves it before and after.
+    /// Simplifies the first failure, and saves the traces before and after.
     fn simplify(&self, search: &SearchReport, interrupt: &Arc<AtomicBool>) -> Result<HuntResult> {
         let found = search.failures.0[0].trace.clone();
         let original = match (traces::save(&found, None), self.options.path(0)) {
-            // Where nothing can be written here, it goes beside the file that the user named.
+            // If the current directory is not writable, the trace goes beside the file that the user named.
             (Err(_), Some(named)) => traces::save(&found, Some(&named.with_extension("found.snarl")))?,
             (saved, _) => saved?,
         };
@@ -137,7 +137,7 @@ impl Hunt {
             Ok(None) => (
                 false,
                 format!(
-                    "no slice within {:?}, which --slice-time limits: `unsnarl slice {}` takes its time\n",
+                    "no slice within {:?} (--slice-time): `unsnarl slice {}` has no time limit\n",
                     self.slice_time,
                     path.display()
                 ),
@@ -149,7 +149,7 @@ impl Hunt {
 }
 
 impl HuntResult {
-    /// The final page: what failed and why, the interleaving, the lines that mattered, what to do next.
+    /// Returns the final page: the failure and its cause, the interleaving, the slice, and the next commands.
     fn page(&self, search: &SearchReport, options: &SearchOptions) -> String {
         let after = &self.simplification.after;
         let mut symbols = Symbols::new();
@@ -191,7 +191,7 @@ impl HuntResult {
         parts.into_iter().filter(|part| !part.trim().is_empty()).collect::<Vec<_>>().join("\n")
     }
 
-    /// The racing accesses of the run that is shown, where the slice does not tell of them.
+    /// Returns the racing accesses of the run that is shown, if the slice does not mention them.
     fn races(&self) -> String {
         let simplification = explore::races_of(&self.simplification.after);
         if simplification.is_empty() || self.sliced {
@@ -222,7 +222,7 @@ impl HuntResult {
     }
 }
 
-/// Context switches before and after.
+/// Formats the number of context switches before and after.
 fn reduction(before: &Stats, after: &Stats) -> String {
     format!(
         "from {} context switches to {}, from {} preemptions to {}",
@@ -230,20 +230,20 @@ fn reduction(before: &Stats, after: &Stats) -> String {
     )
 }
 
-/// Which stage it is, where progress goes.
+/// Prints the current stage as progress.
 fn print_progress(quiet: bool, stage: &str) {
     if !quiet {
         eprintln!("{stage}");
     }
 }
 
-/// Builds the program by the user's command.
+/// Builds the program with the user's command.
 fn build(command: &str) -> Result<()> {
     let own = std::env::current_exe().context("cannot find the path of unsnarl itself")?;
     let wrapper = |language: &str| format!("{} {language}", output::quoted(&own));
     let mut shell = Command::new("sh");
     shell.args(["-c", command]).env("CC", wrapper("cc")).env("CXX", wrapper("c++"));
-    // What the build prints is progress, not a result.
+    // The build's output is progress, not a result.
     let status = shell.stdin(Stdio::null()).stdout(std::io::stderr()).status().context("cannot run sh")?;
     if !status.success() {
         bail!("the build failed ({status}): `{command}`");

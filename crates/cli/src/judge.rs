@@ -1,4 +1,4 @@
-//! What makes a run a failure that ended well.
+//! Criteria by which a run that ended normally is a failure.
 
 use crate::options::FailOn;
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use unsnarl_model::{
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::{Frame, Symbols};
 
-/// Makes a run that ended well the failure that the user wants to see in it.
+/// Turns a run that ended normally into a failure if it meets one of the criteria.
 pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
     if trace.outcome.is_failure() {
         return;
@@ -25,13 +25,13 @@ pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn]) {
 
 type Failure = (OutcomeKind, ThreadIx, Site, String);
 
-/// The first wrong use of synchronisation.
+/// Returns the first misuse of synchronisation.
 fn misuse(trace: &Trace) -> Option<Failure> {
     let wrong = trace.warnings.iter().find(|w| w.misuse != Misuse::NotModelled)?;
     Some((OutcomeKind::Misuse, wrong.thread, wrong.site, wrong.misuse.description().into()))
 }
 
-/// The first data race.
+/// Returns the first data race.
 fn race(trace: &Trace) -> Option<Failure> {
     let [first, second] = trace.races.first()?.sides;
     let mut symbols = Symbols::new();
@@ -46,18 +46,18 @@ fn race(trace: &Trace) -> Option<Failure> {
     Some((OutcomeKind::Race, second.thread, second.site, message))
 }
 
-/// Adds what a trace does not tell and its reader wants to know: the calls that led to the two sides of a race, and the
-/// lines that called what came with the language. By other runs of the same schedule.
+/// Adds details for the reader that a trace does not hold: the call stacks of both sides of a race, and the lines that
+/// called library code of the language. They come from further runs of the same schedule.
 pub(crate) fn add_stacks(trace: &mut Trace) {
     add_stacks_to_race(trace);
     add_callers(trace);
 }
 
-/// Events whose callers are looked for, at most.
+/// Maximum number of events whose callers are looked up.
 const MAX_CALLERS: usize = 4096;
 
-/// Adds the lines that called what came with the language: atomics of an unoptimised Rust program, say, are calls of its
-/// library. Where there is nothing of the kind, nothing is run.
+/// Adds the lines that called library code of the language: in an unoptimised Rust program, for example, atomics are
+/// library calls. Without such calls, nothing is run.
 fn add_callers(trace: &mut Trace) {
     let mut symbols = Symbols::new();
     let mut in_library: HashMap<SiteIx, bool> = HashMap::new();
@@ -75,7 +75,7 @@ fn add_callers(trace: &mut Trace) {
     let plan = trace.replay_plan();
     let calls = Executor::new(trace.program.clone(), Settings::default())
         .and_then(|mut executor| executor.event_stacks(&plan, &event_numbers));
-    // They are an extra too.
+    // Callers are optional.
     let Ok(calls) = calls else { return };
     let mut users: HashMap<Site, bool> = HashMap::new();
     let modules = &trace.modules;
@@ -90,13 +90,13 @@ fn add_callers(trace: &mut Trace) {
     trace.add_callers(callers);
 }
 
-/// Adds the calls that led to both accesses of a race that is a failure.
+/// Adds the call stacks of both accesses of a race that is a failure.
 fn add_stacks_to_race(trace: &mut Trace) {
     let Some(race) = trace.races.first().filter(|_| trace.outcome.kind == OutcomeKind::Race) else { return };
     let plan = trace.replay_plan();
     let calls = Executor::new(trace.program.clone(), Settings::default())
         .and_then(|mut executor| executor.conflict_stacks(&plan, race, &trace.modules));
-    // They are an extra: where they cannot be had, the lines are there all the same.
+    // Stacks are optional: without them the lines are still shown.
     let Ok(calls) = calls else { return };
     let threads = race.sides.map(|side| side.thread);
     let backtraces = threads.into_iter().zip(calls).filter(|(_, frames)| !frames.is_empty());

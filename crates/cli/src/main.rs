@@ -1,4 +1,4 @@
-//! unsnarl, the command line: one file per subcommand, exit statuses in one `match`.
+//! The command line of unsnarl: one file per subcommand, exit statuses in one `match`.
 
 #![forbid(unsafe_code)]
 
@@ -35,7 +35,7 @@ use clap::{Parser, Subcommand};
 use std::{ffi::OsString, process::ExitCode};
 use verdict::Verdict;
 
-/// Find the thread schedule that makes a program fail, replay it for certain, and see why.
+/// Find the thread schedule that makes a program fail, replay it deterministically, and see why.
 #[derive(Parser)]
 #[command(name = "unsnarl", version, max_term_width = 100)]
 #[command(after_help = "Exit status: 0 done, nothing wrong found; 100 a failure was found or reproduced; \
@@ -55,72 +55,72 @@ enum Command {
     #[command(name = "c++", disable_help_flag = true)]
     Cxx(Arguments),
     Cargo(cargo::Cargo),
-    /// All of it in one go: find a failing schedule, simplify it, show why
+    /// Find a failing schedule, simplify it, and explain the failure, in one command
     Hunt(hunt::Hunt),
     /// Search for a failing schedule and save its trace
     Explore(explore::Explore),
-    /// One controlled run, saved: non-preemptive and fair, or random with --seed
+    /// Record one controlled run: non-preemptive and fair, or random with --seed
     Record(record::Record),
-    /// The same schedule again; says whether the same thing happened
+    /// Replay a recorded schedule and check that the same thing happens
     Replay(replay::Replay),
-    /// The same failure with the fewest context switches
+    /// Reduce a failing trace to the fewest context switches
     Simplify(simplify::Simplify),
-    /// Check the certificate of a simplified trace: search again, and come to the same
+    /// Check the certificate of a simplified trace by repeating the search
     Verify(simplify::proof::Verify),
-    /// Races and deadlocks in other interleavings of a run
+    /// Predict data races and deadlocks in other interleavings of a run
     Predict(predict::Predict),
-    /// The few source lines that made it fail, across threads
+    /// Show the few source lines that led to the failure, across threads
     Slice(slice::Slice),
-    /// The interleaving, one column per thread
+    /// Show the interleaving, one column per thread
     Show(show::Show),
-    /// A failing run as a page to look at and to share, or in the formats of other tools
+    /// Report a failing run as an HTML page, or as SARIF, JUnit, Perfetto or Graphviz
     Report(report::Report),
-    /// A trace with all that its replay needs, in one file: to share, to keep
+    /// Pack a trace with everything its replay needs into one file, to share or to keep
     Pack(pack::PackCommand),
-    /// Write a trace in another tool's format
+    /// Export a trace to another tool's format
     Export(convert::Export),
-    /// Read a trace of another tool
+    /// Import a trace of another tool
     Import(convert::Import),
-    /// What this machine and a program support
+    /// Check what this machine and a program support
     Doctor(doctor::Doctor),
-    /// Print what a shell needs to complete our commands and options
+    /// Print shell completions
     Completions(manual::Completions),
     /// Write the manual pages
     Man(manual::Man),
-    /// What cargo starts in the place of a test binary: tells how it would have been started
+    /// Run by cargo in place of a test binary: prints how the binary would have been started
     #[command(hide = true, disable_help_flag = true)]
-    TellTestBinary(Arguments),
-    /// What gdb starts in the place of the program: becomes it, by the schedule of a trace
+    DescribeTestBinary(Arguments),
+    /// Run by gdb in place of the program: becomes the program, scheduled by a trace
     #[command(hide = true)]
     Debuggee(gdb::Debuggee),
-    /// What there is to say of a trace while a debugger follows it
+    /// Print what the gdb commands need to know of a trace
     #[command(hide = true)]
     DebuggerInfo(gdb::DebuggerInfo),
-    /// Controlled runs in a row, timed: for `cargo xtask bench`
+    /// Time consecutive controlled runs, for `cargo xtask bench`
     #[command(hide = true)]
     BenchRun(bench::run::BenchRun),
-    /// Searches by several strategies from several seeds: for `cargo xtask bench`
+    /// Search by several strategies from several seeds, for `cargo xtask bench`
     #[command(hide = true)]
     BenchSearch(bench::search::BenchSearch),
-    /// Failing traces simplified by us and by the paper's algorithm: for `cargo xtask bench`
+    /// Simplify failing traces with our algorithm and the paper's, for `cargo xtask bench`
     #[command(hide = true)]
     BenchSimplify(bench::simplify::BenchSimplify),
-    /// Long traces simplified by their dependences, timed: for `cargo xtask bench`
+    /// Time the simplification of long traces by their dependences, for `cargo xtask bench`
     #[command(hide = true)]
     BenchStatic(bench::static_order::BenchStatic),
-    /// Prediction on made-up events, timed: for `cargo xtask bench`
+    /// Time prediction on synthetic events, for `cargo xtask bench`
     #[command(hide = true)]
     BenchPredict(bench::predict::BenchPredict),
 }
 
-/// Passed on as they are.
+/// Arguments that are passed on unchanged.
 #[derive(clap::Args)]
 struct Arguments {
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     args: Vec<OsString>,
 }
 
-/// The main thread needs so much stack, in bytes; where it has less, another thread does the work.
+/// Bytes of stack that the main thread needs; if it has less, another thread does the work.
 const STACK: u64 = 4 << 20;
 
 fn main() -> ExitCode {
@@ -141,11 +141,11 @@ fn run() -> ExitCode {
     {
         return verdict::exit(Err(error.into()));
     }
-    // Build systems read what a compiler says.
+    // Build systems parse a compiler's output, so notes are not printed.
     let is_compiler = matches!(command, Command::Cc(_) | Command::Cxx(_));
     let result = execute(command);
     for note in unsnarl_exec::take_notes() {
-        // A refusal says more.
+        // An error message makes the notes redundant.
         if result.is_ok() && !is_compiler {
             eprintln!("unsnarl: {note}");
         }
@@ -154,7 +154,7 @@ fn run() -> ExitCode {
 }
 
 impl Command {
-    /// Whether it starts programs, and threads to look after them.
+    /// Returns whether the command starts programs, and threads to supervise them.
     fn runs_programs(&self) -> bool {
         matches!(
             self,
@@ -176,7 +176,7 @@ fn execute(command: Command) -> anyhow::Result<Verdict> {
         Command::Cc(a) => compile(wrap::Language::C, &a.args),
         Command::Cxx(a) => compile(wrap::Language::Cxx, &a.args),
         Command::Cargo(command) => command.run(),
-        Command::TellTestBinary(a) => suite::tell_test_binary(&a.args),
+        Command::DescribeTestBinary(a) => suite::describe_test_binary(&a.args),
         Command::Hunt(command) => command.run(),
         Command::Explore(command) => command.run(),
         Command::Record(command) => command.run(),

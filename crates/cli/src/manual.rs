@@ -1,4 +1,4 @@
-//! `unsnarl man` and `unsnarl completions`: made of the command line itself, so that they are always true.
+//! `unsnarl man` and `unsnarl completions`: generated from the command line itself, so they are always up to date.
 
 use crate::{Cli, output, verdict::Verdict};
 use anyhow::{Context, Result};
@@ -28,7 +28,7 @@ impl Man {
     }
 }
 
-/// Print what a shell needs to complete our commands and options
+/// Print shell completions
 #[derive(clap::Args)]
 #[command(
     after_help = "bash: unsnarl completions bash > ~/.local/share/bash-completion/completions/unsnarl\n\
@@ -36,7 +36,7 @@ impl Man {
     fish: unsnarl completions fish > ~/.config/fish/completions/unsnarl.fish"
 )]
 pub(crate) struct Completions {
-    /// For which shell
+    /// The shell
     shell: Shell,
 }
 

@@ -7,42 +7,42 @@ use std::{ffi::OsString, path::PathBuf, str::FromStr, time::Duration};
 use unsnarl_exec::Settings;
 use unsnarl_model::{Places, Plan, Points, Policy, Program, RunLimits};
 
-/// What to run.
+/// The program to run.
 #[derive(Args)]
 pub(crate) struct Target {
     /// The program and its arguments
     #[arg(last = true, required = true, value_name = "PROG")]
     pub(crate) program: Vec<OsString>,
-    /// Give the program this file as its standard input (default: ours, unless it is a terminal)
+    /// Standard input of the program (default: ours, unless it is a terminal)
     #[arg(long, value_name = "FILE")]
     pub(crate) stdin: Option<PathBuf>,
 }
 
-/// Whether it is what PROG starts that matters.
+/// Control a program that PROG starts.
 #[derive(Args)]
 pub(crate) struct Follow {
-    /// PROG is a script or another launcher: control the program that it starts, the one of this name
+    /// PROG is a script or another launcher: control the program of this name that it starts
     ///
-    /// Without a name, the first that can make threads. The launcher runs until it starts that program, once, and is ended when all
-    /// is done; the trace is of the program itself, and replays without the launcher
+    /// Without a name, the first program that can create threads. The launcher runs once, until it starts that program,
+    /// and is ended after the command. The trace is of the program itself and replays without the launcher
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
     pub(crate) follow: Option<Option<String>>,
 }
 
-/// How to run it.
+/// How to run the program.
 #[derive(Clone, Args)]
 pub(crate) struct RunArgs {
-    /// Which accesses are schedule points beside synchronisation and atomics
+    /// Memory accesses that are schedule points, in addition to synchronisation and atomics
     ///
-    /// races: where races are found, learnt from run to run (the default of explore); all: every instrumented
-    /// access made while several threads are alive (the default of record); sync: none; or functions and files by
-    /// name, separated by commas: `push,pop,queue.c`, `queue.c:42`
+    /// races: accesses that race, learnt from run to run (the default of explore); all: every instrumented access while
+    /// several threads are alive (the default of record); sync: none; or functions and files by name, separated by
+    /// commas: `push,pop,queue.c`, `queue.c:42`
     #[arg(long, value_name = "SET")]
     points: Option<PointSet>,
-    /// Of the accesses that are points, only one in N is one
+    /// Make only one in N of these accesses a schedule point
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     one_in: u32,
-    /// Let waits on condition variables end for no reason, as POSIX allows
+    /// Let waits on condition variables wake up spuriously, as POSIX allows
     #[arg(long)]
     spurious: bool,
     /// Stop a run after this much real time
@@ -51,18 +51,18 @@ pub(crate) struct RunArgs {
     /// Stop a run after this many events
     #[arg(long, value_name = "N", default_value_t = RunLimits::default().events)]
     max_events: u64,
-    /// How many operations in a row that change nothing are a livelock
+    /// Report a livelock after this many operations in a row that change nothing
     #[arg(long, value_name = "N", default_value_t = RunLimits::default().spins)]
     max_spins: u32,
     /// Stop a run after this many MiB of output
     #[arg(long, value_name = "MIB", default_value_t = 64)]
     max_output: u64,
-    /// Stop a run at this many MiB of memory of its own
+    /// Stop a run at this many MiB of private memory
     #[arg(long, value_name = "MIB", default_value_t = 4096)]
     max_memory: u64,
     #[command(flatten)]
     pub(crate) threads: ThreadArgs,
-    /// What counts as a failure beside a bad end
+    /// Also treat this as a failure
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) fail_on: Vec<FailOn>,
     /// Where to save the trace
@@ -73,10 +73,10 @@ pub(crate) struct RunArgs {
     pub(crate) json: bool,
 }
 
-/// What threads run on.
+/// Backend of the program's threads.
 #[derive(Clone, Copy, Args)]
 pub(crate) struct ThreadArgs {
-    /// What the program's threads run on: the schedule and the trace are the same
+    /// Run the program's threads on fibers or on kernel threads; schedule and trace are the same
     #[arg(long, value_enum, value_name = "KIND", default_value = "fibers")]
     threads: ThreadKind,
 }
@@ -85,7 +85,7 @@ pub(crate) struct ThreadArgs {
 enum ThreadKind {
     /// One kernel thread for all of them: fast
     Fibers,
-    /// A kernel thread for each, one of which runs at a time: slow, and what debuggers know
+    /// One kernel thread each, of which one runs at a time: slow, but debuggers understand it
     Kernel,
 }
 
@@ -98,16 +98,16 @@ impl ThreadArgs {
     }
 }
 
-/// Which accesses are points.
+/// Memory accesses that are schedule points.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum PointSet {
     /// None.
     Sync,
-    /// Every instrumented access made while several threads are alive.
+    /// Every instrumented access while several threads are alive.
     All,
-    /// Where races are found.
+    /// Accesses that race.
     Races,
-    /// In functions and files of these names.
+    /// Accesses in functions and files of these names.
     Named(Vec<String>),
 }
 
@@ -119,7 +119,7 @@ impl FromStr for PointSet {
             "sync" => Self::Sync,
             "all" => Self::All,
             "races" => Self::Races,
-            "" => return Err("say races, all, sync, or names of functions and files".into()),
+            "" => return Err("expected races, all, sync, or names of functions and files".into()),
             names => Self::Named(names.split(',').map(|name| name.trim().to_owned()).collect()),
         })
     }
@@ -127,24 +127,24 @@ impl FromStr for PointSet {
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FailOn {
-    /// Wrong use of locks, conditions, threads
+    /// Misuse of locks, condition variables or threads
     Misuse,
-    /// Two accesses that nothing orders
+    /// A data race: two conflicting accesses without synchronisation
     Race,
 }
 
 impl RunArgs {
-    /// The point set, or what the command does without one.
+    /// Returns the point set, or the command's default.
     pub(crate) fn points(&self, default: PointSet) -> PointSet {
         self.points.clone().unwrap_or(default)
     }
 
-    /// The same with this point set.
+    /// Returns the same options with this point set.
     pub(crate) fn with_points(self, points: PointSet) -> Self {
         Self { points: Some(points), ..self }
     }
 
-    /// The plan of these wishes for a program.
+    /// Returns the plan of these options for a program.
     pub(crate) fn plan(&self, points: &PointSet, program: &Program, tail: Policy, seed: u64) -> Result<Plan> {
         let (points, places) = match points {
             PointSet::Sync => (Points::Sync, Places::default()),
@@ -169,7 +169,7 @@ impl RunArgs {
         })
     }
 
-    /// How runs are made by these wishes.
+    /// Returns the executor settings of these options.
     pub(crate) fn settings(&self) -> Settings {
         Settings {
             output_limit: Some(self.max_output.saturating_mul(1 << 20)),
@@ -180,7 +180,7 @@ impl RunArgs {
     }
 }
 
-/// A span like `90s`, `500ms`, `5m`; a bare number is seconds.
+/// Parses a duration like `90s`, `500ms`, `5m`; a bare number is in seconds.
 pub(crate) fn duration(text: &str) -> std::result::Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
@@ -189,9 +189,9 @@ pub(crate) fn duration(text: &str) -> std::result::Result<Duration, String> {
         "" | "s" => 1.0,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err("a time is written like 90s, 500ms, 5m or 2h".into()),
+        _ => return Err("expected a time like 90s, 500ms, 5m or 2h".into()),
     };
-    let number: f64 = number.parse().map_err(|_| "a time is written like 90s, 500ms, 5m or 2h".to_owned())?;
+    let number: f64 = number.parse().map_err(|_| "expected a time like 90s, 500ms, 5m or 2h".to_owned())?;
     Duration::try_from_secs_f64(number * factor).map_err(|error| error.to_string())
 }
 

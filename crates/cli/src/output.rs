@@ -1,4 +1,4 @@
-//! What commands print.
+//! Output of commands.
 
 use serde_json::Value;
 use std::io::{IsTerminal, Write};
@@ -8,7 +8,7 @@ use unsnarl_report::{
 };
 use unsnarl_symbols::Symbols;
 
-/// The width and colours of our standard output.
+/// Returns the width and colours of our standard output.
 pub(crate) fn render_options() -> RenderOptions {
     let terminal = std::io::stdout().is_terminal();
     let width = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
@@ -21,21 +21,21 @@ pub(crate) fn render_options() -> RenderOptions {
     }
 }
 
-/// The outcome in words.
+/// Describes the outcome.
 pub(crate) fn outcome(trace: &Trace) -> String {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);
     outcome_text(trace, &mut names, &render_options())
 }
 
-/// The outcome and the figures of a trace, for JSON.
+/// Returns the outcome and the figures of a trace for JSON.
 pub(crate) fn trace_json(trace: &Trace) -> (Value, Value, Value) {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);
     (outcome_json(trace, &mut names), stats_json(&trace.stats()), warnings_json(trace, &mut names))
 }
 
-/// The figures of a trace in words.
+/// Formats the figures of a trace.
 pub(crate) fn figures(trace: &Trace) -> String {
     stats_text(&trace.stats())
 }
@@ -45,17 +45,17 @@ pub(crate) fn json(value: &Value) {
     print(&format!("{value:#}\n"));
 }
 
-/// Prints to standard output; a reader that went away is no error.
+/// Prints to standard output; a closed reader is no error.
 pub(crate) fn print(text: &str) {
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
 }
 
-/// Writes a file, all of it or nothing.
+/// Writes a file atomically.
 pub(crate) fn write(path: &std::path::Path, content: &[u8]) -> std::io::Result<()> {
     unsnarl_trace::write_atomically(path, |file| file.write_all(content))
 }
 
-/// How a command line refers to a file.
+/// Quotes a path for a command line.
 pub(crate) fn quoted(path: &std::path::Path) -> String {
     let text = path.to_string_lossy();
     let plain = text.chars().all(|c| c.is_ascii_alphanumeric() || "./_-+@%:=,".contains(c));

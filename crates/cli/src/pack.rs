@@ -1,4 +1,4 @@
-//! `unsnarl pack`: a trace with all that its replay needs, in one file.
+//! `unsnarl pack`: packs a trace with everything its replay needs into one file.
 
 use crate::{
     output,
@@ -17,18 +17,18 @@ use unsnarl_exec::{Error, Settings};
 use unsnarl_model::Trace;
 use unsnarl_pack::{Pack, PackOptions, gather, is_pack};
 
-/// A trace with all that its replay needs, in one file: the program, its libraries, inputs and sources
+/// Pack a trace with everything its replay needs into one file: the program, its libraries, inputs and sources
 ///
-/// Whatever takes a TRACE takes a pack too. The environment is left out if the failure does not need it.
+/// Every command that takes a TRACE also takes a pack. The environment is left out if the failure does not need it.
 #[derive(clap::Args)]
 pub(crate) struct PackCommand {
     /// The trace: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// A file or directory that the program reads, beside those that its arguments name
+    /// Add a file or directory that the program reads, besides those that its arguments name
     #[arg(long, value_name = "PATH")]
     with: Vec<PathBuf>,
-    /// Where to write the pack (default: the trace's name, ending in .snarl.tar.zst, here)
+    /// Where to write the pack (default: the trace's name, ending in .snarl.tar.zst, in this directory)
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// Print one JSON object and nothing else
@@ -49,7 +49,7 @@ impl PackCommand {
             ));
         }
         check_builds(&trace)?;
-        // `latest` is a link: what it leads to has a name of its own.
+        // `latest` is a link: use the name of its target.
         let file = fs::canonicalize(&file).unwrap_or(file);
         let path = self.output.clone().unwrap_or_else(|| {
             Path::new(file.file_stem().unwrap_or_default()).with_added_extension("snarl.tar.zst")
@@ -60,7 +60,7 @@ impl PackCommand {
                 output::json(&json!({ "pack": null, "reproduced": false }));
             } else {
                 output::print(
-                    "not packed: away from its own place the program does not end as it was recorded.\n\
+                    "not packed: outside its directory the program does not reproduce the recorded outcome.\n\
                      Does it read a file? Name it: --with PATH\n",
                 );
             }
@@ -70,7 +70,7 @@ impl PackCommand {
         Ok(Verdict::Fine)
     }
 
-    /// Writes a pack that replays, without the environment if that is possible. None if it does not replay at all.
+    /// Writes a pack that replays, without the environment if possible. `None` if it does not replay at all.
     fn smallest(&self, trace: &Trace, file: &Path, path: &Path) -> Result<Option<(Pack, usize, bool)>> {
         let proof = Some(proof::beside(file)).filter(|proof| proof.exists());
         for bare in [true, false] {
@@ -81,7 +81,7 @@ impl PackCommand {
             let bytes = pack.encode().context("cannot compress the pack")?;
             fs::write(path, &bytes)
                 .map_err(|reason| unsnarl_pack::Error::Write { path: path.into(), reason })?;
-            // Tried as whoever gets it will: from the file alone.
+            // The recipient has only the file, so it is tested from the file alone.
             if reproduces(&traces::load(path)?)? {
                 return Ok(Some((pack, bytes.len(), bare)));
             }
@@ -103,7 +103,7 @@ impl PackCommand {
         let environment = if bare {
             "without your environment"
         } else {
-            "WITH all of your environment variables, which the failure needs: look before you share it"
+            "WITH all of your environment variables, which the failure needs: check them before you share it"
         };
         output::print(&format!(
             "pack     {quoted} ({} files, {:.1} MiB, {environment}; tried: it replays)\n\
@@ -116,12 +116,12 @@ impl PackCommand {
     }
 }
 
-/// Whether a trace, of which all is there, ends again as it did.
+/// Returns whether a trace with all its files reproduces its outcome.
 pub(crate) fn reproduces(trace: &Trace) -> Result<bool> {
     let replayed = replay(trace, &trace.replay_plan(), Settings::default());
     match replayed {
         Ok(replayed) => Ok(replayed.reproduced),
-        // A program that cannot even start so needs what was left out.
+        // A program that does not even start needs what was left out.
         Err(error) if matches!(error.downcast_ref::<Error>(), Some(Error::NotAttached { .. })) => Ok(false),
         Err(error) => Err(error),
     }

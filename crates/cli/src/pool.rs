@@ -1,4 +1,4 @@
-//! Several runs at a time, with results as if they had been made one after the other.
+//! Parallel runs with the same results as sequential ones.
 
 use anyhow::Result;
 use std::sync::{
@@ -8,12 +8,12 @@ use std::sync::{
 use unsnarl_exec::Executor;
 use unsnarl_model::Plan;
 
-/// Executors of the same program, each with a thread of its own while plans are run.
+/// Executors of the same program, each with its own thread while plans are run.
 pub(crate) struct Pool {
     pub(crate) executors: Vec<Executor>,
 }
 
-/// A job that another thread does, or that is done.
+/// A job on another thread, or a finished one.
 enum Started<'a, T> {
     Beside(std::thread::ScopedJoinHandle<'a, T>),
     Here(T),
@@ -29,12 +29,13 @@ impl<T> Started<'_, T> {
 }
 
 impl Pool {
-    /// Has each executor do something, all at a time.
+    /// Runs a job on every executor in parallel.
     pub(crate) fn each<T: Send>(&mut self, job: impl Fn(&mut Executor) -> T + Sync) -> Vec<T> {
         std::thread::scope(|scope| {
             let job = &job;
             let start = |executor| {
-                // The executor is there for whoever does the job: a thread of its own or, if there can be none, this one.
+                // The executor is shared because the job runs on its own thread or, if none can be started, on this
+                // one.
                 let executor = Arc::new(Mutex::new(executor));
                 let work = |executor: &Mutex<&mut Executor>| {
                     job(&mut executor.lock().unwrap_or_else(PoisonError::into_inner))
@@ -50,8 +51,8 @@ impl Pool {
         })
     }
 
-    /// Runs plans; what came of them, in their order, up to the first that ends the search. Which one that
-    /// is does not depend on how many executors there are: plans before it are always run to their end.
+    /// Runs plans and returns their results in order, up to the first one that ends the search. Which one that is does
+    /// not depend on the number of executors, because all plans before it are run to their end.
     pub(crate) fn run<T: Send>(
         &mut self,
         plans: &[Plan],
@@ -77,7 +78,7 @@ impl Pool {
         std::thread::scope(|scope| {
             if let Some((first, others)) = self.executors.split_first_mut() {
                 for executor in others {
-                    // If the system allows no more threads, fewer of them do all the work.
+                    // If the system allows no more threads, the existing ones do all the work.
                     let _ = std::thread::Builder::new().spawn_scoped(scope, || work(executor));
                 }
                 work(first);

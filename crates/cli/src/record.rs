@@ -1,4 +1,4 @@
-//! `unsnarl record`: one controlled run, saved.
+//! `unsnarl record`: records one controlled run.
 
 use crate::{
     checkpoint, judge,
@@ -12,16 +12,16 @@ use std::path::PathBuf;
 use unsnarl_exec::{Executor, Settings};
 use unsnarl_model::Policy;
 
-/// One controlled run, saved: non-preemptive and fair, or random with --seed
+/// Record one controlled run: non-preemptive and fair, or random with --seed
 #[derive(clap::Args)]
 pub(crate) struct Record {
-    /// Schedule at random, by this seed
+    /// Schedule at random with this seed
     #[arg(long, value_name = "S")]
     seed: Option<u64>,
-    /// Schedule by the plan of this trace once more: the same policy and seed, the same points
+    /// Repeat the plan of this trace: the same policy, seed and schedule points
     #[arg(long, value_name = "TRACE", conflicts_with = "seed")]
     like: Option<PathBuf>,
-    /// With --seed: how: random, pct:D:STEPS or pos
+    /// With --seed: the strategy: random, pct:D:STEPS or pos
     #[arg(long, value_name = "NAME", default_value = "random", requires = "seed", value_parser = policy)]
     strategy: Policy,
     #[command(flatten)]
@@ -65,7 +65,7 @@ impl Record {
     }
 }
 
-/// A policy by the name that [`Policy::name`] gives it.
+/// Parses a policy by the name that [`Policy::name`] gives it.
 fn policy(text: &str) -> std::result::Result<Policy, String> {
     let wrong = || "a strategy is random, pct:D:STEPS or pos".to_owned();
     match text.split(':').collect::<Vec<_>>()[..] {

@@ -1,4 +1,4 @@
-//! `unsnarl replay`: the same schedule again.
+//! `unsnarl replay`: replays a recorded schedule.
 
 use crate::{
     fix, gdb,
@@ -18,25 +18,25 @@ use unsnarl_model::{Divergence, Fidelity, OutcomeKind, Plan, Policy, Trace};
 use unsnarl_report::{ProgramNames, difference_json, difference_text, divergence_json, divergence_text};
 use unsnarl_symbols::{Symbols, build_id};
 
-/// The same schedule again; says whether the same thing happened
+/// Replay a recorded schedule and check that the same thing happens
 #[derive(clap::Args)]
 pub(crate) struct Replay {
     /// The trace: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// Follow the schedule as far as it makes sense, then go on without preemptions
+    /// Follow the schedule as far as possible, then continue without preemptions
     #[arg(long)]
     relaxed: bool,
-    /// Try the schedule on this other build of the program: is it fixed, does it still fail, or is the schedule no longer
+    /// Try the schedule on another build of the program: is it fixed, does it still fail, or is the schedule no longer
     /// reachable?
     #[arg(long, value_name = "PATH", conflicts_with = "relaxed")]
     program: Option<PathBuf>,
     #[command(flatten)]
     threads: ThreadArgs,
-    /// Follow the schedule in gdb: it stops where threads switch; `help unsnarl` there tells the commands
+    /// Replay in gdb, which stops at context switches; `help unsnarl` lists the commands
     #[arg(long, conflicts_with_all = ["relaxed", "program", "json", "threads"])]
     gdb: bool,
-    /// Write .vscode/launch.json for debugging the replay there; print it if there is such a file
+    /// Write .vscode/launch.json to debug the replay in VS Code; print it if the file exists
     #[arg(long, conflicts_with_all = ["gdb", "relaxed", "program", "json", "threads"])]
     vscode: bool,
     /// With --gdb: arguments for gdb, like `-batch -ex 'unsnarl next-switch'`
@@ -47,20 +47,20 @@ pub(crate) struct Replay {
     json: bool,
 }
 
-/// What came of a replay.
+/// Result of a replay.
 pub(crate) struct Replayed {
     pub(crate) trace: Trace,
-    /// The same failure, or the same ordinary end.
+    /// The failure, or the ordinary end, is the same.
     pub(crate) reproduced: bool,
-    /// The first event that is not the same; none if all are.
+    /// The first event that differs; `None` if all are the same.
     pub(crate) difference: Option<Divergence>,
-    /// Whether the program was loaded at the addresses of the recording.
+    /// The program was loaded at the addresses of the recording.
     pub(crate) same_layout: bool,
     pub(crate) divergence: Option<Divergence>,
 }
 
 impl Replayed {
-    /// The same events, one by one, addresses included.
+    /// Returns whether all events are the same, including addresses.
     pub(crate) fn identical(&self) -> bool {
         self.difference.is_none() && self.same_layout
     }
@@ -140,14 +140,14 @@ impl Replay {
             }
             (None, false) => {
                 eprint!("{}", output::outcome(&replayed.trace));
-                eprintln!("not reproduced; the recording ended so:");
+                eprintln!("not reproduced; the recording ended like this:");
                 eprint!("{}", output::outcome(recorded));
             }
         }
     }
 }
 
-/// Runs a plan made of a trace and compares.
+/// Runs a plan made from a trace, and compares.
 pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Result<Replayed> {
     check(recorded)?;
     let mut executor = Executor::new(recorded.program.clone(), settings)?;
@@ -157,8 +157,8 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     let mut trace = run.trace();
     let difference = recorded.first_difference(&trace);
     let same_events = difference.is_none();
-    // A run that was cut off by a limit ends where its recording did. If it never comes to another point, some limit ends the replay too;
-    // which one is reached first is a matter of how large they are.
+    // A run that was cut off by a limit ends where its recording did. If it never reaches another schedule point, some
+    // limit ends the replay too; which one comes first depends on their sizes.
     let cut_off = cut_off || trace.outcome.kind == OutcomeKind::Timeout && divergence.is_none();
     if cut_off && same_events && recorded.outcome.kind == OutcomeKind::Timeout {
         trace.outcome = recorded.outcome.clone();
@@ -166,14 +166,14 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     }
     judge_like(recorded, &mut trace);
     match recorded.outcome.kind {
-        // A check of the user's own is not made again; the same events stand for the same answer.
+        // The user's own check is not repeated; the same events count as the same result.
         OutcomeKind::Check if same_events && !trace.outcome.is_failure() => {
             trace.outcome = recorded.outcome.clone()
         }
         _ => {}
     }
     let reproduced = divergence.is_none() && trace.signature() == recorded.signature();
-    // By the relaxed rules other events are no divergence; only the end counts.
+    // With relaxed fidelity other events are no divergence; only the outcome counts.
     if !reproduced && divergence.is_none() && plan.prefix.fidelity == Fidelity::Exact {
         divergence.clone_from(&difference);
     }
@@ -181,7 +181,7 @@ pub(crate) fn replay(recorded: &Trace, plan: &Plan, settings: Settings) -> Resul
     Ok(Replayed { trace, reproduced, difference, same_layout, divergence })
 }
 
-/// What the recording counted as a failure is one here too.
+/// Applies the criterion by which the recording counted as a failure.
 pub(crate) fn judge_like(recorded: &Trace, trace: &mut Trace) {
     match recorded.outcome.kind {
         OutcomeKind::Misuse => judge(trace, &[FailOn::Misuse]),
@@ -190,7 +190,7 @@ pub(crate) fn judge_like(recorded: &Trace, trace: &mut Trace) {
     }
 }
 
-/// Whether the same threads do the same at the same places in the same order.
+/// Returns whether the same threads execute the same operations at the same sites in the same order.
 fn same_operations(recorded: &Trace, other: &Trace) -> bool {
     let steps = |trace: &Trace| -> Vec<_> {
         trace
@@ -202,7 +202,7 @@ fn same_operations(recorded: &Trace, other: &Trace) -> bool {
     steps(recorded) == steps(other)
 }
 
-/// Whether the program of a trace is there and can be run.
+/// Checks that the program of a trace exists and can be run.
 pub(crate) fn check(recorded: &Trace) -> Result<()> {
     if recorded.program.path.is_empty() {
         bail!(Error::NotThisBuild(
@@ -213,7 +213,7 @@ pub(crate) fn check(recorded: &Trace) -> Result<()> {
     check_builds(recorded)
 }
 
-/// A trace is of one build of a program.
+/// Checks that the program's files are the recorded builds.
 pub(crate) fn check_builds(recorded: &Trace) -> Result<()> {
     for module in recorded.modules.iter().filter(|m| !m.build_id.is_empty()) {
         if build_id(Path::new(&module.path)) != module.build_id {

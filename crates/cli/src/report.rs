@@ -1,4 +1,4 @@
-//! `unsnarl report`: a failing run as a page, and in the formats of other tools.
+//! `unsnarl report`: reports a failing run as a page, and in the formats of other tools.
 
 use crate::{output, traces, verdict::Verdict};
 use anyhow::{Context, Result};
@@ -11,29 +11,29 @@ use unsnarl_report::{
 };
 use unsnarl_symbols::Symbols;
 
-/// A failing run as a page to look at and to share, or in the formats of other tools
+/// Report a failing run as an HTML page, or as SARIF, JUnit, Perfetto or Graphviz
 #[derive(clap::Args)]
 #[command(group = ArgGroup::new("format").required(true).multiple(true).args(["html", "sarif", "junit", "perfetto", "dot"]))]
 pub(crate) struct Report {
     /// The trace: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// A page: one file that needs no other, and no network
+    /// A self-contained HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
     /// SARIF 2.1.0, for code scanning
     #[arg(long, value_name = "FILE")]
     sarif: Option<PathBuf>,
-    /// JUnit's XML, for CI
+    /// JUnit XML, for CI
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
     /// JSON for ui.perfetto.dev and chrome://tracing
     #[arg(long, value_name = "FILE")]
     perfetto: Option<PathBuf>,
-    /// The schedule as a graph for Graphviz
+    /// The schedule as a Graphviz graph
     #[arg(long, value_name = "FILE")]
     dot: Option<PathBuf>,
-    /// The trace as it was before it was simplified, to show beside it on the page
+    /// The trace before simplification, to show beside it on the page
     #[arg(long, value_name = "TRACE")]
     before: Option<PathBuf>,
 }
@@ -88,12 +88,12 @@ pub(crate) fn save(path: &Path, text: &str) -> Result<()> {
     output::write(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// What was run, in one line.
+/// Returns the program and its arguments in one line.
 pub(crate) fn program(trace: &Trace) -> String {
     trace.program.args.iter().map(|arg| String::from_utf8_lossy(arg)).collect::<Vec<_>>().join(" ")
 }
 
-/// A failure for JUnit: its kind, its headline, all about it.
+/// Returns a failure for JUnit: its kind, headline and full text.
 pub(crate) fn failure(trace: &Trace) -> (String, String, String) {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&trace.modules, &mut symbols);

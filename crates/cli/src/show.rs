@@ -1,4 +1,4 @@
-//! `unsnarl show`: the interleaving.
+//! `unsnarl show`: shows the interleaving.
 
 use crate::{output, traces, verdict::Verdict};
 use anyhow::Result;
@@ -6,16 +6,16 @@ use std::path::PathBuf;
 use unsnarl_report::{ProgramNames, RenderOptions, interleaving};
 use unsnarl_symbols::Symbols;
 
-/// The interleaving, one column per thread
+/// Show the interleaving, one column per thread
 #[derive(clap::Args)]
 pub(crate) struct Show {
     /// The trace: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// Show every event, also those that no other thread can notice
+    /// Show every event, including those that no other thread can observe
     #[arg(long)]
     all: bool,
-    /// Columns of text
+    /// Width of the output in columns
     #[arg(long, value_name = "N")]
     width: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! The program to run, with all that its run depends on.
+//! The program to run, and everything that its run depends on.
 
 use crate::options::{Follow, Target};
 use anyhow::{Context, Result};
@@ -16,7 +16,7 @@ use std::{
 use unsnarl_exec::Launcher;
 use unsnarl_model::Program;
 
-/// Finds and checks the program, and takes down its surroundings.
+/// Finds and checks the program, and records its arguments, environment, directory and input.
 pub(crate) fn program(target: &Target) -> Result<Program> {
     let path = unsnarl_exec::find(&target.program[0])?;
     unsnarl_exec::check(&path)?;
@@ -33,12 +33,12 @@ fn with_environment(target: &Target, path: PathBuf) -> Result<Program> {
         path: text("the program's path", path)?,
         args: target.program.iter().map(|arg| arg.as_bytes().to_vec()).collect(),
         env: environment(),
-        cwd: text("the directory", env::current_dir().context("cannot tell the current directory")?)?,
+        cwd: text("the directory", env::current_dir().context("cannot determine the current directory")?)?,
         stdin: standard_input(target)?,
     })
 }
 
-/// The program, or, if it is to be followed, the one that it starts, and whoever waits for that.
+/// Returns the program, or, with `--follow`, the one that it starts, together with the waiting launcher.
 pub(crate) fn program_to_control(target: &Target, follow: &Follow) -> Result<(Program, Option<Launcher>)> {
     let Some(name) = &follow.follow else { return Ok((program(target)?, None)) };
     let path = unsnarl_exec::find(&target.program[0])?;
@@ -49,7 +49,7 @@ pub(crate) fn program_to_control(target: &Target, follow: &Follow) -> Result<(Pr
     Ok((found, Some(launcher)))
 }
 
-/// Ours, in a fixed order.
+/// Returns our environment in a fixed order.
 pub(crate) fn environment() -> Vec<Vec<u8>> {
     let mut entries: Vec<Vec<u8>> = env::vars_os()
         .map(|(name, value)| {
@@ -63,7 +63,7 @@ pub(crate) fn environment() -> Vec<Vec<u8>> {
     entries
 }
 
-/// All of the program's standard input, up front: every run gets the same.
+/// Reads all of the program's standard input in advance, so that every run gets the same.
 fn standard_input(target: &Target) -> Result<Vec<u8>> {
     if let Some(path) = &target.stdin {
         return fs::read(path).with_context(|| format!("cannot read {}", path.display()));
@@ -73,7 +73,7 @@ fn standard_input(target: &Target) -> Result<Vec<u8>> {
     if stdin.is_terminal() || from_device {
         return Ok(Vec::new());
     }
-    // The hint waits for the reading to end or two seconds, whichever is first.
+    // The hint is printed if reading takes longer than two seconds.
     let (done, reading) = std::sync::mpsc::channel::<()>();
     // Without a thread there is no hint.
     let _ = std::thread::Builder::new().spawn(move || {
@@ -86,7 +86,7 @@ fn standard_input(target: &Target) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let read = stdin.lock().read_to_end(&mut bytes);
     drop(done);
-    // A closed standard input is an empty one.
+    // A closed standard input counts as empty.
     read.or_else(|error| if error.raw_os_error() == Some(9) { Ok(0) } else { Err(error) })
         .context("cannot read standard input")?;
     Ok(bytes)

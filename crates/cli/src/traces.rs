@@ -1,4 +1,4 @@
-//! Where traces are kept: `./.unsnarl/`, the newest also as `latest`.
+//! The directory of traces: `./.unsnarl/`, with the newest also as `latest`.
 
 use anyhow::{Context, Result};
 use std::{
@@ -13,19 +13,19 @@ use unsnarl_symbols::hex;
 const DIRECTORY: &str = ".unsnarl";
 const ENDING: &str = "snarl";
 
-/// Makes the directory of traces before a run: a program that lists the current directory should find the same
-/// in its recording and in a replay. Where it cannot be made, saving will say so.
+/// Creates the directory of traces before a run: a program that lists the current directory must find the same in its
+/// recording and in a replay. If it cannot be created, saving the trace will report it.
 pub(crate) fn prepare() {
     let _ = fs::create_dir_all(DIRECTORY);
 }
 
-/// Saves a trace where the user said, or under the program's name; its path.
+/// Saves a trace at the requested path, or under the program's name, and returns its path.
 pub(crate) fn save(trace: &Trace, requested: Option<&Path>) -> Result<PathBuf> {
     let name = Path::new(&trace.program.path).file_name().map_or("trace".into(), |n| n.to_string_lossy());
     save_as(trace, requested, &name)
 }
 
-/// Saves a trace where the user said, or under this name; its path.
+/// Saves a trace at the requested path, or under this name, and returns its path.
 pub(crate) fn save_as(trace: &Trace, requested: Option<&Path>, name: &str) -> Result<PathBuf> {
     let path = place(requested, name)?;
     unsnarl_trace::save(trace, &path)?;
@@ -34,17 +34,18 @@ pub(crate) fn save_as(trace: &Trace, requested: Option<&Path>, name: &str) -> Re
     Ok(path)
 }
 
-/// Where the user said, or a path under this name that is not taken.
+/// Returns the requested path, or an unused path for this name.
 pub(crate) fn place(requested: Option<&Path>, name: &str) -> Result<PathBuf> {
     requested.map_or_else(|| fresh(name), |path| Ok(path.to_path_buf()))
 }
 
-/// Where programs are kept as they were when they failed, by their build ids.
+/// Returns the directory that keeps failed programs by their build ids.
 pub(crate) fn builds() -> PathBuf {
     Path::new(DIRECTORY).join("builds")
 }
 
-/// Keeps the program of a failure: when it is fixed and built again, what was where is still known. Only a convenience.
+/// Keeps the program of a failure, so that sites still resolve after it was fixed and rebuilt. Errors are ignored: this
+/// is only a convenience.
 fn keep_build(trace: &Trace) {
     const MAX: u64 = 256 << 20;
     let Some(program) = trace.modules.first().filter(|_| trace.outcome.is_failure()) else { return };
@@ -56,13 +57,13 @@ fn keep_build(trace: &Trace) {
     let _ = fs::create_dir_all(builds()).and_then(|()| fs::copy(&program.path, &archived));
 }
 
-/// The trace that the user means.
+/// Returns the path of the requested trace.
 pub(crate) fn find(requested: &Path) -> PathBuf {
     let latest = || Path::new(DIRECTORY).join("latest").with_extension(ENDING);
     if requested.as_os_str() == "latest" && !requested.exists() { latest() } else { requested.to_path_buf() }
 }
 
-/// Loads the trace that the user means.
+/// Loads the requested trace.
 pub(crate) fn load(requested: &Path) -> Result<Trace> {
     let path = find(requested);
     if requested.as_os_str() == "latest" && !path.exists() {
@@ -76,7 +77,7 @@ pub(crate) fn load(requested: &Path) -> Result<Trace> {
     Ok(unsnarl_trace::load(&path)?)
 }
 
-/// Lays a pack down in the user's cache, by what is in it: the same pack is always at the same place.
+/// Unpacks a pack into the user's cache, under the hash of its contents.
 pub(crate) fn unpack(path: &Path) -> Result<UnpackedPack> {
     let bytes = fs::read(path).map_err(|reason| unsnarl_pack::Error::Read { path: path.into(), reason })?;
     let pack = Pack::decode(&bytes)?;
@@ -86,7 +87,7 @@ pub(crate) fn unpack(path: &Path) -> Result<UnpackedPack> {
     Ok(unsnarl_pack::unpack(&pack, &packs.join(name), &runtime.join(unsnarl_exec::RUNTIME_LIBRARY))?)
 }
 
-/// A name that is not taken.
+/// Returns an unused name.
 fn fresh(name: &str) -> Result<PathBuf> {
     fs::create_dir_all(DIRECTORY).with_context(|| {
         format!("cannot make the directory {DIRECTORY} (use -o FILE, or another directory)")
@@ -95,7 +96,7 @@ fn fresh(name: &str) -> Result<PathBuf> {
     Ok((1..).map(path).find(|path| !path.exists()).expect("numbers do not end"))
 }
 
-/// Makes this the latest. Only a convenience: where it cannot be done, nothing is lost.
+/// Makes this trace `latest`. Errors are ignored: this is only a convenience.
 pub(crate) fn remember(path: &Path) {
     let link = Path::new(DIRECTORY).join("latest").with_extension(ENDING);
     let Ok(target) = std::path::absolute(path) else { return };

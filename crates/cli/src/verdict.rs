@@ -1,26 +1,26 @@
-//! What a command came to, and the exit status it means.
+//! The result of a command, and its exit status.
 
 use std::process::ExitCode;
 use unsnarl_exec::Error;
 use unsnarl_trace::{LoadError, SaveError};
 
-/// What a command came to.
+/// Result of a command.
 pub(crate) enum Verdict {
-    /// Done, and nothing wrong found.
+    /// Success, and no failure found.
     Fine,
     /// A failure was found or reproduced.
     Failure,
     /// A replay diverged or did not reproduce.
     NotReproduced,
-    /// What this machine or target lacks was said already.
+    /// This machine or target lacks something; the message was printed already.
     Unusable,
-    /// Stopped by the user.
+    /// Interrupted by the user.
     Interrupted,
-    /// Another program's own status.
+    /// Exit status of another program.
     Status(i32),
 }
 
-/// The user's wishes do not fit together.
+/// The options contradict each other.
 #[derive(Debug)]
 pub(crate) struct UsageError(pub(crate) String);
 
@@ -32,7 +32,7 @@ impl std::fmt::Display for UsageError {
 
 impl std::error::Error for UsageError {}
 
-/// A trace that says what cannot be.
+/// The trace is inconsistent.
 #[derive(Debug)]
 pub(crate) struct InconsistentTrace(pub(crate) String);
 
@@ -44,7 +44,7 @@ impl std::fmt::Display for InconsistentTrace {
 
 impl std::error::Error for InconsistentTrace {}
 
-/// Says what went wrong, if anything, and chooses the exit status.
+/// Prints the error, if there is one, and chooses the exit status.
 pub(crate) fn exit(result: anyhow::Result<Verdict>) -> ExitCode {
     if let Err(error) = &result {
         eprintln!("unsnarl: {error:#}");

@@ -1,26 +1,26 @@
-//! What cannot be run, read or written: one line that says why and what to do, the right exit status, and nothing
-//! half done left behind.
+//! Programs and files that cannot be run, read or written: unsnarl prints one line with the reason and what to do,
+//! returns the right exit status, and leaves nothing half done behind.
 
 mod common;
 
 use common::{Place, UNSNARL};
 use std::{fs, os::unix::fs::PermissionsExt, process::Stdio};
 
-/// A program that is not instrumented, without its source.
+/// Compiles a program without instrumentation, and deletes its source.
 #[track_caller]
 fn compile(place: &Place, name: &str, source: &str, flags: &[&str]) {
     place.compile(name, source, &["gcc"], flags);
     fs::remove_file(place.path(&format!("{name}.c"))).expect("the source is there");
 }
 
-/// Runs a command line of `sh`, with `unsnarl` in it; its status and what it said on standard error.
+/// Runs a line of `sh` with `$unsnarl` in it; returns its status and standard error.
 fn sh(place: &Place, line: &str) -> (Option<i32>, String) {
     let mut sh = place.command("sh", &["-c", line]);
     let output = sh.env("unsnarl", UNSNARL).stdout(Stdio::null()).output().expect("a shell");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// What it says in one line, with this status.
+/// Returns the one line that the command prints with this status.
 #[track_caller]
 fn expect_output(place: &Place, status: i32, line: &str) -> String {
     let (got, output_text) = sh(place, line);
@@ -31,7 +31,7 @@ fn expect_output(place: &Place, status: i32, line: &str) -> String {
     output_text
 }
 
-/// All that is there, the directory of traces left out if it is empty.
+/// Returns all files, without the directory of traces if that is empty.
 fn files(place: &Place) -> Vec<String> {
     let mut found = Vec::new();
     for directory in [place.0.clone(), place.path(".unsnarl")] {
@@ -140,7 +140,7 @@ fn partial_files_are_never_left_behind() {
     assert_eq!(status, Some(0), "{output_text}");
     expect_output(&place, 96, "\"$unsnarl\" record -o nowhere/t.snarl -- ./plain");
     let before = files(&place);
-    // One block is the most that a file may have: the disk is as good as full.
+    // Files may have one block at most, as if the disk were full.
     for command in
         ["report t.snarl --html page.html", "import long.std -o long.snarl", "export long.snarl -o t.std"]
     {

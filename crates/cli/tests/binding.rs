@@ -1,10 +1,10 @@
-//! Functions of libraries are bound before the program starts, and nobody but the loader notices.
+//! Library functions are bound before the program starts, and only the loader notices.
 
 mod common;
 
 use common::Place;
 
-/// Prints what a program and its child find in their environment that concerns the loader or unsnarl.
+/// A program that prints the loader's and unsnarl's environment variables, in itself and in its child.
 const PRINTS_ENVIRONMENT: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +51,7 @@ fn undefined_symbols_that_are_not_called_do_not_matter() {
     let replayed = place.json(0, &["replay", "t.snarl", "--json"]);
     assert_eq!(replayed["identical"], true, "{replayed}");
 
-    // A call ends the program as it does without us.
+    // A call of the missing function ends the program as without unsnarl.
     let (_, said) = place.exits(100, &["record", "--", "./calls", "more"]);
     assert!(said.contains("undefined symbol: missing"), "{said}");
 }

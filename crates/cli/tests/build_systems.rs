@@ -1,5 +1,5 @@
-//! `unsnarl cc`, `c++` and `cargo` in the places where people build: make, CMake, autoconf, cargo, and
-//! command lines of all kinds. What they build is instrumented, controlled and without TSan's runtime.
+//! `unsnarl cc`, `c++` and `cargo` in real build systems: make, CMake, autoconf, cargo, and various command lines. The
+//! built programs are instrumented, controlled and free of TSan's runtime.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -44,7 +44,7 @@ int main() {
 }
 ";
 
-/// An empty directory, filled with these files.
+/// Creates a directory with these files.
 fn project(name: &str, files: &[(&str, &str)]) -> PathBuf {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     let _ = std::fs::remove_dir_all(&directory);
@@ -75,7 +75,7 @@ fn succeeds(directory: &Path, program: &str, args: &[&str]) -> String {
     stdout.into_owned()
 }
 
-/// A compiler that says anything makes a configure script believe that something is wrong.
+/// Compiles and checks that there is no output: a configure script takes any output for a problem.
 #[track_caller]
 fn compiles_silently(directory: &Path, args: &[&str]) {
     let output = run(directory, UNSNARL, args);
@@ -94,13 +94,13 @@ fn is_refused(directory: &Path, args: &[&str], reason: &str) {
     assert!(!output.status.success() && stderr.contains(reason), "{args:?}: {}\n{stderr}", output.status);
 }
 
-/// Whether the file names the library: how a dynamic section does it.
+/// Returns whether the file names the library, as a dynamic section does.
 fn names(file: &Path, library: &str) -> bool {
     let bytes = std::fs::read(file).expect("it was built");
     bytes.windows(library.len()).any(|window| window == library.as_bytes())
 }
 
-/// The program runs by itself as if the runtime was not there. It may lose an update, as it always could.
+/// Runs the program without unsnarl; the runtime must not change it. It may lose an update, as it always could.
 #[track_caller]
 fn runs_by_itself(directory: &Path, program: &str) {
     let output = run(directory, program, &[]);
@@ -113,7 +113,7 @@ fn runs_by_itself(directory: &Path, program: &str) {
     assert!(!stderr.contains("unsnarl"), "{stderr}");
 }
 
-/// The program runs under control, its plain accesses are seen, and its lost update is found.
+/// Checks that the program runs under control, that its plain accesses are seen, and that its lost update is found.
 #[track_caller]
 fn is_controlled(directory: &Path, program: &str, source: &str) {
     runs_by_itself(directory, directory.join(program).to_str().expect("the path is text"));

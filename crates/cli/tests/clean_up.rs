@@ -1,4 +1,4 @@
-//! Nothing stays behind: no process, no file, however unsnarl ends.
+//! No process and no file stays behind, however unsnarl ends.
 
 mod common;
 
@@ -12,21 +12,21 @@ use std::{
 use unsnarl_exec::{Executor, Settings};
 use unsnarl_model::{Plan, Policy, Program};
 
-/// A place with a directory for temporary files.
+/// Creates a place with a directory for temporary files.
 fn empty(name: &str) -> Place {
     let place = Place::new(name);
     fs::create_dir(place.path("tmp")).expect("a directory");
     place
 }
 
-/// A program of this name, so that its processes can be told from all others.
+/// Compiles a program under this name, so that its processes can be identified.
 #[track_caller]
 fn compile(place: &Place, name: &str, source: &str) {
     place.compile(name, source, &["gcc"], &[]);
 }
 
 fn start(place: &Place, args: &[&str]) -> Child {
-    // Who runs the tests in the background may ignore interrupts, and that is inherited.
+    // Tests that run in the background may ignore interrupts, and children inherit that.
     Command::new("env")
         .args(["--default-signal=INT,TERM", UNSNARL])
         .args(args)
@@ -39,7 +39,7 @@ fn start(place: &Place, args: &[&str]) -> Child {
         .expect("unsnarl runs")
 }
 
-/// The processes that execute this program.
+/// Returns the processes that execute this program.
 fn processes(place: &Place, name: &str) -> Vec<u32> {
     let executable = place.path(name);
     let numbers = fs::read_dir("/proc").expect("processes").flatten();
@@ -64,7 +64,7 @@ fn files(place: &Place) -> Vec<PathBuf> {
     let directories = [place.0.clone(), place.path(".unsnarl"), place.path("tmp"), "/dev/shm".into()];
     let entries = directories.iter().filter_map(|directory| fs::read_dir(directory).ok()).flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("an entry").path()).collect();
-    // Others use shared memory too.
+    // Other programs use shared memory too.
     let ours = |path: &Path| !path.starts_with("/dev/shm") || path.to_string_lossy().contains("unsnarl");
     files.retain(|path| !path.ends_with(".unsnarl") && ours(path));
     files.sort();
@@ -108,7 +108,7 @@ fn processes_left_by_a_run_are_killed_before_the_next() {
     }
 }
 
-/// Whoever ends the process in which a run waits for others to go on from it costs time, and nothing else.
+/// Killing the process of a snapshot costs time, and nothing else.
 #[test]
 fn search_continues_after_snapshot_is_killed() {
     let place = empty("snapshot");
@@ -164,11 +164,11 @@ int main(void)
         assert!(!run.is_resumed());
         assert_eq!(run.trace().events, whole.events);
     }
-    // One that would have gone on from there is made from the beginning.
+    // A run that would have resumed from there is made from the beginning.
     let snapshot = waiting(&mut executor);
     let killed = Command::new("kill").args(["-KILL", &snapshot.to_string()]).status();
     assert!(killed.expect("kill runs").success());
-    // Whether it is seen to be gone at once, or when it does not answer, is a matter of time.
+    // The end of the process is noticed at once or when it does not answer, depending on timing.
     let _ = executor.take_snapshot(&again, whole.events.len() * 3 / 4).expect("no error");
     executor.take_snapshot(&again, whole.events.len() * 3 / 4).expect("no error").expect("a snapshot");
     assert!(executor.run(&again).expect("a run").is_resumed());

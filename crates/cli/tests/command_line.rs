@@ -1,4 +1,4 @@
-//! The command line as a user meets it: exit statuses, messages, files.
+//! The command line as a user sees it: exit statuses, messages, files.
 
 mod common;
 
@@ -23,7 +23,7 @@ int main(void) {
 "#;
 
 impl Place {
-    /// By itself, as a user's own compiler does.
+    /// Compiles with plain gcc, as a user would.
     fn gcc(&self, name: &str, source: &str) {
         self.compile(name, source, &["gcc"], &[]);
     }
@@ -330,7 +330,7 @@ fn interrupted_search_reports_results_and_cleans_up() {
         .stderr(Stdio::null())
         .spawn()
         .expect("unsnarl runs");
-    // Once it has started a target, it listens to signals.
+    // Once unsnarl has started a target, it handles signals.
     let children = format!("/proc/{0}/task/{0}/children", child.id());
     while fs::read_to_string(&children).expect("a running search").trim().is_empty() {
         std::thread::yield_now();
@@ -400,7 +400,7 @@ int main(void)
     assert!(spun > 0, "no schedule let the thread wait");
 }
 
-/// Its registers are the same each time the watchdog looks: it counts in memory.
+/// Its registers are the same at each check of the watchdog, because it counts in memory.
 #[test]
 fn long_computation_is_not_mistaken_for_spinning() {
     let place = Place::new("computes");
@@ -424,7 +424,7 @@ int main(void)
     assert_eq!(place.json(0, &["replay", "t.snarl", "--json"])["identical"], true);
 }
 
-/// What the watchdog needs it does not take from the thread's stack.
+/// The watchdog does not use the thread's stack.
 #[test]
 fn watchdog_does_not_overflow_a_full_stack() {
     let place = Place::new("deep");
@@ -459,7 +459,7 @@ int main(void)
     place.exits(0, &["record", "-o", "t.snarl", "--", "./deep"]);
 }
 
-/// Also one that blocks or handles whatever signal it can.
+/// The program blocks or handles every signal that it can.
 #[test]
 fn blocked_signals_do_not_defeat_the_time_limit() {
     let place = Place::new("timeout_blocked");
@@ -485,7 +485,7 @@ fn endless_output_is_stopped() {
     assert!(report["outcome"]["message"].as_str().expect("a message").contains("--max-output"), "{report}");
 }
 
-/// Which limit ends it is a matter of how large they are: the replay, with the usual limit on output, comes to that on time.
+/// Which limit ends a run depends on their sizes: the replay, with the usual limit on output, reaches the time limit.
 #[test]
 fn run_stopped_at_a_limit_replays() {
     let place = Place::new("much_output");
@@ -513,7 +513,7 @@ fn run_that_exhausts_memory_is_stopped() {
     assert!(report["outcome"]["message"].as_str().expect("a message").contains("--max-memory"), "{report}");
 }
 
-/// A race that does no harm, and a lock that hides another one in most orders.
+/// A benign race, and a lock that hides another race in most orders.
 const HARMLESS: &str = r#"
 #include <pthread.h>
 int last, hidden;
@@ -619,7 +619,7 @@ fn simplified_failure_replays() {
     assert!(stderr.contains("did not fail"), "{stderr}");
 }
 
-/// A bit of everything.
+/// A program that uses many features.
 const BUSY: &str = r#"
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
-//! What README and the tutorial show is what a reader gets: their commands are run, and print what stands there.
+//! The commands in README and the tutorial are run, and print what the documents show.
 //!
-//! A block of `console` has commands after `$ ` and, below each, what it prints on both streams; `…` alone stands for
-//! lines that are left out.
+//! A `console` block has commands after `$ ` and, below each, its output on both streams; a line `…` stands for omitted
+//! lines.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The commands of a document, each with the lines that follow it.
+/// Returns the commands of a document, each with the lines that follow it.
 fn commands(document: &str) -> Vec<(String, Vec<String>)> {
     let mut found: Vec<(String, Vec<String>)> = Vec::new();
     let mut inside = false;
@@ -34,7 +34,7 @@ fn commands(document: &str) -> Vec<(String, Vec<String>)> {
     found
 }
 
-/// Without what differs from run to run, or with the compiler.
+/// Replaces text that differs from run to run, or with the compiler.
 fn redacted(text: &str) -> String {
     let rules = [
         (r"\d+\.\d+ s\b", "T s"),
@@ -49,12 +49,12 @@ fn redacted(text: &str) -> String {
     })
 }
 
-/// What of the lines that a document shows is not printed in their order.
+/// Returns the first part of the shown lines that is not printed in order.
 fn missing(shown: &[String], printed: &str) -> Option<String> {
     let printed: Vec<String> = redacted(printed).lines().map(|line| line.trim_end().to_owned()).collect();
     let shown: Vec<String> = shown.iter().map(|line| redacted(line).trim_end().to_owned()).collect();
     let mut at = 0;
-    // The first lines are the first, if nothing is left out before them.
+    // Unless lines are omitted before them, the first shown lines are the first printed ones.
     let mut anywhere = false;
     for part in shown.split(|line| line == "…") {
         if !part.is_empty() {
@@ -138,15 +138,16 @@ fn documented_lines_must_be_printed() {
     }
 }
 
-/// The messages of errors in a source file, without its tests.
+/// Returns the error messages in a source file, without its tests.
 fn messages(source: &str) -> Vec<String> {
     let source = source.split("mod tests").next().unwrap_or_default();
-    let head = r"(?:#\[error\(|bail!\(|anyhow!\(|(?:WrongUsage|NotThisBuild|Contradicted)\((?:format!\()?)";
+    let head =
+        r"(?:#\[error\(|bail!\(|anyhow!\(|(?:UsageError|NotThisBuild|InconsistentTrace)\((?:format!\()?)";
     let message = Regex::new(&format!(r#"{head}\s*"((?:[^"\\]|\\.|\\\n)*)""#)).expect("a pattern");
     message.captures_iter(source).map(|found| found[1].to_owned()).collect()
 }
 
-/// The first words of a message that are always the same.
+/// Returns the fixed first words of a message.
 fn fixed(message: &str) -> Option<&str> {
     let parts = message.split(['{', '`', ';', ':', '(', ',', '\\', '\n']);
     let mut parts = parts.map(|part| part.rsplit('}').next().unwrap_or_default().trim());

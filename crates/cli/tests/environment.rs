@@ -1,4 +1,4 @@
-//! What comes from outside is written down, and a replay does without its source.
+//! Input from outside the program is recorded, and a replay does not need its source.
 
 mod common;
 
@@ -11,7 +11,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// A place with this program in it, which is not instrumented.
+/// Creates a place with this program, without instrumentation.
 #[track_caller]
 fn built(name: &str, source: &str) -> Place {
     let place = Place::new(name);
@@ -19,7 +19,7 @@ fn built(name: &str, source: &str) -> Place {
     place
 }
 
-/// Records the program, whose descriptor 7 is our standard input.
+/// Records the program with its descriptor 7 as our standard input.
 fn reading_at_seven(place: &Place, options: &str) -> Command {
     let script = format!("exec \"$0\" record {options} -o t.snarl -- ./program 7<&0 </dev/null");
     place.command("sh", &["-c", &script, UNSNARL])

@@ -1,8 +1,8 @@
-//! Restricted environments: each command works there as everywhere, works and says in one line what is different, or is refused
+//! Restricted environments: each command works as usual, or works and reports in one line what differs, or is refused
 //! with the reason and what to do.
 //!
-//! The table is printed with `--nocapture` and stands in docs/environments.md; `UNSNARL_UPDATE=1` writes it there.
-//! `UNSNARL_ENVIRONMENT=NAME` runs one environment alone and prints what the commands print.
+//! The table is printed with `--nocapture` and is part of docs/environments.md; `UNSNARL_UPDATE=1` updates it there.
+//! `UNSNARL_ENVIRONMENT=NAME` runs one environment and prints the output of the commands.
 
 mod common;
 mod sandbox;
@@ -27,7 +27,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Loses an update by some schedules.
+/// A program that loses an update under some schedules.
 const PROGRAM: &str = r"
 #include <assert.h>
 #include <pthread.h>
@@ -62,33 +62,33 @@ const SLICE: &str = "slice";
 const HUNT: &str = "hunt";
 const DOCTOR: &str = "doctor";
 
-/// All that are tried in each environment, in this order.
+/// The commands tried in each environment, in this order.
 const COMMANDS: [&str; 8] = [RECORD, REPLAY, EXPLORE, SIMPLIFY, PREDICT, SLICE, HUNT, DOCTOR];
 
-/// A run that takes longer than this hangs.
+/// Time after which a command counts as hanging.
 const HANGS: Duration = Duration::from_secs(120);
 
-/// A user without privileges. Those of different numbers do not share processes, which limits count.
+/// Returns a user without privileges. Users with different numbers do not share the process count, which is limited.
 fn nobody(nth: u32) -> u32 {
     const FIRST: u32 = 30_000;
     FIRST + (4 * std::process::id() + nth) % FIRST
 }
 
-/// What becomes of a command.
+/// Result of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Outcome {
     /// As without restrictions.
     Works,
-    /// The same result, and one line that contains this.
+    /// The same result, and one line that contains this text.
     Notes(String),
-    /// Status 96, no result, and one message that contains this.
+    /// Status 96, no result, and one message that contains this text.
     Refused(String),
-    /// Anything else is a defect.
+    /// Anything else, which is a defect.
     Wrong(String),
 }
 
 impl Outcome {
-    /// Whether this is what was expected.
+    /// Returns whether this is the expected result.
     fn fits(&self, expected: &Self) -> bool {
         match (self, expected) {
             (Self::Works, Self::Works) => true,
@@ -100,7 +100,7 @@ impl Outcome {
     }
 }
 
-/// What the tests can do about an environment.
+/// Privileges that are needed to set up an environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Needs {
     Nothing,
@@ -113,9 +113,9 @@ struct Environment {
     name: String,
     sandbox: Sandbox,
     needs: Needs,
-    /// The program fails by an assertion, whose stack is looked at, which takes its time; and not by an exit status.
+    /// Use the program that fails by an assertion instead of an exit status; unwinding its stack takes longer.
     asserts: bool,
-    /// What is expected other than [`Outcome::Works`].
+    /// Expected results other than [`Outcome::Works`].
     expected: BTreeMap<&'static str, Outcome>,
 }
 
@@ -131,23 +131,23 @@ impl Environment {
         Self { name: name.into(), sandbox, needs, asserts: false, expected: BTreeMap::new() }
     }
 
-    /// With the program that fails by an assertion.
+    /// Uses the program that fails by an assertion.
     fn with_stacks(self) -> Self {
         Self { asserts: true, ..self }
     }
 
-    /// These commands work with a line that contains this.
+    /// Expects these commands to work and print a line that contains this text.
     fn notes(mut self, commands: &[&'static str], part: &str) -> Self {
         self.expected.extend(commands.iter().map(|&command| (command, Outcome::Notes(part.into()))));
         self
     }
 
-    /// Address randomisation stays on.
+    /// Expects address randomisation to stay on.
     fn randomised(self) -> Self {
         self.notes(&[DOCTOR], RANDOMISED).notes(&[REPLAY], OTHER_LAYOUT)
     }
 
-    /// These commands are refused with this reason.
+    /// Expects these commands to be refused with this reason.
     fn refuses(mut self, commands: &[&'static str], part: &str) -> Self {
         self.expected.extend(commands.iter().map(|&command| (command, Outcome::Refused(part.into()))));
         self
@@ -175,7 +175,7 @@ fn variables(variables: &[(&'static str, Option<&Path>)]) -> Sandbox {
     Sandbox { variables: variables.collect(), ..Sandbox::default() }
 }
 
-/// What Docker's default profile allows of `personality`.
+/// Returns the restriction of `personality` in Docker's default profile.
 fn personality(error: i32) -> Denial {
     const ALLOWED: &[u32] = &[0, 0x8, 0x2_0000, 0x2_0008, 0xffff_ffff];
     Denial { call: libc::SYS_personality, when: When::NoneOf(0, ALLOWED), error }
@@ -187,7 +187,7 @@ fn prctl(option: u32, error: i32) -> Denial {
     Denial { call: libc::SYS_prctl, when: When::Equal(0, option), error }
 }
 
-/// What Docker's default profile denies, apart from `personality`.
+/// Returns the calls that Docker's default profile denies, apart from `personality`.
 fn docker() -> Vec<Denial> {
     const NEW_NAMESPACES: u32 = 0x7e02_0000;
     let mut denials = deny(
@@ -220,7 +220,7 @@ fn docker() -> Vec<Denial> {
     denials
 }
 
-/// What a kernel that is written anew, like gVisor's, may lack, apart from `personality`.
+/// Returns the calls that a reimplemented kernel like gVisor's may lack, apart from `personality`.
 fn gvisor() -> Vec<Denial> {
     let mut denials = deny(
         ENOSYS,
@@ -251,7 +251,7 @@ fn gvisor() -> Vec<Denial> {
     denials
 }
 
-/// Each of these denied alone.
+/// System calls that are denied one at a time.
 const SINGLE: [(&str, i64); 16] = [
     ("process_vm_readv", libc::SYS_process_vm_readv),
     ("userfaultfd", libc::SYS_userfaultfd),
@@ -271,17 +271,17 @@ const SINGLE: [(&str, i64); 16] = [
     ("membarrier", libc::SYS_membarrier),
 ];
 
-/// The finding where programs are loaded at addresses of our own.
+/// The note if programs are loaded at addresses that unsnarl chooses.
 const RANDOMISED: &str = "address randomisation cannot be switched off here: ";
 
-/// How findings of the doctor and notes of the other commands begin or what they contain.
+/// Parts of the doctor's findings and the other commands' notes.
 const NO_MEMORY_FILES: &str = "no memory files here (memfd_create: ";
 const NO_CACHE: &str = "cannot be used (";
 const NO_PROCESSES: &str = "is the number of processes limited (`ulimit -u`)? raise it, or use -j 1";
 const FORBIDDEN: &str =
     "a container or sandbox forbids it: allow it (docker run --security-opt seccomp=unconfined)";
 
-/// All of them. `shared` holds what they have in common.
+/// Returns all environments. `shared` holds their common files.
 fn environments(shared: &Place) -> Vec<Environment> {
     let mut all = containers();
     for (error, code) in [("EPERM", EPERM), ("ENOSYS", ENOSYS)] {
@@ -340,7 +340,7 @@ fn containers() -> Vec<Environment> {
     ]
 }
 
-/// A system call that is denied alone.
+/// Returns environments in which one system call is denied.
 fn single_calls(error: &str, code: i32) -> Vec<Environment> {
     let named =
         |name: &str, denials: Vec<Denial>| Environment::new(format!("{name}: {error}"), denied(denials));
@@ -353,7 +353,8 @@ fn single_calls(error: &str, code: i32) -> Vec<Environment> {
             "pidfd_open" => environment.notes(&[DOCTOR], "pidfd_open is forbidden here: "),
             "seccomp" => environment.notes(&[DOCTOR], "seccomp is forbidden here: "),
             "setpgid" => environment.refuses(&COMMANDS, FORBIDDEN),
-            // The C library takes the older call only if there is no newer one: no program can start threads then.
+            // The C library uses the older call only if the newer one does not exist; otherwise no program can start
+            // threads.
             "clone3" if code == EPERM => environment.refuses(&COMMANDS, FORBIDDEN),
             _ => environment,
         });
@@ -374,10 +375,10 @@ fn mounted(mounts: Vec<Mount>, sandbox: Sandbox) -> Sandbox {
     Sandbox { mounts, ..sandbox }
 }
 
-/// Directories that cannot be used, or not in every way.
+/// Returns environments with directories that are unusable or restricted.
 fn directories(shared: &Place) -> Vec<Environment> {
     const SAVING: &[&str] = &[RECORD, EXPLORE, SIMPLIFY, PREDICT, HUNT];
-    // Root would make a directory anywhere but below a file.
+    // Root could create a directory anywhere except below a file.
     let (nowhere, read_only, tmp) =
         (shared.path("lost.c/home"), shared.path("read-only"), shared.path("tmp"));
     let read_only_mount = || vec![Mount::ReadOnly(read_only.clone())];
@@ -424,7 +425,7 @@ fn directories(shared: &Place) -> Vec<Environment> {
     ]
 }
 
-/// Limits of `ulimit`.
+/// Returns environments with limits of `ulimit`.
 fn limits() -> Vec<Environment> {
     const NO_SHADOW: &str = "cannot reserve address space to look for races";
     const NO_ADDRESSES: &str = "is address space limited (`ulimit -v`)? raise it";
@@ -453,7 +454,7 @@ fn limits() -> Vec<Environment> {
     ]
 }
 
-/// What a command printed and how it ended.
+/// Output and end of a command.
 #[derive(Clone, Debug, Default)]
 struct Printed {
     status: Option<i32>,
@@ -464,7 +465,7 @@ struct Printed {
     stderr: String,
 }
 
-/// The arguments of a command; what it needs was made without restrictions.
+/// Returns the arguments of a command; its input files were made without restrictions.
 fn arguments(command: &str, environment: &Environment, shared: &Place) -> Vec<String> {
     let name = program(environment.asserts);
     let path = |file: String| shared.path(&file).to_string_lossy().into_owned();
@@ -482,10 +483,10 @@ fn program(asserts: bool) -> &'static str {
     if asserts { "asserts" } else { "exits" }
 }
 
-/// Runs a command in an environment. What it prints fits into pipes: nobody reads before its end, so that a command that hangs is
-/// noticed.
+/// Runs a command in an environment. The output fits into the pipes and is read after the end, so that a hanging
+/// command is noticed.
 ///
-/// An error means that the environment cannot be made here.
+/// An error means that the environment cannot be set up here.
 fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> std::io::Result<Printed> {
     let mut child = Command::new(UNSNARL);
     child
@@ -510,7 +511,7 @@ fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> 
         }
     };
     if ended.is_none() {
-        // SAFETY: the group of a child that was not waited for.
+        // SAFETY: the group belongs to a child that was not reaped.
         unsafe { libc::kill(-(child.id() as i32), libc::SIGKILL) };
     }
     let output = child.wait_with_output().expect("a child");
@@ -524,16 +525,16 @@ fn run(environment: &Environment, command: &str, shared: &Place, own: &Path) -> 
     })
 }
 
-/// How `replay` says that the program is at other addresses than in the recording, which was made without restrictions.
+/// How `replay` reports other addresses than in the recording, which was made without restrictions.
 const REPRODUCED: &str = "reproduced: ";
 const OTHER_LAYOUT: &str = "but the program is loaded at other addresses here";
 
-/// How `simplify` says that it works in another way.
+/// How `simplify` reports that it does without snapshots.
 const NO_SNAPSHOTS: &str = "no snapshots: ";
 
-/// Without what may differ from run to run.
+/// Removes text that may differ from run to run.
 fn comparable(text: &str) -> String {
-    // Times, and the numbers of traces, which depend on those that are there.
+    // Times, and the numbers of traces, which depend on existing files.
     let seconds = Regex::new(r"\d+\.\d+ s\b").expect("a pattern");
     let numbers = Regex::new(r"-\d+\.snarl").expect("a pattern");
     let varies = |line: &str| {
@@ -545,7 +546,7 @@ fn comparable(text: &str) -> String {
         .collect()
 }
 
-/// What became of a command, in comparison to a run of it without restrictions.
+/// Classifies the result of a command by comparing it to a run without restrictions.
 fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bool) -> Outcome {
     let Printed { status, stdout, stderr, .. } = printed;
     let mut own: Vec<&str> = stderr.lines().filter_map(|line| line.strip_prefix("unsnarl: ")).collect();
@@ -583,7 +584,7 @@ fn judge(command: &str, printed: &Printed, plain: &Printed, stdout_is_closed: bo
     }
 }
 
-/// Directories for one environment.
+/// Creates the directories of one environment.
 fn lay_out(environment: &Environment, shared: &Place) -> std::path::PathBuf {
     let name: String =
         environment.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
@@ -597,7 +598,7 @@ fn lay_out(environment: &Environment, shared: &Place) -> std::path::PathBuf {
     own
 }
 
-/// Why an environment cannot be made here.
+/// Returns why an environment cannot be set up here.
 fn cannot_be_made(environment: &Environment, shared: &Place, may_mount: bool) -> Option<&'static str> {
     match environment.needs {
         Needs::Root if !is_root() => Some("needs root"),
@@ -607,7 +608,7 @@ fn cannot_be_made(environment: &Environment, shared: &Place, may_mount: bool) ->
     }
 }
 
-/// Whether another user finds the program.
+/// Returns whether another user can reach the program.
 fn is_reachable(shared: &Place) -> bool {
     let mut command = Command::new(UNSNARL);
     command.arg("--version").current_dir(&shared.0).stdout(Stdio::null()).stderr(Stdio::null());
@@ -645,7 +646,7 @@ fn commands_work_or_say_what_keeps_them_from_it() {
     let only = std::env::var("UNSNARL_ENVIRONMENT").ok();
     let may_mount = can_mount();
     let mut all = environments(&shared);
-    // One that is being looked at.
+    // `UNSNARL_ENVIRONMENT` selects some of them.
     all.retain(|environment| only.as_ref().is_none_or(|only| environment.name.contains(only.as_str())));
     let next = AtomicUsize::new(0);
     let results: Vec<Mutex<Option<Vec<Outcome>>>> = all.iter().map(|_| Mutex::new(None)).collect();
@@ -701,10 +702,10 @@ fn commands_work_or_say_what_keeps_them_from_it() {
     }
 }
 
-/// What stands before the table in its document.
+/// The line before the table in its document.
 const TABLE: &str = "<!-- The rest is written by crates/cli/tests/environments.rs. -->";
 
-/// With few processes a command works, if it comes by with them, or is refused. How many it takes depends on the machine.
+/// With few processes a command works, if they are enough, or is refused. How many it needs depends on the machine.
 #[test]
 fn few_processes_are_enough_or_the_message_names_the_limit() {
     let shared = Place::new("processes");
@@ -730,7 +731,7 @@ fn few_processes_are_enough_or_the_message_names_the_limit() {
     }
 }
 
-/// Prints what a program finds of its limits on stacks, races, and uses more of its stack than is allowed by default.
+/// A program that prints its stack limits, races, and uses more stack than is allowed by default.
 const STACKS: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -789,14 +790,14 @@ fn a_program_finds_the_unlimited_stack_that_it_has_without_us() {
     assert!(native.contains("soft ffffffffffffffff hard ffffffffffffffff thread 200000\ndeep "), "{native}");
     let controlled = output("env", &[UNSNARL, "record", "--", "./stacks"]).expect("as before");
     assert_eq!(String::from_utf8_lossy(&controlled.stdout), native, "{}", common::printed(&controlled));
-    // The race detector watches the stack, and the mappings, where they are.
+    // The race detector watches the stack and the mappings at their actual addresses.
     let raced =
         output("env", &[UNSNARL, "explore", "--fail-on", "race", "--", "./stacks"]).expect("as before");
     assert_eq!(raced.status.code(), Some(100), "{}", common::printed(&raced));
     assert!(common::printed(&raced).contains("data race"), "{}", common::printed(&raced));
 }
 
-/// The results as a table of Markdown, the texts of notes and messages below it.
+/// Returns the results as a Markdown table, followed by the texts of notes and messages.
 fn table(environments: &[Environment], results: &[Option<Vec<Outcome>>], shared: &Place) -> String {
     let mut text =
         format!("| environment | {} |\n|{}\n", COMMANDS.join(" | "), " --- |".repeat(COMMANDS.len() + 1));
@@ -833,7 +834,7 @@ fn table(environments: &[Environment], results: &[Option<Vec<Outcome>>], shared:
     text
 }
 
-/// The directories of the test as a reader would call them.
+/// Replaces the directories of the test by readable names.
 fn without_paths(text: &str, shared: &Place) -> String {
     let root = regex::escape(&shared.0.to_string_lossy());
     let rules = [

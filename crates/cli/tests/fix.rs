@@ -1,31 +1,31 @@
-//! `unsnarl replay --program`: the schedule of a failure on a build that was changed.
+//! `unsnarl replay --program`: the schedule of a failure on a changed build.
 
 mod common;
 
 use common::Place;
 
 impl Place {
-    /// Compiles a source into a program of this name. All of them come from one file, as builds of a program do.
+    /// Compiles a source into a program of this name. All of them come from one file, like builds of one program.
     fn build(&self, name: &str, source: &str) {
         self.write("prog.c", source);
         self.unsnarl(0, &["cc", "-O1", "-g", "-pthread", "-o", name, "prog.c"]);
     }
 
-    /// All that is said.
+    /// Returns the complete output.
     #[track_caller]
     fn expect_output(&self, status: i32, args: &[&str]) -> String {
         let (stdout, stderr) = self.exits(status, args);
         stdout + &stderr
     }
 
-    /// What is said of the other build by a trace.
+    /// Returns the output for the other build.
     fn verdict(&self, status: i32, program: &str) -> String {
         let report = self.json(status, &["replay", "--json", "bug.snarl", "--program", program]);
         report["verdict"].as_str().expect("a verdict").to_owned()
     }
 }
 
-/// A lost update, with what is written in the places of `READ` and `WRITE`.
+/// Returns a lost update, with `READ` and `WRITE` replaced.
 fn account(head: &str, read: &str, write: &str, check: &str) -> String {
     format!(
         "#include <assert.h>\n#include <pthread.h>\n#include <stdlib.h>\n{head}\nint balance;\n\
@@ -72,7 +72,7 @@ fn fix_check_distinguishes_fixed_failing_and_unreachable() {
         report.starts_with("still failing: by the recorded schedule ./other fails in another way"),
         "{report}"
     );
-    // Built again in the same place: how it was is kept.
+    // Rebuilt at the same path: the old build is kept elsewhere.
     place.build("prog", &account("", READ, WRITE, "assert(balance > 0);"));
     assert_eq!(place.verdict(0, "./prog"), "fixed");
     let report = place.expect_output(96, &["replay", "bug.snarl"]);

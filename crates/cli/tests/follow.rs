@@ -1,12 +1,12 @@
-//! Launchers are followed to the program that they start.
+//! `--follow` finds the program that a launcher starts.
 
 mod common;
 
 use common::{Place, printed};
 use std::fs;
 
-/// A place with a program, `lost`, that loses an update by some schedules and prints its argument, a variable of the environment and
-/// a line of its standard input.
+/// Creates a place with a program, `lost`, that loses an update under some schedules and prints its argument, an
+/// environment variable and a line of its standard input.
 #[track_caller]
 fn built(name: &str) -> Place {
     let place = Place::new(name);
@@ -91,12 +91,12 @@ fn launcher_without_matching_program_is_an_error() {
     let none = place.ends(&["record", "--follow", "--", "./run-tests.sh"]);
     assert_eq!(none.status.code(), Some(96), "{}", printed(&none));
     assert!(
-        printed(&none).contains("had started no program that makes threads; it started sh, env, true"),
+        printed(&none).contains("without starting a program that creates threads; it started sh, env, true"),
         "{}",
         printed(&none)
     );
     let named = place.ends(&["record", "--follow=lost", "--", "./run-tests.sh"]);
-    assert!(printed(&named).contains("had started no program named lost"), "{}", printed(&named));
+    assert!(printed(&named).contains("without starting a program named lost"), "{}", printed(&named));
     let without = place.ends(&["record", "--", "./run-tests.sh"]);
     assert_eq!(without.status.code(), Some(96), "{}", printed(&without));
     assert!(printed(&without).contains("--follow"), "{}", printed(&without));

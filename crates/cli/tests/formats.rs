@@ -1,4 +1,4 @@
-//! `unsnarl report` for other tools: what they are given is what their formats ask for, whatever programs are called and say.
+//! `unsnarl report` for other tools: the output conforms to their formats, whatever programs are called and print.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::{
     process::Command,
 };
 
-/// A race, a lock, and names that no format likes.
+/// A race, a lock, and names that need escaping in every format.
 const SOURCE: &str = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -33,7 +33,7 @@ int main(void) {
 }
 "#;
 
-/// The properties that an object of SARIF may have, of those that are used, and whether it must.
+/// Returns the properties that a SARIF object may have, among those used, and whether each is required.
 fn allowed(object: &str) -> &'static [(&'static str, bool)] {
     match object {
         "log" => &[("$schema", false), ("version", true), ("runs", true)],
@@ -100,7 +100,7 @@ fn location(value: &Value) {
     assert!(physical["region"]["startLine"].as_u64() > Some(0));
 }
 
-/// The parts of SARIF 2.1.0 that are used, after the text of the standard.
+/// Checks the parts of SARIF 2.1.0 that are used, by the text of the standard.
 fn check_sarif(log: &Value) {
     is("log", log);
     assert_eq!(log["version"], "2.1.0");
@@ -134,7 +134,8 @@ fn check_sarif(log: &Value) {
     }
 }
 
-/// JUnit's XML as CI systems read it: elements and attributes by the Ant task's schema and Jenkins's.
+/// Checks JUnit XML by the Ant task's schema and Jenkins's; returns the name and result of each
+/// test case.
 fn check_junit(xml: &str) -> Vec<String> {
     let document = roxmltree::Document::parse(xml).unwrap_or_else(|error| panic!("{error}:\n{xml}"));
     let allowed: BTreeMap<&str, (&[&str], &[&str])> = [
@@ -171,7 +172,7 @@ fn check_junit(xml: &str) -> Vec<String> {
     results
 }
 
-/// The JSON of the trace viewer, after its description: phases, what each needs, what must pair.
+/// Checks the trace viewer's JSON by its description: phases, required fields, pairs.
 fn check_perfetto(trace: &Value) {
     let mut slices: BTreeMap<u64, Vec<(u64, u64)>> = BTreeMap::new();
     let mut open: BTreeMap<(String, u64), i64> = BTreeMap::new();
@@ -200,7 +201,7 @@ fn check_perfetto(trace: &Value) {
     }
     assert!(open.values().all(|&left| left == 0), "locks that are never given back");
     for all in slices.values() {
-        // On one track, slices lie beside or inside of each other.
+        // On one track, slices are disjoint or nested.
         for (a, b) in all.iter().flat_map(|a| all.iter().map(move |b| (a, b))) {
             assert!(a.1 <= b.0 || b.1 <= a.0 || (a.0 <= b.0 && b.1 <= a.1) || (b.0 <= a.0 && a.1 <= b.1));
         }
@@ -220,7 +221,7 @@ fn check_perfetto(trace: &Value) {
     assert!(!arrows.is_empty() && slices.len() == 3);
 }
 
-/// The language of `dot`, as far as it is used: statements of words, quoted strings, brackets and arrows.
+/// Checks the parts of the `dot` language that are used: statements of words, quoted strings, brackets and arrows.
 fn check_dot(dot: &str) {
     let mut outside = String::new();
     let mut rest = dot;

@@ -1,4 +1,4 @@
-//! Debugging a replay: gdb, driven as a user drives it.
+//! Debugging a replay with gdb, driven as a user would.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Two threads pay into one account, without a lock; each has what it read in a variable of its own.
+/// Two threads deposit to one account without a lock; each holds the balance that it read in a local variable.
 const ACCOUNT: &str = r#"#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -35,7 +35,7 @@ int main(void) {
 }
 "#;
 
-/// A directory with the account in it, as `prog`.
+/// Creates a directory with the account as `prog`.
 fn account(name: &str) -> Place {
     let place = Place::new(name);
     place.write("account.c", ACCOUNT);
@@ -43,7 +43,7 @@ fn account(name: &str) -> Place {
     place
 }
 
-/// A directory with one of `programs/` in it, as `prog`.
+/// Creates a directory with a program of `programs/` as `prog`.
 fn with(name: &str, program: &str) -> Place {
     let place = Place::new(name);
     let built = place.program(program);
@@ -57,10 +57,10 @@ impl Place {
         self.unsnarl(100, &["explore", "-o", "failing.snarl", "--json", "--", "./prog"]);
     }
 
-    /// What gdb says to these commands, line by line; what comes from the program is among it.
+    /// Returns gdb's output for these commands, with the program's output among it.
     fn gdb(&self, trace: &str, commands: &[&str]) -> String {
         let mut command = self.command(UNSNARL, &["replay", trace, "--gdb", "--", "-nx", "-batch"]);
-        // What gdb writes to both streams, in its order.
+        // Both streams of gdb, in order.
         let (mut reader, writer) = std::io::pipe().expect("a pipe");
         command.stdout(writer.try_clone().expect("a pipe")).stderr(writer);
         for line in commands {
@@ -75,7 +75,7 @@ impl Place {
     }
 }
 
-/// All of these are said, in this order.
+/// Checks that all of these texts occur, in this order.
 #[track_caller]
 fn expect_output(output_text: &str, expected: &[&str]) {
     let mut rest = output_text;
@@ -96,7 +96,7 @@ fn gdb_stops_at_preemption_and_reaches_recorded_outcome() {
             "unsnarl next-preemption",
             "unsnarl where",
             "info threads",
-            // Who was stopped has read 100 and not yet written.
+            // The preempted thread has read 100 and not yet written.
             "unsnarl thread 0.1",
             "print before",
             "print *(int *)amount",
@@ -176,7 +176,7 @@ fn breakpoints_watchpoints_and_steps_do_not_disturb_the_schedule() {
     );
     assert!(!output_text.contains("left the schedule"), "{output_text}");
 
-    // From a stop of the schedule's, a step goes to the next line, as if the stop were the program's own.
+    // From a stop by the schedule, a step goes to the next line, as if the stop were the program's own.
     let output_text = place.gdb("failing.snarl", &["unsnarl goto 1", "next", "next", "next"]);
     expect_output(
         &output_text,
@@ -193,7 +193,7 @@ fn gdb_shows_deadlocked_threads_at_their_waits() {
         &[
             "unsnarl next-switch",
             "unsnarl where",
-            // There and back: what is over comes again.
+            // There and back: earlier events are reached again.
             "unsnarl goto 6",
             "unsnarl goto 2",
             "unsnarl goto 99",
@@ -226,7 +226,7 @@ fn gdb_shows_deadlocked_threads_at_their_waits() {
             "the program does not run: `unsnarl start` starts it",
         ],
     );
-    // Frames of ours say nothing to a user.
+    // Frames of the runtime must not be shown.
     let all = &output_text[output_text.find("Thread 3 (").expect("all threads")
         ..output_text.find("exited with").expect("an end")];
     assert!(!all.contains("unsnarl_rt::"), "{all}");
@@ -308,7 +308,7 @@ fn vscode_configuration_works_and_never_overwrites() {
     let file = place.path(".vscode/launch.json");
     let written: Value = serde_json::from_slice(&fs::read(&file).expect("a file")).expect("JSON");
 
-    // What VS Code does with it: gdb by its machine interface.
+    // VS Code drives gdb by its machine interface.
     let configuration = &written["configurations"][0];
     let program = configuration["program"].as_str().expect("a program");
     let mut gdb = Command::new("gdb")
@@ -342,6 +342,6 @@ fn vscode_configuration_works_and_never_overwrites() {
     fs::write(&file, "mine").expect("a file");
     let (again, warned) = place.exits(0, &["replay", "failing.snarl", "--vscode"]);
     assert_eq!(serde_json::from_str::<Value>(&again).expect("JSON"), written);
-    assert!(warned.contains("is there already and was left as it is"), "{warned}");
+    assert!(warned.contains("exists and was left unchanged"), "{warned}");
     assert_eq!(fs::read(&file).expect("a file"), b"mine");
 }

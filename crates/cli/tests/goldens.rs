@@ -1,11 +1,11 @@
-//! What `unsnarl hunt` says of each kind of failure, to be read as a user does. `INSTA_UPDATE=always cargo test --test goldens`
-//! writes it anew. Times, and what depends on the compiler's version, are left out.
+//! Golden output of `unsnarl hunt` for each kind of failure. `INSTA_UPDATE=always cargo test --test goldens` updates
+//! it. Times, and text that depends on the compiler's version, are left out.
 
 mod common;
 
 use common::{Place, UNSNARL};
 
-/// The page of `hunt` on one of our programs.
+/// Returns the page of `hunt` for one of our programs.
 fn page(name: &str, source: &str, options: &[&str]) -> String {
     let place = Place::new(name);
     let program = place.program(source);
@@ -19,7 +19,7 @@ fn page(name: &str, source: &str, options: &[&str]) -> String {
     redacted(&page)
 }
 
-/// Whether the sentence that says why is among the first ten lines.
+/// Returns whether the sentence that says why is among the first ten lines.
 fn names_the_cause(page: &str) -> bool {
     page.lines().take(10).any(|line| line.starts_with("why      "))
 }

@@ -1,4 +1,4 @@
-//! `unsnarl.h` from the outside: what hints do to a search, and that they do nothing else.
+//! The effect of the hints in `unsnarl.h` on a search, and that they have no other effect.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::fs;
 const STRATEGIES: [&str; 6] = ["random", "pct", "pos", "race", "chess", "portfolio"];
 
 impl Place {
-    /// Runs a program and demands an exit status; all that it printed.
+    /// Runs a program, checks its exit status, and returns its output.
     #[track_caller]
     fn expect_output(&self, status: i32, program: &str, args: &[&str]) -> String {
         let (stdout, stderr) = self.runs(status, program, args);

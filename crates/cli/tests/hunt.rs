@@ -5,7 +5,7 @@ mod common;
 use common::{Place, programs};
 use std::fs;
 
-/// A directory with a program's source in it.
+/// Creates a directory with a program's source.
 fn place(name: &str, program: &str) -> Place {
     let place = Place::new(name);
     fs::copy(programs().join("c").join(program), place.path("prog.c")).expect("a program");

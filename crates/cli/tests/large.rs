@@ -1,5 +1,5 @@
-//! Programs that are large in one way or another: thousands of threads, a huge heap, deep stacks, plugins that are loaded while threads run.
-//! By one schedule each, which must give the right result and replay event for event.
+//! Programs that are large in some way: thousands of threads, a huge heap, deep stacks, plugins that are loaded while
+//! threads run. Each runs by one schedule, and must give the right result and replay event for event.
 
 mod common;
 
@@ -10,7 +10,7 @@ fn compile(place: &Place, compiler: &str, source: (&str, &str), flags: &[&str]) 
     place.runs(0, compiler, &[&["-O1", "-g", "-pthread", source.0], flags].concat());
 }
 
-/// Records `./program` by a random schedule, and by the fair one on kernel threads, and replays both.
+/// Records `./program` by a random schedule and, on kernel threads, by the fair one, and replays both.
 fn runs_and_replays(place: &Place, threads: u64) {
     for options in [&["--seed", "1"][..], &["--threads", "kernel"]] {
         let record = [&["record", "--json", "-o", "t.snarl"], options, &["--", "./program"]].concat();

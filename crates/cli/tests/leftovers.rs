@@ -1,12 +1,11 @@
-//! A replay finds what its recording found, also in memory that the program did not initialise; where it finds something else, it says
-//! what and where.
+//! A replay finds the same as its recording, even in uninitialised memory; otherwise it reports what differs and where.
 
 mod common;
 
 use common::{Place, UNSNARL};
 
-/// What stands on the stack below the program's own frames is left over from calls long gone, the runtime's among them. Programs
-/// look at it: padding is copied, and ends up on the heap. Here it decides what happens next.
+/// The stack below the program's own frames holds leftovers of earlier calls, including the runtime's. Programs do read
+/// them: padding is copied and ends up on the heap. Here they decide what happens next.
 const LOOKS_AT_LEFTOVERS: &str = r#"
 #include <assert.h>
 #include <pthread.h>
@@ -61,11 +60,12 @@ fn uninitialised_stack_memory_is_identical_in_replay() {
     }
 }
 
-/// Hashes stacks, the heap, thread-local storage, what the C library fills in and signal frames, after each of some fifty operations.
+/// Hashes stacks, the heap, thread-local storage, memory that the C library fills and signal frames, after each of some
+/// fifty operations.
 /// `cargo xtask bench determinism` replays it thousands of times.
 const PROBES: &str = include_str!("../../../programs/determinism/probes.c");
 
-/// The probes that did not find the same.
+/// Returns the probes that differ.
 fn differences(recorded: &str, replayed: &str) -> Vec<String> {
     let both = recorded.lines().zip(replayed.lines());
     both.filter(|(a, b)| a != b).map(|(a, b)| format!("{a}, then {b}")).collect()
@@ -103,7 +103,7 @@ fn replay_of_search_trace_finds_identical_memory() {
     assert_eq!(replayed["identical"], true, "{replayed}");
 }
 
-/// Files are not kept in a trace.
+/// Files are not part of a trace.
 const COUNTS_FILE_CONTENT: &str = r#"
 #include <stdatomic.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-//! Functions that are looked up by name, and allocators that the C library calls while it makes threads: all threads are
-//! controlled, whoever stands in for `pthread_create` is met once, and replays are identical.
+//! Functions that are looked up by name, and allocators that the C library calls while it creates threads. All threads
+//! are controlled, an interposed `pthread_create` is called once per thread, and replays are identical.
 
 mod common;
 
@@ -15,7 +15,8 @@ fn build(place: &Place, library: &str, program: &str) {
     place.compile("program", program, &["gcc"], WITH_LIBRARY);
 }
 
-/// Records `./program` by several schedules, on fibers and on kernel threads, and replays each; how each trace shows.
+/// Records `./program` by several schedules, on fibers and on kernel threads, and replays each; returns the output of
+/// `show` for each.
 fn recorded_and_replayed(place: &Place, threads: u64) -> Vec<String> {
     let variants = ["1", "2", "3", "4"].map(|seed| vec!["--seed", seed]);
     let record = |variant: &Vec<&str>| {
@@ -30,7 +31,7 @@ fn recorded_and_replayed(place: &Place, threads: u64) -> Vec<String> {
     variants.iter().chain([&kernel]).map(record).collect()
 }
 
-/// A library that starts a thread past whoever stands in for `pthread_create`, as jemalloc does.
+/// A library that starts a thread past an interposed `pthread_create`, as jemalloc does.
 const USES_DLSYM_NEXT: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -75,7 +76,7 @@ fn thread_started_through_dlsym_is_controlled() {
     recorded_and_replayed(&place, 2);
 }
 
-/// Counts the threads that it starts, and has whoever is behind it start them.
+/// An interposed `pthread_create` that counts threads and calls the next one.
 const INTERPOSES: &str = r#"
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -122,13 +123,13 @@ fn other_interposed_library_is_called_once() {
     recorded_and_replayed(&place, 3);
 }
 
-/// AddressSanitizer in the program stands in too, and asks before anything is initialised.
+/// AddressSanitizer in the program interposes too, and calls `dlsym` before anything is initialised.
 #[test]
 fn early_dlsym_of_sanitizer_is_answered() {
     let place = Place::new("sanitizer");
     place.compile("library.so", USES_DLSYM_NEXT, &["gcc"], LIBRARY);
     let sanitized = [WITH_LIBRARY, &["-fsanitize=address", "-static-libasan"]].concat();
-    // Who looks for leaks does so by threads and waits of its own.
+    // The leak checker uses its own threads and waits.
     let options = "const char *__asan_default_options(void) { return \"detect_leaks=0\"; }";
     place.compile("program", &format!("{TWO_COUNT}{options}"), &["gcc"], &sanitized);
     recorded_and_replayed(&place, 2);
@@ -187,7 +188,7 @@ fn allocator_lock_during_thread_creation_is_scheduled() {
     let place = Place::new("allocator");
     build(&place, ALLOCATOR, ALLOCATES_AND_STARTS);
     let shown = recorded_and_replayed(&place, 6);
-    // The C library alone calls this function. That it shows means that another thread had the lock.
+    // Only the C library calls this function. It is shown only if another thread had the lock.
     assert!(shown.iter().any(|trace| trace.contains("calloc")), "{}", shown[0]);
 }
 

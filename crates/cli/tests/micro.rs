@@ -1,4 +1,4 @@
-//! The scenarios in `programs/micro`: from one run each, what is really wrong is found, and nothing else.
+//! The scenarios in `programs/micro`: from one run each, exactly the real errors are found.
 
 mod common;
 
@@ -23,7 +23,7 @@ fn unsnarl(place: &Place, args: &[&str]) -> Result<String, String> {
     }
 }
 
-/// What a scenario says is wrong with it.
+/// Returns the errors that a scenario declares.
 fn real(source: &str) -> BTreeSet<String> {
     let lines = source.lines().filter_map(|line| line.trim().strip_prefix("* real: "));
     let errors = lines.map(|line| line.trim_end_matches("*/").trim().to_owned());
@@ -41,7 +41,7 @@ fn found(report: &Value) -> BTreeSet<String> {
     races.chain(deadlocks).collect()
 }
 
-/// What is wrong with the prediction for a scenario, if anything.
+/// Checks the prediction for a scenario.
 fn wrong(source: &Path) -> Result<(), String> {
     let name = source.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
     let text = fs::read_to_string(source).map_err(|error| error.to_string())?;

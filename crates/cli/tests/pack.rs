@@ -1,4 +1,4 @@
-//! `unsnarl pack`: what is packed in one place replays in another, where nothing else of it is left.
+//! `unsnarl pack`: a packed trace replays in another directory, without any of the original files.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Place, UNSNARL};
 use serde_json::Value;
 use std::fs;
 
-/// Two directories: where it is packed, and where nothing else of it is.
+/// Two directories: one to pack in, and one without the original files.
 struct Two(Place);
 
 impl Two {
@@ -22,7 +22,7 @@ impl Two {
         self.0.write(&format!("here/{name}"), text);
     }
 
-    /// Runs unsnarl in one of the two directories; what it printed on both streams.
+    /// Runs unsnarl in one of the two directories; returns its output on both streams.
     #[track_caller]
     fn unsnarl(&self, at: &str, status: i32, args: &[&str]) -> (String, String) {
         let mut command = self.0.command(UNSNARL, args);
@@ -38,7 +38,7 @@ impl Two {
     }
 }
 
-/// The amount comes from a file, the account is in a library of its own.
+/// The amount comes from a file; the account is in a separate library.
 const MAIN: &str = r#"
 #include <assert.h>
 #include <pthread.h>
@@ -77,12 +77,12 @@ fn pack_replays_after_program_is_deleted() {
     assert!(report.contains("without your environment; tried: it replays"), "{report}");
     fs::remove_dir_all(place.0.path("here")).expect("gone");
 
-    // Its own library is nowhere else, hence neither the loader nor the C library is this machine's.
+    // The library exists nowhere else, so neither the loader nor the C library is this machine's.
     let (_, output_text) = place.unsnarl("there", 100, &["replay", "bug.pack"]);
     assert!(output_text.contains("reproduced: all"), "{output_text}");
     let (report, _) = place.unsnarl("there", 0, &["verify", "bug.pack"]);
-    assert_eq!(report, "the pack is whole, and it replays here (libraries: the pack's own)\n");
-    // What else takes a trace takes the pack, and the sources are in it.
+    assert_eq!(report, "the pack is complete, and it replays here (libraries: the pack's own)\n");
+    // Other commands that take a trace also take the pack, and the sources are in it.
     let (shown, _) = place.unsnarl("there", 0, &["show", "bug.pack"]);
     assert!(shown.contains("void pay(int n)"), "{shown}");
     let (report, _) = place.unsnarl("there", 0, &["simplify", "--json", "bug.pack", "-o", "simple.snarl"]);

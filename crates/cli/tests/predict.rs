@@ -5,7 +5,7 @@ mod common;
 use common::Place;
 use serde_json::Value;
 
-/// A place with the trace `good.snarl` of a good run of a program.
+/// Creates a place with the trace `good.snarl` of a successful run of a program.
 #[track_caller]
 fn with_run(name: &str, source: &str) -> Place {
     let place = Place::new(name);
@@ -19,7 +19,7 @@ fn list<'a>(value: &'a Value, name: &str) -> &'a [Value] {
     value[name].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// The lines of each race of a list, in order.
+/// Returns the lines of each race of a list, sorted.
 fn lines(races: &[Value]) -> Vec<[u64; 2]> {
     let line = |side: &Value| side["line"].as_u64().expect("a line");
     let mut all: Vec<[u64; 2]> = races.iter().map(|race| [line(&race["a"]), line(&race["b"])]).collect();
@@ -28,7 +28,7 @@ fn lines(races: &[Value]) -> Vec<[u64; 2]> {
     all
 }
 
-/// The paper's listing 1: which critical section comes first decides whether anybody can see the race on `y`.
+/// The paper's listing 1: the order of the critical sections decides whether the race on `y` can be observed.
 const LISTING: &str = r#"#include <pthread.h>
 static int x, y;
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
@@ -110,7 +110,7 @@ int main(void) {
 
 #[test]
 fn unconfirmed_predictions_are_listed_separately() {
-    // Whether the second thread writes depends on what it reads under the lock.
+    // Whether the second thread writes depends on the value that it reads under the lock
     let source = r#"#include <pthread.h>
 static int ready, data;
 static pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;
@@ -144,7 +144,7 @@ int main(void) {
     assert_eq!(lines(apart), [[5, 15]]);
     assert_eq!(apart[0]["verdict"], "diverged");
     let (text, _) = place.exits(0, &["predict", "good.snarl", "--confirm"]);
-    assert!(text.contains("takes another way"), "{text}");
+    assert!(text.contains("diverges at event"), "{text}");
 }
 
 #[test]

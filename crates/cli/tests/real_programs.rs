@@ -1,5 +1,5 @@
-//! Programs of the distribution, as they are: a few schedules each give the right result and replay identically. `cargo xtask bench
-//! real` does the same with more programs and more schedules.
+//! Unmodified programs of the distribution: a few schedules each give the right result and replay identically. `cargo
+//! xtask bench real` does the same with more programs and more schedules.
 
 mod common;
 
@@ -7,7 +7,7 @@ use common::Place;
 
 const SEEDS: [&str; 3] = ["1", "2", "3"];
 
-/// Runs it by itself and under random schedules.
+/// Runs the command by itself and under random schedules.
 fn same_result_by_every_schedule(command: &[&str], lines: u64, least_threads: u64) {
     let place = Place::new(command[0]);
     let lines: Vec<String> =
@@ -26,7 +26,7 @@ fn same_result_by_every_schedule(command: &[&str], lines: u64, least_threads: u6
     assert!(report["stats"]["threads"].as_u64() >= Some(least_threads), "{report}");
 }
 
-/// With fewer lines it makes no second thread.
+/// With fewer lines it creates no second thread.
 #[test]
 fn parallel_sort_records_and_replays() {
     same_result_by_every_schedule(&["sort", "--parallel=4", "-S", "20M", "lines"], 140_000, 2);

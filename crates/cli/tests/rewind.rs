@@ -1,4 +1,4 @@
-//! Runs of a process that is rewound are those of processes of their own, event for event and value for value.
+//! Runs of a rewound process equal runs of separate processes, event for event and value for value.
 
 mod common;
 
@@ -42,7 +42,7 @@ impl Both {
         both
     }
 
-    /// One run of each, which are the same; whether the process of the first was rewound.
+    /// Makes one run of each and compares them; returns whether the process of the first was rewound.
     fn run(&mut self, seed: u64) -> (Trace, bool) {
         let plan = plan(self.prefix.clone(), seed);
         let run = self.rewound.run(&plan).expect("a run");
@@ -62,12 +62,12 @@ impl Both {
     }
 }
 
-/// Every access is an event with its value, pointers among them.
+/// Returns a plan in which every access is an event with its value, including pointers.
 fn plan(prefix: Prefix, seed: u64) -> Plan {
     Plan { prefix, tail: Policy::Random, seed, points: Points::All, conflicts: true, ..Plan::default() }
 }
 
-/// Writes all kinds of memory, maps and unmaps, and looks whether it begins as it should.
+/// Writes all kinds of memory, maps and unmaps, and checks its initial state.
 const USES_MEMORY: &str = r#"
 #define _GNU_SOURCE
 #include <assert.h>
@@ -183,7 +183,7 @@ fn memory_is_restored_before_each_run() {
     assert_eq!(rewound.count(), 40);
 }
 
-/// Opens memory that was closed when it began, and closes it again.
+/// Opens memory that was closed at its start, and closes it again.
 const OPENS_AND_CLOSES: &str = r#"
 #include <assert.h>
 #include <pthread.h>
@@ -223,7 +223,7 @@ fn reprotected_memory_is_restored() {
         let (trace, _) = both.run(seed);
         assert_eq!(trace.outcome.kind, OutcomeKind::Exit(0), "{}", trace.outcome.message);
     }
-    // Without what cannot be undone, processes are rewound.
+    // Without irreversible calls, processes are rewound.
     let source = OPENS_AND_CLOSES
         .replace("    mprotect(sealed, 4096, PROT_READ | PROT_WRITE);\n    *sealed = 2;\n", "");
     assert_ne!(source, OPENS_AND_CLOSES);
@@ -231,7 +231,7 @@ fn reprotected_memory_is_restored() {
     assert_eq!((1..=10).filter(|&seed| both.run(seed).1).count(), 10);
 }
 
-/// Looks what is on its stack where it never was, and goes there.
+/// Checks the contents of its stack where it was never used, and then uses it.
 const GROWS: &str = r#"
 #include <assert.h>
 #include <pthread.h>
@@ -279,7 +279,7 @@ fn stack_growth_is_undone_before_each_run() {
     assert_eq!(rewound.count(), 10);
 }
 
-/// In some schedules it opens a file, and in some it starts a process.
+/// Opens a file in some schedules, and starts a process in some.
 const REQUESTS_MORE_MEMORY: &str = r#"
 #include <assert.h>
 #include <pthread.h>
@@ -328,7 +328,7 @@ fn irreversible_system_calls_fall_back_to_fork() {
     assert!((1..60).contains(&rewound), "{rewound} of 60");
 }
 
-/// One thread unmaps what another one may still read.
+/// One thread unmaps memory that another one may still read.
 const USES_AFTER_UNMAPPING: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>

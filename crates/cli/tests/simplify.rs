@@ -6,7 +6,7 @@ use common::Place;
 use serde_json::Value;
 use std::{fs, process::Command};
 
-/// A place with this program in it.
+/// Creates a place with this program.
 #[track_caller]
 fn built(name: &str, source: &str) -> Place {
     let place = Place::new(name);
@@ -15,7 +15,7 @@ fn built(name: &str, source: &str) -> Place {
     place
 }
 
-/// A deposit is lost; `begin` runs before the threads.
+/// Returns a program that loses a deposit; `begin` runs before the threads.
 fn account(begin: &str) -> String {
     format!(
         r#"
@@ -104,7 +104,7 @@ fn runs_from_snapshots_equal_runs_from_start() {
     assert_eq!((&with["after"], &with["executions"]), (&without["after"], &without["executions"]));
     let shown = ["with.snarl", "without.snarl"].map(|trace| place.exits(0, &["show", "--all", trace]).0);
     assert_eq!(shown[0], shown[1]);
-    // What the run wrote before the snapshot and after it.
+    // Output of the run before the snapshot and after it.
     let replayed = place.exits(100, &["replay", "with.snarl"]).0;
     assert_eq!(replayed, "begun\njournal has 39 bytes\n");
 }
@@ -155,7 +155,7 @@ fn certificate_can_be_verified() {
     assert_eq!((&report["proved"], &report["unobserved"]), (&true.into(), &false.into()), "{report}");
     assert!(report["proof"].as_str().is_some_and(|file| file.ends_with("simple.proof")), "{report}");
 
-    // What the one preemption is for, when it was simplified and whenever it is shown.
+    // The need of the one preemption, in the simplification's report and whenever the trace is shown.
     let needs = report["preemptions"].as_array().expect("a list");
     assert_eq!(needs.len() as u64, report["after"]["preemptive"].as_u64().expect("a number"));
     assert_eq!((&needs[0]["line"], &needs[0]["without"]), (&35.into(), &"the program ended normally".into()));
@@ -165,7 +165,7 @@ fn certificate_can_be_verified() {
     let (output_text, _) = place.exits(0, &["verify", "simple.snarl"]);
     assert!(output_text.starts_with("the certificate holds"), "{output_text}");
     assert_eq!(place.json(0, &["verify", "simple.snarl", "--json"])["holds"], true);
-    // Of another trace, and of other states.
+    // A certificate of another trace, and one with other states.
     let (output_text, _) = place.exits(103, &["verify", "bug.snarl", "--proof", "simple.proof"]);
     assert!(output_text.contains("prove this one again"), "{output_text}");
     let proof = place.path("simple.proof");
@@ -199,13 +199,13 @@ fn failure_of_user_check_is_simplified_with_the_check() {
 #[test]
 fn hidden_dependence_is_detected() {
     let place = built("unobserved", &account(""));
-    // Without plain accesses the events do not tell that the balance is read early.
+    // Without plain accesses, no event shows that the balance is read early.
     let search =
         ["explore", "--points", "sync", "--strategy", "random", "-o", "bug.snarl", "--json", "--", "./prog"];
     place.json(100, &search);
     let (_, output_text) = place.exits(0, &["simplify", "--static", "bug.snarl"]);
     assert!(
-        output_text.contains("an unobserved dependence") && output_text.contains("ended normally"),
+        output_text.contains("a hidden dependence") && output_text.contains("ended normally"),
         "{output_text}"
     );
     let report = place.json(0, &["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);
@@ -233,12 +233,12 @@ fn arbitrary_merge_order_keeps_the_failure() {
 
 #[test]
 fn interrupted_simplification_keeps_best_trace() {
-    // Each run takes its time and leaves a trace of it; a pipe keeps runs from going on from the middle.
+    // Each run is slow and writes to a file; a pipe prevents snapshots.
     let begin = r#"compute(); compute(); int ends[2]; if (pipe(ends)) abort();
     FILE *runs = fopen("runs", "a"); fputc('r', runs); fclose(runs);"#;
     let place = built("interrupted", &account(begin));
     place.json(100, &["explore", "--points", "all", "-o", "bug.snarl", "--json", "--", "./prog"]);
-    // To prove something takes hundreds of them.
+    // A proof takes hundreds of runs.
     let runs = || fs::metadata(place.path("runs")).map_or(0, |file| file.len());
     let before = runs();
     let simplify = place.start(&["simplify", "bug.snarl", "--prove", "--json", "-o", "simple.snarl"]);
@@ -261,7 +261,7 @@ fn timed_out_livelock_simplification_keeps_best_trace() {
         ["record", "--seed", "1", "--max-spins", "20000", "-o", "bug.snarl", "--json", "--", "./prog"];
     let report = place.json(100, &record);
     assert_eq!(report["outcome"]["kind"], "livelock", "{report}");
-    // There are thousands of segments to be moved, and a run takes long: it is not done in this time.
+    // There are thousands of segments to move, and a run takes long, so the time limit is reached.
     for method in ["--effort=2", "--dynamic"] {
         let report =
             place.json(0, &["simplify", "bug.snarl", method, "--time", "1s", "--json", "-o", "simple.snarl"]);
@@ -300,13 +300,13 @@ fn long_imported_trace_is_simplified_while_streaming() {
     assert_eq!((&before["events"], &before["threads"]), (&after["events"], &after["threads"]));
     let switches = |stats: &Value| stats["context_switches"].as_u64().expect("a number");
     assert!(switches(before) > 100_000 && switches(after) * 4 < switches(before), "{once}");
-    // What was written is a trace, with those figures, and there is nothing left to do.
+    // The file is a trace with these figures, and it cannot be simplified further.
     let again = place.json(0, &["simplify", "--static", "--json", "-o", "again.snarl", "once.snarl"]);
     assert_eq!((&again["before"], &again["after"]), (after, after));
     let arbitrary = place
         .json(0, &["simplify", "--static", "--merges", "7", "--json", "-o", "other.snarl", "long.snarl"]);
     assert!(switches(&arbitrary["after"]) > switches(after), "{arbitrary}");
-    // A file that is cut short is told of, and leaves nothing behind.
+    // A truncated file is reported, and leaves nothing behind.
     let mut bytes = fs::read(place.path("long.snarl")).expect("the trace");
     bytes.truncate(bytes.len() / 2);
     place.write("cut.snarl", bytes);

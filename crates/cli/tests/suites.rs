@@ -1,5 +1,5 @@
-//! Test suites from the outside: binaries of Rust's own harness and of GoogleTest under `explore`, and
-//! `unsnarl cargo test`, which explores each test of a project.
+//! Test suites: binaries of Rust's own harness and of GoogleTest under `explore`, and `unsnarl cargo test`, which
+//! explores each test of a project.
 
 use serde_json::Value;
 use std::{
@@ -13,7 +13,7 @@ const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
 
 const MANIFEST: &str = "[package]\nname = \"visits\"\nversion = \"0.1.0\"\nedition = \"2021\"\n[workspace]\n";
 
-/// One test is right, one loses an update under some schedules, one can deadlock.
+/// One test is correct, one loses an update under some schedules, one can deadlock.
 const THREE_TESTS: &str = "
 use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
 use std::sync::{Barrier, Mutex};
@@ -47,7 +47,7 @@ fn locks() {
 }
 ";
 
-/// A directory of a test's own.
+/// A directory for one test.
 struct Place(PathBuf);
 
 impl Place {
@@ -71,7 +71,7 @@ impl Place {
         command
     }
 
-    /// Runs unsnarl and demands an exit status; what it printed.
+    /// Runs unsnarl, checks its exit status, and returns its output.
     #[track_caller]
     fn exits(&self, status: i32, args: &[&str]) -> (String, String) {
         let Output { status: ended, stdout, stderr } = self.command(args).output().expect("unsnarl runs");
@@ -87,7 +87,7 @@ impl Place {
         serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("unsnarl {args:?}: {e}\n{stdout}\n{stderr}"))
     }
 
-    /// The test binary that cargo has built.
+    /// Returns the test binary that cargo has built.
     fn binary(&self) -> String {
         let built = self.0.join("target/unsnarl/x86_64-unknown-linux-gnu/debug/deps");
         let files =
@@ -97,7 +97,7 @@ impl Place {
     }
 }
 
-/// The number of the line with this remark.
+/// Returns the number of the line with this comment.
 fn line_of(source: &str, remark: &str) -> usize {
     1 + source.lines().position(|line| line.ends_with(remark)).expect("the remark")
 }
@@ -229,7 +229,7 @@ fn test_failing_without_panic_reports_its_error() {
 #[test]
 fn only_tests_that_build_are_explored() {
     let files = [("Cargo.toml", MANIFEST), ("src/main.rs", "fn main() { println!(\"hello\"); }")];
-    let place = Place::new("wishes", &files);
+    let place = Place::new("cargo_run", &files);
     let (stdout, _) = place.exits(0, &["cargo", "run", "--quiet", "--offline"]);
     assert_eq!(stdout, "hello\n");
     let (stdout, _) = place.exits(0, &["cargo", "test", "--offline", "--", "--list"]);

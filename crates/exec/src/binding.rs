@@ -1,8 +1,8 @@
-//! When a program's calls of library functions are bound to addresses: all of them before it starts, if that is possible.
+//! When a program's calls of library functions are bound to addresses: all of them before it starts, if possible.
 //!
-//! With lazy binding the loader saves the vector registers on the caller's stack at the first call of each function. What it
-//! writes there depends on which registers the kernel has marked as in use, and that differs from run to run. A program that reads
-//! uninitialised stack memory would see the difference.
+//! With lazy binding the loader saves the vector registers on the caller's stack at the first call of each function.
+//! The saved bytes depend on which registers the kernel has marked as in use, and that differs from run to run. A
+//! program that reads uninitialised stack memory would see the difference.
 
 use crate::{Error, process::preload};
 use std::{
@@ -12,7 +12,7 @@ use std::{
 };
 use unsnarl_model::{Misuse, Program, Site, ThreadIx, Warning};
 
-/// The user's way to ask for lazy binding: `UNSNARL_BINDING=lazy`.
+/// Environment variable with which the user asks for lazy binding: `UNSNARL_BINDING=lazy`.
 const OVERRIDE: &str = "UNSNARL_BINDING";
 
 /// When the loader looks up the functions that a program calls.
@@ -25,7 +25,8 @@ pub(crate) enum Binding {
 }
 
 impl Binding {
-    /// Decides it for a program. The loader is asked once per program and process; the program itself does not run.
+    /// Chooses the binding of a program. The loader is asked once per program and process; the program itself does not
+    /// run.
     pub(crate) fn of(program: &Program) -> Result<Self, Error> {
         static DECIDED: Mutex<Option<HashMap<String, Binding>>> = Mutex::new(None);
         if std::env::var_os(OVERRIDE).is_some_and(|value| value == "lazy") {
@@ -41,8 +42,8 @@ impl Binding {
         Ok(binding)
     }
 
-    /// The loader reports each symbol that no library defines in a line of its own. Eager binding would refuse such a program;
-    /// lazy binding lets it run as long as it does not call the function.
+    /// Parses the loader's report, which has one line for each symbol that no library defines. Eager binding would
+    /// refuse such a program; lazy binding lets it run as long as it does not call the function.
     fn from_report(report: &str) -> Self {
         let mut missing = report.lines().filter_map(|line| line.strip_prefix("undefined symbol: "));
         let Some(first) = missing.next() else { return Self::Eager };
@@ -56,7 +57,7 @@ impl Binding {
         })
     }
 
-    /// The warning for a trace whose program starts at `site`; `None` if functions are bound eagerly.
+    /// Returns the warning for a trace whose program starts at `site`; `None` if functions are bound eagerly.
     pub(crate) fn warning(&self, site: Site) -> Option<Warning> {
         let Self::Lazy(reason) = self else { return None };
         Some(Warning {
@@ -73,14 +74,14 @@ impl Binding {
     }
 }
 
-/// What the loader says when it is asked to bind everything and not to start the program (`ldd -r`).
+/// Returns the loader's output when it binds everything without starting the program (`ldd -r`).
 fn report(program: &Program) -> Result<String, Error> {
     let mut command = Command::new(&program.path);
     preload(&mut command, None, &program.env)?;
     command.current_dir(&program.cwd);
     command.env("LD_TRACE_LOADED_OBJECTS", "1").env("LD_WARN", "1").env("LD_BIND_NOW", "1");
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    // A program that cannot be started says so when it is.
+    // Errors are ignored here: a program that cannot be started reports that when it is run.
     let stderr = command.output().map(|output| output.stderr).unwrap_or_default();
     Ok(String::from_utf8_lossy(&stderr).into_owned())
 }

@@ -1,4 +1,4 @@
-//! From what the target left in shared memory to a trace.
+//! Converts the contents of the shared memory to a trace after the target has ended.
 
 use crate::{memory::SharedMemory, outcome, run::LimitReached};
 use std::{collections::HashMap, process::ExitStatus, sync::Arc};
@@ -9,10 +9,10 @@ use unsnarl_model::{
 use unsnarl_symbols::{Symbols, Unwinder, build_id};
 use unsnarl_wire::{End, EndKind, RUNTIME_LIBRARY, RawInput, RawStack};
 
-/// The module of code that belongs to none: generated at run time, or a wild jump.
+/// Pseudo-module of code outside every module: generated at run time, or a wild jump.
 const NO_MODULE: &str = "[no module]";
 
-/// What is read from the files of the program and its libraries, kept from run to run.
+/// Data read from the files of the program and its libraries, kept from run to run.
 #[derive(Default)]
 pub(crate) struct ModuleFiles {
     pub(crate) symbols: Symbols,
@@ -75,7 +75,7 @@ pub(crate) fn trace(
     }
 }
 
-/// What came from outside.
+/// Returns the results of I/O with peers outside the program.
 fn inputs(memory: &SharedMemory, threads: &[Thread]) -> Vec<Input> {
     let collected = memory.inputs().into_iter().filter_map(|(raw, bytes)| {
         Some(Input {
@@ -105,9 +105,9 @@ pub(crate) fn modules(memory: &SharedMemory, program: &Program) -> Vec<Module> {
     interned.chain([no_module]).collect()
 }
 
-/// Code addresses to sites.
+/// Maps code addresses to sites.
 pub(crate) struct SiteTable {
-    /// By beginning: beginning, end, module.
+    /// Begin, end, module and base of each module, the highest begin first.
     ranges: Vec<(u64, u64, ModuleIx, u64)>,
     no_module: ModuleIx,
     interned: HashMap<u64, SiteIx>,
@@ -119,13 +119,13 @@ impl SiteTable {
         let numbered =
             modules.iter().enumerate().map(|(ix, m)| (m.base, m.base + m.size, ModuleIx(ix as u16), m.base));
         let mut ranges: Vec<_> = numbered.filter(|(from, to, ..)| from < to).collect();
-        // A program at fixed addresses has base 0 and would seem to hold everything: look there last.
+        // A program at fixed addresses has base 0 and would match every address, so it is searched last.
         ranges.sort_by_key(|&(from, ..)| std::cmp::Reverse(from));
         let no_module = ModuleIx(modules.len().saturating_sub(1) as u16);
         Self { ranges, no_module, interned: HashMap::new(), sites: Vec::new() }
     }
 
-    /// The site of an address of code.
+    /// Returns the site of a code address.
     pub(crate) fn site(&self, addr: u64) -> Site {
         let found = self.ranges.iter().find(|(from, to, ..)| (*from..*to).contains(&addr));
         found.map_or(
@@ -134,7 +134,7 @@ impl SiteTable {
         )
     }
 
-    /// The site of the call that returns there.
+    /// Returns the site of the call that returns to `pc`.
     pub(crate) fn caller(&self, pc: u64) -> Site {
         self.site(pc.saturating_sub(1))
     }
@@ -194,7 +194,7 @@ fn warnings(memory: &SharedMemory, places: &SiteTable, events: &[Event]) -> Vec<
     warnings
 }
 
-/// The conflicts that were found.
+/// Returns the conflicts that the runtime found.
 pub(crate) fn conflicts(memory: &SharedMemory, places: &SiteTable) -> Vec<Conflict> {
     let collected = memory.conflicts().iter().filter_map(|raw| {
         let side = |at: usize| {
@@ -213,7 +213,7 @@ pub(crate) fn conflicts(memory: &SharedMemory, places: &SiteTable) -> Vec<Confli
     collected.collect()
 }
 
-/// The calls that led to the two sides of a wanted conflict.
+/// Returns the call stacks of both sides of the requested conflict.
 pub(crate) fn conflict_stacks(
     memory: &SharedMemory,
     files: &mut ModuleFiles,
@@ -225,7 +225,7 @@ pub(crate) fn conflict_stacks(
     })
 }
 
-/// The calls that led to the events they were wanted of.
+/// Returns the call stacks of the requested events.
 pub(crate) fn event_stacks(
     memory: &SharedMemory,
     files: &mut ModuleFiles,
@@ -236,16 +236,16 @@ pub(crate) fn event_stacks(
     stacks.map(|(number, stack)| (number, program_frames(&mut files.unwinder, &modules, &stack))).collect()
 }
 
-/// The frames of a stack that was copied by the runtime while it was called.
+/// Unwinds a stack that the runtime copied, and drops the runtime's own frames.
 fn program_frames(unwinder: &mut Unwinder, modules: &[Module], stack: &(RawStack, &[u8])) -> Vec<Site> {
     let mut frames = outcome::backtrace(unwinder, modules, stack).frames;
-    // The innermost calls are our own.
+    // The innermost frames belong to the runtime.
     let ours = |site: &Site| modules[site.module.0 as usize].path.ends_with(RUNTIME_LIBRARY);
     frames.drain(..frames.iter().take_while(|site| ours(site)).count());
     frames
 }
 
-/// Where the run left its plan.
+/// Returns where the run diverged from its plan.
 pub(crate) fn divergence(memory: &SharedMemory, program: &Program, plan: &Plan) -> Option<Divergence> {
     let end = &memory.header().end;
     if !matches!(end.kind, EndKind::Diverged | EndKind::PlanEnd) {
@@ -264,18 +264,18 @@ pub(crate) fn divergence(memory: &SharedMemory, program: &Program, plan: &Plan) 
     let thread = if end.kind == EndKind::PlanEnd {
         threads(memory, &places).get(end.thread as usize).map(|t| t.id.clone()).unwrap_or_default()
     } else {
-        // The wire numbers threads by its own table; names come back by the order they were given in.
+        // The wire numbers threads by its own table; the plan's order maps the number back to an id.
         thread_at(&crate::memory::threads_of(plan), end.diverged_thread)
     };
     Some(Divergence { point: end.diverged_point, thread, expected, actual })
 }
 
-/// The thread at this entry of the wire's table.
+/// Returns the thread at an entry of the wire's table.
 fn thread_at(ids: &[ThreadId], entry: u32) -> ThreadId {
     crate::memory::plan_order(ids).into_iter().nth(entry as usize).unwrap_or_default()
 }
 
-/// The message of an end.
+/// Returns the message with which the run ended.
 pub(crate) fn message(end: &End) -> String {
     let len = (end.message_len as usize).min(end.message.len());
     String::from_utf8_lossy(&end.message[..len]).into_owned()

@@ -1,56 +1,56 @@
-//! What can keep a run from happening.
+//! Errors that prevent a run.
 
 use std::{io, path::PathBuf};
 
-/// Why there is no run. Messages say what to do where something can be done.
+/// The reason why a run could not be made. Messages say what the user can do, if anything.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no such program.
     #[error("no program {0}: give a path, or a name on PATH")]
     NoSuchProgram(PathBuf),
-    /// It is there but cannot be run under control.
+    /// The program exists but cannot be run under control.
     #[error("{program} cannot be controlled: {reason}")]
     Unusable {
-        /// Which program.
+        /// The program.
         program: PathBuf,
-        /// The reason, with what to do.
+        /// The reason, and what the user can do.
         reason: String,
     },
-    /// A trace does not belong to the files that are there now.
+    /// The trace was recorded with other versions of the program's files.
     #[error("{0}")]
     NotThisBuild(String),
-    /// The runtime found out that it cannot control the program.
+    /// The runtime cannot control the program.
     #[error("the program cannot be controlled: {0}")]
     Refused(String),
-    /// The program started but the runtime was not in it.
+    /// The program started, but the runtime was not loaded into it.
     #[error("the program ran without the runtime in it ({status}): {output}")]
     NotAttached {
         /// How the program ended.
         status: String,
-        /// What it said.
+        /// The program's standard error.
         output: String,
     },
-    /// The program ended while it was loaded.
-    #[error("the program ended before it began: see what it says without unsnarl")]
+    /// The program ended while it was being loaded.
+    #[error("the program ended before main: run it without unsnarl to see why")]
     NotServing,
-    /// The program's directory is gone.
+    /// The program's working directory no longer exists.
     #[error("cannot start the program in {directory}: {cause}")]
     Directory {
-        /// Which.
+        /// The directory.
         directory: String,
-        /// The system's answer.
+        /// The system's error.
         cause: io::Error,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("{action}: {cause}{}", hint(cause))]
     System {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// The system's answer.
+        /// The system's error.
         cause: io::Error,
     },
-    /// The user wants no more.
+    /// The user interrupted the run.
     #[error("interrupted")]
     Interrupted,
     /// The runtime has a bug.
@@ -58,7 +58,7 @@ pub enum Error {
     Internal(String),
 }
 
-/// What the user can do about an answer of the system.
+/// Returns what the user can do about a system error.
 fn hint(cause: &io::Error) -> &'static str {
     match cause.raw_os_error() {
         Some(libc::ENOMEM) => "; is address space limited (`ulimit -v`)? raise it",

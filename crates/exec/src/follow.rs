@@ -1,9 +1,9 @@
-//! Finding the program to control among those that a launcher starts: a script, a test runner, a wrapper.
+//! Finds the program to control among those that a launcher starts: a script, a test runner, a wrapper.
 //!
-//! The launcher is started with the runtime in it and in all that it starts, where it does nothing but ask us, once for each
-//! program, whether that is the one. The one that is waits before its first instruction; how it was started (its file,
-//! arguments, environment, directory and standard input) is all that a run under control needs. So the launcher runs once,
-//! whatever is done with the program, and a trace of it is replayed without the launcher.
+//! The runtime is preloaded into the launcher and into every program that it starts. There it only asks this process,
+//! once per program, whether that program is the wanted one. The wanted program waits before its first instruction. A
+//! run under control needs only how it was started: its file, arguments, environment, directory and standard input. So
+//! the launcher runs once, and a trace is replayed without the launcher.
 
 use crate::{Error, process};
 use std::{
@@ -28,18 +28,18 @@ use unsnarl_model::Program;
 use unsnarl_symbols::Binary;
 use unsnarl_wire::{FOLLOW_VARIABLE, FollowAnswer, RUNTIME_LIBRARY};
 
-/// A launcher that waits for the program that it started; ended when dropped.
+/// A launcher whose program was found and is held; killed when dropped.
 #[derive(Debug)]
 pub struct Launcher {
     child: Child,
-    /// The program that was found waits at the other end.
+    /// The connection at which the found program waits.
     _held: Option<UnixStream>,
 }
 
-/// Starts the launcher, and waits until it starts the program: the one of this name, or, without one, the first that can make
-/// threads.
+/// Starts the launcher and waits until it starts the wanted program: the one called `name`, or, without a name, the
+/// first that can create threads.
 ///
-/// # Errors
+/// Errors
 /// If the launcher cannot be started, or ends without having started such a program.
 pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launcher), Error> {
     let refused = |action| move |cause| Error::System { action, cause };
@@ -52,7 +52,7 @@ pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launch
     let image = fs::canonicalize(&launcher.path).unwrap_or_default();
     let mut seen = Vec::new();
     loop {
-        // Looked at first: whoever asked before the launcher ended is still heard.
+        // Checked before `accept`: a request that was sent before the launcher ended is still served.
         let ended = launcher_runs.child.try_wait().map_err(refused("cannot wait for the launcher"))?;
         match listener.accept() {
             Ok((mut stream, _)) => {
@@ -60,7 +60,7 @@ pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launch
                 let is_launcher = found.is(launcher_runs.child.id(), &image);
                 if !is_launcher && found.matches(name) {
                     answer(&mut stream, FollowAnswer::Wait);
-                    let program = found.program(&socket).map_err(refused("cannot look at the program"))?;
+                    let program = found.program(&socket).map_err(refused("cannot inspect the program"))?;
                     launcher_runs._held = Some(stream);
                     return Ok((program, launcher_runs));
                 }
@@ -80,8 +80,8 @@ pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launch
 
 fn not_found(name: Option<&str>, status: &str, mut seen: Vec<String>) -> Error {
     let expected = match name {
-        Some(name) => format!("no program named {name}"),
-        None => "no program that makes threads".to_owned(),
+        Some(name) => format!("a program named {name}"),
+        None => "a program that creates threads".to_owned(),
     };
     seen.dedup();
     let most = seen.len().min(12);
@@ -89,27 +89,27 @@ fn not_found(name: Option<&str>, status: &str, mut seen: Vec<String>) -> Error {
         if seen.is_empty() { "none that is dynamically linked".to_owned() } else { seen[..most].join(", ") };
     let more = if seen.len() > most { ", …" } else { "" };
     Error::Unusable {
-        program: "what the command starts".into(),
+        program: "the program to follow".into(),
         reason: format!(
-            "it ended ({status}) and had started {expected}; it started {list}{more}: name the program by --follow=NAME, or run it \
-             directly"
+            "the command ended ({status}) without starting {expected}; it started {list}{more}: name the program with \
+             --follow=NAME, or run it directly"
         ),
     }
 }
 
-/// Starts the launcher in a group of its own, with the runtime in it and in what it starts.
+/// Starts the launcher in its own process group, with the runtime preloaded into it and its children.
 fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
     let text = |bytes: &Vec<u8>| OsString::from_vec(bytes.clone());
     let mut command = Command::new(&launcher.path);
     command.args(launcher.args.iter().skip(1).map(text)).current_dir(&launcher.cwd);
     process::preload(&mut command, None, &launcher.env)?;
     command.env(FOLLOW_VARIABLE, socket).stdin(Stdio::piped());
-    // What it prints is not what was asked for.
+    // The launcher's output goes to standard error, because standard output is for the program.
     command.stdout(process::standard_error());
     process::kill_with_parent(command.process_group(0));
     let system = |cause| Error::System { action: "cannot start the command", cause };
     let mut child = match command.spawn() {
-        // A script without a first line that names its interpreter: as a shell would.
+        // A script without a `#!` line is run by the shell (ENOEXEC).
         Err(error) if error.raw_os_error() == Some(8) => {
             let mut shell = Command::new("/bin/sh");
             shell.arg(&launcher.path).args(launcher.args.iter().skip(1).map(text)).env_clear();
@@ -122,7 +122,7 @@ fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
     };
     if let Some(mut stdin) = child.stdin.take() {
         let bytes = launcher.stdin.clone();
-        // Whoever does not read all of it does not want it.
+        // Write errors are ignored: the launcher need not read all of its input.
         std::thread::Builder::new()
             .spawn(move || stdin.write_all(&bytes))
             .map_err(|cause| Error::System { action: "cannot start a thread", cause })?;
@@ -131,7 +131,7 @@ fn start(launcher: &Program, socket: &str) -> Result<Child, Error> {
 }
 
 fn answer(stream: &mut UnixStream, answer: FollowAnswer) {
-    // A program that is gone needs none.
+    // An error means that the program has ended and needs no answer.
     let _ = stream.write_all(&[answer as u8]);
 }
 
@@ -143,7 +143,7 @@ struct StartedProgram {
 }
 
 impl StartedProgram {
-    /// Who is at the other end; none if nobody is any more.
+    /// Reads which process asks; `None` if it has ended.
     fn read_request(stream: &mut UnixStream) -> Option<Self> {
         let mut process = [0; 4];
         stream
@@ -157,7 +157,7 @@ impl StartedProgram {
         Some(Self { process, file, args })
     }
 
-    /// Whether this is that very program.
+    /// Returns whether this is the launcher itself: `process`, running `image` or its interpreter.
     fn is(&self, process: u32, image: &Path) -> bool {
         self.process == process && (self.file == image || is_interpreter_of(&self.file, image))
     }
@@ -179,7 +179,7 @@ impl StartedProgram {
         }
     }
 
-    /// How it was started.
+    /// Returns how the program was started.
     fn program(&self, socket: &str) -> io::Result<Program> {
         let text = |path: PathBuf| {
             path.into_os_string().into_string().map_err(|_| io::Error::other("a path is not UTF-8"))
@@ -199,7 +199,7 @@ impl StartedProgram {
     }
 }
 
-/// Whether the program can make threads, or was compiled to be looked at.
+/// Returns whether the program can create threads, or was compiled with instrumentation.
 fn makes_threads(binary: &Binary) -> bool {
     let starts = |name: &String| {
         let name = name.split('@').next().unwrap_or(name);
@@ -209,18 +209,18 @@ fn makes_threads(binary: &Binary) -> bool {
     binary.instrumented || binary.imports.iter().any(starts)
 }
 
-/// Whether a script's first line names this file.
+/// Returns whether `file` is the interpreter that the script's first line names.
 fn is_interpreter_of(file: &Path, script: &Path) -> bool {
     let Ok(text) = fs::read(script) else { return false };
     let Some(line) = text.strip_prefix(b"#!") else {
-        // A script without such a line is the shell's.
+        // A script without a `#!` line is run by the shell.
         return !text.starts_with(b"\x7fELF") && fs::canonicalize("/bin/sh").is_ok_and(|shell| shell == file);
     };
     let line = line.split(|&byte| byte == b'\n').next().unwrap_or_default();
     let line = String::from_utf8_lossy(line).into_owned();
     let mut words = line.split_whitespace();
     let named = words.next().unwrap_or_default();
-    // `env` looks for the interpreter and becomes it: both are the launcher.
+    // `env` finds the interpreter and executes it: both count as the launcher.
     let by_env = named.ends_with("/env").then(|| words.find(|word| !word.starts_with('-'))).flatten();
     let found = by_env.and_then(|name| crate::find(OsStr::new(name)).ok());
     [Some(PathBuf::from(named)), found]
@@ -229,7 +229,7 @@ fn is_interpreter_of(file: &Path, script: &Path) -> bool {
         .any(|path| fs::canonicalize(path).is_ok_and(|path| path == file))
 }
 
-/// An entry of the environment as it would have been without the runtime; none for one that would not be there.
+/// Returns an environment entry without the runtime in it; `None` if the entry exists only because of the runtime.
 fn without_runtime(entry: Vec<u8>) -> Option<Vec<u8>> {
     let Some(list) = entry.strip_prefix(b"LD_PRELOAD=") else { return Some(entry) };
     let rest: Vec<&[u8]> =
@@ -242,13 +242,13 @@ fn place(process: u32, action: &str) -> PathBuf {
     format!("/proc/{process}/{action}").into()
 }
 
-/// Texts that each end with zero.
+/// Splits texts that each end with a zero byte.
 fn entries(bytes: &[u8]) -> Vec<Vec<u8>> {
     let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
     if bytes.is_empty() { Vec::new() } else { bytes.split(|&byte| byte == 0).map(<[u8]>::to_vec).collect() }
 }
 
-/// All of its standard input that it would still read; nothing of a terminal's.
+/// Returns the rest of the process's standard input; nothing if that is a terminal.
 fn standard_input(process: u32) -> io::Result<Vec<u8>> {
     let path = place(process, "fd/0");
     let Ok(metadata) = fs::metadata(&path) else { return Ok(Vec::new()) };
@@ -257,7 +257,7 @@ fn standard_input(process: u32) -> io::Result<Vec<u8>> {
     }
     let mut file = File::open(&path)?;
     if metadata.is_file() {
-        // A new look at the file begins at its start; what was read before is not there any more.
+        // Opening the file again starts at offset 0, so the part that was already read is skipped.
         let info = fs::read_to_string(place(process, "fdinfo/0"))?;
         let at =
             info.lines().find_map(|line| line.strip_prefix("pos:")).and_then(|at| at.trim().parse().ok());
@@ -270,7 +270,7 @@ fn standard_input(process: u32) -> io::Result<Vec<u8>> {
 
 impl Drop for Launcher {
     fn drop(&mut self) {
-        // It may want to clean up after itself.
+        // SIGTERM first, so that the launcher can clean up.
         process::end_group(self.child.id(), false);
         let until = Instant::now() + Duration::from_secs(2);
         while Instant::now() < until && matches!(self.child.try_wait(), Ok(None)) {

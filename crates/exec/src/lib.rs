@@ -1,8 +1,8 @@
 //! Starts a target with a plan and collects its trace.
 //!
-//! [`Executor::run`] is the one arrow of the system: a [`Plan`](unsnarl_model::Plan) in, a [`Run`] out. The
-//! run happened in another process; what it left in shared memory becomes a
-//! [`Trace`](unsnarl_model::Trace) when asked for.
+//! [`Executor::run`] is the central operation of the system: it takes a [`Plan`](unsnarl_model::Plan) and returns a
+//! [`Run`]. The run happened in another process; [`Run::trace`] converts the contents of the shared memory to a
+//! [`Trace`](unsnarl_model::Trace).
 
 #![deny(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The runtime as a file: it is part of this binary and is laid down where programs can load it, and beside it
-//! the header with which they can give hints.
+//! Installs the runtime, which is embedded in this binary, as a file that programs can load, with the header for hints
+//! beside it.
 
 use crate::{Error, notes, probe};
 use std::{
@@ -12,18 +12,18 @@ use unsnarl_wire::RUNTIME_LIBRARY;
 
 const LIBRARY: &[u8] = include_bytes!(env!("UNSNARL_RUNTIME"));
 
-/// Loads a program at fixed addresses where address randomisation cannot be switched off.
+/// The library that loads a program at fixed addresses if address randomisation cannot be disabled.
 const LAYOUT: &[u8] = include_bytes!(env!("UNSNARL_LAYOUT"));
 
-/// For `#include <unsnarl.h>`.
+/// The header for `#include <unsnarl.h>`.
 const HEADER: &[u8] = include_bytes!("../../../include/unsnarl.h");
 
 /// The directory of headers in the runtime's directory.
 pub const HEADERS: &str = "include";
 
-/// The directory that holds the runtime: the user's cache, by the runtime's contents, so that versions live
-/// side by side and programs linked with one keep finding it. If the cache cannot be used, it is a directory for
-/// temporary files.
+/// Returns the directory that holds the runtime. It is in the user's cache and named after the runtime's contents, so
+/// that versions coexist and programs linked with one keep finding it. If the cache cannot be used, it is in a
+/// directory for temporary files.
 ///
 /// # Errors
 /// If none can be used.
@@ -55,16 +55,16 @@ pub fn runtime_directory() -> Result<PathBuf, Error> {
     Err(Error::System { action: "cannot write the runtime to the cache directory", cause })
 }
 
-/// Where the runtime may be laid down.
+/// A candidate directory for the runtime.
 enum Place {
-    /// The user's own.
+    /// The user's cache.
     Cache(PathBuf),
-    /// One that other users write to.
+    /// A directory that other users can write to.
     Temporary(PathBuf),
 }
 
 impl Place {
-    /// The directory of the user's own.
+    /// Returns the directory that belongs to the user alone.
     fn path(&self) -> PathBuf {
         match self {
             Self::Cache(cache) => cache.clone(),
@@ -72,7 +72,7 @@ impl Place {
         }
     }
 
-    /// Lays the runtime down; its directory.
+    /// Installs the runtime here and returns its directory.
     fn hold_runtime(&self, version: &str) -> io::Result<PathBuf> {
         let own = self.path();
         if let Self::Temporary(_) = self {
@@ -88,7 +88,8 @@ impl Place {
     }
 }
 
-/// Makes a directory where others could have made one of the same name: only the user's own will do, for what is in it is executed.
+/// Creates the directory, or checks that an existing one belongs to the user and is not writable by others: files in it
+/// are executed.
 fn claim(directory: &Path) -> io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -102,29 +103,29 @@ fn claim(directory: &Path) -> io::Result<()> {
     }
 }
 
-/// The path of the library that loads a program at fixed addresses. It must be preloaded before all others.
+/// Returns the path of the library that loads a program at fixed addresses. It must be preloaded before all others.
 pub(crate) fn layout() -> Result<PathBuf, Error> {
     install_file("libunsnarl_layout.so", LAYOUT)
 }
 
-/// The runtime's path.
+/// Returns the runtime's path.
 pub(crate) fn runtime() -> Result<PathBuf, Error> {
     runtime_directory().map(|directory| directory.join(RUNTIME_LIBRARY))
 }
 
-/// The user's cache, if the environment names one.
+/// Returns the user's cache directory, if the environment names one.
 fn cache() -> Option<PathBuf> {
     let home =
         || env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| PathBuf::from(home).join(".cache"));
     env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)
 }
 
-/// Directories for temporary files, each of which may lack room or forbid executing.
+/// Returns directories for temporary files. Any of them may lack space or forbid executing.
 fn temporary() -> impl Iterator<Item = PathBuf> {
     [env::temp_dir(), "/tmp".into(), "/var/tmp".into(), "/dev/shm".into()].into_iter()
 }
 
-/// Lays a file down in the runtime's directory, for programs that want to have one; where it is.
+/// Writes a file into the runtime's directory, for other programs to read, and returns its path.
 ///
 /// # Errors
 /// If it cannot be written.
@@ -141,14 +142,14 @@ fn write(place: &Path, content: &[u8]) -> io::Result<()> {
         return Ok(());
     }
     place.parent().map_or(Ok(()), fs::create_dir_all)?;
-    // Renamed into place: another unsnarl may be doing the same.
+    // Written under a temporary name and renamed, because another unsnarl may do the same.
     let draft = place.with_extension(format!("{}.draft", std::process::id()));
     fs::write(&draft, content)?;
     fs::set_permissions(&draft, fs::Permissions::from_mode(0o755))?;
     fs::rename(&draft, place)
 }
 
-/// FNV-1a: names a version, protects nothing.
+/// FNV-1a: it names a version and is not a security measure.
 fn fingerprint<'a>(bytes: impl Iterator<Item = &'a u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }

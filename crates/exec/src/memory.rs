@@ -1,5 +1,5 @@
-//! Memory shared with the target: a memory file, mapped here and there. Unsafe code is
-//! here, in `probe.rs` and in `process.rs`, nowhere else in this crate.
+//! Memory shared with the target: a memory file that both processes map. Unsafe code of this crate is only here, in
+//! `probe.rs` and in `process.rs`.
 
 use crate::{Error, notes, probe, run::ThreadBackend};
 use std::{
@@ -20,20 +20,20 @@ use unsnarl_wire::{
     Regions, SideRequest, TracerWords, Tracing,
 };
 
-/// A memory file of this name.
+/// Creates a memory file.
 pub(crate) fn memory_file(name: &std::ffi::CStr) -> Result<File, Error> {
-    // SAFETY: a C string; the result is ours.
+    // SAFETY: `name` is a C string.
     let fd = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
     if fd < 0 {
         let cause = io::Error::last_os_error();
-        return file_instead(&cause).ok_or(Error::System { action: "cannot make a memory file", cause });
+        return file_instead(&cause).ok_or(Error::System { action: "cannot create a memory file", cause });
     }
-    // SAFETY: just made, owned by nobody else.
+    // SAFETY: the descriptor was just created and has no other owner.
     Ok(unsafe { File::from_raw_fd(fd) })
 }
 
-/// A file without a name, for systems that have no memory files: in a directory that has room, preferably in memory. The run
-/// would be ended in the middle if there were none.
+/// Creates a file without a name, for systems without memory files. It is in a directory with enough space, preferably
+/// one in memory: a run that finds no space would be killed in the middle.
 fn file_instead(cause: &io::Error) -> Option<File> {
     /// Far more than most runs write.
     const PLENTY: u64 = 1 << 30;
@@ -44,7 +44,7 @@ fn file_instead(cause: &io::Error) -> Option<File> {
     let mut usable: Vec<(u64, PathBuf)> =
         directories.map(|directory| (room(&directory).min(PLENTY), directory)).into();
     usable.retain(|(room, _)| *room >= ENOUGH);
-    // The sort is stable: of those with plenty of room the first one is taken.
+    // The sort is stable: of the directories with plenty of space the first one is taken.
     usable.sort_by_key(|(room, _)| std::cmp::Reverse(*room));
     let make = |directory: &Path| {
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -62,54 +62,54 @@ fn file_instead(cause: &io::Error) -> Option<File> {
     Some(file)
 }
 
-/// Both of a program's streams may be one file to it, and its children write too: always at the end.
+/// Makes all writes append. The program may use one file for both streams, and its children write too.
 pub(crate) fn append_only(file: File) -> File {
-    // SAFETY: sets a flag of our own descriptor.
+    // SAFETY: sets a flag of a descriptor that this process owns.
     unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, libc::O_APPEND) };
     file
 }
 
-/// What the calls are wanted of that led to it.
+/// The events and conflict sides whose call stacks to capture.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct StackRequest<'a> {
     /// The sides of a conflict.
     pub(crate) sides: [SideRequest; 2],
-    /// The events of these numbers, in order.
+    /// Event numbers, ascending.
     pub(crate) events: &'a [u64],
 }
 
-/// What is special about a run, apart from its plan.
+/// Properties of a run that are not part of its plan.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RunMode<'a> {
-    /// What the calls are wanted of.
+    /// Call stacks to capture.
     pub(crate) stack_request: StackRequest<'a>,
-    /// The program serves runs.
+    /// The program is a server that forks one process per run.
     pub(crate) serve: bool,
-    /// It becomes the snapshot of this number when the plan ends; 0 for none.
+    /// Number of the snapshot that the process becomes at the end of the plan; 0 for none.
     pub(crate) snapshot: u8,
-    /// It comes from a snapshot after so many points.
+    /// Number of points after which the snapshot waits from which the run resumes; 0 for none.
     pub(crate) resumed: u64,
-    /// How its instructions are traced.
+    /// Tracing of instructions.
     pub(crate) tracing: TracingRequest<'a>,
-    /// What its threads run on.
+    /// Backend of the program's threads.
     pub(crate) threads: ThreadBackend,
-    /// A debugger looks on.
+    /// A debugger is attached.
     pub(crate) debugged: bool,
-    /// There are processors to spare.
+    /// There are idle processors, so waiting may spin.
     pub(crate) busy_waits: bool,
 }
 
-/// How the instructions are to be traced.
+/// Tracing of instructions in a run.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct TracingRequest<'a> {
     pub(crate) how: Tracing,
-    /// Room for the trace.
+    /// Words of space for the trace.
     pub(crate) words: u64,
     /// Paths of the modules whose code is traced.
     pub(crate) modules: &'a [String],
-    /// For each thread after how many events it is no longer traced; empty if all are traced.
+    /// For each thread the number of events after which it is no longer traced; empty to trace all.
     pub(crate) until: &'a [u64],
-    /// Functions at which the trace of a thread pauses until it unwinds.
+    /// Functions at which the trace of a thread pauses until the thread unwinds.
     pub(crate) pauses: &'a [u64],
 }
 
@@ -130,18 +130,18 @@ unsafe impl Send for SharedMemory {}
 impl Drop for SharedMemory {
     fn drop(&mut self) {
         if !self.map.is_null() {
-            // SAFETY: mapped by us with this length, and nothing borrowed from it is alive.
+            // SAFETY: this value mapped it with this length, and nothing borrowed from it is alive.
             unsafe { libc::munmap(self.map.cast(), self.len) };
         }
     }
 }
 
 impl SharedMemory {
-    /// For this program.
+    /// Creates the shared memory for runs of this program.
     pub(crate) fn new(program: &Program) -> Result<Self, Error> {
         let file = memory_file(c"unsnarl")?;
-        // Rust's mutexes look there whenever they are taken or given back, and it makes no difference to them unless their own thread
-        // panics: a quarter of all points would be there.
+        // Rust's mutexes read the panic count at every lock and unlock, and the value matters only while their own
+        // thread panics. A quarter of all points would be such reads.
         let binary = Binary::read(Path::new(&program.path)).ok();
         let ignored_variable = binary.as_ref().and_then(|binary| binary.panic_count).unwrap_or(0);
         let mut spin_functions = [[0; 2]; 4];
@@ -165,7 +165,7 @@ impl SharedMemory {
         self.file
             .set_len(len as u64)
             .map_err(|cause| Error::System { action: "cannot enlarge the shared memory", cause })?;
-        // SAFETY: our own mapping goes, a new one comes; nothing borrowed from it is alive, by `&mut self`.
+        // SAFETY: the old mapping is this value's own; by `&mut self`, nothing borrowed from it is alive.
         unsafe {
             if !self.map.is_null() {
                 libc::munmap(self.map.cast(), self.len);
@@ -189,7 +189,7 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// Lays out a run of this plan. `program` is the path that the plan's own module goes by.
+    /// Writes the plan and the header of a run. `program` is the path by which the plan names the program's own module.
     pub(crate) fn prepare(&mut self, plan: &Plan, mode: RunMode<'_>, program: &str) -> Result<(), Error> {
         let RunMode { stack_request, serve, snapshot, resumed, tracing, threads: kind, debugged, busy_waits } =
             mode;
@@ -234,11 +234,11 @@ impl SharedMemory {
         .with_policy(plan.tail);
         let regions = Regions::new(&words, plan.limits.events);
         self.grow(regions.total as usize)?;
-        // SAFETY: the mapping is as long as the regions say, and the target does not run yet.
+        // SAFETY: the mapping is as long as the regions require, and the target does not run yet.
         unsafe {
             self.map.cast::<Header>().write(Header::new(regions, words, serve));
             if stack_request.sides != <[SideRequest; 2]>::default() {
-                // What another run left there must not be taken for this one's.
+                // Stacks of an earlier run must not be taken for this run's.
                 for side in [0, 1] {
                     self.table_mut::<u64>(regions.stacks_end + side * ONE_STACK_BYTES, 2).fill(0);
                 }
@@ -273,25 +273,26 @@ impl SharedMemory {
         Ok(())
     }
 
-    /// The instruction trace while it is written.
+    /// Returns the instruction trace while it is being written.
     pub(crate) fn live_trace(&self) -> LiveTrace<'_> {
         LiveTrace { memory: self }
     }
 
     #[allow(clippy::mut_from_ref, reason = "disjoint tables of one mapping, used one after the other")]
     unsafe fn table_mut<T>(&self, at: u64, len: usize) -> &mut [T] {
-        // SAFETY: within the mapping, by the caller.
+        // SAFETY: the caller guarantees that the table is within the mapping.
         unsafe { std::slice::from_raw_parts_mut(self.map.add(at as usize).cast(), len) }
     }
 
     fn table<T>(&self, at: u64, len: usize) -> &[T] {
         assert!(at as usize + len * size_of::<T>() <= self.len, "the shared memory was damaged");
-        // SAFETY: within the mapping; the target is gone, so nobody writes; all tables hold plain numbers.
+        // SAFETY: the table is within the mapping; the target has ended, so nothing writes; all tables hold plain
+        // numbers.
         unsafe { std::slice::from_raw_parts(self.map.add(at as usize).cast(), len) }
     }
 
     pub(crate) fn header(&self) -> &Header {
-        // SAFETY: prepared; the target is gone. Its enum `EndKind` is written by our runtime only.
+        // SAFETY: the header is initialised and the target has ended. Only our runtime writes its enum `EndKind`.
         unsafe { &*self.map.cast::<Header>() }
     }
 
@@ -334,7 +335,7 @@ impl SharedMemory {
         )
     }
 
-    /// What came from outside, each with its bytes.
+    /// Returns the results of I/O with peers outside the program, each with its bytes.
     pub(crate) fn inputs(&self) -> Vec<(RawInput, &[u8])> {
         let h = self.header();
         let mut at = h.regions.inputs;
@@ -351,13 +352,13 @@ impl SharedMemory {
         inputs
     }
 
-    /// For each event who could have run, if the plan asked for it.
+    /// Returns the enabled threads at each event, if the plan asked for them.
     pub(crate) fn choices(&self) -> &[Choices] {
         let h = self.header();
         self.table(h.regions.choices, self.events().len() * usize::from(h.plan.choices))
     }
 
-    /// The stacks copied for the two sides of a wanted conflict.
+    /// Returns the stacks copied for the two sides of the requested conflict.
     pub(crate) fn side_stacks(&self) -> [Option<(RawStack, &[u8])>; 2] {
         [0, 1].map(|side| {
             let at = self.header().regions.stacks_end + side * ONE_STACK_BYTES;
@@ -368,7 +369,7 @@ impl SharedMemory {
         })
     }
 
-    /// The stacks copied for the events whose calls were wanted, as far as they came.
+    /// Returns the stacks copied for the requested events, as far as the run reached them.
     pub(crate) fn call_stacks(&self) -> Vec<(u64, (RawStack, &[u8]))> {
         let h = self.header();
         let stacks = (0..h.plan.stack_requests).filter_map(|nth| {
@@ -381,7 +382,7 @@ impl SharedMemory {
         stacks.collect()
     }
 
-    /// Copies of stacks, each with its bytes.
+    /// Returns the copied stacks, each with its bytes.
     pub(crate) fn stacks(&self) -> Vec<(RawStack, &[u8])> {
         let h = self.header();
         let mut at = h.regions.stacks;
@@ -405,44 +406,44 @@ pub(crate) struct LiveTrace<'a> {
     memory: &'a SharedMemory,
 }
 
-// SAFETY: what is shared are atomic words, and memory that nobody writes any more.
+// SAFETY: the shared data are atomic words, and memory that is no longer written.
 unsafe impl Sync for LiveTrace<'_> {}
 
 impl LiveTrace<'_> {
     fn tracer(&self) -> *const TracerWords {
-        // SAFETY: within the header, to which no reference is made: the target writes it.
+        // SAFETY: the pointer is within the header; no reference is made, because the target writes the header.
         unsafe { &raw const (*self.memory.map.cast::<Header>()).tracer }
     }
 
     fn region(&self) -> (u64, u64) {
         let header = self.memory.map.cast::<Header>();
-        // SAFETY: written by us before the target was started, and by nobody since.
+        // SAFETY: this process wrote the fields before the target was started, and nothing has written them since.
         unsafe { ((*header).regions.steps, (*header).plan.step_words) }
     }
 
-    /// How many there are; the latest record may not be complete.
+    /// Returns the number of words; the latest record may be incomplete.
     pub(crate) fn count(&self) -> u64 {
         let tracer = self.tracer();
-        // SAFETY: words that the target writes as a whole, the first one before the other.
+        // SAFETY: the target writes these as whole words, the first one before the other.
         let (next, first) =
             unsafe { ((*tracer).next.load(Ordering::Acquire), (&raw const (*tracer).first).read_volatile()) };
         (next.saturating_sub(first) / 8).min(self.region().1)
     }
 
-    /// Copies words that are complete and were not given back.
+    /// Copies words that are complete and were not freed.
     pub(crate) fn copy(&self, words: std::ops::Range<u64>, into: &mut Vec<u64>) {
         let (at, _) = self.region();
         into.clear();
         into.reserve((words.end - words.start) as usize);
         let mut word = words.start;
         while word < words.end {
-            // The same memory is used again and again.
+            // The buffer is a ring.
             let (in_ring, ring) = (word % RING_WORDS as u64, RING_WORDS as u64);
             let count = (words.end - word).min(ring - in_ring) as usize;
             let start = at as usize + 8 * in_ring as usize;
             assert!(start + 8 * count <= self.memory.len, "the shared memory was damaged");
-            // SAFETY: within the mapping, aligned; the target is past these words and does not come back before they
-            // are given back.
+            // SAFETY: the words are within the mapping and aligned; the target is past them and does not reuse them
+            // before they are freed.
             into.extend_from_slice(unsafe {
                 std::slice::from_raw_parts(self.memory.map.add(start).cast::<u64>(), count)
             });
@@ -450,20 +451,20 @@ impl LiveTrace<'_> {
         }
     }
 
-    /// Gives the memory of all words before this one back.
+    /// Frees the memory of all words before `end`, for the target to reuse.
     pub(crate) fn free(&self, end: u64) {
-        // SAFETY: an atomic word of the header.
+        // SAFETY: the field is an atomic word of the header.
         unsafe { (*self.tracer()).consumed.store(end, Ordering::Release) };
     }
 
-    /// No more is wanted.
+    /// Makes the target stop tracing.
     pub(crate) fn stop(&self) {
-        // SAFETY: as above.
+        // SAFETY: the field is an atomic word of the header.
         unsafe { (*self.tracer()).stopped.store(1, Ordering::Release) };
     }
 }
 
-/// Writes paths down as the loader has them.
+/// Writes the paths in the form that the loader uses.
 fn name<'a>(entries: &mut [RawModule], paths: impl Iterator<Item = &'a String>, program: &str) {
     for (entry, path) in entries.iter_mut().zip(paths) {
         *entry = RawModule { base: 0, start: 0, end: 0, path: [0; unsnarl_wire::MAX_PATH] };
@@ -474,10 +475,10 @@ fn name<'a>(entries: &mut [RawModule], paths: impl Iterator<Item = &'a String>, 
     }
 }
 
-/// A plan's threads as the runtime wants them: parents first, and all of them there.
+/// A plan's threads in the form that the runtime reads: ancestors first and complete.
 struct PlanThreads {
     entries: Vec<PlanThread>,
-    /// For each of the plan's threads its entry.
+    /// The table entry of each of the plan's threads.
     at: Vec<u32>,
 }
 
@@ -491,7 +492,7 @@ fn plan_threads(ids: &[ThreadId]) -> PlanThreads {
     PlanThreads { entries: entries.collect(), at: ids.iter().map(|id| entry[id]).collect() }
 }
 
-/// All threads that a plan speaks of, those of its schedule first.
+/// Returns all threads that a plan mentions, those of its schedule first.
 pub(crate) fn threads_of(plan: &Plan) -> Vec<ThreadId> {
     let inputs = plan.inputs.iter().flat_map(|inputs| inputs.iter());
     let mut all = plan.prefix.threads.clone();
@@ -503,7 +504,7 @@ pub(crate) fn threads_of(plan: &Plan) -> Vec<ThreadId> {
     all
 }
 
-/// What is to come from outside as the runtime reads it.
+/// Encodes the plan's inputs in the form that the runtime reads.
 fn raw_inputs(plan: &Plan, threads: &PlanThreads) -> Vec<u8> {
     let Some(inputs) = &plan.inputs else { return Vec::new() };
     let entries: HashMap<ThreadId, u32> =
@@ -525,7 +526,7 @@ fn raw_inputs(plan: &Plan, threads: &PlanThreads) -> Vec<u8> {
     bytes
 }
 
-/// The threads of a plan and all their ancestors, ancestors first; nobody for a plan without threads.
+/// Returns the threads of a plan and all their ancestors, ancestors first; empty for a plan without threads.
 pub(crate) fn plan_order(ids: &[ThreadId]) -> Vec<ThreadId> {
     let ancestors = |id: &ThreadId| std::iter::successors(Some(id.clone()), |id| Some(id.parent()?.0));
     let mut all: Vec<ThreadId> = ids.iter().flat_map(ancestors).collect();

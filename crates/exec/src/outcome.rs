@@ -1,5 +1,4 @@
-//! How a run ended: what the runtime wrote down, the process's status and the program's last words taken
-//! together.
+//! Determines how a run ended, from the runtime's record, the process's exit status and the program's stderr.
 
 use crate::{
     collect::{ModuleFiles, SiteTable, message},
@@ -14,7 +13,7 @@ use unsnarl_model::{
 use unsnarl_symbols::{Registers, StackCopy, Unwinder};
 use unsnarl_wire::{EndKind, RawStack, WAITED_OUTSIDE};
 
-/// Frames of a stack that are kept.
+/// Frames kept per stack.
 const MAX_FRAMES: usize = 64;
 
 pub(crate) fn outcome(
@@ -74,7 +73,7 @@ pub(crate) fn outcome(
     }
     let ModuleFiles { symbols, unwinder, .. } = files;
     let stacks = memory.stacks();
-    // A panic's own stack was copied when it began; the program may have ended elsewhere.
+    // A panic's stack was copied when the panic began; the program may have ended elsewhere.
     let relevant = match kind {
         OutcomeKind::Panic => &stacks[..stacks.len().min(1)],
         _ => &stacks[usize::from(panicked.is_some() && stacks.len() > 1)..],
@@ -82,7 +81,7 @@ pub(crate) fn outcome(
     outcome.backtraces = relevant.iter().map(|stack| backtrace(unwinder, modules, stack)).collect();
     let one_threads_doing = !matches!(kind, OutcomeKind::Deadlock);
     if one_threads_doing {
-        // Of a death that the runtime did not see, only who ran last is known.
+        // If the runtime did not see the death, the thread that ran last is taken.
         let unseen = matches!(end.kind, EndKind::Unknown).then(|| events.last().map(|e| e.thread)).flatten();
         let thread = panicked.filter(|_| kind == OutcomeKind::Panic).unwrap_or(end.thread);
         outcome.thread = unseen.or(Some(ThreadIx(thread as u16)));
@@ -92,8 +91,8 @@ pub(crate) fn outcome(
         }
     } else {
         outcome.waits = waits(memory, places, events);
-        // Any of the waits is as good a place as another: the first by position in the code does not
-        // depend on who of the circle came last.
+        // Every wait of a cycle is an equally good site. The first one by position in the code does not depend on which
+        // thread of the cycle came last.
         let mut sites: Vec<Site> = outcome
             .backtraces
             .iter()
@@ -106,7 +105,7 @@ pub(crate) fn outcome(
     outcome
 }
 
-/// What can be said of a run that took too long.
+/// Returns the message for a run that reached the time limit.
 const fn time_limit(stopped: Option<LimitReached>) -> &'static str {
     match stopped {
         Some(LimitReached::Time(TimeoutActivity::Running)) => {
@@ -133,7 +132,7 @@ pub(crate) fn backtrace(
     Backtrace { thread: ThreadIx(stack.thread as u16), frames }
 }
 
-/// Who could not go on, on what, and who would have had to act.
+/// Returns the blocked threads, the objects they wait for, and the holders of these objects.
 fn waits(memory: &SharedMemory, places: &SiteTable, events: &[Event]) -> Vec<Wait> {
     let held = Holders::after(events);
     memory

@@ -1,19 +1,19 @@
-//! What this system allows: system calls that only ask.
+//! Queries what this system allows. The system calls here have no lasting effect.
 
 use std::{ffi::CString, io, os::unix::ffi::OsStrExt, path::Path};
 
-/// The user of this process.
+/// Returns the effective user id of this process.
 pub(crate) fn user() -> u32 {
-    // SAFETY: no arguments, no effect.
+    // SAFETY: the call has no arguments and no effect.
     unsafe { libc::geteuid() }
 }
 
-/// The file system that a path is on: the bytes that are free there, and whether its files may be executed.
+/// Returns the free bytes of the file system that a path is on, and whether its files may be executed.
 pub(crate) fn file_system(path: &Path) -> io::Result<(u64, bool)> {
     let path = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
-    // SAFETY: numbers, for which zeros are valid.
+    // SAFETY: the struct holds only integers, for which zeros are valid.
     let mut found: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: a C string, and room for the answer.
+    // SAFETY: the path is a C string, and `found` has room for the result.
     if unsafe { libc::statvfs(path.as_ptr(), &raw mut found) } < 0 {
         return Err(io::Error::last_os_error());
     }
@@ -22,7 +22,7 @@ pub(crate) fn file_system(path: &Path) -> io::Result<(u64, bool)> {
 
 fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
-    // SAFETY: room for the answer.
+    // SAFETY: `limit` has room for the result.
     unsafe { libc::getrlimit(resource, &raw mut limit) };
     (limit.rlim_cur, limit.rlim_max)
 }
@@ -31,67 +31,67 @@ fn finite(limit: u64) -> Option<u64> {
     (limit != libc::RLIM_INFINITY).then_some(limit)
 }
 
-/// The limit on address space (`ulimit -v`), if there is one.
+/// Returns the limit on address space (`ulimit -v`), if there is one.
 #[must_use]
 pub fn address_space_limit() -> Option<u64> {
     finite(limit(libc::RLIMIT_AS).0)
 }
 
-/// The limit on the stack of the main thread (`ulimit -s`), if there is one.
+/// Returns the limit on the stack of the main thread (`ulimit -s`), if there is one.
 #[must_use]
 pub fn stack_limit() -> Option<u64> {
     finite(limit(libc::RLIMIT_STACK).0)
 }
 
-/// How many open files the limit (`ulimit -n`) can be raised to.
+/// Returns the hard limit on open files, to which `ulimit -n` can be raised.
 #[must_use]
 pub fn most_descriptors() -> u64 {
     limit(libc::RLIMIT_NOFILE).1
 }
 
-/// The kernel's name for its version.
+/// Returns the kernel's release name.
 #[must_use]
 pub fn kernel_release() -> String {
-    // SAFETY: characters, for which zeros are valid.
+    // SAFETY: the struct holds only characters, for which zeros are valid.
     let mut name: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: room for the answer.
+    // SAFETY: `name` has room for the result.
     unsafe { libc::uname(&raw mut name) };
     name.release.iter().take_while(|&&c| c != 0).map(|&c| c as u8 as char).collect()
 }
 
-/// Whether programs may set the FS base by themselves.
+/// Returns whether programs may set the FS base without a system call.
 #[must_use]
 pub fn has_fsgsbase() -> bool {
     const FSGSBASE: u64 = 2;
-    // SAFETY: asks only.
+    // SAFETY: the call only reads the auxiliary vector.
     unsafe { libc::getauxval(libc::AT_HWCAP2) & FSGSBASE != 0 }
 }
 
-/// Whether the kernel hands system calls of libraries to the runtime.
+/// Returns whether the kernel can redirect system calls of libraries to the runtime.
 #[must_use]
 pub fn has_syscall_user_dispatch() -> bool {
     const PR_SET_SYSCALL_USER_DISPATCH: i32 = 59;
     const OFF: usize = 0;
-    // SAFETY: it is off already.
+    // SAFETY: the feature is off already, so this changes nothing.
     unsafe { libc::prctl(PR_SET_SYSCALL_USER_DISPATCH, OFF, 0usize, 0usize, 0usize) == 0 }
 }
 
-/// Whether a process may restrict its system calls.
+/// Returns whether a process may restrict its system calls.
 #[must_use]
 pub fn has_seccomp() -> bool {
     const GET_ACTION_AVAIL: usize = 2;
     let action = libc::SECCOMP_RET_KILL_PROCESS;
-    // SAFETY: asks only; the kernel reads the action.
+    // SAFETY: the call only queries; the kernel reads `action`.
     unsafe { libc::syscall(libc::SYS_seccomp, GET_ACTION_AVAIL, 0usize, &raw const action) == 0 }
 }
 
-/// Whether there are handles of processes that tell of their end.
+/// Returns whether the kernel has process descriptors (pidfds), which report the end of a process.
 #[must_use]
 pub fn has_process_handles() -> bool {
-    // SAFETY: asks for a handle of this process.
+    // SAFETY: the call opens a descriptor for this process.
     let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, libc::getpid(), 0) };
     if handle >= 0 {
-        // SAFETY: just made, and used by nobody else.
+        // SAFETY: the descriptor was just opened and is used nowhere else.
         unsafe { libc::close(handle as i32) };
     }
     handle >= 0

@@ -1,4 +1,4 @@
-//! Starting a process and waiting for its end.
+//! Starts target processes and waits for their end.
 
 use crate::{Error, binding::Binding, library};
 use std::{
@@ -27,7 +27,7 @@ use unsnarl_wire::{
     UNLIMITED_STACK, WIRE_VARIABLE,
 };
 
-/// What is started, and with which surroundings.
+/// The program to start and its environment.
 #[derive(Clone, Copy)]
 pub(crate) struct Launch<'a> {
     pub(crate) program: &'a Program,
@@ -44,11 +44,11 @@ pub(crate) struct Streams {
     pub(crate) stderr: File,
 }
 
-/// How the wait ended.
+/// Result of a wait.
 pub(crate) enum WaitResult {
-    /// The process is gone.
+    /// The process has ended.
     Ended(ExitStatus),
-    /// It is still there.
+    /// The process still runs.
     StillRunning,
 }
 
@@ -56,22 +56,22 @@ pub(crate) enum WaitResult {
 pub(crate) struct Process<'a> {
     end_source: EndSource<'a>,
     ended: bool,
-    /// It was rewound, and waits for the next run.
+    /// The process was rewound and waits for the next run.
     awaits_next_run: bool,
 }
 
-/// A target that was loaded, or came to the end of a plan, and makes runs by forking.
+/// A target that waits before main or at the end of a plan, and forks a process per run.
 pub(crate) struct Service<'a> {
     pub(crate) channel: &'a mut ServerChannel,
-    /// Its process.
+    /// Its process id.
     pub(crate) id: u32,
-    /// A handle of it, if the channel does not tell of its end.
+    /// Its process handle, if the channel does not report its end.
     pub(crate) handle: Option<&'a Handle>,
 }
 
 impl Service<'_> {
-    /// Whether it says something within this time; an error if it is gone without a word. Others hold the other end of a
-    /// snapshot's channel, which therefore says nothing of its end.
+    /// Waits up to `most` for a message and returns whether there is one; an error if the server has ended silently.
+    /// Other processes hold the far end of a snapshot's channel, so that channel does not report the snapshot's end.
     fn is_there(&self, most: Duration) -> Result<bool, Error> {
         if self.channel.has_input() {
             return Ok(true);
@@ -84,22 +84,24 @@ impl Service<'_> {
     }
 }
 
-/// Who tells of the end.
+/// How the end of a target is reported.
 enum EndSource<'a> {
-    /// The kernel: the process is our own child.
+    /// By the kernel: the process is our own child.
     Child(std::process::Child, Handle),
-    /// The server, whose child it is.
+    /// By the server, whose child it is.
     Server(Service<'a>, ForkedProcess<'a>),
 }
 
-/// Which process a server made. It says so in the shared memory at once, and through its channel when the process has ended.
+/// The process that a server forked. The server writes its id to the shared memory at once, and sends it through the
+/// channel when the process has ended.
 struct ForkedProcess<'a> {
     shared_id: &'a AtomicU32,
     reported_id: Option<i32>,
 }
 
 impl ForkedProcess<'_> {
-    /// Its number, if it is known. What is in the shared memory the target can spoil: it must be that of a child of the server's.
+    /// Returns the process id, if it is known. The target can corrupt the shared memory, so an id found there must
+    /// belong to a child of the server.
     fn id(&self, server: u32) -> Option<i32> {
         self.reported_id.or_else(|| {
             let id = self.shared_id.load(Ordering::Acquire) as i32;
@@ -108,10 +110,10 @@ impl ForkedProcess<'_> {
     }
 }
 
-/// What `/proc` tells of a process, from its state on.
+/// Reads the fields of `/proc/PID/stat` from the state on.
 fn status(process: i32) -> Option<String> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    // Its name, which may hold anything, ends with the last parenthesis.
+    // The process name can hold any characters; it ends with the last parenthesis.
     text.rsplit_once(") ").map(|(_, rest)| rest.to_owned())
 }
 
@@ -120,45 +122,46 @@ fn parent(process: i32) -> Option<u32> {
 }
 
 impl<'a> Process<'a> {
-    /// Starts the program with the runtime in it.
+    /// Starts the program with the runtime preloaded.
     pub(crate) fn start(launch: Launch<'_>) -> Result<Self, Error> {
         let mut child = spawn(launch, &[])?;
         let handle = open_process_handle(child.id() as i32).map_err(|cause| {
             let _ = child.kill();
             let _ = child.wait();
-            Error::System { action: "cannot end_source the program", cause }
+            Error::System { action: "cannot watch the program", cause }
         })?;
         Ok(Self { end_source: EndSource::Child(child, handle), ended: false, awaits_next_run: false })
     }
 
-    /// Has a server make a run: the target before main, or a snapshot of it. Which process that is it says in the shared
-    /// memory.
+    /// Has a server fork a process for a run: the server waits before main, or at a snapshot. It writes the process id
+    /// to the shared memory.
     pub(crate) fn serve(server: Service<'a>, shared_id: &'a AtomicU32, rewind: bool) -> Result<Self, Error> {
         server.channel.send(if rewind { Request::Rewind } else { Request::Run })?;
         let end_source = EndSource::Server(server, ForkedProcess { shared_id, reported_id: None });
         Ok(Self { end_source, ended: false, awaits_next_run: false })
     }
 
-    /// Whether it was rewound after its end.
+    /// Returns whether the process was rewound after its end.
     pub(crate) fn awaits_next_run(&self) -> bool {
         self.awaits_next_run
     }
 
-    /// Looks for its end a while without sleeping: to be woken takes longer than a short run.
+    /// Spins for the end for a while, because waking up takes longer than a short run.
     pub(crate) fn poll_for_end(&self) {
         const AT_MOST: Duration = Duration::from_millis(5);
         let begin = Instant::now();
         let mut pauses = 16;
         if let EndSource::Server(server, _) = &self.end_source {
             while !server.channel.has_input() && begin.elapsed() < AT_MOST {
-                // The longer it takes, the less it matters when it is seen; and the run may be on the other half of this processor.
+                // Pauses grow: after a long wait a delay matters less, and the run may use the same core's other
+                // hardware thread.
                 (0..pauses).for_each(|_| std::hint::spin_loop());
                 pauses = (pauses * 9 / 8).min(512);
             }
         }
     }
 
-    /// The process's number, if it is known.
+    /// Returns the process id, if it is known.
     pub(crate) fn id(&self) -> Option<i32> {
         match &self.end_source {
             EndSource::Child(child, _) => Some(child.id() as i32),
@@ -166,7 +169,7 @@ impl<'a> Process<'a> {
         }
     }
 
-    /// Waits for the end, but not longer than this.
+    /// Waits for the end, but no longer than `most`.
     pub(crate) fn wait(&mut self, most: Duration) -> Result<WaitResult, Error> {
         let there = match &self.end_source {
             EndSource::Child(_, handle) => handle.ends_within(most),
@@ -180,7 +183,7 @@ impl<'a> Process<'a> {
             EndSource::Child(child, _) => child.wait().map_err(failed)?,
             EndSource::Server(server, forked) => {
                 let [process, status, awaits_next_run] = server.channel.answers()?;
-                // Where there is no process, nobody is to be waited for.
+                // Without a process there is nothing to wait for.
                 self.ended = process <= 0;
                 forked.reported_id = Some(started_process(process)?);
                 self.awaits_next_run = awaits_next_run != 0;
@@ -191,12 +194,12 @@ impl<'a> Process<'a> {
         Ok(WaitResult::Ended(status))
     }
 
-    /// Time is up: asks the runtime to say where it is; if it does not answer, ends it.
+    /// Asks the runtime to report its position because time is up; kills the process if it does not answer.
     pub(crate) fn stop(&mut self) -> Result<ExitStatus, Error> {
         self.signal(TIMEOUT_SIGNAL);
         for _ in 0..2 {
             if let WaitResult::Ended(status) = self.wait(Duration::from_secs(2))? {
-                // The signal may have come after its end.
+                // The signal may have arrived after the end of the run.
                 self.awaits_next_run = false;
                 return Ok(status);
             }
@@ -205,9 +208,9 @@ impl<'a> Process<'a> {
         Ok(ExitStatus::from_raw(libc::SIGKILL))
     }
 
-    /// How many bytes of memory it has that it shares with nobody.
+    /// Returns the bytes of memory that the process does not share.
     pub(crate) fn memory(&self) -> u64 {
-        // Pages: all, in memory, of those shared.
+        // The file counts pages: total, resident, and shared.
         let Some(id) = self.id() else { return 0 };
         let figures = std::fs::read_to_string(format!("/proc/{id}/statm")).unwrap_or_default();
         let mut pages = figures.split(' ').skip(1).map(|figure| figure.parse().unwrap_or(0));
@@ -215,12 +218,13 @@ impl<'a> Process<'a> {
         resident.saturating_sub(shared) * 4096
     }
 
-    /// Whether it takes processor time, and does not wait in the kernel.
+    /// Returns whether the process uses the processor instead of waiting in the kernel.
     pub(crate) fn is_running(&self) -> bool {
         self.id().and_then(status).is_some_and(|status| status.starts_with('R'))
     }
 
-    /// Has it look whether it waits in a loop, if it runs and expects to be asked. A program that was replaced by another one does not.
+    /// Asks the process to check whether it spins, if it runs and handles the signal. A program that another one
+    /// replaced by `exec` does not.
     pub(crate) fn request_spin_check(&self) {
         let expects = |id| {
             let text = std::fs::read_to_string(format!("/proc/{id}/status")).ok()?;
@@ -236,22 +240,22 @@ impl<'a> Process<'a> {
 
     fn signal(&self, signal: i32) {
         if let Some(id) = self.id() {
-            // SAFETY: the process was not waited for yet, so the number is still its own.
+            // SAFETY: the process has not been reaped, so the id is still its own.
             unsafe { libc::kill(id, signal) };
         }
     }
 
-    /// Ends the process and all that it started in its group.
+    /// Kills the process and all members of its group.
     fn kill(&self) {
         self.kill_group();
         self.signal(libc::SIGKILL);
     }
 
-    /// Ends all that it started in its group.
+    /// Kills all members of its group.
     fn kill_group(&self) {
         if let Some(id) = self.id() {
-            // SAFETY: the group is the target's own, also when the target is gone: as long as there is somebody in it,
-            // nobody else gets its number.
+            // SAFETY: the group belongs to the target, even after the target's end: while it has members, its number is
+            // not reused.
             unsafe { libc::kill(-id, libc::SIGKILL) };
         }
     }
@@ -260,9 +264,9 @@ impl<'a> Process<'a> {
 impl Drop for Process<'_> {
     fn drop(&mut self) {
         if self.awaits_next_run {
-            // It had nobody to leave behind.
+            // A rewound process has started no other processes.
         } else if self.ended {
-            // A run leaves nobody behind who could disturb the next one.
+            // A run must not leave processes behind that could disturb the next one.
             self.kill_group();
         } else {
             self.kill();
@@ -271,16 +275,16 @@ impl Drop for Process<'_> {
     }
 }
 
-/// A target that was loaded once and makes runs by forking before main.
+/// A target that was loaded once and forks a process per run before main.
 pub(crate) struct Server {
     pub(crate) child: std::process::Child,
     pub(crate) channel: ServerChannel,
-    /// Our ends of the channels for snapshots, until one takes it.
+    /// Unused channels for snapshots, with their numbers.
     pub(crate) free: Vec<(u8, ServerChannel)>,
 }
 
 impl Server {
-    /// For runs from the beginning.
+    /// Returns the service for runs from the beginning.
     pub(crate) fn service(&mut self) -> Service<'_> {
         Service { channel: &mut self.channel, id: self.child.id(), handle: None }
     }
@@ -289,7 +293,7 @@ impl Server {
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
         for fd in std::iter::once(SERVICE).chain(SNAPSHOTS) {
-            let failed = |cause| Error::System { action: "cannot talk with the program", cause };
+            let failed = |cause| Error::System { action: "cannot communicate with the program", cause };
             let (our, their) = UnixStream::pair().map_err(failed)?;
             ours.push(ServerChannel(our));
             theirs.push((their, fd));
@@ -308,13 +312,13 @@ impl Drop for Server {
     }
 }
 
-/// Where a server is asked for runs.
+/// The channel on which a server is asked for runs.
 #[derive(Debug)]
 pub(crate) struct ServerChannel(UnixStream);
 
 impl ServerChannel {
     fn send(&mut self, request: Request) -> Result<(), Error> {
-        // A program that is gone says more itself.
+        // If the program has ended, its own error message is better.
         let failed = |cause: io::Error| match cause.kind() {
             io::ErrorKind::BrokenPipe => Error::NotServing,
             _ => Error::System { action: "cannot ask for a run", cause },
@@ -322,28 +326,28 @@ impl ServerChannel {
         self.0.write_all(&[request.byte()]).map_err(failed)
     }
 
-    /// The next number from the server.
+    /// Reads the next number from the server.
     fn answer(&mut self) -> Result<i32, Error> {
         self.answers().map(|[number]| number)
     }
 
-    /// The next numbers.
+    /// Reads the next numbers.
     fn answers<const N: usize>(&mut self) -> Result<[i32; N], Error> {
         let mut bytes = [[0; 4]; N];
         self.0.read_exact(bytes.as_flattened_mut()).map_err(|_| Error::NotServing)?;
         Ok(bytes.map(i32::from_le_bytes))
     }
 
-    /// Whether there is something to read at once.
+    /// Returns whether there is something to read now.
     fn has_input(&self) -> bool {
         let mut byte = 0u8;
         let (fd, flags) = (self.0.as_raw_fd(), libc::MSG_PEEK | libc::MSG_DONTWAIT);
-        // SAFETY: room for one byte; it does not wait.
+        // SAFETY: there is room for one byte, and the call does not block.
         unsafe { libc::recv(fd, (&raw mut byte).cast(), 1, flags) > 0 }
     }
 }
 
-/// What a server that was asked for a process says of it.
+/// Converts a server's answer to a request for a process.
 fn started_process(answer: i32) -> Result<i32, Error> {
     match answer {
         process @ 1.. => Ok(process),
@@ -356,39 +360,40 @@ fn started_process(answer: i32) -> Result<i32, Error> {
     }
 }
 
-/// A run that waits somewhere for others to go on from there; ends when dropped.
+/// A process that waits at a snapshot for runs to resume from it; ends when dropped.
 #[derive(Debug)]
 pub(crate) struct SnapshotProcess {
     pub(crate) number: u8,
     pub(crate) channel: ServerChannel,
     handle: Handle,
-    /// Also the number of its group.
+    /// Process id and process group.
     id: i32,
 }
 
 impl SnapshotProcess {
-    /// For runs that go on from it.
+    /// Returns the service for runs that resume from it.
     pub(crate) fn service(&mut self) -> Service<'_> {
         Service { channel: &mut self.channel, id: self.id as u32, handle: Some(&self.handle) }
     }
 
-    /// Whether somebody ended it.
+    /// Returns whether the process was ended from outside.
     pub(crate) fn is_gone(&self) -> bool {
         self.handle.ends_within(Duration::ZERO)
     }
 
-    /// It is gone without a word. Its channel can be used again: what it said is thrown away here, what it was told, by the next one.
+    /// Recovers the channel of a process that ended silently. Its unread answers are discarded here; unread requests
+    /// are discarded by the next process.
     pub(crate) fn into_lost_channel(self) -> (u8, ServerChannel) {
         end_group(self.id as u32, true);
         let mut byte = 0u8;
         let channel = self.channel.0.as_raw_fd();
-        // SAFETY: room for one byte; it does not wait.
+        // SAFETY: there is room for one byte, and the call does not block.
         while unsafe { libc::recv(channel, (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) } > 0 {}
         (self.number, self.channel)
     }
 
-    /// Has a server make a snapshot by the plan that is laid out; `None` if it did not get to the plan's end within
-    /// this time, or cannot wait there.
+    /// Has a server make a snapshot by the plan in the shared memory. Returns the unused channel if the run did not
+    /// reach the plan's end in time, or cannot wait there.
     pub(crate) fn start(
         server: Service<'_>,
         (number, mut channel): (u8, ServerChannel),
@@ -400,7 +405,7 @@ impl SnapshotProcess {
         }
         let id = started_process(server.channel.answer()?)?;
         let Ok(handle) = open_process_handle(id) else { return Ok(Err((number, channel))) };
-        // Ready, refused, or dead.
+        // The process gets ready, refuses, or dies.
         let until = Instant::now() + most;
         loop {
             if readable(channel.0.as_raw_fd(), Duration::ZERO) {
@@ -411,7 +416,7 @@ impl SnapshotProcess {
             let left = until.saturating_duration_since(Instant::now());
             let ended = handle.ends_within(Duration::ZERO);
             if left.is_zero() || ended && !readable(channel.0.as_raw_fd(), Duration::ZERO) {
-                // SAFETY: the process was not waited for yet, so the number is still its own.
+                // SAFETY: the process has not been reaped, so the id is still its own.
                 unsafe { libc::kill(id, libc::SIGKILL) };
                 handle.ends_within(Duration::from_secs(10));
                 end_group(id as u32, true);
@@ -421,13 +426,14 @@ impl SnapshotProcess {
         }
     }
 
-    /// Lets it end; its channel can be used again.
+    /// Ends the process and returns its channel for reuse.
     pub(crate) fn end(mut self) -> (u8, ServerChannel) {
         let _ = self.channel.0.write_all(&[Request::End.byte()]);
         self.into_channel()
     }
 
-    /// It ends by itself; its channel can be used again. Nothing may be left in there that the next one would read.
+    /// Waits for the process to end by itself and returns its channel for reuse. Nothing may be left in it that the
+    /// next process would read.
     fn into_channel(self) -> (u8, ServerChannel) {
         if !self.handle.ends_within(Duration::from_secs(10)) {
             self.handle.kill();
@@ -438,12 +444,12 @@ impl SnapshotProcess {
     }
 }
 
-/// Tells of the end of a process.
+/// A handle that reports the end of a process.
 #[derive(Debug)]
 pub(crate) enum Handle {
     Descriptor(OwnedFd),
-    /// For systems without such descriptors: the end is looked for again and again. The time of its start tells the process from a
-    /// later one with the same number.
+    /// The fallback for systems without pidfds: the end is polled for. The start time distinguishes the process from a
+    /// later one with the same id.
     Number {
         process: i32,
         started: Option<String>,
@@ -458,29 +464,29 @@ impl Handle {
         }
     }
 
-    /// Whether the process has ended, if no descriptor tells.
+    /// Returns whether the process has ended, for handles without a descriptor.
     fn is_seen_to_have_ended(&self) -> bool {
         let Self::Number { process, started } = self else { return false };
         let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
-        // SAFETY: numbers, for which zeros are valid.
+        // SAFETY: the struct holds only integers, for which zeros are valid.
         let mut found: libc::siginfo_t = unsafe { std::mem::zeroed() };
-        // SAFETY: room for the answer; nobody is waited for.
+        // SAFETY: `found` has room for the result, and the call does not block.
         if unsafe { libc::waitid(libc::P_PID, *process as libc::id_t, &raw mut found, options) } == 0 {
-            // SAFETY: the kernel filled it in, or left it zero if the child runs.
+            // SAFETY: the kernel filled the field in, or left it zero if the child still runs.
             return unsafe { found.si_pid() } != 0;
         }
-        // It is the child of another process.
+        // The process is the child of another process.
         let Some(now) = status(*process) else { return true };
         now.starts_with(['Z', 'X']) || start_time(&now) != started.as_deref()
     }
 
-    /// Whether the process ends within this time, or has ended.
+    /// Returns whether the process has ended or ends within `most`.
     fn ends_within(&self, most: Duration) -> bool {
         any_readable(None, Some(self), most)
     }
 
     fn kill(&self) {
-        // SAFETY: that very process, or none.
+        // SAFETY: the signal goes to this very process or to none.
         unsafe {
             match self {
                 Self::Descriptor(handle) => {
@@ -495,17 +501,17 @@ impl Handle {
     }
 }
 
-/// When a process began, of what `/proc` tells from its state on.
+/// Returns the start time, from the fields of `/proc/PID/stat` from the state on.
 fn start_time(status: &str) -> Option<&str> {
     status.split(' ').nth(19)
 }
 
-/// A handle of a process that can be waited for.
+/// Opens a handle for a process.
 fn open_process_handle(process: i32) -> io::Result<Handle> {
-    // SAFETY: asks for a handle.
+    // SAFETY: the call opens a descriptor.
     let handle = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) } as RawFd;
     if handle >= 0 {
-        // SAFETY: just made, owned by nobody else.
+        // SAFETY: the descriptor was just opened and has no other owner.
         return Ok(Handle::Descriptor(unsafe { OwnedFd::from_raw_fd(handle) }));
     }
     match io::Error::last_os_error() {
@@ -517,13 +523,13 @@ fn open_process_handle(process: i32) -> io::Result<Handle> {
     }
 }
 
-/// The processors' time that this process has used, and those that it started and that have ended.
+/// Returns the processor time used by this process and by its children that have ended.
 #[must_use]
 pub fn processor_time() -> Duration {
     let used = |target| {
-        // SAFETY: numbers, for which zeros are as good as any.
+        // SAFETY: the struct holds only integers, for which zeros are valid.
         let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
-        // SAFETY: room for what is written.
+        // SAFETY: `usage` has room for the result.
         unsafe { libc::getrusage(target, &raw mut usage) };
         let time = |at: libc::timeval| {
             Duration::from_secs(at.tv_sec as u64) + Duration::from_micros(at.tv_usec as u64)
@@ -533,24 +539,24 @@ pub fn processor_time() -> Duration {
     used(libc::RUSAGE_SELF) + used(libc::RUSAGE_CHILDREN)
 }
 
-/// Whether there is something to read, or an end, within this time.
+/// Returns whether `fd` has input or is at its end within `most`.
 fn readable(fd: RawFd, most: Duration) -> bool {
     any_readable(Some(fd), None, most)
 }
 
-/// The same, or the end of this process.
+/// As [`readable`], or the process of `handle` has ended.
 fn any_readable(fd: Option<RawFd>, handle: Option<&Handle>, most: Duration) -> bool {
     let until = Instant::now() + most;
     let descriptor = handle.and_then(Handle::descriptor);
-    // One that is negative is not looked at.
+    // `poll` ignores negative descriptors.
     let mut polls =
         [fd, descriptor].map(|fd| libc::pollfd { fd: fd.unwrap_or(-1), events: libc::POLLIN, revents: 0 });
-    // Without a descriptor the end of the process has to be looked for.
+    // Without a descriptor the end of the process is polled for.
     let longest = if handle.is_some() && descriptor.is_none() { 1 } else { i32::MAX };
     loop {
         let left = until.saturating_duration_since(Instant::now());
         let millis = if left.is_zero() { 0 } else { i32::try_from(left.as_millis() + 1).unwrap_or(i32::MAX) };
-        // SAFETY: valid entries.
+        // SAFETY: both entries are valid.
         match unsafe { libc::poll(polls.as_mut_ptr(), 2, millis.min(longest)) } {
             1.. => return true,
             _ if handle.is_some_and(Handle::is_seen_to_have_ended) => return true,
@@ -560,56 +566,57 @@ fn any_readable(fd: Option<RawFd>, handle: Option<&Handle>, most: Duration) -> b
     }
 }
 
-/// Waits until there is something to read, but not longer than this.
+/// Waits until there is something to read, but no longer than `most`.
 pub(crate) fn wait_readable(fd: RawFd, most: Duration) {
     readable(fd, most);
 }
 
-/// Our own standard error, for somebody else's output.
+/// Returns this process's standard error, for the output of another process.
 pub(crate) fn standard_error() -> Stdio {
     io::stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from)
 }
 
-/// The process that this will start ends when we do.
+/// Makes the kernel kill the process that `command` starts when its parent ends.
 pub(crate) fn kill_with_parent(command: &mut Command) {
     let prepare = || {
-        // SAFETY: system calls on ourselves.
+        // SAFETY: the calls affect only the calling process.
         unsafe {
             libc::signal(libc::SIGXFSZ, libc::SIG_DFL);
             check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))
         }
     };
-    // SAFETY: only system calls that are allowed between fork and exec.
+    // SAFETY: the closure makes only system calls that are allowed between fork and exec.
     unsafe { command.pre_exec(prepare) };
 }
 
-/// Ends all of a group: asks them to, or does not ask.
+/// Ends a process group: with SIGKILL if `at_once`, otherwise with SIGTERM.
 pub(crate) fn end_group(leader: u32, at_once: bool) {
     let signal = if at_once { libc::SIGKILL } else { libc::SIGTERM };
-    // SAFETY: a child of ours that was not waited for, or whose group is still its own.
+    // SAFETY: the leader is a child that was not reaped, or a process whose group is still its own.
     unsafe { libc::kill(-(leader as i32), signal) };
 }
 
-/// Starts the program with the runtime in it; with channels, as a server.
+/// Starts the program with the runtime preloaded; with channels, as a server.
 fn spawn(launch: Launch<'_>, channels: &[(UnixStream, RawFd)]) -> Result<std::process::Child, Error> {
     let mut command = command(launch, layout())?;
     let memory = launch.memory;
     let controller = std::process::id();
     let channels: Vec<(RawFd, RawFd)> = channels.iter().map(|(their, fd)| (their.as_raw_fd(), *fd)).collect();
-    // SAFETY: only system calls that are allowed between fork and exec.
+    // SAFETY: the closure makes only system calls that are allowed between fork and exec.
     unsafe { command.pre_exec(move || become_target(memory, &channels, controller)) };
     command.spawn().map_err(|cause| not_started(launch.program, cause))
 }
 
-/// Goes on as the program with the runtime in it, in the place of this one: for a debugger, whose child it is then.
+/// Replaces this process with the program and the preloaded runtime, so that it is the child of the debugger that
+/// started us.
 pub(crate) fn replace(launch: Launch<'_>) -> Error {
     let memory = launch.memory;
-    // A debugger looks for the program where the kernel loaded it.
+    // A debugger expects the program where the kernel loaded it.
     let mut command = match command(launch, Layout::Kernel) {
         Ok(command) => command,
         Err(error) => return error,
     };
-    // SAFETY: only system calls.
+    // SAFETY: the closure makes only system calls.
     unsafe { command.pre_exec(move || with_room_for_descriptors(|| keep_addresses(memory))) };
     not_started(launch.program, command.exec())
 }
@@ -622,7 +629,8 @@ fn not_started(program: &Program, cause: io::Error) -> Error {
     }
 }
 
-/// Gives a command this environment and the runtime, which is loaded before the program's libraries and after those `before` it.
+/// Sets a command's environment and preloads the runtime. It is loaded after `before` and before the program's own
+/// libraries.
 pub(crate) fn preload(command: &mut Command, before: Option<PathBuf>, env: &[Vec<u8>]) -> Result<(), Error> {
     let text = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
     let mut libraries = OsString::new();
@@ -646,7 +654,7 @@ pub(crate) fn preload(command: &mut Command, before: Option<PathBuf>, env: &[Vec
     Ok(())
 }
 
-/// The program with its arguments, its surroundings and the runtime in it.
+/// Returns the command for the program with its arguments, its environment and the runtime.
 fn command(launch: Launch<'_>, layout: Layout) -> Result<Command, Error> {
     let Launch { program, binding, streams, .. } = launch;
     let mut command = Command::new(&program.path);
@@ -672,7 +680,7 @@ fn command(launch: Launch<'_>, layout: Layout) -> Result<Command, Error> {
         stream
             .try_clone()
             .map(Stdio::from)
-            .map_err(|cause| Error::System { action: "cannot pass a stream on", cause })
+            .map_err(|cause| Error::System { action: "cannot pass a stream to the program", cause })
     };
     command
         .stdin(duplicate(&streams.stdin)?)
@@ -685,49 +693,50 @@ fn check(result: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Before exec: the memory where the runtime looks for it, and the same addresses in every run.
+/// Runs before exec: passes the shared memory at the expected descriptor, and makes addresses equal in every run.
 fn keep_addresses(memory: RawFd) -> io::Result<()> {
-    // SAFETY: system calls on ourselves.
+    // SAFETY: the calls affect only the calling process.
     unsafe {
         check(libc::dup2(memory, DESCRIPTOR))?;
-        // Where this is forbidden, `Layout::Own` takes its place.
+        // If this is forbidden, `Layout::Own` replaces it.
         libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong);
         limit_stack()?;
-        // Which signals are ignored comes from whoever started us, and from what we handle ourselves in one command and not in
-        // the other: a program that asks shall find the same in every run.
+        // Ignored signals are inherited from the process that started us, and our own handlers differ between commands.
+        // A program that queries them must find the same in every run.
         for signal in 1..32 {
             libc::signal(signal, libc::SIG_DFL);
         }
-        // No core dumps: they take long, and the trace says more.
+        // Core dumps take long, and the trace holds more information.
         check(libc::setrlimit(libc::RLIMIT_CORE, &libc::rlimit { rlim_cur: 0, rlim_max: 0 }))
     }
 }
 
-/// With an unlimited stack the kernel would put mappings where the race detector does not look for them. The runtime takes the limit
-/// away again.
+/// Limits an unlimited stack, because the kernel would then place mappings outside the race detector's range. The
+/// runtime removes the limit again.
 fn limit_stack() -> io::Result<()> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: room for the answer.
+    // SAFETY: `limit` has room for the result.
     check(unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) })?;
     if limit.rlim_cur > UNLIMITED_STACK {
         limit.rlim_cur = UNLIMITED_STACK;
-        // SAFETY: the kernel reads the limit.
+        // SAFETY: the kernel only reads the limit.
         check(unsafe { libc::setrlimit(libc::RLIMIT_STACK, &raw const limit) })?;
     }
     Ok(())
 }
 
-/// Does something that needs descriptors of fixed numbers. They stay usable when the limit is put back.
+/// Raises the limit on open files while `job` creates descriptors with fixed numbers. They stay usable when the limit
+/// is restored.
 fn with_room_for_descriptors(job: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
     const ENOUGH: u64 = 256;
     let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: room for the answer.
+    // SAFETY: `before` has room for the result.
     check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut before) })?;
     if before.rlim_cur >= ENOUGH {
         return job();
     }
     let more = libc::rlimit { rlim_cur: ENOUGH, rlim_max: before.rlim_max.max(ENOUGH) };
-    // SAFETY: the kernel reads the limits; if it does not allow the first one, the job says what it lacks.
+    // SAFETY: the kernel only reads the limits. If it rejects the first one, the job reports what fails.
     unsafe {
         libc::setrlimit(libc::RLIMIT_NOFILE, &raw const more);
         job()?;
@@ -735,9 +744,9 @@ fn with_room_for_descriptors(job: impl FnOnce() -> io::Result<()>) -> io::Result
     }
 }
 
-/// Whether this process, and with it the program, may start threads.
+/// Checks that this process, and so the program, may start threads.
 ///
-/// # Errors
+/// Errors
 /// If it may not, with the reason.
 pub fn check_threads() -> Result<(), Error> {
     let failed = |cause| Error::System { action: "cannot start a thread", cause };
@@ -746,32 +755,33 @@ pub fn check_threads() -> Result<(), Error> {
     Ok(())
 }
 
-/// From now on, a file that may not grow any more (`ulimit -f`) is an error to be told, not this process's death.
+/// Ignores SIGXFSZ, so that reaching the file size limit (`ulimit -f`) is an error instead of the death of this
+/// process.
 pub fn ignore_file_size_signal() {
     // SAFETY: ignores a signal.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Who decides where the program and its libraries are loaded.
+/// The component that decides where the program and its libraries are loaded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Layout {
     /// The kernel, without randomisation.
     Kernel,
-    /// Our own library, because the kernel's randomisation cannot be switched off.
+    /// Our own library, because the kernel's randomisation cannot be disabled.
     Own,
 }
 
-/// How programs get the same addresses in every run on this system.
+/// Returns how programs get the same addresses in every run on this system.
 #[must_use]
 pub fn layout() -> Layout {
     static LAYOUT: OnceLock<Layout> = OnceLock::new();
     const ASK: libc::c_ulong = 0xffff_ffff;
     *LAYOUT.get_or_init(|| {
-        // For tests and benchmarks, and to see on a usual machine what a container sees.
+        // For tests and benchmarks, and to reproduce the layout of a container on an ordinary machine.
         if std::env::var_os("UNSNARL_LAYOUT").is_some_and(|value| value == "own") {
             return Layout::Own;
         }
-        // SAFETY: switches a flag of the calling thread on that matters only to programs that it starts, and off again.
+        // SAFETY: sets a flag of the calling thread that affects only programs that it starts, and restores it.
         let is_allowed = unsafe {
             let now = libc::personality(ASK).max(0);
             let is_allowed = libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) >= 0;
@@ -782,17 +792,17 @@ pub fn layout() -> Layout {
     })
 }
 
-/// Between fork and exec.
+/// Prepares the target process between fork and exec.
 fn become_target(memory: RawFd, channels: &[(RawFd, RawFd)], controller: u32) -> io::Result<()> {
     with_room_for_descriptors(|| {
         keep_addresses(memory)?;
-        // SAFETY: copies descriptors of ours.
+        // SAFETY: the calls copy descriptors that this process owns.
         channels.iter().try_for_each(|&(channel, fd)| check(unsafe { libc::dup2(channel, fd) }))
     })?;
-    // SAFETY: system calls on ourselves.
+    // SAFETY: the calls affect only the calling process.
     unsafe {
         check(libc::setpgid(0, 0))?;
-        // A killed controller takes its target with it.
+        // The kernel kills the target if the controller is killed.
         check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
         if libc::getppid() as u32 != controller {
             return Err(io::Error::other("the controller is gone"));

@@ -1,4 +1,4 @@
-//! What can be run under control, and what cannot.
+//! Decides which programs can be run under control.
 
 use crate::Error;
 use std::{
@@ -10,7 +10,7 @@ use std::{
 };
 use unsnarl_symbols::{Binary, ElfKind, Libc};
 
-/// The executable that a shell would run for this name, as an absolute path.
+/// Returns the absolute path of the executable that a shell would run for this name.
 ///
 /// # Errors
 /// If there is none.
@@ -29,7 +29,7 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Error> {
     std::path::absolute(found).map_err(|_| missing())
 }
 
-/// Looks into a program's file; what it tells.
+/// Reads a program's file and checks that the program can be controlled.
 ///
 /// # Errors
 /// If the program cannot be controlled, with the reason and what to do.
@@ -64,8 +64,8 @@ pub fn check(program: &Path) -> Result<Binary, Error> {
         Libc::Musl => Some("it uses the musl C library; build it for glibc".into()),
         _ if binary.is_go => Some("it is a Go program, whose threads are not pthreads; unsnarl is for C, C++ and Rust".into()),
         _ if binary.contains_tsan || needs("libtsan.so") => Some("it contains ThreadSanitizer's own runtime; build it with `unsnarl cc` instead of -fsanitize=thread".into()),
-        _ if needs("libasan.so") => Some("AddressSanitizer's library wants to be loaded before ours; link it with -static-libasan".into()),
-        _ if binary.contains_msan => Some("MemorySanitizer wants addresses that unsnarl needs; build it without -fsanitize=memory".into()),
+        _ if needs("libasan.so") => Some("AddressSanitizer's library must be loaded before unsnarl's runtime; link it with -static-libasan".into()),
+        _ if binary.contains_msan => Some("MemorySanitizer reserves addresses that unsnarl needs; build it without -fsanitize=memory".into()),
         _ if metadata.mode() & 0o6000 != 0 => Some("it is setuid or setgid, and the system ignores preloaded libraries for those; run a copy without that bit".into()),
         _ => None,
     });
@@ -75,7 +75,8 @@ pub fn check(program: &Path) -> Result<Binary, Error> {
     }
 }
 
-/// What to type for the first line of a script: `env` only looks for the interpreter, and would replace itself by it.
+/// Returns the command for the first line of a script, without `env`, which only looks up the interpreter and executes
+/// it.
 fn started_by(line: &str) -> &str {
     let by_env = line
         .strip_prefix("/usr/bin/env ")

@@ -1,4 +1,4 @@
-//! One plan in, one run out.
+//! Executes one plan and returns one run.
 
 use crate::{
     Error,
@@ -24,36 +24,37 @@ use std::{
 use unsnarl_model::{Conflict, Divergence, Module, Op, Output, Plan, Program, Site, Trace};
 use unsnarl_wire::{Choices, EndKind, PLAN_RESERVE, SideRequest, Tracing};
 
-/// How runs are made, apart from the plan.
+/// Settings of runs that are not part of the plan.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Pass the program's output on while it runs.
+    /// Forward the program's output while it runs.
     pub echo: bool,
-    /// Load the program once and fork it for each run: for many runs.
+    /// Load the program once and fork it for each run; for many runs.
     pub serve: bool,
-    /// Rewind processes that go on from a snapshot, and have them make many runs; what comes of a plan does not depend on it.
+    /// Rewind processes that resume from a snapshot, so that each makes many runs. The result of a run does not depend
+    /// on it.
     pub rewind: bool,
-    /// There are processors to spare: who waits for another process looks for it a while before it sleeps.
+    /// There are idle processors: waiting for another process spins for a while before it sleeps.
     pub busy_waits: bool,
-    /// Bytes of output after which a run is stopped; none for no limit.
+    /// Bytes of output at which a run is stopped; `None` for no limit.
     pub output_limit: Option<u64>,
-    /// Bytes of memory of its own at which a run is stopped; none for no limit.
+    /// Bytes of private memory at which a run is stopped; `None` for no limit.
     pub memory_limit: Option<u64>,
-    /// Set to true, it ends the run in progress.
+    /// Ends the current run when set to true.
     pub interrupt: Option<Arc<AtomicBool>>,
-    /// The moment that ends the run in progress, as an interrupt does.
+    /// Deadline at which the current run is ended, like an interrupt.
     pub until: Option<Instant>,
-    /// What the program's threads run on; what comes of a plan does not depend on it.
+    /// Backend of the program's threads. The result of a run does not depend on it.
     pub threads: ThreadBackend,
 }
 
-/// What the program's threads run on.
+/// Backend of the program's threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ThreadBackend {
-    /// All of them on one kernel thread: fast, and the program can be kept in the middle of a run.
+    /// All on one kernel thread: fast, and snapshots can be taken.
     #[default]
     Fibers,
-    /// Each on a kernel thread of its own, of which one runs at a time.
+    /// Each on its own kernel thread, of which one runs at a time.
     Kernel,
 }
 
@@ -73,18 +74,18 @@ impl Default for Settings {
     }
 }
 
-/// Runs one program, again and again, each time by a plan.
+/// Runs one program any number of times, each time by a plan.
 pub struct Executor {
     program: Program,
     binding: Binding,
     settings: Settings,
     memory: SharedMemory,
     streams: Streams,
-    /// Runs that wait for others to go on from there. What the first one was forked for, the others are forked from.
+    /// Snapshots from which runs resume. The other ones are forked from the first one.
     snapshots: Vec<Snapshot>,
     server: Option<Server>,
     rewinding: RewindPolicy,
-    /// The last run wrote nothing, and left nobody behind who could.
+    /// The last run wrote nothing and left no process behind that could write.
     is_silent: bool,
     files: RefCell<ModuleFiles>,
 }
@@ -95,7 +96,7 @@ impl std::fmt::Debug for Executor {
     }
 }
 
-/// A finished run; what it left is still in shared memory.
+/// A finished run; its results are still in shared memory.
 #[derive(Debug)]
 pub struct Run<'a> {
     executor: &'a Executor,
@@ -103,21 +104,21 @@ pub struct Run<'a> {
     status: ExitStatus,
     stopped: Option<LimitReached>,
     rewound: bool,
-    /// What the program wrote.
+    /// Output of the program.
     pub output: Output,
 }
 
 impl Executor {
-    /// Gets ready to run the program.
+    /// Prepares runs of the program.
     ///
-    /// # Errors
+    /// Errors
     /// If the system refuses memory.
     pub fn new(program: Program, settings: Settings) -> Result<Self, Error> {
         let streams = streams(&program)?;
         let binding = Binding::of(&program)?;
         let mut memory = SharedMemory::new(&program)?;
         let server = if settings.serve {
-            // Started here and now: the system ends it when the thread that started it ends.
+            // Started on this thread: the kernel kills the server when the thread that started it ends.
             memory.prepare(&Plan::default(), RunMode { serve: true, ..RunMode::default() }, &program.path)?;
             let launch =
                 Launch { program: &program, binding: &binding, streams: &streams, memory: memory.fd() };
@@ -141,7 +142,7 @@ impl Executor {
         })
     }
 
-    /// The program.
+    /// Returns the program.
     #[must_use]
     pub fn program(&self) -> &Program {
         &self.program
@@ -149,15 +150,15 @@ impl Executor {
 
     /// Runs the program by this plan.
     ///
-    /// # Errors
-    /// If the run could not be made or the program not be controlled. A failure of the program is not an
-    /// error: it is the run's outcome.
+    /// Errors
+    /// If the run could not be made or the program could not be controlled. A failure of the program is not an error:
+    /// it is the run's outcome.
     pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
         self.run_with(plan, StackRequest::default(), TracingRequest::default(), None)
     }
 
-    /// The calls that led to both sides of a conflict that the run of this plan had, innermost first: from
-    /// another run of the same plan.
+    /// Runs the plan again and returns the call stacks of both sides of a conflict that an earlier run of it had,
+    /// innermost frame first.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -177,13 +178,13 @@ impl Executor {
         Ok(collect::conflict_stacks(memory, &mut files.borrow_mut(), program))
     }
 
-    /// The calls that led to the events of these numbers in a run of this plan, innermost first, as far as they can be
-    /// told: from another run of the same plan.
+    /// Runs the plan again and returns the call stacks of these events, innermost frame first, as far as they can be
+    /// unwound.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     pub fn event_stacks(&mut self, plan: &Plan, events: &[u64]) -> Result<Vec<(u64, Vec<Site>)>, Error> {
-        // Whoever looks for conflicts sees every event.
+        // With conflict detection the runtime sees every event.
         let plan = Plan { conflicts: true, ..plan.clone() };
         let options = StackRequest { events, ..StackRequest::default() };
         self.run_with(&plan, options, TracingRequest::default(), None)?;
@@ -191,9 +192,9 @@ impl Executor {
         Ok(collect::event_stacks(memory, &mut files.borrow_mut(), program))
     }
 
-    /// Keeps the program as it is after so many points of this plan: runs of plans that begin with them go on from
-    /// there. For plans that are to be run often and whose beginning takes its time; what comes of a run does not
-    /// depend on it. If that is not possible, the answer is the reason.
+    /// Keeps the program in its state after the first `points` points of this plan. Runs of plans with the same prefix
+    /// resume from there, which pays off for plans with a long common prefix. The result of a run does not depend on
+    /// it. Returns the reason if a snapshot is not possible.
     ///
     /// # Errors
     /// As [`run`](Self::run).
@@ -205,7 +206,7 @@ impl Executor {
             self.discard_snapshot(0);
         }
         let first = snapshot::first(plan, points);
-        // Those that do not lie on the way any more are of no use to those that do.
+        // Snapshots that are no prefix of this plan are dropped.
         if !self.snapshots.first().is_some_and(|root| root.is_prefix_of(&first)) {
             self.drop_snapshots_from(0);
         }
@@ -216,7 +217,7 @@ impl Executor {
             self.drop_snapshots_from(1);
         }
         let Some((number, channel)) = self.server.as_mut().and_then(|server| server.free.pop()) else {
-            return Ok(Err("the program is started anew for each run".into()));
+            return Ok(Err("the program is restarted for each run".into()));
         };
         let from_root = self.snapshots.first().is_some_and(|root| root.points() < points);
         let resumed = if from_root { self.snapshots[0].points() } else { 0 };
@@ -232,7 +233,7 @@ impl Executor {
         let started = match SnapshotProcess::start(attempts, (number, channel), most) {
             Err(Error::NotServing) if from_root => {
                 self.discard_snapshot(0);
-                return Ok(Err("somebody ended the process that waited there".into()));
+                return Ok(Err("the process of the snapshot was killed".into()));
             }
             started => started.map_err(|error| not_attached(error, &mut server.child, streams))?,
         };
@@ -249,12 +250,16 @@ impl Executor {
             Err(free) => {
                 server.free.push(free);
                 let message = collect::message(&self.memory.header().end);
-                Ok(Err(if message.is_empty() { "the run does not come that far".into() } else { message }))
+                Ok(Err(if message.is_empty() {
+                    "the run ended before the snapshot point".into()
+                } else {
+                    message
+                }))
             }
         }
     }
 
-    /// Lets the snapshots from this one on end.
+    /// Ends the snapshots from index `from` on.
     fn drop_snapshots_from(&mut self, from: usize) {
         self.rewinding.reset();
         let from = from.min(self.snapshots.len());
@@ -266,7 +271,7 @@ impl Executor {
         }
     }
 
-    /// Somebody ended this snapshot.
+    /// Removes a snapshot whose process was ended from outside.
     fn discard_snapshot(&mut self, at: usize) {
         let free = self.snapshots.remove(at).server_process.into_lost_channel();
         if let Some(server) = &mut self.server {
@@ -275,13 +280,13 @@ impl Executor {
         self.drop_snapshots_from(0);
     }
 
-    /// The snapshot from which a run of this plan goes on.
+    /// Returns the latest snapshot that is a prefix of this plan.
     fn nearest(&self, plan: &Plan) -> Option<usize> {
         let useful = |&at: &usize| self.snapshots[at].is_prefix_of(plan);
         (0..self.snapshots.len()).filter(useful).max_by_key(|&at| self.snapshots[at].points())
     }
 
-    /// The streams as they are before main, or as this snapshot left them.
+    /// Restores the streams to their state before main, or at this snapshot.
     fn reset_streams(&self, snapshot: Option<usize>) -> Result<(), Error> {
         let failed = |cause| Error::System { action: "cannot reset the streams", cause };
         let nothing = snapshot::StreamState::default();
@@ -305,16 +310,16 @@ impl Executor {
         })
     }
 
-    /// Runs the program by this plan and has its instructions traced.
+    /// Runs the program by this plan and traces its instructions.
     ///
-    /// # Errors
-    /// As [`run`](Self::run); also if there is no more room for the trace.
+    /// Errors
+    /// As [`run`](Self::run); also if the trace exceeds its limit.
     pub fn trace<'a>(
         &'a mut self,
         plan: &'a Plan,
         options: &InstructionTraceOptions<'_>,
     ) -> Result<InstructionTrace<'a>, Error> {
-        // Only what is touched is there, and what was taken away is not.
+        // Virtual space only: untouched pages take no memory, and pages that were read are freed.
         const UNCOMPRESSED: u64 = 256;
         const MAX_WORDS: u64 = 1 << 37;
         let &InstructionTraceOptions { how, modules, until, pauses, bytes, progress } = options;
@@ -324,7 +329,7 @@ impl Executor {
         let options = TracingRequest { how, words, modules, until, pauses };
         let run = self.run_with(plan, StackRequest::default(), options, Some(&mut keep))?;
         if steps.bytes() > bytes {
-            // It ended before it was told.
+            // The program ended before it noticed the stop request.
             return Err(Error::Refused(unsnarl_wire::TRACE_FULL.into()));
         }
         Ok(InstructionTrace { run, steps })
@@ -341,7 +346,7 @@ impl Executor {
         let threads = self.settings.threads;
         let busy_waits = self.settings.busy_waits;
         let mode = RunMode { stack_request, serve, tracing, threads, busy_waits, ..RunMode::default() };
-        // Calls and instructions are seen where they are made.
+        // Stacks and instructions are captured only by a run from the beginning.
         let whole = stack_request != StackRequest::default() || tracing.how != Tracing::Off;
         let mut from = if whole { None } else { self.nearest(plan) };
         if let Some(at) = from {
@@ -382,11 +387,11 @@ impl Executor {
         });
         let (status, stopped) = match (ended, from) {
             (Ok((status, None)), Some(_)) if rewind && status.signal() == Some(NOT_ALLOWED) => {
-                // It wanted more of the kernel than can be undone: once more, by a process that ends with the run.
+                // It made a system call that cannot be undone: repeat the run in a process that is not rewound.
                 return self.run_with(plan, stack_request, tracing, None);
             }
             (Err(Error::NotServing), Some(at)) => {
-                // What comes of a run does not depend on it.
+                // The result of a run does not depend on the snapshot.
                 self.discard_snapshot(at);
                 return self.run_with(plan, stack_request, tracing, None);
             }
@@ -417,18 +422,18 @@ impl Executor {
     }
 }
 
-/// What ends a process that is to be rewound and asks the kernel for what cannot be undone.
+/// SIGSYS: ends a process that is to be rewound and makes a system call that cannot be undone.
 const NOT_ALLOWED: i32 = 31;
 
-/// Whether to have processes rewound. One that was not has cost more than a fork: then it is left for some runs, and for more and more, as long as
-/// nothing comes of it.
+/// Decides whether to rewind processes. A failed attempt costs more than a fork, so after a failure the next runs fork
+/// instead. The pause doubles with each failure.
 #[derive(Debug, Default)]
 struct RewindPolicy {
-    /// So many runs without.
+    /// Runs left in the current pause.
     pause: u32,
-    /// How many runs it is left for if it fails.
+    /// Length of the pause after the next failure.
     pause_after_failure: u32,
-    /// From which snapshot, and which process makes the next run, if it could be rewound.
+    /// Snapshot and process id that should make the next run, if the process could be rewound.
     next: Option<(usize, i32)>,
 }
 
@@ -444,9 +449,9 @@ impl RewindPolicy {
         now
     }
 
-    /// This process made the run from that snapshot, and stays or not.
+    /// Records which process made the run from a snapshot, and whether it stays for the next run.
     fn record(&mut self, from: usize, process: Option<i32>, awaits_next_run: bool) {
-        // The one before meant to stay, and could not.
+        // The previous process should have stayed for this run but ended.
         let failed = self.next.take().is_some_and(|(at, next)| at == from && Some(next) != process);
         if awaits_next_run && !failed {
             self.pause_after_failure /= 2;
@@ -457,26 +462,26 @@ impl RewindPolicy {
         self.next = process.filter(|_| awaits_next_run && !failed).map(|process| (from, process));
     }
 
-    /// The next process is another one in any case.
+    /// Forgets the expected process, because the next run uses another one.
     fn reset(&mut self) {
         self.next = None;
     }
 }
 
-/// Which instructions are to be traced, and how.
+/// Which instructions to trace, and how.
 #[derive(Clone, Copy)]
 pub struct InstructionTraceOptions<'a> {
-    /// By which means.
+    /// The tracing method.
     pub how: Tracing,
-    /// Those of the modules at these paths.
+    /// Paths of the modules whose instructions are traced.
     pub modules: &'a [String],
-    /// Of each thread until there are so many events; empty for all threads, for as long as they run.
+    /// For each thread the number of events after which it is no longer traced; empty to trace all.
     pub until: &'a [u64],
-    /// Not from where a thread comes to one of these functions until it unwinds.
+    /// Functions at which the trace of a thread pauses until the thread unwinds.
     pub pauses: &'a [u64],
-    /// Into at most so many bytes, when compressed.
+    /// Limit on the bytes of the compressed trace.
     pub bytes: u64,
-    /// Told how far it is.
+    /// Called with the number of words so far.
     pub progress: WordProgress<'a>,
 }
 
@@ -489,7 +494,7 @@ impl std::fmt::Debug for InstructionTraceOptions<'_> {
     }
 }
 
-/// What becomes of the instruction trace of a run.
+/// Collects the instruction trace of a run.
 struct TraceCollector<'a> {
     limit: u64,
     progress: WordProgress<'a>,
@@ -497,7 +502,7 @@ struct TraceCollector<'a> {
 }
 
 impl TraceCollector<'_> {
-    /// Takes the trace away while the program is waited for.
+    /// Collects the trace on another thread while `wait` waits for the program.
     fn beside<R>(&mut self, memory: &SharedMemory, wait: impl FnOnce() -> R) -> Result<R, Error> {
         let (written, ended) = (memory.live_trace(), AtomicBool::new(false));
         let Self { limit, progress, .. } = *self;
@@ -513,8 +518,8 @@ impl TraceCollector<'_> {
     }
 }
 
-/// Goes on as the program, run by this plan on kernel threads, in the place of the calling program: for a debugger that
-/// starts it so. Returns only if that is not possible.
+/// Replaces this process with the program, run by this plan on kernel threads, for the debugger that started this
+/// process. Returns only if that fails.
 #[must_use]
 pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
     let prepared = || {
@@ -535,10 +540,10 @@ pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
     }
 }
 
-/// A program's streams, with its standard input written down.
+/// Creates a program's streams and writes its standard input.
 fn streams(program: &Program) -> Result<Streams, Error> {
     let mut stdin = memory_file(c"standard input")?;
-    let failed = |cause| Error::System { action: "cannot keep the standard input", cause };
+    let failed = |cause| Error::System { action: "cannot store the standard input", cause };
     stdin.write_all(&program.stdin).map_err(failed)?;
     Ok(Streams {
         stdin,
@@ -556,31 +561,31 @@ pub struct InstructionTrace<'a> {
 }
 
 impl InstructionTrace<'_> {
-    /// What happened besides, as of any run.
+    /// Returns the schedule trace, as for any run.
     #[must_use]
     pub fn schedule_trace(&self) -> Trace {
         self.run.trace_with(self.run.output.clone())
     }
 
-    /// How many words the trace has, as [`unsnarl_wire::StepWord`] describes them.
+    /// Returns the number of words of the trace; [`unsnarl_wire::StepWord`] describes them.
     #[must_use]
     pub fn words(&self) -> u64 {
         self.steps.len()
     }
 
-    /// How many bytes they take as they are kept.
+    /// Returns the compressed size in bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.steps.bytes()
     }
 
-    /// Puts the words of a chunk there, and the first ones of the next, as [`unsnarl_wire::OVERLAP_WORDS`] says.
+    /// Reads the words of a chunk and the first [`unsnarl_wire::OVERLAP_WORDS`] of the next.
     pub fn read(&self, chunk: usize, into: &mut Vec<u64>) {
         self.steps.read(chunk, into);
     }
 }
 
-/// A program that does not come as far as serving says more itself.
+/// Replaces the error by the program's own output if the program ended before it could serve.
 fn not_attached(error: Error, program: &mut Child, streams: &Streams) -> Error {
     match error {
         Error::NotServing => {
@@ -592,7 +597,7 @@ fn not_attached(error: Error, program: &mut Child, streams: &Streams) -> Error {
     }
 }
 
-/// Which limit a run was stopped at.
+/// The limit at which a run was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LimitReached {
     /// Real time.
@@ -603,18 +608,18 @@ pub(crate) enum LimitReached {
     Memory,
 }
 
-/// What a run was doing when its time was up.
+/// Activity of a run when its time was up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeoutActivity {
-    /// It came from schedule point to schedule point.
+    /// It reached schedule points regularly.
     Points,
-    /// It had not come to one for long, and was running.
+    /// It had not reached a schedule point for long, and was running.
     Running,
-    /// It had not come to one for long, and was waiting in the kernel.
+    /// It had not reached a schedule point for long, and was waiting in the kernel.
     Waiting,
 }
 
-/// What to look after while a target runs.
+/// Supervises a running target.
 struct RunMonitor<'a> {
     settings: &'a Settings,
     memory: &'a SharedMemory,
@@ -623,10 +628,12 @@ struct RunMonitor<'a> {
 }
 
 impl RunMonitor<'_> {
-    /// Waits for the end, passing output on; why the run had to be stopped, if it had to.
+    /// Waits for the end and forwards output. Returns the exit status, and the limit at which the run was stopped, if
+    /// it was.
     fn wait_for_end(&self, process: &mut Process<'_>) -> Result<(ExitStatus, Option<LimitReached>), Error> {
         const TICK: Duration = Duration::from_millis(50);
-        /// From when on a run that comes to no point may be one that waits in a loop; sooner, if one did.
+        /// Time without a schedule point after which a run is checked for spinning; shorter after a run was found
+        /// spinning.
         const STALLED: Duration = Duration::from_millis(300);
         const STALLED_AGAIN: Duration = Duration::from_millis(10);
         const LOOK: Duration = Duration::from_millis(2);
@@ -634,7 +641,7 @@ impl RunMonitor<'_> {
         let mut echo = Echo::default();
         let mut points = (0, begin);
         let (mut stalled, mut looked) = (STALLED, false);
-        // What is traced takes its time, and is not interrupted.
+        // Traced runs are slow and must not be interrupted.
         let watched =
             self.settings.threads == ThreadBackend::Fibers && self.memory.header().plan.tracing == 0;
         let Settings { memory_limit, interrupt, until, .. } = self.settings;
@@ -687,7 +694,7 @@ impl RunMonitor<'_> {
         }
     }
 
-    /// How many bytes of memory the run has, without what its process keeps to be rewound.
+    /// Returns the bytes of memory of the run, without the pages saved for rewinding.
     fn own_memory(&self, process: &Process<'_>) -> u64 {
         let saved_pages = self.memory.header().saved_pages.load(Ordering::Relaxed);
         process.memory().saturating_sub(u64::from(saved_pages) * 4096)
@@ -702,7 +709,7 @@ impl RunMonitor<'_> {
 }
 
 impl Run<'_> {
-    /// Whether the program ended by itself with status 0 and nobody has anything to remark.
+    /// Returns whether the program ended by itself with status 0 and without warnings.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         let header = self.executor.memory.header();
@@ -712,32 +719,32 @@ impl Run<'_> {
             && !self.executor.memory.threads().iter().skip(1).any(|t| t.joined_or_detached == 0)
     }
 
-    /// Whether it went on from a snapshot.
+    /// Returns whether the run resumed from a snapshot.
     #[must_use]
     pub fn is_resumed(&self) -> bool {
         self.executor.memory.header().plan.resumed > 0
     }
 
-    /// Whether its process was rewound after it, to make the next one.
+    /// Returns whether the process was rewound after the run.
     #[must_use]
     pub fn is_rewound(&self) -> bool {
         self.rewound
     }
 
-    /// How many events it had.
+    /// Returns the number of events.
     #[must_use]
     pub fn events(&self) -> u64 {
         self.executor.memory.events().len() as u64
     }
 
-    /// How many of them before there was a second thread.
+    /// Returns the number of events up to the creation of the second thread.
     #[must_use]
     pub fn single_thread_points(&self) -> u64 {
         let events = self.executor.memory.events();
         events.iter().position(|event| event.op() == Some(Op::Create)).map_or(0, |create| create as u64 + 1)
     }
 
-    /// How many of them the program's first checkpoint, if it came to one, leaves to a search.
+    /// Returns the number of events after the program's first checkpoint; all if there is none.
     #[must_use]
     pub fn points(&self) -> u64 {
         let events = self.executor.memory.events();
@@ -745,7 +752,7 @@ impl Run<'_> {
         events.len() as u64 - checkpoint.map_or(0, |number| number as u64 + 1)
     }
 
-    /// A number that is the same for runs of the same schedule.
+    /// Returns a hash that is equal for runs of the same schedule.
     #[must_use]
     pub fn schedule_hash(&self) -> u64 {
         self.executor.memory.events().iter().fold(0, |hash: u64, event| {
@@ -754,20 +761,20 @@ impl Run<'_> {
         })
     }
 
-    /// The conflicts that were found, if they were looked for, and the modules that they are in.
+    /// Returns the conflicts that were found, if the plan asked for them, and the modules of their sites.
     #[must_use]
     pub fn conflicts(&self) -> (Vec<Conflict>, Vec<Module>) {
         let modules = collect::modules(&self.executor.memory, &self.executor.program);
         (collect::conflicts(&self.executor.memory, &collect::SiteTable::new(&modules)), modules)
     }
 
-    /// For each event who could have run, if the plan asked for it.
+    /// Returns the enabled threads at each event, if the plan asked for them.
     #[must_use]
     pub fn choices(&self) -> &[Choices] {
         self.executor.memory.choices()
     }
 
-    /// All that happened.
+    /// Returns the complete trace.
     #[must_use]
     pub fn trace(mut self) -> Trace {
         let output = std::mem::take(&mut self.output);
@@ -783,13 +790,13 @@ impl Run<'_> {
         trace
     }
 
-    /// Where the run left its plan, if it did.
+    /// Returns where the run diverged from its plan, if it did.
     #[must_use]
     pub fn divergence(&self) -> Option<Divergence> {
         collect::divergence(&self.executor.memory, &self.executor.program, self.plan)
     }
 
-    /// Whether the run came to the end of a plan that says nothing of what follows.
+    /// Returns whether the run reached the end of a plan that stops there.
     #[must_use]
     pub fn reached_plan_end(&self) -> bool {
         self.executor.memory.header().end.kind == EndKind::PlanEnd
@@ -799,7 +806,7 @@ impl Run<'_> {
 fn contents(stream: &File) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut room = [0; 4096];
-    // What can be read is kept; a memory file does not fail, and gives less than asked for only at its end.
+    // Read errors end the loop: a memory file does not fail, and a short read occurs only at its end.
     while let Ok(read @ 1..) = stream.read_at(&mut room, bytes.len() as u64) {
         bytes.extend_from_slice(&room[..read]);
         if read < room.len() {
@@ -809,7 +816,7 @@ fn contents(stream: &File) -> Vec<u8> {
     bytes
 }
 
-/// Passes output on to our own streams as it comes.
+/// Forwards output to our own streams as it comes.
 #[derive(Default)]
 struct Echo {
     stdout: u64,
@@ -829,7 +836,7 @@ fn copy_from(stream: &File, at: &mut u64, to: &mut dyn Write) {
         && read > 0
     {
         *at += read as u64;
-        // A reader that went away does not concern the program.
+        // A closed reader on our side must not affect the program.
         let _ = to.write_all(&buffer[..read]);
     }
     let _ = to.flush();
@@ -839,7 +846,7 @@ fn copy_from(stream: &File, at: &mut u64, to: &mut dyn Write) {
 mod tests {
     use super::*;
 
-    /// Of so many runs, those that are asked of a process to be rewound; what becomes of it the nth time.
+    /// Returns how many of `runs` runs use rewinding. `awaits_next_run` says whether the nth attempt succeeds.
     fn attempts(runs: usize, mut awaits_next_run: impl FnMut(usize) -> bool) -> usize {
         let (mut rewinding, mut attempts) = (RewindPolicy::default(), 0);
         for _ in 0..runs {
@@ -867,7 +874,7 @@ mod tests {
         assert!(!rewinding.is_worth_it());
         let mut rewinding = RewindPolicy::default();
         rewinding.record(0, Some(1), true);
-        // From another snapshot it is another one.
+        // From another snapshot, another process is expected.
         rewinding.record(1, Some(2), true);
         assert!(rewinding.is_worth_it());
     }

@@ -1,23 +1,23 @@
-//! Snapshots: runs of plans that begin in the same way go on from where one of them waits.
+//! Snapshots: a process waits after a prefix of a plan, and runs of plans with the same prefix resume from it.
 
 use crate::process::SnapshotProcess;
 use unsnarl_model::{Fidelity, Plan, Policy, Prefix};
 
-/// A run that waits after some points of a plan.
+/// A run that waits after a prefix of a plan.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
     pub(crate) server_process: SnapshotProcess,
-    /// The plan that it followed to its end.
+    /// The plan that it followed to the end.
     plan: Plan,
-    /// Whether up to there one thread was alone: then nothing was to be chosen.
+    /// There was only one thread up to this point, so there was no choice to record.
     single_threaded: bool,
-    /// Bytes of shared memory that it can use.
+    /// Bytes of shared memory that it has mapped.
     pub(crate) room: u64,
-    /// What the program had written by then, and how far it had read.
+    /// The standard streams at this point.
     pub(crate) streams: StreamState,
 }
 
-/// What the program did with its standard streams.
+/// State of the program's standard streams.
 #[derive(Debug, Default)]
 pub(crate) struct StreamState {
     pub(crate) read: u64,
@@ -35,15 +35,15 @@ impl Snapshot {
         Self { server_process, plan, single_threaded, room, streams }
     }
 
-    /// After how many points it waits.
+    /// Returns the number of points after which it waits.
     pub(crate) fn points(&self) -> usize {
         points(&self.plan.prefix)
     }
 
-    /// Whether a run of this plan would be where it waits after as many points.
+    /// Returns whether a run of `plan` is in the same state after as many points.
     pub(crate) fn is_prefix_of(&self, plan: &Plan) -> bool {
         let own = self.points();
-        // The tables that the plan speaks of were read when it began.
+        // The process read the plan's module table when it started.
         let (modules, prefix) = (&self.plan.prefix.modules, &plan.prefix);
         own <= points(prefix)
             && (prefix.actions.is_empty() || *modules == prefix.modules)
@@ -53,7 +53,7 @@ impl Snapshot {
     }
 }
 
-/// Whether two plans are the same but for their schedules.
+/// Returns whether two plans differ at most in their schedules.
 fn is_same_run(a: &Plan, b: &Plan) -> bool {
     let Plan {
         prefix: _,
@@ -83,7 +83,7 @@ fn is_same_run(a: &Plan, b: &Plan) -> bool {
         && *inputs == b.inputs
 }
 
-/// The part of a plan up to this point: what is after it is not told.
+/// Returns the first `count` points of a plan; the run stops after them.
 pub(crate) fn first(plan: &Plan, count: usize) -> Plan {
     let mut left = count;
     let mut segments = plan.prefix.segments.clone();
@@ -97,7 +97,7 @@ pub(crate) fn first(plan: &Plan, count: usize) -> Plan {
     Plan { prefix, tail: Policy::Stop, ..plan.clone() }
 }
 
-/// The part of a plan from this point on.
+/// Returns the plan without its first `count` points.
 pub(crate) fn rest(plan: &Plan, count: usize) -> Plan {
     let mut over = count;
     let mut segments = plan.prefix.segments.clone();

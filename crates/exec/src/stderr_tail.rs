@@ -1,10 +1,10 @@
-//! What programs say when they fail: C++'s terminate handler, Rust's panic hook and test harnesses tell more
-//! than the signal or the status does.
+//! Extracts failure messages from a program's stderr. C++'s terminate handler, Rust's panic hook and test harnesses say
+//! more than the signal or the exit status.
 
 use unsnarl_model::Output;
 use unsnarl_wire::End;
 
-/// The type and `action()` of an uncaught C++ exception, if that is what the program died of.
+/// Returns the type and `what()` of the uncaught C++ exception that ended the program, if there was one.
 pub(crate) fn exception(output: &Output) -> Option<String> {
     let text = String::from_utf8_lossy(&output.stderr);
     let (_, text_after_marker) = text.rsplit_once("terminate called after throwing an instance of '")?;
@@ -13,18 +13,18 @@ pub(crate) fn exception(output: &Output) -> Option<String> {
     Some(action.map_or_else(|| kind.to_owned(), |action| format!("{kind}: {}", action.trim())))
 }
 
-/// What C++'s terminate handler says when there is no exception: a thread that nobody joined, say.
+/// Returns the message of C++'s terminate handler without an exception, for example for a thread that was not joined.
 pub(crate) fn terminate(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     text.lines().rfind(|line| line.starts_with("terminate called")).unwrap_or_default().to_owned()
 }
 
-/// The message of a Rust panic, without the thread's name and number.
+/// Returns the message of a Rust panic, without the thread's name and number.
 pub(crate) fn panic(output: &Output) -> String {
     let find = |stream: &[u8]| {
         let text = String::from_utf8_lossy(stream).into_owned();
         let (_, text_after_marker) = text.split_once("panicked at ")?;
-        // The place and a colon, then the message up to the note on backtraces.
+        // The location and a colon come first, then the message up to the note on backtraces.
         let (_, message) = text_after_marker.split_once(":\n")?;
         let lines = message
             .lines()
@@ -34,13 +34,13 @@ pub(crate) fn panic(output: &Output) -> String {
     find(&output.stderr).or_else(|| find(&output.stdout)).unwrap_or_default()
 }
 
-/// What a test harness, GoogleTest or Rust's own, says of the first test that failed.
+/// Returns the message of the first failed test from GoogleTest or Rust's test harness.
 pub(crate) fn test(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stdout);
     google_test(&text).or_else(|| rust_test(&text)).unwrap_or_default()
 }
 
-/// `FILE:LINE: Failure` and the lines that explain it.
+/// Finds `FILE:LINE: Failure` and the lines that explain it.
 fn google_test(text: &str) -> Option<String> {
     let (_, text_after_marker) =
         text.split_once("[ RUN      ] ").filter(|_| text.contains("[  FAILED  ] "))?;
@@ -51,7 +51,7 @@ fn google_test(text: &str) -> Option<String> {
     Some([first].into_iter().chain(rest).collect::<Vec<_>>().join("\n").trim_end().to_owned())
 }
 
-/// Why a test failed that did not panic: it returned an error, or it should have panicked.
+/// Returns why a test failed without a panic: it returned an error, or it should have panicked.
 fn rust_test(text: &str) -> Option<String> {
     let (_, text_after_marker) =
         text.split_once(" stdout ----\n").filter(|_| text.contains("test result: FAILED"))?;
@@ -61,7 +61,7 @@ fn rust_test(text: &str) -> Option<String> {
     Some(lines[at..].join("\n"))
 }
 
-/// What kind of fault it was, without addresses: those are not part of a failure's signature.
+/// Describes a fault without addresses, which are not part of a failure's signature.
 pub(crate) fn fault(end: &End) -> String {
     match end.signal {
         libc::SIGSEGV | libc::SIGBUS if end.addr < 4096 => "access through a null pointer".into(),

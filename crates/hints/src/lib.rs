@@ -1,8 +1,8 @@
-//! Hints for unsnarl, a concurrency debugger, in programs that want to help it.
+//! Hints in a program for unsnarl, a concurrency debugger.
 //!
-//! Under `unsnarl explore` and its kin they do what they say; in a program that runs by itself each costs a test
-//! of an address and does nothing. There is nothing to link with and nothing to configure; on other systems
-//! than x86-64 Linux they are empty.
+//! Hints take effect under `unsnarl explore` and the other commands that run a program. In a program that runs without
+//! unsnarl each costs a test of an address and does nothing. There is nothing to link with and nothing to configure; on
+//! systems other than x86-64 Linux they are empty.
 //!
 //! ```
 //! fn withdraw(balance: &std::sync::atomic::AtomicI64, amount: i64) {
@@ -20,7 +20,7 @@
 #[doc(hidden)]
 pub mod runtime;
 
-/// Another thread may run here. The name, a literal, is shown in the interleaving.
+/// A schedule point: another thread may run here. The name, a literal, is shown in the interleaving.
 #[macro_export]
 macro_rules! point {
     ($name:literal) => {
@@ -30,8 +30,8 @@ macro_rules! point {
     };
 }
 
-/// Under unsnarl: if the condition does not hold, the run fails as an assertion of this name, a literal. By itself
-/// a program does not even evaluate the condition.
+/// Under unsnarl, fails the run with an assertion of this name, a literal, if the condition does not hold. Without
+/// unsnarl, the condition is not evaluated.
 #[macro_export]
 macro_rules! assert {
     ($condition:expr, $name:literal $(,)?) => {
@@ -53,14 +53,15 @@ macro_rules! checkpoint {
     };
 }
 
-/// Nobody else runs until the answer is dropped, unless the thread has to wait or gives way. Regions nest.
+/// Starts a region without preemption: no other thread runs until the returned value is dropped, unless this thread
+/// blocks or yields. Regions nest.
 #[must_use = "the region ends when this is dropped"]
 pub fn undivided() -> Undivided {
     runtime::undivided(1);
     Undivided { of_one_thread: core::marker::PhantomData }
 }
 
-/// A region in which nobody else runs; see [`undivided`].
+/// A region without preemption; see [`undivided`].
 #[derive(Debug)]
 pub struct Undivided {
     of_one_thread: core::marker::PhantomData<*const ()>,

@@ -1,12 +1,12 @@
-//! The runtime's functions, if the runtime is there.
+//! Access to the runtime's functions, if the runtime is loaded.
 //!
-//! Stable Rust cannot declare a weak symbol, but the assembler can: the address is read from the table that the
-//! loader fills, and is null where nobody defines the name. All unsafe code of this crate is here.
+//! Stable Rust cannot declare a weak symbol, but the assembler can: the address is read from the table that the loader
+//! fills, and is null if nothing defines the name. All unsafe code of this crate is here.
 
-/// A hint with a name, which is a C string.
+/// The type of hints with a name, which is a C string.
 pub type Named = extern "C" fn(*const u8);
 
-/// The address of a function of the runtime; 0 if there is no runtime.
+/// Returns the address of a function of the runtime; 0 if there is no runtime.
 #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
 macro_rules! address {
     ($name:literal) => {{
@@ -34,26 +34,26 @@ macro_rules! address {
 macro_rules! function {
     ($name:literal as $type:ty) => {{
         let address = address!($name);
-        // SAFETY: null is none; otherwise it is the runtime's function of this name, which has this type.
+        // SAFETY: null is `None`; otherwise it is the runtime's function of this name, which has this type.
         unsafe { core::mem::transmute::<usize, Option<$type>>(address) }
     }};
 }
 
-/// The function that makes a schedule point.
+/// Returns the function that makes a schedule point.
 #[inline(always)]
 #[must_use]
 pub fn point() -> Option<Named> {
     function!("__unsnarl_point" as Named)
 }
 
-/// The function that makes a checkpoint.
+/// Returns the function that makes a checkpoint.
 #[inline(always)]
 #[must_use]
 pub fn checkpoint() -> Option<extern "C" fn()> {
     function!("__unsnarl_checkpoint" as extern "C" fn())
 }
 
-/// The function that fails the run, if there is a run under control.
+/// Returns the function that fails the run, if the program runs under control.
 #[inline(always)]
 #[must_use]
 pub fn fail() -> Option<Named> {
@@ -65,7 +65,7 @@ pub fn fail() -> Option<Named> {
     }
 }
 
-/// Enters or leaves a region in which nobody else runs.
+/// Enters or leaves a region without preemption.
 #[inline(always)]
 pub fn undivided(change: i32) {
     if let Some(undivided) = function!("__unsnarl_undivided" as extern "C" fn(i32)) {

@@ -1,4 +1,4 @@
-//! Why it failed, in a few sentences: who waits for whom, where threads were stopped, what happened meanwhile and what
+//! Explains a failure in a few sentences: wait cycles, where threads were preempted, what happened meanwhile, and what
 //! would have happened otherwise.
 
 use crate::{
@@ -13,11 +13,11 @@ use crate::{
 use std::fmt::Write;
 use unsnarl_model::{Event, Flags, Op, OutcomeKind, Side, ThreadIx, Trace};
 
-/// Stops that are told in full; the interleaving shows the others.
+/// Preemptions that are described in full; the interleaving shows the others.
 const MAX_STOPS: usize = 3;
-/// What others did meanwhile, at most.
+/// Maximum number of changes by other threads that are listed.
 const MAX_CHANGES: usize = 3;
-/// Events at the end of a run in which a loop is looked for.
+/// Number of events at the end of a run in which a loop is searched for.
 const MAX_LOOP_EVENTS: usize = 60;
 
 /// A sentence of the explanation.
@@ -25,18 +25,18 @@ const MAX_LOOP_EVENTS: usize = 60;
 pub(crate) struct Sentence {
     pub(crate) rank: Rank,
     pub(crate) text: String,
-    /// The event where a thread was stopped, if that is what it tells.
+    /// The event of the preemption that it describes, if it does.
     pub(crate) event: Option<usize>,
 }
 
-/// What a sentence is to the one before it.
+/// Relation of a sentence to the one before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rank {
-    /// It stands by itself.
+    /// Independent.
     Head,
-    /// A line of source that it speaks of.
+    /// A source line that the previous sentence mentions.
     Code,
-    /// More about it.
+    /// A detail of the previous sentence.
     More,
 }
 
@@ -55,7 +55,7 @@ impl Sentence {
     }
 }
 
-/// Why it failed, as text. Empty for a run that did not.
+/// Explains the failure as text. Empty for a run that did not fail.
 #[must_use]
 pub fn cause_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     const HEAD: usize = 9;
@@ -81,7 +81,7 @@ pub fn cause_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions)
     text
 }
 
-/// Why it failed, sentence by sentence. Nothing for a run that did not.
+/// Explains the failure sentence by sentence. Empty for a run that did not fail.
 pub(crate) fn cause(trace: &Trace, names: &mut dyn Names) -> Vec<Sentence> {
     if !trace.outcome.is_failure() {
         return Vec::new();
@@ -110,7 +110,7 @@ struct CauseWriter<'a> {
 }
 
 impl CauseWriter<'_> {
-    /// Who of a deadlock's circle holds what and waits for what.
+    /// Describes what each thread of a deadlock's cycle holds and waits for.
     fn circle(&self, names: &mut dyn Names) -> Vec<String> {
         if self.trace.outcome.kind != OutcomeKind::Deadlock {
             return Vec::new();
@@ -143,7 +143,7 @@ impl CauseWriter<'_> {
         if sentences.is_empty() { self.waits_without_waker(&waits) } else { sentences }
     }
 
-    /// The two accesses of a race that is the failure.
+    /// Describes the two accesses of a race that is the failure.
     fn race(&self, names: &mut dyn Names) -> Option<String> {
         let race = self.trace.races.first().filter(|_| self.trace.outcome.kind == OutcomeKind::Race)?;
         let mut side = |side: &Side| {
@@ -159,7 +159,7 @@ impl CauseWriter<'_> {
         Some(format!("{one} {variable}{at}, {other} it{there}, and nothing orders the two"))
     }
 
-    /// Who waits for something that nobody will do.
+    /// Describes waits that no thread will end.
     fn waits_without_waker(&self, waits: &[waits::DescribedWait]) -> Vec<String> {
         let sentences = |waiting: &waits::DescribedWait| {
             let wait = &waiting.wait;
@@ -181,13 +181,13 @@ impl CauseWriter<'_> {
         waits.iter().filter(|waiting| waiting.wait.op != Op::Join).map(sentences).take(MAX_STOPS).collect()
     }
 
-    /// Where a thread was stopped, what happened meanwhile, and what happens without it.
+    /// Describes where a thread was preempted, what happened meanwhile, and what happens without the preemption.
     fn describe_stop(&self, event: usize, names: &mut dyn Names) -> Vec<Sentence> {
         let trace = self.trace;
         let stopped = trace.events[event - 1].thread;
         let resumed = (event..trace.events.len()).find(|&at| trace.events[at].thread == stopped);
         let thread_name = describe::id(trace, stopped);
-        // Who never went on may have been about to wait, in a deadlock.
+        // A thread that never resumed may have been about to wait, in a deadlock.
         let wait = trace.outcome.waits.iter().find(|wait| wait.thread == stopped && resumed.is_none());
         let site = resumed.map(|at| trace.user_site(&trace.events[at])).or(wait.map(|wait| wait.site));
         let place = site.and_then(|site| facts::place(site, names));
@@ -221,7 +221,7 @@ impl CauseWriter<'_> {
         sentences
     }
 
-    /// The locks that a thread holds before this event.
+    /// Returns the locks that a thread holds before this event.
     fn held(&self, thread: ThreadIx, event: usize) -> Vec<String> {
         let is_held =
             |hold: &facts::LockHold| hold.thread == thread && hold.first < event && hold.last >= event;
@@ -229,7 +229,8 @@ impl CauseWriter<'_> {
         held.map(|hold| format!("`{}`", self.objects.at(self.trace, hold.first))).collect()
     }
 
-    /// What others did, while a thread was stopped, to what it had in hand: the address, and in words.
+    /// Returns the changes by other threads, while a thread was preempted, to objects that it was using: the address
+    /// and the text.
     fn changes_while_stopped(
         &self,
         event: usize,
@@ -263,14 +264,14 @@ impl CauseWriter<'_> {
                 format!("thread {thread_name} {verb} `{object}`{value}{at_line}"),
             ));
         }
-        // Who only looked, or came and went, changed nothing.
+        // If something was changed, reads and lock operations are left out.
         if sentences.iter().any(|(changes, ..)| *changes) {
             sentences.retain(|(changes, ..)| *changes);
         }
         sentences.into_iter().map(|(_, addr, change)| (addr, change)).take(MAX_CHANGES).collect()
     }
 
-    /// What a stopped thread had last read of what others then changed.
+    /// Describes the last value that a preempted thread had read of a variable that others then changed.
     fn stale_read(
         &self,
         event: usize,
@@ -287,13 +288,13 @@ impl CauseWriter<'_> {
         Some(format!("it had read `{}`{value}{line}", self.objects.at(self.trace, at)))
     }
 
-    /// The line of an event, like " (account.c:12)".
+    /// Returns the line of an event, like " (account.c:12)".
     fn at_line(&self, number: usize, names: &mut dyn Names) -> String {
         let place = facts::place(self.trace.user_site(&self.trace.events[number]), names);
         place.map(|(file, line, _)| format!(" ({}:{line})", paths::base(&file))).unwrap_or_default()
     }
 
-    /// The loop that a thread does not leave, when nothing changes any more.
+    /// Describes the loop that a thread does not leave because nothing changes any more.
     fn endless_loop(&self, names: &mut dyn Names) -> Option<Sentence> {
         let trace = self.trace;
         if !matches!(trace.outcome.kind, OutcomeKind::Livelock | OutcomeKind::Timeout) {
@@ -302,7 +303,7 @@ impl CauseWriter<'_> {
         let last = trace.events.len().checked_sub(1)?;
         let tail = &trace.events[last.saturating_sub(MAX_LOOP_EVENTS)..];
         let reads = |event: &&Event| matches!(event.op, Op::Read | Op::AtomicLoad);
-        // The same place, again and again, with the same result.
+        // The same location is read repeatedly with the same result.
         let (at, event) = tail.iter().enumerate().rev().find(|(_, event)| reads(event))?;
         let again =
             |e: &&Event| reads(e) && (e.thread, e.addr, e.value) == (event.thread, event.addr, event.value);
@@ -326,7 +327,7 @@ impl CauseWriter<'_> {
         )))
     }
 
-    /// What a thread is about to do.
+    /// Describes the next operation of a thread.
     fn pending_operation(&self, number: usize) -> String {
         match gerund(self.trace.events[number].op) {
             Some(verb) => format!("{verb} `{}`", self.objects.at(self.trace, number)),
@@ -334,7 +335,7 @@ impl CauseWriter<'_> {
         }
     }
 
-    /// A failure that needs no preemption.
+    /// Explains a failure that needs no preemption.
     fn explain_without_stops(&self) -> Vec<String> {
         let trace = self.trace;
         let threads = trace.stats().threads;
@@ -359,7 +360,7 @@ impl CauseWriter<'_> {
     }
 }
 
-/// What a thread does that does this, where that can be said in a word.
+/// Returns the gerund for an operation, if there is a short one.
 fn gerund(op: Op) -> Option<&'static str> {
     Some(match op {
         Op::Read | Op::AtomicLoad => "reading",
@@ -376,7 +377,7 @@ fn gerund(op: Op) -> Option<&'static str> {
     })
 }
 
-/// What an event did, if it is something that others notice, and whether it changed something for good.
+/// Returns the verb for an event that other threads can observe, and whether its effect is permanent.
 fn effect_of(event: &Event) -> Option<(&'static str, bool)> {
     if event.flags.has(Flags::FAILED) {
         return None;

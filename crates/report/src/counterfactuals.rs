@@ -1,4 +1,4 @@
-//! The preemptions that are left, and what each of them is for.
+//! The remaining preemptions, and what each of them is needed for.
 
 use crate::{Names, describe, objects::ObjectNames, outcome::kind_text, paths};
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ use unsnarl_model::{Counterfactual, Flags, OutcomeKind, Trace};
 /// One preemption of a trace.
 struct Preemption<'t> {
     event: usize,
-    /// Who is stopped, before what it does next, and where.
+    /// The preempted thread, its next operation, and the place.
     stopped: String,
     before: Option<String>,
     place: Option<(String, u32)>,
@@ -16,7 +16,7 @@ struct Preemption<'t> {
 }
 
 impl Preemption<'_> {
-    /// Before what it is stopped, and where.
+    /// Returns the next operation and the place.
     fn at(&self) -> String {
         let before =
             self.before.as_ref().map_or_else(|| "for good".to_owned(), |before| format!("before `{before}`"));
@@ -27,7 +27,7 @@ impl Preemption<'_> {
     }
 }
 
-/// The preemptions of a trace whose needs are known, a few words for each; nothing if none are known.
+/// Describes the preemptions of a trace whose needs are known; empty if none are.
 #[must_use]
 pub fn counterfactuals_text(trace: &Trace, names: &mut dyn Names) -> String {
     let mut text = String::new();
@@ -46,14 +46,14 @@ pub fn counterfactuals_text(trace: &Trace, names: &mut dyn Names) -> String {
     text
 }
 
-/// The preemption by the event of this number, like "0.1 is stopped before `write hits` at visit.c:7".
+/// Describes the preemption at this event, like "0.1 is stopped before `write hits` at visit.c:7".
 #[must_use]
 pub fn preemption_text(trace: &Trace, event: usize, names: &mut dyn Names) -> Option<String> {
     let preemption = preemptions(trace, names).into_iter().find(|preemption| preemption.event == event)?;
     Some(format!("{} is stopped {}", preemption.stopped, preemption.at()))
 }
 
-/// The same for other tools.
+/// Returns the same as JSON.
 #[must_use]
 pub fn counterfactuals_json(trace: &Trace, names: &mut dyn Names) -> Value {
     let described = preemptions(trace, names).into_iter().map(|preemption| {
@@ -90,7 +90,7 @@ fn preemptions<'t>(trace: &'t Trace, names: &mut dyn Names) -> Vec<Preemption<'t
     described.collect()
 }
 
-/// How the program ends without a preemption.
+/// Describes how the program ends without a preemption.
 pub(crate) fn outcome_without(counterfactual: &Counterfactual) -> String {
     let kind = kind_text(counterfactual.outcome_without);
     match (counterfactual.outcome_without, counterfactual.message.lines().next().unwrap_or_default()) {

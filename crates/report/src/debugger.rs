@@ -1,4 +1,4 @@
-//! A trace for the debugger that follows a replay of it.
+//! A trace as JSON for the debugger that follows its replay.
 
 use crate::{
     Names, RenderOptions, describe,
@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use std::collections::HashMap;
 use unsnarl_model::{OutcomeKind, Trace};
 
-/// What `crates/cli/src/gdb/unsnarl.py` wants to know of a trace: its threads by their numbers, what each event does
-/// and where, why threads switch, and how it ends.
+/// Returns what `crates/cli/src/gdb/unsnarl.py` needs of a trace: its threads by number, the operation and place of
+/// each event, the reasons for context switches, and the outcome.
 #[must_use]
 pub fn debugger_json(trace: &Trace, names: &mut dyn Names) -> Value {
     let objects = ObjectNames::of(trace, names);
@@ -37,7 +37,7 @@ pub fn debugger_json(trace: &Trace, names: &mut dyn Names) -> Value {
             SwitchReason::Preempts(stopped_thread) => format!("preempts {stopped_thread}"),
             SwitchReason::Stopped(reason) => format!("{} {reason}", describe::id(trace, from)),
         });
-        // Thread, what it does, where, the line there, why it is its turn if it was another's before.
+        // Thread, operation, place, its source line, and the reason for the context switch if there was one.
         events.push(json!([
             event.thread.0,
             number_of(describe::event(trace, &objects, number)),

@@ -1,4 +1,4 @@
-//! Operations in words.
+//! Operations as text.
 
 mod child;
 mod descriptor;
@@ -9,7 +9,7 @@ use unsnarl_model::{Event, Flags, ObjectKind, Op, Order, ThreadIx, Trace, Wait};
 
 pub(crate) use descriptor::made_at;
 
-/// What the event of this number did, like `lock m` or `write hits (was 0)`.
+/// Describes an event, like `lock m` or `write hits (was 0)`.
 pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> String {
     let event = &trace.events[number];
     let on = || objects.at(trace, number);
@@ -113,7 +113,7 @@ pub(crate) fn event(trace: &Trace, objects: &ObjectNames, number: usize) -> Stri
     words + remark
 }
 
-/// The value that an access read, or wrote, or wrote over: like " = 100".
+/// Returns the value that an access read, wrote or overwrote, like " = 100".
 pub(crate) fn value(event: &Event) -> Option<String> {
     let shown = number_of(event.value, event.size);
     Some(match event.op {
@@ -124,7 +124,7 @@ pub(crate) fn value(event: &Event) -> Option<String> {
     })
 }
 
-/// What a thread waits for, after "waits ": like "for lock `m`" or "on cond `c`".
+/// Describes a wait, after "waits ": like "for lock `m`" or "on cond `c`".
 pub(crate) fn wait(trace: &Trace, objects: &ObjectNames, wait: &Wait) -> String {
     if wait.op == Op::ChildWait {
         return child::WAIT.to_owned();
@@ -135,7 +135,7 @@ pub(crate) fn wait(trace: &Trace, objects: &ObjectNames, wait: &Wait) -> String 
     waiting(wait.op, objects.for_op(wait.op, wait.addr), wait.holders.first().map(|&h| id(trace, h)))
 }
 
-/// What a thread was waiting for, told by the operation that ended the wait.
+/// Describes a wait by the operation that ended it.
 pub(crate) fn wait_ended_by(trace: &Trace, objects: &ObjectNames, number: usize) -> String {
     let event = &trace.events[number];
     if event.op == Op::ChildWait {
@@ -149,7 +149,7 @@ pub(crate) fn wait_ended_by(trace: &Trace, objects: &ObjectNames, number: usize)
 
 fn waiting(op: Op, object: Option<String>, thread: Option<String>) -> String {
     let object = match (object, op.object_kind()) {
-        // `lock#1` says what it is; a variable's name does not.
+        // `lock#1` contains its kind; a variable's name does not.
         (Some(name), Some(kind)) if !name.contains('#') => format!("{} `{name}`", kind.name()),
         (Some(name), _) => name,
         (None, Some(kind)) => format!("a {}", kind.name()),
@@ -165,7 +165,7 @@ fn waiting(op: Op, object: Option<String>, thread: Option<String>) -> String {
     }
 }
 
-/// A thread's name.
+/// Returns a thread's id.
 pub(crate) fn id(trace: &Trace, thread: ThreadIx) -> String {
     trace.threads.get(thread.index()).map_or_else(|| "?".to_owned(), |t| t.id.to_string())
 }
@@ -193,11 +193,11 @@ fn seconds(nanos: u64) -> String {
     }
 }
 
-/// A value of this many bytes as people write it: small ones, positive or negative, in decimal,
-/// anything else (pointers, floats, patterns of bits) in hexadecimal.
+/// Formats a value of this many bytes: small ones, positive or negative, in decimal, anything else (pointers, floats,
+/// bit patterns) in hexadecimal.
 fn number_of(value: u64, size: u32) -> String {
     const SMALL: i64 = 10_000_000;
-    // Single bytes are characters and flags, and what has no size (a count) is not signed.
+    // Single bytes are characters and flags, and values without a size (counts) are unsigned.
     let signed = match size {
         2 => i64::from(value as u16 as i16),
         4 => i64::from(value as u32 as i32),

@@ -1,4 +1,4 @@
-//! Where a run left its plan.
+//! Descriptions of divergences: where a run left its plan.
 
 use crate::{
     Names,
@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use unsnarl_model::{Action, Divergence, Event, ModuleIx, Site, Trace};
 use unsnarl_symbols::Frame;
 
-/// Where and how a run left its plan, in a few lines. The trace is that of the run.
+/// Describes a divergence in a few lines. `trace` is that of the diverged run.
 #[must_use]
 pub fn divergence_text(divergence: &Divergence, trace: &Trace, names: &mut dyn Names) -> String {
     let Divergence { point, thread, expected, actual } = divergence;
@@ -32,7 +32,7 @@ pub fn divergence_text(divergence: &Divergence, trace: &Trace, names: &mut dyn N
     )
 }
 
-/// Where and how a run left its plan. The trace is that of the run.
+/// Returns a divergence as JSON. `trace` is that of the diverged run.
 #[must_use]
 pub fn divergence_json(divergence: &Divergence, trace: &Trace, names: &mut dyn Names) -> Value {
     let mut describe_action = |action: &(Action, String)| {
@@ -51,7 +51,8 @@ pub fn divergence_json(divergence: &Divergence, trace: &Trace, names: &mut dyn N
     })
 }
 
-/// The first event in which a run that kept to its schedule is not the recorded one, in a few lines.
+/// Describes, in a few lines, the first event of a run that differs from the recording although its schedule is the
+/// same.
 #[must_use]
 pub fn difference_text(
     difference: &Divergence,
@@ -77,7 +78,7 @@ pub fn difference_text(
     )
 }
 
-/// The same for programs.
+/// Returns the same as JSON.
 #[must_use]
 pub fn difference_json(
     difference: &Divergence,
@@ -102,7 +103,7 @@ fn event(trace: &Trace, point: u64) -> Option<&Event> {
     trace.events.get(usize::try_from(point).ok()?)
 }
 
-/// Where an action is. Its module goes by path, since the numbers may be another run's.
+/// Returns the place of an action. Its module is found by path, because the numbers may be those of another run.
 fn place(trace: &Trace, names: &mut dyn Names, (action, module): &(Action, String)) -> Frame {
     let ix = trace.modules.iter().position(|m| m.path == *module).and_then(|ix| u16::try_from(ix).ok());
     match ix {

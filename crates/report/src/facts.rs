@@ -1,20 +1,20 @@
-//! What several kinds of reports tell of a trace.
+//! Data of a trace that several kinds of reports use.
 
 use crate::Names;
 use std::collections::{BTreeSet, HashMap};
 use unsnarl_model::{Event, Flags, Op, Side, Site, ThreadIx, Trace};
 
-/// A lock in somebody's hands.
+/// A lock held by a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LockHold {
     pub(crate) thread: ThreadIx,
-    /// The event that took it.
+    /// The event that acquired it.
     pub(crate) first: usize,
-    /// The event that gave it back; the number of events if none did.
+    /// The event that released it; the number of events if none did.
     pub(crate) last: usize,
 }
 
-/// Who holds which lock from which event to which, in the order of threads and events.
+/// Returns which thread holds which lock from which event to which, ordered by thread and event.
 pub(crate) fn holds(trace: &Trace) -> Vec<LockHold> {
     let mut held: HashMap<(ThreadIx, u64), (usize, u32)> = HashMap::new();
     let mut all = Vec::new();
@@ -35,7 +35,7 @@ pub(crate) fn holds(trace: &Trace) -> Vec<LockHold> {
                     }
                 }
             }
-            // A wait gives the mutex back, and has it again when it is over.
+            // A wait releases the mutex, and holds it again when it is over.
             Op::CondWait => {
                 if let Some((first, _)) = held.remove(&(event.thread, event.value)) {
                     all.push(LockHold { thread: event.thread, first, last: number });
@@ -53,7 +53,7 @@ pub(crate) fn holds(trace: &Trace) -> Vec<LockHold> {
     all
 }
 
-/// Pairs of events that race: the last one at the one place before the first at the other.
+/// Returns pairs of racing events: the last event of the first side before the first event of the second side.
 pub(crate) fn races(trace: &Trace) -> Vec<(usize, usize)> {
     let mut pairs = BTreeSet::new();
     for race in &trace.races {
@@ -76,7 +76,7 @@ pub(crate) fn races(trace: &Trace) -> Vec<(usize, usize)> {
 /// A place in the user's source: file, line, function.
 pub(crate) type SourcePlace = (String, u32, Option<String>);
 
-/// Where a site is in the user's own source.
+/// Returns the place of a site in the user's own source.
 pub(crate) fn place(site: Site, names: &mut dyn Names) -> Option<SourcePlace> {
     let frame = names.place(site);
     let (file, line) = frame.file.zip(frame.line)?;

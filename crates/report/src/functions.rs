@@ -1,12 +1,12 @@
-//! Names of library functions short enough to read.
+//! Shortens names of library functions.
 
-/// Beyond this a path is shortened.
+/// Length beyond which a path is shortened.
 const LONG: usize = 24;
 
-/// A library's function as its users know it: without the values of templates and generics,
-/// without offsets, and of a long path only the end.
+/// Returns a library function's short name: without template and generic arguments, without offsets, and only the end
+/// of a long path.
 ///
-/// `<std::sys::sync::mutex::futex::Mutex>::lock_contended` is `Mutex::lock_contended`.
+/// `<std::sys::sync::mutex::futex::Mutex>::lock_contended` becomes `Mutex::lock_contended`.
 pub(crate) fn short(function: &str) -> String {
     let name = function.rsplit_once("+0x").map_or(function, |(name, _)| name);
     if name.contains("operator") {
@@ -15,7 +15,7 @@ pub(crate) fn short(function: &str) -> String {
     let plain = without_generics(name);
     let parts: Vec<&str> = plain.split("::").filter(|part| !part.is_empty()).collect();
     let shown = match parts.as_slice() {
-        // The runtime stands in for the function of libc that the program called.
+        // The runtime interposes the function of libc that the program called.
         ["unsnarl_rt", .., last] => std::slice::from_ref(last),
         [_, .., _, _] if parts.len() > 3 || plain.len() > LONG => &parts[parts.len() - 2..],
         all => all,
@@ -23,7 +23,8 @@ pub(crate) fn short(function: &str) -> String {
     shown.join("::").trim_start_matches("__GI_").to_owned()
 }
 
-/// The user's own function. A closure goes by the function that it is in: the line says which it is.
+/// Returns the short name of the user's own function. A closure is named after its function, because the line
+/// identifies it.
 pub(crate) fn of_user(function: &str) -> String {
     match function.split_once("::{{closure}}") {
         Some((outer, _)) => {
@@ -33,20 +34,20 @@ pub(crate) fn of_user(function: &str) -> String {
     }
 }
 
-/// A global variable. What hides behind one of lazy_static's goes by that one's name.
+/// Returns the short name of a global variable. The hidden variable behind a lazy_static gets the name of the latter.
 pub(crate) fn variable(name: &str) -> String {
     let plain = if name.starts_with('<') { without_generics(name) } else { name.to_owned() };
     let plain = plain.replace("::deref::__stability::LAZY", "");
     let parts: Vec<&str> = plain.split("::").collect();
     match parts.as_slice() {
-        // Whose it is must show.
+        // The library must stay visible.
         ["std" | "core" | "alloc", ..] => plain,
         [.., one, two] if parts.len() > 2 && plain.len() > LONG => format!("{one}::{two}"),
         _ => plain,
     }
 }
 
-/// `<A<B> as C>::f<D>` is `A::f`.
+/// Converts `<A<B> as C>::f<D>` to `A::f`.
 fn without_generics(name: &str) -> String {
     let mut plain = String::new();
     let mut depth = 0_usize;

@@ -1,15 +1,15 @@
-//! The schedule as a graph for Graphviz: a column for each thread, a box for each segment with what it did, arrows for
+//! The schedule as a Graphviz graph: a column for each thread, a box for each segment with its operations, arrows for
 //! switches and races.
 
 use crate::{Names, describe, facts::races, interleaving::columns, line::cut, objects::ObjectNames};
 use std::fmt::Write;
 use unsnarl_model::{Flags, Trace};
 
-/// Segments shown from the beginning and before the end of a long schedule, and operations of a segment.
+/// Segments shown from the beginning and before the end of a long schedule, and operations shown per segment.
 const MAX_SEGMENTS: usize = 60;
 const MAX_OPERATIONS: usize = 6;
 
-/// The schedule in the language of `dot`.
+/// Returns the schedule in the `dot` language.
 #[must_use]
 pub fn schedule_dot(trace: &Trace, names: &mut dyn Names) -> String {
     let objects = ObjectNames::of(trace, names);
@@ -45,7 +45,7 @@ pub fn schedule_dot(trace: &Trace, names: &mut dyn Names) -> String {
                 lines.push(format!("… {} more", last - first - MAX_OPERATIONS));
             }
             let label: Vec<String> = lines.iter().map(|line| cut(line, 60)).collect();
-            // Lines of a label end on the left.
+            // `\l` left-aligns the lines of a label.
             let label = quoted(&label.join("\n")).replace("\\n", "\\l");
             let _ = writeln!(dot, "    s{at} [label={}\\l\"];", label.trim_end_matches('"'));
         }

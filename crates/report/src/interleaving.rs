@@ -1,5 +1,5 @@
-//! The interleaving: one column per thread, one row per event, as Lincheck made popular, with the
-//! source line of each event and the reason for each context switch.
+//! The interleaving: one column per thread, one row per event, in the style of Lincheck, with the source line of each
+//! event and the reason for each context switch.
 
 mod abridge;
 mod switch;
@@ -17,10 +17,9 @@ use unobservable::unobservable;
 use unsnarl_model::{Event, Op, OutcomeKind, Site, ThreadIx, Trace};
 use unsnarl_symbols::Frame;
 
-/// Who did what in which order, and how it ended.
+/// Renders the interleaving and the outcome.
 ///
-/// Narrow terminals and many threads get one line per event with the thread's id in front instead
-/// of columns.
+/// Narrow terminals and many threads get one line per event with the thread's id in front instead of columns.
 #[must_use]
 pub fn interleaving(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     let parts = [
@@ -31,7 +30,7 @@ pub fn interleaving(trace: &Trace, names: &mut dyn Names, options: &RenderOption
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// Who did what in which order.
+/// Renders the interleaving.
 #[must_use]
 pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     let objects = ObjectNames::of(trace, names);
@@ -81,7 +80,7 @@ pub fn interleaving_table(trace: &Trace, names: &mut dyn Names, options: &Render
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// So many rows can be read. Threads that go round and round need fewer.
+/// Returns the maximum number of readable rows. Threads in a loop need fewer.
 fn most_rows(trace: &Trace) -> usize {
     match trace.outcome.kind {
         OutcomeKind::Livelock | OutcomeKind::Timeout => 40,
@@ -89,7 +88,7 @@ fn most_rows(trace: &Trace) -> usize {
     }
 }
 
-/// What there is beside what is shown.
+/// Describes what is not shown.
 fn footnote(left_out: bool, unobservable: &[bool]) -> String {
     let mut text = match unobservable.iter().filter(|&&is| is).count() {
         0 => String::new(),
@@ -102,7 +101,7 @@ fn footnote(left_out: bool, unobservable: &[bool]) -> String {
     text
 }
 
-/// A column for each thread that did something or waits to.
+/// Returns a column for each thread that has events or is waiting at the end.
 pub(crate) fn columns(trace: &Trace, names: &mut dyn Names) -> Vec<Column> {
     let mut columns = Vec::new();
     let waits_at_end = |thread| {
@@ -136,8 +135,8 @@ pub(crate) fn columns(trace: &Trace, names: &mut dyn Names) -> Vec<Column> {
     columns
 }
 
-/// The function that a thread runs. Where the language's library starts it, the outermost of the
-/// user's functions on its stack at the end; failing that, one that it is seen in.
+/// Returns the function that a thread runs. If the language's library starts the thread, it is the user's outermost
+/// function on the stack at the end or, failing that, one in which an event occurred.
 fn runs(trace: &Trace, thread: ThreadIx, names: &mut dyn Names) -> Option<String> {
     let start = names.place(trace.threads.get(thread.index())?.start);
     if !start.system {
@@ -152,14 +151,14 @@ fn runs(trace: &Trace, thread: ThreadIx, names: &mut dyn Names) -> Option<String
     Some(format!("in {}", functions::of_user(&seen.function?)))
 }
 
-/// Events to look at for the name of a function.
+/// Number of events that are searched for the name of a function.
 const MANY: usize = 10_000;
 
-/// Where a row is in the source.
+/// The source location of a row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) file: Option<String>,
-    /// The line, or all there is to say without a file.
+    /// The line, or the whole text if there is no file.
     pub(crate) rest: String,
 }
 
@@ -172,15 +171,15 @@ impl Location {
     }
 }
 
-/// Where an event is.
+/// Returns the location of an event and its source line.
 pub(crate) fn place_of_event(names: &mut dyn Names, trace: &Trace, event: &Event) -> (Location, String) {
     let place = names.place(trace.user_site(event));
     let start = trace.threads.get(event.thread.index()).map_or_else(Site::default, |thread| thread.start);
     match event.op {
-        // What starts and ends a thread is nobody's code.
+        // The start and end of a thread belong to no code.
         Op::End => Default::default(),
         Op::Start if place.system || place.file.is_none() => Default::default(),
-        // Rust's atomics are functions of its library, which say no more than the operation.
+        // Rust's atomics are library functions, whose names say no more than the operation.
         op if op.is_atomic() && place.system => Default::default(),
         // A return from main: the site is main's own.
         Op::Exit if trace.site(event) == start => Default::default(),
@@ -197,7 +196,7 @@ fn locate(names: &mut dyn Names, place: Frame) -> (Location, String) {
         Frame { file: Some(file), line: Some(line), .. } => {
             let mut line_of = |line| Some(names.source_line(&file, line)?.trim().to_owned());
             let source = match line_of(line) {
-                // The head of a function, in the style that puts the brace below it.
+                // For the head of a function with the brace on its own line.
                 Some(brace) if brace == "{" && line > 1 => line_of(line - 1),
                 source => source,
             };

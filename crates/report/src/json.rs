@@ -1,4 +1,4 @@
-//! What other programs read.
+//! JSON for other programs.
 
 use crate::{
     Names, describe,
@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 use unsnarl_model::{OutcomeKind, Site, Stats, Trace, signal_name};
 use unsnarl_symbols::Frame;
 
-/// The outcome, with the fields of DESIGN.md: always `kind`, `message` and `threads`; `status`,
-/// `signal`, `site`, `file`, `line`, `function`, `thread` and `backtrace` where there are such.
+/// Returns the outcome, with the fields of DESIGN.md: always `kind`, `message` and `threads`; and `status`, `signal`,
+/// `site`, `file`, `line`, `function`, `thread` and `backtrace` if they exist.
 #[must_use]
 pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {
     let outcome = &trace.outcome;
@@ -38,7 +38,7 @@ pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {
     }
     object.insert("threads".into(), waits(trace, names).into());
     if !outcome.backtraces.is_empty() {
-        // The failing thread's stack under its own name; all of them for who wants more.
+        // The failing thread's stack has its own field; another field holds all stacks.
         let failing = outcome.backtraces.iter().find(|b| Some(b.thread) == outcome.thread);
         let frames = failing.unwrap_or(&outcome.backtraces[0]).frames.as_slice();
         object.insert("backtrace".into(), backtrace(names, frames));
@@ -51,7 +51,7 @@ pub fn outcome_json(trace: &Trace, names: &mut dyn Names) -> Value {
     object.into()
 }
 
-/// Size and switches.
+/// Returns the size and the context switches.
 #[must_use]
 pub fn stats_json(stats: &Stats) -> Value {
     json!({
@@ -63,7 +63,7 @@ pub fn stats_json(stats: &Stats) -> Value {
     })
 }
 
-/// What went wrong without ending the run.
+/// Returns the problems that did not end the run.
 #[must_use]
 pub fn warnings_json(trace: &Trace, names: &mut dyn Names) -> Value {
     let objects = ObjectNames::of(trace, names);
@@ -87,7 +87,7 @@ pub fn warnings_json(trace: &Trace, names: &mut dyn Names) -> Value {
     warnings.into()
 }
 
-/// Who cannot go on, and why.
+/// Returns the threads that cannot continue, and why.
 fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
     let objects = ObjectNames::of(trace, names);
     let waits = waits::waits(trace, names);
@@ -97,7 +97,7 @@ fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
         object.insert("thread".into(), describe::id(trace, wait.thread).into());
         object.insert("op".into(), wait.op.name().into());
         let holders: Vec<String> = wait.holders.iter().map(|&holder| describe::id(trace, holder)).collect();
-        // A join waits for a thread, everything else for a thing.
+        // A join waits for a thread, everything else for an object.
         let waits_for = objects.for_op(wait.op, wait.addr).or_else(|| holders.first().cloned());
         object.insert("waits_for".into(), waits_for.into());
         let held_since: Vec<Option<String>> = wait
@@ -126,7 +126,7 @@ fn backtrace(names: &mut dyn Names, frames: &[Site]) -> Value {
     frames.into()
 }
 
-/// `file:line` with the file as seen from where the program ran; the function where there is none.
+/// Returns `file:line`, with the file relative to the program's directory; the function if there is no file.
 pub(crate) fn site_text(trace: &Trace, frame: &Frame) -> String {
     match (&frame.file, frame.line) {
         (Some(file), Some(line)) => format!("{}:{line}", paths::relative(file, &trace.program.cwd)),

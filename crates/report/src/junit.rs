@@ -1,34 +1,34 @@
-//! What came of tests or runs, as JUnit's XML, for CI.
+//! Results of tests or runs as JUnit XML, for CI.
 
 use std::fmt::Write;
 
 /// One test, or one program.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
-    /// What it is part of: a test binary, a program.
+    /// The test binary or program that it belongs to.
     pub group: String,
     /// Its name.
     pub name: String,
-    /// How long it took, in seconds.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// What came of it.
+    /// Its result.
     pub result: CaseResult,
 }
 
-/// What came of a test.
+/// Result of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CaseResult {
-    /// Nothing wrong was found; what is to be said about it.
+    /// No failure was found; the text has details.
     Passed(String),
-    /// Failures: a kind, a headline and all about it for each.
+    /// Failures: a kind, a headline and the full text for each.
     Failed(Vec<(String, String, String)>),
-    /// It was not tried, for this reason.
+    /// It was not run, for this reason.
     Skipped(String),
-    /// It could not be tried, for this reason.
+    /// It could not be run, for this reason.
     Error(String),
 }
 
-/// A report of these cases.
+/// Returns a report of these cases.
 #[must_use]
 pub fn junit(suite: &str, cases: &[Case]) -> String {
     let count = |of: fn(&CaseResult) -> bool| cases.iter().filter(|case| of(&case.result)).count();
@@ -41,7 +41,7 @@ pub fn junit(suite: &str, cases: &[Case]) -> String {
         count(|result| matches!(result, CaseResult::Skipped(_))),
         cases.iter().map(|case| case.seconds).sum::<f64>(),
     );
-    // A testsuites element does not know of skipped tests.
+    // A testsuites element has no attribute for skipped tests.
     let outer =
         totals.replacen(&format!(r#" skipped="{}""#, count(|r| matches!(r, CaseResult::Skipped(_)))), "", 1);
     let mut xml =
@@ -76,7 +76,7 @@ pub fn junit(suite: &str, cases: &[Case]) -> String {
     xml + "  </testsuite>\n</testsuites>\n"
 }
 
-/// Text for XML: no markup, and none of the characters that XML cannot have.
+/// Escapes text for XML, and removes characters that XML cannot hold.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for char in text.chars() {

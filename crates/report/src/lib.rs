@@ -1,7 +1,7 @@
-//! What the user reads: pure functions from a trace to text or JSON.
+//! Reports for the user: pure functions from a trace to text or JSON.
 //!
-//! Where code and data get their names from is behind the [`Names`] trait: the program's files
-//! ([`ProgramNames`]), or a few lines in a test.
+//! The [`Names`] trait provides the names of code and data: from the program's files ([`ProgramNames`]), or from a few
+//! lines in a test.
 
 #![forbid(unsafe_code)]
 

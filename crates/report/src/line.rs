@@ -2,25 +2,25 @@
 
 use std::fmt::Write;
 
-/// What a piece of text is, which decides its colour.
+/// The role of a piece of text, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Style {
     Plain,
-    /// Not to be read first.
+    /// Less important text.
     Dim,
     /// A heading.
     Bold,
-    /// The nth thread's.
+    /// Text of the nth thread.
     Thread(usize),
-    /// A context switch that matters.
+    /// A preemption.
     Preemption,
-    /// What went wrong.
+    /// A failure.
     Failure,
 }
 
 impl Style {
     fn code(self) -> &'static str {
-        // Red and yellow are taken by failures and preemptions.
+        // Red and yellow are reserved for failures and preemptions.
         const THREADS: [&str; 4] = ["36", "32", "35", "34"];
         match self {
             Self::Plain => "",
@@ -33,7 +33,7 @@ impl Style {
     }
 }
 
-/// Text in this style, if there are colours.
+/// Returns text in this style, if there are colours.
 pub(crate) fn paint(text: &str, style: Style, colour: bool) -> String {
     if colour && style != Style::Plain && !text.is_empty() {
         format!("\x1b[{}m{text}\x1b[0m", style.code())
@@ -42,12 +42,12 @@ pub(crate) fn paint(text: &str, style: Style, colour: bool) -> String {
     }
 }
 
-/// How many columns a text takes. Characters of double width are rare in code.
+/// Returns the number of columns of a text. Double-width characters are rare in code, so they count as one.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
-/// At most `room` columns of a text, with `…` where it was cut.
+/// Returns at most `room` columns of a text, with `…` where it was cut.
 pub(crate) fn cut(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
@@ -55,7 +55,7 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
     text.chars().take(room.saturating_sub(1)).chain((room > 0).then_some('…')).collect()
 }
 
-/// A text in lines of at most `room` columns, divided between words where that is possible.
+/// Wraps a text into lines of at most `room` columns, between words if possible.
 pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -72,7 +72,7 @@ pub(crate) fn wrapped(text: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// The end of a text, with `…` where it was cut.
+/// Returns the end of a text, with `…` where it was cut.
 pub(crate) fn cut_front(text: &str, room: usize) -> String {
     let over = width(text).saturating_sub(room);
     if over == 0 {
@@ -81,7 +81,7 @@ pub(crate) fn cut_front(text: &str, room: usize) -> String {
     (room > 0).then_some('…').into_iter().chain(text.chars().skip(over + 1)).collect()
 }
 
-/// A line under construction. What is put later covers what was there.
+/// A line under construction. Later text covers earlier text.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StyledLine(Vec<(char, Style)>);
 
@@ -92,17 +92,17 @@ impl StyledLine {
             if self.0.len() <= at {
                 self.0.resize(at + 1, (' ', Style::Plain));
             }
-            // A tab or an escape sequence in a name would tear the columns apart.
+            // A tab or an escape sequence in a name would break the columns.
             self.0[at] = (if char.is_control() { ' ' } else { char }, style);
         }
     }
 
-    /// Whether nothing was put on it.
+    /// Returns whether the line is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The finished line, without blanks at its end.
+    /// Returns the finished line, without trailing blanks.
     pub(crate) fn render(&self, colour: bool) -> String {
         let end = self.0.iter().rposition(|&(char, _)| char != ' ').map_or(0, |at| at + 1);
         let mut text = String::new();

@@ -1,4 +1,4 @@
-//! Where code and data get their names from.
+//! Names of code and data.
 
 use crate::functions;
 use std::{
@@ -11,20 +11,20 @@ use unsnarl_symbols::{Frame, Symbols};
 
 /// Names of the code and data of one trace.
 pub trait Names {
-    /// The functions at a site, innermost first: several where calls were inlined.
+    /// Returns the functions at a site, innermost first: several if calls were inlined.
     fn frames(&mut self, site: Site) -> Vec<Frame>;
 
-    /// The global variable at an address, like `lock` or `table+16`.
+    /// Returns the global variable at an address, like `lock` or `table+16`.
     fn variable(&mut self, addr: u64) -> Option<String>;
 
-    /// The C string at an address of a module's constant data.
+    /// Returns the C string at an address of a module's constant data.
     fn text(&mut self, addr: u64) -> Option<String>;
 
-    /// A line of a source file.
+    /// Returns a line of a source file.
     fn source_line(&mut self, file: &str, line: u32) -> Option<String>;
 
-    /// The one frame that tells the user most about a site: the innermost in the user's own code,
-    /// such as the line with the `lock_guard` rather than the one inside it.
+    /// Returns the most useful frame of a site: the innermost one in the user's own code, such as the line with the
+    /// `lock_guard` rather than the one inside it.
     fn place(&mut self, site: Site) -> Frame {
         let mut frames = self.frames(site);
         let of_user = frames.iter().position(|frame| !frame.system).unwrap_or(0);
@@ -42,7 +42,7 @@ pub struct ProgramNames<'a> {
 }
 
 impl<'a> ProgramNames<'a> {
-    /// Names for a trace with these modules.
+    /// Creates the names for a trace with these modules.
     pub fn new(modules: &'a [Module], symbols: &'a mut Symbols) -> Self {
         Self { symbols, modules, frames: HashMap::new(), sources: HashMap::new() }
     }
@@ -58,7 +58,7 @@ impl Names for ProgramNames<'_> {
 
     fn variable(&mut self, addr: u64) -> Option<String> {
         let name = self.symbols.data_symbol(self.modules, addr)?;
-        // What is local to a file or to the program's own crate is known by its own name.
+        // Names local to a file or to the program's own crate are shown without a prefix.
         let name = name.replace("_GLOBAL__N_1::", "").replace("(anonymous namespace)::", "");
         let program = self.modules.first().and_then(|module| module.path.rsplit('/').next());
         let program = program.unwrap_or_default().replace('-', "_") + "::";
@@ -80,7 +80,7 @@ impl Names for ProgramNames<'_> {
     }
 }
 
-/// A source file that came in one pack with the program: what is at its path on this machine may be another.
+/// Returns a source file from the program's pack: the file at its path on this machine may be another.
 fn packed(program: &str, file: &str) -> Option<Vec<u8>> {
     let pack = Path::new(program).parent().filter(|directory| directory.ends_with("program"))?.parent()?;
     fs::read(pack.join("src").join(file.strip_prefix('/')?)).ok()

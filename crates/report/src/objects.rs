@@ -1,11 +1,11 @@
-//! What the things are called that threads act on.
+//! Names of the objects that threads act on.
 
 use crate::Names;
 use std::collections::HashMap;
 use unsnarl_model::{Event, ObjectIx, ObjectKind, Objects, Op, Trace};
 
-/// A name for each thing of a trace: the global variable that it is, or `lock#1` and `memory#3`
-/// in the order of appearance, which is the same in every replay where addresses are not.
+/// A name for each object of a trace: its global variable, or `lock#1` and `memory#3` in order of appearance. Unlike
+/// addresses, that order is the same in every replay.
 #[derive(Debug)]
 pub(crate) struct ObjectNames {
     objects: Objects,
@@ -25,7 +25,7 @@ impl ObjectNames {
             .collect();
         let mut memory: HashMap<u64, String> = HashMap::new();
         let mut unnamed = 0;
-        // A futex word is changed by atomic operations: one thing, one name.
+        // A futex word is also accessed by atomic operations; both get the same name.
         let futexes: HashMap<u64, &String> = (objects.all.iter().zip(&by_object))
             .filter(|(object, _)| object.kind == ObjectKind::Futex)
             .map(|(object, name)| (object.addr, name))
@@ -45,7 +45,7 @@ impl ObjectNames {
         Self { objects, by_object, memory, points }
     }
 
-    /// What the event of this number is on.
+    /// Returns the name of an event's object.
     pub(crate) fn at(&self, trace: &Trace, event: usize) -> String {
         if let Some(ObjectIx(ix)) = self.objects.at(event) {
             return self.by_object[ix as usize].clone();
@@ -54,24 +54,24 @@ impl ObjectNames {
         self.memory.get(&addr).cloned().unwrap_or_else(|| format!("{addr:#x}"))
     }
 
-    /// What is at an address at the end of the run, for an operation of this kind.
+    /// Returns the name of the object at an address at the end of the run, for an operation of this kind.
     pub(crate) fn for_op(&self, op: Op, addr: u64) -> Option<String> {
         let kind = op.object_kind()?;
         self.last(|object| object.kind == kind && object.addr == addr)
             .or_else(|| self.memory.get(&addr).cloned())
     }
 
-    /// What is at an address at the end of the run.
+    /// Returns the name of the object at an address at the end of the run.
     pub(crate) fn by_addr(&self, addr: u64) -> Option<String> {
         self.last(|object| object.addr == addr).or_else(|| self.memory.get(&addr).cloned())
     }
 
-    /// The name of the program's own schedule point, given its address.
+    /// Returns the name of the program's own schedule point at this address.
     pub(crate) fn point(&self, addr: u64) -> Option<&str> {
         self.points.get(&addr).map(String::as_str)
     }
 
-    /// The mutex at an address.
+    /// Returns the name of the mutex at an address.
     pub(crate) fn lock(&self, addr: u64) -> Option<String> {
         self.for_op(Op::Lock, addr)
     }
@@ -82,7 +82,7 @@ impl ObjectNames {
     }
 }
 
-/// What the event of this number did, and where, like "`lock m` at visit.c:6".
+/// Describes an event and its place, like "`lock m` at visit.c:6".
 #[must_use]
 pub fn operation_text(trace: &Trace, number: usize, names: &mut dyn Names) -> String {
     let words = crate::describe::event(trace, &ObjectNames::of(trace, names), number);

@@ -1,4 +1,4 @@
-//! How a run ended, in a few lines.
+//! The outcome of a run in a few lines.
 
 use crate::{
     Names, RenderOptions, describe, functions,
@@ -15,16 +15,16 @@ use unsnarl_model::{
 };
 use unsnarl_symbols::Frame;
 
-/// Beyond this, names of functions are not lined up.
+/// Width beyond which names of functions are not aligned.
 const WIDEST_FUNCTION: usize = 40;
 
-/// What went wrong, where, with the failing thread's stack, who waits for whom, and warnings.
+/// Describes the failure, its place, the failing thread's stack, the waits, and warnings.
 #[must_use]
 pub fn outcome_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     headline_text(trace, names, options) + &rest_text(trace, names, options)
 }
 
-/// What went wrong and where.
+/// Describes the failure and its place.
 #[must_use]
 pub fn headline_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     let objects = ObjectNames::of(trace, names);
@@ -32,14 +32,15 @@ pub fn headline_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptio
     OutcomeWriter { trace, objects: &objects, waits: &waits, options }.headline(names)
 }
 
-/// Who waits for whom, stacks and warnings: what there is to say after the headline.
+/// Returns what follows the headline: waits, stacks and warnings.
 #[must_use]
 pub fn rest_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) -> String {
     let objects = ObjectNames::of(trace, names);
     let waits = waits(trace, names);
     let writer = OutcomeWriter { trace, objects: &objects, waits: &waits, options };
     let mut text = String::new();
-    // Those in the circle are the cause; the others, like a main that joins them, only suffer.
+    // The waits of the cycle come first: they are the cause; the others, like a main that joins these threads, are
+    // consequences.
     let mut order: Vec<&DescribedWait> = waits.iter().collect();
     order.sort_by_key(|w| (!in_a_circle(&waits, w.wait.thread), w.wait.op == Op::Join));
     for waiting in order {
@@ -51,7 +52,7 @@ pub fn rest_text(trace: &Trace, names: &mut dyn Names, options: &RenderOptions) 
     text + &writer.warnings(names)
 }
 
-/// Size and switches in one line.
+/// Returns the size and the context switches in one line.
 #[must_use]
 pub fn stats_text(stats: &Stats) -> String {
     let count = |n: u64, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
@@ -67,14 +68,14 @@ pub fn stats_text(stats: &Stats) -> String {
     )
 }
 
-/// A thread's end that the interleaving shows in its column.
+/// The end of a thread, as the interleaving shows it in its column.
 pub(crate) struct Ending {
     pub(crate) thread: ThreadIx,
     pub(crate) words: String,
     pub(crate) place: Option<Frame>,
 }
 
-/// Where threads stood when it ended, if it ended badly.
+/// Returns the positions of threads at the end of a run that failed.
 pub(crate) fn endings(trace: &Trace, objects: &ObjectNames, names: &mut dyn Names) -> Vec<Ending> {
     let outcome = &trace.outcome;
     if outcome.kind == OutcomeKind::Deadlock {
@@ -90,12 +91,12 @@ pub(crate) fn endings(trace: &Trace, objects: &ObjectNames, names: &mut dyn Name
     outcome.thread.filter(|_| !matches!(outcome.kind, OutcomeKind::Exit(_))).map(ending).into_iter().collect()
 }
 
-/// What happened, in a word or two.
+/// Returns a short name of the outcome.
 fn outcome_name(outcome: &Outcome) -> String {
     kind_text(outcome.kind)
 }
 
-/// The same of a kind of end.
+/// Returns a short name of the kind of outcome.
 pub(crate) fn kind_text(kind: OutcomeKind) -> String {
     match kind {
         OutcomeKind::Exit(0) => "the program ended normally".to_owned(),
@@ -133,7 +134,7 @@ impl OutcomeWriter<'_> {
         let outcome = &self.trace.outcome;
         let style = if outcome.is_failure() { Style::Failure } else { Style::Bold };
         if outcome.kind == OutcomeKind::Deadlock && !self.waits.is_empty() {
-            // Where it is, the waits say.
+            // The waits show the place.
             return format!("{}\n", paint(&self.deadlock(), style, self.options.colour));
         }
         let headline = outcome_name(outcome);
@@ -175,14 +176,14 @@ impl OutcomeWriter<'_> {
         }
     }
 
-    /// Where `exit` was called with a status that is a failure; nowhere for a return from main.
+    /// Returns where `exit` was called with a failure status; `None` for a return from main.
     fn exit_call(&self) -> Option<Site> {
         let last = self.trace.events.last().filter(|_| self.trace.outcome.is_failure())?;
         let returned = self.trace.threads.first().is_some_and(|main| main.start == self.trace.site(last));
         (last.op == Op::Exit && !returned).then(|| self.trace.site(last))
     }
 
-    /// A status by itself says little: what the program wrote last.
+    /// Returns the program's last output, because an exit status alone says little.
     fn stderr_tail(&self) -> String {
         const LINES: usize = 3;
         let Outcome { kind, message, .. } = &self.trace.outcome;
@@ -229,7 +230,7 @@ impl OutcomeWriter<'_> {
         text
     }
 
-    /// Why the wait does not end.
+    /// Returns why the wait does not end.
     fn remarks(&self, waiting: &DescribedWait, names: &mut dyn Names) -> Vec<String> {
         let DescribedWait { wait, place, .. } = waiting;
         let mut at = |site: Site| {
@@ -297,7 +298,7 @@ impl OutcomeWriter<'_> {
         last(self.trace, |event| event.thread == thread).is_some_and(|event| event.op == Op::End)
     }
 
-    /// A thread's stack, unless all that it says was said.
+    /// Returns a thread's stack, unless it adds nothing to the text before.
     fn stack(&self, backtrace: &Backtrace, names: &mut dyn Names) -> String {
         let stack = Stack::of(backtrace, names);
         let waits = self.waits.iter().any(|waiting| waiting.wait.thread == backtrace.thread);
@@ -335,7 +336,7 @@ impl OutcomeWriter<'_> {
         text
     }
 
-    /// What went wrong without ending the run; the same thing at the same place once.
+    /// Describes the problems that did not end the run, without duplicates.
     fn warnings(&self, names: &mut dyn Names) -> String {
         let mut text = String::new();
         let mut distinct: Vec<(&Warning, usize)> = Vec::new();
@@ -352,7 +353,7 @@ impl OutcomeWriter<'_> {
         for (warning, times) in distinct {
             text += &paint("warning", Style::Preemption, self.options.colour);
             let _ = write!(text, ": thread {} {}", self.thread(warning.thread), self.misuse(warning, names));
-            // Where a thread was left behind is where it was, not what is wrong.
+            // The place of a leaked thread is only its position, not the error.
             let at = if warning.misuse == Misuse::LeakedThread { ", it is at" } else { " at" };
             let place = names.place(warning.site);
             let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
@@ -361,7 +362,7 @@ impl OutcomeWriter<'_> {
         text
     }
 
-    /// Whether this is what the run failed of.
+    /// Returns whether this warning is the run's failure.
     fn is_the_failure(&self, warning: &Warning) -> bool {
         let outcome = &self.trace.outcome;
         match outcome.kind {
@@ -408,7 +409,7 @@ impl OutcomeWriter<'_> {
         self.file_line(frame).or_else(|| frame.function.clone()).unwrap_or_else(|| "?".to_owned())
     }
 
-    /// A place, after another one was told: in the same file the line is enough.
+    /// Returns a place relative to one mentioned before: in the same file the line is enough.
     fn line_relative_to(&self, frame: &Frame, reference: &Frame) -> String {
         match frame.line {
             Some(line) if frame.file == reference.file => format!("line {line}"),

@@ -1,13 +1,13 @@
-//! File names short enough to read.
+//! Shortens file names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The last part of a path.
+/// Returns the last part of a path.
 pub(crate) fn base(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A path as seen from `folder`: relative if it lies inside.
+/// Returns a path relative to `folder` if it is inside.
 pub(crate) fn relative(path: &str, folder: &str) -> String {
     let inside = path.strip_prefix(folder.trim_end_matches('/')).and_then(|rest| rest.strip_prefix('/'));
     match inside {
@@ -16,7 +16,7 @@ pub(crate) fn relative(path: &str, folder: &str) -> String {
     }
 }
 
-/// For each file the shortest end of its path that no other file has.
+/// Returns for each file the shortest suffix of its path that no other file has.
 pub(crate) fn shortest<'a>(files: impl Iterator<Item = &'a str>) -> BTreeMap<String, String> {
     let files: BTreeSet<&str> = files.collect();
     let end = |file: &'a str, parts: usize| -> &'a str {

@@ -1,5 +1,6 @@
-//! The interleaving as a trace for Perfetto and Chrome's viewer: a track for each thread, the operations on it, lock
-//! ownership below it, arrows for preemptions and races. One event takes one microsecond: it is an order, not a time.
+//! The interleaving as a trace for Perfetto and Chrome's viewer: a track for each thread with its operations, held
+//! locks below it, arrows for preemptions and races. One event takes one microsecond: the scale is an order, not a
+//! time.
 
 use crate::{
     Names,
@@ -16,7 +17,7 @@ use unsnarl_model::{Flags, ThreadIx, Trace};
 
 const PROCESS: u32 = 1;
 
-/// In the JSON format of the trace viewer.
+/// Returns the trace viewer's JSON.
 #[must_use]
 pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
     let objects = ObjectNames::of(trace, names);
@@ -67,7 +68,7 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
         }
         number = end;
     }
-    // Locks overlap in any way, which only asynchronous events may.
+    // Locks overlap in any way, which only asynchronous events support.
     for (id, hold) in holds(trace).into_iter().enumerate() {
         let name = format!("{} holds {}", describe::id(trace, hold.thread), objects.at(trace, hold.first));
         for (phase, at) in [("b", hold.first), ("e", hold.last)] {
@@ -86,7 +87,7 @@ pub fn perfetto(trace: &Trace, names: &mut dyn Names) -> Value {
                 "tid": track(trace.events[at].thread), "ts": at,
             });
             if phase == "f" {
-                // It ends at the slice that encloses it, not at the next one.
+                // The arrow binds to the enclosing slice, not to the next one.
                 arrow["bp"] = "e".into();
             }
             events.push(arrow);

@@ -1,13 +1,13 @@
-//! How a report shall look.
+//! Appearance of a report.
 
-/// How a report shall look.
+/// Appearance of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RenderOptions {
-    /// How many characters a line may have.
+    /// Maximum number of characters per line.
     pub width: usize,
-    /// Whether to use colours: only on a terminal.
+    /// Use colours; only for a terminal.
     pub colour: bool,
-    /// Whether to show every event; otherwise long stretches of one thread are abridged.
+    /// Show every event; otherwise long stretches of one thread are abridged.
     pub full: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Failures as SARIF 2.1.0, for code scanning: a result for the failure, with the interleaving as a code flow of one thread
-//! flow for each thread, and a result for each race.
+//! Failures as SARIF 2.1.0, for code scanning: a result for the failure, whose code flow holds the interleaving as one
+//! thread flow per thread, and a result for each race.
 
 use crate::{
     Names, RenderOptions, describe,
@@ -10,10 +10,10 @@ use crate::{
 use serde_json::{Value, json};
 use unsnarl_model::{Flags, OutcomeKind, Trace};
 
-/// Steps of a code flow, at most: viewers show them all.
+/// Maximum number of steps of a code flow, because viewers show them all.
 const MAX_STEPS: usize = 500;
 
-/// What a run found, as one SARIF log.
+/// Returns the findings of a run as one SARIF log.
 #[must_use]
 pub fn sarif(trace: &Trace, names: &mut dyn Names) -> Value {
     let builder = SarifBuilder { trace, objects: ObjectNames::of(trace, names) };
@@ -60,7 +60,7 @@ impl SarifBuilder<'_> {
         let plain = RenderOptions { width: 120, colour: false, full: false };
         let outcome = outcome_text(trace, names, &plain);
         let place = trace.outcome.site.and_then(|site| facts::place(site, names));
-        // A failure in the system's code is at the last line of the user's that led there.
+        // A failure in system code is reported at the last line of the user's code that led there.
         let place = place.or_else(|| {
             let frames = trace.outcome.backtraces.iter().flat_map(|backtrace| &backtrace.frames);
             frames.copied().find_map(|site| facts::place(site, names))
@@ -92,7 +92,7 @@ impl SarifBuilder<'_> {
         result
     }
 
-    /// What each thread did, the last steps before the end.
+    /// Returns the last steps of each thread.
     fn thread_flows(&self, names: &mut dyn Names) -> Vec<Value> {
         let trace = self.trace;
         let from = trace.events.len().saturating_sub(MAX_STEPS);
@@ -202,7 +202,7 @@ fn rule_json(id: &str) -> Value {
     })
 }
 
-/// A path as a part of a URI.
+/// Encodes a path for a URI.
 fn encoded(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
     path.bytes()
@@ -214,7 +214,7 @@ fn file_uri(path: &str) -> String {
     format!("file://{}", encoded(path))
 }
 
-/// A number for a text: FNV-1a.
+/// Returns the FNV-1a hash of a text.
 fn fingerprint(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))

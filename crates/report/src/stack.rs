@@ -1,23 +1,23 @@
-//! Stacks, seen from the user's side.
+//! Call stacks reduced to the user's code.
 
 use crate::{Names, functions};
 use unsnarl_model::{Backtrace, ThreadIx, Trace};
 use unsnarl_symbols::Frame;
 
-/// The calls of one thread, innermost first.
+/// The frames of one thread, innermost first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stack {
     frames: Vec<Frame>,
-    /// Whether the user's code has line numbers: then what has none is not the user's.
+    /// The user's code has line numbers, so frames without one are not the user's.
     lines: bool,
 }
 
-/// A stretch of a stack.
+/// A part of a stack.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum StackPart<'a> {
-    /// The user's own code, so many times in a row.
+    /// A frame of the user's code, with the number of consecutive repetitions.
     User(&'a Frame, usize),
-    /// Libraries, named by what the user's code called.
+    /// Library frames, named after the function that the user's code called.
     Library(String),
 }
 
@@ -28,35 +28,34 @@ impl Stack {
         Self { frames, lines }
     }
 
-    /// The stack of a thread when the run ended, as far as it is known.
+    /// Returns the stack of a thread when the run ended, as far as it is known.
     pub(crate) fn at_end(trace: &Trace, thread: ThreadIx, names: &mut dyn Names) -> Self {
         let backtrace = trace.outcome.backtraces.iter().find(|b| b.thread == thread);
         backtrace.map(|backtrace| Self::of(backtrace, names)).unwrap_or_default()
     }
 
-    /// All calls, inlined ones included.
+    /// Returns all frames, including inlined ones.
     pub(crate) fn frames(&self) -> &[Frame] {
         &self.frames
     }
 
-    /// The calls in the user's own code.
+    /// Returns the frames of the user's code.
     pub(crate) fn users(&self) -> impl DoubleEndedIterator<Item = &Frame> {
         self.frames.iter().filter(|frame| self.is_users(frame))
     }
 
-    /// The calls of libraries that the user's innermost function made, innermost first.
+    /// Returns the library frames inside the user's innermost function, innermost first.
     pub(crate) fn inside(&self) -> &[Frame] {
         let user = self.frames.iter().position(|frame| self.is_users(frame)).unwrap_or(0);
         &self.frames[..user]
     }
 
-    /// The library function that the user's innermost function called.
+    /// Returns the library function that the user's innermost function called.
     pub(crate) fn called(&self) -> Option<String> {
         self.inside().last()?.function.as_deref().map(functions::short)
     }
 
-    /// The stack without what is of no interest: what libraries do among themselves, and who
-    /// called the thread's first function.
+    /// Returns the stack without library internals and without the callers of the thread's first function.
     pub(crate) fn parts(&self) -> Vec<StackPart<'_>> {
         let mut parts: Vec<StackPart<'_>> = Vec::new();
         for run in self.frames.chunk_by(|a, b| a == b || !self.is_users(a) && !self.is_users(b)) {

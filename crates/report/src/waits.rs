@@ -1,22 +1,22 @@
-//! Who waits for whom, with what the stacks and the events before add to it.
+//! Waits at the end of a run, with details from the stacks and earlier events.
 
 use crate::{Names, stack::Stack};
 use unsnarl_model::{Event, Flags, ObjectKind, Op, Site, ThreadIx, Trace, Wait};
 use unsnarl_symbols::Frame;
 
-/// A thread that cannot go on.
+/// A blocked thread.
 #[derive(Clone, Debug)]
 pub(crate) struct DescribedWait {
     pub(crate) wait: Wait,
-    /// Where in the user's code.
+    /// Its place in the user's code.
     pub(crate) place: Frame,
-    /// Who called that, innermost first, in the user's code.
+    /// The callers in the user's code, innermost first.
     pub(crate) callers: Vec<Frame>,
-    /// The library's function that waits on the user's behalf.
+    /// The library function that waits on the user's behalf.
     pub(crate) inside: Option<String>,
 }
 
-/// All that cannot go on.
+/// Returns all blocked threads.
 pub(crate) fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<DescribedWait> {
     let describe_wait = |wait: &Wait| {
         let mut wait = wait.clone();
@@ -36,7 +36,7 @@ pub(crate) fn waits(trace: &Trace, names: &mut dyn Names) -> Vec<DescribedWait> 
     trace.outcome.waits.iter().map(describe_wait).collect()
 }
 
-/// Whether this thread waits for itself, directly or through others.
+/// Returns whether this thread waits for itself, directly or through others.
 pub(crate) fn in_a_circle(waits: &[DescribedWait], thread: ThreadIx) -> bool {
     let mut seen: Vec<ThreadIx> = Vec::new();
     let mut open = vec![thread];
@@ -55,7 +55,7 @@ pub(crate) fn in_a_circle(waits: &[DescribedWait], thread: ThreadIx) -> bool {
     false
 }
 
-/// Where the thread last took the lock that another one waits for.
+/// Returns where the thread last acquired the lock that another one waits for.
 pub(crate) fn taken_at(trace: &Trace, wait: &Wait, holder: ThreadIx) -> Option<Site> {
     let takes = |op: Op| {
         matches!(
@@ -75,7 +75,7 @@ pub(crate) fn taken_at(trace: &Trace, wait: &Wait, holder: ThreadIx) -> Option<S
     Some(trace.user_site(event))
 }
 
-/// The last event of which this is so.
+/// Returns the last event that satisfies the predicate.
 pub(crate) fn last(trace: &Trace, is_so: impl Fn(&Event) -> bool) -> Option<&Event> {
     trace.events.iter().rev().find(|event| is_so(event))
 }
@@ -87,8 +87,8 @@ fn is_rust_mutex(wait: &Wait, stack: &Stack) -> bool {
     wait.op.object_kind() == Some(ObjectKind::Futex) && stack.inside().iter().any(of_mutex)
 }
 
-/// Who holds a mutex of Rust's standard library, which is a futex: whoever last turned its word from
-/// 0 to 1. Unknown where that happened in code that is not instrumented.
+/// Returns the holder of a mutex of Rust's standard library, which is a futex: the thread that last changed its word
+/// from 0 to 1. `None` if that happened in code without instrumentation.
 fn rust_mutex_holder(trace: &Trace, word: u64) -> Option<ThreadIx> {
     let changes = |event: &Event| match event.op {
         Op::AtomicStore | Op::AtomicRmw => true,

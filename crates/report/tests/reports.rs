@@ -1,4 +1,4 @@
-//! What the user sees. `INSTA_UPDATE=always cargo test -p unsnarl-report` rewrites the snapshots.
+//! Snapshots of the reports. `INSTA_UPDATE=always cargo test -p unsnarl-report` rewrites them.
 
 mod common;
 
@@ -35,7 +35,7 @@ int main(void) {
     )
 }
 
-/// Two threads count up at once, and one count is lost.
+/// Two threads increment a counter, and one update is lost.
 fn counter() -> Trace {
     let mut t = trace(3, 2);
     t.play(0, 9, Op::Create, 0, 1)
@@ -255,7 +255,7 @@ fn unobservable_accesses_are_omitted() {
     let mut t = trace(2, 2);
     t.play(0, 9, Op::Create, 0, 1).play(1, 2, Op::Start, 0, 0);
     for n in 0..20 {
-        // Each thread's own memory, from the user's code and from a library, and what both only read.
+        // Each thread's own memory, from the user's code and from a library, and memory that both only read.
         t.play(1, LIBC + 4, Op::Write, OWN + 8 * n, n).play(1, 3, Op::Read, OWN + 8 * n, n);
         t.play(0, LIBC + 4, Op::Write, 2 * OWN + 8 * n, n).play(0, 12, Op::Read, 3 * OWN, n);
         t.play(1, 3, Op::Read, 3 * OWN, n);

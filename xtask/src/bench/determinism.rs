@@ -1,5 +1,6 @@
-//! `cargo xtask bench determinism`: thousands of replays of a program that hashes memory which it did not initialise, after each of
-//! many operations. A replay must find what its recording found; where it does not, the table names the operation and the memory.
+//! `cargo xtask bench determinism`: thousands of replays of a program that hashes uninitialised memory after each of
+//! many operations. A replay must find the same as its recording; otherwise the table names the operation and the
+//! memory.
 
 use crate::tools;
 use crate::workspace::{Workspace, output};
@@ -12,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// How many replays by default, over all modes.
+/// Default number of replays over all modes.
 const RUNS: usize = 10_000;
 /// Recordings of each mode.
 const SEEDS: usize = 10;
@@ -30,19 +31,19 @@ struct Mode {
     name: &'static str,
     build: Build,
     threads: &'static str,
-    /// For the C library: which instructions it does not use.
+    /// glibc tunables: the instructions that it must not use.
     tunables: Option<&'static str>,
     is_busy: bool,
-    /// Kinds of memory that docs/limits.md says are not the same.
+    /// Kinds of memory that may differ, according to docs/limits.md.
     without: &'static [&'static str],
     how: How,
 }
 
-/// Where the recording comes from.
+/// The source of the recording.
 #[derive(Clone, Copy, PartialEq)]
 enum How {
     Record,
-    /// A search: its runs are forks, or rewound.
+    /// A search, whose runs are forked or rewound processes.
     Explore,
 }
 
@@ -115,7 +116,7 @@ pub(crate) fn bench(runs: Option<usize>) -> Result<()> {
     Ok(())
 }
 
-/// What came of a mode.
+/// Result of a mode.
 #[derive(Default)]
 struct Outcome {
     replays: usize,
@@ -155,10 +156,10 @@ impl Bench {
             let recorded = self.record(mode, seed)?;
             outcome.probes = recorded.len();
             for _ in 0..replays.div_ceil(SEEDS) {
-                let told = self.replay(mode)?;
-                ensure!(told["reproduced"] == true, "not reproduced: {told}");
+                let report = self.replay(mode)?;
+                ensure!(report["reproduced"] == true, "not reproduced: {report}");
                 outcome.replays += 1;
-                outcome.identical += usize::from(told["identical"] == true);
+                outcome.identical += usize::from(report["identical"] == true);
                 for probe in differences(&recorded, &self.probes()?) {
                     *outcome.different.entry(probe).or_default() += 1;
                 }
@@ -167,7 +168,7 @@ impl Bench {
         Ok(outcome)
     }
 
-    /// Makes a trace; what the probes found.
+    /// Makes a trace and returns the results of the probes.
     fn record(&self, mode: &Mode, seed: usize) -> Result<BTreeMap<String, String>> {
         let mut command = Command::new(&self.unsnarl);
         let seed = seed.to_string();
@@ -175,7 +176,7 @@ impl Bench {
             How::Record => {
                 command.args(["record", "--threads", mode.threads, "--seed", &seed, "-o", "t.snarl", "--"]);
             }
-            // One run at a time: they share the file.
+            // One run at a time, because they share the file.
             How::Explore => {
                 command.args(["explore", "--json", "--strategy", "random", "--runs", "1000", "-j", "1"]);
                 command.args(["--seed", &seed, "--"]);
@@ -192,8 +193,8 @@ impl Bench {
             let said = String::from_utf8_lossy(&made.stderr);
             ensure!(made.status.success(), "the recording failed: {said}");
         } else {
-            let told: Value = serde_json::from_slice(&made.stdout).context("explore prints JSON")?;
-            let trace = told["failures"][0]["trace"].as_str().context("a search that finds the failure")?;
+            let report: Value = serde_json::from_slice(&made.stdout).context("explore prints JSON")?;
+            let trace = report["failures"][0]["trace"].as_str().context("a search that finds the failure")?;
             fs::copy(self.directory.join(trace), self.directory.join("t.snarl"))?;
         }
         self.probes()
@@ -207,7 +208,7 @@ impl Bench {
             .with_context(|| String::from_utf8_lossy(&replayed.stderr).into_owned())
     }
 
-    /// The probes of the last run, by their names; those of one name are numbered.
+    /// Returns the probes of the last run by name; those of the same name are numbered.
     fn probes(&self) -> Result<BTreeMap<String, String>> {
         let text = fs::read_to_string(self.directory.join("probes.txt"))?;
         let mut count = BTreeMap::new();
@@ -232,7 +233,7 @@ impl Build {
     }
 }
 
-/// The probes that are not in both or not the same.
+/// Returns the probes that differ or are missing on one side.
 fn differences(recorded: &BTreeMap<String, String>, replayed: &BTreeMap<String, String>) -> BTreeSet<String> {
     let names = recorded.keys().chain(replayed.keys());
     names.filter(|&name| recorded.get(name) != replayed.get(name)).cloned().collect()
@@ -260,7 +261,7 @@ impl Drop for Busy {
     fn drop(&mut self) {
         IS_OVER.store(true, Ordering::Relaxed);
         for spinning in self.0.drain(..) {
-            // A loop that panicked is over, too.
+            // A loop that panicked has ended, too.
             let _ = spinning.join();
         }
     }

@@ -7,19 +7,19 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// A program with threads that takes a file and makes another one of it.
+/// A multi-threaded program that converts one file into another.
 pub(super) struct Package {
-    /// What the distribution calls its source.
+    /// The name of its source package.
     pub(super) name: &'static str,
-    /// A shell script in the directory of the source, with `CC` and `CXX` set, and `SAN` to what the linker needs. It leaves
-    /// the program where it says.
+    /// A shell script in the source directory, with `CC` and `CXX` set, and `SAN` to the linker's flags. It leaves its
+    /// result at `program`.
     build: &'static str,
     program: &'static str,
-    /// How it is run, on a file named `input`.
+    /// The arguments, with a file named `input`.
     args: &'static [&'static str],
-    /// How many lines the input has.
+    /// Number of lines of the input.
     lines: usize,
-    /// Files with these endings are counted, in these directories.
+    /// Files with these extensions in these directories are counted.
     sources: &'static str,
 }
 
@@ -30,7 +30,7 @@ pub(super) const PACKAGES: &[Package] = &[
                 -DUSE_STACKSIZE_CUSTOMIZATION *.cpp -lbz2 -o built",
         program: "built",
         args: &["-p3", "-b1", "-1", "-k", "-f", "input"],
-        // One block, as the figures in docs/results.md were made.
+        // One block, as for the figures in docs/results.md.
         lines: 1_500,
         sources: ".",
     },
@@ -55,7 +55,7 @@ pub(super) const PACKAGES: &[Package] = &[
     },
 ];
 
-/// Where sources come from: the machine's own list of packages, asked for sources.
+/// The source of packages: the machine's own package list, extended by sources.
 pub(super) struct Archive {
     directory: PathBuf,
     options: Vec<OsString>,
@@ -104,7 +104,7 @@ impl Archive {
             option("Dir::Etc::SourceList", Path::new("/dev/null")),
             option("Dir::Etc::SourceParts", &list),
             option("Dir::State::Lists", &directory.join("lists")),
-            // What is fetched goes to a directory of ours, whoever we are.
+            // Downloads go to a directory of ours, so apt must not switch users.
             option("APT::Sandbox::User", Path::new("root")),
         ];
         let archive =
@@ -119,7 +119,7 @@ impl Archive {
         command
     }
 
-    /// Fetches a package's source and unpacks it, once for each who compiles it.
+    /// Fetches a package's source and unpacks it, once per compiler.
     pub(super) fn unpack(&self, package: &Package, by: &str) -> Result<UnpackedSource> {
         let place = self.directory.join(package.name);
         std::fs::create_dir_all(&place)?;
@@ -148,7 +148,7 @@ impl Archive {
 }
 
 impl UnpackedSource {
-    /// Compiles it; the program.
+    /// Compiles it and returns the program.
     pub(super) fn build(&self, package: &Package, cc: &str, cxx: &str, linker: &str) -> Result<PathBuf> {
         let mut build = Command::new("sh");
         build.args(["-c", package.build]).current_dir(&self.source);
@@ -161,12 +161,12 @@ impl UnpackedSource {
 }
 
 impl Package {
-    /// Its arguments.
+    /// Returns its arguments.
     pub(super) fn args(&self) -> Vec<String> {
         self.args.iter().map(|&arg| arg.to_owned()).collect()
     }
 
-    /// Puts its input there.
+    /// Writes its input.
     pub(super) fn write_input(&self, directory: &Path) -> Result<()> {
         let line = |n: usize| format!("line {n} of some text that can be made shorter, {}\n", n * n % 977);
         std::fs::write(directory.join("input"), (0..self.lines).map(line).collect::<String>())?;

@@ -1,4 +1,4 @@
-//! Measuring two things side by side on a machine that is never quiet.
+//! Paired measurements on a machine with other load.
 
 use anyhow::Result;
 
@@ -11,7 +11,7 @@ impl Samples {
         self.quantile(0.5)
     }
 
-    /// The quartiles: half of the values lie between them.
+    /// Returns the quartiles, between which half of the values lie.
     pub(crate) fn spread(&self) -> (f64, f64) {
         (self.quantile(0.25), self.quantile(0.75))
     }
@@ -26,17 +26,17 @@ impl Samples {
     }
 }
 
-/// Two things measured in turns.
+/// Two things measured alternately.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measurement {
     pub(crate) ours: Samples,
     pub(crate) theirs: Samples,
-    /// Of each turn; what disturbs one turn does not disturb the others.
+    /// The ratio of each turn; a disturbance of one turn does not affect the others.
     pub(crate) ratios: Samples,
 }
 
 impl Measurement {
-    /// Measures both in turns. The side that goes first alternates, and a first turn only warms up.
+    /// Measures both alternately. The side that goes first alternates, and a first turn only warms up.
     pub(crate) fn measure(
         repetitions: usize,
         mut ours: impl FnMut() -> Result<f64>,
@@ -47,7 +47,7 @@ impl Measurement {
         Ok(pair)
     }
 
-    /// The same, of several values that are measured at once.
+    /// Measures several values at once in the same way.
     pub(crate) fn measure_each<const N: usize>(
         repetitions: usize,
         mut ours: impl FnMut() -> Result<[f64; N]>,
@@ -77,7 +77,7 @@ impl Measurement {
 }
 
 impl Measurement {
-    /// The same in another measure, of which each of ours and each of theirs has so much.
+    /// Converts to another unit, of which each of our values and each of theirs has this many.
     pub(crate) fn times(&self, ours: f64, theirs: f64) -> Self {
         let scaled = |samples: &Samples, by: f64| Samples(samples.0.iter().map(|value| value * by).collect());
         Self {

@@ -1,5 +1,5 @@
-//! Benchmarks print ratios, never verdicts on absolute times: both sides of a ratio are measured in
-//! turns in the same run, and what counts is the median of the ratios with its quartiles.
+//! Benchmarks. They print ratios instead of absolute times: both sides of a ratio are measured alternately in the same
+//! run, and the result is the median of the ratios with its quartiles.
 
 pub(crate) mod determinism;
 mod distribution;
@@ -14,7 +14,7 @@ pub(crate) mod slice;
 pub(crate) mod soak;
 mod table;
 
-/// How long to measure.
+/// Duration of the measurements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum BenchEffort {
     Quick,

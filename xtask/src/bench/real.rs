@@ -1,7 +1,8 @@
-//! `cargo xtask bench real`: programs that others wrote, unmodified, under random schedules.
+//! `cargo xtask bench real`: unmodified third-party programs under random schedules.
 //!
-//! Of each: how often the result was right, how often the replay was identical, and what control costs against the program by
-//! itself on one processor, against valgrind's null tool, and, where it was compiled here, against ThreadSanitizer.
+//! For each program: how often the result was right, how often the replay was identical, and the cost of control
+//! compared with the program by itself on one processor, with valgrind's null tool, and, if it was compiled here, with
+//! ThreadSanitizer.
 
 use super::BenchEffort;
 use super::distribution::{Archive, PACKAGES};
@@ -20,27 +21,27 @@ use std::time::{Duration, Instant};
 struct Subject {
     name: &'static str,
     command: Vec<String>,
-    /// The same without instrumentation, where that is another program.
+    /// The build without instrumentation, if that is another program.
     plain: Option<Vec<String>>,
-    /// The same built with ThreadSanitizer, if there is that.
+    /// The build with ThreadSanitizer, if there is one.
     with_tsan: Option<Vec<String>>,
 }
 
 impl Subject {
-    /// As it is without unsnarl.
+    /// Returns the command without unsnarl.
     fn native(&self) -> &[String] {
         self.plain.as_ref().unwrap_or(&self.command)
     }
 }
 
-/// Source packages of the distribution: which row they are compiled for, and what they are run with.
+/// Source packages of the distribution: the row that they are compiled for, and their arguments.
 const FROM_SOURCE: [(&str, &str, &str); 3] = [
     ("pbzip2", "pbzip2, cc", "-p4 -b1 -c few-words"),
     ("libzstd", "zstd, cc", "-q -T4 -B64KB --stdout few-words"),
     ("xz-utils", "xz, cc", "-T4 -1 --block-size=16KiB -c few-words"),
 ];
 
-/// All of them, or those of these names.
+/// Measures all programs, or those of these names.
 pub(crate) fn bench(effort: BenchEffort, programs: &[&str]) -> Result<()> {
     let selected = |name: &str| programs.is_empty() || programs.contains(&name);
     let workspace = Workspace::find()?;
@@ -109,7 +110,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A server and its client, as the other programs.
+    /// Measures a server with its client, like the other programs.
     fn serve(&self, server: &Server, schedules: u64, turns: usize) -> Result<()> {
         let host = Host { unsnarl: &self.unsnarl, directory: &self.directory };
         let (mut right, mut identical) = (0, 0);
@@ -128,7 +129,7 @@ impl Bench {
             Ok(Measurement::measure(turns, ours, theirs, |ours, theirs| ours / theirs)?.ratios.median())
         };
         let native = against("taskset -c 0")?;
-        // Not every server gets along with it: memcached wants a limit on files that valgrind keeps to itself.
+        // Not every server works with it: memcached needs a limit on files that valgrind reserves.
         let valgrind = against("taskset -c 0 valgrind --tool=none -q --error-exitcode=0")
             .map_or_else(|_| "–".to_owned(), |ratio| format!("{ratio:.2}"));
         println!(
@@ -170,8 +171,8 @@ impl Bench {
         Ok(subjects)
     }
 
-    /// Programs of the distribution, compiled here: by `unsnarl cc`, and with ThreadSanitizer, which the distribution's own are compared
-    /// with too.
+    /// Adds programs of the distribution that are compiled here, with `unsnarl cc` and with ThreadSanitizer; the
+    /// distribution's own builds are compared with the latter too.
     fn add_compiled_here(&self, subjects: &mut Vec<Subject>, selected: &dyn Fn(&str) -> bool) -> Result<()> {
         let of_system = |name: &str| name.split(',').next().unwrap_or_default().to_owned();
         let compiled: Vec<_> =
@@ -233,7 +234,8 @@ impl Bench {
         Ok(program)
     }
 
-    /// Programs of our own with well-known crates, plain and instrumented, and the test suite of one of the crates.
+    /// Returns our own programs with well-known crates, plain and instrumented, and the test suite of one of the
+    /// crates.
     fn crates(&self) -> Result<Vec<Subject>> {
         let project = self.sources.join("crates");
         let target = self.directory.join("crates-target");
@@ -267,9 +269,9 @@ impl Bench {
             subject("rayon, cargo", instrumented.join("with_rayon"), Some(plain("with_rayon")), &[]),
             subject("tokio", plain("with_tokio"), None, &[]),
             subject("tokio, cargo", instrumented.join("with_tokio"), Some(plain("with_tokio")), &[]),
-            // Of the tests that are left out, one starts a program of the crate that is not built here, one has a hundred threads wait
-            // for a plain variable a hundred times, each of which the watchdog would have to see, and one has a thousand threads leave a
-            // barrier at once, a million operations on futexes in a random order.
+            // Three tests are left out. One starts a program of the crate that is not built here. One has a hundred
+            // threads wait for a plain variable a hundred times, each of which the watchdog would have to detect. One
+            // has a thousand threads leave a barrier at once: a million futex operations in random order.
             subject(
                 "once_cell's",
                 suite,
@@ -287,7 +289,7 @@ impl Bench {
         ])
     }
 
-    /// The tests of a crate that our project depends on, as one program.
+    /// Builds the tests of a crate that our project depends on as one program.
     fn test_suite(&self, cargo: impl Fn() -> Command, name: &str) -> Result<PathBuf> {
         let metadata = output(cargo().args(["metadata", "--format-version", "1"]), "cargo metadata")?.stdout;
         let metadata: Value = serde_json::from_slice(&metadata)?;
@@ -296,7 +298,7 @@ impl Bench {
         let from = Path::new(manifest).parent().context("a directory")?;
         let copy = self.directory.join(name);
         output(Command::new("cp").arg("-r").arg(from).arg(&copy), "copying the crate")?;
-        // A workspace of its own; the lock file of the crate's author is kept.
+        // The copy is a separate workspace; the lock file of the crate's author is kept.
         let manifest = copy.join("Cargo.toml");
         let text = fs::read_to_string(&manifest)?;
         fs::write(&manifest, format!("{text}\n[workspace]\n"))?;
@@ -313,7 +315,7 @@ impl Bench {
         program.context("the crate has no such tests")
     }
 
-    /// How long it took by itself, on one processor, and what it printed.
+    /// Runs the command by itself on one processor; returns its duration and output.
     fn native(&self, command: &[String]) -> Result<(Duration, Vec<u8>)> {
         let start = Instant::now();
         let mut native = Command::new("taskset");
@@ -327,7 +329,7 @@ impl Bench {
         self.directory.join("real.snarl")
     }
 
-    /// One random schedule; its exit status and what it printed and said.
+    /// Records one random schedule; returns the exit status and output.
     fn recorded(&self, subject: &Subject, seed: u64) -> Result<std::process::Output> {
         let mut command = Command::new(&self.unsnarl);
         command.args(["record", "--timeout", "120s", "--seed", &seed.to_string(), "-o"]).arg(self.trace());
@@ -336,7 +338,7 @@ impl Bench {
         command.output().context("unsnarl runs")
     }
 
-    /// Whether its result is the expected one.
+    /// Records one random schedule and checks its result.
     fn record(&self, subject: &Subject, seed: u64, expected: &[u8]) -> Result<()> {
         let run = self.recorded(subject, seed)?;
         let reported = String::from_utf8_lossy(&run.stderr).into_owned();
@@ -345,7 +347,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Whether the last schedule replays event for event.
+    /// Returns whether the last recording replays event for event.
     fn replays(&self) -> Result<bool> {
         let mut command = Command::new(&self.unsnarl);
         command.args(["replay", "--json"]).arg(self.trace()).current_dir(&self.directory);
@@ -354,7 +356,8 @@ impl Bench {
     }
 }
 
-/// A test harness prints its tests as they end, how long they took, and by virtual time, which jumps, which of them take long.
+/// Compares output regardless of order and times: a test harness prints tests as they end, their duration, and, by
+/// virtual time, which jumps, which of them take long.
 fn same_but_for_order(printed: &[u8], expected: &[u8]) -> bool {
     let lines = |text: &[u8]| {
         let text = String::from_utf8_lossy(text).into_owned();
@@ -373,7 +376,7 @@ fn words_of(line: &str) -> Vec<String> {
     line.split(' ').map(str::to_owned).collect()
 }
 
-/// So many words from a small vocabulary, always the same.
+/// Returns a fixed sequence of words from a small vocabulary.
 fn words(count: u32, between: u8) -> Vec<u8> {
     let mut state = 1u64;
     let mut next = || {

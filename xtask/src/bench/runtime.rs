@@ -1,7 +1,7 @@
-//! `cargo xtask bench runtime`: what it costs to run a program under control.
+//! `cargo xtask bench runtime`: the cost of running a program under control.
 //!
-//! Programs time themselves by the processor's counter, for all other clocks are virtual under
-//! control, and write the figure to a file.
+//! Programs time themselves by the processor's counter, because all other clocks are virtual under control, and write
+//! the figure to a file.
 
 use super::BenchEffort;
 use super::measure::Measurement;
@@ -131,7 +131,7 @@ pub(crate) fn bench(effort: BenchEffort) -> Result<()> {
     Ok(())
 }
 
-/// The smallest of some figures: a neighbour on the same core slows a whole process down, never up.
+/// Returns the smallest of some measurements: other load on the same core can only slow a process down.
 fn fastest_of(times: usize, mut measure: impl FnMut() -> Result<f64>) -> Result<f64> {
     (0..times).try_fold(f64::INFINITY, |fastest, _| Ok(fastest.min(measure()?)))
 }
@@ -160,7 +160,7 @@ impl Bench {
         self.directory.join("figure")
     }
 
-    /// What the program measured, run by itself.
+    /// Returns the program's own measurement without control.
     fn native(&self, program: &Path, args: &[&str]) -> Result<f64> {
         let name = program.display().to_string();
         self.take_figure(&name, || {
@@ -168,18 +168,18 @@ impl Bench {
         })
     }
 
-    /// What the program measured, run under control.
+    /// Returns the program's own measurement under control.
     fn controlled(&self, program: &Path, args: &[&str], points: &str) -> Result<f64> {
         self.take_figure(&program.display().to_string(), || {
             let mut command = Command::new(&self.unsnarl);
-            // The last of a few runs leaves the figure: by then the log's memory is there, as in a search.
+            // The last of a few runs leaves the figure: by then the log's memory is mapped, as in a search.
             command.args(["bench-run", "--runs", "3", "--points", points, "--"]);
             self.json(command.arg(program).arg(self.figure()).args(args)).map(drop)
         })
     }
 
     fn take_figure(&self, name: &str, run: impl FnOnce() -> Result<()>) -> Result<f64> {
-        // Else a program that fails quietly would leave the figure of the one before it.
+        // Otherwise a program that fails silently would leave the previous figure.
         let _ = std::fs::remove_file(self.figure());
         run()?;
         let text =
@@ -187,12 +187,12 @@ impl Bench {
         text.trim().parse().with_context(|| format!("{name} left no number"))
     }
 
-    /// Seconds for one of `runs` controlled runs made by one process.
+    /// Returns the seconds per run for `runs` controlled runs in one process.
     fn controlled_runs(&self, program: &Path, runs: u32) -> Result<f64> {
         self.started(program, &[], None, runs)
     }
 
-    /// The same with arguments and a variable of the environment.
+    /// As `controlled_runs`, with arguments and an environment variable.
     fn started(
         &self,
         program: &Path,
@@ -208,12 +208,12 @@ impl Bench {
         Ok(elapsed / f64::from(runs))
     }
 
-    /// Seconds for one of `runs` plain runs made by this process.
+    /// Returns the seconds per run for `runs` plain runs started by this process.
     fn plain_runs(&self, program: &Path, runs: u32) -> Result<f64> {
         self.plain_starts(program, &[], runs)
     }
 
-    /// The same with arguments.
+    /// As `plain_runs`, with arguments.
     fn plain_starts(&self, program: &Path, args: &[&str], runs: u32) -> Result<f64> {
         let start = Instant::now();
         for _ in 0..runs {

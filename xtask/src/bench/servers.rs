@@ -1,5 +1,5 @@
-//! Servers with a client on the loopback: what the client is told is right under every schedule, and the recording replays without
-//! the client.
+//! Servers with a client on the loopback interface: the client gets correct answers under every schedule, and the
+//! recording replays without the client.
 
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 /// Connections of a client.
 const CONNECTIONS: usize = 4;
-/// What is stored and asked for again.
+/// Number of keys that are stored and read back.
 const KEYS: usize = 40;
 
 pub(super) struct Server {
@@ -52,7 +52,7 @@ impl Host<'_> {
         self.directory.join("server.snarl")
     }
 
-    /// Under control, by a random schedule: how long it took.
+    /// Runs it under control by a random schedule; returns its duration.
     pub(super) fn record(&self, server: &Server, seed: u64) -> Result<Duration> {
         let unsnarl = self.unsnarl.display().to_string();
         let mut before = words(&format!("{unsnarl} record --timeout 120s --seed {seed} -o"));
@@ -60,7 +60,7 @@ impl Host<'_> {
         self.serve(server, &before)
     }
 
-    /// Whether the last recording replays event for event, without a client.
+    /// Returns whether the last recording replays event for event, without a client.
     pub(super) fn replays(&self) -> Result<bool> {
         let mut replay = Command::new(self.unsnarl);
         replay.args(["replay", "--json"]).arg(self.trace()).current_dir(self.directory).stdin(Stdio::null());
@@ -68,7 +68,7 @@ impl Host<'_> {
         Ok(report["identical"] == true)
     }
 
-    /// Started by these words: how long it took from its start to its end.
+    /// Runs it with this command prefix; returns the duration from start to end.
     pub(super) fn serve(&self, server: &Server, before: &[String]) -> Result<Duration> {
         let port = TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port();
         let command = [before, &(server.command)(port)].concat();
@@ -92,7 +92,7 @@ impl Host<'_> {
     }
 }
 
-/// Connects as soon as there is somebody to connect to.
+/// Connects as soon as the server listens.
 fn connect(port: u16, server: &mut std::process::Child) -> Result<Vec<Connection>> {
     let until = Instant::now() + Duration::from_secs(60);
     let first = loop {
@@ -167,7 +167,7 @@ fn talk_to_redis(connections: &mut [Connection]) -> Result<()> {
         connection.expect(&value)?;
     }
     connections[0].send("SHUTDOWN NOSAVE\r\n")?;
-    // It says nothing more.
+    // Nothing more may follow.
     let mut rest = Vec::new();
     let _ = connections[0].from.read_to_end(&mut rest);
     Ok(())

@@ -1,5 +1,5 @@
-//! `cargo xtask bench simplify`: what is left of failing schedules, at what price, against the papers' algorithms.
-//! The tables are printed in Markdown: `docs/results/simplify.md` has them.
+//! `cargo xtask bench simplify`: the results and cost of simplifying failing schedules, compared with the papers'
+//! algorithms. The tables are printed in Markdown, for `docs/results/simplify.md`.
 
 use super::BenchEffort;
 use crate::tools;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// Which parts there are.
+/// The parts of the benchmark.
 const PARTS: [&str; 4] = ["programs", "start", "static", "minimum"];
 
 pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
@@ -20,7 +20,7 @@ pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
     eprintln!("building unsnarl");
     let directory = workspace
         .scratch(&format!("bench-simplify{}", only.map(|only| format!("-{only}")).unwrap_or_default()))?;
-    // A copy: what is built meanwhile is not what is measured.
+    // A copy, so that builds in the meantime do not affect the measurement.
     let unsnarl = directory.join("unsnarl");
     std::fs::copy(workspace.build_unsnarl()?, &unsnarl)?;
     let bench = Bench { unsnarl, root: workspace.root.clone(), directory };
@@ -57,16 +57,16 @@ struct Sums {
     quick_executions: f64,
     rounds: f64,
     seconds: f64,
-    /// Those for which Tinertia alone leaves less.
+    /// Traces for which Tinertia alone gives a better result.
     worse: f64,
     their_switches: f64,
     their_preemptions: f64,
     their_executions: f64,
-    /// Of those whose exact minimum is known.
+    /// Sums over the traces whose exact minimum is known.
     proved: f64,
     preemptions_above: f64,
     within_one_switch: f64,
-    /// Those that reproduce each time.
+    /// Traces that reproduce each time.
     reproduced: f64,
 }
 
@@ -158,13 +158,14 @@ impl Bench {
         let mut command = Command::new(&self.unsnarl);
         command.args(args).args(more).current_dir(&self.directory).stdin(Stdio::null());
         let name = format!("{command:?}");
-        // A Rust program that panics would read its debug information in each run, a hundred times as long as all else.
+        // A panicking Rust program would read its debug information in each run, which takes a hundred times as long as
+        // everything else.
         let printed = command.env("RUST_BACKTRACE", "0").output()?;
         ensure!(printed.status.success(), "{name}: {}", String::from_utf8_lossy(&printed.stderr));
         serde_json::from_slice(&printed.stdout).with_context(|| format!("{name} prints no JSON"))
     }
 
-    /// Every failing program: before and after, and the price.
+    /// Measures every failing program: before and after, and the cost.
     fn programs(&self, traces: u64) -> Result<()> {
         const REPLAYS: u64 = 100;
         println!("\n## Every failing program, {traces} random failing traces each\n");
@@ -213,7 +214,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Compiled programs that are expected to fail, with their arguments.
+    /// Returns compiled programs that are expected to fail, with their arguments.
     fn failing_programs(&self) -> Result<Vec<(String, PathBuf, Vec<String>)>> {
         let rust = self.rust_programs()?;
         let mut programs = Vec::new();
@@ -266,7 +267,7 @@ impl Bench {
         Ok(program)
     }
 
-    /// All Rust programs, as binaries of one package; where they are.
+    /// Builds all Rust programs as binaries of one package; returns their directory.
     fn rust_programs(&self) -> Result<PathBuf> {
         let package = self.directory.join("rust");
         std::fs::create_dir_all(&package)?;
@@ -289,8 +290,8 @@ impl Bench {
         Ok(package.join("target/unsnarl/x86_64-unknown-linux-gnu/debug"))
     }
 
-    /// A program that takes a tenth of a second before its threads begin: ours, as users have it, against the
-    /// paper's algorithm with a process for each run.
+    /// Measures a program that works for a tenth of a second before its threads begin: our default, compared with the
+    /// paper's algorithm with one process per run.
     fn slow_start(&self, traces: usize) -> Result<()> {
         let program = self.directory.join("slow_start");
         let mut command = Command::new(&self.unsnarl);
@@ -320,7 +321,7 @@ impl Bench {
         Ok(())
     }
 
-    /// By dependences alone: time, memory, what is left.
+    /// Measures simplification by dependences only: time, memory and result.
     fn long_traces(&self, longest: u64) -> Result<()> {
         println!("\n## By dependences alone\n");
         println!("The paper's algorithms as printed get as far as they get in reasonable time.\n");
@@ -363,7 +364,7 @@ impl Bench {
         command.current_dir(&self.directory).stdin(Stdio::null()).stdout(Stdio::piped());
         let child = command.spawn()?;
         let status = format!("/proc/{}/status", child.id());
-        // It only grows while the process lives.
+        // Peak memory only grows while the process lives.
         let watch = std::thread::spawn(move || {
             let mut most = 0;
             while let Ok(status) = std::fs::read_to_string(&status) {
@@ -410,7 +411,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Long traces of a real program.
+    /// Returns long traces of a real program.
     fn recorded(&self) -> Result<Vec<(PathBuf, u64)>> {
         let program = self.directory.join("many_events");
         let mut command = Command::new(&self.unsnarl);
@@ -439,7 +440,7 @@ impl Bench {
         Ok(traces)
     }
 
-    /// Small traces: how far from the least number of switches that keeps all dependences.
+    /// Compares results on small traces with the minimum number of switches that keeps all dependences.
     fn exact_minimum(&self, traces: u64) -> Result<()> {
         println!("\n## By dependences alone, against the exact minimum (branch and bound) on small traces\n");
         println!("| events | traces | exact | ours | arbitrary order | the paper's algorithms |");

@@ -1,10 +1,10 @@
-//! `cargo xtask bench slice`: what an instruction trace costs, and a slice of it.
+//! `cargo xtask bench slice`: the cost of an instruction trace, and of slicing it.
 //!
-//! Times of the traced run are those that `unsnarl slice --json` tells; start-up, which all ways have, is measured by a
-//! run of no rounds and taken off. Valgrind's lackey prints its trace, which is thrown away.
+//! Times of the traced run come from `unsnarl slice --json`. Start-up, which all methods have, is measured by a run of
+//! no rounds and subtracted. The trace that Valgrind's lackey prints is discarded.
 //!
-//! Each is told twice: as time that passed, and as time of the processors, which others on the machine disturb less. While a
-//! program is traced, unsnarl takes the trace away on another processor; the second figure has both.
+//! Each figure is given twice: as elapsed time, and as processor time, which other load on the machine affects less.
+//! While a program is traced, unsnarl compresses the trace on another processor; the second figure includes both.
 
 use super::BenchEffort;
 use super::measure::Measurement;
@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// What can be asked for by itself.
+/// The parts of the benchmark.
 const PARTS: [&str; 5] = ["native", "stepping", "lackey", "slices", "reductions"];
 
 pub(crate) fn bench(effort: BenchEffort, part: Option<&str>) -> Result<()> {
@@ -61,13 +61,13 @@ pub(crate) fn bench(effort: BenchEffort, part: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// Seconds that passed, and seconds of the processors.
+/// Elapsed seconds and processor seconds.
 type TimeCost = [f64; 2];
 
-/// How the two are called.
+/// Names of the two costs.
 const COSTS: [&str; 2] = ["time", "processors"];
 
-/// How many instructions a second are traced, against somebody.
+/// Adds rows with the traced instructions per second, compared with another tool.
 fn put_speeds(table: &mut Table, peer: &str, pairs: &[Measurement]) {
     for (pair, cost) in pairs.iter().zip(COSTS) {
         let what = format!("instructions traced: translated / {peer}, {cost}");
@@ -75,7 +75,7 @@ fn put_speeds(table: &mut Table, peer: &str, pairs: &[Measurement]) {
     }
 }
 
-/// What more rounds cost than fewer.
+/// Returns the cost of the additional rounds.
 fn beyond(more: TimeCost, fewer: TimeCost) -> TimeCost {
     std::array::from_fn(|at| more[at] - fewer[at])
 }
@@ -88,7 +88,7 @@ struct Bench {
 
 impl Bench {
     fn against_native(&self, effort: BenchEffort, table: &mut Table) -> Result<()> {
-        /// By itself a program is so quick that it does more rounds, for a time that can be measured.
+        /// Factor of rounds for the program by itself, which is so fast that fewer could not be measured.
         const MORE: u32 = 20;
         for (work, rounds, target) in [("own", 1000, 20.0), ("library", 50, 10.0)] {
             eprintln!("translated against native: {work}");
@@ -126,8 +126,8 @@ impl Bench {
     }
 
     fn against_lackey(&self, effort: BenchEffort, table: &mut Table) -> Result<()> {
-        /// Lackey takes a second for a few million instructions; more of them than it gets are traced here, for a time
-        /// that can be measured.
+        /// Factor of rounds for our trace. Lackey takes a second for a few million instructions, which are too few for
+        /// ours to be measured.
         const MORE: u32 = 10;
         const ROUNDS: u32 = 100;
         eprintln!("translated against lackey");
@@ -173,7 +173,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Records so many thousand rounds; the trace.
+    /// Records this many thousand rounds and returns the trace.
     fn record(&self, work: &str, rounds: u32) -> Result<PathBuf> {
         let trace = self.directory.join(format!("{work}-{rounds}.snarl"));
         let mut command = Command::new(&self.unsnarl);
@@ -183,7 +183,7 @@ impl Bench {
             .current_dir(&self.directory)
             .stdin(Stdio::null())
             .stdout(Stdio::null());
-        // It ends with a status that counts as a failure, which is to be sliced.
+        // It ends with a failure status on purpose, so that there is something to slice.
         command.status().context("unsnarl record")?;
         Ok(trace)
     }
@@ -195,8 +195,8 @@ impl Bench {
         serde_json::from_slice(&printed).context("unsnarl slice prints no JSON")
     }
 
-    /// What execution reduction leaves of a run, and what each reduction leaves of the dependences: the paper's tables
-    /// 2 and 3.
+    /// Prints what execution reduction leaves of a run, and what each reduction leaves of the dependences: the paper's
+    /// tables 2 and 3.
     fn reductions(&self, workspace: &Workspace, effort: BenchEffort) -> Result<()> {
         let program = self.directory.join("served");
         let mut cc = Command::new(&self.unsnarl);
@@ -212,7 +212,7 @@ impl Bench {
             let mut explore = Command::new(&self.unsnarl);
             explore.args(["explore", "--points", "races", "--runs", "2000", "--seed", "1", "-o"]).arg(&trace);
             explore.arg("--").arg(&program).arg(rounds).current_dir(&self.directory);
-            // It fails, as it should.
+            // It fails on purpose.
             explore.stdin(Stdio::null()).stdout(Stdio::null()).status().context("unsnarl explore")?;
             for reduce in ["never", "always"] {
                 let report = self.slice(&trace, &["--reduce", reduce])?;
@@ -239,7 +239,7 @@ impl Bench {
         Ok(())
     }
 
-    /// What the traced run cost.
+    /// Returns the cost of the traced run.
     fn traced(&self, trace: &Path, args: &[&str]) -> Result<TimeCost> {
         let report = self.slice(trace, args)?;
         let cost = |of: &str| report[of]["trace"].as_f64().context("no cost of tracing");
@@ -250,12 +250,12 @@ impl Bench {
         self.slice(trace, &[])?["instructions"].as_f64().context("no instructions")
     }
 
-    /// What a run by itself costs.
+    /// Returns the cost of a run by itself.
     fn native(&self, work: &str, rounds: u32) -> Result<TimeCost> {
         self.cost(Command::new(&self.program).args([work, &rounds.to_string()]))
     }
 
-    /// What a run under valgrind's lackey costs.
+    /// Returns the cost of a run under valgrind's lackey.
     fn lackey(&self, rounds: u32) -> Result<TimeCost> {
         let mut command = Command::new("valgrind");
         command.args(["--tool=lackey", "--trace-mem=yes", "--log-file=/dev/null"]).arg(&self.program);
@@ -270,7 +270,7 @@ impl Bench {
     }
 }
 
-/// Seconds of the processors that were used by all whom we waited for.
+/// Returns the processor seconds of all children that were waited for.
 fn of_children() -> Result<f64> {
     let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
     let seconds = |time: TimeVal| time.tv_sec() as f64 + time.tv_usec() as f64 / 1e6;

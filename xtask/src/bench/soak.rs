@@ -1,5 +1,5 @@
-//! `cargo xtask bench soak`: ten thousand runs of mixed programs. The controller's memory must stay flat, nobody may become a
-//! zombie, and every failing trace must replay.
+//! `cargo xtask bench soak`: ten thousand runs of mixed programs. The controller's memory must stay flat, no zombies
+//! may remain, and every failing trace must replay.
 
 use super::BenchEffort;
 use crate::tools;
@@ -14,7 +14,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Of `programs/c`: right and wrong ones, by their failures.
+/// Correct and buggy programs of `programs/c`, covering the kinds of failures.
 const PROGRAMS: [&str; 10] = [
     "account",
     "account_fixed",
@@ -28,12 +28,12 @@ const PROGRAMS: [&str; 10] = [
     "stdio_lock",
 ];
 
-/// What came of a search, and what was seen of it while it ran.
+/// Result of a search, and observations while it ran.
 pub(super) struct Searched {
     pub(super) report: Value,
-    /// The most memory of its own, in KiB.
+    /// Peak private memory, in KiB.
     pub(super) memory: u64,
-    /// How many were dead and still there after a second, at most.
+    /// Maximum number of zombies that still existed after a second.
     pub(super) zombies: usize,
 }
 
@@ -67,7 +67,7 @@ pub(crate) fn bench(effort: BenchEffort) -> Result<()> {
             memory as f64 / 1024.0,
             zombies + quarter.zombies
         );
-        // What there is to tell of a failure takes memory at the end; four times the runs may not take more.
+        // Describing a failure takes memory at the end; four times the runs must not take more.
         let grows = memory > quarter.memory + quarter.memory / 10 + 4096;
         wrong +=
             usize::from(grows || zombies + quarter.zombies > 0 || replayed < failures.len() || made < runs);
@@ -97,7 +97,7 @@ fn compile(unsnarl: &Path, source: &Path, directory: &Path) -> Result<PathBuf> {
     Ok(program)
 }
 
-/// A search, looked at while it runs.
+/// Makes a search and observes it.
 pub(super) fn search(
     unsnarl: &Path,
     program: &Path,
@@ -133,7 +133,8 @@ pub(super) fn search(
     Ok(Searched { report, memory, zombies })
 }
 
-/// Looks at a process until it ends: the most memory that it had, and how many zombies that stayed: each child is one for a moment.
+/// Observes a process until it ends: its peak memory, and the number of zombies that stayed. Each child is one for a
+/// moment.
 fn watch(search: &mut Child) -> Result<(u64, usize)> {
     const A_MOMENT: Duration = Duration::from_secs(1);
     let mut most = 0;
@@ -170,7 +171,7 @@ fn zombies(parent: u32) -> Vec<u32> {
     children.into_iter().filter(is_zombie).chain(below).collect()
 }
 
-/// Whether a failure's trace gives the same failure again, event for event.
+/// Returns whether a failure's trace reproduces the failure, event for event.
 fn replays(unsnarl: &Path, failure: &Value, directory: &Path) -> bool {
     let Some(trace) = failure["trace"].as_str() else { return false };
     let replay = Command::new(unsnarl).args(["replay", "--json", trace]).current_dir(directory).output();

@@ -3,17 +3,17 @@
 use super::measure::Measurement;
 use std::fmt;
 
-/// What a ratio should be.
+/// The goal for a ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum RatioTarget {
     AtLeast(f64),
     AtMost(f64),
-    /// Nothing was promised; the figure is for information.
+    /// No goal; the figure is for information.
     None,
 }
 
 impl RatioTarget {
-    /// Whether the ratio is there; unclear if half of the measured ones say otherwise.
+    /// Returns whether the goal is met; unclear if the quartiles disagree.
     fn met(self, (low, high): (f64, f64)) -> &'static str {
         let (good, bad) = match self {
             Self::AtLeast(limit) => (low >= limit, high < limit),
@@ -38,7 +38,7 @@ impl fmt::Display for RatioTarget {
     }
 }
 
-/// How to print what was measured.
+/// The unit of a measurement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Unit {
     Nanoseconds,
@@ -56,7 +56,7 @@ impl Unit {
     }
 }
 
-/// The lines so far.
+/// The rows so far.
 #[derive(Debug)]
 pub(crate) struct Table {
     rows: Vec<[String; 7]>,

@@ -1,4 +1,4 @@
-//! Hidden commands for `cargo xtask bench`: they measure from within, so that our own start-up is left out.
+//! Hidden commands for `cargo xtask bench`: they measure from within, so that our own start-up is excluded.
 
 pub(crate) mod predict;
 pub(crate) mod run;

@@ -1,4 +1,4 @@
-//! `unsnarl bench-predict`: prediction on events that are made up, never all of them in memory unless asked for.
+//! `unsnarl bench-predict`: prediction on synthetic events, which are held in memory only if requested.
 
 use super::static_order::{SyntheticEvents, most_memory};
 use crate::{output, verdict::Verdict};
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 use unsnarl_model::{Event, Op, SiteIx, ThreadIx};
 use unsnarl_predict::{PredictOptions, Predictor};
 
-/// Prediction on events that are made up, timed
+/// Time prediction on synthetic events
 #[derive(clap::Args)]
 pub(crate) struct BenchPredict {
-    /// How many events to make up
+    /// Number of events
     #[arg(long, default_value_t = 10_000)]
     events: u64,
-    /// How many are looked at together
+    /// Number of events analysed at a time
     #[arg(long, default_value_t = 10_000)]
     window: usize,
-    /// All are looked at together
+    /// Analyse all events at once
     #[arg(long)]
     whole: bool,
 }
@@ -52,12 +52,12 @@ impl BenchPredict {
     }
 }
 
-/// Places for the events, and now and then two writes that nothing protects.
+/// Assigns sites to the events and adds, now and then, two unprotected writes.
 fn racy((number, event): (u64, Event)) -> Event {
     const EVERY: u64 = 10_007;
-    // Each place in the code is about one thing.
+    // Each site accesses one object.
     let site = SiteIx((event.op as u32) << 16 | (event.addr >> 12) as u32 & 0xffff);
-    // Accesses can be replaced; what takes and gives back locks cannot.
+    // Accesses can be replaced; lock operations cannot.
     if number % EVERY < 8 && event.op.is_plain_access() {
         let thread = ThreadIx((number % 8) as u16);
         return Event { thread, op: Op::Write, addr: 0x20_0000, site: SiteIx(1), ..event };

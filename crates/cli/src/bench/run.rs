@@ -1,4 +1,4 @@
-//! `unsnarl bench-run`: controlled runs in a row, timed from within, so that our own start-up is left out.
+//! `unsnarl bench-run`: consecutive controlled runs, timed from within, so that our own start-up is excluded.
 
 use crate::{
     options::{PointSet, RunArgs, Target},
@@ -11,10 +11,10 @@ use std::time::Instant;
 use unsnarl_exec::{Executor, Settings};
 use unsnarl_model::Policy;
 
-/// Controlled runs in a row, timed
+/// Time consecutive controlled runs
 #[derive(clap::Args)]
 pub(crate) struct BenchRun {
-    /// How many
+    /// Number of runs
     #[arg(long, default_value_t = 1)]
     runs: u64,
     #[command(flatten)]

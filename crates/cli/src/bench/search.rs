@@ -1,5 +1,5 @@
-//! `unsnarl bench-search`: searches by several strategies from several seeds, in one process that has loaded the program
-//! once. What a failure is about is not looked up.
+//! `unsnarl bench-search`: searches by several strategies from several seeds, in one process that loads the program
+//! once. The details of failures are not looked up.
 
 use crate::{
     explore::{SearchOptions, interrupt},
@@ -10,10 +10,10 @@ use crate::{
 use anyhow::Result;
 use serde_json::json;
 
-/// Searches by several strategies from several seeds
+/// Search by several strategies from several seeds
 #[derive(clap::Args)]
 pub(crate) struct BenchSearch {
-    /// A strategy, with how many seeds it gets and after how many runs it gets no other: `random/20/4000`
+    /// A strategy, its number of seeds, and the number of runs after which it gets no further seed: `random/20/4000`
     #[arg(long = "by", value_name = "NAME/SEEDS/RUNS", value_parser = by, required = true)]
     by: Vec<(String, u64, u64)>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! `unsnarl bench-simplify`: random failing traces of a program, simplified by us and by the paper's algorithm.
+//! `unsnarl bench-simplify`: random failing traces of a program, simplified by our algorithm and the paper's.
 
 use crate::{
     explore::{self, predicate::Checks},
@@ -24,19 +24,19 @@ use unsnarl_simplify::{
     prove::{ProofLimits, ProofVerdict, prove},
 };
 
-/// Random failing traces, simplified by us and by the paper's algorithm
+/// Simplify random failing traces with our algorithm and the paper's
 #[derive(clap::Args)]
 pub(crate) struct BenchSimplify {
-    /// How many traces
+    /// Number of traces
     #[arg(long, default_value_t = 30)]
     traces: usize,
-    /// Random schedules that are tried to find them
+    /// Random schedules tried to find them
     #[arg(long, default_value_t = 3000)]
     tries: u64,
     /// Runs to find the exact minimum of each
     #[arg(long, default_value_t = 3000)]
     prove: u64,
-    /// How often each result is replayed
+    /// Replays of each result
     #[arg(long, default_value_t = 100)]
     replays: u64,
     /// Run the paper's algorithm in a fresh process each time, as its authors do
@@ -55,7 +55,7 @@ impl BenchSimplify {
         Ok(Verdict::Fine)
     }
 
-    /// Failing traces of random schedules.
+    /// Returns failing traces of random schedules.
     fn failing(&self, interrupt: &Arc<AtomicBool>) -> Result<Vec<Trace>> {
         let settings =
             Settings { serve: true, interrupt: Some(Arc::clone(interrupt)), ..Settings::default() };
@@ -67,7 +67,7 @@ impl BenchSimplify {
             }
             let plan = Plan { tail: Policy::Random, seed, ..Plan::default() };
             let run = executor.run(&plan)?;
-            // A livelock's million events are no schedule that anyone simplifies.
+            // Nobody simplifies the million events of a livelock.
             if !run.is_clean() && run.events() < 20_000 {
                 traces.extend(Some(run.trace()).filter(|trace| trace.outcome.is_failure()));
             }
@@ -119,7 +119,7 @@ impl BenchSimplify {
         }))
     }
 
-    /// The least that any schedule with the same points needs, if it was found out.
+    /// Returns the minimum cost of any schedule with the same points, if it was found.
     fn minimum(&self, trace: &Trace, program: &mut ProgramPool) -> Result<Option<Cost>> {
         let mut best = trace.clone();
         let mut left = self.prove;
@@ -136,7 +136,7 @@ impl BenchSimplify {
         }
     }
 
-    /// How often the same failure comes of it.
+    /// Returns how often the failure is reproduced.
     fn reproduced(&self, trace: &Trace, program: &mut ProgramPool) -> Result<u64> {
         let mut same = 0;
         for _ in 0..self.replays {
@@ -147,7 +147,7 @@ impl BenchSimplify {
     }
 }
 
-/// As users have it.
+/// Creates the program pool with the users' default settings.
 fn program(trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<ProgramPool> {
     let options = RunOptions {
         jobs: 1,
@@ -160,7 +160,7 @@ fn program(trace: &Trace, interrupt: &Arc<AtomicBool>) -> Result<ProgramPool> {
     ProgramPool::of(trace, options, interrupt)
 }
 
-/// A fresh process for each run.
+/// Runs each plan in a fresh process.
 struct FreshProcess(Executor);
 
 impl Runner for FreshProcess {

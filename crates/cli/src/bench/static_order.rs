@@ -1,4 +1,4 @@
-//! `unsnarl bench-static`: simplification by dependences alone, on traces of any length.
+//! `unsnarl bench-static`: simplification by dependences only, on traces of any length.
 
 use crate::{output, traces, verdict::Verdict};
 use anyhow::{Context, Result};
@@ -18,22 +18,22 @@ use unsnarl_simplify::static_order::{
 };
 use unsnarl_trace::{EventReader, EventWriter};
 
-/// Simplification by dependences alone, timed
+/// Time simplification by dependences only
 #[derive(clap::Args)]
 pub(crate) struct BenchStatic {
-    /// A trace; without one, events are made up
+    /// A trace; without one, events are synthetic
     trace: Option<PathBuf>,
-    /// How many events to make up
+    /// Number of synthetic events
     #[arg(long, default_value_t = 10_000)]
     events: u64,
-    /// Who does it: `ours`, `arbitrary` (the paper's order of merges), `paper` (its algorithms as printed), or
+    /// The algorithm: `ours`, `arbitrary` (the paper's order of merges), `paper` (its algorithms as printed), or
     /// `exact`
     #[arg(long, default_value = "ours")]
     by: String,
-    /// For what is made up, and for arbitrary orders
+    /// Seed of synthetic events and arbitrary orders
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Write what is made up to a file, as another tool's trace, and do nothing else
+    /// Only write the synthetic events to a file, as another tool's trace
     #[arg(long, value_name = "FILE")]
     save: Option<PathBuf>,
 }
@@ -44,7 +44,7 @@ impl BenchStatic {
             self.save(path)?;
             return Ok(Verdict::Fine);
         }
-        // What it takes to read or make them up is not what is measured; so that is measured by itself.
+        // Reading or generating the events is timed separately, because it is not what is measured.
         let begin = Instant::now();
         let mut count = 0u64;
         self.each(|event| {
@@ -109,7 +109,7 @@ impl BenchStatic {
         .with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// All events, one after the other; never all of them in memory.
+    /// Passes all events to `take`, never holding all of them in memory.
     fn each(&self, mut take: impl FnMut(Event)) -> Result<()> {
         let Some(path) = &self.trace else {
             SyntheticEvents::new(self.seed).take(self.events as usize).for_each(take);
@@ -125,19 +125,19 @@ impl BenchStatic {
     }
 }
 
-/// The most memory that this process has had.
+/// Returns the peak memory of this process.
 pub(super) fn most_memory() -> Result<u64> {
     let status = fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap_or_default();
     Ok(line.split_whitespace().next().and_then(|figure| figure.parse().ok()).unwrap_or(0))
 }
 
-/// Events as of a program with eight threads: each works on its own memory, often, and under one of sixteen locks on
-/// what they share. Who runs is drawn anew every few events.
+/// Synthetic events of a program with eight threads. Each thread often accesses its own memory, and accesses shared
+/// data under one of sixteen locks. The running thread is redrawn every few events.
 pub(super) struct SyntheticEvents {
     state: u64,
     thread: u16,
-    /// For each thread: the lock that it holds, and how many accesses are left under it.
+    /// For each thread the lock that it holds, and the number of accesses left under it.
     held: [Option<(u64, u32)>; Self::THREADS],
     owners: [Option<u16>; Self::LOCKS],
 }
@@ -150,7 +150,7 @@ impl SyntheticEvents {
         Self { state: seed | 1, thread: 0, held: [None; Self::THREADS], owners: [None; Self::LOCKS] }
     }
 
-    /// By xorshift.
+    /// Draws a random number by xorshift.
     fn draw(&mut self, below: u64) -> u64 {
         self.state ^= self.state << 13;
         self.state ^= self.state >> 7;

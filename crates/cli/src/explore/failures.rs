@@ -2,15 +2,15 @@
 
 use unsnarl_model::{Signature, Trace};
 
-/// A failure, and how often it was met.
+/// A failure and its number of occurrences.
 pub(crate) struct Failure {
     signature: Signature,
-    /// The first trace that showed it.
+    /// The first trace with this failure.
     pub(crate) trace: Trace,
     pub(super) times: u64,
 }
 
-/// Failures told apart by their signature, in the order of their first appearance.
+/// Failures with distinct signatures, in order of first occurrence.
 #[derive(Default)]
 pub(crate) struct Failures(pub(crate) Vec<Failure>);
 

@@ -46,33 +46,33 @@ pub(crate) struct Explore {
     pub(crate) target: Target,
 }
 
-/// How to search, whatever the program.
+/// Search options that do not depend on the program.
 #[derive(Clone, clap::Args)]
 pub(crate) struct SearchOptions {
-    /// How to search
+    /// Search strategy
     ///
-    /// random: anyone at each point, with the same chance; pct[:D]: random priorities with D - 1 drops;
-    /// pos: partial order sampling; race: brings threads together where they conflict; novelty: goes back to states
-    /// that are rare and on from there; chess[:K]: all schedules with at most K preemptions; portfolio: all of them
-    /// in turn
+    /// random: each enabled thread with equal chance at each point; pct[:D]: random priorities with D - 1 priority
+    /// changes; pos: partial order sampling; race: brings threads together at conflicting accesses; novelty: returns to
+    /// rare states and continues from there; chess[:K]: all schedules with at most K preemptions; portfolio: all of
+    /// them in turn
     #[arg(long, default_value = "portfolio", value_name = "NAME")]
     strategy: String,
-    /// Give up after this many runs
+    /// Stop after this many runs
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) runs: u64,
-    /// Give up after this much time
+    /// Stop after this much time
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    /// The seed of the first run; each further run takes the next
+    /// Seed of the first run; each further run uses the next seed
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Go on after a failure and collect the distinct ones
+    /// Continue after a failure and collect the distinct ones
     #[arg(long)]
     pub(crate) keep_going: bool,
-    /// So many runs at a time; what is found does not depend on it
+    /// Number of parallel runs; the result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = default_jobs())]
     pub(crate) jobs: usize,
-    /// Also write what came of it as JUnit's XML, for CI
+    /// Also write the result as JUnit XML, for CI
     #[arg(long, value_name = "FILE")]
     pub(crate) junit: Option<PathBuf>,
     #[command(flatten)]
@@ -85,7 +85,7 @@ pub(crate) fn default_jobs() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
-/// What the search came to.
+/// Result of a search.
 #[derive(Default)]
 pub(crate) struct SearchReport {
     strategy: String,
@@ -93,7 +93,7 @@ pub(crate) struct SearchReport {
     pub(crate) schedules: HashSet<u64>,
     pub(crate) elapsed: Duration,
     pub(crate) failures: Failures,
-    /// Runs that ended well but with warnings, and the first of them.
+    /// Runs that ended normally but with warnings, and the first of them.
     pub(crate) warned: u64,
     first_warned: Option<Trace>,
     pub(crate) interrupted: bool,
@@ -103,7 +103,7 @@ pub(crate) struct SearchReport {
 }
 
 impl SearchReport {
-    /// All of it, with the paths of its failures' traces.
+    /// Returns everything as JSON, with the paths of the failures' traces.
     pub(crate) fn json(&self, paths: &[PathBuf]) -> Value {
         let failure_json = |(failure, path): (&Failure, &PathBuf)| failure.json(path);
         let failures: Vec<Value> = self.failures.0.iter().zip(paths).map(failure_json).collect();
@@ -123,12 +123,12 @@ impl SearchReport {
         })
     }
 
-    /// Whether there is nothing left to try.
+    /// Returns whether the search was exhaustive.
     fn is_complete(&self) -> bool {
         self.completeness.is_some_and(|completeness| completeness.preemptions.is_none())
     }
 
-    /// The races that were seen in passing.
+    /// Describes the races that were seen in passing.
     pub(crate) fn races_text(&self) -> String {
         if self.races.is_empty() {
             return String::new();
@@ -139,10 +139,10 @@ impl SearchReport {
     }
 }
 
-/// What came of one run.
+/// Result of one run.
 struct RunResult {
     failure: Option<Trace>,
-    /// The trace of a run that ended well but with warnings.
+    /// The trace of a run that ended normally but with warnings.
     warned: Option<Trace>,
     schedule: u64,
     points: u64,
@@ -191,7 +191,7 @@ impl Explore {
     }
 }
 
-/// A flag that Ctrl-C sets.
+/// Returns a flag that Ctrl-C sets.
 pub(crate) fn interrupt() -> Result<Arc<AtomicBool>> {
     let interrupt = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&interrupt);
@@ -200,7 +200,7 @@ pub(crate) fn interrupt() -> Result<Arc<AtomicBool>> {
 }
 
 impl SearchOptions {
-    /// The search for a failing schedule of this program.
+    /// Searches for a failing schedule of this program.
     pub(crate) fn explore(
         &self,
         program: Program,
@@ -222,14 +222,14 @@ impl SearchOptions {
         Settings { interrupt: Some(interrupt.clone()), serve: true, busy_waits, ..self.run.settings() }
     }
 
-    /// As many executors as there are jobs.
+    /// Creates one executor per job.
     fn pool(&self, program: &Program, settings: &Settings) -> Result<Pool> {
         let executor = |_| Executor::new(program.clone(), settings.clone());
         Ok(Pool { executors: (0..self.jobs.clamp(1, 256)).map(executor).collect::<Result<_, _>>()? })
     }
 
-    /// One search after the other, by each of these strategies from as many seeds as it is given before it has used up its
-    /// runs; each is told about.
+    /// Makes one search after the other: each strategy gets the given number of seeds, until its runs are used up. Each
+    /// search is reported.
     pub(crate) fn explore_repeatedly(
         &self,
         program: &Program,
@@ -241,7 +241,7 @@ impl SearchOptions {
         let mut pool = self.pool(program, &settings)?;
         for (name, seeds, budget) in strategies {
             let mut spent = 0;
-            // Far apart: a search takes one seed after the other.
+            // The seeds are far apart, because a search uses consecutive seeds.
             for seed in (1..=*seeds).map(|nth| nth * 1_000_003) {
                 if spent >= *budget {
                     break;
@@ -259,7 +259,7 @@ impl SearchOptions {
         Ok(())
     }
 
-    /// The same for a program with one thread: fewer runs are enough, and its accesses concern nobody.
+    /// Returns the options for a program with one thread: fewer runs suffice, and its accesses cannot race.
     pub(crate) fn for_one_thread(&self, runs: u64) -> Self {
         Self { runs: self.runs.min(runs), run: self.run.clone().with_points(PointSet::Sync), ..self.clone() }
     }
@@ -267,7 +267,7 @@ impl SearchOptions {
     fn strategy(&self, program: &Program, settings: &Settings) -> Result<unsnarl_search::Search> {
         let points = self.run.points(PointSet::Races);
         let plan = self.run.plan(&points, program, Policy::Random, self.seed)?;
-        // To look for conflicts costs little where accesses are seen anyway.
+        // Conflict detection costs little if accesses are observed anyway.
         let plan = Plan { conflicts: plan.conflicts || points != PointSet::Sync, ..plan };
         let plan = checkpoint::respect(plan, program, settings)?;
         let (name, figure) = self.strategy.split_once(':').unwrap_or((&self.strategy, ""));
@@ -347,7 +347,7 @@ impl SearchOptions {
         Ok((search, races))
     }
 
-    /// One run.
+    /// Makes one run.
     fn attempt(&self, executor: &mut Executor, plan: &Plan) -> Result<RunResult> {
         let run = executor.run(plan)?;
         let mut attempt = RunResult::of(&run, plan);
@@ -376,7 +376,7 @@ impl SearchOptions {
         Ok(attempt)
     }
 
-    /// Where the nth failure goes, if the user said where the first goes: `bug.snarl`, `bug-2.snarl` …
+    /// Returns the path of the nth failure, if the user named the first: `bug.snarl`, `bug-2.snarl` …
     pub(crate) fn path(&self, nth: usize) -> Option<PathBuf> {
         let first = self.run.output.as_ref()?;
         if nth == 0 {
@@ -394,7 +394,7 @@ impl Explore {
             judge::add_stacks(&mut failure.trace);
             paths.push(traces::save(&failure.trace, self.options.path(nth).as_deref())?);
         }
-        // The first is the one that `latest` should mean.
+        // `latest` should name the first failure.
         if let (Some(first), true) = (paths.first(), paths.len() > 1) {
             traces::remember(first);
         }
@@ -462,7 +462,7 @@ impl Explore {
         }
     }
 
-    /// What to try when nothing was found.
+    /// Returns what to try if nothing was found.
     fn hint(&self, search: &SearchReport) -> String {
         let instrumented = unsnarl_exec::find(&self.target.program[0])
             .and_then(|path| unsnarl_exec::check(&path))
@@ -470,7 +470,7 @@ impl Explore {
         let mut hint = match search.incomplete_reason {
             Some(IncompleteReason::Threads(threads)) => {
                 return format!(
-                    "not all  this strategy tells {} threads apart and the program has {threads}: nothing more was tried\n\
+                    "not all  this strategy supports at most {} threads and the program has {threads}: the search stopped\n\
                      next     another --strategy, such as portfolio\n",
                     Choice::THREADS
                 );
@@ -492,7 +492,7 @@ impl Explore {
 }
 
 impl SearchReport {
-    /// What came of it, for CI.
+    /// Returns the result as a JUnit test case.
     pub(crate) fn case(&self, group: &str, name: &str) -> Case {
         let runs = self.runs;
         let result = match self.failures.0.as_slice() {
@@ -517,7 +517,7 @@ impl Failure {
             "seed": plan.seed, "policy": plan.tail.name() })
     }
 
-    /// Where its trace is and what can be done with it, line by line.
+    /// Returns the path of the trace and the next commands, one per line.
     pub(crate) fn commands(&self, path: &Path, settings: Settings) -> String {
         let (path, figures) = (output::quoted(path), output::figures(&self.trace));
         format!(
@@ -530,16 +530,16 @@ impl Failure {
     }
 }
 
-/// The races of a run, a line for each.
+/// Describes the races of a run, one per line.
 pub(crate) fn races_of(trace: &Trace) -> String {
     let mut races = race::Races::default();
     races.add(&trace.races, &trace.modules);
     races.describe(&trace.program.cwd).iter().map(race::line).collect()
 }
 
-/// The strategy whose plan it is.
+/// Returns the name of the strategy that made a plan.
 pub(crate) fn strategy_name(plan: &Plan) -> String {
-    // The first segment may be there only because there was no choice yet.
+    // The first segment may exist only because there was no choice yet.
     match (plan.prefix.segments.len(), plan.tail) {
         (_, Policy::Fair) => "chess".to_owned(),
         (0 | 1, tail) => format!("{}, seed {}", tail.name(), plan.seed),
@@ -547,7 +547,7 @@ pub(crate) fn strategy_name(plan: &Plan) -> String {
     }
 }
 
-/// What is certain although no run failed.
+/// Describes what is proved although no run failed.
 fn completeness_text(completeness: CompleteSearch) -> String {
     let schedules = grouped(completeness.schedules);
     match completeness.preemptions {
@@ -559,14 +559,14 @@ fn completeness_text(completeness: CompleteSearch) -> String {
     }
 }
 
-/// A large number as people read it: 1,482.
+/// Formats a number with separators: 1,482.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups = digits.as_bytes().rchunks(3).rev().map(|group| String::from_utf8_lossy(group));
     groups.collect::<Vec<_>>().join(",")
 }
 
-/// One replay, under the limits of the search, to say for certain that the trace replays.
+/// Replays the trace once under the search's limits, and says whether it replays.
 fn replay_check(trace: &Trace, settings: Settings) -> String {
     match replay(trace, &trace.replay_plan(), settings) {
         Ok(replayed) if replayed.reproduced && replayed.identical() => "   (tried: identical)".into(),
@@ -576,7 +576,7 @@ fn replay_check(trace: &Trace, settings: Settings) -> String {
     }
 }
 
-/// A line on the terminal while the search goes on.
+/// Creates the progress line of a search.
 pub(crate) fn progress(runs: u64, quiet: bool) -> ProgressBar {
     if quiet {
         return ProgressBar::hidden();

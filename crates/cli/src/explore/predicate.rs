@@ -1,4 +1,4 @@
-//! What counts as a failure beside a bad end: the user's own checks.
+//! The user's own failure criteria, in addition to crashes and the like.
 
 use crate::options::FailOn;
 use anyhow::{Context, Result};
@@ -9,10 +9,10 @@ use unsnarl_model::{Outcome, OutcomeKind, Output, Trace};
 /// The user's checks, made after each run.
 #[derive(Clone, Default, clap::Args)]
 pub(crate) struct Checks {
-    /// A run fails if its standard output matches; ^ and $ are the ends of a line
+    /// Fail a run if its standard output matches; ^ and $ match at line ends
     #[arg(long, value_name = "REGEX", value_parser = by_lines)]
     fail_if_stdout: Option<Regex>,
-    /// A run fails if this shell command, run after it, does not exit with 0
+    /// Fail a run if this shell command, run after it, does not exit with 0
     #[arg(long, value_name = "CMD")]
     check: Option<String>,
 }
@@ -22,17 +22,17 @@ fn by_lines(pattern: &str) -> Result<Regex, regex::Error> {
 }
 
 impl Checks {
-    /// Whether there are any.
+    /// Returns whether there are any.
     pub(crate) const fn are_given(&self) -> bool {
         self.fail_if_stdout.is_some() || self.check.is_some()
     }
 
-    /// Whether they look at something that runs may share.
+    /// Returns whether they inspect something that parallel runs may share.
     pub(crate) const fn inspect_environment(&self) -> bool {
         self.check.is_some()
     }
 
-    /// What the checks find wrong with a run that left this output.
+    /// Returns the message of the first check that fails for a run with this output.
     pub(crate) fn failure_message(&self, written: &Output) -> Result<Option<String>> {
         if let Some(regex) = self.fail_if_stdout.as_ref().filter(|regex| regex.is_match(&written.stdout)) {
             return Ok(Some(format!("standard output matches `{regex}`")));
@@ -45,7 +45,7 @@ impl Checks {
     }
 }
 
-/// Makes a trace the failure that the user wants to see in it.
+/// Turns a run that ended normally into a failure if the user's criteria say so.
 pub(crate) fn judge(trace: &mut Trace, fail_on: &[FailOn], failure_message: Option<String>) {
     crate::judge::judge(trace, fail_on);
     if let Some(message) = failure_message

@@ -1,4 +1,4 @@
-//! The data races that a search comes across.
+//! The data races found during a search.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use unsnarl_model::{Conflict, ConflictKind, Module, Op, Site};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 
-/// The races found so far, one for each pair of places.
+/// The races found so far, one for each pair of sites.
 #[derive(Default)]
 pub(super) struct Races {
     found: BTreeMap<[Site; 2], Conflict>,
@@ -29,7 +29,7 @@ impl Races {
         self.found.len()
     }
 
-    /// With the names that the program has for them, files as seen from `cwd`; one for each pair of lines.
+    /// Describes the races with the program's names, and files relative to `cwd`; one for each pair of lines.
     pub(super) fn describe(&self, cwd: &str) -> Vec<RaceDescription> {
         let mut symbols = Symbols::new();
         let mut names = ProgramNames::new(&self.modules, &mut symbols);
@@ -52,7 +52,7 @@ impl Races {
     }
 }
 
-/// By file, then by line.
+/// Sort key: file, then line.
 fn in_order(place: &str) -> (String, u32) {
     match place.rsplit_once(':').map(|(file, line)| (file, line.parse())) {
         Some((file, Ok(line))) => (file.to_owned(), line),
@@ -60,7 +60,7 @@ fn in_order(place: &str) -> (String, u32) {
     }
 }
 
-/// A race in words.
+/// A race as text.
 #[derive(PartialEq, Eq)]
 pub(super) struct RaceDescription {
     variable: Option<String>,

@@ -1,20 +1,20 @@
-//! Where runs begin: they are all the same until the program creates its first thread, so that is done once.
+//! A snapshot at the first thread creation: all runs are the same up to there, so that part is run once.
 
 use crate::pool::Pool;
 use anyhow::Result;
 use unsnarl_model::Plan;
 
-/// Keeps the program where its first thread is created.
+/// The snapshot at the creation of the program's first thread.
 #[derive(Default)]
 pub(super) struct StartSnapshot {
-    /// It does not allow that; then every run begins with main.
+    /// The program does not allow snapshots, so every run starts from main.
     refused: bool,
 }
 
 impl StartSnapshot {
-    /// Gets ready for these plans.
+    /// Takes the snapshot for these plans.
     pub(super) fn keep(&mut self, pool: &mut Pool, plans: &[Plan]) -> Result<()> {
-        // A plan that says nothing of what follows says what is the same in all.
+        // A plan with a single segment holds only the part that all plans share.
         let common = plans.iter().find(|plan| plan.prefix.segments.len() == 1);
         let Some(plan) = common.filter(|_| !self.refused) else { return Ok(()) };
         let points = plan.prefix.segments[0].points as usize;

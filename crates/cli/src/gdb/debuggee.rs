@@ -1,4 +1,4 @@
-//! What gdb's side asks of us.
+//! Hidden commands for the gdb script.
 
 use crate::{traces, verdict::Verdict};
 use anyhow::Result;
@@ -6,11 +6,11 @@ use std::{ffi::OsString, path::PathBuf};
 use unsnarl_report::{ProgramNames, debugger_json};
 use unsnarl_symbols::Symbols;
 
-/// What gdb starts in the place of the program: becomes it, by the schedule of a trace
+/// Run by gdb in place of the program: becomes the program, scheduled by a trace
 #[derive(clap::Args)]
 pub(crate) struct Debuggee {
     trace: PathBuf,
-    /// The program as gdb would start it; the trace knows better
+    /// The program as gdb would start it; ignored, because the trace names it
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     program: Vec<OsString>,
 }
@@ -22,7 +22,7 @@ impl Debuggee {
     }
 }
 
-/// What there is to say of a trace while it is followed
+/// Print what the gdb commands need to know of a trace
 #[derive(clap::Args)]
 pub(crate) struct DebuggerInfo {
     trace: PathBuf,

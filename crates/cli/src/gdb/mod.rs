@@ -1,8 +1,8 @@
-//! A debugger on the replay of a trace: gdb with commands of ours.
+//! Replays a trace in gdb, with additional commands.
 //!
-//! gdb starts `unsnarl debuggee`, which becomes the program with a plan laid out for it; so gdb can start it again and
-//! again, and whatever drives gdb can do so too. What gdb's side needs to know of the trace it asks `unsnarl
-//! debugger-info` for. The script is part of this binary.
+//! gdb starts `unsnarl debuggee`, which becomes the program with a prepared plan. So gdb, or a front end that drives
+//! it, can restart the program at will. The gdb script gets its information about the trace from `unsnarl
+//! debugger-info`. The script is embedded in this binary.
 
 mod debuggee;
 mod vscode;
@@ -25,17 +25,17 @@ use unsnarl_model::Trace;
 
 const SCRIPT: &str = include_str!("unsnarl.py");
 
-/// What gdb needs for the replay of a trace.
+/// The gdb setup for the replay of a trace.
 pub(crate) struct Session {
-    /// The program that is debugged.
+    /// The program to debug.
     pub(crate) program: String,
-    /// Where it runs.
+    /// Its working directory.
     pub(crate) cwd: String,
-    /// What gdb is told first: our commands, and the trace that they are about.
+    /// Initial gdb commands: they load our commands and the trace.
     pub(crate) setup: Vec<String>,
 }
 
-/// Who talks with gdb.
+/// The user of gdb.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum GdbClient {
     Person,
@@ -43,17 +43,17 @@ pub(crate) enum GdbClient {
 }
 
 impl Session {
-    /// Gets ready to debug the replay of a trace.
+    /// Prepares debugging the replay of a trace.
     pub(crate) fn new(trace: &Path, recorded: &Trace, client: GdbClient) -> Result<Self> {
         replay::check(recorded)?;
         let script = unsnarl_exec::install_file("gdb.py", SCRIPT.as_bytes())?;
-        let unsnarl = env::current_exe().context("cannot tell where unsnarl is")?;
+        let unsnarl = env::current_exe().context("cannot find the path of unsnarl itself")?;
         let trace = traces::find(trace);
         let trace = trace.canonicalize().with_context(|| format!("cannot find {}", trace.display()))?;
         let front_end = if client == GdbClient::FrontEnd { ", front_end=True" } else { "" };
         let setup = vec![
             format!("source {}", text(script)?),
-            // A string of JSON is one of Python.
+            // A JSON string is a valid Python string.
             format!("python unsnarl_load({}, {}{front_end})", json!(text(unsnarl)?), json!(text(trace)?)),
         ];
         Ok(Self { program: recorded.program.path.clone(), cwd: recorded.program.cwd.clone(), setup })
@@ -64,7 +64,7 @@ fn text(path: PathBuf) -> Result<String> {
     path.into_os_string().into_string().map_err(|path| anyhow::anyhow!("{} is not UTF-8", path.display()))
 }
 
-/// Goes on as gdb. `arguments` are passed to it; its commands come after ours.
+/// Replaces this process with gdb. `arguments` are passed to it; its commands come after ours.
 pub(crate) fn debug(trace: &Path, recorded: &Trace, arguments: &[OsString]) -> Result<Verdict> {
     let session = Session::new(trace, recorded, GdbClient::Person)?;
     let gdb = env::var_os("UNSNARL_GDB").unwrap_or_else(|| "gdb".into());
@@ -84,7 +84,7 @@ pub(crate) fn debug(trace: &Path, recorded: &Trace, arguments: &[OsString]) -> R
     Err(error).with_context(|| format!("cannot start {}", gdb.display()))
 }
 
-/// Whether there is a gdb, and one that our commands work in.
+/// Checks that gdb exists and supports our commands.
 fn check_gdb(gdb: &OsString) -> Result<()> {
     let configuration = match Command::new(gdb).args(["-nx", "--configuration"]).output() {
         Ok(output) => String::from_utf8_lossy(&output.stdout).into_owned(),

@@ -1,8 +1,8 @@
-"""unsnarl inside of gdb: where a replay is in its trace, and commands to go somewhere else in it.
+"""gdb commands of unsnarl: they show the position of a replay in its trace, and move to other positions.
 
-The program runs by the schedule of a trace, on kernel threads of which one runs at a time. The runtime in it keeps a
-board, the symbol `unsnarl_debug` (crates/runtime/src/debug.rs has its layout), and calls `unsnarl_debug_stop` where
-it was asked to stop.
+The program follows the schedule of a trace, on kernel threads of which one runs at a time. Its runtime maintains a
+board, the symbol `unsnarl_debug` (crates/runtime/src/debug.rs has its layout), and calls `unsnarl_debug_stop` at
+each requested stop.
 """
 
 import json
@@ -19,13 +19,13 @@ RUNTIME = "libunsnarl_rt.so"
 NO_STOP, BEGIN, SWITCH, EVENT, END = range(5)
 LEVELS = {"none": 0, "preemptions": 1, "switches": 2}
 DEADLY = ("SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT", "SIGTRAP", "SIGKILL")
-# By unsnarl_wire::EndKind.
+# In the order of unsnarl_wire::EndKind.
 ENDS = ("", "exit", "deadlock", "signal", "assertion", "livelock", "timeout", "full", "plan end", "diverged", "refused",
         "internal")
 
 
 class Board:
-    """What the runtime tells; read anew each time, for the program runs in between."""
+    """The runtime's debugger interface, read again each time, because the program runs in between."""
 
     HEAD = struct.Struct("<II4Q3Q4I")
     ENDED = 1 << 31
@@ -34,11 +34,11 @@ class Board:
         if not gdb.selected_inferior().pid:
             raise gdb.GdbError("the program does not run: `unsnarl start` starts it")
         try:
-            # Whatever the language of the program.
+            # Works in any language of the program.
             self.at = int(gdb.execute("with language c -- output/d (unsigned long)&unsnarl_debug", to_string=True))
             fields = self.HEAD.unpack(self.memory(self.at, self.HEAD.size))
         except gdb.error:
-            raise gdb.GdbError("the runtime of unsnarl is not in the program: `unsnarl start` starts it anew")
+            raise gdb.GdbError("the runtime of unsnarl is not in the program: `unsnarl start` restarts it")
         (self.version, self.reason, events, current, self.control, self.end, self.stop_at, self.picked, self.start,
          self.level, self.origin, self.preempted, self.threads) = fields
         if self.version not in (0, 1):
@@ -54,11 +54,11 @@ class Board:
         return struct.unpack(form, self.memory(at, struct.calcsize(form)))[0]
 
     def kernel_ids(self):
-        """The kernel's number of each thread, with ENDED if it did."""
+        """The kernel's id of each thread, with ENDED if it has ended."""
         return struct.unpack("<%dI" % self.threads, self.memory(self.at + self.HEAD.size, 4 * self.threads))
 
     def outcome(self):
-        """How the run ended, and what the runtime says of it."""
+        """How the run ended, and the runtime's message."""
         kind, _, _, length = struct.unpack("<IiII", self.memory(self.end, 16))
         text = self.memory(self.end + 48, min(length, 2000)) if length else b""
         return ENDS[kind] if kind < len(ENDS) else "", text.decode("utf-8", "replace")
@@ -70,7 +70,7 @@ class Board:
 
 
 class Output:
-    """What the program writes: files in memory, shown when it stops."""
+    """The program's output: files in memory, shown when it stops."""
 
     def __init__(self, process):
         self.streams = []
@@ -103,18 +103,18 @@ class Session:
         self.trace = json.loads(info.stdout)
         self.events = self.trace["events"]
         self.output = None
-        # What the run is asked for when it begins.
+        # The first stop that is requested when the run begins.
         self.first_stop = NEVER
         self.first_level = None
-        # While a command of ours runs: what it wants to say is said at its end.
+        # While one of our commands runs, messages are collected and printed at its end.
         self.said = None
-        self.told_end = False
+        self.end_reported = False
         wrapper = " ".join(shlex.quote(word) for word in (unsnarl, "debuggee", trace))
         for setting in ("disable-randomization on", "startup-with-shell on", "exec-wrapper " + wrapper,
                         "breakpoint pending on", "print thread-events off",
                         "detach-on-fork on", "follow-fork-mode parent"):
             gdb.execute("set " + setting, to_string=True)
-        # Libraries' system calls may arrive as signals at the runtime.
+        # System calls of libraries may arrive at the runtime as signals.
         gdb.execute("handle SIGSYS nostop noprint pass", to_string=True)
         if not gdb.current_progspace().filename:
             gdb.execute("file " + shlex.quote(self.trace["program"]), to_string=True)
@@ -122,7 +122,7 @@ class Session:
         gdb.events.new_objfile.connect(self.loaded)
         gdb.events.stop.connect(self.stopped)
         gdb.events.exited.connect(self.exited)
-        # A call that gdb makes: whose control was taken away meanwhile, by the place and the word that was there.
+        # During a function call by gdb: the address of the control word that was overwritten, and its old value.
         self.call = None
         gdb.events.inferior_call.connect(self.called)
         gdb.events.cont.connect(self.goes_on)
@@ -166,18 +166,18 @@ class Session:
                 if thread.ptid[1] == kernel & ~Board.ENDED:
                     thread.name = self.thread(number) + ended
 
-    # What gdb tells
+    # gdb events
 
     def loaded(self, event):
         if self.stop is None and os.path.basename(event.new_objfile.filename) == RUNTIME:
             self.stop = Stop()
 
     def begin(self, board):
-        """The runtime took control; nothing of the program's ran under it yet."""
+        """The runtime took control; no code of the program has run under it yet."""
         if self.output:
             self.output.close()
         self.output = Output(gdb.selected_inferior().pid)
-        self.told_end = False
+        self.end_reported = False
         gdb.set_convenience_variable("_exitsignal", None)
         # A thread that steps may have to wait for others.
         gdb.execute("set scheduler-locking off", to_string=True)
@@ -227,7 +227,7 @@ class Session:
 
     def tell_end(self, board):
         kind, message = board.outcome()
-        self.told_end = True
+        self.end_reported = True
         if kind == self.trace["kind"]:
             self.say("the same outcome as in the trace:\n" + self.trace["outcome"].rstrip())
         elif kind == "plan end":
@@ -236,10 +236,10 @@ class Session:
             self.say("the program left the schedule of the trace before event %d (was a function of it called, or "
                      "memory changed?)\n%s" % (board.next, self.event(board.next)))
         else:
-            self.say("the run ends otherwise than the trace: %s %s" % (kind, message))
+            self.say("the outcome differs from the trace: %s %s" % (kind, message))
 
     def tell_death(self, board, signal):
-        self.told_end = True
+        self.end_reported = True
         if board.next >= len(self.events) - 1 and self.trace["kind"] not in ("exit", "deadlock", "livelock"):
             self.say("%s: the same outcome as in the trace:\n%s" % (signal, self.trace["outcome"].rstrip()))
         else:
@@ -253,7 +253,7 @@ class Session:
             self.output = None
         status = getattr(event, "exit_code", None)
         killed_by_gdb = status is None and gdb.convenience_variable("_exitsignal") is None
-        if self.told_end or killed_by_gdb:
+        if self.end_reported or killed_by_gdb:
             return
         ended = "a signal" if status is None else "exit status %d" % status
         expected = self.trace["status"]
@@ -261,10 +261,10 @@ class Session:
         if same:
             self.say("%s: the same outcome as in the trace" % ended)
         else:
-            self.say("%s; the trace ended so: %s" % (ended, self.trace["outcome"].rstrip()))
+            self.say("%s; the trace ended like this: %s" % (ended, self.trace["outcome"].rstrip()))
 
     def called(self, event):
-        """gdb calls a function of the program: that must not count as the thread's doing."""
+        """gdb calls a function of the program, which must not count as an operation of the thread."""
         board = Board()
         if not board.begun:
             return
@@ -282,14 +282,14 @@ class Session:
             gdb.selected_inferior().write_memory(place, word)
 
     def goes_on(self, event):
-        """If a call was never made, the thread goes on where it was."""
+        """Restores the thread's state if the call was never made."""
         if self.call is not None and gdb.newest_frame().pc() == self.call[0]:
             self.call_is_over()
 
-    # What the commands do
+    # Implementation of the commands
 
     def go(self, how, stop_at, level):
-        """Goes on until there; all that is to say is said at the end."""
+        """Continues until that stop, and prints all messages at the end."""
         self.said = []
         try:
             if how == "run":
@@ -315,11 +315,11 @@ class Session:
 
 
 class Stop(gdb.Breakpoint):
-    """Where the runtime stops."""
+    """The breakpoint at which the runtime stops."""
 
     def __init__(self):
         super().__init__("unsnarl_debug_stop", internal=True)
-        # A front end wants to be told of every stop; a person, only where the program is.
+        # A front end needs a report of every stop; a person, only the program's position.
         self.silent = not SESSION.front_end
 
     def stop(self):
@@ -340,7 +340,7 @@ def session():
 
 
 def unsnarl_load(unsnarl, trace, front_end=False):
-    """Begins a session about a trace; of a person, or of a front end that drives gdb."""
+    """Starts a session for a trace, driven by a person or by a front end."""
     global SESSION
     SESSION = Session(unsnarl, trace, front_end)
 
@@ -355,7 +355,7 @@ def is_ours(frame):
 
 
 def is_program(frame):
-    """Whether the frame is of code that the user wrote: neither the runtime's nor a library's of the system."""
+    """Returns whether the frame is user code: neither the runtime's nor a system library's."""
     name = gdb.solib_name(frame.pc())
     return frame.find_sal().symtab is not None and not (name and name.startswith(("/lib", "/usr/lib"))) and not is_ours(frame)
 
@@ -368,7 +368,7 @@ def first_frame(wanted):
 
 
 class WithoutRuntime:
-    """Leaves the runtime's frames out of backtraces; `bt -no-filters` shows them."""
+    """Hides the runtime's frames in backtraces; `bt -no-filters` shows them."""
 
     name = "unsnarl"
     priority = 100
@@ -382,10 +382,10 @@ gdb.frame_filters["unsnarl"] = WithoutRuntime()
 
 
 class Stops(gdb.Parameter):
-    """At which switches of the schedule the program stops: switches (all of them), preemptions, or none."""
+    """Context switches at which the program stops: switches (all of them), preemptions, or none."""
 
-    set_doc = "Set at which switches of the schedule the program stops: switches, preemptions or none."
-    show_doc = "Show at which switches of the schedule the program stops."
+    set_doc = "Set the context switches at which the program stops: switches, preemptions or none."
+    show_doc = "Show the context switches at which the program stops."
 
     def __init__(self):
         super().__init__("unsnarl-stops", gdb.COMMAND_RUNNING, gdb.PARAM_ENUM, ["switches", "preemptions", "none"])
@@ -411,7 +411,7 @@ class Unsnarl(gdb.Command):
 
 
 class Start(gdb.Command):
-    """Start the program, from the beginning if it runs already, and stop before its first event."""
+    """Start or restart the program, and stop before its first event."""
 
     def __init__(self):
         super().__init__("unsnarl start", gdb.COMMAND_RUNNING)
@@ -421,7 +421,7 @@ class Start(gdb.Command):
 
 
 class Where(gdb.Command):
-    """Say which event of the trace is next, whose it is, and what the trace says of it."""
+    """Show the next event of the trace, with its thread and source line."""
 
     def __init__(self):
         super().__init__("unsnarl where", gdb.COMMAND_STATUS)
@@ -439,7 +439,7 @@ class Where(gdb.Command):
 
 
 class NextSwitch(gdb.Command):
-    """Go on until the schedule goes from one thread to another. With an argument, so many times."""
+    """Continue to the next context switch of the schedule. With an argument N, to the N-th."""
 
     def __init__(self, name, level):
         super().__init__(name, gdb.COMMAND_RUNNING)
@@ -467,12 +467,12 @@ class Thread(gdb.Command):
                     gdb.write("thread %s\n" % s.thread(number))
                     s.show_frame()
                     return
-        raise gdb.GdbError("there is no thread `%s` now: `info threads` tells who is there" % argument)
+        raise gdb.GdbError("there is no thread `%s` now: `info threads` lists the threads" % argument)
 
 
 class LeaveRuntime(gdb.Command):
-    """Before a step: a thread that stopped where the schedule says so is inside of the runtime, at an operation of the
-    program's line. Lets it finish the operation, so that the step is one of the program's."""
+    """Runs before a step. A thread that was stopped by the schedule is inside the runtime, at an operation of the
+    program's line. It finishes the operation first, so that the step is one of the program."""
 
     def __init__(self):
         super().__init__("unsnarl leave-runtime", gdb.COMMAND_OBSCURE)
@@ -482,14 +482,14 @@ class LeaveRuntime(gdb.Command):
         if SESSION is None or thread is None or not thread.is_valid() or not is_ours(gdb.newest_frame()):
             return
         frame = first_frame(is_program)
-        # A thread that is about to start has no frame of the program's yet.
+        # A thread that is about to start has no frame of the program yet.
         if frame is None:
             pc = Board().start
         else:
             pc = frame.pc()
             after = gdb.find_pc_line(pc)
             if after.pc == pc and after.line != frame.find_sal().line:
-                # Nothing is left of the line: the way out of the callee is the step.
+                # The line is finished: the step goes to the return from the callee.
                 pc = frame.newer().pc()
         back = gdb.Breakpoint("*%#x" % pc, internal=True)
         back.silent = True
@@ -506,7 +506,7 @@ class LeaveRuntime(gdb.Command):
 
 
 class Goto(gdb.Command):
-    """Go to where the event of this number is next: on, or back by starting again."""
+    """Go to the state before this event, forwards, or backwards by restarting."""
 
     def __init__(self):
         super().__init__("unsnarl goto", gdb.COMMAND_RUNNING)
@@ -531,7 +531,7 @@ def number(text):
     try:
         return int(text, 0)
     except ValueError:
-        raise gdb.GdbError("a number is needed, not `%s`" % text)
+        raise gdb.GdbError("expected a number, not `%s`" % text)
 
 
 Stops()

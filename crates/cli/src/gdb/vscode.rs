@@ -8,7 +8,7 @@ use unsnarl_model::Trace;
 
 const FILE: &str = ".vscode/launch.json";
 
-/// Writes the configuration down, unless there is one already: then it is printed, to be added by hand.
+/// Writes the configuration, unless the file exists: then it is printed, to be added by hand.
 pub(crate) fn launch_json(trace: &Path, recorded: &Trace) -> Result<()> {
     let session = Session::new(trace, recorded, GdbClient::FrontEnd)?;
     let text = format!("{:#}\n", configuration(trace, &session));
@@ -20,7 +20,7 @@ pub(crate) fn launch_json(trace: &Path, recorded: &Trace) -> Result<()> {
         }
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
             crate::output::print(&text);
-            eprintln!("{FILE} is there already and was left as it is: add the configuration above to it");
+            eprintln!("{FILE} exists and was left unchanged: add the configuration above to it");
         }
         Err(error) => return Err(error).with_context(|| format!("cannot write {FILE}")),
     }
@@ -32,7 +32,7 @@ fn name(trace: &Path) -> String {
     format!("unsnarl replay {}", file.to_string_lossy())
 }
 
-/// For the extension C/C++ (ms-vscode.cpptools).
+/// Returns the configuration for the C/C++ extension (ms-vscode.cpptools).
 fn configuration(trace: &Path, session: &Session) -> Value {
     let setup = session.setup.iter().map(|command| json!({ "text": command, "ignoreFailures": false }));
     json!({

@@ -1,4 +1,4 @@
-//! Each witness tried out with the program itself.
+//! Confirms each witness by running the program.
 
 use crate::{
     judge::{add_stacks, judge},
@@ -21,11 +21,11 @@ use unsnarl_predict::{
     confirm_race, is_same_race,
 };
 
-/// What came of a prediction.
+/// A prediction's result.
 pub(super) struct CheckedPrediction {
-    /// None if it was not tried.
+    /// `None` if it was not tried.
     pub(super) verdict: Option<ConfirmationVerdict>,
-    /// The failing trace that it was saved as.
+    /// The path of the failing trace.
     pub(super) trace: Option<PathBuf>,
 }
 
@@ -35,9 +35,9 @@ impl CheckedPrediction {
     }
 }
 
-/// What came of all predictions, in their order.
+/// Results of all predictions, in their order.
 pub(super) struct Confirmation {
-    /// Races of the recorded order itself that no prediction is about, and the trace with them.
+    /// Races of the recorded order itself that no prediction covers, and the trace with them.
     pub(super) observed: Vec<Conflict>,
     pub(super) observed_in: Option<PathBuf>,
     pub(super) races: Vec<CheckedPrediction>,
@@ -47,7 +47,7 @@ pub(super) struct Confirmation {
 }
 
 impl Confirmation {
-    /// Nothing was tried.
+    /// Returns the result if nothing was tried.
     pub(super) const fn none() -> Self {
         Self {
             observed: Vec::new(),
@@ -94,11 +94,11 @@ fn try_all(
 ) -> Result<()> {
     let all = prediction.races.len() + prediction.deadlocks.len();
     let update_progress = |tried: usize| {
-        bar.set_message(format!("witness {} of {all} tried out", tried + 1));
+        bar.set_message(format!("trying witness {} of {all}", tried + 1));
         bar.tick();
     };
-    // Runs with a race often have several. The first is the recorded one once more, with an eye on races: some need
-    // no other order, such as those around atomics that order nothing.
+    // A run with a race often has several. The first run repeats the recording with race detection: some races need no
+    // other order, such as those around relaxed atomics.
     let mut shown: Vec<(Trace, PathBuf)> = Vec::new();
     let again = program.run(&Plan { conflicts: true, ..trace.replay_plan() })?;
     let is_race = |conflict: &Conflict| conflict.kind == ConflictKind::Race;
@@ -123,7 +123,7 @@ fn try_all(
         let confirmed = confirm_race(trace, race, program)?;
         let mut checked = CheckedPrediction { verdict: Some(confirmed.verdict), trace: None };
         if let Some(mut run) = confirmed.trace {
-            // What the trace is kept for is its first race.
+            // The trace is saved for its first race.
             if let Some(at) = position(trace, race, &run) {
                 run.races[..=at].rotate_right(1);
             }
@@ -145,12 +145,12 @@ fn try_all(
     Ok(())
 }
 
-/// Which of a run's races is the predicted one.
+/// Returns which of a run's races is the predicted one.
 fn position(trace: &Trace, race: &PredictedRace, run: &Trace) -> Option<usize> {
     run.races.iter().position(|found| is_same_race(trace, race, run, found))
 }
 
-/// The races of a run that no prediction is about, one for each pair of places.
+/// Returns the races of a run that no prediction covers, one for each pair of sites.
 fn not_predicted(trace: &Trace, prediction: &Prediction, run: &Trace) -> Vec<Conflict> {
     let mut all: Vec<Conflict> = Vec::new();
     let places = |race: &Conflict| {

@@ -1,4 +1,4 @@
-//! `unsnarl predict`: races and deadlocks in other interleavings of a run.
+//! `unsnarl predict`: predicts data races and deadlocks in other interleavings of a run.
 
 mod confirm;
 mod report;
@@ -19,27 +19,27 @@ use unsnarl_predict::{PredictOptions, Prediction, SyncState, WindowProgress};
 use unsnarl_report::ProgramNames;
 use unsnarl_symbols::Symbols;
 
-/// Races and deadlocks in other interleavings of a run
+/// Predict data races and deadlocks in other interleavings of a run
 #[derive(clap::Args)]
 pub(crate) struct Predict {
     /// The trace: a path, or `latest`; or another tool's text that ends in `.std`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// Have the program follow each witness, and keep what it confirms as failing traces
+    /// Run the program by each witness, and save confirmed findings as failing traces
     ///
-    /// Then also orders are tried in which threads read other values than they did
+    /// This also tries orders in which threads read other values than in the recording
     #[arg(long)]
     confirm: bool,
-    /// Look at so many events together
+    /// Analyse this many events at a time
     #[arg(long, value_name = "N", default_value = "10000")]
     window: NonZeroUsize,
-    /// Look at all events together
+    /// Analyse all events at once
     #[arg(long, conflicts_with = "window")]
     whole: bool,
-    /// Give up on a pair of places after so many steps of the search, and say so
+    /// Give up on a pair of sites after this many steps of the search, and say so
     #[arg(long, value_name = "N", default_value_t = PredictOptions::default().budget)]
     budget: u64,
-    /// Write the model of the first window as CSPm text, for a refinement checker
+    /// Write the model of the first window as CSPm, for a refinement checker
     #[arg(long, value_name = "FILE")]
     export_csp: Option<PathBuf>,
     /// Print one JSON object and nothing else
@@ -138,7 +138,7 @@ fn progress(quiet: bool) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr_with_hz(10));
     let style = ProgressStyle::with_template("{spinner} {elapsed}, {msg}");
     let bar = bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()));
-    // An object may take a while.
+    // One object may take a while.
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

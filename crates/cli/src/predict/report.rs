@@ -1,4 +1,4 @@
-//! What was predicted, in words and as JSON.
+//! The predictions as text and as JSON.
 
 use super::{confirm::CheckedPrediction, source::Source};
 use crate::output;
@@ -16,24 +16,24 @@ use unsnarl_predict::{
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 
-/// Everything there is to tell.
+/// The data of a report.
 pub(super) struct PredictionReport<'a> {
     pub(super) source: &'a Source,
     pub(super) prediction: &'a Prediction,
-    /// Races that were there without any reordering and that no prediction is about.
+    /// Races that occur without any reordering and that no prediction covers.
     pub(super) observed: Vec<Conflict>,
     /// The trace that shows them.
     pub(super) observed_in: Option<PathBuf>,
-    /// Of each race what came of it; empty if none was tried.
+    /// Result of each race; empty if none was tried.
     pub(super) races: Vec<CheckedPrediction>,
     pub(super) deadlocks: Vec<CheckedPrediction>,
-    /// Whether witnesses were tried out.
+    /// Witnesses were tried.
     pub(super) tried: bool,
     pub(super) executions: u64,
     pub(super) elapsed: Duration,
 }
 
-/// Findings that are printed of each sort at most.
+/// Maximum number of findings of each kind that are printed.
 const MAX: usize = 40;
 
 impl PredictionReport<'_> {
@@ -48,7 +48,8 @@ impl PredictionReport<'_> {
         }
     }
 
-    /// What is to be told as found, and what only apart: with runs, what they have not confirmed.
+    /// Returns whether a prediction counts as found. If witnesses were tried, only a confirmed one does; the others are
+    /// listed separately.
     fn is_found(&self, checked: Option<&CheckedPrediction>) -> bool {
         !self.tried || checked.is_some_and(CheckedPrediction::is_confirmed)
     }
@@ -99,15 +100,14 @@ impl PredictionReport<'_> {
         }
         let mut text = found.text();
         if unconfirmed.count > 0 {
-            text +=
-                &format!("\nnot confirmed by the program, and so perhaps nothing:\n{}", unconfirmed.text());
+            text += &format!("\nnot confirmed by the program, possibly false:\n{}", unconfirmed.text());
         }
         let mut open = Paragraphs::default();
         for places in undecided {
             open.add(format!("undecided {}\n", describer.places(places)));
         }
         if open.count > 0 {
-            text += &format!("\n{}          (a larger --budget may tell)\n", open.text());
+            text += &format!("\n{}          (a larger --budget may decide it)\n", open.text());
         }
         let word = if self.tried { "confirmed" } else { "predicted" };
         let is_confirmed = |checked: &&CheckedPrediction| checked.is_confirmed();
@@ -140,7 +140,7 @@ impl PredictionReport<'_> {
         text += &format!("took      {windows}, {runs}{:.2} s\n", self.elapsed.as_secs_f64());
         let program = !self.source.header().program.path.is_empty();
         if program && !self.tried && races + deadlocks > 0 {
-            text += "next      the same with --confirm has the program itself show them\n";
+            text += "next      --confirm runs the program to confirm them\n";
         }
         text
     }
@@ -150,7 +150,7 @@ fn counted(count: usize, noun: &str) -> String {
     format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Texts one after the other, each once.
+/// Paragraphs without duplicates.
 #[derive(Default)]
 struct Paragraphs {
     seen: BTreeSet<String>,
@@ -175,7 +175,7 @@ impl Paragraphs {
     }
 }
 
-/// What places, variables and threads are called.
+/// Names of sites, variables and threads.
 struct Describer<'a> {
     source: &'a Source,
     names: ProgramNames<'a>,
@@ -194,7 +194,7 @@ impl Describer<'_> {
         self.source.header().sites[site.index()]
     }
 
-    /// The file and the line.
+    /// Returns the file and the line.
     fn file_line(&mut self, site: Site) -> (String, i64) {
         let header = self.source.header();
         if header.program.path.is_empty() {
@@ -228,7 +228,7 @@ impl Describer<'_> {
         all.join(" and ")
     }
 
-    /// The sides of a race.
+    /// Returns the sides of a race.
     fn sides(&self, events: &[Event; 2]) -> [Side; 2] {
         events.map(|event| Side { thread: event.thread, op: event.op, site: self.site(event.site) })
     }
@@ -279,7 +279,8 @@ impl Describer<'_> {
         self.source.events_from(number).and_then(|events| events.first().copied())
     }
 
-    /// What a thread waits for that another one is to do, or has done too early.
+    /// Returns the object that a thread waits for, and the operation of the other thread that is still to come or came
+    /// too early.
     fn awaited_operation(&mut self, number: u64, too_early: bool) -> (String, String) {
         let Some(event) = self.event(number) else { return ("another thread".into(), String::new()) };
         let (thread, place) = (self.source.thread(event.thread), self.place(event.site));
@@ -288,7 +289,7 @@ impl Describer<'_> {
             Op::Signal | Op::Broadcast => "signals",
             Op::SemPost => "posts",
             Op::BarrierArrive => "arrives",
-            _ => "is done with the routine that it calls",
+            _ => "finishes the routine that it calls",
         };
         let until = if too_early { "; " } else { ", until " };
         (self.object(event.addr), format!("{until}{thread} {awaited_operation} at {place}"))
@@ -308,7 +309,7 @@ impl Describer<'_> {
         object.insert("verdict".into(), "confirmed".into());
         object.insert("reads".into(), "same".into());
         object.insert("trace".into(), trace.map(Path::to_string_lossy).into());
-        // No other order is needed than the recorded one.
+        // The recorded order itself shows the race.
         object.insert("witness".into(), json!({ "before": self.source.count(), "segments": [] }));
         object.into()
     }
@@ -379,7 +380,7 @@ fn verdict_text(checked: Option<&CheckedPrediction>) -> String {
             format!(": thread {} cannot run at event {} of the witness", at.thread, at.point + 1)
         }
         ConfirmationVerdict::Diverged(at) => {
-            format!(": thread {} takes another way at event {} of the witness", at.thread, at.point + 1)
+            format!(": thread {} diverges at event {} of the witness", at.thread, at.point + 1)
         }
         ConfirmationVerdict::NotReproduced => {
             ": the witness was followed, and there was no such error".into()

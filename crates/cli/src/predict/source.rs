@@ -1,4 +1,4 @@
-//! Where the events come from: a trace at hand, one too large for that, or another tool's text.
+//! The source of the events: a trace in memory, one too large for that, or another tool's text.
 
 use crate::{traces, verdict::InconsistentTrace};
 use anyhow::{Context, Result};
@@ -15,10 +15,10 @@ use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::Symbols;
 use unsnarl_trace::{EventReader, std_format};
 
-/// From this many events on, a trace is read window by window.
+/// Traces with at least this many events are read window by window.
 const LARGE: u64 = 4_000_000;
 
-/// A trace to look at.
+/// The trace to analyse.
 pub(super) struct Source {
     path: PathBuf,
     /// Without its events if it is read window by window.
@@ -26,12 +26,12 @@ pub(super) struct Source {
     events: u64,
     names: std_format::StdNames,
     streamed: Option<PathBuf>,
-    /// By event: the line of the text, if it was text.
+    /// For each event the line of the text, if the source is text.
     lines: Vec<u64>,
 }
 
 impl Source {
-    /// Opens a trace; with all its events at hand if that is asked for.
+    /// Opens a trace; `at_hand` asks for all its events in memory.
     pub(super) fn open(requested: &Path, at_hand: bool) -> Result<Self> {
         let path = traces::find(requested);
         if path.extension().is_some_and(|ending| ending == "std") {
@@ -60,27 +60,27 @@ impl Source {
         Ok(Self { path, events, trace, names, streamed: None, lines })
     }
 
-    /// The trace, perhaps without its events.
+    /// Returns the trace, perhaps without its events.
     pub(super) const fn header(&self) -> &Trace {
         &self.trace
     }
 
-    /// The trace, which was asked for with its events.
+    /// Returns the trace, which was opened with its events.
     pub(super) const fn trace(&self) -> &Trace {
         &self.trace
     }
 
-    /// How many events there are.
+    /// Returns the number of events.
     pub(super) const fn count(&self) -> u64 {
         self.events
     }
 
-    /// The events from this one on, if they are at hand.
+    /// Returns the events from this one on, if they are in memory.
     pub(super) fn events_from(&self, first: u64) -> Option<&[Event]> {
         self.streamed.is_none().then(|| &self.trace.events[first as usize..])
     }
 
-    /// What another tool calls a lock or variable; none in a trace of a program.
+    /// Returns another tool's name of a lock or variable; `None` for a trace of a program.
     fn name(&self, addr: u64) -> Option<Cow<'_, str>> {
         if !self.trace.program.path.is_empty() {
             return None;
@@ -90,7 +90,7 @@ impl Source {
         Some(recorded_name.unwrap_or_else(|| self.names.of(addr)))
     }
 
-    /// What a lock or a variable is called, by whichever tool made the trace.
+    /// Returns the name of a lock or variable, for a trace of any tool.
     pub(super) fn object(&self, addr: u64, names: &mut ProgramNames<'_>) -> String {
         let foreign = self.name(addr).map(Cow::into_owned);
         foreign.or_else(|| names.variable(addr)).unwrap_or_else(|| format!("{addr:#x}"))
@@ -114,7 +114,7 @@ impl Source {
         predictor.finish(watch).map_err(|flaw| self.locate_flaw(flaw))
     }
 
-    /// A flaw in the words of where it is: a line of text, or an event of a trace and its place in the program.
+    /// Adds the location to a flaw: a line of text, or an event and its site.
     pub(super) fn locate_flaw(&self, flaw: Flaw) -> anyhow::Error {
         let mut symbols = Symbols::new();
         let names = RefCell::new(ProgramNames::new(&self.trace.modules, &mut symbols));
@@ -126,14 +126,14 @@ impl Source {
             (None, Some(event)) if !self.trace.program.path.is_empty() => {
                 let place = names.borrow_mut().place(self.trace.site(event));
                 let place = place.place().unwrap_or_else(|| place.to_string());
-                format!("event {}: {report}, at {place}; {because}: mend it, and record it anew", flaw.event)
+                format!("event {}: {report}, at {place}; {because}: fix it, and record again", flaw.event)
             }
-            _ => format!("event {}: {report}; {because}: record it anew", flaw.event),
+            _ => format!("event {}: {report}; {because}: record again", flaw.event),
         };
         anyhow::Error::new(InconsistentTrace(report)).context(self.path.display().to_string())
     }
 
-    /// A thread by the name that the reader knows: another tool's own, or the path of creation.
+    /// Returns a thread's name: the other tool's own, or the path of creation.
     pub(super) fn thread(&self, thread: ThreadIx) -> String {
         match self.trace.threads.get(thread.index()) {
             Some(known) if self.trace.program.path.is_empty() && !known.name.is_empty() => known.name.clone(),

@@ -1,4 +1,4 @@
-//! `unsnarl simplify`: the same failure with the fewest context switches.
+//! `unsnarl simplify`: reduces a failing trace to the fewest context switches.
 
 mod more_traces;
 pub(crate) mod program;
@@ -31,46 +31,46 @@ use unsnarl_simplify::{
     test_preemptions,
 };
 
-/// The same failure with the fewest context switches
+/// Reduce a failing trace to the fewest context switches
 #[derive(clap::Args)]
 pub(crate) struct Simplify {
     /// The trace: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// By the trace's dependences alone, without running the program but once, to make sure
+    /// Only reorder by the trace's dependences; the program is run once, to confirm
     #[arg(long = "static", conflicts_with = "dynamic")]
     statically: bool,
-    /// With --static: merge in an arbitrary order drawn by this seed, as the SimTrace paper does
+    /// With --static: merge in an arbitrary order drawn with this seed, as in the SimTrace paper
     #[arg(long, value_name = "SEED", requires = "statically")]
     merges: Option<u64>,
-    /// By running changed schedules alone: the Tinertia paper's algorithm
+    /// Only run changed schedules: the Tinertia paper's algorithm
     #[arg(long)]
     dynamic: bool,
-    /// Look for a better schedule until there is certainly none; writes a certificate beside the trace
+    /// Search until no better schedule can exist, and write a certificate beside the trace
     #[arg(long, conflicts_with_all = ["statically", "dynamic"])]
     prove: bool,
-    /// How hard to try
+    /// Simplification effort
     ///
-    /// 0: what is likely to work, in the fewest runs; 1: also Tinertia's way, so that the result is never worse than
-    /// its; 2: also a search through schedules that ask for less; 3 and more: also from other failing traces, which
-    /// are looked for
+    /// 0: the most promising changes, in the fewest runs; 1: also Tinertia's algorithm, so that the result is never
+    /// worse than Tinertia's; 2: also a search through weaker schedules; 3 and more: also start from other failing
+    /// traces, which are searched for
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with_all = ["statically", "dynamic"])]
     effort: u32,
-    /// Run the program at most this many times
+    /// Maximum number of runs of the program
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     executions: u64,
-    /// Stop after this much time, with the best so far
+    /// Stop after this much time, with the best result so far
     #[arg(long, value_name = "TIME", value_parser = duration)]
     time: Option<Duration>,
-    /// Change only the last N segments by running: for long traces
+    /// Change only the last N segments by running, for long traces
     #[arg(long, value_name = "N", conflicts_with_all = ["dynamic", "statically"])]
     suffix: Option<usize>,
-    /// Make every run from the start, none from the middle of another
+    /// Make every run from the start, without snapshots
     #[arg(long)]
     no_snapshots: bool,
     #[command(flatten)]
     checks: Checks,
-    /// So many runs at a time; the result does not depend on it
+    /// Number of parallel runs; the result does not depend on it
     #[arg(short, long, value_name = "N", default_value_t = explore::default_jobs())]
     jobs: usize,
     /// Where to save the simplified trace
@@ -123,13 +123,13 @@ impl Simplify {
     }
 }
 
-/// How to go about it.
+/// The algorithm to use.
 pub(crate) enum Method {
-    /// By dependences alone; with merges in an order drawn by a seed, if there is one.
+    /// By dependences only; a seed draws the order of merges.
     Static(Option<u64>),
-    /// By running alone.
+    /// By running only.
     Dynamic,
-    /// First the one, then the other.
+    /// By dependences, then by running.
     Both(combined::SimplifyOptions),
 }
 
@@ -194,14 +194,14 @@ impl Method {
     }
 }
 
-/// Finds out what the preemptions that are left are for.
+/// Determines what each remaining preemption is needed for.
 fn find_counterfactuals(simplified: &mut Simplified<StopReason>, program: &mut ProgramPool) {
-    // Of a hundred preemptions nobody reads what each is for.
+    // Nobody reads the reasons of a hundred preemptions.
     const MAX: u64 = 20;
     if simplified.stopped.is_some() || simplified.trace.stats().preemptive > MAX {
         return;
     }
-    // They are an extra: where they cannot be had, the trace is what it is.
+    // The tests are optional: if they fail, the trace stays as it is.
     let Ok(tests) = test_preemptions(&simplified.trace, program) else { return };
     simplified.tally.executions += tests.len() as u64;
     let counterfactuals = tests.into_iter().filter(|test| !test.still_fails).map(|test| Counterfactual {

@@ -1,4 +1,4 @@
-//! The program, run by several executors at a time: what the algorithms run their plans on.
+//! A pool of executors of the program, on which the algorithms run their plans.
 
 use super::snapshots::Snapshots;
 use crate::{
@@ -19,10 +19,10 @@ use unsnarl_exec::{Choices, Error, Executor, Settings};
 use unsnarl_model::{OutcomeKind, Plan, Trace};
 use unsnarl_simplify::{Choice, Runner};
 
-/// Why the work ended before there was nothing left to try.
+/// Why the simplification stopped early.
 #[derive(Debug)]
 pub(crate) enum StopReason {
-    /// No more time, or no more runs.
+    /// The time or the runs are used up.
     Spent,
     Interrupted,
     Failed(anyhow::Error),
@@ -38,7 +38,7 @@ impl StopReason {
     }
 }
 
-/// How far to go, and what to look for.
+/// Limits of the simplification, and the failure criteria.
 pub(crate) struct RunOptions {
     pub(crate) jobs: usize,
     pub(crate) until: Option<Instant>,
@@ -57,12 +57,12 @@ pub(crate) struct ProgramPool {
     pub(crate) snapshots: Snapshots,
     pub(crate) progress: ProgressBar,
     interrupt: Arc<AtomicBool>,
-    /// Of the runs that came back last.
+    /// Choices of the latest runs.
     choices: Vec<Vec<Choice>>,
 }
 
 impl ProgramPool {
-    /// The program of a trace, whose kind of failure is looked for.
+    /// Creates a pool for the program of a trace; runs fail by the trace's criterion.
     pub(crate) fn of(trace: &Trace, options: RunOptions, interrupt: &Arc<AtomicBool>) -> Result<Self> {
         let interrupt = Arc::clone(interrupt);
         let settings = Settings {
@@ -71,7 +71,7 @@ impl ProgramPool {
             until: options.until,
             ..Settings::default()
         };
-        // A check looks at what a run left: one at a time.
+        // A check inspects what a run left behind, so runs must not overlap.
         let jobs = if options.checks.inspect_environment() { 1 } else { options.jobs.clamp(1, 256) };
         let executors = (0..jobs)
             .map(|_| Executor::new(trace.program.clone(), settings.clone()))
@@ -111,7 +111,7 @@ impl ProgramPool {
             let choice = |of: &Choices| Choice { can_run: of.can_run, yields: of.yields };
             let choices = run.choices().iter().map(choice).collect();
             let mut trace = run.trace();
-            // That it was asked for is no part of the schedule.
+            // Recording choices is not part of the schedule.
             trace.plan.choices = false;
             predicate::judge(&mut trace, fail_on, failure_message);
             progress.inc(1);
@@ -180,7 +180,7 @@ impl Runner for ProgramPool {
     }
 }
 
-/// What made this kind of end a failure.
+/// Returns the criterion by which an outcome of this kind is a failure.
 fn judged(kind: OutcomeKind) -> Vec<FailOn> {
     match kind {
         OutcomeKind::Race => vec![FailOn::Race],

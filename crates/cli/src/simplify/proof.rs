@@ -1,4 +1,4 @@
-//! Certificates as files, and `unsnarl verify`.
+//! Certificate files, and `unsnarl verify`.
 
 use super::program::{ProgramPool, RunOptions, StopReason};
 use crate::{
@@ -21,12 +21,12 @@ use unsnarl_simplify::{
     prove::{Certificate, Mismatch, check},
 };
 
-/// The file beside a trace.
+/// Returns the path of the certificate beside a trace.
 pub(crate) fn beside(trace: &Path) -> PathBuf {
     trace.with_extension("proof")
 }
 
-/// Writes a certificate; its file.
+/// Writes a certificate and returns its path.
 pub(super) fn save(certificate: &Certificate, trace: &Path) -> Result<PathBuf> {
     let path = beside(trace);
     let schedule: Vec<(u16, u32)> = certificate.schedule.iter().map(|s| (s.thread.0, s.points)).collect();
@@ -49,7 +49,7 @@ pub(super) fn save(certificate: &Certificate, trace: &Path) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Reads the certificate of a trace; none if it is another failure's.
+/// Reads the certificate of a trace; `None` if it is for another failure.
 fn load(path: &Path, trace: &Trace) -> Result<Option<Certificate>> {
     let text = fs::read_to_string(path).with_context(|| {
         format!("no certificate {} (`unsnarl simplify --prove` makes one)", path.display())
@@ -85,26 +85,26 @@ fn load(path: &Path, trace: &Trace) -> Result<Option<Certificate>> {
     Ok(is_of_trace.then_some(certificate))
 }
 
-/// A number for a text, the same everywhere: FNV-1a.
+/// Returns the FNV-1a hash of a text, which is the same on all machines.
 fn fingerprint(text: &str) -> u64 {
     text.bytes()
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// Check the certificate of a simplified trace: search again, and come to the same
+/// Check the certificate of a simplified trace by repeating the search
 ///
-/// Of a pack: whether it is whole and replays here, and the certificate that is in it, if any.
+/// For a pack: check that it is complete and replays here, and check its certificate, if there is one.
 #[derive(clap::Args)]
 pub(crate) struct Verify {
     /// The trace or the pack: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// The certificate; by default the file beside the trace that ends in .proof
+    /// The certificate (default: the file beside the trace that ends in .proof)
     #[arg(long, value_name = "FILE")]
     proof: Option<PathBuf>,
     #[command(flatten)]
     checks: Checks,
-    /// So many runs at a time
+    /// Number of parallel runs
     #[arg(short, long, value_name = "N", default_value_t = explore::default_jobs())]
     jobs: usize,
     /// Print one JSON object and nothing else
@@ -119,13 +119,13 @@ impl Verify {
             return self.pack(&file);
         }
         let trace = traces::load(&self.trace)?;
-        // `latest` is a link: its certificate lies beside what it leads to.
+        // `latest` is a link: the certificate is beside its target.
         let file = fs::canonicalize(&file).unwrap_or(file);
         let path = self.proof.clone().unwrap_or_else(|| beside(&file));
         self.certificate(&trace, &path)
     }
 
-    /// Whether a pack is whole and replays here; then its certificate.
+    /// Checks that a pack is complete and replays here, then its certificate.
     fn pack(self, file: &Path) -> Result<Verdict> {
         let unpacked = traces::unpack(file)?;
         let reproduced = reproduces(&unpacked.trace)?;
@@ -139,7 +139,7 @@ impl Verify {
             let libraries =
                 if unpacked.own_libraries { "the pack's own" } else { "this machine's, the same" };
             let replays = if reproduced { "it replays here" } else { "it does NOT replay here" };
-            output::print(&format!("the pack is whole, and {replays} (libraries: {libraries})\n"));
+            output::print(&format!("the pack is complete, and {replays} (libraries: {libraries})\n"));
         }
         match proof {
             _ if !reproduced => Ok(Verdict::NotReproduced),
@@ -148,7 +148,7 @@ impl Verify {
         }
     }
 
-    /// Whether the certificate of a trace holds.
+    /// Checks the certificate of a trace.
     fn certificate(self, trace: &Trace, path: &Path) -> Result<Verdict> {
         let certificate = load(path, trace)?;
         check_builds(trace)?;

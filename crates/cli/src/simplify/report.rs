@@ -1,4 +1,4 @@
-//! What a simplification came to, in words and as JSON.
+//! The result of a simplification as text and as JSON.
 
 use super::{Simplify, program::StopReason, proof};
 use crate::{output, traces, verdict::Verdict};
@@ -17,30 +17,30 @@ use unsnarl_simplify::{
 };
 use unsnarl_symbols::Symbols;
 
-/// What it came to.
+/// The result of a simplification.
 pub(crate) struct SimplificationReport {
     pub(crate) before: Stats,
-    /// The trace; without its events if it is saved already.
+    /// The simplified trace; without its events if it is saved already.
     pub(crate) after: Trace,
     pub(crate) figures: Stats,
     pub(crate) saved: Option<PathBuf>,
-    /// Whether it fails in the same way once more; none if there is no program to run.
+    /// The simplified trace fails in the same way; `None` if there is no program to run.
     pub(crate) preserved: Option<bool>,
     pub(crate) tally: Tally,
     pub(crate) certificate: Option<Certificate>,
     pub(crate) switches_ruled_out: Option<u64>,
-    /// The events do not tell all that matters.
+    /// The failure depends on something that is not an event.
     pub(crate) has_hidden_dependence: bool,
     pub(crate) proving: bool,
     pub(crate) stopped: Option<StopReason>,
-    /// Runs that went on from a snapshot, and why there are none if the program does not allow them.
+    /// Runs that resumed from a snapshot, and why there are none if the program does not allow snapshots.
     pub(crate) resumed: u64,
     pub(crate) refused: Option<String>,
     pub(crate) elapsed: Duration,
 }
 
 impl SimplificationReport {
-    /// Saves and prints it.
+    /// Saves the trace and prints the report.
     pub(crate) fn print(self, options: &Simplify) -> Result<Verdict> {
         let path = match &self.saved {
             Some(path) => path.clone(),
@@ -76,7 +76,7 @@ impl SimplificationReport {
         })
     }
 
-    /// That it might have become simpler still, if it was stopped; to be added to a line.
+    /// Returns a suffix that says why simplification stopped early; empty if it did not.
     pub(crate) fn stopped_text(&self) -> String {
         self.stopped
             .as_ref()
@@ -138,7 +138,7 @@ impl SimplificationReport {
         let Tally { executions, simulated, rounds, .. } = self.tally;
         let simulated = match simulated {
             0 => String::new(),
-            n => format!(", {n} foreseen without a run"),
+            n => format!(", {n} simulated without a run"),
         };
         let _ = writeln!(
             text,
@@ -149,13 +149,13 @@ impl SimplificationReport {
     }
 }
 
-/// What the simplified trace is called.
+/// Returns the name of the simplified trace.
 pub(super) fn name_of(trace: &Path) -> String {
     let name = trace.file_stem().unwrap_or_default().to_string_lossy();
     if name == "latest" || name.is_empty() { "simplified".into() } else { format!("{name}-simplified") }
 }
 
-/// Before and after, as the Tinertia paper's table 1.
+/// Formats the figures before and after, like table 1 of the Tinertia paper.
 fn table(before: &Stats, after: &Stats) -> String {
     let mut text = format!("{:<24}{:>10}{:>10}{:>12}\n", "", "before", "after", "reduction");
     let rows = [

@@ -1,27 +1,28 @@
-//! When to keep the program in the middle of a run, so that others go on from there.
+//! Decides when to take snapshots in the middle of a run, from which other runs resume.
 //!
-//! What comes of a run does not depend on it; only time does. So it may be decided by how long runs take.
+//! The results of runs do not depend on snapshots, only the time does. So the decision may depend on measured times.
 
 use crate::pool::Pool;
 use anyhow::Result;
 use std::time::Duration;
 use unsnarl_model::{Op, Plan, Prefix};
 
-/// Runs that take less are made from the start.
+/// Shorter runs are made from the start.
 const WORTH: Duration = Duration::from_millis(2);
 
-/// So often it is tried in vain.
+/// Failed attempts after which no more snapshots are taken.
 const TRIES: u32 = 3;
 
 pub(crate) struct Snapshots {
     enabled: bool,
-    /// What a run takes, as of late. The first is expected to take long: if it does not, little is lost.
+    /// Duration of the latest runs. Its initial value makes the first snapshot worthwhile; if runs are short, little is
+    /// lost.
     run_time: Duration,
-    /// After how many points the next plans differ.
+    /// Number of points after which the next plans differ.
     differ_after: usize,
-    /// Runs that went on from a snapshot.
+    /// Runs that resumed from a snapshot.
     pub(crate) resumed: u64,
-    /// Why the program cannot be kept.
+    /// Why the program does not allow snapshots.
     pub(crate) refused: Option<String>,
     failed: u32,
 }
@@ -31,7 +32,7 @@ impl Snapshots {
         Self { enabled, run_time: WORTH, differ_after: 0, resumed: 0, refused: None, failed: 0 }
     }
 
-    /// These plans come next.
+    /// Announces the next plans.
     pub(super) fn announce_plans(&mut self, plans: &[Plan]) {
         self.differ_after = match plans {
             [] | [_] => 0,
@@ -47,8 +48,8 @@ impl Snapshots {
         self.enabled && self.run_time >= WORTH && self.refused.is_none() && self.failed < TRIES
     }
 
-    /// Keeps the program where the first thread is created, which all plans come by; and where these plans begin to
-    /// differ, if that is much later.
+    /// Takes a snapshot at the first thread creation, which all plans share, and another one where these plans begin to
+    /// differ, if that is later.
     pub(super) fn make(&mut self, pool: &mut Pool, plans: &[Plan]) -> Result<()> {
         let Some(plan) = plans.first().filter(|_| self.is_worth_it()) else { return Ok(()) };
         let start = forced(&plan.prefix);
@@ -67,19 +68,19 @@ impl Snapshots {
         Ok(())
     }
 
-    /// So many runs one after the other took so long.
+    /// Records the time of `rounds` consecutive runs.
     pub(super) fn note(&mut self, elapsed: Duration, rounds: usize, resumed: usize) {
         self.run_time = elapsed / u32::try_from(rounds.max(1)).unwrap_or(u32::MAX);
         self.resumed += resumed as u64;
     }
 }
 
-/// How many points at the beginning are the same in all schedules: there is only one thread.
+/// Returns the number of points up to the first thread creation, which are the same in all schedules.
 fn forced(prefix: &Prefix) -> usize {
     prefix.actions.iter().position(|action| action.op == Op::Create).map_or(0, |create| create + 1)
 }
 
-/// For how many points it is told what the threads do, and not that they run on.
+/// Returns the number of points before the first one that only lets a thread run on.
 fn expected(prefix: &Prefix) -> usize {
     let nowhere = |offset: u64| offset == u64::MAX;
     prefix.actions.iter().position(|action| nowhere(action.site.offset)).unwrap_or(prefix.actions.len())

@@ -1,4 +1,4 @@
-//! By the trace's dependences alone.
+//! Simplification by the trace's dependences only.
 
 use super::{
     Simplify,
@@ -18,7 +18,7 @@ use unsnarl_simplify::{
 };
 use unsnarl_symbols::Symbols;
 
-/// A trace of another tool: its order can be improved, and nobody can say more. None if there is a program.
+/// Improves the order of an imported trace, which cannot be run. `None` if there is a program.
 pub(super) fn without_program(
     options: &Simplify,
     begin: Instant,
@@ -26,7 +26,7 @@ pub(super) fn without_program(
 ) -> Result<Option<StaticOutcome>> {
     let path = traces::find(&options.trace);
     let Ok(reader) = unsnarl_trace::open(&path) else {
-        // What is wrong with it is told when it is loaded.
+        // The error is reported when the trace is loaded.
         return Ok(None);
     };
     if !reader.header().program.path.is_empty() {
@@ -69,13 +69,13 @@ pub(super) fn without_program(
     Ok(Some(StaticOutcome::Report(Box::new(make_report(trace.stats(), after.stats(), after, None)))))
 }
 
-/// What came of a trace without a program.
+/// Result for a trace without a program.
 pub(super) enum StaticOutcome {
     Report(Box<SimplificationReport>),
     Interrupted,
 }
 
-/// A better order of a trace's events: by our own search, or by the paper's merges in an arbitrary order.
+/// Returns a better order of a trace's events: by our own search, or by the paper's merges in an arbitrary order.
 fn reordered(trace: &Trace, merges: Option<u64>) -> Reordering {
     let rules = Rules::of(trace);
     match merges {
@@ -87,7 +87,7 @@ fn reordered(trace: &Trace, merges: Option<u64>) -> Reordering {
     }
 }
 
-/// The order of the events improved, and one run to confirm it.
+/// Improves the order of the events, and confirms it by one run.
 pub(super) fn with_one_run(
     trace: &Trace,
     merges: Option<u64>,
@@ -103,7 +103,7 @@ pub(super) fn with_one_run(
         has_hidden_dependence: false,
         stopped: None,
     };
-    // If it goes another way, the end of that way is to be told.
+    // If the run diverges, its outcome is reported, so it continues with a fair schedule.
     let plan = Plan { tail: Policy::Fair, ..expected.replay_plan() };
     let actual = match program.run(&plan) {
         Ok(actual) => actual,
@@ -126,14 +126,13 @@ pub(super) fn with_one_run(
     simplified
 }
 
-/// The order keeps all dependences that the trace tells of, and yet the run went another way.
+/// Describes a run that diverged although its order keeps all dependences of the trace.
 fn hidden_dependence_warning(expected: &Trace, actual: &Trace) -> String {
     let mut symbols = Symbols::new();
     let mut names = ProgramNames::new(&expected.modules, &mut symbols);
-    let mut text =
-        "unsnarl: an unobserved dependence: the reordered schedule goes another way, so some dependence \
-                    is not among the trace's events (record with --points all to have them all)\n"
-            .to_owned();
+    let mut text = "unsnarl: a hidden dependence: the reordered schedule diverges, so some dependence \
+                    is not among the trace's events (record with --points all to include every access)\n"
+        .to_owned();
     match expected.first_difference(actual) {
         Some(divergence) => text += &divergence_text(&divergence, expected, &mut names),
         None => text += &format!("  all {} events are the same, and then:\n", expected.events.len()),

@@ -1,8 +1,8 @@
-//! Traces that are too long to be held in memory: read from their file and written to another, event by event.
+//! Reorders traces that are too long for memory: they are read from one file and written to another, event by event.
 //!
-//! What is held grows with what threads do to each other (the nodes of the dependence graph), not with events. The
-//! events of each thread are laid down by themselves on disk for the time being, since a new order takes from each
-//! thread what comes next.
+//! Memory grows with the interactions between threads (the nodes of the dependence graph), not with the number of
+//! events. The events of each thread are kept in a temporary file of their own, because the new order takes the next
+//! event of some thread at each step.
 
 use anyhow::Result;
 use std::{
@@ -21,7 +21,7 @@ use unsnarl_trace::{CHUNK, EventWriter, Lanes, LoadError, SaveError};
 /// Longer traces are not held in memory.
 pub(super) const LONG: u64 = 1 << 20;
 
-/// What came of it.
+/// Result of reordering a file.
 pub(super) struct StreamedOrder {
     /// The trace without its events.
     pub(super) header: Trace,
@@ -29,8 +29,8 @@ pub(super) struct StreamedOrder {
     pub(super) after: Stats,
 }
 
-/// Writes a trace with its events in a better order; none if that was interrupted. The paper's merges are made in an
-/// order drawn by the seed, if there is one.
+/// Writes a trace with its events in a better order; `None` if interrupted. With a seed, the paper's merges are made in
+/// an order drawn with it.
 pub(super) fn reorder_file(
     path: &Path,
     merges: Option<u64>,
@@ -77,7 +77,7 @@ pub(super) fn reorder_file(
     }
 }
 
-/// As [`Rules::of`] a trace whose events are held.
+/// As [`Rules::of`] for a trace that is held in memory.
 fn rules(path: &Path, header: &Trace) -> Result<Rules> {
     let recorded = !header.program.path.is_empty();
     let mut reader = unsnarl_trace::open(path)?;
@@ -90,7 +90,7 @@ fn rules(path: &Path, header: &Trace) -> Result<Rules> {
     Ok(Rules { hides_sole_accesses: recorded && accesses, ..Rules::default() })
 }
 
-/// All events of a file, one after the other; whether it was not interrupted.
+/// Passes all events of a file to `take`; returns false if interrupted.
 fn each(path: &Path, interrupt: &AtomicBool, mut take: impl FnMut(Event) -> io::Result<()>) -> Result<bool> {
     let mut reader = unsnarl_trace::open(path)?;
     let undecoded = |reason| LoadError::Decode { path: path.into(), reason };
@@ -109,7 +109,7 @@ fn search_order(builder: Builder, merges: Option<u64>) -> Reordering {
     reorder(&graph, merges.map_or(search, OrderStrategy::Arbitrary))
 }
 
-/// Writes the events in their new order; how tangled that is.
+/// Writes the events in their new order and returns its statistics.
 fn rebuild_schedule(
     order: &Reordering,
     mut schedule_rebuilder: ScheduleRebuilder<'_>,

@@ -1,4 +1,4 @@
-//! The traced code and the words of its trace, as the analysis reads them.
+//! The traced code and the words of its trace, for the analysis.
 
 use super::progress::SliceProgress;
 use std::{
@@ -13,7 +13,7 @@ use unsnarl_slice::{
 };
 use unsnarl_symbols::{ModuleCode, demangle};
 
-/// The code of the traced modules, where it was in the run.
+/// Returns the code of the traced modules at its addresses in the run.
 pub(super) fn code(recorded: &Trace, modules: &[String]) -> Code {
     let mut code = Code::default();
     for module in recorded.modules.iter().filter(|module| modules.contains(&module.path)) {
@@ -34,8 +34,8 @@ pub(super) fn code(recorded: &Trace, modules: &[String]) -> Code {
     code
 }
 
-/// Where Rust's library takes up a panic: it calls the hook that tells the user, which may read all debug information for a
-/// backtrace, and unwinds. Nothing of that had a part in the failure.
+/// Returns the entry points of Rust's panic handling. It calls the panic hook, which may read all debug information for
+/// a backtrace, and unwinds. None of that contributes to the failure.
 pub(super) fn panics(code: &Code) -> Vec<u64> {
     let takes_up = |symbol: &str| {
         symbol.contains("panic_with_hook")
@@ -47,9 +47,9 @@ pub(super) fn panics(code: &Code) -> Vec<u64> {
     code.functions.iter().filter(|function| takes_up(&function.name)).map(|function| function.start).collect()
 }
 
-/// Where the global or static variables of this name are.
+/// Returns the addresses of the global or static variables of this name.
 pub(super) fn variables(recorded: &Trace, modules: &[String], name: &str) -> Vec<ByteSpan> {
-    // A static variable of a function has a number behind its name, a namespace is before it.
+    // A function's static variable has a number after its name, and a namespace comes before the name.
     let is_it = |symbol: &str| {
         let whole = demangle(symbol);
         let short = whole.rsplit("::").next().unwrap_or(&whole);
@@ -65,7 +65,7 @@ pub(super) fn variables(recorded: &Trace, modules: &[String], name: &str) -> Vec
     found
 }
 
-/// A trace as whoever analyses it reads it, until the user has had enough.
+/// The words of a trace for the analysis, which ends if the user interrupts.
 pub(super) struct TraceWords<'a, 'b> {
     pub(super) trace: &'a InstructionTrace<'b>,
     pub(super) progress: &'a SliceProgress,

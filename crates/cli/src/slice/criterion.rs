@@ -1,4 +1,4 @@
-//! What to explain: the failure, or what the user names.
+//! The slicing criterion: the failure, or a line or variable that the user names.
 
 use super::code;
 use crate::verdict::UsageError;
@@ -12,7 +12,7 @@ use unsnarl_slice::{
 };
 use unsnarl_symbols::{self as symbols, NoLocation, VariableLocation, site_of};
 
-/// A line, which of its executions, and perhaps a variable.
+/// A line, the number of its execution, and perhaps a variable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LineCriterion {
     file: String,
@@ -51,7 +51,7 @@ impl std::str::FromStr for LineCriterion {
     }
 }
 
-/// What is to be explained, as steps of the trace.
+/// Returns the criterion as steps of the trace.
 pub(super) fn find(
     at: Option<&LineCriterion>,
     recorded: &Trace,
@@ -87,9 +87,9 @@ pub(super) fn find(
              {}:{}",
             match reason {
                 NoLocation::Constant => "is a constant",
-                NoLocation::Computed => "is kept in a way that is not followed there",
+                NoLocation::Computed => "has a location there that unsnarl cannot follow",
                 NoLocation::Unknown | NoLocation::Nowhere =>
-                    "is kept nowhere there: the compiler did without it",
+                    "has no location there: the compiler optimised it out",
             },
             at.file,
             at.line
@@ -98,7 +98,7 @@ pub(super) fn find(
     let spans = code::variables(recorded, modules, variable);
     if spans.is_empty() {
         bail!(UsageError(format!(
-            "--at: no variable `{variable}` can be seen from {}:{}, nor is there a global one; for what the line uses, \
+            "--at: no variable `{variable}` is visible at {}:{}, and there is no global one; for what the line uses, \
              give it alone: {}:{}",
             at.file, at.line, at.file, at.line
         )));
@@ -106,7 +106,7 @@ pub(super) fn find(
     Ok(Criterion { bytes: spans.into_iter().map(|span| (after, span)).collect(), ..Criterion::default() })
 }
 
-/// The local variable that can be seen after a step.
+/// Returns the local variable that is in scope after a step.
 fn local(
     recorded: &Trace,
     recording: &Recording<'_>,
@@ -122,7 +122,7 @@ fn local(
     let site = site_of(&recorded.modules, insn.pc).ok_or(NoLocation::Unknown)?;
     let module = &recorded.modules[usize::from(site.module.0)];
     let path = Path::new(&module.path);
-    // As it is behind the instruction; at the end of a function that is nowhere any more.
+    // Its location after the instruction; at the end of a function there is none any more.
     let behind = symbols::local(path, site.offset + u64::from(insn.len), name);
     let local = behind.or_else(|_| symbols::local(path, site.offset, name))?;
     let mut criterion = Criterion::default();
@@ -141,7 +141,7 @@ fn local(
     Ok(criterion)
 }
 
-/// The instructions of a criterion, and who executed them.
+/// Returns the instructions of a criterion, and the threads that executed them.
 pub(super) fn places(recording: &Recording<'_>, criterion: &Criterion) -> Vec<(InstructionIx, ThreadIx)> {
     let selected = criterion.all_steps();
     let mut places = Vec::new();

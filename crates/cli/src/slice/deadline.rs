@@ -1,4 +1,4 @@
-//! Work that is told to stop when its time is up.
+//! Work that stops at a deadline.
 
 use std::{
     sync::{
@@ -10,17 +10,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How soon it is noticed that the time is up.
+/// Interval at which the deadline is checked.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// What came of it in time.
+/// Result of work with a deadline.
 pub(super) enum TimedResult<T> {
     Done(T),
-    /// It was told to stop because its time was up; what came of it is no result.
+    /// The time was up; the result is incomplete and dropped.
     TooLate,
 }
 
-/// Does something that stops when it is told, by the user or because it takes longer than this.
+/// Runs `work`, which must stop when its flag is set: by the user, or when the time is up.
 pub(super) fn within<T>(
     time: Duration,
     interrupt: &Arc<AtomicBool>,

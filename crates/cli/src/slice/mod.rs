@@ -1,4 +1,4 @@
-//! `unsnarl slice`: the few source lines that made it fail, across threads.
+//! `unsnarl slice`: shows the few source lines that led to the failure, across threads.
 
 mod code;
 mod criterion;
@@ -38,63 +38,63 @@ use unsnarl_slice::{
 };
 use unsnarl_symbols::{Symbols, is_system, site_of};
 
-/// MiB of compressed instruction trace.
+/// Default limit of the compressed instruction trace, in MiB.
 const MAX_MIB: u64 = 1024;
 
-/// The few source lines that made it fail, across threads
+/// Show the few source lines that led to the failure, across threads
 #[derive(clap::Args)]
 pub(crate) struct Slice {
     /// The trace: a path, or `latest`
     #[arg(default_value = "latest")]
     trace: PathBuf,
-    /// Explain the latest execution of this line, or the N-th, or only the value that a variable had after it, in
-    /// place of the failure
+    /// Explain the latest execution of this line, or the N-th, or only a variable's value after it, instead of the
+    /// failure
     #[arg(long, value_name = "FILE:LINE[:VARIABLE][#N]")]
     at: Option<LineCriterion>,
-    /// Trace the code of this library too (default: all that are not the system's)
+    /// Also trace the code of this library (default: all except system libraries)
     #[arg(long, value_name = "PATH")]
     library: Vec<String>,
-    /// Tell also of accesses that only the order of critical sections orders
+    /// Also show accesses that are ordered only by the order of critical sections
     #[arg(long)]
     lock_order: bool,
-    /// Give all reasons for each line
+    /// Show all reasons for each line
     #[arg(long)]
     all: bool,
-    /// Stop at this many MiB of compressed instruction trace: some eight million instructions each
+    /// Stop at this many MiB of compressed instruction trace; one MiB holds about eight million instructions
     #[arg(long, value_name = "MIB", default_value_t = MAX_MIB)]
     max_trace: u64,
-    /// Trace again, without the threads and segments that cannot have had a part in it
+    /// Trace again without the threads and segments that cannot have contributed
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     reduce: Reduce,
     /// Trace by single-stepping: slow, for comparison
     #[arg(long, hide = true)]
     step: bool,
-    /// Print the instructions traced, and nothing else
+    /// Print the traced instructions, and nothing else
     #[arg(long, hide = true)]
     dump: bool,
     /// Print one JSON object and nothing else
     #[arg(long, conflicts_with = "dot")]
     json: bool,
-    /// Print the slice as a graph for Graphviz
+    /// Print the slice as a Graphviz graph
     #[arg(long)]
     dot: bool,
 }
 
-/// When to trace again what a reduction has left.
+/// When to trace again after a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Reduce {
-    /// If the run is long and less than half of it is left
+    /// If the run is long and less than half of it remains
     Auto,
-    /// In any case
+    /// Always
     Always,
     /// Never
     Never,
 }
 
 impl Reduce {
-    /// Whether to do it.
+    /// Returns whether to trace again.
     fn is_worth_it(self, reduction: &Reduction) -> bool {
-        /// Shorter runs are sliced sooner than they are run again.
+        /// Slicing a shorter run is faster than running it again.
         const LONG: u64 = 5_000_000;
         match self {
             Self::Always => true,
@@ -106,7 +106,7 @@ impl Reduce {
     }
 }
 
-/// What slicing works on.
+/// Inputs of slicing.
 struct SliceContext<'a> {
     recorded: &'a Trace,
     interrupt: &'a Arc<AtomicBool>,
@@ -116,43 +116,43 @@ struct SliceContext<'a> {
 }
 
 impl SliceContext<'_> {
-    /// A part of the work is done; an error if the user does not want the rest.
+    /// Records the end of a stage; an error if the user interrupted.
     fn end(&self, part: &'static str) -> Result<(), Error> {
         self.stage_times.borrow_mut().end(part);
         if self.interrupt.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
     }
 }
 
-/// What came of a run with tracing.
+/// Result of a run with tracing.
 enum SliceAttempt {
     Done(SliceOutcome),
-    /// A part of it is enough.
+    /// Tracing a part of the run is enough.
     PartialRun(PartialRun),
-    /// The same run, with the program at other addresses than in the recording: to be sliced in place of it.
+    /// The same run with the program at other addresses than in the recording: slice this trace instead.
     OtherLayout(Box<Trace>),
 }
 
-/// A run that is traced once more, in part.
+/// A run that is traced again, in part.
 struct PartialRun {
-    /// For each thread after how many events it is no longer traced.
+    /// For each thread the number of events after which it is no longer traced.
     until: Vec<u64>,
     criterion: Criterion,
-    /// Where its steps are in their threads.
+    /// Positions of the criterion's steps within their threads.
     ranks: Vec<(ThreadIx, u64)>,
     reduction: Reduction,
-    /// How many lines were executed in the whole run.
+    /// Number of lines executed in the whole run.
     executed: usize,
 }
 
-/// What came of slicing.
+/// Result of slicing.
 pub(crate) enum SliceOutcome {
-    /// What is to be printed.
+    /// The text to print.
     Text(String),
-    /// The program did not run as it was recorded; why, as far as it is known.
+    /// The replay differed from the recording; the text says why, if known.
     NotReproduced(String),
 }
 
-/// The slice of a failure in words, as it is without any options; none if it takes longer than this.
+/// Returns the slice of a failure as text, with default options; `None` if it takes longer than the limit.
 pub(crate) fn failure(
     recorded: &Trace,
     time: Duration,
@@ -191,7 +191,7 @@ impl Slice {
                 Ok(Verdict::NotReproduced)
             }
             Err(error) if matches!(error.downcast_ref(), Some(Error::Interrupted)) => {
-                eprintln!("unsnarl: interrupted; there is no slice of a part");
+                eprintln!("unsnarl: interrupted; there is no partial slice");
                 Ok(Verdict::Interrupted)
             }
             Err(error) => Err(error),
@@ -227,7 +227,7 @@ impl Slice {
         }
     }
 
-    /// Traces the program and slices: all of it, or what a reduction left.
+    /// Traces the program and slices the whole run, or the part that a reduction left.
     fn explain(&self, work: &SliceContext<'_>, partial_run: Option<&PartialRun>) -> Result<SliceAttempt> {
         let SliceContext { recorded, modules, progress, .. } = work;
         let mut executor = Executor::new(
@@ -235,12 +235,12 @@ impl Slice {
             Settings { interrupt: Some(Arc::clone(work.interrupt)), ..Settings::default() },
         )?;
         let mut plan = recorded.replay_plan();
-        // Tracing takes its time.
+        // Tracing is slow, so there is no time limit.
         plan.limits.millis = u64::MAX / 2;
         let code = code::code(recorded, modules);
         let pauses = code::panics(&code);
         progress.now(if partial_run.is_some() {
-            "tracing again what can have had a part"
+            "tracing again what may have contributed"
         } else {
             "tracing"
         });
@@ -258,7 +258,7 @@ impl Slice {
         let trace = traced.schedule_trace();
         if !reproduced(recorded, &trace, &traced) {
             let mut reason =
-                "unsnarl: with its instructions traced the program did not run as it was recorded\n"
+                "unsnarl: the program diverged from its recording while its instructions were traced\n"
                     .to_owned();
             if let Some(difference) = recorded.first_difference(&trace) {
                 let mut symbols = Symbols::new();
@@ -268,7 +268,7 @@ impl Slice {
             return Ok(SliceAttempt::Done(SliceOutcome::NotReproduced(reason)));
         }
         if !recorded.has_layout_of(&trace) {
-            // The analysis reads code and variables where the recording has them.
+            // The analysis reads code and variables at the recording's addresses.
             let here = Trace { outcome: recorded.outcome.clone(), ..trace };
             return Ok(SliceAttempt::OtherLayout(Box::new(here)));
         }
@@ -282,7 +282,7 @@ impl Slice {
         };
         let words = TraceWords { trace: &traced, progress, interrupt: work.interrupt };
         let recording = Recording::new(&words, &code, &trace.events, &mut elsewhere)
-            .map_err(|damaged| anyhow!("the instruction trace makes no sense at word {}", damaged.word))?;
+            .map_err(|damaged| anyhow!("the instruction trace is corrupt at word {}", damaged.word))?;
         work.end("read")?;
         if self.dump && (partial_run.is_some() || self.reduce != Reduce::Always) {
             dump(&recording);
@@ -303,7 +303,7 @@ impl Slice {
         let reduction = match partial_run {
             Some(partial_run) => partial_run.reduction.clone(),
             None => {
-                progress.now("looking for what can have had a part");
+                progress.now("reducing the run to what may have contributed");
                 let reduction = reduce(&recording, orders, &criterion.all_steps());
                 work.end("reduce")?;
                 if self.reduce.is_worth_it(&reduction) {
@@ -322,7 +322,7 @@ impl Slice {
         progress.now("following dependences");
         let mut slice = closure(&recording, &mut Cfg::new(&code, &recording), &criterion);
         work.end("closure")?;
-        progress.now("looking for races on the way");
+        progress.now("looking for races");
         races(&recording, orders, &mut slice);
         work.end("races")?;
         let counted = (self.json || self.all).then(|| {
@@ -352,7 +352,7 @@ impl Slice {
         })))
     }
 
-    /// The paths of the modules to be traced.
+    /// Returns the paths of the modules to trace.
     fn modules(&self, recorded: &Trace) -> Vec<String> {
         let selected =
             |path: &String| !is_system(path) && path.starts_with('/') || self.library.contains(path);
@@ -360,17 +360,17 @@ impl Slice {
     }
 }
 
-/// Whether the traced run ended as the recorded one.
+/// Returns whether the traced run ended like the recorded one.
 fn reproduced(recorded: &Trace, trace: &Trace, traced: &InstructionTrace<'_>) -> bool {
     let same_events = recorded.first_difference(trace).is_none();
     match recorded.outcome.kind {
-        // What the user's own wishes made of a run that ended well.
+        // These runs ended normally and fail only by the user's criteria or a limit.
         OutcomeKind::Misuse | OutcomeKind::Race | OutcomeKind::Check | OutcomeKind::Timeout => same_events,
         _ => traced.run.divergence().is_none() && recorded.signature() == trace.signature(),
     }
 }
 
-/// For each thread after how many events it is no longer traced.
+/// Returns for each thread the number of events after which it is no longer traced.
 fn until(reduction: &Reduction) -> Vec<u64> {
     let threads = reduction.until.keys().map(|thread| thread.index() + 1).max().unwrap_or(0);
     let mut until = vec![0; threads];

@@ -1,4 +1,4 @@
-//! What is being done, and how long it took.
+//! Progress and timing of the stages.
 
 use indicatif::{ProgressBar, ProgressDrawTarget};
 use std::{
@@ -11,7 +11,7 @@ use std::{
 };
 use unsnarl_exec::processor_time;
 
-/// How long each part of the work took, and how much of the processors' time: ours, and that of the programs that we ran.
+/// Duration and processor time of each stage, including the programs that were run.
 pub(super) struct StageTimes {
     begin: (Instant, Duration),
     ended: Vec<(&'static str, [f64; 2])>,
@@ -29,7 +29,7 @@ impl StageTimes {
         self.ended.push((part, seconds.map(|time| time.as_secs_f64())));
     }
 
-    /// Seconds of each part, and of the processors' time.
+    /// Returns the seconds of each stage, and of processor time.
     pub(super) fn json(&self) -> [serde_json::Value; 2] {
         [0, 1].map(|which| {
             let parts = self.ended.iter().map(|(part, seconds)| ((*part).to_owned(), seconds[which].into()));
@@ -38,11 +38,11 @@ impl StageTimes {
     }
 }
 
-/// What is being done, on a terminal.
+/// The progress line on a terminal.
 pub(super) struct SliceProgress {
     bar: ProgressBar,
     stage: Mutex<&'static str>,
-    /// Chunks of the trace that were read for it.
+    /// Chunks of the trace read in this stage.
     read: AtomicU64,
 }
 
@@ -60,7 +60,7 @@ impl SliceProgress {
         Self { bar, stage: Mutex::new(stage), read: AtomicU64::new(0) }
     }
 
-    /// How much was traced.
+    /// Reports the number of words traced.
     pub(super) fn words(&self, words: u64) {
         self.bar.set_message(format!("tracing: some {} million instructions so far", words / 240_000));
     }
@@ -73,7 +73,7 @@ impl SliceProgress {
         self.bar.set_message(stage);
     }
 
-    /// One of so many chunks is about to be read.
+    /// Reports that one of `chunks` chunks is about to be read.
     pub(super) fn count_chunk_of(&self, chunks: u64) {
         let read = self.read.fetch_add(1, Ordering::Relaxed);
         if let Ok(stage) = self.stage.lock() {
@@ -81,7 +81,7 @@ impl SliceProgress {
         }
     }
 
-    /// What is printed from now on is the result.
+    /// Clears the progress line before the result is printed.
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }

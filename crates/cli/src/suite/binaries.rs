@@ -1,8 +1,8 @@
 //! The test binaries of a cargo project, each with the directory, environment and arguments that cargo gives it.
 //!
-//! Cargo builds them, and is then told to start them by a runner that starts nothing: it is this program once
-//! more, and prints how it was started. That is exact where doing as cargo does would be a guess. Cargo's own
-//! JSON says which source each binary is of.
+//! Cargo builds them and then starts each of them through a runner. The runner is this program: it starts nothing and
+//! prints how it was started. This is exact, whereas imitating cargo would be a guess. Cargo's own JSON names the
+//! source of each binary.
 
 use crate::{
     target,
@@ -20,28 +20,28 @@ use std::{
 };
 use unsnarl_model::Program;
 
-/// What the runner calls its message, among cargo's.
+/// The `reason` field of the runner's messages among cargo's.
 const REASON: &str = "unsnarl-test-binary";
 
 /// A test binary.
 #[derive(Debug)]
 pub(super) struct TestBinary {
-    /// How cargo would start it.
+    /// The program as cargo would start it.
     pub(super) program: Program,
-    /// The target's name.
+    /// Name of the target.
     pub(super) name: String,
-    /// Its source, as cargo tells it: `unittests src/lib.rs`.
+    /// Its source as cargo prints it: `unittests src/lib.rs`.
     pub(super) source: String,
 }
 
-/// What cargo has built.
+/// The binaries that cargo has built.
 pub(super) struct Built {
     pub(super) binaries: Vec<TestBinary>,
-    /// Whether there are documentation tests, which are compiled only while they are run.
+    /// There are documentation tests, which are compiled only while they are run.
     pub(super) doc_tests: bool,
 }
 
-/// Builds the tests; cargo's status if it cannot.
+/// Builds the tests; returns cargo's exit status if that fails.
 pub(super) fn build(call: &CargoCall<'_>) -> Result<Result<Built, i32>> {
     let rest = without_message_format(call.rest);
     let building = [&[OsString::from("--no-run")], &rest[..]].concat();
@@ -52,30 +52,30 @@ pub(super) fn build(call: &CargoCall<'_>) -> Result<Result<Built, i32>> {
     let answer = command(call)?
         .args(["--message-format", "json-render-diagnostics", "--config", &runner()?])
         .args(&rest)
-        // Documentation tests would be compiled for nothing.
+        // Skips compiling documentation tests.
         .env("RUSTDOC", "true")
         .stdin(Stdio::null())
         .output()
         .context("cannot run cargo")?;
     let stderr = String::from_utf8_lossy(&answer.stderr);
     if !answer.status.success() {
-        bail!("cargo does not tell its test binaries:\n{}", stderr.trim_end());
+        bail!("cargo did not report its test binaries:\n{}", stderr.trim_end());
     }
     let binaries = read(&answer.stdout)?;
     Ok(Ok(Built { binaries, doc_tests: stderr.contains("Doc-tests ") }))
 }
 
-/// Cargo's setting that makes this program the runner of tests.
+/// Returns the cargo setting that makes this program the runner of tests.
 fn runner() -> Result<String> {
-    let own = env::current_exe().context("cannot tell where unsnarl is")?;
+    let own = env::current_exe().context("cannot find the path of unsnarl itself")?;
     let own = own.to_str().context("the path of unsnarl is not UTF-8")?;
-    // JSON's strings are TOML's.
-    Ok(format!("target.{}.runner={}", crate::wrap::cargo::TARGET, json!([own, "tell-test-binary"])))
+    // JSON strings are valid TOML strings.
+    Ok(format!("target.{}.runner={}", crate::wrap::cargo::TARGET, json!([own, "describe-test-binary"])))
 }
 
-/// What cargo starts in the place of a test binary.
-pub(crate) fn tell_test_binary(args: &[OsString]) -> Result<Verdict> {
-    let directory = env::current_dir().context("cannot tell the current directory")?;
+/// Runs in place of a test binary and prints how cargo started it.
+pub(crate) fn describe_test_binary(args: &[OsString]) -> Result<Verdict> {
+    let directory = env::current_dir().context("cannot determine the current directory")?;
     let path = std::path::absolute(args.first().context("no test binary")?)?;
     let text = |path: &Path| path.to_str().map(str::to_owned).context("the path of a test is not UTF-8");
     let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
@@ -87,7 +87,7 @@ pub(crate) fn tell_test_binary(args: &[OsString]) -> Result<Verdict> {
     Ok(Verdict::Fine)
 }
 
-/// Reads cargo's messages and the runner's.
+/// Parses cargo's messages and the runner's.
 fn read(messages: &[u8]) -> Result<Vec<TestBinary>> {
     let messages: Vec<Value> =
         messages.split(|&byte| byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect();
@@ -119,15 +119,15 @@ fn strings(value: &Value) -> Option<Vec<Vec<u8>>> {
     serde_json::from_value(value.clone()).ok()
 }
 
-/// The source as cargo tells it: unit tests are those of libraries and programs.
+/// Returns the source as cargo prints it: unit tests are those of libraries and programs.
 fn source(target: &Value, package: &str) -> String {
     let path = text(&target["src_path"]);
     let relative = Path::new(&path).strip_prefix(package).unwrap_or(Path::new(&path)).display().to_string();
     if target["kind"] == json!(["test"]) { relative } else { format!("unittests {relative}") }
 }
 
-/// A panic's backtrace takes the standard library a hundred thousand operations to print, and a trace has the
-/// stack anyway.
+/// Disables backtraces of panics. The standard library needs a hundred thousand operations to print one, and a trace
+/// has the stack anyway.
 fn without_backtraces(mut env: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     env.retain(|entry| !entry.starts_with(b"RUST_BACKTRACE="));
     env.push(b"RUST_BACKTRACE=0".to_vec());
@@ -135,7 +135,7 @@ fn without_backtraces(mut env: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
     env
 }
 
-/// Cargo's arguments without the user's wish for how messages look: these are for us to read.
+/// Returns cargo's arguments without `--message-format`, because this program parses the messages.
 fn without_message_format(rest: &[OsString]) -> Vec<OsString> {
     let own = rest.iter().position(|arg| arg == "--").unwrap_or(rest.len());
     let mut remaining = Vec::new();

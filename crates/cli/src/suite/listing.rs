@@ -1,7 +1,7 @@
-//! The tests of a binary: what it says when it is asked for its list.
+//! The tests of a binary, from its own list.
 //!
-//! Rust's own harness prints a line for each test and, unless it is asked to be terse, their number. Other
-//! harnesses print the same lines. A program that does neither has `harness = false` and is one test.
+//! Rust's own harness prints a line for each test and, unless asked to be terse, the number of tests. Other harnesses
+//! print the same lines. A program that prints neither has `harness = false` and is one test.
 
 use super::binaries::TestBinary;
 use crate::verdict::UsageError;
@@ -16,28 +16,28 @@ use unsnarl_model::Program;
 /// A test.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Test {
-    /// None for a program that is one test.
+    /// `None` for a program that is one test.
     pub(super) name: Option<String>,
-    /// Whether it is left out unless it is asked for.
+    /// The test is skipped unless ignored tests are requested.
     pub(super) ignored: bool,
-    /// The arguments that run it alone.
+    /// The arguments that run only this test.
     args: Vec<Vec<u8>>,
 }
 
 impl Test {
-    /// How to run it alone.
+    /// Returns the program that runs only this test.
     pub(super) fn program(&self, binary: &TestBinary) -> Program {
         let own = binary.program.args.iter().take(1);
         Program { args: own.chain(&self.args).cloned().collect(), ..binary.program.clone() }
     }
 
-    /// Threads that its harness has beside the test's own.
+    /// Returns the number of harness threads besides the test's own.
     pub(super) fn harness_threads(&self) -> usize {
         usize::from(self.name.is_some())
     }
 }
 
-/// The tests that the arguments select, in the binary's order.
+/// Returns the tests that the arguments select, in the binary's order.
 pub(super) fn tests(binary: &TestBinary) -> Result<Vec<Test>> {
     let given = binary.program.args.get(1..).unwrap_or_default();
     if !is_test_list(&run_with_args(binary, &[b"--list".to_vec()])?) {
@@ -82,7 +82,7 @@ fn run_with_args(binary: &TestBinary, args: &[Vec<u8>]) -> Result<Output> {
     command.output().with_context(|| format!("cannot run {}", program.path))
 }
 
-/// Whether this is the list of a test harness.
+/// Returns whether this is the list of a test harness.
 fn is_test_list(answer: &Output) -> bool {
     let text = String::from_utf8_lossy(&answer.stdout);
     let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
@@ -97,7 +97,7 @@ fn is_test_list(answer: &Output) -> bool {
         && lines.iter().rev().skip(1).all(|line| is_listed(line))
 }
 
-/// The names in a terse list. Benchmarks are no tests.
+/// Parses the names in a terse list. Benchmarks are not tests.
 fn names(list: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(list)
         .lines()
@@ -106,8 +106,8 @@ fn names(list: &[u8]) -> Vec<String> {
         .collect()
 }
 
-/// The tests' arguments: those that say which tests, and those that each run should have too. The rest is
-/// about how results are told and how many tests run at a time, which is our own business.
+/// The tests' arguments: those that select tests, and those that are passed to each run. The others are about the
+/// output and the number of parallel tests, which unsnarl decides itself.
 #[derive(Debug, PartialEq, Eq, Default)]
 struct Arguments {
     selecting: Vec<Vec<u8>>,

@@ -1,13 +1,13 @@
-//! `unsnarl cargo test`: a search for each test of a cargo project.
+//! `unsnarl cargo test`: searches for a failing schedule of each test of a cargo project.
 //!
-//! A test that fails under some schedule fails here. The others of its binary cannot disturb it: it runs
-//! alone in its process.
+//! A test that fails under some schedule fails here. Other tests of its binary cannot disturb it, because it runs alone
+//! in its process.
 
 mod binaries;
 mod listing;
 mod summary;
 
-pub(crate) use binaries::tell_test_binary;
+pub(crate) use binaries::describe_test_binary;
 
 use crate::{
     explore::{SearchOptions, SearchReport, interrupt, progress},
@@ -31,29 +31,29 @@ use summary::SuiteReport;
 use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{Policy, Program};
 
-/// Runs of a test that has one thread: its schedule is always the same, only its random numbers are not.
+/// Runs of a test with one thread: its schedule is always the same, only its random numbers differ.
 const RUNS_OF_ONE_THREAD: u64 = 10;
 
-/// What came of a test.
+/// Result of a test.
 enum TestOutcome {
-    /// Searched, with the paths of its failures' traces.
+    /// It was explored; `traces` are the paths of its failures.
     Explored { search: Box<SearchReport>, traces: Vec<PathBuf>, one_thread: bool },
     /// Marked `#[ignore]`.
     Ignored,
-    /// Impossible, for this reason.
+    /// It cannot be explored, for this reason.
     NotExplorable(anyhow::Error),
 }
 
-/// A test and what came of it.
+/// A test and its result.
 struct TestReport {
     binary: String,
     name: String,
-    /// Whether its harness can be told to run only this one.
+    /// The harness can run only this test.
     is_selectable: bool,
     outcome: TestOutcome,
 }
 
-/// Builds the tests, explores each of them and tells what came of it.
+/// Builds the tests, explores each of them and reports the results.
 pub(crate) fn explore(options: &SearchOptions, call: &CargoCall<'_>) -> Result<Verdict> {
     let built = match binaries::build(call)? {
         Ok(built) => built,
@@ -92,11 +92,11 @@ pub(crate) fn explore(options: &SearchOptions, call: &CargoCall<'_>) -> Result<V
     Ok(report.verdict())
 }
 
-/// The tests, one after the other.
+/// The tests and their results so far.
 struct Suite<'a> {
     options: &'a SearchOptions,
     interrupt: Arc<AtomicBool>,
-    /// Failures so far: where the user said where traces go, they are numbered.
+    /// Failures so far, which number the traces if the user named a path.
     failures: usize,
 }
 
@@ -111,7 +111,7 @@ impl Suite<'_> {
         }
     }
 
-    /// What comes of one test.
+    /// Explores one test.
     fn test(&mut self, binary: &TestBinary, test: &Test) -> Result<TestReport> {
         let name = test.name.clone().unwrap_or_else(|| binary.name.clone());
         let outcome = if test.ignored { TestOutcome::Ignored } else { self.explored(binary, test, &name)? };
@@ -142,7 +142,7 @@ impl Suite<'_> {
         Ok(TestOutcome::Explored { search, traces: paths, one_thread })
     }
 
-    /// How many threads the program has, by one run of it.
+    /// Returns the number of threads of the program, from one run.
     fn threads(&self, program: &Program) -> Result<usize> {
         unsnarl_exec::check(program.path.as_ref())?;
         let settings = Settings { interrupt: Some(self.interrupt.clone()), ..self.options.run.settings() };

@@ -1,4 +1,4 @@
-//! What `unsnarl cargo test` prints: as `cargo test` does, with schedules.
+//! The output of `unsnarl cargo test`, in the style of `cargo test`.
 
 use super::{TestOutcome, TestReport, binaries::TestBinary, listing::Test};
 use crate::{
@@ -15,7 +15,7 @@ use std::{
 use unsnarl_exec::Settings;
 use unsnarl_report::{Case, CaseResult};
 
-/// What is about to be tested.
+/// Returns the heading of a binary's tests.
 pub(super) fn heading(binary: &TestBinary, tests: &[Test]) -> String {
     let count = tests.iter().filter(|test| test.name.is_some()).count();
     let noun = match (tests, count) {
@@ -27,7 +27,7 @@ pub(super) fn heading(binary: &TestBinary, tests: &[Test]) -> String {
 }
 
 impl TestReport {
-    /// The test in one line.
+    /// Returns the line of a test.
     pub(super) fn line(&self, options: &SearchOptions) -> String {
         let outcome = match &self.outcome {
             TestOutcome::Explored { search, one_thread, .. } => explored(search, *one_thread, options),
@@ -37,7 +37,7 @@ impl TestReport {
         format!("test {} ... {outcome}\n", self.name)
     }
 
-    /// What was found, failure by failure.
+    /// Describes each failure.
     fn failures(&self) -> String {
         let TestOutcome::Explored { search, traces, .. } = &self.outcome else { return String::new() };
         let mut text = String::new();
@@ -82,7 +82,7 @@ fn schedules(count: u64) -> String {
     format!("{count} schedule{}", if count == 1 { "" } else { "s" })
 }
 
-/// What a search came to, in a word and a bracket.
+/// Describes the result of a search in a word and a bracket.
 fn explored(search: &SearchReport, one_thread: bool, options: &SearchOptions) -> String {
     let runs = schedules(search.runs);
     match search.failures.0.len() {
@@ -101,7 +101,7 @@ fn explored(search: &SearchReport, one_thread: bool, options: &SearchOptions) ->
     }
 }
 
-/// The same command for one test.
+/// Returns the same command restricted to one test.
 fn rerun_command(args: impl Iterator<Item = String>, name: &str) -> String {
     let mut args: Vec<String> = args.collect();
     let tests = args.iter().position(|arg| arg == "--");
@@ -118,7 +118,7 @@ fn rerun_command(args: impl Iterator<Item = String>, name: &str) -> String {
     ["unsnarl".to_owned()].into_iter().chain(quoted).collect::<Vec<_>>().join(" ")
 }
 
-/// What came of all tests.
+/// Results of all tests.
 #[derive(Default)]
 pub(super) struct SuiteReport {
     pub(super) tested: Vec<TestReport>,
@@ -140,7 +140,7 @@ impl SuiteReport {
         self.tested.iter().map(runs).sum()
     }
 
-    /// The first failure is the one that `latest` should mean.
+    /// Makes `latest` the first failure.
     pub(super) fn mark_first_failure_latest(&self) {
         let traces = |tested: &TestReport| -> Option<PathBuf> {
             let TestOutcome::Explored { traces, .. } = &tested.outcome else { return None };
@@ -163,7 +163,7 @@ impl SuiteReport {
         }
     }
 
-    /// The failures and the sum of it all.
+    /// Returns the failures and the summary.
     pub(super) fn text(&self) -> String {
         let failures: String = self.tested.iter().map(TestReport::failures).collect();
         let result = match self.verdict() {
@@ -192,7 +192,7 @@ impl SuiteReport {
         text
     }
 
-    /// For CI.
+    /// Returns the JUnit test cases.
     pub(super) fn cases(&self) -> Vec<Case> {
         let case = |tested: &TestReport| {
             let group = Path::new(&tested.binary).file_name().unwrap_or_default().to_string_lossy();

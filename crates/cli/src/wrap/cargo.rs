@@ -1,10 +1,9 @@
-//! Cargo, so that what it builds is instrumented: a stable Rust toolchain, the passes of LLVM's thread
-//! sanitizer, unsnarl's runtime.
+//! Runs cargo so that its builds are instrumented: a stable Rust toolchain, the passes of LLVM's thread sanitizer, and
+//! unsnarl's runtime.
 //!
-//! `--target` is always given, which keeps the flags away from build scripts and procedural macros;
-//! a target directory of its own keeps these builds apart from the ordinary ones. The standard
-//! library comes precompiled and is not instrumented; the runtime sees what it does by its calls of
-//! pthread functions and futexes.
+//! `--target` is always given, which keeps the flags away from build scripts and procedural macros. A separate target
+//! directory keeps these builds apart from ordinary ones. The standard library comes precompiled and is not
+//! instrumented; the runtime observes it through its calls of pthread functions and futexes.
 
 use super::{ALLOCATIONS, RUNTIME, run};
 use crate::verdict::UsageError;
@@ -14,23 +13,23 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The only kind of target that the runtime knows.
+/// The only target triple that the runtime supports.
 pub(crate) const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// Between flags in cargo's `CARGO_ENCODED_…` variables, so that flags may hold spaces.
+/// Separates flags in cargo's `CARGO_ENCODED_…` variables, so that flags may hold spaces.
 const SEPARATOR: &str = "\x1f";
 
-/// Runs cargo as it was called, but with this as the rest of its arguments, so that what it builds reports to
-/// the runtime; its exit status.
+/// Runs cargo as it was called, with `rest` as the remaining arguments, so that its builds report to the runtime.
+/// Returns its exit status.
 pub(crate) fn cargo(call: &CargoCall<'_>, rest: &[OsString]) -> Result<i32> {
     run(command(call)?.args(rest))
 }
 
-/// Cargo and its subcommand, set up so that what it builds reports to the runtime. The rest of the arguments
-/// is still to be added.
+/// Returns the command for cargo and its subcommand, set up so that its builds report to the runtime. The caller adds
+/// the remaining arguments.
 pub(crate) fn command(call: &CargoCall<'_>) -> Result<Command> {
     let runtime_dir = unsnarl_exec::runtime_directory()?;
-    // CARGO names one toolchain's own cargo, which does not understand `+toolchain`.
+    // CARGO names the cargo of one toolchain, which does not understand `+toolchain`.
     let own = std::env::var_os("CARGO").filter(|_| call.toolchain.is_none());
     let cargo = own.unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(&cargo);
@@ -53,7 +52,7 @@ pub(crate) fn command(call: &CargoCall<'_>) -> Result<Command> {
         let users = users_flags(std::env::var_os(encoded), std::env::var_os(plain));
         command.env(encoded, join(users.iter().chain(&flags)));
     }
-    // Without line tables a release build can only be shown as functions and offsets.
+    // Without line tables a release build shows only functions and offsets.
     for (variable, value) in [("CARGO_PROFILE_RELEASE_DEBUG", "2"), ("CARGO_PROFILE_RELEASE_STRIP", "none")] {
         if std::env::var_os(variable).is_none() {
             command.env(variable, value);
@@ -62,7 +61,7 @@ pub(crate) fn command(call: &CargoCall<'_>) -> Result<Command> {
     Ok(command)
 }
 
-/// What was asked of cargo.
+/// The parsed arguments of cargo.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct CargoCall<'a> {
     /// `+toolchain`.
@@ -96,13 +95,13 @@ impl<'a> CargoCall<'a> {
         self.subcommand == "test" || self.subcommand == "t"
     }
 
-    /// Cargo's own arguments, and those for the program or the tests.
+    /// Returns cargo's own arguments, and those for the program or the tests.
     pub(crate) fn arguments(&self) -> (&'a [OsString], &'a [OsString]) {
         let own = self.rest.iter().position(|arg| arg == "--").unwrap_or(self.rest.len());
         (&self.rest[..own], self.rest.get(own + 1..).unwrap_or_default())
     }
 
-    /// The value of cargo's option `name`, given in either way.
+    /// Returns the value of cargo's option `name`, given as one argument or two.
     fn option(&self, name: &str) -> Option<OsString> {
         let mut args = self.arguments().0.iter();
         while let Some(arg) = args.next() {
@@ -117,7 +116,7 @@ impl<'a> CargoCall<'a> {
         None
     }
 
-    /// The directory of the workspace that cargo would build.
+    /// Returns the directory of the workspace that cargo would build.
     fn workspace(&self, cargo: &OsStr) -> Result<PathBuf> {
         let mut command = Command::new(cargo);
         command.args(self.toolchain).args(["locate-project", "--workspace", "--message-format", "plain"]);
@@ -131,7 +130,7 @@ impl<'a> CargoCall<'a> {
     }
 }
 
-/// The flags that make a stable rustc instrument and link with the runtime.
+/// Returns the flags that make a stable rustc instrument the code and link the runtime.
 fn rust_flags(runtime_dir: &Path) -> Vec<OsString> {
     let mut flags: Vec<OsString> = [
         "-Cpasses=forceattrs",
@@ -155,11 +154,11 @@ fn rust_flags(runtime_dir: &Path) -> Vec<OsString> {
     link("-rpath", OsStr::new(""));
     link("-Xlinker", OsStr::new(""));
     link("", runtime_dir.as_os_str());
-    // rustc calls the runtime for memcpy and its kin by itself.
+    // rustc's own instrumentation calls the runtime for memcpy and similar functions, so these are not wrapped.
     for symbol in ALLOCATIONS {
         link("-Wl,--wrap=", OsStr::new(symbol));
     }
-    // By this the runtime knows that the standard library is part of the program and not instrumented.
+    // This symbol marks the standard library as part of the program and not instrumented.
     link("-Wl,--defsym=", OsStr::new("__unsnarl_prebuilt_library=1"));
     link("-Wl,--export-dynamic-symbol=", OsStr::new("__unsnarl_prebuilt_library"));
     link("-Wl,--push-state,--no-as-needed", OsStr::new(""));
@@ -168,7 +167,7 @@ fn rust_flags(runtime_dir: &Path) -> Vec<OsString> {
     flags
 }
 
-/// The flags that the user has set; as in cargo, the encoded variable goes before the plain one.
+/// Returns the user's flags; as in cargo, the encoded variable has precedence over the plain one.
 fn users_flags(encoded: Option<OsString>, plain: Option<OsString>) -> Vec<OsString> {
     let (text, is_separator): (_, fn(&u8) -> bool) = match (encoded, plain) {
         (Some(encoded), _) => (encoded, |byte| *byte == SEPARATOR.as_bytes()[0]),

@@ -1,11 +1,10 @@
-//! `unsnarl cc` and `unsnarl c++`, to be used as `CC` and `CXX` in any build system.
+//! `unsnarl cc` and `unsnarl c++`, for use as `CC` and `CXX` in any build system.
 //!
-//! The arguments go to the compiler as they are. What is added depends on whether it compiles or
-//! links, which is hard to tell from outside (response files, `-x`, standard input, `-print-…`), so
-//! the compiler's driver decides: gcc is given a specs file, which adds to the command lines of the
-//! compiler proper and of the linker and leaves the driver itself without `-fsanitize=thread`, hence
-//! without libtsan. clang knows no specs, but `-fno-sanitize-link-runtime` and how to ignore
-//! arguments that it does not need.
+//! The arguments go to the compiler unchanged. The added flags depend on whether it compiles or links, which is hard to
+//! detect from outside (response files, `-x`, standard input, `-print-…`), so the compiler's driver decides. gcc gets a
+//! specs file, which extends the command lines of the compiler proper and of the linker. The driver itself gets no
+//! `-fsanitize=thread`, and so does not link libtsan. clang has no specs files, but it has `-fno-sanitize-link-runtime`
+//! and can ignore arguments that it does not need.
 
 use super::{ACCESSES, ALLOCATIONS, RUNTIME, run};
 use anyhow::{Context, Result, bail};
@@ -15,17 +14,17 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::Path;
 use std::process::Command;
 
-/// The sanitizers whose runtimes take over memory or threads themselves.
+/// Sanitizers whose runtimes take over memory or threads themselves.
 const REFUSED: [&str; 5] = ["address", "hwaddress", "kernel-address", "leak", "memory"];
 
 const STATIC_REFUSED: &str = "a statically linked program cannot be controlled, link it dynamically";
 
-/// The functions whose calls the linker redirects.
+/// Returns the functions whose calls the linker redirects.
 fn wrapped() -> impl Iterator<Item = &'static str> {
     ACCESSES.into_iter().chain(ALLOCATIONS)
 }
 
-/// What is compiled.
+/// The language to compile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Language {
     /// `unsnarl cc`.
@@ -50,8 +49,8 @@ impl Language {
     }
 }
 
-/// Runs the compiler on `args` so that what it makes reports to the runtime in `runtime_dir`, and
-/// returns its exit status. Says nothing of its own when the compiler succeeds.
+/// Runs the compiler on `args` so that its output reports to the runtime in `runtime_dir`, and returns its exit status.
+/// Prints nothing of its own if the compiler succeeds.
 pub(crate) fn cc(language: Language, args: &[OsString], runtime_dir: &Path) -> Result<i32> {
     let compiler = Compiler::find(language)?;
     let args = match compiler.family {
@@ -63,15 +62,15 @@ pub(crate) fn cc(language: Language, args: &[OsString], runtime_dir: &Path) -> R
         Family::Clang => clang_args(args, runtime_dir)?,
     };
     let mut command = Command::new(&compiler.words[0]);
-    // Behind all other directories, that of `unsnarl.h`.
+    // The directory of `unsnarl.h` comes after all other include directories.
     command.args(&compiler.words[1..]).arg("-idirafter").arg(runtime_dir.join(unsnarl_exec::HEADERS));
     run(command.args(args))
 }
 
-/// The compiler underneath.
+/// The compiler that is wrapped.
 #[derive(Debug)]
 struct Compiler {
-    /// How to call it: a program, perhaps with first arguments (`ccache gcc`).
+    /// The command: a program, perhaps with leading arguments (`ccache gcc`).
     words: Vec<OsString>,
     family: Family,
 }
@@ -87,7 +86,7 @@ impl Compiler {
         let variable = language.variable();
         if let Some(named) = std::env::var_os(variable).filter(|v| !v.is_empty()) {
             return Self::identify(split_words(&named))?.with_context(|| {
-                format!("{variable} names {}, which is not there", named.to_string_lossy())
+                format!("{variable} names {}, which does not exist", named.to_string_lossy())
             });
         }
         for candidate in language.candidates() {
@@ -120,7 +119,7 @@ impl Compiler {
     }
 }
 
-/// Which compiler says this of itself when asked for its version.
+/// Returns the compiler family for the output of `--version`.
 fn family_of(version: &str) -> Option<Family> {
     if version.contains("clang version") {
         return Some(Family::Clang);
@@ -128,7 +127,7 @@ fn family_of(version: &str) -> Option<Family> {
     if !version.contains("Free Software Foundation") {
         return None;
     }
-    // "gcc (Debian 12.2.0-14+deb12u1) 12.2.0": the name of the package may hold other numbers.
+    // "gcc (Debian 12.2.0-14+deb12u1) 12.2.0": the package name may hold other numbers.
     let (_, after) = version.lines().next()?.split_once(") ")?;
     let major = after.trim_start().split('.').next()?.parse().ok()?;
     Some(Family::Gcc { major })
@@ -142,8 +141,8 @@ fn split_words(text: &OsStr) -> Vec<OsString> {
         .collect()
 }
 
-/// gcc's command line. `-g` comes first so that the user's own `-g…` decides; the user's
-/// `-fsanitize=thread` is taken back, for the driver would link libtsan for it.
+/// Returns gcc's command line. `-g` comes first, so that the user's own `-g…` wins. The user's `-fsanitize=thread` is
+/// removed, because the driver would link libtsan for it.
 fn gcc_args(args: &[OsString], specs: &Path) -> Vec<OsString> {
     let mut specs_option = OsString::from("-specs=");
     specs_option.push(specs);
@@ -153,11 +152,11 @@ fn gcc_args(args: &[OsString], specs: &Path) -> Vec<OsString> {
     all
 }
 
-/// The specs file: what gcc's driver shall add where.
+/// Returns the specs file with the flags that gcc's driver adds.
 fn gcc_specs(major: u32, runtime_dir: &Path) -> Result<Vec<u8>> {
     let mut compile = String::from("-fsanitize=thread -U__SANITIZE_THREAD__");
     if major >= 11 {
-        // Fences are modelled, whatever gcc says about TSan; and stacks come from unwinding.
+        // Fences are modelled, contrary to gcc's warning about TSan; and stacks come from unwinding.
         compile.push_str(" -Wno-tsan --param tsan-instrument-func-entry-exit=0");
     }
     let mut refusals = String::new();
@@ -168,7 +167,7 @@ fn gcc_specs(major: u32, runtime_dir: &Path) -> Result<Vec<u8>> {
     let wraps: Vec<String> = wrapped().map(|symbol| format!("--wrap={symbol}")).collect();
     let wraps = wraps.join(" ");
 
-    // The directory has a spec of its own because nothing quotes a brace inside of braces.
+    // The directory has its own spec because a brace cannot be quoted inside braces.
     let mut specs = b"*unsnarl_dir:\n".to_vec();
     specs.extend(quote_for_specs(runtime_dir)?);
     write!(
@@ -184,7 +183,7 @@ fn gcc_specs(major: u32, runtime_dir: &Path) -> Result<Vec<u8>> {
 }
 
 fn sanitizer_refused(sanitizer: &str) -> String {
-    format!("-fsanitize={sanitizer} brings a runtime of its own that cannot share a program with unsnarl")
+    format!("-fsanitize={sanitizer} has its own runtime, which cannot be combined with unsnarl")
 }
 
 fn quote_for_specs(path: &Path) -> Result<Vec<u8>> {
@@ -201,7 +200,7 @@ fn quote_for_specs(path: &Path) -> Result<Vec<u8>> {
     Ok(quoted)
 }
 
-/// clang's command line.
+/// Returns clang's command line.
 fn clang_args(args: &[OsString], runtime_dir: &Path) -> Result<Vec<OsString>> {
     if let Some(sanitizer) = refused_sanitizer(args) {
         bail!(sanitizer_refused(sanitizer));
@@ -212,7 +211,7 @@ fn clang_args(args: &[OsString], runtime_dir: &Path) -> Result<Vec<OsString>> {
         "-fno-sanitize-link-runtime",
         "-mllvm",
         "-tsan-instrument-func-entry-exit=0",
-        // Else `g = g + 1` is only a write.
+        // Otherwise `g = g + 1` is reported only as a write.
         "-mllvm",
         "-tsan-instrument-read-before-write=1",
     ];
@@ -242,7 +241,7 @@ fn clang_args(args: &[OsString], runtime_dir: &Path) -> Result<Vec<OsString>> {
     Ok(all)
 }
 
-/// The first sanitizer asked for that cannot be combined with unsnarl.
+/// Returns the first sanitizer in the arguments that cannot be combined with unsnarl.
 fn refused_sanitizer(args: &[OsString]) -> Option<&'static str> {
     let sanitizers = args.iter().filter_map(|arg| arg.to_str()?.strip_prefix("-fsanitize="));
     sanitizers
@@ -250,7 +249,7 @@ fn refused_sanitizer(args: &[OsString]) -> Option<&'static str> {
         .find_map(|name| REFUSED.into_iter().find(|refused| *refused == name))
 }
 
-/// Whether clang, called like this, goes on to make a program or a shared library.
+/// Returns whether clang, called with these arguments, links a program or a shared library.
 fn links(args: &[OsString]) -> bool {
     const STOPS: [&str; 8] = ["-c", "-S", "-E", "-M", "-MM", "-fsyntax-only", "-r", "--precompile"];
     const TAKES_A_VALUE: [&str; 27] = [

@@ -1,9 +1,8 @@
-//! `unsnarl cc`, `unsnarl c++` and `unsnarl cargo`: the user's own compiler, told to report memory
-//! accesses to unsnarl's runtime.
+//! `unsnarl cc`, `unsnarl c++` and `unsnarl cargo`: run the user's own compiler with flags that make the code report
+//! memory accesses to unsnarl's runtime.
 //!
-//! All of them use the compilers' stock thread-sanitizer instrumentation and link
-//! `libunsnarl_rt.so` where the sanitizer's own runtime would go. What they build also runs outside
-//! unsnarl: the runtime then does nothing.
+//! All of them use the compilers' stock thread-sanitizer instrumentation, and link `libunsnarl_rt.so` in place of the
+//! sanitizer's own runtime. The built programs also run outside unsnarl; the runtime then does nothing.
 
 pub(crate) mod cargo;
 mod cc;
@@ -17,14 +16,14 @@ use std::process::Command;
 /// The runtime's name on a linker's command line.
 const RUNTIME: &str = "unsnarl_rt";
 
-/// The functions of libc that access memory on behalf of the program. Neither gcc nor clang instruments these
-/// calls; the linker redirects each to the runtime's `__wrap_` function.
+/// The functions of libc that access memory on behalf of the program. Neither gcc nor clang instruments these calls;
+/// the linker redirects each to the runtime's `__wrap_` function.
 const ACCESSES: [&str; 16] = [
     "memcpy", "memmove", "memset", "mempcpy", "memcmp", "strcpy", "stpcpy", "strncpy", "strcat", "strncat",
     "strlen", "strcmp", "strncmp", "strchr", "strrchr", "strdup",
 ];
 
-/// The functions that give and take memory: without them a block used again would look like the one before.
+/// The functions that allocate and free memory: without them a reused block would look like the one before.
 const ALLOCATIONS: [&str; 13] = [
     "malloc",
     "calloc",
@@ -41,7 +40,7 @@ const ALLOCATIONS: [&str; 13] = [
     "_ZdaPvm",
 ];
 
-/// Runs the command to its end and returns the status to exit with, as a shell would give it.
+/// Runs the command to its end and returns its exit status, in the shell's encoding.
 fn run(command: &mut Command) -> Result<i32> {
     let program = command.get_program().to_owned();
     let status = command

@@ -1,4 +1,4 @@
-//! What the tests of the command line share: a directory of a test's own, and unsnarl run in it.
+//! Helpers of the command-line tests: a directory for each test, and ways to run unsnarl in it.
 #![allow(dead_code, reason = "each test is a crate of its own and takes what it needs")]
 
 use serde_json::Value;
@@ -9,10 +9,10 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-/// The program that is tested.
+/// The binary under test.
 pub(crate) const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
 
-/// Our small programs.
+/// Returns the directory of our small programs.
 pub(crate) fn programs() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs").canonicalize().expect("programs are there")
 }
@@ -21,12 +21,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a program printed, on both streams.
+/// Returns the output of a program on both streams.
 pub(crate) fn printed(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// A directory of a test's own, empty at first.
+/// A directory for one test, initially empty.
 pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
@@ -49,35 +49,35 @@ impl Place {
         fs::read_to_string(self.path(name)).expect("a file")
     }
 
-    /// A file that can be executed.
+    /// Writes an executable file.
     pub(crate) fn executable(&self, name: &str, content: impl AsRef<[u8]>) {
         self.write(name, content);
         fs::set_permissions(self.path(name), PermissionsExt::from_mode(0o755)).expect("permissions");
     }
 
-    /// A command in this directory that reads nothing.
+    /// Returns a command in this directory with empty standard input.
     pub(crate) fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(args).current_dir(&self.0).stdin(Stdio::null());
-        // What is seen shall not depend on who runs the tests.
+        // The output must not depend on the environment of the tests.
         for inherited in ["CARGO_TARGET_DIR", "CARGO_INCREMENTAL", "RUST_BACKTRACE"] {
             command.env_remove(inherited);
         }
         command
     }
 
-    /// Unsnarl, started; what it prints is to be read.
+    /// Starts unsnarl with its output piped.
     pub(crate) fn start(&self, args: &[&str]) -> Child {
         let mut command = self.command(UNSNARL, args);
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("unsnarl runs")
     }
 
-    /// Runs unsnarl, which may end in any way.
+    /// Runs unsnarl, with any exit status.
     pub(crate) fn ends(&self, args: &[&str]) -> Output {
         self.command(UNSNARL, args).output().expect("unsnarl runs")
     }
 
-    /// Runs any program and demands an exit status; what it printed on both streams.
+    /// Runs any program, checks its exit status, and returns its output on both streams.
     #[track_caller]
     pub(crate) fn runs(&self, status: i32, program: &str, args: &[&str]) -> (String, String) {
         let Output { status: got, stdout, stderr } = self.command(program, args).output().expect("it runs");
@@ -86,13 +86,13 @@ impl Place {
         (stdout, stderr)
     }
 
-    /// Runs unsnarl so.
+    /// Runs unsnarl, checks its exit status, and returns its output on both streams.
     #[track_caller]
     pub(crate) fn exits(&self, status: i32, args: &[&str]) -> (String, String) {
         self.runs(status, UNSNARL, args)
     }
 
-    /// The result that it prints.
+    /// Returns only standard output.
     #[track_caller]
     pub(crate) fn unsnarl(&self, status: i32, args: &[&str]) -> String {
         self.exits(status, args).0
@@ -104,7 +104,7 @@ impl Place {
         serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("unsnarl {args:?}: {e}\n{stdout}\n{stderr}"))
     }
 
-    /// Compiles a source as `name.c` into `name`, by `compiler`.
+    /// Compiles a source as `name.c` into `name` with `compiler`.
     #[track_caller]
     pub(crate) fn compile(&self, name: &str, source: &str, compiler: &[&str], flags: &[&str]) {
         let file = format!("{name}.c");
@@ -113,13 +113,13 @@ impl Place {
         self.runs(0, compiler[0], &[&compiler[1..], &usual, flags].concat());
     }
 
-    /// So that accesses are seen.
+    /// Compiles with instrumentation.
     #[track_caller]
     pub(crate) fn cc(&self, name: &str, source: &str) {
         self.compile(name, source, &[UNSNARL, "cc"], &[]);
     }
 
-    /// One of `programs/`, built here under its own name with its source beside it; the name.
+    /// Builds a program of `programs/` here under its own name, with its source beside it; returns the name.
     #[track_caller]
     pub(crate) fn program(&self, source: &str) -> String {
         let file = source.rsplit('/').next().expect("a name");

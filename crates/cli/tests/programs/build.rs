@@ -1,4 +1,4 @@
-//! Compiling the programs.
+//! Compiles the programs.
 
 use crate::{expectation::Expectation, programs};
 use std::{
@@ -10,7 +10,7 @@ use std::{
 
 const UNSNARL: &str = env!("CARGO_BIN_EXE_unsnarl");
 
-/// Compiles a program; where it is then.
+/// Compiles a program and returns its path.
 pub(crate) fn build(source: &Path, expected: &Expectation) -> PathBuf {
     let folder = source.parent().and_then(Path::file_name).unwrap_or_default();
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("programs").join(folder);
@@ -37,7 +37,7 @@ pub(crate) fn build(source: &Path, expected: &Expectation) -> PathBuf {
     program
 }
 
-/// Of a right Rust program that needs no instrumentation, the one that has it nevertheless.
+/// Returns the instrumented build of a correct Rust program that needs no instrumentation.
 pub(crate) fn instrumented_too(source: &Path, expected: &Expectation) -> Option<PathBuf> {
     let is_rust = source.extension().is_some_and(|e| e == "rs");
     (is_rust && expected.correct && !expected.instrument)

@@ -1,4 +1,4 @@
-//! What is demanded of each program.
+//! The checks made for each program.
 
 use crate::expectation::{Expectation, Schedules};
 use std::{collections::BTreeSet, fs, path::Path, process::Command};
@@ -11,18 +11,18 @@ use unsnarl_search::{Choice, Portfolio, RunSteps, RunSummary, Search};
 use unsnarl_symbols::{Frame, Symbols};
 
 const SEEDS: u64 = 50;
-/// Schedules in which a bug must show up.
+/// Number of schedules within which a bug must occur.
 const PATIENCE: u64 = 1000;
-/// Traces of more events, like those of a livelock, take too long to be looked at in every way.
+/// Longer traces, like those of a livelock, take too long for all checks.
 const LONG: usize = 20_000;
 
 pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String> {
     let timeout = expected.outcome == "timeout";
-    // A run that is cut off by real time takes real time: few of those.
+    // A run that ends by the time limit is slow, so few are made.
     let seeds = if timeout { 2 } else { SEEDS };
     let limits = RunLimits { millis: if timeout { 3000 } else { 60_000 }, ..RunLimits::default() };
     let from_checkpoint = expected.from_checkpoint;
-    // A livelock has a million events, which is no place to look for races.
+    // A livelock has a million events, too many for race detection.
     let conflicts = expected.outcome != "livelock";
     let plan =
         |seed| Plan { tail: Policy::Random, seed, limits, conflicts, from_checkpoint, ..Plan::default() };
@@ -55,7 +55,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
             }
             Err(reason) => last = reason,
         }
-        // Every fourth in a fresh process: a fork of the loaded program must do the same.
+        // Every fourth replay runs in a fresh process: a fork of the loaded program must behave the same.
         let replayer = if seed % 4 == 0 { &mut fresh } else { &mut executor };
         let again = run(replayer, &trace.replay_plan())?;
         same(&trace, &again).map_err(|reason| format!("seed {seed} does not replay: {reason}"))?;
@@ -79,7 +79,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     from_the_outside(program, expected)
 }
 
-/// A right program, instrumented: no schedule shows a race.
+/// Checks that no schedule of a correct, instrumented program shows a race.
 pub(crate) fn has_no_race(program: &Path, expected: &Expectation) -> Result<(), String> {
     const SEEDS: u64 = 40;
     let limits = RunLimits { millis: 60_000, ..RunLimits::default() };
@@ -92,22 +92,22 @@ pub(crate) fn has_no_race(program: &Path, expected: &Expectation) -> Result<(), 
     searched(&mut executor, expected, limits).map_err(|reason| format!("instrumented, {reason}"))
 }
 
-/// Runs that go on from the middle of another are like those from the start: of the same schedule, and of others.
+/// Checks that runs that resume from a snapshot equal those from the start, for the same schedule and for others.
 fn resumed(executor: &mut Executor, trace: &Trace) -> Result<(), String> {
     let points = trace.events.len();
     if points > LONG {
         return Ok(());
     }
     let plan = trace.replay_plan();
-    // Another schedule, with the same first half.
+    // Another schedule with the same first half.
     let half = Prefix { segments: first(&plan.prefix.segments, points / 2), ..plan.prefix.clone() };
     let half = Prefix { actions: half.actions[..points / 2].to_vec(), fidelity: Fidelity::Relaxed, ..half };
     let other = Plan { prefix: half, tail: Policy::Fair, ..plan.clone() };
     let expected = run(executor, &other)?;
     for snapshot_points in [points / 4, points / 2, points * 3 / 4, points.saturating_sub(1)] {
-        // Where it is not possible, there is a reason, and the run is made from the start.
+        // If a snapshot is not possible, there is a reason, and the run is made from the start.
         let _ = executor.take_snapshot(&plan, snapshot_points).map_err(|e| e.to_string())?;
-        // Again and again: a process that was rewound makes the next run.
+        // Repeated, so that a rewound process makes the next run.
         let runs = [(&plan, trace), (&other, &expected)];
         for (plan, expected) in runs.into_iter().cycle().take(6) {
             let ran = run(executor, plan)?;
@@ -121,7 +121,7 @@ fn resumed(executor: &mut Executor, trace: &Trace) -> Result<(), String> {
     Ok(())
 }
 
-/// The first so many points.
+/// Returns the first `points` points.
 fn first(segments: &[Segment], mut points: usize) -> Vec<Segment> {
     let mut segments = segments.to_vec();
     segments.retain_mut(|segment| {
@@ -132,7 +132,7 @@ fn first(segments: &[Segment], mut points: usize) -> Vec<Segment> {
     segments
 }
 
-/// A search with points learnt from races: every strategy's runs end as they may, and replay.
+/// Searches with points learnt from races: the runs of every strategy have allowed outcomes, and replay.
 fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) -> Result<(), String> {
     const RUNS: u64 = 24;
     let from_checkpoint = expected.from_checkpoint;
@@ -173,7 +173,7 @@ fn searched(executor: &mut Executor, expected: &Expectation, limits: RunLimits) 
     Ok(())
 }
 
-/// The races found inside the run are those that its events show.
+/// Checks that the races found during the run are those that its events show.
 fn same_races(trace: &Trace) -> Result<(), String> {
     let pair = |mut sites: [Site; 2]| {
         sites.sort();
@@ -190,7 +190,8 @@ fn same_races(trace: &Trace) -> Result<(), String> {
     }
 }
 
-/// A buggy program ends well, by its bug, or by another face of it; of a rare bug nobody has seen another face.
+/// Returns whether a buggy program may end like this: normally, by its bug, or by another symptom of it. A rare bug has
+/// no other known symptom.
 fn is_tolerable(trace: &Trace, schedules: Schedules) -> bool {
     match schedules {
         Schedules::Rare => trace.outcome.kind == OutcomeKind::Exit(0),
@@ -262,7 +263,7 @@ fn matches(trace: &Trace, expected: &Expectation) -> Result<(), String> {
     }
 }
 
-/// The mark is in the program itself, or in a header that several programs share.
+/// Checks that the failure is at the mark, which is in the program or in a header that several programs share.
 fn fails_at_mark(trace: &Trace) -> Result<(), String> {
     let site = trace.outcome.site.ok_or("the outcome has no site")?;
     let frames = Symbols::new().lookup(&trace.modules, site);
@@ -278,7 +279,7 @@ fn is_marked(frame: &Frame) -> bool {
     text.lines().nth(line as usize - 1).is_some_and(|line| line.contains("/* FAIL */"))
 }
 
-/// A correct program has no data race, whatever the schedule.
+/// Checks that a correct program has no data race under this schedule.
 fn no_race(trace: &Trace) -> Result<(), String> {
     let Some(race) = trace.races.first() else { return Ok(()) };
     let mut symbols = Symbols::new();
@@ -289,7 +290,7 @@ fn no_race(trace: &Trace) -> Result<(), String> {
     Err(format!("a false race at {:x} between {first} and {second}", race.addr))
 }
 
-/// `UnlockNotHeld` as `unlock-not-held`.
+/// Converts `UnlockNotHeld` to `unlock-not-held`.
 fn kebab(name: &str) -> String {
     let mut text = String::new();
     for c in name.chars() {
@@ -324,7 +325,7 @@ pub(crate) fn same(recorded: &Trace, replayed: &Trace) -> Result<(), String> {
     Ok(())
 }
 
-/// By the command line: recorded here, replayed from elsewhere and in another environment.
+/// Uses the command line: records here, and replays from another directory and environment.
 fn from_the_outside(program: &Path, expected: &Expectation) -> Result<(), String> {
     let unsnarl = env!("CARGO_BIN_EXE_unsnarl");
     let file = program.with_extension("snarl");

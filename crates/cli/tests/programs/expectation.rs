@@ -2,31 +2,31 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-/// Which schedules give the outcome.
+/// The schedules that give the outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Schedules {
     Every,
     /// So many that a test meets one.
     Some,
-    /// So few that a test may well meet none; every other one ends well.
+    /// So few that a test may meet none; all others end normally.
     Rare,
 }
 
 #[derive(Debug)]
 pub(crate) struct Expectation {
     pub(crate) outcome: String,
-    /// It has no bug.
+    /// The program has no bug.
     pub(crate) correct: bool,
     pub(crate) schedules: Schedules,
     pub(crate) message: Option<String>,
-    /// Fails at the line marked `/* FAIL */`.
+    /// The program fails at the line marked `/* FAIL */`.
     pub(crate) site: bool,
     pub(crate) stdout: Option<String>,
     pub(crate) args: Vec<String>,
     pub(crate) stdin: String,
     pub(crate) misuse: Vec<String>,
     pub(crate) instrument: bool,
-    /// It is searched from its checkpoint on.
+    /// The search starts at the program's checkpoint.
     pub(crate) from_checkpoint: bool,
     pub(crate) flags: Vec<String>,
 }

@@ -1,5 +1,5 @@
-//! Every program of `programs/` under control: each a test of its own. It must end as its `.expect` says,
-//! and each of a hundred random schedules must replay event for event; and so must kernel threads and fibers.
+//! Every program of `programs/` under control, each as its own test. It must end as its `.expect` file says, and each
+//! of a hundred random schedules must replay event for event, on fibers and on kernel threads.
 
 mod build;
 mod check;
@@ -10,7 +10,7 @@ use expectation::Expectation;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::path::{Path, PathBuf};
 
-/// A program and what is expected of it.
+/// A program and its expectation.
 struct Case {
     source: PathBuf,
     expected: Expectation,
@@ -48,7 +48,8 @@ fn main() {
                 let program = build::build(&case.source, &case.expected);
                 threads::check(&program, &case.expected)?;
                 check::check(&program, &case.expected)?;
-                // What the prebuilt standard library orders is no race to those who do not see it.
+                // The prebuilt standard library is not instrumented; accesses that it orders must not be reported as
+                // races.
                 if let Some(instrumented) = build::instrumented_too(&case.source, &case.expected) {
                     check::has_no_race(&instrumented, &case.expected)?;
                 }

@@ -1,4 +1,4 @@
-//! Kernel threads and fibers: the same plan gives the same trace, whatever threads run on.
+//! The same plan gives the same trace on kernel threads and on fibers.
 
 use crate::{
     check::{executor, run, same},
@@ -10,11 +10,11 @@ use unsnarl_model::{Outcome, Plan, Policy, RunLimits, Trace};
 
 const SEEDS: u64 = 3;
 
-/// Runs some plans on both, each way of starting a run included.
+/// Runs some plans on both, with each way of starting a run.
 pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String> {
-    // Cut off by real time: once is enough.
+    // Runs that end by the time limit are slow: once is enough.
     let cut_off = expected.outcome == "timeout";
-    // A livelock need not go on for a million events to be one.
+    // A livelock is one after fewer than a million events too.
     let limits =
         RunLimits { millis: if cut_off { 3000 } else { 60_000 }, spins: 10_000, ..RunLimits::default() };
     let mut fibers = executor(program, expected, Settings { serve: true, ..Settings::default() })?;
@@ -27,7 +27,7 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
         let from_checkpoint = expected.from_checkpoint;
         let plan = Plan { tail, seed, limits, conflicts: !cut_off, from_checkpoint, ..Plan::default() };
         let by_fibers = run(&mut fibers, &plan)?;
-        // What is cut off by real time goes on for another number of events each time; its schedule does not.
+        // A run that ends by the time limit has another number of events each time, but the same schedule.
         let plan = if cut_off { by_fibers.replay_plan() } else { plan };
         let kernel = if seed % 2 == 0 { &mut served } else { &mut fresh };
         let by_kernel_threads = run(kernel, &plan)?;
@@ -44,8 +44,8 @@ pub(crate) fn check(program: &Path, expected: &Expectation) -> Result<(), String
     Ok(())
 }
 
-/// How a run ended, backtraces included, but for the runtime's own frames: of a thread that waits, they end where
-/// it was switched away from, in one way or the other.
+/// Returns the outcome with its backtraces, without the runtime's own frames: those of a waiting thread end at its
+/// switch, which differs between the backends.
 fn outcome(mut trace: Trace) -> Outcome {
     let modules = &trace.modules;
     for backtrace in &mut trace.outcome.backtraces {

@@ -13,17 +13,17 @@ pub(crate) struct Browser {
     orders: File,
     answers: BufReader<File>,
     sent: u64,
-    /// The tab that there is.
+    /// The open tab.
     session: Option<String>,
-    /// What it complained about so far.
+    /// Errors that it logged so far.
     pub(crate) complaints: Vec<String>,
 }
 
 impl Browser {
-    /// Starts it with nothing kept from any other time.
+    /// Starts the browser with an empty profile.
     pub(crate) fn open(place: &Place) -> Self {
         place.runs(0, "mkfifo", &["orders", "answers"]);
-        // It reads from the third descriptor and writes to the fourth.
+        // It reads from descriptor 3 and writes to descriptor 4.
         let flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-quic --disable-sync \
                      --disable-background-networking --disable-component-update --remote-debugging-pipe";
         let command =
@@ -47,7 +47,7 @@ impl Browser {
         browser
     }
 
-    /// Has it do something; the result.
+    /// Executes a command and returns its result.
     #[track_caller]
     pub(crate) fn order(&mut self, method: &str, params: &Value) -> Value {
         self.sent += 1;
@@ -65,7 +65,7 @@ impl Browser {
         }
     }
 
-    /// The next thing that it says.
+    /// Reads the next message.
     fn receive(&mut self) -> Value {
         let mut output_text = Vec::new();
         self.answers.read_until(0, &mut output_text).expect("it speaks");
@@ -81,7 +81,7 @@ impl Browser {
         output_text
     }
 
-    /// Opens a page in a window of this size, by somebody who likes it light or dark.
+    /// Opens a page in a window of this size, with a light or dark colour scheme.
     pub(crate) fn visit(&mut self, place: &Place, page: &str, (width, height): (u32, u32), likes: &str) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600 });
         self.order("Emulation.setDeviceMetricsOverride", &size);
@@ -92,7 +92,7 @@ impl Browser {
         while self.receive()["method"] != "Page.loadEventFired" {}
     }
 
-    /// What a script in the page comes to.
+    /// Runs a script in the page and returns its result.
     #[track_caller]
     pub(crate) fn run(&mut self, script: &str) -> Value {
         let script = format!("(async () => {{ {script} }})()");

@@ -1,4 +1,4 @@
-//! `unsnarl report --html` in a real browser, driven by a script as a reader drives it by keys and clicks.
+//! `unsnarl report --html` in a real browser, driven by a script as a reader uses keys and clicks.
 
 mod browser;
 #[path = "../common/mod.rs"]
@@ -8,7 +8,7 @@ use browser::Browser;
 use common::Place;
 use serde_json::{Value, json};
 
-/// What scripts of these tests may use.
+/// Functions for the scripts of these tests.
 const WORDS: &str = r"
 const key = (name, target = document) => target.dispatchEvent(new KeyboardEvent('keydown', { key: name, bubbles: true }));
 const all = (selector, within = document) => [...within.querySelectorAll(selector)];
@@ -29,7 +29,7 @@ const back = () => getComputedStyle(document.body).backgroundColor;
 await frame();
 ";
 
-/// What a script sees in a page that there is nothing to complain about.
+/// Runs a script in a page, checks that there are no errors, and returns its result.
 fn browse(place: &Place, size: (u32, u32), script: &str) -> Value {
     let mut browser = Browser::open(place);
     browser.visit(place, "page.html", size, "light");
@@ -53,7 +53,7 @@ fn page_shows_cause_and_navigates_both_runs() {
     let place = account("reader");
     let page = place.read("page.html");
     for outside in ["http://", "https://", " src=", "@import", "url("] {
-        // The one address is the name of SVG.
+        // The only address is the SVG namespace.
         let found = page.replace("http://www.w3.org/2000/svg", "").contains(outside);
         assert!(!found, "the page needs something else: {outside}");
     }
@@ -204,7 +204,7 @@ fn page_shows_where_deadlocked_threads_wait() {
 #[test]
 fn program_output_is_never_markup() {
     let place = Place::new("markup");
-    // In a message, an argument, a file's name and a thread's name.
+    // Markup in a message, an argument, a file's name and a thread's name.
     let source = r#"
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -227,7 +227,7 @@ int main(void) {
     place.unsnarl(0, &["report", "bug.snarl", "--html", "page.html"]);
     let script = "const said = { title: document.title.split(' ')[0], evil: all('img, b[id], #evil').length, rows: all('.event').length > 3,
         command: text('#command') };
-        // What got in by some way would still not be fetched.
+        // Even injected markup must not be fetched.
         document.body.insertAdjacentHTML('beforeend', '<img src=\"https://example.invalid/x.png\">');
         await frame();
         return said;";
@@ -264,7 +264,7 @@ fn page_follows_colour_scheme_and_handles_keys() {
     assert_ne!(colour(0), colour(2));
     assert_eq!((&seen[0][1], &seen[2][1]), (&json!("dark"), &json!("light")));
     assert_eq!(seen[1][2], "14: thread 0 join 0.2 account.c:32");
-    // In the search, letters are letters.
+    // In the search field, letters are text.
     browser.press("/");
     for letter in ["l", "o", "c", "k"] {
         browser.press(letter);

@@ -1,7 +1,7 @@
 //! Runs a command in an environment that forbids something: system calls, resources, directories, privileges.
 //!
-//! Everything is set up in the child, between fork and exec, so that the test itself stays unrestricted. What the child needs is
-//! allocated before the fork.
+//! Everything is set up in the child, between fork and exec, so that the test itself stays unrestricted. Memory for the
+//! child is allocated before the fork.
 
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JMP, BPF_K, BPF_LD, BPF_RET, BPF_W, c_int, c_ulong, sock_filter,
@@ -14,7 +14,7 @@ use std::{
     process::Command,
 };
 
-/// For which arguments a system call is denied.
+/// The arguments for which a system call is denied.
 #[derive(Clone, Debug)]
 pub(crate) enum When {
     Always,
@@ -34,10 +34,10 @@ pub(crate) struct Denial {
     pub(crate) error: c_int,
 }
 
-/// What is mounted for the command alone, in a mount namespace of its own.
+/// A mount for the command alone, in a separate mount namespace.
 #[derive(Clone, Debug)]
 pub(crate) enum Mount {
-    /// This directory cannot be written.
+    /// This directory is read-only.
     ReadOnly(PathBuf),
     /// This directory is an empty file system with room for this many bytes.
     Small(PathBuf, u64),
@@ -51,25 +51,25 @@ pub(crate) struct Sandbox {
     pub(crate) denials: Vec<Denial>,
     /// Resource, soft limit, hard limit.
     pub(crate) limits: Vec<(u32, u64, u64)>,
-    /// Without privileges, as this user and group.
+    /// Run without privileges, as this user and group.
     pub(crate) user: Option<u32>,
     pub(crate) no_new_privileges: bool,
     pub(crate) mounts: Vec<Mount>,
-    /// The current directory; none for that of the command.
+    /// The current directory; `None` for that of the command.
     pub(crate) directory: Option<PathBuf>,
-    /// Variables of the environment; none to remove it.
+    /// Environment variables; `None` removes one.
     pub(crate) variables: Vec<(&'static str, Option<OsString>)>,
-    /// Descriptors that are closed.
+    /// Descriptors to close.
     pub(crate) closed: Vec<c_int>,
 }
 
-/// Whether the tests run as root.
+/// Returns whether the tests run as root.
 pub(crate) fn is_root() -> bool {
-    // SAFETY: asks only.
+    // SAFETY: the call only queries.
     unsafe { libc::geteuid() == 0 }
 }
 
-/// Whether the tests may mount in a namespace of their own.
+/// Returns whether the tests may mount in a separate namespace.
 pub(crate) fn can_mount() -> bool {
     let mut command = Command::new("true");
     Sandbox { mounts: vec![Mount::Small("/mnt".into(), 4096)], ..Sandbox::default() }.apply(&mut command);
@@ -77,7 +77,7 @@ pub(crate) fn can_mount() -> bool {
 }
 
 impl Sandbox {
-    /// Has the command run in this environment.
+    /// Makes the command run in this environment.
     pub(crate) fn apply(&self, command: &mut Command) {
         for (name, value) in &self.variables {
             match value {
@@ -94,25 +94,25 @@ impl Sandbox {
                 own_namespace()?;
                 mounts.iter().try_for_each(Prepared::mount)?;
             }
-            // What is mounted over a directory is only found by its path.
+            // A mount over a directory is found only by looking up its path again.
             if let Some(directory) = &directory {
-                // SAFETY: a string that ends with zero.
+                // SAFETY: the string ends with a zero byte.
                 check(unsafe { libc::chdir(directory.as_ptr()) })?;
             }
             for &(resource, soft, hard) in &limits {
                 let limit = libc::rlimit { rlim_cur: soft, rlim_max: hard };
-                // SAFETY: the kernel reads the limit.
+                // SAFETY: the kernel only reads the limit.
                 check(unsafe { libc::setrlimit(resource, &raw const limit) })?;
             }
             if let Some(user) = user {
                 become_user(user)?;
             }
             if no_new_privileges || !filter.is_empty() {
-                // SAFETY: a setting of the calling process.
+                // SAFETY: changes a setting of the calling process.
                 check(unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) })?;
             }
             for &fd in &closed {
-                // SAFETY: the descriptor is the command's, and nobody else uses it.
+                // SAFETY: the descriptor belongs to the command and is used nowhere else.
                 unsafe { libc::close(fd) };
             }
             if !filter.is_empty() {
@@ -123,7 +123,7 @@ impl Sandbox {
             }
             Ok(())
         };
-        // SAFETY: only system calls; nothing is allocated or freed.
+        // SAFETY: the closure makes only system calls; nothing is allocated or freed.
         unsafe { command.pre_exec(enter) };
     }
 }
@@ -136,10 +136,10 @@ fn text(path: &Path) -> CString {
     CString::new(path.as_os_str().as_bytes()).expect("no zero byte")
 }
 
-/// A mount with its strings as the kernel reads them.
+/// A mount with its strings as C strings.
 struct Prepared {
     path: CString,
-    /// Options of a new file system; none to make what is there read-only.
+    /// Options of a new file system; `None` makes the existing one read-only.
     options: Option<CString>,
     flags: c_ulong,
 }
@@ -161,7 +161,7 @@ impl Prepared {
     fn mount(&self) -> io::Result<()> {
         let path = self.path.as_ptr();
         let none = std::ptr::null();
-        // SAFETY: strings that end with zero; the mounts are seen in this namespace alone.
+        // SAFETY: the strings end with zero bytes; the mounts are visible only in this namespace.
         unsafe {
             match &self.options {
                 Some(options) => {
@@ -181,19 +181,19 @@ impl Prepared {
     }
 }
 
-/// A mount namespace whose mounts nobody else sees.
+/// Enters a mount namespace whose mounts are visible nowhere else.
 fn own_namespace() -> io::Result<()> {
     let private = libc::MS_REC | libc::MS_PRIVATE;
-    // SAFETY: affects the calling process alone.
+    // SAFETY: affects only the calling process.
     unsafe {
         check(libc::unshare(libc::CLONE_NEWNS))?;
         check(libc::mount(c"none".as_ptr(), c"/".as_ptr(), std::ptr::null(), private, std::ptr::null()))
     }
 }
 
-/// Without other groups and without capabilities, which a change from root to another user drops.
+/// Drops other groups and, by the change from root to another user, all capabilities.
 fn become_user(user: u32) -> io::Result<()> {
-    // SAFETY: raw calls on the calling process, which has one thread.
+    // SAFETY: the raw calls affect the calling process, which has one thread.
     unsafe {
         check(libc::syscall(libc::SYS_setgroups, 0, 0) as c_int)?;
         check(libc::syscall(libc::SYS_setresgid, user, user, user) as c_int)?;
@@ -201,7 +201,7 @@ fn become_user(user: u32) -> io::Result<()> {
     }
 }
 
-/// The filter that denies these calls and allows all others; empty if there is nothing to deny.
+/// Returns the filter that denies these calls and allows all others; empty if there is nothing to deny.
 fn filter(denials: &[Denial]) -> Vec<sock_filter> {
     const NUMBER: u32 = 0;
     let argument = |nth: u32| 16 + 8 * nth;

@@ -1,5 +1,5 @@
-//! Programs in which control goes about in unusual ways, and programs that others wrote: traced they do what they do
-//! by themselves.
+//! Programs with unusual control transfers, and programs of the distribution: traced, they behave as they do without
+//! tracing.
 
 use super::{Place, common::UNSNARL};
 use std::{
@@ -14,7 +14,8 @@ fn compile(place: &Place, compiler: &str, source: &str, args: &[&str]) {
     assert!(status.expect("a compiler").success(), "{compiler} {}", source.display());
 }
 
-/// The program says by its status whether it did the right thing; a run in which it does not is not the recorded one.
+/// Traces the program by translation and by single-stepping. Its status says whether its result is right; a run with
+/// another status is not the recorded one.
 fn traced_as_stepped(place: &Place, program: &[&str]) {
     let label = program.join(" ");
     let report = place.unsnarl(100, &[&["record", "--json", "-o", "t.snarl", "--"], program].concat());
@@ -49,7 +50,7 @@ fn exceptions_through_cleanup_frames_are_traced() {
     }
 }
 
-/// Records a program that writes a file, traces it with its libraries, and looks at the file that the traced run wrote.
+/// Records a program that writes a file, traces it with its libraries, and checks the file that the traced run wrote.
 fn writes_the_same(name: &str, program: &[&str], traced: &[&str], file: &str, lines: usize) {
     let place = Place::new(name);
     let text: String =
@@ -60,7 +61,7 @@ fn writes_the_same(name: &str, program: &[&str], traced: &[&str], file: &str, li
     fs::remove_file(place.path(file)).expect("removed");
     let mut args = vec!["slice", "t.snarl", "--at", "nothing.c:1"];
     args.extend(traced.iter().flat_map(|path| ["--library", path]));
-    // It ran as it was recorded, and only then it turns out that there is no such line.
+    // The run matched the recording; only then it is found that there is no such line.
     place.unsnarl(2, &args);
     assert!(fs::read(place.path(file)).expect("its result") == expected, "{name}");
 }
@@ -83,7 +84,7 @@ fn traced_xz_compresses_with_two_threads() {
     writes_the_same("xz", &program, &[&xz, lzma.to_str().expect("a path")], "lines.xz", 5_000);
 }
 
-/// It starts threads only for many lines; sorted ones are compared less often.
+/// It starts threads only for many lines; sorted input needs fewer comparisons.
 #[test]
 fn traced_sort_sorts_with_threads() {
     let sort = path_of("sort").expect("sort is installed");

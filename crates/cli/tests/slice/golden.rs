@@ -1,9 +1,9 @@
-//! Slices of programs with a known cause, at each level of optimisation and by each compiler.
+//! Slices of programs with a known cause, at each level of optimisation and with each compiler.
 //!
-//! Each program says by marks in its source what is expected. `ROOT`: the statements that are to be changed to mend it;
-//! `CAUSE`: how the failure came from there; all of these are in the slice, and whoever reads it from the top comes to
-//! the first `ROOT` within five lines, and has read five others at most when all of them were seen. `UNRELATED`: what is
-//! not in the slice, nor is any line of `noise.h`.
+//! Each program has marks in its source. `ROOT`: the statements to change for a fix. `CAUSE`: how the failure follows
+//! from them. All of these are in the slice; a reader who starts at the top reaches the first `ROOT` within five lines,
+//! and has read at most five others when all of them were seen. `UNRELATED`: not in the slice, nor is any line of
+//! `noise.h`.
 
 use super::{Place, Value, common::UNSNARL, slice_of};
 use std::{
@@ -13,7 +13,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Lines read to come to the root.
+/// Lines to read before the root.
 const MAX_READ: usize = 5;
 
 fn programs(extension: &str) -> Vec<PathBuf> {
@@ -26,13 +26,13 @@ fn programs(extension: &str) -> Vec<PathBuf> {
     files
 }
 
-/// Lines of a source by their mark.
+/// Returns the lines of a source with this mark.
 fn marked(source: &str, mark: &str) -> BTreeSet<u64> {
     let numbered = (1..).zip(source.lines());
     numbered.filter(|(_, line)| line.contains(mark)).map(|(number, _)| number).collect()
 }
 
-/// Compiles, finds a schedule that fails, slices, and holds the slice to the marks.
+/// Compiles, finds a failing schedule, slices, and checks the slice against the marks.
 fn explains(source: &Path, compiler: &str, level: &str) {
     let name = source.file_name().expect("a name").to_string_lossy().into_owned();
     let label = format!("{name} by {compiler} {level}");
@@ -50,7 +50,7 @@ fn explains(source: &Path, compiler: &str, level: &str) {
     };
     command.arg("-o").arg(place.path("program")).arg(source).stderr(Stdio::null());
     assert!(command.status().expect("a compiler").success(), "{label}");
-    // One at a time: some of them write a file.
+    // One run at a time, because some programs write a file.
     let explore = [
         "explore",
         "-j",
@@ -92,7 +92,7 @@ fn explains(source: &Path, compiler: &str, level: &str) {
 
 const LEVELS: [&str; 3] = ["-O0", "-O1", "-O2"];
 
-/// All levels by the first compiler, one by the other.
+/// Checks all levels with the first compiler, and one with the other.
 fn each(extension: &str, compilers: [&str; 2]) {
     for (number, source) in programs(extension).iter().enumerate() {
         LEVELS.iter().for_each(|level| explains(source, compilers[0], level));

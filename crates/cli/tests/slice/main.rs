@@ -1,4 +1,4 @@
-//! Slices of real programs: the lines that made them fail are in, the work beside them is out.
+//! Slices of real programs: they contain the lines that led to the failure, and not the unrelated work.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -30,13 +30,14 @@ fn slice_of(place: &Place, args: &[&str]) -> Value {
     place.json(0, &[&["slice", "t.snarl", "--json"], args].concat())
 }
 
-/// The texts of the lines of a slice.
+/// Returns the texts of the lines of a slice.
 fn texts(slice: &Value) -> Vec<String> {
     let lines = slice["lines"].as_array().expect("lines");
     lines.iter().map(|line| line["text"].as_str().unwrap_or_default().trim().to_owned()).collect()
 }
 
-/// Compiles a program at several levels of optimisation; its slice has lines with these texts and none with those.
+/// Compiles a program at several levels of optimisation; its slice has lines with the first texts and none with the
+/// others.
 fn explains(source: &str, causes: &[&str], unrelated: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../programs").join(source);
     let name = source.file_name().expect("a name").to_string_lossy().into_owned();
@@ -90,7 +91,7 @@ fn abba_slice_has_four_locks() {
     explains("c/abba_deadlock.c", &["pthread_mutex_lock(&a)", "pthread_mutex_lock(&b)"], &["printf"]);
 }
 
-/// A log that is closed and reopened while another thread logs. Somebody else works at the same time.
+/// A log that is closed and reopened while another thread logs. A third thread works at the same time.
 const LOG: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -142,7 +143,7 @@ fn slice_can_start_from_a_line() {
     let slice = slice_of(&place, &["--at", &format!("case.c:{sums}#3")]);
     assert_eq!(slice["criterion"]["line"], sums);
     assert!(slice["lines"].as_array().expect("lines").iter().all(|l| l["line"] != line("logged = -1")));
-    // Only a variable: what the line itself used is left out.
+    // Only a variable: other values that the line used are left out.
     let closes = line("log_state = CLOSED");
     let insert = line("if (log_state == OPEN)");
     let slice = slice_of(&place, &["--at", &format!("case.c:{insert}:log_state")]);
@@ -213,7 +214,7 @@ fn slice_can_start_from_a_local_variable() {
     }
 }
 
-/// Ends soon, unless it is told not to.
+/// Ends soon by default, and runs long with an argument.
 const LONG: &str = r#"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -281,7 +282,7 @@ fn uninstrumented_programs_can_be_sliced() {
     assert!(lines.iter().any(|line| line.contains("balance -= 80")), "{lines:#?}");
 }
 
-/// Threads that serve requests of their own, and two that share a log.
+/// Threads that serve their own requests, and two that share a log.
 const SERVER: &str = r#"
 #include <pthread.h>
 #include <stdint.h>
@@ -338,7 +339,7 @@ fn reduced_trace_has_the_same_slice() {
         instructions(&part),
         instructions(&whole)
     );
-    // Of each thread a beginning of its steps is left, as they were.
+    // A prefix of each thread's steps remains unchanged.
     let by_thread = |reduce: &str| {
         let mut threads: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for line in place.unsnarl(0, &["slice", "t.snarl", "--dump", "--reduce", reduce]).lines() {
@@ -353,7 +354,7 @@ fn reduced_trace_has_the_same_slice() {
     }
 }
 
-/// Programs of all kinds, whose translated code is held to the processor's own steps.
+/// Programs of all kinds, whose translated code is compared with single-stepping.
 const COMPARED: &[&str] = &[
     "c/account.c",
     "c/atomics_all_sizes.c",

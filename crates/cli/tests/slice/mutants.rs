@@ -1,15 +1,14 @@
-//! Soundness by experiment: who deletes or changes a statement that is not in the slice does not change the failing
-//! value.
+//! Soundness by experiment: deleting or changing a statement outside the slice does not change the failing value.
 //!
-//! Random programs of two threads work on shared numbers and end with one of them as their status. Each is compiled
-//! twice: as it is, to be sliced, and with each statement under a switch, so that any one of them can be left out or be
-//! made to compute something else. The changed program follows the recorded schedule: switches are at locks only,
-//! and those are not touched.
+//! Random programs of two threads work on shared numbers and return one of them as their status. Each is compiled
+//! twice: unchanged, to be sliced, and with a switch for each statement, so that any one of them can be skipped or
+//! compute something else. The changed program follows the recorded schedule: context switches are at locks only, and
+//! those are not changed.
 
 use super::{Place, slice_of};
 use std::{collections::BTreeSet, fmt::Write, process::Command};
 
-/// Numbers that look random.
+/// A pseudo-random generator.
 struct Draw(u64);
 
 impl Draw {
@@ -73,7 +72,7 @@ impl Random {
                 self.set(draw, to);
                 continue;
             }
-            // Both ways write the same: what a branch that was not taken would have written is in no dynamic slice.
+            // Both branches write the same variable: the write of a branch that was not taken is in no dynamic slice.
             let line = self.statement();
             self.line(&format!("IF({line}, v[{}] % 3 != {}) {{", draw.below(8), draw.below(3)));
             self.set(draw, to);
@@ -90,7 +89,7 @@ impl Random {
         self.line(&format!("SET({line}, v[{to}], v[{one}] {operation} v[{two}] + {});", draw.below(9)));
     }
 
-    /// The next line is a statement; its number.
+    /// Declares the next line a statement and returns its number.
     fn statement(&mut self) -> u64 {
         let line = self.text.lines().count() as u64 + 1;
         self.statements.push(line);

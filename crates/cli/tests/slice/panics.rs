@@ -1,9 +1,9 @@
-//! Panics that print a backtrace: reading the debug information for it is work of the program's, millions of instructions,
-//! and none of them had a part in the failure.
+//! Panics that print a backtrace: the program reads its debug information for it with millions of instructions, and
+//! none of them contributes to the failure.
 
 use super::{Place, Value, common::UNSNARL};
 
-/// A panic that ends a thread, and with it the program; another thread races with what it read.
+/// A panic that ends a thread and so the program; another thread races with the value that it read.
 const FAILS: &str = r#"
 static mut GIVEN: i32 = 0;
 fn main() {
@@ -18,7 +18,7 @@ fn main() {
 }
 "#;
 
-/// A panic that is caught: what comes after it counts.
+/// A panic that is caught: what follows it counts.
 const CAUGHT: &str = r#"
 static mut GIVEN: i32 = 2;
 fn main() {
@@ -34,7 +34,7 @@ fn line(source: &str, mark: &str) -> Vec<u64> {
     (1..).zip(source.lines()).filter(|(_, line)| line.ends_with(mark)).map(|(number, _)| number).collect()
 }
 
-/// The slice of a program that runs with this environment.
+/// Returns the slice of a program that runs with this environment.
 fn sliced(place: &Place, backtrace: &str) -> Value {
     let run = |args: &[&str]| {
         let output =
@@ -50,7 +50,7 @@ fn sliced(place: &Place, backtrace: &str) -> Value {
 #[test]
 fn backtrace_code_is_not_traced() {
     let both = ["opt-level=0", "opt-level=2"];
-    // Of what is caught optimised code leaves only the result.
+    // Optimised code leaves only the result of what is caught.
     for (name, source, levels) in [("panics", FAILS, &both[..]), ("caught", CAUGHT, &both[..1])] {
         for level in levels {
             let place = Place::new(&format!("{name}-{level}"));
@@ -76,7 +76,7 @@ fn backtrace_code_is_not_traced() {
     }
 }
 
-/// Without a backtrace, for which the program looks at its own mappings, ours among them.
+/// Without a backtrace, for which the program reads its own mappings, including the runtime's.
 #[test]
 fn translated_code_and_single_steps_pause_at_same_sites() {
     for (name, source) in [("panics", FAILS), ("caught", CAUGHT)] {

@@ -1,4 +1,4 @@
-//! Variables of C++ and Rust programs as what is to be explained, as they were after a line and after one of its executions.
+//! Variables of C++ and Rust programs as slicing criteria, after a line and after one of its executions.
 
 use super::{Place, slice_of};
 use std::{collections::BTreeSet, process::Command};
@@ -50,7 +50,7 @@ fn lines(source: &str, mark: &str) -> BTreeSet<u64> {
     (1..).zip(source.lines()).filter(|(_, line)| line.ends_with(mark)).map(|(number, _)| number).collect()
 }
 
-/// Compiles, records, and looks at how `sum` came about.
+/// Compiles, records, and slices for the value of `sum`.
 fn explains_sum(name: &str, source: &str, compiler: &[&str], levels: &[&str]) {
     for level in levels {
         let label = format!("{name} {level}");

@@ -1,8 +1,8 @@
-//! The words of an instruction trace, taken away while the program still writes them, and compressed: the program
-//! writes on one core, this is done on the other.
+//! Compresses the words of an instruction trace while the program still writes them: the program runs on one core and
+//! the compression on another.
 //!
-//! The program writes on and on into memory that is used again as soon as it was taken away (the runtime's
-//! `tracer/words.rs`), so that the memory needed is that of the compressed trace and a little more.
+//! The program writes into a ring that is reused as soon as its words are read (the runtime's `tracer/words.rs`), so
+//! the trace needs little more memory than its compressed form.
 
 mod word_coding;
 
@@ -13,10 +13,11 @@ use std::{
 };
 use unsnarl_wire::{CHUNK_WORDS, OVERLAP_WORDS};
 
-/// One of zstd's quickest levels: the program must not be held up, and most is done before.
+/// One of zstd's fastest levels: the program must not be slowed down, and value prediction has removed most redundancy
+/// before.
 const LEVEL: i32 = -1;
 
-/// Told how many words there are so far.
+/// Called with the number of words so far.
 pub type WordProgress<'a> = &'a (dyn Fn(u64) + Sync);
 
 /// A compressed trace.
@@ -28,7 +29,7 @@ pub(crate) struct CompressedSteps {
 }
 
 impl CompressedSteps {
-    /// Takes what is written until the program has ended; no more than so many bytes.
+    /// Reads words until the program has ended, up to `limit` compressed bytes.
     pub(crate) fn take(
         live: &LiveTrace<'_>,
         ended: &AtomicBool,
@@ -74,19 +75,19 @@ impl CompressedSteps {
         self.words
     }
 
-    /// How many bytes they take.
+    /// Returns the compressed size in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The words of a chunk and the first ones of the next.
+    /// Reads the words of a chunk and the first ones of the next.
     pub(crate) fn read(&self, chunk: usize, into: &mut Vec<u64>) {
         into.clear();
         let Some(compressed) = self.chunks.get(chunk) else { return };
-        // A word that nothing foretells takes eight bytes and a half.
+        // A literal takes eight bytes and a half.
         let most = 9 * (CHUNK_WORDS + OVERLAP_WORDS) + 16;
         let bytes = zstd::bulk::decompress(compressed, most).unwrap_or_default();
-        // What makes no sense is none: the words are missed by whoever reads them.
+        // Corrupt data decode to fewer words; the reader notices that they are missing.
         let _ = word_coding::decode(&bytes, into);
     }
 }

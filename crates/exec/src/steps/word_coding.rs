@@ -1,35 +1,35 @@
-//! Words of an instruction trace as what they differ by from what could be foretold.
+//! Encodes the words of an instruction trace by value prediction.
 //!
-//! Programs do the same again and again: after a block comes the block that came after it the last time, or the time
-//! before; an address is what it was there the last time, or as far from it as that was from the one before. Where
-//! that holds, half a byte is left of a word, and the compression that follows has a tenth to do. It is the idea of
-//! trace compression by value predictors. A word's place is told by the head of its record and how far it is behind
-//! it; nothing else of the records is known here, and no word is lost whatever it is.
+//! Programs repeat themselves. A block is followed by the same block as the last time, or the time before. An address
+//! is the same as the last time at this place, or has the same stride. A predicted word takes half a byte, which leaves
+//! a tenth of the work to the compression that follows. This is the known technique of trace compression by value
+//! predictors. The place of a word is the head of its record and its distance from it. The coder knows nothing else
+//! about the records and is lossless for any words.
 
-/// Places that are told apart: a power of two. Those that meet are foretold worse.
+/// Number of places that are distinguished, as a power of two. Places that collide are predicted less well.
 const PLACES_LOG2: u32 = 12;
 
-/// What was seen at a place: the latest two that differ.
+/// The latest two different words at a place.
 #[derive(Clone, Copy, Default)]
 struct PlaceHistory {
     last: u64,
     before: u64,
 }
 
-/// How a word is told, in half a byte. From [`LITERAL`] on: by so many bytes of difference, and one.
+/// Codes of half a byte each. Codes from [`LITERAL`] on: a difference of `code - LITERAL + 1` bytes follows.
 const SAME: u8 = 0;
 const SAME_AS_BEFORE: u8 = 1;
 const SAME_STRIDE: u8 = 2;
 const SAME_AS_LITERAL: u8 = 3;
 const LITERAL: u8 = 4;
 
-/// Foretells one word after the other, when told what they were.
+/// Predicts each word from the words before it.
 struct WordPredictor {
     history: Box<[PlaceHistory]>,
-    /// The latest head, and how many words there were since.
+    /// The latest head, and the number of words since.
     head: u64,
     since: u64,
-    /// The latest word that nothing foretold.
+    /// The latest word that was not predicted.
     last_literal: u64,
 }
 
@@ -49,7 +49,7 @@ impl WordPredictor {
         (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - PLACES_LOG2)) as usize
     }
 
-    /// Heads have something in the bits that addresses do not use. If an address has too, the worse for the foretelling.
+    /// Heads have bits set that addresses do not use. An address with such bits only makes the prediction worse.
     #[inline]
     fn advance(&mut self, word: u64) {
         if word >> 48 == 0 {
@@ -59,7 +59,7 @@ impl WordPredictor {
         }
     }
 
-    /// How the word is to be told; the bytes of its difference go to the end of `literals`.
+    /// Returns the code of a word; the bytes of a difference are appended to `literals`.
     #[inline]
     fn encode(&mut self, word: u64, literals: &mut Literals) -> u8 {
         let history = &mut self.history[self.place()];
@@ -83,7 +83,7 @@ impl WordPredictor {
         code
     }
 
-    /// The word that was told so; none if it makes no sense.
+    /// Returns the decoded word; `None` if the input is corrupt.
     #[inline]
     fn decode(&mut self, code: u8, literals: &mut &[u8]) -> Option<u64> {
         let history = &mut self.history[self.place()];
@@ -110,13 +110,13 @@ impl WordPredictor {
     }
 }
 
-/// As far from the last as that was from the one before.
+/// Returns the next word of the same stride.
 #[inline]
 fn extrapolate(last: u64, before: u64) -> u64 {
     last.wrapping_add(last.wrapping_sub(before))
 }
 
-/// Small numbers of either sign as small numbers.
+/// Maps small numbers of either sign to small unsigned numbers.
 #[inline]
 fn zigzag(difference: u64) -> u64 {
     difference << 1 ^ ((difference as i64) >> 63) as u64
@@ -127,14 +127,14 @@ fn unzigzag(number: u64) -> u64 {
     number >> 1 ^ (number & 1).wrapping_neg()
 }
 
-/// Bytes of differences; there is room for whole words all the time.
+/// Bytes of differences; there is always room for a whole word.
 struct Literals {
     bytes: Vec<u8>,
     used: usize,
 }
 
 impl Literals {
-    /// How many bytes it was.
+    /// Appends a difference and returns its number of bytes.
     #[inline]
     fn push(&mut self, difference: u64) -> u8 {
         let number = zigzag(difference);
@@ -145,7 +145,7 @@ impl Literals {
     }
 }
 
-/// Puts there what is left of the words: how many they are, how they are told, and by how far they are off.
+/// Encodes words as their count, their codes, and the bytes of the differences.
 pub(super) fn encode(words: &[u64], into: &mut Vec<u8>) {
     let mut predictor = WordPredictor::new();
     let mut literals = Literals { bytes: vec![0; 8 * words.len() + 8], used: 0 };
@@ -158,7 +158,7 @@ pub(super) fn encode(words: &[u64], into: &mut Vec<u8>) {
     into.extend_from_slice(&literals.bytes[..literals.used]);
 }
 
-/// Puts the words there; none if the bytes make no sense.
+/// Decodes words; `None` if the bytes are corrupt.
 pub(super) fn decode(bytes: &[u8], into: &mut Vec<u64>) -> Option<()> {
     into.clear();
     let (count, rest) = bytes.split_first_chunk()?;
@@ -186,7 +186,7 @@ mod tests {
         again
     }
 
-    /// Words that look like those of a program, and words that do not.
+    /// Returns a mix of words that resemble a program's and words that do not.
     fn words(seed: u64, count: usize) -> Vec<u64> {
         let mut state = seed | 1;
         let mut draw = move |below: u64| {

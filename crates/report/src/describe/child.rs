@@ -1,12 +1,12 @@
-//! Child processes in words: `start child process 5100000`.
+//! Child processes as text: `start child process 5100000`.
 
 use super::descriptor::error;
 use unsnarl_model::{Event, Flags, Op};
 
-/// What a thread waits for, after "waits ".
+/// The wait for a child, after "waits ".
 pub(super) const WAIT: &str = "for a child process to end";
 
-/// What the event did.
+/// Describes an event.
 pub(super) fn event(event: &Event) -> String {
     let value = event.value;
     match event.op {

@@ -1,8 +1,8 @@
-//! Operations on descriptors in words: `read 5 bytes from pipe 3`.
+//! Operations on descriptors as text: `read 5 bytes from pipe 3`.
 
 use unsnarl_model::{Channel, ChannelKind, Event, Flags, Op, Site, Trace, Wait};
 
-/// What the event did.
+/// Describes an event.
 pub(super) fn event(event: &Event) -> String {
     let on = named(event.addr, event.size);
     let value = event.value;
@@ -32,7 +32,7 @@ pub(super) fn event(event: &Event) -> String {
     }
 }
 
-/// What a thread waits for, after "waits ".
+/// Describes a wait, after "waits ".
 pub(super) fn wait(trace: &Trace, wait: &Wait) -> String {
     let made = opened(trace, wait.addr);
     let fd = made.map(|event| match wait.op {
@@ -52,12 +52,12 @@ pub(super) fn wait(trace: &Trace, wait: &Wait) -> String {
     waiting(wait.op, &on)
 }
 
-/// What a thread was waiting for, told by the operation that ended the wait.
+/// Describes a wait by the operation that ended it.
 pub(super) fn wait_ended_by(event: &Event) -> String {
     waiting(event.op, &named(event.addr, event.size))
 }
 
-/// Where the thing was made that a thread waits for.
+/// Returns where the object of a wait was created.
 pub(crate) fn made_at(trace: &Trace, wait: &Wait) -> Option<Site> {
     opened(trace, wait.addr).map(|event| trace.user_site(event))
 }
@@ -110,7 +110,7 @@ fn bytes(count: u64) -> String {
     format!("{count} byte{}", if count == 1 { "" } else { "s" })
 }
 
-/// The errors that programs meet every day by their names.
+/// Returns the names of common errors.
 pub(super) fn error(number: u64) -> String {
     let name = match number {
         4 => "EINTR",

@@ -1,9 +1,9 @@
-//! Operations on signals and timers in words: `send SIGUSR1 to 0.2`.
+//! Operations on signals and timers as text: `send SIGUSR1 to 0.2`.
 
 use super::{seconds, thread, woken_by};
 use unsnarl_model::{Event, Flags, Op, Trace, signal_name};
 
-/// What the event did.
+/// Describes an event.
 pub(super) fn event(trace: &Trace, event: &Event) -> String {
     let signal = || named(event.addr);
     let value = event.value;
@@ -40,7 +40,7 @@ fn named(signal: u64) -> String {
     }
 }
 
-/// The signals of a mask by their names.
+/// Returns the names of the signals in a mask.
 fn blocked(mask: u64) -> String {
     let count = mask.count_ones();
     match count {

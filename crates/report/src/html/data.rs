@@ -1,4 +1,4 @@
-//! What the page shows of a trace.
+//! The data of a trace for the page.
 
 use crate::{
     Names,
@@ -14,14 +14,14 @@ use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 use unsnarl_model::{ThreadIx, Trace};
 
-/// Source files that the page shows, by their numbers there.
+/// Source files of the page, by number.
 #[derive(Default)]
 pub(super) struct Sources {
     numbers: HashMap<String, usize>,
     paths: Vec<String>,
 }
 
-/// Lines of a file that are embedded, at most.
+/// Maximum number of embedded lines per file.
 const MAX_LINES: u32 = 20_000;
 
 impl Sources {
@@ -32,7 +32,7 @@ impl Sources {
         })
     }
 
-    /// The files and all of their lines, as far as they can be read.
+    /// Returns the files with all of their lines, as far as they can be read.
     pub(super) fn files(&self, names: &mut dyn Names) -> Value {
         let file = |path: &String| {
             let lines: Vec<String> =
@@ -43,7 +43,7 @@ impl Sources {
     }
 }
 
-/// Texts that come again and again, by number.
+/// Interned texts, by number.
 #[derive(Default)]
 struct Texts {
     numbers: HashMap<String, usize>,
@@ -73,7 +73,7 @@ pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: 
         let (place, _) = place_of_event(names, trace, event);
         let file = place.file.as_deref().map(|file| sources.number(file));
         let line = place.file.as_ref().and_then(|_| place.rest.parse::<u32>().ok());
-        // Lane, what it does, file, line.
+        // Lane, operation, file, line.
         events.push(json!([
             lane(event.thread),
             texts.number(describe::event(trace, &objects, number)),
@@ -92,7 +92,7 @@ pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: 
                 SwitchReason::Preempts(stopped_thread) => (1, format!("preempts {stopped_thread}")),
                 SwitchReason::Stopped(causes) => (0, causes),
             };
-            // From whom, whether it preempts, why, and what happens without it.
+            // Previous lane, whether it preempts, reason, and the outcome without it.
             let mut values = vec![json!(lane(from)), json!(preempts), json!(texts.number(causes))];
             values.extend(counterfactual.map(Value::from));
             switched.insert(number.to_string(), values.into());
@@ -108,7 +108,7 @@ pub(super) fn trace(trace: &Trace, title: &str, names: &mut dyn Names, sources: 
     })
 }
 
-/// How it ended, in whose lanes and where.
+/// Returns the endings of threads, with their lanes and places.
 fn ends(
     trace: &Trace,
     objects: &ObjectNames,
@@ -126,7 +126,7 @@ fn ends(
     values.collect()
 }
 
-/// Why it failed, sentence by sentence.
+/// Returns the explanation of the failure, sentence by sentence.
 pub(super) fn causes(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
     let values = cause(trace, names).into_iter().map(|sentence| {
         let kind = match sentence.rank {
@@ -139,7 +139,7 @@ pub(super) fn causes(trace: &Trace, names: &mut dyn Names) -> Vec<Value> {
     values.collect()
 }
 
-/// Who holds which lock from which event to which: lane, lock, first, last.
+/// Returns the held locks: lane, lock, first event, last event.
 fn held(trace: &Trace, objects: &ObjectNames, lane: &impl Fn(ThreadIx) -> usize) -> Vec<Value> {
     let values =
         |hold: LockHold| json!([lane(hold.thread), objects.at(trace, hold.first), hold.first, hold.last]);

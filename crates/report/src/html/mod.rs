@@ -1,8 +1,7 @@
-//! The report as one page that needs nothing else: no network, no other file.
+//! The report as one self-contained page: no network, no other file.
 //!
-//! The page gets its data as JSON in a script element and builds everything with text nodes, so nothing that a program
-//! says, or is called, can become markup. `page.js` shows only the rows that can be seen, so that a hundred thousand
-//! events are no trouble.
+//! The page gets its data as JSON in a script element and builds everything with text nodes, so no text from the
+//! program can become markup. `page.js` renders only the visible rows, so that it can handle a hundred thousand events.
 
 mod data;
 
@@ -14,7 +13,7 @@ const PAGE: &str = include_str!("page.html");
 const STYLE: &str = include_str!("page.css");
 const SCRIPT: &str = include_str!("page.js");
 
-/// The page about a trace; with what it was before it was simplified, if that is there.
+/// Returns the page about a trace, with the trace before simplification, if there is one.
 #[must_use]
 pub fn html(trace: &Trace, before: Option<&Trace>, names: &mut dyn Names) -> String {
     let plain = RenderOptions { width: 100, colour: false, full: false };
@@ -37,11 +36,11 @@ pub fn html(trace: &Trace, before: Option<&Trace>, names: &mut dyn Names) -> Str
         .replace("{{text}}", &escaped(&interleaving(trace, names, &plain)))
         .replace("{{style}}", STYLE)
         .replace("{{script}}", SCRIPT)
-        // Last: what the program says is not looked at for places to fill in.
+        // Last, so that text from the program is not searched for placeholders.
         .replace("{{data}}", &embedded(&value))
 }
 
-/// Text between tags.
+/// Escapes text between tags.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
@@ -50,7 +49,7 @@ fn escaped(text: &str) -> String {
         .replace("{{", "{\u{200b}{")
 }
 
-/// JSON inside of a script element: nothing in it ends the element.
+/// Escapes JSON inside a script element, so that nothing in it ends the element.
 fn embedded(value: &Value) -> String {
     value.to_string().replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
 }

@@ -1,7 +1,7 @@
 'use strict';
 const data = JSON.parse(document.getElementById('data').textContent);
 const ROW = 24;
-// A lane: a rail with the thread's line and the locks that it holds, what it does, and room for arrows.
+// A lane: a rail with the thread's line and its held locks, its operations, and room for arrows.
 const RAIL = 18, ROOM = 12, NUMBER = 44, WHERE = 170;
 const LOCKS = ['#2f81f7', '#2da44e', '#d4a72c', '#e16f24', '#bf3989', '#1b9aaa', '#8d6e63', '#5c6bc0'];
 
@@ -24,7 +24,7 @@ const clamp = (value, low, high) => Math.max(low, Math.min(value, high));
 class Run {
   constructor(trace, index) {
     Object.assign(this, { trace, index, chosen: 0, hits: [], isHit: new Set(), near: [] });
-    // A row for each event and one before it for a switch (as -1 - number); last, how threads ended.
+    // A row for each event and one before it for a switch (as -1 - number), then the ends of threads.
     this.rows = [];
     this.rowOf = [];
     this.eventsOf = trace.lanes.map(() => []);
@@ -35,7 +35,7 @@ class Run {
       this.eventsOf[lane].push(number);
     });
     this.colour = new Map();
-    // Locks that are held at once lie side by side.
+    // Locks that are held at the same time are drawn side by side.
     const last = trace.lanes.map(() => []);
     this.holds = trace.holds.map(([lane, lock, from, to]) => {
       if (!this.colour.has(lock)) this.colour.set(lock, LOCKS[this.colour.size % LOCKS.length]);
@@ -96,7 +96,7 @@ class Run {
       const part = event.offsetY / this.overview.clientHeight;
       this.scroll.scrollTop = part * this.space.clientHeight - this.scroll.clientHeight / 2;
     });
-    // Not at once: what is drawn may change the size again.
+    // In the next frame, because drawing may change the size again.
     new ResizeObserver(() => requestAnimationFrame(() => { this.measure(); this.draw(); this.drawOverview(); }))
       .observe(this.scroll);
   }
@@ -147,7 +147,7 @@ class Run {
     const [from, to] = [first, last].map((at) => this.eventAt(at));
     this.near = this.holds.filter((hold) => hold.from <= to && hold.to >= from);
     const chosen = this.rowOf[this.chosen];
-    // A screen reader is told of the chosen row: it is always there.
+    // The chosen row is always rendered, for screen readers.
     if (chosen < first || chosen >= last) parts.push(this.row(chosen, this.holds));
     for (let at = first; at < last; at++) parts.push(this.row(at));
     this.space.replaceChildren(...this.lives(first, last), ...this.held(first, last), this.flows(first, last), ...parts);
@@ -267,7 +267,7 @@ class Run {
     this.trace.races.forEach(([a, b]) => {
       if (this.rowOf[b] < first || this.rowOf[a] > last) return;
       const [from, to] = [a, b].map((number) => this.trace.events[number][0]);
-      // From the side that faces the other thread.
+      // The arrow starts at the side that faces the other thread.
       const side = (lane, right) => this.x(lane) + (right ? this.lane - ROOM : RAIL);
       const x1 = side(from, to > from), x2 = side(to, to < from);
       const [y1, y2] = [a, b].map((number) => (this.rowOf[number] + 0.5) * ROW);
@@ -400,7 +400,7 @@ function details() {
   });
   const others = standing(lane);
   source(file, line, others);
-  tellOthers(others);
+  showOthers(others);
 }
 
 /** A button that goes to an event of the current run. */
@@ -425,7 +425,7 @@ function standing(lane) {
   }).slice(0, 32);
 }
 
-function tellOthers(others) {
+function showOthers(others) {
   const pane = byId('others');
   pane.replaceChildren();
   if (!others.length) return;
@@ -433,9 +433,9 @@ function tellOthers(others) {
   others.forEach(({ title, next, words, file, line }) => {
     const place = file === null ? '' : `${base(data.files[file].path)}:${line}`;
     const text = file === null ? '' : data.files[file].lines[line - 1] || '';
-    const told = next === undefined ? make('p', '', `${title}: ${words}`) : going(next, `${title}: ${words}`);
-    told.append(make('br'), make('code', '', `${place}  ${text.trim()}`));
-    pane.append(told);
+    const entry = next === undefined ? make('p', '', `${title}: ${words}`) : going(next, `${title}: ${words}`);
+    entry.append(make('br'), make('code', '', `${place}  ${text.trim()}`));
+    pane.append(entry);
   });
 }
 
@@ -464,7 +464,7 @@ function source(file, line, others) {
 }
 
 /** Why it failed, each stop leading to where it is. */
-function tellWhy() {
+function showWhy() {
   if (!data.why.length) return;
   const list = byId('why').querySelector('ul');
   data.why.forEach(({ kind, text, event }) => {
@@ -483,7 +483,7 @@ let current = null;
 const runs = data.traces.map((trace, index) => new Run(trace, index));
 runs.forEach((run) => run.measure());
 current = runs[0];
-tellWhy();
+showWhy();
 
 const search = byId('search');
 search.addEventListener('input', () => {
@@ -522,7 +522,7 @@ document.addEventListener('keydown', (event) => {
   };
   if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
 });
-// Where it went wrong is where to begin to look.
+// Start at the failure.
 runs.forEach((run) => run.choose(run.trace.events.length - 1));
 const preempts = (number) => runs[0].trace.switches[number][1];
 const chosen = Object.keys(runs[0].trace.switches).map(Number).find(preempts);

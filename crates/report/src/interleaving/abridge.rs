@@ -1,29 +1,29 @@
-//! Which events of a long trace are worth a row.
+//! Selects the events of a long trace that get a row.
 
 use unsnarl_model::{Event, ThreadIx};
 
-/// Events next to a context switch, on either side, that are always shown.
+/// Events on either side of a context switch that are always shown.
 const EDGE: usize = 3;
 /// Events before the end that are always shown.
 const LAST: usize = 8;
 
-/// A row, or rows that there are not.
+/// A row, or a gap of omitted rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Item {
     Event(usize),
     LeftOut {
-        /// The first event that is left out.
+        /// The first omitted event.
         from: usize,
         events: usize,
-        /// Context switches between them.
+        /// Context switches in the gap.
         switches: usize,
-        /// Whose they are, if all are one thread's.
+        /// The thread of the omitted events, if all belong to one.
         thread: Option<ThreadIx>,
     },
 }
 
-/// Of these events (numbers into all of them) those that tell most: next to switches and towards
-/// the end, and of more than `rows` only the beginning and the end.
+/// Selects the most informative of the candidates (indexes into `events`): those next to switches and towards the end.
+/// Of more than `rows`, only the beginning and the end remain.
 pub(super) fn abridge(events: &[Event], candidates: &[usize], rows: usize) -> Vec<Item> {
     let shown = mark(events, candidates, rows);
     let mut items = Vec::new();
@@ -31,7 +31,7 @@ pub(super) fn abridge(events: &[Event], candidates: &[usize], rows: usize) -> Ve
     for run in shown.chunk_by(|a, b| a == b) {
         let numbers = &candidates[at..at + run.len()];
         at += run.len();
-        // The line saying that some were left out takes room as well.
+        // The line that announces a gap takes room as well.
         if run[0] || run.len() < 3 {
             items.extend(numbers.iter().map(|&number| Item::Event(number)));
         } else {

@@ -1,20 +1,20 @@
-//! Why the processor went from one thread to another.
+//! The reasons for context switches.
 
 use crate::{describe, objects::ObjectNames};
 use unsnarl_model::{Flags, Op, ThreadIx, Trace};
 
-/// Why a context switch happened.
+/// The reason for a context switch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum SwitchReason {
-    /// The scheduler took it from a thread (its name) that could have gone on.
+    /// The scheduler preempted a thread (its name) that could have continued.
     Preempts(String),
-    /// The thread had to stop; in words, as far as the trace tells.
+    /// The thread had to stop; described as far as the trace shows it.
     Stopped(String),
 }
 
 /// The context switches of a trace.
 pub(crate) struct Switches {
-    /// For each event the next one by the same thread; the number of events if there is none.
+    /// For each event the next one of the same thread; the number of events if there is none.
     next: Vec<usize>,
 }
 
@@ -31,8 +31,8 @@ impl Switches {
         Self { next }
     }
 
-    /// Away from whom and why the switch between two events that are shown was, if there was one.
-    /// In between there may be events that are not shown.
+    /// Returns the previous thread and the reason for the switch between two shown events, if there was one. There may
+    /// be events in between that are not shown.
     pub(crate) fn between(
         &self,
         trace: &Trace,
@@ -53,18 +53,18 @@ impl Switches {
         Some((from, reason))
     }
 
-    /// Why the thread of this event did not go on after it.
+    /// Describes why the thread of this event did not continue after it.
     fn stop(&self, trace: &Trace, objects: &ObjectNames, last: usize) -> String {
         let thread = trace.events[last].thread;
         if matches!(trace.events[last].op, Op::End | Op::Exit) {
             return "has ended".to_owned();
         }
-        // What it waited for shows when it goes on, or in the outcome if it never did.
+        // The awaited object is known from the thread's next event, or from the outcome if there is none.
         if let Some(next) = trace.events.get(self.next[last]) {
             return match next.op {
                 Op::Yield => "gives way".to_owned(),
                 Op::Sleep => "sleeps".to_owned(),
-                // It could not go on, so it must have waited for what it did next.
+                // The thread could not continue, so it waited for its next operation.
                 Op::CondWake
                 | Op::FutexWoken
                 | Op::BarrierLeave
@@ -79,7 +79,7 @@ impl Switches {
             };
         }
         let wait = trace.outcome.waits.iter().find(|wait| wait.thread == thread);
-        // It could not go on and never did: it waited, and the run ended before it was over.
+        // The thread still waited when the run ended.
         wait.map_or_else(
             || "waits".to_owned(),
             |wait| format!("waits {}", describe::wait(trace, objects, wait)),

@@ -7,25 +7,25 @@ use crate::{
 };
 use unsnarl_model::ThreadIx;
 
-/// A thread.
+/// The column of a thread.
 pub(crate) struct Column {
     pub(crate) thread: ThreadIx,
-    /// Its id and name.
+    /// The thread's id and name.
     pub(crate) title: String,
     /// The function that it runs; may be empty.
     pub(crate) function: String,
-    /// The numbers of its first event and its last.
+    /// The numbers of its first and last event.
     pub(crate) alive: (usize, usize),
 }
 
 impl Column {
-    /// The thread's id, without its name.
+    /// Returns the thread's id, without its name.
     fn id(&self) -> &str {
         self.title.split(' ').next().unwrap_or_default()
     }
 }
 
-/// A row. `at` is the number of the event that it stands before.
+/// A row. `at` is the number of the event before which it stands.
 pub(super) enum Row {
     Event { number: usize, column: usize, words: String, location: Location, source: String },
     Switch { at: usize, from: usize, to: usize, reason: SwitchReason },
@@ -55,7 +55,7 @@ impl Row {
         }
     }
 
-    /// What stands in a thread's column, and in which.
+    /// Returns the text in a thread's column, and the column.
     fn cell(&self) -> Option<(usize, &str)> {
         match self {
             Self::Event { column, words, .. } | Self::End { column, words, .. } => Some((*column, words)),
@@ -66,29 +66,28 @@ impl Row {
 
 /// Blanks between columns.
 const GAP: usize = 2;
-/// A column is never wider, however long a name; what does not fit runs over the empty columns to
-/// its right.
+/// Maximum column widths; longer text extends over the empty columns to the right.
 const WIDEST: [usize; 4] = [34, 26, 20, 14];
-/// Less of a source line is not worth showing.
+/// Minimum width for showing a source line.
 const SOURCE: usize = 24;
-/// The end of a path is what tells files apart.
+/// Maximum width of a location; the end of a path is kept, because it distinguishes files.
 const LOCATION: usize = 28;
 
-/// Where things stand.
+/// Positions in the table.
 struct TableLayout {
-    /// The start of each thread's column; with one place for all, lines begin with the thread's id.
+    /// The start of each thread's column; with only one entry, lines begin with the thread's id.
     columns: Vec<usize>,
     ids: bool,
     location: usize,
     source: usize,
 }
 
-/// The rows and columns to be shown.
+/// The rows and columns to show.
 pub(super) struct Table<'a> {
     columns: &'a [Column],
     rows: &'a [Row],
     options: &'a RenderOptions,
-    /// Where numbers end.
+    /// The column at which event numbers end.
     gutter: usize,
     layout: TableLayout,
 }
@@ -118,7 +117,7 @@ impl<'a> Table<'a> {
         lines
     }
 
-    /// What stands on top of the columns.
+    /// Returns the headings of the columns.
     fn heads(&self) -> Vec<StyledLine> {
         let (mut titles, mut functions) = (StyledLine::default(), StyledLine::default());
         for (nth, column) in self.columns.iter().enumerate() {
@@ -130,7 +129,7 @@ impl<'a> Table<'a> {
         [titles, functions].into_iter().filter(|line| !line.is_empty()).collect()
     }
 
-    /// Who is who, where there are no columns to say it.
+    /// Returns the list of threads, for layouts without columns.
     fn legend(&self) -> Vec<StyledLine> {
         let wide = self.columns.iter().map(|column| width(&column.title)).max().unwrap_or(0);
         let entry = |(nth, column): (usize, &Column)| {
@@ -180,7 +179,7 @@ impl<'a> Table<'a> {
         // Without a location there is more room.
         let end = if location.text().is_empty() { self.options.width } else { self.layout.location };
         let room = end.saturating_sub(start + 1);
-        // A lifeline right behind the words would look like part of them.
+        // A blank separates the text from a lifeline, which would look like part of it.
         line.put(start, &cut(&format!("{words} "), room), style);
         if self.layout.ids {
             line.put(self.gutter + GAP, self.columns[column].id(), Style::Thread(column));
@@ -196,7 +195,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// Whom the words on a switch are about.
+    /// Returns the thread that the text on a switch is about.
     fn subject(&self, from: usize, to: usize, reason: &SwitchReason) -> &str {
         match reason {
             SwitchReason::Preempts(_) => self.columns[to].id(),
@@ -204,7 +203,7 @@ impl<'a> Table<'a> {
         }
     }
 
-    /// An arrow from column to column with the reason on it; without columns, a rule.
+    /// Draws an arrow from column to column with the reason on it; without columns, a rule.
     fn switch(&self, line: &mut StyledLine, from: usize, to: usize, reason: &SwitchReason) {
         let (words, dash, style) = match reason {
             SwitchReason::Preempts(stopped_thread) => {
@@ -237,7 +236,7 @@ impl<'a> Table<'a> {
         }
         let label = format!(" {words} ");
         if right - left < width(&label) + 4 {
-            // Beside the arrow it is not clear whose the words are.
+            // Beside the arrow the text must name its thread.
             let label = format!(" {} {words} ", self.subject(from, to, reason));
             line.put(right + 1, &cut(&label, self.options.width.saturating_sub(right + 1)), style);
         } else if start < end {
@@ -249,7 +248,7 @@ impl<'a> Table<'a> {
 }
 
 impl TableLayout {
-    /// The layout that shows most within this width.
+    /// Returns the layout that shows most within this width.
     fn choose(columns: &[Column], rows: &[Row], start: usize, total: usize) -> Self {
         let location = rows
             .iter()
@@ -279,7 +278,7 @@ impl TableLayout {
         let mut columns = Vec::new();
         for (nth, &wide) in widest.iter().enumerate() {
             columns.push(at);
-            // The last column has no empty one to its right to run over into.
+            // The last column has no empty one to its right to extend over.
             let limit = if nth + 1 == widest.len() { WIDEST[0].min(limit + 12) } else { limit };
             at += wide.clamp(6, limit) + GAP;
         }
@@ -300,7 +299,7 @@ impl TableLayout {
         }
     }
 
-    /// Where the nth column ends.
+    /// Returns the end of the nth column.
     fn end(&self, nth: usize) -> usize {
         self.columns.get(nth + 1).copied().unwrap_or(self.location)
     }

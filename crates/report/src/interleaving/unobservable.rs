@@ -1,19 +1,19 @@
-//! Which accesses no other thread can notice.
+//! Finds accesses that no other thread can observe.
 
 use crate::Names;
 use std::collections::HashMap;
 use unsnarl_model::{Event, Op, ThreadIx, Trace};
 
-/// Memory is looked at in pieces of this many bytes.
+/// Granularity, in bytes, at which memory is tracked.
 const PIECE: u64 = 8;
-/// Larger accesses are taken for shared without a look.
+/// Larger accesses count as shared without a check.
 const LARGE: u32 = 4096;
 
-/// For each event whether it is an access that cannot matter to the order of threads: to memory
-/// that is no global variable, and that no two threads use, or all only read.
+/// Returns for each event whether it is an access that cannot affect other threads: to memory that is no global
+/// variable, and that only one thread uses or all threads only read.
 ///
-/// Debug builds of Rust and C++ are full of these, most of them in the standard library. That
-/// library's own variables and fences are left out as well, and what it does about signals, say when a program begins.
+/// Debug builds of Rust and C++ have many of these, most of them in the standard library. The library's own variables,
+/// fences and signal operations, for example at program start, count as well.
 pub(super) fn unobservable(trace: &Trace, names: &mut dyn Names) -> Vec<bool> {
     let mut memory: HashMap<u64, MemoryUse> = HashMap::new();
     for event in trace.events.iter().filter(|event| is_access(event)) {
@@ -44,11 +44,11 @@ pub(super) fn unobservable(trace: &Trace, names: &mut dyn Names) -> Vec<bool> {
     unobservable.zip(business).map(|(access, business)| access || business).collect()
 }
 
-/// How a piece of memory is used in a run.
+/// Use of a piece of memory in a run.
 struct MemoryUse {
-    /// By whom first.
+    /// The first thread that used it.
     first_user: ThreadIx,
-    /// By others too.
+    /// Other threads used it too.
     shared: bool,
     written: bool,
 }
@@ -59,7 +59,7 @@ impl MemoryUse {
     }
 }
 
-/// Whose global variable something is.
+/// The owner of a global variable.
 enum VariableOwner {
     User,
     Library,

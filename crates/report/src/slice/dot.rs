@@ -1,11 +1,11 @@
-//! A slice as a graph for Graphviz: an arrow from each line to those that it is in the slice for.
+//! A slice as a Graphviz graph: an arrow from each line to the lines that depend on it.
 
 use super::{SliceReport, SourceLine};
 use crate::{Names, paths};
 use std::fmt::Write;
 use unsnarl_model::Trace;
 
-/// The slice in the language of `dot`.
+/// Returns the slice in the `dot` language.
 pub fn slice_dot(report: &SliceReport, trace: &Trace, names: &mut dyn Names) -> String {
     let short = paths::shortest(report.lines.iter().map(|line| line.line.file.as_str()));
     let place = |line: &SourceLine| format!("{}:{}", short.get(&line.file).unwrap_or(&line.file), line.line);

@@ -1,11 +1,11 @@
-//! A slice for other tools.
+//! A slice as JSON.
 
 use super::{SliceReport, SourceLine};
 use crate::Names;
 use serde_json::{Value, json};
 use unsnarl_model::{ThreadIx, Trace};
 
-/// The slice as JSON.
+/// Returns the slice as JSON.
 pub fn slice_json(report: &SliceReport, trace: &Trace, names: &mut dyn Names) -> Value {
     let thread = |thread: ThreadIx| trace.thread_id(thread).to_string();
     let place = |line: &SourceLine, consumer: ThreadIx| json!({ "file": line.file, "line": line.line, "thread": thread(consumer) });

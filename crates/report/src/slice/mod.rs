@@ -1,4 +1,4 @@
-//! A slice as its reader sees it: source lines, newest first, each with why it is there.
+//! A slice as source lines, newest first, each with the reasons why it is included.
 
 mod dot;
 mod json;
@@ -21,36 +21,36 @@ use unsnarl_slice::{
 /// A line of the program's source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceLine {
-    /// The file, as the compiler was told it.
+    /// The file, as it was passed to the compiler.
     pub file: String,
-    /// From 1.
+    /// Line number, from 1.
     pub line: u32,
 }
 
 /// A line in a slice.
 #[derive(Clone, Debug)]
 pub struct SliceLine {
-    /// Which.
+    /// The line.
     pub line: SourceLine,
-    /// The function that it is in.
+    /// Its function.
     pub function: Option<String>,
-    /// Who executed it.
+    /// The threads that executed it.
     pub threads: BTreeSet<ThreadIx>,
-    /// How many of its executions are in the slice.
+    /// Number of its executions in the slice.
     pub instances: u64,
-    /// The step at which it was last executed.
+    /// The step of its last execution.
     pub newest: u64,
-    /// Whether the failure itself is there.
+    /// The failure itself is here.
     pub criterion: bool,
-    /// Whether threads meet here: what one wrote another read, or they race.
+    /// Threads interact here: one read what another wrote, or they race.
     pub is_shared: bool,
-    /// Why it is in the slice, in words.
+    /// Why it is in the slice, as text.
     pub reasons: Vec<String>,
-    /// The lines that it is in the slice for, with the kind of dependence.
+    /// The lines that depend on it, with the kind of dependence.
     pub(crate) dependents: BTreeSet<(&'static str, SourceLine)>,
 }
 
-/// Two accesses of different threads that nothing orders.
+/// Two conflicting accesses of different threads without synchronisation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LineRace {
     /// `WAW` or `WAR`.
@@ -59,46 +59,46 @@ pub struct LineRace {
     pub from: (SourceLine, ThreadIx),
     /// The later one.
     pub to: (SourceLine, ThreadIx),
-    /// What both access.
+    /// The variable that both access.
     pub object: String,
-    /// Whether a lock orders them, but could as well order them the other way round.
+    /// A lock orders them, but could also order them the other way round.
     pub by_lock: bool,
 }
 
-/// A function without a summary: the slice may be cut there.
+/// A function without a summary: the slice may be incomplete there.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnknownCall {
     /// Its name.
     pub function: String,
-    /// Where it was called.
+    /// The line that called it.
     pub line: Option<SourceLine>,
-    /// How often.
+    /// Number of calls.
     pub calls: u64,
 }
 
-/// All that is told of a slice.
+/// The contents of a slice report.
 #[derive(Clone, Debug)]
 pub struct SliceReport {
-    /// The lines to be explained, with who executed them.
+    /// The lines to explain, with the threads that executed them.
     pub criterion: Vec<(SourceLine, ThreadIx)>,
-    /// The failure, then the lines at which threads meet, then what led there; of each the newest first. Where threads meet is
-    /// where a failure that depends on the schedule comes from.
+    /// The failure, then the lines at which threads interact, then what led there, each group newest first. A failure
+    /// that depends on the schedule originates where threads interact.
     pub lines: Vec<SliceLine>,
-    /// The races that the slice passes.
+    /// The races in the slice.
     pub races: Vec<LineRace>,
     /// Lines of the program's own code that were executed.
     pub executed_lines: usize,
     /// Instructions traced.
     pub instructions: u64,
-    /// Instructions of the slice in code without lines of the user's: a library's, or without debug information.
+    /// Instructions of the slice without a line of the user's: in a library, or without debug information.
     pub without_line: usize,
-    /// Functions whose effects are not known.
+    /// Functions with unknown effects.
     pub unknown: Vec<UnknownCall>,
-    /// How many dependences there are between threads, if they were counted.
+    /// Numbers of dependences between threads, if they were counted.
     pub counts: Option<Counts>,
 }
 
-/// Lines of instructions.
+/// Maps instructions to lines.
 struct LineIndex<'a> {
     trace: &'a Trace,
     recording: &'a Recording<'a>,
@@ -131,7 +131,7 @@ impl LineIndex<'_> {
     }
 }
 
-/// Whether an instruction belongs to a line, given by the end of its file's path and its number.
+/// Returns a predicate for instructions of a line, given by the end of its file's path and its number.
 pub fn on_line<'a>(
     trace: &'a Trace,
     recording: &'a Recording<'a>,
@@ -149,12 +149,12 @@ pub fn on_line<'a>(
 }
 
 impl SliceReport {
-    /// How many lines of the program's own code were executed.
+    /// Returns the number of executed lines of the program's own code.
     pub fn executed(trace: &Trace, recording: &Recording<'_>, names: &mut dyn Names) -> usize {
         LineIndex { trace, recording, known: HashMap::new() }.executed(names)
     }
 
-    /// Gathers a slice by lines. `criterion` are the instructions to be explained and who executed them.
+    /// Groups a slice by lines. `criterion` holds the instructions to explain and the threads that executed them.
     pub fn new(
         trace: &Trace,
         recording: &Recording<'_>,
@@ -247,13 +247,13 @@ impl SliceReport {
     }
 }
 
-/// The instruction of another thread that this one met, if it is in the slice for that.
+/// Returns the instruction of another thread that this one conflicts with, if that is why it is in the slice.
 fn conflicting_place(node: &SliceNode, reason: &Reason) -> Option<InstructionIx> {
     let about = reason.about()?;
     let meets = match reason {
         Reason::WroteBefore(..) | Reason::WroteAfter(..) => true,
         Reason::Writes(_, DataPath::Memory(addr)) => {
-            // What a thread is started with or returns goes through a cell of ours.
+            // A thread's argument and result pass through a cell of the runtime.
             *addr < CELLS && node.threads.iter().any(|&thread| thread != about.thread)
         }
         _ => false,
@@ -261,7 +261,7 @@ fn conflicting_place(node: &SliceNode, reason: &Reason) -> Option<InstructionIx>
     meets.then_some(about.place)
 }
 
-/// Functions without a summary that the user's own lines called.
+/// Returns functions without a summary that the user's own lines called.
 fn unknown(recording: &Recording<'_>, lines: &mut LineIndex<'_>, names: &mut dyn Names) -> Vec<UnknownCall> {
     let mut found: BTreeMap<(String, Option<SourceLine>), u64> = BTreeMap::new();
     let is_unknown = |call: &&Call| recording.unknown(call);

@@ -1,4 +1,4 @@
-//! Why a line is in a slice, in words.
+//! The reasons why a line is in a slice, as text.
 
 use super::{LineIndex, SourceLine};
 use crate::Names;
@@ -17,7 +17,7 @@ pub(super) struct ReasonWriter<'a, 'b> {
 type Dependent = Option<(&'static str, SourceLine)>;
 
 impl ReasonWriter<'_, '_> {
-    /// A reason in words, and the line that it is about; nothing for what happens within one line.
+    /// Describes a reason, and returns the line that it is about; `None` for dependences within one line.
     pub(super) fn of(&mut self, place: InstructionIx, reason: &Reason) -> Option<(String, Dependent)> {
         let Some(consumer) = reason.about() else { return Some(("this is what failed".into(), None)) };
         let about = self.lines.of(consumer.place, self.names).map(|(line, _)| line);
@@ -79,7 +79,7 @@ impl ReasonWriter<'_, '_> {
     }
 }
 
-/// What is at an address.
+/// Returns the name of the object at an address.
 pub(super) fn object(
     recording: &Recording<'_>,
     names: &mut dyn Names,

@@ -5,12 +5,12 @@ use crate::{Names, RenderOptions, paths};
 use std::{collections::BTreeSet, fmt::Write};
 use unsnarl_model::{ThreadIx, Trace};
 
-/// Lines that are told, unless everything shall be: who has read so many of them reads the source.
+/// Lines shown without `--all`.
 const LINES: usize = 25;
-/// Reasons that are told of one line, unless everything shall be.
+/// Reasons shown per line without `--all`.
 const REASONS: usize = 3;
 
-/// The slice as text.
+/// Returns the slice as text.
 pub fn slice_text(
     report: &SliceReport,
     trace: &Trace,

@@ -1,4 +1,4 @@
-//! Traces and names made up in memory.
+//! Synthetic traces and names.
 
 #![allow(dead_code, reason = "each test program uses its part")]
 
@@ -14,11 +14,11 @@ use unsnarl_symbols::Frame;
 pub(crate) struct Source {
     lines: Vec<String>,
     variables: HashMap<u64, String>,
-    /// Whether the file can be read.
+    /// The file can be read.
     pub(crate) readable: bool,
 }
 
-/// The offset from which sites are libc's.
+/// The offset from which sites belong to libc.
 pub(crate) const LIBC: u64 = 1000;
 
 impl Source {
@@ -27,7 +27,7 @@ impl Source {
         Self { lines: text.lines().map(str::to_owned).collect(), variables, readable: true }
     }
 
-    /// The function that a line is in: the last line before it that does not begin with a blank.
+    /// Returns the function of a line: the last line before it that does not begin with a blank.
     fn function(&self, line: u64) -> String {
         let heads = self.lines.iter().take(line as usize).rev();
         let head = heads.map(String::as_str).find(|l| l.contains('(') && !l.starts_with([' ', '}']));
@@ -69,7 +69,7 @@ pub(crate) fn site(line: u64) -> Site {
     Site { module: ModuleIx(0), offset: line }
 }
 
-/// A trace without events of this many threads: main and its children, which start at `start`.
+/// Returns a trace without events of this many threads: main and its children, which start at `start`.
 pub(crate) fn trace(threads: u16, start: u64) -> Trace {
     let thread = |ix: u16| match ix {
         0 => Thread { id: ThreadId::main(), name: String::new(), start: site(LIBC) },
@@ -92,11 +92,11 @@ pub(crate) fn trace(threads: u16, start: u64) -> Trace {
     }
 }
 
-/// More events on a trace.
+/// Appends events to a trace.
 pub(crate) trait Play {
-    /// `thread` does `op` at `line` on `addr`.
+    /// Appends the operation `op` of `thread` at `line` on `addr`.
     fn play(&mut self, thread: u16, line: u64, op: Op, addr: u64, value: u64) -> &mut Self;
-    /// Remarks something about the last event.
+    /// Sets flags of the last event.
     fn flag(&mut self, flags: Flags) -> &mut Self;
 }
 

@@ -1,5 +1,5 @@
-//! Programs of threads with locks: run by Shuttle, which prints its schedules and its points a second, or, with the
-//! standard library, once, as plain programs for unsnarl.
+//! Programs of threads with locks. They are run by Shuttle, which prints its schedules and points per second, or once
+//! with the standard library, as plain programs for unsnarl.
 //!
 //! `counter THREADS ROUNDS` counts under a lock; `queue ITEMS` passes them through a bounded queue with conditions.
 
@@ -84,7 +84,7 @@ impl Queue {
     }
 }
 
-/// Two who push, two who pop.
+/// Two producers and two consumers.
 fn pass(items: usize) {
     let queue = Arc::new(Queue::default());
     let pushers: Vec<_> = (0..2)
@@ -115,7 +115,7 @@ fn main() {
     arguments().0.run();
 }
 
-/// The last argument is how many schedules to run.
+/// The last argument is the number of schedules.
 #[cfg(not(feature = "std"))]
 fn main() {
     let (program, args) = arguments();
@@ -130,7 +130,7 @@ fn main() {
     println!("{} {}", runs as f64 / seconds, points as f64 / seconds);
 }
 
-/// A scheduler that counts how often it is asked.
+/// A scheduler that counts its decisions.
 #[cfg(not(feature = "std"))]
 struct Counting<S> {
     scheduler: S,

@@ -1,5 +1,6 @@
-//! `cargo xtask bench predict`: what is found from one run, against ThreadSanitizer, and how fast. The tables are printed in
-//! Markdown; they are tables 1 and 2 of "interleaving inference", with the traces of another tool and the speed of prediction.
+//! `cargo xtask bench predict`: findings from one run compared with ThreadSanitizer, and speed. The tables are printed
+//! in Markdown; they are tables 1 and 2 of "interleaving inference", with the traces of another tool and the speed of
+//! prediction.
 
 mod programs;
 mod sanitizer;
@@ -17,7 +18,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// All tables, or one of them.
+/// Prints all tables, or one of them.
 pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
     let workspace = Workspace::find()?;
     tools::require(tools::COMPILERS)?;
@@ -55,7 +56,7 @@ pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
     tables.iter().filter(|(name, _)| selected(name)).try_for_each(|(_, table)| table(&bench))
 }
 
-/// Makes one of the tables.
+/// A function that prints one of the tables.
 type Table = fn(&Bench) -> Result<()>;
 
 struct Bench {
@@ -63,34 +64,34 @@ struct Bench {
     root: PathBuf,
     directory: PathBuf,
     sanitizers: Vec<Sanitizer>,
-    /// The longest trace that is made up.
+    /// Length of the longest synthetic trace.
     longest: u64,
-    /// How often ThreadSanitizer may try.
+    /// Maximum number of runs for ThreadSanitizer.
     runs: usize,
 }
 
 /// How a program is compiled and run.
 #[derive(Default)]
 struct Call {
-    /// Further arguments for the compiler.
+    /// Additional compiler arguments.
     flags: Vec<String>,
     args: Vec<String>,
 }
 
-/// What a tool reports of a program.
+/// A tool's reports for a program.
 #[derive(Default)]
 struct Reports {
     /// Variables with a race.
     races: BTreeSet<String>,
     deadlocks: usize,
-    /// Places in the code.
+    /// Sites in the code.
     places: BTreeSet<String>,
-    /// How many runs that took.
+    /// Number of runs.
     runs: usize,
 }
 
 impl Reports {
-    /// How many of the real errors are among them, and how many others.
+    /// Returns how many of the real errors were reported, and how many others.
     fn against(&self, real: &[String]) -> (usize, usize) {
         let races: BTreeSet<&str> = real.iter().filter_map(|error| error.strip_prefix("race ")).collect();
         let deadlocks = real.iter().filter(|error| error.starts_with("deadlock")).count();
@@ -140,7 +141,7 @@ impl Bench {
     fn scenario(&self, file: &Path) -> Result<Scenario> {
         let text = std::fs::read_to_string(file)?;
         let real = real(&text);
-        // Who has found everything needs no more runs.
+        // No more runs are needed once everything was found.
         let is_enough = |found: &Reports| !real.is_empty() && found.against(&real).0 == real.len();
         let runs = Runs { most: self.runs, is_enough: &is_enough };
         let mut counts = vec![self.ours(file, &Call::default())?.0.against(&real)];
@@ -201,7 +202,7 @@ impl Bench {
         Ok(Row::of(package.name, unpacked.lines, &ours, &report, Some(&theirs)))
     }
 
-    /// Traces of another tool, each with a race that was put into it.
+    /// Traces of another tool, each with an injected race.
     fn injected(&self) -> Result<()> {
         println!("\n## Traces in the STD format, each with a race put into it on `BUGGY_ADDR`, as a whole\n");
         println!(
@@ -231,7 +232,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Events a second, by windows and as a whole.
+    /// Events per second, by windows and as a whole.
     fn speed(&self) -> Result<()> {
         println!("\n## Speed, on events that are made up\n");
         println!("| events | looked at | time | events a second | memory |");
@@ -259,7 +260,7 @@ impl Bench {
         Ok(())
     }
 
-    /// One recorded run, and what is confirmed from it.
+    /// Records one run and returns the confirmed predictions from it.
     fn ours(&self, source: &Path, call: &Call) -> Result<(Reports, Value)> {
         let scratch = self.scratch(source)?;
         let binary = scratch.join(name(source));
@@ -270,7 +271,7 @@ impl Bench {
         self.recorded(&binary, &scratch, &call.args)
     }
 
-    /// Where a program is run.
+    /// Returns the directory in which a program is run.
     fn scratch(&self, source: &Path) -> Result<PathBuf> {
         let language = source.extension().unwrap_or_default().display();
         let scratch = self.directory.join(format!("run-{}-{language}", name(source)));
@@ -312,7 +313,7 @@ impl Bench {
     }
 }
 
-/// A scenario: by tool how many of the real errors it tells, and how many others.
+/// A scenario: for each tool the number of real errors that it reports, and of others.
 #[derive(Default)]
 struct Scenario {
     lines: usize,
@@ -327,7 +328,7 @@ impl fmt::Display for Scenario {
     }
 }
 
-/// A line of table 2.
+/// A row of table 2.
 struct Row {
     candidates: u64,
     reported: usize,
@@ -356,7 +357,7 @@ impl Row {
         Self { candidates: figures["candidates"].as_u64().unwrap_or(0), reported, text }
     }
 
-    /// Nobody says anything.
+    /// Returns whether no tool reports anything.
     fn is_quiet(&self) -> bool {
         self.candidates == 0 && self.reported == 0
     }
@@ -368,7 +369,7 @@ impl fmt::Display for Row {
     }
 }
 
-/// What a scenario says is wrong with it.
+/// Returns the errors that a scenario declares.
 fn real(text: &str) -> Vec<String> {
     let lines = text.lines().filter_map(|line| line.trim().strip_prefix("* real: "));
     let errors = lines.map(|line| line.trim_end_matches("*/").trim().to_owned());

@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What is expected of a program, as far as it concerns us.
+/// The relevant part of a program's expectation.
 struct Expected(String);
 
 impl Expected {
@@ -25,7 +25,7 @@ impl Expected {
         Call { flags: words("flags"), args: words("args") }
     }
 
-    /// Whether there is anything to compare: it ends, is to be run without control too, and uses its locks rightly.
+    /// Returns whether the program is comparable: it ends, may run without control, and uses its locks correctly.
     fn is_comparable(&self) -> bool {
         let endless = matches!(self.value("outcome"), "livelock" | "timeout");
         !endless && self.value("native") != "no" && self.value("misuse").is_empty()
@@ -36,17 +36,17 @@ impl Expected {
     }
 }
 
-/// What came of a program.
+/// Result of a program.
 struct Compared {
     row: Row,
-    /// A right program of which something is told.
+    /// A correct program with a report.
     has_false_report: bool,
-    /// Runs of the sanitizer that were made, if fewer than wanted: the program waits for ever in each of them.
+    /// Runs of the sanitizer that were made, if fewer than requested because the program hangs in each of them.
     hangs: Option<usize>,
 }
 
 impl Bench {
-    /// Those with a candidate, or of which the sanitizer says something.
+    /// Compares the programs with a candidate or with a report of the sanitizer.
     pub(super) fn programs(&self) -> Result<()> {
         println!("\n## Programs of this repository, one recorded run each\n");
         println!(
@@ -64,7 +64,7 @@ impl Bench {
         let rust = self.rust_programs()?;
         let rows = in_parallel(&files, |file| {
             let compared = self.program(file, &rust)?;
-            // It takes a while: what is known already can be read.
+            // This takes a while, so rows are printed as they come.
             eprintln!("{}", compared.row);
             Ok(compared)
         })?;
@@ -117,7 +117,7 @@ impl Bench {
         })
     }
 
-    /// All Rust programs, instrumented, as binaries of one package; where they are then.
+    /// Builds all Rust programs with instrumentation, as binaries of one package; returns their directory.
     fn rust_programs(&self) -> Result<PathBuf> {
         let package = self.directory.join("rust");
         std::fs::create_dir_all(&package)?;

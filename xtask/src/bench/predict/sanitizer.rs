@@ -1,4 +1,4 @@
-//! ThreadSanitizer as compilers bring it along: what it reports of the same programs.
+//! ThreadSanitizer as compilers ship it: its reports for the same programs.
 
 use super::{Call, Reports, sanitizer_output::ProgramSymbols};
 use crate::workspace::output;
@@ -11,20 +11,20 @@ use std::sync::{
 };
 use std::time::{Duration, Instant};
 
-/// How long a run may take in all.
+/// Maximum duration of a run.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A run of which all threads sleep for so long waits for ever: nothing more will come of it.
+/// A run whose threads all sleep for this long counts as hanging.
 const ASLEEP: Duration = Duration::from_secs(4);
 
-/// So many runs that wait for ever, none other having been made, are enough.
+/// Number of hanging runs that are enough, if all runs so far hang.
 pub(super) const HANGS: usize = 10;
 
-/// How often a program is run.
+/// The number of runs of a program.
 #[derive(Clone, Copy)]
 pub(super) struct Runs<'a> {
     pub(super) most: usize,
-    /// Whether there is nothing left to find.
+    /// Returns whether everything was found.
     pub(super) is_enough: &'a dyn Fn(&Reports) -> bool,
 }
 
@@ -35,7 +35,7 @@ pub(super) struct Sanitizer {
 }
 
 impl Sanitizer {
-    /// The compilers that are there: gcc, and clang if it is installed with the sanitizer's runtime.
+    /// Returns the available compilers: gcc, and clang if it is installed with the sanitizer's runtime.
     pub(super) fn all(scratch: &Path) -> Vec<Self> {
         let probe = scratch.join("probe.c");
         let works = |compiler: &&str| {
@@ -52,7 +52,7 @@ impl Sanitizer {
         ["gcc", "clang"].into_iter().filter(works).map(|compiler| Self { compiler }).collect()
     }
 
-    /// What it reports of one source file in its first run, and in all of them.
+    /// Returns the reports for one source file in the first run, and in all runs.
     pub(super) fn of_source(
         self,
         source: &Path,
@@ -76,7 +76,7 @@ impl Sanitizer {
     }
 }
 
-/// What a program with the sanitizer in it reports in its first run, and in all of them.
+/// Returns the reports of a program with the sanitizer in the first run, and in all runs.
 pub(super) fn reports(
     binary: &Path,
     directory: &Path,
@@ -102,15 +102,15 @@ pub(super) fn reports(
     Ok((first, all))
 }
 
-/// One run: what it says, and how it ends if it does.
+/// Makes one run; returns its output, and its exit status if it ends.
 fn once(binary: &Path, directory: &Path, args: &[String]) -> Result<(String, Option<ExitStatus>)> {
     let reported = binary.with_extension("said");
     let file =
         std::fs::File::create(&reported).with_context(|| format!("cannot write {}", reported.display()))?;
-    // Its shadow memory does not like randomised addresses.
+    // Its shadow memory requires addresses without randomisation.
     let mut command = Command::new("setarch");
     command.arg("-R").arg(binary).args(args).current_dir(directory);
-    // After a report it would sleep for a second before the end. Names are found by ourselves.
+    // After a report it would sleep for a second before the end. Symbols are resolved here.
     command.env("TSAN_OPTIONS", "atexit_sleep_ms=0 symbolize=0");
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(file);
     let mut child = command.spawn().context("cannot run setarch")?;
@@ -136,18 +136,18 @@ fn once(binary: &Path, directory: &Path, args: &[String]) -> Result<(String, Opt
     Ok((text, ended))
 }
 
-/// Whether none of a process's threads wants the processor. The sanitizer's own thread looks around now and then, for too
-/// short a time to be met at it often.
+/// Returns whether none of a process's threads is running. The sanitizer's own thread wakes up now and then, too
+/// briefly to be seen often.
 fn sleeps(process: u32) -> bool {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten();
     threads.filter_map(Result::ok).all(|thread| {
         let status = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // The name before it may have blanks and parentheses.
+        // The name before it may contain blanks and parentheses.
         status.rsplit(") ").next().is_none_or(|rest| rest.starts_with('S'))
     })
 }
 
-/// Does something for each of the items, several at a time: runs of the sanitizer spend most of their time asleep.
+/// Processes the items in parallel: runs of the sanitizer sleep most of the time.
 pub(super) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     work: impl Fn(&T) -> Result<R> + Sync,

@@ -1,5 +1,5 @@
-//! What the sanitizer says, in the words of the program. It is not asked to find them itself: that costs each run with a report ten
-//! times what the program takes.
+//! Resolves the sanitizer's reports to lines and variables of the program. The sanitizer does not do it itself, because
+//! that would make each run with a report ten times slower.
 
 use super::Reports;
 use crate::workspace::output;
@@ -8,10 +8,10 @@ use std::collections::{HashMap, hash_map::Entry};
 use std::path::Path;
 use std::process::Command;
 
-/// The places and variables of a program, by their distance from its beginning.
+/// The lines and variables of a program, by offset.
 pub(super) struct ProgramSymbols<'a> {
     binary: &'a Path,
-    /// The program as reports call it, with a sign behind it.
+    /// The program's name in reports, with the sign that follows it.
     prefix: String,
     places: HashMap<u64, String>,
     variables: Vec<(u64, u64, String)>,
@@ -34,7 +34,7 @@ impl<'a> ProgramSymbols<'a> {
         Ok(Self { binary, prefix: format!("({name}+0x"), places: HashMap::new(), variables })
     }
 
-    /// Adds what was said.
+    /// Adds the reports in a text.
     pub(super) fn read(&mut self, text: &str, reports: &mut Reports) -> Result<()> {
         let mut kind = "";
         for line in text.lines().map(str::trim) {
@@ -46,7 +46,7 @@ impl<'a> ProgramSymbols<'a> {
                 let variable = self.offset(line).and_then(|at| self.variable(at));
                 reports.races.extend(variable.map(str::to_owned));
             } else if line.starts_with('#') && !kind.is_empty() {
-                // The first frame in the program itself: those above it are of the sanitizer.
+                // The first frame in the program itself: those above it belong to the sanitizer.
                 if let Some(at) = self.offset(line) {
                     let place = self.place(at)?;
                     reports.places.insert(format!("{kind} {place}"));
@@ -57,7 +57,7 @@ impl<'a> ProgramSymbols<'a> {
         Ok(())
     }
 
-    /// How far behind the program's beginning a line points, if it does.
+    /// Returns the offset in the program that a line contains, if there is one.
     fn offset(&self, line: &str) -> Option<u64> {
         let (_, rest) = line.split_once(&self.prefix)?;
         u64::from_str_radix(rest.split(')').next()?, 16).ok()
@@ -76,7 +76,7 @@ impl<'a> ProgramSymbols<'a> {
                 addr2line.arg("-e").arg(self.binary).arg(format!("{at:#x}"));
                 let report = output(&mut addr2line, "addr2line")?;
                 let report = String::from_utf8_lossy(&report.stdout);
-                // Some lines are told in parts.
+                // Some lines are printed in parts.
                 unknown.insert(report.split_whitespace().next().unwrap_or("?").to_owned())
             }
         };

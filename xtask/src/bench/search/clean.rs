@@ -1,11 +1,11 @@
-//! What a search must not do: tell of failures that are none, grow, leave processes behind.
+//! Checks that a search reports no false failures, does not grow, and leaves no processes behind.
 
 use super::{Bench, STRATEGIES};
 use crate::bench::{BenchEffort, soak};
 use anyhow::Result;
 
 impl Bench {
-    /// Correct programs stay clean, whatever the strategy.
+    /// Checks that correct programs show no failure with any strategy.
     pub(super) fn clean(&self, effort: BenchEffort) -> Result<()> {
         let runs = match effort {
             BenchEffort::Quick => 100,
@@ -47,7 +47,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The controller's memory after few and after many runs, and who is left dead or alive.
+    /// Compares the controller's memory after few and after many runs, and counts remaining processes and zombies.
     pub(super) fn memory(&self) -> Result<()> {
         let program = self.program("mutex_counter")?;
         let watched = |runs: u64| {
@@ -67,7 +67,7 @@ impl Bench {
     }
 }
 
-/// How many processes there are of this program.
+/// Returns the number of processes of this program.
 fn running(program: &std::path::Path) -> usize {
     let processes = std::fs::read_dir("/proc").into_iter().flatten().flatten();
     processes

@@ -1,4 +1,4 @@
-//! Schedules to the first failure, by strategy, beside what is published.
+//! Schedules to the first failure by strategy, with published figures.
 
 use super::{Bench, STRATEGIES, heads, print_columns};
 use crate::bench::BenchEffort;
@@ -6,14 +6,14 @@ use anyhow::Result;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// A search gives up after so many runs; the systematic one, which has no seeds, after this many.
+/// Maximum numbers of runs of a search, and of the systematic one, which has no seeds.
 const MAX_RUNS: u64 = 2_000;
 const MAX_SYSTEMATIC: u64 = 5_000;
-/// A strategy other than the portfolio gets so many runs for a program: if they are used up before all seeds had their
-/// turn, the figures are those of fewer seeds.
+/// Runs that a strategy other than the portfolio gets for a program. If they are used up before all seeds were tried,
+/// the figures are those of fewer seeds.
 const BUDGET: u64 = 2 * MAX_RUNS;
 
-/// The programs, and the best mean of schedules to the first failure that is published for the bug: by whom.
+/// The programs, with the best published mean of schedules to the first failure, and its source.
 const PROGRAMS: &[(&str, Option<(f64, &str)>)] = &[
     ("account", None),
     ("bluetooth", Some((9.0, "PERIOD"))),
@@ -45,10 +45,10 @@ const PROGRAMS: &[(&str, Option<(f64, &str)>)] = &[
     ("wronglock", None),
 ];
 
-/// The lock-free stack, which nobody has published to have found.
+/// The lock-free stack, for which no published tool reports a success.
 const HARD: &str = "safestack";
 
-/// What some searches by one strategy came to.
+/// Results of several searches by one strategy.
 #[derive(Default)]
 struct Searches {
     found: u64,
@@ -75,7 +75,7 @@ impl Searches {
         (self.found > 0).then(|| self.runs / self.found as f64)
     }
 
-    /// The mean over those that found it, and how many that were if not all.
+    /// Formats the mean over the successful searches, and their number if not all were.
     fn show(&self) -> String {
         match self.mean() {
             Some(mean) if self.found == self.made => format!("{mean:.1}"),
@@ -86,7 +86,7 @@ impl Searches {
 }
 
 impl Bench {
-    /// The first table, and CHESS against race-directed search as the Tinertia paper's table 3.
+    /// Prints the first table, and CHESS compared with race-directed search as in the Tinertia paper's table 3.
     pub(super) fn schedules_to_failure(&self, effort: BenchEffort) -> Result<()> {
         let seeds = match effort {
             BenchEffort::Quick => 3,

@@ -1,5 +1,5 @@
-//! `cargo xtask bench search`: how many schedules it takes to find the classical bugs, and how many runs a second
-//! a search makes.
+//! `cargo xtask bench search`: how many schedules it takes to find the classical bugs, and how many runs per second a
+//! search makes.
 
 mod clean;
 mod failures;
@@ -14,10 +14,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
-/// All there are; what is measured of them does not depend on the load of the machine, but for the part `speed`.
+/// All strategies. Except for the part `speed`, their figures do not depend on the load of the machine.
 const STRATEGIES: [&str; 7] = ["portfolio", "race", "chess", "novelty", "pct:3", "pos", "random"];
 
-/// Which parts there are.
+/// The parts of the benchmark.
 pub(crate) const PARTS: [&str; 5] = ["failures", "hard", "clean", "memory", "speed"];
 
 pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
@@ -28,7 +28,7 @@ pub(crate) fn bench(effort: BenchEffort, only: Option<&str>) -> Result<()> {
     eprintln!("building unsnarl");
     let directory = workspace
         .scratch(&format!("bench-search{}", only.map(|only| format!("-{only}")).unwrap_or_default()))?;
-    // A copy: what is built meanwhile is not what is measured.
+    // A copy, so that builds in the meantime do not affect the measurement.
     let unsnarl = directory.join("unsnarl");
     std::fs::copy(workspace.build_unsnarl()?, &unsnarl)?;
     let bench = Bench {
@@ -81,8 +81,8 @@ impl Bench {
         Ok(value.map_or_else(String::new, |(_, value)| value.to_owned()))
     }
 
-    /// Searches of at most so many runs each: by a strategy, from so many seeds, until so many runs are used up. All of a
-    /// program are made by one process, so that what is measured is not how often it starts.
+    /// Makes searches of at most `most` runs each, for each strategy with its number of seeds and its budget of runs.
+    /// All searches of a program are made in one process, so that start-up is not measured.
     fn searches(&self, program: &Path, most: u64, by: &[(&str, u64, u64)]) -> Result<Vec<Value>> {
         let mut command = Command::new(&self.unsnarl);
         command.args(["bench-search", "--runs", &most.to_string()]);
@@ -99,7 +99,7 @@ impl Bench {
         self.explore_with(program, &[], args)
     }
 
-    /// With arguments for the program.
+    /// Explores with arguments for the program.
     fn explore_with(&self, program: &Path, program_args: &[&str], args: &[&str]) -> Result<Value> {
         let mut command = Command::new(&self.unsnarl);
         command.args(["explore", "--json", "-o", "found.snarl"]).args(args);

@@ -1,4 +1,4 @@
-//! Runs a second, against others who run programs over and over.
+//! Runs per second, compared with other tools that run programs repeatedly.
 
 use super::Bench;
 use crate::bench::BenchEffort;
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 impl Bench {
-    /// Runs a second, against others who run programs over and over.
+    /// Measures runs per second, compared with other tools that run programs repeatedly.
     pub(super) fn speed(&self, effort: BenchEffort) -> Result<()> {
         let repetitions = effort.repetitions();
         let program = self.program("mutex_counter")?;
@@ -67,10 +67,10 @@ impl Bench {
         Ok(())
     }
 
-    /// The same programs with more and more work in a run: Shuttle never leaves its process, and what it runs is written for it; here it is a
-    /// program with threads, memory and an end of its own, but a point costs less.
+    /// Compares the same programs with more and more work per run. Shuttle stays in one process and runs code written
+    /// for it. Ours is a program with threads, memory and an end of its own, but a schedule point costs less.
     fn against_shuttle(&self, repetitions: usize, table: &mut Table) -> Result<()> {
-        // What to run, how often by us, and how often by Shuttle.
+        // The program, our number of runs, and Shuttle's.
         let programs: [(&[&str], &str, &str); 4] = [
             (&["counter", "2", "2"], "10000", "50000"),
             (&["counter", "4", "100"], "1000", "1000"),
@@ -99,7 +99,7 @@ impl Bench {
             };
             let ratio = |ours, theirs| ours / theirs;
             let pair = Measurement::measure(repetitions, || our_speed("races"), &mut their_speed, ratio)?;
-            // Shuttle does not look for races.
+            // Shuttle does not detect races.
             let alike = Measurement::measure(repetitions, || our_speed("sync"), &mut their_speed, ratio)?;
             let what = format!("schedules/s, one job / Shuttle: {name}");
             table.row(&what, Unit::PerSecond, &pair, RatioTarget::AtLeast(0.5));
@@ -116,7 +116,7 @@ impl Bench {
         Ok(())
     }
 
-    /// How many points a run has.
+    /// Returns the number of points of a run.
     fn points(&self, program: &Path, args: &[&str]) -> Result<f64> {
         let mut command = Command::new(&self.unsnarl);
         command.args(["record", "--json", "--points", "sync", "--seed", "1", "-o", "one.snarl", "--"]);
@@ -125,7 +125,7 @@ impl Bench {
         report["stats"]["events"].as_f64().context("no events")
     }
 
-    /// A program of its own, so that the workspace does not depend on Shuttle.
+    /// Builds Shuttle's program as a separate package, so that the workspace does not depend on Shuttle.
     fn shuttle(&self) -> Result<PathBuf> {
         let project = self.sources.join("shuttle");
         let target = self.directory.join("shuttle-target");
@@ -135,7 +135,7 @@ impl Bench {
         Ok(target.join("release/shuttle-counter"))
     }
 
-    /// The same program with the standard library, instrumented.
+    /// Builds the same program with the standard library, instrumented.
     fn for_unsnarl(&self) -> Result<PathBuf> {
         let project = self.sources.join("shuttle");
         let target = self.directory.join("ours-target");
@@ -148,13 +148,13 @@ impl Bench {
     }
 }
 
-/// What a search made of its time.
+/// Returns the runs per second of a search.
 fn per_second(search: &Value) -> Result<f64> {
     let (runs, seconds) = (search["runs"].as_f64(), search["elapsed_s"].as_f64());
     Ok(runs.context("no runs")? / seconds.context("no elapsed_s")?)
 }
 
-/// Runs a second of a program that is started again and again, by so many at a time.
+/// Returns the runs per second of a program that is started repeatedly, `jobs` at a time.
 fn repeated(program: &Path, args: &[String], runs: usize, jobs: usize) -> Result<f64> {
     let begin = Instant::now();
     std::thread::scope(|scope| {

@@ -1,4 +1,4 @@
-/* Two bit-fields in one byte, each set by a thread of its own (the paper's last case). */
+/* Two bit-fields in one byte, each set by its own thread (the paper's last case). */
 #include "noise.h"
 #include <stdlib.h>
 static volatile struct bits {

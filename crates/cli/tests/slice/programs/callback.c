@@ -1,4 +1,4 @@
-/* A comparison that the library calls reads what another thread changes. */
+/* A comparison that the library calls reads a variable that another thread changes. */
 #include "noise.h"
 #include <stdlib.h>
 static volatile int descending;

@@ -1,4 +1,4 @@
-//! There is enough when it is looked at, and no longer when it is taken.
+//! The balance suffices when it is checked, and no longer when it is taken.
 use std::sync::Mutex;
 use std::thread;
 

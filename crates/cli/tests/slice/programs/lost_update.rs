@@ -1,4 +1,4 @@
-//! The lock is given up between reading and writing.
+//! The lock is released between reading and writing.
 use std::sync::Mutex;
 use std::thread;
 

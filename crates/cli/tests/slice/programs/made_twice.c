@@ -1,4 +1,4 @@
-/* Both threads find that there is nothing yet and make it. */
+/* Both threads find that the object does not exist yet, and allocate it. */
 #include "noise.h"
 #include <stdlib.h>
 static int *volatile made;

@@ -1,4 +1,4 @@
-/* Work that has no part in anything: no line of it belongs in a slice. */
+/* Unrelated work: no line of it belongs in a slice. */
 #include <pthread.h>
 
 static unsigned noise_sums[64];

@@ -1,4 +1,4 @@
-/* A pointer is taken away between the test and the use. */
+/* A pointer is set to null between the test and the use. */
 #include "noise.h"
 #include <stdlib.h>
 static int value = 1;

@@ -1,4 +1,4 @@
-/* A length is asked for, and the text is cleared before it is used. */
+/* A length is read, and the text is cleared before the length is used. */
 #include "noise.h"
 #include <stdlib.h>
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,4 +1,4 @@
-// What is thrown depends on what another thread has changed.
+// The thrown exception depends on a variable that another thread has changed.
 #include "noise.h"
 #include <cstdlib>
 #include <stdexcept>

@@ -1,4 +1,4 @@
-/* Of two figures that belong together one is read before and one after both change. */
+/* Of two related variables, one is read before and one after both change. */
 #include "noise.h"
 #include <stdlib.h>
 static volatile int width = 4, height = 3;

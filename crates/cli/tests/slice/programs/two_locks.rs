@@ -1,4 +1,4 @@
-//! Two figures that belong together have a lock each.
+//! Two related variables have a lock each.
 use std::sync::Mutex;
 use std::thread;
 

@@ -1,4 +1,4 @@
-// The object behind a pointer is exchanged while its function is about to be called.
+// The object behind a pointer is exchanged just before its virtual function is called.
 #include "noise.h"
 #include <cstdlib>
 #include <thread>

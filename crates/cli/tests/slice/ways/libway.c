@@ -1,4 +1,4 @@
-/* Loaded when the program runs already; calls it back. */
+/* Loaded at run time; calls back into the program. */
 int apply(int (*function)(int), int n)
 {
     return function(n) + 1;

@@ -1,4 +1,4 @@
-/* Ways in which control goes about, one for each argument; the status is 3 if the result is right. */
+/* Control transfers, one for each argument; the status is 3 if the result is right. */
 #include <dlfcn.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -30,7 +30,7 @@ static int jumps_out(void)
     return total == 35;
 }
 
-/* Dense, and what each case does is of its own: a table of addresses. */
+/* Dense cases that all differ: the compiler makes a jump table. */
 __attribute__((noinline)) static int table(unsigned what, int value)
 {
     switch (what) {
@@ -65,7 +65,7 @@ __attribute__((noinline)) static int is_odd(unsigned n)
     return n == 0 ? 0 : is_even(n - 1);
 }
 
-/* The last thing that these do is to jump to another module's function. */
+/* Tail calls to a function of another module. */
 __attribute__((noinline)) static void *copied(void *to, const void *from, size_t count)
 {
     return memmove(to, from, count);

@@ -1,4 +1,4 @@
-// Exceptions through frames with destructors, caught in another function, thrown again, and by `throw` in a callback.
+// Exceptions through frames with destructors, caught in another function, rethrown, and thrown in a callback.
 #include <algorithm>
 #include <stdexcept>
 #include <string>

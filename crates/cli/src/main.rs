@@ -2,6 +2,20 @@
 
 #![forbid(unsafe_code)]
 
+/// The standard macros panic when standard error is a closed pipe. What is not read need not be written.
+macro_rules! eprint {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _ = write!(std::io::stderr(), $($argument)*);
+    }};
+}
+macro_rules! eprintln {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($argument)*);
+    }};
+}
+
 mod bench;
 mod cargo;
 mod checkpoint;

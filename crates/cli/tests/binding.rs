@@ -12,8 +12,19 @@ const PRINTS_ENVIRONMENT: &str = r#"
 
 extern char **environ;
 
+static void print_memory(void)
+{
+    static char text[1 << 16];
+    FILE *file = fopen("/proc/self/environ", "r");
+    size_t size = fread(text, 1, sizeof text, file);
+    for (char *entry = text; entry < text + size; entry += strlen(entry) + 1)
+        if (strstr(entry, "LD_BIND") || strstr(entry, "LD_PRELOAD") || strstr(entry, "UNSNARL"))
+            puts(entry);
+}
+
 int main(void)
 {
+    print_memory();
     for (char **entry = environ; *entry; entry++)
         if (!strncmp(*entry, "LD_BIND", 7) || !strncmp(*entry, "LD_PRELOAD", 10) || !strncmp(*entry, "UNSNARL", 7))
             puts(*entry);
@@ -54,4 +65,42 @@ fn undefined_symbols_that_are_not_called_do_not_matter() {
     // A call of the missing function ends the program as without unsnarl.
     let (_, said) = place.exits(100, &["record", "--", "./calls", "more"]);
     assert!(said.contains("undefined symbol: missing"), "{said}");
+}
+
+/// Opens a library lazily that calls a function of a library which is opened later, as plugin hosts do.
+const OPENS_PLUGINS: &str = r#"
+#include <dlfcn.h>
+#include <stdio.h>
+
+int main(void)
+{
+    void *first = dlopen("./libfirst.so", RTLD_LAZY | RTLD_GLOBAL);
+    if (!first) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 1;
+    }
+    void *second = dlopen("./libsecond.so", RTLD_LAZY | RTLD_GLOBAL);
+    if (!second)
+        return 2;
+    int (*call)(void) = (int (*)(void))dlsym(first, "first");
+    return call() == 7 ? 0 : 3;
+}
+"#;
+
+#[test]
+fn plugins_with_unresolved_symbols_are_opened_as_natively() {
+    let place = Place::new("plugins");
+    let library = ["gcc", "-shared", "-fPIC", "-w"];
+    place.compile("libfirst.so", "int second(void); int first(void) { return second(); }", &library, &[]);
+    place.compile("libsecond.so", "int second(void) { return 7; }", &library, &[]);
+    place.compile("opens", OPENS_PLUGINS, &["gcc"], &[]);
+
+    let (_, said) = place.exits(0, &["record", "-o", "t.snarl", "--", "./opens"]);
+    assert!(
+        said.contains("bound at their first call, because ./libfirst.so: undefined symbol: second"),
+        "{said}"
+    );
+    let report = place.json(0, &["replay", "t.snarl", "--json"]);
+    assert_eq!(report["identical"], true, "{report}");
+    place.exits(0, &["explore", "--runs", "20", "--", "./opens"]);
 }

@@ -24,11 +24,13 @@ pub(crate) enum Binding {
     Lazy(String),
 }
 
+/// The bindings chosen so far, by the paths of programs.
+static DECIDED: Mutex<Option<HashMap<String, Binding>>> = Mutex::new(None);
+
 impl Binding {
     /// Chooses the binding of a program. The loader is asked once per program and process; the program itself does not
     /// run.
     pub(crate) fn of(program: &Program) -> Result<Self, Error> {
-        static DECIDED: Mutex<Option<HashMap<String, Binding>>> = Mutex::new(None);
         if std::env::var_os(OVERRIDE).is_some_and(|value| value == "lazy") {
             return Ok(Self::Lazy(format!("{OVERRIDE} is `lazy`")));
         }
@@ -40,6 +42,13 @@ impl Binding {
         let binding = Self::from_report(&report(program)?);
         decided.insert(program.path.clone(), binding.clone());
         Ok(binding)
+    }
+
+    /// Binds a program lazily from now on, because a library that it opened cannot be bound eagerly.
+    pub(crate) fn become_lazy(&mut self, program: &Program, reason: String) {
+        *self = Self::Lazy(reason);
+        let mut decided = DECIDED.lock().unwrap_or_else(PoisonError::into_inner);
+        decided.get_or_insert_default().insert(program.path.clone(), self.clone());
     }
 
     /// Parses the loader's report, which has one line for each symbol that no library defines. Eager binding would

@@ -39,7 +39,7 @@ pub struct Launcher {
 /// Starts the launcher and waits until it starts the wanted program: the one called `name`, or, without a name, the
 /// first that can create threads.
 ///
-/// Errors
+/// # Errors
 /// If the launcher cannot be started, or ends without having started such a program.
 pub fn follow(launcher: &Program, name: Option<&str>) -> Result<(Program, Launcher), Error> {
     let refused = |action| move |cause| Error::System { action, cause };

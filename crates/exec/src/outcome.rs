@@ -59,7 +59,11 @@ pub(crate) fn outcome(
             (None, None) => (OutcomeKind::Abort, message(end)),
         },
         EndKind::Signal => (OutcomeKind::Signal(end.signal), stderr_tail::fault(end)),
-        EndKind::Unknown | EndKind::Exit | EndKind::Refused | EndKind::Internal => match status.code() {
+        EndKind::Unknown
+        | EndKind::Exit
+        | EndKind::Refused
+        | EndKind::Internal
+        | EndKind::NeedsLazyBinding => match status.code() {
             Some(101) if panicked.is_some() => (OutcomeKind::Panic, stderr_tail::panic(output)),
             Some(0) => (OutcomeKind::Exit(0), String::new()),
             Some(code) => (OutcomeKind::Exit(code), stderr_tail::test(output)),

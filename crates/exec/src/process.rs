@@ -16,8 +16,9 @@ use std::{
     path::PathBuf,
     process::{Command, ExitStatus, Stdio},
     sync::{
-        OnceLock,
+        Mutex, OnceLock, PoisonError,
         atomic::{AtomicU32, Ordering},
+        mpsc,
     },
     time::{Duration, Instant},
 };
@@ -601,10 +602,35 @@ fn spawn(launch: Launch<'_>, channels: &[(UnixStream, RawFd)]) -> Result<std::pr
     let mut command = command(launch, layout())?;
     let memory = launch.memory;
     let controller = std::process::id();
+    let is_server = !channels.is_empty();
     let channels: Vec<(RawFd, RawFd)> = channels.iter().map(|(their, fd)| (their.as_raw_fd(), *fd)).collect();
     // SAFETY: the closure makes only system calls that are allowed between fork and exec.
     unsafe { command.pre_exec(move || become_target(memory, &channels, controller)) };
-    command.spawn().map_err(|cause| not_started(launch.program, cause))
+    let child = if is_server { spawn_on_lasting_thread(command) } else { command.spawn() };
+    child.map_err(|cause| not_started(launch.program, cause))
+}
+
+/// Spawns a server. The kernel kills it when the thread that spawned it ends, so that thread lasts as long as the process.
+fn spawn_on_lasting_thread(mut command: Command) -> io::Result<std::process::Child> {
+    type Request = (Command, mpsc::Sender<io::Result<std::process::Child>>);
+    static SPAWNER: Mutex<Option<mpsc::Sender<Request>>> = Mutex::new(None);
+    let mut spawner = SPAWNER.lock().unwrap_or_else(PoisonError::into_inner);
+    if spawner.is_none() {
+        let (sender, requests) = mpsc::channel::<Request>();
+        let serve = move || {
+            for (mut command, answer) in requests {
+                let _ = answer.send(command.spawn());
+            }
+        };
+        match std::thread::Builder::new().spawn(serve) {
+            Ok(_) => *spawner = Some(sender),
+            Err(_) => return command.spawn(),
+        }
+    }
+    let (answer, child) = mpsc::channel();
+    let gone = || io::Error::other("the thread that starts programs is gone");
+    let sent = spawner.as_ref().is_some_and(|spawner| spawner.send((command, answer)).is_ok());
+    if sent { child.recv().unwrap_or_else(|_| Err(gone())) } else { Err(gone()) }
 }
 
 /// Replaces this process with the program and the preloaded runtime, so that it is the child of the debugger that
@@ -746,7 +772,7 @@ fn with_room_for_descriptors(job: impl FnOnce() -> io::Result<()>) -> io::Result
 
 /// Checks that this process, and so the program, may start threads.
 ///
-/// Errors
+/// # Errors
 /// If it may not, with the reason.
 pub fn check_threads() -> Result<(), Error> {
     let failed = |cause| Error::System { action: "cannot start a thread", cause };

@@ -111,18 +111,14 @@ pub struct Run<'a> {
 impl Executor {
     /// Prepares runs of the program.
     ///
-    /// Errors
+    /// # Errors
     /// If the system refuses memory.
     pub fn new(program: Program, settings: Settings) -> Result<Self, Error> {
         let streams = streams(&program)?;
         let binding = Binding::of(&program)?;
         let mut memory = SharedMemory::new(&program)?;
         let server = if settings.serve {
-            // Started on this thread: the kernel kills the server when the thread that started it ends.
-            memory.prepare(&Plan::default(), RunMode { serve: true, ..RunMode::default() }, &program.path)?;
-            let launch =
-                Launch { program: &program, binding: &binding, streams: &streams, memory: memory.fd() };
-            Some(Server::start(launch)?)
+            Some(start_server(&program, &binding, &streams, &mut memory)?)
         } else {
             None
         };
@@ -150,7 +146,7 @@ impl Executor {
 
     /// Runs the program by this plan.
     ///
-    /// Errors
+    /// # Errors
     /// If the run could not be made or the program could not be controlled. A failure of the program is not an error:
     /// it is the run's outcome.
     pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
@@ -312,7 +308,7 @@ impl Executor {
 
     /// Runs the program by this plan and traces its instructions.
     ///
-    /// Errors
+    /// # Errors
     /// As [`run`](Self::run); also if the trace exceeds its limit.
     pub fn trace<'a>(
         &'a mut self,
@@ -335,12 +331,24 @@ impl Executor {
         Ok(InstructionTrace { run, steps })
     }
 
+    /// Starts over with lazy binding.
+    fn bind_lazily(&mut self) -> Result<(), Error> {
+        self.drop_snapshots_from(0);
+        let reason = collect::message(&self.memory.header().end);
+        self.binding.become_lazy(&self.program, reason);
+        if self.server.take().is_some() {
+            let Self { program, binding, streams, memory, .. } = self;
+            self.server = Some(start_server(program, binding, streams, memory)?);
+        }
+        Ok(())
+    }
+
     fn run_with<'a>(
         &'a mut self,
         plan: &'a Plan,
         stack_request: StackRequest<'_>,
         tracing: TracingRequest<'_>,
-        keep: Option<&mut TraceCollector<'_>>,
+        mut keep: Option<&mut TraceCollector<'_>>,
     ) -> Result<Run<'a>, Error> {
         let serve = self.settings.serve;
         let threads = self.settings.threads;
@@ -373,7 +381,7 @@ impl Executor {
             RunMonitor { settings, memory, streams, limit: Duration::from_millis(plan.limits.millis) };
         let mut awaits_next_run = false;
         let ended = process.and_then(|mut process| {
-            let ended = match keep {
+            let ended = match keep.as_deref_mut() {
                 None => watch.wait_for_end(&mut process),
                 Some(keep) => {
                     keep.beside(memory, || watch.wait_for_end(&mut process)).and_then(|ended| ended)
@@ -405,6 +413,10 @@ impl Executor {
             (ended, _) => ended?,
         };
 
+        if self.memory.header().end.kind == EndKind::NeedsLazyBinding && self.binding == Binding::Eager {
+            self.bind_lazily()?;
+            return self.run_with(plan, stack_request, tracing, keep);
+        }
         let output =
             Output { stdout: contents(&self.streams.stdout), stderr: contents(&self.streams.stderr) };
         self.is_silent = awaits_next_run && output.stdout.is_empty() && output.stderr.is_empty();
@@ -538,6 +550,17 @@ pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
         }
         Err(error) => error,
     }
+}
+
+/// Starts the program as a server.
+fn start_server(
+    program: &Program,
+    binding: &Binding,
+    streams: &Streams,
+    memory: &mut SharedMemory,
+) -> Result<Server, Error> {
+    memory.prepare(&Plan::default(), RunMode { serve: true, ..RunMode::default() }, &program.path)?;
+    Server::start(Launch { program, binding, streams, memory: memory.fd() })
 }
 
 /// Creates a program's streams and writes its standard input.

@@ -135,6 +135,14 @@ pub(crate) fn refuse(reason: &str) -> ! {
     leave()
 }
 
+/// Ends the run: the controller makes it again with lazy binding.
+#[cold]
+pub(crate) fn needs_lazy_binding(state: &State, reason: &[u8]) -> ! {
+    conclude(state, EndKind::NeedsLazyBinding, "");
+    set_message(&mut state.log.header().end, reason);
+    leave()
+}
+
 /// Ends the process: a function that every glibc has is missing.
 #[cold]
 pub(crate) fn missing(name: &CStr) -> ! {

@@ -12,7 +12,7 @@ use crate::{
     end,
     entropy::Entropy,
     files, follow, heap,
-    hooks::{ids, key::Keys, openmp::OpenMpLocks},
+    hooks::{ids, key::Keys, loading, openmp::OpenMpLocks},
     input::InputPositions,
     libc_randomness,
     log::{Log, c_bytes},
@@ -62,6 +62,7 @@ static INIT: extern "C" fn() = init;
 
 /// Runs when the library is loaded, after its dependencies and before the program.
 extern "C" fn init() {
+    loading::find_real();
     if variable(WIRE_VARIABLE).is_none() {
         if let Some(name) = variable(FOLLOW_VARIABLE) {
             follow::request_verdict(name);
@@ -315,8 +316,12 @@ fn restore_environment() {
                 return;
             }
             let text = c_bytes(entry);
-            let ours = text.starts_with(WIRE_VARIABLE.as_bytes()) || text == BIND_NOW.as_bytes();
+            let is_bind_now = text == BIND_NOW.as_bytes();
+            let ours = text.starts_with(WIRE_VARIABLE.as_bytes()) || is_bind_now;
             let (first, rest) = preloaded(text);
+            if is_bind_now {
+                loading::expect_eager_binding();
+            }
             if !ours && !first {
                 *to = entry;
                 to = to.add(1);
@@ -325,8 +330,12 @@ fn restore_environment() {
                 let name = b"LD_PRELOAD=";
                 let start = entry.add(rest - name.len());
                 core::ptr::copy(name.as_ptr().cast(), start, name.len());
+                // `/proc/self/environ` shows the memory.
+                entry.write_bytes(0, rest - name.len());
                 *to = start;
                 to = to.add(1);
+            } else {
+                entry.write_bytes(0, text.len());
             }
             from = from.add(1);
         }

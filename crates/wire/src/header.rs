@@ -402,4 +402,6 @@ pub enum EndKind {
     Refused,
     /// A bug in the runtime.
     Internal,
+    /// A library that the program opened cannot be bound eagerly; the message says why.
+    NeedsLazyBinding,
 }

@@ -151,6 +151,7 @@ pub(crate) mod ids;
 mod io;
 pub(crate) mod key;
 mod kill;
+pub(crate) mod loading;
 mod lookup;
 mod memory;
 pub(crate) mod mutex;

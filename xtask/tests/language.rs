@@ -11,10 +11,21 @@ use std::{
 };
 
 /// What is left: crate or directory, words, comment openings. A lower count must be written down here, a higher one is refused.
-const LEFT: &[(&str, usize, usize)] = &[];
+const LEFT: &[(&str, usize, usize)] = &[
+    // The message about thread ids that the runtime has below, in the catalogue of errors.
+    ("docs", 1, 0),
+    // "Names that tell the story."
+    ("programs", 1, 0),
+    // "The C library does not tell where it keeps thread ids".
+    ("runtime", 1, 0),
+    // The simulation of runs, which may be deleted.
+    ("simplify", 59, 18),
+    // Colours that people "can tell apart".
+    ("xtask", 1, 0),
+];
 
-const WORDS: &str = r"(?i)\b(told|tells?|telling|retell|wish(es)?|hangs? on|whoever|came of|anew|hazy|trodden|how-manieth|kin|prey|homeless)\b";
-const OPENING: &str = r"(?m)^ *//[/!]? (Who|Whoever|Whether|What|Where) [^?]*\.$";
+const WORDS: &str = r"\b(told|tells?|telling|retell|wish(es)?|hangs? on|whoever|came of|anew|hazy|trodden|how-manieth|kin|prey|homeless)\b";
+const OPENING: &str = r"(?m)^ *//[/!]? (Who|Whoever|Whether|What|Where) [^?\n]*\.$";
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -49,7 +60,10 @@ fn counts() -> BTreeMap<String, (usize, usize)> {
             let texts = files(&part).into_iter().filter(|file| !file.ends_with("tests/language.rs"));
             let count =
                 texts.map(|file| fs::read_to_string(file).expect("text")).fold((0, 0), |sum, text| {
-                    (sum.0 + words.find_iter(&text).count(), sum.1 + opening.find_iter(&text).count())
+                    (
+                        sum.0 + words.find_iter(&text.to_lowercase()).count(),
+                        sum.1 + opening.find_iter(&text).count(),
+                    )
                 });
             (name, count)
         })

@@ -38,5 +38,6 @@ pub use program::{check, find};
 pub use run::{
     Executor, InstructionTrace, InstructionTraceOptions, Run, Settings, ThreadBackend, become_debuggee,
 };
+pub use snapshot::NoSnapshot;
 pub use steps::WordProgress;
 pub use unsnarl_wire::{CHUNK_WORDS, Choices, RUNTIME_LIBRARY, Tracing};

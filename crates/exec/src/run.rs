@@ -6,7 +6,7 @@ use crate::{
     collect::{self, ModuleFiles},
     memory::{RunMode, SharedMemory, StackRequest, TracingRequest, append_only, memory_file},
     process::{Launch, Process, Server, SnapshotProcess, Streams, WaitResult, replace},
-    snapshot::{self, Snapshot},
+    snapshot::{self, NoSnapshot, Snapshot},
     steps::{CompressedSteps, WordProgress},
 };
 use std::{
@@ -194,9 +194,9 @@ impl Executor {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn take_snapshot(&mut self, plan: &Plan, points: usize) -> Result<Result<(), String>, Error> {
+    pub fn take_snapshot(&mut self, plan: &Plan, points: usize) -> Result<Result<(), NoSnapshot>, Error> {
         if self.settings.threads == ThreadBackend::Kernel {
-            return Ok(Err("of kernel threads a fork takes only one along".into()));
+            return Ok(Err(NoSnapshot::Refused("of kernel threads a fork takes only one along".into())));
         }
         if self.snapshots.first().is_some_and(|root| root.server_process.is_gone()) {
             self.discard_snapshot(0);
@@ -213,7 +213,7 @@ impl Executor {
             self.drop_snapshots_from(1);
         }
         let Some((number, channel)) = self.server.as_mut().and_then(|server| server.free.pop()) else {
-            return Ok(Err("the program is restarted for each run".into()));
+            return Ok(Err(NoSnapshot::Refused("the program is restarted for each run".into())));
         };
         let from_root = self.snapshots.first().is_some_and(|root| root.points() < points);
         let resumed = if from_root { self.snapshots[0].points() } else { 0 };
@@ -229,7 +229,7 @@ impl Executor {
         let started = match SnapshotProcess::start(attempts, (number, channel), most) {
             Err(Error::NotServing) if from_root => {
                 self.discard_snapshot(0);
-                return Ok(Err("the process of the snapshot was killed".into()));
+                return Ok(Err(NoSnapshot::Refused("the process of the snapshot was killed".into())));
             }
             started => started.map_err(|error| not_attached(error, &mut server.child, streams))?,
         };
@@ -247,9 +247,9 @@ impl Executor {
                 server.free.push(free);
                 let message = collect::message(&self.memory.header().end);
                 Ok(Err(if message.is_empty() {
-                    "the run ended before the snapshot point".into()
+                    NoSnapshot::NotReached
                 } else {
-                    message
+                    NoSnapshot::Refused(message)
                 }))
             }
         }

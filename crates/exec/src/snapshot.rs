@@ -3,6 +3,15 @@
 use crate::process::SnapshotProcess;
 use unsnarl_model::{Fidelity, Plan, Policy, Prefix};
 
+/// Why there is no snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoSnapshot {
+    /// The run of this plan ended before that point. Another plan may reach it.
+    NotReached,
+    /// The program or the settings do not allow snapshots, for this reason.
+    Refused(String),
+}
+
 /// A run that waits after a prefix of a plan.
 #[derive(Debug)]
 pub(crate) struct Snapshot {

@@ -5,6 +5,7 @@
 use crate::pool::Pool;
 use anyhow::Result;
 use std::time::Duration;
+use unsnarl_exec::NoSnapshot;
 use unsnarl_model::{Op, Plan, Prefix};
 
 /// Shorter runs are made from the start.
@@ -56,12 +57,13 @@ impl Snapshots {
         let places = [start, self.differ_after].into_iter().filter(|&points| points >= start && points > 0);
         for points in places {
             for answer in pool.each(|executor| executor.take_snapshot(plan, points)) {
-                if let Err(reason) = answer? {
-                    self.failed += 1;
-                    if points == start {
+                match answer? {
+                    Ok(()) => {}
+                    Err(NoSnapshot::Refused(reason)) if points == start => {
                         self.refused = Some(reason);
                         return Ok(());
                     }
+                    Err(_) => self.failed += 1,
                 }
             }
         }

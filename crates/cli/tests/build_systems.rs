@@ -276,7 +276,11 @@ fn each_compiler_stage_works() {
 fn unsupported_builds_are_rejected_with_the_reason() {
     let directory = project("refused", &[("main.c", MAIN_C), ("counter.c", COUNTER)]);
     is_refused(&directory, &["cc", "-static", "main.c", "counter.c"], "link it dynamically");
-    is_refused(&directory, &["cc", "-fsanitize=address", "main.c", "counter.c"], "cannot share a program");
+    is_refused(
+        &directory,
+        &["cc", "-fsanitize=address", "main.c", "counter.c"],
+        "cannot be combined with unsnarl",
+    );
     is_refused(&directory, &["cc", "-c", "missing.c"], "missing.c");
     is_refused(&directory, &["cargo", "install"], "build, run and test");
 }

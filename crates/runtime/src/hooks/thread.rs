@@ -10,9 +10,10 @@ use crate::{
     stack,
     state::Runtime,
     sys,
-    thread::{Pending, Start, ThreadRequest},
+    thread::{Pending, Start, Thread, ThreadRequest},
     turn::Turn,
 };
+use alloc::boxed::Box;
 use core::ffi::{c_char, c_void};
 use unsnarl_model::{Flags, Misuse, Op, ThreadIx};
 
@@ -21,7 +22,10 @@ type Time = libc::timespec;
 
 /// Creates a thread; also used for C11.
 pub(crate) fn create(runtime: &mut Runtime, request: &ThreadRequest, pc: u64) -> i32 {
-    let made = runtime.make(request);
+    let made = match runtime.make(request) {
+        Err(libc::EAGAIN) => make_again(runtime, request),
+        made => made,
+    };
     runtime.turn(Op::Create, 0, pc);
     match made {
         Ok(thread) => {
@@ -30,16 +34,31 @@ pub(crate) fn create(runtime: &mut Runtime, request: &ThreadRequest, pc: u64) ->
             0
         }
         Err(error) => {
-            if error == libc::EAGAIN && !sys::can_fork() {
-                // The limit is shared with unsnarl's processes: without them the program might have got its
-                // thread.
-                end::refuse("the kernel refused a thread (is a limit on processes reached? see `ulimit -u`)");
-            }
             runtime.log(Op::Create, Flags::FAILED, pc, 0, error as u64);
             error
         }
     }
 }
+
+/// Handles a refused thread. A limit on processes is shared with unsnarl's own, which come and go: without them the program might
+/// have got its thread, so the run is refused as long as the limit holds. Otherwise the thread is tried again; if the
+/// kernel still refuses it, the cause is another one, such as memory, and the failure is the program's own.
+#[cold]
+fn make_again(runtime: &mut Runtime, request: &ThreadRequest) -> Result<Box<Thread>, i32> {
+    for _ in 0..ATTEMPTS {
+        if !sys::can_fork() {
+            end::refuse("the kernel refused a thread (is a limit on processes reached? see `ulimit -u`)");
+        }
+        match runtime.make(request) {
+            Err(libc::EAGAIN) => {}
+            made => return made,
+        }
+    }
+    Err(libc::EAGAIN)
+}
+
+/// Attempts to create a thread although the kernel refused one.
+const ATTEMPTS: usize = 8;
 
 /// The time limit of a join.
 pub(super) enum WaitLimit {

@@ -330,9 +330,13 @@ fn interrupted_search_reports_results_and_cleans_up() {
         .stderr(Stdio::null())
         .spawn()
         .expect("unsnarl runs");
-    // Once unsnarl has started a target, it handles signals.
-    let children = format!("/proc/{0}/task/{0}/children", child.id());
-    while fs::read_to_string(&children).expect("a running search").trim().is_empty() {
+    // Once unsnarl has started a target, it handles signals. Any of its threads may start it.
+    let has_children = |thread: std::io::Result<fs::DirEntry>| {
+        let children = fs::read_to_string(thread.expect("a thread").path().join("children"));
+        children.is_ok_and(|children| !children.trim().is_empty())
+    };
+    let threads = format!("/proc/{}/task", child.id());
+    while !fs::read_dir(&threads).expect("a running search").any(has_children) {
         std::thread::yield_now();
     }
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
@@ -347,7 +351,7 @@ fn interrupted_search_reports_results_and_cleans_up() {
 fn timed_out_run_reports_its_position() {
     let place = Place::new("timeout");
     place.gcc("spin", "static volatile int stop;\nint main(void) {\n  while (!stop) {}\n}");
-    let report = place.json(100, &["record", "--timeout", "2s", "--json", "--", "./spin"]);
+    let report = place.json(100, &["record", "--timeout", "3s", "--json", "--", "./spin"]);
     assert_eq!(report["outcome"]["kind"], "timeout");
     assert_eq!(report["outcome"]["site"], "spin.c:3");
     let message = report["outcome"]["message"].as_str().expect("a message");
@@ -470,7 +474,7 @@ fn blocked_signals_do_not_defeat_the_time_limit() {
     );
     for threads in ["fibers", "kernel"] {
         let report =
-            place.json(100, &["record", "--timeout", "1s", "--threads", threads, "--json", "--", "./deaf"]);
+            place.json(100, &["record", "--timeout", "3s", "--threads", threads, "--json", "--", "./deaf"]);
         assert_eq!(report["outcome"]["kind"], "timeout");
         assert_eq!(report["outcome"]["site"], "deaf.c:8");
     }

@@ -138,7 +138,7 @@ fn server_replays_without_its_client() {
 fn wait_for_external_input_is_not_a_deadlock() {
     let place = built("wait", READER);
     let (from, to) = std::io::pipe().expect("a pipe");
-    let mut record = reading_at_seven(&place, "--timeout 500ms");
+    let mut record = reading_at_seven(&place, "--timeout 3s");
     record.stdin(from);
     let record = record.output().expect("unsnarl runs");
     drop(to);

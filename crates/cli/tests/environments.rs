@@ -66,7 +66,7 @@ const DOCTOR: &str = "doctor";
 const COMMANDS: [&str; 8] = [RECORD, REPLAY, EXPLORE, SIMPLIFY, PREDICT, SLICE, HUNT, DOCTOR];
 
 /// Time after which a command counts as hanging.
-const HANGS: Duration = Duration::from_secs(120);
+const HANGS: Duration = Duration::from_secs(600);
 
 /// Returns a user without privileges. Users with different numbers do not share the process count, which is limited.
 fn nobody(nth: u32) -> u32 {

@@ -18,8 +18,6 @@ const LEFT: &[(&str, usize, usize)] = &[
     ("programs", 1, 0),
     // "The C library does not tell where it keeps thread ids".
     ("runtime", 1, 0),
-    // The simulation of runs, which may be deleted.
-    ("simplify", 59, 89),
     // Colours that people "can tell apart".
     ("xtask", 1, 0),
 ];

@@ -110,7 +110,7 @@ fn runs_from_snapshots_equal_runs_from_start() {
 }
 
 #[test]
-fn single_threaded_start_does_not_prevent_simulation() {
+fn single_threaded_start_does_not_prevent_simplification() {
     // As Rust's library does.
     let begin = "struct pollfd fds[] = {{0, 0, 0}, {1, 0, 0}}; if (poll(fds, 2, 0) < 0) abort(); signal(SIGPIPE, SIG_IGN);";
     let source = format!("#include <poll.h>\n#include <signal.h>\n{}", account(begin));
@@ -122,7 +122,7 @@ fn single_threaded_start_does_not_prevent_simulation() {
     });
     assert!(fails.is_some());
     let report = place.json(0, &["simplify", "bug.snarl", "--json", "-o", "simple.snarl"]);
-    assert!(report["foreseen"].as_u64() > Some(0), "{report}");
+    assert_eq!(report["after"]["preemptive"], 1, "{report}");
     assert_eq!(report["outcome_preserved"], true, "{report}");
 }
 

@@ -2,8 +2,7 @@
 //!
 //! A failing trace with hundreds of context switches becomes one with the two or three that matter.
 //! [`static_order`] reorders its events without running anything; [`dynamic`] changes the schedule and runs
-//! it; [`combined`] does both in turn. [`simulation`] predicts the result of a schedule without running it;
-//! [`prove`] determines whether there is anything better; [`test_preemptions`] determines the effect of each
+//! it; [`combined`] does both in turn. [`prove`] determines whether there is anything better; [`test_preemptions`] determines the effect of each
 //! remaining preemption.
 //!
 //! Nothing here does I/O or starts a process. Algorithms that run plans take a [`Runner`], so each of them is
@@ -17,9 +16,8 @@ pub mod dynamic;
 mod preemption_test;
 pub mod prove;
 mod run;
-pub mod simulation;
 pub mod static_order;
 
 pub use cost::Cost;
 pub use preemption_test::{PreemptionTest, test_preemptions};
-pub use run::{Choice, Runner};
+pub use run::Runner;

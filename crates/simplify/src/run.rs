@@ -1,16 +1,6 @@
 //! Running plans: the interface of everything that runs the program again.
 
-use crate::simulation::EarlyStop;
 use unsnarl_model::{Plan, Trace};
-
-/// The enabled threads at a point of a run, as bits for the first 64 threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Choice {
-    /// All enabled threads.
-    pub can_run: u64,
-    /// Those that yield or spin, or that can continue only by a timeout.
-    pub yields: u64,
-}
 
 /// Runs a program by plans. The same plan yields the same trace.
 pub trait Runner {
@@ -23,25 +13,11 @@ pub trait Runner {
     /// # Errors If the program cannot be run, or the work must stop.
     fn run(&mut self, plan: &Plan) -> Result<Trace, Self::Error>;
 
-    /// Runs the plan, but the returned trace may end early if it has more context switches than [`EarlyStop`]
-    /// permits.
-    ///
-    /// # Errors
-    /// As for [`run`](Self::run).
-    fn run_bounded(&mut self, plan: &Plan, _: EarlyStop) -> Result<Trace, Self::Error> {
-        self.run(plan)
-    }
-
     /// Checks whether the work may continue; long computations without runs call this now and then.
     ///
     /// # Errors If the work must stop.
     fn check_interrupt(&self) -> Result<(), Self::Error> {
         Ok(())
-    }
-
-    /// Returns the enabled threads before each event of the latest runs, one list per run; or nothing.
-    fn choices(&mut self) -> Vec<Vec<Choice>> {
-        Vec::new()
     }
 
     /// Announces plans, some or all of which are run next.

@@ -7,7 +7,7 @@ use std::{cell::Cell, convert::Infallible};
 use toy::{InMemory, failing, programs};
 use unsnarl_model::{OutcomeKind, Plan, Trace};
 use unsnarl_simplify::{
-    Choice, Cost, Runner,
+    Cost, Runner,
     combined::{self, SimplifyOptions},
     dynamic, test_preemptions,
 };
@@ -16,20 +16,13 @@ use unsnarl_simplify::{
 /// would.
 struct Eager<'p> {
     runner: InMemory<'p>,
-    choices: Vec<Vec<Choice>>,
 }
 
 impl Runner for Eager<'_> {
     type Error = Infallible;
 
     fn run(&mut self, plan: &Plan) -> Result<Trace, Infallible> {
-        let trace = self.runner.run(plan)?;
-        self.choices = self.runner.choices();
-        Ok(trace)
-    }
-
-    fn choices(&mut self) -> Vec<Vec<Choice>> {
-        std::mem::take(&mut self.choices)
+        self.runner.run(plan)
     }
 
     fn run_until(
@@ -37,16 +30,13 @@ impl Runner for Eager<'_> {
         plans: &[Plan],
         accept: &mut dyn FnMut(usize, &Trace) -> bool,
     ) -> Result<Vec<Trace>, Infallible> {
-        let (mut traces, mut choices) = (Vec::new(), Vec::new());
+        let mut traces = Vec::new();
         for plan in plans.iter().rev() {
             traces.insert(0, self.run(plan)?);
-            choices.splice(0..0, self.choices());
         }
         let accepted = (0..traces.len()).find(|&at| accept(at, &traces[at]));
         let accepted_count = accepted.map_or(traces.len(), |at| at + 1);
         traces.truncate(accepted_count);
-        choices.truncate(accepted_count);
-        self.choices = choices;
         Ok(traces)
     }
 }
@@ -107,7 +97,7 @@ proptest! {
         let Some(start) = failing(&program, seed..seed + 20) else { return Ok(()) };
         let run = |batch| {
             let options = SimplifyOptions { batch, ..SimplifyOptions::default() };
-            combined::simplify(&start, &mut Eager { runner: InMemory::new(&program), choices: Vec::new() }, &options, &mut |_| {})
+            combined::simplify(&start, &mut Eager { runner: InMemory::new(&program) }, &options, &mut |_| {})
         };
         let options = SimplifyOptions { batch: 1, ..SimplifyOptions::default() };
         let one_by_one = combined::simplify(&start, &mut InMemory::new(&program), &options, &mut |_| {});

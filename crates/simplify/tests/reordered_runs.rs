@@ -14,14 +14,14 @@ fn replay(program: &Program, trace: &Trace) -> Trace {
 }
 
 /// Returns events that are comparable across runs, whose sites may have other numbers.
-fn simulated(trace: &Trace) -> Vec<(Event, u64)> {
+fn rendered(trace: &Trace) -> Vec<(Event, u64)> {
     let site = |event: &Event| trace.site(event).offset;
     trace.events.iter().map(|e| (Event { site: Default::default(), ..*e }, site(e))).collect()
 }
 
 /// In another order other threads would be alone, so there would be other events.
 fn random() -> impl Strategy<Value = Program> {
-    programs::random().prop_map(|program| Program { simulated_count: true, ..program })
+    programs::random().prop_map(|program| Program { sole_accesses_are_events: true, ..program })
 }
 
 fn is_the_same_run(program: &Program, reordered: &Trace) -> Result<(), TestCaseError> {
@@ -33,7 +33,7 @@ fn is_the_same_run(program: &Program, reordered: &Trace) -> Result<(), TestCaseE
             actual.events[at].flags = reordered.events[at].flags;
         }
     }
-    prop_assert_eq!(simulated(&actual), simulated(reordered));
+    prop_assert_eq!(rendered(&actual), rendered(reordered));
     prop_assert_eq!(&actual.outcome, &reordered.outcome);
     Ok(())
 }
@@ -71,6 +71,6 @@ proptest! {
         let trace = record(&program, seed);
         let once = static_order::simplify(&trace, Rules::of(&trace)).apply(&trace);
         let twice = static_order::simplify(&once, Rules::of(&once)).apply(&once);
-        prop_assert_eq!(simulated(&once), simulated(&twice));
+        prop_assert_eq!(rendered(&once), rendered(&twice));
     }
 }

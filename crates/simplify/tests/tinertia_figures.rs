@@ -10,7 +10,7 @@ use unsnarl_simplify::{
 };
 
 /// Renders the executed actions in the figures' words; thread 1 is main here, thread 2 its child.
-fn simulated(trace: &Trace) -> Vec<String> {
+fn rendered(trace: &Trace) -> Vec<String> {
     let render = |event: &Event| {
         let thread = if event.thread == ThreadIx::MAIN { "T1" } else { "T2" };
         let operation = match (event.op, event.addr & 0xff) {
@@ -53,12 +53,12 @@ fn paper_example_simplifies_from_figure_2_to_5() {
         "(T2, flag = 0)",
         "(T1, error())",
     ];
-    assert_eq!(simulated(&start), figure_2);
+    assert_eq!(rendered(&start), figure_2);
     assert_eq!(start.stats().context_switches, 7);
 
     let mut steps: Vec<(Operation, Vec<String>, u64)> = Vec::new();
     let found = dynamic::simplify(&start, &mut InMemory::new(&program), &mut |step| {
-        steps.push((step.operation, simulated(step.trace), step.trace.stats().context_switches));
+        steps.push((step.operation, rendered(step.trace), step.trace.stats().context_switches));
     });
     let figure_3 = [
         "(T2, while (!flag))",
@@ -94,7 +94,7 @@ fn paper_example_simplifies_from_figure_2_to_5() {
         (Operation::ConsolidateDown, figure_5.map(String::from).to_vec(), 2),
     ];
     assert_eq!(steps, expected);
-    assert_eq!(simulated(&found.trace), figure_5);
+    assert_eq!(rendered(&found.trace), figure_5);
     assert_eq!(found.trace.signature(), start.signature());
     let removed = |operation| found.tally.removed_by(operation);
     assert_eq!(

@@ -102,7 +102,7 @@ impl BenchSimplify {
         let reproduced = self.reproduced(&ours.trace, &mut program)?;
         Ok(json!({
             "before": stats_json(&trace.stats()), "after": stats_json(&ours.trace.stats()),
-            "executions": ours.tally.executions, "foreseen": ours.tally.simulated, "rounds": ours.tally.rounds, "elapsed_s": our_seconds,
+            "executions": ours.tally.executions, "rounds": ours.tally.rounds, "elapsed_s": our_seconds,
             "resumed": program.snapshots.resumed,
             "quick": {
                 "after": stats_json(&quick.trace.stats()), "executions": quick.tally.executions,

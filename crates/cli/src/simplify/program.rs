@@ -15,9 +15,9 @@ use std::{
     },
     time::Instant,
 };
-use unsnarl_exec::{Choices, Error, Executor, Settings};
+use unsnarl_exec::{Error, Executor, Settings};
 use unsnarl_model::{OutcomeKind, Plan, Trace};
-use unsnarl_simplify::{Choice, Runner};
+use unsnarl_simplify::Runner;
 
 /// Why the simplification stopped early.
 #[derive(Debug)]
@@ -57,8 +57,6 @@ pub(crate) struct ProgramPool {
     pub(crate) snapshots: Snapshots,
     pub(crate) progress: ProgressBar,
     interrupt: Arc<AtomicBool>,
-    /// Choices of the latest runs.
-    choices: Vec<Vec<Choice>>,
 }
 
 impl ProgramPool {
@@ -85,7 +83,6 @@ impl ProgramPool {
             snapshots: Snapshots::new(options.snapshots),
             progress: progress(options.quiet),
             interrupt,
-            choices: Vec::new(),
         })
     }
 
@@ -101,28 +98,21 @@ impl ProgramPool {
             Some(Error::Interrupted) => StopReason::Spent,
             _ => StopReason::Failed(error),
         };
-        let plans: Vec<Plan> = plans.iter().map(|plan| Plan { choices: true, ..plan.clone() }).collect();
-        snapshots.make(pool, &plans).map_err(stop_reason)?;
+        snapshots.make(pool, plans).map_err(stop_reason)?;
         let begin = Instant::now();
         let job = |executor: &mut Executor, plan: &Plan| {
             let run = executor.run(plan)?;
             let resumed = run.is_resumed();
             let failure_message = checks.failure_message(&run.output)?;
-            let choice = |of: &Choices| Choice { can_run: of.can_run, yields: of.yields };
-            let choices = run.choices().iter().map(choice).collect();
             let mut trace = run.trace();
-            // Recording choices is not part of the schedule.
-            trace.plan.choices = false;
             predicate::judge(&mut trace, fail_on, failure_message);
             progress.inc(1);
-            Ok((trace, choices, resumed))
+            Ok((trace, resumed))
         };
-        let runs: Vec<(Trace, Vec<Choice>, bool)> = pool.run(&plans, job, |_| false).map_err(stop_reason)?;
-        let resumed = runs.iter().filter(|(.., resumed)| *resumed).count();
+        let runs: Vec<(Trace, bool)> = pool.run(plans, job, |_| false).map_err(stop_reason)?;
+        let resumed = runs.iter().filter(|(_, resumed)| *resumed).count();
         snapshots.note(begin.elapsed(), plans.len().div_ceil(pool.executors.len()), resumed);
-        let (traces, choices) = runs.into_iter().map(|(trace, choices, _)| (trace, choices)).unzip();
-        self.choices = choices;
-        Ok(traces)
+        Ok(runs.into_iter().map(|(trace, _)| trace).collect())
     }
 }
 
@@ -144,10 +134,6 @@ impl Runner for ProgramPool {
         }
     }
 
-    fn choices(&mut self) -> Vec<Vec<Choice>> {
-        std::mem::take(&mut self.choices)
-    }
-
     fn announce_plans(&mut self, plans: &[Plan]) {
         self.snapshots.announce_plans(plans);
     }
@@ -158,24 +144,18 @@ impl Runner for ProgramPool {
         accept: &mut dyn FnMut(usize, &Trace) -> bool,
     ) -> Result<Vec<Trace>, StopReason> {
         let mut traces = Vec::new();
-        let mut choices = Vec::new();
         if plans.len() > self.pool.executors.len() {
             self.snapshots.announce_plans(plans);
         }
         for chunk in plans.chunks(self.pool.executors.len().max(1)) {
-            let ran = self.run_all(chunk)?;
-            choices.append(&mut self.choices);
-            for trace in ran {
+            for trace in self.run_all(chunk)? {
                 let accepted = accept(traces.len(), &trace);
                 traces.push(trace);
                 if accepted {
-                    choices.truncate(traces.len());
-                    self.choices = choices;
                     return Ok(traces);
                 }
             }
         }
-        self.choices = choices;
         Ok(traces)
     }
 }

@@ -57,7 +57,7 @@ impl SimplificationReport {
             let mut names = ProgramNames::new(&self.after.modules, &mut symbols);
             output::json(&json!({
                 "trace": path, "before": stats_json(&self.before), "after": stats_json(&self.figures),
-                "executions": self.tally.executions, "foreseen": self.tally.simulated, "elapsed_s": self.elapsed.as_secs_f64(),
+                "executions": self.tally.executions, "elapsed_s": self.elapsed.as_secs_f64(),
                 "rounds": self.tally.rounds, "by_operation": by_operation,
                 "outcome_preserved": self.preserved.unwrap_or(true),
                 "preemptions": counterfactuals_json(&self.after, &mut names),
@@ -135,14 +135,10 @@ impl SimplificationReport {
             0 => String::new(),
             n => format!(" ({n} from a snapshot)"),
         };
-        let Tally { executions, simulated, rounds, .. } = self.tally;
-        let simulated = match simulated {
-            0 => String::new(),
-            n => format!(", {n} simulated without a run"),
-        };
+        let Tally { executions, rounds, .. } = self.tally;
         let _ = writeln!(
             text,
-            "took     {executions} runs{resumed}{simulated}, {rounds} rounds, {:.2} s",
+            "took     {executions} runs{resumed}, {rounds} rounds, {:.2} s",
             self.elapsed.as_secs_f64()
         );
         text

@@ -16,15 +16,12 @@
 //!    the result is never worse than Tinertia's.
 //! 6. With more effort, all cheaper schedules are searched ([`crate::prove`]).
 //!
-//! If possible, the result of a schedule is predicted from earlier runs ([`crate::simulation`]); then it is
-//! run only if it is an improvement.
-//!
 //! Every trace that is kept was executed, and each is better than the one before: fewer context switches,
 //! then fewer preemptions, then fewer events. Candidates are run in batches, in an order that does not depend
 //! on how many run at once; so the result does not either.
 
 mod candidates;
-mod simulator;
+mod run_cache;
 
 use crate::{
     Cost, Runner,
@@ -33,7 +30,7 @@ use crate::{
     static_order::{self, Rules, causal_past::causal_past, fingerprint::fingerprints},
 };
 use candidates::{Candidate, Change};
-use simulator::{PlanKnowledge, Simulator};
+use run_cache::RunCache;
 use std::{
     collections::HashSet,
     hash::{DefaultHasher, Hash, Hasher},
@@ -82,7 +79,7 @@ pub fn simplify<R: Runner>(
     let goal = Goal { signature: trace.signature(), best: trace.clone() };
     let mut work = Simplifier {
         goal,
-        runner: Simulator::new(trace, runner),
+        runner: RunCache::new(runner),
         options,
         watch,
         tally: Tally::default(),
@@ -182,7 +179,7 @@ fn fingerprint_of_order(order: &[usize]) -> u64 {
 
 struct Simplifier<'a, R: Runner> {
     goal: Goal,
-    runner: Simulator<'a, R>,
+    runner: RunCache<'a, R>,
     options: &'a SimplifyOptions,
     watch: &'a mut dyn FnMut(Improvement<'_>),
     tally: Tally,
@@ -224,31 +221,17 @@ impl<R: Runner> Simplifier<'_, R> {
         }
     }
 
-    /// Simplifies the original trace by Tinertia alone. Most of its runs are known by now.
+    /// Simplifies the original trace by Tinertia alone.
     fn restart_with_tinertia(&mut self, start: &Trace) -> Result<(), R::Error> {
-        let mispredictions = self.runner.mispredictions();
         let mut tinertia_only = dynamic::simplify(start, &mut self.runner, &mut |_| {});
         self.tally.rounds += tinertia_only.tally.rounds;
         self.count();
         if let Some(stopped) = tinertia_only.stopped.take() {
             return Err(stopped);
         }
-        if self.runner.mispredictions() > mispredictions {
-            // A prediction on the way may have been wrong.
-            return self.restart_with_tinertia(start);
-        }
         if self.goal.is_met(&tinertia_only.trace) {
-            // The result may only have been predicted, so it is run now.
-            let order: Vec<usize> = (0..tinertia_only.trace.events.len()).collect();
-            let actual = self.runner.run(&relaxed_plan(&tinertia_only.trace, &order, &[]))?;
-            self.count();
-            if self.runner.mispredictions() > mispredictions {
-                return self.restart_with_tinertia(start);
-            }
-            if self.goal.is_met(&actual) {
-                self.tally.take_contributions(&tinertia_only.tally);
-                self.goal.best = actual;
-            }
+            self.tally.take_contributions(&tinertia_only.tally);
+            self.goal.best = tinertia_only.trace.clone();
         }
         self.improve_statically(&tinertia_only.trace)?;
         self.descend()
@@ -293,7 +276,7 @@ impl<R: Runner> Simplifier<'_, R> {
     }
 
     fn count(&mut self) {
-        (self.tally.executions, self.tally.simulated) = (self.runner.runs, self.runner.simulated);
+        self.tally.executions = self.runner.runs;
     }
 
     /// Returns the number of runs left.
@@ -312,13 +295,6 @@ impl<R: Runner> Simplifier<'_, R> {
                 continue;
             }
             let plan = relaxed_plan(&candidate, &order, &[]);
-            if let PlanKnowledge::Simulated(trace) = self.runner.lookup(&plan, None)
-                && !self.goal.is_met(&trace)
-                && trace.signature() == self.goal.signature
-            {
-                self.runner.simulated += 1;
-                continue;
-            }
             let actual = self.runner.run(&plan)?;
             self.count();
             if actual.signature() != self.goal.signature {
@@ -337,7 +313,6 @@ impl<R: Runner> Simplifier<'_, R> {
         if std::mem::take(&mut self.events_are_complete) {
             self.known.clear();
             self.failed.clear();
-            self.runner.disable_simulation();
         }
     }
 
@@ -395,18 +370,11 @@ impl<R: Runner> Simplifier<'_, R> {
             let plans: Vec<Plan> = batch.iter().map(|(_, plan)| plan.clone()).collect();
             let goal = &self.goal;
             let traces = self.runner.runner.run_until(&plans, &mut |_, trace| goal.is_near(trace))?;
-            let mut choices = self.runner.choices(traces.len()).into_iter();
             for ((candidate, plan), trace) in batch.into_iter().zip(traces) {
                 at = candidate + 1;
                 let candidate = &candidates[candidate];
-                let choices = choices.next().unwrap_or_default();
                 self.mark_tried(candidate, prints[at - 1]);
-                // Earlier runs of this batch show that this one was run in vain, as is any run after a
-                // success.
-                if self.is_known_useless(&plan) {
-                    continue;
-                }
-                self.runner.learn(&plan, &trace, &choices);
+                self.runner.insert(&plan, &trace);
                 self.count();
                 if self.goal.is_met(&trace) {
                     self.failed.remove(&candidate.change);
@@ -429,12 +397,7 @@ impl<R: Runner> Simplifier<'_, R> {
     }
 
     /// Returns whether the result of a plan is known, and is no improvement.
-    fn is_known_useless(&mut self, plan: &Plan) -> bool {
-        let nowhere = match self.runner.lookup(plan, None) {
-            PlanKnowledge::Executed(trace) | PlanKnowledge::Simulated(trace) => !self.goal.is_near(&trace),
-            PlanKnowledge::Unknown => false,
-        };
-        self.runner.simulated += u64::from(nowhere);
-        nowhere
+    fn is_known_useless(&self, plan: &Plan) -> bool {
+        self.runner.get(plan).is_some_and(|trace| !self.goal.is_near(trace))
     }
 }

@@ -12,7 +12,7 @@ mod tally;
 
 pub use tally::{Operation, Tally};
 
-use crate::{Cost, Runner, prove::Certificate, simulation::EarlyStop};
+use crate::{Cost, Runner, prove::Certificate};
 use script::{Piece, SegmentScript};
 use unsnarl_model::{Signature, Trace};
 
@@ -106,13 +106,11 @@ impl<R: Runner> Tinertia<'_, R> {
             let Some(Piece { to, .. }) = script.pieces.get(piece) else { return Ok(()) };
             at = to + 1;
             let Some(candidate) = script.move_up(piece) else { continue };
-            if let Some(actual) =
-                self.is_variant(&candidate, Operation::ConsolidateUpTei, moved_to(&script, piece))?
-            {
+            if let Some(actual) = self.is_variant(&candidate, Operation::ConsolidateUpTei)? {
                 // The longest movable prefix is assumed to be the one that was just executed.
                 let executed = executed_of_next(&self.current, &script, piece, &actual);
                 let Some(candidate) = script.move_up_actions(piece, executed) else { continue };
-                if self.is_variant(&candidate, Operation::ConsolidateUpActions, 0)?.is_some() {
+                if self.is_variant(&candidate, Operation::ConsolidateUpActions)?.is_some() {
                     continue;
                 }
             }
@@ -136,7 +134,7 @@ impl<R: Runner> Tinertia<'_, R> {
         while let Some(piece) = script.pieces.partition_point(|piece| piece.from < at).checked_sub(1) {
             at = script.pieces[piece].from;
             let Some(candidate) = change(&script, piece) else { continue };
-            if self.is_variant(&candidate, operation, 0)?.is_none() {
+            if self.is_variant(&candidate, operation)?.is_none() {
                 at = at.min(self.current.events.len());
                 script = SegmentScript::of(&self.current.events);
             }
@@ -145,16 +143,14 @@ impl<R: Runner> Tinertia<'_, R> {
     }
 
     /// Runs a candidate. If it is a variant-trace (section 4.2.1), the executed trace becomes the current
-    /// one; otherwise it is returned, or at least its first `events` events.
+    /// one; otherwise it is returned.
     fn is_variant(
         &mut self,
         candidate: &SegmentScript,
         operation: Operation,
-        events: usize,
     ) -> Result<Option<Trace>, R::Error> {
         self.runner.check_interrupt()?;
-        let early_stop = EarlyStop { switches: candidate.switches(), events };
-        let actual = self.runner.run_bounded(&candidate.plan(&self.current), early_stop)?;
+        let actual = self.runner.run(&candidate.plan(&self.current))?;
         self.tally.executions += 1;
         let cost = Cost::of(&actual.events).switches;
         if actual.signature() != self.signature || cost > candidate.switches() {
@@ -165,12 +161,6 @@ impl<R: Runner> Tinertia<'_, R> {
         (self.watch)(Improvement { operation, trace: &self.current, tally: &self.tally });
         Ok(None)
     }
-}
-
-/// Returns where the thread's next piece ends if it is moved up to right after this one.
-fn moved_to(script: &SegmentScript, piece: usize) -> usize {
-    let before: usize = script.pieces[..=piece].iter().map(script::Piece::len).sum();
-    before + script.next(piece).map_or(0, |next| script.pieces[next].len())
 }
 
 /// Returns how many events of the thread's next piece were executed when it was moved up to right after this

@@ -55,8 +55,6 @@ impl fmt::Display for Operation {
 pub struct Tally {
     /// The number of runs.
     pub executions: u64,
-    /// The number of schedules whose result was known without a run.
-    pub simulated: u64,
     /// The number of rounds over all operations.
     pub rounds: u64,
     removed: [u64; Operation::ALL.len()],
@@ -80,7 +78,6 @@ impl Tally {
     /// Adds the runs of other work whose result is not used.
     pub(crate) fn add_runs(&mut self, other: &Self) {
         self.executions += other.executions;
-        self.simulated += other.simulated;
         self.rounds += other.rounds;
     }
 

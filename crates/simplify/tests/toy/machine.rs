@@ -7,7 +7,6 @@ use unsnarl_model::{
     Program as Started, Site, SiteIx, Thread as Simulated, ThreadId, ThreadIx, Trace, Wait,
 };
 use unsnarl_sched::{Pick, Picker, RunView, Script, SpinDetector, ThreadSet, changes_nothing};
-use unsnarl_simplify::Choice;
 
 /// Fruitless reads before a thread of the papers' examples counts as spinning.
 const SPINS: u32 = 2;
@@ -31,8 +30,6 @@ pub(super) struct Machine<'p> {
     wake_ups: Vec<WakeUp>,
     clock: u64,
     outcome: Option<Outcome>,
-    /// The enabled threads before each event.
-    choices: Vec<Choice>,
 }
 
 struct WakeUp {
@@ -89,7 +86,6 @@ impl<'p> Machine<'p> {
             wake_ups: Vec::new(),
             clock: 0,
             outcome: None,
-            choices: Vec::new(),
         };
         machine.add(ThreadId::main(), 0);
         machine.threads[0].stage = Stage::Ready;
@@ -120,8 +116,7 @@ impl<'p> Machine<'p> {
         });
     }
 
-    /// Returns the run, and the enabled threads before each event.
-    pub(super) fn run(mut self) -> (Trace, Vec<Choice>) {
+    pub(super) fn run(mut self) -> Trace {
         let script =
             Script { segments: self.plan.prefix.segments.clone(), actions: self.plan.prefix.actions.clone() };
         let mut picker = Picker::new(script, self.plan.prefix.fidelity, self.plan.tail, self.plan.seed);
@@ -135,7 +130,6 @@ impl<'p> Machine<'p> {
                 self.end(OutcomeKind::Timeout, None, None, "the limit of events was reached");
                 break;
             }
-            let choice = self.choice();
             let Pick::Run(thread) = picker.pick(&self) else {
                 self.end(OutcomeKind::Timeout, None, None, "the plan ended before the program did");
                 break;
@@ -146,7 +140,6 @@ impl<'p> Machine<'p> {
             let by_timeout = !self.ready.contains(thread);
             self.current = thread;
             let at = self.events.len();
-            self.choices.push(choice);
             self.step(thread.index(), by_timeout);
             if preempts {
                 self.events[at].flags = self.events[at].flags | Flags::PREEMPTS;
@@ -156,21 +149,7 @@ impl<'p> Machine<'p> {
                 self.look_for_circle(thread.index());
             }
         }
-        let choices = std::mem::take(&mut self.choices);
-        (self.trace(), choices)
-    }
-
-    /// Returns the threads enabled now.
-    fn choice(&self) -> Choice {
-        let mut choice = Choice::default();
-        for thread in (0..self.threads.len()).map(|ix| ThreadIx(ix as u16)) {
-            let by_timeout = self.by_timeout.contains(thread);
-            if by_timeout || self.ready.contains(thread) {
-                choice.can_run |= 1 << thread.0;
-                choice.yields |= u64::from(by_timeout || self.yields(thread)) << thread.0;
-            }
-        }
-        choice
+        self.trace()
     }
 
     fn ins(&self, thread: usize) -> Option<Ins> {
@@ -181,7 +160,7 @@ impl<'p> Machine<'p> {
     /// Returns whether the thread's plain accesses are no events, because it is alone.
     fn is_unseen(&self, thread: usize) -> bool {
         let mut others = self.threads.iter().enumerate().filter(|&(ix, _)| ix != thread);
-        !self.program.simulated_count && others.all(|(_, other)| other.stage == Stage::Ended)
+        !self.program.sole_accesses_are_events && others.all(|(_, other)| other.stage == Stage::Ended)
     }
 
     /// Executes instructions without events, up to the next one that is an event.

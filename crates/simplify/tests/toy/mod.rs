@@ -9,7 +9,7 @@ pub(crate) mod programs;
 use machine::Machine;
 use std::convert::Infallible;
 use unsnarl_model::{Plan, Policy, RunLimits, Trace};
-use unsnarl_simplify::{Choice, Runner};
+use unsnarl_simplify::Runner;
 
 /// One step of a thread. A register holds the last value read, or whether a try succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub(crate) struct Program {
     /// True if all threads exist from the start, without events for their starts and ends.
     pub bare: bool,
     /// True if plain accesses of a thread that is alone are events too; in a real run they are not.
-    pub simulated_count: bool,
+    pub sole_accesses_are_events: bool,
     /// The initial count of semaphores.
     pub count: u64,
     /// The number of threads a barrier waits for.
@@ -69,16 +69,11 @@ pub(crate) struct Program {
 impl Program {
     /// Builds a program whose threads exist from the start, as in the papers.
     pub(crate) fn bare(threads: Vec<Vec<Ins>>) -> Self {
-        Self { threads, bare: true, simulated_count: true, ..Self::default() }
+        Self { threads, bare: true, sole_accesses_are_events: true, ..Self::default() }
     }
 
     /// Runs the program.
     pub(crate) fn run(&self, plan: &Plan) -> Trace {
-        self.run_and_simulate(plan).0
-    }
-
-    /// Runs the program; also returns the enabled threads before each event.
-    pub(crate) fn run_and_simulate(&self, plan: &Plan) -> (Trace, Vec<Choice>) {
         Machine::new(self, plan).run()
     }
 }
@@ -103,12 +98,11 @@ pub(crate) struct InMemory<'p> {
     program: &'p Program,
     /// The number of runs.
     pub(crate) runs: u64,
-    choices: Vec<Choice>,
 }
 
 impl<'p> InMemory<'p> {
     pub(crate) fn new(program: &'p Program) -> Self {
-        Self { program, runs: 0, choices: Vec::new() }
+        Self { program, runs: 0 }
     }
 }
 
@@ -117,12 +111,6 @@ impl Runner for InMemory<'_> {
 
     fn run(&mut self, plan: &Plan) -> Result<Trace, Infallible> {
         self.runs += 1;
-        let (trace, choices) = self.program.run_and_simulate(plan);
-        self.choices = choices;
-        Ok(trace)
-    }
-
-    fn choices(&mut self) -> Vec<Vec<Choice>> {
-        vec![std::mem::take(&mut self.choices)]
+        Ok(self.program.run(plan))
     }
 }

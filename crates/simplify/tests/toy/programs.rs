@@ -74,7 +74,7 @@ pub(crate) fn random() -> impl Strategy<Value = Program> {
             append(&mut list, body);
             threads.push(list);
         }
-        Program { threads, bare: false, simulated_count: false, count, barrier }
+        Program { threads, bare: false, sole_accesses_are_events: false, count, barrier }
     })
 }
 

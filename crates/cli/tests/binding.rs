@@ -58,7 +58,10 @@ fn undefined_symbols_that_are_not_called_do_not_matter() {
     place.compile("calls", CALLS_LIBRARY, &["gcc"], &link);
 
     let (_, said) = place.exits(0, &["record", "-o", "t.snarl", "--", "./calls"]);
-    assert!(said.contains("library functions are bound at their first call, because `missing"), "{said}");
+    assert!(
+        said.contains("warning: library functions are bound at their first call, because `missing"),
+        "{said}"
+    );
     let replayed = place.json(0, &["replay", "t.snarl", "--json"]);
     assert_eq!(replayed["identical"], true, "{replayed}");
 

@@ -808,8 +808,7 @@ impl Run<'_> {
         let Executor { memory, files, program, binding, .. } = self.executor;
         let end = (self.status, self.stopped);
         let mut trace = collect::trace(memory, &mut files.borrow_mut(), program, self.plan, end, output);
-        let main = trace.threads.first().map_or_else(Site::default, |main| main.start);
-        trace.warnings.extend(binding.warning(main));
+        trace.program_warnings.extend(binding.warning());
         trace
     }
 

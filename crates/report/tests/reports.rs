@@ -375,6 +375,20 @@ fn crash_with_warnings() {
 }
 
 #[test]
+fn warning_about_the_program_names_no_thread() {
+    let mut t = counter();
+    t.outcome = Outcome::exit(0);
+    t.program_warnings = vec!["library functions are bound at their first call".to_owned()];
+    let text = outcome_text(&t, &mut counter_source(), &options(100));
+    assert!(text.ends_with("\nwarning: library functions are bound at their first call\n"), "{text}");
+    let json = warnings_json(&t, &mut counter_source());
+    let expected = serde_json::json!([
+        { "kind": "Program", "text": "library functions are bound at their first call" }
+    ]);
+    assert_eq!(json, expected);
+}
+
+#[test]
 fn relocked_mutex_waits_for_itself() {
     let (mut t, mut source) = deadlock();
     t.outcome.waits.truncate(2);

@@ -96,6 +96,8 @@ pub(crate) struct SearchReport {
     /// Runs that ended normally but with warnings, and the first of them.
     pub(crate) warned: u64,
     first_warned: Option<Trace>,
+    /// Those of them that `--fail-on misuse` makes failures.
+    pub(crate) misused: u64,
     pub(crate) interrupted: bool,
     completeness: Option<CompleteSearch>,
     incomplete_reason: Option<IncompleteReason>,
@@ -126,6 +128,15 @@ impl SearchReport {
     /// Returns whether the search was exhaustive.
     fn is_complete(&self) -> bool {
         self.completeness.is_some_and(|completeness| completeness.preemptions.is_none())
+    }
+
+    /// Returns how warnings become failures; empty if they cannot.
+    fn misuse_hint(&self) -> String {
+        match self.misused {
+            0 => String::new(),
+            all if all == self.warned => " (--fail-on misuse makes them failures)".into(),
+            some => format!(" (--fail-on misuse makes {some} of these failures)"),
+        }
     }
 
     /// Describes the races that were seen in passing.
@@ -329,6 +340,8 @@ impl SearchOptions {
                 races.add(&attempt.conflicts, &attempt.modules);
                 attempt.failure.into_iter().for_each(|trace| search.failures.add(trace));
                 search.warned += u64::from(attempt.warned.is_some());
+                let misused = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse.is_programs_fault());
+                search.misused += u64::from(attempt.warned.as_ref().is_some_and(misused));
                 search.first_warned = search.first_warned.or(attempt.warned);
             }
             let (distinct, failures) = (search.schedules.len(), search.failures.0.len());
@@ -454,8 +467,9 @@ impl Explore {
             ));
             if let Some(trace) = &search.first_warned {
                 output::print(&format!(
-                    "\nwarnings in {} of them (--fail-on misuse makes them failures); in the first:\n{}",
+                    "\nwarnings in {} of them{}; in the first:\n{}",
                     search.warned,
+                    search.misuse_hint(),
                     output::outcome(trace)
                 ));
             }

@@ -194,6 +194,7 @@ impl RunResult {
 
 impl Explore {
     pub(crate) fn run(self) -> Result<Verdict> {
+        self.options.check_outputs()?;
         let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         let interrupt = interrupt()?;
         let bar = progress(self.options.runs, self.options.run.json);
@@ -211,6 +212,12 @@ pub(crate) fn interrupt() -> Result<Arc<AtomicBool>> {
 }
 
 impl SearchOptions {
+    /// Checks before the first run that everything can be written that the search may find.
+    pub(crate) fn check_outputs(&self) -> Result<()> {
+        traces::check(self.run.output.as_deref())?;
+        self.junit.as_deref().map_or(Ok(()), traces::check_file)
+    }
+
     /// Searches for a failing schedule of this program.
     pub(crate) fn explore(
         &self,
@@ -402,11 +409,13 @@ impl SearchOptions {
 
 impl Explore {
     pub(crate) fn report(&self, search: &mut SearchReport) -> Result<Verdict> {
-        let mut paths = Vec::new();
-        for (nth, failure) in search.failures.0.iter_mut().enumerate() {
+        // All of them are tried: one that cannot be saved is at least printed.
+        let saved = search.failures.0.iter_mut().enumerate().map(|(nth, failure)| {
             judge::add_stacks(&mut failure.trace);
-            paths.push(traces::save(&failure.trace, self.options.path(nth).as_deref())?);
-        }
+            traces::save(&failure.trace, self.options.path(nth).as_deref())
+        });
+        let saved: Vec<Result<PathBuf>> = saved.collect();
+        let paths = saved.into_iter().collect::<Result<Vec<PathBuf>>>()?;
         // `latest` should name the first failure.
         if let (Some(first), true) = (paths.first(), paths.len() > 1) {
             traces::remember(first);

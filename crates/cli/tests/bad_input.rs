@@ -249,7 +249,7 @@ fn machine_is_checked_without_an_environment() {
     }
 }
 
-/// Leaks memory, of which AddressSanitizer is told to report nothing.
+/// Leaks memory, which AddressSanitizer reports natively.
 const LEAKS: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@ use unsnarl_trace::SaveError;
 const DIRECTORY: &str = ".unsnarl";
 const ENDING: &str = "snarl";
 
-/// What the user can do if the directory of traces cannot be written.
+/// The advice if the directory of traces cannot be written.
 #[derive(Clone, Copy)]
 pub(crate) enum Remedy {
     /// The command has an option for the path.

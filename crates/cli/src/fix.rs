@@ -59,7 +59,9 @@ pub(crate) fn check(recorded: &Trace, path: &Path, json: bool) -> Result<Verdict
     let saved = match report.checked.verdict {
         FixVerdict::Failing => {
             judge::add_stacks(&mut report.checked.trace);
-            Some(traces::save(&report.checked.trace, None)?)
+            // The verdict does not need the trace.
+            let saved = traces::try_save(&report.checked.trace, None, &traces::program_name(recorded));
+            saved.inspect_err(|error| eprintln!("unsnarl: the trace is not saved: {error:#}")).ok()
         }
         _ => None,
     };

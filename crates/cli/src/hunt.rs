@@ -13,7 +13,7 @@ use crate::{
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::{Command, Stdio},
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
@@ -66,6 +66,8 @@ struct HuntResult {
 
 impl Hunt {
     pub(crate) fn run(self) -> Result<Verdict> {
+        self.options.check_outputs()?;
+        self.html.as_deref().map_or(Ok(()), traces::check_file)?;
         if let Some(command) = &self.build {
             build(command)?;
         }
@@ -102,10 +104,12 @@ impl Hunt {
     /// Simplifies the first failure, and saves the traces before and after.
     fn simplify(&self, search: &SearchReport, interrupt: &Arc<AtomicBool>) -> Result<HuntResult> {
         let found = search.failures.0[0].trace.clone();
-        let original = match (traces::save(&found, None), self.options.path(0)) {
+        let name = traces::program_name(&found);
+        let original = match self.options.path(0) {
+            None => traces::save_as(&found, None, &name)?,
             // If the current directory is not writable, the trace goes beside the file that the user named.
-            (Err(_), Some(named)) => traces::save(&found, Some(&named.with_extension("found.snarl")))?,
-            (saved, _) => saved?,
+            Some(named) => traces::try_save(&found, None, &name)
+                .or_else(|_| traces::save_as(&found, Some(&named.with_extension("found.snarl")), &name))?,
         };
         print_progress(self.options.run.json, "simplifying it");
         let run_options = simplify::program::RunOptions {
@@ -123,8 +127,6 @@ impl Hunt {
         };
         let mut simplification = simplify::Method::Both(options).simplify(&found, run_options, interrupt)?;
         judge::add_stacks(&mut simplification.after);
-        let name =
-            Path::new(&found.program.path).file_name().unwrap_or_default().to_string_lossy().into_owned();
         let path = traces::save_as(
             &simplification.after,
             self.options.path(0).as_deref(),

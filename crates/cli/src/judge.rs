@@ -3,9 +3,7 @@
 use crate::options::FailOn;
 use std::collections::HashMap;
 use unsnarl_exec::{Executor, Settings};
-use unsnarl_model::{
-    Backtrace, Event, Misuse, Op, Outcome, OutcomeKind, Side, Site, SiteIx, ThreadIx, Trace,
-};
+use unsnarl_model::{Backtrace, Event, Op, Outcome, OutcomeKind, Side, Site, SiteIx, ThreadIx, Trace};
 use unsnarl_report::{Names, ProgramNames};
 use unsnarl_symbols::{Frame, Symbols};
 
@@ -27,7 +25,7 @@ type Failure = (OutcomeKind, ThreadIx, Site, String);
 
 /// Returns the first misuse of synchronisation.
 fn misuse(trace: &Trace) -> Option<Failure> {
-    let wrong = trace.warnings.iter().find(|w| w.misuse != Misuse::NotModelled)?;
+    let wrong = trace.warnings.iter().find(|w| w.misuse.is_programs_fault())?;
     Some((OutcomeKind::Misuse, wrong.thread, wrong.site, wrong.misuse.description().into()))
 }
 

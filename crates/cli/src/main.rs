@@ -151,7 +151,8 @@ fn main() -> ExitCode {
 fn run() -> ExitCode {
     let command = Cli::parse().command;
     if command.runs_programs()
-        && let Err(error) = unsnarl_exec::check_threads()
+        && let Err(error) =
+            unsnarl_exec::raise_descriptor_limit().and_then(|()| unsnarl_exec::check_threads())
     {
         return verdict::exit(Err(error.into()));
     }

@@ -1,7 +1,10 @@
 //! Output of commands.
 
 use serde_json::Value;
-use std::io::{IsTerminal, Write};
+use std::{
+    io::{ErrorKind, IsTerminal, Write},
+    sync::Once,
+};
 use unsnarl_model::Trace;
 use unsnarl_report::{
     ProgramNames, RenderOptions, outcome_json, outcome_text, stats_json, stats_text, warnings_json,
@@ -45,9 +48,16 @@ pub(crate) fn json(value: &Value) {
     print(&format!("{value:#}\n"));
 }
 
-/// Prints to standard output; a closed reader is no error.
+/// Prints to standard output; a closed reader is no error. Any other error is reported once.
 pub(crate) fn print(text: &str) {
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    static REPORTED: Once = Once::new();
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            REPORTED.call_once(|| eprintln!("unsnarl: cannot write to standard output: {error}"));
+        }
+        _ => {}
+    }
 }
 
 /// Writes a file atomically.

@@ -35,7 +35,7 @@ pub(crate) struct Record {
 impl Record {
     pub(crate) fn run(self) -> Result<Verdict> {
         let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
-        traces::prepare();
+        traces::check(self.run.output.as_deref())?;
         let tail = if self.seed.is_some() { self.strategy } else { Policy::Fair };
         let settings = Settings { echo: !self.run.json, ..self.run.settings() };
         let plan = match &self.like {

@@ -116,7 +116,7 @@ impl Replay {
         match (&replayed.divergence, replayed.reproduced) {
             (Some(divergence), false) => {
                 let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
-                eprint!("{}", divergence_text(divergence, recorded, &mut names));
+                eprint!("{}", divergence_text(divergence, recorded, &replayed.trace, &mut names));
             }
             (_, true) => {
                 eprint!("{}", output::outcome(&replayed.trace));
@@ -209,13 +209,21 @@ pub(crate) fn check(recorded: &Trace) -> Result<()> {
             "the trace was imported from another tool and has no program to run".into()
         ));
     }
+    check_builds(recorded)?;
     unsnarl_exec::check(Path::new(&recorded.program.path))?;
-    check_builds(recorded)
+    Ok(())
 }
 
 /// Checks that the program's files are the recorded builds.
 pub(crate) fn check_builds(recorded: &Trace) -> Result<()> {
     for module in recorded.modules.iter().filter(|m| !m.build_id.is_empty()) {
+        if !Path::new(&module.path).exists() {
+            bail!(Error::NotThisBuild(format!(
+                "{}, with which the trace was recorded, is gone; bring it back, \
+                 or try the schedule on another build with `unsnarl replay --program PATH`",
+                module.path
+            )));
+        }
         if build_id(Path::new(&module.path)) != module.build_id {
             bail!(Error::NotThisBuild(format!(
                 "{} is not the file that the trace was recorded with; record again, bring back that build, \

@@ -1,32 +1,104 @@
 //! The directory of traces: `./.unsnarl/`, with the newest also as `latest`.
 
+use crate::{explore::strategy_name, output};
 use anyhow::{Context, Result};
 use std::{
     fs, io,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
-use unsnarl_model::Trace;
+use unsnarl_model::{Policy, Trace};
 use unsnarl_pack::{Pack, UnpackedPack};
 use unsnarl_symbols::hex;
+use unsnarl_trace::SaveError;
 
 const DIRECTORY: &str = ".unsnarl";
 const ENDING: &str = "snarl";
 
+/// The advice if the directory of traces cannot be written.
+#[derive(Clone, Copy)]
+pub(crate) enum Remedy {
+    /// The command has an option for the path.
+    NameFile,
+    /// The command always uses the directory.
+    ChangeDirectory,
+}
+
+impl Remedy {
+    const fn text(self) -> &'static str {
+        match self {
+            Self::NameFile => "use -o FILE, or another directory",
+            Self::ChangeDirectory => "run it in another directory",
+        }
+    }
+}
+
 /// Creates the directory of traces before a run: a program that lists the current directory must find the same in its
-/// recording and in a replay. If it cannot be created, saving the trace will report it.
+/// recording and in a replay. If it cannot be created, [`check`] or saving the trace reports it.
 pub(crate) fn prepare() {
     let _ = fs::create_dir_all(DIRECTORY);
 }
 
-/// Saves a trace at the requested path, or under the program's name, and returns its path.
-pub(crate) fn save(trace: &Trace, requested: Option<&Path>) -> Result<PathBuf> {
-    let name = Path::new(&trace.program.path).file_name().map_or("trace".into(), |n| n.to_string_lossy());
-    save_as(trace, requested, &name)
+/// Checks before the first run that a trace can be saved at the requested path, or in the directory of traces.
+pub(crate) fn check(requested: Option<&Path>) -> Result<()> {
+    match requested {
+        Some(path) => {
+            prepare();
+            check_file(path)
+        }
+        None => check_directory(Remedy::NameFile),
+    }
 }
 
-/// Saves a trace at the requested path, or under this name, and returns its path.
+/// Checks that this file can be written.
+pub(crate) fn check_file(path: &Path) -> Result<()> {
+    Ok(unsnarl_trace::check_writable(path)?)
+}
+
+/// Checks that traces can be saved in their directory.
+pub(crate) fn check_directory(remedy: Remedy) -> Result<()> {
+    make_directory(remedy)?;
+    let probe = Path::new(DIRECTORY).join("trace").with_extension(ENDING);
+    match unsnarl_trace::check_writable(&probe) {
+        Err(SaveError::Write { reason, .. }) => Err(reason)
+            .with_context(|| format!("cannot write to the directory {DIRECTORY} ({})", remedy.text())),
+        other => Ok(other?),
+    }
+}
+
+fn make_directory(remedy: Remedy) -> Result<()> {
+    fs::create_dir_all(DIRECTORY)
+        .with_context(|| format!("cannot make the directory {DIRECTORY} ({})", remedy.text()))
+}
+
+/// Saves a trace at the requested path, or under the program's name, and returns its path.
+pub(crate) fn save(trace: &Trace, requested: Option<&Path>) -> Result<PathBuf> {
+    save_as(trace, requested, &program_name(trace))
+}
+
+/// Returns the name of a trace's program.
+pub(crate) fn program_name(trace: &Trace) -> String {
+    let name = Path::new(&trace.program.path).file_name();
+    name.map_or_else(|| "trace".into(), |name| name.to_string_lossy().into_owned())
+}
+
+/// Saves a trace at the requested path, or under this name, and returns its path. If that fails, a failure is printed
+/// with the command that finds it again, because the search may have taken long.
 pub(crate) fn save_as(trace: &Trace, requested: Option<&Path>, name: &str) -> Result<PathBuf> {
+    let saved = try_save(trace, requested, name);
+    if saved.is_err() && trace.outcome.is_failure() {
+        let arguments = std::env::args_os().map(|argument| output::quoted(argument.as_ref()));
+        eprint!("{}", output::outcome(trace));
+        if trace.plan.tail != Policy::Fair {
+            eprintln!("found    by {}", strategy_name(&trace.plan));
+        }
+        eprintln!("again    {}", arguments.collect::<Vec<_>>().join(" "));
+    }
+    saved
+}
+
+/// Saves a trace as [`save_as`] does, and only returns the error if that fails.
+pub(crate) fn try_save(trace: &Trace, requested: Option<&Path>, name: &str) -> Result<PathBuf> {
     let path = place(requested, name)?;
     unsnarl_trace::save(trace, &path)?;
     remember(&path);
@@ -89,9 +161,7 @@ pub(crate) fn unpack(path: &Path) -> Result<UnpackedPack> {
 
 /// Returns an unused name.
 fn fresh(name: &str) -> Result<PathBuf> {
-    fs::create_dir_all(DIRECTORY).with_context(|| {
-        format!("cannot make the directory {DIRECTORY} (use -o FILE, or another directory)")
-    })?;
+    make_directory(Remedy::NameFile)?;
     let path = |n: u32| Path::new(DIRECTORY).join(format!("{name}-{n}.{ENDING}"));
     Ok((1..).map(path).find(|path| !path.exists()).expect("numbers do not end"))
 }

@@ -176,3 +176,140 @@ fn special_files_are_written_to_not_replaced() {
     assert!(fs::metadata(place.path("copy")).expect("a copy").len() > 100);
     assert!(!fs::metadata(place.path("pipe")).expect("the pipe").is_file());
 }
+
+/// Leaves a file behind, and fails.
+const FAILS: &str = r#"
+#include <assert.h>
+#include <stdio.h>
+int main(void) { fclose(fopen("ran", "w")); assert(!"the failure"); }
+"#;
+
+#[test]
+fn unwritable_traces_are_refused_before_the_first_run() {
+    let place = Place::new("unwritable");
+    compile(&place, "fails", FAILS, &[]);
+    place.write(".unsnarl", "not a directory");
+    for command in ["record", "explore", "hunt"] {
+        let advice = expect_output(&place, 96, &format!("\"$unsnarl\" {command} -- ./fails"));
+        assert!(advice.contains("cannot make the directory .unsnarl (use -o FILE"), "{advice}");
+        for output in ["-o missing/t.snarl", "-o .", "-o ok.snarl --junit missing/j.xml"] {
+            if command == "record" && output.contains("--junit") {
+                continue;
+            }
+            expect_output(&place, 96, &format!("\"$unsnarl\" {command} {output} -- ./fails"));
+        }
+    }
+    assert_eq!(files(&place), ["fails"], "nothing ran, and no file is left");
+}
+
+#[test]
+fn failure_that_cannot_be_saved_is_printed() {
+    let place = Place::new("unsaved");
+    compile(&place, "fails", FAILS, &[]);
+    for command in ["record --seed 7", "explore --seed 7", "hunt --seed 7"] {
+        // The device can be opened, and is always full.
+        let (status, text) = sh(&place, &format!("\"$unsnarl\" {command} -o /dev/full -- ./fails"));
+        assert_eq!(status, Some(96), "{command}: {text}");
+        for part in ["the failure", "again ", "--seed 7", "cannot write /dev/full: No space left"] {
+            assert!(text.contains(part), "{command} lacks {part}: {text}");
+        }
+    }
+}
+
+#[test]
+fn limit_on_open_files_is_named() {
+    let place = Place::new("open_files");
+    compile(&place, "plain", NOTHING, &[]);
+    for limit in [4, 5, 6, 7, 8, 10, 12, 16] {
+        for command in ["record", "explore -j 1"] {
+            let line = format!("ulimit -n {limit}; \"$unsnarl\" {command} -- ./plain");
+            let text = expect_output(&place, 96, &line);
+            assert!(
+                text.contains(&format!("at most {limit} files may be open here (`ulimit -n`)")),
+                "{text}"
+            );
+        }
+    }
+    // A limit that can be raised is the program's own.
+    let prints = "#include <stdio.h>\n#include <sys/resource.h>\n\
+        int main(void) { struct rlimit l; getrlimit(RLIMIT_NOFILE, &l); return (int)l.rlim_cur; }";
+    compile(&place, "prints", prints, &[]);
+    let (status, text) = sh(&place, "ulimit -Sn 20; \"$unsnarl\" record -- ./prints");
+    assert_eq!(status, Some(100), "{text}");
+    assert!(text.contains("ended with status 20"), "{text}");
+}
+
+#[test]
+fn machine_is_checked_without_an_environment() {
+    let place = Place::new("no_environment");
+    for environment in ["-i", "-i PATH=/nonexistent"] {
+        let line = format!("/usr/bin/env {environment} {UNSNARL} doctor");
+        let output = place.runs(0, "sh", &["-c", &line]).0;
+        assert!(output.contains("`true` ran under control"), "{output}");
+    }
+}
+
+/// Leaks memory, which AddressSanitizer reports natively.
+const LEAKS: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+void *block;
+void *leak(void *unused) { block = malloc(10); return unused; }
+int main(void)
+{
+    pthread_t thread;
+    pthread_create(&thread, 0, leak, 0);
+    pthread_join(thread, 0);
+    block = 0;
+}
+"#;
+
+#[test]
+fn programs_with_address_sanitizer_are_controlled_without_its_leak_detection() {
+    let place = Place::new("address_sanitizer");
+    compile(&place, "leaks", LEAKS, &["-fsanitize=address", "-static-libasan", "-pthread"]);
+    let output = place.exits(0, &["doctor", "./leaks"]).0;
+    assert!(
+        output.contains("contains AddressSanitizer: leaks and data races are not looked for"),
+        "{output}"
+    );
+    place.exits(0, &["record", "-o", "t.snarl", "--", "./leaks"]);
+    assert_eq!(place.json(0, &["replay", "t.snarl", "--json"])["identical"], true);
+    let note = place.exits(0, &["explore", "--runs", "2", "-j", "1", "--", "./leaks"]).1;
+    assert!(
+        note.contains("contains AddressSanitizer") && note.contains("data races are not looked for"),
+        "{note}"
+    );
+}
+
+#[test]
+fn only_misuse_is_said_to_become_a_failure() {
+    let place = Place::new("misuse_hint");
+    let shared =
+        "#include <semaphore.h>\nint main(void) { sem_t s; sem_init(&s, 1, 1); sem_wait(&s); return 0; }";
+    compile(&place, "shared", shared, &["-pthread"]);
+    let (stdout, _) = place.exits(0, &["explore", "--runs", "2", "--", "./shared"]);
+    assert!(stdout.contains("warnings in ") && !stdout.contains("--fail-on misuse"), "{stdout}");
+    let unlocks = "#include <pthread.h>\npthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;\n\
+        int main(void) { pthread_mutex_unlock(&m); return 0; }";
+    compile(&place, "unlocks", unlocks, &["-pthread"]);
+    let (stdout, _) = place.exits(0, &["explore", "--runs", "2", "--", "./unlocks"]);
+    assert!(stdout.contains("(--fail-on misuse makes them failures)"), "{stdout}");
+}
+
+#[test]
+fn removed_program_is_named() {
+    let place = Place::new("removed");
+    compile(&place, "plain", NOTHING, &[]);
+    place.exits(0, &["record", "-o", "t.snarl", "--", "./plain"]);
+    fs::remove_file(place.path("plain")).expect("a program");
+    let text = expect_output(&place, 96, "\"$unsnarl\" replay t.snarl");
+    assert!(text.contains("plain, with which the trace was recorded, is gone; bring it back"), "{text}");
+}
+
+#[test]
+fn full_standard_output_is_reported() {
+    let place = Place::new("full_output");
+    let (_, stderr) = place.runs(0, "sh", &["-c", &format!("{UNSNARL} doctor > /dev/full")]);
+    assert_eq!(stderr.matches("cannot write to standard output: No space left").count(), 1, "{stderr}");
+}

@@ -41,6 +41,18 @@ fn eager_binding_is_invisible_to_the_program_and_its_children() {
     assert_eq!(stdout, "");
 }
 
+#[test]
+fn users_own_variables_are_seen_as_natively() {
+    let place = Place::new("own_variables");
+    place.compile("prints", PRINTS_ENVIRONMENT, &["gcc"], &[]);
+    for value in ["", "1"] {
+        let mut command = place.command(env!("CARGO_BIN_EXE_unsnarl"), &["record", "--", "./prints"]);
+        let output = command.env("LD_BIND_NOW", value).output().expect("unsnarl");
+        let expected = format!("LD_BIND_NOW={value}\n").repeat(3);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), expected);
+    }
+}
+
 const CALLS_WHAT_IS_MISSING: &str = r#"
 int missing(void);
 int missing_too(void);
@@ -58,7 +70,10 @@ fn undefined_symbols_that_are_not_called_do_not_matter() {
     place.compile("calls", CALLS_LIBRARY, &["gcc"], &link);
 
     let (_, said) = place.exits(0, &["record", "-o", "t.snarl", "--", "./calls"]);
-    assert!(said.contains("library functions are bound at their first call, because `missing"), "{said}");
+    assert!(
+        said.contains("warning: library functions are bound at their first call, because `missing"),
+        "{said}"
+    );
     let replayed = place.json(0, &["replay", "t.snarl", "--json"]);
     assert_eq!(replayed["identical"], true, "{replayed}");
 

@@ -404,7 +404,8 @@ fn directories(shared: &Place) -> Vec<Environment> {
             "read-only current directory",
             mounted(read_only_mount(), in_directory(&read_only, Sandbox::default())),
         )
-        .refuses(SAVING, "cannot make the directory .unsnarl (use -o FILE, or another directory)"),
+        .refuses(SAVING, "cannot make the directory .unsnarl (use -o FILE, or another directory)")
+        .refuses(&[PREDICT], "cannot make the directory .unsnarl (run it in another directory)"),
         Environment::new(
             "read-only root, but for TMPDIR",
             mounted(
@@ -445,8 +446,10 @@ fn limits() -> Vec<Environment> {
             .refuses(&COMMANDS, NO_ADDRESSES),
         Environment::new("ulimit -n 256", limited(libc::RLIMIT_NOFILE, 256, 256)),
         Environment::new("ulimit -n 64, may be raised", limited(libc::RLIMIT_NOFILE, 64, 1024)),
-        Environment::new("ulimit -n 64", unprivileged(limited(libc::RLIMIT_NOFILE, 64, 64), 0))
-            .refuses(&COMMANDS, "raise the limit on open files to 256 (`ulimit -n 256`)"),
+        Environment::new("ulimit -n 64", unprivileged(limited(libc::RLIMIT_NOFILE, 64, 64), 0)).refuses(
+            &COMMANDS,
+            "at most 64 files may be open here (`ulimit -n`), and unsnarl needs 256: raise the limit",
+        ),
         Environment::new("ulimit -u 1", unprivileged(limited(libc::RLIMIT_NPROC, 1, 1), 2))
             .refuses(&COMMANDS, NO_PROCESSES),
         Environment::new("ulimit -f 0", limited(libc::RLIMIT_FSIZE, 0, 0))

@@ -10,7 +10,7 @@ use std::{
     process::{Command, Stdio},
     sync::{Mutex, PoisonError},
 };
-use unsnarl_model::{Misuse, Program, Site, ThreadIx, Warning};
+use unsnarl_model::Program;
 
 /// Environment variable with which the user asks for lazy binding: `UNSNARL_BINDING=lazy`.
 const OVERRIDE: &str = "UNSNARL_BINDING";
@@ -66,20 +66,13 @@ impl Binding {
         })
     }
 
-    /// Returns the warning for a trace whose program starts at `site`; `None` if functions are bound eagerly.
-    pub(crate) fn warning(&self, site: Site) -> Option<Warning> {
+    /// Returns the warning for a trace; `None` if functions are bound eagerly.
+    pub(crate) fn warning(&self) -> Option<String> {
         let Self::Lazy(reason) = self else { return None };
-        Some(Warning {
-            misuse: Misuse::NotModelled,
-            thread: ThreadIx::MAIN,
-            site,
-            addr: 0,
-            at: 0,
-            detail: format!(
-                "library functions are bound at their first call, because {reason}; \
-                 what the program reads from uninitialised stack memory may differ in a replay"
-            ),
-        })
+        Some(format!(
+            "library functions are bound at their first call, because {reason}; \
+             what the program reads from uninitialised stack memory may differ in a replay"
+        ))
     }
 }
 

@@ -66,6 +66,7 @@ pub(crate) fn trace(
         program: program.clone(),
         plan: Plan { inputs: Some(Arc::new(inputs(memory, &threads))), ..plan.clone() },
         warnings: warnings(memory, &places, &events),
+        program_warnings: Vec::new(),
         outcome: outcome::outcome(memory, files, &modules, &places, end, &output, &events),
         threads,
         sites: places.sites,

@@ -50,6 +50,9 @@ pub enum Error {
         /// The system's error.
         cause: io::Error,
     },
+    /// The limit on open files is too low, and cannot be raised.
+    #[error("at most {0} files may be open here (`ulimit -n`), and unsnarl needs 256: raise the limit")]
+    Descriptors(u64),
     /// The user interrupted the run.
     #[error("interrupted")]
     Interrupted,

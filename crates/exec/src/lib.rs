@@ -31,9 +31,11 @@ pub use library::{HEADERS, install_file, runtime_directory};
 pub use notes::take_notes;
 pub use probe::{
     address_space_limit, has_fsgsbase, has_process_handles, has_seccomp, has_syscall_user_dispatch,
-    kernel_release, most_descriptors, stack_limit,
+    kernel_release, stack_limit,
 };
-pub use process::{Layout, check_threads, ignore_file_size_signal, layout, processor_time};
+pub use process::{
+    Layout, check_threads, ignore_file_size_signal, layout, processor_time, raise_descriptor_limit,
+};
 pub use program::{check, find};
 pub use run::{
     Executor, InstructionTrace, InstructionTraceOptions, Run, Settings, ThreadBackend, become_debuggee,

@@ -115,9 +115,9 @@ pub(crate) fn runtime() -> Result<PathBuf, Error> {
 
 /// Returns the user's cache directory, if the environment names one.
 fn cache() -> Option<PathBuf> {
-    let home =
-        || env::var_os("HOME").filter(|home| !home.is_empty()).map(|home| PathBuf::from(home).join(".cache"));
-    env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute()).or_else(home)
+    // A relative path would create a cache in every current directory.
+    let directory = |name| env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    directory("XDG_CACHE_HOME").or_else(|| directory("HOME").map(|home| home.join(".cache")))
 }
 
 /// Returns directories for temporary files. Any of them may lack space or forbid executing.

@@ -122,6 +122,8 @@ pub(crate) struct SharedMemory {
     ignored_variable: u64,
     /// See [`PlanWords::spin_functions`].
     spin_functions: [[u64; 2]; 4],
+    /// There is address space for the race detector: AddressSanitizer uses the same.
+    pub(crate) can_detect_races: bool,
 }
 
 // SAFETY: the mapping belongs to this value alone.
@@ -144,13 +146,21 @@ impl SharedMemory {
         // thread panics. A quarter of all points would be such reads.
         let binary = Binary::read(Path::new(&program.path)).ok();
         let ignored_variable = binary.as_ref().and_then(|binary| binary.panic_count).unwrap_or(0);
+        let can_detect_races = !binary.as_ref().is_some_and(|binary| binary.contains_asan);
         let mut spin_functions = [[0; 2]; 4];
         for (room, function) in
             spin_functions.iter_mut().zip(binary.into_iter().flat_map(|binary| binary.spin_functions))
         {
             *room = [function.start, function.end];
         }
-        Ok(Self { file, map: std::ptr::null_mut(), len: 0, ignored_variable, spin_functions })
+        Ok(Self {
+            file,
+            map: std::ptr::null_mut(),
+            len: 0,
+            ignored_variable,
+            spin_functions,
+            can_detect_races,
+        })
     }
 
     pub(crate) fn fd(&self) -> i32 {
@@ -204,7 +214,7 @@ impl SharedMemory {
             fidelity: plan.prefix.fidelity as u8,
             points: plan.points as u8,
             spurious: plan.spurious.into(),
-            conflicts: plan.conflicts.into(),
+            conflicts: (plan.conflicts && self.can_detect_races).into(),
             choices: plan.choices.into(),
             from_checkpoint: plan.from_checkpoint.into(),
             one_in: plan.one_in,

@@ -20,11 +20,11 @@ pub(crate) fn file_system(path: &Path) -> io::Result<(u64, bool)> {
     Ok((found.f_bavail * found.f_frsize, found.f_flag & libc::ST_NOEXEC == 0))
 }
 
-fn limit(resource: libc::__rlimit_resource_t) -> (u64, u64) {
+fn limit(resource: libc::__rlimit_resource_t) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
     // SAFETY: `limit` has room for the result.
     unsafe { libc::getrlimit(resource, &raw mut limit) };
-    (limit.rlim_cur, limit.rlim_max)
+    limit.rlim_cur
 }
 
 fn finite(limit: u64) -> Option<u64> {
@@ -34,19 +34,13 @@ fn finite(limit: u64) -> Option<u64> {
 /// Returns the limit on address space (`ulimit -v`), if there is one.
 #[must_use]
 pub fn address_space_limit() -> Option<u64> {
-    finite(limit(libc::RLIMIT_AS).0)
+    finite(limit(libc::RLIMIT_AS))
 }
 
 /// Returns the limit on the stack of the main thread (`ulimit -s`), if there is one.
 #[must_use]
 pub fn stack_limit() -> Option<u64> {
-    finite(limit(libc::RLIMIT_STACK).0)
-}
-
-/// Returns the hard limit on open files, to which `ulimit -n` can be raised.
-#[must_use]
-pub fn most_descriptors() -> u64 {
-    limit(libc::RLIMIT_NOFILE).1
+    finite(limit(libc::RLIMIT_STACK))
 }
 
 /// Returns the kernel's release name.

@@ -24,8 +24,8 @@ use std::{
 };
 use unsnarl_model::Program;
 use unsnarl_wire::{
-    BIND_NOW, DESCRIPTOR, Request, SERVICE, SNAPSHOTS, SPIN_CHECK_SIGNAL, SPIN_COUNT, TIMEOUT_SIGNAL,
-    UNLIMITED_STACK, WIRE_VARIABLE,
+    AddedValue, BIND_NOW, DESCRIPTOR, NO_LEAK_DETECTION, Request, SERVICE, SNAPSHOTS, SPIN_CHECK_SIGNAL,
+    SPIN_COUNT, TIMEOUT_SIGNAL, UNLIMITED_STACK, WIRE_VARIABLE,
 };
 
 /// The program to start and its environment.
@@ -643,7 +643,7 @@ pub(crate) fn replace(launch: Launch<'_>) -> Error {
         Err(error) => return error,
     };
     // SAFETY: the closure makes only system calls.
-    unsafe { command.pre_exec(move || with_room_for_descriptors(|| keep_addresses(memory))) };
+    unsafe { command.pre_exec(move || then_restore_descriptor_limit(|| keep_addresses(memory))) };
     not_started(launch.program, command.exec())
 }
 
@@ -698,9 +698,18 @@ fn command(launch: Launch<'_>, layout: Layout) -> Result<Command, Error> {
         }
     };
     set(&mut command, SPIN_COUNT);
-    let is_users_own = program.env.iter().any(|entry| entry.starts_with(b"LD_BIND_NOW=") && entry.len() > 12);
-    if *binding == Binding::Eager && !is_users_own {
-        set(&mut command, BIND_NOW);
+    let users_value = |name: &str| {
+        program.env.iter().find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))
+    };
+    let add = |command: &mut Command, added: AddedValue| {
+        let mut value = users_value(added.name).map_or_else(Vec::new, |users| [users, b":"].concat());
+        value.extend_from_slice(added.value.as_bytes());
+        command.env(added.name, OsString::from_vec(value));
+    };
+    add(&mut command, NO_LEAK_DETECTION);
+    // A value of the user's own has the same effect.
+    if *binding == Binding::Eager && users_value(BIND_NOW.name).is_none_or(<[u8]>::is_empty) {
+        add(&mut command, BIND_NOW);
     }
     let duplicate = |stream: &File| {
         stream
@@ -751,23 +760,44 @@ fn limit_stack() -> io::Result<()> {
     Ok(())
 }
 
-/// Raises the limit on open files while `job` creates descriptors with fixed numbers. They stay usable when the limit
-/// is restored.
-fn with_room_for_descriptors(job: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+/// The limit on open files that the user set, if this process raised its own.
+static USERS_DESCRIPTOR_LIMIT: OnceLock<libc::rlimit> = OnceLock::new();
+
+/// Raises the limit on open files of this process to what it and controlled programs need. Programs get the user's
+/// limit.
+///
+/// # Errors
+/// If the limit is too low and cannot be raised.
+pub fn raise_descriptor_limit() -> Result<(), Error> {
     const ENOUGH: u64 = 256;
-    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `before` has room for the result.
-    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut before) })?;
-    if before.rlim_cur >= ENOUGH {
-        return job();
+    let needed = SNAPSHOTS.into_iter().chain([DESCRIPTOR, SERVICE]).max().unwrap_or(0) as u64 + 1;
+    let mut users = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let failed = |cause| Error::System { action: "cannot read the limit on open files", cause };
+    // SAFETY: `users` has room for the result.
+    check(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut users) }).map_err(failed)?;
+    if users.rlim_cur >= ENOUGH {
+        return Ok(());
     }
-    let more = libc::rlimit { rlim_cur: ENOUGH, rlim_max: before.rlim_max.max(ENOUGH) };
-    // SAFETY: the kernel only reads the limits. If it rejects the first one, the job reports what fails.
-    unsafe {
-        libc::setrlimit(libc::RLIMIT_NOFILE, &raw const more);
-        job()?;
-        check(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const before))
+    let more = libc::rlimit { rlim_cur: ENOUGH, rlim_max: users.rlim_max.max(ENOUGH) };
+    // SAFETY: the kernel only reads the limits.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const more) } == 0 {
+        USERS_DESCRIPTOR_LIMIT.get_or_init(|| users);
+        Ok(())
+    } else if users.rlim_cur >= needed {
+        Ok(())
+    } else {
+        Err(Error::Descriptors(users.rlim_max))
     }
+}
+
+/// Gives the target the user's limit on open files after `job` has created descriptors with fixed numbers. They stay
+/// usable.
+fn then_restore_descriptor_limit(job: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    job()?;
+    USERS_DESCRIPTOR_LIMIT.get().map_or(Ok(()), |users| {
+        // SAFETY: the kernel only reads the limits.
+        check(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, users) })
+    })
 }
 
 /// Checks that this process, and so the program, may start threads.
@@ -820,7 +850,7 @@ pub fn layout() -> Layout {
 
 /// Prepares the target process between fork and exec.
 fn become_target(memory: RawFd, channels: &[(RawFd, RawFd)], controller: u32) -> io::Result<()> {
-    with_room_for_descriptors(|| {
+    then_restore_descriptor_limit(|| {
         keep_addresses(memory)?;
         // SAFETY: the calls copy descriptors that this process owns.
         channels.iter().try_for_each(|&(channel, fd)| check(unsafe { libc::dup2(channel, fd) }))

@@ -20,7 +20,8 @@ pub fn find(name: &OsStr) -> Result<PathBuf, Error> {
     let found = if path.components().count() > 1 || path.is_absolute() {
         Some(path.to_path_buf()).filter(|p| p.exists())
     } else {
-        let directories = env::var_os("PATH").unwrap_or_default();
+        // Without PATH, shells and execvp look here.
+        let directories = env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
         let executable =
             |p: &PathBuf| fs::metadata(p).is_ok_and(|m| m.is_file() && m.permissions().mode() & 0o111 != 0);
         env::split_paths(&directories).map(|directory| directory.join(name)).find(executable)

@@ -5,7 +5,10 @@ use crate::{
     binding::Binding,
     collect::{self, ModuleFiles},
     memory::{RunMode, SharedMemory, StackRequest, TracingRequest, append_only, memory_file},
-    process::{Launch, Process, Server, SnapshotProcess, Streams, WaitResult, replace},
+    notes,
+    process::{
+        Launch, Process, Server, SnapshotProcess, Streams, WaitResult, raise_descriptor_limit, replace,
+    },
     snapshot::{self, NoSnapshot, Snapshot},
     steps::{CompressedSteps, WordProgress},
 };
@@ -114,6 +117,7 @@ impl Executor {
     /// # Errors
     /// If the system refuses memory.
     pub fn new(program: Program, settings: Settings) -> Result<Self, Error> {
+        raise_descriptor_limit()?;
         let streams = streams(&program)?;
         let binding = Binding::of(&program)?;
         let mut memory = SharedMemory::new(&program)?;
@@ -150,6 +154,10 @@ impl Executor {
     /// If the run could not be made or the program could not be controlled. A failure of the program is not an error:
     /// it is the run's outcome.
     pub fn run<'a>(&'a mut self, plan: &'a Plan) -> Result<Run<'a>, Error> {
+        if plan.conflicts && !self.memory.can_detect_races {
+            let reason = "the program contains AddressSanitizer, which uses the race detector's addresses";
+            notes::add(format!("{reason}: data races are not looked for"));
+        }
         self.run_with(plan, StackRequest::default(), TracingRequest::default(), None)
     }
 
@@ -535,6 +543,7 @@ impl TraceCollector<'_> {
 #[must_use]
 pub fn become_debuggee(program: &Program, plan: &Plan) -> Error {
     let prepared = || {
+        raise_descriptor_limit()?;
         let streams = streams(program)?;
         let failed = |cause| Error::System { action: "cannot reset the streams", cause };
         (&streams.stdin).rewind().map_err(failed)?;
@@ -808,8 +817,7 @@ impl Run<'_> {
         let Executor { memory, files, program, binding, .. } = self.executor;
         let end = (self.status, self.stopped);
         let mut trace = collect::trace(memory, &mut files.borrow_mut(), program, self.plan, end, output);
-        let main = trace.threads.first().map_or_else(Site::default, |main| main.start);
-        trace.warnings.extend(binding.warning(main));
+        trace.program_warnings.extend(binding.warning());
         trace
     }
 

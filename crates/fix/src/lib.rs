@@ -134,6 +134,7 @@ mod tests {
             events: Vec::new(),
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
+            program_warnings: Vec::new(),
             races: Vec::new(),
             callers: Vec::new(),
             counterfactuals: Vec::new(),

@@ -103,6 +103,7 @@ mod tests {
             events: vec![event],
             outcome: Outcome::exit(0),
             warnings: vec![],
+            program_warnings: vec![],
             races: vec![],
             counterfactuals: vec![],
             names: vec![],

@@ -174,6 +174,12 @@ impl Misuse {
         Self::ALL.get(number as usize).copied()
     }
 
+    /// Returns whether the program is at fault, so that it can count as a failure.
+    #[must_use]
+    pub const fn is_programs_fault(self) -> bool {
+        !matches!(self, Self::NotModelled)
+    }
+
     /// Returns a description that fits in the middle of a sentence.
     #[must_use]
     pub const fn description(self) -> &'static str {

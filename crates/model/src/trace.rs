@@ -29,6 +29,8 @@ pub struct Trace {
     pub outcome: Outcome,
     /// Problems that did not end the run.
     pub warnings: Vec<Warning>,
+    /// Warnings about the whole program, which no thread or operation of it causes.
+    pub program_warnings: Vec<String>,
     /// Data races, if the run looked for them.
     pub races: Vec<Conflict>,
     /// The effect of each preemption, if it was determined.
@@ -282,6 +284,7 @@ mod tests {
             callers: Vec::new(),
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
+            program_warnings: Vec::new(),
             races: Vec::new(),
             counterfactuals: Vec::new(),
             names: Vec::new(),

@@ -5,31 +5,85 @@ use crate::{
     json::{insert_place, site_text},
 };
 use serde_json::{Map, Value, json};
-use unsnarl_model::{Action, Divergence, Event, ModuleIx, Site, Trace};
+use unsnarl_model::{Action, Divergence, Event, ModuleIx, Op, Site, ThreadId, Trace};
 use unsnarl_symbols::Frame;
 
-/// Describes a divergence in a few lines. `trace` is that of the diverged run.
+/// Describes a divergence of a run from its recording in a few lines. If both did the same at the same line, the
+/// text names what differs.
 #[must_use]
-pub fn divergence_text(divergence: &Divergence, trace: &Trace, names: &mut dyn Names) -> String {
+pub fn divergence_text(
+    divergence: &Divergence,
+    recorded: &Trace,
+    replayed: &Trace,
+    names: &mut dyn Names,
+) -> String {
     let Divergence { point, thread, expected, actual } = divergence;
-    let mut describe_action = |action: &(Action, String)| {
-        let place = place(trace, names, action);
+    let line = |names: &mut dyn Names, action: &(Action, String)| {
+        (action.0.op, site_text(recorded, &place(recorded, names, action)))
+    };
+    let looks_same = match (expected, actual) {
+        (Some(expected), Some(actual)) => line(names, expected) == line(names, actual),
+        _ => false,
+    };
+    let [of_expected, of_actual] =
+        if looks_same { what_differs(divergence, recorded, replayed) } else { Default::default() };
+    let mut describe_action = |action: &(Action, String), difference: &str| {
+        let place = place(recorded, names, action);
         let text = place
             .line
             .and_then(|line| names.source_line(place.file.as_deref()?, line))
             .map(|text| format!("\n    {}", text.trim()))
             .unwrap_or_default();
-        format!("{} at {}{text}", action.0.op.name(), site_text(trace, &place))
+        format!("{} at {}{difference}{text}", action.0.op.name(), site_text(recorded, &place))
     };
-    let expected = expected.as_ref().map_or_else(|| "the end of the run".to_owned(), &mut describe_action);
-    let actual = actual
-        .as_ref()
-        .map_or_else(|| "nothing: it could not run, or the run had ended".to_owned(), describe_action);
+    let expected = match expected {
+        Some(action) => describe_action(action, &of_expected),
+        None => "the end of the run".to_owned(),
+    };
+    let actual = match actual {
+        Some(action) => describe_action(action, &of_actual),
+        None => "nothing: it could not run, or the run had ended".to_owned(),
+    };
     format!(
         "the run left its schedule at point {point}, in thread {thread}\n  expected: {expected}\n  got: {actual}\n  \
          It depends on something that is not controlled: a file, the network, another process, memory that\n  \
          was never initialised.\n"
     )
+}
+
+/// Returns what differs between two actions that are the same operation at the same line, for each of them.
+fn what_differs(divergence: &Divergence, recorded: &Trace, replayed: &Trace) -> [String; 2] {
+    let actions = [&divergence.expected, &divergence.actual];
+    let offsets = actions.map(|action| action.as_ref().map(|(action, module)| (action.site.offset, module)));
+    if offsets[0] != offsets[1] {
+        return offsets.map(|place| {
+            place.map_or_else(String::new, |(offset, module)| {
+                format!(" ({}+{offset:#x})", module.rsplit('/').next().unwrap_or_default())
+            })
+        });
+    }
+    let events = [recorded, replayed].map(|trace| Some((trace, event(trace, divergence.point)?)));
+    let [Some((_, a)), Some((_, b))] = events else { return Default::default() };
+    let threads = [recorded.thread_id(a.thread), replayed.thread_id(b.thread)];
+    let describe = |event: &Event, thread: &ThreadId| {
+        let mut parts = Vec::new();
+        if threads[0] != threads[1] {
+            parts.push(format!("in thread {thread}"));
+        }
+        match event.op {
+            Op::Exit if a.value != b.value => parts.push(format!("status {}", event.value as i32)),
+            _ if a.value != b.value => parts.push(format!("value {:#x}", event.value)),
+            _ => {}
+        }
+        if (a.size, a.addr) != (b.size, b.addr) {
+            parts.push(format!("{} bytes at {:#x}", event.size, event.addr));
+        }
+        if a.flags != b.flags {
+            parts.push(format!("flags {:#x}", event.flags.0));
+        }
+        if parts.is_empty() { String::new() } else { format!(" ({})", parts.join(", ")) }
+    };
+    [describe(a, threads[0]), describe(b, threads[1])]
 }
 
 /// Returns a divergence as JSON. `trace` is that of the diverged run.
@@ -64,11 +118,23 @@ pub fn difference_text(
     let expected_text = expected.as_ref().map_or_else(String::new, |action| {
         format!(": {} at {}", action.0.op.name(), site_text(recorded, &place(recorded, names, action)))
     });
+    let ids_and_actions = |trace: &Trace| {
+        event(trace, *point).map(|event| (trace.thread_id(event.thread).clone(), trace.action(event).op))
+    };
+    let same_step = ids_and_actions(recorded) == ids_and_actions(replayed);
     let describe_action = |trace: &Trace| match event(trace, *point) {
-        Some(event) => format!(
-            "value {:#x}, {} bytes at {:#x}, flags {:#x}",
-            event.value, event.size, event.addr, event.flags.0
-        ),
+        Some(event) => {
+            // The line above names the recording's thread and operation.
+            let step = if same_step {
+                String::new()
+            } else {
+                format!("{} in thread {}, ", event.op.name(), trace.thread_id(event.thread))
+            };
+            format!(
+                "{step}value {:#x}, {} bytes at {:#x}, flags {:#x}",
+                event.value, event.size, event.addr, event.flags.0
+            )
+        }
         None => "the end of the run".to_owned(),
     };
     format!(

@@ -83,7 +83,8 @@ pub fn warnings_json(trace: &Trace, names: &mut dyn Names) -> Value {
         insert_place(&mut object, &names.place(warning.site));
         Value::from(object)
     });
-    let warnings: Vec<Value> = warnings.collect();
+    let mut warnings: Vec<Value> = warnings.collect();
+    warnings.extend(trace.program_warnings.iter().map(|text| json!({ "kind": "Program", "text": text })));
     warnings.into()
 }
 

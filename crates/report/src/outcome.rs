@@ -359,6 +359,9 @@ impl OutcomeWriter<'_> {
             let times = if times > 1 { format!(" ({times} times)") } else { String::new() };
             let _ = writeln!(text, "{at} {}{times}", self.place(&place));
         }
+        for warning in &self.trace.program_warnings {
+            let _ = writeln!(text, "{}: {warning}", paint("warning", Style::Preemption, self.options.colour));
+        }
         text
     }
 

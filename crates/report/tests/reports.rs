@@ -5,8 +5,8 @@ mod common;
 use common::{LIBC, Play, Source, site, trace};
 use insta::{assert_json_snapshot, assert_snapshot};
 use unsnarl_model::{
-    Action, Backtrace, Divergence, Flags, Misuse, Op, Order, Outcome, OutcomeKind, ThreadId, ThreadIx, Trace,
-    Wait, Warning,
+    Action, Backtrace, Divergence, Flags, Misuse, Op, Order, Outcome, OutcomeKind, Site, ThreadId, ThreadIx,
+    Trace, Wait, Warning,
 };
 use unsnarl_report::{
     RenderOptions, divergence_json, divergence_text, interleaving, outcome_json, outcome_text, stats_json,
@@ -375,6 +375,20 @@ fn crash_with_warnings() {
 }
 
 #[test]
+fn warning_about_the_program_names_no_thread() {
+    let mut t = counter();
+    t.outcome = Outcome::exit(0);
+    t.program_warnings = vec!["library functions are bound at their first call".to_owned()];
+    let text = outcome_text(&t, &mut counter_source(), &options(100));
+    assert!(text.ends_with("\nwarning: library functions are bound at their first call\n"), "{text}");
+    let json = warnings_json(&t, &mut counter_source());
+    let expected = serde_json::json!([
+        { "kind": "Program", "text": "library functions are bound at their first call" }
+    ]);
+    assert_eq!(json, expected);
+}
+
+#[test]
 fn relocked_mutex_waits_for_itself() {
     let (mut t, mut source) = deadlock();
     t.outcome.waits.truncate(2);
@@ -396,6 +410,35 @@ fn outcomes_as_json() {
 }
 
 #[test]
+fn divergence_by_another_exit_status_shows_both() {
+    let ended = |status| {
+        let mut t = trace(1, 2);
+        t.play(0, 4, Op::Exit, 0, status);
+        t
+    };
+    let (recorded, replayed) = (ended(3), ended(4));
+    let divergence = recorded.first_difference(&replayed).expect("another status");
+    let text = divergence_text(&divergence, &recorded, &replayed, &mut counter_source());
+    assert!(text.contains("(status 3)\n") && text.contains("(status 4)\n"), "{text}");
+}
+
+#[test]
+fn divergence_at_one_line_shows_offsets() {
+    let action = |offset| {
+        let site = Site { offset, ..site(4) };
+        (Action { op: Op::Read, site }, "/elsewhere/libz.so.1".to_owned())
+    };
+    let divergence = Divergence {
+        point: 7,
+        thread: ThreadId::main(),
+        expected: Some(action(0x10)),
+        actual: Some(action(0x20)),
+    };
+    let text = divergence_text(&divergence, &counter(), &counter(), &mut counter_source());
+    assert!(text.contains("+0x10") && text.contains("+0x20"), "{text}");
+}
+
+#[test]
 fn divergence_shows_expected_and_actual() {
     let action = |op, line| (Action { op, site: site(line) }, "/home/me/work/program".to_owned());
     let elsewhere = (Action { op: Op::Lock, site: site(4) }, "/lib/libz.so.1".to_owned());
@@ -405,11 +448,11 @@ fn divergence_shows_expected_and_actual() {
         expected: Some(action(Op::Write, 4)),
         actual: Some(action(Op::Read, 3)),
     };
-    assert_snapshot!(divergence_text(&divergence, &counter(), &mut counter_source()));
+    assert_snapshot!(divergence_text(&divergence, &counter(), &counter(), &mut counter_source()));
     assert_json_snapshot!(divergence_json(&divergence, &counter(), &mut counter_source()));
     divergence.expected = None;
     divergence.actual = Some(elsewhere);
-    assert_snapshot!(divergence_text(&divergence, &counter(), &mut counter_source()));
+    assert_snapshot!(divergence_text(&divergence, &counter(), &counter(), &mut counter_source()));
     divergence.actual = None;
-    assert_snapshot!(divergence_text(&divergence, &counter(), &mut counter_source()));
+    assert_snapshot!(divergence_text(&divergence, &counter(), &counter(), &mut counter_source()));
 }

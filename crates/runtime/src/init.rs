@@ -40,8 +40,8 @@ use core::{
 use unsnarl_model::{Fidelity, Flags, Op, ThreadIx};
 use unsnarl_sched::{Picker, Script, ThreadSet};
 use unsnarl_wire::{
-    BIND_NOW, DESCRIPTOR, EndKind, FOLLOW_VARIABLE, Header, MAGIC, PLAN_RESERVE, RUNTIME_LIBRARY, SERVICE,
-    SPIN_COUNT, UNLIMITED_STACK, VERSION, WIRE_VARIABLE,
+    BIND_NOW, DESCRIPTOR, EndKind, FOLLOW_VARIABLE, Header, MAGIC, NO_LEAK_DETECTION, PLAN_RESERVE,
+    RUNTIME_LIBRARY, SERVICE, SPIN_COUNT, UNLIMITED_STACK, VERSION, WIRE_VARIABLE,
 };
 
 type Main = unsafe extern "C-unwind" fn(i32, *mut *mut u8, *mut *mut u8) -> i32;
@@ -235,7 +235,7 @@ unsafe fn begin(header: *mut Header) {
     if unwatched {
         end::refuse(
             "cannot reserve address space to look for races (a limit by `ulimit -v`, or vm.overcommit_memory = 2?); \
-             use --points all or --points sync, which do not look for them",
+             remove it, or use --points sync without --fail-on race",
         );
     }
     if tid_offset.is_none() {
@@ -316,13 +316,18 @@ fn restore_environment() {
                 return;
             }
             let text = c_bytes(entry);
-            let is_bind_now = text == BIND_NOW.as_bytes();
-            let ours = text.starts_with(WIRE_VARIABLE.as_bytes()) || is_bind_now;
+            let bind_now = BIND_NOW.users_part(text);
+            let users_part = bind_now.or_else(|| NO_LEAK_DETECTION.users_part(text));
+            let ours = text.starts_with(WIRE_VARIABLE.as_bytes()) || users_part == Some(0);
             let (first, rest) = preloaded(text);
-            if is_bind_now {
+            if bind_now.is_some() {
                 loading::expect_eager_binding();
             }
-            if !ours && !first {
+            if let Some(users_part) = users_part.filter(|&users_part| users_part > 0) {
+                entry.add(users_part).write_bytes(0, text.len() - users_part);
+                *to = entry;
+                to = to.add(1);
+            } else if !ours && !first {
                 *to = entry;
                 to = to.add(1);
             } else if first && rest > 0 {

@@ -69,6 +69,8 @@ pub struct Binary {
     pub contains_tsan: bool,
     /// True if MemorySanitizer's runtime is linked into it.
     pub contains_msan: bool,
+    /// True if AddressSanitizer's runtime is linked into it.
+    pub contains_asan: bool,
     /// True if it has a checkpoint for unsnarl: it refers to `__unsnarl_checkpoint`.
     pub checkpoint: bool,
     /// The address in the file of the panic count of Rust's standard library.
@@ -140,6 +142,7 @@ impl Binary {
         // A program can define single functions (`__tsan_on_report`); only the runtime defines this one.
         self.contains_tsan |= defines(b"__tsan_init");
         self.contains_msan |= defines(b"__msan_init");
+        self.contains_asan |= defines(b"__asan_init");
         self.checkpoint |= symbol.name == b"__unsnarl_checkpoint";
         if is_panic_count(symbol.name) {
             self.panic_count = symbol.address.or(self.panic_count);
@@ -160,6 +163,7 @@ impl Binary {
             instrumented: false,
             contains_tsan: false,
             contains_msan: false,
+            contains_asan: false,
             checkpoint: false,
             panic_count: None,
             spin_functions: Vec::new(),

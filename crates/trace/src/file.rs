@@ -40,6 +40,22 @@ pub fn save(trace: &Trace, path: &Path) -> Result<(), SaveError> {
         .map_err(|reason| SaveError::Write { path: path.into(), reason })
 }
 
+/// Checks that a trace can be saved at this path. An existing file is left unchanged.
+///
+/// # Errors If it cannot, with the error that [`save`] would return.
+pub fn check_writable(path: &Path) -> Result<(), SaveError> {
+    if path.file_name().is_none() {
+        return Err(SaveError::NotAFile { path: path.into() });
+    }
+    let writable = match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        // A pipe is not opened: its reader would see that.
+        Ok(there) if !there.is_file() => Ok(()),
+        _ => Draft::create(path).map(drop),
+    };
+    writable.map_err(|reason| SaveError::Write { path: path.into(), reason })
+}
+
 /// Writes a file completely or not at all. An existing special file, like a pipe or `/dev/null`, is written
 /// to directly.
 ///

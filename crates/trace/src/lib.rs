@@ -31,7 +31,7 @@ mod write;
 pub use check::Inconsistent;
 pub use chunk::CHUNK;
 pub use error::{DecodeError, LoadError, SaveError};
-pub use file::{load, open, save, scratch, write_atomically};
+pub use file::{check_writable, load, open, save, scratch, write_atomically};
 pub use lanes::Lanes;
 pub use read::{EventReader, decode};
 pub use section::Section;
@@ -45,12 +45,14 @@ const GZIP: [u8; 2] = [0x1f, 0x8b];
 /// The format that this version writes, and the newest that it reads.
 ///
 /// Bump it whenever the written bytes change, also by a change of the numbers of the model's enums.
-pub const FORMAT: u32 = 7;
+pub const FORMAT: u32 = 8;
 
 /// The first format with inputs from outside the program.
 const INPUTS: u32 = 6;
 /// The first format with the callers of sites in libraries.
 const CALLERS: u32 = 7;
+/// The first format with warnings about the whole program.
+const PROGRAM_WARNINGS: u32 = 8;
 
 /// The oldest format that this version reads.
 const OLDEST: u32 = 5;

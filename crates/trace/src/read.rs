@@ -1,7 +1,7 @@
 //! Reading: from the bytes of a file to its trace, all at once or chunk by chunk.
 
 use crate::{
-    CALLERS, CHUNK, DecodeError, FORMAT, GZIP, INPUTS, MAGIC, OLDEST, Section,
+    CALLERS, CHUNK, DecodeError, FORMAT, GZIP, INPUTS, MAGIC, OLDEST, PROGRAM_WARNINGS, Section,
     bytes::{ByteCursor, Codec, Malformed},
     check, chunk,
     section::{SectionReader, most_in},
@@ -52,6 +52,11 @@ impl<R: Read> EventReader<R> {
             plan.inputs = known.then(|| Arc::new(inputs));
         }
         let callers = if format >= CALLERS { section(&mut sections, Section::Callers)? } else { Vec::new() };
+        let program_warnings = if format >= PROGRAM_WARNINGS {
+            section(&mut sections, Section::ProgramWarnings)?
+        } else {
+            Vec::new()
+        };
         let events = Vec::new();
         let header = Trace {
             program,
@@ -63,6 +68,7 @@ impl<R: Read> EventReader<R> {
             events,
             outcome,
             warnings,
+            program_warnings,
             races,
             counterfactuals,
             names,

@@ -25,6 +25,8 @@ pub enum Section {
     Inputs,
     /// The callers of sites in libraries; not before format 7.
     Callers,
+    /// Warnings about the whole program; not before format 8.
+    ProgramWarnings,
     /// A chunk of events.
     Events,
     /// Marks that nothing is missing.
@@ -44,6 +46,7 @@ impl fmt::Display for Section {
             Self::Output => "output section",
             Self::Inputs => "inputs section",
             Self::Callers => "callers section",
+            Self::ProgramWarnings => "program warnings section",
             Self::Events => "events section",
             Self::End => "last section",
             Self::Padding => "padding",
@@ -62,6 +65,7 @@ impl Section {
             Self::Output => b"outp",
             Self::Inputs => b"inpt",
             Self::Callers => b"call",
+            Self::ProgramWarnings => b"pwrn",
             Self::Events => b"evnt",
             Self::End => b"end.",
             Self::Padding => b"pad.",

@@ -91,6 +91,10 @@ impl<W: Write> EventWriter<W> {
         bytes.clear();
         trace.callers.put(&mut bytes);
         sections.write(Section::Callers, &bytes)?;
+
+        bytes.clear();
+        trace.program_warnings.put(&mut bytes);
+        sections.write(Section::ProgramWarnings, &bytes)?;
         Ok(Self { sections, events, written: 0, chunk: Vec::new(), bytes })
     }
 

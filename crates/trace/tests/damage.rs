@@ -29,7 +29,7 @@ fn sections(file: &[u8]) -> Vec<(String, usize)> {
 #[test]
 fn sections_are_ordered() {
     let names: Vec<_> = sections(&encode(&looping::trace(9))).into_iter().map(|(name, _)| name).collect();
-    assert_eq!(names, ["prog", "plan", "thrd", "outc", "outp", "inpt", "call", "evnt", "end."]);
+    assert_eq!(names, ["prog", "plan", "thrd", "outc", "outp", "inpt", "call", "pwrn", "evnt", "end."]);
 }
 
 #[test]
@@ -58,17 +58,19 @@ fn newer_format_asks_for_update() {
 
 #[test]
 fn older_formats_are_readable() {
-    for (format, lacks) in [(6_u32, "call"), (5, "inpt")] {
+    for (format, lacks) in [(7_u32, "pwrn"), (6, "call"), (5, "inpt")] {
         let mut trace = looping::trace(9);
         trace.plan.inputs = Some(Arc::default());
         trace.callers.clone_from(&trace.sites);
+        trace.program_warnings = vec!["bound lazily".into()];
         let mut file = encode(&trace);
         let all = sections(&file);
         let place = |name: &str| all.iter().find(|(n, _)| n == name).expect("a section").1;
         file.drain(place(lacks)..place("evnt"));
         file[8..12].copy_from_slice(&format.to_le_bytes());
         let read = decode(&file).expect("an older file");
-        assert_eq!((read.plan.inputs.is_some(), read.callers), (format > 5, Vec::new()));
+        assert_eq!((read.plan.inputs.is_some(), read.callers.is_empty()), (format > 5, format < 7));
+        assert_eq!(read.program_warnings, Vec::<String>::new());
         assert_eq!(read.events, trace.events);
     }
 }
@@ -90,7 +92,18 @@ fn truncated_file_reports_its_section() {
 #[test]
 fn flipped_bit_reports_its_section() {
     let file = encode(&looping::trace(99));
-    let words = ["program", "plan", "threads", "outcome", "output", "inputs", "callers", "events", "last"];
+    let words = [
+        "program",
+        "plan",
+        "threads",
+        "outcome",
+        "output",
+        "inputs",
+        "callers",
+        "program warnings",
+        "events",
+        "last",
+    ];
     for ((_, at), word) in sections(&file).into_iter().zip(words) {
         let mut damaged = file.clone();
         damaged[at + 28 + 5] ^= 4;
@@ -113,8 +126,8 @@ fn trailing_bytes_are_damage() {
 #[test]
 fn missing_chunk_is_damage() {
     let file = encode(&looping::trace(9));
-    let events = sections(&file)[7].1;
-    let end = sections(&file)[8].1;
+    let events = sections(&file)[8].1;
+    let end = sections(&file)[9].1;
     let without = [&file[..events], &file[end..]].concat();
     assert!(
         message(&without).starts_with("is damaged in its events section: another section is in its place")

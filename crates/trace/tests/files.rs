@@ -3,7 +3,7 @@
 mod looping;
 
 use std::{fs, path::PathBuf};
-use unsnarl_trace::{load, open, save};
+use unsnarl_trace::{check_writable, load, open, save};
 
 /// Creates a new directory for one test.
 fn directory(test: &str) -> PathBuf {
@@ -50,6 +50,28 @@ fn failed_save_leaves_no_file() {
 
     let error = save(&trace, "/".as_ref()).unwrap_err().to_string();
     assert_eq!(error, "/ is not the name of a file; give one that ends in .snarl");
+    fs::remove_dir_all(directory).unwrap();
+}
+
+#[test]
+fn check_of_a_path_agrees_with_saving_and_leaves_nothing() {
+    let directory = directory("check");
+    let trace = looping::trace(9);
+    fs::create_dir(directory.join("taken.snarl")).unwrap();
+    fs::write(directory.join("old.snarl"), "old").unwrap();
+    for (name, fits) in
+        [("taken.snarl", false), ("missing/a.snarl", false), ("new.snarl", true), ("old.snarl", true)]
+    {
+        let path = directory.join(name);
+        assert_eq!(check_writable(&path).is_ok(), fits, "{name}");
+        let mut left = names(&directory);
+        left.sort();
+        assert_eq!(left, ["old.snarl", "taken.snarl"]);
+        assert_eq!(fs::read(directory.join("old.snarl")).unwrap(), b"old");
+        assert!(fits || save(&trace, &path).is_err(), "{name}");
+    }
+    assert!(check_writable("/".as_ref()).is_err());
+    assert!(check_writable("/dev/null".as_ref()).is_ok());
     fs::remove_dir_all(directory).unwrap();
 }
 

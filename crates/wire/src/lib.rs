@@ -32,7 +32,7 @@ pub use steps::{
 };
 
 /// Must be incremented whenever anything in this crate changes: the other side refuses an unknown version.
-pub const VERSION: u32 = 18;
+pub const VERSION: u32 = 19;
 
 /// The first word of the memory.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"unsnarl\x01");
@@ -60,10 +60,39 @@ pub enum FollowAnswer {
 /// first, because no other thread runs meanwhile. The runtime removes it before main.
 pub const SPIN_COUNT: &str = "GOMP_SPINCOUNT=0";
 
+/// A value that the controller adds to a variable of the environment, for code that runs before main. There
+/// `NAME=ours` is removed, and `NAME=theirs:ours` becomes `NAME=theirs` again.
+#[derive(Clone, Copy, Debug)]
+pub struct AddedValue {
+    /// The variable.
+    pub name: &'static str,
+    /// A value that users do not set.
+    pub value: &'static str,
+}
+
+impl AddedValue {
+    /// Returns how many bytes of an entry are the user's, 0 if it has to be removed; `None` if the controller
+    /// has added nothing to it.
+    #[must_use]
+    pub fn users_part(&self, entry: &[u8]) -> Option<usize> {
+        let theirs = entry.strip_suffix(self.value.as_bytes())?;
+        let value = theirs.strip_prefix(self.name.as_bytes())?.strip_prefix(b"=")?;
+        match value {
+            [] => Some(0),
+            [.., b':'] => Some(theirs.len() - 1),
+            _ => None,
+        }
+    }
+}
+
 /// Makes the loader bind all functions before the program starts and, later, whenever it opens a library. The
-/// loader accepts any value; this one shows the runtime that the entry is not the user's, so that it is
-/// removed before main.
-pub const BIND_NOW: &str = "LD_BIND_NOW=unsnarl";
+/// loader accepts any value but an empty one.
+pub const BIND_NOW: AddedValue = AddedValue { name: "LD_BIND_NOW", value: "unsnarl" };
+
+/// Switches the leak detection of AddressSanitizer and LeakSanitizer off: it stops the program's threads in real
+/// time, when the program ends. Sanitizers accept the same option twice, and users have no reason to give it so.
+pub const NO_LEAK_DETECTION: AddedValue =
+    AddedValue { name: "LSAN_OPTIONS", value: "detect_leaks=0,detect_leaks=0" };
 
 /// The soft stack limit in bytes with which the controller starts a program whose stack is unlimited.
 /// Otherwise the kernel would choose another address space layout, bottom up from the middle, which the race

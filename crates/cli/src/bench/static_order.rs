@@ -94,6 +94,7 @@ impl BenchStatic {
             events: Vec::new(),
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
+            program_warnings: Vec::new(),
             races: Vec::new(),
             counterfactuals: Vec::new(),
             names: Vec::new(),

@@ -96,6 +96,8 @@ pub(crate) struct SearchReport {
     /// Runs that ended normally but with warnings, and the first of them.
     pub(crate) warned: u64,
     first_warned: Option<Trace>,
+    /// Those of them that `--fail-on misuse` makes failures.
+    pub(crate) misused: u64,
     pub(crate) interrupted: bool,
     completeness: Option<CompleteSearch>,
     incomplete_reason: Option<IncompleteReason>,
@@ -126,6 +128,15 @@ impl SearchReport {
     /// Returns whether the search was exhaustive.
     fn is_complete(&self) -> bool {
         self.completeness.is_some_and(|completeness| completeness.preemptions.is_none())
+    }
+
+    /// Returns how warnings become failures; empty if they cannot.
+    fn misuse_hint(&self) -> String {
+        match self.misused {
+            0 => String::new(),
+            all if all == self.warned => " (--fail-on misuse makes them failures)".into(),
+            some => format!(" (--fail-on misuse makes {some} of these failures)"),
+        }
     }
 
     /// Describes the races that were seen in passing.
@@ -183,6 +194,7 @@ impl RunResult {
 
 impl Explore {
     pub(crate) fn run(self) -> Result<Verdict> {
+        self.options.check_outputs()?;
         let (program, _launcher) = target::program_to_control(&self.target, &self.follow)?;
         let interrupt = interrupt()?;
         let bar = progress(self.options.runs, self.options.run.json);
@@ -200,6 +212,12 @@ pub(crate) fn interrupt() -> Result<Arc<AtomicBool>> {
 }
 
 impl SearchOptions {
+    /// Checks before the first run that everything can be written that the search may find.
+    pub(crate) fn check_outputs(&self) -> Result<()> {
+        traces::check(self.run.output.as_deref())?;
+        self.junit.as_deref().map_or(Ok(()), traces::check_file)
+    }
+
     /// Searches for a failing schedule of this program.
     pub(crate) fn explore(
         &self,
@@ -329,6 +347,8 @@ impl SearchOptions {
                 races.add(&attempt.conflicts, &attempt.modules);
                 attempt.failure.into_iter().for_each(|trace| search.failures.add(trace));
                 search.warned += u64::from(attempt.warned.is_some());
+                let misused = |trace: &Trace| trace.warnings.iter().any(|w| w.misuse.is_programs_fault());
+                search.misused += u64::from(attempt.warned.as_ref().is_some_and(misused));
                 search.first_warned = search.first_warned.or(attempt.warned);
             }
             let (distinct, failures) = (search.schedules.len(), search.failures.0.len());
@@ -389,11 +409,13 @@ impl SearchOptions {
 
 impl Explore {
     pub(crate) fn report(&self, search: &mut SearchReport) -> Result<Verdict> {
-        let mut paths = Vec::new();
-        for (nth, failure) in search.failures.0.iter_mut().enumerate() {
+        // All of them are tried: one that cannot be saved is at least printed.
+        let saved = search.failures.0.iter_mut().enumerate().map(|(nth, failure)| {
             judge::add_stacks(&mut failure.trace);
-            paths.push(traces::save(&failure.trace, self.options.path(nth).as_deref())?);
-        }
+            traces::save(&failure.trace, self.options.path(nth).as_deref())
+        });
+        let saved: Vec<Result<PathBuf>> = saved.collect();
+        let paths = saved.into_iter().collect::<Result<Vec<PathBuf>>>()?;
         // `latest` should name the first failure.
         if let (Some(first), true) = (paths.first(), paths.len() > 1) {
             traces::remember(first);
@@ -454,8 +476,9 @@ impl Explore {
             ));
             if let Some(trace) = &search.first_warned {
                 output::print(&format!(
-                    "\nwarnings in {} of them (--fail-on misuse makes them failures); in the first:\n{}",
+                    "\nwarnings in {} of them{}; in the first:\n{}",
                     search.warned,
+                    search.misuse_hint(),
                     output::outcome(trace)
                 ));
             }

@@ -91,6 +91,7 @@ impl Simplify {
             None => {}
         }
         let trace = traces::load(&self.trace)?;
+        traces::check(self.output.as_deref())?;
         if !trace.outcome.is_failure() {
             bail!(
                 "the run of this trace did not fail: there is nothing to keep; `unsnarl explore` finds one that does"

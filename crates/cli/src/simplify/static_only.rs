@@ -134,7 +134,7 @@ fn hidden_dependence_warning(expected: &Trace, actual: &Trace) -> String {
                     is not among the trace's events (record with --points all to include every access)\n"
         .to_owned();
     match expected.first_difference(actual) {
-        Some(divergence) => text += &divergence_text(&divergence, expected, &mut names),
+        Some(divergence) => text += &divergence_text(&divergence, expected, actual, &mut names),
         None => text += &format!("  all {} events are the same, and then:\n", expected.events.len()),
     }
     text + &output::outcome(actual)

@@ -263,7 +263,7 @@ impl Slice {
             if let Some(difference) = recorded.first_difference(&trace) {
                 let mut symbols = Symbols::new();
                 let mut names = ProgramNames::new(&recorded.modules, &mut symbols);
-                reason += &divergence_text(&difference, recorded, &mut names);
+                reason += &divergence_text(&difference, recorded, &trace, &mut names);
             }
             return Ok(SliceAttempt::Done(SliceOutcome::NotReproduced(reason)));
         }

@@ -89,9 +89,10 @@ fn explored(search: &SearchReport, one_thread: bool, options: &SearchOptions) ->
         0 if search.interrupted => format!("interrupted ({runs})"),
         0 => {
             let thread_note = if one_thread { ", one thread" } else { "" };
-            let warned = match search.warned {
-                0 => String::new(),
-                warned => format!(", warnings in {warned}: --fail-on misuse"),
+            let warned = match (search.warned, search.misused) {
+                (0, _) => String::new(),
+                (warned, 0) => format!(", warnings in {warned}"),
+                (warned, _) => format!(", warnings in {warned}: --fail-on misuse"),
             };
             format!("ok ({runs}{thread_note}{warned})")
         }

@@ -84,6 +84,7 @@ pub(crate) fn trace(threads: u16, start: u64) -> Trace {
         events: Vec::new(),
         outcome: Outcome::exit(0),
         warnings: Vec::new(),
+        program_warnings: Vec::new(),
         races: Vec::new(),
         callers: Vec::new(),
         counterfactuals: Vec::new(),

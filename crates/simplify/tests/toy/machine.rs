@@ -575,6 +575,7 @@ impl<'p> Machine<'p> {
             events: self.events,
             outcome: self.outcome.unwrap_or(Outcome::exit(0)),
             warnings: Vec::new(),
+            program_warnings: Vec::new(),
             races: Vec::new(),
             counterfactuals: Vec::new(),
             callers: Vec::new(),

@@ -376,6 +376,7 @@ impl<'a, S: Sink> Importer<'a, S> {
             events: Vec::new(),
             outcome: Outcome::exit(0),
             warnings: Vec::new(),
+            program_warnings: Vec::new(),
             races: Vec::new(),
             counterfactuals: Vec::new(),
             callers: Vec::new(),

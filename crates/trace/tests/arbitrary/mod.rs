@@ -226,7 +226,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
             }),
             outcome(threads, modules),
             (
-                vec(warning(threads, modules), 0..3),
+                (vec(warning(threads, modules), 0..3), vec(text(), 0..3)),
                 vec(race(threads, modules), 0..3),
                 vec(need(), 0..3),
                 vec((any::<u64>(), text()), 0..3),
@@ -241,7 +241,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                     mut threads,
                     (sites, events),
                     outcome,
-                    (warnings, races, counterfactuals, names),
+                    ((warnings, program_warnings), races, counterfactuals, names),
                     output,
                 )| {
                     threads[0].id = ThreadId::main();
@@ -259,6 +259,7 @@ pub(crate) fn trace() -> impl Strategy<Value = Trace> {
                         events,
                         outcome,
                         warnings,
+                        program_warnings,
                         races,
                         counterfactuals,
                         names,

@@ -48,6 +48,7 @@ pub(crate) fn trace(events: usize) -> Trace {
         sites: (0..6).map(|nth| site(0x1100 + 0x20 * nth)).collect(),
         outcome: Outcome::exit(0),
         warnings: Vec::new(),
+        program_warnings: Vec::new(),
         races: Vec::new(),
         counterfactuals: Vec::new(),
         callers: Vec::new(),

@@ -53,6 +53,7 @@ fn trace(events: Vec<Event>, warned: Vec<(u64, u16)>, waits: Vec<(u16, u64)>) ->
         holders: Vec::new(),
     });
     Trace {
+        program_warnings: Vec::new(),
         program: Program::default(),
         modules: Vec::new(),
         plan: Plan::default(),

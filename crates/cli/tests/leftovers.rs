@@ -161,6 +161,61 @@ fn status_of_streams_is_the_same_in_every_run() {
     assert!(all.iter().all(|found| *found == all[0]), "{all:#?}");
 }
 
+/// A child that ends must not cut short a system call of another thread, not even if its signal is ignored.
+const READS_DIRECTORY: &str = r#"
+#define _GNU_SOURCE
+#include <assert.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int is_over;
+
+static void *fork_children(void *unused)
+{
+    for (int i = 0; i < 40; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            usleep(i * 37);
+            _exit(0);
+        }
+        waitpid(child, NULL, 0);
+    }
+    is_over = 1;
+    return unused;
+}
+
+int main(void)
+{
+    static char entries[1 << 16];
+    pthread_t thread;
+    pthread_create(&thread, NULL, fork_children, NULL);
+    for (long size = 0, first = 0; !is_over; sched_yield()) {
+        int fd = open("/etc", O_RDONLY | O_DIRECTORY);
+        size = syscall(SYS_getdents64, fd, entries, sizeof entries);
+        close(fd);
+        if (first == 0)
+            first = size;
+        assert(size == first);
+    }
+    pthread_join(thread, NULL);
+    return 0;
+}
+"#;
+
+#[test]
+fn ending_child_does_not_interrupt_other_threads() {
+    let place = Place::new("directory");
+    place.compile("reads", READS_DIRECTORY, &["gcc"], &["-w"]);
+    for seed in 1..=6 {
+        let seed = seed.to_string();
+        place.exits(0, &["record", "--threads", "kernel", "--seed", &seed, "-o", "t.snarl", "--", "./reads"]);
+    }
+}
+
 /// Files are not part of a trace.
 const COUNTS_FILE_CONTENT: &str = r#"
 #include <stdatomic.h>

@@ -184,6 +184,7 @@ unsafe fn begin(header: *mut Header) {
         switch_flags: Flags::NONE,
         signals: Queue::default(),
         listened: 0,
+        kept: Vec::new(),
         timers: Timers::default(),
         masks_differ: false,
         muted: false,

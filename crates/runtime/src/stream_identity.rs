@@ -1,4 +1,4 @@
-//! What `fstat` says about the standard streams: the same in every run.
+//! Makes the results of `fstat` for the standard streams the same in every run.
 //!
 //! The streams are nameless files of the controller. The kernel gives them other numbers and times in every
 //! run, and the C library leaves those on the stack at the first use of a `FILE`. So its functions are

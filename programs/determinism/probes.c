@@ -813,6 +813,17 @@ static void names(void)
     note("passwd", &entry, sizeof entry);
 }
 
+static void addresses(void)
+{
+    struct addrinfo hints, *found = NULL;
+    memset(&hints, 0, sizeof hints);
+    hints.ai_socktype = SOCK_STREAM;
+    if (getaddrinfo("localhost", "80", &hints, &found) == 0) {
+        note("address", found->ai_addr, found->ai_addrlen);
+        freeaddrinfo(found);
+    }
+}
+
 static void dates(void)
 {
     time_t now = time(NULL);
@@ -892,6 +903,40 @@ static void files(void)
     char path[256];
     if (!getcwd(path, sizeof path))
         _exit(72);
+}
+
+/* The first use of a FILE allocates its buffer, and the C library looks at the file for that. */
+static void streams(void)
+{
+    printf("%d %s\n", 17, "text");
+    puts("text");
+    fprintf(stderr, "%s", "");
+    FILE *file = fdopen(dup(1), "w");
+    fprintf(file, "%d\n", 17);
+    fclose(file);
+    file = fdopen(dup(0), "r");
+    fgetc(file);
+    fclose(file);
+    int ends[2];
+    if (pipe(ends) < 0)
+        _exit(72);
+    /* A FILE of a pipe would change how all later system calls are made. */
+    const int fds[] = {0, 1, 2, ends[0]};
+    for (size_t i = 0; i < sizeof fds / sizeof *fds; i++) {
+        int fd = fds[i];
+        struct stat status;
+        memset(&status, 0, sizeof status);
+        fstat(fd, &status);
+        note("fstat", &status, sizeof status);
+        memset(&status, 0, sizeof status);
+        fstatat(fd, "", &status, AT_EMPTY_PATH);
+        note("fstatat", &status, sizeof status);
+        struct statx extended;
+        memset(&extended, 0, sizeof extended);
+        statx(fd, "", AT_EMPTY_PATH, STATX_ALL, &extended);
+        note("statx", &extended, sizeof extended);
+    }
+    close(ends[0]), close(ends[1]);
 }
 
 static void machine(void)
@@ -1036,11 +1081,13 @@ static const struct {
     OPERATION(avx512),
     OPERATION(sorting),
     OPERATION(names),
+    OPERATION(addresses),
     OPERATION(dates),
     OPERATION(processor_time),
     OPERATION(expressions),
     OPERATION(conversion),
     OPERATION(files),
+    OPERATION(streams),
     OPERATION(machine),
     OPERATION(current_processor),
     OPERATION(usage),

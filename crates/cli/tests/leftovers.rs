@@ -103,6 +103,119 @@ fn replay_of_search_trace_finds_identical_memory() {
     assert_eq!(replayed["identical"], true, "{replayed}");
 }
 
+/// Writes what `fstat` says about the standard streams, a duplicate, a pipe and a redirected stream, by every function
+/// that says it.
+const LOOKS_AT_STREAMS: &str = r#"
+#define _GNU_SOURCE
+#include <assert.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+static void look(FILE *found, int fd)
+{
+    struct stat a, b, c;
+    struct statx d;
+    assert(fstat(fd, &a) == 0 && fstatat(fd, "", &b, AT_EMPTY_PATH) == 0 && syscall(SYS_fstat, fd, &c) == 0);
+    assert(statx(fd, "", AT_EMPTY_PATH, STATX_ALL, &d) == 0);
+    assert(a.st_ino == b.st_ino && a.st_ino == c.st_ino && a.st_ino == d.stx_ino);
+    assert(a.st_mtim.tv_nsec == d.stx_mtime.tv_nsec && a.st_dev == b.st_dev && a.st_dev == c.st_dev);
+    fprintf(found, "%lx %lu %ld.%09ld\n", a.st_dev, a.st_ino, a.st_mtim.tv_sec, a.st_mtim.tv_nsec);
+}
+
+int main(void)
+{
+    FILE *found = fopen("found", "w");
+    int ends[2];
+    assert(pipe(ends) == 0);
+    const int fds[] = {0, 1, 2, dup(1), ends[0], ends[1]};
+    for (int i = 0; i < 6; i++)
+        look(found, fds[i]);
+    struct stat real, shown;
+    int file = open("looks.c", O_RDONLY);
+    assert(dup2(file, 1) == 1 && stat("looks.c", &real) == 0 && fstat(1, &shown) == 0);
+    assert(real.st_ino == shown.st_ino && real.st_dev == shown.st_dev && real.st_dev != 0);
+    assert(fstat(-1, &shown) == -1);
+    return 0;
+}
+"#;
+
+#[test]
+fn status_of_streams_is_the_same_in_every_run() {
+    let place = Place::new("streams");
+    place.compile("looks", LOOKS_AT_STREAMS, &["gcc"], &["-w"]);
+    let mut all = Vec::new();
+    for threads in ["fibers", "kernel"] {
+        place.exits(0, &["record", "--threads", threads, "-o", "t.snarl", "--", "./looks"]);
+        all.push(place.read("found"));
+        place.exits(0, &["replay", "--threads", threads, "t.snarl"]);
+        all.push(place.read("found"));
+    }
+    place.exits(0, &["explore", "--runs", "20", "-j", "1", "--", "./looks"]);
+    all.push(place.read("found"));
+    let lines: Vec<&str> = all[0].lines().collect();
+    assert_eq!((lines[1], lines[4]), (lines[3], lines[5]), "a duplicate and the ends of a pipe: {lines:?}");
+    assert!(lines[0] != lines[1] && lines[1] != lines[2] && lines[2] != lines[4], "{lines:?}");
+    assert!(all.iter().all(|found| *found == all[0]), "{all:#?}");
+}
+
+/// A child that ends must not cut short a system call of another thread, not even if its signal is ignored.
+const READS_DIRECTORY: &str = r#"
+#define _GNU_SOURCE
+#include <assert.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int is_over;
+
+static void *fork_children(void *unused)
+{
+    for (int i = 0; i < 40; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            usleep(i * 37);
+            _exit(0);
+        }
+        waitpid(child, NULL, 0);
+    }
+    is_over = 1;
+    return unused;
+}
+
+int main(void)
+{
+    static char entries[1 << 16];
+    pthread_t thread;
+    pthread_create(&thread, NULL, fork_children, NULL);
+    for (long size = 0, first = 0; !is_over; sched_yield()) {
+        int fd = open("/etc", O_RDONLY | O_DIRECTORY);
+        size = syscall(SYS_getdents64, fd, entries, sizeof entries);
+        close(fd);
+        if (first == 0)
+            first = size;
+        assert(size == first);
+    }
+    pthread_join(thread, NULL);
+    return 0;
+}
+"#;
+
+#[test]
+fn ending_child_does_not_interrupt_other_threads() {
+    let place = Place::new("directory");
+    place.compile("reads", READS_DIRECTORY, &["gcc"], &["-w"]);
+    for seed in 1..=6 {
+        let seed = seed.to_string();
+        place.exits(0, &["record", "--threads", "kernel", "--seed", &seed, "-o", "t.snarl", "--", "./reads"]);
+    }
+}
+
 /// Files are not part of a trace.
 const COUNTS_FILE_CONTENT: &str = r#"
 #include <stdatomic.h>

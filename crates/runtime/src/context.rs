@@ -35,6 +35,8 @@ pub(crate) struct Context {
     backend: ThreadBackend,
     /// The signal mask of a kernel thread when it passed the token on.
     mask: AtomicU64,
+    /// The signals that its kernel mask has in addition to its own, see [`crate::handlers::mask_with_kept`].
+    lent: AtomicU64,
 }
 
 /// The limit for the last steps of a thread in seconds; they take microseconds and are not scheduled.
@@ -44,7 +46,8 @@ impl Context {
     /// Creates the context of the existing thread.
     pub(crate) fn adopt(backend: ThreadBackend, thread_pointer: usize) -> Self {
         let (parked, token, dispatches) = (AtomicU32::new(0), AtomicU32::new(0), AtomicBool::new(false));
-        Self { stack_pointer: 0, thread_pointer, parked, token, dispatches, backend, mask: AtomicU64::new(0) }
+        let (mask, lent) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { stack_pointer: 0, thread_pointer, parked, token, dispatches, backend, mask, lent }
     }
 
     /// Creates the context of a new thread, which calls [`Context::park`] when it starts.
@@ -63,6 +66,14 @@ impl Context {
 
     pub(crate) fn set_mask(&self, mask: u64) {
         self.mask.store(mask, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lent(&self) -> u64 {
+        self.lent.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_lent(&self, signals: u64) {
+        self.lent.store(signals, Ordering::Relaxed);
     }
 
     /// Parks the new thread; returns at its first turn.

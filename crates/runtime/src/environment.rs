@@ -219,7 +219,7 @@ fn listen(set: SignalSet) -> i32 {
 }
 
 /// Takes one of these signals from the kernel, where it is pending because every thread blocks it.
-fn take_from_kernel(set: SignalSet) -> Option<SentSignal> {
+pub(crate) fn take_from_kernel(set: SignalSet) -> Option<SentSignal> {
     let mut sent = SentSignal { signal: 0, info: Info([0; 32]), event: u64::MAX };
     let now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     let arguments = [

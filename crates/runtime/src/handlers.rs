@@ -10,10 +10,11 @@
 //! noted here and are handled like other signals from the next schedule point on.
 
 use crate::{
-    context::ThreadBackend,
+    context::{Context, ThreadBackend},
     crash, debug,
     real::real,
-    signals::{Info, SentSignal, SignalSet},
+    signals::{Info, SentSignal, SignalSet, only},
+    stack,
     state::{Runtime, State},
     sys,
     thread::Thread,
@@ -22,7 +23,7 @@ use core::{
     cell::UnsafeCell,
     ffi::c_void,
     mem, ptr,
-    sync::atomic::{AtomicI32, AtomicUsize, Ordering},
+    sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering},
 };
 
 real! {
@@ -101,12 +102,19 @@ pub(crate) enum Disposition {
 pub(crate) fn disposition(signal: i32) -> Disposition {
     match action(signal).sa_sigaction {
         libc::SIG_IGN => Disposition::Ignored,
-        libc::SIG_DFL => match signal {
-            libc::SIGCHLD | libc::SIGURG | libc::SIGWINCH | libc::SIGCONT => Disposition::Ignored,
-            _ => Disposition::Fatal,
-        },
+        libc::SIG_DFL if IGNORED.contains(&signal) => Disposition::Ignored,
+        libc::SIG_DFL => Disposition::Fatal,
         _ => Disposition::Handled,
     }
+}
+
+/// The signals whose default is that nothing happens.
+const IGNORED: [i32; 4] = [libc::SIGCHLD, libc::SIGURG, libc::SIGWINCH, libc::SIGCONT];
+
+/// Returns those of them that the program does not handle.
+pub(crate) fn ignored_by_default() -> SignalSet {
+    let ignored = IGNORED.iter().filter(|&&signal| disposition(signal) == Disposition::Ignored);
+    ignored.fold(0, |set, &signal| set | only(signal))
 }
 
 /// Returns whether operations that this signal interrupts are restarted.
@@ -401,7 +409,55 @@ fn exchange_kernel_mask(mask: u64) -> u64 {
     before
 }
 
+/// Signals that the kernel keeps until they are read from a descriptor. If one is sent to a thread that blocks
+/// it, the others may not: they must not get it from the kernel, so all of them block it meanwhile.
+static KEPT: AtomicU64 = AtomicU64::new(0);
+
+/// Returns which of the signals have not been read yet; the others are not kept any more.
+fn pending_of_kept() -> u64 {
+    if KEPT.load(Ordering::Relaxed) == 0 {
+        return 0;
+    }
+    let mut pending = 0u64;
+    // SAFETY: there is room for the result.
+    unsafe { sys::call(libc::SYS_rt_sigpending, [&raw mut pending as usize, SIZE, 0, 0, 0, 0]) };
+    KEPT.fetch_and(pending, Ordering::Relaxed) & pending
+}
+
+/// Returns the mask for the kernel: the thread's own and the signals that the kernel keeps. Updates what is
+/// lent to the thread. A replay gets another mask, so this must leave no trace on the program's stack.
+pub(crate) fn mask_with_kept(context: &Context, own: u64) -> u64 {
+    let kept = pending_of_kept();
+    context.set_lent(kept & !own);
+    own | kept
+}
+
 impl State {
+    /// Notes that a descriptor reports these signals.
+    pub(crate) fn listen_to(&mut self, signals: SignalSet) {
+        self.listened |= signals;
+        self.masks_differ = true;
+    }
+
+    /// Blocks a signal in every thread until it is read from a descriptor.
+    pub(crate) fn block_kept(&mut self, signal: SignalSet) {
+        let own = kernel_mask() & !self.me().context.lent();
+        KEPT.fetch_or(signal, Ordering::Relaxed);
+        let kept = KEPT.load(Ordering::Relaxed);
+        self.me().context.set_lent(kept & !own);
+        exchange_kernel_mask(own | kept);
+    }
+
+    /// Ends that when the kernel keeps no such signal any more.
+    pub(crate) fn unblock_kept(&mut self) {
+        KEPT.store(0, Ordering::Relaxed);
+        let lent = self.me().context.lent();
+        if lent != 0 {
+            self.me().context.set_lent(0);
+            exchange_kernel_mask(kernel_mask() & !lent);
+        }
+    }
+
     /// Returns the running thread's signal mask.
     pub(crate) fn mask(&mut self) -> u64 {
         if self.masks_differ {
@@ -412,12 +468,14 @@ impl State {
 
     /// Sets the running thread's signal mask.
     pub(crate) fn set_mask(&mut self, mask: u64) {
+        self.take_kept();
         self.masks_differ = true;
         let mask = crate::tracer::mask(mask);
         let (set, new) = (libc::SIG_SETMASK as usize, &raw const mask as usize);
         // SAFETY: the running thread's mask.
         unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, 0, SIZE, 0, 0]) };
         self.me().mask = mask;
+        self.send_kept_again();
     }
 
     /// Sends the signals that arrived from outside.
@@ -444,6 +502,8 @@ impl State {
         let place = &raw mut self.me().mask as usize;
         // SAFETY: a query without side effects.
         unsafe { sys::call(libc::SYS_rt_sigprocmask, [0, 0, place, SIZE, 0, 0]) };
+        let me = self.me();
+        me.mask &= !me.context.lent();
     }
 
     /// Sets the running thread's mask after a switch, and saves that of the thread that ran before.
@@ -453,10 +513,16 @@ impl State {
             // The kernel keeps a mask per thread anyway.
             return;
         }
-        let mine = crate::dispatch::mask(crate::tracer::mask(self.me().mask));
-        let theirs = &raw mut self.thread(self.previous).mask as usize;
-        let (set, new) = (libc::SIG_SETMASK as usize, &raw const mine as usize);
-        // SAFETY: the mask that this thread had.
-        unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, theirs, SIZE, 0, 0]) };
+        stack::run_isolated(|| {
+            let lent = self.thread(self.previous).context.lent();
+            let me = self.me();
+            let mine = mask_with_kept(&me.context, me.mask);
+            let mine = crate::dispatch::mask(crate::tracer::mask(mine));
+            let theirs = &raw mut self.thread(self.previous).mask as usize;
+            let (set, new) = (libc::SIG_SETMASK as usize, &raw const mine as usize);
+            // SAFETY: the mask that this thread had.
+            unsafe { sys::call(libc::SYS_rt_sigprocmask, [set, new, theirs, SIZE, 0, 0]) };
+            self.thread(self.previous).mask &= !lent;
+        });
     }
 }

@@ -27,7 +27,7 @@ use crate::{
     sites::PlanSites,
     stack,
     state::{Runtime, State},
-    sys,
+    stream_identity, sys,
     thread::{Thread, enter_main},
     timers::Timers,
     tracer,
@@ -122,6 +122,7 @@ fn attach() -> Option<*mut Header> {
         );
         sys::exit(96);
     }
+    stream_identity::install();
     // SAFETY: as above; the memory has the size for the coming run.
     let total = unsafe {
         if (*header).serve == 1 {
@@ -183,6 +184,7 @@ unsafe fn begin(header: *mut Header) {
         switch_flags: Flags::NONE,
         signals: Queue::default(),
         listened: 0,
+        kept: Vec::new(),
         timers: Timers::default(),
         masks_differ: false,
         muted: false,
@@ -216,6 +218,7 @@ unsafe fn begin(header: *mut Header) {
     state.refresh_modules();
     ids::begin(sys::process());
     children::expect();
+    stream_identity::set_start(plan.epoch);
     libc_randomness::replace(&mut state.entropy);
     restore_environment();
     crash::install();

@@ -8,9 +8,10 @@
 
 use crate::{
     context::ThreadBackend,
+    environment::take_from_kernel,
     gate::Gate,
     handlers::{self, Disposition},
-    stack,
+    heap, stack,
     state::{Runtime, State},
     sys,
     thread::{Pending, Thread},
@@ -85,6 +86,16 @@ impl SentSignal {
     }
 }
 
+/// The maximum number of signals that are remembered as kept by the kernel.
+const MAX_KEPT: usize = 64;
+
+/// A signal that the kernel keeps for a descriptor.
+#[derive(Clone, Copy)]
+pub(crate) struct KeptSignal {
+    sent: SentSignal,
+    to: Option<ThreadIx>,
+}
+
 /// A wait that was left to run a handler: other threads may end it meanwhile.
 #[derive(Clone, Copy)]
 pub(crate) struct SuspendedWait {
@@ -153,7 +164,7 @@ impl State {
     pub(crate) fn mask_of(&self, thread: ThreadIx) -> SignalSet {
         let t = &self.threads[thread.index()];
         if self.masks_differ && thread == self.current {
-            handlers::kernel_mask()
+            handlers::kernel_mask() & !t.context.lent()
         } else if self.masks_differ && self.backend() == ThreadBackend::Kernel {
             t.context.mask()
         } else {
@@ -282,7 +293,7 @@ impl State {
             return false;
         }
         if self.goes_to_descriptor(sent.signal, to) {
-            return stack::run_isolated(|| self.log.replays_inputs() || hand_to_kernel(&sent));
+            return stack::run_isolated(|| self.log.replays_inputs() || self.keep_in_kernel(sent, to));
         }
         match to {
             Some(thread) => {
@@ -297,6 +308,48 @@ impl State {
         }
         self.reclassify_waiters();
         true
+    }
+
+    /// Hands a signal to the kernel, which keeps it until it is read from a descriptor.
+    fn keep_in_kernel(&mut self, sent: SentSignal, to: Option<ThreadIx>) -> bool {
+        self.block_kept(only(sent.signal));
+        if self.kept.len() == MAX_KEPT {
+            // The earliest ones are read first.
+            self.kept.remove(0);
+        }
+        // A replay does not get here.
+        heap::with_plan_heap(|| self.kept.reserve_exact(MAX_KEPT - self.kept.len()));
+        self.kept.push(KeptSignal { sent, to });
+        hand_to_kernel(&sent)
+    }
+
+    /// Takes back the signals that the kernel keeps and that were not read, before a mask changes.
+    pub(crate) fn take_kept(&mut self) {
+        // A replay, for which the kernel keeps nothing, takes the same path.
+        if self.listened == 0 {
+            return;
+        }
+        stack::run_isolated(|| {
+            for nth in (0..self.kept.len()).rev() {
+                if take_from_kernel(only(self.kept[nth].sent.signal)).is_none() {
+                    self.kept.remove(nth);
+                }
+            }
+            self.unblock_kept();
+        });
+    }
+
+    /// Sends the signals that were taken back.
+    pub(crate) fn send_kept_again(&mut self) {
+        if self.listened == 0 {
+            return;
+        }
+        stack::run_isolated(|| {
+            for _ in 0..self.kept.len() {
+                let KeptSignal { sent, to } = self.kept.remove(0);
+                self.send(sent, to);
+            }
+        });
     }
 
     /// Reacts to a changed action: pending signals that are now ignored are removed.

@@ -6,14 +6,14 @@
 //! same bytes. So all code whose path depends on the plan runs on this stack: taking control, choosing the
 //! next thread, and answers from outside.
 
-use crate::{end, sys};
+use crate::{end, rewind, sys};
 use core::{
     arch::{
         asm, naked_asm,
         x86_64::{__cpuid, __cpuid_count},
     },
     mem::MaybeUninit,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
 };
 
 const SIZE: usize = 256 << 10;
@@ -237,13 +237,70 @@ unsafe extern "C" fn clear_below() {
 /// The stack depth of the C library functions that are called this way: `posix_spawn`, `fork`.
 const UNUSED: usize = 4096;
 
+/// The address of the spare stacks, and the distance from one to the next.
+const SPARE: usize = 0x6d00_0000_0000;
+const SPARE_SIZE: usize = 1 << 20;
+
+/// The spare stacks in use, one bit for each.
+static USED_SPARES: AtomicU32 = AtomicU32::new(0);
+
+/// Runs a job of the C library that sees times, process ids or answers from the network, and uses more stack
+/// than can be cleared afterwards. The job may switch to other threads and unwind; its stack is then not used
+/// again.
+#[allow(improper_ctypes_definitions, reason = "called only from Rust; the ABI lets it unwind")]
+pub(crate) extern "C-unwind" fn run_on_spare_stack<T, J: FnOnce() -> T>(job: J) -> T {
+    struct Call<T, J> {
+        job: Option<J>,
+        done: Option<T>,
+    }
+    unsafe extern "C-unwind" fn run<T, J: FnOnce() -> T>(call: *mut u8) {
+        // SAFETY: the pointer is the call that is passed below.
+        let call = unsafe { &mut *call.cast::<Call<T, J>>() };
+        call.done = call.job.take().map(|job| job());
+    }
+    let nth = (!USED_SPARES.load(Ordering::Relaxed)).trailing_zeros();
+    let start = SPARE + nth as usize * SPARE_SIZE;
+    if nth == u32::BITS || !sys::reserve(start + GUARD, SPARE_SIZE - GUARD) {
+        return job();
+    }
+    USED_SPARES.fetch_or(1 << nth, Ordering::Relaxed);
+    let mut call = Call { job: Some(job), done: None };
+    // SAFETY: the stack was just mapped, and it belongs to this call until it returns.
+    unsafe { unwinding_call_on((&raw mut call).cast(), run::<T, J>, start + SPARE_SIZE) };
+    clear_more_registers();
+    // SAFETY: no code runs there any more.
+    unsafe { rewind::call(libc::SYS_munmap, [start + GUARD, SPARE_SIZE - GUARD, 0, 0, 0, 0]) };
+    USED_SPARES.fetch_and(!(1 << nth), Ordering::Relaxed);
+    match call.done {
+        Some(done) => done,
+        None => end::refuse("a call returned without a result"),
+    }
+}
+
+/// [`call_on`] for functions that may unwind.
+#[unsafe(naked)]
+unsafe extern "C-unwind" fn unwinding_call_on(
+    data: *mut u8,
+    function: unsafe extern "C-unwind" fn(*mut u8),
+    top: usize,
+) {
+    naked_asm!("jmp {}", sym call_on)
+}
+
+/// Returns the top of the runtime's stack that contains this address.
+fn top_of(address: usize) -> Option<usize> {
+    let top = TOP.load(Ordering::Relaxed);
+    if (top.saturating_sub(SIZE)..top).contains(&address) {
+        return Some(top);
+    }
+    let spares = SPARE..SPARE + u32::BITS as usize * SPARE_SIZE;
+    spares.contains(&address).then_some((address & !(SPARE_SIZE - 1)) + SPARE_SIZE)
+}
+
 /// Returns the thread's registers (rip, rsp, rbp, rbx, r12 to r15) on its own stack, given those of the
 /// processor.
 pub(crate) fn of_thread(registers: [u64; 8]) -> [u64; 8] {
-    let top = TOP.load(Ordering::Relaxed);
-    if !(top.saturating_sub(SIZE)..top).contains(&(registers[1] as usize)) {
-        return registers;
-    }
+    let Some(top) = top_of(registers[1] as usize) else { return registers };
     // SAFETY: the code on the separate stack saved these registers there, and rbp and the return address on
     // its own stack.
     unsafe {

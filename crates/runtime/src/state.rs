@@ -15,7 +15,7 @@ use crate::{
     log::Log,
     modules::Modules,
     queue::Queues,
-    signals::{Queue, SignalSet},
+    signals::{KeptSignal, Queue, SignalSet},
     sites::PlanSites,
     stack, sys,
     thread::Thread,
@@ -59,6 +59,8 @@ pub(crate) struct State {
     pub(crate) signals: Queue,
     /// Signals that some descriptor (`signalfd`) reports.
     pub(crate) listened: SignalSet,
+    /// Signals that were handed to the kernel for such a descriptor, in order; some may have been read.
+    pub(crate) kept: Vec<KeptSignal>,
     pub(crate) timers: Timers,
     /// True if threads may have different signal masks; then each switch changes the kernel's mask.
     pub(crate) masks_differ: bool,

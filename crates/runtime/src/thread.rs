@@ -205,6 +205,8 @@ impl Runtime {
         thread.returns_int = request.returns_int;
         thread.arg = request.arg;
         thread.mask = self.state.mask();
+        // A kernel thread inherits its creator's mask.
+        thread.context.set_lent(self.state.me().context.lent());
         let record: *mut Thread = &raw mut *thread;
         let is_born_here = thread_start::begin(request.attr);
         // Only for fibers: a thread that stays a kernel thread would stay pinned to this processor.

@@ -7,7 +7,7 @@
 //! A thread without the token blocks all signals except those that only it can cause: signals to the process
 //! interrupt the running thread, as with fibers.
 
-use crate::{context::Context, crash, dispatch, sys};
+use crate::{context::Context, crash, dispatch, handlers, stack, sys};
 use core::{arch::naked_asm, sync::atomic::Ordering};
 
 /// Signals that a thread without the token does not block: faults (a debugger steps by SIGTRAP), and the one
@@ -75,9 +75,12 @@ pub(crate) unsafe extern "C" fn pass(from: *mut Context, to: *const Context) {
 
 unsafe extern "C" fn wait_for_first_turn(context: *mut Context) {
     crash::share_stack();
-    let before = block_signals();
     // SAFETY: as below.
-    unsafe { (*context).set_mask(before) };
+    let before = unsafe {
+        let before = block_signals() & !(*context).lent();
+        (*context).set_mask(before);
+        before
+    };
     // SAFETY: the creator waits and reads only the word that is cleared last.
     let context = unsafe {
         (*context).thread_pointer = sys::thread_pointer();
@@ -86,18 +89,24 @@ unsafe extern "C" fn wait_for_first_turn(context: *mut Context) {
     context.parked.store(0, Ordering::Release);
     sys::wake(&context.parked);
     take(context);
-    set_mask(before);
+    restore_mask(context, before);
 }
 
 unsafe extern "C" fn give_and_wait(from: *const Context, to: *const Context) {
-    let before = block_signals();
     // SAFETY: contexts are parts of records, which do not move.
-    unsafe {
-        (*from).set_mask(before);
-        give(&*to);
-        take(&*from);
-    }
-    set_mask(before);
+    let (from, to) = unsafe { (&*from, &*to) };
+    let before = stack::run_isolated(|| block_signals() & !from.lent());
+    from.set_mask(before);
+    give(to);
+    take(from);
+    restore_mask(from, before);
+}
+
+/// Sets the mask of a thread that has just got the token.
+fn restore_mask(me: &Context, own: u64) {
+    stack::run_isolated(|| {
+        set_mask(handlers::mask_with_kept(me, own));
+    });
 }
 
 /// Passes the token to a thread.
@@ -115,8 +124,17 @@ fn take(me: &Context) {
 }
 
 /// Blocks signals; returns the previous mask.
+///
+/// The kernel queues a blocked signal even if the program ignores it, and a queued one interrupts the running
+/// thread: its system calls may then return early. `getdents` does, if a child ends meanwhile. So ignored signals
+/// are blocked only if the thread itself blocks them; the kernel then drops them.
 fn block_signals() -> u64 {
-    set_mask(!UNBLOCKED)
+    let before = set_mask(!UNBLOCKED);
+    let dropped = handlers::ignored_by_default() & !before;
+    if dropped != 0 {
+        set_mask(!(UNBLOCKED | dropped));
+    }
+    before
 }
 
 fn set_mask(mask: u64) -> u64 {

@@ -159,6 +159,7 @@ pub(crate) mod once;
 pub(crate) mod openmp;
 mod poll;
 mod random;
+mod resolver;
 pub(crate) mod rwlock;
 mod semaphore;
 mod shell;

@@ -64,7 +64,9 @@ hooks! {
     fn pthread_sigmask(how: i32, new: *const Mask, old: *mut Mask) -> i32, |runtime, pc| {
         if new.is_null() { return real::pthread_sigmask(how, new, old) }
         runtime.turn(Op::SigMask, 0, pc);
+        runtime.state.take_kept();
         let error = real::pthread_sigmask(how, tracer::Mask::without_ours(new).pointer(), old);
+        runtime.state.send_kept_again();
         mask_changed(runtime, error == 0, pc);
         error
     }
@@ -72,7 +74,9 @@ hooks! {
     fn sigprocmask(how: i32, new: *const Mask, old: *mut Mask) -> i32, |runtime, pc| {
         if new.is_null() { return real::sigprocmask(how, new, old) }
         runtime.turn(Op::SigMask, 0, pc);
+        runtime.state.take_kept();
         let error = real::sigprocmask(how, tracer::Mask::without_ours(new).pointer(), old);
+        runtime.state.send_kept_again();
         mask_changed(runtime, error == 0, pc);
         error
     }

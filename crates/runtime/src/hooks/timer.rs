@@ -264,7 +264,7 @@ hooks! {
         if made >= 0 && fd < 0 {
             runtime.state.descriptors.add(made as i32, ChannelKind::Other, Peer::Environment);
         }
-        if made >= 0 { runtime.state.listened |= set }
+        if made >= 0 { runtime.state.listen_to(set) }
         finish(Ok(made)) as i32
     }
 }

@@ -14,7 +14,7 @@ mod layout;
 mod memory;
 pub(crate) mod thread_start;
 
-use crate::{dispatch, files::OpenFile, real::Real, state::Runtime, sys};
+use crate::{dispatch, real::Real, redirect::CodeWriter, state::Runtime, sys};
 use core::{
     arch::{
         naked_asm,
@@ -118,16 +118,8 @@ fn has_registers() -> bool {
 /// Redirects functions of the C library, among them the one that every exit calls.
 fn install_redirects() -> bool {
     static EXIT: Real = Real::new(c"_exit");
-    let Some(memory) = OpenFile::for_writing(b"/proc/self/mem\0") else { return false };
-    let lead = |from: &Real, to: usize| {
-        let Some(from) = from.find() else { return false };
-        // mov rax, to; jmp rax
-        let mut code = *b"\x48\xb8\0\0\0\0\0\0\0\0\xff\xe0";
-        code[2..10].copy_from_slice(&to.to_le_bytes());
-        memory.write_at(from as usize, &code);
-        // SAFETY: a function of the C library that is longer than the jump.
-        unsafe { (from as *const [u8; 12]).read_volatile() == code }
-    };
+    let Some(code) = CodeWriter::open() else { return false };
+    let lead = |from: &Real, to: usize| code.redirect(from, to);
     lead(&EXIT, ended as *const () as usize)
         && layout::install_redirects(lead)
         && thread_start::install_redirects(lead)

@@ -95,18 +95,18 @@ unsafe extern "C" fn wait_for_first_turn(context: *mut Context) {
 unsafe extern "C" fn give_and_wait(from: *const Context, to: *const Context) {
     // SAFETY: contexts are parts of records, which do not move.
     let (from, to) = unsafe { (&*from, &*to) };
-    let before = stack::run_isolated(|| block_signals() & !from.lent());
+    let before = block_signals() & !from.lent();
     from.set_mask(before);
     give(to);
     take(from);
     restore_mask(from, before);
 }
 
-/// Sets the mask of a thread that has just got the token.
+/// Sets the mask of a thread that has just got the token. A replay may set another mask, so the stack is cleared
+/// afterwards. The runtime's own stack cannot be used: a thread that ended gets here while its creator is on it.
 fn restore_mask(me: &Context, own: u64) {
-    stack::run_isolated(|| {
-        set_mask(handlers::mask_with_kept(me, own));
-    });
+    set_mask(handlers::mask_with_kept(me, own));
+    stack::clear_unused_stack();
 }
 
 /// Passes the token to a thread.
